@@ -1,0 +1,191 @@
+// Package driver is what an adapter implements to bring a store to coord.
+//
+// An application never imports it: it uses package coord, which puts the same
+// waiting, renewal, deadlines, re-entry, queues, validation and errors above
+// every store. An adapter says how its store does one atomic step, in the
+// store's own idiom, and nothing more. It starts no renewal, keeps no re-entry
+// count, retries no refusal and logs nothing.
+//
+// # What every method owes its caller
+//
+//   - It returns within ctx plus 100 ms, whatever the network does.
+//   - It is safe for concurrent use.
+//   - Keys arrive raw and validated, with the client's prefix: any UTF-8 of 1
+//     byte or more, at most 1024 bytes plus the prefix (at most 256). The adapter encodes them
+//     injectively: two different keys never share state, and a lock and a
+//     limit of the same key do not either.
+//   - From a call that changes the store only the definite errors, those for
+//     which [Definite] is true, say what happened. After any other error,
+//     a cancelled ctx among them, the outcome is unknown: the change may have
+//     been made, may yet be made, or may never be.
+//   - It returns the store's own errors or this package's sentinels, wrapped
+//     at most by %w. Package coord adds operation, backend and key, once.
+//
+// Prove an adapter with package conformance; docs/writing-an-adapter.md shows
+// the way from nothing to a green suite.
+package driver
+
+import (
+	"context"
+	"net/url"
+	"time"
+)
+
+// Backend is an open store. It implements [Locker], [Limiter] or both; for the
+// half that is missing, package coord answers [ErrUnsupported].
+type Backend interface {
+	// Info describes the store. It is cheap, does no I/O and always gives
+	// the same answer.
+	Info() Info
+	// Close gives back what the backend itself opened. A client that the
+	// application passed in stays open. Calls under way end with an error;
+	// later calls answer ErrClosed. Close twice is fine.
+	Close() error
+}
+
+// OpenFunc opens the store that u names. It connects and probes within ctx,
+// and refuses an unknown query parameter with [ErrInvalid].
+type OpenFunc func(ctx context.Context, u *url.URL) (Backend, error)
+
+// Info is what a backend says of itself.
+type Info struct {
+	// Name is the scheme: "redis", "etcd", "memory".
+	Name string
+	// Server is the product and version that was found, "" where unknown.
+	Server string
+	// MinTTL is the shortest lease the store grants. A shorter one is raised to it.
+	MinTTL time.Duration
+	// TTLStep is the resolution of leases. A TTL is rounded up to a multiple. Zero means 1 ns.
+	TTLStep time.Duration
+	// MaxTTL is the longest lease; a longer one is ErrInvalid. Zero means no bound.
+	MaxTTL time.Duration
+	// MaxKey is the longest key in bytes, prefix included. Zero means no bound of the store's own.
+	MaxKey int
+	// Claims are the capabilities that the conformance suite proves both ways.
+	Claims Claims
+}
+
+// Locker is the lock half of a backend: leases on keys, each held by one id.
+//
+// An id is new for every acquisition and stays the same over its polls and
+// retries. It is printable ASCII without spaces, at most [MaxID] bytes, so that
+// the store itself can show who holds; [ParseID] reads it.
+type Locker interface {
+	// TryLock makes one attempt to take key for r.ID, without waiting.
+	//
+	// It answers ErrLocked (or a [LockedError] that says for how long) while
+	// another id has a live lease. If r.ID itself holds, it answers the same
+	// token as before and never shortens the lease, so that a repeated
+	// attempt after a lost reply is safe; once that lease has expired it is a
+	// fresh attempt with a greater token.
+	TryLock(ctx context.Context, key string, r Request) (Grant, error)
+
+	// Renew extends the lease of r.ID to r.TTL from now. ErrNotHeld if r.ID
+	// does not hold the key: Renew never creates, never revives and never
+	// shortens. The token stays.
+	Renew(ctx context.Context, key string, r Request) (Grant, error)
+
+	// Unlock ends the hold of id, and withdraws id from the store's queue
+	// where there is one. ErrNotHeld if id neither holds nor waits; a hold
+	// of any other id is left alone.
+	Unlock(ctx context.Context, key, id string) error
+}
+
+// Request asks for a lease. It grows by fields whose zero value means an
+// exclusive hold of one permit; a non-zero field that an adapter does not know
+// is ErrUnsupported.
+type Request struct {
+	// ID names the acquisition.
+	ID string
+	// TTL is how long the lease lasts without renewal, already rounded up to
+	// Info.TTLStep and between Info.MinTTL and Info.MaxTTL.
+	TTL time.Duration
+	// Fair asks that nobody who came later be granted before this request.
+	// Only a [Queuer] that claims [Fair] is asked for it.
+	Fair bool
+}
+
+// Grant is a lease that the store gave or extended.
+type Grant struct {
+	// Token is the store's fencing value: positive, below 2^53, strictly
+	// greater for each later hold of the key, the same for repeated attempts
+	// and renewals of one hold.
+	Token int64
+	// TTL is what the store really granted: the lease certainly lasts until
+	// Since+TTL.
+	TTL time.Duration
+	// Since is a local instant not later than when the store started or
+	// restarted the lease. Zero: the moment this call was sent. A Queuer
+	// always sets it; a store with sessions sets when the last acknowledged
+	// keepalive was sent.
+	Since time.Time
+}
+
+// Hold names one hold in a batch.
+type Hold struct {
+	Key string
+	Request
+}
+
+// Renewal is the answer for one [Hold] of a batch.
+type Renewal struct {
+	Grant Grant
+	Err   error
+}
+
+// The optional interfaces of the lock half. Package coord finds each by type
+// assertion and has a fallback, which its comment names.
+
+// Queuer waits at the store, first in first out, woken by the store. Without
+// it the core polls with jitter, one waiter per client and key.
+type Queuer interface {
+	// Lock waits until r.ID is granted or ctx ends. When ctx ends the queue
+	// entry may remain: the core withdraws it with Unlock, and the store
+	// skips waiters that died without doing so.
+	Lock(ctx context.Context, key string, r Request) (Grant, error)
+}
+
+// LossNotifier pushes losses that the store knows of. Without it the core
+// learns of a loss at the next renewal or at the deadline.
+type LossNotifier interface {
+	// NotifyLost registers fn, once, before the first lock. fn does not block.
+	NotifyLost(fn func(key, id string, cause error))
+}
+
+// BatchRenewer renews many holds in few requests. Without it the core renews
+// one by one, a bounded number at a time.
+type BatchRenewer interface {
+	// RenewAll answers for each hold, in order, what Renew would have.
+	RenewAll(ctx context.Context, holds []Hold) []Renewal
+}
+
+// DelayedUnlocker ends a hold later, at the store, so that MinHold outlives the
+// process. Without it the core keeps the hold and unlocks when it is due.
+type DelayedUnlocker interface {
+	// UnlockAfter ends id's ownership now, as Unlock does, but keeps the key
+	// taken for d from now: until then TryLock answers ErrLocked, and
+	// afterwards the key is free with no further call. d is at most
+	// Info.MaxTTL.
+	UnlockAfter(ctx context.Context, key, id string, d time.Duration) error
+}
+
+// Inspector shows who holds a key. Without it Inspect answers ErrUnsupported.
+type Inspector interface {
+	// Inspect reads the holder. ErrNotHeld if the key is free.
+	Inspect(ctx context.Context, key string) (Holder, error)
+}
+
+// Breaker revokes a hold. Without it Break answers ErrUnsupported.
+type Breaker interface {
+	// Break makes every later Renew and Unlock of id answer ErrNotHeld while
+	// the key stays taken until id's lease lapses, so that the holder learns
+	// of it before anyone else is granted. ErrNotHeld if id does not hold.
+	Break(ctx context.Context, key, id string) error
+}
+
+// Pinger checks the connection. Without it Ping does nothing beyond the
+// closed check.
+type Pinger interface {
+	// Ping makes one round trip to the store.
+	Ping(ctx context.Context) error
+}

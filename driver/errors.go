@@ -1,0 +1,51 @@
+package driver
+
+import (
+	"errors"
+	"time"
+)
+
+// The definite errors. After one of them the call is known to have changed
+// nothing (for ErrNotHeld: there was nothing of the id's to change).
+var (
+	// ErrLocked: another id holds the key, or waits in line before this one.
+	ErrLocked = errors.New("locked by another holder")
+	// ErrNotHeld: this id does not hold the key, or holds it no longer.
+	ErrNotHeld = errors.New("not held")
+	// ErrInvalid: the call can never succeed; the message names the value
+	// and the allowed range.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrUnsupported: this store cannot do it.
+	ErrUnsupported = errors.New("not supported by this store")
+	// ErrNotSent: the store certainly did not apply the call. It was never
+	// sent, or the store refused it before it did anything.
+	ErrNotSent = errors.New("not applied by the store")
+	// ErrCorrupt: what is stored under the key is not coord's. It was left as it is.
+	ErrCorrupt = errors.New("stored value is not coord's")
+	// ErrClosed: the backend was closed before the call.
+	ErrClosed = errors.New("closed")
+)
+
+// Definite reports whether err says for certain that a call changed nothing.
+// After any other error the outcome is unknown.
+func Definite(err error) bool {
+	for _, target := range [...]error{ErrLocked, ErrNotHeld, ErrInvalid, ErrUnsupported, ErrNotSent, ErrCorrupt, ErrClosed} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// LockedError is ErrLocked together with what the store knows of the lease in
+// the way. The core times its next attempt by it.
+type LockedError struct {
+	// Remaining is what is left of the holder's lease; without renewal the
+	// key is free after it.
+	Remaining time.Duration
+}
+
+func (e *LockedError) Error() string { return ErrLocked.Error() }
+
+// Is makes errors.Is(err, ErrLocked) true.
+func (e *LockedError) Is(target error) bool { return target == ErrLocked }

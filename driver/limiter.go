@@ -1,0 +1,97 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Limiter is the limit half of a backend: permits counted against a [Limit].
+//
+// State belongs to the key, the algorithm and, for windows, the period. A
+// changed rate or burst keeps the debt. The arithmetic is in package limits,
+// once; an adapter either runs it or ports it and is proved equal by test.
+type Limiter interface {
+	// Take evaluates asks in order in one atomic step. A denied ask changes
+	// nothing. Asks have been validated: 0 <= Min <= N <= l.Max().
+	Take(ctx context.Context, key string, l Limit, asks []Ask) (Taken, error)
+	// Reset forgets the state of key under l: full capacity again.
+	Reset(ctx context.Context, key string, l Limit) error
+}
+
+// Ask is one request for permits.
+type Ask struct {
+	// ID names the ask, so that what it was granted can be given back once
+	// with Refund. "" cannot be refunded.
+	ID string
+	// Min and N: the grant g is the most that fits, with Min <= g <= N, or
+	// nothing. N = 0 peeks: nothing is written, no expiry extended.
+	Min, N int
+	// MaxDelay lets a token bucket grant permits that are due up to this far
+	// ahead. Windows answer ErrUnsupported to a MaxDelay above zero.
+	MaxDelay time.Duration
+}
+
+// Granted answers one [Ask].
+type Granted struct {
+	// N permits were granted and debited; 0 is a denial.
+	N int
+	// Delay is how long to wait before using them, at most Ask.MaxDelay.
+	Delay time.Duration
+	// RetryAfter, after a denial: with no other writer, Min permits (for a
+	// peek, one permit) are there after it and not a millisecond before. It
+	// is 0 after a grant.
+	RetryAfter time.Duration
+	// ValidFor is how long after the call was sent the permits may be spent
+	// without breaking the bound. Only a lessee of permits needs it. It is
+	// zero after a denial.
+	ValidFor time.Duration
+}
+
+// Taken answers Take.
+type Taken struct {
+	// Asks has one answer per ask, in order.
+	Asks []Granted
+	// Remaining permits after all asks, available at once.
+	Remaining int
+	// ResetAfter is how long until the full capacity is back, given no
+	// further asks.
+	ResetAfter time.Duration
+}
+
+// TakenOne answers TakeOne.
+type TakenOne struct {
+	Granted
+	Remaining  int
+	ResetAfter time.Duration
+}
+
+// Demand is one part of an AllowAll: n permits of a limit on a key.
+type Demand struct {
+	Key   string
+	Limit Limit
+	N     int
+}
+
+// The optional interfaces of the limit half.
+
+// OneTaker is Take for a single ask without the slices, for stores so fast that
+// the allocation shows. Without it the core calls Take.
+type OneTaker interface {
+	TakeOne(ctx context.Context, key string, l Limit, a Ask) (TakenOne, error)
+}
+
+// MultiLimiter takes several demands in one atomic step, all or none, under the
+// claim [AtomicMulti]. Without it AllowAll is ErrUnsupported or best effort.
+type MultiLimiter interface {
+	TakeAll(ctx context.Context, demands []Demand) ([]Taken, error)
+}
+
+// Refunder gives permits back. Without it Cancel of a reservation answers
+// ErrUnsupported.
+type Refunder interface {
+	// Refund gives back n of what the ask id was granted: at most once per id,
+	// at most what it was granted, and never after the moment when the permits fell due
+	// (token bucket) or left the window. What cannot be given back any more
+	// is not an error.
+	Refund(ctx context.Context, key string, l Limit, id string, n int) error
+}
