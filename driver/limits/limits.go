@@ -1,0 +1,151 @@
+package limits
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// maxExact bounds every number that is stored or computed: the integers up to
+// it are exact in a float64.
+const maxExact = 1 << 53
+
+// Name says which state of a key the limit l uses: "sw:60000000" and
+// "fw:60000000" for the windows, by their period in microseconds, and "tb" for
+// the token bucket, whose state outlives a change of rate. l is normal.
+func Name(l driver.Limit) string {
+	switch l.Algorithm {
+	case driver.TokenBucket:
+		return "tb"
+	case driver.FixedWindow:
+		return "fw:" + strconv.FormatInt(l.Per.Microseconds(), 10)
+	default:
+		return "sw:" + strconv.FormatInt(l.Per.Microseconds(), 10)
+	}
+}
+
+// Check refuses an ask that l can never serve: ErrInvalid for numbers out of
+// range, ErrUnsupported for a MaxDelay on a window. l is normal.
+func Check(l driver.Limit, a driver.Ask) error {
+	switch {
+	case a.N < 0 || a.N > l.Max():
+		return fmt.Errorf("%w: %d permits of %v: want 0 to %d", driver.ErrInvalid, a.N, l, l.Max())
+	case a.Min < 0 || a.Min > a.N:
+		return fmt.Errorf("%w: at least %d permits of %d: want 0 to %d", driver.ErrInvalid, a.Min, a.N, a.N)
+	case a.MaxDelay < 0:
+		return fmt.Errorf("%w: max delay %v: want 0 or more", driver.ErrInvalid, a.MaxDelay)
+	case a.MaxDelay > 0 && l.Algorithm != driver.TokenBucket:
+		return fmt.Errorf("%w: a reservation on a %v: only a token-bucket grants ahead of time", driver.ErrUnsupported, l.Algorithm)
+	case len(a.ID) > driver.MaxID:
+		return fmt.Errorf("%w: ask id of %d bytes: want at most %d", driver.ErrInvalid, len(a.ID), driver.MaxID)
+	}
+	return nil
+}
+
+// kind says which arithmetic a State belongs to.
+type kind uint8
+
+const (
+	fresh kind = iota
+	windowed
+	bucketed
+)
+
+// State is what is stored for one key under one Name. The zero State is a
+// fresh one, with full capacity. A State is not for concurrent use, and a copy
+// shares memory with its original: use one of them.
+//
+// Given a limit with another Name than the one it was made by, a State counts
+// as fresh.
+type State struct {
+	kind kind
+	last int64 // time of the last grant
+
+	// Of the windows.
+	width int64      // of a sub-window, µs
+	span  int64      // sub-windows that count beside the current one
+	sum   int64      // permits in slots
+	slots ring[slot] // sub-windows with permits, oldest first
+
+	// Of the token bucket.
+	debt  int64 // credits missing at last, those reserved ahead of time included
+	unit  int64 // credits of one permit
+	due   int64 // when the last reservation falls due
+	blind int64 // until then reservations are outstanding that records no longer know
+
+	records ring[record] // what Refund can give back, oldest first
+}
+
+// Take evaluates one ask at time now. The limit is normal and the ask passes
+// Check. A denial and a peek leave the state as it is; changed tells whether it
+// has to be stored. In the steady state Take does not allocate.
+func (s *State) Take(l driver.Limit, now int64, a driver.Ask) (out driver.TakenOne, changed bool) {
+	if l.Algorithm == driver.TokenBucket {
+		return s.takeBucket(l, now, a)
+	}
+	return s.takeWindow(l, now, a)
+}
+
+// Refund gives back n of the permits that the ask id was granted: at most once
+// per id, at most as many as it was granted, and nothing once they have left
+// the window or, in a token bucket, fallen due; a token bucket therefore takes
+// back only what it granted with a delay. The newest 1024 grants are
+// remembered; older ones are not given back. changed tells whether the state
+// has to be stored.
+func (s *State) Refund(l driver.Limit, now int64, id string, n int) (changed bool) {
+	if id == "" || n <= 0 {
+		return false
+	}
+	if l.Algorithm == driver.TokenBucket {
+		return s.refundBucket(l, now, id, int64(n))
+	}
+	return s.refundWindow(l, now, id, int64(n))
+}
+
+// Expiry is how long after now, without calls, the state equals a fresh one and
+// may be dropped.
+func (s *State) Expiry(l driver.Limit, now int64) time.Duration {
+	if l.Algorithm == driver.TokenBucket {
+		v := s.bucketAt(l, now)
+		return micros(v.resetAfter())
+	}
+	v := s.windowAt(gridOf(l), now)
+	return micros(v.resetAfter(s))
+}
+
+// micros converts a duration in microseconds, saturating.
+func micros(us int64) time.Duration {
+	if us > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// ratchet gives the time that counts, and by how much the clock lags behind it.
+func (s *State) ratchet(now int64) (at, lag int64) {
+	now = min(max(now, 0), maxExact)
+	if now < s.last {
+		return s.last, s.last - now
+	}
+	return now, 0
+}
+
+// ceilDiv is a/b rounded up, for a >= 0 and b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b != 0 {
+		q++
+	}
+	return q
+}
+
+// mulMax is a·b, or maxExact if that is less, for a, b >= 0.
+func mulMax(a, b int64) int64 {
+	if b != 0 && a > maxExact/b {
+		return maxExact
+	}
+	return a * b
+}
