@@ -1,0 +1,72 @@
+package cas
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Backend is a driver.Backend over cells. Use New.
+type Backend struct {
+	info   driver.Info
+	cells  Cells
+	closed atomic.Bool
+	close  func() error
+}
+
+var _ interface {
+	driver.Backend
+	driver.Locker
+	driver.DelayedUnlocker
+	driver.Inspector
+	driver.Breaker
+	driver.Pinger
+	driver.Limiter
+	driver.OneTaker
+	driver.Refunder
+} = (*Backend)(nil)
+
+// New makes a backend of cells. info is what Info answers; its claims are the
+// store's to make. Close of the backend closes the cells.
+func New(info driver.Info, cells Cells) *Backend {
+	return &Backend{info: info, cells: cells, close: sync.OnceValue(cells.Close)}
+}
+
+// Info describes the store.
+func (b *Backend) Info() driver.Info {
+	info := b.info
+	info.Claims = slices.Clone(info.Claims)
+	return info
+}
+
+// Close closes the cells. Later calls answer ErrClosed.
+func (b *Backend) Close() error {
+	b.closed.Store(true)
+	return b.close()
+}
+
+// Ping makes a round trip, if the cells can: they have a method Ping, too.
+func (b *Backend) Ping(ctx context.Context) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	if p, ok := b.cells.(driver.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil
+}
+
+// ready refuses a call that comes after Close or after the end of ctx.
+func (b *Backend) ready(ctx context.Context) error {
+	if b.closed.Load() {
+		return driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+	return nil
+}

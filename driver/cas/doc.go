@@ -1,0 +1,38 @@
+// Package cas makes a whole backend, locks and limits, out of one thing that a
+// simple store can do: replace a small value atomically.
+//
+// The author of an adapter writes [Cells], or, for a store that offers a read
+// and a compare-and-swap by version, the simpler [Versions] and makes Cells of it
+// with [Optimistic]. [New] puts leases, fencing tokens, delayed release,
+// inspection, revocation, limits, reservations and refunds above it:
+//
+//	func New(client *kv.Client) (driver.Backend, error) {
+//		return cas.New(info, cas.Optimistic(versions{client})), nil
+//	}
+//
+// # Cells
+//
+// A lock has one cell. It is a line of text that an operator can read:
+//
+//	coord-lock 1 held token=1763711409000000 until=1763711439000000 id=app@host/4711/1763711409000/0a…
+//
+// until is when the lease ends, in Unix microseconds on the store's clock. The
+// state kept instead of held says that nobody holds any more and the key is kept
+// taken until then; the state free that it may be taken, and that the cell is
+// there for the token of its last hold.
+//
+// A limit has one cell for each state of its key, see [limits.Name].
+//
+// # Tokens
+//
+// The token of a new hold is the greater of the last token plus one and the
+// store's clock in microseconds. A cell is kept for [TokenMemory] after its lease,
+// so that tokens rise even if the clock is set back, as long as it is not set
+// back by more than that while the key is idle.
+//
+// # Unknown outcomes
+//
+// When a cell's update fails in a way that leaves open whether it was made, the
+// call fails, with that error, and nothing is repeated: the core knows how to
+// resolve it, and what may have been debited is never debited twice.
+package cas

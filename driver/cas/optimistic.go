@@ -1,0 +1,103 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Versions is a store with a read and a compare-and-swap. V is the store's
+// mark of one version of a cell: a revision, a version, a cas id.
+type Versions[V any] interface {
+	// Load reads a cell. An error of Load never changed anything.
+	Load(ctx context.Context, name Name) (Loaded[V], error)
+	// CompareAndSwap makes the change if the cell still has the version that
+	// was loaded, and reports whether it did. False is definite: the cell had
+	// another version. The errors follow the rule of package driver.
+	CompareAndSwap(ctx context.Context, name Name, loaded V, c Change) (swapped bool, err error)
+	// Close gives back what the store opened. It is called once.
+	Close() error
+}
+
+// Loaded is a cell as it was read.
+type Loaded[V any] struct {
+	// Value is nil if there is no cell.
+	Value []byte
+	// Version marks it, or marks its absence.
+	Version V
+	// Now is the store's clock, or the client's where the store has none.
+	Now time.Time
+}
+
+// Optimistic makes cells of v: it reads, decides, swaps, and begins again when
+// another client was faster, with growing random pauses, until ctx ends.
+func Optimistic[V any](v Versions[V]) Cells { return optimistic[V]{v} }
+
+type optimistic[V any] struct{ v Versions[V] }
+
+const (
+	minPause = 50 * time.Microsecond
+	maxPause = 20 * time.Millisecond
+)
+
+func (o optimistic[V]) Update(ctx context.Context, name Name, fn Func) error {
+	pause := minPause
+	for {
+		sent := time.Now()
+		cell, err := o.v.Load(ctx, name)
+		if err != nil {
+			return unchanged(err)
+		}
+		change, err := fn(cell.Value, cell.Now)
+		if err != nil || !change.Write {
+			return err
+		}
+		swapped, err := o.v.CompareAndSwap(ctx, name, cell.Version, change)
+		if err != nil || swapped {
+			return err
+		}
+		// Full jitter over a range that starts at the round trip and doubles
+		// with each defeat: as many rounds as contenders are spread out fast,
+		// and nobody waits longer than its time budget.
+		pause = min(max(2*pause, time.Since(sent)), maxPause)
+		if err := sleep(ctx, rand.N(pause)); err != nil {
+			return unchanged(err)
+		}
+	}
+}
+
+func (o optimistic[V]) Close() error { return o.v.Close() }
+
+// unchanged marks an error of a call that changed nothing.
+func unchanged(err error) error {
+	if driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}
+
+// sleep waits for d, or ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
+
+// ended is the error of a call that gave up because ctx ended. It matches
+// ctx.Err() and the cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,128 @@
+package cas
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// TokenMemory is how long the cell of a lock is kept after its lease, for the
+// sake of its token.
+const TokenMemory = time.Hour
+
+// maxToken is the greatest value that leaves the core room for its part of the
+// fencing token.
+const maxToken = 1<<53 - 1
+
+type state string
+
+const (
+	held state = "held" // by id, until the lease ends
+	kept state = "kept" // nobody holds: taken until then all the same
+	free state = "free"
+)
+
+// record is the cell of a lock. The zero record is one that was never taken.
+type record struct {
+	state state
+	token int64
+	until int64 // Unix microseconds
+	id    string
+}
+
+// live reports whether the key is taken at now.
+func (r record) live(now int64) bool {
+	return (r.state == held || r.state == kept) && now < r.until
+}
+
+// heldBy reports whether id has a live hold.
+func (r record) heldBy(id string, now int64) bool {
+	return r.live(now) && r.state == held && r.id == id
+}
+
+const header = "coord-lock 1 "
+
+// append writes the record as its line of text.
+func (r record) append(b []byte) []byte {
+	b = append(b, header...)
+	b = append(b, r.state...)
+	b = append(b, " token="...)
+	b = strconv.AppendInt(b, r.token, 10)
+	if r.state != free {
+		b = append(b, " until="...)
+		b = strconv.AppendInt(b, r.until, 10)
+		b = append(b, " id="...)
+		b = append(b, r.id...)
+	}
+	return append(b, '\n')
+}
+
+// parseRecord reads what append wrote and nothing else; nil is the zero record.
+func parseRecord(text []byte) (record, error) {
+	if text == nil {
+		return record{}, nil
+	}
+	r, ok := scanRecord(string(text))
+	if !ok || !bytes.Equal(r.append(nil), text) {
+		return record{}, fmt.Errorf("%w: lock cell %.80q", driver.ErrCorrupt, text)
+	}
+	return r, nil
+}
+
+// scanRecord reads the fields. That there is nothing between or beside them is
+// found by writing them again.
+func scanRecord(text string) (r record, ok bool) {
+	text, ok = strings.CutPrefix(text, header)
+	if !ok {
+		return r, false
+	}
+	fields := strings.Fields(text)
+	want := 2
+	if len(fields) > 0 && fields[0] != string(free) {
+		want = 4
+	}
+	if len(fields) != want {
+		return r, false
+	}
+	if r.state = state(fields[0]); r.state != held && r.state != kept && r.state != free {
+		return r, false
+	}
+	if r.token, ok = scanInt(fields[1], "token="); !ok || r.token > maxToken {
+		return r, false
+	}
+	if r.state == free {
+		return r, true
+	}
+	if r.until, ok = scanInt(fields[2], "until="); !ok {
+		return r, false
+	}
+	r.id, ok = strings.CutPrefix(fields[3], "id=")
+	return r, ok && validID(r.id)
+}
+
+// scanInt reads a positive number behind its name.
+func scanInt(field, name string) (int64, bool) {
+	digits, ok := strings.CutPrefix(field, name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// validID reports whether id fits into a line: printable ASCII without spaces.
+func validID(id string) bool {
+	if id == "" || len(id) > driver.MaxID {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
