@@ -1,0 +1,182 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// granted is a store's yes, with the local instant before which the lease
+// cannot have started.
+type granted struct {
+	driver.Grant
+	sent instant
+}
+
+// contend asks the store for a until it says yes, or something ends the wait.
+func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, error) {
+	if a.id == "" {
+		a.id = c.newID()
+	}
+	g, err := c.contendPolling(ctx, a, try || c.locks.queuer != nil)
+	if !try && c.locks.queuer != nil && errors.Is(err, ErrLocked) && ctx.Err() == nil {
+		return c.contendQueued(ctx, a)
+	}
+	return g, err
+}
+
+// contendPolling makes attempts with jittered pauses, or a single one.
+func (c *Client) contendPolling(ctx context.Context, a *attempt, once bool) (granted, error) {
+	answered := c.clock.now()
+	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+		g, err := c.tryOnce(ctx, a)
+		switch {
+		case err == nil:
+			return g, nil
+		case errors.Is(err, ErrLocked):
+			answered = c.clock.now()
+			c.refusedOnce(a)
+			if once {
+				return g, err
+			}
+		case ctx.Err() != nil && a.waits:
+			return g, c.waitFailure(ctx)
+		case once || !a.waits || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
+			return g, storeError(ctx, err, true)
+		}
+		if err := c.pause(ctx, untilFree(err, pause)); err != nil {
+			return g, err
+		}
+	}
+}
+
+// The pauses between polls. A waiter costs the store at most about 30 attempts a second.
+const (
+	minPause = 2 * time.Millisecond
+	maxPause = 40 * time.Millisecond
+)
+
+// untilFree is how long to pause: about d, unless the lease in the way ends sooner.
+func untilFree(err error, d time.Duration) time.Duration {
+	d = d/2 + rand.N(d)
+	var locked *driver.LockedError
+	if errors.As(err, &locked) && locked.Remaining > 0 {
+		d = min(d, locked.Remaining+time.Millisecond)
+	}
+	return d
+}
+
+// passing reports whether an error may go away by itself.
+func passing(err error) bool {
+	return errors.Is(err, driver.ErrNotSent) || !driver.Definite(err)
+}
+
+// tryOnce makes one attempt at the store.
+func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
+	sent := c.clock.now()
+	g, err := c.locks.TryLock(ctx, a.key, a.request())
+	if err != nil && !driver.Definite(err) {
+		a.mayHave(sent)
+	}
+	return granted{g, sent}, err
+}
+
+func (a *attempt) request() driver.Request {
+	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair}
+}
+
+// mayHave notes a call, sent at sent, that may have taken the lock or may yet do so.
+func (a *attempt) mayHave(sent instant) {
+	a.sends++
+	a.ghost = sent.add(a.cfg.lease)
+}
+
+// contendQueued waits in the store's own queue.
+func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	answered := c.clock.now()
+	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+		sent := c.clock.now()
+		g, err := c.locks.queuer.Lock(waiting, a.key, a.request())
+		if err == nil {
+			return granted{g, sent}, nil
+		}
+		if !driver.Definite(err) {
+			a.mayHave(c.clock.now())
+		}
+		switch {
+		case waiting.Err() != nil:
+			return granted{}, c.waitFailure(ctx)
+		case !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
+			return granted{}, storeError(ctx, err, true)
+		}
+		if err := c.pause(ctx, pause); err != nil {
+			return granted{}, err
+		}
+	}
+}
+
+// pause sleeps, unless the wait ends first.
+func (c *Client) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+	case <-c.life.Done():
+	}
+	return c.waitFailure(ctx)
+}
+
+// since is the instant from which g's lease certainly runs.
+func (c *Client) since(g granted) instant {
+	if g.Since.IsZero() {
+		return g.sent
+	}
+	return c.clock.instant(g.Since)
+}
+
+// margin is what is taken off a lease for clocks that drift apart.
+func margin(ttl time.Duration) time.Duration {
+	return max(ttl/100, 5*time.Millisecond)
+}
+
+// deadlineOf is until when a grant is certain.
+func (c *Client) deadlineOf(g granted) instant {
+	return c.since(g).add(g.TTL - margin(g.TTL))
+}
+
+// newHold makes a hold of a grant. A grant whose lease has run out on the way is
+// refused, and left to the janitor.
+func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
+	now := c.clock.now()
+	deadline := c.deadlineOf(g)
+	token, err := makeToken(g.Token, c.floor, 0)
+	if err == nil && deadline.reached(now) {
+		err = chain{ErrUnavailable, fmt.Errorf("the grant of a lease of %v came %v after it was asked for", g.TTL, now.mono-g.sent.mono)}
+	}
+	if err != nil {
+		a.mayHave(now)
+		return nil, err
+	}
+	h := &hold{
+		c: c, name: a.name, key: a.key, id: a.id, cfg: a.cfg,
+		stored: g.Token, ttl: g.TTL, deadline: deadline,
+		renewAt: c.since(g).add(g.TTL / 3),
+		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
+	}
+	t := &h.tenure
+	t.h, t.token, t.owner, t.granted, t.depth = h, token, a.owner, now, 1
+	t.first.t = t
+	if a.cfg.maxHold > 0 {
+		t.endBy = now.add(a.cfg.maxHold)
+	}
+	return h, nil
+}

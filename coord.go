@@ -1,0 +1,262 @@
+package coord
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Locker takes locks by key. [*Client] is one.
+type Locker interface {
+	// Lock waits until it holds key, or ctx ends. The hold is renewed until
+	// Unlock, loss or MaxHold; ctx governs the waiting only. A wait that ran out
+	// matches both ErrLocked and ctx's cause.
+	//
+	// A store that cannot be reached fails the call at once. A waiter that is
+	// already in line rides out an outage of up to one TTL.
+	Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)
+	// TryLock makes one attempt; ErrLocked if someone else holds key.
+	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)
+}
+
+// Limiter takes permits by key. [*Client] is one. A denial is a Result with
+// Allowed false and a nil error.
+type Limiter interface {
+	// Allow takes one permit if there is one now.
+	Allow(ctx context.Context, key string, limit Limit) (Result, error)
+	// AllowN takes n permits, or none. n above what the limit ever grants at
+	// once is ErrExceedsBurst; n below 0 is ErrInvalid; n = 0 is Peek.
+	AllowN(ctx context.Context, key string, limit Limit, n int) (Result, error)
+	// Wait waits for one permit. If ctx's deadline comes before the permit
+	// can, Wait returns at once, with ErrLimited and context.DeadlineExceeded.
+	Wait(ctx context.Context, key string, limit Limit) error
+	// WaitN waits for n permits; callers of one Client are served in order.
+	WaitN(ctx context.Context, key string, limit Limit, n int) error
+}
+
+// Client is a Locker and a Limiter over one store. It is safe for concurrent
+// use. Make it with [Open] or [New], one per process and store, and Close it.
+type Client struct {
+	backend driver.Backend
+	locks   lockDriver
+	limits  limitDriver
+	info    driver.Info
+
+	prefix   string
+	log      *slog.Logger
+	holder   string
+	defaults lockConfig
+	policy   FailurePolicy
+	floor    int64
+
+	clock    clock
+	mu       sync.Mutex // guards slots and the fields of every slot
+	slots    map[string]*slot
+	holds    int        // live holds, guarded by mu
+	attempts int        // acquisitions under way, guarded by mu
+	stoppers []*stopper // who waits for these to be none, guarded by mu
+	sched    scheduler
+	janitor  janitor
+	denied   denials
+	lines    waitLines
+
+	state atomic.Int32    // stateOpen, stateDraining, stateClosed
+	life  context.Context // ends with stateOpen
+	stop  context.CancelFunc
+	done  chan struct{} // closed when Close is through
+	bg    sync.WaitGroup
+}
+
+// The states of a Client, in order.
+const (
+	stateOpen int32 = iota
+	stateDraining
+	stateClosed
+)
+
+// lockDriver is the lock half of a backend and what it can do beyond the minimum.
+type lockDriver struct {
+	driver.Locker
+	queuer  driver.Queuer
+	batch   driver.BatchRenewer
+	delayed driver.DelayedUnlocker
+	inspect driver.Inspector
+	breaker driver.Breaker
+}
+
+type limitDriver struct {
+	driver.Limiter
+	one    driver.OneTaker
+	refund driver.Refunder
+}
+
+// New makes a Client of an open backend. Close of the Client closes the
+// backend, which in turn leaves open what the application passed to it.
+func New(b driver.Backend, opts ...Option) (*Client, error) {
+	if b == nil {
+		return nil, &Error{Op: "new", Err: fmt.Errorf("%w: nil backend", ErrInvalid)}
+	}
+	c := &Client{
+		backend: b,
+		info:    b.Info(),
+		clock:   newClock(),
+		slots:   make(map[string]*slot),
+		done:    make(chan struct{}),
+	}
+	c.life, c.stop = context.WithCancel(context.Background())
+	if err := c.configure(opts); err != nil {
+		return nil, c.fail("new", "", err)
+	}
+	c.locks.Locker, _ = b.(driver.Locker)
+	c.locks.queuer, _ = b.(driver.Queuer)
+	c.locks.batch, _ = b.(driver.BatchRenewer)
+	c.locks.delayed, _ = b.(driver.DelayedUnlocker)
+	c.locks.inspect, _ = b.(driver.Inspector)
+	c.locks.breaker, _ = b.(driver.Breaker)
+	c.limits.Limiter, _ = b.(driver.Limiter)
+	c.limits.one, _ = b.(driver.OneTaker)
+	c.limits.refund, _ = b.(driver.Refunder)
+	c.sched.init(c)
+	c.janitor.init(c)
+	c.denied.init(c)
+	if n, ok := b.(driver.LossNotifier); ok {
+		n.NotifyLost(c.lossPushed)
+	}
+	return c, nil
+}
+
+func (c *Client) configure(opts []Option) error {
+	host, _ := os.Hostname() // without a name the holder is "unknown"
+	if host == "" {
+		host = "unknown"
+	}
+	o := settings{logger: slog.Default(), holder: holderName(host)}
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return err
+		}
+	}
+	if missing := c.info.Claims.Missing(o.required...); len(missing) > 0 {
+		return fmt.Errorf("%w: required %v; %s claims %v", ErrUnsupported, missing, c.info.Name, c.info.Claims)
+	}
+	c.prefix, c.log, c.holder, c.policy = o.prefix, o.logger, o.holder, o.policy
+	if o.floor > 0 {
+		c.floor = int64(o.floor>>tokenSeqBits) + 1
+	}
+	c.defaults.ttl = DefaultTTL
+	if limit := c.info.MaxTTL; limit > 0 {
+		c.defaults.ttl = min(c.defaults.ttl, limit)
+	}
+	for _, lo := range o.defaults {
+		if err := c.defaults.set(lo); err != nil {
+			return err
+		}
+	}
+	err := c.checkLockConfig(&c.defaults)
+	c.defaults.given = 0
+	return err
+}
+
+// Info describes the store: its name, version, ranges and claims.
+func (c *Client) Info() driver.Info { return c.info }
+
+// Ping makes one round trip to the store, for readiness probes.
+func (c *Client) Ping(ctx context.Context) error {
+	if c.state.Load() == stateClosed {
+		return c.fail("ping", "", ErrClosed)
+	}
+	p, ok := c.backend.(driver.Pinger)
+	if !ok {
+		return nil
+	}
+	if err := p.Ping(ctx); err != nil {
+		return c.fail("ping", "", storeError(ctx, err, false))
+	}
+	return nil
+}
+
+// Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a
+// store that cannot show it.
+func (c *Client) Inspect(ctx context.Context, key string) (Holder, error) {
+	h, err := c.inspect(ctx, key)
+	if err != nil {
+		return Holder{}, c.fail("inspect", key, err)
+	}
+	return h, nil
+}
+
+// Holder is what a store shows of the hold on a key.
+type Holder = driver.Holder
+
+func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
+	full, err := c.fullKey(key)
+	switch {
+	case err != nil:
+		return Holder{}, err
+	case c.state.Load() == stateClosed:
+		return Holder{}, ErrClosed
+	case c.locks.inspect == nil:
+		return Holder{}, ErrUnsupported
+	}
+	h, err := c.locks.inspect.Inspect(ctx, full)
+	if err != nil {
+		return Holder{}, storeError(ctx, err, false)
+	}
+	h.Token, err = makeToken(int64(h.Token), c.floor, 0)
+	return h, err
+}
+
+// Break revokes a hold, as an operator would: the holder's next renewal fails,
+// and the key stays taken until the holder's lease lapses, so that the holder
+// knows before anyone else is granted. holderID is Holder.ID from Inspect, so
+// that a later holder is never hit; ErrNotHeld if it holds no longer.
+func (c *Client) Break(ctx context.Context, key, holderID string) error {
+	return c.revoke(ctx, "break", key, func(full string) error {
+		if c.locks.breaker == nil {
+			return ErrUnsupported
+		}
+		return c.locks.breaker.Break(ctx, full, holderID)
+	})
+}
+
+// BreakNow frees key at once. It voids the guarantee of exclusion: until the
+// holder's next renewal or deadline, two may believe that they hold. Use it only
+// when the holder is known to be dead. ErrNotHeld if holderID holds no longer.
+func (c *Client) BreakNow(ctx context.Context, key, holderID string) error {
+	return c.revoke(ctx, "break", key, func(full string) error {
+		if c.locks.Locker == nil {
+			return ErrUnsupported
+		}
+		return c.locks.Unlock(ctx, full, holderID)
+	})
+}
+
+func (c *Client) revoke(ctx context.Context, op, key string, do func(full string) error) error {
+	full, err := c.fullKey(key)
+	if err == nil && c.state.Load() == stateClosed {
+		err = ErrClosed
+	}
+	if err == nil {
+		if err = do(full); err != nil {
+			err = storeError(ctx, err, true)
+		}
+	}
+	if err != nil {
+		return c.fail(op, key, err)
+	}
+	return nil
+}
+
+// newID names one acquisition.
+func (c *Client) newID() string {
+	var random [16]byte
+	rand.Read(random[:]) // never fails: it ends the program instead
+	return driver.FormatID(c.holder, os.Getpid(), time.Now(), random)
+}

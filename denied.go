@@ -1,0 +1,125 @@
+package coord
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// denials remembers what the store denied, and denies it again without asking.
+// That is exact: until the retry time nobody can have made room, for debt only grows
+// while it is there. Only a reset, a refund or a changed limit does, so an entry
+// lives at most maxDenial: another client's reset shows within that time.
+type denials struct {
+	c     *Client
+	off   bool          // the store is as fast as the cache
+	epoch atomic.Uint64 // counts forget, so that a denial from before it is not remembered after
+	any   atomic.Int64  // entries, so that an empty cache costs one load
+	mu    sync.Mutex
+	byKey map[string][]denial
+}
+
+type denial struct {
+	limit driver.Limit
+	min   int // the least that was asked: what decides
+	until time.Duration
+	t     driver.TakenOne
+	sent  time.Duration
+}
+
+const (
+	maxDenial  = time.Second
+	maxDenials = 10_000
+)
+
+func (ds *denials) init(c *Client) {
+	ds.c = c
+	ds.off = c.info.Claims.Has(driver.ScopeProcess)
+}
+
+// lookup answers from the cache.
+func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
+	if ds.any.Load() == 0 || ask.N == 0 {
+		return Result{}, false
+	}
+	now := ds.c.clock.now().mono
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	for _, e := range ds.byKey[d.Key] {
+		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
+			r := resultOf(e.t, ask)
+			age := now - e.sent
+			r.RetryAfter -= age
+			r.ResetAfter = max(r.ResetAfter-age, 0)
+			return r, true
+		}
+	}
+	return Result{}, false
+}
+
+// remember keeps a denial whose call was sent at sent.
+func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t driver.TakenOne, sent instant, epoch uint64) {
+	until := sent.mono + min(t.RetryAfter, maxDenial)
+	now := ds.c.clock.now().mono
+	if until <= now {
+		return
+	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if ds.epoch.Load() != epoch {
+		return
+	}
+	if ds.any.Load() >= maxDenials {
+		ds.sweep(now)
+	}
+	if ds.any.Load() >= maxDenials {
+		return
+	}
+	if ds.byKey == nil {
+		ds.byKey = make(map[string][]denial)
+	}
+	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: t, sent: sent.mono}
+	list := ds.byKey[d.Key]
+	for i := range list {
+		if list[i].until <= now || list[i].min == ask.Min && list[i].limit == d.Limit {
+			list[i] = entry
+			return
+		}
+	}
+	ds.byKey[d.Key] = append(list, entry)
+	ds.any.Add(1)
+}
+
+// sweep drops what is over. denials.mu is held.
+func (ds *denials) sweep(now time.Duration) {
+	n := 0
+	for key, list := range ds.byKey {
+		live := list[:0]
+		for _, e := range list {
+			if now < e.until {
+				live = append(live, e)
+			}
+		}
+		if len(live) == 0 {
+			delete(ds.byKey, key)
+			continue
+		}
+		ds.byKey[key] = live
+		n += len(live)
+	}
+	ds.any.Store(int64(n))
+}
+
+// forget drops what is known of key, after room was made under it.
+func (ds *denials) forget(key string) {
+	if ds.off {
+		return
+	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.epoch.Add(1)
+	ds.any.Add(int64(-len(ds.byKey[key])))
+	delete(ds.byKey, key)
+}

@@ -1,0 +1,83 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	errTryWait  = fmt.Errorf("%w: WaitAtMost with TryLock, which does not wait", ErrInvalid)
+	errBorrowed = fmt.Errorf("%w: this lock is Do's, which unlocks it", ErrInvalid)
+)
+
+// Do holds key while fn runs. fn's ctx ends with cause ErrLost when the hold
+// is lost, and carries an owner, so that a Do or Lock of the same key under it
+// re-enters. [Held] gives the lock, and so its fencing token, inside fn.
+//
+// Do returns fn's error. If the hold ended before fn returned, it returns
+// errors.Join(fn's error, ErrLost), so that the caller rolls back. If the store
+// did not confirm the release, that is logged and is no error: fn had the lock
+// to its end. A panic of fn unlocks and goes on.
+func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
+	ctx = withAnyOwner(ctx)
+	lock, err := l.Lock(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	return lock.do(ctx, fn)
+}
+
+// TryDo is Do with one attempt. ran is false, with a nil error, when someone
+// else holds key; it is true when fn ran, whatever came of it.
+func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (ran bool, err error) {
+	ctx = withAnyOwner(ctx)
+	lock, err := l.TryLock(ctx, key, opts...)
+	switch {
+	case errors.Is(err, ErrLocked) && ctx.Err() == nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, lock.do(ctx, fn)
+}
+
+func withAnyOwner(ctx context.Context) context.Context {
+	if ownerOf(ctx) != nil {
+		return ctx
+	}
+	return WithOwner(ctx)
+}
+
+// do runs fn under l and unlocks.
+func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	inner, cancel := ctx, context.CancelFunc(func() {})
+	if ctx.Value(boundTo{l.t}) == nil { // an outer Do of this hold has bound it already
+		inner, cancel = l.Context(ctx)
+	}
+	defer func() {
+		held := l.Err()
+		cancel()
+		uerr := l.Unlock(ctx)
+		switch {
+		case held != nil && errors.Is(held, ErrLost):
+			err = errors.Join(err, held)
+		case errors.Is(uerr, ErrNotHeld):
+			err = errors.Join(err, uerr)
+		case uerr != nil:
+			l.t.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
+				"key", l.Key(), "error", uerr)
+		}
+	}()
+	return fn(inner)
+}
+
+// Held gives the lock on key that an enclosing [Do], [TryDo] or [Locked] holds.
+// That call unlocks it: Unlock of this Lock is ErrInvalid.
+func Held(ctx context.Context, key string) (*Lock, bool) {
+	l, ok := ctx.Value(heldKey(key)).(*Lock)
+	if !ok {
+		return nil, false
+	}
+	return &Lock{t: l.t, borrowed: true}, true
+}

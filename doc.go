@@ -1,0 +1,48 @@
+// Package coord gives Go programs distributed locks and rate limits on
+// whichever store a team already runs. The store is chosen by URL, and swapped
+// without touching code:
+//
+//	client, err := coord.Open(ctx, "redis://localhost:6379/0")
+//
+//	err = coord.Do(ctx, client, "invoices", func(ctx context.Context) error {
+//		return writeInvoices(ctx) // one process at a time
+//	})
+//
+//	r, err := client.Allow(ctx, "supplier", coord.PerMinute(2000))
+//	if err == nil && !r.Allowed {
+//		return retryAfter(r.RetryAfter)
+//	}
+//
+// # What you can rely on
+//
+// A lock is exclusive: at most one live hold on a key over all clients of the
+// store, as long as the store keeps its promises. It is a lease, not a mutex: it is
+// given back when its holder dies, within one TTL, and so a holder that is paused
+// longer than that outlives its hold. The holder is told before anyone else can
+// be granted, by [Lock.Done], [Lock.Err] and [Lock.Context], provided that its
+// process is scheduled and clocks drift less than 1% of the TTL. Where that
+// proviso is not enough, fence your writes: [Lock.Token] is strictly greater for each later
+// holder, and [Guard] or one comparison in a transaction refuses a stale one.
+// Unlock never frees another's hold.
+//
+// A limit is never exceeded beyond the bound written at its [Algorithm], over
+// all clients of the store; a denied ask costs nothing; RetryAfter is honest.
+//
+// No call outlasts its ctx by more than a moment. After a lost reply nothing
+// is left behind that lives longer than its TTL. What a store cannot do is said by its Claims,
+// and [WithRequired] refuses a store that lacks what you need.
+//
+// docs/contract.md numbers every clause; the conformance suite has a case for each.
+//
+// # Re-entry
+//
+// An owner travels in the context. [Do] gives its function one, so that a
+// nested Do of the same key re-enters, without a round trip and with the same
+// token. [WithOwner] does it by hand, and [Go] starts a goroutine that
+// does not share it.
+//
+// # Errors
+//
+// Every error is an [*Error] around the sentinels of this package; match them with errors.Is. A
+// denial by a limit is no error.
+package coord

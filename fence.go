@@ -1,0 +1,74 @@
+package coord
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Token is a fencing token: strictly greater for each later holder of a key.
+// It is a positive int64, fits a SQL BIGINT, and is a string in JSON. Tokens
+// compare within one key of one store.
+type Token = driver.Token
+
+// A Token is the store's fencing value, shifted left by tokenSeqBits, plus the number of
+// times that one hold of the store was handed over inside its client.
+const (
+	tokenSeqBits  = 10
+	maxHandOvers  = 1<<tokenSeqBits - 1
+	maxStoreValue = 1<<53 - 1
+)
+
+// token lays out a store value and a hand-over sequence number. floor is what
+// WithTokenFloor adds.
+func makeToken(store, floor int64, seq int) (Token, error) {
+	if store < 1 || floor > maxStoreValue || store > maxStoreValue-floor || seq > maxHandOvers {
+		return 0, fmt.Errorf("%w: store's fencing value %d above floor %d, hand-over %d: want 1 to 2^53-1 and at most %d", ErrUnsupported, store, floor, seq, maxHandOvers)
+	}
+	return Token((store+floor)<<tokenSeqBits | int64(seq)), nil
+}
+
+// Guard is the consumer's side of fencing: it stands before a resource and
+// refuses a write whose token is older than one that the resource has seen. A
+// lock is a lease, so a holder that was frozen may wake up and write after the
+// next holder has begun; the Guard stops it.
+//
+// A Guard remembers in memory, one token per key. It protects what lives in
+// this process. A resource that outlives it keeps the token beside its data
+// and compares in the same transaction:
+//
+//	UPDATE t SET v = $1, token = $2 WHERE id = $3 AND token <= $2
+//
+// The zero Guard is ready. It is safe for concurrent use.
+type Guard struct {
+	mu   sync.Mutex
+	seen map[string]Token
+}
+
+// Check admits token if no greater one was seen for key, and remembers it. A
+// stale token is ErrLost; a token that is not positive is ErrInvalid.
+//
+// Check and the write that it guards are one step only if nothing else gets
+// between them: hold your own mutex over both, or use [Guard.Do].
+func (g *Guard) Check(key string, token Token) error {
+	return g.Do(key, token, func() error { return nil })
+}
+
+// Do runs write if token passes Check, before any other Check or Do of the
+// Guard.
+func (g *Guard) Do(key string, token Token, write func() error) error {
+	if token <= 0 {
+		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d: want a positive one", ErrInvalid, token)}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last := g.seen[key]; token < last {
+		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d is older than %d, which was seen", ErrLost, token, last)}
+	}
+	if g.seen == nil {
+		g.seen = make(map[string]Token)
+	}
+	g.seen[key] = token
+	return write()
+}

@@ -1,0 +1,342 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// hold is what this client has at the store: a lease on a key under an id. Its
+// tenure is who has it inside the client.
+type hold struct {
+	c    *Client
+	name string // the key as given
+	key  string // the key with prefix
+	id   string
+	cfg  lockConfig
+
+	stored int64 // the store's fencing value
+	sends  int   // earlier calls of this id whose outcome was never known
+	ghost  instant
+	slot   *slot // guarded by Client.mu
+
+	mu       sync.Mutex // guards what follows, and the tenure
+	ttl      time.Duration
+	deadline instant // until when the lease is certain
+	renewAt  instant
+	renewing bool
+
+	// guarded by scheduler.mu
+	next      time.Duration // when the scheduler looks again
+	slack     time.Duration // how much earlier it may
+	heapIndex int
+
+	tenure tenure
+}
+
+// tenure is one local holder's time with a hold. A hold that is handed over
+// inside the client has one tenure after the other, each with the next token;
+// a handle of an earlier one never speaks for a later. Its fields are guarded by
+// hold.mu unless they never change.
+type tenure struct {
+	h       *hold
+	token   Token
+	owner   *owner
+	granted instant // when the grant had arrived: not before the store made it
+	endBy   instant // MaxHold; zero: none
+
+	depth    int   // handles not yet unlocked
+	err      error // why it is over; nil while it is held
+	done     chan struct{}
+	watchers []*watcher
+
+	first Lock
+	spare []Lock // handles for re-entry, made a few at a time
+}
+
+func (h *hold) ttlNow() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ttl
+}
+
+func (t *tenure) deadline() instant {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	return t.h.deadline.earlier(t.endBy)
+}
+
+// closedChan is the Done of what ended before anyone asked.
+var closedChan = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+func (t *tenure) doneChan() <-chan struct{} {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	if t.done == nil {
+		if t.err != nil {
+			t.done = closedChan
+		} else {
+			t.done = make(chan struct{})
+		}
+	}
+	return t.done
+}
+
+// check is nil while the tenure holds. It looks at the clocks: what is past
+// its deadline is lost now, whether or not the scheduler has run.
+func (t *tenure) check() error {
+	now := t.h.c.clock.now()
+	t.h.mu.Lock()
+	err := t.err
+	if err == nil {
+		err = t.overdue(now)
+		if err != nil {
+			t.h.mu.Unlock()
+			t.h.lose(err)
+			return t.ended()
+		}
+	}
+	t.h.mu.Unlock()
+	return err
+}
+
+// overdue says why the tenure cannot be held at now. hold.mu is held.
+func (t *tenure) overdue(now instant) error {
+	switch {
+	case t.endBy != instant{} && t.endBy.reached(now):
+		return ErrMaxHold
+	case t.h.deadline.reached(now):
+		return ErrLost
+	}
+	return nil
+}
+
+func (t *tenure) ended() error {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	return t.err
+}
+
+// end ends the tenure with err: Done closes and contexts are cancelled before it
+// returns. It reports false if the tenure had ended already.
+func (t *tenure) end(err error) bool {
+	t.h.mu.Lock()
+	if t.err != nil {
+		t.h.mu.Unlock()
+		return false
+	}
+	t.err = err
+	if t.done != nil {
+		close(t.done)
+	}
+	watchers := t.watchers
+	t.watchers = nil
+	t.h.mu.Unlock()
+	for _, w := range watchers {
+		w.cancel(err)
+	}
+	return true
+}
+
+func (t *tenure) watch(w *watcher) {
+	t.h.mu.Lock()
+	err := t.err
+	if err == nil {
+		t.watchers = append(t.watchers, w)
+	}
+	t.h.mu.Unlock()
+	if err != nil {
+		w.cancel(err)
+	}
+}
+
+func (t *tenure) unwatch(w *watcher) {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
+}
+
+// lose ends a hold that was lost. What may still be at the store is withdrawn after Done
+// has closed, so that the key is free as soon as it can be.
+func (h *hold) lose(cause error) {
+	if !h.tenure.end(cause) {
+		return
+	}
+	h.c.sched.remove(h)
+	if !h.keepsKey() {
+		h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
+	}
+	h.leaveSlot()
+}
+
+// gone ends a hold that the store has said it does not have.
+func (h *hold) gone(cause error) {
+	if !h.tenure.end(cause) {
+		return
+	}
+	h.c.sched.remove(h)
+	h.exorcise()
+	h.leaveSlot()
+}
+
+// latestEffect is until when any call for this hold can leave a lease.
+func (h *hold) latestEffect() instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deadline.add(margin(h.ttl))
+}
+
+// exorcise cleans up after calls of this id whose outcome was never known.
+func (h *hold) exorcise() {
+	if h.sends > 0 && !h.ghost.reached(h.c.clock.now()) {
+		h.c.janitor.withdraw(h.key, h.id, h.ghost, false, h.sends)
+	}
+}
+
+// minHoldLeft is how long the key must stay taken from now.
+func (h *hold) minHoldLeft() time.Duration {
+	return h.tenure.granted.add(h.cfg.minHold).until(h.c.clock.now())
+}
+
+// keepsKey reports whether MinHold forbids to free the key now. Its lease covers it.
+func (h *hold) keepsKey() bool { return h.cfg.minHold > 0 && h.minHoldLeft() > 0 }
+
+// errReleased ends a tenure that was unlocked.
+var errReleased error = &kind{"unlocked", ErrNotHeld}
+
+// release gives the hold back to the store. Done closes first; the next local
+// waiter follows.
+func (h *hold) release(ctx context.Context) error {
+	if !h.tenure.end(errReleased) {
+		return h.tenure.ended()
+	}
+	h.c.sched.remove(h)
+	defer h.leaveSlot()
+	if h.keepsKey() && h.c.locks.delayed == nil {
+		h.c.janitor.releaseAt(h.key, h.id, h.tenure.granted.add(h.cfg.minHold))
+		return nil
+	}
+	return h.unlockStore(ctx)
+}
+
+// How long Unlock works on the store: in all, and on one call.
+const (
+	unlockBound = 2 * time.Second
+	unlockTry   = 500 * time.Millisecond
+)
+
+// unlockStore frees the key, whatever has become of ctx. A lost reply is
+// asked for again: ErrNotHeld then means that the first call had done it.
+func (h *hold) unlockStore(ctx context.Context) error {
+	bound := unlockBound
+	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
+		bound = min(bound, max(time.Until(d), 100*time.Millisecond))
+	}
+	end := h.c.clock.now().add(bound)
+	detached := context.WithoutCancel(ctx)
+	unknown := false
+	for pause := minPause; ; pause *= 2 {
+		try := min(unlockTry, end.until(h.c.clock.now()))
+		err := h.unlockOnce(detached, max(try, time.Millisecond))
+		switch {
+		case err == nil:
+			h.exorcise()
+			return nil
+		case errors.Is(err, ErrNotHeld):
+			h.exorcise()
+			if unknown && !h.certainUntil().reached(h.c.clock.now()) {
+				return nil
+			}
+			return ErrLost
+		case !passing(err):
+			h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
+			return storeError(ctx, err, true)
+		}
+		unknown = unknown || !driver.Definite(err)
+		if end.until(h.c.clock.now()) <= pause {
+			h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
+			return storeError(detached, err, true)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (h *hold) certainUntil() instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deadline
+}
+
+func (h *hold) unlockOnce(ctx context.Context, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	if h.cfg.minHold > 0 {
+		if d := h.minHoldLeft(); d > 0 {
+			return h.c.locks.delayed.UnlockAfter(ctx, h.key, h.id, d)
+		}
+	}
+	return h.c.locks.Unlock(ctx, h.key, h.id)
+}
+
+// lossPushed is a LossNotifier's news.
+func (c *Client) lossPushed(key, id string, cause error) {
+	c.mu.Lock()
+	var h *hold
+	if s := c.slots[key]; s != nil && s.hold != nil && s.hold.id == id {
+		h = s.hold
+	}
+	c.mu.Unlock()
+	if h != nil {
+		h.gone(chain{ErrLost, cause})
+	}
+}
+
+// releaseAll gives every hold back, a bounded number at a time, after Done of all has closed.
+func (c *Client) releaseAll(ctx context.Context) {
+	c.mu.Lock()
+	var holds []*hold
+	for _, s := range c.slots {
+		if s.hold != nil {
+			holds = append(holds, s.hold)
+		}
+	}
+	c.mu.Unlock()
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return !h.tenure.end(errClosedHold) })
+	forEach(holds, func(h *hold) {
+		defer h.leaveSlot()
+		if h.keepsKey() && c.locks.delayed == nil {
+			return // its lease keeps the key for MinHold
+		}
+		if ctx.Err() == nil {
+			// What is not confirmed is left to the lease; Close says so.
+			_ = h.unlockOnce(ctx, unlockTry)
+		}
+	})
+}
+
+// forEach runs fn on each of list, a few at a time, and waits.
+func forEach[T any](list []T, fn func(T)) {
+	const width = 16
+	var wg sync.WaitGroup
+	work := make(chan T)
+	for range min(width, len(list)) {
+		wg.Go(func() {
+			for v := range work {
+				fn(v)
+			}
+		})
+	}
+	for _, v := range list {
+		work <- v
+	}
+	close(work)
+	wg.Wait()
+}

@@ -1,0 +1,169 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// janitor removes from the store what nobody holds: the lease that a call with
+// a lost reply may have taken, the hold that was lost, the waiter that was
+// cancelled. It repeats Unlock until no call of the id can have effect any
+// more, so a caller never waits for cleaning up, and an orphan is never renewed. An id
+// that it was given is burnt: nothing else uses it again.
+type janitor struct {
+	c       *Client
+	mu      sync.Mutex
+	tasks   []*chore
+	workers int
+	timer   *time.Timer
+	stopped bool
+}
+
+// chore is one id to be removed.
+type chore struct {
+	key, id string
+	until   instant       // no call of the id has effect after it
+	giveUp  instant       // the store has not answered for too long
+	known   bool          // the id is known to hold
+	unknown int           // calls that may have taken, or may yet take, a lease
+	at      time.Duration // when the next attempt is due
+	pause   time.Duration
+	held    bool // MinHold: not before at, not even when the client closes
+	busy    bool
+}
+
+const (
+	janitorWidth = 8
+	janitorTry   = time.Second
+	minChore     = 10 * time.Millisecond
+	maxChore     = time.Second
+	// choreGrace is how long after until the janitor still asks a store that
+	// does not answer: one that was frozen applies old calls when it resumes.
+	choreGrace = time.Minute
+)
+
+func (j *janitor) init(c *Client) { j.c = c }
+
+// withdraw removes id from key. until is the last moment at which one of its
+// calls can leave a lease, known says that it certainly has one now, unknown counts the calls
+// whose outcome was never known.
+func (j *janitor) withdraw(key, id string, until instant, known bool, unknown int) {
+	now := j.c.clock.now()
+	j.put(&chore{
+		key: key, id: id, until: until, giveUp: until.add(choreGrace),
+		known: known, unknown: unknown, at: now.mono, pause: minChore,
+	})
+}
+
+// releaseAt unlocks a hold whose MinHold ends at that instant.
+func (j *janitor) releaseAt(key, id string, at instant) {
+	j.put(&chore{
+		key: key, id: id, until: at, giveUp: at.add(choreGrace),
+		known: true, at: at.mono, pause: minChore, held: true,
+	})
+}
+
+func (j *janitor) put(t *chore) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopped {
+		return // the lease bounds what is left
+	}
+	j.tasks = append(j.tasks, t)
+	j.plan()
+}
+
+// plan starts a worker for what is due, and sets the timer for what is not.
+// janitor.mu is held.
+func (j *janitor) plan() {
+	now := j.c.clock.now().mono
+	var wait time.Duration = -1
+	for _, t := range j.tasks {
+		switch {
+		case t.busy:
+		case t.at > now:
+			if wait < 0 || t.at-now < wait {
+				wait = t.at - now
+			}
+		case j.workers < janitorWidth:
+			j.workers++
+			t.busy = true
+			j.c.bg.Add(1)
+			go j.work(t)
+		}
+	}
+	if wait >= 0 {
+		if j.timer == nil {
+			j.timer = time.AfterFunc(wait, j.wake)
+		} else {
+			j.timer.Reset(wait)
+		}
+	}
+}
+
+func (j *janitor) wake() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.stopped {
+		j.plan()
+	}
+}
+
+// work does one chore once, and then plans on.
+func (j *janitor) work(t *chore) {
+	defer j.c.bg.Done()
+	ctx, cancel := context.WithTimeout(context.Background(), janitorTry)
+	err := j.c.locks.Unlock(ctx, t.key, t.id)
+	cancel()
+	now := j.c.clock.now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.workers--
+	t.busy = false
+	if t.finished(err, now) {
+		j.tasks = slices.DeleteFunc(j.tasks, func(o *chore) bool { return o == t })
+	} else {
+		t.at = now.mono + t.pause
+		t.pause = min(2*t.pause, maxChore)
+	}
+	if !j.stopped {
+		j.plan()
+	}
+}
+
+// finished reports whether nothing of the id can be left at the store.
+func (t *chore) finished(err error, now instant) bool {
+	removed, absent := err == nil, errors.Is(err, ErrNotHeld)
+	switch {
+	case removed && t.known:
+		t.known = false
+	case removed:
+		t.unknown-- // it was one of those
+	case absent:
+		t.known = false
+	default:
+		return t.giveUp.reached(now)
+	}
+	return t.unknown <= 0 || t.until.reached(now)
+}
+
+// drain does every chore a last time, as far as ctx allows, and stops.
+func (j *janitor) drain(ctx context.Context) {
+	j.mu.Lock()
+	j.stopped = true
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	tasks := slices.DeleteFunc(j.tasks, func(t *chore) bool { return t.held || t.busy })
+	j.tasks = nil
+	j.mu.Unlock()
+	forEach(tasks, func(t *chore) {
+		if ctx.Err() == nil {
+			// What is not removed now is left to its lease.
+			_ = j.c.locks.Unlock(ctx, t.key, t.id)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Limit is a rate of permits: Rate in each Per, counted by Algorithm.
+type Limit = driver.Limit
+
+// Algorithm is the rule by which a Limit counts.
+type Algorithm = driver.Algorithm
+
+// The algorithms; see [driver.Algorithm] for their bounds.
+const (
+	SlidingWindow = driver.SlidingWindow
+	TokenBucket   = driver.TokenBucket
+	FixedWindow   = driver.FixedWindow
+)
+
+// Per is n permits in any d, strictly.
+func Per(n int, d time.Duration) Limit { return Limit{Rate: n, Per: d} }
+
+// PerSecond is n permits in any second.
+func PerSecond(n int) Limit { return Per(n, time.Second) }
+
+// PerMinute is n permits in any minute.
+func PerMinute(n int) Limit { return Per(n, time.Minute) }
+
+// PerHour is n permits in any hour.
+func PerHour(n int) Limit { return Per(n, time.Hour) }
+
+// ParseLimit reads "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window".
+func ParseLimit(s string) (Limit, error) {
+	l, err := driver.ParseLimit(s)
+	if err != nil {
+		return l, &Error{Op: "parse", Err: err}
+	}
+	return l, nil
+}
+
+// Result is the answer to an ask for permits.
+type Result struct {
+	// Allowed says that permits were granted; after Peek, that there is one.
+	Allowed bool
+	// Granted permits; less than was asked only after AllowAtMost.
+	Granted int
+	// Remaining permits that could be had at once.
+	Remaining int
+	// RetryAfter, after a denial, is when the ask can succeed if nobody else asks.
+	RetryAfter time.Duration
+	// ResetAfter is when the full capacity is back if nobody asks.
+	ResetAfter time.Duration
+	// Degraded is the store's error when the failure policy admitted the ask
+	// without the store; nil otherwise.
+	Degraded error
+}
+
+// Allow takes one permit if there is one. See [Limiter].
+func (c *Client) Allow(ctx context.Context, key string, limit Limit) (Result, error) {
+	return c.take(ctx, "allow", key, limit, driver.Ask{Min: 1, N: 1})
+}
+
+// AllowN takes n permits, or none. See [Limiter].
+func (c *Client) AllowN(ctx context.Context, key string, limit Limit, n int) (Result, error) {
+	return c.take(ctx, "allow", key, limit, driver.Ask{Min: n, N: n})
+}
+
+// AllowAtMost takes as many permits as there are, up to n. Result.Granted says
+// how many; it is Allowed when that is at least one. n may be above what the
+// limit ever grants at once.
+func (c *Client) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (Result, error) {
+	if l, err := limit.Normal(); err == nil {
+		n = min(n, l.Max())
+	}
+	return c.take(ctx, "allow", key, limit, driver.Ask{Min: min(n, 1), N: n})
+}
+
+// Peek asks without taking: Allowed if a permit is there, RetryAfter until one is.
+func (c *Client) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
+	return c.take(ctx, "peek", key, limit, driver.Ask{})
+}
+
+// Reset forgets what was taken from limit under key.
+func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
+	d, err := c.demand(ctx, key, limit, 0)
+	if err == nil {
+		if err = c.limits.Reset(ctx, d.Key, d.Limit); err != nil {
+			err = storeError(ctx, err, true)
+		}
+		c.denied.forget(d.Key)
+	}
+	if err != nil {
+		return c.fail("reset", key, err)
+	}
+	return nil
+}
+
+// demand checks what every limit call is given: the key in full and the limit in normal form.
+func (c *Client) demand(ctx context.Context, key string, limit Limit, n int) (driver.Demand, error) {
+	var d driver.Demand
+	var err error
+	if d.Limit, err = limit.Normal(); err != nil {
+		return d, err
+	}
+	if d.Key, err = c.fullKey(key); err != nil {
+		return d, err
+	}
+	d.N = n
+	switch {
+	case n < 0:
+		return d, fmt.Errorf("%w: %d permits: want 0 or more", ErrInvalid, n)
+	case n > d.Limit.Max():
+		return d, fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, limit, d.Limit.Max())
+	case c.limits.Limiter == nil:
+		return d, ErrUnsupported
+	case c.state.Load() == stateClosed:
+		return d, ErrClosed
+	case ctx.Err() != nil:
+		return d, ctxError(ctx)
+	}
+	return d, nil
+}
+
+// take is every ask that does not wait.
+func (c *Client) take(ctx context.Context, op, key string, limit Limit, ask driver.Ask) (Result, error) {
+	d, err := c.demand(ctx, key, limit, ask.N)
+	if err != nil {
+		return Result{}, c.fail(op, key, err)
+	}
+	if r, ok := c.denied.lookup(&d, ask); ok {
+		return r, nil
+	}
+	t, err := c.askStore(ctx, &d, ask)
+	if err != nil {
+		return c.degrade(ctx, op, key, ask, storeError(ctx, err, ask.N > 0))
+	}
+	return resultOf(t, ask), nil
+}
+
+// askStore makes one call, and remembers a denial.
+func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask) (driver.TakenOne, error) {
+	if c.denied.off {
+		return c.takeOne(ctx, d, ask)
+	}
+	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	t, err := c.takeOne(ctx, d, ask)
+	if err == nil && t.N == 0 && ask.N > 0 {
+		c.denied.remember(d, ask, t, sent, epoch)
+	}
+	return t, err
+}
+
+func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask) (driver.TakenOne, error) {
+	if c.limits.one != nil {
+		return c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
+	}
+	taken, err := c.limits.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
+	if err != nil {
+		return driver.TakenOne{}, err
+	}
+	if len(taken.Asks) != 1 {
+		return driver.TakenOne{}, fmt.Errorf("%s answered %d asks of 1", c.info.Name, len(taken.Asks))
+	}
+	return driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, nil
+}
+
+func resultOf(t driver.TakenOne, ask driver.Ask) Result {
+	r := Result{
+		Allowed: t.N > 0, Granted: t.N, Remaining: t.Remaining,
+		RetryAfter: t.RetryAfter, ResetAfter: t.ResetAfter,
+	}
+	if ask.N == 0 {
+		r.Allowed = t.Remaining > 0
+	}
+	return r
+}
+
+// degrade applies the failure policy to a store that did not serve the ask. A
+// caller who has gone, and a mistake, are no failure of the store.
+func (c *Client) degrade(ctx context.Context, op, key string, ask driver.Ask, err error) (Result, error) {
+	err = c.fail(op, key, err)
+	if c.policy == FailOpen && errors.Is(err, ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled) {
+		return Result{Allowed: true, Granted: ask.N, Degraded: err}, nil
+	}
+	return Result{}, err
+}

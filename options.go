@@ -1,0 +1,263 @@
+package coord
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// maxOption bounds every duration of a lock, so that no sum of them overflows.
+const maxOption = 10 * 366 * 24 * time.Hour
+
+// DefaultTTL is the lease of a lock without a TTL option.
+const DefaultTTL = 30 * time.Second
+
+// Option configures a Client.
+type Option func(*settings) error
+
+type settings struct {
+	prefix   string
+	logger   *slog.Logger
+	holder   string
+	defaults []LockOption
+	policy   FailurePolicy
+	required []driver.Claim
+	floor    Token
+}
+
+// WithPrefix puts s before every key, verbatim: end it with a separator. At
+// most MaxPrefix bytes of UTF-8.
+func WithPrefix(s string) Option {
+	return func(o *settings) error {
+		if s == "" {
+			o.prefix = ""
+			return nil
+		}
+		if err := checkKey(s); err != nil || len(s) > MaxPrefix {
+			return fmt.Errorf("%w: prefix %q: want at most %d bytes of UTF-8", ErrInvalid, s, MaxPrefix)
+		}
+		o.prefix = s
+		return nil
+	}
+}
+
+// WithLogger sets where the Client logs: warnings of what needs a person's
+// attention, nothing in normal work. The default is slog.Default().
+func WithLogger(l *slog.Logger) Option {
+	return func(o *settings) error {
+		if l == nil {
+			return fmt.Errorf("%w: nil logger", ErrInvalid)
+		}
+		o.logger = l
+		return nil
+	}
+}
+
+// WithLockDefaults sets options for every lock; those of a call override them.
+func WithLockDefaults(opts ...LockOption) Option {
+	return func(o *settings) error {
+		o.defaults = append(o.defaults, opts...)
+		return nil
+	}
+}
+
+// WithHolderName sets the name under which the store shows this client's
+// holds: printable ASCII without spaces, 1 to 64 bytes. The default is the host's name.
+func WithHolderName(s string) Option {
+	return func(o *settings) error {
+		if clean := holderName(s); s == "" || clean != s {
+			return fmt.Errorf("%w: holder name %q: want 1 to %d bytes of printable ASCII without spaces", ErrInvalid, s, driver.MaxName)
+		}
+		o.holder = s
+		return nil
+	}
+}
+
+// holderName is s with everything that an id cannot carry replaced or cut.
+func holderName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), driver.MaxName)]
+}
+
+// FailurePolicy says what a limit answers when its store cannot.
+type FailurePolicy int
+
+const (
+	// FailClosed returns the store's error: nothing is admitted. The default.
+	FailClosed FailurePolicy = iota
+	// FailOpen admits, and says so in Result.Degraded. The bound of the limit
+	// does not hold meanwhile.
+	FailOpen
+)
+
+// WithFailurePolicy sets what limits answer when the store is unavailable.
+// Locks always fail closed.
+func WithFailurePolicy(p FailurePolicy) Option {
+	return func(o *settings) error {
+		if p != FailClosed && p != FailOpen {
+			return fmt.Errorf("%w: failure policy %d: want FailClosed or FailOpen", ErrInvalid, p)
+		}
+		o.policy = p
+		return nil
+	}
+}
+
+// WithRequired refuses, with ErrUnsupported, a store that does not claim all
+// that the application relies on.
+func WithRequired(claims ...driver.Claim) Option {
+	return func(o *settings) error {
+		known := driver.Claims(driver.AllClaims())
+		for _, c := range claims {
+			if !known.Has(c) {
+				return fmt.Errorf("%w: claim %q: want one of %v", ErrInvalid, c, known)
+			}
+		}
+		o.required = append(o.required, claims...)
+		return nil
+	}
+}
+
+// WithTokenFloor makes every token of the Client greater than t, so that
+// fencing goes on when the locks move to another store. All clients of the new
+// store use the same floor, for as long as a resource remembers old tokens.
+func WithTokenFloor(t Token) Option {
+	return func(o *settings) error {
+		if t < 0 {
+			return fmt.Errorf("%w: token floor %d: want 0 or more", ErrInvalid, t)
+		}
+		o.floor = t
+		return nil
+	}
+}
+
+// LockOption configures one lock.
+type LockOption struct {
+	field lockField
+	value time.Duration
+}
+
+type lockField uint8
+
+const (
+	fieldTTL lockField = 1 << iota
+	fieldWait
+	fieldMaxHold
+	fieldMinHold
+	fieldNoRenew
+	fieldFair
+)
+
+var lockFieldNames = map[lockField]string{
+	fieldTTL: "TTL", fieldWait: "WaitAtMost", fieldMaxHold: "MaxHold", fieldMinHold: "MinHold",
+}
+
+// TTL is the lease: how long the key stays taken when its holder dies. It is
+// renewed every third of it while the lock is held. It is above zero; the
+// store's step rounds it up, and [Lock.TTL] says to what.
+func TTL(d time.Duration) LockOption { return LockOption{fieldTTL, d} }
+
+// WaitAtMost bounds the wait of Lock, besides ctx. With TryLock it is ErrInvalid.
+func WaitAtMost(d time.Duration) LockOption { return LockOption{fieldWait, d} }
+
+// MaxHold ends the hold this long after it was granted, with ErrMaxHold,
+// however long its holder works.
+func MaxHold(d time.Duration) LockOption { return LockOption{fieldMaxHold, d} }
+
+// MinHold keeps the key taken for at least this long after the grant. Unlock
+// returns at once; the store frees the key when it is due. A holder that dies
+// keeps it taken for the longer of TTL and MinHold.
+func MinHold(d time.Duration) LockOption { return LockOption{fieldMinHold, d} }
+
+// NoRenew leaves the lease to run out: the hold ends after one TTL with ErrLost.
+func NoRenew() LockOption { return LockOption{fieldNoRenew, 1} }
+
+// Fair grants in the order of asking, over all clients; nobody overtakes. It
+// is ErrUnsupported on a store that does not claim driver.Fair.
+func Fair() LockOption { return LockOption{fieldFair, 1} }
+
+// lockConfig is what the options of one lock come to.
+type lockConfig struct {
+	given   lockField // what the call itself set
+	ttl     time.Duration
+	lease   time.Duration // what is asked of the store
+	wait    time.Duration // 0: ctx alone bounds the wait
+	maxHold time.Duration // 0: none
+	minHold time.Duration
+	noRenew bool
+	fair    bool
+}
+
+func (cfg *lockConfig) set(o LockOption) error {
+	if o.field != 0 && (o.value <= 0 || o.value > maxOption) {
+		return fmt.Errorf("%w: %s %v: want above 0, at most %v", ErrInvalid, lockFieldNames[o.field], o.value, maxOption)
+	}
+	switch o.field {
+	case fieldTTL:
+		cfg.ttl = o.value
+	case fieldWait:
+		cfg.wait = o.value
+	case fieldMaxHold:
+		cfg.maxHold = o.value
+	case fieldMinHold:
+		cfg.minHold = o.value
+	case fieldNoRenew:
+		cfg.noRenew = true
+	case fieldFair:
+		cfg.fair = true
+	default:
+		return fmt.Errorf("%w: empty LockOption", ErrInvalid)
+	}
+	cfg.given |= o.field
+	return nil
+}
+
+// lockConfig puts the options of a call over the client's defaults.
+func (c *Client) lockConfig(opts []LockOption) (lockConfig, error) {
+	if len(opts) == 0 {
+		return c.defaults, nil
+	}
+	cfg := c.defaults
+	for _, o := range opts {
+		if err := cfg.set(o); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, c.checkLockConfig(&cfg)
+}
+
+// checkLockConfig holds cfg against the store and against itself, and rounds its TTL.
+func (c *Client) checkLockConfig(cfg *lockConfig) error {
+	if cfg.maxHold > 0 && cfg.minHold > cfg.maxHold {
+		return fmt.Errorf("%w: MinHold %v above MaxHold %v", ErrInvalid, cfg.minHold, cfg.maxHold)
+	}
+	if cfg.fair && !c.info.Claims.Has(driver.Fair) {
+		return fmt.Errorf("%w: Fair on %s, which does not claim %q", ErrUnsupported, c.info.Name, driver.Fair)
+	}
+	for _, d := range [...]time.Duration{cfg.ttl, cfg.minHold} {
+		if limit := c.info.MaxTTL; limit > 0 && d > limit {
+			return fmt.Errorf("%w: TTL or MinHold of %v: want at most %v on %s", ErrInvalid, d, limit, c.info.Name)
+		}
+	}
+	// The lease covers MinHold, so that the key stays taken even if the holder dies.
+	cfg.lease = roundTTL(max(cfg.ttl, cfg.minHold), c.info)
+	return nil
+}
+
+// roundTTL rounds d up to what the store can do.
+func roundTTL(d time.Duration, info driver.Info) time.Duration {
+	d = max(d, info.MinTTL)
+	if step := info.TTLStep; step > 0 {
+		if rest := d % step; rest > 0 {
+			d += step - rest
+		}
+	}
+	return d
+}

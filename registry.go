@@ -1,0 +1,128 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coordgo/coord/driver"
+)
+
+var registry struct {
+	sync.RWMutex
+	open map[string]driver.OpenFunc
+}
+
+// Register makes a store available to [Open] under the scheme of its URLs. A
+// backend's package calls it when it is imported. It panics on an empty or
+// repeated scheme and on a nil open.
+func Register(scheme string, open driver.OpenFunc) {
+	registry.Lock()
+	defer registry.Unlock()
+	switch {
+	case scheme == "" || open == nil:
+		panic("coord: Register wants a scheme and an open function")
+	case registry.open[scheme] != nil:
+		panic("coord: Register called twice for " + scheme)
+	case registry.open == nil:
+		registry.open = make(map[string]driver.OpenFunc)
+	}
+	registry.open[scheme] = open
+}
+
+// Schemes lists the registered schemes in order.
+func Schemes() []string {
+	registry.RLock()
+	defer registry.RUnlock()
+	return slices.Sorted(maps.Keys(registry.open))
+}
+
+// Open opens the store that rawURL names and makes a Client of it. The program
+// imports the backend for its side effect, or all of them:
+//
+//	import _ "github.com/coordgo/coord/backends/redis"
+//
+// The query parameter prefix is WithPrefix and any other is the backend's; an
+// unknown one is ErrInvalid. Open connects within ctx. Errors never show the URL's
+// password. Close the Client to give the connections back.
+func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
+	backend, prefix, err := OpenBackend(ctx, rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if prefix != "" {
+		opts = append([]Option{WithPrefix(prefix)}, opts...)
+	}
+	c, err := New(backend, opts...)
+	if err != nil {
+		return nil, closeAfter(backend, err)
+	}
+	return c, nil
+}
+
+// OpenBackend is the first half of Open: the store without a Client, and the
+// prefix that the URL names. It is for programs that combine stores or work on the
+// driver, like Split and the conformance suite.
+func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix string, err error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, "", &Error{Op: "open", Err: err}
+	}
+	registry.RLock()
+	open := registry.open[u.Scheme]
+	registry.RUnlock()
+	if open == nil {
+		return nil, "", fmt.Errorf("coord: no backend for %q: import _ \"github.com/coordgo/coord/backends/%s\"", u.Scheme, backendPackage(u.Scheme))
+	}
+	query := u.Query()
+	if query.Has("prefix") {
+		prefix = query.Get("prefix")
+		query.Del("prefix")
+		u.RawQuery = query.Encode()
+	}
+	backend, err := open(ctx, u)
+	if err != nil {
+		return nil, "", &Error{Op: "open " + u.Redacted(), Err: openError(ctx, err)}
+	}
+	return backend, prefix, nil
+}
+
+// openError adds ErrUnavailable to what is not a mistake in the URL.
+func openError(ctx context.Context, err error) error {
+	if driver.Definite(err) {
+		return storeError(ctx, err, false)
+	}
+	return chain{ErrUnavailable, err}
+}
+
+// closeAfter closes what was opened before err.
+func closeAfter(b driver.Backend, err error) error {
+	if cerr := b.Close(); cerr != nil {
+		return chain{err, cerr}
+	}
+	return err
+}
+
+// parseURL parses without ever showing the password that a malformed URL may hold.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "" {
+		return nil, fmt.Errorf("%w: store URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord", ErrInvalid)
+	}
+	if _, err := url.ParseQuery(u.RawQuery); err != nil {
+		return nil, fmt.Errorf("%w: store URL: its query is malformed", ErrInvalid)
+	}
+	return u, nil
+}
+
+// backendPackage is the package that a scheme most likely lives in: rediss:// is in redis.
+func backendPackage(scheme string) string {
+	if base, ok := strings.CutSuffix(scheme, "ss"); ok {
+		return base + "s"
+	}
+	return scheme
+}

@@ -1,0 +1,93 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// MaxReserve is how far ahead Reserve and Wait take permits of a token bucket.
+const MaxReserve = 24 * time.Hour
+
+// Reservation is permits of a token bucket that are due at a later time.
+type Reservation struct {
+	c         *Client
+	key       string // as given
+	demand    driver.Demand
+	id        string
+	due       instant
+	cancelled atomic.Bool
+}
+
+// Reserve takes n permits of a token bucket, now or as soon as they are due,
+// at most MaxReserve ahead. The caller waits for Delay before acting, or
+// cancels. Windows are ErrUnsupported. If the permits are not due within
+// MaxReserve it is ErrLimited.
+func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*Reservation, error) {
+	r, retry, err := c.reserve(ctx, key, limit, n, MaxReserve)
+	if err != nil {
+		return nil, &Error{Op: "reserve", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
+	}
+	return r, nil
+}
+
+// reserve takes permits that are due within ahead.
+func (c *Client) reserve(ctx context.Context, key string, limit Limit, n int, ahead time.Duration) (*Reservation, time.Duration, error) {
+	d, err := c.demand(ctx, key, limit, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	if d.Limit.Algorithm != driver.TokenBucket || !c.info.Claims.Has(driver.Reserve) {
+		return nil, 0, fmt.Errorf("%w: reservations of a %v on %s: want a token-bucket and the claim %q", ErrUnsupported, d.Limit.Algorithm, c.info.Name, driver.Reserve)
+	}
+	r := &Reservation{c: c, key: key, demand: d}
+	r.due = c.clock.now()
+	if n == 0 {
+		return r, 0, nil
+	}
+	r.id = c.newID()
+	t, err := c.takeOne(ctx, &d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead})
+	if err != nil {
+		return nil, 0, storeError(ctx, err, true)
+	}
+	if t.N == 0 {
+		return nil, t.RetryAfter, ErrLimited
+	}
+	r.due = c.clock.now().add(t.Delay)
+	return r, 0, nil
+}
+
+// N is the number of permits reserved.
+func (r *Reservation) N() int { return r.demand.N }
+
+// Delay is how long to wait until the permits may be used; 0 when they are due.
+func (r *Reservation) Delay() time.Duration {
+	return max(r.due.mono-r.c.clock.now().mono, 0)
+}
+
+// Cancel gives the permits back, for use by others, as far as they are not due
+// yet; after that, and the second time, it does nothing. If the store does not
+// answer, they count as spent.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if r.demand.N == 0 || r.cancelled.Swap(true) || r.Delay() == 0 {
+		return nil
+	}
+	if err := r.refund(ctx); err != nil {
+		return r.c.fail("cancel", r.key, err)
+	}
+	return nil
+}
+
+func (r *Reservation) refund(ctx context.Context) error {
+	if r.c.limits.refund == nil {
+		return ErrUnsupported
+	}
+	defer r.c.denied.forget(r.demand.Key)
+	if err := r.c.limits.refund.Refund(ctx, r.demand.Key, r.demand.Limit, r.id, r.demand.N); err != nil {
+		return storeError(ctx, err, true)
+	}
+	return nil
+}

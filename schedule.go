@@ -1,0 +1,251 @@
+package coord
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// scheduler renews the holds of one client and sees their deadlines. Ten
+// thousand holds cost one timer and a heap, and are renewed in batches: no
+// goroutine waits for any one of them.
+type scheduler struct {
+	c       *Client
+	mu      sync.Mutex
+	holds   holdHeap
+	timer   *time.Timer
+	armed   time.Duration // when the timer will fire, on the client's clock
+	stopped bool
+}
+
+func (s *scheduler) init(c *Client) { s.c = c }
+
+// add starts to look after h.
+func (s *scheduler) add(h *hold) {
+	h.mu.Lock()
+	next, slack := h.nextLook()
+	h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	h.next, h.slack = next, slack
+	heap.Push(&s.holds, h)
+	s.arm()
+}
+
+// remove stops looking after h. The timer stays as it is: an early look costs nothing.
+func (s *scheduler) remove(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.heapIndex >= 0 {
+		heap.Remove(&s.holds, h.heapIndex)
+	}
+}
+
+// update looks at h again when it is next due.
+func (s *scheduler) update(h *hold) {
+	h.mu.Lock()
+	next, slack := h.nextLook()
+	h.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.heapIndex >= 0 && !s.stopped {
+		h.next, h.slack = next, slack
+		heap.Fix(&s.holds, h.heapIndex)
+		s.arm()
+	}
+}
+
+// nextLook is when something is due for h. A renewal has some slack: it may
+// come earlier, to join a batch. hold.mu is held.
+func (h *hold) nextLook() (next, slack time.Duration) {
+	end := h.deadline.earlier(h.tenure.endBy).mono
+	if h.renews() && h.renewAt.mono < end {
+		return h.renewAt.mono, h.cfg.lease / 32
+	}
+	return end, 0
+}
+
+// renews reports whether a renewal is to come. hold.mu is held.
+func (h *hold) renews() bool {
+	if h.cfg.noRenew || h.renewing {
+		return false
+	}
+	end := h.tenure.endBy
+	return end == instant{} || h.deadline.mono < end.mono
+}
+
+// arm sets the timer for the first of the heap, unless it fires before that
+// anyway. scheduler.mu is held.
+func (s *scheduler) arm() {
+	if len(s.holds) == 0 || s.stopped {
+		return
+	}
+	first := s.holds[0].next
+	if s.timer != nil && s.armed != 0 && s.armed <= first {
+		return
+	}
+	wait := max(first-s.c.clock.now().mono, 0)
+	s.armed = first
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.look)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+func (s *scheduler) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// look ends what is overdue and renews what is due, or nearly so.
+func (s *scheduler) look() {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.c.bg.Add(1)
+	defer s.c.bg.Done()
+	s.armed = 0
+	lost, renew := s.collect(s.c.clock.now())
+	s.arm()
+	if len(renew) > 0 {
+		s.c.bg.Add(1)
+		go func() {
+			defer s.c.bg.Done()
+			s.c.renewAll(renew)
+		}()
+	}
+	s.mu.Unlock()
+	for _, l := range lost {
+		l.h.lose(l.cause)
+	}
+}
+
+// loss is a hold that is over, and why.
+type loss struct {
+	h     *hold
+	cause error
+}
+
+// collect takes from the heap what is due. scheduler.mu is held.
+func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
+	var later []*hold
+	for len(s.holds) > 0 && s.holds[0].next-s.holds[0].slack <= now.mono {
+		h := heap.Pop(&s.holds).(*hold)
+		h.mu.Lock()
+		if cause := h.tenure.overdue(now); cause != nil {
+			lost = append(lost, loss{h, cause})
+		} else if h.tenure.err == nil {
+			if h.renews() && h.renewAt.mono-h.slack <= now.mono {
+				h.renewing = true
+				renew = append(renew, h)
+			}
+			h.next, h.slack = h.nextLook()
+			later = append(later, h)
+		}
+		h.mu.Unlock()
+	}
+	for _, h := range later {
+		heap.Push(&s.holds, h)
+	}
+	return lost, renew
+}
+
+// renewAll renews a batch, in few requests where the store can.
+func (c *Client) renewAll(holds []*hold) {
+	if c.locks.batch == nil || len(holds) == 1 {
+		forEach(holds, c.renewOne)
+		return
+	}
+	batch := make([]driver.Hold, len(holds))
+	shortest := holds[0].cfg.lease
+	for i, h := range holds {
+		batch[i] = driver.Hold{Key: h.key, Request: h.request()}
+		shortest = min(shortest, h.cfg.lease)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shortest/3)
+	defer cancel()
+	sent := c.clock.now()
+	for i, r := range c.locks.batch.RenewAll(ctx, batch) {
+		holds[i].renewed(granted{r.Grant, sent}, r.Err)
+	}
+}
+
+func (c *Client) renewOne(h *hold) {
+	if h.tenure.ended() != nil {
+		return // unlocked meanwhile: nothing is renewed after that
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.lease/3)
+	defer cancel()
+	sent := c.clock.now()
+	g, err := c.locks.Renew(ctx, h.key, h.request())
+	h.renewed(granted{g, sent}, err)
+}
+
+func (h *hold) request() driver.Request {
+	return driver.Request{ID: h.id, TTL: h.cfg.lease, Fair: h.cfg.fair}
+}
+
+// renewed takes in what the store answered.
+func (h *hold) renewed(g granted, err error) {
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		h.gone(ErrLost)
+		return
+	case err == nil && g.Token != h.stored:
+		h.lose(chain{ErrLost, errors.New("the store renewed under another token")})
+		return
+	}
+	now := h.c.clock.now()
+	h.mu.Lock()
+	h.renewing = false
+	if err != nil {
+		h.renewAt = now.add(min(max(h.cfg.lease/20, 5*time.Millisecond), time.Second))
+	} else {
+		// A renewal never shortens: of two deadlines the later one holds.
+		if d := h.c.deadlineOf(g); d.mono > h.deadline.mono {
+			h.deadline, h.ttl = d, g.TTL
+		}
+		h.renewAt = h.c.since(g).add(min(g.TTL, h.cfg.lease) / 3)
+	}
+	h.mu.Unlock()
+	h.c.sched.update(h)
+}
+
+// holdHeap orders holds by when they are due.
+type holdHeap []*hold
+
+func (q holdHeap) Len() int           { return len(q) }
+func (q holdHeap) Less(i, j int) bool { return q[i].next < q[j].next }
+func (q holdHeap) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].heapIndex, q[j].heapIndex = i, j
+}
+
+func (q *holdHeap) Push(x any) {
+	h := x.(*hold)
+	h.heapIndex = len(*q)
+	*q = append(*q, h)
+}
+
+func (q *holdHeap) Pop() any {
+	old := *q
+	h := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	h.heapIndex = -1
+	return h
+}

@@ -1,0 +1,184 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Wait waits for one permit. See [Limiter].
+func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
+	return c.WaitN(ctx, key, limit, 1)
+}
+
+// WaitN waits for n permits. See [Limiter]. On a token bucket it reserves them and
+// sleeps, and gives them back if ctx ends first; on a window it asks again when
+// the store said to. Under FailOpen an unavailable store admits.
+func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
+	d, err := c.demand(ctx, key, limit, n)
+	var retry time.Duration
+	switch {
+	case err != nil:
+	case n == 0:
+		return nil
+	case d.Limit.Algorithm == driver.TokenBucket && c.info.Claims.Has(driver.Reserve):
+		retry, err = c.waitReserved(ctx, key, limit, n)
+	default:
+		retry, err = c.waitInLine(ctx, d)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrUnavailable) {
+		_, err = c.degrade(ctx, "wait", key, driver.Ask{N: n}, err)
+		return err
+	}
+	return &Error{Op: "wait", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
+}
+
+// errTooLate: the permits cannot come before ctx's deadline.
+var errTooLate = chain{ErrLimited, context.DeadlineExceeded}
+
+// waitReserved takes the permits ahead of time; the store keeps the order.
+func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
+	ahead := time.Duration(MaxReserve)
+	if d, ok := ctx.Deadline(); ok {
+		ahead = min(ahead, max(time.Until(d), 0))
+	}
+	r, retry, err := c.reserve(ctx, key, limit, n, ahead)
+	if errors.Is(err, ErrLimited) {
+		return retry, errTooLate
+	}
+	if err != nil {
+		return 0, err
+	}
+	delay := r.Delay()
+	if delay == 0 {
+		return 0, nil
+	}
+	if err := c.sleep(ctx, delay); err != nil {
+		// ctx is over: give back under a bound of our own.
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTry)
+		defer cancel()
+		if cerr := r.Cancel(back); cerr != nil {
+			err = chain{err, cerr}
+		}
+		return 0, err
+	}
+	return 0, nil
+}
+
+// sleep waits for d, or says why not.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return chain{ErrLimited, ctxError(ctx)}
+	case <-c.life.Done():
+		return ErrClosed
+	}
+}
+
+// waitLines are the lines in which goroutines wait for permits of a window,
+// one line per key and limit. Only the first in line asks the store.
+type waitLines struct {
+	mu    sync.Mutex
+	lines map[lineKey][]*waiter
+}
+
+type lineKey struct {
+	key   string
+	limit driver.Limit
+}
+
+type waiter struct {
+	turn     chan struct{} // closed when it is the first
+	tooLate  chan time.Duration
+	deadline time.Time // zero: none
+}
+
+// waitInLine waits for its turn, and then for the permits.
+func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration, error) {
+	k := lineKey{d.Key, d.Limit}
+	w := &waiter{turn: make(chan struct{}), tooLate: make(chan time.Duration, 1)}
+	w.deadline, _ = ctx.Deadline()
+	c.lines.join(k, w)
+	defer c.lines.leave(k, w)
+	select {
+	case <-w.turn:
+	case retry := <-w.tooLate:
+		return retry, errTooLate
+	case <-ctx.Done():
+		return 0, chain{ErrLimited, ctxError(ctx)}
+	case <-c.life.Done():
+		return 0, ErrClosed
+	}
+	ask := driver.Ask{Min: d.N, N: d.N}
+	for {
+		t, err := c.askStore(ctx, &d, ask)
+		if err != nil {
+			return 0, storeError(ctx, err, true)
+		}
+		if t.N > 0 {
+			return 0, nil
+		}
+		ready := time.Now().Add(t.RetryAfter)
+		c.lines.warn(k, ready)
+		if !w.deadline.IsZero() && w.deadline.Before(ready) {
+			return t.RetryAfter, errTooLate
+		}
+		if err := c.sleep(ctx, t.RetryAfter); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (l *waitLines) join(k lineKey, w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = make(map[lineKey][]*waiter)
+	}
+	l.lines[k] = append(l.lines[k], w)
+	if len(l.lines[k]) == 1 {
+		close(w.turn)
+	}
+}
+
+func (l *waitLines) leave(k lineKey, w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.lines[k]
+	first := line[0] == w
+	line = slices.DeleteFunc(line, func(o *waiter) bool { return o == w })
+	if len(line) == 0 {
+		delete(l.lines, k)
+		return
+	}
+	l.lines[k] = line
+	if first {
+		close(line[0].turn)
+	}
+}
+
+// warn sends away who would be too late: nobody in line is served before the
+// first, whose permits come at ready.
+func (l *waitLines) warn(k lineKey, ready time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.lines[k][1:] {
+		if !w.deadline.IsZero() && w.deadline.Before(ready) {
+			select {
+			case w.tooLate <- time.Until(ready):
+			default: // told before
+			}
+		}
+	}
+}
