@@ -87,18 +87,20 @@ func (s *State) takeBucket(l driver.Limit, now int64, a driver.Ask) (out driver.
 	room := v.cap + v.rate*v.aheadOf(a.MaxDelay) - v.debt
 	n := min(int64(a.N), max(room, 0)/v.unit)
 	if n > 0 && n >= int64(a.Min) {
+		// While the debt before them drains, the refill goes there: spent
+		// until then, the permits count as if spent at once. Later the bucket
+		// would have refilled for them before they were spent.
+		valid := v.debt / v.rate
 		v.debt += n * v.unit
 		changed = true
 		out.N = int(n)
-		// Spent while the debt that they left is not yet paid off, permits
-		// count as if spent at once.
-		out.ValidFor = micros(v.debt / v.rate)
 		var due int64
 		if v.debt > v.cap {
 			wait := ceilDiv(v.debt-v.cap, v.rate)
-			due = v.at + wait
+			due, valid = v.at+wait, max(valid, wait)
 			out.Delay = micros(wait + v.lag)
 		}
+		out.ValidFor = micros(valid)
 		s.storeBucket(&v, a.ID, n, due)
 	} else {
 		out.RetryAfter = micros(v.retryAfter(max(int64(a.Min), 1), a.MaxDelay))
