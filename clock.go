@@ -1,6 +1,9 @@
 package coord
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // An instant is one moment on both clocks. The monotonic clock is immune to
 // steps but stops while the machine sleeps; the wall clock runs on but may be
@@ -34,6 +37,20 @@ func (i instant) earlier(j instant) instant {
 		return i
 	}
 	return instant{min(i.mono, j.mono), min(i.wall, j.wall)}
+}
+
+// atomicInstant is an instant that is read without a lock. A reader may see one clock's
+// part before the other's; a deadline that only moves on is then merely seen
+// early.
+type atomicInstant struct{ mono, wall atomic.Int64 }
+
+func (a *atomicInstant) load() instant {
+	return instant{time.Duration(a.mono.Load()), a.wall.Load()}
+}
+
+func (a *atomicInstant) store(i instant) {
+	a.mono.Store(int64(i.mono))
+	a.wall.Store(i.wall)
 }
 
 // clock reads both clocks. Tests set read to move them apart.

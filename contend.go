@@ -168,10 +168,11 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	}
 	h := &hold{
 		c: c, name: a.name, key: a.key, id: a.id, cfg: a.cfg,
-		stored: g.Token, ttl: g.TTL, deadline: deadline,
+		stored: g.Token, ttl: g.TTL,
 		renewAt: c.since(g).add(g.TTL / 3),
 		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
 	}
+	h.deadline.store(deadline)
 	t := &h.tenure
 	t.h, t.token, t.owner, t.granted, t.depth = h, token, a.owner, now, 1
 	t.first.t = t

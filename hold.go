@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -24,9 +25,10 @@ type hold struct {
 	ghost  instant
 	slot   *slot // guarded by Client.mu
 
+	deadline atomicInstant // until when the lease is certain; written under mu, only moves on
+
 	mu       sync.Mutex // guards what follows, and the tenure
 	ttl      time.Duration
-	deadline instant // until when the lease is certain
 	renewAt  instant
 	renewing bool
 
@@ -49,12 +51,14 @@ type tenure struct {
 	granted instant // when the grant had arrived: not before the store made it
 	endBy   instant // MaxHold; zero: none
 
-	depth    int   // handles not yet unlocked
-	err      error // why it is over; nil while it is held
+	over     atomic.Bool // err is set
+	err      error       // why it is over; nil while it is held
 	done     chan struct{}
 	watchers []*watcher
 
 	first Lock
+	// guarded by owner.mu; without an owner there is one handle, the first
+	depth int    // handles not yet unlocked
 	spare []Lock // handles for re-entry, made a few at a time
 }
 
@@ -64,11 +68,7 @@ func (h *hold) ttlNow() time.Duration {
 	return h.ttl
 }
 
-func (t *tenure) deadline() instant {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
-	return t.h.deadline.earlier(t.endBy)
-}
+func (t *tenure) deadline() instant { return t.h.deadline.load().earlier(t.endBy) }
 
 // closedChan is the Done of what ended before anyone asked.
 var closedChan = func() chan struct{} {
@@ -93,27 +93,22 @@ func (t *tenure) doneChan() <-chan struct{} {
 // check is nil while the tenure holds. It looks at the clocks: what is past
 // its deadline is lost now, whether or not the scheduler has run.
 func (t *tenure) check() error {
-	now := t.h.c.clock.now()
-	t.h.mu.Lock()
-	err := t.err
-	if err == nil {
-		err = t.overdue(now)
-		if err != nil {
-			t.h.mu.Unlock()
-			t.h.lose(err)
-			return t.ended()
-		}
+	if t.over.Load() {
+		return t.ended()
 	}
-	t.h.mu.Unlock()
-	return err
+	if cause := t.overdue(t.h.c.clock.now()); cause != nil {
+		t.h.lose(cause)
+		return t.ended()
+	}
+	return nil
 }
 
-// overdue says why the tenure cannot be held at now. hold.mu is held.
+// overdue says why the tenure cannot be held at now.
 func (t *tenure) overdue(now instant) error {
 	switch {
 	case t.endBy != instant{} && t.endBy.reached(now):
 		return ErrMaxHold
-	case t.h.deadline.reached(now):
+	case t.h.deadline.load().reached(now):
 		return ErrLost
 	}
 	return nil
@@ -134,6 +129,7 @@ func (t *tenure) end(err error) bool {
 		return false
 	}
 	t.err = err
+	t.over.Store(true)
 	if t.done != nil {
 		close(t.done)
 	}
@@ -191,7 +187,7 @@ func (h *hold) gone(cause error) {
 func (h *hold) latestEffect() instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.deadline.add(margin(h.ttl))
+	return h.deadline.load().add(margin(h.ttl))
 }
 
 // exorcise cleans up after calls of this id whose outcome was never known.
@@ -252,7 +248,7 @@ func (h *hold) unlockStore(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrNotHeld):
 			h.exorcise()
-			if unknown && !h.certainUntil().reached(h.c.clock.now()) {
+			if unknown && !h.deadline.load().reached(h.c.clock.now()) {
 				return nil
 			}
 			return ErrLost
@@ -267,12 +263,6 @@ func (h *hold) unlockStore(ctx context.Context) error {
 		}
 		time.Sleep(pause)
 	}
-}
-
-func (h *hold) certainUntil() instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.deadline
 }
 
 func (h *hold) unlockOnce(ctx context.Context, bound time.Duration) error {

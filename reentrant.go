@@ -16,8 +16,9 @@ import (
 // owner is one goroutine's identity, and its table of holds.
 type owner struct {
 	n       uint64
-	mu      sync.Mutex // guards entries and the joint of every attempt in them
+	mu      sync.Mutex // guards what follows, and the joint of every attempt in entries
 	entries map[entryKey]*entry
+	recent  *tenure // entered last, to spare the map
 }
 
 // entryKey is a key of a client, as the application gave it.
@@ -80,24 +81,31 @@ func (o *owner) String() string {
 // reenter gives another handle on what o holds of key, nil if it holds nothing.
 func (o *owner) reenter(c *Client, key string, cfg *lockConfig) (*Lock, error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	e := o.entries[entryKey{c, key}]
-	if e == nil || e.tenure == nil {
-		return nil, nil
+	t := o.recent
+	if t == nil || t.h.c != c || t.h.name != key {
+		e := o.entries[entryKey{c, key}]
+		if e == nil || e.tenure == nil {
+			o.mu.Unlock()
+			return nil, nil
+		}
+		t = e.tenure
+		o.recent = t
 	}
-	return e.tenure.enter(cfg)
+	l, err := t.enter(cfg)
+	o.mu.Unlock()
+	return l, err
 }
 
-// enter counts one entry more and gives its handle.
+// enter counts one entry more and gives its handle. owner.mu is held.
 func (t *tenure) enter(cfg *lockConfig) (*Lock, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	if err := t.h.cfg.accepts(cfg); err != nil {
-		return nil, err
+	if cfg.given != 0 {
+		if err := t.h.cfg.accepts(cfg); err != nil {
+			return nil, err
+		}
 	}
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
 	if t.depth >= maxDepth {
 		return nil, fmt.Errorf("%w: re-entry deeper than %d", ErrInvalid, maxDepth)
 	}
@@ -106,7 +114,7 @@ func (t *tenure) enter(cfg *lockConfig) (*Lock, error) {
 }
 
 // handle makes a handle. They are made a few at a time, which spares
-// the allocator; each is used once. hold.mu is held.
+// the allocator; each is used once. owner.mu is held.
 func (t *tenure) handle() *Lock {
 	if len(t.spare) == 0 {
 		t.spare = make([]Lock, 32)
@@ -130,21 +138,24 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 	return nil
 }
 
-// leave counts one handle less, and reports whether it was the last.
+// leave counts one handle less, and reports whether it was the last. Only the
+// last looks at the clocks: until then the scheduler's word will do.
 func (t *tenure) leave() (last bool, err error) {
-	if o := t.owner; o != nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
+	o := t.owner
+	if o == nil {
+		return true, asLoss(t.check())
 	}
-	err = t.check()
-	t.h.mu.Lock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	t.depth--
-	last = t.depth == 0
-	t.h.mu.Unlock()
-	if last && t.owner != nil {
-		t.owner.forget(t)
+	if t.depth > 0 {
+		if t.over.Load() {
+			err = t.ended()
+		}
+		return false, asLoss(err)
 	}
-	return last, asLoss(err)
+	o.forget(t)
+	return true, asLoss(t.check())
 }
 
 // asLoss is err as Unlock tells it: a handle that was not unlocked before has lost its hold.
@@ -157,6 +168,9 @@ func asLoss(err error) error {
 
 // forget takes a tenure out of the table. owner.mu is held.
 func (o *owner) forget(t *tenure) {
+	if o.recent == t {
+		o.recent = nil
+	}
 	k := entryKey{t.h.c, t.h.name}
 	if e := o.entries[k]; e != nil && e.tenure == t {
 		delete(o.entries, k)
@@ -210,9 +224,7 @@ func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool) (*Lo
 	o := a.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	h.mu.Lock()
 	h.tenure.depth = a.joint.members
-	h.mu.Unlock()
 	e.attempt, e.tenure = nil, &h.tenure
 	a.joint.hold = h
 	close(a.joint.settled)
@@ -224,10 +236,9 @@ func (a *attempt) share() (*Lock, error) {
 	if a.joint.err != nil {
 		return nil, a.joint.err
 	}
-	h := a.joint.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tenure.handle(), nil
+	a.owner.mu.Lock()
+	defer a.owner.mu.Unlock()
+	return a.joint.hold.tenure.handle(), nil
 }
 
 // depart takes a member out of an attempt that failed it. The last one ends

@@ -65,7 +65,7 @@ func (s *scheduler) update(h *hold) {
 // nextLook is when something is due for h. A renewal has some slack: it may
 // come earlier, to join a batch. hold.mu is held.
 func (h *hold) nextLook() (next, slack time.Duration) {
-	end := h.deadline.earlier(h.tenure.endBy).mono
+	end := h.tenure.deadline().mono
 	if h.renews() && h.renewAt.mono < end {
 		return h.renewAt.mono, h.cfg.lease / 32
 	}
@@ -78,7 +78,7 @@ func (h *hold) renews() bool {
 		return false
 	}
 	end := h.tenure.endBy
-	return end == instant{} || h.deadline.mono < end.mono
+	return end == instant{} || h.deadline.load().mono < end.mono
 }
 
 // arm sets the timer for the first of the heap, unless it fires before that
@@ -216,8 +216,9 @@ func (h *hold) renewed(g granted, err error) {
 		h.renewAt = now.add(min(max(h.cfg.lease/20, 5*time.Millisecond), time.Second))
 	} else {
 		// A renewal never shortens: of two deadlines the later one holds.
-		if d := h.c.deadlineOf(g); d.mono > h.deadline.mono {
-			h.deadline, h.ttl = d, g.TTL
+		if d := h.c.deadlineOf(g); d.mono > h.deadline.load().mono {
+			h.deadline.store(d)
+			h.ttl = g.TTL
 		}
 		h.renewAt = h.c.since(g).add(min(g.TTL, h.cfg.lease) / 3)
 	}

@@ -1,0 +1,383 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		ctx := WithOwner(t.Context())
+		outer := must[*Lock](t)(c.Lock(ctx, "k", TTL(10*time.Second)))
+		inner := must[*Lock](t)(c.TryLock(ctx, "k"))
+		same := must[*Lock](t)(c.Lock(ctx, "k", TTL(10*time.Second)))
+		if outer.Token() != inner.Token() || inner.Token() != same.Token() {
+			t.Errorf("tokens %d, %d, %d: want one", outer.Token(), inner.Token(), same.Token())
+		}
+		if n := len(f.calls); n != 1 {
+			t.Errorf("%d calls: re-entry asks nobody", n)
+		}
+		// Handles are unlocked in any order, each once; the last frees.
+		for i, l := range []*Lock{outer, same, inner} {
+			if !f.held("k") {
+				t.Fatalf("free before handle %d", i)
+			}
+			if err := l.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, l.Unlock(ctx), ErrNotHeld)
+			wantErr(t, l.Err(), ErrNotHeld)
+		}
+		if f.held("k") {
+			t.Error("held after the last Unlock")
+		}
+	})
+}
+
+func TestReentryRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		ctx := WithOwner(t.Context())
+		must[*Lock](t)(c.Lock(ctx, "k", TTL(10*time.Second)))
+		for _, o := range []LockOption{TTL(11 * time.Second), MaxHold(time.Hour), MinHold(time.Second), NoRenew()} {
+			_, err := c.Lock(ctx, "k", o)
+			wantErr(t, err, ErrInvalid)
+		}
+		// Another owner, and no owner, are excluded.
+		_, err := c.TryLock(WithOwner(ctx), "k")
+		wantErr(t, err, ErrLocked)
+		_, err = c.TryLock(t.Context(), "k")
+		wantErr(t, err, ErrLocked)
+		// The same owner takes other keys, and the same key of another client's store.
+		must[*Lock](t)(c.TryLock(ctx, "k2"))
+		other := newTestClient(t, f)
+		_, err = other.TryLock(ctx, "k")
+		wantErr(t, err, ErrLocked)
+		for range maxDepth - 1 {
+			must[*Lock](t)(c.Lock(ctx, "k"))
+		}
+		_, err = c.Lock(ctx, "k")
+		wantErr(t, err, ErrInvalid)
+	})
+}
+
+func TestReentryAfterLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		ctx := WithOwner(t.Context())
+		l := must[*Lock](t)(c.Lock(ctx, "k", TTL(time.Second), NoRenew()))
+		l2 := must[*Lock](t)(c.Lock(ctx, "k"))
+		<-l.Done()
+		_, err := c.Lock(ctx, "k")
+		wantErr(t, err, ErrLost)
+		wantErr(t, l2.Unlock(ctx), ErrLost)
+		_, err = c.Lock(ctx, "k")
+		wantErr(t, err, ErrLost)
+		wantErr(t, l.Unlock(ctx), ErrLost)
+		fresh := must[*Lock](t)(c.Lock(ctx, "k")) // all unwound: a new hold
+		if fresh.Token() <= l.Token() {
+			t.Errorf("token %d after %d", fresh.Token(), l.Token())
+		}
+	})
+}
+
+// Goroutines of one owner that enter at once make one attempt, and each has a handle.
+func TestConcurrentFirstEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		f.setIntercept(func(op, key string) outcome { time.Sleep(time.Second); return outcome{} })
+		ctx := WithOwner(t.Context())
+		locks := make([]*Lock, 10)
+		var wg sync.WaitGroup
+		for i := range locks {
+			wg.Go(func() {
+				l, err := c.Lock(ctx, "k")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				locks[i] = l
+			})
+		}
+		wg.Wait()
+		if n := f.count("trylock"); n != 1 {
+			t.Errorf("%d attempts: want 1", n)
+		}
+		for i, l := range locks {
+			if !f.held("k") {
+				t.Fatalf("free before handle %d was unlocked", i)
+			}
+			if err := l.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if f.held("k") {
+			t.Error("held after all were unlocked")
+		}
+	})
+}
+
+// When the one that asks is cancelled, another goes on, with the same id.
+func TestCancelledFirstEntryHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		holder, c := newTestClient(t, f), newTestClient(t, f)
+		held := must[*Lock](t)(holder.Lock(t.Context(), "k"))
+		ctx := WithOwner(t.Context())
+		firstCtx, cancelFirst := context.WithCancel(ctx)
+		lastCtx, cancelLast := context.WithCancel(ctx)
+		errs := make(chan error, 2)
+		enter := func(ctx context.Context) {
+			_, err := c.Lock(ctx, "k")
+			errs <- err
+		}
+		go enter(firstCtx)
+		synctest.Wait()
+		got := make(chan *Lock, 1)
+		go func() {
+			l, err := c.Lock(ctx, "k")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		go enter(lastCtx)
+		synctest.Wait()
+		cancelLast() // not the one that asks
+		wantErr(t, <-errs, context.Canceled)
+		cancelFirst()
+		wantErr(t, <-errs, context.Canceled)
+		time.Sleep(time.Second)
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l := <-got
+		if err := l.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := len(ownerOf(ctx).entries); n != 0 {
+			t.Errorf("%d entries left", n)
+		}
+	})
+}
+
+// A cancelled attempt with nobody left is withdrawn.
+func TestAllFirstEntriesCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		holder, c := newTestClient(t, f), newTestClient(t, f)
+		held := must[*Lock](t)(holder.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(WithOwner(t.Context()))
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				_, err := c.Lock(ctx, "k")
+				wantErr(t, err, context.Canceled)
+			})
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(ownerOf(ctx).entries) != 0 || len(c.slots) != 0 || c.attempts != 0 {
+			t.Errorf("left behind: %d entries, %d slots, %d attempts", len(ownerOf(ctx).entries), len(c.slots), c.attempts)
+		}
+	})
+}
+
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		boom := errors.New("boom")
+		err := Do(t.Context(), c, "k", func(ctx context.Context) error {
+			l, ok := Held(ctx, "k")
+			if !ok {
+				t.Fatal("not held inside Do")
+			}
+			wantErr(t, l.Unlock(ctx), ErrInvalid)
+			if _, ok := Held(ctx, "other"); ok {
+				t.Error("holds what it does not")
+			}
+			return Do(ctx, c, "k", func(inner context.Context) error {
+				if inner != ctx {
+					t.Error("the same hold was bound twice")
+				}
+				l2, _ := Held(inner, "k")
+				if l2.Token() != l.Token() {
+					t.Error("nested Do has another token")
+				}
+				return boom
+			})
+		})
+		if err != boom {
+			t.Errorf("Do: %v: want fn's error as it is", err)
+		}
+		if f.held("k") || f.count("trylock") != 1 {
+			t.Errorf("held %v after %d attempts", f.held("k"), f.count("trylock"))
+		}
+	})
+}
+
+func TestDoBindsTheContextOfAnOuterLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		ctx := WithOwner(t.Context())
+		l := must[*Lock](t)(c.Lock(ctx, "k", TTL(time.Second), NoRenew()))
+		err := Do(ctx, c, "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		wantErr(t, err, ErrLost)
+		wantErr(t, l.Unlock(ctx), ErrLost)
+	})
+}
+
+// A hold that ended before fn returned is reported even if fn noticed nothing.
+func TestDoReportsLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		boom := errors.New("boom")
+		for _, ret := range []error{nil, boom} {
+			err := Do(t.Context(), c, "k", func(ctx context.Context) error {
+				time.Sleep(2 * time.Second)
+				return ret
+			}, TTL(time.Second), NoRenew())
+			wantErr(t, err, ErrLost)
+			if ret != nil {
+				wantErr(t, err, boom)
+			}
+		}
+	})
+}
+
+func TestDoUnlocksOnPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		func() {
+			defer func() {
+				if r := recover(); r != "boom" {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			_ = Do(t.Context(), c, "k", func(context.Context) error { panic("boom") })
+		}()
+		if f.held("k") {
+			t.Error("held after a panic")
+		}
+	})
+}
+
+// The store does not confirm the release: fn had the lock to its end, that is no error.
+func TestDoWithUnconfirmedRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		err := Do(t.Context(), c, "k", func(ctx context.Context) error {
+			f.setIntercept(func(op, key string) outcome { return outcome{before: errWire} })
+			return nil
+		})
+		f.setIntercept(nil)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTryDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		a, b := newTestClient(t, f), newTestClient(t, f)
+		l := must[*Lock](t)(a.Lock(t.Context(), "k"))
+		ran, err := TryDo(t.Context(), b, "k", func(context.Context) error { t.Error("ran"); return nil })
+		if ran || err != nil {
+			t.Errorf("ran %v, %v: want false, nil", ran, err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		boom := errors.New("boom")
+		ran, err = TryDo(t.Context(), b, "k", func(context.Context) error { return boom })
+		if !ran || err != boom {
+			t.Errorf("ran %v, %v: want true, boom", ran, err)
+		}
+		ran, err = TryDo(t.Context(), b, "", func(context.Context) error { return nil })
+		if ran {
+			t.Error("ran without a key")
+		}
+		wantErr(t, err, ErrInvalid)
+	})
+}
+
+func TestGoHasAFreshOwner(t *testing.T) {
+	ctx := WithOwner(t.Context())
+	got := make(chan *owner)
+	Go(ctx, func(ctx context.Context) { got <- ownerOf(ctx) })
+	if o := <-got; o == nil || o == ownerOf(ctx) {
+		t.Errorf("owner %v in the goroutine, %v outside", o, ownerOf(ctx))
+	}
+}
+
+func TestLockedAndLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		double := Locked(c, func(n int) string { return Key("n", string(rune('a'+n))) },
+			func(ctx context.Context, n int) (int, error) {
+				if l, ok := Held(ctx, "n/b"); !ok || l.Token() == 0 {
+					t.Error("no lock inside Locked")
+				}
+				return 2 * n, nil
+			}, TTL(time.Second))
+		if got, err := double(t.Context(), 1); got != 2 || err != nil {
+			t.Errorf("%d, %v", got, err)
+		}
+	})
+}
+
+// Re-entry asks nobody, and allocates nothing but its share of a block of handles.
+func TestReentryAllocations(t *testing.T) {
+	c := newTestClient(t, newFake())
+	ctx := WithOwner(t.Context())
+	must[*Lock](t)(c.Lock(ctx, "k"))
+	allocs := testing.AllocsPerRun(1000, func() {
+		l, err := c.Lock(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func BenchmarkReentry(b *testing.B) {
+	c := newTestClient(b, newFake())
+	ctx := WithOwner(b.Context())
+	must[*Lock](b)(c.Lock(ctx, "k"))
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := c.Lock(ctx, "k")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
