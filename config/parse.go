@@ -1,0 +1,194 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Parse reads a configuration; name stands for the file in errors. It looks at
+// nothing but text: the environment is Load's. A mistake is an [*Error].
+func Parse(name string, text []byte) (*Config, error) {
+	p := &parser{file: name}
+	root, err := p.document(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{file: name}
+	if root != nil {
+		err = p.config(c, root)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// parser turns nodes into values. Its errors know the file.
+type parser struct{ file string }
+
+// document gives the root of the only document; nil if the file says nothing.
+func (p *parser) document(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, p.syntax(err)
+	}
+	switch err := decoder.Decode(&more); {
+	case err == nil:
+		return nil, &Error{File: p.file, Line: more.Line, Problem: "a second document: want one"}
+	case !errors.Is(err, io.EOF):
+		return nil, p.syntax(err)
+	}
+	if err := p.plain(&doc); err != nil {
+		return nil, err
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
+		return nil, nil
+	}
+	return root, nil
+}
+
+// syntax turns "yaml: line 3: did not find …" into an Error.
+func (p *parser) syntax(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	e := &Error{File: p.file, Problem: text}
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if digits, problem, ok := strings.Cut(rest, ": "); ok {
+			if n, aerr := strconv.Atoi(digits); aerr == nil {
+				e.Line, e.Problem = n, problem
+				if slices.Contains(countedFromZero, problem) {
+					e.Line++
+				}
+			}
+		}
+	}
+	e.Problem = "not YAML: " + e.Problem
+	return e
+}
+
+// countedFromZero are the errors of the YAML library's parser: it counts lines
+// from zero in them, and from one in those of its scanner.
+var countedFromZero = []string{
+	"did not find expected <document start>",
+	"did not find expected node content",
+	"did not find expected '-' indicator",
+	"did not find expected key",
+	"did not find expected ',' or ']'",
+	"did not find expected ',' or '}'",
+}
+
+// plain refuses anchors and aliases, and so everything that grows when read.
+func (p *parser) plain(n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		return &Error{File: p.file, Line: n.Line, Problem: "an anchor or alias: write the value out"}
+	}
+	for _, child := range n.Content {
+		if err := p.plain(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bad is the error of the value of key.
+func (p *parser) bad(key string, n *yaml.Node, format string, args ...any) error {
+	return &Error{File: p.file, Line: n.Line, Key: key, Problem: fmt.Sprintf(format, args...)}
+}
+
+// show quotes a value for a message. What looks like a URL may hold a password,
+// and is not shown, in whichever place it was put.
+func show(s string) string {
+	switch {
+	case strings.Contains(s, "://"):
+		return `"…"`
+	case len(s) > 60:
+		return strconv.Quote(strings.ToValidUTF8(s[:60], "") + "…")
+	}
+	return strconv.Quote(s)
+}
+
+// kind names what n is, for messages.
+func kind(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if n.ShortTag() == "!!null" {
+		return "nothing"
+	}
+	return show(n.Value)
+}
+
+// field is what one key of a mapping sets.
+type field struct {
+	name string
+	set  func(key string, value *yaml.Node) error
+}
+
+// mapping hands each value of n to the field of its name. path is the key of n, ""
+// for the root.
+func (p *parser) mapping(path string, n *yaml.Node, fields []field) error {
+	return p.each(path, n, func(name string, keyNode, value *yaml.Node) error {
+		for _, f := range fields {
+			if f.name == name {
+				return f.set(join(path, name), value)
+			}
+		}
+		names := make([]string, len(fields))
+		for i, f := range fields {
+			names[i] = f.name
+		}
+		return p.bad(path, keyNode, "unknown key %s: want one of %s", show(name), strings.Join(names, ", "))
+	})
+}
+
+// each walks a mapping whose keys are strings, each there once.
+func (p *parser) each(path string, n *yaml.Node, do func(name string, key, value *yaml.Node) error) error {
+	if n.Kind != yaml.MappingNode || n.ShortTag() != "!!map" {
+		return p.bad(path, n, "%s: want a mapping", kind(n))
+	}
+	seen := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Value == "" {
+			return p.bad(path, key, "key %s: want a name", kind(key))
+		}
+		if line, ok := seen[key.Value]; ok {
+			return p.bad(path, key, "key %s again: it is on line %d", show(key.Value), line)
+		}
+		seen[key.Value] = key.Line
+		if err := do(key.Value, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// readAtMost reads r to its end, and refuses more than limit bytes.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	return text, err
+}
