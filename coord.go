@@ -114,22 +114,27 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if err := c.configure(opts); err != nil {
 		return nil, c.fail("new", "", err)
 	}
-	c.locks.Locker, _ = b.(driver.Locker)
-	c.locks.queuer, _ = b.(driver.Queuer)
-	c.locks.batch, _ = b.(driver.BatchRenewer)
-	c.locks.delayed, _ = b.(driver.DelayedUnlocker)
-	c.locks.inspect, _ = b.(driver.Inspector)
-	c.locks.breaker, _ = b.(driver.Breaker)
-	c.limits.Limiter, _ = b.(driver.Limiter)
-	c.limits.one, _ = b.(driver.OneTaker)
-	c.limits.refund, _ = b.(driver.Refunder)
+	c.connect(halves(b))
 	c.sched.init(c)
 	c.janitor.init(c)
 	c.denied.init(c)
-	if n, ok := b.(driver.LossNotifier); ok {
+	return c, nil
+}
+
+// connect finds what the halves of the store can do.
+func (c *Client) connect(locks, limits driver.Backend) {
+	c.locks.Locker, _ = locks.(driver.Locker)
+	c.locks.queuer, _ = locks.(driver.Queuer)
+	c.locks.batch, _ = locks.(driver.BatchRenewer)
+	c.locks.delayed, _ = locks.(driver.DelayedUnlocker)
+	c.locks.inspect, _ = locks.(driver.Inspector)
+	c.locks.breaker, _ = locks.(driver.Breaker)
+	c.limits.Limiter, _ = limits.(driver.Limiter)
+	c.limits.one, _ = limits.(driver.OneTaker)
+	c.limits.refund, _ = limits.(driver.Refunder)
+	if n, ok := locks.(driver.LossNotifier); ok {
 		n.NotifyLost(c.lossPushed)
 	}
-	return c, nil
 }
 
 func (c *Client) configure(opts []Option) error {
@@ -167,17 +172,18 @@ func (c *Client) configure(opts []Option) error {
 // Info describes the store: its name, version, ranges and claims.
 func (c *Client) Info() driver.Info { return c.info }
 
-// Ping makes one round trip to the store, for readiness probes.
+// Ping makes one round trip to the store, to each of two after Split, for
+// readiness probes.
 func (c *Client) Ping(ctx context.Context) error {
 	if c.state.Load() == stateClosed {
 		return c.fail("ping", "", ErrClosed)
 	}
-	p, ok := c.backend.(driver.Pinger)
-	if !ok {
-		return nil
-	}
-	if err := p.Ping(ctx); err != nil {
-		return c.fail("ping", "", storeError(ctx, err, false))
+	for _, b := range backends(c.backend) {
+		if p, ok := b.(driver.Pinger); ok {
+			if err := p.Ping(ctx); err != nil {
+				return c.fail("ping", "", storeError(ctx, err, false))
+			}
+		}
 	}
 	return nil
 }

@@ -134,6 +134,8 @@ func (c *Client) failLock(op, key string, err error) error {
 // error which is not definite leaves the outcome unknown.
 func storeError(ctx context.Context, err error, mutating bool) error {
 	switch {
+	case errors.Is(err, driver.ErrNotSent) && errors.Is(ctx.Err(), context.Canceled):
+		return chain{ctxError(ctx), err}
 	case errors.Is(err, driver.ErrNotSent):
 		return chain{ErrUnavailable, err}
 	case driver.Definite(err):

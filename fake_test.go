@@ -103,6 +103,8 @@ func (f *fakeStore) TryLock(ctx context.Context, key string, r driver.Request) (
 			f.token++
 			l = &fakeLease{id: r.ID, token: f.token, end: time.Now().Add(r.TTL)}
 			f.leases[key] = l
+			g = driver.Grant{Token: l.token, TTL: r.TTL}
+			return nil
 		case l.id != r.ID:
 			return &driver.LockedError{Remaining: time.Until(l.end)}
 		}

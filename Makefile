@@ -1,0 +1,53 @@
+# make test    real stores, the whole suite, nothing skipped
+# make ci      what has to pass before a change lands
+# make bench   benchmarks, as ratios to the bare store commands of the same run
+# make fuzz    every fuzz target for a while (FUZZTIME=10s each)
+# make demo    the demonstration on the embedded file store
+
+GO       ?= go
+TOOL      = $(GO) tool -modfile=internal/tools/go.mod
+STORES    = redis
+REQUIRE   = redis
+FUZZTIME ?= 10s
+# Tests of time share two cores: more packages at once only make each slower.
+P        ?= 2
+
+.PHONY: test ci stores format vet lint cross bench fuzz demo build soak
+
+test: stores
+	COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -p $(P) -timeout 15m -json ./... | $(GO) run ./internal/testreport
+
+stores:
+	@scripts/stores $(STORES)
+
+ci: format vet lint cross test
+
+format:
+	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed:"; echo "$$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+	@$(GO) mod tidy -diff
+	@cd internal/tools && $(GO) mod tidy -diff
+
+lint:
+	$(TOOL) staticcheck ./...
+
+cross:
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+
+bench:
+	@scripts/bench
+
+fuzz:
+	@scripts/fuzz $(FUZZTIME)
+
+soak:
+	@scripts/soak
+
+demo:
+	$(GO) run ./cmd/coord demo
+
+build:
+	$(GO) build -trimpath -o bin/coord ./cmd/coord

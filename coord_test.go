@@ -1,0 +1,254 @@
+package coord
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func TestInvalidOptions(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opt  Option
+		want error
+		text string
+	}{
+		{"prefix not UTF-8", WithPrefix("\xff"), ErrInvalid, "want at most 256 bytes of UTF-8"},
+		{"long prefix", WithPrefix(strings.Repeat("p", 257)), ErrInvalid, "want at most 256 bytes of UTF-8"},
+		{"nil logger", WithLogger(nil), ErrInvalid, "nil logger"},
+		{"empty name", WithHolderName(""), ErrInvalid, "1 to 64 bytes"},
+		{"name with space", WithHolderName("a b"), ErrInvalid, "1 to 64 bytes"},
+		{"long name", WithHolderName(strings.Repeat("n", 65)), ErrInvalid, "1 to 64 bytes"},
+		{"policy", WithFailurePolicy(7), ErrInvalid, "want FailClosed or FailOpen"},
+		{"unknown claim", WithRequired("best"), ErrInvalid, `claim "best": want one of`},
+		{"missing claim", WithRequired(driver.Fair), ErrUnsupported, "required [fair]"},
+		{"floor", WithTokenFloor(-1), ErrInvalid, "token floor -1"},
+		{"default TTL", WithLockDefaults(TTL(0)), ErrInvalid, "TTL 0s"},
+		{"default TTL too long", WithLockDefaults(TTL(2 * time.Hour)), ErrInvalid, "at most 1h0m0s"},
+		{"default fair", WithLockDefaults(Fair()), ErrUnsupported, "does not claim"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := New(newFake(), tc.opt)
+			wantErr(t, err, tc.want)
+			if c != nil || err == nil || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("client %v, error %v: want it to say %q", c, err, tc.text)
+			}
+		})
+	}
+	_, err := New(nil)
+	wantErr(t, err, ErrInvalid)
+}
+
+func TestOptionsTakeEffect(t *testing.T) {
+	f := newFake()
+	c := newTestClient(t, f,
+		WithPrefix("app:"), WithHolderName("node-7"), WithTokenFloor(5000),
+		WithLockDefaults(TTL(7*time.Second), WaitAtMost(time.Second)), WithRequired(driver.PerHoldTTL))
+	l := must[*Lock](t)(c.TryLock(t.Context(), "k")) // a default wait is no mistake of TryLock's
+	if !f.held("app:k") || l.Key() != "k" {
+		t.Errorf("stored under %v, Key %q", f.leases, l.Key())
+	}
+	name, _, _, err := driver.ParseID(f.leases["app:k"].id)
+	if err != nil || name != "node-7" {
+		t.Errorf("holder name %q, %v", name, err)
+	}
+	if l.Token() <= 5000 || l.TTL() != 7*time.Second {
+		t.Errorf("token %d, TTL %v", l.Token(), l.TTL())
+	}
+	if c.Info().Name != "fake" {
+		t.Errorf("info %+v", c.Info())
+	}
+}
+
+func TestKeyIsInjective(t *testing.T) {
+	seen := map[string][]string{}
+	parts := []string{"", "a", "b", "/", "a/b", "%", "%2F", "a%2Fb", "é", " "}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, key := range [][]string{{a, b}, {a, b, ""}, {a, b, "c"}} {
+				k := Key(key...)
+				if other, ok := seen[k]; ok {
+					t.Errorf("Key(%q) and Key(%q) are both %q", key, other, k)
+				}
+				seen[k] = key
+			}
+		}
+	}
+	if Key("a/b", "c") != "a%2Fb/c" {
+		t.Error(Key("a/b", "c"))
+	}
+}
+
+func FuzzKey(f *testing.F) {
+	f.Add("a/b", "c", "a", "b/c")
+	f.Add("%", "2F", "%2F", "")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		if (Key(a, b) == Key(c, d)) != (a == c && b == d) {
+			t.Errorf("Key(%q,%q) = %q, Key(%q,%q) = %q", a, b, Key(a, b), c, d, Key(c, d))
+		}
+	})
+}
+
+func TestTokenLayout(t *testing.T) {
+	for _, tc := range []struct {
+		store, floor int64
+		seq          int
+		want         Token
+		ok           bool
+	}{
+		{1, 0, 0, 1024, true},
+		{1, 0, 1023, 2047, true},
+		{maxStoreValue, 0, 0, maxStoreValue << 10, true},
+		{1, 5, 0, 6 << 10, true},
+		{0, 0, 0, 0, false},
+		{-1, 0, 0, 0, false},
+		{maxStoreValue + 1, 0, 0, 0, false},
+		{maxStoreValue, 1, 0, 0, false},
+		{1, 0, 1024, 0, false},
+	} {
+		got, err := makeToken(tc.store, tc.floor, tc.seq)
+		if got != tc.want || (err == nil) != tc.ok || err != nil && !errors.Is(err, ErrUnsupported) {
+			t.Errorf("makeToken(%d, %d, %d) = %d, %v", tc.store, tc.floor, tc.seq, got, err)
+		}
+	}
+	b, err := json.Marshal(Token(1<<62 + 1))
+	if string(b) != `"4611686018427387905"` || err != nil {
+		t.Errorf("JSON %s, %v", b, err)
+	}
+	var back Token
+	if err := json.Unmarshal(b, &back); err != nil || back != 1<<62+1 {
+		t.Errorf("back from JSON: %d, %v", back, err)
+	}
+	wantErr(t, json.Unmarshal([]byte(`"x"`), &back), ErrInvalid)
+}
+
+// A store whose fencing value does not fit is refused, and the hold given back.
+func TestTokenOutOfRange(t *testing.T) {
+	f := newFake()
+	f.token = maxStoreValue
+	c := newTestClient(t, f)
+	_, err := c.TryLock(t.Context(), "k")
+	wantErr(t, err, ErrUnsupported)
+}
+
+func TestGuard(t *testing.T) {
+	var g Guard
+	for i, tc := range []struct {
+		key   string
+		token Token
+		want  error
+	}{
+		{"k", 5, nil}, {"k", 5, nil}, {"k", 4, ErrLost}, {"k", 6, nil}, {"k", 5, ErrLost},
+		{"other", 1, nil}, {"k", 0, ErrInvalid}, {"k", -1, ErrInvalid},
+	} {
+		if err := g.Check(tc.key, tc.token); !errors.Is(err, tc.want) || (tc.want == nil) != (err == nil) {
+			t.Errorf("check %d: %v: want %v", i, err, tc.want)
+		}
+	}
+	ran := false
+	wantErr(t, g.Do("k", 1, func() error { ran = true; return nil }), ErrLost)
+	if ran {
+		t.Error("a stale write ran")
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	var opened *url.URL
+	Register("test", func(ctx context.Context, u *url.URL) (driver.Backend, error) {
+		opened = u
+		if u.Host == "down" {
+			return nil, errWire
+		}
+		return newFake(), nil
+	})
+	c, err := Open(t.Context(), "test://u:secret@host/path?prefix=app%3A&x=1", WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.prefix != "app:" || opened.RawQuery != "x=1" {
+		t.Errorf("prefix %q, the backend saw %q", c.prefix, opened.RawQuery)
+	}
+	for _, tc := range []struct {
+		url  string
+		want string
+		is   error
+	}{
+		{"nostore://x", `coord: no backend for "nostore": import _ "github.com/coordgo/coord/backends/nostore"`, nil},
+		{"rediss://x", `coord: no backend for "rediss": import _ "github.com/coordgo/coord/backends/redis"`, nil},
+		{"", "store URL: want a form like", ErrInvalid},
+		{"host:6379", "no backend", nil},
+		{"test://u:secret@h\x01", "store URL", ErrInvalid},
+		{"test://u:secret@h?a=%zz", "its query is malformed", ErrInvalid},
+		{"test://u:secret@down", "open test://u:xxxxx@down", ErrUnavailable},
+		{"test://h?prefix=%ff", "prefix", ErrInvalid},
+	} {
+		_, err := Open(t.Context(), tc.url)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open(%q): %v: want %q and no password", tc.url, err, tc.want)
+		}
+		if tc.is != nil {
+			wantErr(t, err, tc.is)
+		}
+	}
+	for name, register := range map[string]func(){
+		"twice": func() { Register("test", func(context.Context, *url.URL) (driver.Backend, error) { return nil, nil }) },
+		"empty": func() { Register("", func(context.Context, *url.URL) (driver.Backend, error) { return nil, nil }) },
+		"nil":   func() { Register("nil", nil) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Register %s: no panic", name)
+				}
+			}()
+			register()
+		}()
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add("redis://u:secret@host:6379/0?prefix=a")
+	f.Add("file:///var/lib?x=%zz")
+	f.Fuzz(func(t *testing.T, raw string) {
+		c, err := Open(t.Context(), "fuzz"+raw)
+		if err == nil {
+			c.Close()
+			t.Errorf("opened %q", raw)
+		}
+	})
+}
+
+func TestErrorText(t *testing.T) {
+	e := &Error{Op: "lock", Backend: "redis", Key: "a b", RetryAfter: time.Second, Err: chain{ErrLocked, context.DeadlineExceeded}}
+	if got, want := e.Error(), `coord: lock "a b" on redis: locked by another holder: context deadline exceeded (retry after 1s)`; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	locks, lim := newFake(), newFakeLimits()
+	locks.info.Name, lim.info.Name = "a", "b"
+	locks.info.Claims = driver.Claims{driver.Inspect, driver.ScopeHosts}
+	lim.info.Claims = driver.Claims{driver.Fair, driver.Reserve, driver.ScopeMachine}
+	c := newTestClient(t, Split(locks, lim))
+	must[*Lock](t)(c.Lock(t.Context(), "k"))
+	must[Result](t)(c.Allow(t.Context(), "k", ten))
+	if locks.count("trylock") != 1 || lim.count("take") != 1 || lim.count("trylock") != 0 {
+		t.Errorf("locks saw %v, limits saw %v", locks.calls, lim.calls)
+	}
+	info := c.Info()
+	if info.Name != "a+b" || len(info.Claims) != 3 || len(info.Claims.Missing(driver.Inspect, driver.Reserve, driver.ScopeMachine)) != 0 {
+		t.Errorf("info %+v", info)
+	}
+	if err := c.Close(); err != nil || !locks.closed || !lim.closed {
+		t.Errorf("Close: %v, closed %v %v", err, locks.closed, lim.closed)
+	}
+}

@@ -1,0 +1,167 @@
+// Package coordtest helps applications to test code that locks and limits:
+// a client on a store of its own in memory, with nothing to install, and a way to
+// lose a lock on purpose.
+//
+//	func TestInvoices(t *testing.T) {
+//		client := coordtest.New(t)
+//		…
+//		client.Lose("invoices") // as if the store had dropped the hold
+//		…
+//	}
+//
+// It works in a bubble of testing/synctest too, where a TTL passes in no time.
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+// Client is a coord.Client on a store in memory.
+type Client struct {
+	*coord.Client
+	t     testing.TB
+	store *memory.Store
+	lossy *lossy
+}
+
+// New makes a Client on a fresh store. When the test ends, it fails the test if
+// a lock is still held, and closes the Client.
+func New(t testing.TB, opts ...coord.Option) *Client {
+	t.Helper()
+	return NewOn(t, memory.NewStore(), opts...)
+}
+
+// NewOn is New on a store that several Clients of the test share, as processes
+// share a real one.
+func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
+	t.Helper()
+	b := &lossy{full: store.Open().(full), held: make(map[hold]bool)}
+	client, err := coord.New(b, opts...)
+	if err != nil {
+		t.Fatalf("coordtest: %v", err)
+	}
+	c := &Client{Client: client, t: t, store: store, lossy: b}
+	t.Cleanup(func() {
+		for _, h := range b.leaked() {
+			t.Errorf("coordtest: the lock on %q is still held at the end of the test", h.key)
+		}
+		if err := client.Close(); err != nil {
+			t.Errorf("coordtest: %v", err)
+		}
+	})
+	return c
+}
+
+// Lose takes the lock on key from its holder, as a store that lost its data would:
+// the key is free at once, and Done of the holder's Lock closes before Lose
+// returns. key is with the client's prefix. It fails the test if nobody holds key.
+func (c *Client) Lose(key string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	h, err := c.lossy.Inspect(ctx, key)
+	if err == nil {
+		err = c.lossy.drop(ctx, key, h.ID)
+	}
+	if err != nil {
+		c.t.Fatalf("coordtest: Lose(%q): %v", key, err)
+	}
+}
+
+// errDropped is the cause that a loss made by Lose gives.
+var errDropped = errors.New("coordtest: the test took the lock away")
+
+// full is all that the store in memory can do.
+type full interface {
+	driver.Backend
+	driver.Locker
+	driver.Queuer
+	driver.DelayedUnlocker
+	driver.Inspector
+	driver.Breaker
+	driver.Pinger
+	driver.Limiter
+	driver.OneTaker
+	driver.MultiLimiter
+	driver.Refunder
+}
+
+// lossy is a store that keeps account of holds, and can tell of a loss.
+type lossy struct {
+	full
+	mu   sync.Mutex
+	lost func(key, id string, cause error)
+	held map[hold]bool
+}
+
+type hold struct{ key, id string }
+
+// NotifyLost makes lossy a driver.LossNotifier.
+func (l *lossy) NotifyLost(fn func(key, id string, cause error)) { l.lost = fn }
+
+func (l *lossy) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := l.full.TryLock(ctx, key, r)
+	l.note(key, r.ID, err)
+	return g, err
+}
+
+func (l *lossy) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := l.full.Lock(ctx, key, r)
+	l.note(key, r.ID, err)
+	return g, err
+}
+
+func (l *lossy) note(key, id string, err error) {
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held[hold{key, id}] = true
+	}
+}
+
+func (l *lossy) Unlock(ctx context.Context, key, id string) error {
+	l.forget(key, id)
+	return l.full.Unlock(ctx, key, id)
+}
+
+func (l *lossy) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	l.forget(key, id)
+	return l.full.UnlockAfter(ctx, key, id, d)
+}
+
+func (l *lossy) forget(key, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, hold{key, id})
+}
+
+// drop ends the hold at the store, and tells its holder.
+func (l *lossy) drop(ctx context.Context, key, id string) error {
+	l.forget(key, id)
+	if err := l.full.Unlock(ctx, key, id); err != nil {
+		return err
+	}
+	l.lost(key, id, errDropped)
+	return nil
+}
+
+// leaked lists the holds that nobody has unlocked and the store still has.
+func (l *lossy) leaked() []hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var leaks []hold
+	for h := range l.held {
+		if now, err := l.full.Inspect(context.Background(), h.key); err == nil && now.ID == h.id && !now.Released {
+			leaks = append(leaks, h)
+		}
+	}
+	return leaks
+}

@@ -1,0 +1,181 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/coordgo/coord"
+
+// pkg is what go list tells of a package.
+type pkg struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+	Standard   bool
+	Deps       []string
+}
+
+func list(t *testing.T, patterns ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Doc,Imports,Standard,Deps"}, patterns...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// under reports whether path is the package dir of the module, or below it.
+func under(path, dir string) bool {
+	full := module + "/" + dir
+	return path == full || strings.HasPrefix(path, full+"/")
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// Who may import whom. What a program that imports coord downloads and links depends on it.
+func TestImports(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		for _, dep := range p.Imports {
+			if why := forbidden(p.ImportPath, dep); why != "" {
+				t.Errorf("%s imports %s: %s", p.ImportPath, dep, why)
+			}
+		}
+	}
+}
+
+func forbidden(from, dep string) string {
+	switch {
+	case dep == "testing" && !under(from, "conformance") && !under(from, "coordtest") && !under(from, "internal/testserver"):
+		return "only conformance, coordtest and internal/testserver import testing"
+	case standard(dep):
+		return ""
+	case under(from, "driver") && !under(dep, "driver"):
+		return "driver imports the standard library only"
+	case from == module && !under(dep, "driver") && !under(dep, "internal"):
+		return "the root imports driver, internal and the standard library only"
+	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
+		return "no backend imports another"
+	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep, module+"/") &&
+		!under(dep, "driver") && !under(dep, "backends") && !under(dep, "internal"):
+		return "a backend imports driver and the root"
+	}
+	return ""
+}
+
+func sameBackend(a, b string) bool {
+	name := func(p string) string {
+		rest := strings.TrimPrefix(p, module+"/backends/")
+		first, _, _ := strings.Cut(rest, "/")
+		return first
+	}
+	return name(a) == name(b)
+}
+
+// The rules above say what they are meant to say.
+func TestForbidden(t *testing.T) {
+	for _, tc := range []struct {
+		from, dep string
+		ok        bool
+	}{
+		{module, "context", true},
+		{module, module + "/driver", true},
+		{module, module + "/backends/redis", false},
+		{module, "github.com/redis/go-redis/v9", false},
+		{module, "testing", false},
+		{module + "/driver/cas", module + "/driver", true},
+		{module + "/driver/cas", module, false},
+		{module + "/backends/redis", "github.com/redis/go-redis/v9", true},
+		{module + "/backends/redis", module + "/driver", true},
+		{module + "/backends/redis", module + "/backends/file", false},
+		{module + "/backends/redis", module + "/conformance", false},
+		{module + "/backends/all", module + "/backends/file", true},
+		{module + "/conformance", "testing", true},
+	} {
+		if why := forbidden(tc.from, tc.dep); (why == "") != tc.ok {
+			t.Errorf("%s imports %s: %q", tc.from, tc.dep, why)
+		}
+	}
+}
+
+// A program that imports the core links nothing from outside the standard library.
+func TestRootDependencies(t *testing.T) {
+	for _, p := range list(t, ".", "./driver/...") {
+		for _, dep := range p.Deps {
+			if !standard(dep) && dep != module && !strings.HasPrefix(dep, module+"/") && !strings.HasPrefix(dep, "vendor/") {
+				t.Errorf("%s links %s", p.ImportPath, dep)
+			}
+		}
+	}
+}
+
+func TestEveryPackageIsDocumented(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+
+// Every relative link in the documents leads to a file.
+func TestDocumentLinks(t *testing.T) {
+	root := "../.."
+	var checked int
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "testdata", "bin", "dist"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			checked++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked == 0 {
+		t.Error("no link was found: is the README gone?")
+	}
+}

@@ -1,0 +1,194 @@
+// Command testreport reads "go test -json" and tells what a person wants to know of it:
+// each package as it ends, the whole output of what failed, every skip with its
+// reason, and for each store which server was tested and how many conformance
+// cases passed.
+//
+// A test that is skipped without saying "unsupported:" or "unproven:" fails the
+// run: nothing is left out in silence. So does a run without tests.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+func main() {
+	r := newReport()
+	if err := r.read(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(2)
+	}
+	if !r.print(os.Stdout) {
+		os.Exit(1)
+	}
+}
+
+// event is a line of go test -json; see go doc test2json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+	Elapsed float64
+}
+
+// report is what is known of a run.
+type report struct {
+	output     map[string][]string // of each test that has not passed
+	passed     int
+	failed     []string
+	skipped    []string // without a reason that counts
+	reasons    map[string]int
+	unfinished map[string]bool
+	stores     []string
+	cases      map[string]*tally
+}
+
+// tally counts a package's conformance cases.
+type tally struct{ passed, failed, unsupported, unproven int }
+
+func newReport() *report {
+	return &report{
+		output: make(map[string][]string), reasons: make(map[string]int),
+		unfinished: make(map[string]bool), cases: make(map[string]*tally),
+	}
+}
+
+// read takes in the whole run, and shows packages as they end.
+func (r *report) read(in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(out, lines.Text()) // a build error, as go test prints it
+			continue
+		}
+		r.take(e, out)
+	}
+	return lines.Err()
+}
+
+func (r *report) take(e event, out io.Writer) {
+	name := e.Package + " " + e.Test
+	switch e.Action {
+	case "start", "run":
+		r.unfinished[name] = true
+	case "output", "build-output":
+		r.output[name] = append(r.output[name], e.Output)
+		if _, line, ok := strings.Cut(e.Output, "STORE "); ok {
+			r.store(strings.TrimSpace(line))
+		}
+		if e.Action == "build-output" {
+			fmt.Fprint(out, e.Output)
+		}
+	case "pass", "fail", "skip":
+		delete(r.unfinished, name)
+		if e.Test == "" {
+			r.endPackage(e, out)
+		} else {
+			r.endTest(e, name)
+		}
+	}
+}
+
+// store notes which server a test has used.
+func (r *report) store(line string) {
+	if !slices.Contains(r.stores, line) {
+		r.stores = append(r.stores, line)
+	}
+}
+
+func (r *report) endPackage(e event, out io.Writer) {
+	if e.Action == "fail" {
+		r.failed = append(r.failed, e.Package)
+		return
+	}
+	fmt.Fprintf(out, "%-5s %-55s %6.1fs\n", e.Action, e.Package, e.Elapsed)
+}
+
+func (r *report) endTest(e event, name string) {
+	kase := r.kase(e)
+	switch e.Action {
+	case "pass":
+		r.passed++
+		kase.passed++
+		delete(r.output, name)
+	case "fail":
+		r.failed = append(r.failed, name)
+		kase.failed++
+	case "skip":
+		text := strings.Join(r.output[name], "")
+		delete(r.output, name)
+		switch {
+		case strings.Contains(text, "unsupported:"):
+			kase.unsupported++
+		case strings.Contains(text, "unproven:"):
+			kase.unproven++
+		default:
+			r.skipped = append(r.skipped, name+": "+strings.TrimSpace(text))
+			return
+		}
+		if _, why, ok := strings.Cut(text, ": un"); ok {
+			r.reasons["un"+strings.TrimSpace(strings.SplitN(why, "\n", 2)[0])]++
+		}
+	}
+}
+
+// kase is the tally of the conformance run that a test belongs to.
+func (r *report) kase(e event) *tally {
+	if !strings.HasPrefix(e.Test, "TestConformance/") || strings.Count(e.Test, "/") > 2 {
+		return &tally{}
+	}
+	if r.cases[e.Package] == nil {
+		r.cases[e.Package] = &tally{}
+	}
+	return r.cases[e.Package]
+}
+
+// print tells the result, and reports whether it is good.
+func (r *report) print(out io.Writer) bool {
+	for _, name := range r.failed {
+		for _, line := range r.output[name] {
+			fmt.Fprint(out, line)
+		}
+	}
+	for name := range r.unfinished {
+		fmt.Fprintln(out, "never ended:", name)
+		for _, line := range r.output[name] {
+			fmt.Fprint(out, line)
+		}
+	}
+	fmt.Fprintln(out)
+	for _, why := range sorted(r.reasons) {
+		fmt.Fprintf(out, "%4d × %s\n", r.reasons[why], why)
+	}
+	for _, s := range r.skipped {
+		fmt.Fprintln(out, "skipped:", s)
+	}
+	for _, pkg := range sorted(r.cases) {
+		t := r.cases[pkg]
+		fmt.Fprintf(out, "conformance %-45s %d passed, %d failed, %d unsupported, %d unproven\n",
+			pkg, t.passed, t.failed, t.unsupported, t.unproven)
+	}
+	slices.Sort(r.stores)
+	for _, s := range r.stores {
+		fmt.Fprintln(out, "store", s)
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed), len(r.skipped))
+	return r.passed > 0 && len(r.failed) == 0 && len(r.skipped) == 0 && len(r.unfinished) == 0
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
