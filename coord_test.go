@@ -145,8 +145,14 @@ func TestGuard(t *testing.T) {
 		token Token
 		want  error
 	}{
-		{"k", 5, nil}, {"k", 5, nil}, {"k", 4, ErrLost}, {"k", 6, nil}, {"k", 5, ErrLost},
-		{"other", 1, nil}, {"k", 0, ErrInvalid}, {"k", -1, ErrInvalid},
+		{"k", 5, nil},
+		{"k", 5, nil},
+		{"k", 4, ErrLost},
+		{"k", 6, nil},
+		{"k", 5, ErrLost},
+		{"other", 1, nil},
+		{"k", 0, ErrInvalid},
+		{"k", -1, ErrInvalid},
 	} {
 		if err := g.Check(tc.key, tc.token); !errors.Is(err, tc.want) || (tc.want == nil) != (err == nil) {
 			t.Errorf("check %d: %v: want %v", i, err, tc.want)
@@ -167,6 +173,11 @@ func TestRegistry(t *testing.T) {
 			return nil, errWire
 		}
 		return newFake(), nil
+	})
+	t.Cleanup(func() { // so that the test can run again in this process
+		registry.Lock()
+		defer registry.Unlock()
+		delete(registry.open, "test")
 	})
 	c, err := Open(t.Context(), "test://u:secret@host/path?prefix=app%3A&x=1", WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
