@@ -1,0 +1,43 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func init() { coord.Register("memory", Open) }
+
+// named are the stores that URLs with a name share.
+var named struct {
+	sync.Mutex
+	stores map[string]*Store
+}
+
+// Open opens the store that a URL like memory:// or memory://name names.
+func Open(_ context.Context, u *url.URL) (driver.Backend, error) {
+	if u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+		return nil, fmt.Errorf("%w: store URL %q: want memory:// or memory://name", driver.ErrInvalid, u.Redacted())
+	}
+	for name := range u.Query() {
+		return nil, fmt.Errorf("%w: query parameter %q: a memory store has none", driver.ErrInvalid, name)
+	}
+	if u.Host == "" {
+		return New(), nil
+	}
+	named.Lock()
+	defer named.Unlock()
+	s := named.stores[u.Host]
+	if s == nil {
+		if named.stores == nil {
+			named.stores = make(map[string]*Store)
+		}
+		s = NewStore()
+		named.stores[u.Host] = s
+	}
+	return s.Open(), nil
+}
