@@ -12,7 +12,7 @@ FUZZTIME ?= 10s
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores format vet lint cross bench fuzz demo build soak
+.PHONY: test ci stores format vet lint cross bench fuzz demo build
 
 test: stores
 	COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -p $(P) -timeout 15m -json ./... | $(GO) run ./internal/testreport
@@ -38,13 +38,10 @@ cross:
 	GOOS=windows $(GO) vet ./...
 
 bench:
-	@scripts/bench
+	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/...
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
-
-soak:
-	@scripts/soak
 
 demo:
 	$(GO) run ./cmd/coord demo

@@ -260,9 +260,11 @@ func (c *Client) revoke(ctx context.Context, op, key string, do func(full string
 	return nil
 }
 
+var pid = os.Getpid()
+
 // newID names one acquisition.
 func (c *Client) newID() string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails: it ends the program instead
-	return driver.FormatID(c.holder, os.Getpid(), time.Now(), random)
+	return driver.FormatID(c.holder, pid, time.Now(), random)
 }

@@ -374,3 +374,19 @@ func TestNoLimiter(t *testing.T) {
 	wantErr(t, c.Wait(t.Context(), "k", ten), ErrUnsupported)
 	wantErr(t, c.Reset(t.Context(), "k", ten), ErrUnsupported)
 }
+
+// A debt deeper than can be reserved is waited for, not refused.
+func TestWaitBeyondMaxReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeLimits())
+		slow := Limit{Rate: 1, Per: 48 * time.Hour, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", slow))
+		start := time.Now()
+		if err := c.Wait(t.Context(), "k", slow); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d != 48*time.Hour {
+			t.Errorf("waited %v: want 48h", d)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,6 +167,11 @@ func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
 
 // renewAll renews a batch, in few requests where the store can.
 func (c *Client) renewAll(holds []*hold) {
+	// What was unlocked meanwhile is not renewed after that.
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.tenure.over.Load() })
+	if len(holds) == 0 {
+		return
+	}
 	if c.locks.batch == nil || len(holds) == 1 {
 		forEach(holds, c.renewOne)
 		return
@@ -185,8 +191,8 @@ func (c *Client) renewAll(holds []*hold) {
 }
 
 func (c *Client) renewOne(h *hold) {
-	if h.tenure.ended() != nil {
-		return // unlocked meanwhile: nothing is renewed after that
+	if h.tenure.over.Load() {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.lease/3)
 	defer cancel()

@@ -45,16 +45,9 @@ var errTooLate = chain{ErrLimited, context.DeadlineExceeded}
 
 // waitReserved takes the permits ahead of time; the store keeps the order.
 func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
-	ahead := time.Duration(MaxReserve)
-	if d, ok := ctx.Deadline(); ok {
-		ahead = min(ahead, max(time.Until(d), 0))
-	}
-	r, retry, err := c.reserve(ctx, key, limit, n, ahead)
-	if errors.Is(err, ErrLimited) {
-		return retry, errTooLate
-	}
+	r, retry, err := c.reserveInTime(ctx, key, limit, n)
 	if err != nil {
-		return 0, err
+		return retry, err
 	}
 	delay := r.Delay()
 	if delay == 0 {
@@ -70,6 +63,27 @@ func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n in
 		return 0, err
 	}
 	return 0, nil
+}
+
+// reserveInTime reserves permits that are due before ctx's deadline.
+func (c *Client) reserveInTime(ctx context.Context, key string, limit Limit, n int) (*Reservation, time.Duration, error) {
+	for {
+		ahead := MaxReserve
+		deadline, bounded := ctx.Deadline()
+		if bounded {
+			ahead = min(ahead, max(time.Until(deadline), 0))
+		}
+		r, retry, err := c.reserve(ctx, key, limit, n, ahead)
+		if !errors.Is(err, ErrLimited) {
+			return r, 0, err
+		}
+		if bounded && time.Until(deadline) < retry {
+			return nil, retry, errTooLate
+		}
+		if err := c.sleep(ctx, max(retry-ahead, time.Second)); err != nil {
+			return nil, 0, err
+		}
+	}
 }
 
 // sleep waits for d, or says why not.

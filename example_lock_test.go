@@ -1,0 +1,139 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord"
+	_ "github.com/coordgo/coord/backends/memory"
+)
+
+// One process at a time, over all that use the same store.
+func ExampleDo() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	err = coord.Do(ctx, client, "invoices", func(ctx context.Context) error {
+		lock, _ := coord.Held(ctx, "invoices")
+		fmt.Println("holding", lock.Key(), "with a token:", lock.Token() > 0)
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// holding invoices with a token: true
+	// error: <nil>
+}
+
+// Someone else is at it: skip this run.
+func ExampleTryDo() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	lock, err := client.Lock(ctx, "nightly")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ran, err := coord.TryDo(ctx, client, "nightly", func(context.Context) error { return nil })
+	fmt.Println(ran, err)
+
+	fmt.Println(lock.Unlock(ctx))
+	ran, err = coord.TryDo(ctx, client, "nightly", func(context.Context) error { return nil })
+	fmt.Println(ran, err)
+	// Output:
+	// false <nil>
+	// <nil>
+	// true <nil>
+}
+
+// A lock by hand: work under its context, and take the loss seriously.
+func ExampleClient_Lock() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	lock, err := client.Lock(ctx, "report", coord.TTL(10*time.Second), coord.WaitAtMost(time.Minute))
+	if errors.Is(err, coord.ErrLocked) {
+		fmt.Println("still busy after a minute")
+		return
+	} else if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work, cancel := lock.Context(ctx) // ends when the lock is lost
+	defer cancel()
+	fmt.Println("working, cancelled:", work.Err() != nil)
+	if err := lock.Unlock(ctx); errors.Is(err, coord.ErrLost) {
+		fmt.Println("someone else may have worked meanwhile: roll back")
+	}
+	// Output: working, cancelled: false
+}
+
+// The resource remembers the greatest token it has seen, and refuses an older
+// one: a holder that was frozen cannot write over its successor.
+func ExampleGuard() {
+	var guard coord.Guard
+	fmt.Println(guard.Check("balance", 2048)) // the successor's token
+	err := guard.Check("balance", 1024)       // the frozen holder wakes up
+	fmt.Println(errors.Is(err, coord.ErrLost))
+	// Output:
+	// <nil>
+	// true
+}
+
+// Re-entry: a function that locks may call another that takes the same lock.
+func ExampleWithOwner() {
+	client, err := coord.Open(context.Background(), "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	ctx := coord.WithOwner(context.Background())
+	outer, _ := client.Lock(ctx, "account/7")
+	inner, _ := client.Lock(ctx, "account/7") // no round trip
+	fmt.Println("one hold:", outer.Token() == inner.Token())
+
+	_, err = client.TryLock(context.Background(), "account/7") // nobody's context
+	fmt.Println("others are excluded:", errors.Is(err, coord.ErrLocked))
+
+	fmt.Println(inner.Unlock(ctx), outer.Unlock(ctx))
+	// Output:
+	// one hold: true
+	// others are excluded: true
+	// <nil> <nil>
+}
+
+func ExampleLocked() {
+	client, err := coord.Open(context.Background(), "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	ship := coord.Locked(client,
+		func(order int) string { return coord.Key("order", fmt.Sprint(order)) },
+		func(ctx context.Context, order int) (string, error) {
+			return fmt.Sprintf("order %d shipped once", order), nil
+		})
+	fmt.Println(ship(context.Background(), 42))
+	// Output: order 42 shipped once <nil>
+}
