@@ -1,0 +1,57 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootID names this run of the kernel; "" where it is hidden.
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(text))
+	if id == "" || strings.Trim(id, "0123456789abcdef-") != "" {
+		return "", fmt.Errorf("boot id %q: want hexadecimal digits", id)
+	}
+	return id, nil
+}
+
+// sinceBoot is the time since the machine started, also for a process in a time
+// namespace, which sees it shifted.
+func sinceBoot() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0, os.NewSyscallError("clock_gettime", err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// bootShift is by how much this process's time namespace shifts sinceBoot.
+func bootShift() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(text) {
+		var sec, nsec int64
+		if n, err := fmt.Sscanf(string(line), "boottime %d %d", &sec, &nsec); n == 2 && err == nil {
+			return time.Duration(sec)*time.Second + time.Duration(nsec), nil
+		}
+	}
+	return 0, fmt.Errorf("no boottime in /proc/self/timens_offsets")
+}

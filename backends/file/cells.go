@@ -1,0 +1,229 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/cas"
+)
+
+// shards is the number of directories of cells, each with a guard of its own,
+// so that keys seldom contend. It is part of the format.
+const shards = 64
+
+// store is the cells in a directory.
+type store struct {
+	dir      string
+	sharedFS func(string) (string, error)
+	clock    atomic.Pointer[clock]
+	done     chan struct{} // closed by Close
+	shards   [shards]shard
+	nextTidy atomic.Int64 // Unix microseconds
+
+	// inside is called in the critical section, by tests.
+	inside func(name string)
+}
+
+// shard is one directory of cells.
+type shard struct {
+	dir string
+	// turn is full while a goroutine of this process is at the shard: the
+	// others wait their turn here and leave the guard to other processes.
+	turn  chan struct{}
+	guard *guard
+}
+
+func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
+	s := &store{dir: filepath.Clean(dir), sharedFS: sharedFS, done: make(chan struct{})}
+	if err := ctx.Err(); err != nil {
+		return nil, ended(ctx)
+	}
+	if err := settle(dir, sharedFS); err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	if err := s.settle(ctx); err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	for i := range s.shards {
+		d := filepath.Join(s.dir, "cells", fmt.Sprintf("%02x", i))
+		s.shards[i] = shard{dir: d, turn: make(chan struct{}, 1), guard: newGuard(filepath.Join(d, "guard"))}
+	}
+	now, err := s.clock.Load().now()
+	if err != nil {
+		return nil, fmt.Errorf("file store: %w", err)
+	}
+	s.nextTidy.Store(now.Add(tidyEvery).UnixMicro())
+	return s, nil
+}
+
+// Update makes one change. Every error of its own comes before the change takes
+// effect, which it does in one step, so that nothing has an unknown outcome.
+func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
+	file := fileName(name)
+	sh := &s.shards[shardOf(file)]
+	if err := s.enter(ctx, sh); err != nil {
+		return notSent(err)
+	}
+	now, tidy, err := s.change(sh, file, fn)
+	if tidy {
+		sh.sweep(now)
+	}
+	s.leave(sh)
+	if err == nil {
+		s.tidy(now)
+	}
+	return err
+}
+
+// change runs the critical section. tidy says that the shard is due for a sweep.
+func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, tidy bool, err error) {
+	// The clock is read inside: whoever comes later sees a later time.
+	clock := s.clock.Load()
+	if now, err = clock.now(); err != nil {
+		return now, false, notSent(err)
+	}
+	path := filepath.Join(sh.dir, file)
+	c, err := openCell(path)
+	if err != nil {
+		return now, false, notSent(err)
+	}
+	defer c.close()
+	if s.inside != nil {
+		s.inside(file)
+	}
+	change, err := fn(c.slot.value, now)
+	switch {
+	case err != nil || !change.Write:
+		return now, false, err
+	case change.Value == nil:
+		err = c.remove()
+	default:
+		if err = clock.advance(s.dir, now); err == nil {
+			err = c.write(change.Value, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
+		}
+	}
+	if err != nil {
+		return now, false, notSent(err)
+	}
+	return now, c.file == nil && rand.IntN(sweepOdds) == 0, nil
+}
+
+// enter waits for the shard's critical section.
+func (s *store) enter(ctx context.Context, sh *shard) error {
+	select {
+	case sh.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-s.done:
+		return driver.ErrClosed
+	}
+	err := s.lockGuard(ctx, sh)
+	if err != nil {
+		<-sh.turn
+	}
+	return err
+}
+
+// lockGuard locks the shard's guard, whose directory may not be there yet, or no
+// longer.
+func (s *store) lockGuard(ctx context.Context, sh *shard) error {
+	select {
+	case <-s.done:
+		return driver.ErrClosed
+	default:
+	}
+	before := sh.guard.file
+	err := sh.guard.lock(ctx, s.done)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.makeShard(ctx, sh); err == nil {
+			err = sh.guard.lock(ctx, s.done)
+		}
+	}
+	if err != nil || sh.guard.file == before {
+		return err
+	}
+	// It is another file than the last time: if somebody deleted the store and
+	// it was made anew, its clock is new, too.
+	if err := s.settle(ctx); err != nil {
+		return join(err, sh.guard.unlock())
+	}
+	return nil
+}
+
+// makeShard makes the directory of sh, and whatever else of the store is gone.
+func (s *store) makeShard(ctx context.Context, sh *shard) error {
+	if err := settle(s.dir, s.sharedFS); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	return os.MkdirAll(sh.dir, 0o700)
+}
+
+// settle checks the format and reads the clock.
+func (s *store) settle(ctx context.Context) error {
+	if err := settleFormat(s.dir); err != nil {
+		return err
+	}
+	c, err := openClock(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	s.clock.Store(c)
+	return nil
+}
+
+// leave ends the critical section. If the kernel refuses to unlock, closing the
+// file has unlocked it, and the next lock opens it again: the change stands.
+func (s *store) leave(sh *shard) {
+	_ = sh.guard.unlock()
+	<-sh.turn
+}
+
+// Ping reports whether the directory is there and ours.
+func (s *store) Ping(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return notSent(ended(ctx))
+	}
+	return settleFormat(s.dir)
+}
+
+// Close ends the calls that wait and closes the guards.
+func (s *store) Close() (err error) {
+	close(s.done)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.turn <- struct{}{} // whoever is inside leaves first
+		err = join(err, sh.guard.close())
+		<-sh.turn
+	}
+	return err
+}
+
+// notSent marks an error of a call that changed nothing.
+func notSent(err error) error {
+	if driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}
+
+// join puts two errors on one line.
+func join(err, next error) error {
+	switch {
+	case err == nil:
+		return next
+	case next == nil:
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, next)
+}

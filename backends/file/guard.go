@@ -1,0 +1,120 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// guard is a file whose lock only one open guard has at a time, over all
+// processes; the kernel releases it when the process ends. It is never deleted
+// while the store is in use: whoever locked a deleted file would share the
+// critical section with whoever locked the next one. As a directory may be deleted
+// all the same, a lock only counts if the file is still the one at its path.
+//
+// A guard is for one goroutine at a time.
+type guard struct {
+	path string
+	file *os.File
+}
+
+func newGuard(path string) *guard { return &guard{path: path} }
+
+const (
+	minPause = 20 * time.Microsecond
+	maxPause = 4 * time.Millisecond
+)
+
+// lock takes the lock; it gives up when ctx ends or done is closed. It asks
+// again and again, with growing random pauses, rather than wait in the kernel:
+// that wait could not be ended, and the process that has the lock may have been
+// stopped.
+func (g *guard) lock(ctx context.Context, done <-chan struct{}) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		ok, err := g.tryLock()
+		if ok || err != nil {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ended(ctx)
+		case <-done:
+			t.Stop()
+			return driver.ErrClosed
+		}
+	}
+}
+
+// tryLock takes the lock if nobody has it.
+func (g *guard) tryLock() (bool, error) {
+	for {
+		if g.file == nil {
+			f, err := os.OpenFile(g.path, os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return false, err
+			}
+			g.file = f
+		}
+		ok, err := tryLock(g.file)
+		if !ok || err != nil {
+			return false, err
+		}
+		current, err := g.current()
+		if current && err == nil {
+			return true, nil
+		}
+		if err := join(err, g.close()); err != nil { // which unlocks
+			return false, err
+		}
+	}
+}
+
+// current reports whether the open file is still the one at its path.
+func (g *guard) current() (bool, error) {
+	open, err := g.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(g.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(open, there), err
+}
+
+// unlock releases the lock.
+func (g *guard) unlock() error {
+	if err := unlock(g.file); err != nil {
+		return join(err, g.close())
+	}
+	return nil
+}
+
+// close closes the file.
+func (g *guard) close() error {
+	if g.file == nil {
+		return nil
+	}
+	err := g.file.Close()
+	g.file = nil
+	return err
+}
+
+// ended is the error of a call that gave up because ctx ended. It matches
+// ctx.Err() and the cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

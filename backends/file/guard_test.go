@@ -1,0 +1,101 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func TestGuardsExclude(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "guard")
+	// The race detector does not know of file locks, so these are atomic.
+	var inside, count atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			g := newGuard(path)
+			for range 50 {
+				if err := g.lock(t.Context(), nil); err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d inside", n)
+				}
+				count.Add(1)
+				inside.Add(-1)
+				if err := g.unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := g.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := count.Load(); n != 400 {
+		t.Errorf("counted %d, want 400", n)
+	}
+}
+
+func TestGuardWaitEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "guard")
+	holder, waiter := newGuard(path), newGuard(path)
+	if err := holder.lock(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("patience")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, cause)
+	defer cancel()
+	start := time.Now()
+	err := waiter.lock(ctx, nil)
+	wantErr(t, "lock", err, context.DeadlineExceeded)
+	wantErr(t, "lock", err, cause)
+	if took := time.Since(start); took > 130*time.Millisecond {
+		t.Errorf("the wait ended after %v, want 30ms", took)
+	}
+	done := make(chan struct{})
+	time.AfterFunc(10*time.Millisecond, func() { close(done) })
+	wantErr(t, "lock", waiter.lock(t.Context(), done), driver.ErrClosed)
+	for _, g := range []*guard{holder, waiter} {
+		if err := g.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The lock of a deleted file is worth nothing.
+func TestGuardOfDeletedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "guard")
+	a, b := newGuard(path), newGuard(path)
+	for _, g := range []*guard{a, b} {
+		if err := g.lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := a.tryLock(); !ok || err != nil {
+		t.Fatalf("first: %v, %v", ok, err)
+	}
+	if ok, err := b.tryLock(); ok || err != nil {
+		t.Errorf("second, which had the deleted file open: %v, %v, want it to be refused", ok, err)
+	}
+	for _, g := range []*guard{a, b} {
+		if err := g.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
