@@ -1,0 +1,25 @@
+// Package all makes every store of this module available to coord.Open, for programs
+// that choose by URL:
+//
+//	import _ "github.com/coordgo/coord/backends/all"
+//
+// A program that uses one store imports that store's package instead, and so
+// carries one client library.
+package all
+
+import (
+	"slices"
+
+	"github.com/coordgo/coord/backends/file"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+var claims = map[string]driver.Claims{
+	"file":   file.Claims,
+	"memory": memory.Claims,
+}
+
+// Claims are what the store of a scheme claims of itself, nil for a scheme that is
+// not of this module.
+func Claims(scheme string) driver.Claims { return slices.Clone(claims[scheme]) }
