@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+)
+
+const breakLong = `Takes the lock NAME from its holder. The holder finds out at its next renewal, within a
+third of its TTL, and the lock stays taken until its lease ends, so that there are
+never two holders.
+
+With --now the lock is free at once. Until its next renewal the holder may go on
+beside the next one: use it only if you know that the holder is dead. What is
+fenced by tokens is safe even then.`
+
+func (a *app) breakLock() *cobra.Command {
+	var now bool
+	cmd := &cobra.Command{
+		Use:   "break NAME",
+		Short: "Take a lock from its holder",
+		Long:  breakLong + "\n\n" + exitHelp,
+		Example: `  coord status backup && coord break backup
+
+  # its machine has burnt down
+  coord break backup --now`,
+		Args:              name,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ctx := cmd.Context()
+			client, err := a.open(ctx)
+			if err != nil {
+				return cause(ctx, err)
+			}
+			defer closeInto(client, &err)
+			return cause(ctx, a.runBreak(ctx, client.Client, args[0], now))
+		},
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "free the lock at once; the holder must be dead")
+	return cmd
+}
+
+// runBreak breaks the hold that it sees, and no other: one that comes between is left alone.
+func (a *app) runBreak(ctx context.Context, client *coord.Client, name string, now bool) error {
+	s, err := inspect(ctx, client, name)
+	switch {
+	case err != nil:
+		return err
+	case s.State == stateFree:
+		return exit(exitFree, "nobody holds the lock %q", name)
+	case s.State == stateKept:
+		return exit(exitFree, "nobody holds the lock %q; it is kept taken for another %v", name, round(s.holder.TTL))
+	}
+	revoke, then := client.Break, fmt.Sprintf("it is free in %v", round(s.holder.TTL))
+	if now {
+		revoke, then = client.BreakNow, "it is free now; two may believe that they hold it, until the old holder's next renewal"
+	}
+	err = revoke(ctx, name, s.holder.ID)
+	if errors.Is(err, coord.ErrNotHeld) {
+		return exit(exitFree, "%s has just given up the lock %q", who(s.holder), name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "took the lock %q from %s: %s\n", name, who(s.holder), then)
+	return err
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
+)
+
+const doctorLong = `Connects to a store and tries it: its version and claims, how long a round trip, a lock and
+a limit take, and how far its clock is from the clock of this machine. It leaves nothing
+behind that lasts. Warnings of the store, such as one that may evict locks, go to standard
+error.
+
+The clock is read from the fencing token of a fresh lock, on stores that seed their
+tokens from their clock.`
+
+// checkup is what --json prints. Times are medians, in microseconds.
+type checkup struct {
+	URL     config.URL    `json:"url"`
+	Store   string        `json:"store"`
+	Server  string        `json:"server,omitempty"`
+	Claims  driver.Claims `json:"claims"`
+	OpenUS  int64         `json:"open_us"`
+	PingUS  *int64        `json:"ping_us"`
+	LockUS  *int64        `json:"lock_us"`
+	LimitUS *int64        `json:"limit_us"`
+	ClockUS *int64        `json:"clock_us"` // store minus this machine
+	ErrorUS *int64        `json:"clock_error_us"`
+}
+
+func (a *app) doctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor [URL]",
+		Short: "Connect to a store and try it",
+		Long:  doctorLong + "\n\n" + exitHelp,
+		Example: `  coord doctor redis://127.0.0.1:6379
+  COORD_URL=rediss://:secret@redis.internal coord doctor --json`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags := a.store
+			switch {
+			case len(args) > 1:
+				return usage("unexpected argument %q: want one URL", args[1])
+			case len(args) == 1 && flags.url != "":
+				return usage("a URL beside --url: give one of them")
+			case len(args) == 1:
+				flags.url = args[0]
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return err
+			}
+			c, err := examine(cmd.Context(), cfg)
+			if err != nil {
+				return cause(cmd.Context(), err)
+			}
+			if asJSON {
+				return writeJSON(a.stdout, c)
+			}
+			return a.printPairs(c.lines())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return cmd
+}
+
+const (
+	doctorTime  = 30 * time.Second // for the whole examination
+	doctorLease = 5 * time.Second  // what is left behind if it is interrupted
+	samples     = 21
+	// Each reading of the clock leaves the token of one key with the store, which
+	// forgets it in time.
+	clockSamples = 7
+)
+
+// examine opens the store and tries what it does.
+func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	began := time.Now()
+	client, err := openConfig(ctx, cfg, coord.WithFailurePolicy(coord.FailClosed))
+	if err != nil {
+		return c, err
+	}
+	defer closeInto(client, &err)
+	info := client.Info()
+	c = checkup{URL: cfg.URL, Store: info.Name, Server: info.Server, Claims: info.Claims, OpenUS: time.Since(began).Microseconds()}
+	key := "coord-doctor/" + rand.Text()
+	for _, p := range []struct {
+		to  **int64
+		run func() error
+	}{
+		{&c.PingUS, func() error { return client.Ping(ctx) }},
+		{&c.LockUS, func() error { return tryLock(ctx, client.Client, key) }},
+		{&c.LimitUS, func() error { return tryLimit(ctx, client.Client, key) }},
+	} {
+		if *p.to, err = median(p.run); err != nil {
+			return c, err
+		}
+	}
+	if err := client.Reset(ctx, key, probeLimit); err != nil && !errors.Is(err, coord.ErrUnsupported) {
+		return c, err
+	}
+	if info.Claims.Has(driver.TokenClockSeeded) {
+		err = c.readClock(ctx, client.Client)
+	}
+	return c, err
+}
+
+// median times run. It is nil for what the store does not support.
+func median(run func() error) (*int64, error) {
+	times := make([]int64, samples)
+	for i := range times {
+		began := time.Now()
+		err := run()
+		if errors.Is(err, coord.ErrUnsupported) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		times[i] = time.Since(began).Microseconds()
+	}
+	slices.Sort(times)
+	return &times[samples/2], nil
+}
+
+func tryLock(ctx context.Context, client *coord.Client, key string) error {
+	lock, err := client.TryLock(ctx, key, coord.TTL(doctorLease))
+	if err != nil {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
+
+// probeLimit has more permits than the doctor takes.
+var probeLimit = coord.Per(10*samples, time.Second)
+
+func tryLimit(ctx context.Context, client *coord.Client, key string) error {
+	r, err := client.Allow(ctx, key, probeLimit)
+	if err == nil && !r.Allowed {
+		err = fmt.Errorf("a permit of %v was denied although only %d were taken", probeLimit, samples)
+	}
+	return err
+}
+
+// handOverBits is how far a token is above the store's value.
+const handOverBits = 10
+
+// readClock reads the store's clock, in microseconds since 1970, from the token
+// of a key that was never locked. The store's moment lies between asking and
+// answer; of several tries the quickest tells most.
+func (c *checkup) readClock(ctx context.Context, client *coord.Client) error {
+	for range clockSamples {
+		began := time.Now()
+		lock, err := client.TryLock(ctx, "coord-doctor/"+rand.Text(), coord.TTL(doctorLease))
+		took := time.Since(began)
+		if err != nil {
+			return err
+		}
+		if err := lock.Unlock(ctx); err != nil {
+			return err
+		}
+		store := time.UnixMicro(int64(lock.Token()) >> handOverBits)
+		apart := store.Sub(began.Add(took / 2))
+		if apart.Abs() > 366*24*time.Hour {
+			return nil // it counts something else: not measurable
+		}
+		if within := (took / 2).Microseconds(); c.ErrorUS == nil || within < *c.ErrorUS {
+			us := apart.Microseconds()
+			c.ClockUS, c.ErrorUS = &us, &within
+		}
+	}
+	return nil
+}
+
+func (c *checkup) lines() [][2]string {
+	micros := func(us *int64, none string) string {
+		if us == nil {
+			return none
+		}
+		return round(time.Duration(*us) * time.Microsecond).String()
+	}
+	server := c.Server
+	if server == "" {
+		server = "not known"
+	}
+	clock := "not measurable on this store"
+	if c.ClockUS != nil {
+		clock = fmt.Sprintf("%s ahead of this machine, give or take %s", micros(c.ClockUS, ""), micros(c.ErrorUS, ""))
+		if *c.ClockUS < 0 {
+			behind := -*c.ClockUS
+			clock = fmt.Sprintf("%s behind this machine, give or take %s", micros(&behind, ""), micros(c.ErrorUS, ""))
+		}
+		if apart := time.Duration(*c.ClockUS) * time.Microsecond; apart.Abs() <= time.Duration(*c.ErrorUS)*time.Microsecond {
+			clock = fmt.Sprintf("as on this machine, give or take %s", micros(c.ErrorUS, ""))
+		}
+	}
+	return [][2]string{
+		{"url", c.URL.String()},
+		{"store", c.Store},
+		{"server", server},
+		{"claims", list(c.Claims)},
+		{"connect", micros(&c.OpenUS, "")},
+		{"round trip", micros(c.PingUS, "not measurable on this store")},
+		{"lock+unlock", micros(c.LockUS, "not supported")},
+		{"limit", micros(c.LimitUS, "not supported")},
+		{"clock", clock},
+	}
+}

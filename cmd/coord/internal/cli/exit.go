@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/cmd/coord/internal/child"
+	"github.com/coordgo/coord/config"
+)
+
+// The exit statuses, as sysexits.h names them where it does.
+const (
+	exitViolation   = 1
+	exitFree        = 3  // like systemctl is-active
+	exitUsage       = 64 // EX_USAGE
+	exitData        = 65 // EX_DATAERR
+	exitUnavailable = 69 // EX_UNAVAILABLE
+	exitInternal    = 70 // EX_SOFTWARE
+	exitLost        = 74 // EX_IOERR
+	exitRefused     = 75 // EX_TEMPFAIL
+	exitConfig      = 78 // EX_CONFIG
+)
+
+const exitHelp = `Exit status: that of the command that was run; 128+n if signal n ended it; else
+    0  it worked
+    1  demo: a promise was broken
+    3  status, break: nobody holds the lock
+   64  usage: a malformed or impossible request
+   65  the store has something else under that name
+   69  the store is unavailable
+   70  an error inside coord
+   74  the lock was lost while the command ran
+   75  the lock was not had, or the limit denied: try again later
+   78  the configuration is wrong
+  126  the command cannot be executed
+  127  the command was not found`
+
+// exitError is an error that says how the process ends. Without err it is silent.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exit ends the process with code, and a message unless format is "".
+func exit(code int, format string, args ...any) error {
+	if format == "" {
+		return &exitError{code: code}
+	}
+	return &exitError{code, fmt.Errorf(format, args...)}
+}
+
+// usage is the error of a request that can never work.
+func usage(format string, args ...any) error { return exit(exitUsage, format, args...) }
+
+// classify gives the exit status of an error and the line that tells it.
+func classify(err error) (code int, text string) {
+	var (
+		known       *exitError
+		interrupted child.Interrupted
+		notRun      *child.NotRunError
+		mistake     *config.Error
+		path        *fs.PathError
+	)
+	text = oneLine(err)
+	switch {
+	case errors.As(err, &known):
+		if known.err == nil {
+			text = ""
+		}
+		return known.code, text
+	case errors.As(err, &interrupted):
+		return interrupted.Code(), ""
+	case errors.As(err, &notRun):
+		return notRun.Code, text
+	case errors.As(err, &mistake):
+		return exitConfig, text
+	case errors.Is(err, coord.ErrLost):
+		return exitLost, text
+	case errors.Is(err, coord.ErrLocked), errors.Is(err, coord.ErrLimited):
+		return exitRefused, text
+	case errors.Is(err, coord.ErrInvalid), errors.Is(err, coord.ErrExceedsBurst), errors.Is(err, coord.ErrUnsupported):
+		return exitUsage, text
+	case errors.Is(err, coord.ErrCorrupt):
+		return exitData, text + ": choose another name or prefix"
+	case errors.Is(err, coord.ErrUnavailable), errors.Is(err, coord.ErrUnknownOutcome), errors.As(err, &path):
+		return exitUnavailable, text
+	case strings.HasPrefix(text, "no backend for "):
+		return exitUsage, text
+	}
+	return exitInternal, text
+}
+
+// oneLine is the text of err in one line, without the name that every line begins with.
+func oneLine(err error) string {
+	text := strings.TrimPrefix(err.Error(), "coord: ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/cmd/coord/internal/child"
+	"github.com/coordgo/coord/config"
+)
+
+const lockLong = `Runs CMD while holding the lock NAME, and gives CMD's exit status. It waits for the
+lock as long as it takes, unless --wait or --no-wait says otherwise.
+
+CMD has COORD_LOCK, the name, and COORD_TOKEN, the fencing token, in its environment:
+a number that is greater for each later holder. A lock is a lease, not a mutex:
+let what CMD writes to refuse a token that is older than one it has seen.
+
+The lock is renewed while CMD runs and freed when CMD has ended. Signals are passed
+on to CMD. If the lock cannot be renewed, CMD gets TERM --grace before the lease
+ends, and KILL when it ends; if the lock is found lost, TERM at once and KILL after
+--grace at the latest. coord then exits with 74. On Linux CMD is killed if
+coord itself is.
+
+` + exitHelp
+
+const lockExample = `  # one at a time; the second exits with 75 at once
+  coord lock nightly --no-wait -- ./nightly.sh
+
+  # wait ten seconds for it, and hold it for five minutes at most
+  coord lock deploy --wait 10s --max-hold 5m -- make deploy
+
+  # at most once in ten minutes on all machines, from cron: not having it is fine
+  coord lock report --no-wait --min-hold 10m --conflict-exit 0 -- ./report.sh`
+
+// defaultGrace is what CMD has between TERM and KILL.
+const defaultGrace = 5 * time.Second
+
+// lockFlags are the flags of coord lock.
+type lockFlags struct {
+	ttl, wait, maxHold, minHold, grace time.Duration
+	noWait                             bool
+	conflictExit                       int
+}
+
+func (a *app) lock(stop func()) *cobra.Command {
+	var f lockFlags
+	cmd := &cobra.Command{
+		Use:               "lock NAME [flags] -- CMD [ARG]...",
+		Short:             "Run a command while holding a lock",
+		Long:              lockLong,
+		Example:           lockExample,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, command, err := nameAndCommand(cmd, args)
+			if err == nil && command == nil {
+				err = usage("no command: want coord lock %s -- CMD", name)
+			}
+			if err != nil {
+				return err
+			}
+			cfg, err := a.store.load()
+			if err != nil {
+				return err
+			}
+			if err := f.check(cmd, cfg); err != nil {
+				return err
+			}
+			return a.runLock(cmd.Context(), stop, cfg, name, command, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&f.ttl, "ttl", 0, "lease: how long the lock stays taken if this machine dies (default 30s)")
+	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most this long (default: as long as it takes)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "hold the lock, and let CMD run, at most this long (default: no bound)")
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
+	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
+	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock was not had, 0 to 255")
+	for _, name := range []string{"ttl", "wait", "max-hold", "min-hold", "grace", "conflict-exit"} {
+		noFiles(cmd, name)
+	}
+	return cmd
+}
+
+// check refuses what can never work, and fits a grace time that was not given to the lease.
+func (f *lockFlags) check(cmd *cobra.Command, cfg *config.Config) error {
+	given := cmd.Flags().Changed
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"ttl", f.ttl}, {"wait", f.wait}, {"max-hold", f.maxHold}, {"min-hold", f.minHold}} {
+		if given(d.name) && d.value <= 0 {
+			return usage("--%s %v: want above 0", d.name, d.value)
+		}
+	}
+	switch {
+	case given("wait") && f.noWait:
+		return usage("--wait and --no-wait contradict each other: give one of them")
+	case f.conflictExit < 0 || f.conflictExit > 255:
+		return usage("--conflict-exit %d: want 0 to 255", f.conflictExit)
+	case f.grace < 0:
+		return usage("--grace %v: want 0 or more", f.grace)
+	}
+	if f.maxHold == 0 {
+		f.maxHold = cfg.Lock.MaxHold
+	}
+	longest := f.longestGrace(cfg)
+	if f.grace > longest {
+		if given("grace") {
+			return usage("--grace %v: want at most %v, a third of the TTL and a quarter of --max-hold", f.grace, longest)
+		}
+		f.grace = longest
+	}
+	return nil
+}
+
+// longestGrace leaves the lock time to be renewed before CMD is told to end.
+func (f *lockFlags) longestGrace(cfg *config.Config) time.Duration {
+	ttl := f.ttl
+	if ttl == 0 {
+		ttl = cfg.Lock.TTL
+	}
+	if ttl == 0 {
+		ttl = coord.DefaultTTL
+	}
+	longest := ttl / 3
+	if f.maxHold > 0 {
+		longest = min(longest, f.maxHold/4)
+	}
+	return longest
+}
+
+func (f *lockFlags) options() []coord.LockOption {
+	var opts []coord.LockOption
+	add := func(d time.Duration, option func(time.Duration) coord.LockOption) {
+		if d > 0 {
+			opts = append(opts, option(d))
+		}
+	}
+	add(f.ttl, coord.TTL)
+	add(f.wait, coord.WaitAtMost)
+	add(f.maxHold, coord.MaxHold)
+	add(f.minHold, coord.MinHold)
+	return opts
+}
+
+// runLock takes the lock, runs the command and frees the lock.
+func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name string, command []string, f lockFlags) (err error) {
+	cmd, err := child.Find(command) // before the wait, not after it
+	if err != nil {
+		return err
+	}
+	client, err := openConfig(ctx, cfg)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer closeInto(client, &err)
+	acquire := client.Lock
+	if f.noWait {
+		acquire = client.TryLock
+	}
+	lock, err := acquire(ctx, name, f.options()...)
+	if err != nil {
+		return a.notHad(ctx, client, name, f, err)
+	}
+	stop()
+	if ctx.Err() != nil { // a signal came with the grant
+		return cause(ctx, errors.Join(ctx.Err(), lock.Unlock(ctx)))
+	}
+	return a.runHeld(lock, cmd, f)
+}
+
+// runHeld runs the command under lock and unlocks.
+func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) error {
+	began := time.Now()
+	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
+	code, lost, err := child.Run(cmd, env, lock, f.grace, a.signals)
+	ran := time.Since(began)
+	unlockErr := lock.Unlock(context.Background())
+	switch {
+	case err != nil:
+		return err
+	case lost && f.maxHold > 0 && ran >= f.maxHold-f.grace:
+		return exit(exitLost, "the lock %q reached its --max-hold of %v: the command was ended", lock.Key(), f.maxHold)
+	case lost || errors.Is(unlockErr, coord.ErrNotHeld):
+		return exit(exitLost, "the lock %q was lost while the command ran: check what it left half done", lock.Key())
+	case unlockErr != nil:
+		fmt.Fprintf(a.stderr, "coord: the store did not confirm that %q is free; it is in %v at the latest: %s\n", lock.Key(), lock.TTL(), oneLine(unlockErr))
+	}
+	if code != 0 {
+		return exit(code, "")
+	}
+	return nil
+}
+
+// notHad tells why the lock was not had, and by whom it is held where the store knows.
+func (a *app) notHad(ctx context.Context, client *config.Client, name string, f lockFlags, err error) error {
+	err = cause(ctx, err)
+	if !errors.Is(err, coord.ErrLocked) || errors.Is(err, coord.ErrUnavailable) {
+		return err
+	}
+	text := fmt.Sprintf("the lock %q is taken", name)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if h, herr := client.Inspect(asking, name); herr == nil && !h.Released {
+		text += " by " + who(h)
+	}
+	if f.noWait {
+		return exit(f.conflictExit, "%s: try --wait", text)
+	}
+	return exit(f.conflictExit, "%s: waited in vain", text)
+}
+
+// who names a holder.
+func who(h coord.Holder) string {
+	if h.Name == "" {
+		return strconv.Quote(h.ID)
+	}
+	return fmt.Sprintf("%s (pid %d)", h.Name, h.PID)
+}

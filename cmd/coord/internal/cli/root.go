@@ -1,0 +1,169 @@
+// Package cli is the command line of coord: one file per command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord/cmd/coord/internal/child"
+)
+
+// app is what the commands share.
+type app struct {
+	store   storeFlags
+	signals *child.Signals
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// Main runs the command line and gives the exit status. Errors are told on
+// standard error, each in one line.
+func Main(args []string) int {
+	a := &app{signals: child.Listen(), stdout: os.Stdout, stderr: os.Stderr}
+	ctx, stop := a.signals.Context(context.Background())
+	defer stop()
+	root := a.root(stop)
+	root.SetArgs(args)
+	return a.report(root.ExecuteContext(ctx))
+}
+
+const rootLong = `coord holds distributed locks and limits rates for shell commands, on the store
+of your choice.
+
+The store is, in this order: --url, COORD_URL, the url in the file that --config
+names, or a directory of this user on this machine. A password is better kept
+in COORD_URL than in --url, where others can read it in the list of processes.
+
+` + exitHelp
+
+const rootExample = `  # see it work, in ten seconds
+  coord demo
+
+  # one backup at a time, on all machines that use this Redis
+  export COORD_URL=redis://redis.internal:6379
+  coord lock backup --no-wait -- pg_dump -f /backup/db.sql app
+
+  # at most 2000 calls in any minute
+  coord limit supplier --rate 2000/1m --wait 10s -- curl -fsS https://api.example.com/`
+
+// root builds the commands. Commands that run others call stop before they hand the
+// signals over.
+func (a *app) root(stop func()) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "coord",
+		Short:         "Distributed locks and rate limits for shell commands",
+		Long:          rootLong,
+		Example:       rootExample,
+		Args:          command,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w: see %s --help", err, cmd.CommandPath())
+	})
+	root.PersistentFlags().StringVar(&a.store.url, "url", "", "store, such as redis://host:6379/0 (default COORD_URL, or a directory of this user)")
+	root.PersistentFlags().StringVar(&a.store.file, "config", "", "coord.yaml with store, lock defaults and limits")
+	noFiles(root, "url")
+	root.AddCommand(
+		a.lock(stop), a.limit(stop), a.status(), a.breakLock(),
+		a.stores(), a.doctor(), a.config(), a.version(),
+	)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Example = "  source <(coord completion bash)\n  coord completion zsh > \"${fpath[1]}/_coord\""
+		}
+	}
+	return root
+}
+
+// noFiles keeps the shell from completing a flag with the names of files.
+func noFiles(cmd *cobra.Command, flag string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
+	if err != nil {
+		panic(err) // the flag does not exist: a mistake in this package
+	}
+}
+
+// command is the argument check of coord itself: what is left is not a command.
+func command(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see coord --help"
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		hint = "did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return usage("unknown command %q: %s", args[0], hint)
+}
+
+// name is the argument check of commands that take the name of a lock or limit.
+func name(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage("want one NAME, not %d arguments: see %s --help", len(args), cmd.CommandPath())
+	}
+	return nil
+}
+
+// none is the argument check of commands that take none.
+func none(cmd *cobra.Command, args []string) error {
+	if len(args) != 0 {
+		return usage("unexpected argument %q: see %s --help", args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// nameAndCommand splits NAME -- CMD ARGS. The command is nil where there is none.
+func nameAndCommand(cmd *cobra.Command, args []string) (name string, command []string, err error) {
+	dash := cmd.ArgsLenAtDash()
+	names := args
+	if dash >= 0 {
+		names, command = args[:dash], args[dash:]
+		if len(command) == 0 {
+			return "", nil, usage("no command after --: see %s --help", cmd.CommandPath())
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "", nil, usage("no NAME: see %s --help", cmd.CommandPath())
+	case len(names) > 1 && dash < 0:
+		return "", nil, usage("put -- before the command: %s %s -- %s …", cmd.CommandPath(), names[0], names[1])
+	case len(names) > 1:
+		return "", nil, usage("unexpected argument %q: want one NAME before --", names[1])
+	}
+	return names[0], command, nil
+}
+
+// report tells err and gives the exit status.
+func (a *app) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	code, text := classify(err)
+	if text != "" {
+		fmt.Fprintln(a.stderr, "coord: "+text)
+	}
+	return code
+}
+
+// cause is the signal that ended ctx, or err.
+func cause(ctx context.Context, err error) error {
+	var interrupted child.Interrupted
+	if err != nil && errors.As(context.Cause(ctx), &interrupted) {
+		return interrupted
+	}
+	return err
+}

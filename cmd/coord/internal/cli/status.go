@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+)
+
+const statusLong = `Shows who holds the lock NAME. It exits with 0 if the lock is taken and with 3 if it
+is free, so that scripts can ask.
+
+"asked" is when the holder began to ask for the lock; it may have waited for it.
+A lock that nobody holds any more may be kept taken for a while, by --min-hold or
+by coord break.`
+
+func (a *app) status() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show who holds a lock",
+		Long:  statusLong + "\n\n" + exitHelp,
+		Example: `  coord status backup
+  coord status backup --json | jq -r .holder.name`,
+		Args:              name,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ctx := cmd.Context()
+			client, err := a.open(ctx)
+			if err != nil {
+				return cause(ctx, err)
+			}
+			defer closeInto(client, &err)
+			s, err := inspect(ctx, client.Client, args[0])
+			if err != nil {
+				return cause(ctx, err)
+			}
+			return a.printStatus(s, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return cmd
+}
+
+// The states of a lock.
+const (
+	stateHeld = "held"
+	stateKept = "kept" // nobody holds it, and nobody can have it yet
+	stateFree = "free"
+)
+
+// lockStatus is what --json prints.
+type lockStatus struct {
+	Name    string        `json:"name"`
+	State   string        `json:"state"`
+	Holder  *holderStatus `json:"holder,omitempty"`
+	LeftMS  int64         `json:"left_ms,omitempty"`
+	Waiters *int          `json:"waiters,omitempty"` // where the store knows
+
+	holder coord.Holder
+}
+
+type holderStatus struct {
+	ID    string      `json:"id"`
+	Name  string      `json:"name,omitempty"`
+	PID   int         `json:"pid,omitempty"`
+	Asked *time.Time  `json:"asked,omitempty"`
+	Token coord.Token `json:"token"`
+}
+
+// inspect asks the store. A free lock is an answer, no error.
+func inspect(ctx context.Context, client *coord.Client, name string) (lockStatus, error) {
+	s := lockStatus{Name: name, State: stateFree}
+	h, err := client.Inspect(ctx, name)
+	switch {
+	case errors.Is(err, coord.ErrNotHeld):
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	s.holder, s.State, s.LeftMS = h, stateHeld, ceilMS(h.TTL)
+	if h.Released {
+		s.State = stateKept
+	}
+	if h.Waiters >= 0 {
+		s.Waiters = &h.Waiters
+	}
+	s.Holder = &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token}
+	if !h.Since.IsZero() {
+		s.Holder.Asked = &h.Since
+	}
+	return s, nil
+}
+
+func (a *app) printStatus(s lockStatus, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(a.stdout, s); err != nil {
+			return err
+		}
+	} else if err := a.printStatusText(s); err != nil {
+		return err
+	}
+	if s.State == stateFree {
+		return exit(exitFree, "")
+	}
+	return nil
+}
+
+func (a *app) printStatusText(s lockStatus) error {
+	h := s.holder
+	lines := [][2]string{{"lock", s.Name}, {"state", s.State}}
+	add := func(name, value string) { lines = append(lines, [2]string{name, value}) }
+	switch s.State {
+	case stateHeld:
+		add("holder", who(h))
+	case stateKept:
+		lines[1][1] = "kept taken: nobody holds it any more"
+		add("last holder", who(h))
+	}
+	if s.State != stateFree {
+		if !h.Since.IsZero() {
+			add("asked", fmt.Sprintf("%s, %v ago", h.Since.Local().Format(time.DateTime), time.Since(h.Since).Round(time.Second)))
+		}
+		add("token", strconv.FormatInt(int64(h.Token), 10))
+		add("lease left", round(h.TTL).String())
+		if s.Waiters != nil {
+			add("waiters", strconv.Itoa(*s.Waiters))
+		}
+		add("id", h.ID)
+	}
+	return a.printPairs(lines)
+}
+
+// printPairs prints names and values in two columns.
+func (a *app) printPairs(lines [][2]string) error {
+	width := 0
+	for _, l := range lines {
+		width = max(width, len(l[0]))
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(a.stdout, "%-*s  %s\n", width, l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round drops the digits of d that nobody reads.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(100 * time.Nanosecond)
+}
