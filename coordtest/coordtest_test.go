@@ -1,0 +1,93 @@
+package coordtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/coordtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		err := coord.Do(t.Context(), client, "k", func(ctx context.Context) error {
+			client.Lose("k")
+			if ctx.Err() == nil {
+				t.Error("the loss does not show at once")
+			}
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, coord.ErrLost) {
+			t.Errorf("Do: %v: want ErrLost", err)
+		}
+		next, err := client.TryLock(t.Context(), "k")
+		if err != nil {
+			t.Fatalf("the key is not free: %v", err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSharedStore(t *testing.T) {
+	store := memory.NewStore()
+	a, b := coordtest.NewOn(t, store), coordtest.NewOn(t, store)
+	l, err := a.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryLock(t.Context(), "k"); !errors.Is(err, coord.ErrLocked) {
+		t.Errorf("TryLock on the other client: %v: want ErrLocked", err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r, err := a.Allow(t.Context(), "k", coord.PerHour(1)); err != nil || !r.Allowed {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := b.Allow(t.Context(), "k", coord.PerHour(1)); err != nil || r.Allowed {
+		t.Errorf("the other client's limit: %+v, %v", r, err)
+	}
+}
+
+// recorder is a testing.TB that notes failures instead of failing.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+}
+
+func (r *recorder) Helper()           {}
+func (r *recorder) Cleanup(fn func()) { r.cleanups = append(r.cleanups, fn) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func TestLeakIsReported(t *testing.T) {
+	r := &recorder{TB: t}
+	client := coordtest.New(r)
+	if _, err := client.Lock(t.Context(), "forgotten"); err != nil {
+		t.Fatal(err)
+	}
+	for _, fn := range r.cleanups {
+		fn()
+	}
+	if len(r.failures) != 1 || !strings.Contains(r.failures[0], `"forgotten" is still held`) {
+		t.Errorf("failures %q: want one that names the lock", r.failures)
+	}
+}
