@@ -41,7 +41,7 @@ func (ds *denials) init(c *Client) {
 
 // lookup answers from the cache.
 func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
-	if ds.any.Load() == 0 || ask.N == 0 {
+	if ask.N == 0 {
 		return Result{}, false
 	}
 	now := ds.c.clock.now().mono
@@ -49,7 +49,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
 	defer ds.mu.Unlock()
 	for _, e := range ds.byKey[d.Key] {
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
-			r := resultOf(e.t, ask)
+			r := resultOf(&e.t, ask)
 			age := now - e.sent
 			r.RetryAfter -= age
 			r.ResetAfter = max(r.ResetAfter-age, 0)
@@ -60,7 +60,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
 }
 
 // remember keeps a denial whose call was sent at sent.
-func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t driver.TakenOne, sent instant, epoch uint64) {
+func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent instant, epoch uint64) {
 	until := sent.mono + min(t.RetryAfter, maxDenial)
 	now := ds.c.clock.now().mono
 	if until <= now {
@@ -80,7 +80,7 @@ func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t driver.TakenOne,
 	if ds.byKey == nil {
 		ds.byKey = make(map[string][]denial)
 	}
-	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: t, sent: sent.mono}
+	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: *t, sent: sent.mono}
 	list := ds.byKey[d.Key]
 	for i := range list {
 		if list[i].until <= now || list[i].min == ask.Min && list[i].limit == d.Limit {

@@ -87,7 +87,8 @@ func (c *Client) Peek(ctx context.Context, key string, limit Limit) (Result, err
 
 // Reset forgets what was taken from limit under key.
 func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
-	d, err := c.demand(ctx, key, limit, 0)
+	var d driver.Demand
+	err := c.demand(ctx, key, limit, 0, &d)
 	if err == nil {
 		if err = c.limits.Reset(ctx, d.Key, d.Limit); err != nil {
 			err = storeError(ctx, err, true)
@@ -100,76 +101,79 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 	return nil
 }
 
-// demand checks what every limit call is given: the key in full and the limit in normal form.
-func (c *Client) demand(ctx context.Context, key string, limit Limit, n int) (driver.Demand, error) {
-	var d driver.Demand
-	var err error
+// demand checks what every limit call is given, and fills in d with the key in full and
+// the limit in normal form.
+func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *driver.Demand) (err error) {
 	if d.Limit, err = limit.Normal(); err != nil {
-		return d, err
+		return err
 	}
 	if d.Key, err = c.fullKey(key); err != nil {
-		return d, err
+		return err
 	}
 	d.N = n
 	switch {
 	case n < 0:
-		return d, fmt.Errorf("%w: %d permits: want 0 or more", ErrInvalid, n)
+		return fmt.Errorf("%w: %d permits: want 0 or more", ErrInvalid, n)
 	case n > d.Limit.Max():
-		return d, fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, limit, d.Limit.Max())
+		return fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, limit, d.Limit.Max())
 	case c.limits.Limiter == nil:
-		return d, ErrUnsupported
+		return ErrUnsupported
 	case c.state.Load() == stateClosed:
-		return d, ErrClosed
+		return ErrClosed
 	case ctx.Err() != nil:
-		return d, ctxError(ctx)
+		return ctxError(ctx)
 	}
-	return d, nil
+	return nil
 }
 
 // take is every ask that does not wait.
 func (c *Client) take(ctx context.Context, op, key string, limit Limit, ask driver.Ask) (Result, error) {
-	d, err := c.demand(ctx, key, limit, ask.N)
-	if err != nil {
+	var d driver.Demand
+	if err := c.demand(ctx, key, limit, ask.N, &d); err != nil {
 		return Result{}, c.fail(op, key, err)
 	}
-	if r, ok := c.denied.lookup(&d, ask); ok {
-		return r, nil
+	if c.denied.any.Load() > 0 {
+		if r, ok := c.denied.lookup(&d, ask); ok {
+			return r, nil
+		}
 	}
-	t, err := c.askStore(ctx, &d, ask)
-	if err != nil {
+	var t driver.TakenOne
+	if err := c.askStore(ctx, &d, ask, &t); err != nil {
 		return c.degrade(ctx, op, key, ask, storeError(ctx, err, ask.N > 0))
 	}
-	return resultOf(t, ask), nil
+	return resultOf(&t, ask), nil
 }
 
 // askStore makes one call, and remembers a denial.
-func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask) (driver.TakenOne, error) {
+func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
 	if c.denied.off {
-		return c.takeOne(ctx, d, ask)
+		return c.takeOne(ctx, d, ask, t)
 	}
 	sent, epoch := c.clock.now(), c.denied.epoch.Load()
-	t, err := c.takeOne(ctx, d, ask)
+	err := c.takeOne(ctx, d, ask, t)
 	if err == nil && t.N == 0 && ask.N > 0 {
 		c.denied.remember(d, ask, t, sent, epoch)
 	}
-	return t, err
+	return err
 }
 
-func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask) (driver.TakenOne, error) {
+func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
 	if c.limits.one != nil {
-		return c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
+		*t, err = c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
+		return err
 	}
 	taken, err := c.limits.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
 	if err != nil {
-		return driver.TakenOne{}, err
+		return err
 	}
 	if len(taken.Asks) != 1 {
-		return driver.TakenOne{}, fmt.Errorf("%s answered %d asks of 1", c.info.Name, len(taken.Asks))
+		return fmt.Errorf("%s answered %d asks of 1", c.info.Name, len(taken.Asks))
 	}
-	return driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, nil
+	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	return nil
 }
 
-func resultOf(t driver.TakenOne, ask driver.Ask) Result {
+func resultOf(t *driver.TakenOne, ask driver.Ask) Result {
 	r := Result{
 		Allowed: t.N > 0, Granted: t.N, Remaining: t.Remaining,
 		RetryAfter: t.RetryAfter, ResetAfter: t.ResetAfter,

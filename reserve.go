@@ -36,21 +36,21 @@ func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*
 
 // reserve takes permits that are due within ahead.
 func (c *Client) reserve(ctx context.Context, key string, limit Limit, n int, ahead time.Duration) (*Reservation, time.Duration, error) {
-	d, err := c.demand(ctx, key, limit, n)
-	if err != nil {
+	r := &Reservation{c: c, key: key}
+	d := &r.demand
+	if err := c.demand(ctx, key, limit, n, d); err != nil {
 		return nil, 0, err
 	}
 	if d.Limit.Algorithm != driver.TokenBucket || !c.info.Claims.Has(driver.Reserve) {
 		return nil, 0, fmt.Errorf("%w: reservations of a %v on %s: want a token-bucket and the claim %q", ErrUnsupported, d.Limit.Algorithm, c.info.Name, driver.Reserve)
 	}
-	r := &Reservation{c: c, key: key, demand: d}
 	r.due = c.clock.now()
 	if n == 0 {
 		return r, 0, nil
 	}
 	r.id = c.newID()
-	t, err := c.takeOne(ctx, &d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead})
-	if err != nil {
+	var t driver.TakenOne
+	if err := c.takeOne(ctx, d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead}, &t); err != nil {
 		return nil, 0, storeError(ctx, err, true)
 	}
 	if t.N == 0 {

@@ -19,7 +19,8 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
-	d, err := c.demand(ctx, key, limit, n)
+	var d driver.Demand
+	err := c.demand(ctx, key, limit, n, &d)
 	var retry time.Duration
 	switch {
 	case err != nil:
@@ -136,8 +137,8 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 	}
 	ask := driver.Ask{Min: d.N, N: d.N}
 	for {
-		t, err := c.askStore(ctx, &d, ask)
-		if err != nil {
+		var t driver.TakenOne
+		if err := c.askStore(ctx, &d, ask, &t); err != nil {
 			return 0, storeError(ctx, err, true)
 		}
 		if t.N > 0 {
