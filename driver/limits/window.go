@@ -124,6 +124,10 @@ func (s *State) refundWindow(l driver.Limit, now int64, id string, n int64) (cha
 	if r == nil {
 		return false
 	}
+	for range v.gone {
+		s.slots.pop()
+	}
+	s.sum, s.last = v.sum, v.at
 	for i := s.slots.len() - 1; i >= 0; i-- {
 		if sl := s.slots.at(i); sl.index == r.at {
 			n = min(n, r.n, sl.n)
@@ -139,4 +143,11 @@ func (s *State) refundWindow(l driver.Limit, now int64, id string, n int64) (cha
 		s.slots.popNewest()
 	}
 	return true
+}
+
+// Grid says how a window limit cuts time: the width of a sub-window in
+// microseconds, and how many count beside the current one.
+func Grid(l driver.Limit) (width, span int64) {
+	g := gridOf(l)
+	return g.width, g.span
 }

@@ -1,0 +1,239 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+)
+
+// differ is a random walk of one key, in Go and in Lua, at the same times.
+type differ struct {
+	rnd   *rand.Rand
+	key   string
+	limit func() driver.Limit // of the same name
+	now   int64
+	wait  time.Duration
+	state limits.State
+	ids   []string
+}
+
+// expectation is a script call and what Go answered to the same question.
+type expectation struct {
+	what string
+	call *call
+	want []int64
+}
+
+func (d *differ) step(t *testing.T, ctx context.Context, b *backend) expectation {
+	l, err := d.limit().Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.advance(l)
+	if d.rnd.IntN(5) == 0 && len(d.ids) > 0 {
+		return d.refund(ctx, b, l)
+	}
+	asks := 1 + d.rnd.IntN(3)/2*(1+d.rnd.IntN(2))
+	what := fmt.Sprintf("%s: %v at %d: take", d.key, l, d.now)
+	_, args := b.limitArgs(true, d.key, l, 4*asks+1)
+	var want []int64
+	var out driver.TakenOne
+	for range asks {
+		a := d.ask(l)
+		what += fmt.Sprintf(" %+v", a)
+		args = appendAsk(args, a)
+		out, _ = d.state.Take(l, d.now, a)
+		want = append(want, int64(out.N), out.Delay.Microseconds(), out.RetryAfter.Microseconds(), out.ValidFor.Microseconds())
+		if out.RetryAfter > 0 {
+			d.wait = out.RetryAfter
+		}
+	}
+	want = append(want, int64(out.Remaining), out.ResetAfter.Microseconds())
+	return expectation{what, newCall(ctx, append(args, d.now)), want}
+}
+
+func (d *differ) ask(l driver.Limit) driver.Ask {
+	most := l.Max()
+	if d.rnd.IntN(3) > 0 {
+		most = min(most, 3)
+	}
+	var a driver.Ask
+	a.N = d.rnd.IntN(most + 1)
+	a.Min = d.rnd.IntN(a.N + 1)
+	if l.Algorithm == driver.TokenBucket && d.rnd.IntN(2) == 0 {
+		a.MaxDelay = time.Duration(d.rnd.Int64N(int64(l.Per) * 4))
+		if d.rnd.IntN(20) == 0 {
+			a.MaxDelay = 1<<63 - 1
+		}
+	}
+	if d.rnd.IntN(2) == 0 {
+		a.ID = fmt.Sprintf("id-%d", d.rnd.IntN(1000))
+		d.ids = append(d.ids, a.ID)
+	}
+	return a
+}
+
+func (d *differ) refund(ctx context.Context, b *backend, l driver.Limit) expectation {
+	id := d.ids[d.rnd.IntN(len(d.ids))]
+	if len(d.ids) > 8 && d.rnd.IntN(3) > 0 {
+		id = d.ids[len(d.ids)-1-d.rnd.IntN(8)]
+	}
+	n := 1 + d.rnd.IntN(4)
+	changed := d.state.Refund(l, d.now, id, n)
+	if changed && d.state.Expiry(l, d.now) == 0 {
+		d.state = limits.State{} // as the store drops it
+	}
+	want := []int64{0}
+	if changed {
+		want[0] = 1
+	}
+	_, args := b.limitArgs(false, d.key, l, 3)
+	what := fmt.Sprintf("%s: %v at %d: refund %d of %s", d.key, l, d.now, n, id)
+	return expectation{what, newCall(ctx, append(args, id, int64(n), d.now)), want}
+}
+
+// advance moves the clock, mostly by steps in which something happens.
+func (d *differ) advance(l driver.Limit) {
+	per := l.Per.Microseconds()
+	switch d.rnd.IntN(12) {
+	case 0, 1, 2:
+	case 3, 4, 5, 6:
+		d.now += d.rnd.Int64N(per/int64(min(l.Rate, 1000)) + 2)
+	case 7, 8:
+		d.now += d.wait.Microseconds()
+	case 9:
+		d.now += max(d.wait.Microseconds()-1, 0)
+	case 10:
+		d.now += d.rnd.Int64N(2*per) / int64(1+d.rnd.IntN(10))
+	case 11:
+		d.now -= d.rnd.Int64N(per) / int64(1+d.rnd.IntN(50))
+	}
+	// Beyond that the clock is out of the range that both compute in.
+	const year2200 = 7_258_118_400_000_000
+	d.now = min(max(d.now, 0), year2200)
+}
+
+// walks are the kinds of limits that are walked through.
+func walks(rnd *rand.Rand) []func() driver.Limit {
+	of := func(l driver.Limit) func() driver.Limit { return func() driver.Limit { return l } }
+	pers := []time.Duration{time.Millisecond, 1037 * time.Microsecond, time.Second, time.Minute, 24 * time.Hour, driver.MaxPer}
+	var all []func() driver.Limit
+	for _, per := range pers {
+		for _, a := range []driver.Algorithm{driver.SlidingWindow, driver.FixedWindow, driver.TokenBucket} {
+			for _, rate := range []int{1, 7, 100} {
+				all = append(all, of(driver.Limit{Rate: rate, Per: per, Algorithm: a}))
+			}
+			all = append(all, func() driver.Limit { // a rate that changes
+				return driver.Limit{Rate: 1 + rnd.IntN(20), Per: per, Algorithm: a}
+			})
+		}
+	}
+	return append(all,
+		of(driver.Limit{Rate: driver.MaxRate, Per: driver.MaxPer}),
+		of(driver.Limit{Rate: driver.MaxRate, Per: driver.MinPer, Burst: driver.MaxRate}),
+		of(driver.Limit{Rate: driver.MaxRate - 11, Per: driver.MaxPer - time.Microsecond, Burst: 142}),
+		of(driver.Limit{Rate: 1, Per: driver.MaxPer, Burst: 142}),
+		of(driver.Limit{Rate: 3_000_000, Per: time.Hour, Burst: 1000}),
+		of(driver.Limit{Rate: 1_000_000_000, Per: 24 * time.Hour, Burst: 5}),
+		func() driver.Limit { // everything changes but the algorithm
+			return driver.Limit{Rate: 1 + rnd.IntN(30), Per: pers[2+rnd.IntN(2)], Burst: 1 + rnd.IntN(10)}
+		},
+	)
+}
+
+// TestScriptsEqualPackageLimits: the scripts answer what package limits does,
+// to the microsecond, over more than 100,000 random steps.
+func TestScriptsEqualPackageLimits(t *testing.T) {
+	_, b := open(t)
+	injectClock(t, b)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	const steps = 1500
+	total := 0
+	for i, limit := range walks(rnd) {
+		d := &differ{rnd: rnd, key: fmt.Sprintf("walk %d", i), limit: limit, now: 1_790_000_000_000_000 + rnd.Int64N(1e9)}
+		total += steps
+		for done := 0; done < steps; done += 500 {
+			compare(t, b, d, 500)
+		}
+	}
+	if total < 100_000 {
+		t.Errorf("only %d steps", total)
+	}
+}
+
+// compare makes steps in one pipeline and checks every reply.
+func compare(t *testing.T, b *backend, d *differ, steps int) {
+	t.Helper()
+	ctx := background(t)
+	pipe := b.client.Pipeline()
+	var expected []expectation
+	for range steps {
+		e := d.step(t, ctx, b)
+		expected = append(expected, e)
+		if err := pipe.Process(ctx, e.call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each call has its own error
+	for i, e := range expected {
+		if err := e.call.Err(); err != nil {
+			t.Fatalf("%s: %v", e.what, err)
+		}
+		if got := e.call.Val(); fmt.Sprint(got) != fmt.Sprint(e.want) {
+			for _, before := range expected[max(0, i-5):i] {
+				t.Logf("%s: %v", before.what, before.want)
+			}
+			t.Fatalf("%s\ngot  %v\nwant %v", e.what, got, e.want)
+		}
+	}
+}
+
+// TestScriptsEqualPackageLimitsManyReservations walks beyond the number of
+// grants that are remembered.
+func TestScriptsEqualPackageLimitsManyReservations(t *testing.T) {
+	_, b := open(t)
+	injectClock(t, b)
+	for _, l := range []driver.Limit{{Rate: 1000, Per: time.Second, Burst: 2}, {Rate: 5000, Per: time.Second}} {
+		l, err := l.Normal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &differ{rnd: rand.New(rand.NewPCG(1, 2)), key: "many", limit: func() driver.Limit { return l }, now: 1_790_000_000_000_000}
+		ctx := background(t)
+		pipe := b.client.Pipeline()
+		var calls []expectation
+		for i := range 1100 {
+			a := driver.Ask{ID: fmt.Sprint("id-", i), Min: 1, N: 1}
+			if l.Algorithm == driver.TokenBucket {
+				a.MaxDelay = time.Minute
+			}
+			d.ids = append(d.ids, a.ID)
+			out, _ := d.state.Take(l, d.now, a)
+			_, args := b.limitArgs(true, d.key, l, 5)
+			e := expectation{a.ID, newCall(ctx, append(appendAsk(args, a), d.now)),
+				[]int64{int64(out.N), out.Delay.Microseconds(), out.RetryAfter.Microseconds(), out.ValidFor.Microseconds(), int64(out.Remaining), out.ResetAfter.Microseconds()}}
+			calls = append(calls, e)
+			if err := pipe.Process(ctx, e.call); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range calls {
+			if fmt.Sprint(e.call.Val()) != fmt.Sprint(e.want) {
+				t.Fatalf("%s: got %v, want %v", e.what, e.call.Val(), e.want)
+			}
+		}
+		for range 4 {
+			compare(t, b, d, 100)
+		}
+	}
+}

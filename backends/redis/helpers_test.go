@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// options are those of a client that keeps the contract.
+func clientOptions(addr string) *redis.Options {
+	return &redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true,
+		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+		DialerRetries: 1,
+	}
+}
+
+// connect gives a backend over a client of its own, both closed with the test.
+func connect(t testing.TB, addr string) *backend {
+	t.Helper()
+	return connectWith(t, clientOptions(addr))
+}
+
+func connectWith(t testing.TB, o *redis.Options) *backend {
+	t.Helper()
+	client := redis.NewClient(o)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := New(client, WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend)
+}
+
+// open starts a server of its own and connects to it.
+func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
+	t.Helper()
+	srv := testserver.Redis(t, append(opts, testserver.WithFlags("--loglevel", "warning"))...)
+	return srv, connect(t, srv.Addr)
+}
+
+func newID(name string) string {
+	var random [16]byte
+	rand.Read(random[:])
+	return driver.FormatID(name, os.Getpid(), time.Now(), random)
+}
+
+func request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{ID: newID(name), TTL: ttl}
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// injectClock makes b run the scripts of limits with a clock that the test
+// passes as the last argument, and an expiry that does not run out meanwhile.
+func injectClock(t testing.TB, b *backend) {
+	t.Helper()
+	common := commonLua
+	for _, r := range [][2]string{
+		{"  local t = redis.call('TIME')\n  return t[1] * 1000000 + t[2]\n", "  return injected\n"},
+		{"return ceildiv(us, 1000) end", "return us > 0 and 3600000 or 0 end"},
+	} {
+		if strings.Count(common, r[0]) != 1 {
+			t.Fatalf("the scripts do not have %q once", r[0])
+		}
+		common = strings.Replace(common, r[0], r[1], 1)
+	}
+	b.limits = newLimitScripts("local injected = tonumber(table.remove(ARGV))\n" + common)
+	for _, s := range []*script{b.limits.bucketTake, b.limits.bucketRefund, b.limits.windowTake, b.limits.windowRefund} {
+		if err := b.client.ScriptLoad(t.Context(), s.source.(string)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

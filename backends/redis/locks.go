@@ -1,0 +1,184 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// maxToken is the first token that is out of range.
+const maxToken = 1 << 53
+
+// released marks, before the id, a lock that nobody holds any more but that
+// stays taken. No id contains a space.
+const released = "released "
+
+// TryLock implements driver.Locker.
+func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := checkRequest(r); err != nil {
+		return driver.Grant{}, err
+	}
+	lock := lockKey(key)
+	reply, err := b.runInts(ctx, acquireScript, 3, acquireScript.args(lock, fenceKey(lock), r.ID, millis(r.TTL)))
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if reply[0] == 0 {
+		return driver.Grant{}, locked(lock, reply)
+	}
+	return granted(reply)
+}
+
+// locked is the refusal that says for how long.
+func locked(lock string, reply []int64) error {
+	if len(reply) < 2 || reply[1] < 0 {
+		return fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
+	}
+	// Redis drops a key in the millisecond after its last.
+	return &driver.LockedError{Remaining: time.Duration(reply[1]+1) * time.Millisecond}
+}
+
+func granted(reply []int64) (driver.Grant, error) {
+	ttl, token := reply[1], reply[2]
+	if token <= 0 || token >= maxToken {
+		return driver.Grant{}, fmt.Errorf("%w: fencing token %d: want 1 to %d", driver.ErrCorrupt, token, int64(maxToken-1))
+	}
+	return driver.Grant{Token: token, TTL: time.Duration(ttl) * time.Millisecond}, nil
+}
+
+func checkRequest(r driver.Request) error {
+	switch {
+	case r.Fair:
+		return fmt.Errorf("%w: fair waiting", driver.ErrUnsupported)
+	case r.TTL <= 0 || r.TTL > maxTTL:
+		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
+	}
+	return checkID(r.ID)
+}
+
+func checkID(id string) error {
+	if id == "" || len(id) > driver.MaxID || strings.ContainsAny(id, " \r\n") {
+		return fmt.Errorf("%w: id %q: want 1 to %d bytes without spaces", driver.ErrInvalid, id, driver.MaxID)
+	}
+	return nil
+}
+
+// millis is d in milliseconds, rounded up.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Renew implements driver.Locker.
+func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := checkRequest(r); err != nil {
+		return driver.Grant{}, err
+	}
+	reply, err := b.runInts(ctx, renewScript, 3, renewArgs(key, r))
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	return renewed(reply)
+}
+
+func renewArgs(key string, r driver.Request) []any {
+	lock := lockKey(key)
+	return renewScript.args(lock, fenceKey(lock), r.ID, millis(r.TTL))
+}
+
+func renewed(reply []int64) (driver.Grant, error) {
+	if reply[0] == 0 {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	return granted(reply)
+}
+
+// Unlock implements driver.Locker.
+func (b *backend) Unlock(ctx context.Context, key, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return b.runOwned(ctx, unlockScript, unlockScript.args(lockKey(key), id))
+}
+
+// UnlockAfter implements driver.DelayedUnlocker.
+func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	if d <= 0 {
+		return b.Unlock(ctx, key, id)
+	}
+	if d > maxTTL {
+		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
+	}
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return b.runOwned(ctx, unlockAfterScript, unlockAfterScript.args(lockKey(key), id, millis(d)))
+}
+
+// Break implements driver.Breaker.
+func (b *backend) Break(ctx context.Context, key, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return b.runOwned(ctx, breakScript, breakScript.args(lockKey(key), id))
+}
+
+// runOwned runs a script that replies 1, or 0 to an id that does not hold.
+func (b *backend) runOwned(ctx context.Context, s *script, args []any) error {
+	reply, err := b.runInts(ctx, s, 1, args)
+	if err != nil {
+		return err
+	}
+	if reply[0] == 0 {
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// Inspect implements driver.Inspector.
+func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	lock := lockKey(key)
+	args := inspectScript.args(lock, fenceKey(lock))
+	c := &anyCall{*redis.NewSliceCmd(ctx, args...)}
+	err := b.process(ctx, c)
+	if noScript(err) {
+		c = &anyCall{*redis.NewSliceCmd(ctx, inspectScript.withSource(args)...)}
+		err = b.process(ctx, c)
+	}
+	if err != nil {
+		return driver.Holder{}, classify(err)
+	}
+	return holder(lock, c.Val())
+}
+
+func holder(lock string, reply []any) (driver.Holder, error) {
+	if len(reply) != 3 {
+		return driver.Holder{}, fmt.Errorf("script replied %d values, want 3", len(reply))
+	}
+	value, _ := reply[0].(string)
+	ttl, _ := reply[1].(int64)
+	fence, _ := reply[2].(string)
+	if ttl == -2 {
+		return driver.Holder{}, driver.ErrNotHeld
+	}
+	if ttl < 0 {
+		return driver.Holder{}, fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
+	}
+	id, isReleased := strings.CutPrefix(value, released)
+	var token int64
+	if fence != "" {
+		var err error
+		if token, err = strconv.ParseInt(fence, 10, 64); err != nil {
+			return driver.Holder{}, fmt.Errorf("%w: %s holds %q", driver.ErrCorrupt, fenceKey(lock), fence)
+		}
+	}
+	h := driver.NewHolder(id, token, time.Duration(min(ttl, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond)
+	h.Released = isReleased
+	return h, nil
+}

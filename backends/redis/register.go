@@ -1,0 +1,8 @@
+package redis
+
+import "github.com/coordgo/coord"
+
+func init() {
+	coord.Register("redis", Open)
+	coord.Register("rediss", Open)
+}

@@ -1,0 +1,87 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// maxBatch is how many renewals share a round trip.
+const maxBatch = 500
+
+// RenewAll implements driver.BatchRenewer by pipelines.
+func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	out := make([]driver.Renewal, len(holds))
+	for from := 0; from < len(holds); from += maxBatch {
+		to := min(from+maxBatch, len(holds))
+		b.renewBatch(ctx, holds[from:to], out[from:to])
+	}
+	return out
+}
+
+// pipeline sends many commands as one: what Process is given is ignored.
+type pipeline struct{ redis.Pipeliner }
+
+func (p pipeline) Process(ctx context.Context, _ redis.Cmder) error {
+	// The error of the first failed command; each has its own.
+	_, err := p.Exec(ctx)
+	return err
+}
+
+func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, out []driver.Renewal) {
+	all := make([]int, 0, len(holds))
+	for i, h := range holds {
+		if out[i].Err = checkRequest(h.Request); out[i].Err == nil {
+			all = append(all, i)
+		}
+	}
+	unknown := b.renewPipelined(ctx, holds, out, all, false)
+	if len(unknown) > 0 {
+		// The server forgot the script, which it says of each call.
+		b.renewPipelined(ctx, holds, out, unknown, true)
+	}
+}
+
+// renewPipelined renews those of holds that which lists in one round trip, and
+// gives those for which the server did not know the script.
+func (b *backend) renewPipelined(ctx context.Context, holds []driver.Hold, out []driver.Renewal, which []int, source bool) (unknown []int) {
+	if len(which) == 0 {
+		return nil
+	}
+	pipe := b.client.Pipeline()
+	calls := make([]*call, len(which))
+	for k, i := range which {
+		args := renewArgs(holds[i].Key, holds[i].Request)
+		if source {
+			args = renewScript.withSource(args)
+		}
+		calls[k] = newCall(ctx, args)
+		if err := pipe.Process(ctx, calls[k]); err != nil {
+			out[i].Err = classify(err)
+			return nil
+		}
+	}
+	landed, err := b.fly(ctx, pipeline{pipe}, nil)
+	if !landed {
+		for _, i := range which {
+			out[i].Err = classify(err)
+		}
+		return nil
+	}
+	for k, i := range which {
+		switch err := calls[k].Err(); {
+		case noScript(err) && !source:
+			unknown = append(unknown, i)
+		case err != nil:
+			out[i].Err = classify(err)
+		default:
+			var reply []int64
+			if reply, out[i].Err = checkReply(calls[k].Val(), 3); out[i].Err == nil {
+				out[i].Grant, out[i].Err = renewed(reply)
+			}
+		}
+	}
+	return unknown
+}

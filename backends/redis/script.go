@@ -1,0 +1,172 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// script is a Lua script, run by its digest.
+type script struct {
+	source any // a string; boxed once
+	sha    any
+	keys   any // how many
+}
+
+func newScript(keys int, parts ...string) *script {
+	source := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, sha: hex.EncodeToString(sum[:]), keys: keys}
+}
+
+// The sources. What a script does and replies is said in its first lines.
+var (
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/unlock.lua
+	unlockLua string
+	//go:embed lua/unlock_after.lua
+	unlockAfterLua string
+	//go:embed lua/break.lua
+	breakLua string
+	//go:embed lua/inspect.lua
+	inspectLua string
+	//go:embed lua/common.lua
+	commonLua string
+	//go:embed lua/bucket_state.lua
+	bucketStateLua string
+	//go:embed lua/bucket_take.lua
+	bucketTakeLua string
+	//go:embed lua/bucket_refund.lua
+	bucketRefundLua string
+	//go:embed lua/window_state.lua
+	windowStateLua string
+	//go:embed lua/window_take.lua
+	windowTakeLua string
+	//go:embed lua/window_refund.lua
+	windowRefundLua string
+)
+
+// The scripts.
+var (
+	acquireScript     = newScript(2, acquireLua)
+	renewScript       = newScript(2, renewLua)
+	unlockScript      = newScript(1, unlockLua)
+	unlockAfterScript = newScript(1, unlockAfterLua)
+	breakScript       = newScript(1, breakLua)
+	inspectScript     = newScript(2, inspectLua)
+)
+
+// limitScripts are the scripts of limits, all over the same two keys.
+type limitScripts struct {
+	bucketTake, bucketRefund, windowTake, windowRefund *script
+}
+
+func newLimitScripts(common string) limitScripts {
+	return limitScripts{
+		bucketTake:   newScript(2, common, bucketStateLua, bucketTakeLua),
+		bucketRefund: newScript(2, common, bucketStateLua, bucketRefundLua),
+		windowTake:   newScript(2, common, windowStateLua, windowTakeLua),
+		windowRefund: newScript(2, common, windowStateLua, windowRefundLua),
+	}
+}
+
+var productionLimits = newLimitScripts(commonLua)
+
+// call is one run of a script that replies with integers. It is never sent
+// twice: a client that retries on its own would answer the repeated release of
+// a lock with "not held", and take permits twice.
+type call struct{ redis.IntSliceCmd }
+
+// NoRetry tells the client not to send it again.
+func (c *call) NoRetry() bool { return true }
+
+// anyCall is one run of a script that replies with strings and integers.
+type anyCall struct{ redis.SliceCmd }
+
+func (c *anyCall) NoRetry() bool { return true }
+
+func newCall(ctx context.Context, args []any) *call {
+	return &call{*redis.NewIntSliceCmd(ctx, args...)}
+}
+
+// args is the command line that runs s by digest: keys, then arguments, follow.
+func (s *script) args(keysAndArgs ...any) []any {
+	args := make([]any, 3, 3+len(keysAndArgs))
+	args[0], args[1], args[2] = "evalsha", s.sha, s.keys
+	return append(args, keysAndArgs...)
+}
+
+// withSource is the same run with the source, for a server that does not know
+// the digest; from then on it does.
+func (s *script) withSource(args []any) []any {
+	again := append([]any(nil), args...)
+	again[0], again[1] = "eval", s.source
+	return again
+}
+
+// runInts runs s and gives its reply of want integers or more.
+func (b *backend) runInts(ctx context.Context, s *script, want int, args []any) ([]int64, error) {
+	c := newCall(ctx, args)
+	err := b.process(ctx, c)
+	if noScript(err) {
+		c = newCall(ctx, s.withSource(args))
+		err = b.process(ctx, c)
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	return checkReply(c.Val(), want)
+}
+
+func checkReply(reply []int64, want int) ([]int64, error) {
+	if len(reply) == 0 || len(reply) < want && reply[0] != 0 {
+		return nil, fmt.Errorf("script replied %d numbers, want %d", len(reply), want)
+	}
+	return reply, nil
+}
+
+func noScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// classify says what an error of go-redis tells about the command: an error
+// that the server replied, and one from before it was sent, mean that nothing
+// was done. Any other is returned as it is: the outcome is unknown.
+//
+// The scripts write only after all that can be refused has been read, so that
+// a server which runs out of memory in the middle has at most raised a fence.
+func classify(err error) error {
+	var reply redis.Error
+	switch {
+	case err == nil || driver.Definite(err):
+		return err
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), dialError(err):
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	case !errors.As(err, &reply):
+		return err
+	case strings.Contains(reply.Error(), "WRONGTYPE "), strings.Contains(reply.Error(), "COORDCORRUPT "):
+		return fmt.Errorf("%w: %w", driver.ErrCorrupt, err)
+	default:
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+}
+
+// delCall deletes keys, once.
+type delCall struct{ redis.IntCmd }
+
+func (c *delCall) NoRetry() bool { return true }
+
+func newDel(ctx context.Context, keys ...any) *delCall {
+	return &delCall{*redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)}
+}
