@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -49,4 +51,50 @@ func BenchmarkHandOver(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func benchLimits(b *testing.B, run func(b *testing.B, l driver.Limit)) {
+	for _, text := range []string{"1000000000/1m", "1000000000/1m burst=1000000", "1000000000/1m fixed-window"} {
+		l, err := driver.ParseLimit(text)
+		if err == nil {
+			l, err = l.Normal()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(l.Algorithm.String(), func(b *testing.B) { run(b, l) })
+	}
+}
+
+func BenchmarkTakeOne(b *testing.B) {
+	benchLimits(b, func(b *testing.B, l driver.Limit) {
+		c := New().(driver.OneTaker)
+		ctx := b.Context()
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.TakeOne(ctx, "supplier", l, driver.Ask{Min: 1, N: 1}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkTakeOneOfManyKeys(b *testing.B) {
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = "client/" + strconv.Itoa(i)
+	}
+	benchLimits(b, func(b *testing.B, l driver.Limit) {
+		c := New().(driver.OneTaker)
+		ctx := b.Context()
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for i := rand.IntN(len(keys)); pb.Next(); i++ {
+				if _, err := c.TakeOne(ctx, keys[i%len(keys)], l, driver.Ask{Min: 1, N: 1}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	})
 }

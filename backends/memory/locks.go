@@ -40,7 +40,7 @@ func (sl *slot) extend(ttl time.Duration, now instant) driver.Grant {
 // lockKey locks the shard of key and brings its slot up to date: a waiter whose
 // turn has come is granted first, whatever the caller is about to do. The slot
 // is nil where there is none.
-func (s *Store) lockKey(key string) (*shard[string, slot], *slot, instant) {
+func (s *Store) lockKey(key string) (*shard[slot], *slot, instant) {
 	sh := &s.locks.shards[s.locks.index(key)]
 	sh.Lock()
 	now := s.clock.now()
@@ -65,7 +65,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 }
 
 // attempt takes the key if it is free.
-func (s *Store) attempt(sh *shard[string, slot], sl *slot, key string, r driver.Request, now instant) (driver.Grant, error) {
+func (s *Store) attempt(sh *shard[slot], sl *slot, key string, r driver.Request, now instant) (driver.Grant, error) {
 	if sl == nil {
 		sl = &slot{}
 		s.locks.add(sh, key, sl, now)
@@ -126,7 +126,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 }
 
 // end ends the hold on key; the key stays taken until the given moment.
-func (s *Store) end(sh *shard[string, slot], sl *slot, key string, until, now instant) {
+func (s *Store) end(sh *shard[slot], sl *slot, key string, until, now instant) {
 	sl.released, sl.until = true, until
 	s.advance(sl, now)
 	if !sl.queue.empty() {

@@ -93,7 +93,7 @@ func (s *Store) advance(sl *slot, now instant) {
 // arm makes sure that the line, which is not empty, moves when the lease in the
 // way ends with no further call. The lease may have been renewed by then: the
 // timer sleeps on.
-func (s *Store) arm(sh *shard[string, slot], sl *slot, now instant) {
+func (s *Store) arm(sh *shard[slot], sl *slot, now instant) {
 	q := &sl.queue
 	if q.timer != nil {
 		q.timer.Reset(sl.until - now)

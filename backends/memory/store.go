@@ -29,15 +29,15 @@ var Claims = driver.Claims{
 type Store struct {
 	clock  clock
 	tokens atomic.Int64
-	locks  table[string, slot]
-	limits table[limitKey, account]
+	locks  table[slot]
+	limits table[account]
 }
 
 // NewStore makes an empty store.
 func NewStore() *Store {
 	s := &Store{clock: newClock()}
 	s.locks.init(slotIdle)
-	s.limits.init(s.accountIdle)
+	s.limits.init(s.accountsIdle)
 	return s
 }
 
@@ -65,6 +65,10 @@ var _ interface {
 	driver.Inspector
 	driver.Breaker
 	driver.Pinger
+	driver.Limiter
+	driver.OneTaker
+	driver.MultiLimiter
+	driver.Refunder
 } = (*backend)(nil)
 
 // Info describes the store.

@@ -11,7 +11,7 @@ const (
 	shards = 64 // a power of two
 	// sweepFloor is how many cells a shard may have before it is swept for
 	// their number alone.
-	sweepFloor = 64
+	sweepFloor = 256
 	// sweepEvery is how long forgotten keys of a shard in use stay at most.
 	sweepEvery = time.Minute
 )
@@ -23,22 +23,22 @@ const (
 // that the sweeps cost a constant per insertion, and when it is used a minute
 // after the last sweep. A sweep by time takes one other shard along, in turn,
 // so that shards which nobody uses any more are emptied too.
-type table[K comparable, V any] struct {
+type table[V any] struct {
 	seed   maphash.Seed
 	idle   func(*V, instant) bool
 	turn   atomic.Uint32
-	shards [shards]shard[K, V]
+	shards [shards]shard[V]
 }
 
-type shard[K comparable, V any] struct {
+type shard[V any] struct {
 	sync.Mutex
-	cells map[K]*V
+	cells map[string]*V
 	full  int     // cells at which the next sweep comes
 	due   instant // when it comes at the latest
 	_     [64]byte
 }
 
-func (t *table[K, V]) init(idle func(*V, instant) bool) {
+func (t *table[V]) init(idle func(*V, instant) bool) {
 	t.seed = maphash.MakeSeed()
 	t.idle = idle
 	for i := range t.shards {
@@ -48,24 +48,24 @@ func (t *table[K, V]) init(idle func(*V, instant) bool) {
 }
 
 // index gives the shard of key.
-func (t *table[K, V]) index(key string) int {
+func (t *table[V]) index(key string) int {
 	return int(maphash.String(t.seed, key) % shards)
 }
 
 // add puts a new cell into sh, which the caller has locked.
-func (t *table[K, V]) add(sh *shard[K, V], k K, v *V, now instant) {
+func (t *table[V]) add(sh *shard[V], key string, v *V, now instant) {
 	if len(sh.cells) >= sh.full {
 		t.sweep(sh, now)
 	}
 	if sh.cells == nil {
-		sh.cells = make(map[K]*V)
+		sh.cells = make(map[string]*V)
 	}
-	sh.cells[k] = v
+	sh.cells[key] = v
 }
 
 // tidy sweeps sh, which the caller has locked, and one other shard. The caller
 // has found that now is past sh.due.
-func (t *table[K, V]) tidy(sh *shard[K, V], now instant) {
+func (t *table[V]) tidy(sh *shard[V], now instant) {
 	t.sweep(sh, now)
 	other := &t.shards[t.turn.Add(1)%shards]
 	// Another locked shard is in use, and so sweeps itself; sh is locked, too.
@@ -77,7 +77,7 @@ func (t *table[K, V]) tidy(sh *shard[K, V], now instant) {
 
 // sweep keeps the cells in use. It makes a new map, because a map does not give
 // back the room of cells that were deleted.
-func (t *table[K, V]) sweep(sh *shard[K, V], now instant) {
+func (t *table[V]) sweep(sh *shard[V], now instant) {
 	kept := 0
 	for _, v := range sh.cells {
 		if !t.idle(v, now) {
@@ -85,7 +85,7 @@ func (t *table[K, V]) sweep(sh *shard[K, V], now instant) {
 		}
 	}
 	if kept < len(sh.cells) {
-		cells := make(map[K]*V, kept)
+		cells := make(map[string]*V, kept)
 		for k, v := range sh.cells {
 			if !t.idle(v, now) {
 				cells[k] = v
@@ -98,7 +98,7 @@ func (t *table[K, V]) sweep(sh *shard[K, V], now instant) {
 }
 
 // size counts the cells.
-func (t *table[K, V]) size() int {
+func (t *table[V]) size() int {
 	n := 0
 	for i := range t.shards {
 		sh := &t.shards[i]
