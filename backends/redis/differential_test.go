@@ -171,7 +171,7 @@ func TestScriptsEqualPackageLimits(t *testing.T) {
 // compare makes steps in one pipeline and checks every reply.
 func compare(t *testing.T, b *backend, d *differ, steps int) {
 	t.Helper()
-	ctx := background(t)
+	ctx := t.Context()
 	pipe := b.client.Pipeline()
 	var expected []expectation
 	for range steps {
@@ -206,7 +206,7 @@ func TestScriptsEqualPackageLimitsManyReservations(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &differ{rnd: rand.New(rand.NewPCG(1, 2)), key: "many", limit: func() driver.Limit { return l }, now: 1_790_000_000_000_000}
-		ctx := background(t)
+		ctx := t.Context()
 		pipe := b.client.Pipeline()
 		var calls []expectation
 		for i := range 1100 {

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"crypto/rand"
 	"log/slog"
 	"os"
