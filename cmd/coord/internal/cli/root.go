@@ -78,6 +78,7 @@ func (a *app) root(stop func()) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.store.file, "config", "", "coord.yaml with store, lock defaults and limits")
 	noFiles(root, "url")
 	root.AddCommand(
+		a.demo(), a.demoWorker(),
 		a.lock(stop), a.limit(stop), a.status(), a.breakLock(),
 		a.stores(), a.doctor(), a.config(), a.version(),
 	)

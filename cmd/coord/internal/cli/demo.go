@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord/cmd/coord/internal/demo"
+)
+
+const demoLong = `Starts real processes on a store and shows what coord promises, in about ten seconds:
+processes that share a lock, a holder that is killed, a holder that is paused and resumed,
+processes that share a limit. What it prints is measured. It exits with 1 if a promise
+is broken.
+
+The store is a directory made for the occasion, unless --url, COORD_URL or --config name
+one; there it uses keys of its own, which expire.`
+
+func (a *app) demo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Show what coord promises, with real processes, in ten seconds",
+		Long:  demoLong + "\n\n" + exitHelp,
+		Example: `  coord demo
+  coord demo --url redis://127.0.0.1:6379`,
+		Args:              none,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := demo.Options{Out: a.stdout, Colour: terminal(os.Stdout)}
+			if a.store.chosen() {
+				cfg, err := a.store.load()
+				if err != nil {
+					return err
+				}
+				o.URL = cfg.URL
+			}
+			err := demo.Run(cmd.Context(), o)
+			if errors.Is(err, demo.ErrBroken) {
+				return exit(exitViolation, "%w", err)
+			}
+			return cause(cmd.Context(), err)
+		},
+	}
+}
+
+func (a *app) demoWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    demo.WorkerCommand,
+		Hidden: true,
+		Args:   none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cause(cmd.Context(), demo.Work(cmd.Context(), os.Stdin, os.Stdout))
+		},
+	}
+}
+
+// terminal reports whether f is one that shows colours.
+func terminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 &&
+		os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
