@@ -12,12 +12,15 @@ import (
 
 	"github.com/coordgo/coord/backends/file"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/driver"
 )
 
 var claims = map[string]driver.Claims{
 	"file":   file.Claims,
 	"memory": memory.Claims,
+	"redis":  redis.Claims,
+	"rediss": redis.Claims,
 }
 
 // Claims are what the store of a scheme claims of itself, nil for a scheme that is
