@@ -49,12 +49,17 @@ func (b *Backend) Close() error {
 	return b.close()
 }
 
-// Ping makes a round trip, if the cells can: they have a method Ping, too.
+// Ping makes a round trip, if the cells, or the versions that they are made of,
+// have a method Ping, too.
 func (b *Backend) Ping(ctx context.Context) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	if p, ok := b.cells.(driver.Pinger); ok {
+	return ping(ctx, b.cells)
+}
+
+func ping(ctx context.Context, store any) error {
+	if p, ok := store.(driver.Pinger); ok {
 		return p.Ping(ctx)
 	}
 	return nil

@@ -27,8 +27,9 @@ type shelf struct {
 	writes int
 	loads  int
 	closed int
-	// fault, if set, is asked at each step of a swap: "load", "before" and
-	// "after" the effect. Conflict says that another client was faster.
+	pings  int
+	// fault, if set, is asked at each step of a swap: "ping", "load", "before"
+	// and "after" the effect. Conflict says that another client was faster.
 	fault func(step string) error
 }
 
@@ -110,6 +111,11 @@ func (s *shelf) CompareAndSwap(_ context.Context, n cas.Name, loaded int, c cas.
 	}
 	s.put(n, c)
 	return true, s.check("after")
+}
+
+func (s *shelf) Ping(context.Context) error {
+	s.pings++
+	return s.check("ping")
 }
 
 func (s *shelf) Close() error {

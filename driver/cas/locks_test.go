@@ -172,6 +172,11 @@ func TestRefusals(t *testing.T) {
 func TestClose(t *testing.T) {
 	eachForm(t, func(t *testing.T, s *shelf, b *cas.Backend) {
 		wantErr(t, "Ping", b.Ping(t.Context()), nil)
+		s.plan(func(string) error { return errNetwork })
+		wantErr(t, "Ping", b.Ping(t.Context()), errNetwork)
+		if s.pings != 2 {
+			t.Errorf("%d round trips, want 2", s.pings)
+		}
 		for range 2 {
 			wantErr(t, "Close", b.Close(), nil)
 		}

@@ -70,6 +70,9 @@ func (o optimistic[V]) Update(ctx context.Context, name Name, fn Func) error {
 	}
 }
 
+// Ping makes a round trip if the store can.
+func (o optimistic[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
+
 func (o optimistic[V]) Close() error { return o.v.Close() }
 
 // unchanged marks an error of a call that changed nothing.
