@@ -28,8 +28,8 @@ func bootID() (string, error) {
 	return id, nil
 }
 
-// sinceBoot is the time since the machine started, also for a process in a time
-// namespace, which sees it shifted.
+// sinceBoot is the time since the machine started, in suspension too, as this
+// process sees it.
 func sinceBoot() (time.Duration, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -38,7 +38,8 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// bootShift is by how much this process's time namespace shifts sinceBoot.
+// bootShift is by how much the time namespace of this process shifts sinceBoot:
+// processes in others, in a container or out of it, have to agree on the time.
 func bootShift() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,11 +19,12 @@
 //
 // Everything survives the end of a process, kill -9 in the middle of an update
 // included: the critical section around each update is guarded by a lock that
-// the kernel releases, and the update is one rename. Leases, tokens and limits survive an
-// orderly restart of the machine. Nothing waits for the disk, so that a power
-// failure may take back the updates of the last seconds: by then all holders are
-// gone, tokens rise all the same, because they follow the clock, and a limit
-// may admit once more what it admitted in those seconds.
+// the kernel releases, and an update is written beside what it replaces. Leases,
+// tokens and limits survive an orderly restart of the machine. Nothing waits for
+// the disk, so that a power failure may take back the updates of the last
+// seconds: by then all holders are gone, tokens rise all the same, because they
+// follow the clock, and a limit may admit once more what it admitted in those
+// seconds.
 //
 // # Time
 //
@@ -37,8 +38,8 @@
 //	CLOCK               the machine's clock, on Linux
 //	cells/00 … cells/3f the cells of the keys, by hash of their name
 //	  guard             held by the kernel for the process that updates this part
-//	  tmp               the next content of one cell, before it is renamed
-//	  lock,orders%2f42  one cell: text, for people too
+//	  tmp               a new cell, before it is renamed
+//	  lock,orders%2f42  one cell, in two versions of which one counts; text
 //
 // A cell that says nothing any more is removed in passing, an hour after the
 // lease for a lock. The directory may be deleted when no process uses it.

@@ -67,7 +67,7 @@ func open(ctx context.Context, dir string) (*cas.Backend, error) {
 	}
 	return cas.New(driver.Info{
 		Name:    "file",
-		Server:  runtime.GOOS,
+		Server:  "format 1",
 		MinTTL:  minTTL,
 		TTLStep: ttlStep,
 		MaxTTL:  maxTTL,

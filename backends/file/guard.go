@@ -28,7 +28,7 @@ func newGuard(path string) *guard { return &guard{path: path} }
 
 const (
 	minPause = 20 * time.Microsecond
-	maxPause = 4 * time.Millisecond
+	maxPause = time.Millisecond
 )
 
 // lock takes the lock; it gives up when ctx ends or done is closed. It asks

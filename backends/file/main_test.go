@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +13,30 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
 )
+
+// roles are what this program does as a child process of a test.
+var roles = map[string]func(dir string) error{}
+
+func runRole(role string) int {
+	run := roles[role]
+	if run == nil {
+		fmt.Fprintf(os.Stderr, "role %q: unknown\n", role)
+		return 2
+	}
+	if err := run(os.Getenv("COORD_FILE_DIR")); err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		return 1
+	}
+	return 0
+}
+
+// expect turns an answer that was not the expected one into an error.
+func expect(got, want error) error {
+	if !errors.Is(got, want) {
+		return fmt.Errorf("got %v, want %v", got, want)
+	}
+	return nil
+}
 
 // TestMain lets the test binary be one of the processes of a test, too.
 func TestMain(m *testing.M) {

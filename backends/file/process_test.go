@@ -22,27 +22,10 @@ import (
 	"github.com/coordgo/coord/driver/cas"
 )
 
-// roles are what this program does as a child process of a test.
-var roles = map[string]func(dir string) error{
-	"count":  countRole,
-	"pause":  pauseRole,
-	"hammer": hammerRole,
-}
-
-func runRole(role string) int {
-	if err := roles[role](os.Getenv("COORD_FILE_DIR")); err != nil {
-		fmt.Fprintln(os.Stderr, role+":", err)
-		return 1
-	}
-	return 0
-}
-
-// expect turns an answer that was not the expected one into an error.
-func expect(got, want error) error {
-	if !errors.Is(got, want) {
-		return fmt.Errorf("got %v, want %v", got, want)
-	}
-	return nil
+func init() {
+	roles["count"] = countRole
+	roles["pause"] = pauseRole
+	roles["hammer"] = hammerRole
 }
 
 // child is another process at the store.
@@ -56,7 +39,7 @@ type child struct {
 func start(t *testing.T, role, dir string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "COORD_FILE_ROLE="+role, "COORD_FILE_DIR="+dir)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "COORD_FILE_ROLE="+role, "COORD_FILE_DIR="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -198,7 +181,7 @@ func pauseRole(dir string) error {
 func pause(t *testing.T, dir string) (c *child, release func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "COORD_FILE_ROLE=pause", "COORD_FILE_DIR="+dir)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "COORD_FILE_ROLE=pause", "COORD_FILE_DIR="+dir)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -259,7 +242,8 @@ func TestStoppedInsideTheCriticalSection(t *testing.T) {
 		wantErr(t, "TryLock", err, context.DeadlineExceeded)
 		wantErr(t, "TryLock", err, driver.ErrNotSent)
 	}
-	if took := time.Since(begin); took > wait+100*time.Millisecond {
+	// Much more than is promised, for a busy machine, and much less than for ever.
+	if took := time.Since(begin); took > wait+2*time.Second {
 		t.Errorf("calls with %v to live took %v", wait, took)
 	}
 	// Other shards go on.

@@ -41,7 +41,7 @@ func TestMissingPermission(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	newBackend(t, dir)
 	cmd := exec.CommandContext(t.Context(), testBinary(t))
-	cmd.Env = append(os.Environ(), "COORD_FILE_ROLE=denied", "COORD_FILE_DIR="+dir)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "COORD_FILE_ROLE=denied", "COORD_FILE_DIR="+dir)
 	if os.Getuid() == 0 {
 		makeReachable(t, dir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}}
