@@ -44,8 +44,8 @@ func BenchmarkLockUnlock(b *testing.B) {
 }
 
 // coreAllocations bounds what an uncontended Lock and Unlock allocate in the
-// core: 9, and one more under the race detector.
-const coreAllocations = 10
+// core: 5, and one more under the race detector.
+const coreAllocations = 6
 
 func TestCoreAllocations(t *testing.T) {
 	c := newTestClient(t, &nullStore{})

@@ -237,11 +237,10 @@ func (h *hold) unlockStore(ctx context.Context) error {
 		bound = min(bound, max(time.Until(d), 100*time.Millisecond))
 	}
 	end := h.c.clock.now().add(bound)
-	detached := context.WithoutCancel(ctx)
 	unknown := false
 	for pause := minPause; ; pause *= 2 {
 		try := min(unlockTry, end.until(h.c.clock.now()))
-		err := h.unlockOnce(detached, max(try, time.Millisecond))
+		err := h.unlockOnce(ctx, max(try, time.Millisecond))
 		switch {
 		case err == nil:
 			h.exorcise()
@@ -259,15 +258,16 @@ func (h *hold) unlockStore(ctx context.Context) error {
 		unknown = unknown || !driver.Definite(err)
 		if end.until(h.c.clock.now()) <= pause {
 			h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
-			return storeError(detached, err, true)
+			return storeError(context.WithoutCancel(ctx), err, true)
 		}
 		time.Sleep(pause)
 	}
 }
 
-func (h *hold) unlockOnce(ctx context.Context, bound time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
+// unlockOnce makes one call, whatever has become of parent.
+func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
+	ctx := driver.NewBound(parent, bound)
+	defer ctx.Stop()
 	if h.cfg.minHold > 0 {
 		if d := h.minHoldLeft(); d > 0 {
 			return h.c.locks.delayed.UnlockAfter(ctx, h.key, h.id, d)

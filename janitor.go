@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // janitor removes from the store what nobody holds: the lease that a call with
@@ -115,9 +117,9 @@ func (j *janitor) wake() {
 // work does one chore once, and then plans on.
 func (j *janitor) work(t *chore) {
 	defer j.c.bg.Done()
-	ctx, cancel := context.WithTimeout(context.Background(), janitorTry)
+	ctx := driver.NewBound(context.Background(), janitorTry)
 	err := j.c.locks.Unlock(ctx, t.key, t.id)
-	cancel()
+	ctx.Stop()
 	now := j.c.clock.now()
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -182,8 +182,8 @@ func (c *Client) renewAll(holds []*hold) {
 		batch[i] = driver.Hold{Key: h.key, Request: h.request()}
 		shortest = min(shortest, h.cfg.lease)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shortest/3)
-	defer cancel()
+	ctx := driver.NewBound(context.Background(), shortest/3)
+	defer ctx.Stop()
 	sent := c.clock.now()
 	for i, r := range c.locks.batch.RenewAll(ctx, batch) {
 		holds[i].renewed(granted{r.Grant, sent}, r.Err)
@@ -194,8 +194,8 @@ func (c *Client) renewOne(h *hold) {
 	if h.tenure.over.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.lease/3)
-	defer cancel()
+	ctx := driver.NewBound(context.Background(), h.cfg.lease/3)
+	defer ctx.Stop()
 	sent := c.clock.now()
 	g, err := c.locks.Renew(ctx, h.key, h.request())
 	h.renewed(granted{g, sent}, err)
