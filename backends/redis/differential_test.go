@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 // differ is a random walk of one key, in Go and in Lua, at the same times.
@@ -149,8 +150,7 @@ func walks(rnd *rand.Rand) []func() driver.Limit {
 // TestScriptsEqualPackageLimits: the scripts answer what package limits does,
 // to the microsecond, over more than 100,000 random steps.
 func TestScriptsEqualPackageLimits(t *testing.T) {
-	_, b := open(t)
-	injectClock(t, b)
+	b := patient(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -166,6 +166,15 @@ func TestScriptsEqualPackageLimits(t *testing.T) {
 	if total < 100_000 {
 		t.Errorf("only %d steps", total)
 	}
+}
+
+// patient gives a backend whose long pipelines may take a while.
+func patient(t *testing.T) *backend {
+	o := clientOptions(testserver.Redis(t, testserver.WithFlags("--loglevel", "warning")).Addr)
+	o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
+	b := connectWith(t, o)
+	injectClock(t, b)
+	return b
 }
 
 // compare makes steps in one pipeline and checks every reply.
@@ -198,8 +207,7 @@ func compare(t *testing.T, b *backend, d *differ, steps int) {
 // TestScriptsEqualPackageLimitsManyReservations walks beyond the number of
 // grants that are remembered.
 func TestScriptsEqualPackageLimitsManyReservations(t *testing.T) {
-	_, b := open(t)
-	injectClock(t, b)
+	b := patient(t)
 	for _, l := range []driver.Limit{{Rate: 1000, Per: time.Second, Burst: 2}, {Rate: 5000, Per: time.Second}} {
 		l, err := l.Normal()
 		if err != nil {

@@ -41,7 +41,7 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 	if b.closed() {
 		return false, driver.ErrClosed
 	}
-	if ctx.Done() == nil {
+	if _, bound := ctx.(*driver.Bound); bound || ctx.Done() == nil {
 		return true, p.Process(ctx, cmd)
 	}
 	if err := ctx.Err(); err != nil {

@@ -26,7 +26,7 @@ func (s *State) bucketAt(l driver.Limit, now int64) bucketView {
 	v.rate, v.unit = l.Refill()
 	v.cap = int64(l.Burst) * v.unit // at most 2^52, by Normal
 	if s.kind != bucketed {
-		v.at = max(now, 0)
+		v.at = clamp(now)
 		return v
 	}
 	v.at, v.lag = s.ratchet(now)
@@ -57,11 +57,16 @@ func (v *bucketView) beyond(base, us int64) int64 {
 	return min(base+mulMax(v.rate, us), maxExact)
 }
 
-// aheadOf is how far an ask may reserve, in microseconds on the ratcheted
-// clock: less by what the caller has to wait for that clock, and never so far
-// that the debt is no longer exact.
+// furthest is how far ahead permits can be due, in microseconds: as far as the
+// debt and the time are exact.
+func (v *bucketView) furthest() int64 {
+	return min((maxExact-v.cap)/v.rate, maxExact-v.at)
+}
+
+// aheadOf is how far an ask may reserve on the ratcheted clock: less by what
+// the caller has to wait for that clock.
 func (v *bucketView) aheadOf(maxDelay time.Duration) int64 {
-	return min(max(maxDelay.Microseconds()-v.lag, 0), (maxExact-v.cap)/v.rate)
+	return min(max(maxDelay.Microseconds()-v.lag, 0), v.furthest())
 }
 
 // retryAfter is how long until n permits are granted, at most maxDelay ahead.
@@ -70,7 +75,7 @@ func (v *bucketView) retryAfter(n int64, maxDelay time.Duration) int64 {
 	if missing <= 0 {
 		return 0
 	}
-	ahead := min(maxDelay.Microseconds(), (maxExact-v.cap)/v.rate)
+	ahead := min(maxDelay.Microseconds(), v.furthest())
 	return max(ceilDiv(missing, v.rate)-ahead+v.lag, 0)
 }
 

@@ -126,12 +126,15 @@ func micros(us int64) time.Duration {
 
 // ratchet gives the time that counts, and by how much the clock lags behind it.
 func (s *State) ratchet(now int64) (at, lag int64) {
-	now = min(max(now, 0), maxExact)
+	now = clamp(now)
 	if now < s.last {
 		return s.last, s.last - now
 	}
 	return now, 0
 }
+
+// clamp keeps a time in the range that is exact, which ends in the year 2255.
+func clamp(now int64) int64 { return min(max(now, 0), maxExact) }
 
 // ceilDiv is a/b rounded up, for a >= 0 and b > 0.
 func ceilDiv(a, b int64) int64 {

@@ -38,7 +38,7 @@ type windowView struct {
 func (s *State) windowAt(g grid, now int64) windowView {
 	v := windowView{grid: g}
 	if s.kind != windowed || s.width != g.width || s.span != g.span {
-		v.at, v.gone = max(now, 0), s.slots.len()
+		v.at, v.gone = clamp(now), s.slots.len()
 		v.index = v.at / g.width
 		return v
 	}

@@ -22,7 +22,7 @@ local function record(id, n, when)
 end
 
 local out, dirty = {}, false
-local furthest = div(MAX - cap, rate)
+local furthest = math.min(div(MAX - cap, rate), MAX - at)
 for i = 4, #ARGV, 4 do
   local least, n, ahead = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local room = cap + rate * math.min(math.max(ahead - lag, 0), furthest) - debt

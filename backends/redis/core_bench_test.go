@@ -1,0 +1,124 @@
+package redis_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/redis"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// Ratios to the bare commands are taken in one run: each round times the bare
+// commands and then coord, and the median of the rounds' ratios is reported, so
+// that a machine whose speed drifts does not matter.
+func ratio(b *testing.B, bare, coord func() error) {
+	const ops = 50
+	time50 := func(fn func() error) time.Duration {
+		start := time.Now()
+		for range ops {
+			if err := fn(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return time.Since(start)
+	}
+	var ratios, bares, ours []float64
+	for b.Loop() {
+		x, y := time50(bare), time50(coord)
+		ratios = append(ratios, float64(y)/float64(x))
+		bares = append(bares, float64(x.Nanoseconds())/ops)
+		ours = append(ours, float64(y.Nanoseconds())/ops)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(bares), "ns/bare")
+	b.ReportMetric(median(ours), "ns/coord")
+	b.ReportMetric(median(ratios), "×bare")
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func redisClient(b *testing.B) (*goredis.Client, *coord.Client) {
+	srv := testserver.Redis(b)
+	raw := goredis.NewClient(&goredis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	b.Cleanup(func() { raw.Close() })
+	backend, err := redis.New(raw)
+	if err != nil {
+		b.Fatal(err)
+	}
+	client, err := coord.New(backend)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close() })
+	return raw, client
+}
+
+var compareAndDelete = goredis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+func BenchmarkRedisLockUnlock(b *testing.B) {
+	raw, client := redisClient(b)
+	ctx := context.Background()
+	if err := compareAndDelete.Load(ctx, raw).Err(); err != nil {
+		b.Fatal(err)
+	}
+	bare := func() error {
+		if err := raw.SetArgs(ctx, "bare", "id", goredis.SetArgs{Mode: "NX", TTL: 30 * time.Second}).Err(); err != nil {
+			return err
+		}
+		return compareAndDelete.EvalSha(ctx, raw, []string{"bare"}, "id").Err()
+	}
+	ours := func() error {
+		l, err := client.Lock(ctx, "bench")
+		if err != nil {
+			return err
+		}
+		return l.Unlock(ctx)
+	}
+	b.Run("ratio", func(b *testing.B) { ratio(b, bare, ours) })
+	b.Run("bare", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := bare(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("coord", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := ours(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkRedisAllow(b *testing.B) {
+	raw, client := redisClient(b)
+	ctx := context.Background()
+	touch := goredis.NewScript(`return redis.call("INCR", KEYS[1])`)
+	if err := touch.Load(ctx, raw).Err(); err != nil {
+		b.Fatal(err)
+	}
+	bare := func() error { return touch.EvalSha(ctx, raw, []string{"bare"}, "1").Err() }
+	for name, limit := range map[string]coord.Limit{
+		"sliding-window": coord.PerSecond(1_000_000_000),
+		"token-bucket":   {Rate: 1_000_000, Per: time.Second, Burst: 1_000_000},
+		"fixed-window":   {Rate: 1_000_000_000, Per: time.Second, Algorithm: coord.FixedWindow},
+	} {
+		b.Run(name, func(b *testing.B) {
+			ratio(b, bare, func() error {
+				_, err := client.Allow(ctx, "bench", limit)
+				return err
+			})
+		})
+	}
+}
