@@ -1,0 +1,247 @@
+package conformance
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func boundCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-01", Name: "many-clients-get-exactly-the-limit", Clause: "R1", run: exactTotal, bound: time.Minute,
+			Why: "a limit that is read and then written admits once per concurrent reader",
+		}, {
+			ID: "LIMIT-02", Name: "sliding-window-is-strict", Clause: "R1", run: slidingBound,
+			Why: "a sliding counter that weighs the last window admits twice the limit after a late burst",
+		}, {
+			ID: "LIMIT-03", Name: "token-bucket-keeps-its-bound", Clause: "R1", run: bucketBound,
+			Why: "a bucket whose debt is forgotten early refills too often (throttled admitted 1.95 times its limit)",
+		}, {
+			ID: "LIMIT-04", Name: "fixed-window-keeps-its-bound", Clause: "R1", run: fixedBound,
+			Why: "a window without an end, or one that begins at each client's first call, counts nothing",
+		}, {
+			ID: "LIMIT-05", Name: "denied-ask-debits-nothing", Clause: "R1", run: denialIsFree,
+			Why: "a limiter that counts before it checks locks out whoever keeps asking",
+		}, {
+			ID: "LIMIT-06", Name: "at-most-grants-what-is-there", Clause: "R1", run: atMost,
+			Why: "a partial grant that debits a fraction loses permits at every call (redis_rate)",
+		}, {
+			ID: "LIMIT-07", Name: "bucket-does-not-drift", Clause: "R1", run: noDrift,
+			Why: "rounding the refill at every call makes a slow bucket of an honest one",
+		}, {
+			ID: "LIMIT-08", Name: "asks-are-evaluated-in-order", Clause: "R1", run: inOrder,
+			Why: "asks that travel together are still one after the other",
+		}, {
+			ID: "LIMIT-09", Name: "large-limits-do-not-overflow", Clause: "R1", run: largeLimits,
+			Why: "3 million an hour overflowed an int64 and admitted 3 million more (mennanov)",
+		},
+	}
+}
+
+func exactTotal(e *env) {
+	const n, clients, goroutines = 50, 3, 4
+	for name, limit := range still(n) {
+		key := e.key(name)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		total := 0
+		for range clients {
+			l := e.limiter()
+			for range goroutines {
+				wg.Go(func() {
+					for {
+						t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1}})
+						if err != nil || len(t.Asks) != 1 {
+							e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
+							return
+						}
+						if t.Asks[0].N == 0 {
+							return
+						}
+						mu.Lock()
+						total += t.Asks[0].N
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if total != n && !e.Failed() {
+			e.Errorf("%s of %d: saw %d permits granted to %d clients, want exactly the limit", name, n, total, clients)
+		}
+	}
+}
+
+// saturate asks from several clients for d, and gives what was granted. spent says when a
+// grant counts.
+func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent func(driver.Granted, time.Time, time.Time) spend) []spend {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var all []spend
+	start := time.Now()
+	for i := range 3 {
+		l := e.limiter()
+		for j := range 2 {
+			wg.Go(func() {
+				for time.Since(start) < d && e.ctx.Err() == nil {
+					sent := time.Now()
+					t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1 + i + j}})
+					came := time.Now()
+					if err != nil || len(t.Asks) != 1 {
+						e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
+						return
+					}
+					if g := t.Asks[0]; g.N > 0 {
+						mu.Lock()
+						all = append(all, spent(g, sent, came))
+						mu.Unlock()
+					} else {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return all
+}
+
+func atGrant(g driver.Granted, sent, came time.Time) spend { return spend{sent, came, g.N} }
+
+func (e *env) bounded(name string, spends []spend, per time.Duration, bound, least int) {
+	total := 0
+	for _, s := range spends {
+		total += s.n
+	}
+	if most := mostWithin(spends, per); most > bound {
+		e.Errorf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
+	}
+	if total < least {
+		e.Errorf("%s under saturation: saw %d permits granted, want at least %d", name, total, least)
+	}
+}
+
+const boundRate, boundPer, boundTime = 40, 200 * time.Millisecond, 900 * time.Millisecond
+
+func slidingBound(e *env) {
+	limit := algorithms(boundRate, boundPer)["sliding window"]
+	e.bounded("sliding window", e.saturate(e.key("k"), limit, boundTime, atGrant), boundPer, boundRate, 3*boundRate)
+	// The burst late in one window, and another early in the next.
+	l, key := e.limiter(), e.key("late")
+	var spends []spend
+	for end := time.Now().Add(3 * boundPer); time.Now().Before(end); {
+		if a := e.ask(l, key, limit, 1, boundRate); a.N > 0 {
+			spends = append(spends, spend{a.sent, a.came, a.N})
+		}
+		e.pass(boundPer / 7)
+	}
+	e.bounded("sliding window with bursts", spends, boundPer, boundRate, boundRate)
+}
+
+func bucketBound(e *env) {
+	limit := normal(driver.Limit{Rate: boundRate, Per: boundPer, Burst: 10})
+	spends := e.saturate(e.key("k"), limit, boundTime, atGrant)
+	if over := overBucket(spends, limit); over > 0 {
+		e.Errorf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
+	}
+	e.bounded("token bucket", spends, boundTime, limit.Burst+boundRate*int(boundTime/boundPer+1), boundRate)
+}
+
+func fixedBound(e *env) {
+	limit := algorithms(boundRate, boundPer)["fixed window"]
+	// Two windows may meet within a period of Per, never three.
+	e.bounded("fixed window", e.saturate(e.key("k"), limit, boundTime, atGrant), boundPer, 2*boundRate, 3*boundRate)
+}
+
+func denialIsFree(e *env) {
+	l := e.limiter()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		e.grantedN(e.ask(l, key, limit, 9, 9), 9, "9 of 10 under "+name)
+		for range 20 {
+			e.grantedN(e.ask(l, key, limit, 2, 2), 0, "2 with 1 left under "+name)
+		}
+		e.grantedN(e.ask(l, key, limit, 1, 1), 1, "the last one, after denials, under "+name)
+		a := e.ask(l, key, limit, 1, 1)
+		e.grantedN(a, 0, "one more than there are under "+name)
+		if a.ValidFor != 0 {
+			e.Errorf("ValidFor of a denial under %s: saw %v, want 0", name, a.ValidFor)
+		}
+	}
+}
+
+func atMost(e *env) {
+	l := e.limiter()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		e.grantedN(e.ask(l, key, limit, 1, 3), 3, "up to 3 of 10 under "+name)
+		e.grantedN(e.ask(l, key, limit, 1, 10), 7, "up to 10 with 7 left under "+name)
+		e.grantedN(e.ask(l, key, limit, 1, 10), 0, "up to 10 with none left under "+name)
+		key = e.key(name + " least")
+		e.grantedN(e.ask(l, key, limit, 8, 8), 8, "8 of 10 under "+name)
+		e.grantedN(e.ask(l, key, limit, 3, 10), 0, "3 to 10 with 2 left under "+name)
+		e.grantedN(e.ask(l, key, limit, 2, 10), 2, "2 to 10 with 2 left under "+name)
+	}
+}
+
+func noDrift(e *env) {
+	limit := normal(driver.Limit{Rate: 700, Per: time.Second, Burst: 140})
+	l, key := e.limiter(), e.key("k")
+	first := e.ask(l, key, limit, 1, limit.Burst)
+	e.grantedN(first, limit.Burst, "all of a full bucket")
+	total, last := 0, first
+	for i := 0; last.came.Sub(first.came) < time.Second; i++ {
+		e.pass(time.Duration(1+i%7)*time.Millisecond + 333*time.Microsecond)
+		last = e.ask(l, key, limit, 1, limit.Burst)
+		total += last.N
+	}
+	least := int(int64(limit.Rate) * int64(last.sent.Sub(first.came)) / int64(limit.Per))
+	most := int(int64(limit.Rate)*int64(last.came.Sub(first.sent))/int64(limit.Per)) + 1
+	if total+last.Remaining > most {
+		e.Errorf("refill of %v, taken in many steps: saw %d, want at most %d", limit, total+last.Remaining, most)
+	}
+	if e.starved(first.sent) > 100*time.Millisecond {
+		e.Logf("the bucket may have been full meanwhile: its least refill was not judged")
+		return
+	}
+	if total+last.Remaining < least-1 {
+		e.Errorf("refill of %v, taken in many steps: saw %d, want at least %d: permits are lost in rounding", limit, total+last.Remaining, least-1)
+	}
+}
+
+func inOrder(e *env) {
+	l := e.limiter()
+	for name, limit := range still(10) {
+		t, err := l.Take(e.within(soon), e.key(name), limit, []driver.Ask{{Min: 6, N: 6}, {Min: 6, N: 6}, {Min: 1, N: 3}, {Min: 1, N: 5}, {}})
+		e.noError(err, "Take of several asks")
+		var got []int
+		for _, g := range t.Asks {
+			got = append(got, g.N)
+		}
+		if want := "[6 0 3 1 0]"; fmt.Sprint(got) != want || t.Remaining != 0 {
+			e.Errorf("asks for 6, 6, up to 3, up to 5 and a peek, of 10 under %s: saw %v and %d left, want %s and none", name, got, t.Remaining, want)
+		}
+	}
+}
+
+func largeLimits(e *env) {
+	l := e.limiter()
+	for _, limit := range []driver.Limit{
+		{Rate: 3_000_000, Per: time.Hour}, {Rate: 1_000_000_000, Per: 24 * time.Hour},
+		{Rate: driver.MaxRate, Per: year}, {Rate: driver.MaxRate, Per: driver.MinPer, Algorithm: driver.FixedWindow},
+		{Rate: 3_000_000, Per: time.Hour, Burst: 3_000_000}, {Rate: 1_000_000, Per: time.Second, Algorithm: driver.TokenBucket},
+		{Rate: 1, Per: year, Burst: 100},
+	} {
+		limit = normal(limit)
+		key, most := e.key(limit.String()), limit.Max()
+		e.grantedN(e.ask(l, key, limit, most, most), most, "all at once under "+limit.String())
+		if limit.Per > time.Minute {
+			if a := e.ask(l, key, limit, most, most); a.N != 0 {
+				e.Errorf("all at once under %v, again: saw %d granted, want none", limit, a.N)
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func coreCases() []Case {
+	return []Case{
+		{
+			ID: "CORE-01", Name: "info-and-claims-agree", Clause: "C1", run: infoAgrees,
+			Why: "a matrix of features that is typed by hand drifts from what the stores do (tooz)",
+		}, {
+			ID: "CORE-02", Name: "calls-end-with-their-context", Clause: "C2", run: callsEnd, Hooks: []Hook{HookLink},
+			Why: "a client library that ignores the context's deadline hangs its caller for its own time-outs (go-redis without ContextTimeoutEnabled)",
+		}, {
+			ID: "CORE-03", Name: "ended-context-is-told", Clause: "C2", run: endedContext,
+			Why: "a call with a dead context that succeeds, or hides why it failed, breaks every select around it",
+		}, {
+			ID: "CORE-04", Name: "closed-backend-says-so", Clause: "L11", run: closedBackend,
+			Why: "a call on a closed client that hangs or panics turns an orderly shutdown into a crash",
+		}, {
+			ID: "CORE-05", Name: "lock-and-limit-of-one-key-are-apart", Clause: "L10", run: halvesApart,
+			Why: "a lock and a limit of the same name are an everyday coincidence",
+		},
+	}
+}
+
+func infoAgrees(e *env) {
+	b := e.open()
+	info := b.Info()
+	want := e.r.suite.Harness.Claims
+	if missing := want.Missing(info.Claims...); len(missing) > 0 {
+		e.Errorf("Info claims %q beyond the harness' claims: want the same", missing)
+	}
+	if missing := info.Claims.Missing(want...); len(missing) > 0 {
+		e.Errorf("the harness claims %q beyond Info: want the same", missing)
+	}
+	if unknown := driver.Claims(driver.AllClaims()).Missing(info.Claims...); len(unknown) > 0 {
+		e.Errorf("Info claims %q: want claims of package driver", unknown)
+	}
+	scopes := slices.DeleteFunc(slices.Clone(info.Claims), func(c driver.Claim) bool {
+		return c != driver.ScopeProcess && c != driver.ScopeMachine && c != driver.ScopeHosts
+	})
+	if len(scopes) != 1 {
+		e.Errorf("Info claims the scopes %q: want exactly one", scopes)
+	}
+	if info.Name == "" {
+		e.Errorf("Info.Name is empty: want the scheme of the store's URLs")
+	}
+	if info.MinTTL < 0 || info.TTLStep < 0 || info.MaxTTL < 0 || info.MaxTTL > 0 && info.MaxTTL < info.MinTTL {
+		e.Errorf("Info: saw MinTTL %v, TTLStep %v, MaxTTL %v: want none negative and MaxTTL 0 or at least MinTTL", info.MinTTL, info.TTLStep, info.MaxTTL)
+	}
+	if again := b.Info(); !slices.Equal(again.Claims, info.Claims) || again.MinTTL != info.MinTTL || again.MaxTTL != info.MaxTTL {
+		e.Errorf("Info: saw %+v and then %+v, want the same answer always", info, again)
+	}
+}
+
+// anyCalls are calls on whichever half there is, each on its own.
+func (e *env) anyCalls(b driver.Backend) map[string]func(context.Context) error {
+	calls := make(map[string]func(context.Context) error)
+	if l, ok := b.(driver.Locker); ok && e.r.locks {
+		calls["TryLock"] = func(ctx context.Context) error {
+			_, err := l.TryLock(ctx, e.key("any"), e.req(e.ttl))
+			return err
+		}
+		calls["Renew"] = func(ctx context.Context) error {
+			_, err := l.Renew(ctx, e.key("any"), e.req(e.ttl))
+			return err
+		}
+		calls["Unlock"] = func(ctx context.Context) error { return l.Unlock(ctx, e.key("any"), e.newID()) }
+	}
+	if q, ok := b.(driver.Queuer); ok {
+		calls["Lock"] = func(ctx context.Context) error {
+			_, err := q.Lock(ctx, e.key("any"), e.req(e.ttl))
+			return err
+		}
+	}
+	if l, ok := b.(driver.Limiter); ok && e.r.limits {
+		limit := normal(driver.Limit{Rate: 10, Per: time.Minute})
+		calls["Take"] = func(ctx context.Context) error {
+			_, err := l.Take(ctx, e.key("any"), limit, []driver.Ask{{Min: 1, N: 1}})
+			return err
+		}
+		calls["Reset"] = func(ctx context.Context) error { return l.Reset(ctx, e.key("any"), limit) }
+	}
+	if p, ok := b.(driver.Pinger); ok {
+		calls["Ping"] = p.Ping
+	}
+	return calls
+}
+
+func callsEnd(e *env) {
+	const allowed = 200 * time.Millisecond
+	b, link := byNetwork(e)
+	calls := e.anyCalls(b)
+	for name, call := range calls { // connections are open from now on
+		if err := call(e.within(soon)); err != nil && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrLocked) {
+			e.Fatalf("%s over a link without faults: saw %v, want no error but ErrNotHeld or ErrLocked", name, err)
+		}
+	}
+	blackHole(link)
+	for name, call := range calls {
+		start := time.Now()
+		err := call(e.within(allowed))
+		took := time.Since(start)
+		if err == nil {
+			e.Errorf("%s over a link that swallows everything: saw no error, want one", name)
+		}
+		if took > allowed+prompt+e.starved(start) {
+			e.Errorf("%s over a link that swallows everything: saw it return after %v, want within its context's %v and 100ms", name, took, allowed)
+		}
+		e.measure("longest after the context's end", took-allowed)
+	}
+}
+
+func endedContext(e *env) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	for name, call := range e.anyCalls(e.open()) {
+		err := call(ctx)
+		e.wantError(err, name+" under a context that has ended", context.Canceled)
+	}
+	if !e.r.locks {
+		return
+	}
+	l, r, key := e.locker(), e.req(e.long), e.key("untouched")
+	if _, err := l.TryLock(ctx, key, r); err == nil || driver.Definite(err) {
+		e.free(e.locker(), key, 0, "after a TryLock that says it changed nothing")
+	}
+}
+
+func closedBackend(e *env) {
+	b := e.open()
+	calls := e.anyCalls(b)
+	if err := b.Close(); err != nil {
+		e.Errorf("Close: saw %v, want nil", err)
+	}
+	for name, call := range calls {
+		e.wantError(call(e.within(soon)), name+" after Close", driver.ErrClosed)
+	}
+	if err := b.Close(); err != nil {
+		e.Errorf("Close for the second time: saw %v, want nil", err)
+	}
+}
+
+func halvesApart(e *env) {
+	b := e.open()
+	l, hasLocks := b.(driver.Locker)
+	lim, hasLimits := b.(driver.Limiter)
+	if !hasLocks || !hasLimits {
+		e.Logf("the store has only one half")
+		return
+	}
+	key, limit := e.key("shared"), normal(driver.Limit{Rate: 2, Per: time.Hour})
+	r := e.req(e.long)
+	e.take(l, key, r)
+	e.grantedN(e.ask(lim, key, limit, 1, 1), 1, "Take beside a lock of the same key")
+	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock beside a limit of the same key")
+	t := e.ask(lim, key, limit, 0, 0)
+	if t.Remaining != 1 {
+		e.Errorf("Remaining after the Unlock of a lock of the same key: saw %d, want 1", t.Remaining)
+	}
+	r = e.req(e.long)
+	e.take(l, key, r)
+	e.noError(lim.Reset(e.within(soon), key, limit), "Reset beside a lock of the same key")
+	e.refused(l, key, "after the Reset of a limit of the same key")
+	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after a Reset")
+}

@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func exclusionCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-01", Name: "contention-loses-no-update", Clause: "L1", run: contention, bound: 60 * time.Second,
+			Why: "the first promise of a lock: many workers on an unguarded counter lose no update (ShedLock's fuzzer)",
+		}, {
+			ID: "LOCK-02", Name: "held-key-is-refused", Clause: "L1", run: heldRefused,
+			Why: "two sessions, or two handles of one, that both hold are no lock (etcd's Mutex on one session)",
+		}, {
+			ID: "LOCK-03", Name: "one-of-many-tries-wins", Clause: "L1", run: oneWins,
+			Why: "check-then-set in two steps lets several win at once",
+		}, {
+			ID: "LOCK-04", Name: "dead-holder-frees-the-key", Clause: "L1", run: deadHolder, Hooks: []Hook{HookWorker},
+			Why: "kill -9 runs no deferred Unlock: the lease alone gives the key back",
+		},
+	}
+}
+
+func contention(e *env) {
+	const clients, goroutines, rounds = 4, 3, 8
+	key := e.key("counter")
+	var wg sync.WaitGroup
+	var inside atomic.Int32
+	count := 0 // guarded by the lock alone
+	var last coord.Token
+	start := time.Now()
+	for i := range clients {
+		c := e.client()
+		for j := range goroutines {
+			who := fmt.Sprintf("client %d, goroutine %d", i, j)
+			wg.Go(func() {
+				for range rounds {
+					l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+					if err != nil {
+						e.Errorf("%s: Lock: saw %v, want a lock", who, err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						e.Errorf("%s: saw %d holders at a time, want 1", who, n)
+					}
+					count++
+					if l.Token() <= last {
+						e.Errorf("%s: saw token %d after %d, want a greater one", who, l.Token(), last)
+					}
+					last = l.Token()
+					inside.Add(-1)
+					if err := l.Unlock(e.ctx); err != nil {
+						e.Errorf("%s: Unlock: saw %v, want nil", who, err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if want := clients * goroutines * rounds; count != want && !e.Failed() {
+		e.Errorf("counter: saw %d, want %d: updates were lost", count, want)
+	}
+	e.measure("one lock under contention", time.Since(start)/(clients*goroutines*rounds))
+}
+
+func heldRefused(e *env) {
+	a, b, key, r := e.locker(), e.locker(), e.key("k"), e.req(e.long)
+	e.take(a, key, r)
+	e.refused(a, key, "of the same client while the key is held")
+	e.refused(b, key, "of another client while the key is held")
+	_, err := b.Renew(e.within(soon), key, e.req(e.long))
+	e.wantError(err, "Renew by another id while the key is held", driver.ErrNotHeld)
+	e.wantError(b.Unlock(e.within(soon), key, e.newID()), "Unlock by another id while the key is held", driver.ErrNotHeld)
+	e.refused(b, key, "after Renew and Unlock by another id")
+	e.noError(a.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	r = e.req(e.long)
+	e.take(b, key, r)
+	e.noError(b.Unlock(e.within(soon), key, r.ID), "Unlock by the next holder")
+}
+
+func oneWins(e *env) {
+	const contenders, rounds = 12, 15
+	lockers := []driver.Locker{e.locker(), e.locker(), e.locker()}
+	for round := range rounds {
+		key := e.key(fmt.Sprint("k", round%3))
+		gate := make(chan struct{})
+		var wg sync.WaitGroup
+		var winners atomic.Int32
+		var winner atomic.Pointer[string]
+		for i := range contenders {
+			l, r := lockers[i%len(lockers)], e.req(e.long)
+			wg.Go(func() {
+				<-gate
+				switch _, err := l.TryLock(e.ctx, key, r); {
+				case err == nil:
+					winners.Add(1)
+					winner.Store(&r.ID)
+				case !errors.Is(err, driver.ErrLocked):
+					e.Errorf("TryLock among many: saw %v, want a grant or ErrLocked", err)
+				}
+			})
+		}
+		close(gate)
+		wg.Wait()
+		if n := winners.Load(); n != 1 {
+			e.Fatalf("%d tries at once on a free key: saw %d winners, want 1", contenders, n)
+		}
+		e.noError(lockers[0].Unlock(e.within(soon), key, *winner.Load()), "Unlock by the winner's id over another client")
+	}
+}
+
+func deadHolder(e *env) {
+	w, key := e.startWorker(), e.key("k")
+	a := w.do(order{Do: "lock", Key: key, TTL: e.ttl})
+	c := e.client()
+	rival := async(func() error {
+		l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+		if err != nil {
+			return err
+		}
+		if l.Token() <= a.Token {
+			e.Errorf("token of the next holder: saw %d after the dead holder's %d, want a greater one", l.Token(), a.Token)
+		}
+		return l.Unlock(e.ctx)
+	})
+	w.kill()
+	died := time.Now()
+	err := recv(e, rival, e.ttl+time.Second, fmt.Sprintf("the lock after its holder was killed: want it within its TTL of %v and a second", e.ttl))
+	e.noError(err, "Lock and Unlock after the holder was killed")
+	e.measure("regrant after kill -9", time.Since(died))
+}

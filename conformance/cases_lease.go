@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func leaseCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-70", Name: "impossible-ttl-is-refused", Clause: "L9", run: badTTL,
+			Why: "a TTL of zero means for ever on some stores and at once on others",
+		}, {
+			ID: "LOCK-71", Name: "tiny-ttl-is-rounded-up-and-ends", Clause: "L9", run: tinyTTL,
+			Why: "half a second cut to whole seconds is zero, and zero never expires (ShedLock on memcached)",
+		}, {
+			ID: "LOCK-72", Name: "lease-lasts-what-was-granted", Clause: "L9", run: leaseLasts,
+			Why: "a store that counts whole seconds drops a one-second lease after a few milliseconds (memcached)",
+		}, {
+			ID: "LOCK-73", Name: "each-hold-has-its-own-ttl", Clause: "L9", run: ownTTL, Proves: driver.PerHoldTTL,
+			Why: "on a store with sessions a short lease lasts as long as the session",
+		}, {
+			ID: "LOCK-74", Name: "min-hold-keeps-the-key", Clause: "L9", run: minHold,
+			Why: "a job that is done in a millisecond runs again on the node whose clock is late (ShedLock's lockAtLeastFor)",
+		}, {
+			ID: "LOCK-75", Name: "min-hold-outlives-the-process", Clause: "L9", run: minHoldAfterExit,
+			Proves: driver.MinHoldAfterExit, Hooks: []Hook{HookWorker},
+			Why: "a scheduled job exits as soon as it is done: who keeps its key then?",
+		},
+	}
+}
+
+func badTTL(e *env) {
+	c, l, key := e.client(), e.locker(), e.key("k")
+	for _, ttl := range []time.Duration{0, -1, -time.Hour} {
+		_, err := c.TryLock(e.ctx, key, coord.TTL(ttl))
+		e.wantError(err, "TryLock with TTL "+ttl.String(), coord.ErrInvalid)
+		_, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: ttl})
+		e.wantError(err, "the driver's TryLock with TTL "+ttl.String(), driver.ErrInvalid)
+	}
+	if most := e.info.MaxTTL; most > 0 {
+		_, err := c.TryLock(e.ctx, key, coord.TTL(most+1))
+		e.wantError(err, "TryLock with a TTL above Info.MaxTTL", coord.ErrInvalid)
+		_, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: 2 * most})
+		e.wantError(err, "the driver's TryLock with twice Info.MaxTTL", driver.ErrInvalid)
+		r := e.req(most)
+		e.take(l, key, r)
+		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a lease of Info.MaxTTL")
+	}
+	e.free(l, key, 0, "after attempts with impossible TTLs")
+}
+
+func tinyTTL(e *env) {
+	c, key := e.client(), e.key("k")
+	start := time.Now()
+	l, err := c.Lock(e.within(soon), key, coord.TTL(max(e.info.MinTTL, 10*time.Millisecond)+time.Nanosecond), coord.NoRenew())
+	if err != nil {
+		// A lease so short may end before its reply is here. It must end all the same.
+		e.wantError(err, "Lock with a tiny TTL", coord.ErrUnavailable)
+		e.free(e.locker(), key, e.round(time.Nanosecond)+2*time.Second, "after a Lock with a tiny TTL")
+		return
+	}
+	ttl := l.TTL()
+	if step := e.info.TTLStep; ttl < e.info.MinTTL || step > 0 && e.info.Claims.Has(driver.PerHoldTTL) && ttl%step != 0 {
+		e.Errorf("TTL of a lock that asked for hardly any: saw %v, want at least %v in steps of %v", ttl, e.info.MinTTL, step)
+	}
+	_, at := e.free(e.locker(), key, ttl+e.info.TTLStep+2*time.Second, "after a tiny TTL: want it to end, never to last for ever")
+	if took := at.Sub(start); took < ttl-margin(ttl) {
+		e.Errorf("a lease reported as %v: saw the key free after %v", ttl, took)
+	}
+}
+
+func leaseLasts(e *env) {
+	a, b := e.locker(), e.locker()
+	key, r := e.key("k"), e.req(e.ttl)
+	sent := time.Now()
+	g := e.take(a, key, r)
+	if g.TTL < r.TTL && e.info.Claims.Has(driver.PerHoldTTL) {
+		e.Errorf("granted TTL: saw %v, want at least the %v asked for", g.TTL, r.TTL)
+	}
+	since := sent
+	if !g.Since.IsZero() {
+		since = g.Since
+	}
+	_, at := e.seize(b, key, e.req(e.ttl), g.TTL+e.info.TTLStep+2*time.Second, "whose holder does not renew")
+	if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
+		e.Errorf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
+	}
+	e.measure("regrant after the lease's end", at.Sub(since.Add(g.TTL)))
+}
+
+func ownTTL(e *env) {
+	l, short, long := e.locker(), e.req(e.ttl), e.req(e.long)
+	a, b := e.key("short"), e.key("long")
+	e.take(l, b, long)
+	e.take(l, a, short)
+	e.free(e.locker(), a, short.TTL+e.info.TTLStep+2*time.Second, "of the short lease")
+	e.refused(e.locker(), b, "of the long lease, after the short one has lapsed")
+	e.noError(l.Unlock(e.within(soon), b, long.ID), "Unlock of the long lease")
+}
+
+func minHold(e *env) {
+	c, key, least := e.client(), e.key("k"), e.ttl
+	asked := time.Now()
+	l := e.lock(c, key, coord.TTL(e.long), coord.MinHold(least))
+	granted := time.Now()
+	e.noError(l.Unlock(e.ctx), "Unlock before MinHold")
+	if took := time.Since(granted); took > prompt+e.starved(granted) {
+		e.Errorf("Unlock before MinHold: saw it return after %v, want at once", took)
+	}
+	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
+	_, at := e.free(e.locker(), key, least+2*time.Second, "after MinHold")
+	if took := at.Sub(asked); took < least-margin(least) {
+		e.Errorf("MinHold of %v: saw the key free %v after Lock was called", least, took)
+	}
+	// Work that takes longer than MinHold is not held up.
+	l = e.lock(c, key, coord.TTL(e.long), coord.MinHold(10*time.Millisecond))
+	e.pass(20 * time.Millisecond)
+	e.noError(l.Unlock(e.ctx), "Unlock after MinHold")
+	e.free(e.locker(), key, 0, "unlocked after its MinHold")
+}
+
+func minHoldAfterExit(e *env) {
+	w, key, least := e.startWorker(), e.key("k"), 2*e.ttl
+	asked := time.Now()
+	w.do(order{Do: "lock", Key: key, TTL: e.ttl, MinHold: least})
+	w.do(order{Do: "unlock"})
+	w.leave()
+	_, at := e.free(e.locker(), key, least+e.ttl+2*time.Second, "after MinHold, its process being gone")
+	if took := at.Sub(asked); took < least-margin(least) {
+		e.Errorf("MinHold of %v, its process being gone: saw the key free %v after Lock was called", least, took)
+	}
+}

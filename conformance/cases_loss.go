@@ -1,0 +1,184 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func lossCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-10", Name: "lapse-is-seen-before-regrant", Clause: "L3", run: lapse,
+			Why: "a lease counted from the reply, and not from the send, ends after the store's",
+		}, {
+			ID: "LOCK-11", Name: "black-hole-is-seen-before-regrant", Clause: "L3", run: over(byDriver, blackHoled),
+			Why: "a renewal that hangs must not keep its holder in the dark (rueidislock saw the loss 2.5s after the competitor's grant)",
+		}, {
+			ID: "LOCK-12", Name: "network-black-hole-is-seen-before-regrant", Clause: "L3", run: over(byNetwork, blackHoled), Hooks: []Hook{HookLink},
+			Why: "the same through the store's own client library, its pool and its retries",
+		}, {
+			ID: "LOCK-13", Name: "frozen-holder-knows-and-is-fenced", Clause: "L3", run: frozen, Hooks: []Hook{HookWorker},
+			Why: "a paused process wakes up after its lease and writes; only its token can stop it (the classic pause)",
+		}, {
+			ID: "LOCK-14", Name: "removed-entry-is-seen-by-the-next-renewal", Clause: "L3", run: removed,
+			Why: "an evicted or deleted entry whose renewal quietly re-creates it gives two holders",
+		}, {
+			ID: "LOCK-15", Name: "paused-store-loses-at-the-deadline", Clause: "L3", run: pausedStore, Hooks: []Hook{HookPause}, bound: time.Minute,
+			Why: "a store that is stopped answers nothing and refuses nothing; the deadline is local",
+		}, {
+			ID: "LOCK-16", Name: "loss-ends-the-work", Clause: "L3", run: lossEndsWork,
+			Why: "work that is not told goes on beside the next holder's",
+		},
+	}
+}
+
+// lossFirst lets a rival take key and checks that its holder knew before.
+func (e *env) lossFirst(l *coord.Lock, key string) {
+	start := time.Now()
+	lost := watchLoss(l)
+	ctx, stop := l.Context(e.ctx)
+	defer stop()
+	rival, r := e.locker(), e.req(e.ttl)
+	g, granted := e.seize(rival, key, r, l.TTL()+2*time.Second, "whose holder cannot renew")
+	err, cause := l.Err(), context.Cause(ctx)
+	if !errors.Is(err, coord.ErrLost) {
+		e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
+	}
+	at := recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
+	if late := at.Sub(granted); late > e.starved(start) {
+		e.Errorf("the holder's Done: saw it close %v after a rival was granted, want before (this process was scheduled, with gaps of %v)", late, e.starved(start))
+	}
+	if !errors.Is(cause, coord.ErrLost) && e.starved(start) < margin(l.TTL()) {
+		e.Errorf("cause of the holder's context when a rival was granted: saw %v, want ErrLost", cause)
+	}
+	if own := int64(l.Token() >> 10); g.Token <= own {
+		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
+	}
+	e.measure("loss before the next grant", granted.Sub(at))
+	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
+	if _, err := rival.Renew(e.within(soon), key, r); err != nil {
+		e.Errorf("the rival's Renew after the loser's Unlock: saw %v, want its hold untouched", err)
+	}
+}
+
+// margin is what a holder takes off its lease for clocks that drift.
+func margin(ttl time.Duration) time.Duration { return max(ttl/100, 5*time.Millisecond) }
+
+func lapse(e *env) {
+	key := e.key("k")
+	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.ttl), coord.NoRenew()), key)
+}
+
+func blackHoled(e *env, path pathTo) {
+	b, link := path(e)
+	key := e.key("k")
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.ttl))
+	blackHole(link)
+	e.lossFirst(l, key)
+}
+
+func frozen(e *env) {
+	w, key := e.startWorker(), e.key("k")
+	old := w.do(order{Do: "lock", Key: key, TTL: e.ttl}).Token
+	w.freeze()
+	c := e.client()
+	ctx, cancel := context.WithTimeout(e.ctx, e.ttl+2*time.Second)
+	defer cancel()
+	l, err := c.Lock(ctx, key, coord.TTL(e.long))
+	if err != nil {
+		e.Fatalf("Lock of a key whose holder is frozen: saw %v, want it within its TTL", err)
+	}
+	// Two resources: one checks tokens, its twin does not.
+	var guard coord.Guard
+	guarded, twin := "", ""
+	write := func(who string, t coord.Token) error {
+		twin = who
+		return guard.Do(key, t, func() error { guarded = who; return nil })
+	}
+	e.noError(write("next holder", l.Token()), "write with the newest token")
+	w.thaw()
+	a := w.do(order{Do: "state"})
+	if !a.Lost || !a.Done {
+		e.Errorf("the frozen holder after it woke up: saw Err lost %v, Done closed %v, want both", a.Lost, a.Done)
+	}
+	e.wantError(write("stale holder", old), "write with the token of the frozen holder", coord.ErrLost)
+	if guarded != "next holder" {
+		e.Errorf("guarded resource: saw the write of the %s, want the next holder's", guarded)
+	}
+	if twin != "stale holder" {
+		e.Errorf("unguarded twin: saw the write of the %s, want the stale holder's: the scenario shows nothing", twin)
+	}
+	e.noError(l.Err(), "the next holder's lock")
+	e.noError(l.Unlock(e.ctx), "the next holder's Unlock")
+}
+
+func removed(e *env) {
+	b, in := e.injected()
+	key := e.key("k")
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.ttl))
+	lost := watchLoss(l)
+	rival, r := e.locker(), e.req(e.long)
+	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	e.take(rival, key, r)
+	recv(e, lost, l.TTL()/3+500*time.Millisecond, "the holder's Done, one renewal after its entry was removed")
+	e.wantError(l.Err(), "the holder's Err after its entry was removed", coord.ErrLost)
+	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
+	if _, err := rival.Renew(e.within(soon), key, r); err != nil {
+		e.Errorf("the next holder's Renew: saw %v, want its hold untouched", err)
+	}
+}
+
+func pausedStore(e *env) {
+	f, key := e.r.suite.Harness.Faults, e.key("k")
+	l := e.lock(e.client(), key, coord.TTL(e.ttl))
+	lost := watchLoss(l)
+	start := time.Now()
+	f.Pause(e)
+	resume := func() { f.Resume(e) }
+	e.Cleanup(func() { resume() })
+	at := recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done while the store is stopped")
+	e.wantError(l.Err(), "the holder's Err while the store is stopped", coord.ErrLost)
+	if late := at.Sub(l.Deadline()); late > 20*time.Millisecond+e.starved(start) {
+		e.Errorf("the holder's Done: saw it close %v after Deadline, want at Deadline at the latest", late)
+	}
+	began := time.Now()
+	e.wantError(l.Unlock(e.ctx), "Unlock after the loss, while the store is stopped", coord.ErrLost)
+	if took := time.Since(began); took > 2*time.Second+prompt {
+		e.Errorf("Unlock while the store is stopped: saw %v, want at most 2s", took)
+	}
+	f.Resume(e)
+	resume = func() {}
+	e.free(e.locker(), key, l.TTL()+2*time.Second, "after the store went on")
+}
+
+func lossEndsWork(e *env) {
+	b, in := e.injected()
+	c, key := e.clientOn(b), e.key("k")
+	rival := e.locker()
+	failed := errors.New("the work's own error")
+	began := make(chan struct{})
+	var cause error
+	result := async(func() error {
+		return coord.Do(e.ctx, c, key, func(ctx context.Context) error {
+			close(began)
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return failed
+		}, coord.TTL(e.ttl))
+	})
+	recv(e, began, soon, "Do to begin its work")
+	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	err := recv(e, result, e.ttl+2*time.Second, "Do to return after a loss")
+	e.wantError(err, "Do after a loss", coord.ErrLost, failed)
+	e.wantError(cause, "cause of the work's context", coord.ErrLost)
+	e.free(rival, key, 2*time.Second, "after Do has returned")
+	// Work that ignores its context is told by Do's result all the same.
+	err = coord.Do(e.ctx, c, key, func(context.Context) error {
+		return rival.Unlock(e.within(soon), key, in.lastID("TryLock", key))
+	}, coord.TTL(e.ttl))
+	e.wantError(err, "Do whose hold was removed while it worked", driver.ErrNotHeld)
+}

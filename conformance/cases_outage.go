@@ -1,0 +1,69 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func outageCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-60", Name: "failure-policy-decides", Clause: "R9", run: over(byDriver, failurePolicy),
+			Why: "whether an outage of the limiter stops the service is a decision, and is to be visible when it is made",
+		}, {
+			ID: "LIMIT-61", Name: "network-failure-policy-decides", Clause: "R9", run: over(byNetwork, failurePolicy), Hooks: []Hook{HookLink},
+			Why: "the same when the store's connections are silent",
+		},
+	}
+}
+
+func failurePolicy(e *env, path pathTo) {
+	const allowed = 200 * time.Millisecond
+	limit := driver.Limit{Rate: 10, Per: year}
+	closedBackend, closedLink := path(e)
+	openBackend, openLink := path(e)
+	closed, open := e.clientOn(closedBackend), e.clientOn(openBackend, coord.WithFailurePolicy(coord.FailOpen))
+	key := e.key("k")
+	for _, c := range []*coord.Client{closed, open} {
+		r, err := c.Allow(e.within(soon), key, limit)
+		e.noError(err, "Allow before the outage")
+		if !r.Allowed || r.Degraded != nil {
+			e.Errorf("Allow before the outage: saw %+v, want it allowed and not degraded", r)
+		}
+	}
+	blackHole(closedLink)
+	blackHole(openLink)
+	start := time.Now()
+	r, err := closed.AllowN(e.within(allowed), key, limit, 2)
+	e.wantError(err, "Allow without an answer, failing closed", coord.ErrUnavailable)
+	if r.Allowed {
+		e.Errorf("Allow without an answer, failing closed: saw it allowed")
+	}
+	if took := time.Since(start); took > allowed+prompt+e.starved(start) {
+		e.Errorf("Allow without an answer: saw it return after %v, want within its context's %v and 100ms", took, allowed)
+	}
+	r, err = open.AllowN(e.within(allowed), key, limit, 2)
+	e.noError(err, "Allow without an answer, failing open")
+	if !r.Allowed || r.Granted != 2 || !errors.Is(r.Degraded, coord.ErrUnavailable) {
+		e.Errorf("Allow without an answer, failing open: saw %+v, want 2 granted and Degraded to say why", r)
+	}
+	gone, cancel := context.WithCancel(e.ctx)
+	cancel()
+	if r, err := open.Allow(gone, key, limit); err == nil {
+		e.Errorf("Allow under a cancelled context, failing open: saw %+v, want an error: the caller has gone, the store has not failed", r)
+	}
+	if r, err := open.AllowN(e.ctx, key, limit, -1); err == nil {
+		e.Errorf("an invalid ask, failing open: saw %+v, want an error", r)
+	}
+	closedLink.Heal()
+	openLink.Heal()
+	r, err = open.Allow(e.within(soon), key, limit)
+	e.noError(err, "Allow after the outage")
+	if !r.Allowed || r.Degraded != nil {
+		e.Errorf("Allow after the outage: saw %+v, want it allowed and not degraded", r)
+	}
+}

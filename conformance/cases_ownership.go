@@ -1,0 +1,158 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func ownershipCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-30", Name: "repeated-try-gives-the-same-token", Clause: "L5", run: repeatedTry,
+			Why: "a retry after a lost reply must find its own hold, and not be refused by it (go-redis#2985)",
+		}, {
+			ID: "LOCK-31", Name: "try-after-expiry-is-a-fresh-hold", Clause: "L5", run: tryAfterExpiry,
+			Why: "a hold that comes back with its old token after another held hides that other from every fence",
+		}, {
+			ID: "LOCK-32", Name: "stale-calls-leave-the-successor", Clause: "L5", run: staleCalls,
+			Why: "a release without comparing the owner frees the next holder's lock (the classic DEL; etcd#22082)",
+		}, {
+			ID: "LOCK-33", Name: "second-unlock-is-told", Clause: "L5", run: secondUnlock,
+			Why: "an Unlock that always returns nil hides the loss that its caller has to undo (etcd's Unlock after revocation)",
+		}, {
+			ID: "LOCK-34", Name: "unlock-works-under-a-cancelled-context", Clause: "L5", run: unlockCancelled,
+			Why: "deferred unlocks run under the context that was just cancelled",
+		}, {
+			ID: "LOCK-35", Name: "lost-reply-to-unlock-is-success", Clause: "L5", run: over(byDriver, unlockReplyLost),
+			Why: "a release whose reply was lost has happened: a retry finds nothing of its own, and must not touch the successor",
+		}, {
+			ID: "LOCK-36", Name: "network-lost-reply-to-unlock-is-success", Clause: "L5", run: over(byNetwork, unlockReplyLost), Hooks: []Hook{HookLink},
+			Why: "the same through the store's own client library, which may retry by itself",
+		}, {
+			ID: "LOCK-37", Name: "unreachable-unlock-frees-later", Clause: "L5", run: over(byDriver, unlockUnreachable),
+			Why: "an Unlock that cannot reach the store must end in time, and the key be freed when the store is back",
+		},
+	}
+}
+
+func repeatedTry(e *env) {
+	a, b, key, r := e.locker(), e.locker(), e.key("k"), e.req(e.long)
+	first := e.take(a, key, r)
+	for range 3 {
+		for name, l := range map[string]driver.Locker{"the same client": a, "another connection": b} {
+			if g, err := l.TryLock(e.within(soon), key, r); err != nil || g.Token != first.Token {
+				e.Errorf("TryLock by the holder's id over %s: saw token %d, error %v, want token %d", name, g.Token, err, first.Token)
+			}
+		}
+	}
+	e.noError(a.Unlock(e.within(soon), key, r.ID), "one Unlock after several TryLocks")
+	e.free(b, key, 0, "after one Unlock")
+}
+
+func tryAfterExpiry(e *env) {
+	l, key, r := e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
+	first := e.take(l, key, r)
+	between, _ := e.free(e.locker(), key, r.TTL+2*time.Second, "whose holder has let its lease lapse")
+	again, err := l.TryLock(e.within(soon), key, r)
+	e.noError(err, "TryLock by an id whose hold has lapsed, on a free key")
+	if first.Token >= between.Token || between.Token >= again.Token {
+		e.Errorf("tokens of a hold, the one after it, and the first id again: saw %d, %d, %d, want them to rise", first.Token, between.Token, again.Token)
+	}
+}
+
+func staleCalls(e *env) {
+	a, b, key, old := e.locker(), e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
+	e.take(a, key, old)
+	r := e.req(e.long)
+	g, _ := e.seize(b, key, r, old.TTL+2*time.Second, "whose holder has let its lease lapse")
+	e.wantError(a.Unlock(e.within(soon), key, old.ID), "Unlock by the holder before", driver.ErrNotHeld)
+	_, err := a.Renew(e.within(soon), key, old)
+	e.wantError(err, "Renew by the holder before", driver.ErrNotHeld)
+	_, err = a.TryLock(e.within(soon), key, old)
+	e.wantError(err, "TryLock by the holder before", driver.ErrLocked)
+	if d, ok := a.(driver.DelayedUnlocker); ok {
+		e.wantError(d.UnlockAfter(e.within(soon), key, old.ID, e.ttl), "UnlockAfter by the holder before", driver.ErrNotHeld)
+	}
+	after, err := b.Renew(e.within(soon), key, r)
+	e.noError(err, "Renew by the successor, after stale calls")
+	if after.Token != g.Token {
+		e.Errorf("the successor's token after stale calls: saw %d, want %d", after.Token, g.Token)
+	}
+	e.refused(a, key, "after stale calls")
+}
+
+func secondUnlock(e *env) {
+	c, key := e.client(), e.key("k")
+	l := e.lock(c, key)
+	e.noError(l.Unlock(e.ctx), "Unlock")
+	err := l.Unlock(e.ctx)
+	if e.wantError(err, "second Unlock", coord.ErrNotHeld); errors.Is(err, coord.ErrLost) {
+		e.Errorf("second Unlock: saw %v, want ErrNotHeld without ErrLost: nothing was lost", err)
+	}
+	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
+	recv(e, l.Done(), time.Second, "Done after Unlock")
+	l = e.lock(c, key, coord.TTL(e.ttl), coord.NoRenew())
+	recv(e, l.Done(), l.TTL()+time.Second, "Done at the end of a lease without renewal")
+	e.wantError(l.Unlock(e.ctx), "Unlock after a loss", coord.ErrLost)
+
+	d, r, key := e.locker(), e.req(e.long), e.key("driver")
+	e.take(d, key, r)
+	e.noError(d.Unlock(e.within(soon), key, r.ID), "Unlock on the driver")
+	e.wantError(d.Unlock(e.within(soon), key, r.ID), "second Unlock on the driver", driver.ErrNotHeld)
+}
+
+func unlockCancelled(e *env) {
+	key := e.key("k")
+	l := e.lock(e.client(), key, coord.TTL(e.long))
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	e.noError(l.Unlock(ctx), "Unlock under a cancelled context")
+	e.free(e.locker(), key, 0, "after an Unlock under a cancelled context")
+}
+
+// warm opens the connections of a client.
+func (e *env) warm(c *coord.Client) {
+	e.noError(e.lock(c, e.key("warm"), coord.TTL(e.long)).Unlock(e.ctx), "Unlock before the faults")
+}
+
+func unlockReplyLost(e *env, path pathTo) {
+	b, link := path(e)
+	c, key := e.clientOn(b), e.key("k")
+	rival := e.locker()
+	for range 3 {
+		l := e.lock(c, key, coord.TTL(e.long))
+		link.DropReply()
+		if err := l.Unlock(e.ctx); err != nil {
+			e.Errorf("Unlock whose reply was lost: saw %v, want nil: the store has applied it", err)
+		}
+		link.Heal()
+		r := e.req(e.long)
+		g, _ := e.seize(rival, key, r, time.Second, "after an Unlock whose reply was lost")
+		e.pass(100 * time.Millisecond) // whatever the first holder still sends arrives
+		again, err := rival.Renew(e.within(soon), key, r)
+		if err != nil || again.Token != g.Token {
+			e.Errorf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
+		}
+		e.noError(rival.Unlock(e.within(soon), key, r.ID), "the successor's Unlock")
+	}
+}
+
+func unlockUnreachable(e *env, path pathTo) {
+	b, link := path(e)
+	key := e.key("k")
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.long))
+	blackHole(link)
+	start := time.Now()
+	err := l.Unlock(e.ctx)
+	if took := time.Since(start); took > 2*time.Second+prompt+e.starved(start) {
+		e.Errorf("Unlock without an answer: saw it return after %v, want at most 2s", took)
+	}
+	e.wantError(err, "Unlock without an answer", coord.ErrUnavailable)
+	e.wantError(l.Err(), "Err after an Unlock without an answer", coord.ErrNotHeld)
+	link.Heal()
+	e.free(e.locker(), key, 5*time.Second, "after the link has healed: want it freed long before its lease")
+}

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func renewalCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-20", Name: "held-lock-outlives-its-lease", Clause: "L4", run: renewed,
+			Why: "work takes longer than a lease more often than anyone plans",
+		}, {
+			ID: "LOCK-21", Name: "failed-renewals-are-retried", Clause: "L4", run: renewalRetried,
+			Why: "one lost packet must not cost a lock that has two thirds of its lease left",
+		}, {
+			ID: "LOCK-22", Name: "broken-connection-is-no-loss", Clause: "L4", run: connectionReset, Hooks: []Hook{HookLink},
+			Why: "the same when the connections break, through the store's own client library",
+		}, {
+			ID: "LOCK-23", Name: "max-hold-ends-the-hold", Clause: "L4", run: maxHold,
+			Why: "a renewal without bound keeps the key for a worker that hangs",
+		}, {
+			ID: "LOCK-24", Name: "renew-never-revives", Clause: "L4", run: renewNeverRevives,
+			Why: "a renewal written as a plain set re-creates what has lapsed, beside the next holder",
+		}, {
+			ID: "LOCK-25", Name: "renew-never-shortens", Clause: "L4", run: renewNeverShortens,
+			Why: "a late reply, or a retry with a shorter TTL, must not take back time that was promised",
+		}, {
+			ID: "LOCK-26", Name: "no-renewal-after-unlock", Clause: "L4", run: noLateRenewal,
+			Why: "a watchdog that outlives the unlock keeps a free key taken (redisson#7272)",
+		},
+	}
+}
+
+func renewed(e *env) {
+	ttl, key := e.round(2*e.ttl), e.key("k")
+	l := e.lock(e.client(), key, coord.TTL(ttl))
+	rival, first := e.locker(), l.Deadline()
+	for end := time.Now().Add(ttl * 5 / 2); time.Now().Before(end); e.pass(ttl / 20) {
+		if err := l.Err(); err != nil {
+			e.Fatalf("Err of a lock that is renewed: saw %v, want nil", err)
+		}
+		if !e.refused(rival, key, "while the lock is renewed") {
+			return
+		}
+	}
+	if !l.Deadline().After(first) {
+		e.Errorf("Deadline after several renewals: saw it where it was, want it later")
+	}
+	e.noError(l.Unlock(e.ctx), "Unlock")
+	e.free(rival, key, time.Second, "after the Unlock")
+}
+
+func renewalRetried(e *env) {
+	ttl, key := e.round(2*e.ttl), e.key("k")
+	b, in := e.injected()
+	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
+	var failures atomic.Int32
+	in.Script(func(c Call) Fault {
+		if (c.Op == "Renew" || c.Op == "RenewAll") && failures.Add(1) <= 3 {
+			return FailBefore
+		}
+		return NoFault
+	})
+	first := l.Deadline()
+	e.until(3*ttl, "a renewal to succeed after three failed", func() bool {
+		e.noError(l.Err(), "Err while renewals fail and the lease lasts")
+		return l.Deadline().After(first)
+	})
+	if n := failures.Load(); n < 4 {
+		e.Errorf("renewals: saw %d, want three that failed and one that did not", n)
+	}
+	e.noError(l.Unlock(e.ctx), "Unlock")
+}
+
+func connectionReset(e *env) {
+	ttl, key := e.round(2*e.ttl), e.key("k")
+	b, link := byNetwork(e)
+	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
+	rival, start := e.locker(), time.Now()
+	for time.Since(start) < 2*ttl {
+		link.Reset()
+		e.pass(ttl / 5)
+		e.noError(l.Err(), "Err of a lock whose connections break now and then")
+		e.refused(rival, key, "while the holder's connections break now and then")
+	}
+	e.noError(l.Unlock(e.ctx), "Unlock")
+	e.free(rival, key, time.Second, "after the Unlock")
+}
+
+func maxHold(e *env) {
+	key, most := e.key("k"), 300*time.Millisecond
+	start := time.Now()
+	l := e.lock(e.client(), key, coord.TTL(e.long), coord.MaxHold(most))
+	at := recv(e, watchLoss(l), most+time.Second, "Done at MaxHold")
+	if took := at.Sub(start); took < most {
+		e.Errorf("MaxHold of %v: saw the hold end after %v", most, took)
+	}
+	e.wantError(l.Err(), "Err after MaxHold", coord.ErrMaxHold, coord.ErrLost)
+	e.free(e.locker(), key, 2*time.Second, "after MaxHold")
+	e.wantError(l.Unlock(e.ctx), "Unlock after MaxHold", coord.ErrMaxHold)
+}
+
+func renewNeverRevives(e *env) {
+	l, key, ttl := e.locker(), e.key("k"), e.round(50*time.Millisecond)
+	never := e.req(e.long)
+	_, err := l.Renew(e.within(soon), key, never)
+	e.wantError(err, "Renew of a key that nobody holds", driver.ErrNotHeld)
+	r := e.req(ttl)
+	e.take(l, key, r) // at once: Renew has taken nothing
+	e.free(l, key, ttl+2*time.Second, "whose holder has let its lease lapse")
+	r.TTL = e.long
+	_, err = l.Renew(e.within(soon), key, r)
+	e.wantError(err, "Renew of a lease that has lapsed", driver.ErrNotHeld)
+	e.free(e.locker(), key, 0, "after the Renew of a lease that has lapsed")
+	r = e.req(e.long)
+	e.take(l, key, r)
+	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	_, err = l.Renew(e.within(soon), key, r)
+	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
+	e.free(e.locker(), key, 0, "after the Renew of what was unlocked")
+}
+
+func renewNeverShortens(e *env) {
+	l, key, short := e.locker(), e.key("k"), e.round(20*time.Millisecond)
+	r := e.req(e.round(3 * short))
+	start := time.Now()
+	g := e.take(l, key, r)
+	promised := start.Add(g.TTL)
+	r.TTL = short
+	renewal, err := l.Renew(e.within(soon), key, r)
+	e.noError(err, "Renew with a shorter TTL")
+	if again, err := l.TryLock(e.within(soon), key, r); err != nil || again.Token != g.Token || renewal.Token != g.Token {
+		e.Errorf("TryLock by the holder with a shorter TTL: saw token %d, error %v, want the hold's %d", again.Token, err, g.Token)
+	}
+	rival := e.locker()
+	_, at := e.seize(rival, key, e.req(short), g.TTL+3*time.Second, "after a renewal with a shorter TTL")
+	if early := promised.Sub(at); early > margin(g.TTL) {
+		e.Errorf("a rival was granted %v before the end of the lease first promised: want the shorter renewal to leave it", early)
+	}
+}
+
+func noLateRenewal(e *env) {
+	b, in := e.injected()
+	c, key, ttl := e.clientOn(b), e.key("k"), e.round(90*time.Millisecond)
+	start := time.Now()
+	for i := 0; i < 20 && time.Since(start) < 4*time.Second; i++ {
+		l := e.lock(c, key, coord.TTL(ttl))
+		e.randMu.Lock()
+		jitter := time.Duration(e.rand.Int64N(int64(10 * time.Millisecond)))
+		e.randMu.Unlock()
+		e.pass(ttl/3 - 5*time.Millisecond + jitter)
+		if err := l.Unlock(e.ctx); err != nil && !errors.Is(err, coord.ErrLost) {
+			e.Errorf("Unlock while a renewal is due: saw %v, want nil", err)
+		}
+	}
+	ended := make(map[string]time.Time)
+	for _, call := range in.Calls() {
+		switch call.Op {
+		case "Unlock":
+			ended[call.ID] = call.At
+		case "Renew":
+			at, ok := ended[call.ID]
+			if late := call.At.Sub(at); ok && late > 2*time.Millisecond+e.starved(start) {
+				e.Errorf("Renew of a hold %v after its Unlock was sent: want none", late)
+			}
+		}
+	}
+}

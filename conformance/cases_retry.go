@@ -1,0 +1,155 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func retryCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-20", Name: "retry-after-is-honest", Clause: "R2", run: retryAfter,
+			Why: "a retry time that is too short makes callers poll, one that is too long wastes the limit (mennanov said 1s for 100ms)",
+		}, {
+			ID: "LIMIT-21", Name: "reset-after-is-exact", Clause: "R2", run: resetAfter,
+			Why: "the header RateLimit promises callers when their quota is whole again",
+		}, {
+			ID: "LIMIT-22", Name: "impossible-ask-is-an-error", Clause: "R2", run: impossible,
+			Why: "an ask above the burst with a finite retry time retries for ever (redis_rate)",
+		}, {
+			ID: "LIMIT-23", Name: "invalid-ask-is-refused", Clause: "R2", run: invalidAsk,
+			Why: "a negative ask mints permits (x/time/rate, redis_rate), a rate of zero divides by it (redis_rate#110)",
+		},
+	}
+}
+
+// guardTime is how long before an instant a probe is sent that must be answered before it.
+const guardTime = 6 * time.Millisecond
+
+// passUntil lets time go by until t.
+func (e *env) passUntil(t time.Time) {
+	if d := time.Until(t); d > 0 {
+		e.pass(d)
+	}
+}
+
+// attempts calls judge until it has seen enough: a machine that is slow may miss the moment.
+func (e *env) attempts(what string, judge func(key string) bool) {
+	const most = 8
+	for i := range most {
+		if judge(e.key(what + string(rune('a'+i)))) {
+			return
+		}
+	}
+	e.Logf("%s: a millisecond before was never hit in %d attempts on this machine, and so not judged", what, most)
+}
+
+func retryAfter(e *env) {
+	l := e.limiter()
+	limits := algorithms(10, 250*time.Millisecond)
+	limits["token bucket"] = normal(driver.Limit{Rate: 10, Per: time.Second, Burst: 10})
+	for name, limit := range limits {
+		e.attempts(name, func(key string) bool {
+			e.grantedN(e.ask(l, key, limit, 1, 10), 10, "a fresh key under "+name)
+			denied := e.ask(l, key, limit, 1, 1)
+			if denied.N > 0 {
+				return false // time has passed, or a window has turned
+			}
+			early := denied.sent.Add(denied.RetryAfter - time.Millisecond)
+			e.passUntil(early.Add(-guardTime))
+			probe := e.ask(l, key, limit, 1, 1)
+			judged := !probe.came.After(early)
+			if judged && probe.N > 0 {
+				e.Errorf("%s: denied with RetryAfter %v, saw a permit granted %v earlier, want none until a millisecond before", name, denied.RetryAfter, denied.sent.Add(denied.RetryAfter).Sub(probe.came))
+			}
+			if !judged && probe.N > 0 {
+				return false
+			}
+			e.passUntil(denied.came.Add(denied.RetryAfter))
+			late := e.ask(l, key, limit, 1, 1)
+			e.grantedN(late, 1, "an ask of a lone caller after RetryAfter, under "+name)
+			return judged
+		})
+	}
+}
+
+func resetAfter(e *env) {
+	l := e.limiter()
+	for name, limit := range algorithms(10, 250*time.Millisecond) {
+		e.attempts(name, func(key string) bool {
+			taken := e.ask(l, key, limit, 5, 5)
+			e.grantedN(taken, 5, "5 of a fresh key under "+name)
+			early := taken.sent.Add(taken.ResetAfter - time.Millisecond)
+			e.passUntil(early.Add(-guardTime))
+			probe := e.ask(l, key, limit, 0, 0)
+			judged := !probe.came.After(early)
+			if judged && probe.Remaining == 10 {
+				e.Errorf("%s: ResetAfter %v, saw the whole capacity back %v earlier", name, taken.ResetAfter, taken.sent.Add(taken.ResetAfter).Sub(probe.came))
+			}
+			e.passUntil(taken.came.Add(taken.ResetAfter))
+			late := e.ask(l, key, limit, 0, 0)
+			if late.Remaining != 10 || late.ResetAfter != 0 {
+				e.Errorf("%s after ResetAfter: saw %d left and ResetAfter %v, want exactly 10 and 0", name, late.Remaining, late.ResetAfter)
+			}
+			return judged
+		})
+	}
+}
+
+func impossible(e *env) {
+	c := e.client()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		_, err := c.AllowN(e.ctx, key, limit, 11)
+		e.wantError(err, "11 of 10 under "+name, coord.ErrExceedsBurst)
+		var full *coord.Error
+		if errors.As(err, &full) && full.RetryAfter != 0 {
+			e.Errorf("RetryAfter of an impossible ask under %s: saw %v, want none", name, full.RetryAfter)
+		}
+		start := time.Now()
+		e.wantError(c.WaitN(e.ctx, key, limit, 11), "Wait for 11 of 10 under "+name, coord.ErrExceedsBurst)
+		if took := time.Since(start); took > prompt+e.starved(start) {
+			e.Errorf("Wait for 11 of 10 under %s: saw it return after %v, want at once", name, took)
+		}
+		r, err := c.AllowAtMost(e.ctx, key, limit, 1000)
+		e.noError(err, "AllowAtMost of 1000 under "+name)
+		if r.Granted != 10 || !r.Allowed {
+			e.Errorf("AllowAtMost of 1000 under %s, after impossible asks: saw %d granted, want all 10", name, r.Granted)
+		}
+	}
+}
+
+func invalidAsk(e *env) {
+	c, key, limit := e.client(), e.key("k"), driver.Limit{Rate: 5, Per: time.Hour}
+	for _, n := range []int{-1, -1 << 62} {
+		_, err := c.AllowN(e.ctx, key, limit, n)
+		e.wantError(err, "AllowN of a negative number", coord.ErrInvalid)
+		_, err = c.AllowAtMost(e.ctx, key, limit, n)
+		e.wantError(err, "AllowAtMost of a negative number", coord.ErrInvalid)
+		e.wantError(c.WaitN(e.ctx, key, limit, n), "WaitN of a negative number", coord.ErrInvalid)
+	}
+	for _, bad := range []driver.Limit{
+		{}, {Rate: 0, Per: time.Second}, {Rate: -1, Per: time.Second}, {Rate: 1}, {Rate: 1, Per: -time.Second}, {Rate: 1, Per: time.Microsecond},
+		{Rate: 1, Per: time.Second + 1}, {Rate: 1, Per: 2 * year}, {Rate: driver.MaxRate + 1, Per: time.Second},
+		{Rate: 1, Per: time.Second, Burst: -1}, {Rate: 1, Per: time.Second, Burst: 1, Algorithm: driver.SlidingWindow},
+		{Rate: 1, Per: time.Second, Algorithm: 99}, {Rate: 1, Per: year, Burst: driver.MaxRate},
+	} {
+		for what, call := range map[string]func(context.Context) error{
+			"Allow": func(ctx context.Context) error { _, err := c.Allow(ctx, key, bad); return err },
+			"Peek":  func(ctx context.Context) error { _, err := c.Peek(ctx, key, bad); return err },
+			"Wait":  func(ctx context.Context) error { return c.Wait(ctx, key, bad) },
+			"Reset": func(ctx context.Context) error { return c.Reset(ctx, key, bad) },
+		} {
+			e.wantError(call(e.ctx), what+" under the limit "+bad.String(), coord.ErrInvalid)
+		}
+	}
+	r, err := c.Peek(e.ctx, key, limit)
+	e.noError(err, "Peek")
+	if r.Remaining != 5 {
+		e.Errorf("Remaining after invalid asks: saw %d, want all 5", r.Remaining)
+	}
+}

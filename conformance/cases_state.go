@@ -1,0 +1,290 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func stateCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-30", Name: "changed-rate-keeps-the-debt", Clause: "R3", run: changedRate,
+			Why: "a limit that is tuned in production must not mint a burst at every change",
+		}, {
+			ID: "LIMIT-31", Name: "algorithms-and-periods-are-apart", Clause: "R3", run: changedAlgorithm,
+			Why: "one algorithm that reads the state of another computes nonsense",
+		}, {
+			ID: "LIMIT-32", Name: "reset-forgets", Clause: "R3", run: reset,
+			Why: "an operator lifts one caller's penalty, and nobody else's",
+		}, {
+			ID: "LIMIT-33", Name: "keys-never-share-permits", Clause: "R3", run: limitKeysApart,
+			Why: "user1 and user10 are two users",
+		}, {
+			ID: "LIMIT-35", Name: "peek-writes-nothing", Clause: "R4", run: peek,
+			Why: "a dashboard that looks must neither take permits nor keep state alive",
+		}, {
+			ID: "LIMIT-36", Name: "lost-reply-counts-as-spent", Clause: "R4", run: over(byDriver, takeReplyLost),
+			Why: "a permit whose reply was lost may have been taken: giving it again breaks the bound",
+		}, {
+			ID: "LIMIT-37", Name: "network-lost-reply-counts-as-spent", Clause: "R4", run: over(byNetwork, takeReplyLost), Hooks: []Hook{HookLink},
+			Why: "the same through the store's own client library",
+		}, {
+			ID: "LIMIT-38", Name: "state-survives-a-restart", Clause: "R4", run: survivesRestart,
+			Proves: driver.DurableRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
+			Why: "a store that forgets every debt when it restarts admits a burst, and every held lock twice",
+		}, {
+			ID: "LIMIT-40", Name: "several-limits-are-taken-at-once", Clause: "R5", run: takeAll, Proves: driver.AtomicMulti,
+			Why: "a denial by the second limit must not have cost a permit of the first",
+		}, {
+			ID: "LIMIT-45", Name: "own-reset-ends-a-denial", Clause: "R6", run: ownReset,
+			Why: "a local cache of denials that outlives the reset next to it is plainly wrong",
+		}, {
+			ID: "LIMIT-46", Name: "another-clients-reset-shows-soon", Clause: "R6", run: othersReset,
+			Why: "a local cache of denials has to look again now and then",
+		}, {
+			ID: "LIMIT-50", Name: "permits-spent-late-keep-the-bound", Clause: "R7", run: validFor,
+			Why: "permits that are taken in advance and hoarded are spent together (gubernator, bucket4j)",
+		},
+	}
+}
+
+func changedRate(e *env) {
+	l := e.limiter()
+	for name, a := range map[string]driver.Algorithm{"sliding window": driver.SlidingWindow, "fixed window": driver.FixedWindow} {
+		key := e.key(name)
+		of := func(rate int) driver.Limit {
+			return normal(driver.Limit{Rate: rate, Per: year, Algorithm: a})
+		}
+		e.grantedN(e.ask(l, key, of(10), 8, 8), 8, "8 of 10 under "+name)
+		e.grantedN(e.ask(l, key, of(5), 1, 1), 0, "one more after the rate fell to 5 under "+name)
+		e.grantedN(e.ask(l, key, of(12), 1, 12), 4, "what is left after the rate rose to 12 under "+name)
+	}
+	of := func(burst int) driver.Limit {
+		return normal(driver.Limit{Rate: 1, Per: year, Burst: burst})
+	}
+	key := e.key("token bucket")
+	e.grantedN(e.ask(l, key, of(10), 8, 8), 8, "8 of a bucket of 10")
+	if a := e.ask(l, key, of(12), 0, 0); a.Remaining != 4 {
+		e.Errorf("left after the burst rose from 10 to 12, 8 being spent: saw %d, want 4", a.Remaining)
+	}
+	e.grantedN(e.ask(l, key, of(5), 1, 1), 0, "one more after the burst fell to 5, 8 being spent")
+	if a := e.ask(l, key, of(5), 0, 0); a.Remaining > 5 {
+		e.Errorf("left after the burst fell to 5: saw %d", a.Remaining)
+	}
+}
+
+func changedAlgorithm(e *env) {
+	l, key := e.limiter(), e.key("k")
+	limits := still(10)
+	limits["sliding window of another period"] = normal(driver.Limit{Rate: 10, Per: year / 2, Algorithm: driver.SlidingWindow})
+	limits["fixed window of another period"] = normal(driver.Limit{Rate: 10, Per: year / 2, Algorithm: driver.FixedWindow})
+	for name, limit := range limits {
+		e.grantedN(e.ask(l, key, limit, 1, 10), 10, "all of a "+name+" after others of the key were spent")
+	}
+	for name, limit := range limits {
+		e.grantedN(e.ask(l, key, limit, 1, 1), 0, "one more of a "+name+" that is spent, after others were used")
+	}
+}
+
+func reset(e *env) {
+	l := e.limiter()
+	for name, limit := range still(10) {
+		key, other := e.key(name), e.key(name+" other")
+		e.noError(l.Reset(e.within(soon), key, limit), "Reset of a fresh key")
+		e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all under "+name)
+		e.grantedN(e.ask(l, other, limit, 10, 10), 10, "all of another key under "+name)
+		e.noError(l.Reset(e.within(soon), key, limit), "Reset")
+		a := e.ask(l, key, limit, 0, 0)
+		if a.Remaining != 10 || a.ResetAfter != 0 {
+			e.Errorf("%s after Reset: saw %d left and ResetAfter %v, want 10 and 0", name, a.Remaining, a.ResetAfter)
+		}
+		e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all after Reset under "+name)
+		e.grantedN(e.ask(l, other, limit, 1, 1), 0, "one more of another key after Reset under "+name)
+	}
+}
+
+func limitKeysApart(e *env) {
+	l, tag := e.limiter(), e.r.report.Run
+	limit := normal(driver.Limit{Rate: 1, Per: year})
+	for _, n := range nasty() {
+		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
+			if most := e.info.MaxKey; most > 0 && len(key) > most {
+				continue
+			}
+			if a := e.ask(l, key, limit, 1, 1); a.N != 1 {
+				e.Errorf("the first permit of %q: saw it denied, want it granted: it shares its state with another key", key)
+			}
+		}
+	}
+}
+
+func peek(e *env) {
+	l := e.limiter()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		fresh := e.ask(l, key, limit, 0, 0)
+		if fresh.N != 0 || fresh.Remaining != 10 || fresh.ResetAfter != 0 || fresh.RetryAfter != 0 {
+			e.Errorf("Peek of a fresh key under %s: saw %+v, want 10 left and no waiting", name, fresh)
+		}
+		e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all under "+name)
+		first := e.ask(l, key, limit, 0, 0)
+		for range 10 {
+			e.ask(l, key, limit, 0, 0)
+		}
+		last := e.ask(l, key, limit, 0, 0)
+		if first.Remaining != 0 || last.Remaining != 0 {
+			e.Errorf("Peek when all is spent under %s: saw %d and %d left, want none", name, first.Remaining, last.Remaining)
+		}
+		if first.RetryAfter <= 0 || last.RetryAfter > first.RetryAfter || last.ResetAfter > first.ResetAfter {
+			e.Errorf("Peek when all is spent under %s: saw RetryAfter %v then %v, ResetAfter %v then %v, want them above 0 and falling: looking extends nothing", name, first.RetryAfter, last.RetryAfter, first.ResetAfter, last.ResetAfter)
+		}
+	}
+}
+
+func takeReplyLost(e *env, path pathTo) {
+	b, link := path(e)
+	c, limiter := e.clientOn(b), e.limiter()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		r, err := c.AllowN(e.within(soon), key, limit, 1)
+		e.noError(err, "AllowN before the fault")
+		if !r.Allowed {
+			e.Errorf("the first of 10 under %s: saw it denied", name)
+		}
+		link.DropReply()
+		r, err = c.AllowN(e.within(soon), key, limit, 2)
+		link.Heal()
+		if err == nil && !r.Allowed {
+			e.Errorf("AllowN whose reply was lost under %s: saw a denial, want a grant or an error", name)
+		}
+		if err != nil {
+			e.wantError(err, "AllowN whose reply was lost under "+name, coord.ErrUnknownOutcome, coord.ErrUnavailable)
+		}
+		// A client library that sends it again may debit twice: the safe direction.
+		if a := e.ask(limiter, key, limit, 0, 0); a.Remaining > 7 || err != nil && a.Remaining < 5 {
+			e.Errorf("left of 10 under %s after 1 and then 2 whose reply was lost: saw %d, want them to count as spent: 7, or 5 if they were sent twice", name, a.Remaining)
+		}
+	}
+}
+
+func survivesRestart(e *env) {
+	f := e.r.suite.Harness.Faults
+	l, key, r := e.locker(), e.key("lock"), e.req(e.round(30*time.Second))
+	e.take(l, key, r)
+	limiter, ok := e.open().(driver.Limiter)
+	ok = ok && e.r.limits
+	if ok {
+		for name, limit := range still(10) {
+			e.grantedN(e.ask(limiter, e.key(name), limit, 10, 10), 10, "all under "+name)
+		}
+	}
+	f.Kill(e)
+	f.Restart(e)
+	e.refused(e.locker(), key, "after a restart of the store")
+	if ok {
+		limiter = e.limiter()
+		for name, limit := range still(10) {
+			e.grantedN(e.ask(limiter, e.key(name), limit, 1, 1), 0, "one more after a restart of the store under "+name)
+		}
+	}
+	e.noError(e.locker().Unlock(e.within(soon), key, r.ID), "Unlock after a restart of the store")
+}
+
+func takeAll(e *env) {
+	m, ok := e.open().(driver.MultiLimiter)
+	if !ok {
+		e.Fatalf("the store is no driver.MultiLimiter")
+	}
+	l := e.limiter()
+	for name, limit := range still(10) {
+		a, b := e.key(name+" a"), e.key(name+" b")
+		e.grantedN(e.ask(l, b, limit, 7, 7), 7, "7 of 10 under "+name)
+		take := func(n int) []driver.Taken {
+			t, err := m.TakeAll(e.within(soon), []driver.Demand{{Key: a, Limit: limit, N: n}, {Key: b, Limit: limit, N: n}})
+			e.noError(err, "TakeAll")
+			if len(t) != 2 || len(t[0].Asks) != 1 || len(t[1].Asks) != 1 {
+				e.Fatalf("TakeAll of two demands: saw %+v, want one answer for each", t)
+			}
+			return t
+		}
+		take(4)
+		if x, y := e.ask(l, a, limit, 0, 0), e.ask(l, b, limit, 0, 0); x.Remaining != 10 || y.Remaining != 3 {
+			e.Errorf("TakeAll of 4 and 4 with 10 and 3 left under %s: saw %d and %d left, want nothing taken", name, x.Remaining, y.Remaining)
+		}
+		t := take(3)
+		if t[0].Asks[0].N != 3 || t[1].Asks[0].N != 3 {
+			e.Errorf("TakeAll of 3 and 3 with 10 and 3 left under %s: saw %d and %d granted, want both", name, t[0].Asks[0].N, t[1].Asks[0].N)
+		}
+		if x, y := e.ask(l, a, limit, 0, 0), e.ask(l, b, limit, 0, 0); x.Remaining != 7 || y.Remaining != 0 {
+			e.Errorf("after TakeAll of 3 and 3 under %s: saw %d and %d left, want 7 and 0", name, x.Remaining, y.Remaining)
+		}
+	}
+}
+
+// deny spends a limit through c and checks that it denies.
+func (e *env) deny(c *coord.Client, key string, limit driver.Limit) {
+	for range 2 {
+		_, err := c.AllowAtMost(e.ctx, key, limit, 10)
+		e.noError(err, "AllowAtMost")
+	}
+	r, err := c.Allow(e.ctx, key, limit)
+	e.noError(err, "Allow when all is spent")
+	if r.Allowed || r.RetryAfter <= 0 {
+		e.Errorf("Allow when all is spent: saw allowed %v, RetryAfter %v, want a denial that says when", r.Allowed, r.RetryAfter)
+	}
+}
+
+func ownReset(e *env) {
+	c := e.client()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		e.deny(c, key, limit)
+		e.noError(c.Reset(e.ctx, key, limit), "Reset")
+		r, err := c.Allow(e.ctx, key, limit)
+		e.noError(err, "Allow after the client's own Reset")
+		if !r.Allowed || r.Remaining != 9 {
+			e.Errorf("Allow after the client's own Reset under %s: saw allowed %v and %d left, want it allowed at once", name, r.Allowed, r.Remaining)
+		}
+	}
+}
+
+func othersReset(e *env) {
+	c, other := e.client(), e.client()
+	limit := normal(driver.Limit{Rate: 10, Per: year})
+	key := e.key("k")
+	e.deny(c, key, limit)
+	e.noError(other.Reset(e.ctx, key, limit), "Reset by another client")
+	start := time.Now()
+	e.until(time.Second+100*time.Millisecond, "another client's Reset to show: want it within a second", func() bool {
+		r, err := c.Allow(e.ctx, key, limit)
+		e.noError(err, "Allow after another client's Reset")
+		return r.Allowed
+	})
+	e.measure("another client's reset", time.Since(start))
+}
+
+func validFor(e *env) {
+	for _, name := range []string{"sliding window", "fixed window"} {
+		limit, bound := algorithms(boundRate, boundPer)[name], boundRate
+		if limit.Algorithm == driver.FixedWindow {
+			bound = 2 * boundRate
+		}
+		late := false
+		spends := e.saturate(e.key(name), limit, boundTime, func(g driver.Granted, sent, came time.Time) spend {
+			if g.ValidFor <= 0 || g.ValidFor > limit.Per {
+				e.Errorf("ValidFor of a grant under %s: saw %v, want above 0 and at most %v", name, g.ValidFor, limit.Per)
+			}
+			// Every other one is hoarded to its last moment.
+			if late = !late; late && sent.Add(g.ValidFor).After(came) {
+				last := sent.Add(g.ValidFor)
+				return spend{last, last, g.N}
+			}
+			return spend{sent, came, g.N}
+		})
+		if most := mostWithin(spends, limit.Per-time.Microsecond); most > bound {
+			e.Errorf("%s, every other grant spent at the end of its ValidFor: saw %d permits within %v, want at most %d", name, most, limit.Per, bound)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func tokenCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-05", Name: "tokens-rise-over-holders", Clause: "L2", run: tokensRise,
+			Why: "a fencing token that repeats or falls lets a stale writer through",
+		}, {
+			ID: "LOCK-06", Name: "tokens-rise-over-expiry", Clause: "L2", run: tokensRiseOverExpiry,
+			Why: "a counter that is kept beside the lease, and dies with it, starts again",
+		}, {
+			ID: "LOCK-07", Name: "token-floor-is-kept", Clause: "L2", run: tokenFloor,
+			Why: "locks that move to another store start below the tokens that a resource remembers",
+		}, {
+			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOverRestart,
+			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
+			Why: "a store that counts in memory forgets its tokens when it restarts",
+		},
+	}
+}
+
+func tokensRise(e *env) {
+	lockers, key := []driver.Locker{e.locker(), e.locker()}, e.key("k")
+	var last int64
+	for i := range 50 {
+		l, r := lockers[i%2], e.req(e.long)
+		g := e.take(l, key, r)
+		if g.Token <= last {
+			e.Fatalf("token of holder %d: saw %d after %d, want a greater one", i, g.Token, last)
+		}
+		last = g.Token
+		again, err := l.Renew(e.within(soon), key, r)
+		e.noError(err, "Renew by the holder")
+		if again.Token != g.Token {
+			e.Errorf("token after Renew: saw %d, want the hold's %d", again.Token, g.Token)
+		}
+		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	}
+}
+
+func tokensRiseOverExpiry(e *env) {
+	l, key, ttl := e.locker(), e.key("k"), e.round(50*time.Millisecond)
+	var last int64
+	for i := range 4 {
+		g, _ := e.seize(l, key, e.req(ttl), ttl+2*time.Second, "whose holder has let its lease lapse")
+		if g.Token <= last {
+			e.Fatalf("token of holder %d, the one before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
+		}
+		last = g.Token
+	}
+}
+
+func tokenFloor(e *env) {
+	key := e.key("k")
+	plain := e.lock(e.client(), key)
+	floor := plain.Token() + 1_000_000
+	e.noError(plain.Unlock(e.ctx), "Unlock")
+	raised := e.lock(e.client(coord.WithTokenFloor(floor)), key)
+	if raised.Token() <= floor {
+		e.Errorf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
+	}
+	e.noError(raised.Unlock(e.ctx), "Unlock")
+}
+
+func tokensRiseOverRestart(e *env) {
+	f := e.r.suite.Harness.Faults
+	tokens := make(map[string]int64)
+	l := e.locker()
+	for i := range 3 {
+		key, r := e.key(fmt.Sprint("k", i)), e.req(e.long)
+		tokens[key] = e.take(l, key, r).Token
+		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	}
+	f.Kill(e)
+	f.Restart(e)
+	l = e.locker()
+	for key, before := range tokens {
+		r := e.req(e.long)
+		if g := e.take(l, key, r); g.Token <= before {
+			e.Errorf("token after a restart of the store: saw %d after %d, want a greater one", g.Token, before)
+		}
+		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after the restart")
+	}
+}

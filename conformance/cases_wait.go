@@ -1,0 +1,284 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func waitCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-40", Name: "cancelled-wait-leaves-nothing", Clause: "L6", run: cancelledWait,
+			Why: "a waiter that left but stays in the queue blocks everyone behind it (Curator#600, go-zookeeper)",
+		}, {
+			ID: "LOCK-41", Name: "timed-out-wait-says-both", Clause: "L6", run: timedOutWait,
+			Why: "a caller wants to know that the key is locked and that its time is over (redsync hides the second)",
+		}, {
+			ID: "LOCK-42", Name: "lost-reply-to-acquire-is-held-or-removed", Clause: "L6", run: over(byDriver, acquireReplyLost),
+			Why: "a grant whose reply was lost keeps the key from everyone, for ever if something renews it (redislock, etcd)",
+		}, {
+			ID: "LOCK-43", Name: "network-lost-reply-to-acquire-is-held-or-removed", Clause: "L6", run: over(byNetwork, acquireReplyLost), Hooks: []Hook{HookLink},
+			Why: "the same through the store's own client library, which may retry by itself (go-redis#2985)",
+		}, {
+			ID: "LOCK-44", Name: "silent-acquire-ends-and-is-removed", Clause: "L6", run: over(byDriver, acquireSilent),
+			Why: "cleaning up on the caller's dead context cleans nothing (redsync left the key for 9.5s of 10s)",
+		}, {
+			ID: "LOCK-45", Name: "network-silent-acquire-ends-and-is-removed", Clause: "L6", run: over(byNetwork, acquireSilent), Hooks: []Hook{HookLink},
+			Why: "the same through the store's own client library, whose time-outs may be longer than the caller's",
+		}, {
+			ID: "LOCK-46", Name: "cancel-at-the-grant-loses-no-key", Clause: "L6", run: cancelAtGrant,
+			Why: "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
+		}, {
+			ID: "LOCK-50", Name: "waiter-is-woken", Clause: "L8", run: woken, Proves: driver.Wake,
+			Why: "a wake-up that is lost between the check and the wait hangs its waiter on a free key (redisson#1763, rueidislock)",
+		}, {
+			ID: "LOCK-51", Name: "fair-waiters-are-granted-in-order", Clause: "L8", run: fairOrder, Proves: driver.Fair,
+			Why: "polling starves whoever polls at the wrong moments; overtaking starves who waits longest",
+		}, {
+			ID: "LOCK-52", Name: "dead-waiter-is-skipped", Clause: "L8", run: deadWaiter,
+			Why: "a queue that waits for a process which is gone stands still",
+		}, {
+			ID: "LOCK-53", Name: "waiters-go-on-when-the-lease-lapses", Clause: "L8", run: waitersGoOn,
+			Why: "waiters of the holder's own process stay blocked by a local mutex after the store has let go (spring#3821)",
+		},
+	}
+}
+
+// waiting starts Lock on a client behind an Injector, and returns when its first attempt was refused.
+func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption) (*coord.Client, *Injector, <-chan error) {
+	b, in := e.injected()
+	c := e.clientOn(b)
+	_, queues := b.(driver.Queuer)
+	result := async(func() error {
+		l, err := c.Lock(ctx, key, opts...)
+		if err != nil {
+			return err
+		}
+		return l.Unlock(e.ctx)
+	})
+	e.until(soon, "a waiter to ask the store", func() bool {
+		return in.count("TryLock") > 0 && (!queues || in.count("Lock") > 0)
+	})
+	return c, in, result
+}
+
+func cancelledWait(e *env) {
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	enough := errors.New("waited enough")
+	ctx, cancel := context.WithCancelCause(e.ctx)
+	_, _, result := e.waiting(ctx, key, coord.TTL(e.long))
+	_, _, behind := e.waiting(e.ctx, key, coord.TTL(e.long))
+	start := time.Now()
+	cancel(enough)
+	err := recv(e, result, soon, "a cancelled Lock to return")
+	if took := time.Since(start); took > prompt+e.starved(start) {
+		e.Errorf("cancelled Lock: saw it return after %v, want at once", took)
+	}
+	e.wantError(err, "cancelled Lock", context.Canceled, enough, coord.ErrLocked)
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.noError(recv(e, behind, 3*time.Second, "the waiter behind the cancelled one"), "Lock behind a cancelled one")
+	e.free(holder, key, time.Second, "after its waiters have gone")
+}
+
+func timedOutWait(e *env) {
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	c := e.client()
+	const wait = 200 * time.Millisecond
+	check := func(what string, lock func() error) {
+		start := time.Now()
+		err := lock()
+		took := time.Since(start)
+		e.wantError(err, what, coord.ErrLocked, context.DeadlineExceeded)
+		if took < wait || took > wait+prompt+e.starved(start) {
+			e.Errorf("%s: saw it return after %v, want after %v", what, took, wait)
+		}
+	}
+	check("Lock with WaitAtMost", func() error {
+		_, err := c.Lock(e.ctx, key, coord.WaitAtMost(wait))
+		return err
+	})
+	check("Lock under a deadline", func() error {
+		_, err := c.Lock(e.within(wait), key)
+		return err
+	})
+	start := time.Now()
+	_, err := c.TryLock(e.ctx, key)
+	e.wantError(err, "TryLock of a held key", coord.ErrLocked)
+	if took := time.Since(start); took > prompt+e.starved(start) {
+		e.Errorf("TryLock of a held key: saw it return after %v, want at once", took)
+	}
+	_, err = c.TryLock(e.ctx, key, coord.WaitAtMost(wait))
+	e.wantError(err, "TryLock with WaitAtMost", coord.ErrInvalid)
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.free(holder, key, time.Second, "after its waiters have gone")
+}
+
+func acquireReplyLost(e *env, path pathTo) {
+	b, link := path(e)
+	c, rival := e.clientOn(b), e.locker()
+	e.warm(c)
+	for name, lock := range map[string]func(context.Context, string, ...coord.LockOption) (*coord.Lock, error){
+		"TryLock": c.TryLock, "Lock": c.Lock,
+	} {
+		key := e.key(name)
+		link.DropReply()
+		l, err := lock(e.within(soon), key, coord.TTL(e.long))
+		link.Heal()
+		if err == nil { // it was tried again: then it is a hold like any other
+			e.noError(l.Err(), name+" whose reply was lost, which says that it holds")
+			e.refused(rival, key, "after a "+name+" that says it holds")
+			e.noError(l.Unlock(e.ctx), "Unlock of a hold whose first reply was lost")
+		} else {
+			e.wantError(err, name+" whose reply was lost", coord.ErrUnknownOutcome)
+		}
+		e.free(rival, key, 5*time.Second, "after a "+name+" whose reply was lost: want it freed long before its lease")
+	}
+}
+
+func acquireSilent(e *env, path pathTo) {
+	b, link := path(e)
+	c, rival, key := e.clientOn(b), e.locker(), e.key("k")
+	e.warm(c)
+	link.StallReplies()
+	const allowed = 300 * time.Millisecond
+	start := time.Now()
+	_, err := c.TryLock(e.within(allowed), key, coord.TTL(e.long))
+	took := time.Since(start)
+	e.wantError(err, "TryLock without an answer", context.DeadlineExceeded, coord.ErrUnknownOutcome)
+	if took > allowed+prompt+e.starved(start) {
+		e.Errorf("TryLock without an answer: saw it return after %v, want within its context's %v and 100ms", took, allowed)
+	}
+	link.Heal()
+	e.free(rival, key, 5*time.Second, "after a TryLock without an answer: want it freed long before its lease")
+}
+
+func cancelAtGrant(e *env) {
+	holder, key := e.locker(), e.key("k")
+	for range 15 {
+		r := e.req(e.long)
+		e.take(holder, key, r)
+		ctx, cancel := context.WithCancel(e.ctx)
+		_, _, result := e.waiting(ctx, key, coord.TTL(e.long))
+		var wg sync.WaitGroup
+		wg.Go(cancel)
+		wg.Go(func() {
+			if err := holder.Unlock(e.ctx, key, r.ID); err != nil {
+				e.Errorf("Unlock by the holder: saw %v, want nil", err)
+			}
+		})
+		wg.Wait()
+		if err := recv(e, result, soon, "Lock that was cancelled at its grant"); err != nil {
+			e.wantError(err, "Lock that was cancelled at its grant", context.Canceled)
+		}
+		e.free(holder, key, 3*time.Second, "after a Lock was cancelled at its grant")
+	}
+}
+
+func woken(e *env) {
+	if _, ok := e.open().(driver.Queuer); !ok {
+		e.Fatalf("the store is no driver.Queuer: a waiter has to poll")
+	}
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	_, in, result := e.waiting(e.ctx, key, coord.TTL(e.long))
+	before := in.count("")
+	e.pass(400 * time.Millisecond)
+	if polls := in.count("") - before; polls > 2 {
+		e.Errorf("calls of a waiter while the key is held: saw %d in 400ms, want none: it is to be woken", polls)
+	}
+	start := time.Now()
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.noError(recv(e, result, 2*time.Second, "a waiter to be woken"), "Lock and Unlock of a waiter")
+	e.measure("wake-up", time.Since(start))
+}
+
+func fairOrder(e *env) {
+	const waiters = 5
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	granted := make(chan int, waiters)
+	ids := make([]string, waiters)
+	lockers := make([]driver.Locker, waiters)
+	for i := range waiters {
+		b := e.open()
+		q, ok := b.(driver.Queuer)
+		if !ok {
+			e.Fatalf("the store is no driver.Queuer: it has no order of waiters")
+		}
+		w := driver.Request{ID: e.newID(), TTL: e.long, Fair: true}
+		ids[i], lockers[i] = w.ID, b.(driver.Locker)
+		go func() {
+			if _, err := q.Lock(e.ctx, key, w); err != nil {
+				e.Errorf("Lock of waiter %d: saw %v, want a grant", i, err)
+			}
+			granted <- i
+		}()
+		e.queued(key, i+1)
+	}
+	free, id := holder, r.ID
+	for want := range waiters {
+		e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the holder")
+		e.refused(holder, key, "by a newcomer that would overtake fair waiters")
+		got := recv(e, granted, e.ttl+2*time.Second, "the next fair waiter")
+		if got != want {
+			e.Fatalf("grant number %d: saw waiter %d, want waiter %d: the order in which they came", want, got, want)
+		}
+		free, id = lockers[got], ids[got]
+	}
+	e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the last waiter")
+}
+
+// queued returns when n waiters are in the store's line for key.
+func (e *env) queued(key string, n int) {
+	if i, ok := e.open().(driver.Inspector); ok {
+		if h, err := i.Inspect(e.within(soon), key); err == nil && h.Waiters >= 0 {
+			e.until(soon, fmt.Sprintf("%d waiters to be in line", n), func() bool {
+				h, err := i.Inspect(e.within(soon), key)
+				return err == nil && h.Waiters >= n
+			})
+			return
+		}
+	}
+	e.pass(100 * time.Millisecond) // the store does not show its waiters
+}
+
+func deadWaiter(e *env) {
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	ctx, die := context.WithCancel(e.ctx)
+	_, in, dead := e.waiting(ctx, key, coord.TTL(e.ttl))
+	_, _, behind := e.waiting(e.ctx, key, coord.TTL(e.ttl))
+	in.StallRequests() // it dies without a word
+	die()
+	e.wantError(recv(e, dead, soon, "the dead waiter's Lock to return"), "Lock of the dead waiter", context.Canceled)
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	start := time.Now()
+	e.noError(recv(e, behind, 2*e.ttl+2*time.Second, "the waiter behind the dead one"), "Lock behind a dead waiter")
+	e.measure("grant past a dead waiter", time.Since(start))
+}
+
+func waitersGoOn(e *env) {
+	key, c := e.key("k"), e.client()
+	l := e.lock(c, key, coord.TTL(e.ttl), coord.NoRenew())
+	pass := func(c *coord.Client) <-chan error {
+		return async(func() error {
+			l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+			if err != nil {
+				return err
+			}
+			return l.Unlock(e.ctx)
+		})
+	}
+	local, remote := pass(c), pass(e.client())
+	bound := l.TTL() + 3*time.Second
+	e.noError(recv(e, local, bound, "a waiter of the holder's client"), "Lock in the holder's client")
+	e.noError(recv(e, remote, bound, "a waiter of another client"), "Lock in another client")
+}

@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func waitingCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-55", Name: "wait-serves-in-order", Clause: "R8", run: waitFIFO, Needs: driver.Claims{driver.Reserve},
+			Why: "callers that race for the next permit starve the unlucky",
+		}, {
+			ID: "LIMIT-56", Name: "wait-ends-when-it-is-due", Clause: "R8", run: waitDue,
+			Why: "a wait that is early breaks the limit, one that is late wastes it",
+		}, {
+			ID: "LIMIT-57", Name: "hopeless-wait-fails-at-once", Clause: "R8", run: waitHopeless,
+			Why: "waiting out a deadline that cannot be met costs a worker for nothing",
+		}, {
+			ID: "LIMIT-58", Name: "cancelled-wait-gives-back", Clause: "R8", run: waitCancelled, Needs: driver.Claims{driver.Reserve},
+			Why: "permits reserved for callers who left make everyone else wait",
+		}, {
+			ID: "LIMIT-59", Name: "reserve-and-refund-are-exact", Clause: "R8", run: reserve, Proves: driver.Reserve,
+			Why: "a refund that is given twice, or for what was used, mints permits",
+		},
+	}
+}
+
+func waitFIFO(e *env) {
+	b, in := e.injected()
+	c, key := e.clientOn(b), e.key("k")
+	limit := driver.Limit{Rate: 10, Per: time.Second, Burst: 1}
+	const waiters = 4
+	order := make(chan int, waiters)
+	for i := range waiters {
+		go func() {
+			if err := c.Wait(e.ctx, key, limit); err != nil {
+				e.Errorf("Wait of caller %d: saw %v, want nil", i, err)
+			}
+			order <- i
+		}()
+		e.until(soon, "a caller to ask the store", func() bool { return in.count("Take") > i })
+	}
+	for want := range waiters {
+		if got := recv(e, order, 5*time.Second, "the next caller of Wait"); got != want {
+			e.Errorf("Wait number %d to return: saw caller %d, want caller %d: the order in which they came", want, got, want)
+		}
+	}
+}
+
+func waitDue(e *env) {
+	c := e.client()
+	for name, limit := range algorithms(4, 200*time.Millisecond) {
+		key := e.key(name)
+		var spends []spend
+		start := time.Now()
+		for range 10 {
+			sent := time.Now()
+			if err := c.Wait(e.within(soon), key, limit); err != nil {
+				e.Fatalf("Wait under %s: saw %v, want nil", name, err)
+			}
+			spends = append(spends, spend{sent, time.Now(), 1})
+		}
+		took := time.Since(start)
+		bound := 4
+		if limit.Algorithm != driver.SlidingWindow {
+			bound = 8
+		}
+		// A permit that was waited for is used when Wait returns.
+		for i := range spends {
+			spends[i].from = spends[i].to
+		}
+		slack := time.Millisecond + e.starved(start)
+		if most := mostWithin(spends, limit.Per-slack); slack < limit.Per && most > bound {
+			e.Errorf("Wait under %s: saw %d permits within %v, want at most %d", name, most, limit.Per, bound)
+		}
+		if most := 1500*time.Millisecond + 10*e.starved(start); took > most {
+			e.Errorf("10 times Wait under %v %s: saw %v, want at most %v", limit, name, took, most)
+		}
+	}
+}
+
+func waitHopeless(e *env) {
+	c := e.client()
+	for name, limit := range still(10) {
+		key := e.key(name)
+		e.deny(c, key, limit)
+		start := time.Now()
+		err := c.Wait(e.within(soon), key, limit)
+		e.wantError(err, "Wait whose permit comes after the deadline, under "+name, coord.ErrLimited, context.DeadlineExceeded)
+		if took := time.Since(start); took > prompt+e.starved(start) {
+			e.Errorf("Wait whose permit comes after the deadline, under %s: saw it return after %v, want at once", name, took)
+		}
+		var full *coord.Error
+		if !errors.As(err, &full) || full.RetryAfter <= soon {
+			e.Errorf("Wait whose permit comes after the deadline, under %s: saw %v, want an *Error whose RetryAfter says when", name, err)
+		}
+	}
+}
+
+func waitCancelled(e *env) {
+	b, in := e.injected()
+	c, key := e.clientOn(b), e.key("k")
+	limit := driver.Limit{Rate: 1, Per: 5 * time.Second, Burst: 1}
+	r, err := c.Allow(e.ctx, key, limit)
+	e.noError(err, "Allow")
+	if !r.Allowed {
+		e.Errorf("Allow of a fresh key: saw it denied")
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	result := async(func() error { return c.Wait(ctx, key, limit) })
+	e.until(soon, "Wait to reserve", func() bool { return in.count("Take") > 1 })
+	cancel()
+	e.wantError(recv(e, result, soon, "a cancelled Wait"), "cancelled Wait", context.Canceled)
+	res, err := c.Reserve(e.ctx, key, limit, 1)
+	e.noError(err, "Reserve after a cancelled Wait")
+	if d := res.Delay(); d > limit.Per {
+		e.Errorf("Delay of the next permit after a cancelled Wait: saw %v, want at most %v: the permit was not given back", d, limit.Per)
+	}
+}
+
+func reserve(e *env) {
+	l := e.limiter()
+	refunder, ok := l.(driver.Refunder)
+	if !ok {
+		e.Fatalf("the store is no driver.Refunder")
+	}
+	limit, key := normal(driver.Limit{Rate: 10, Per: 10 * time.Second, Burst: 10}), e.key("k")
+	e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all of a full bucket")
+	start := time.Now()
+	// near fails the case unless d, less what has passed since start, is want.
+	near := func(d, want time.Duration, what string) {
+		passed := time.Since(start)
+		if d > want+time.Millisecond || d < want-passed-time.Millisecond {
+			e.Errorf("%s: saw %v, want %v less the %v that have passed", what, d, want, passed)
+		}
+	}
+	hold := func(n int, ahead time.Duration) (string, asked) {
+		id := e.newID()
+		return id, e.askFor(l, key, limit, driver.Ask{ID: id, Min: n, N: n, MaxDelay: ahead})
+	}
+	_, denied := hold(3, 2*time.Second)
+	e.grantedN(denied, 0, "3 that are due in 3s, at most 2s ahead")
+	near(denied.RetryAfter, time.Second, "RetryAfter of an ask for 2s ahead for what is due in 3s")
+
+	first, a := hold(3, time.Minute)
+	e.grantedN(a, 3, "3 that are due in 3s, at most a minute ahead")
+	near(a.Delay, 3*time.Second, "Delay of 3 permits at 1 a second")
+	_, b := hold(2, time.Minute)
+	e.grantedN(b, 2, "2 behind 3")
+	near(b.Delay, 5*time.Second, "Delay of 2 permits behind 3")
+
+	e.noError(refunder.Refund(e.within(soon), key, limit, first, 3), "Refund")
+	_, c := hold(1, time.Minute)
+	near(c.Delay, 3*time.Second, "Delay of 1 permit behind 2, 3 having been given back")
+	e.noError(refunder.Refund(e.within(soon), key, limit, first, 3), "second Refund, which does nothing")
+	e.noError(refunder.Refund(e.within(soon), key, limit, e.newID(), 3), "Refund of an ask that never was, which does nothing")
+	last, d := hold(2, time.Minute)
+	near(d.Delay, 5*time.Second, "Delay of 2 permits behind 3, after refunds that do nothing")
+	e.noError(refunder.Refund(e.within(soon), key, limit, last, 1), "Refund of a part")
+	_, f := hold(1, time.Minute)
+	near(f.Delay, 5*time.Second, "Delay of 1 permit behind 4, 1 of 2 having been given back")
+
+	window := algorithms(10, time.Minute)["sliding window"]
+	_, err := l.Take(e.within(soon), e.key("window"), window, []driver.Ask{{ID: e.newID(), Min: 1, N: 1, MaxDelay: time.Second}})
+	e.wantError(err, "a reservation of a window", driver.ErrUnsupported)
+}

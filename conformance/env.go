@@ -1,0 +1,317 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// env is what a case works with.
+type env struct {
+	*recorder
+	r    *runner
+	c    *Case
+	info driver.Info
+	// ttl is a short lease on this store: long enough that a busy machine
+	// does not lose it, short enough to wait for its end. long is one that
+	// does not end within a case.
+	ttl, long time.Duration
+
+	randMu sync.Mutex
+	rand   *rand.Rand
+}
+
+const (
+	shortTTL = 500 * time.Millisecond
+	// prompt is how late a call may be that is to end at once: what the
+	// contract allows, and something for a busy machine.
+	prompt = 100*time.Millisecond + 150*time.Millisecond
+	// soon is a bound for what only takes round trips.
+	soon = 10 * time.Second
+)
+
+func (r *runner) newEnv(rec *recorder, c *Case) *env {
+	seed := r.report.Seed
+	for _, b := range []byte(c.ID) {
+		seed = seed*31 + uint64(b)
+	}
+	e := &env{recorder: rec, r: r, c: c, info: r.report.Store, rand: rand.New(rand.NewPCG(seed, 0))}
+	e.ttl = e.round(shortTTL)
+	e.long = e.round(max(20*time.Second, 10*e.ttl))
+	return e
+}
+
+// round makes of d a lease that this store can grant.
+func (e *env) round(d time.Duration) time.Duration {
+	d = max(d, e.info.MinTTL)
+	if step := e.info.TTLStep; step > 0 {
+		d = (d + step - 1) / step * step
+	}
+	if e.info.MaxTTL > 0 {
+		d = min(d, e.info.MaxTTL)
+	}
+	return d
+}
+
+// key is a key that no other case and no other run uses.
+func (e *env) key(name string) string {
+	return "conformance/" + e.r.report.Run + "/" + e.c.ID + "/" + name
+}
+
+// open opens a client of the store; it is closed with the case.
+func (e *env) open() driver.Backend {
+	b := e.r.suite.Harness.Open(e)
+	if b == nil {
+		e.Fatalf("Open gave nil")
+	}
+	e.Cleanup(func() { e.close(b) })
+	return b
+}
+
+func (e *env) close(b interface{ Close() error }) {
+	if err := b.Close(); err != nil {
+		e.Errorf("Close: saw %v, want nil", err)
+	}
+}
+
+// locker and limiter open one half of the store.
+func (e *env) locker() driver.Locker {
+	l, ok := e.open().(driver.Locker)
+	if !ok {
+		e.Fatalf("Open gave a backend without locks, which it had before")
+	}
+	return l
+}
+
+func (e *env) limiter() driver.Limiter {
+	l, ok := e.open().(driver.Limiter)
+	if !ok {
+		e.Fatalf("Open gave a backend without limits, which it had before")
+	}
+	return l
+}
+
+// client opens a whole Client.
+func (e *env) client(opts ...coord.Option) *coord.Client { return e.clientOn(e.open(), opts...) }
+
+func (e *env) clientOn(b driver.Backend, opts ...coord.Option) *coord.Client {
+	opts = append([]coord.Option{coord.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
+	c, err := coord.New(b, opts...)
+	if err != nil {
+		e.Fatalf("coord.New: saw %v, want a client", err)
+	}
+	e.Cleanup(func() { e.close(c) })
+	return c
+}
+
+// injected opens a client of the store behind an Injector.
+func (e *env) injected() (driver.Backend, *Injector) {
+	b, in := NewInjector(e.open())
+	return b, in
+}
+
+// pathTo is a way to get a client whose connection can be broken.
+type pathTo func(e *env) (driver.Backend, Link)
+
+// byDriver breaks the calls themselves, byNetwork the connection under them.
+func byDriver(e *env) (driver.Backend, Link) {
+	b, in := e.injected()
+	return b, in
+}
+
+func byNetwork(e *env) (driver.Backend, Link) {
+	b, link := e.r.suite.Harness.Faults.Link(e)
+	e.Cleanup(func() {
+		link.Heal()
+		e.close(b)
+	})
+	return b, link
+}
+
+// over makes of a scenario a case over one kind of path.
+func over(path pathTo, scenario func(*env, pathTo)) func(*env) {
+	return func(e *env) { scenario(e, path) }
+}
+
+// newID names a hold of a bare driver.
+func (e *env) newID() string {
+	var random [16]byte
+	e.randMu.Lock()
+	for i := range random {
+		random[i] = byte(e.rand.Uint32())
+	}
+	e.randMu.Unlock()
+	return driver.FormatID("conformance", os.Getpid(), time.Now(), random)
+}
+
+func (e *env) req(ttl time.Duration) driver.Request {
+	return driver.Request{ID: e.newID(), TTL: ttl}
+}
+
+// within is a context of the case that ends after d.
+func (e *env) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(e.ctx, d)
+	e.Cleanup(cancel)
+	return ctx
+}
+
+// starved is for how long this process was not scheduled at a time, since then.
+func (e *env) starved(since time.Time) time.Duration { return e.r.pulse.longest(since) }
+
+// noError ends the case on an error.
+func (e *env) noError(err error, what string) {
+	if err != nil {
+		e.Fatalf("%s: saw %v, want no error", what, err)
+	}
+}
+
+// wantError fails the case unless err is all of targets.
+func (e *env) wantError(err error, what string, targets ...error) bool {
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			e.Errorf("%s: saw error %v, want one that is %q", what, err, target)
+			return false
+		}
+	}
+	return true
+}
+
+// lock takes a lock that is free, or ends the case.
+func (e *env) lock(c *coord.Client, key string, opts ...coord.LockOption) *coord.Lock {
+	l, err := c.Lock(e.within(soon), key, opts...)
+	if err != nil {
+		e.Fatalf("Lock of a free key: saw %v, want a lock", err)
+	}
+	return l
+}
+
+// take is TryLock of a free key on the bare driver.
+func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
+	g, err := l.TryLock(e.within(soon), key, r)
+	if err != nil {
+		e.Fatalf("TryLock of a free key: saw %v, want a grant", err)
+	}
+	if g.Token < 1 || g.Token >= 1<<53 {
+		e.Errorf("TryLock: saw token %d, want 1 to 2^53-1", g.Token)
+	}
+	if g.TTL <= 0 {
+		e.Errorf("TryLock: saw a granted TTL of %v, want what the store really granted, above 0", g.TTL)
+	}
+	return g
+}
+
+// refused fails the case unless another id is refused key now.
+func (e *env) refused(l driver.Locker, key, when string) bool {
+	r := e.req(e.ttl)
+	_, err := l.TryLock(e.within(soon), key, r)
+	if err == nil {
+		e.Errorf("TryLock by another id %s: saw a grant, want ErrLocked", when)
+		if err := l.Unlock(e.within(soon), key, r.ID); err != nil {
+			e.Logf("its Unlock: %v", err)
+		}
+		return false
+	}
+	return e.wantError(err, "TryLock by another id "+when, driver.ErrLocked)
+}
+
+// free waits until key can be taken, gives it back and says when the attempt that
+// got it was answered. It fails the case when that takes longer than within.
+func (e *env) free(l driver.Locker, key string, within time.Duration, when string) (driver.Grant, time.Time) {
+	r := e.req(e.ttl)
+	g, at := e.seize(l, key, r, within, when)
+	if err := l.Unlock(e.within(soon), key, r.ID); err != nil {
+		e.Errorf("Unlock of a fresh hold: saw %v, want nil", err)
+	}
+	return g, at
+}
+
+// seize tries until r has key.
+func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.Duration, when string) (driver.Grant, time.Time) {
+	start := time.Now()
+	for {
+		g, err := l.TryLock(e.within(soon), key, r)
+		now := time.Now()
+		switch {
+		case err == nil:
+			return g, now
+		case !errors.Is(err, driver.ErrLocked):
+			e.Fatalf("TryLock of a locked key %s: saw %v, want ErrLocked or a grant", when, err)
+		case now.Sub(start) > within+e.starved(start):
+			e.Fatalf("key %s: saw it still locked after %v, want it free within %v", when, now.Sub(start).Round(time.Millisecond), within)
+		}
+		e.pass(time.Millisecond)
+	}
+}
+
+// pass lets time go by where time is the subject.
+func (e *env) pass(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.ctx.Done():
+		e.Fatalf("the case was ended while it waited")
+	}
+}
+
+// until waits for a condition.
+func (e *env) until(within time.Duration, what string, cond func() bool) {
+	start := time.Now()
+	for !cond() {
+		if time.Since(start) > within+e.starved(start) {
+			e.Fatalf("waited %v for: %s", within, what)
+		}
+		e.pass(2 * time.Millisecond)
+	}
+}
+
+// recv waits for a value.
+func recv[T any](e *env, ch <-chan T, within time.Duration, what string) T {
+	select {
+	case v := <-ch:
+		return v
+	default:
+	}
+	start := time.Now()
+	t := time.NewTimer(within)
+	defer t.Stop()
+	for {
+		select {
+		case v := <-ch:
+			return v
+		case <-t.C:
+			if late := e.starved(start); time.Since(start) < within+late {
+				t.Reset(late)
+				continue
+			}
+			e.Fatalf("waited %v for: %s", within, what)
+		case <-e.ctx.Done():
+			e.Fatalf("the case was ended while it waited for: %s", what)
+		}
+	}
+}
+
+// async calls fn in a goroutine and gives its error.
+func async(fn func() error) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- fn() }()
+	return ch
+}
+
+// watchLoss tells when Done closed. The goroutine ends with the hold.
+func watchLoss(l *coord.Lock) <-chan time.Time {
+	ch := make(chan time.Time, 1)
+	done := l.Done()
+	go func() {
+		<-done
+		ch <- time.Now()
+	}()
+	return ch
+}

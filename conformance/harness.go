@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Harness is how the suite gets at a store.
+type Harness struct {
+	// Open opens a fresh client of the same store at each call. The suite
+	// closes it; what else Open starts it ends with tb.Cleanup. Required.
+	Open func(tb TB) driver.Backend
+	// Claims are what the store claims. They must be those of Info, so that
+	// a claim can be neither dropped nor gained in passing.
+	Claims driver.Claims
+	// Faults breaks the store and the way to it. Without it the cases that
+	// need a server's faults are unproven.
+	Faults *Faults
+	// WorkerURL opens the store in another process, through coord.Open. The
+	// binary that runs the suite registers the scheme and calls [WorkerMain].
+	// Without it the cases about crashed and frozen clients are unproven.
+	WorkerURL string
+}
+
+// Faults are hooks that break things. Each may be nil: the cases that need it
+// are then unproven.
+type Faults struct {
+	// Link opens a client that reaches the store over a link of its own, so
+	// that one client can be cut off while the others work.
+	Link func(tb TB) (driver.Backend, Link)
+	// Kill ends the store's server as a crash would, Restart starts it again
+	// at the same address with what it has kept.
+	Kill, Restart func(tb TB)
+	// Pause stops the server's process without ending it (SIGSTOP), Resume
+	// lets it go on.
+	Pause, Resume func(tb TB)
+}
+
+// Hook names what a case needs of the harness.
+type Hook string
+
+// The hooks.
+const (
+	HookLink    Hook = "Faults.Link"
+	HookRestart Hook = "Faults.Kill and Faults.Restart"
+	HookPause   Hook = "Faults.Pause and Faults.Resume"
+	HookWorker  Hook = "Harness.WorkerURL"
+)
+
+// shared reports whether using the hook disturbs every client of the store.
+func (hk Hook) shared() bool { return hk == HookRestart || hk == HookPause }
+
+// lacks says why a hook is missing, "" if it is there.
+func (h *Harness) lacks(hk Hook) string {
+	f := h.Faults
+	if f == nil {
+		f = &Faults{}
+	}
+	var there bool
+	switch hk {
+	case HookLink:
+		there = f.Link != nil
+	case HookRestart:
+		there = f.Kill != nil && f.Restart != nil
+	case HookPause:
+		there = f.Pause != nil && f.Resume != nil
+	case HookWorker:
+		if h.WorkerURL != "" {
+			return workerProblem()
+		}
+	}
+	if there {
+		return ""
+	}
+	return fmt.Sprintf("the harness has no %s", hk)
+}

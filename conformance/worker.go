@@ -1,0 +1,197 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// A worker is this binary, started again: another process with its own client of
+// the store, which a case can kill and freeze. It obeys orders, one line of JSON
+// each, on its standard input, and answers each with a line.
+
+// workerEnv holds the URL of the store in a worker's environment.
+const workerEnv = "COORD_CONFORMANCE_WORKER"
+
+var workerReady atomic.Bool
+
+// WorkerMain makes of this process a worker if the suite has started it as one; it
+// then never returns. Otherwise it returns at once. Call it first thing in
+// TestMain, or in main, of a binary that runs the suite with Harness.WorkerURL:
+//
+//	func TestMain(m *testing.M) {
+//		conformance.WorkerMain()
+//		os.Exit(m.Run())
+//	}
+func WorkerMain() {
+	workerReady.Store(true)
+	url, ok := os.LookupEnv(workerEnv)
+	if !ok {
+		return
+	}
+	if err := work(url, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// order is what a worker is told to do, answer what came of it.
+type order struct {
+	Do      string        `json:"do"` // lock, unlock, state
+	Key     string        `json:"key,omitempty"`
+	TTL     time.Duration `json:"ttl,omitempty"`
+	MinHold time.Duration `json:"min_hold,omitempty"`
+}
+
+type answer struct {
+	Token coord.Token `json:"token,omitempty"`
+	Lost  bool        `json:"lost,omitempty"` // the holder knows that it lost
+	Done  bool        `json:"done,omitempty"` // and its contexts have ended
+	Err   string      `json:"err,omitempty"`
+}
+
+// work obeys until its input ends.
+func work(url string, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	c, err := coord.Open(ctx, url)
+	cancel()
+	if err != nil {
+		return err
+	}
+	var lock *coord.Lock
+	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var o order
+		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+			return c.Close()
+		} else if err != nil {
+			return err
+		}
+		a := obey(c, &lock, o)
+		if err := enc.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func obey(c *coord.Client, lock **coord.Lock, o order) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	switch {
+	case o.Do == "lock":
+		opts := []coord.LockOption{coord.TTL(o.TTL)}
+		if o.MinHold > 0 {
+			opts = append(opts, coord.MinHold(o.MinHold))
+		}
+		l, err := c.Lock(ctx, o.Key, opts...)
+		if err != nil {
+			return answer{Err: err.Error()}
+		}
+		*lock = l
+		return answer{Token: l.Token()}
+	case *lock == nil:
+		return answer{Err: "no lock"}
+	case o.Do == "unlock":
+		if err := (*lock).Unlock(ctx); err != nil {
+			return answer{Err: err.Error()}
+		}
+		return answer{}
+	case o.Do == "state":
+		// Err first: it is what a holder that was frozen asks before it writes.
+		err := (*lock).Err()
+		a := answer{Token: (*lock).Token(), Lost: errors.Is(err, coord.ErrLost)}
+		select {
+		case <-(*lock).Done():
+			a.Done = true
+		default:
+		}
+		return a
+	}
+	return answer{Err: fmt.Sprintf("unknown order %q", o.Do)}
+}
+
+// worker is one such process, seen from the case.
+type worker struct {
+	e       *env
+	cmd     *exec.Cmd
+	enc     *json.Encoder
+	in      io.Closer
+	answers chan answer
+	exited  chan struct{}
+}
+
+// startWorker starts a worker; it ends with the case.
+func (e *env) startWorker() *worker {
+	exe, err := os.Executable()
+	e.noError(err, "path of this binary")
+	w := &worker{e: e, cmd: exec.Command(exe), answers: make(chan answer), exited: make(chan struct{})}
+	w.cmd.Env = append(os.Environ(), workerEnv+"="+e.r.suite.Harness.WorkerURL)
+	w.cmd.Stderr = os.Stderr
+	in, err := w.cmd.StdinPipe()
+	e.noError(err, "worker's input")
+	out, err := w.cmd.StdoutPipe()
+	e.noError(err, "worker's output")
+	e.noError(w.cmd.Start(), "start of a worker")
+	w.enc, w.in = json.NewEncoder(in), in
+	go w.read(out)
+	e.Cleanup(w.kill)
+	return w
+}
+
+// read hands on the answers until the process ends, and reaps it.
+func (w *worker) read(out io.Reader) {
+	defer close(w.exited)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var a answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			a.Err = fmt.Sprintf("unreadable answer %q", lines.Bytes())
+		}
+		select {
+		case w.answers <- a:
+		case <-w.e.ctx.Done():
+		}
+	}
+	// How it ended is no matter: it was killed, or its input ended.
+	_ = w.cmd.Wait()
+}
+
+// send gives an order without waiting for the answer.
+func (w *worker) send(o order) { w.e.noError(w.enc.Encode(o), "order to a worker") }
+
+// do gives an order and ends the case if the worker cannot obey.
+func (w *worker) do(o order) answer {
+	w.send(o)
+	return w.answer(o.Do)
+}
+
+func (w *worker) answer(what string) answer {
+	a := recv(w.e, w.answers, 2*soon, "a worker's answer to "+what)
+	if a.Err != "" {
+		w.e.Fatalf("worker's %s: saw %s, want no error", what, a.Err)
+	}
+	return a
+}
+
+// kill ends the process as kill -9 does, frozen or not, and waits for its end.
+func (w *worker) kill() {
+	// The process may have ended already.
+	_ = w.cmd.Process.Kill()
+	<-w.exited
+}
+
+// leave lets the worker end by itself.
+func (w *worker) leave() {
+	w.e.noError(w.in.Close(), "end of a worker's input")
+	recv(w.e, w.exited, soon, "a worker's end")
+}
