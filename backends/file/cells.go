@@ -158,12 +158,15 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-// makeShard makes the directory of sh, and whatever else of the store is gone.
+// makeShard makes the directory of sh, and the store if it is gone.
 func (s *store) makeShard(ctx context.Context, sh *shard) error {
-	if err := settle(s.dir, s.sharedFS); err != nil {
-		return err
+	_, err := os.Stat(filepath.Join(s.dir, "FORMAT"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = settle(s.dir, s.sharedFS); err == nil {
+			err = s.settle(ctx)
+		}
 	}
-	if err := s.settle(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	return os.MkdirAll(sh.dir, 0o700)

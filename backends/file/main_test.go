@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
 )
@@ -40,6 +41,7 @@ func expect(got, want error) error {
 
 // TestMain lets the test binary be one of the processes of a test, too.
 func TestMain(m *testing.M) {
+	conformance.WorkerMain()
 	if role := os.Getenv("COORD_FILE_ROLE"); role != "" {
 		os.Exit(runRole(role))
 	}
