@@ -39,6 +39,8 @@ type shard struct {
 	// others wait their turn here and leave the guard to other processes.
 	turn  chan struct{}
 	guard *guard
+	// known is the guard's file when the clock was read last.
+	known *os.File
 }
 
 func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
@@ -140,14 +142,13 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 		return driver.ErrClosed
 	default:
 	}
-	before := sh.guard.file
 	err := sh.guard.lock(ctx, s.done)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = s.makeShard(ctx, sh); err == nil {
 			err = sh.guard.lock(ctx, s.done)
 		}
 	}
-	if err != nil || sh.guard.file == before {
+	if err != nil || sh.guard.file == sh.known {
 		return err
 	}
 	// It is another file than the last time: if somebody deleted the store and
@@ -155,6 +156,7 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 	if err := s.settle(ctx); err != nil {
 		return join(err, sh.guard.unlock())
 	}
+	sh.known = sh.guard.file
 	return nil
 }
 
