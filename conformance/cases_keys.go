@@ -83,8 +83,6 @@ func badKeys(e *env) {
 		l := e.lock(c, longest)
 		e.noError(l.Unlock(e.ctx), "Unlock of the longest key")
 	}
-	_, err := e.locker().TryLock(e.within(soon), "", e.req(e.ttl))
-	e.wantError(err, "the driver's TryLock of the empty key", driver.ErrInvalid)
 }
 
 func prefixes(e *env) {

@@ -37,14 +37,14 @@ func badTTL(e *env) {
 	for _, ttl := range []time.Duration{0, -1, -time.Hour} {
 		_, err := c.TryLock(e.ctx, key, coord.TTL(ttl))
 		e.wantError(err, "TryLock with TTL "+ttl.String(), coord.ErrInvalid)
-		_, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: ttl})
-		e.wantError(err, "the driver's TryLock with TTL "+ttl.String(), driver.ErrInvalid)
+		// The core never asks a driver for it. One that is asked may do anything but hold for ever.
+		if _, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: ttl}); err == nil {
+			e.free(l, key, e.round(time.Nanosecond)+2*time.Second, "granted for a TTL of "+ttl.String())
+		}
 	}
 	if most := e.info.MaxTTL; most > 0 {
 		_, err := c.TryLock(e.ctx, key, coord.TTL(most+1))
 		e.wantError(err, "TryLock with a TTL above Info.MaxTTL", coord.ErrInvalid)
-		_, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: 2 * most})
-		e.wantError(err, "the driver's TryLock with twice Info.MaxTTL", driver.ErrInvalid)
 		r := e.req(most)
 		e.take(l, key, r)
 		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a lease of Info.MaxTTL")

@@ -32,6 +32,9 @@ func lossCases() []Case {
 		}, {
 			ID: "LOCK-16", Name: "loss-ends-the-work", Clause: "L3", run: lossEndsWork,
 			Why: "work that is not told goes on beside the next holder's",
+		}, {
+			ID: "LOCK-17", Name: "wiped-store-is-never-renewed", Clause: "L3", run: wiped, Hooks: []Hook{HookWipe}, bound: time.Minute,
+			Why: "a store that comes back empty grants to others: a renewal that re-creates what was there is a second holder",
 		},
 	}
 }
@@ -70,13 +73,13 @@ func margin(ttl time.Duration) time.Duration { return max(ttl/100, 5*time.Millis
 
 func lapse(e *env) {
 	key := e.key("k")
-	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.ttl), coord.NoRenew()), key)
+	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.round(2*e.ttl)), coord.NoRenew()), key)
 }
 
 func blackHoled(e *env, path pathTo) {
 	b, link := path(e)
 	key := e.key("k")
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.ttl))
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(2*e.ttl)))
 	blackHole(link)
 	e.lossFirst(l, key)
 }
@@ -153,6 +156,19 @@ func pausedStore(e *env) {
 	f.Resume(e)
 	resume = func() {}
 	e.free(e.locker(), key, l.TTL()+2*time.Second, "after the store went on")
+}
+
+func wiped(e *env) {
+	key := e.key("k")
+	l := e.lock(e.client(), key, coord.TTL(e.ttl))
+	lost := watchLoss(l)
+	e.r.suite.Harness.Faults.Wipe(e)
+	start := time.Now()
+	recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
+	e.measure("loss after a wipe", time.Since(start))
+	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
+	e.free(e.locker(), key, time.Second, "after the store lost everything")
+	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
 }
 
 func lossEndsWork(e *env) {

@@ -23,6 +23,10 @@ func tokenCases() []Case {
 			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOverRestart,
 			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
 			Why: "a store that counts in memory forgets its tokens when it restarts",
+		}, {
+			ID: "LOCK-09", Name: "tokens-rise-though-all-is-lost", Clause: "L2", run: tokensRiseOverWipe,
+			Proves: driver.TokenClockSeeded, Hooks: []Hook{HookWipe}, bound: 2 * time.Minute,
+			Why: "a cache that is flushed forgets its counters, the resources behind it do not forget the tokens",
 		},
 	}
 }
@@ -72,6 +76,17 @@ func tokenFloor(e *env) {
 
 func tokensRiseOverRestart(e *env) {
 	f := e.r.suite.Harness.Faults
+	e.tokensRiseOver("a restart of the store", func() {
+		f.Kill(e)
+		f.Restart(e)
+	})
+}
+
+func tokensRiseOverWipe(e *env) {
+	e.tokensRiseOver("the loss of all data", func() { e.r.suite.Harness.Faults.Wipe(e) })
+}
+
+func (e *env) tokensRiseOver(what string, event func()) {
 	tokens := make(map[string]int64)
 	l := e.locker()
 	for i := range 3 {
@@ -79,14 +94,13 @@ func tokensRiseOverRestart(e *env) {
 		tokens[key] = e.take(l, key, r).Token
 		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
 	}
-	f.Kill(e)
-	f.Restart(e)
+	event()
 	l = e.locker()
 	for key, before := range tokens {
 		r := e.req(e.long)
 		if g := e.take(l, key, r); g.Token <= before {
-			e.Errorf("token after a restart of the store: saw %d after %d, want a greater one", g.Token, before)
+			e.Errorf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
 		}
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after the restart")
+		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after "+what)
 	}
 }

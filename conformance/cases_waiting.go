@@ -43,7 +43,7 @@ func waitFIFO(e *env) {
 			}
 			order <- i
 		}()
-		e.until(soon, "a caller to ask the store", func() bool { return in.count("Take") > i })
+		e.until(soon, "a caller to reserve", func() bool { return in.returned("Take") > i })
 	}
 	for want := range waiters {
 		if got := recv(e, order, 5*time.Second, "the next caller of Wait"); got != want {
@@ -113,7 +113,8 @@ func waitCancelled(e *env) {
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	result := async(func() error { return c.Wait(ctx, key, limit) })
-	e.until(soon, "Wait to reserve", func() bool { return in.count("Take") > 1 })
+	e.until(soon, "Wait to reserve", func() bool { return in.returned("Take") > 1 })
+	e.pass(10 * time.Millisecond) // its answer has left the driver: let the core take it in
 	cancel()
 	e.wantError(recv(e, result, soon, "a cancelled Wait"), "cancelled Wait", context.Canceled)
 	res, err := c.Reserve(e.ctx, key, limit, 1)
@@ -130,8 +131,9 @@ func reserve(e *env) {
 		e.Fatalf("the store is no driver.Refunder")
 	}
 	limit, key := normal(driver.Limit{Rate: 10, Per: 10 * time.Second, Burst: 10}), e.key("k")
-	e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all of a full bucket")
-	start := time.Now()
+	full := e.ask(l, key, limit, 10, 10)
+	e.grantedN(full, 10, "all of a full bucket")
+	start := full.sent
 	// near fails the case unless d, less what has passed since start, is want.
 	near := func(d, want time.Duration, what string) {
 		passed := time.Since(start)

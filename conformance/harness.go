@@ -32,6 +32,9 @@ type Faults struct {
 	// Kill ends the store's server as a crash would, Restart starts it again
 	// at the same address with what it has kept.
 	Kill, Restart func(tb TB)
+	// Wipe makes the store lose everything at once, as a flush does, or a crash
+	// of a store that keeps nothing. It works on again when Wipe returns.
+	Wipe func(tb TB)
 	// Pause stops the server's process without ending it (SIGSTOP), Resume
 	// lets it go on.
 	Pause, Resume func(tb TB)
@@ -44,12 +47,13 @@ type Hook string
 const (
 	HookLink    Hook = "Faults.Link"
 	HookRestart Hook = "Faults.Kill and Faults.Restart"
+	HookWipe    Hook = "Faults.Wipe"
 	HookPause   Hook = "Faults.Pause and Faults.Resume"
 	HookWorker  Hook = "Harness.WorkerURL"
 )
 
 // shared reports whether using the hook disturbs every client of the store.
-func (hk Hook) shared() bool { return hk == HookRestart || hk == HookPause }
+func (hk Hook) shared() bool { return hk == HookRestart || hk == HookPause || hk == HookWipe }
 
 // lacks says why a hook is missing, "" if it is there.
 func (h *Harness) lacks(hk Hook) string {
@@ -63,6 +67,8 @@ func (h *Harness) lacks(hk Hook) string {
 		there = f.Link != nil
 	case HookRestart:
 		there = f.Kill != nil && f.Restart != nil
+	case HookWipe:
+		there = f.Wipe != nil
 	case HookPause:
 		there = f.Pause != nil && f.Resume != nil
 	case HookWorker:

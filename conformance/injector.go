@@ -20,6 +20,7 @@ type Injector struct {
 
 	mu     sync.Mutex
 	calls  []Call
+	ended  map[string]int // calls that have returned, by op
 	script func(Call) Fault
 	hole   Fault // what a stalled link does to every call
 	drops  int   // replies still to be dropped
@@ -65,7 +66,7 @@ var ErrInjected = errors.New("injected fault: connection lost")
 // other optional interfaces always, with the core's own fallback where b lacks
 // them. Close closes b.
 func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
-	in := &Injector{inner: b, quit: make(chan struct{}), breaks: make(chan struct{})}
+	in := &Injector{inner: b, quit: make(chan struct{}), breaks: make(chan struct{}), ended: make(map[string]int)}
 	base := &faulty{in: in, inner: b}
 	base.locker, _ = b.(driver.Locker)
 	base.limiter, _ = b.(driver.Limiter)
@@ -116,6 +117,13 @@ func (in *Injector) count(op string) int {
 		}
 	}
 	return n
+}
+
+// returned is how many calls of op have come back to the core.
+func (in *Injector) returned(op string) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.ended[op]
 }
 
 // lastID is the id of the last call of op on key.
@@ -190,6 +198,7 @@ func (in *Injector) plan(op, key, id string) (Fault, time.Duration, chan struct{
 // do makes one call with its fault.
 func (in *Injector) do(ctx context.Context, op, key, id string, apply func(context.Context) error) error {
 	fault, delay, breaks := in.plan(op, key, id)
+	defer in.set(func() { in.ended[op]++ })
 	if delay > 0 {
 		if err := in.wait(ctx, delay, breaks); err != nil {
 			return err

@@ -132,12 +132,19 @@ func caller() string {
 // run calls fn and then the cleanups, in this goroutine. A panic is a failure of the case.
 func (r *recorder) run(fn func()) {
 	defer r.clean()
-	defer r.catch()
+	returned := false
+	defer func() {
+		r.catch(recover())
+		if !returned && !r.Failed() {
+			r.Errorf("something ended the goroutine of the case, such as the Skip or FailNow of another test: want Fatalf of the TB that the case was given")
+		}
+	}()
 	fn()
+	returned = true
 }
 
-func (r *recorder) catch() {
-	if p := recover(); p != nil {
+func (r *recorder) catch(p any) {
+	if p != nil {
 		r.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
 }
@@ -155,7 +162,7 @@ func (r *recorder) clean() {
 	r.cleanups = r.cleanups[:n-1]
 	r.mu.Unlock()
 	defer r.clean()
-	defer r.catch()
+	defer func() { r.catch(recover()) }()
 	fn()
 }
 

@@ -11,11 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
+	conformance.WorkerMain()
 	goleak.VerifyTestMain(m)
 }
 
