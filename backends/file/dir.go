@@ -77,7 +77,8 @@ func wantEmpty(dir string) error {
 	}
 	for _, e := range entries {
 		n := e.Name()
-		if n != "FORMAT" && !strings.HasPrefix(n, ".format-") && !strings.HasPrefix(n, ".probe-") {
+		// A volume that was just made has a lost+found.
+		if n != "FORMAT" && n != "lost+found" && !strings.HasPrefix(n, ".format-") && !strings.HasPrefix(n, ".probe-") {
 			if _, err := os.Stat(filepath.Join(dir, "FORMAT")); err == nil {
 				return nil // another process has just made it
 			}

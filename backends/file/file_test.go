@@ -98,6 +98,14 @@ func TestDirectoryIsMadeForItsOwner(t *testing.T) {
 	}
 }
 
+func TestFreshVolume(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	newBackend(t, dir)
+}
+
 // Many clients open a new store at once.
 func TestOpenTogether(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")

@@ -45,8 +45,15 @@ func TestMissingPermission(t *testing.T) {
 	if os.Getuid() == 0 {
 		makeReachable(t, dir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}}
-	} else if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
+	} else {
+		if err := os.Chmod(dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Chmod(dir, 0o700); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
