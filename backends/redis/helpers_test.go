@@ -89,8 +89,8 @@ func injectClock(t testing.TB, b *backend) {
 	t.Helper()
 	common := commonLua
 	for _, r := range [][2]string{
-		{"  local t = redis.call('TIME')\n  return t[1] * 1000000 + t[2]\n", "  return injected\n"},
-		{"return ceildiv(us, 1000) end", "return us > 0 and 3600000 or 0 end"},
+		{"  local t = call('TIME')\n  return t[1] * 1000000 + t[2]\n", "  return injected\n"},
+		{"return ceildiv(us, 500) + 1000 end", "return 3600000 end"},
 	} {
 		if strings.Count(common, r[0]) != 1 {
 			t.Fatalf("the scripts do not have %q once", r[0])

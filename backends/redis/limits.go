@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -10,58 +11,82 @@ import (
 	"github.com/coordgo/coord/driver/limits"
 )
 
-// limitArgs is the first part of the command line of a take or a refund: the
-// script, its keys, and what it has to know of the limit. More arguments follow.
-func (b *backend) limitArgs(take bool, key string, l driver.Limit, more int) (*script, []any) {
-	state, hash := limitKeys(key, l)
-	var s *script
-	var p1, p2, p3 int64
-	if l.Algorithm == driver.TokenBucket {
-		s = b.limits.bucketTake
-		if !take {
-			s = b.limits.bucketRefund
-		}
-		p1, p2 = l.Refill()
-		p3 = int64(l.Burst) * p2
-	} else {
-		s = b.limits.windowTake
-		if !take {
-			s = b.limits.windowRefund
-		}
-		width, span := limits.Grid(l)
-		p1, p2, p3 = int64(l.Rate), width, span
+// packed is numbers as the scripts of limits read and reply them: doubles,
+// little endian, which hold every integer that occurs.
+type packed []byte
+
+func (p packed) append(vs ...int64) packed {
+	for _, v := range vs {
+		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(float64(v)))
 	}
-	args := make([]any, 0, 8+more)
-	args = append(args, "evalsha", s.sha, s.keys, state, hash, p1, p2, p3)
-	return s, args
+	return p
+}
+
+func (p packed) at(i int) int64 {
+	return int64(math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:])))
+}
+
+// forLimit picks the script of l's algorithm and gives the numbers that its
+// first argument begins with.
+func forLimit(l driver.Limit, bucket, window *script, more int) (*script, packed) {
+	p := make(packed, 0, 8*(3+more))
+	if l.Algorithm == driver.TokenBucket {
+		rate, unit := l.Refill()
+		return bucket, p.append(rate, unit, int64(l.Burst)*unit)
+	}
+	width, span := limits.Grid(l)
+	return window, p.append(int64(l.Rate), width, span)
 }
 
 // appendAsk adds what the take scripts read of an ask. A delay beyond what a
 // double holds exactly is beyond any limit too.
-func appendAsk(args []any, a driver.Ask) []any {
-	ahead := min(a.MaxDelay.Microseconds(), 1<<53)
-	return append(args, int64(a.Min), int64(a.N), ahead, a.ID)
+func (p packed) appendAsk(a driver.Ask) packed {
+	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53))
+}
+
+// takeArgs is the command line that asks.
+func (b *backend) takeArgs(key string, l driver.Limit, asks ...driver.Ask) (*script, []any) {
+	s, numbers := forLimit(l, b.limits.bucketTake, b.limits.windowTake, 3*len(asks))
+	named := 0 // asks up to the last that has an id
+	for i, a := range asks {
+		numbers = numbers.appendAsk(a)
+		if a.ID != "" {
+			named = i + 1
+		}
+	}
+	state, hash := limitKeys(key, l)
+	args := make([]any, 0, 6+named)
+	args = append(args, "evalsha", s.sha, s.keys, state, hash, []byte(numbers))
+	for _, a := range asks[:named] {
+		args = append(args, a.ID)
+	}
+	return s, args
+}
+
+// refundArgs is the command line that gives back.
+func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*script, []any) {
+	s, numbers := forLimit(l, b.limits.bucketRefund, b.limits.windowRefund, 1)
+	state, hash := limitKeys(key, l)
+	return s, []any{"evalsha", s.sha, s.keys, state, hash, []byte(numbers.append(int64(n))), id}
 }
 
 // Take implements driver.Limiter.
 func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	s, args := b.limitArgs(true, key, l, 4*len(asks))
 	for _, a := range asks {
 		if err := limits.Check(l, a); err != nil {
 			return driver.Taken{}, err
 		}
-		args = appendAsk(args, a)
 	}
-	reply, err := b.takeReply(ctx, s, args, len(asks))
+	reply, err := b.take(ctx, key, l, asks...)
 	if err != nil {
 		return driver.Taken{}, err
 	}
 	out := driver.Taken{Asks: make([]driver.Granted, len(asks))}
 	for i := range asks {
-		out.Asks[i] = grantedOf(reply[4*i:])
+		out.Asks[i] = grantedOf(reply[8*4*i:])
 	}
-	rest := reply[4*len(asks):]
-	out.Remaining, out.ResetAfter = int(rest[0]), micros(rest[1])
+	rest := reply[8*4*len(asks):]
+	out.Remaining, out.ResetAfter = int(rest.at(0)), micros(rest.at(1))
 	return out, nil
 }
 
@@ -70,27 +95,33 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	if err := limits.Check(l, a); err != nil {
 		return driver.TakenOne{}, err
 	}
-	s, args := b.limitArgs(true, key, l, 4)
-	reply, err := b.takeReply(ctx, s, appendAsk(args, a), 1)
+	reply, err := b.take(ctx, key, l, a)
 	if err != nil {
 		return driver.TakenOne{}, err
 	}
-	return driver.TakenOne{Granted: grantedOf(reply), Remaining: int(reply[4]), ResetAfter: micros(reply[5])}, nil
+	return driver.TakenOne{Granted: grantedOf(reply), Remaining: int(reply.at(4)), ResetAfter: micros(reply.at(5))}, nil
 }
 
-func (b *backend) takeReply(ctx context.Context, s *script, args []any, asks int) ([]int64, error) {
-	reply, err := b.runInts(ctx, s, 0, args)
-	if err != nil {
-		return nil, err
+func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packed, error) {
+	s, args := b.takeArgs(key, l, asks...)
+	c := newBytesCall(ctx, args)
+	err := b.process(ctx, c)
+	if noScript(err) {
+		c = newBytesCall(ctx, s.withSource(args))
+		err = b.process(ctx, c)
 	}
-	if want := 4*asks + 2; len(reply) != want {
-		return nil, fmt.Errorf("script replied %d numbers, want %d", len(reply), want)
+	if err != nil {
+		return nil, classify(err)
+	}
+	reply := packed(c.Val())
+	if want := 8 * (4*len(asks) + 2); len(reply) != want {
+		return nil, fmt.Errorf("script replied %d bytes, want %d", len(reply), want)
 	}
 	return reply, nil
 }
 
-func grantedOf(reply []int64) driver.Granted {
-	return driver.Granted{N: int(reply[0]), Delay: micros(reply[1]), RetryAfter: micros(reply[2]), ValidFor: micros(reply[3])}
+func grantedOf(p packed) driver.Granted {
+	return driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2)), ValidFor: micros(p.at(3))}
 }
 
 // micros converts a duration in microseconds, saturating.
@@ -106,8 +137,8 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	if id == "" || n <= 0 {
 		return nil
 	}
-	s, args := b.limitArgs(false, key, l, 2)
-	_, err := b.runInts(ctx, s, 1, append(args, id, int64(n)))
+	s, args := b.refundArgs(key, l, id, n)
+	_, err := b.runInts(ctx, s, 1, args)
 	return err
 }
 

@@ -96,6 +96,15 @@ type anyCall struct{ redis.SliceCmd }
 
 func (c *anyCall) NoRetry() bool { return true }
 
+// bytesCall is one run of a script that replies with one string.
+type bytesCall struct{ redis.StringCmd }
+
+func (c *bytesCall) NoRetry() bool { return true }
+
+func newBytesCall(ctx context.Context, args []any) *bytesCall {
+	return &bytesCall{*redis.NewStringCmd(ctx, args...)}
+}
+
 func newCall(ctx context.Context, args []any) *call {
 	return &call{*redis.NewIntSliceCmd(ctx, args...)}
 }

@@ -27,17 +27,18 @@ func (s *State) remember(r record) (dropped record) {
 	return dropped
 }
 
-// claim finds the newest record of id that is later than past and makes all
-// records of id nameless, so that id is not found again. nil if there is none.
+// claim finds the newest record of id that is later than past, and makes all
+// such records nameless, so that id is not found again. nil if there is none:
+// then nothing has changed.
 func (s *State) claim(id string, past int64) *record {
 	var found *record
 	for i := s.records.len() - 1; i >= 0; i-- {
 		r := s.records.at(i)
-		if r.id != id {
+		if r.id != id || r.at <= past {
 			continue
 		}
 		r.id = ""
-		if found == nil && r.at > past {
+		if found == nil {
 			found = r
 		}
 	}

@@ -1,4 +1,4 @@
--- ARGV[4], ARGV[5]: id and n. Gives back what driver/limits.Refund does.
+-- ARGV[1] goes on with n, ARGV[2] is the id. Gives back what driver/limits.Refund does.
 -- Reply: {1} if the state changed, else {0}.
 if bad then return redis.error_reply(corrupt) end
 if head == tail then return {0} end
@@ -7,23 +7,23 @@ local names = {}
 for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
 local found
 local live, reserved = {}, 0
-for i, r in ipairs(redis.call('HMGET', KEYS[2], unpack(names))) do
+for i, r in ipairs(call('HMGET', KEYS[2], unpack(names))) do
   local n, when, id = string.match(r or '', '^(%d+) (%d+) (.*)$')
   n, when = tonumber(n), tonumber(when)
   if n and when > at then
     local rec = {n = n, at = when, id = id, field = names[i]}
     live[#live + 1] = rec
-    reserved = math.min(reserved + mulmax(n, unit), MAX)
-    if id == ARGV[4] then found = rec end
+    reserved = min(reserved + mulmax(n, unit), MAX)
+    if id == ARGV[2] then found = rec end
   end
 end
 if not found then return {0} end
 
 -- Once per id: all its records lose their name.
-if at >= blind then found.n = math.max(found.n - tonumber(ARGV[5]), 0) end
+if at >= blind then found.n = max(found.n - (unpackd('<d', ARGV[1], pos)), 0) end
 for _, rec in ipairs(live) do
-  if rec.id == ARGV[4] then
-    redis.call('HSET', KEYS[2], rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
+  if rec.id == ARGV[2] then
+    call('HSET', KEYS[2], rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
   end
 end
 if at < blind then return {1} end
@@ -35,15 +35,16 @@ end
 table.sort(rest, function(a, b) return a.at < b.at end)
 
 -- The debt that has to stay: see freed in driver/limits.
-local level = math.min(math.max(debt - reserved, 0), cap)
+local level = min(max(debt - reserved, 0), cap)
 local need, from = level, at
 due = 0
 for _, rec in ipairs(rest) do
-  level = math.min(drain(level, rec.at - from) + mulmax(rec.n, unit), MAX)
-  need = math.max(need, beyond(level, rec.at - at))
+  level = min(drain(level, rec.at - from) + mulmax(rec.n, unit), MAX)
+  need = max(need, beyond(level, rec.at - at))
   from = rec.at
-  due = math.max(due, rec.at)
+  due = max(due, rec.at)
 end
-debt = math.min(debt, need)
-store()
+debt = min(debt, need)
+local us = reset()
+if us > 0 then store(us) else call('DEL', KEYS[1], KEYS[2]) end
 return {1}

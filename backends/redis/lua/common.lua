@@ -1,13 +1,21 @@
 -- Shared by the scripts of limits, which are a port of package driver/limits:
 -- the same names, the same order, the same results to the microsecond. All
 -- numbers are integers of at most 2^53, which Lua's doubles hold exactly.
+--
+-- What is stored, asked and replied is packed as doubles, because to format and
+-- parse decimals, and to set an expiry with every write, would cost several
+-- times the decision itself. A state keeps the time of its expiry and sets a
+-- later one, twice as far ahead as needed, only when it is used up: it then is
+-- as good as fresh long before it goes, and costs one SETRANGE.
+local call, pack, unpackd = redis.call, struct.pack, struct.unpack
+local min, max, fmod = math.min, math.max, math.fmod
 local MAX = 9007199254740992
 
 -- div is a/b rounded down. fmod is exact, where a/b may round up.
-local function div(a, b) return (a - math.fmod(a, b)) / b end
+local function div(a, b) return (a - fmod(a, b)) / b end
 
 local function ceildiv(a, b)
-  local r = math.fmod(a, b)
+  local r = fmod(a, b)
   if r == 0 then return a / b end
   return (a - r) / b + 1
 end
@@ -20,11 +28,11 @@ end
 
 -- clock is the server's time in microseconds.
 local function clock()
-  local t = redis.call('TIME')
+  local t = call('TIME')
   return t[1] * 1000000 + t[2]
 end
 
--- px is an expiry in the milliseconds that Redis wants.
-local function px(us) return ceildiv(us, 1000) end
+-- expiry, in milliseconds from now, of a state that is of use for us.
+local function expiry(us) return ceildiv(us, 500) + 1000 end
 
 local corrupt = 'COORDCORRUPT the state of a limit does not parse'

@@ -1,26 +1,28 @@
--- A sliding or fixed window. KEYS[1] is a string, "last sum index n oldest" in
--- the usual case and " head tail" after it with refundable grants: sum permits
--- in all, of which n in the newest sub-window, index, and none before oldest.
--- KEYS[2] is a hash of the other sub-windows, index -> permits, and of the
--- refundable grants: field r<seq>, head <= seq < tail, has "n index id".
+-- A sliding or fixed window. KEYS[1] is a string of doubles: last, sum, index,
+-- n, oldest and the time of its expiry; and with refundable grants also head
+-- and tail: sum permits in all, of which n in the newest sub-window, index, and
+-- none before oldest. KEYS[2] is a hash of the other sub-windows, index -> permits,
+-- and of the refundable grants: field r<seq>, head <= seq < tail, has "n index id".
 -- Each sub-window is written once when the next begins and read once when it
 -- leaves: the work of a grant does not depend on how many there are.
--- ARGV: rate, width of a sub-window in microseconds, how many count beside the
--- current one, ...
-local rate, width, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+-- ARGV[1]: rate, width of a sub-window in microseconds, how many count beside the
+-- current one, and what follows them.
+local rate, width, span, pos = unpackd('<ddd', ARGV[1])
 local now = clock()
-local at, lag, sum, index, n, oldest, head, tail = now, 0, 0, 0, 0, 0, 0, 0
-local state = redis.call('GET', KEYS[1])
+local at, lag, sum, index, n, oldest, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0, 0
+local state = call('GET', KEYS[1])
 local bad = false
+local long = false -- whether the state has its last part
 if state then
-  local l, s, i, c, o, rest = string.match(state, '^(%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-  if l and rest ~= '' then
-    local h, t = string.match(rest, '^ (%d+) (%d+)$')
-    if h then head, tail = tonumber(h), tonumber(t) else l = nil end
+  local last = -1
+  if #state == 48 then
+    last, sum, index, n, oldest, till = unpackd('<dddddd', state)
+  elseif #state == 64 then
+    long = true
+    last, sum, index, n, oldest, till, head, tail = unpackd('<dddddddd', state)
   end
-  if l then
-    local last
-    last, sum, index, n, oldest = tonumber(l), tonumber(s), tonumber(i), tonumber(c), tonumber(o)
+  if last >= 0 and last <= MAX and sum >= n and n >= 0 and oldest <= index and index - oldest <= span
+    and index <= div(last, width) and tail >= head and tail - head <= 1024 then
     if now < last then at, lag = last, last - now end
   else
     bad = true
@@ -36,13 +38,13 @@ local function spilled(i, j)
   local names = {}
   for k = i, j do names[#names + 1] = slot(k) end
   if #names == 0 then return names, {} end
-  local counts = redis.call('HMGET', KEYS[2], unpack(names))
+  local counts = call('HMGET', KEYS[2], unpack(names))
   for k = 1, #names do counts[k] = tonumber(counts[k] or 0) or 0 end
   return names, counts
 end
 
 local gone = {}
-if sum > 0 then
+if sum > 0 and not bad then
   if index < first then
     sum, n = 0, 0
   elseif oldest < first then
@@ -63,12 +65,21 @@ local function reset()
   return (index + span + 1) * width - at + lag
 end
 
-local function store()
-  local ms = px(reset())
-  if head == tail then
-    redis.call('SET', KEYS[1], string.format('%.0f %.0f %.0f %.0f %.0f', at, sum, index, n, oldest), 'PX', ms)
-  else
-    redis.call('SET', KEYS[1], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', at, sum, index, n, oldest, head, tail), 'PX', ms)
+-- store writes the state, of use for us; beside tells whether the hash has
+-- something new.
+local function store(us, beside)
+  local ms
+  if now + us > till then
+    ms = expiry(us)
+    till = now + ms * 1000
   end
-  return ms
+  if long or head < tail then
+    call('SETRANGE', KEYS[1], '0', pack('<dddddddd', at, sum, index, n, oldest, till, head, tail))
+  else
+    call('SETRANGE', KEYS[1], '0', pack('<dddddd', at, sum, index, n, oldest, till))
+  end
+  if ms then call('PEXPIRE', KEYS[1], ms) end
+  if beside or ms and (oldest < index or head < tail) then
+    call('PEXPIRE', KEYS[2], ceildiv(max(till - now, 1), 1000))
+  end
 end
