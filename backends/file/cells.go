@@ -74,19 +74,25 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	if err := s.enter(ctx, sh); err != nil {
 		return notSent(err)
 	}
-	now, tidy, err := s.change(sh, file, fn)
-	if tidy {
-		sh.sweep(now)
-	}
-	s.leave(sh)
+	now, err := s.changeAndLeave(sh, file, fn)
 	if err == nil {
 		s.tidy(now)
 	}
 	return err
 }
 
-// change runs the critical section. tidy says that the shard is due for a sweep.
-func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, tidy bool, err error) {
+// changeAndLeave runs the critical section, which even a panic of fn ends.
+func (s *store) changeAndLeave(sh *shard, file string, fn cas.Func) (time.Time, error) {
+	defer s.leave(sh)
+	now, sweep, err := s.change(sh, file, fn)
+	if sweep {
+		sh.sweep(now)
+	}
+	return now, err
+}
+
+// change makes the change. sweep says that the shard is due for a sweep.
+func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, sweep bool, err error) {
 	// The clock is read inside: whoever comes later sees a later time.
 	clock := s.clock.Load()
 	if now, err = clock.now(); err != nil {

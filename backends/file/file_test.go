@@ -254,6 +254,23 @@ func TestCloseEndsCallsThatWait(t *testing.T) {
 	wantErr(t, "other", join(other.unlock(), other.close()), nil)
 }
 
+func TestPanicStrandsNobody(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	n := cas.Name{Kind: cas.Lock, Key: "k"}
+	put(t, s, n, "v", time.Hour)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic, want the one of the function")
+			}
+		}()
+		_ = s.Update(t.Context(), n, func([]byte, time.Time) (cas.Change, error) { panic("test") })
+	}()
+	if v, ok := get(t, s, n); !ok || v != "v" {
+		t.Errorf("afterwards: %q, %v, want v", v, ok)
+	}
+}
+
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir)
