@@ -249,7 +249,7 @@ func (r *runner) guard(rec *recorder, c *Case) {
 		defer close(done)
 		rec.run(func() { c.run(e) })
 	}()
-	bound := cmp.Or(c.bound, usualBound) + 20*e.ttl
+	bound := cmp.Or(c.bound, usualBound) + 20*(e.ttl-shortTTL)
 	watchdog := time.NewTimer(bound)
 	defer watchdog.Stop()
 	select {

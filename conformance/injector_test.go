@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+// bare is a store without optional parts; the others add some.
+type bare struct{ driver.Locker }
+
+func (bare) Info() driver.Info { return driver.Info{Name: "bare"} }
+func (bare) Close() error      { return nil }
+
+type queuing struct {
+	bare
+	driver.Queuer
+}
+
+type delaying struct {
+	bare
+	driver.DelayedUnlocker
+}
+
+func TestInjectorKeepsOptionalParts(t *testing.T) {
+	for name, test := range map[string]struct {
+		store          driver.Backend
+		queues, delays bool
+	}{
+		"bare": {store: bare{}}, "queuer": {store: queuing{}, queues: true},
+		"delayed unlocker": {store: delaying{}, delays: true}, "memory": {store: memory.New(), queues: true, delays: true},
+	} {
+		b, _ := NewInjector(test.store)
+		if _, ok := b.(driver.Queuer); ok != test.queues {
+			t.Errorf("%s behind an Injector: Queuer %v, want %v", name, ok, test.queues)
+		}
+		if _, ok := b.(driver.DelayedUnlocker); ok != test.delays {
+			t.Errorf("%s behind an Injector: DelayedUnlocker %v, want %v", name, ok, test.delays)
+		}
+		if _, ok := test.store.(driver.Limiter); !ok {
+			_, err := b.(driver.Limiter).Take(t.Context(), "k", driver.Limit{}, nil)
+			if !errors.Is(err, driver.ErrUnsupported) {
+				t.Errorf("%s behind an Injector: Take %v, want ErrUnsupported", name, err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestInjectorFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault   Fault
+		applied bool // the store has taken the key
+		hangs   bool
+		fails   bool
+	}{
+		"none":        {NoFault, true, false, false},
+		"fail before": {FailBefore, false, false, true},
+		"fail after":  {FailAfter, true, false, true},
+		"hang before": {HangBefore, false, true, true},
+		"hang after":  {HangAfter, true, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.NewStore()
+				b, in := NewInjector(store.Open())
+				defer b.Close()
+				in.Script(func(c Call) Fault {
+					if c.Op == "TryLock" && c.Key == "k" && c.ID == "id" {
+						return test.fault
+					}
+					return NoFault
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				g, err := b.(driver.Locker).TryLock(ctx, "k", driver.Request{ID: "id", TTL: time.Minute})
+				if failed := err != nil; failed != test.fails || failed && (driver.Definite(err) || g != (driver.Grant{})) {
+					t.Errorf("grant %+v, error %v: want an error %v, which is not definite", g, err, test.fails)
+				}
+				if hung := time.Since(start) == time.Second; hung != test.hangs || hung && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v after %v: want it at the deadline %v", err, time.Since(start), test.hangs)
+				}
+				_, err = store.Open().(driver.Locker).TryLock(t.Context(), "k", driver.Request{ID: "other", TTL: time.Minute})
+				if applied := errors.Is(err, driver.ErrLocked); applied != test.applied {
+					t.Errorf("another id gets %v: want the key taken %v", err, test.applied)
+				}
+			})
+		})
+	}
+}
+
+func TestInjectorLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		b, in := NewInjector(store.Open())
+		l := b.(driver.Locker)
+		in.DropReply()
+		if err := l.Unlock(t.Context(), "k", "id"); !errors.Is(err, ErrInjected) {
+			t.Errorf("call whose reply was dropped: %v, want ErrInjected", err)
+		}
+		if err := l.Unlock(t.Context(), "k", "id"); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the next call: %v, want ErrNotHeld", err)
+		}
+		in.Delay(time.Second)
+		start := time.Now()
+		if err := l.Unlock(t.Context(), "k", "id"); !errors.Is(err, driver.ErrNotHeld) || time.Since(start) != time.Second {
+			t.Errorf("delayed call: %v after %v, want ErrNotHeld after 1s", err, time.Since(start))
+		}
+		in.Heal()
+		in.StallReplies()
+		result := async(func() error { return l.Unlock(t.Context(), "k", "id") })
+		synctest.Wait()
+		in.Reset()
+		if err := <-result; !errors.Is(err, ErrInjected) {
+			t.Errorf("call under way at a Reset: %v, want ErrInjected", err)
+		}
+		in.StallRequests()
+		result = async(func() error { return l.Unlock(t.Context(), "k", "id") })
+		synctest.Wait()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-result; !errors.Is(err, ErrInjected) {
+			t.Errorf("call under way at Close: %v, want ErrInjected", err)
+		}
+		if n := len(in.Calls()); n != 5 || in.count("Unlock") != 5 || in.returned("Unlock") != 5 {
+			t.Errorf("%d calls recorded, want 5", n)
+		}
+	})
+}

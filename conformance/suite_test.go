@@ -1,0 +1,169 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+func memoryHarness() Harness {
+	s := memory.NewStore()
+	return Harness{Open: func(TB) driver.Backend { return s.Open() }, Claims: memory.Claims}
+}
+
+// outcome runs one case of the test's own.
+func outcome(t *testing.T, h Harness, c Case) Result {
+	t.Helper()
+	s := &Suite{Harness: h, Only: func(Case) bool { return false }, Alone: "run %s alone"}
+	r, err := s.prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
+	c.ID, c.Name, c.Clause, c.Why = "LOCK-00", "test", "L1", "it is a test"
+	return r.runCase(t.Context(), &c)
+}
+
+func TestOutcomes(t *testing.T) {
+	pass, fail := func(*env) {}, func(e *env) { e.Errorf("saw 1, want 2") }
+	limited := Harness{Open: func(TB) driver.Backend { return onlyLimits{memory.New().(driver.Limiter)} }}
+	for name, test := range map[string]struct {
+		harness Harness
+		c       Case
+		want    Outcome
+		says    string
+	}{
+		"pass":               {memoryHarness(), Case{run: pass}, Pass, ""},
+		"fail":               {memoryHarness(), Case{run: fail}, Fail, "saw 1, want 2"},
+		"fatal":              {memoryHarness(), Case{run: func(e *env) { e.Fatalf("no more") }}, Fail, "no more"},
+		"panic":              {memoryHarness(), Case{run: func(*env) { panic("oops") }}, Fail, "oops"},
+		"ended from outside": {memoryHarness(), Case{run: func(*env) { runtime.Goexit() }}, Fail, "ended the goroutine"},
+		"cleanup fails":      {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }) }}, Fail, "left over"},
+		"claim proved":       {memoryHarness(), Case{run: pass, Proves: driver.Fair}, Pass, ""},
+		"claim broken":       {memoryHarness(), Case{run: fail, Proves: driver.Fair}, Fail, ""},
+		"not claimed":        {memoryHarness(), Case{run: fail, Proves: driver.LossPush}, Unsupported, "loss-push"},
+		"works unclaimed":    {memoryHarness(), Case{run: pass, Proves: driver.LossPush}, Unsupported, "it could"},
+		"claim needed":       {memoryHarness(), Case{run: fail, Needs: driver.Claims{driver.LossPush}}, Unsupported, "loss-push"},
+		"hook needed":        {memoryHarness(), Case{run: fail, Hooks: []Hook{HookPause}}, Unproven, "Faults.Pause"},
+		"half missing":       {limited, Case{run: fail}, Unsupported, "no locks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := outcome(t, test.harness, test.c)
+			text := res.Reason
+			for _, m := range res.Messages {
+				text += m.Text
+			}
+			if res.Outcome != test.want || !strings.Contains(text, test.says) {
+				t.Errorf("%s: %q, want %s with %q", res.Outcome, text, test.want, test.says)
+			}
+			if unclaimed := name == "works unclaimed"; (res.Unclaimed != "") != unclaimed {
+				t.Errorf("unclaimed %q", res.Unclaimed)
+			}
+		})
+	}
+}
+
+type onlyLimits struct{ driver.Limiter }
+
+func (onlyLimits) Info() driver.Info { return driver.Info{Name: "limits"} }
+func (onlyLimits) Close() error      { return nil }
+
+func TestWatchdog(t *testing.T) {
+	res := outcome(t, memoryHarness(), Case{bound: 20 * time.Millisecond, run: func(e *env) { <-e.Context().Done() }})
+	if text := res.explainedBy("did not end within 20ms"); res.Outcome != Fail || !strings.Contains(text, "goroutine ") {
+		t.Errorf("a case that hangs: %s, %q, want a failure with the stacks of all goroutines", res.Outcome, text)
+	}
+}
+
+// explainedBy gives the message that says so.
+func (res *Result) explainedBy(text string) string {
+	for _, m := range res.Messages {
+		if strings.Contains(m.Text, text) {
+			return m.Text
+		}
+	}
+	return ""
+}
+
+func TestExplain(t *testing.T) {
+	res := outcome(t, memoryHarness(), Case{run: func(e *env) { e.noError(context.Canceled, "the call") }})
+	s := Suite{Alone: "go run . %s"}
+	text := s.Explain(res)
+	for _, want := range []string{"LOCK-00", "clause L1", "the call: saw context canceled, want no error", "suite_test.go:", "it is a test", "go run . LOCK-00"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("a failure is told as %q, want %q in it", text, want)
+		}
+	}
+}
+
+func TestSuiteReports(t *testing.T) {
+	var started, finished atomic.Int32
+	s := &Suite{
+		Harness:  memoryHarness(),
+		Only:     func(c Case) bool { return c.ID == "LOCK-02" || c.ID == "LOCK-05" || c.ID == "LOCK-15" },
+		Seed:     7,
+		Started:  func(Case) { started.Add(1) },
+		Finished: func(Result) { finished.Add(1) },
+	}
+	r, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if started.Load() != 3 || finished.Load() != 3 || r.Failed() || r.Count(Pass) != 2 || r.Count(Unproven) != 1 {
+		t.Errorf("%d started, %d finished, report %+v: want 3, 3, two passed and one unproven", started.Load(), finished.Load(), r)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Report
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Schema != Schema || back.Seed != 7 || back.Store.Name != "memory" || len(back.Results) != 3 || back.Results[0].ID != "LOCK-02" {
+		t.Errorf("the report read back: %+v", back)
+	}
+}
+
+func TestSuiteWithoutStore(t *testing.T) {
+	if _, err := (&Suite{}).Run(t.Context()); err == nil {
+		t.Error("a suite without Open ran")
+	}
+	s := &Suite{Harness: Harness{Open: func(tb TB) driver.Backend {
+		tb.Fatalf("connection refused")
+		return nil
+	}}}
+	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("a store that does not open: %v, want its error", err)
+	}
+}
+
+// Two of three spends fall into one period, the third may not have.
+func TestMostWithin(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	spends := []spend{{at(0), at(1), 5}, {at(90), at(99), 7}, {at(95), at(105), 11}}
+	if n := mostWithin(spends, 100*time.Millisecond); n != 18 {
+		t.Errorf("most within 100ms: %d, want 18", n)
+	}
+	if n := mostWithin(spends, 106*time.Millisecond); n != 23 {
+		t.Errorf("most within 106ms: %d, want 23", n)
+	}
+}
+
+func TestOverBucket(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	l := normal(driver.Limit{Rate: 10, Per: time.Second, Burst: 5})
+	if n := overBucket([]spend{{at(0), at(0), 5}, {at(200), at(300), 3}}, l); n > 0 {
+		t.Errorf("5 at once and 3 in 300ms: overdrawn by %d, want not certainly", n)
+	}
+	if n := overBucket([]spend{{at(0), at(0), 5}, {at(200), at(300), 4}}, l); n != 1 {
+		t.Errorf("5 at once and 4 in 300ms: overdrawn by %d, want 1", n)
+	}
+}
