@@ -5,8 +5,13 @@ package main
 import (
 	"os"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/cmd/coord/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:])) }
+func main() {
+	logging.Disable() // what it would say comes back as errors, in one line
+	os.Exit(cli.Main(os.Args[1:]))
+}

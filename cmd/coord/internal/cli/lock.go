@@ -44,7 +44,7 @@ const defaultGrace = 5 * time.Second
 // lockFlags are the flags of coord lock.
 type lockFlags struct {
 	ttl, wait, maxHold, minHold, grace time.Duration
-	noWait                             bool
+	noWait, verbose                    bool
 	conflictExit                       int
 }
 
@@ -81,6 +81,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "hold the lock, and let CMD run, at most this long (default: no bound)")
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
 	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock was not had, 0 to 255")
 	for _, name := range []string{"ttl", "wait", "max-hold", "min-hold", "grace", "conflict-exit"} {
 		noFiles(cmd, name)
@@ -136,7 +137,7 @@ func (f *lockFlags) longestGrace(cfg *config.Config) time.Duration {
 	return longest
 }
 
-func (f *lockFlags) options() []coord.LockOption {
+func (f *lockFlags) options(waits bool) []coord.LockOption {
 	var opts []coord.LockOption
 	add := func(d time.Duration, option func(time.Duration) coord.LockOption) {
 		if d > 0 {
@@ -144,7 +145,9 @@ func (f *lockFlags) options() []coord.LockOption {
 		}
 	}
 	add(f.ttl, coord.TTL)
-	add(f.wait, coord.WaitAtMost)
+	if waits {
+		add(f.wait, coord.WaitAtMost)
+	}
 	add(f.maxHold, coord.MaxHold)
 	add(f.minHold, coord.MinHold)
 	return opts
@@ -161,11 +164,7 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 		return cause(ctx, err)
 	}
 	defer closeInto(client, &err)
-	acquire := client.Lock
-	if f.noWait {
-		acquire = client.TryLock
-	}
-	lock, err := acquire(ctx, name, f.options()...)
+	lock, err := a.acquire(ctx, client, name, f)
 	if err != nil {
 		return a.notHad(ctx, client, name, f, err)
 	}
@@ -174,6 +173,21 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 		return cause(ctx, errors.Join(ctx.Err(), lock.Unlock(ctx)))
 	}
 	return a.runHeld(lock, cmd, f)
+}
+
+// acquire takes the lock, as patiently as the flags say.
+func (a *app) acquire(ctx context.Context, client *config.Client, name string, f lockFlags) (*coord.Lock, error) {
+	if f.noWait {
+		return client.TryLock(ctx, name, f.options(false)...)
+	}
+	if f.verbose {
+		lock, err := client.TryLock(ctx, name, f.options(false)...)
+		if !errors.Is(err, coord.ErrLocked) {
+			return lock, err
+		}
+		fmt.Fprintf(a.stderr, "coord: waiting: %s\n", taken(ctx, client, name))
+	}
+	return client.Lock(ctx, name, f.options(true)...)
 }
 
 // runHeld runs the command under lock and unlocks.
@@ -199,22 +213,28 @@ func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) error {
 	return nil
 }
 
-// notHad tells why the lock was not had, and by whom it is held where the store knows.
+// notHad tells why the lock was not had.
 func (a *app) notHad(ctx context.Context, client *config.Client, name string, f lockFlags, err error) error {
 	err = cause(ctx, err)
 	if !errors.Is(err, coord.ErrLocked) || errors.Is(err, coord.ErrUnavailable) {
 		return err
 	}
+	remedy := "waited in vain"
+	if f.noWait {
+		remedy = "try --wait"
+	}
+	return exit(f.conflictExit, "%s: %s", taken(ctx, client, name), remedy)
+}
+
+// taken says that the lock is taken, and by whom where the store knows.
+func taken(ctx context.Context, client *config.Client, name string) string {
 	text := fmt.Sprintf("the lock %q is taken", name)
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if h, herr := client.Inspect(asking, name); herr == nil && !h.Released {
+	if h, err := client.Inspect(asking, name); err == nil && !h.Released {
 		text += " by " + who(h)
 	}
-	if f.noWait {
-		return exit(f.conflictExit, "%s: try --wait", text)
-	}
-	return exit(f.conflictExit, "%s: waited in vain", text)
+	return text
 }
 
 // who names a holder.

@@ -108,7 +108,7 @@ func openConfig(ctx context.Context, cfg *config.Config, opts ...coord.Option) (
 	client, err := cfg.Open(ctx, opts...)
 	if err != nil {
 		if errors.Is(err, coord.ErrUnavailable) {
-			return nil, fmt.Errorf("%w: is the store running, and does --url name it?", err)
+			return nil, fmt.Errorf("%w: check --url or COORD_URL, and that the store runs", err)
 		}
 		return nil, err
 	}

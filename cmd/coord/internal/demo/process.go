@@ -32,6 +32,7 @@ type event struct {
 	Kind   kind
 	At     time.Time `json:"-"` // when it was heard
 	Error  string    `json:",omitempty"`
+	Away   bool      `json:",omitempty"` // the error is that the store is unavailable
 	Token  coord.Token
 	TTL    time.Duration `json:",omitempty"`
 	Ticket int           `json:",omitempty"`
@@ -157,12 +158,23 @@ func (p *process) expected(e event, ok bool, want kind) error {
 	case !ok:
 		return fmt.Errorf("process %s ended before it said %q", p.name, want)
 	case e.Kind == failed:
-		return fmt.Errorf("process %s: %s", p.name, strings.TrimPrefix(e.Error, "coord: "))
+		return &workerError{fmt.Sprintf("process %s: %s", p.name, strings.TrimPrefix(e.Error, "coord: ")), e.Away}
 	case e.Kind != want:
 		return fmt.Errorf("process %s said %q where %q was due", p.name, e.Kind, want)
 	}
 	return nil
 }
+
+// workerError is what a worker failed with.
+type workerError struct {
+	text string
+	away bool
+}
+
+func (e *workerError) Error() string { return e.text }
+
+// Is makes it coord.ErrUnavailable where it was that for the worker.
+func (e *workerError) Is(target error) bool { return e.away && target == coord.ErrUnavailable }
 
 // tell sends a word.
 func (p *process) tell(word string) error {

@@ -46,7 +46,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("%w: %s: %w", coord.ErrInvalid, envJob, err)
 	}
 	if err := w.work(ctx); err != nil {
-		return w.out.Encode(event{Kind: failed, Error: err.Error()})
+		return w.out.Encode(event{Kind: failed, Error: err.Error(), Away: errors.Is(err, coord.ErrUnavailable)})
 	}
 	return nil
 }

@@ -1,0 +1,173 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestLimit(t *testing.T) {
+	onStores(t, func(t *testing.T, u *user) {
+		for range 2 {
+			u.run("limit", "a", "--rate", "2/1m", "--", "echo", "ran").want(t, 0, "ran\n", "")
+		}
+		u.run("limit", "a", "--rate", "2/1m", "--", "echo", "ran").want(t, 75, "", `coord: "a" is limited to 2/1m: retry after `)
+		u.run("limit", "b", "--rate", "2/1m", "-n", "2").want(t, 0, "", "")
+		u.run("limit", "b", "--rate", "2/1m", "-n", "0").want(t, 75, "", "retry after ")
+		u.run("limit", "b", "--rate", "2/1m", "--wait", "1ms").want(t, 75, "", "retry after ")
+		u.run("limit", "c", "--rate", "2/1m", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
+		u.run("limit", "d", "--rate", "1/200ms", "-n", "1").want(t, 0, "", "")
+		u.run("limit", "d", "--rate", "1/200ms", "--wait", "20s").want(t, 0, "", "")
+		u.run("limit", "e", "--rate", "1/100ms", "--burst", "3", "-n", "3").want(t, 0, "", "")
+		u.run("limit", "e", "--rate", "1/100ms", "--burst", "3", "--wait", "20s").want(t, 0, "", "")
+
+		r := u.run("limit", "f", "--rate", "5/1m", "--algorithm", "fixed-window", "-n", "2", "--json")
+		r.want(t, 0, "", "")
+		var got struct {
+			Name, Limit        string
+			Allowed            bool
+			Granted, Remaining int
+			ResetAfterMS       int64 `json:"reset_after_ms"`
+		}
+		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Name != "f" || got.Limit != "5/1m fixed-window" || !got.Allowed || got.Granted != 2 || got.Remaining != 3 || got.ResetAfterMS < 1 || got.ResetAfterMS > 60000 {
+			t.Errorf("--json: %s", r.stdout)
+		}
+		u.run("limit", "f", "--rate", "5/1m", "--algorithm", "fixed-window", "-n", "4", "--json").want(t, 75, `"allowed": false`, "retry after ")
+	})
+}
+
+func TestLimitRefuses(t *testing.T) {
+	u := newUser(t, "")
+	for _, tt := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"limit"}, 64, "coord: no NAME: see coord limit --help\n"},
+		{[]string{"limit", "a"}, 64, "coord: no --rate, and "},
+		{[]string{"limit", "a", "true", "--rate", "1/1s"}, 64, "coord: put -- before the command"},
+		{[]string{"limit", "a", "--rate", "1/1s", "--"}, 64, "coord: no command after --"},
+		{[]string{"limit", "a", "--rate", "2000"}, 64, `limit "2000": no period`},
+		{[]string{"limit", "a", "--rate", "x/1m"}, 64, `rate "x" is not a whole number`},
+		{[]string{"limit", "a", "--rate", "1/1 day"}, 64, `period "1" is not a duration`},
+		{[]string{"limit", "a", "--rate", "0/1m"}, 64, "rate 0: want 1 to"},
+		{[]string{"limit", "a", "--rate", "1/0s"}, 64, "period 0s: want 1ms to"},
+		{[]string{"limit", "a", "--rate", "1/1s", "--burst", "0"}, 64, "coord: --burst 0: want 1 or more\n"},
+		{[]string{"limit", "a", "--rate", "1/1s", "--burst", "2", "--algorithm", "sliding-window"}, 64, "only a token-bucket has a burst"},
+		{[]string{"limit", "a", "--rate", "1/1s burst=2", "--burst", "2"}, 64, "unknown or repeated"},
+		{[]string{"limit", "a", "--rate", "1/1s", "--algorithm", "leaky"}, 64, `"leaky"`},
+		{[]string{"limit", "a", "--burst", "2"}, 64, "coord: --burst and --algorithm want --rate beside them\n"},
+		{[]string{"limit", "a", "--rate", "2/1m", "-n", "3"}, 64, "3 asked of 2/1m, which grants at most 2"},
+		{[]string{"limit", "a", "--rate", "2/1m", "-n", "3", "--wait", "1s"}, 64, "3 asked of 2/1m, which grants at most 2"},
+		{[]string{"limit", "a", "--rate", "2/1m", "-n", "-1"}, 64, "-1 permits: want 0 or more"},
+		{[]string{"limit", "a", "--rate", "2/1m", "-n", "x"}, 64, `"x"`},
+		{[]string{"limit", "a", "--rate", "2/1m", "--wait", "0s"}, 64, "coord: --wait 0s: want above 0\n"},
+		{[]string{"limit", "a", "--rate", "2/1m", "-n", "0", "--wait", "1s"}, 64, "there is nothing to wait for"},
+		{[]string{"limit", "a", "--rate", "2/1m", "--json", "--", "true"}, 64, "both would write to standard output"},
+		{[]string{"limit", "", "--rate", "2/1m"}, 64, "empty key"},
+		{[]string{"limit", "a", "--rate", "2/1m", "--", "nosuch-command"}, 127, `cannot run "nosuch-command"`},
+		{[]string{"--url", "redis://127.0.0.1:1", "limit", "a", "--rate", "2/1m"}, 69, "store unavailable"},
+	} {
+		r := u.run(tt.args...)
+		r.want(t, tt.code, "", tt.stderr)
+		if r.stdout != "" || !strings.HasPrefix(r.stderr, "coord: ") {
+			t.Errorf("%q: stdout %q, stderr %q", tt.args, r.stdout, r.stderr)
+		}
+	}
+}
+
+// Twelve shells at a time take all that a limit gives: no window of its length has more.
+func TestLimitTwelve(t *testing.T) {
+	const (
+		shells = 12
+		rate   = 100
+		per    = time.Second
+		during = 4 * per
+	)
+	onStores(t, func(t *testing.T, u *user) {
+		type taken struct{ began, ended time.Time }
+		var mu sync.Mutex
+		var all []taken
+		denied := 0
+		end := time.Now().Add(during)
+		var wg sync.WaitGroup
+		for range shells {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					began := time.Now()
+					r := u.run("limit", "supplier", "--rate", fmt.Sprintf("%d/%v", rate, per))
+					ended := time.Now()
+					mu.Lock()
+					switch r.code {
+					case 0:
+						all = append(all, taken{began, ended})
+					case 75:
+						denied++
+					default:
+						t.Errorf("exit status %d: %s", r.code, r.stderr)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		// A process was granted its permit between its start and its end, so that those
+		// which began and ended within a period were granted within it.
+		slices.SortFunc(all, func(a, b taken) int { return a.began.Compare(b.began) })
+		for i, first := range all {
+			n := 0
+			for _, one := range all[i:] {
+				if one.ended.Before(first.began.Add(per)) {
+					n++
+				}
+			}
+			if n > rate {
+				t.Errorf("%d permits within %v, want at most %d", n, per, rate)
+			}
+		}
+		// All were granted within during and what the last process took. An interval of
+		// n periods holds at most n times the rate.
+		if most := rate * (int(during/per) + 2); len(all) > most || len(all) < rate {
+			t.Errorf("%d permits in %v, want %d to %d", len(all), during, rate, most)
+		}
+		t.Logf("%d admitted, %d denied", len(all), denied)
+	})
+}
+
+// The limits, the lock defaults and the store of a file.
+func TestConfigFile(t *testing.T) {
+	u := newUser(t, "")
+	path := filepath.Join(u.dir, "coord.yaml")
+	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 7s, wait: 30ms}\nlimits:\n  supplier: 2/1m\n", u.dir)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("--config", path, "limit", "supplier", "-n", "2").want(t, 0, "", "")
+	u.run("--config", path, "limit", "supplier").want(t, 75, "", `"supplier" is limited to 2/1m`)
+	u.run("--config", path, "limit", "suplier").want(t, 64, "", `coord: no --rate, and `+path+`: limits: no limit "suplier": want one of supplier`)
+	u.run("--config", path, "lock", "a", "--", binary, "--config", path, "lock", "a", "--", "true").want(t, 75, "", "waited in vain")
+	u.run("--config", path, "lock", "a", "--", binary, "--url", "file://"+u.dir+"/store", "status", "shop/a").want(t, 0, "held", "")
+	u.run("--config", path, "--url", "redis://127.0.0.1:1", "status", "a").want(t, 69, "", "store unavailable")
+
+	u.run("config", "check", path).want(t, 0, "limits.supplier  2/1m\n", "")
+	u.run("config", "check").want(t, 64, "", "coord: no FILE: see coord config check --help\n")
+	u.run("config", "check", path, path).want(t, 64, "", "want one FILE")
+	if err := os.WriteFile(path, []byte("url: redis://u:secret@h\nlock:\n  ttl: 10\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("config", "check", path).want(t, 78, "", "coord: "+path+`:3: lock.ttl: "10": want a duration such as 30s`+"\n")
+	u.run("--config", path, "status", "a").want(t, 78, "", path+":3: lock.ttl")
+	if err := os.WriteFile(path, []byte("url: redis://u:secret@h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("config", "check", path).want(t, 0, "redis://u:xxxxx@h", "")
+}

@@ -1,0 +1,181 @@
+package main_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// binary is the command, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envRecorder) != "" {
+		os.Exit(record())
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "coord-cli-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "coord")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// user runs coord as a user does, on one store and with an environment of the test's own.
+type user struct {
+	t   *testing.T
+	env []string
+	dir string
+}
+
+func newUser(t *testing.T, url string) *user {
+	t.Helper()
+	dir := t.TempDir()
+	u := &user{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}}
+	if url != "" {
+		u.env = append(u.env, "COORD_URL="+url)
+	}
+	return u
+}
+
+// onStores runs the test on each store that several processes share.
+func onStores(t *testing.T, test func(t *testing.T, u *user)) {
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		test(t, newUser(t, "file://"+filepath.Join(t.TempDir(), "store")))
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, newUser(t, "redis://"+testserver.Redis(t).Addr))
+	})
+}
+
+// command is coord with these arguments, not started yet.
+func (u *user) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(u.t.Context(), binary, args...)
+	cmd.Env = u.env
+	cmd.Dir = u.dir
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// result is how a run ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func (u *user) run(args ...string) result {
+	u.t.Helper()
+	return u.pipe("", args...)
+}
+
+// pipe runs coord with a standard input.
+func (u *user) pipe(stdin string, args ...string) result {
+	u.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := u.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	code := exitCode(u.t, cmd.Run())
+	return result{code, out.String(), errs.String()}
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	t.Fatal(err)
+	return -1
+}
+
+// want checks how a run ended: the status, and a part of what it wrote.
+func (r result) want(t *testing.T, code int, stdout, stderr string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
+		t.Errorf("exit status %d, want %d\nstdout: %s\nwant it to have: %s\nstderr: %s\nwant it to have: %s",
+			r.code, code, r.stdout, stdout, r.stderr, stderr)
+	}
+	if strings.Count(r.stderr, "\n") > 1 {
+		t.Errorf("more than one line on standard error:\n%s", r.stderr)
+	}
+}
+
+// running is a coord that was started, with a command that has said that it runs.
+type running struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	lines  chan string
+	stderr *bytes.Buffer
+}
+
+// start starts coord and waits until the command's first line of output is "up".
+func (u *user) start(args ...string) *running {
+	u.t.Helper()
+	r := &running{t: u.t, cmd: u.command(args...), lines: make(chan string, 64), stderr: new(bytes.Buffer)}
+	var err error
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		u.t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	r.cmd.Stderr = r.stderr
+	if err := r.cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	go readLines(out, r.lines)
+	r.await("up")
+	return r
+}
+
+// await waits for a line of output.
+func (r *running) await(want string) {
+	r.t.Helper()
+	select {
+	case line, ok := <-r.lines:
+		if !ok {
+			r.t.Fatalf("it ended before it said %q; stderr: %s", want, r.stderr)
+		}
+		if line != want {
+			r.t.Fatalf("it said %q, want %q", line, want)
+		}
+	case <-time.After(30 * time.Second):
+		r.t.Fatalf("it did not say %q", want)
+	}
+}
+
+// end waits for the end, and gives what was written after the lines awaited.
+func (r *running) end() result {
+	r.t.Helper()
+	var rest []string
+	for line := range r.lines {
+		rest = append(rest, line)
+	}
+	return result{exitCode(r.t, r.cmd.Wait()), strings.Join(rest, "\n"), r.stderr.String()}
+}

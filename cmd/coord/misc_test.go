@@ -1,0 +1,135 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func TestDoctor(t *testing.T) {
+	onStores(t, func(t *testing.T, u *user) {
+		r := u.run("doctor", "--json")
+		r.want(t, 0, "", "")
+		var c map[string]any
+		if err := json.Unmarshal([]byte(r.stdout), &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"open_us", "ping_us", "lock_us", "limit_us", "clock_us", "clock_error_us"} {
+			if _, ok := c[key].(float64); !ok {
+				t.Errorf("%s is %v, want a number", key, c[key])
+			}
+		}
+		// Store and test share one machine and its clock.
+		if us, ok := c["clock_us"].(float64); ok && (us < -1e6 || us > 1e6) {
+			t.Errorf("the store's clock is %v µs apart", us)
+		}
+		u.run("doctor").want(t, 0, "\nclock        ", "")
+	})
+	u := newUser(t, "")
+	u.run("doctor", "memory://").want(t, 0, "not measurable on this store", "")
+	u.run("doctor", "redis://u:secret@127.0.0.1:1").want(t, 69, "", "open redis://u:xxxxx@127.0.0.1:1: store unavailable")
+	u.run("doctor", "memory://?x=secret").want(t, 64, "", "invalid argument")
+	u.run("doctor", "memory://", "b").want(t, 64, "", `unexpected argument "b"`)
+	u.run("doctor", "memory://", "--url", "memory://").want(t, 64, "", "give one of them")
+}
+
+func TestStores(t *testing.T) {
+	u := newUser(t, "")
+	for _, scheme := range []string{"file", "memory", "redis", "rediss"} {
+		u.run("stores").want(t, 0, scheme+"://", "")
+		u.run("stores", "--json").want(t, 0, `"scheme": "`+scheme+`"`, "")
+	}
+	u.run("stores", "x").want(t, 64, "", `unexpected argument "x"`)
+}
+
+func TestVersion(t *testing.T) {
+	u := newUser(t, "")
+	r := u.run("version")
+	r.want(t, 0, "coord ", "")
+	if !regexp.MustCompile(`^coord \S+( \S+)? (\(modified\) )?go\S+ \w+/\w+\n$`).MatchString(r.stdout) {
+		t.Errorf("version is %q", r.stdout)
+	}
+	u.run("version", "--json").want(t, 0, `"go": "go`, "")
+}
+
+// Every command has help with examples, and says how to be completed.
+func TestHelp(t *testing.T) {
+	u := newUser(t, "")
+	u.run().want(t, 0, "Available Commands:", "")
+	for _, args := range []string{"", "lock", "limit", "demo", "status", "break", "stores", "doctor", "config", "config check", "version", "completion"} {
+		r := u.run(append(strings.Fields(args), "--help")...)
+		r.want(t, 0, "Examples:\n", "")
+		if !strings.Contains(r.stdout, "coord "+args) {
+			t.Errorf("coord %s --help has no example of it:\n%s", args, r.stdout)
+		}
+	}
+	if r := u.run("--help"); strings.Contains(r.stdout, "demo-worker") {
+		t.Error("help shows the demonstration's worker")
+	}
+	for _, command := range []string{"lock", "limit", "status"} {
+		u.run(command, "--help").want(t, 0, "75  the lock was not had", "")
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		u.run("completion", shell).want(t, 0, "coord", "")
+	}
+	u.run("__complete", "limit", "a", "--algorithm", "").want(t, 0, "token-bucket", "")
+}
+
+// The store of a user who names none.
+func TestDefaultStore(t *testing.T) {
+	u := newUser(t, "")
+	state := filepath.Join(u.dir, "state")
+	u.env = append(u.env, "XDG_STATE_HOME="+state)
+	u.run("lock", "a", "--", "true").want(t, 0, "", "")
+	info, err := os.Stat(filepath.Join(state, "coord"))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v: want a directory for its owner alone", info, err)
+	}
+	u.env = append(u.env, "XDG_STATE_HOME=relative")
+	u.run("lock", "a", "--", "true").want(t, 0, "", "")
+	if _, err := os.Stat(filepath.Join(u.dir, "relative")); err == nil {
+		t.Error("a relative XDG_STATE_HOME was used")
+	}
+	u.env = append(u.env, "HOME=", "XDG_STATE_HOME=")
+	u.run("lock", "a", "--", "true").want(t, 69, "", "set --url or COORD_URL")
+	u.run("--url", "file:///dev/null", "lock", "a", "--", "true").want(t, 64, "", "/dev/null")
+}
+
+func TestDemo(t *testing.T) {
+	for name, url := range map[string]func(t *testing.T) string{
+		"file":  func(*testing.T) string { return "" },
+		"redis": func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newUser(t, url(t)).run("demo")
+			r.want(t, 0, "All kept in ", "")
+			for _, want := range []string{
+				"sold 20, sold twice 0", "rises with every sale", "B had the lock", "it knows that it has lost the lock",
+				"its old token is refused", "in the first second 200", "never more than 200 in any second",
+			} {
+				if !regexp.MustCompile(want + `.* ok\n`).MatchString(r.stdout) {
+					t.Errorf("not shown as kept: %q", want)
+				}
+			}
+			if strings.Contains(r.stdout, "\x1b") {
+				t.Error("colours, although it is no terminal")
+			}
+			if name == "file" && !strings.HasSuffix(r.stdout, "\nThe same on Redis:  go run ./cmd/coord demo --url redis://127.0.0.1:6379\n") {
+				t.Error("it does not end with the command for Redis")
+			}
+			if t.Failed() {
+				t.Log(r.stdout)
+			}
+		})
+	}
+	u := newUser(t, "")
+	u.run("demo", "--url", "memory://").want(t, 64, "", "a memory store is one process's own")
+	u.run("demo", "--url", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
+	u.run("demo-worker").want(t, 64, "", "demo-worker is for coord demo alone")
+}
