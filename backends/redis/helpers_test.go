@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"crypto/rand"
 	"log/slog"
 	"os"
@@ -103,4 +104,10 @@ func injectClock(t testing.TB, b *backend) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// textLogger gives a logger and what it has written.
+func textLogger() (*slog.Logger, *bytes.Buffer) {
+	var text bytes.Buffer
+	return slog.New(slog.NewTextHandler(&text, nil)), &text
 }
