@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -38,6 +40,34 @@ func TestDoctor(t *testing.T) {
 	u.run("doctor", "memory://", "--url", "memory://").want(t, 64, "", "give one of them")
 }
 
+func TestConform(t *testing.T) {
+	u := newUser(t, "")
+	report := filepath.Join(u.dir, "report.json")
+	u.run("conform", "memory://", "--run", "^LIMIT-01", "--verbose", "--report", report).want(t, 0, "pass        LIMIT-01", "")
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r conformance.Report
+	if err := json.Unmarshal(text, &r); err != nil || r.Count(conformance.Pass) == 0 || r.Store.Name != "memory" {
+		t.Errorf("%v in the report:\n%s", err, text)
+	}
+	// A case with a worker process, which is this program again.
+	for _, c := range conformance.Cases() {
+		if slices.Contains(c.Hooks, conformance.HookWorker) && len(c.Hooks) == 1 {
+			u.run("conform", "file://"+u.dir+"/store", "--verbose", "--run", "^"+c.FullName()+"$").want(t, 0, "pass        "+c.FullName(), "")
+			break
+		}
+	}
+	u.run("conform").want(t, 64, "", "coord: no URL: see coord conform --help\n")
+	u.run("conform", "memory://", "b").want(t, 64, "", `unexpected argument "b"`)
+	u.run("conform", "memory://", "--url", "memory://").want(t, 64, "", "give one of them")
+	u.run("conform", "memory://", "--run", "(").want(t, 64, "", "--run: ")
+	u.run("conform", "memory://", "--run", "nosuch").want(t, 64, "", `--run "nosuch": no case matches`)
+	u.run("conform", "memory://", "--parallel", "0").want(t, 64, "", "--parallel 0: want 1 or more")
+	u.run("conform", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
+}
+
 func TestStores(t *testing.T) {
 	u := newUser(t, "")
 	for _, scheme := range []string{"file", "memory", "redis", "rediss"} {
@@ -61,7 +91,7 @@ func TestVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
-	for _, args := range []string{"", "lock", "limit", "demo", "status", "break", "stores", "doctor", "config", "config check", "version", "completion"} {
+	for _, args := range []string{"", "lock", "limit", "demo", "status", "break", "stores", "doctor", "conform", "config", "config check", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {

@@ -80,7 +80,7 @@ func (a *app) root(stop func()) *cobra.Command {
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
 		a.lock(stop), a.limit(stop), a.status(), a.breakLock(),
-		a.stores(), a.doctor(), a.config(), a.version(),
+		a.stores(), a.doctor(), a.conform(), a.config(), a.version(),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -10,7 +10,7 @@ import (
 
 const storesLong = `Lists the stores that this program can use, by the scheme of their URLs, and what each
 claims of itself. The words are those of "require" in a configuration file;
-docs/stores.md says what they promise.`
+package driver says what they promise.`
 
 // storeInfo is what --json prints for each scheme.
 type storeInfo struct {
