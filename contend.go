@@ -81,6 +81,7 @@ func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
 	g, err := c.locks.TryLock(ctx, a.key, a.request())
 	if err != nil && !driver.Definite(err) {
 		a.mayHave(sent)
+		awaitEnd(ctx)
 	}
 	return granted{g, sent}, err
 }
@@ -109,6 +110,7 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 		}
 		if !driver.Definite(err) {
 			a.mayHave(c.clock.now())
+			awaitEnd(ctx)
 		}
 		switch {
 		case waiting.Err() != nil:

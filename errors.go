@@ -115,6 +115,21 @@ func ctxError(ctx context.Context) error {
 	return chain{err, cause}
 }
 
+// awaitEnd lets ctx end if it is about to. A client library gives ctx's deadline to
+// its socket, whose timer may fire a moment before ctx's own: what timed out
+// then has timed out with ctx.
+func awaitEnd(ctx context.Context) {
+	const moment = time.Millisecond
+	d, ok := ctx.Deadline()
+	if !ok || ctx.Err() != nil || time.Until(d) > moment {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * moment): // a context whose Done does not keep its deadline
+	}
+}
+
 // fail builds the error of a public call.
 func (c *Client) fail(op, key string, err error) error {
 	return &Error{Op: op, Backend: c.info.Name, Key: key, Err: err}
@@ -141,6 +156,7 @@ func storeError(ctx context.Context, err error, mutating bool) error {
 	case driver.Definite(err):
 		return err
 	}
+	awaitEnd(ctx)
 	var unknown chain
 	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left says nothing of the store
 		unknown = append(unknown, ErrUnavailable)

@@ -413,6 +413,28 @@ func TestUnavailableStore(t *testing.T) {
 	})
 }
 
+// The socket's timer fires a moment before ctx's: the call has timed out with ctx all the same.
+func TestStoreTimesOutJustBeforeTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		f.setIntercept(func(op, key string) outcome {
+			if op != "unlock" {
+				time.Sleep(time.Second - 500*time.Microsecond)
+			}
+			return outcome{before: errWire}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.TryLock(ctx, "k")
+		wantErr(t, err, context.DeadlineExceeded, ErrUnknownOutcome, ErrUnavailable)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Allow(ctx, "k", ten)
+		wantErr(t, err, context.DeadlineExceeded, ErrUnknownOutcome, ErrUnavailable)
+	})
+}
+
 // A waiter in line rides out an outage shorter than its TTL, not a longer one.
 func TestWaiterRidesOutAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
