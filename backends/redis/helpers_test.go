@@ -88,17 +88,20 @@ func must[T any](t testing.TB) func(T, error) T {
 // passes as the last argument, and an expiry that does not run out meanwhile.
 func injectClock(t testing.TB, b *backend) {
 	t.Helper()
-	common := commonLua
-	for _, r := range [][2]string{
-		{"  local t = call('TIME')\n  return t[1] * 1000000 + t[2]\n", "  return injected\n"},
-		{"return ceildiv(us, 500) + 1000 end", "return 3600000 end"},
-	} {
-		if strings.Count(common, r[0]) != 1 {
-			t.Fatalf("the scripts do not have %q once", r[0])
+	replaced := 0
+	b.limits = newLimitScripts(func(part string) string {
+		for _, r := range [][2]string{
+			{"local now = time[1] * 1000000 + time[2]", "local now = tonumber(table.remove(ARGV))"},
+			{"ms = ceildiv(us, 500) + 1000", "ms = 3600000"},
+		} {
+			replaced += strings.Count(part, r[0])
+			part = strings.ReplaceAll(part, r[0], r[1])
 		}
-		common = strings.Replace(common, r[0], r[1], 1)
+		return part
+	})
+	if replaced != 8 { // clock and expiry of each script
+		t.Fatalf("replaced %d lines in the scripts", replaced)
 	}
-	b.limits = newLimitScripts("local injected = tonumber(table.remove(ARGV))\n" + common)
 	for _, s := range []*script{b.limits.bucketTake, b.limits.bucketRefund, b.limits.windowTake, b.limits.windowRefund} {
 		if err := b.client.ScriptLoad(t.Context(), s.source.(string)).Err(); err != nil {
 			t.Fatal(err)

@@ -49,10 +49,14 @@ var (
 	bucketTakeLua string
 	//go:embed lua/bucket_refund.lua
 	bucketRefundLua string
+	//go:embed lua/bucket_store.lua
+	bucketStoreLua string
 	//go:embed lua/window_state.lua
 	windowStateLua string
 	//go:embed lua/window_take.lua
 	windowTakeLua string
+	//go:embed lua/window_store.lua
+	windowStoreLua string
 	//go:embed lua/window_refund.lua
 	windowRefundLua string
 )
@@ -72,16 +76,23 @@ type limitScripts struct {
 	bucketTake, bucketRefund, windowTake, windowRefund *script
 }
 
-func newLimitScripts(common string) limitScripts {
+// newLimitScripts puts the scripts together from their parts, each edited first.
+func newLimitScripts(edit func(string) string) limitScripts {
+	build := func(parts ...string) *script {
+		for i, p := range parts {
+			parts[i] = edit(p)
+		}
+		return newScript(2, parts...)
+	}
 	return limitScripts{
-		bucketTake:   newScript(2, common, bucketStateLua, bucketTakeLua),
-		bucketRefund: newScript(2, common, bucketStateLua, bucketRefundLua),
-		windowTake:   newScript(2, common, windowStateLua, windowTakeLua),
-		windowRefund: newScript(2, common, windowStateLua, windowRefundLua),
+		bucketTake:   build(commonLua, bucketStateLua, bucketTakeLua, bucketStoreLua),
+		bucketRefund: build(commonLua, bucketStateLua, bucketRefundLua, bucketStoreLua),
+		windowTake:   build(commonLua, windowStateLua, windowTakeLua, windowStoreLua),
+		windowRefund: build(commonLua, windowStateLua, windowRefundLua, windowStoreLua),
 	}
 }
 
-var productionLimits = newLimitScripts(commonLua)
+var productionLimits = newLimitScripts(func(part string) string { return part })
 
 // call is one run of a script that replies with integers. It is never sent
 // twice: a client that retries on its own would answer the repeated release of

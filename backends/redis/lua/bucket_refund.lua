@@ -34,17 +34,21 @@ for _, rec in ipairs(live) do
 end
 table.sort(rest, function(a, b) return a.at < b.at end)
 
+local function drain(d, us)
+  if us >= ceildiv(d, rate) then return 0 end
+  return d - rate * us
+end
+
 -- The debt that has to stay: see freed in driver/limits.
 local level = min(max(debt - reserved, 0), cap)
 local need, from = level, at
 due = 0
 for _, rec in ipairs(rest) do
   level = min(drain(level, rec.at - from) + mulmax(rec.n, unit), MAX)
-  need = max(need, beyond(level, rec.at - at))
+  need = max(need, min(level + mulmax(rate, rec.at - at), MAX))
   from = rec.at
   due = max(due, rec.at)
 end
 debt = min(debt, need)
-local us = reset()
-if us > 0 then store(us) else call('DEL', KEYS[1], KEYS[2]) end
-return {1}
+if debt > 0 then us = ceildiv(debt, rate) + lag end
+dirty, reply = true, {1}

@@ -6,7 +6,12 @@
 -- parse decimals, and to set an expiry with every write, would cost several
 -- times the decision itself. A state keeps the time of its expiry and sets a
 -- later one, twice as far ahead as needed, only when it is used up: it then is
--- as good as fresh long before it goes, and costs one SETRANGE.
+-- as good as fresh long before it goes, and costs one SETRANGE. Functions that
+-- the usual case does not need are made where they are needed: to make one
+-- takes longer than most of what they do.
+--
+-- A script is this file, one that reads the state, one that decides, and one that
+-- stores the state if it is dirty, of use for us microseconds, and replies.
 local call, pack, unpackd = redis.call, struct.pack, struct.unpack
 local min, max, fmod = math.min, math.max, math.fmod
 local MAX = 9007199254740992
@@ -25,14 +30,5 @@ local function mulmax(a, b)
   if b ~= 0 and a > div(MAX, b) then return MAX end
   return a * b
 end
-
--- clock is the server's time in microseconds.
-local function clock()
-  local t = call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-
--- expiry, in milliseconds from now, of a state that is of use for us.
-local function expiry(us) return ceildiv(us, 500) + 1000 end
 
 local corrupt = 'COORDCORRUPT the state of a limit does not parse'

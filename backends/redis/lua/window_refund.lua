@@ -24,17 +24,13 @@ else
   local _, counts = spilled(found.index, found.index)
   back = min(back, counts[1])
   if back == counts[1] then
-    call('HDEL', KEYS[2], slot(found.index))
+    call('HDEL', KEYS[2], string.format('%.0f', found.index))
   else
-    call('HSET', KEYS[2], slot(found.index), counts[1] - back)
+    call('HSET', KEYS[2], string.format('%.0f', found.index), counts[1] - back)
   end
 end
 sum = sum - back
-if sum == 0 then
-  call('DEL', KEYS[1], KEYS[2])
-  return {1}
-end
-if n == 0 then
+if sum > 0 and n == 0 then
   -- The newest sub-window says when the state may go: it must not be empty.
   local slots, counts = spilled(oldest, index - 1)
   for k = #slots, 1, -1 do
@@ -45,6 +41,5 @@ if n == 0 then
     end
   end
 end
-if #gone > 0 then call('HDEL', KEYS[2], unpack(gone)) end
-store(reset(), true)
-return {1}
+if sum > 0 then us = (index + span + 1) * width - at + lag end
+dirty, beside, reply = true, true, {1}

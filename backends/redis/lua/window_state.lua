@@ -8,7 +8,8 @@
 -- ARGV[1]: rate, width of a sub-window in microseconds, how many count beside the
 -- current one, and what follows them.
 local rate, width, span, pos = unpackd('<ddd', ARGV[1])
-local now = clock()
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
 local at, lag, sum, index, n, oldest, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0, 0
 local state = call('GET', KEYS[1])
 local bad = false
@@ -31,24 +32,25 @@ end
 local current = div(at, width)
 local first = current - span -- the oldest that counts
 
-local function slot(i) return string.format('%.0f', i) end
+local us, dirty, beside, reply = 0, false, false, nil -- beside: the hash has something new
 
 -- spilled reads the permits of the sub-windows from i to j in the hash.
 local function spilled(i, j)
   local names = {}
-  for k = i, j do names[#names + 1] = slot(k) end
+  for k = i, j do names[#names + 1] = string.format('%.0f', k) end
   if #names == 0 then return names, {} end
   local counts = call('HMGET', KEYS[2], unpack(names))
   for k = 1, #names do counts[k] = tonumber(counts[k] or 0) or 0 end
   return names, counts
 end
 
-local gone = {}
+local gone
 if sum > 0 and not bad then
   if index < first then
     sum, n = 0, 0
   elseif oldest < first then
     local names, counts = spilled(oldest, first - 1)
+    gone = {}
     for k = 1, #names do
       if counts[k] > 0 then
         sum = sum - counts[k]
@@ -57,29 +59,5 @@ if sum > 0 and not bad then
     end
     if first == index then sum = n end -- whatever was lost of the hash
     oldest = first
-  end
-end
-
-local function reset()
-  if sum == 0 then return 0 end
-  return (index + span + 1) * width - at + lag
-end
-
--- store writes the state, of use for us; beside tells whether the hash has
--- something new.
-local function store(us, beside)
-  local ms
-  if now + us > till then
-    ms = expiry(us)
-    till = now + ms * 1000
-  end
-  if long or head < tail then
-    call('SETRANGE', KEYS[1], '0', pack('<dddddddd', at, sum, index, n, oldest, till, head, tail))
-  else
-    call('SETRANGE', KEYS[1], '0', pack('<dddddd', at, sum, index, n, oldest, till))
-  end
-  if ms then call('PEXPIRE', KEYS[1], ms) end
-  if beside or ms and (oldest < index or head < tail) then
-    call('PEXPIRE', KEYS[2], ceildiv(max(till - now, 1), 1000))
   end
 end
