@@ -37,6 +37,9 @@ func boundCases() []Case {
 		}, {
 			ID: "LIMIT-09", Name: "large-limits-do-not-overflow", Clause: "R1", run: largeLimits,
 			Why: "3 million an hour overflowed an int64 and admitted 3 million more (mennanov)",
+		}, {
+			ID: "LIMIT-10", Name: "many-processes-get-exactly-the-limit", Clause: "R1", run: exactOverProcesses, Hooks: []Hook{HookWorker},
+			Why: "what the limit is for: one quota, a dozen processes (two thousand a minute, shared)",
 		},
 	}
 }
@@ -71,6 +74,27 @@ func exactTotal(e *env) {
 		wg.Wait()
 		if total != n && !e.Failed() {
 			e.Errorf("%s of %d: saw %d permits granted to %d clients, want exactly the limit", name, n, total, clients)
+		}
+	}
+}
+
+func exactOverProcesses(e *env) {
+	const n, processes = 60, 4
+	for name, limit := range still(n) {
+		var workers []*worker
+		for range processes {
+			workers = append(workers, e.startWorker())
+		}
+		for _, w := range workers {
+			w.send(order{Do: "drain", Key: e.key(name), Limit: limit})
+		}
+		total := 0
+		for _, w := range workers {
+			total += w.answer("drain").Granted
+			w.leave()
+		}
+		if total != n {
+			e.Errorf("%s of %d: saw %d permits granted to %d processes, want exactly the limit", name, n, total, processes)
 		}
 	}
 }

@@ -35,6 +35,9 @@ func lossCases() []Case {
 		}, {
 			ID: "LOCK-17", Name: "wiped-store-is-never-renewed", Clause: "L3", run: wiped, Hooks: []Hook{HookWipe}, bound: time.Minute,
 			Why: "a store that comes back empty grants to others: a renewal that re-creates what was there is a second holder",
+		}, {
+			ID: "LOCK-18", Name: "loss-is-pushed", Clause: "L3", run: lossPushed, Proves: driver.LossPush,
+			Why: "a holder that learns of its loss at the next renewal works on for a third of its lease",
 		},
 	}
 }
@@ -169,6 +172,17 @@ func wiped(e *env) {
 	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
 	e.free(e.locker(), key, time.Second, "after the store lost everything")
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
+}
+
+func lossPushed(e *env) {
+	b, in := e.injected()
+	key := e.key("k")
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.long))
+	lost, start := watchLoss(l), time.Now()
+	e.noError(e.locker().Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
+	e.measure("pushed loss", time.Since(start))
+	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
 }
 
 func lossEndsWork(e *env) {

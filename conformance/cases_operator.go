@@ -15,6 +15,9 @@ func operatorCases() []Case {
 		}, {
 			ID: "LOCK-96", Name: "break-revokes-and-keeps-the-key", Clause: "L12", run: breaks, Proves: driver.Break,
 			Why: "deleting a lock by hand gives it to the next one while its holder still works",
+		}, {
+			ID: "LOCK-97", Name: "break-now-frees-at-once", Clause: "L12", run: breaksNow,
+			Why: "an operator who knows that the holder is dead does not want to wait for its lease, nor to hit the next holder",
 		},
 	}
 }
@@ -61,4 +64,20 @@ func breaks(e *env) {
 	e.refused(e.locker(), key, "right after Break: want the key kept taken until the lease lapses")
 	e.wantError(operator.Break(e.ctx, key, id), "second Break", coord.ErrNotHeld)
 	e.lossFirst(l, key)
+}
+
+func breaksNow(e *env) {
+	b, in := e.injected()
+	key, operator := e.key("k"), e.client()
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(2*e.ttl)))
+	id := in.lastID("TryLock", key)
+	e.wantError(operator.BreakNow(e.ctx, key, e.newID()), "BreakNow of an id that does not hold", coord.ErrNotHeld)
+	e.noError(l.Err(), "Err after the BreakNow of another id")
+	e.noError(operator.BreakNow(e.ctx, key, id), "BreakNow of the holder's id")
+	next := e.lock(operator, key, coord.TTL(e.long))
+	recv(e, l.Done(), l.TTL()+time.Second, "Done of the broken hold")
+	e.wantError(operator.BreakNow(e.ctx, key, id), "BreakNow of the holder before", coord.ErrNotHeld)
+	e.wantError(l.Unlock(e.ctx), "Unlock of the broken hold", coord.ErrLost)
+	e.noError(next.Err(), "Err of the next holder")
+	e.noError(next.Unlock(e.ctx), "Unlock by the next holder")
 }

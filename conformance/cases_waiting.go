@@ -26,6 +26,9 @@ func waitingCases() []Case {
 		}, {
 			ID: "LIMIT-59", Name: "reserve-and-refund-are-exact", Clause: "R8", run: reserve, Proves: driver.Reserve,
 			Why: "a refund that is given twice, or for what was used, mints permits",
+		}, {
+			ID: "LIMIT-54", Name: "late-refund-does-nothing", Clause: "R8", run: lateRefund, Needs: driver.Claims{driver.Reserve},
+			Why: "permits that fell due may have been used: giving them back lets them be used twice",
 		},
 	}
 }
@@ -170,4 +173,24 @@ func reserve(e *env) {
 	window := algorithms(10, time.Minute)["sliding window"]
 	_, err := l.Take(e.within(soon), e.key("window"), window, []driver.Ask{{ID: e.newID(), Min: 1, N: 1, MaxDelay: time.Second}})
 	e.wantError(err, "a reservation of a window", driver.ErrUnsupported)
+}
+
+func lateRefund(e *env) {
+	l := e.limiter()
+	refunder, ok := l.(driver.Refunder)
+	if !ok {
+		e.Fatalf("the store is no driver.Refunder")
+	}
+	limit, key, id := normal(driver.Limit{Rate: 10, Per: 2 * time.Second, Burst: 10}), e.key("k"), e.newID()
+	full := e.ask(l, key, limit, 10, 10)
+	e.grantedN(full, 10, "all of a full bucket")
+	held := e.askFor(l, key, limit, driver.Ask{ID: id, Min: 1, N: 1, MaxDelay: time.Second})
+	e.grantedN(held, 1, "1 that is due soon")
+	e.passUntil(held.came.Add(held.Delay + 20*time.Millisecond))
+	e.noError(refunder.Refund(e.within(soon), key, limit, id, 1), "Refund of what has fallen due, which does nothing")
+	after := e.ask(l, key, limit, 0, 0)
+	refilled := int(int64(limit.Rate) * int64(after.came.Sub(full.sent)) / int64(limit.Per))
+	if after.Remaining > refilled-1 {
+		e.Errorf("left after a refund that came too late: saw %d, want at most the %d refilled since, less the 1 used", after.Remaining, refilled)
+	}
 }

@@ -88,3 +88,19 @@ func (r *Report) Unclaimed() driver.Claims {
 	}
 	return list
 }
+
+// Unchecked lists the claims that the store makes and no case has proved: no
+// case decides them, or the harness lacked a hook.
+func (r *Report) Unchecked() driver.Claims {
+	var list driver.Claims
+	for _, claim := range r.Store.Claims {
+		proved := false
+		for i := range r.Results {
+			proved = proved || r.Results[i].Proves == claim && r.Results[i].Outcome == Pass
+		}
+		if !proved {
+			list = append(list, claim)
+		}
+	}
+	return list
+}

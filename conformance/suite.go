@@ -228,6 +228,8 @@ func (r *runner) unsupported(c *Case) string {
 		return "the store has no locks"
 	case c.limits() && !r.limits:
 		return "the store has no limits"
+	case slices.Contains(c.Hooks, HookWorker) && r.suite.Harness.Claims.Has(driver.ScopeProcess):
+		return "the store is of one process, and the case is about several"
 	case len(missing) > 0:
 		return fmt.Sprintf("the store does not claim %q", missing)
 	}

@@ -33,6 +33,9 @@ func Run(t *testing.T, h Harness) *Report {
 	t.Logf("%s %s: %d passed, %d failed, %d unsupported, %d unproven in %v; seed %d",
 		report.Store.Name, report.Store.Server, report.Count(Pass), report.Count(Fail),
 		report.Count(Unsupported), report.Count(Unproven), report.Took.Round(time.Millisecond), report.Seed)
+	if list := report.Unchecked(); len(list) > 0 && len(report.Results) == len(r.cases) {
+		t.Logf("claimed, and not decided by any case of this run: %s", list)
+	}
 	for _, c := range report.Unclaimed() {
 		t.Logf("works, but is not claimed: %s", c)
 	}

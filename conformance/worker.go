@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // A worker is this binary, started again: another process with its own client of
@@ -47,17 +48,19 @@ func WorkerMain() {
 
 // order is what a worker is told to do, answer what came of it.
 type order struct {
-	Do      string        `json:"do"` // lock, unlock, state
+	Do      string        `json:"do"` // lock, unlock, state, drain
 	Key     string        `json:"key,omitempty"`
 	TTL     time.Duration `json:"ttl,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
+	Limit   driver.Limit  `json:"limit,omitzero"`
 }
 
 type answer struct {
-	Token coord.Token `json:"token,omitempty"`
-	Lost  bool        `json:"lost,omitempty"` // the holder knows that it lost
-	Done  bool        `json:"done,omitempty"` // and its contexts have ended
-	Err   string      `json:"err,omitempty"`
+	Token   coord.Token `json:"token,omitempty"`
+	Lost    bool        `json:"lost,omitempty"`    // the holder knows that it lost
+	Done    bool        `json:"done,omitempty"`    // and its contexts have ended
+	Granted int         `json:"granted,omitempty"` // permits
+	Err     string      `json:"err,omitempty"`
 }
 
 // work obeys until its input ends.
@@ -99,6 +102,16 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 		}
 		*lock = l
 		return answer{Token: l.Token()}
+	case o.Do == "drain":
+		for n := 0; ; n++ {
+			r, err := c.Allow(ctx, o.Key, o.Limit)
+			switch {
+			case err != nil:
+				return answer{Err: err.Error()}
+			case !r.Allowed:
+				return answer{Granted: n}
+			}
+		}
 	case *lock == nil:
 		return answer{Err: "no lock"}
 	case o.Do == "unlock":
