@@ -59,7 +59,7 @@ func (d *differ) take(ctx context.Context, b *backend, l driver.Limit, asks ...d
 		}
 	}
 	want = append(want, int64(out.Remaining), out.ResetAfter.Microseconds())
-	_, args := b.takeArgs(d.key, l, asks...)
+	_, args, _ := b.newTake(ctx, d.key, l, asks...)
 	what := fmt.Sprintf("%s: %v at %d: take %+v", d.key, l, d.now, asks)
 	return expectation{what, newBytesCall(ctx, append(args, d.now)), want}
 }

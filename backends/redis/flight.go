@@ -34,9 +34,9 @@ type processor interface {
 // fly runs cmd on p. landed is false if cmd was not started or still runs.
 //
 // go-redis gives deadlines to the connection but does not see that a ctx is
-// cancelled while it waits for a reply. A ctx that can end therefore gets the
-// command run in a goroutine, which is left behind when ctx ends; it ends with
-// the deadline of ctx or the client's ReadTimeout.
+// cancelled while it waits for a reply. A ctx that can be cancelled therefore
+// gets the command run in a goroutine, which is left behind when ctx ends; it
+// ends with the deadline of ctx or the client's ReadTimeout.
 func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed bool, err error) {
 	if b.closed() {
 		return false, driver.ErrClosed

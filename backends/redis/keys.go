@@ -11,20 +11,28 @@ import (
 // in URLs. The tag then is the whole name, and distinct names stay distinct.
 var escaper = strings.NewReplacer("%", "%25", "}", "%7D")
 
-// lockKey is the key of the lock name; the other keys of name begin with it.
-func lockKey(name string) string {
+// tagged is the name as a hash tag, with what comes before and after it.
+func tagged(name, suffix string) string {
 	if strings.ContainsAny(name, "%}") {
 		name = escaper.Replace(name)
 	}
-	return "coord:{" + name + "}"
+	return "coord:{" + name + "}" + suffix
 }
 
-// fenceKey is where the last fencing token of a lock is.
-func fenceKey(lock string) string { return lock + ":fence" }
+// lockKey is the key of the lock name; the other keys of name begin with it.
+func lockKey(name string) string { return tagged(name, "") }
+
+// lockKeys are that key and the one of the last fencing token.
+func lockKeys(name string) (lock, fence string) {
+	fence = tagged(name, ":fence")
+	return fence[:len(fence)-len(":fence")], fence
+}
 
 // limitKeys are the keys of the state of l under name: the main one, and the
 // hash beside it.
 func limitKeys(name string, l driver.Limit) (state, hash string) {
-	hash = lockKey(name) + ":" + limits.Name(l) + ":h"
+	var b [32]byte
+	suffix := append(limits.AppendName(append(b[:0], ':'), l), ":h"...)
+	hash = tagged(name, string(suffix))
 	return hash[:len(hash)-len(":h")], hash
 }

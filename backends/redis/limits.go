@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
 )
@@ -26,10 +28,9 @@ func (p packed) at(i int) int64 {
 	return int64(math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:])))
 }
 
-// forLimit picks the script of l's algorithm and gives the numbers that its
-// first argument begins with.
-func forLimit(l driver.Limit, bucket, window *script, more int) (*script, packed) {
-	p := make(packed, 0, 8*(3+more))
+// forLimit picks the script of l's algorithm and appends the numbers that its
+// first argument begins with to p.
+func forLimit(p packed, l driver.Limit, bucket, window *script) (*script, packed) {
 	if l.Algorithm == driver.TokenBucket {
 		rate, unit := l.Refill()
 		return bucket, p.append(rate, unit, int64(l.Burst)*unit)
@@ -44,9 +45,18 @@ func (p packed) appendAsk(a driver.Ask) packed {
 	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53))
 }
 
-// takeArgs is the command line that asks.
-func (b *backend) takeArgs(key string, l driver.Limit, asks ...driver.Ask) (*script, []any) {
-	s, numbers := forLimit(l, b.limits.bucketTake, b.limits.windowTake, 3*len(asks))
+// takeCall is a take together with the command line and the numbers of a single
+// ask, in one allocation.
+type takeCall struct {
+	bytesCall
+	argv [7]any
+	buf  [48]byte
+}
+
+// newTake makes the call that asks.
+func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (*script, []any, *takeCall) {
+	c := new(takeCall)
+	s, numbers := forLimit(c.buf[:0], l, b.limits.bucketTake, b.limits.windowTake)
 	named := 0 // asks up to the last that has an id
 	for i, a := range asks {
 		numbers = numbers.appendAsk(a)
@@ -55,17 +65,17 @@ func (b *backend) takeArgs(key string, l driver.Limit, asks ...driver.Ask) (*scr
 		}
 	}
 	state, hash := limitKeys(key, l)
-	args := make([]any, 0, 6+named)
-	args = append(args, "evalsha", s.sha, s.keys, state, hash, []byte(numbers))
+	args := append(c.argv[:0], "evalsha", s.sha, s.keys, state, hash, []byte(numbers))
 	for _, a := range asks[:named] {
 		args = append(args, a.ID)
 	}
-	return s, args
+	c.bytesCall = bytesCall{*redis.NewStringCmd(ctx, args...)}
+	return s, args, c
 }
 
 // refundArgs is the command line that gives back.
 func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*script, []any) {
-	s, numbers := forLimit(l, b.limits.bucketRefund, b.limits.windowRefund, 1)
+	s, numbers := forLimit(nil, l, b.limits.bucketRefund, b.limits.windowRefund)
 	state, hash := limitKeys(key, l)
 	return s, []any{"evalsha", s.sha, s.keys, state, hash, []byte(numbers.append(int64(n))), id}
 }
@@ -103,8 +113,8 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 }
 
 func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packed, error) {
-	s, args := b.takeArgs(key, l, asks...)
-	c := newBytesCall(ctx, args)
+	s, args, first := b.newTake(ctx, key, l, asks...)
+	c := &first.bytesCall
 	err := b.process(ctx, c)
 	if noScript(err) {
 		c = newBytesCall(ctx, s.withSource(args))
@@ -138,7 +148,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 		return nil
 	}
 	s, args := b.refundArgs(key, l, id, n)
-	_, err := b.runInts(ctx, s, 1, args)
+	_, err := b.runArgs(ctx, s, 1, args)
 	return err
 }
 

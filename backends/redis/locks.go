@@ -25,8 +25,8 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	lock := lockKey(key)
-	reply, err := b.runInts(ctx, acquireScript, 3, acquireScript.args(lock, fenceKey(lock), r.ID, millis(r.TTL)))
+	lock, fence := lockKeys(key)
+	reply, err := b.runInts(ctx, acquireScript, 3, lock, fence, r.ID, b.ttl(r.TTL))
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -75,21 +75,33 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
+// ttl is d in milliseconds as an argument. Most holds of a client have one TTL:
+// it is boxed once.
+func (b *backend) ttl(d time.Duration) any {
+	if last := b.lastTTL.Load(); last != nil && last.d == d {
+		return last.arg
+	}
+	t := &boxedTTL{d, millis(d)}
+	b.lastTTL.Store(t)
+	return t.arg
+}
+
+type boxedTTL struct {
+	d   time.Duration
+	arg any
+}
+
 // Renew implements driver.Locker.
 func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	reply, err := b.runInts(ctx, renewScript, 3, renewArgs(key, r))
+	lock, fence := lockKeys(key)
+	reply, err := b.runInts(ctx, renewScript, 3, lock, fence, r.ID, b.ttl(r.TTL))
 	if err != nil {
 		return driver.Grant{}, err
 	}
 	return renewed(reply)
-}
-
-func renewArgs(key string, r driver.Request) []any {
-	lock := lockKey(key)
-	return renewScript.args(lock, fenceKey(lock), r.ID, millis(r.TTL))
 }
 
 func renewed(reply []int64) (driver.Grant, error) {
@@ -104,7 +116,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return b.runOwned(ctx, unlockScript, unlockScript.args(lockKey(key), id))
+	return b.runOwned(ctx, unlockScript, lockKey(key), id)
 }
 
 // UnlockAfter implements driver.DelayedUnlocker.
@@ -118,7 +130,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return b.runOwned(ctx, unlockAfterScript, unlockAfterScript.args(lockKey(key), id, millis(d)))
+	return b.runOwned(ctx, unlockAfterScript, lockKey(key), id, millis(d))
 }
 
 // Break implements driver.Breaker.
@@ -126,12 +138,12 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return b.runOwned(ctx, breakScript, breakScript.args(lockKey(key), id))
+	return b.runOwned(ctx, breakScript, lockKey(key), id)
 }
 
 // runOwned runs a script that replies 1, or 0 to an id that does not hold.
-func (b *backend) runOwned(ctx context.Context, s *script, args []any) error {
-	reply, err := b.runInts(ctx, s, 1, args)
+func (b *backend) runOwned(ctx context.Context, s *script, keysAndArgs ...any) error {
+	reply, err := b.runInts(ctx, s, 1, keysAndArgs...)
 	if err != nil {
 		return err
 	}
@@ -143,8 +155,8 @@ func (b *backend) runOwned(ctx context.Context, s *script, args []any) error {
 
 // Inspect implements driver.Inspector.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	lock := lockKey(key)
-	args := inspectScript.args(lock, fenceKey(lock))
+	lock, fence := lockKeys(key)
+	args := inspectScript.args(lock, fence)
 	c := &anyCall{*redis.NewSliceCmd(ctx, args...)}
 	err := b.process(ctx, c)
 	if noScript(err) {
@@ -154,16 +166,16 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err != nil {
 		return driver.Holder{}, classify(err)
 	}
-	return holder(lock, c.Val())
+	return holder(lock, fence, c.Val())
 }
 
-func holder(lock string, reply []any) (driver.Holder, error) {
+func holder(lock, fence string, reply []any) (driver.Holder, error) {
 	if len(reply) != 3 {
 		return driver.Holder{}, fmt.Errorf("script replied %d values, want 3", len(reply))
 	}
 	value, _ := reply[0].(string)
 	ttl, _ := reply[1].(int64)
-	fence, _ := reply[2].(string)
+	last, _ := reply[2].(string)
 	if ttl == -2 {
 		return driver.Holder{}, driver.ErrNotHeld
 	}
@@ -172,10 +184,10 @@ func holder(lock string, reply []any) (driver.Holder, error) {
 	}
 	id, isReleased := strings.CutPrefix(value, released)
 	var token int64
-	if fence != "" {
+	if last != "" {
 		var err error
-		if token, err = strconv.ParseInt(fence, 10, 64); err != nil {
-			return driver.Holder{}, fmt.Errorf("%w: %s holds %q", driver.ErrCorrupt, fenceKey(lock), fence)
+		if token, err = strconv.ParseInt(last, 10, 64); err != nil {
+			return driver.Holder{}, fmt.Errorf("%w: %s holds %q", driver.ErrCorrupt, fence, last)
 		}
 	}
 	h := driver.NewHolder(id, token, time.Duration(min(ttl, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond)

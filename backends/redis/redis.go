@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -98,6 +99,7 @@ type backend struct {
 	own     bool // Close closes client
 	limits  limitScripts
 	info    driver.Info
+	lastTTL atomic.Pointer[boxedTTL]
 	closing chan struct{}
 	once    sync.Once
 }

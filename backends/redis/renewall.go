@@ -53,7 +53,8 @@ func (b *backend) renewPipelined(ctx context.Context, holds []driver.Hold, out [
 	pipe := b.client.Pipeline()
 	calls := make([]*call, len(which))
 	for k, i := range which {
-		args := renewArgs(holds[i].Key, holds[i].Request)
+		lock, fence := lockKeys(holds[i].Key)
+		args := renewScript.args(lock, fence, holds[i].ID, b.ttl(holds[i].TTL))
 		if source {
 			args = renewScript.withSource(args)
 		}

@@ -135,9 +135,27 @@ func (s *script) withSource(args []any) []any {
 	return again
 }
 
-// runInts runs s and gives its reply of want integers or more.
-func (b *backend) runInts(ctx context.Context, s *script, want int, args []any) ([]int64, error) {
-	c := newCall(ctx, args)
+// smallCall is a call together with its command line, in one allocation.
+type smallCall struct {
+	call
+	argv [7]any
+}
+
+// runInts runs s and gives its reply of want integers or more, or of a zero.
+func (b *backend) runInts(ctx context.Context, s *script, want int, keysAndArgs ...any) ([]int64, error) {
+	c := new(smallCall)
+	c.argv[0], c.argv[1], c.argv[2] = "evalsha", s.sha, s.keys
+	args := c.argv[:3+copy(c.argv[3:], keysAndArgs)]
+	c.call = call{*redis.NewIntSliceCmd(ctx, args...)}
+	return b.intsOf(ctx, s, want, &c.call, args)
+}
+
+// runArgs is runInts of a whole command line.
+func (b *backend) runArgs(ctx context.Context, s *script, want int, args []any) ([]int64, error) {
+	return b.intsOf(ctx, s, want, newCall(ctx, args), args)
+}
+
+func (b *backend) intsOf(ctx context.Context, s *script, want int, c *call, args []any) ([]int64, error) {
 	err := b.process(ctx, c)
 	if noScript(err) {
 		c = newCall(ctx, s.withSource(args))

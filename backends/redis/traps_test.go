@@ -97,6 +97,15 @@ func TestTrap02ContextBounds(t *testing.T) {
 		if took := time.Since(began); took > 150*time.Millisecond {
 			t.Errorf("took %v with a deadline of 50ms", took)
 		}
+		bound := driver.NewBound(t.Context(), 50*time.Millisecond)
+		defer bound.Stop()
+		began = time.Now()
+		if err := call(bound); err == nil {
+			t.Error("no error after the deadline")
+		}
+		if took := time.Since(began); took > 150*time.Millisecond {
+			t.Errorf("took %v with a bound of 50ms", took)
+		}
 		ctx, cancel = context.WithCancel(t.Context())
 		defer cancel()
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -204,7 +213,11 @@ func checkKeys(t *testing.T, name string) {
 	t.Helper()
 	lock := lockKey(name)
 	state, hash := limitKeys(name, driver.Limit{Rate: 1, Per: time.Second, Algorithm: driver.SlidingWindow})
-	keys := []string{lock, fenceKey(lock), state, hash}
+	lock2, fence := lockKeys(name)
+	if lock2 != lock {
+		t.Errorf("lock keys %q and %q", lock, lock2)
+	}
+	keys := []string{lock, fence, state, hash}
 	for _, k := range keys {
 		_, rest, _ := strings.Cut(k, "{")
 		tag, _, closed := strings.Cut(rest, "}")

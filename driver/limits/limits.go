@@ -17,14 +17,21 @@ const maxExact = 1 << 53
 // "fw:60000000" for the windows, by their period in microseconds, and "tb" for
 // the token bucket, whose state outlives a change of rate. l is normal.
 func Name(l driver.Limit) string {
+	var b [24]byte
+	return string(AppendName(b[:0], l))
+}
+
+// AppendName appends Name(l) to b.
+func AppendName(b []byte, l driver.Limit) []byte {
 	switch l.Algorithm {
 	case driver.TokenBucket:
-		return "tb"
+		return append(b, "tb"...)
 	case driver.FixedWindow:
-		return "fw:" + strconv.FormatInt(l.Per.Microseconds(), 10)
+		b = append(b, "fw:"...)
 	default:
-		return "sw:" + strconv.FormatInt(l.Per.Microseconds(), 10)
+		b = append(b, "sw:"...)
 	}
+	return strconv.AppendInt(b, l.Per.Microseconds(), 10)
 }
 
 // Check refuses an ask that l can never serve: ErrInvalid for numbers out of
