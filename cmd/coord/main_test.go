@@ -33,7 +33,8 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "coord")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+	args := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		return 1
 	}
@@ -50,7 +51,7 @@ type user struct {
 func newUser(t *testing.T, url string) *user {
 	t.Helper()
 	dir := t.TempDir()
-	u := &user{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}}
+	u := &user{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}}
 	if url != "" {
 		u.env = append(u.env, "COORD_URL="+url)
 	}
