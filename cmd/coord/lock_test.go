@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 // The status of the command is coord's, and so are its input and output.
@@ -325,6 +327,29 @@ func TestLockMaxHold(t *testing.T) {
 	if took := time.Since(began); took < 700*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
+}
+
+// When the store is away the command is told in time, and is dead when its lease ends,
+// heeding TERM or not.
+func TestLockStoreAway(t *testing.T) {
+	const ttl = 1500 * time.Millisecond
+	server := testserver.Redis(t)
+	u := newUser(t, "redis://"+server.Addr)
+	r := u.start("lock", "a", "--ttl", ttl.String(), "--", "bash", "-c",
+		`exec 2>/dev/null; trap 'echo TERM' TERM; echo $$ > pid; echo up; while :; do sleep 0.02; done`)
+	server.Pause()
+	paused := time.Now()
+	r.await("TERM")
+	text, err := os.ReadFile(filepath.Join(u.dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitDeath(t, strings.TrimSpace(string(text)))
+	if took := time.Since(paused); took > ttl+300*time.Millisecond {
+		t.Errorf("the command lived %v after the last renewal, want at most %v", took, ttl)
+	}
+	r.end().want(t, 74, "", "was lost")
+	server.Resume()
 }
 
 // MinHold keeps the lock taken after the command has ended.
