@@ -1,7 +1,7 @@
 // Command testreport reads "go test -json" and tells what a person wants to know of it:
 // each package as it ends, the whole output of what failed, every skip with its
-// reason, and for each store which server was tested and how many conformance
-// cases passed.
+// reason, and a line for each store: which version was tested, which way, and how
+// many conformance cases passed.
 //
 // A test that is skipped without saying "unsupported:" or "unproven:" fails the
 // run: nothing is left out in silence. So does a run without tests.
@@ -45,17 +45,16 @@ type report struct {
 	skipped    []string // without a reason that counts
 	reasons    map[string]int
 	unfinished map[string]bool
-	stores     []string
-	cases      map[string]*tally
+	stores     map[string]*store // by package
 }
 
-// tally counts a package's conformance cases.
-type tally struct{ passed, failed, unsupported, unproven int }
+// store is what a package's TestConformance says of the store that it tested.
+type store struct{ way, verdict string }
 
 func newReport() *report {
 	return &report{
 		output: make(map[string][]string), reasons: make(map[string]int),
-		unfinished: make(map[string]bool), cases: make(map[string]*tally),
+		unfinished: make(map[string]bool), stores: make(map[string]*store),
 	}
 }
 
@@ -81,8 +80,8 @@ func (r *report) take(e event, out io.Writer) {
 		r.unfinished[name] = true
 	case "output", "build-output":
 		r.output[name] = append(r.output[name], e.Output)
-		if _, line, ok := strings.Cut(e.Output, "STORE "); ok {
-			r.store(strings.TrimSpace(line))
+		if e.Test == "TestConformance" {
+			r.conformance(e)
 		}
 		if e.Action == "build-output" {
 			fmt.Fprint(out, e.Output)
@@ -97,10 +96,18 @@ func (r *report) take(e event, out io.Writer) {
 	}
 }
 
-// store notes which server a test has used.
-func (r *report) store(line string) {
-	if !slices.Contains(r.stores, line) {
-		r.stores = append(r.stores, line)
+// conformance picks the lines that say which store was tested, and the verdict.
+func (r *report) conformance(e event) {
+	st := r.stores[e.Package]
+	if st == nil {
+		st = &store{way: "embedded"}
+		r.stores[e.Package] = st
+	}
+	if _, way, ok := strings.Cut(e.Output, "testserver: "); ok {
+		st.way = strings.TrimSpace(way)
+	}
+	if strings.Contains(e.Output, " unproven in ") {
+		_, st.verdict, _ = strings.Cut(strings.TrimSpace(e.Output), ": ")
 	}
 }
 
@@ -113,42 +120,23 @@ func (r *report) endPackage(e event, out io.Writer) {
 }
 
 func (r *report) endTest(e event, name string) {
-	kase := r.kase(e)
 	switch e.Action {
 	case "pass":
 		r.passed++
-		kase.passed++
 		delete(r.output, name)
 	case "fail":
 		r.failed = append(r.failed, name)
-		kase.failed++
 	case "skip":
 		text := strings.Join(r.output[name], "")
 		delete(r.output, name)
-		switch {
-		case strings.Contains(text, "unsupported:"):
-			kase.unsupported++
-		case strings.Contains(text, "unproven:"):
-			kase.unproven++
-		default:
-			r.skipped = append(r.skipped, name+": "+strings.TrimSpace(text))
-			return
+		for _, line := range strings.Split(text, "\n") {
+			if i := max(strings.Index(line, "unsupported: "), strings.Index(line, "unproven: ")); i >= 0 {
+				r.reasons[line[i:]]++
+				return
+			}
 		}
-		if _, why, ok := strings.Cut(text, ": un"); ok {
-			r.reasons["un"+strings.TrimSpace(strings.SplitN(why, "\n", 2)[0])]++
-		}
+		r.skipped = append(r.skipped, name+": "+strings.TrimSpace(text))
 	}
-}
-
-// kase is the tally of the conformance run that a test belongs to.
-func (r *report) kase(e event) *tally {
-	if !strings.HasPrefix(e.Test, "TestConformance/") || strings.Count(e.Test, "/") > 2 {
-		return &tally{}
-	}
-	if r.cases[e.Package] == nil {
-		r.cases[e.Package] = &tally{}
-	}
-	return r.cases[e.Package]
 }
 
 // print tells the result, and reports whether it is good.
@@ -171,14 +159,10 @@ func (r *report) print(out io.Writer) bool {
 	for _, s := range r.skipped {
 		fmt.Fprintln(out, "skipped:", s)
 	}
-	for _, pkg := range sorted(r.cases) {
-		t := r.cases[pkg]
-		fmt.Fprintf(out, "conformance %-45s %d passed, %d failed, %d unsupported, %d unproven\n",
-			pkg, t.passed, t.failed, t.unsupported, t.unproven)
-	}
-	slices.Sort(r.stores)
-	for _, s := range r.stores {
-		fmt.Fprintln(out, "store", s)
+	for _, pkg := range sorted(r.stores) {
+		if st := r.stores[pkg]; st.verdict != "" {
+			fmt.Fprintf(out, "store %s (%s)\n", st.verdict, st.way)
+		}
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed), len(r.skipped))
 	return r.passed > 0 && len(r.failed) == 0 && len(r.skipped) == 0 && len(r.unfinished) == 0

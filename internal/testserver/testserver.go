@@ -94,6 +94,7 @@ func start(t testing.TB, k kind, opts []Option) *Server {
 		if err := s.awaitReady(); err != nil {
 			t.Fatalf("testserver: %s at %s, from the environment: %v", k.store, addr, err)
 		}
+		t.Logf("testserver: at %s, from the environment", addr)
 		return s
 	}
 	binary := find(k.binaries)
@@ -107,6 +108,7 @@ func start(t testing.TB, k kind, opts []Option) *Server {
 	}
 	t.Cleanup(s.end)
 	s.launch(binary)
+	t.Logf("testserver: a child process, %s", binary)
 	return s
 }
 
