@@ -206,8 +206,12 @@ func TestBadRequests(t *testing.T) {
 	_, b := open(t)
 	ctx := t.Context()
 	for i, r := range []driver.Request{
-		{ID: "a"}, {ID: "a", TTL: -1}, {ID: "a", TTL: maxTTL + 1}, {TTL: time.Second},
-		{ID: "a b", TTL: time.Second}, {ID: string(make([]byte, 129)), TTL: time.Second},
+		{ID: "a"},
+		{ID: "a", TTL: -1},
+		{ID: "a", TTL: maxTTL + 1},
+		{TTL: time.Second},
+		{ID: "a b", TTL: time.Second},
+		{ID: string(make([]byte, 129)), TTL: time.Second},
 	} {
 		if _, err := b.TryLock(ctx, "k", r); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("TryLock %d: %v", i, err)

@@ -88,33 +88,25 @@ func TestTrap02ContextBounds(t *testing.T) {
 	}
 	bounded := func(t *testing.T, call func(ctx context.Context) error) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		promptly(t, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			return call(ctx)
+		})
+		promptly(t, func() error {
+			bound := driver.NewBound(t.Context(), 50*time.Millisecond)
+			defer bound.Stop()
+			return call(bound)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		began := time.Now()
-		if err := call(ctx); err == nil {
-			t.Error("no error after the deadline")
-		}
-		if took := time.Since(began); took > 150*time.Millisecond {
-			t.Errorf("took %v with a deadline of 50ms", took)
-		}
-		bound := driver.NewBound(t.Context(), 50*time.Millisecond)
-		defer bound.Stop()
-		began = time.Now()
-		if err := call(bound); err == nil {
-			t.Error("no error after the deadline")
-		}
-		if took := time.Since(began); took > 150*time.Millisecond {
-			t.Errorf("took %v with a bound of 50ms", took)
-		}
-		ctx, cancel = context.WithCancel(t.Context())
-		defer cancel()
-		time.AfterFunc(50*time.Millisecond, cancel)
-		began = time.Now()
-		if err := call(ctx); !errors.Is(err, context.Canceled) {
+		err := promptly(t, func() error {
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			return call(ctx)
+		})
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("after cancellation: %v", err)
-		}
-		if took := time.Since(began); took > 150*time.Millisecond {
-			t.Errorf("took %v, cancelled after 50ms", took)
 		}
 		// A ctx that has ended does no I/O, and says so.
 		if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
@@ -141,6 +133,34 @@ func TestTrap02ContextBounds(t *testing.T) {
 		silent := &backend{client: client, closing: make(chan struct{}), limits: productionLimits}
 		bounded(t, silent.Ping)
 	})
+}
+
+// promptly checks that a call which is to end after 50 ms ends within 100 ms of
+// it, and fails. A machine that is busy with other tests can hold a process up
+// for longer than that, so the best of three counts; but what would end a call
+// that does not mind its ctx, the client's ReadTimeout, is beyond all of them.
+func promptly(t *testing.T, call func() error) (err error) {
+	t.Helper()
+	var best time.Duration
+	for i := range 3 {
+		began := time.Now()
+		err = call()
+		took := time.Since(began)
+		if err == nil {
+			t.Error("no error although its ctx ended")
+		}
+		if took > time.Second {
+			t.Errorf("took %v, to end after 50ms", took)
+		}
+		if i == 0 || took < best {
+			best = took
+		}
+		if best <= 150*time.Millisecond {
+			return err
+		}
+	}
+	t.Errorf("took %v at best, to end after 50ms", best)
+	return err
 }
 
 // TestTrap02NothingListens: a server that is not there is a definite error.

@@ -466,8 +466,14 @@ func TestWindowRefund(t *testing.T) {
 				changed bool
 				want    int
 			}{
-				{"c", 1, false, 0}, {"", 1, false, 0}, {"a", 0, false, 0}, {"a", -3, false, 0},
-				{"b", 99, true, 4}, {"b", 1, false, 4}, {"a", 2, true, 6}, {"a", 4, false, 6},
+				{"c", 1, false, 0},
+				{"", 1, false, 0},
+				{"a", 0, false, 0},
+				{"a", -3, false, 0},
+				{"b", 99, true, 4},
+				{"b", 1, false, 4},
+				{"a", 2, true, 6},
+				{"a", 4, false, 6},
 			} {
 				if got := s.Refund(l, at+600_000, tt.id, tt.n); got != tt.changed {
 					t.Errorf("step %d: changed = %v", i, got)
