@@ -96,8 +96,6 @@ func classify(err error) (code int, text string) {
 		return exitData, text + ": choose another name or prefix"
 	case errors.Is(err, coord.ErrUnavailable), errors.Is(err, coord.ErrUnknownOutcome), errors.As(err, &path):
 		return exitUnavailable, text
-	case strings.HasPrefix(text, "no backend for "):
-		return exitUsage, text
 	}
 	return exitInternal, text
 }

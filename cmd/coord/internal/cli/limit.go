@@ -60,7 +60,7 @@ func (a *app) limit(stop func()) *cobra.Command {
 			if f.json && command != nil {
 				return usage("--json with a command: both would write to standard output")
 			}
-			cfg, err := a.store.load()
+			cfg, err := a.store.loadShared()
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := a.store.load()
+			cfg, err := a.store.loadShared()
 			if err != nil {
 				return err
 			}

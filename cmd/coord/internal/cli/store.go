@@ -7,10 +7,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
 )
 
 // storeFlags say which store to use.
@@ -36,7 +40,32 @@ func (f storeFlags) load() (*config.Config, error) {
 			err = cfg.SetURL("default store", home)
 		}
 	}
-	return cfg, err
+	if err != nil {
+		return nil, err
+	}
+	return cfg, knownScheme(cfg.URL)
+}
+
+// knownScheme refuses a store that is not in this program.
+func knownScheme(u config.URL) error {
+	scheme, _, _ := strings.Cut(string(u), "://")
+	if known := coord.Schemes(); !slices.Contains(known, scheme) {
+		return usage("no store %s://: want one of %s", scheme, list(known))
+	}
+	return nil
+}
+
+// loadShared is load for commands that meet other processes at the store.
+func (f storeFlags) loadShared() (*config.Config, error) {
+	cfg, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	scheme, _, _ := strings.Cut(string(cfg.URL), "://")
+	if all.Claims(scheme).Has(driver.ScopeProcess) {
+		return nil, usage("a %s:// store is each process's own, and would keep nobody out: want another store", scheme)
+	}
+	return cfg, nil
 }
 
 // chosen reports whether the user has named a store.
@@ -93,13 +122,13 @@ func stateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "coord"), nil
 }
 
-// open opens the store. The caller closes the client.
-func (a *app) open(ctx context.Context, opts ...coord.Option) (*config.Client, error) {
-	cfg, err := a.store.load()
+// open opens a store that is shared with others. The caller closes the client.
+func (a *app) open(ctx context.Context) (*config.Client, error) {
+	cfg, err := a.store.loadShared()
 	if err != nil {
 		return nil, err
 	}
-	return openConfig(ctx, cfg, opts...)
+	return openConfig(ctx, cfg)
 }
 
 func openConfig(ctx context.Context, cfg *config.Config, opts ...coord.Option) (*config.Client, error) {
