@@ -35,6 +35,12 @@ func waitCases() []Case {
 			ID: "LOCK-46", Name: "cancel-at-the-grant-loses-no-key", Clause: "L6", run: cancelAtGrant,
 			Why: "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
 		}, {
+			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: failEachCall,
+			Why: "every call of an acquisition is the last before a crash of the network some day (SQLite fails the Nth call, for every N)",
+		}, {
+			ID: "LOCK-48", Name: "waiter-rides-out-an-outage", Clause: "L6", run: ridesOut,
+			Why: "a restart of the store in a second must not fail every waiter of the fleet",
+		}, {
 			ID: "LOCK-50", Name: "waiter-is-woken", Clause: "L8", run: woken, Proves: driver.Wake,
 			Why: "a wake-up that is lost between the check and the wait hangs its waiter on a free key (redisson#1763, rueidislock)",
 		}, {
@@ -180,6 +186,57 @@ func cancelAtGrant(e *env) {
 		}
 		e.free(holder, key, 3*time.Second, "after a Lock was cancelled at its grant")
 	}
+}
+
+// failEachCall takes and gives back a lock again and again, and fails one call more each time, before or
+// after the store has applied it, until there is none left to fail.
+func failEachCall(e *env) {
+	rival := e.locker()
+	for what, fault := range map[string]Fault{"lost": FailBefore, "applied, its reply lost": FailAfter} {
+		positions := 0
+		for n := 1; ; n++ {
+			b, in := e.injected()
+			c, key := e.clientOn(b), e.key(fmt.Sprint(what, n))
+			in.Script(func(call Call) Fault {
+				if call.N == n {
+					return fault
+				}
+				return NoFault
+			})
+			l, err := c.Lock(e.within(soon), key, coord.TTL(e.long))
+			if err == nil {
+				e.noError(l.Unlock(e.ctx), fmt.Sprintf("Unlock when call %d is %s", n, what))
+			} else {
+				e.wantError(err, fmt.Sprintf("Lock when call %d is %s", n, what), coord.ErrUnavailable, coord.ErrUnknownOutcome)
+			}
+			e.free(rival, key, 5*time.Second, fmt.Sprintf("when call %d of an acquisition is %s", n, what))
+			e.noError(c.Close(), "Close")
+			if in.count("") < n {
+				break
+			}
+			positions = n
+		}
+		if positions < 2 {
+			e.Errorf("calls that could fail: saw %d, want at least one to lock and one to unlock", positions)
+		}
+	}
+}
+
+func ridesOut(e *env) {
+	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.take(holder, key, r)
+	_, in, result := e.waiting(e.ctx, key, coord.TTL(e.long))
+	in.Script(func(Call) Fault { return FailBefore })
+	in.Reset()
+	e.pass(200 * time.Millisecond)
+	in.Script(nil)
+	select {
+	case err := <-result:
+		e.Fatalf("Lock of a waiter during an outage of 200ms: saw it return with %v, want it to wait on: its TTL is %v", err, e.long)
+	default:
+	}
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.noError(recv(e, result, 3*time.Second, "a waiter that has ridden out an outage"), "Lock and Unlock of a waiter")
 }
 
 func woken(e *env) {
