@@ -123,7 +123,10 @@ func TestLockTaken(t *testing.T) {
 		r := u.start("lock", "a", "--", "sh", "-c", "echo up; cat")
 		u.run("lock", "a", "--no-wait", "--", "echo", "ran").want(t, 75, "", fmt.Sprintf(`coord: the lock "a" is taken by %s (pid %d): try --wait`, host(t), r.cmd.Process.Pid))
 		u.run("lock", "a", "--wait", "50ms", "--", "echo", "ran").want(t, 75, "", "waited in vain")
-		u.run("lock", "a", "--no-wait", "--conflict-exit", "0", "--", "echo", "ran").want(t, 0, "", "is taken by")
+		u.run("lock", "a", "--no-wait", "--conflict-exit", "9", "--", "echo", "ran").want(t, 9, "", "is taken by")
+		if r := u.run("lock", "a", "--no-wait", "--conflict-exit", "0", "--", "echo", "ran"); r != (result{}) {
+			t.Errorf("--conflict-exit 0: %+v, want nothing", r)
+		}
 		u.run("lock", "b", "--no-wait", "--", "true").want(t, 0, "", "")
 		if err := r.in.Close(); err != nil {
 			t.Fatal(err)

@@ -82,7 +82,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
-	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock was not had, 0 to 255")
+	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock was not had, 0 to 255; 0 is silent")
 	for _, name := range []string{"ttl", "wait", "max-hold", "min-hold", "grace", "conflict-exit"} {
 		noFiles(cmd, name)
 	}
@@ -218,6 +218,9 @@ func (a *app) notHad(ctx context.Context, client *config.Client, name string, f 
 	err = cause(ctx, err)
 	if !errors.Is(err, coord.ErrLocked) || errors.Is(err, coord.ErrUnavailable) {
 		return err
+	}
+	if f.conflictExit == 0 {
+		return nil // it is no failure, and cron would send mail about a message
 	}
 	remedy := "waited in vain"
 	if f.noWait {

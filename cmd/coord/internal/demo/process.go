@@ -182,8 +182,6 @@ func (p *process) tell(word string) error {
 	return err
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
 // end lets processes end: one whose input is closed gives back what it holds.
 func end(all ...*process) error {
 	var errs []error
