@@ -209,7 +209,7 @@ func TestURLHidesSecrets(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, got := range []string{url.String(), string(text), fmt.Sprint(url), fmt.Sprintf("%s", url)} {
+		for _, got := range []string{url.String(), string(text), fmt.Sprint(url), fmt.Sprintf("%+v", url)} {
 			if got != want {
 				t.Errorf("%q is printed as %q, want %q", string(url), got, want)
 			}
