@@ -14,13 +14,15 @@
 // hold and expires with its lease: GET shows who holds it. Beside it
 // coord:{tickets}:fence is the last fencing token. The state of a limit is
 // coord:{tickets}:tb, :sw:60000000 or :fw:60000000, by algorithm and period in
-// microseconds, with a hash :h beside it. All keys of one name share a hash tag,
-// and each of them expires. In a name, '%' and '}' are written %25 and %7D.
+// microseconds, packed as doubles, with a hash :h beside it for sub-windows and
+// reservations. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
 // # What is promised
 //
 // Each operation is one script, made once: nothing is sent again behind the
-// caller's back, whatever the client's MaxRetries. Limits run on the server's
+// caller's back, whatever the client's MaxRetries. A call ends with its ctx. To end
+// it also when ctx is cancelled, and not only at a deadline, takes a goroutine for
+// the time of the call; a ctx that cannot be cancelled saves it. Limits run on the server's
 // clock. Leases are relative times on the server's clock: clients' clocks do not
 // matter.
 //
