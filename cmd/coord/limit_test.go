@@ -158,6 +158,14 @@ func TestConfigFile(t *testing.T) {
 	u.run("--config", path, "lock", "a", "--", binary, "--url", "file://"+u.dir+"/store", "status", "shop/a").want(t, 0, "held", "")
 	u.run("--config", path, "--url", "redis://127.0.0.1:1", "status", "a").want(t, 69, "", "store unavailable")
 
+	// A store that is away admits, if the file says so.
+	open := filepath.Join(u.dir, "open.yaml")
+	if err := os.WriteFile(open, []byte("url: redis://127.0.0.1:1\nfailure_policy: open\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("--config", open, "limit", "a", "--rate", "1/1m", "--", "echo", "ran").want(t, 0, "ran\n", "coord: admitted by failure_policy open: ")
+	u.run("--config", open, "lock", "a", "--", "echo", "ran").want(t, 69, "", "store unavailable")
+
 	u.run("config", "check", path).want(t, 0, "limits.supplier  2/1m\n", "")
 	u.run("config", "check").want(t, 64, "", "coord: no FILE: see coord config check --help\n")
 	u.run("config", "check", path, path).want(t, 64, "", "want one FILE")

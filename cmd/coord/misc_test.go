@@ -110,6 +110,24 @@ func TestHelp(t *testing.T) {
 	u.run("__complete", "limit", "a", "--algorithm", "").want(t, 0, "token-bucket", "")
 }
 
+// What cannot be written is told.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("needs /dev/full: %v", err)
+	}
+	defer full.Close()
+	u := newUser(t, "")
+	for _, args := range [][]string{{"stores"}, {"version", "--json"}, {"demo"}} {
+		var stderr strings.Builder
+		cmd := u.command(args...)
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		if code := exitCode(t, cmd.Run()); code != 69 || !strings.Contains(stderr.String(), "no space left on device") {
+			t.Errorf("%q: exit status %d: %s", args, code, stderr.String())
+		}
+	}
+}
+
 // The store of a user who names none.
 func TestDefaultStore(t *testing.T) {
 	u := newUser(t, "")

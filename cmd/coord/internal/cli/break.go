@@ -66,6 +66,6 @@ func (a *app) runBreak(ctx context.Context, client *coord.Client, name string, n
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "took the lock %q from %s: %s\n", name, who(s.holder), then)
-	return err
+	a.printf("took the lock %q from %s: %s\n", name, who(s.holder), then)
+	return nil
 }

@@ -50,12 +50,13 @@ it comes to. A mistake is told with file and line, and the exit status is 78.`,
 			if err != nil {
 				return err
 			}
-			return a.printConfig(cfg)
+			a.printConfig(cfg)
+			return nil
 		},
 	}
 }
 
-func (a *app) printConfig(cfg *config.Config) error {
+func (a *app) printConfig(cfg *config.Config) {
 	lines := [][2]string{{"url", cfg.URL.String()}, {"prefix", cfg.Prefix}, {"require", list(cfg.Require)}, {"failure_policy", "closed"}}
 	if cfg.FailurePolicy == coord.FailOpen {
 		lines[3][1] = "open"
@@ -72,5 +73,5 @@ func (a *app) printConfig(cfg *config.Config) error {
 		lines = append(lines, [2]string{"limits." + name, fmt.Sprint(cfg.Limits[name])})
 	}
 	lines = slices.DeleteFunc(lines, func(l [2]string) bool { return l[1] == "" })
-	return a.printPairs(lines)
+	a.printPairs(lines)
 }

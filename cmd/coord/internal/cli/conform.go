@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"regexp"
@@ -116,11 +115,11 @@ func (a *app) runConform(ctx context.Context, rawURL string, only *regexp.Regexp
 			return err
 		}
 	}
-	fmt.Fprintf(a.stdout, "%s %s: %d passed, %d failed, %d unsupported, %d unproven in %v\n",
+	a.printf("%s %s: %d passed, %d failed, %d unsupported, %d unproven in %v\n",
 		report.Store.Name, report.Store.Server, report.Count(conformance.Pass), report.Count(conformance.Fail),
 		report.Count(conformance.Unsupported), report.Count(conformance.Unproven), report.Took.Round(time.Second))
 	if unclaimed := report.Unclaimed(); len(unclaimed) > 0 {
-		fmt.Fprintf(a.stdout, "works, but is not claimed: %s\n", list(unclaimed))
+		a.printf("works, but is not claimed: %s\n", list(unclaimed))
 	}
 	if report.Failed() {
 		return exit(exitViolation, "%d of %d cases failed", report.Count(conformance.Fail), len(report.Results))
@@ -132,11 +131,11 @@ func (a *app) runConform(ctx context.Context, rawURL string, only *regexp.Regexp
 func (a *app) tellCase(s *conformance.Suite, r conformance.Result, verbose bool) {
 	switch {
 	case r.Outcome == conformance.Fail:
-		fmt.Fprintf(a.stdout, "%-11s %s\n%s\n", r.Outcome, r.FullName(), s.Explain(r))
+		a.printf("%-11s %s\n%s\n", r.Outcome, r.FullName(), s.Explain(r))
 	case verbose && r.Reason != "":
-		fmt.Fprintf(a.stdout, "%-11s %s: %s\n", r.Outcome, r.FullName(), r.Reason)
+		a.printf("%-11s %s: %s\n", r.Outcome, r.FullName(), r.Reason)
 	case verbose:
-		fmt.Fprintf(a.stdout, "%-11s %s %v\n", r.Outcome, r.FullName(), r.Took.Round(time.Millisecond))
+		a.printf("%-11s %s %v\n", r.Outcome, r.FullName(), r.Took.Round(time.Millisecond))
 	}
 }
 

@@ -68,7 +68,8 @@ func (a *app) doctor() *cobra.Command {
 			if asJSON {
 				return writeJSON(a.stdout, c)
 			}
-			return a.printPairs(c.lines())
+			a.printPairs(c.lines())
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")

@@ -169,12 +169,16 @@ func (a *app) runLimit(ctx context.Context, stop func(), cfg *config.Config, nam
 
 // take asks the store, and closes it before a command is run.
 func take(ctx context.Context, cfg *config.Config, name string, limit coord.Limit, f limitFlags) (got answer, err error) {
+	got = answer{Name: name, Limit: limit.String()}
 	client, err := openConfig(ctx, cfg)
 	if err != nil {
+		if cfg.FailurePolicy == coord.FailOpen && errors.Is(err, coord.ErrUnavailable) && ctx.Err() == nil {
+			got.Allowed, got.Granted, got.Degraded = true, f.n, oneLine(err)
+			return got, nil
+		}
 		return got, err
 	}
 	defer closeInto(client, &err)
-	got = answer{Name: name, Limit: limit.String()}
 	if f.wait > 0 {
 		return got, got.await(ctx, client, limit, f)
 	}

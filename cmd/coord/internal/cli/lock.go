@@ -154,7 +154,7 @@ func (f *lockFlags) options(waits bool) []coord.LockOption {
 }
 
 // runLock takes the lock, runs the command and frees the lock.
-func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name string, command []string, f lockFlags) (err error) {
+func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name string, command []string, f lockFlags) error {
 	cmd, err := child.Find(command) // before the wait, not after it
 	if err != nil {
 		return err
@@ -163,7 +163,12 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 	if err != nil {
 		return cause(ctx, err)
 	}
-	defer closeInto(client, &err)
+	defer func() {
+		// The lock is free, or on its way: what the command said is what counts.
+		if err := client.Close(); err != nil {
+			fmt.Fprintf(a.stderr, "coord: %s\n", oneLine(err))
+		}
+	}()
 	lock, err := a.acquire(ctx, client, name, f)
 	if err != nil {
 		return a.notHad(ctx, client, name, f, err)

@@ -20,6 +20,8 @@ type app struct {
 	signals *child.Signals
 	stdout  io.Writer
 	stderr  io.Writer
+	// unwritten is the first error of writing to stdout by printf.
+	unwritten error
 }
 
 // Main runs the command line and gives the exit status. Errors are told on
@@ -30,7 +32,18 @@ func Main(args []string) int {
 	defer stop()
 	root := a.root(stop)
 	root.SetArgs(args)
-	return a.report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.unwritten
+	}
+	return a.report(err)
+}
+
+// printf writes to standard output. Main reports what could not be written.
+func (a *app) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(a.stdout, format, args...); err != nil && a.unwritten == nil {
+		a.unwritten = err
+	}
 }
 
 const rootLong = `coord holds distributed locks and limits rates for shell commands, on the store

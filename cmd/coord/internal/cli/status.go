@@ -102,8 +102,8 @@ func (a *app) printStatus(s lockStatus, asJSON bool) error {
 		if err := writeJSON(a.stdout, s); err != nil {
 			return err
 		}
-	} else if err := a.printStatusText(s); err != nil {
-		return err
+	} else {
+		a.printStatusText(s)
 	}
 	if s.State == stateFree {
 		return exit(exitFree, "")
@@ -111,7 +111,7 @@ func (a *app) printStatus(s lockStatus, asJSON bool) error {
 	return nil
 }
 
-func (a *app) printStatusText(s lockStatus) error {
+func (a *app) printStatusText(s lockStatus) {
 	h := s.holder
 	lines := [][2]string{{"lock", s.Name}, {"state", s.State}}
 	add := func(name, value string) { lines = append(lines, [2]string{name, value}) }
@@ -133,21 +133,18 @@ func (a *app) printStatusText(s lockStatus) error {
 		}
 		add("id", h.ID)
 	}
-	return a.printPairs(lines)
+	a.printPairs(lines)
 }
 
 // printPairs prints names and values in two columns.
-func (a *app) printPairs(lines [][2]string) error {
+func (a *app) printPairs(lines [][2]string) {
 	width := 0
 	for _, l := range lines {
 		width = max(width, len(l[0]))
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintf(a.stdout, "%-*s  %s\n", width, l[0], l[1]); err != nil {
-			return err
-		}
+		a.printf("%-*s  %s\n", width, l[0], l[1])
 	}
-	return nil
 }
 
 // round drops the digits of d that nobody reads.

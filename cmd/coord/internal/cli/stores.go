@@ -40,7 +40,8 @@ func (a *app) stores() *cobra.Command {
 			for i, info := range infos {
 				lines[i] = [2]string{info.Scheme + "://", list(info.Claims)}
 			}
-			return a.printPairs(lines)
+			a.printPairs(lines)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -39,8 +38,8 @@ func (a *app) version() *cobra.Command {
 			if v.Modified {
 				text += " (modified)"
 			}
-			_, err := fmt.Fprintf(a.stdout, "%s %s %s\n", text, v.Go, v.Platform)
-			return err
+			a.printf("%s %s %s\n", text, v.Go, v.Platform)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
