@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -39,7 +40,8 @@ func open(t *testing.T, text string, opts ...coord.Option) (*config.Client, erro
 
 // What the file says reaches the client: prefix, lock defaults and limits.
 func TestOpen(t *testing.T) {
-	c, err := open(t, "url: memory://config-open\nprefix: shop/\nrequire: [fair]\nlock: {ttl: 7s, wait: 20ms}\nlimits: {supplier: 2/1m}\n")
+	store := "memory://" + rand.Text() // of this run's own
+	c, err := open(t, "url: "+store+"\nprefix: shop/\nrequire: [fair]\nlock: {ttl: 7s, wait: 20ms}\nlimits: {supplier: 2/1m}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func TestOpen(t *testing.T) {
 	if _, err := c.Lock(ctx, "a"); !errors.Is(err, coord.ErrLocked) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a wait longer than lock.wait: %v", err)
 	}
-	whole, err := coord.Open(ctx, "memory://config-open")
+	whole, err := coord.Open(ctx, store)
 	if err != nil {
 		t.Fatal(err)
 	}
