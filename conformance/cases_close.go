@@ -2,6 +2,9 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -21,6 +24,9 @@ func closeCases() []Case {
 		}, {
 			ID: "LOCK-93", Name: "network-close-ends-while-the-store-is-silent", Clause: "L11", run: over(byNetwork, closeSilent), Hooks: []Hook{HookLink},
 			Why: "the same through the store's own client library",
+		}, {
+			ID: "LOCK-94", Name: "close-leaves-no-goroutine", Clause: "L11", run: closeLeavesNothing,
+			Why: "a client that is opened per request, or per test, leaks what its Close forgets",
 		},
 	}
 }
@@ -61,6 +67,68 @@ func closeClient(e *env) {
 	e.wantError(err, "TryLock after Close", coord.ErrClosed)
 	e.wantError(c.Ping(e.ctx), "Ping after Close", coord.ErrClosed)
 	e.noError(c.Close(), "Close for the second time")
+}
+
+// closeLeavesNothing counts the goroutines that descend from this one, which their label tells. The first
+// client may start some for good, as libraries do; the later ones must leave no more.
+func closeLeavesNothing(e *env) {
+	label := e.key("label")
+	count := func() (n int, all string) {
+		var b strings.Builder
+		e.noError(pprof.Lookup("goroutine").WriteTo(&b, 1), "profile of goroutines")
+		_, list, _ := strings.Cut(b.String(), "\n") // after the heading
+		for _, block := range strings.Split(list, "\n\n") {
+			if strings.Contains(block, label) {
+				var same int // goroutines with this stack
+				_, err := fmt.Sscan(block, &same)
+				e.noError(err, "number of goroutines in a profile")
+				n += same
+				all += block + "\n\n"
+			}
+		}
+		return n, all
+	}
+	pprof.Do(e.ctx, pprof.Labels("conformance", label), func(context.Context) {
+		e.scope(useAndClose)
+		const settle = time.Second
+		start := time.Now()
+		base, _ := count()
+		for base > 1 && time.Since(start) < settle { // 1 is this one
+			e.pass(10 * time.Millisecond)
+			base, _ = count()
+		}
+		for range 5 {
+			e.scope(useAndClose)
+		}
+		start = time.Now()
+		for now, all := count(); now > base; now, all = count() {
+			if time.Since(start) > 5*settle {
+				e.Fatalf("goroutines after five more clients were closed: saw %d, want the %d that one had left:\n%s", now, base, all)
+			}
+			e.pass(10 * time.Millisecond)
+		}
+	})
+}
+
+// useAndClose holds a lock, waits for one, and closes.
+func useAndClose(e *env) {
+	holder, r := e.locker(), e.req(e.long)
+	e.take(holder, e.key("wanted"), r)
+	b, in := e.injected()
+	c := e.clientOn(b)
+	l := e.lock(c, e.key("held"), coord.TTL(e.long))
+	ctx, stop := l.Context(e.ctx)
+	defer stop()
+	waiter := async(func() error { _, err := c.Lock(e.ctx, e.key("wanted")); return err })
+	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("TryLock", e.key("wanted")) != "" })
+	if e.r.limits {
+		_, err := c.Allow(e.ctx, e.key("limit"), coord.PerMinute(1_000_000))
+		e.noError(err, "Allow")
+	}
+	e.noError(c.Close(), "Close")
+	e.wantError(recv(e, waiter, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
+	e.wantError(context.Cause(ctx), "cause of the hold's context after Close", coord.ErrClosed)
+	e.noError(holder.Unlock(e.within(soon), e.key("wanted"), r.ID), "Unlock")
 }
 
 func shutdown(e *env) {

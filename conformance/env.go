@@ -298,6 +298,20 @@ func recv[T any](e *env, ch <-chan T, within time.Duration, what string) T {
 	}
 }
 
+// scope runs fn with a TB of its own, so that whatever is opened in it is closed when it returns.
+func (e *env) scope(fn func(*env)) {
+	rec := newRecorder(e.ctx, e.name)
+	defer func() {
+		messages, _, _ := rec.result()
+		for _, m := range messages {
+			if m.Failure {
+				e.Errorf("%s: %s", m.At, m.Text)
+			}
+		}
+	}()
+	rec.run(func() { fn(e.r.newEnv(rec, e.c)) })
+}
+
 // async calls fn in a goroutine and gives its error.
 func async(fn func() error) <-chan error {
 	ch := make(chan error, 1)

@@ -43,9 +43,24 @@ var mutants = []struct {
 	{"break that frees at once", func(s store) driver.Backend { return freeingBreak{s} }, []string{"LOCK-96"}},
 	{"lease half as long as it says", func(s store) driver.Backend { return shortLease{s} }, []string{"LOCK-10", "LOCK-72"}},
 	{"unknown outcome told as a refusal", func(s store) driver.Backend { return deafContext{s} }, []string{"CORE-03"}},
+	{"goroutine left by close", leave, []string{"LOCK-94"}},
+	{"retry time too short", func(s store) driver.Backend { return hastyRetry{s} }, []string{"LIMIT-20"}},
+	{"peek that debits", func(s store) driver.Backend { return greedyPeek{s} }, []string{"LIMIT-35"}},
+	{"reset of every key", func(s store) driver.Backend { return wideReset{s} }, []string{"LIMIT-32"}},
+	{"delayed unlock at once", func(s store) driver.Backend { return hastyUnlock{s} }, []string{"LOCK-74"}},
+	{"queue claimed and not there", func(s store) driver.Backend { return struct{ store }{s} }, []string{"LOCK-50", "LOCK-51"}},
+	{"claim gained in passing", func(s store) driver.Backend { return boaster{s} }, []string{"CORE-01"}},
+	{"lock and limit in one cell", func(s store) driver.Backend { return sharedCell{s} }, []string{"CORE-05"}},
 }
 
+// leaked ends the goroutines that a mutant has left.
+var leaked = make(chan struct{})
+
 func TestMutantsAreKilled(t *testing.T) {
+	t.Cleanup(func() {
+		close(leaked)
+		leaked = make(chan struct{})
+	})
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -188,4 +203,63 @@ func (b deafContext) TryLock(ctx context.Context, key string, r driver.Request) 
 		err = driver.ErrLocked
 	}
 	return g, err
+}
+
+// leave leaves a goroutine for each client.
+func leave(s store) driver.Backend {
+	end := leaked
+	go func() { <-end }()
+	return s
+}
+
+type hastyRetry struct{ store }
+
+func (b hastyRetry) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	t, err := b.store.Take(ctx, key, l, asks)
+	for i := range t.Asks {
+		t.Asks[i].RetryAfter /= 2
+	}
+	return t, err
+}
+
+type greedyPeek struct{ store }
+
+func (b greedyPeek) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	if asks[0].N == 0 {
+		asks = []driver.Ask{{Min: 1, N: 1}}
+	}
+	return b.store.Take(ctx, key, l, asks)
+}
+
+// wideReset forgets the neighbour, too.
+type wideReset struct{ store }
+
+func (b wideReset) Reset(ctx context.Context, key string, l driver.Limit) error {
+	if err := b.store.Reset(ctx, key+" other", l); err != nil {
+		return err
+	}
+	return b.store.Reset(ctx, key, l)
+}
+
+type hastyUnlock struct{ store }
+
+func (b hastyUnlock) UnlockAfter(ctx context.Context, key, id string, _ time.Duration) error {
+	return b.Unlock(ctx, key, id)
+}
+
+type boaster struct{ store }
+
+func (b boaster) Info() driver.Info {
+	info := b.store.Info()
+	info.Claims = append(info.Claims, driver.DurableRestart)
+	return info
+}
+
+type sharedCell struct{ store }
+
+func (b sharedCell) Unlock(ctx context.Context, key, id string) error {
+	if err := b.Reset(ctx, key, driver.Limit{Rate: 2, Per: time.Hour, Algorithm: driver.SlidingWindow}); err != nil {
+		return err
+	}
+	return b.store.Unlock(ctx, key, id)
 }
