@@ -34,14 +34,15 @@ type processor interface {
 // fly runs cmd on p. landed is false if cmd was not started or still runs.
 //
 // go-redis gives deadlines to the connection but does not see that a ctx is
-// cancelled while it waits for a reply. A ctx that can be cancelled therefore
-// gets the command run in a goroutine, which is left behind when ctx ends; it
+// cancelled while it waits for a reply, and a deadline does not bound the
+// handshake of a new connection with a server that has stopped. A ctx that can
+// end, be it a driver.Bound, therefore gets the command run in a goroutine, which is left behind when ctx ends; it
 // ends with the deadline of ctx or the client's ReadTimeout.
 func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed bool, err error) {
 	if b.closed() {
 		return false, driver.ErrClosed
 	}
-	if _, bound := ctx.(*driver.Bound); bound || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		return true, p.Process(ctx, cmd)
 	}
 	if err := ctx.Err(); err != nil {
