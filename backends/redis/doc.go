@@ -20,9 +20,9 @@
 // # What is promised
 //
 // Each operation is one script, made once: nothing is sent again behind the
-// caller's back, whatever the client's MaxRetries. A call ends with its ctx. To end
-// it also when ctx is cancelled, and not only at a deadline, takes a goroutine for
-// the time of the call; a ctx that cannot be cancelled saves it. Limits run on the server's
+// caller's back, whatever the client's MaxRetries. A call ends with its ctx. That
+// takes a goroutine for the time of the call, unless ctx never ends: then the
+// client's ReadTimeout bounds it. Limits run on the server's
 // clock. Leases are relative times on the server's clock: clients' clocks do not
 // matter.
 //
