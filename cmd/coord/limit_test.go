@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,9 +90,10 @@ func TestLimitRefuses(t *testing.T) {
 func TestLimitTwelve(t *testing.T) {
 	const (
 		shells = 12
-		rate   = 100
-		per    = time.Second
-		during = 4 * per
+		rate   = 200
+		per    = 2 * time.Second
+		during = 3 * per
+		each   = 20 // permits at a time, so that starting processes is not what limits
 	)
 	onStores(t, func(t *testing.T, u *user) {
 		type taken struct{ began, ended time.Time }
@@ -104,7 +106,7 @@ func TestLimitTwelve(t *testing.T) {
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					began := time.Now()
-					r := u.run("limit", "supplier", "--rate", fmt.Sprintf("%d/%v", rate, per))
+					r := u.run("limit", "supplier", "--rate", fmt.Sprintf("%d/%v", rate, per), "-n", strconv.Itoa(each))
 					ended := time.Now()
 					mu.Lock()
 					switch r.code {
@@ -127,19 +129,19 @@ func TestLimitTwelve(t *testing.T) {
 			n := 0
 			for _, one := range all[i:] {
 				if one.ended.Before(first.began.Add(per)) {
-					n++
+					n += each
 				}
 			}
 			if n > rate {
 				t.Errorf("%d permits within %v, want at most %d", n, per, rate)
 			}
 		}
-		// All were granted within during and what the last process took. An interval of
-		// n periods holds at most n times the rate.
-		if most := rate * (int(during/per) + 2); len(all) > most || len(all) < rate {
-			t.Errorf("%d permits in %v, want %d to %d", len(all), during, rate, most)
+		// The limit was reached, and all was granted within during and what the last
+		// process took: an interval of n periods holds at most n times the rate.
+		if most := rate * (int(during/per) + 2); each*len(all) > most || each*len(all) < rate || denied == 0 {
+			t.Errorf("%d permits in %v and %d denials, want %d to %d and some denials", each*len(all), during, denied, rate, most)
 		}
-		t.Logf("%d admitted, %d denied", len(all), denied)
+		t.Logf("%d permits granted, %d asks denied", each*len(all), denied)
 	})
 }
 
