@@ -49,7 +49,7 @@ func (c *Client) wakeStoppers() {
 }
 
 // Shutdown takes no new locks, waits until those held are unlocked or lost,
-// and closes. Waiters end with ErrClosed; owners may still re-enter what they
+// and closes. Limits work until then. Waiters end with ErrClosed; owners may still re-enter what they
 // hold. When ctx ends first, it closes all the same and returns ctx's cause.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.state.CompareAndSwap(stateOpen, stateDraining)
@@ -71,13 +71,14 @@ func (c *Client) Close() error {
 	}
 	defer close(c.done)
 	c.stop()
+	close(c.ended)
 	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	c.releaseAll(ctx)
-	// Acquisitions under way see the state and withdraw what they are granted. One that
-	// is stuck in the store is ended by closing the backend.
-	_ = c.await(ctx, func() bool { return c.attempts == 0 })
+	// Calls under way end by themselves: acquisitions see the state and withdraw what they
+	// are granted, releases go on. One that is stuck in the store is ended by closing the backend.
+	_ = c.await(ctx, func() bool { return c.holds == 0 && c.attempts == 0 })
 	c.janitor.drain(ctx)
 	err := c.backend.Close()
 	c.bg.Wait()

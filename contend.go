@@ -18,34 +18,30 @@ type granted struct {
 }
 
 // contend asks the store for a until it says yes, or something ends the wait.
+// It asks again with jittered pauses, unless the store has a queue of its own.
 func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, error) {
 	if a.id == "" {
 		a.id = c.newID()
 	}
-	g, err := c.contendPolling(ctx, a, try || c.locks.queuer != nil)
-	if !try && c.locks.queuer != nil && errors.Is(err, ErrLocked) && ctx.Err() == nil {
-		return c.contendQueued(ctx, a)
-	}
-	return g, err
-}
-
-// contendPolling makes attempts with jittered pauses, or a single one.
-func (c *Client) contendPolling(ctx context.Context, a *attempt, once bool) (granted, error) {
 	answered := c.clock.now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
 		g, err := c.tryOnce(ctx, a)
+		inLine := a.waits || a.queued
 		switch {
 		case err == nil:
 			return g, nil
 		case errors.Is(err, ErrLocked):
 			answered = c.clock.now()
 			c.refusedOnce(a)
-			if once {
+			switch {
+			case try:
 				return g, err
+			case c.locks.queuer != nil && ctx.Err() == nil:
+				return c.contendQueued(ctx, a)
 			}
-		case ctx.Err() != nil && a.waits:
+		case ctx.Err() != nil && inLine:
 			return g, c.waitFailure(ctx)
-		case once || !a.waits || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
+		case try || !inLine || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
 			return g, storeError(ctx, err, true)
 		}
 		if err := c.pause(ctx, untilFree(err, pause)); err != nil {
@@ -80,7 +76,7 @@ func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
 	sent := c.clock.now()
 	g, err := c.locks.TryLock(ctx, a.key, a.request())
 	if err != nil && !driver.Definite(err) {
-		a.mayHave(sent)
+		a.mayHave(c.clock.now())
 		awaitEnd(ctx)
 	}
 	return granted{g, sent}, err
@@ -90,10 +86,11 @@ func (a *attempt) request() driver.Request {
 	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair}
 }
 
-// mayHave notes a call, sent at sent, that may have taken the lock or may yet do so.
-func (a *attempt) mayHave(sent instant) {
+// mayHave notes a call that was given up at now and may have taken the lock, or may
+// yet do so: the store may apply what it still has in its hands.
+func (a *attempt) mayHave(now instant) {
 	a.sends++
-	a.ghost = sent.add(a.cfg.lease)
+	a.ghost = now.add(a.cfg.lease)
 }
 
 // contendQueued waits in the store's own queue.
@@ -108,9 +105,13 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 		if err == nil {
 			return granted{g, sent}, nil
 		}
+		now := c.clock.now()
 		if !driver.Definite(err) {
-			a.mayHave(c.clock.now())
+			a.mayHave(now)
 			awaitEnd(ctx)
+		}
+		if now.mono-sent.mono > maxPause { // it was in line until then
+			answered = now
 		}
 		switch {
 		case waiting.Err() != nil:
@@ -162,7 +163,7 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	deadline := c.deadlineOf(g)
 	token, err := makeToken(g.Token, c.floor, 0)
 	if err == nil && deadline.reached(now) {
-		err = chain{ErrUnavailable, fmt.Errorf("the grant of a lease of %v came %v after it was asked for", g.TTL, now.mono-g.sent.mono)}
+		err = chainOf(ErrUnavailable, fmt.Errorf("the grant of a lease of %v came %v after it was asked for", g.TTL, now.mono-g.sent.mono))
 	}
 	if err != nil {
 		a.mayHave(now)

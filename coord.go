@@ -70,6 +70,7 @@ type Client struct {
 	state atomic.Int32    // stateOpen, stateDraining, stateClosed
 	life  context.Context // ends with stateOpen
 	stop  context.CancelFunc
+	ended chan struct{} // closed by stateClosed
 	done  chan struct{} // closed when Close is through
 	bg    sync.WaitGroup
 }
@@ -108,6 +109,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		info:    b.Info(),
 		clock:   newClock(),
 		slots:   make(map[string]*slot),
+		ended:   make(chan struct{}),
 		done:    make(chan struct{}),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())

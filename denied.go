@@ -19,6 +19,7 @@ type denials struct {
 	any   atomic.Int64  // entries, so that an empty cache costs one load
 	mu    sync.Mutex
 	byKey map[string][]denial
+	swept time.Duration // when the last sweep was
 }
 
 type denial struct {
@@ -26,7 +27,7 @@ type denial struct {
 	min   int // the least that was asked: what decides
 	until time.Duration
 	t     driver.TakenOne
-	sent  time.Duration
+	told  time.Duration // when the answer had come: its times count from then, at the latest
 }
 
 const (
@@ -50,7 +51,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
 	for _, e := range ds.byKey[d.Key] {
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
 			r := resultOf(&e.t, ask)
-			age := now - e.sent
+			age := now - e.told
 			r.RetryAfter -= age
 			r.ResetAfter = max(r.ResetAfter-age, 0)
 			return r, true
@@ -71,7 +72,7 @@ func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne
 	if ds.epoch.Load() != epoch {
 		return
 	}
-	if ds.any.Load() >= maxDenials {
+	if ds.any.Load() >= maxDenials && now-ds.swept >= maxDenial/10 {
 		ds.sweep(now)
 	}
 	if ds.any.Load() >= maxDenials {
@@ -80,7 +81,7 @@ func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne
 	if ds.byKey == nil {
 		ds.byKey = make(map[string][]denial)
 	}
-	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: *t, sent: sent.mono}
+	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: *t, told: now}
 	list := ds.byKey[d.Key]
 	for i := range list {
 		if list[i].until <= now || list[i].min == ask.Min && list[i].limit == d.Limit {
@@ -94,6 +95,7 @@ func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne
 
 // sweep drops what is over. denials.mu is held.
 func (ds *denials) sweep(now time.Duration) {
+	ds.swept = now
 	n := 0
 	for key, list := range ds.byKey {
 		live := list[:0]
@@ -112,14 +114,23 @@ func (ds *denials) sweep(now time.Duration) {
 	ds.any.Store(int64(n))
 }
 
-// forget drops what is known of key, after room was made under it.
+// forget drops what is known of key after room was made under it, and what is
+// being asked of it now.
 func (ds *denials) forget(key string) {
-	if ds.off {
+	if !ds.off {
+		ds.epoch.Add(1)
+		ds.drop(key)
+	}
+}
+
+// drop drops what is known of key after more was taken under it, which leaves
+// denials right but their times too short.
+func (ds *denials) drop(key string) {
+	if ds.any.Load() == 0 {
 		return
 	}
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	ds.epoch.Add(1)
 	ds.any.Add(int64(-len(ds.byKey[key])))
 	delete(ds.byKey, key)
 }

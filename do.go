@@ -52,7 +52,7 @@ func withAnyOwner(ctx context.Context) context.Context {
 // do runs fn under l and unlocks.
 func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	inner, cancel := ctx, context.CancelFunc(func() {})
-	if ctx.Value(boundTo{l.t}) == nil { // an outer Do of this hold has bound it already
+	if !l.binds(ctx) { // an outer Do of this hold may have done it
 		inner, cancel = l.Context(ctx)
 	}
 	defer func() {
@@ -75,9 +75,9 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 // Held gives the lock on key that an enclosing [Do], [TryDo] or [Locked] holds.
 // That call unlocks it: Unlock of this Lock is ErrInvalid.
 func Held(ctx context.Context, key string) (*Lock, bool) {
-	l, ok := ctx.Value(heldKey(key)).(*Lock)
+	bound, ok := ctx.Value(heldKey(key)).(*holdCtx)
 	if !ok {
 		return nil, false
 	}
-	return &Lock{t: l.t, borrowed: true}, true
+	return &Lock{t: bound.lock.t, borrowed: true}, true
 }

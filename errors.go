@@ -91,12 +91,15 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// chain is several errors told on one line, as "first: second".
-type chain []error
+// chain is several errors told on one line, as "first: second". It is used by pointer, so that errors
+// can be compared.
+type chain struct{ errs []error }
 
-func (c chain) Error() string {
-	texts := make([]string, 0, len(c))
-	for _, err := range c {
+func chainOf(errs ...error) error { return &chain{errs} }
+
+func (c *chain) Error() string {
+	texts := make([]string, 0, len(c.errs))
+	for _, err := range c.errs {
 		if s := err.Error(); len(texts) == 0 || texts[len(texts)-1] != s {
 			texts = append(texts, s)
 		}
@@ -104,7 +107,7 @@ func (c chain) Error() string {
 	return strings.Join(texts, ": ")
 }
 
-func (c chain) Unwrap() []error { return c }
+func (c *chain) Unwrap() []error { return c.errs }
 
 // ctxError is why ctx ended: it matches both ctx.Err() and its cause.
 func ctxError(ctx context.Context) error {
@@ -112,7 +115,7 @@ func ctxError(ctx context.Context) error {
 	if err == nil || errors.Is(cause, err) {
 		return cause
 	}
-	return chain{err, cause}
+	return chainOf(err, cause)
 }
 
 // awaitEnd lets ctx end if it is about to. A client library gives ctx's deadline to
@@ -148,24 +151,20 @@ func (c *Client) failLock(op, key string, err error) error {
 // storeError classifies what a driver's call returned. mutating says that an
 // error which is not definite leaves the outcome unknown.
 func storeError(ctx context.Context, err error, mutating bool) error {
-	switch {
-	case errors.Is(err, driver.ErrNotSent) && errors.Is(ctx.Err(), context.Canceled):
-		return chain{ctxError(ctx), err}
-	case errors.Is(err, driver.ErrNotSent):
-		return chain{ErrUnavailable, err}
-	case driver.Definite(err):
+	notSent := errors.Is(err, driver.ErrNotSent)
+	if !notSent && driver.Definite(err) {
 		return err
 	}
 	awaitEnd(ctx)
-	var unknown chain
+	var errs []error
 	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left says nothing of the store
-		unknown = append(unknown, ErrUnavailable)
+		errs = append(errs, ErrUnavailable)
 	}
-	if mutating {
-		unknown = append(unknown, ErrUnknownOutcome)
+	if mutating && !notSent {
+		errs = append(errs, ErrUnknownOutcome)
 	}
 	if ctx.Err() != nil {
-		unknown = append(unknown, ctxError(ctx))
+		errs = append(errs, ctxError(ctx))
 	}
-	return append(unknown, err)
+	return chainOf(append(errs, err)...)
 }

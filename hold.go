@@ -167,9 +167,7 @@ func (h *hold) lose(cause error) {
 		return
 	}
 	h.c.sched.remove(h)
-	if !h.keepsKey() {
-		h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
-	}
+	h.cleanUp()
 	h.leaveSlot()
 }
 
@@ -183,27 +181,35 @@ func (h *hold) gone(cause error) {
 	h.leaveSlot()
 }
 
-// latestEffect is until when any call for this hold can leave a lease.
-func (h *hold) latestEffect() instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.deadline.load().add(margin(h.ttl))
+// cleanUp has the janitor remove the hold from the store: now, or when MinHold is over.
+func (h *hold) cleanUp() {
+	end := h.deadline.load().add(margin(h.ttlNow())).mono // of the lease
+	t := &chore{key: h.key, id: h.id, until: max(end, h.ghost.mono), known: true, unknown: h.sends}
+	t.at = h.c.clock.now().mono
+	if d := h.minHoldLeft(); d > 0 {
+		t.at, t.held = t.at+d, true
+	}
+	h.c.janitor.put(t)
 }
 
 // exorcise cleans up after calls of this id whose outcome was never known.
 func (h *hold) exorcise() {
-	if h.sends > 0 && !h.ghost.reached(h.c.clock.now()) {
-		h.c.janitor.withdraw(h.key, h.id, h.ghost, false, h.sends)
+	if h.sends > 0 && h.ghost.mono > h.c.clock.now().mono {
+		h.c.janitor.put(&chore{key: h.key, id: h.id, until: h.ghost.mono, unknown: h.sends})
 	}
 }
 
-// minHoldLeft is how long the key must stay taken from now.
+// minHoldLeft is how long the key must stay taken from now. It goes by the
+// monotonic clock: a wall clock that is set must not free the key early.
 func (h *hold) minHoldLeft() time.Duration {
-	return h.tenure.granted.add(h.cfg.minHold).until(h.c.clock.now())
+	if h.cfg.minHold == 0 {
+		return 0
+	}
+	return max(h.tenure.granted.mono+h.cfg.minHold-h.c.clock.now().mono, 0)
 }
 
 // keepsKey reports whether MinHold forbids to free the key now. Its lease covers it.
-func (h *hold) keepsKey() bool { return h.cfg.minHold > 0 && h.minHoldLeft() > 0 }
+func (h *hold) keepsKey() bool { return h.minHoldLeft() > 0 }
 
 // errReleased ends a tenure that was unlocked.
 var errReleased error = &kind{"unlocked", ErrNotHeld}
@@ -217,7 +223,7 @@ func (h *hold) release(ctx context.Context) error {
 	h.c.sched.remove(h)
 	defer h.leaveSlot()
 	if h.keepsKey() && h.c.locks.delayed == nil {
-		h.c.janitor.releaseAt(h.key, h.id, h.tenure.granted.add(h.cfg.minHold))
+		h.cleanUp()
 		return nil
 	}
 	return h.unlockStore(ctx)
@@ -252,12 +258,12 @@ func (h *hold) unlockStore(ctx context.Context) error {
 			}
 			return ErrLost
 		case !passing(err):
-			h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
+			h.cleanUp()
 			return storeError(ctx, err, true)
 		}
 		unknown = unknown || !driver.Definite(err)
 		if end.until(h.c.clock.now()) <= pause {
-			h.c.janitor.withdraw(h.key, h.id, h.latestEffect(), true, h.sends)
+			h.cleanUp()
 			return storeError(context.WithoutCancel(ctx), err, true)
 		}
 		time.Sleep(pause)
@@ -268,10 +274,8 @@ func (h *hold) unlockStore(ctx context.Context) error {
 func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
 	ctx := driver.NewBound(parent, bound)
 	defer ctx.Stop()
-	if h.cfg.minHold > 0 {
-		if d := h.minHoldLeft(); d > 0 {
-			return h.c.locks.delayed.UnlockAfter(ctx, h.key, h.id, d)
-		}
+	if d := h.minHoldLeft(); d > 0 {
+		return h.c.locks.delayed.UnlockAfter(ctx, h.key, h.id, d)
 	}
 	return h.c.locks.Unlock(ctx, h.key, h.id)
 }
@@ -285,7 +289,7 @@ func (c *Client) lossPushed(key, id string, cause error) {
 	}
 	c.mu.Unlock()
 	if h != nil {
-		h.gone(chain{ErrLost, cause})
+		h.gone(chainOf(ErrLost, cause))
 	}
 }
 

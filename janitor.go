@@ -20,21 +20,24 @@ type janitor struct {
 	mu      sync.Mutex
 	tasks   []*chore
 	workers int
+	idle    chan struct{} // closed when no worker is left; made by drain
 	timer   *time.Timer
 	stopped bool
 }
 
-// chore is one id to be removed.
+// chore is one id to be removed. Its times are on the monotonic clock of the
+// client: a wall clock that is set must not end it early.
 type chore struct {
 	key, id string
-	until   instant       // no call of the id has effect after it
-	giveUp  instant       // the store has not answered for too long
+	until   time.Duration // no call of the id has effect after it
 	known   bool          // the id is known to hold
 	unknown int           // calls that may have taken, or may yet take, a lease
 	at      time.Duration // when the next attempt is due
-	pause   time.Duration
-	held    bool // MinHold: not before at, not even when the client closes
-	busy    bool
+	held    bool          // MinHold: not before at, not even when the client closes
+
+	giveUp time.Duration // the store has not answered for too long
+	pause  time.Duration
+	busy   bool
 }
 
 const (
@@ -49,26 +52,10 @@ const (
 
 func (j *janitor) init(c *Client) { j.c = c }
 
-// withdraw removes id from key. until is the last moment at which one of its
-// calls can leave a lease, known says that it certainly has one now, unknown counts the calls
-// whose outcome was never known.
-func (j *janitor) withdraw(key, id string, until instant, known bool, unknown int) {
-	now := j.c.clock.now()
-	j.put(&chore{
-		key: key, id: id, until: until, giveUp: until.add(choreGrace),
-		known: known, unknown: unknown, at: now.mono, pause: minChore,
-	})
-}
-
-// releaseAt unlocks a hold whose MinHold ends at that instant.
-func (j *janitor) releaseAt(key, id string, at instant) {
-	j.put(&chore{
-		key: key, id: id, until: at, giveUp: at.add(choreGrace),
-		known: true, at: at.mono, pause: minChore, held: true,
-	})
-}
-
+// put starts a chore.
 func (j *janitor) put(t *chore) {
+	t.pause = minChore
+	t.giveUp = max(t.until, t.at) + choreGrace
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.stopped {
@@ -124,8 +111,11 @@ func (j *janitor) work(t *chore) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.workers--
+	if j.workers == 0 && j.idle != nil {
+		close(j.idle)
+	}
 	t.busy = false
-	if t.finished(err, now) {
+	if t.finished(err, now.mono) {
 		j.tasks = slices.DeleteFunc(j.tasks, func(o *chore) bool { return o == t })
 	} else {
 		t.at = now.mono + t.pause
@@ -137,7 +127,7 @@ func (j *janitor) work(t *chore) {
 }
 
 // finished reports whether nothing of the id can be left at the store.
-func (t *chore) finished(err error, now instant) bool {
+func (t *chore) finished(err error, now time.Duration) bool {
 	removed, absent := err == nil, errors.Is(err, ErrNotHeld)
 	switch {
 	case removed && t.known:
@@ -147,20 +137,27 @@ func (t *chore) finished(err error, now instant) bool {
 	case absent:
 		t.known = false
 	default:
-		return t.giveUp.reached(now)
+		return now >= t.giveUp
 	}
-	return t.unknown <= 0 || t.until.reached(now)
+	return t.unknown <= 0 || now >= t.until
 }
 
-// drain does every chore a last time, as far as ctx allows, and stops.
+// drain ends what is under way, does every other chore a last time, as far as
+// ctx allows, and stops.
 func (j *janitor) drain(ctx context.Context) {
 	j.mu.Lock()
 	j.stopped = true
 	if j.timer != nil {
 		j.timer.Stop()
 	}
-	tasks := slices.DeleteFunc(j.tasks, func(t *chore) bool { return t.held || t.busy })
+	tasks := slices.DeleteFunc(slices.Clone(j.tasks), func(t *chore) bool { return t.held || t.busy })
 	j.tasks = nil
+	idle := make(chan struct{})
+	if j.workers == 0 {
+		close(idle)
+	} else {
+		j.idle = idle
+	}
 	j.mu.Unlock()
 	forEach(tasks, func(t *chore) {
 		if ctx.Err() == nil {
@@ -168,4 +165,8 @@ func (j *janitor) drain(ctx context.Context) {
 			_ = j.c.locks.Unlock(ctx, t.key, t.id)
 		}
 	})
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
 }

@@ -151,8 +151,12 @@ func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask,
 	}
 	sent, epoch := c.clock.now(), c.denied.epoch.Load()
 	err := c.takeOne(ctx, d, ask, t)
-	if err == nil && t.N == 0 && ask.N > 0 {
+	switch {
+	case err != nil || ask.N == 0:
+	case t.N == 0:
 		c.denied.remember(d, ask, t, sent, epoch)
+	default:
+		c.denied.drop(d.Key)
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 	inner, cancel := context.WithCancelCause(parent)
 	w := &watcher{cancel}
 	l.t.watch(w)
-	return &holdCtx{inner, l}, func() {
+	return &holdCtx{inner, cancel, l}, func() {
 		l.t.unwatch(w)
 		cancel(context.Canceled)
 	}
@@ -95,7 +95,8 @@ type watcher struct{ cancel context.CancelCauseFunc }
 // holdCtx is a context bound to a hold.
 type holdCtx struct {
 	context.Context
-	lock *Lock
+	cancel context.CancelCauseFunc
+	lock   *Lock
 }
 
 // Err notices a loss that no timer has told yet.
@@ -103,29 +104,26 @@ func (c *holdCtx) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	c.lock.t.check() // a loss cancels c.Context before it returns
+	if err := c.lock.t.check(); err != nil {
+		c.cancel(err) // the loss may be on its way here
+	}
 	return c.Context.Err()
 }
 
-// heldKey asks a context for the lock on a key, boundTo whether it ends with a
-// tenure.
-type (
-	heldKey string
-	boundTo struct{ t *tenure }
-)
+// heldKey asks a context for the innermost holdCtx of a key.
+type heldKey string
 
 func (c *holdCtx) Value(key any) any {
-	switch k := key.(type) {
-	case heldKey:
-		if c.lock.Key() == string(k) {
-			return c.lock
-		}
-	case boundTo:
-		if c.lock.t == k.t {
-			return c
-		}
+	if k, ok := key.(heldKey); ok && c.lock.Key() == string(k) {
+		return c
 	}
 	return c.Context.Value(key)
+}
+
+// binds reports whether ctx ends with l's hold, and Held of its key is l's.
+func (l *Lock) binds(ctx context.Context) bool {
+	bound, ok := ctx.Value(heldKey(l.Key())).(*holdCtx)
+	return ok && bound.lock.t == l.t && bound.Done() == ctx.Done()
 }
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
@@ -154,6 +152,9 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	if try && cfg.given&fieldWait != 0 {
 		return nil, errTryWait
 	}
+	if ctx.Err() != nil {
+		return nil, ctxError(ctx)
+	}
 	o := ownerOf(ctx)
 	if o != nil {
 		if l, err := o.reenter(c, key, &cfg); l != nil || err != nil {
@@ -166,9 +167,6 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	}
 	if c.locks.Locker == nil {
 		return nil, ErrUnsupported
-	}
-	if ctx.Err() != nil {
-		return nil, ctxError(ctx)
 	}
 	if cfg.wait > 0 && !try {
 		bounded, cancel := context.WithTimeout(ctx, cfg.wait)

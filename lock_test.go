@@ -403,7 +403,7 @@ func TestUnavailableStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
-		refused := chain{driver.ErrNotSent, errors.New("connection refused")}
+		refused := chainOf(driver.ErrNotSent, errors.New("connection refused"))
 		f.setIntercept(func(op, key string) outcome { return outcome{before: refused} })
 		_, err := c.Lock(t.Context(), "k")
 		wantErr(t, err, ErrUnavailable)

@@ -33,6 +33,7 @@ type attempt struct {
 	sends   int     // calls that may have taken the lock without our knowing
 	ghost   instant // until when such a call may still have effect
 	waits   bool    // the store has refused it at least once
+	queued  bool    // it has waited in the local line
 	slot    *slot
 	leading bool          // guarded by Client.mu
 	try     bool          // leaves rather than wait; guarded by Client.mu
@@ -79,6 +80,9 @@ func (c *Client) enter(ctx context.Context, a *attempt, try bool) error {
 	if a.turn == nil {
 		a.turn = make(chan struct{}, 1)
 	}
+	if a.slot.hold != nil || a.slot.refused {
+		a.joint.noteRefusal()
+	}
 	c.mu.Unlock()
 	return c.awaitTurn(ctx, a)
 }
@@ -95,6 +99,7 @@ func (c *Client) awaitTurn(ctx context.Context, a *attempt) error {
 			c.mu.Unlock()
 			switch {
 			case leading:
+				a.queued = true
 				return nil
 			case out:
 				return ErrLocked
@@ -167,10 +172,11 @@ func (s *slot) full(a *attempt) bool {
 	return false
 }
 
-// turnAway ends the tries in line, which the slot knows cannot have the key
-// now. Client.mu is held.
+// turnAway tells those in line that the key cannot be had now, which ends the
+// tries among them. Client.mu is held.
 func (s *slot) turnAway() {
 	for _, a := range s.queue {
+		a.joint.noteRefusal()
 		if a.try {
 			a.out = true
 			a.signal()
@@ -207,13 +213,14 @@ func (c *Client) next(key string, s *slot) {
 // abandon gives up a's place, and has the janitor remove what its calls may have
 // left at the store.
 func (c *Client) abandon(a *attempt) {
+	// In this order: Close waits for attempts, and then for the janitor.
+	if a.sends > 0 {
+		c.janitor.put(&chore{key: a.key, id: a.id, until: a.ghost.mono, unknown: a.sends})
+	}
 	if a.slot != nil {
 		c.mu.Lock()
 		c.vacate(a)
 		c.mu.Unlock()
-	}
-	if a.sends > 0 {
-		c.janitor.withdraw(a.key, a.id, a.ghost, false, a.sends)
 	}
 }
 
@@ -238,6 +245,7 @@ func (c *Client) refusedOnce(a *attempt) {
 		return
 	}
 	a.waits = true
+	a.joint.noteRefusal()
 	c.mu.Lock()
 	if s := a.slot; s != nil && s.leader == a {
 		s.refused = true
@@ -255,10 +263,10 @@ func (c *Client) settle(a *attempt, g granted) (*hold, error) {
 	c.mu.Lock()
 	if c.state.Load() != stateOpen {
 		c.mu.Unlock()
-		a.mayHave(g.sent)
+		a.mayHave(c.clock.now())
 		return nil, ErrClosed
 	}
-	s := a.slot
+	s := c.slotFor(a.key) // a fair attempt's slot may have gone meanwhile
 	s.hold = h
 	h.slot = s
 	c.holds++
@@ -292,5 +300,5 @@ func (c *Client) waitFailure(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return ErrClosed
 	}
-	return chain{ErrLocked, ctxError(ctx)}
+	return chainOf(ErrLocked, ctxError(ctx))
 }

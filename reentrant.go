@@ -39,9 +39,18 @@ type entry struct {
 type joint struct {
 	members int
 	baton   chan struct{} // to the member that goes on
+	refused chan struct{} // closed by refusal, once the key is known to be taken
+	refusal sync.Once
 	settled chan struct{} // closed when err or hold is final
 	hold    *hold
 	err     error
+}
+
+// noteRefusal tells those that joined with TryLock that there is a wait.
+func (j *joint) noteRefusal() {
+	if j.refused != nil {
+		j.refusal.Do(func() { close(j.refused) })
+	}
 }
 
 // maxDepth is how often an owner enters one key before that is taken for a mistake.
@@ -186,7 +195,8 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 	e := o.entries[k]
 	switch {
 	case e == nil:
-		a.joint = joint{members: 1, baton: make(chan struct{}, 1), settled: make(chan struct{})}
+		j := &a.joint
+		j.members, j.baton, j.refused, j.settled = 1, make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 		if o.entries == nil {
 			o.entries = make(map[entryKey]*entry)
 		}
@@ -205,13 +215,19 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 	}
 	first.joint.members++
 	o.mu.Unlock()
+	var refused chan struct{} // a try does not wait with the others
+	if try {
+		refused = first.joint.refused
+	}
 	select {
+	case <-refused:
+		return c.depart(first, ErrLocked, false)
 	case <-first.joint.settled:
 		return first.share()
 	case <-first.joint.baton:
 		return c.drive(ctx, e, first, try)
 	case <-ctx.Done():
-		return c.depart(first, chain{ErrLocked, ctxError(ctx)}, false)
+		return c.depart(first, chainOf(ErrLocked, ctxError(ctx)), false)
 	}
 }
 

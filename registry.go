@@ -96,13 +96,13 @@ func openError(ctx context.Context, err error) error {
 	if driver.Definite(err) {
 		return storeError(ctx, err, false)
 	}
-	return chain{ErrUnavailable, err}
+	return chainOf(ErrUnavailable, err)
 }
 
 // closeAfter closes what was opened before err.
 func closeAfter(b driver.Backend, err error) error {
 	if cerr := b.Close(); cerr != nil {
-		return chain{err, cerr}
+		return chainOf(err, cerr)
 	}
 	return err
 }

@@ -56,6 +56,7 @@ func (c *Client) reserve(ctx context.Context, key string, limit Limit, n int, ah
 	if t.N == 0 {
 		return nil, t.RetryAfter, ErrLimited
 	}
+	c.denied.drop(d.Key)
 	r.due = c.clock.now().add(t.Delay)
 	return r, 0, nil
 }

@@ -185,10 +185,18 @@ func (c *Client) renewAll(holds []*hold) {
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
 	sent := c.clock.now()
-	for i, r := range c.locks.batch.RenewAll(ctx, batch) {
-		holds[i].renewed(granted{r.Grant, sent}, r.Err)
+	answers := c.locks.batch.RenewAll(ctx, batch)
+	for i, h := range holds {
+		r := driver.Renewal{Err: errNoAnswer}
+		if i < len(answers) {
+			r = answers[i]
+		}
+		h.renewed(granted{r.Grant, sent}, r.Err)
 	}
 }
+
+// errNoAnswer is a hold that a batch left out; it is renewed again.
+var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
 func (c *Client) renewOne(h *hold) {
 	if h.tenure.over.Load() {
@@ -212,14 +220,15 @@ func (h *hold) renewed(g granted, err error) {
 		h.gone(ErrLost)
 		return
 	case err == nil && g.Token != h.stored:
-		h.lose(chain{ErrLost, errors.New("the store renewed under another token")})
+		h.lose(chainOf(ErrLost, errors.New("the store renewed under another token")))
 		return
 	}
 	now := h.c.clock.now()
 	h.mu.Lock()
 	h.renewing = false
+	retry := now.add(min(max(h.cfg.lease/20, 5*time.Millisecond), time.Second))
 	if err != nil {
-		h.renewAt = now.add(min(max(h.cfg.lease/20, 5*time.Millisecond), time.Second))
+		h.renewAt = retry
 	} else {
 		// A renewal never shortens: of two deadlines the later one holds.
 		if d := h.c.deadlineOf(g); d.mono > h.deadline.load().mono {
@@ -227,6 +236,9 @@ func (h *hold) renewed(g granted, err error) {
 			h.ttl = g.TTL
 		}
 		h.renewAt = h.c.since(g).add(min(g.TTL, h.cfg.lease) / 3)
+		if h.renewAt.mono < retry.mono { // a session's keepalive may be of long ago
+			h.renewAt = retry
+		}
 	}
 	h.mu.Unlock()
 	h.c.sched.update(h)

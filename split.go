@@ -11,8 +11,8 @@ import (
 //
 //	client, err := coord.New(coord.Split(etcdBackend, redisBackend))
 //
-// It claims for locks what the first claims and for limits what the second
-// does; its scope is the narrower. Close closes both.
+// It claims for locks what the first claims, for limits what the second does,
+// and of state that lasts what both do; its scope is the narrower. Close closes both.
 func Split(locks, limits driver.Backend) driver.Backend {
 	s := &split{locks: locks, limits: limits}
 	s.Locker, _ = locks.(driver.Locker)
@@ -50,9 +50,11 @@ func backends(b driver.Backend) []driver.Backend {
 	return []driver.Backend{b}
 }
 
-// limitClaims are the claims that speak of limits; scopes are ordered from narrow to wide.
+// limitClaims speak of limits alone and bothClaims of locks and limits; scopes are
+// ordered from narrow to wide.
 var (
 	limitClaims = driver.Claims{driver.ServerClock, driver.AtomicMulti, driver.Reserve}
+	bothClaims  = driver.Claims{driver.DurableRestart, driver.DurableFailover, driver.NoEviction}
 	scopes      = driver.Claims{driver.ScopeProcess, driver.ScopeMachine, driver.ScopeHosts}
 )
 
@@ -64,9 +66,17 @@ func (s *split) Info() driver.Info {
 	info.MaxKey = minBound(a.MaxKey, b.MaxKey)
 	info.Claims = nil
 	for _, c := range driver.AllClaims() {
+		var claimed bool
 		switch {
 		case scopes.Has(c):
-		case limitClaims.Has(c) && b.Claims.Has(c), !limitClaims.Has(c) && a.Claims.Has(c):
+		case bothClaims.Has(c):
+			claimed = a.Claims.Has(c) && b.Claims.Has(c)
+		case limitClaims.Has(c):
+			claimed = b.Claims.Has(c)
+		default:
+			claimed = a.Claims.Has(c)
+		}
+		if claimed {
 			info.Claims = append(info.Claims, c)
 		}
 	}

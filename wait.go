@@ -42,7 +42,7 @@ func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) erro
 }
 
 // errTooLate: the permits cannot come before ctx's deadline.
-var errTooLate = chain{ErrLimited, context.DeadlineExceeded}
+var errTooLate = chainOf(ErrLimited, context.DeadlineExceeded)
 
 // waitReserved takes the permits ahead of time; the store keeps the order.
 func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
@@ -58,9 +58,8 @@ func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n in
 		// ctx is over: give back under a bound of our own.
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTry)
 		defer cancel()
-		if cerr := r.Cancel(back); cerr != nil {
-			err = chain{err, cerr}
-		}
+		// What cannot be given back counts as spent; the error is about the wait.
+		_ = r.Cancel(back)
 		return 0, err
 	}
 	return 0, nil
@@ -78,10 +77,11 @@ func (c *Client) reserveInTime(ctx context.Context, key string, limit Limit, n i
 		if !errors.Is(err, ErrLimited) {
 			return r, 0, err
 		}
-		if bounded && time.Until(deadline) < retry {
-			return nil, retry, errTooLate
+		// The store counts until it grants so far ahead.
+		if due := retry + ahead; bounded && time.Until(deadline) < due {
+			return nil, due, errTooLate
 		}
-		if err := c.sleep(ctx, max(retry-ahead, time.Second)); err != nil {
+		if err := c.sleep(ctx, retry); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -95,8 +95,8 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return chain{ErrLimited, ctxError(ctx)}
-	case <-c.life.Done():
+		return chainOf(ErrLimited, ctxError(ctx))
+	case <-c.ended:
 		return ErrClosed
 	}
 }
@@ -105,7 +105,12 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 // one line per key and limit. Only the first in line asks the store.
 type waitLines struct {
 	mu    sync.Mutex
-	lines map[lineKey][]*waiter
+	lines map[lineKey]*waitLine
+}
+
+type waitLine struct {
+	waiters []*waiter // in order; never empty
+	ready   time.Time // the first is not served before; zero: not known
 }
 
 type lineKey struct {
@@ -131,12 +136,18 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 	case retry := <-w.tooLate:
 		return retry, errTooLate
 	case <-ctx.Done():
-		return 0, chain{ErrLimited, ctxError(ctx)}
-	case <-c.life.Done():
+		return 0, chainOf(ErrLimited, ctxError(ctx))
+	case <-c.ended:
 		return 0, ErrClosed
 	}
 	ask := driver.Ask{Min: d.N, N: d.N}
 	for {
+		switch { // the turn and the end may come together
+		case ctx.Err() != nil:
+			return 0, chainOf(ErrLimited, ctxError(ctx))
+		case c.state.Load() == stateClosed:
+			return 0, ErrClosed
+		}
 		var t driver.TakenOne
 		if err := c.askStore(ctx, &d, ask, &t); err != nil {
 			return 0, storeError(ctx, err, true)
@@ -155,31 +166,37 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 	}
 }
 
+// join puts w at the end of its line.
 func (l *waitLines) join(k lineKey, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines == nil {
-		l.lines = make(map[lineKey][]*waiter)
+		l.lines = make(map[lineKey]*waitLine)
 	}
-	l.lines[k] = append(l.lines[k], w)
-	if len(l.lines[k]) == 1 {
+	line := l.lines[k]
+	if line == nil {
+		line = &waitLine{}
+		l.lines[k] = line
 		close(w.turn)
 	}
+	line.waiters = append(line.waiters, w)
+	w.checkTime(line.ready)
 }
 
+// leave takes w out of its line; the next in line follows.
 func (l *waitLines) leave(k lineKey, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line := l.lines[k]
-	first := line[0] == w
-	line = slices.DeleteFunc(line, func(o *waiter) bool { return o == w })
-	if len(line) == 0 {
+	first := line.waiters[0] == w
+	line.waiters = slices.DeleteFunc(line.waiters, func(o *waiter) bool { return o == w })
+	if len(line.waiters) == 0 {
 		delete(l.lines, k)
 		return
 	}
-	l.lines[k] = line
 	if first {
-		close(line[0].turn)
+		line.ready = time.Time{} // the next may want less
+		close(line.waiters[0].turn)
 	}
 }
 
@@ -188,12 +205,20 @@ func (l *waitLines) leave(k lineKey, w *waiter) {
 func (l *waitLines) warn(k lineKey, ready time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range l.lines[k][1:] {
-		if !w.deadline.IsZero() && w.deadline.Before(ready) {
-			select {
-			case w.tooLate <- time.Until(ready):
-			default: // told before
-			}
-		}
+	line := l.lines[k]
+	line.ready = ready
+	for _, w := range line.waiters[1:] {
+		w.checkTime(ready)
+	}
+}
+
+// checkTime tells w if it will be too late for a permit at ready.
+func (w *waiter) checkTime(ready time.Time) {
+	if w.deadline.IsZero() || !w.deadline.Before(ready) {
+		return
+	}
+	select {
+	case w.tooLate <- time.Until(ready):
+	default: // told before
 	}
 }

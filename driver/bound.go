@@ -32,8 +32,8 @@ func NewBound(parent context.Context, d time.Duration) *Bound {
 // Deadline is when it ends.
 func (b *Bound) Deadline() (time.Time, bool) { return b.deadline, true }
 
-// Value is the parent's.
-func (b *Bound) Value(key any) any { return b.values.Value(key) }
+// Value is the parent's, but for what would tie it to the parent's end.
+func (b *Bound) Value(key any) any { return context.WithoutCancel(b.values).Value(key) }
 
 // Err is context.DeadlineExceeded from the deadline on, context.Canceled after Stop.
 func (b *Bound) Err() error {

@@ -37,9 +37,10 @@ type Granted struct {
 	N int
 	// Delay is how long to wait before using them, at most Ask.MaxDelay.
 	Delay time.Duration
-	// RetryAfter, after a denial: with no other writer, Min permits (for a
-	// peek, one permit) are there after it and not a millisecond before. It
-	// is 0 after a grant.
+	// RetryAfter, after a denial: with no other writer, the same ask (a peek:
+	// one permit) is granted after it and not a millisecond before. With a
+	// MaxDelay that is by as much earlier than the permits are there. It is 0
+	// after a grant.
 	RetryAfter time.Duration
 	// ValidFor is how long after the call was sent the permits may be spent
 	// without breaking the bound. Only a lessee of permits needs it. It is
