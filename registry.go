@@ -86,9 +86,19 @@ func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix s
 	}
 	backend, err := open(ctx, u)
 	if err != nil {
-		return nil, "", &Error{Op: "open " + u.Redacted(), Err: openError(ctx, err)}
+		return nil, "", &Error{Op: "open " + redacted(u), Err: openError(ctx, err)}
 	}
 	return backend, prefix, nil
+}
+
+// redacted prints u without what may be secret: its password, and its query,
+// in which some stores take one.
+func redacted(u *url.URL) string {
+	bare := *u
+	if bare.RawQuery != "" {
+		bare.RawQuery = "…"
+	}
+	return bare.Redacted()
 }
 
 // openError adds ErrUnavailable to what is not a mistake in the URL.
