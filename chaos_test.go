@@ -135,7 +135,7 @@ type leftovers struct{ slots, attempts, holds, chores, scheduled int }
 
 func (c *Client) leftovers() (left leftovers) {
 	c.mu.Lock()
-	left.slots, left.attempts, left.holds = len(c.slots), c.attempts, c.holds
+	left.slots, left.attempts, left.holds = len(c.slots), c.attempts, len(c.holds)
 	c.mu.Unlock()
 	c.janitor.mu.Lock()
 	left.chores = len(c.janitor.tasks)

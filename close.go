@@ -54,7 +54,7 @@ func (c *Client) wakeStoppers() {
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.state.CompareAndSwap(stateOpen, stateDraining)
 	c.stop()
-	err := c.await(ctx, func() bool { return c.holds == 0 && c.attempts == 0 })
+	err := c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
 	if err != nil {
 		err = c.fail("shutdown", "", err)
 	}
@@ -78,7 +78,7 @@ func (c *Client) Close() error {
 	c.releaseAll(ctx)
 	// Calls under way end by themselves: acquisitions see the state and withdraw what they
 	// are granted, releases go on. One that is stuck in the store is ended by closing the backend.
-	_ = c.await(ctx, func() bool { return c.holds == 0 && c.attempts == 0 })
+	_ = c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
 	c.janitor.drain(ctx)
 	err := c.backend.Close()
 	c.bg.Wait()

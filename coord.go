@@ -59,9 +59,9 @@ type Client struct {
 	clock    clock
 	mu       sync.Mutex // guards slots and the fields of every slot
 	slots    map[string]*slot
-	holds    int        // live holds, guarded by mu
-	attempts int        // acquisitions under way, guarded by mu
-	stoppers []*stopper // who waits for these to be none, guarded by mu
+	holds    map[string]*hold // by id, those not given back; guarded by mu
+	attempts int              // acquisitions under way, guarded by mu
+	stoppers []*stopper       // who waits for these to be none, guarded by mu
 	sched    scheduler
 	janitor  janitor
 	denied   denials
@@ -109,6 +109,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		info:    b.Info(),
 		clock:   newClock(),
 		slots:   make(map[string]*slot),
+		holds:   make(map[string]*hold),
 		ended:   make(chan struct{}),
 		done:    make(chan struct{}),
 	}

@@ -165,19 +165,25 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// registerHere registers a scheme until the test ends.
+func registerHere(t *testing.T, scheme string, open driver.OpenFunc) {
+	t.Helper()
+	Register(scheme, open)
+	t.Cleanup(func() {
+		registry.Lock()
+		defer registry.Unlock()
+		delete(registry.open, scheme)
+	})
+}
+
 func TestRegistry(t *testing.T) {
 	var opened *url.URL
-	Register("test", func(ctx context.Context, u *url.URL) (driver.Backend, error) {
+	registerHere(t, "test", func(ctx context.Context, u *url.URL) (driver.Backend, error) {
 		opened = u
 		if u.Host == "down" {
 			return nil, errWire
 		}
 		return newFake(), nil
-	})
-	t.Cleanup(func() { // so that the test can run again in this process
-		registry.Lock()
-		defer registry.Unlock()
-		delete(registry.open, "test")
 	})
 	c, err := Open(t.Context(), "test://u:secret@host/path?prefix=app%3A&x=1", WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {

@@ -117,10 +117,13 @@ func (ds *denials) sweep(now time.Duration) {
 // forget drops what is known of key after room was made under it, and what is
 // being asked of it now.
 func (ds *denials) forget(key string) {
-	if !ds.off {
-		ds.epoch.Add(1)
-		ds.drop(key)
+	if ds.off {
+		return
 	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.epoch.Add(1)
+	ds.remove(key)
 }
 
 // drop drops what is known of key after more was taken under it, which leaves
@@ -131,6 +134,11 @@ func (ds *denials) drop(key string) {
 	}
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
+	ds.remove(key)
+}
+
+// remove takes out the entries of key. denials.mu is held.
+func (ds *denials) remove(key string) {
 	ds.any.Add(int64(-len(ds.byKey[key])))
 	delete(ds.byKey, key)
 }

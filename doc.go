@@ -43,6 +43,6 @@
 //
 // # Errors
 //
-// Every error is an [*Error] around the sentinels of this package; match them with errors.Is. A
+// Every error of a Client is an [*Error] around the sentinels of this package; match them with errors.Is. A
 // denial by a limit is no error.
 package coord

@@ -18,6 +18,7 @@ const (
 	tokenSeqBits  = 10
 	maxHandOvers  = 1<<tokenSeqBits - 1
 	maxStoreValue = 1<<53 - 1
+	maxFloor      = 1 << 52 << tokenSeqBits
 )
 
 // token lays out a store value and a hand-over sequence number. floor is what

@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -283,12 +284,9 @@ func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
 // lossPushed is a LossNotifier's news.
 func (c *Client) lossPushed(key, id string, cause error) {
 	c.mu.Lock()
-	var h *hold
-	if s := c.slots[key]; s != nil && s.hold != nil && s.hold.id == id {
-		h = s.hold
-	}
+	h := c.holds[id]
 	c.mu.Unlock()
-	if h != nil {
+	if h != nil && h.key == key {
 		h.gone(chainOf(ErrLost, cause))
 	}
 }
@@ -296,12 +294,7 @@ func (c *Client) lossPushed(key, id string, cause error) {
 // releaseAll gives every hold back, a bounded number at a time, after Done of all has closed.
 func (c *Client) releaseAll(ctx context.Context) {
 	c.mu.Lock()
-	var holds []*hold
-	for _, s := range c.slots {
-		if s.hold != nil {
-			holds = append(holds, s.hold)
-		}
-	}
+	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return !h.tenure.end(errClosedHold) })
 	forEach(holds, func(h *hold) {
@@ -310,7 +303,7 @@ func (c *Client) releaseAll(ctx context.Context) {
 			return // its lease keeps the key for MinHold
 		}
 		if ctx.Err() == nil {
-			// What is not confirmed is left to the lease; Close says so.
+			// What is not confirmed is left to its lease.
 			_ = h.unlockOnce(ctx, unlockTry)
 		}
 	})

@@ -72,7 +72,7 @@ func (c *Client) AllowN(ctx context.Context, key string, limit Limit, n int) (Re
 
 // AllowAtMost takes as many permits as there are, up to n. Result.Granted says
 // how many; it is Allowed when that is at least one. n may be above what the
-// limit ever grants at once.
+// limit ever grants at once; below 0 it is ErrInvalid, and 0 is Peek.
 func (c *Client) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (Result, error) {
 	if l, err := limit.Normal(); err == nil {
 		n = min(n, l.Max())
@@ -116,10 +116,10 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 		return fmt.Errorf("%w: %d permits: want 0 or more", ErrInvalid, n)
 	case n > d.Limit.Max():
 		return fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, limit, d.Limit.Max())
-	case c.limits.Limiter == nil:
-		return ErrUnsupported
 	case c.state.Load() == stateClosed:
 		return ErrClosed
+	case c.limits.Limiter == nil:
+		return ErrUnsupported
 	case ctx.Err() != nil:
 		return ctxError(ctx)
 	}

@@ -35,7 +35,7 @@ func (l *Lock) TTL() time.Duration { return l.t.h.ttlNow() }
 // on with every renewal.
 func (l *Lock) Deadline() time.Time { return l.t.h.c.clock.time(l.t.deadline()) }
 
-// Done is closed when the hold is lost or unlocked.
+// Done is closed when the hold is lost, or unlocked by the last of its handles.
 func (l *Lock) Done() <-chan struct{} { return l.t.doneChan() }
 
 // Err is nil while the lock is held. It looks at the clocks itself, so a
@@ -78,7 +78,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // Context derives a context for the work done under the lock. It is cancelled
 // with cause ErrLost when the hold is lost, at the deadline at the latest, and with
-// cause ErrNotHeld when it is unlocked. Its Err looks at the clocks itself.
+// cause ErrNotHeld when the last handle is unlocked. Its Err looks at the clocks itself.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(parent)
 	w := &watcher{cancel}
@@ -165,7 +165,10 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	if err != nil {
 		return nil, err
 	}
-	if c.locks.Locker == nil {
+	switch {
+	case c.state.Load() == stateClosed:
+		return nil, ErrClosed
+	case c.locks.Locker == nil:
 		return nil, ErrUnsupported
 	}
 	if cfg.wait > 0 && !try {

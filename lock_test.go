@@ -497,7 +497,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		_, err = c.Lock(t.Context(), "k")
 		wantErr(t, err, ErrClosed)
 		_, err = c.Allow(t.Context(), "k", PerSecond(1))
-		wantErr(t, err, ErrUnsupported) // no limiter: that comes first
+		wantErr(t, err, ErrClosed)
 		wantErr(t, c.Ping(t.Context()), ErrClosed)
 		if err := c.Close(); err != nil {
 			t.Error(err)

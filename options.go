@@ -127,11 +127,12 @@ func WithRequired(claims ...driver.Claim) Option {
 
 // WithTokenFloor makes every token of the Client greater than t, so that
 // fencing goes on when the locks move to another store. All clients of the new
-// store use the same floor, for as long as a resource remembers old tokens.
+// store use the same floor, for as long as a resource remembers old tokens. It
+// leaves half of the range to the store: a greater one is ErrInvalid.
 func WithTokenFloor(t Token) Option {
 	return func(o *settings) error {
-		if t < 0 {
-			return fmt.Errorf("%w: token floor %d: want 0 or more", ErrInvalid, t)
+		if t < 0 || t > maxFloor {
+			return fmt.Errorf("%w: token floor %d: want 0 to %d", ErrInvalid, t, int64(maxFloor))
 		}
 		o.floor = t
 		return nil
@@ -160,23 +161,25 @@ var lockFieldNames = map[lockField]string{
 }
 
 // TTL is the lease: how long the key stays taken when its holder dies. It is
-// renewed every third of it while the lock is held. It is above zero; the
-// store's step rounds it up, and [Lock.TTL] says to what.
+// renewed every third of it while the lock is held. It is above zero and at most
+// the store's Info.MaxTTL; the store's step rounds it up, and [Lock.TTL] says to
+// what.
 func TTL(d time.Duration) LockOption { return LockOption{fieldTTL, d} }
 
 // WaitAtMost bounds the wait of Lock, besides ctx. With TryLock it is ErrInvalid.
 func WaitAtMost(d time.Duration) LockOption { return LockOption{fieldWait, d} }
 
 // MaxHold ends the hold this long after it was granted, with ErrMaxHold,
-// however long its holder works.
+// however long its holder works: at most ten years, and not below MinHold.
 func MaxHold(d time.Duration) LockOption { return LockOption{fieldMaxHold, d} }
 
 // MinHold keeps the key taken for at least this long after the grant. Unlock
 // returns at once; the store frees the key when it is due. A holder that dies
-// keeps it taken for the longer of TTL and MinHold.
+// keeps it taken for the longer of TTL and MinHold. At most Info.MaxTTL.
 func MinHold(d time.Duration) LockOption { return LockOption{fieldMinHold, d} }
 
-// NoRenew leaves the lease to run out: the hold ends after one TTL with ErrLost.
+// NoRenew leaves the lease to run out: the hold ends after one TTL, or MinHold if
+// that is longer, with ErrLost.
 func NoRenew() LockOption { return LockOption{fieldNoRenew, 1} }
 
 // Fair grants in the order of asking, over all clients; nobody overtakes. It

@@ -269,7 +269,7 @@ func (c *Client) settle(a *attempt, g granted) (*hold, error) {
 	s := c.slotFor(a.key) // a fair attempt's slot may have gone meanwhile
 	s.hold = h
 	h.slot = s
-	c.holds++
+	c.holds[h.id] = h
 	c.vacate(a)
 	s.turnAway()
 	c.mu.Unlock()
@@ -287,7 +287,7 @@ func (h *hold) leaveSlot() {
 	}
 	s := h.slot
 	h.slot = nil
-	c.holds--
+	delete(c.holds, h.id)
 	c.wakeStoppers()
 	if s.hold == h {
 		s.hold = nil

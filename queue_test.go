@@ -52,8 +52,8 @@ func TestLocalQueueIsFIFO(t *testing.T) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.slots) != 0 || c.attempts != 0 || c.holds != 0 {
-			t.Errorf("left behind: %d slots, %d attempts, %d holds", len(c.slots), c.attempts, c.holds)
+		if len(c.slots) != 0 || c.attempts != 0 || len(c.holds) != 0 {
+			t.Errorf("left behind: %d slots, %d attempts, %d holds", len(c.slots), c.attempts, len(c.holds))
 		}
 	})
 }

@@ -41,9 +41,8 @@ type joint struct {
 	baton   chan struct{} // to the member that goes on
 	refused chan struct{} // closed by refusal, once the key is known to be taken
 	refusal sync.Once
-	settled chan struct{} // closed when err or hold is final
+	settled chan struct{} // closed when hold is set
 	hold    *hold
-	err     error
 }
 
 // noteRefusal tells those that joined with TryLock that there is a wait.
@@ -223,7 +222,7 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 	case <-refused:
 		return c.depart(first, ErrLocked, false)
 	case <-first.joint.settled:
-		return first.share()
+		return first.share(), nil
 	case <-first.joint.baton:
 		return c.drive(ctx, e, first, try)
 	case <-ctx.Done():
@@ -247,14 +246,11 @@ func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool) (*Lo
 	return &h.tenure.first, nil
 }
 
-// share is a member's part in a settled attempt: its own handle, or the error.
-func (a *attempt) share() (*Lock, error) {
-	if a.joint.err != nil {
-		return nil, a.joint.err
-	}
+// share is a member's part in a settled attempt: its own handle.
+func (a *attempt) share() *Lock {
 	a.owner.mu.Lock()
 	defer a.owner.mu.Unlock()
-	return a.joint.hold.tenure.handle(), nil
+	return a.joint.hold.tenure.handle()
 }
 
 // depart takes a member out of an attempt that failed it. The last one ends
@@ -264,7 +260,7 @@ func (c *Client) depart(a *attempt, err error, drove bool) (*Lock, error) {
 	o.mu.Lock()
 	if a.joint.hold != nil { // granted at the same moment
 		o.mu.Unlock()
-		return a.share()
+		return a.share(), nil
 	}
 	a.joint.members--
 	if a.joint.members > 0 {

@@ -20,10 +20,23 @@ type scheduler struct {
 	holds   holdHeap
 	timer   *time.Timer
 	armed   time.Duration // when the timer will fire, on the client's clock
+	apart   time.Duration // how far the wall clock was ahead of the monotonic one
 	stopped bool
 }
 
-func (s *scheduler) init(c *Client) { s.c = c }
+// The scheduler's timer goes by the monotonic clock, which stops while the
+// machine sleeps. As long as there are holds it looks at the wall clock too, once
+// in clockLook, and at every hold when that has moved by more than clockStep.
+const (
+	clockLook = time.Second
+	clockStep = 5 * time.Millisecond // the least margin
+)
+
+func (s *scheduler) init(c *Client) {
+	s.c = c
+	now := c.clock.now()
+	s.apart = time.Duration(now.wall) - now.mono
+}
 
 // add starts to look after h.
 func (s *scheduler) add(h *hold) {
@@ -92,7 +105,9 @@ func (s *scheduler) arm() {
 	if s.timer != nil && s.armed != 0 && s.armed <= first {
 		return
 	}
-	wait := max(first-s.c.clock.now().mono, 0)
+	now := s.c.clock.now()
+	first = min(first, now.mono+clockLook)
+	wait := max(first-now.mono, 0)
 	s.armed = first
 	if s.timer == nil {
 		s.timer = time.AfterFunc(wait, s.look)
@@ -120,7 +135,9 @@ func (s *scheduler) look() {
 	s.c.bg.Add(1)
 	defer s.c.bg.Done()
 	s.armed = 0
-	lost, renew := s.collect(s.c.clock.now())
+	now := s.c.clock.now()
+	s.watchClocks(now)
+	lost, renew := s.collect(now)
 	s.arm()
 	if len(renew) > 0 {
 		s.c.bg.Add(1)
@@ -133,6 +150,20 @@ func (s *scheduler) look() {
 	for _, l := range lost {
 		l.h.lose(l.cause)
 	}
+}
+
+// watchClocks makes every hold due when the clocks have moved apart.
+// scheduler.mu is held.
+func (s *scheduler) watchClocks(now instant) {
+	apart := time.Duration(now.wall) - now.mono
+	if moved := apart - s.apart; -clockStep < moved && moved < clockStep {
+		return
+	}
+	s.apart = apart
+	for _, h := range s.holds {
+		h.next = now.mono
+	}
+	heap.Init(&s.holds)
 }
 
 // loss is a hold that is over, and why.

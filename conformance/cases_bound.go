@@ -256,9 +256,12 @@ func inOrder(e *env) {
 func largeLimits(e *env) {
 	l := e.limiter()
 	for _, limit := range []driver.Limit{
-		{Rate: 3_000_000, Per: time.Hour}, {Rate: 1_000_000_000, Per: 24 * time.Hour},
-		{Rate: driver.MaxRate, Per: year}, {Rate: driver.MaxRate, Per: driver.MinPer, Algorithm: driver.FixedWindow},
-		{Rate: 3_000_000, Per: time.Hour, Burst: 3_000_000}, {Rate: 1_000_000, Per: time.Second, Algorithm: driver.TokenBucket},
+		{Rate: 3_000_000, Per: time.Hour},
+		{Rate: 1_000_000_000, Per: 24 * time.Hour},
+		{Rate: driver.MaxRate, Per: year},
+		{Rate: driver.MaxRate, Per: driver.MinPer, Algorithm: driver.FixedWindow},
+		{Rate: 3_000_000, Per: time.Hour, Burst: 3_000_000},
+		{Rate: 1_000_000, Per: time.Second, Algorithm: driver.TokenBucket},
 		{Rate: 1, Per: year, Burst: 100},
 	} {
 		limit = normal(limit)

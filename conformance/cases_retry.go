@@ -133,10 +133,19 @@ func invalidAsk(e *env) {
 		e.wantError(c.WaitN(e.ctx, key, limit, n), "WaitN of a negative number", coord.ErrInvalid)
 	}
 	for _, bad := range []driver.Limit{
-		{}, {Rate: 0, Per: time.Second}, {Rate: -1, Per: time.Second}, {Rate: 1}, {Rate: 1, Per: -time.Second}, {Rate: 1, Per: time.Microsecond},
-		{Rate: 1, Per: time.Second + 1}, {Rate: 1, Per: 2 * year}, {Rate: driver.MaxRate + 1, Per: time.Second},
-		{Rate: 1, Per: time.Second, Burst: -1}, {Rate: 1, Per: time.Second, Burst: 1, Algorithm: driver.SlidingWindow},
-		{Rate: 1, Per: time.Second, Algorithm: 99}, {Rate: 1, Per: year, Burst: driver.MaxRate},
+		{},
+		{Rate: 0, Per: time.Second},
+		{Rate: -1, Per: time.Second},
+		{Rate: 1},
+		{Rate: 1, Per: -time.Second},
+		{Rate: 1, Per: time.Microsecond},
+		{Rate: 1, Per: time.Second + 1},
+		{Rate: 1, Per: 2 * year},
+		{Rate: driver.MaxRate + 1, Per: time.Second},
+		{Rate: 1, Per: time.Second, Burst: -1},
+		{Rate: 1, Per: time.Second, Burst: 1, Algorithm: driver.SlidingWindow},
+		{Rate: 1, Per: time.Second, Algorithm: 99},
+		{Rate: 1, Per: year, Burst: driver.MaxRate},
 	} {
 		for what, call := range map[string]func(context.Context) error{
 			"Allow": func(ctx context.Context) error { _, err := c.Allow(ctx, key, bad); return err },

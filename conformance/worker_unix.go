@@ -14,4 +14,5 @@ func workerProblem() string {
 
 // freeze stops the process where it stands, thaw lets it go on.
 func (w *worker) freeze() { w.e.noError(w.cmd.Process.Signal(syscall.SIGSTOP), "SIGSTOP to a worker") }
-func (w *worker) thaw()   { w.e.noError(w.cmd.Process.Signal(syscall.SIGCONT), "SIGCONT to a worker") }
+
+func (w *worker) thaw() { w.e.noError(w.cmd.Process.Signal(syscall.SIGCONT), "SIGCONT to a worker") }

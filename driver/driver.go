@@ -115,7 +115,8 @@ type Grant struct {
 	// Since+TTL.
 	TTL time.Duration
 	// Since is a local instant not later than when the store started or
-	// restarted the lease. Zero: the moment this call was sent. A Queuer
+	// restarted the lease, with its monotonic reading (time.Now, not a parsed
+	// time). Zero: the moment this call was sent. A Queuer
 	// always sets it; a store with sessions sets when the last acknowledged
 	// keepalive was sent.
 	Since time.Time

@@ -245,11 +245,11 @@ func TestLapseGrantsTheHead(t *testing.T) {
 		wantErr(t, "Renew", c.renew("k", "a", 10*sec), nil)
 		time.Sleep(10*sec - 1)
 		pending(t, "head before the lapse", first)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		granted(t, "head at the lapse", first)
 		time.Sleep(5*sec - 1)
 		pending(t, "next before the second lapse", next)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		granted(t, "next at the second lapse", next)
 	})
 }
@@ -379,7 +379,7 @@ func TestKeptTaken(t *testing.T) {
 					}
 					time.Sleep(tc.left - 1)
 					wantErr(t, "TryLock before the end", second(c.try("k", "c", sec)), driver.ErrLocked)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					if waiting {
 						granted(t, "the waiter", w)
 						return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,12 +36,15 @@ type processor interface {
 //
 // go-redis gives deadlines to the connection but does not see that a ctx is
 // cancelled while it waits for a reply, and a deadline does not bound the
-// handshake of a new connection with a server that has stopped. A ctx that can
-// end, be it a driver.Bound, therefore gets the command run in a goroutine, which is left behind when ctx ends; it
-// ends with the deadline of ctx or the client's ReadTimeout.
+// handshake of a new connection with a server that has stopped. Under a ctx
+// that can end, the command therefore runs in a goroutine, which is left behind
+// when ctx ends; it ends with the deadline of ctx or the client's ReadTimeout.
 func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed bool, err error) {
 	if b.closed() {
 		return false, driver.ErrClosed
+	}
+	if bound, ok := ctx.(*driver.Bound); ok {
+		return b.flyBound(bound, p, cmd)
 	}
 	if ctx.Done() == nil {
 		return true, p.Process(ctx, cmd)
@@ -61,6 +65,52 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 		return false, errClosing
 	}
 }
+
+// flyBound is fly for a ctx that has a deadline and is not cancelled. On a
+// connection that is there, the deadline is all it takes, and the command runs
+// here: a second goroutine costs more than the command where processors are few.
+func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (landed bool, err error) {
+	deadline, _ := bound.Deadline()
+	left := time.Until(deadline)
+	if left <= 0 {
+		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, context.DeadlineExceeded)
+	}
+	if left <= inline && b.client.PoolStats().IdleConns > 0 {
+		return true, p.Process(quiet{bound}, cmd)
+	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(left)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
+	result := results.Get().(chan error)
+	go land(quiet{bound}, p, cmd, result)
+	select {
+	case err := <-result:
+		results.Put(result)
+		return true, err
+	case <-timer.C:
+		return false, context.DeadlineExceeded
+	case <-b.closing:
+		return false, errClosing
+	}
+}
+
+// inline is the longest that a call may take which Close does not interrupt.
+const inline = time.Second
+
+// timers are stopped timers, whose channels are empty.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
+
+// quiet is a Bound for go-redis, which needs the deadline and only looks at Done in passing.
+type quiet struct{ *driver.Bound }
+
+func (quiet) Done() <-chan struct{} { return nil }
 
 func land(ctx context.Context, p processor, cmd redis.Cmder, result chan<- error) {
 	result <- p.Process(ctx, cmd)

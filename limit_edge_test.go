@@ -1,0 +1,218 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// A cached denial does not outlive the client's own grants under its key.
+func TestDenialCacheAfterOwnGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeLimits())
+		limit := Limit{Rate: 10, Per: time.Second, Burst: 10}
+		must[Result](t)(c.AllowN(t.Context(), "k", limit, 6)) // 4 left
+		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, 10)); r.Allowed {
+			t.Fatal("10 of 4")
+		}
+		must[Result](t)(c.AllowN(t.Context(), "k", limit, 4)) // none left
+		r := must[Result](t)(c.AllowN(t.Context(), "k", limit, 10))
+		if r.Remaining != 0 {
+			t.Errorf("%d remaining: want 0", r.Remaining)
+		}
+		time.Sleep(r.RetryAfter)
+		if again := must[Result](t)(c.AllowN(t.Context(), "k", limit, 10)); !again.Allowed {
+			t.Errorf("denied after its RetryAfter of %v, wait %v more", r.RetryAfter, again.RetryAfter)
+		}
+	})
+}
+
+// RetryAfter from the cache is as honest as the store's, on a slow network too.
+func TestDenialCacheUnderLatency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		limit := Limit{Rate: 2, Per: time.Second, Burst: 1} // one every 500 ms
+		must[Result](t)(c.Allow(t.Context(), "k", limit))
+		f.setIntercept(func(op, key string) outcome { time.Sleep(100 * time.Millisecond); return outcome{} })
+		if r := must[Result](t)(c.Allow(t.Context(), "k", limit)); r.Allowed {
+			t.Fatal("allowed")
+		}
+		f.setIntercept(nil)
+		r := must[Result](t)(c.Allow(t.Context(), "k", limit)) // from memory
+		time.Sleep(r.RetryAfter)
+		if again := must[Result](t)(c.Allow(t.Context(), "k", limit)); !again.Allowed {
+			t.Errorf("denied after its RetryAfter of %v, wait %v more", r.RetryAfter, again.RetryAfter)
+		}
+	})
+}
+
+// A full cache is not swept for every denial.
+func BenchmarkDenialSweep(b *testing.B) {
+	for _, n := range []int{100, maxDenials} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var ds denials
+			c := newTestClient(b, newFakeLimits())
+			ds.init(c)
+			now := c.clock.now()
+			far := now.add(time.Hour)
+			t := driver.TakenOne{Granted: driver.Granted{RetryAfter: time.Second}}
+			for i := range n {
+				ds.remember(&driver.Demand{Key: fmt.Sprint(i), Limit: ten}, driver.Ask{Min: 1, N: 1}, &t, far, 0)
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				ds.remember(&driver.Demand{Key: fmt.Sprint("x", i%10), Limit: ten}, driver.Ask{Min: 1, N: 1}, &t, far, 0)
+			}
+		})
+	}
+}
+
+// Limits work while a Shutdown waits for locks.
+func TestWaitWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeLimits())
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		go func() { _ = c.Shutdown(context.Background()) }()
+		synctest.Wait()
+		ok, closed := 0, 0
+		for i := range 20 {
+			if err := c.Wait(t.Context(), fmt.Sprint(i), ten); err == nil {
+				ok++
+			} else if errors.Is(err, ErrClosed) {
+				closed++
+			}
+		}
+		if ok > 0 && closed > 0 {
+			t.Errorf("of 20 equal waits %d were admitted and %d closed", ok, closed)
+		}
+		_ = l.Unlock(t.Context())
+	})
+}
+
+// A wait that ended is not admitted because its permits could not be given back.
+func TestFailOpenAdmitsAnEndedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f, WithFailurePolicy(FailOpen))
+		limit := Limit{Rate: 1, Per: time.Minute, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", limit))
+		done := make(chan error, 1)
+		go func() { done <- c.Wait(context.Background(), "k", limit) }()
+		synctest.Wait()
+		f.setIntercept(func(op, key string) outcome {
+			if op == "refund" {
+				return outcome{before: errWire}
+			}
+			return outcome{}
+		})
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, <-done, ErrClosed)
+	})
+}
+
+// A denial from before a Reset is not remembered after it.
+func TestForgetRacesRemember(t *testing.T) {
+	c := newTestClient(t, newFakeLimits())
+	d := &driver.Demand{Key: "k", Limit: ten}
+	ask := driver.Ask{Min: 1, N: 1}
+	taken := driver.TakenOne{Granted: driver.Granted{RetryAfter: time.Second}}
+	stale := 0
+	for i := range 5_000 {
+		ds := &c.denied
+		sent, epoch := c.clock.now(), ds.epoch.Load()
+		var ready atomic.Int32
+		var wg sync.WaitGroup
+		meet := func() {
+			for ready.Add(1); ready.Load() < 2; {
+			}
+		}
+		wg.Go(func() { meet(); ds.remember(d, ask, &taken, sent, epoch) })
+		meet()
+		for range i % 40 { // meet its critical section
+			_ = ready.Load()
+		}
+		ds.forget("k")
+		wg.Wait()
+		if _, ok := ds.lookup(d, ask); ok {
+			stale++
+		}
+		ds.mu.Lock()
+		ds.byKey = nil
+		ds.any.Store(0)
+		ds.mu.Unlock()
+	}
+	if stale > 0 {
+		t.Errorf("%d denials from before a Reset were still there after it", stale)
+	}
+}
+
+// Who joins a line whose head sleeps beyond its deadline is told at once.
+func TestWaitBehindASleepingHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeLimits())
+		limit := PerMinute(1)
+		must[Result](t)(c.Allow(t.Context(), "k", limit))
+		go func() { _ = c.Wait(context.Background(), "k", limit) }()
+		synctest.Wait() // the head sleeps for about a minute
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := c.Wait(ctx, "k", limit)
+		wantErr(t, err, ErrLimited, context.DeadlineExceeded)
+		var e *Error
+		if d := time.Since(start); d != 0 || !errors.As(err, &e) || e.RetryAfter < 10*time.Second {
+			t.Errorf("after %v: %v: want at once, with the time to retry", d, err)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A wait on a bucket, too, fails at once when the permits come too late.
+func TestWaitOnABucketFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		limit := Limit{Rate: 1, Per: time.Minute, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", limit))
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second) // the permit comes after 60s
+		defer cancel()
+		start := time.Now()
+		err := c.Wait(ctx, "k", limit)
+		wantErr(t, err, ErrLimited, context.DeadlineExceeded)
+		var e *Error
+		if d := time.Since(start); d != 0 || !errors.As(err, &e) || e.RetryAfter < 59*time.Second {
+			t.Errorf("after %v and %d calls: %v: want at once, with a RetryAfter of 60s", d, f.count("take"), err)
+		}
+	})
+}
+
+func TestWaitBeyondMaxReservePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		limit := Limit{Rate: 24, Per: 24 * time.Hour, Burst: 24}
+		must[Result](t)(c.AllowN(t.Context(), "k", limit, 24))
+		must[*Reservation](t)(c.Reserve(t.Context(), "k", limit, 24)) // 24 hours are reserved
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := f.count("take")
+		done := make(chan error, 1)
+		go func() { done <- c.WaitN(ctx, "k", limit, 6) }() // due after 30 hours
+		time.Sleep(6*time.Hour + time.Minute)
+		if n = f.count("take") - n; n > 5 {
+			t.Errorf("%d calls while it waits for six hours until it can reserve", n)
+		}
+		cancel()
+		<-done
+	})
+}
