@@ -26,7 +26,8 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	reply, err := b.runInts(ctx, acquireScript, 3, lock, fence, r.ID, b.ttl(r.TTL))
+	ttl := b.ttl(r.TTL)
+	reply, err := b.runInts(ctx, acquireScript, 3, lock, fence, r.ID, ttl.lease, ttl.fence)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -75,20 +76,25 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// ttl is d in milliseconds as an argument. Most holds of a client have one TTL:
-// it is boxed once.
-func (b *backend) ttl(d time.Duration) any {
+// fenceLife is how long a fence outlives its lease. A clock that steps back by
+// less than that does not make tokens fall.
+const fenceLife = time.Hour
+
+// ttl is the lease of d, and the life of its fence, as arguments. Most holds of a
+// client have one TTL: they are boxed once.
+func (b *backend) ttl(d time.Duration) *boxedTTL {
 	if last := b.lastTTL.Load(); last != nil && last.d == d {
-		return last.arg
+		return last
 	}
-	t := &boxedTTL{d, millis(d)}
+	t := &boxedTTL{d, millis(d), millis(d + fenceLife)}
 	b.lastTTL.Store(t)
-	return t.arg
+	return t
 }
 
+// boxedTTL is a TTL as arguments, in milliseconds.
 type boxedTTL struct {
-	d   time.Duration
-	arg any
+	d            time.Duration
+	lease, fence any
 }
 
 // Renew implements driver.Locker.
@@ -97,7 +103,7 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	reply, err := b.runInts(ctx, renewScript, 3, lock, fence, r.ID, b.ttl(r.TTL))
+	reply, err := b.runInts(ctx, renewScript, 3, lock, fence, r.ID, b.ttl(r.TTL).lease)
 	if err != nil {
 		return driver.Grant{}, err
 	}

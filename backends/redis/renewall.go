@@ -54,7 +54,7 @@ func (b *backend) renewPipelined(ctx context.Context, holds []driver.Hold, out [
 	calls := make([]*call, len(which))
 	for k, i := range which {
 		lock, fence := lockKeys(holds[i].Key)
-		args := renewScript.args(lock, fence, holds[i].ID, b.ttl(holds[i].TTL))
+		args := renewScript.args(lock, fence, holds[i].ID, b.ttl(holds[i].TTL).lease)
 		if source {
 			args = renewScript.withSource(args)
 		}

@@ -138,7 +138,7 @@ func (s *script) withSource(args []any) []any {
 // smallCall is a call together with its command line, in one allocation.
 type smallCall struct {
 	call
-	argv [7]any
+	argv [8]any
 }
 
 // runInts runs s and gives its reply of want integers or more, or of a zero.
@@ -180,8 +180,9 @@ func noScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "
 // that the server replied, and one from before it was sent, mean that nothing
 // was done. Any other is returned as it is: the outcome is unknown.
 //
-// The scripts write only after all that can be refused has been read, so that
-// a server which runs out of memory in the middle has at most raised a fence.
+// A server refuses a script for lack of memory, or as a replica, at its first
+// write, and then nothing was done. What a script finds to be of a wrong type
+// after its first write, it undoes.
 func classify(err error) error {
 	var reply redis.Error
 	switch {

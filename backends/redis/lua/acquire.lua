@@ -1,28 +1,52 @@
 -- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the
--- fencing token in KEYS[2].
+-- fencing token in KEYS[2] for ARGV[3] (ms).
 -- Reply: {1, ms of the lease, token}, or {0, ms left of the holder's lease}.
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
+--
+-- The usual case, a free key, takes three calls: numbers stay the strings that
+-- they come as, because to print a number costs more than a call.
+local call, lock, fence = redis.call, KEYS[1], KEYS[2]
+local ttl, token = ARGV[2], nil
+local taken = call('SET', lock, ARGV[1], 'NX', 'PX', ttl)
+
+if not taken then
+  if call('GET', lock) ~= ARGV[1] then
+    return {0, call('PTTL', lock)}
+  end
+  -- The same attempt again: it never shortens the lease, and has its token.
+  token = call('GET', fence)
+  if token and not string.find(token, '^%d+$') then
+    return redis.error_reply('COORDCORRUPT the fence is not a number')
+  end
+  if call('PTTL', lock) < tonumber(ttl) then
+    call('PEXPIRE', lock, ttl)
+  else
+    ttl = call('PTTL', lock)
+  end
+  if token then
+    call('PEXPIRE', fence, ttl + 3600000)
+    return {1, tonumber(ttl), tonumber(token)}
+  end
 end
-local last = redis.call('GET', KEYS[2])
-if last and not string.find(last, '^%d+$') then
-  return redis.error_reply('COORDCORRUPT the fence is not a number')
+
+-- A new hold, or a repeated attempt whose fence was deleted meanwhile. The
+-- clock keeps tokens rising when the counter is gone; the counter outlives the
+-- lease by an hour, and a clock that steps back by less than that does no harm.
+local t = call('TIME')
+token = t[1] .. string.sub('00000' .. t[2], -6)
+local last = redis.pcall('SET', fence, token, 'PX', ARGV[3], 'GET')
+if last then
+  if type(last) == 'table' then -- an error: something else is there
+    if taken then call('DEL', lock) end
+    return last
+  end
+  if not string.find(last, '^%d+$') then
+    call('SET', fence, last)
+    if taken then call('DEL', lock) end
+    return redis.error_reply('COORDCORRUPT the fence is not a number')
+  end
+  if tonumber(last) >= tonumber(token) then
+    token = string.format('%.0f', last + 1)
+    call('SET', fence, token, 'PX', ARGV[3])
+  end
 end
-local ttl = ARGV[2]
-local token = tonumber(last)
-if holder then
-  -- The same attempt again: it never shortens the lease.
-  ttl = math.max(tonumber(ttl), redis.call('PTTL', KEYS[1]))
-end
-if not (holder and token) then
-  -- A new hold, or a repeated attempt whose fence was deleted meanwhile. The
-  -- clock keeps tokens rising when the counter is gone.
-  local t = redis.call('TIME')
-  token = math.max((token or 0) + 1, t[1] * 1000000 + t[2])
-end
--- The fence outlives the lease by an hour, and a clock that steps back by less
--- than that does no harm.
-redis.call('SET', KEYS[2], token, 'PX', ttl + 3600000)
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
-return {1, tonumber(ttl), token}
+return {1, tonumber(ttl), tonumber(token)}
