@@ -68,6 +68,14 @@ func (c *clock) now() instant {
 	return c.instant(time.Now())
 }
 
+// mono reads the monotonic clock alone, which costs half.
+func (c *clock) mono() time.Duration {
+	if c.read != nil {
+		return c.read().mono
+	}
+	return time.Since(c.base)
+}
+
 func (c *clock) instant(t time.Time) instant {
 	return instant{mono: t.Sub(c.base), wall: t.UnixNano()}
 }

@@ -115,6 +115,11 @@ func (t *tenure) overdue(now instant) error {
 	return nil
 }
 
+// lapsed is overdue by the monotonic clock alone.
+func (t *tenure) lapsed(mono time.Duration) bool {
+	return mono >= time.Duration(t.h.deadline.mono.Load()) || t.endBy.mono != 0 && mono >= t.endBy.mono
+}
+
 func (t *tenure) ended() error {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()

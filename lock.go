@@ -157,7 +157,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	}
 	o := ownerOf(ctx)
 	if o != nil {
-		if l, err := o.reenter(c, key, &cfg); l != nil || err != nil {
+		if l, err := o.reenter(c, key, cfg); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -176,7 +176,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		defer cancel()
 		ctx = bounded
 	}
-	a := &attempt{name: key, key: full, cfg: cfg, owner: o}
+	a := &attempt{name: key, key: full, cfg: *cfg, owner: o}
 	if o != nil {
 		return c.lockOwned(ctx, a, try)
 	}

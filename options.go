@@ -222,18 +222,19 @@ func (cfg *lockConfig) set(o LockOption) error {
 	return nil
 }
 
-// lockConfig puts the options of a call over the client's defaults.
-func (c *Client) lockConfig(opts []LockOption) (lockConfig, error) {
+// lockConfig puts the options of a call over the client's defaults. The result
+// is not to be changed.
+func (c *Client) lockConfig(opts []LockOption) (*lockConfig, error) {
 	if len(opts) == 0 {
-		return c.defaults, nil
+		return &c.defaults, nil
 	}
 	cfg := c.defaults
 	for _, o := range opts {
 		if err := cfg.set(o); err != nil {
-			return cfg, err
+			return nil, err
 		}
 	}
-	return cfg, c.checkLockConfig(&cfg)
+	return &cfg, c.checkLockConfig(&cfg)
 }
 
 // checkLockConfig holds cfg against the store and against itself, and rounds its TTL.
