@@ -1,7 +1,9 @@
 package file
 
 import (
+	"errors"
 	"net/url"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -22,5 +24,20 @@ func TestConformance(t *testing.T) {
 		},
 		Claims:    Claims,
 		WorkerURL: u.String(),
+		Faults: &conformance.Faults{
+			// There is no server to kill: the cases open the store anew after it, as
+			// processes do after theirs have ended.
+			Kill:    func(conformance.TB) {},
+			Restart: func(conformance.TB) {},
+			Wipe: func(tb conformance.TB) {
+				entries, err := os.ReadDir(dir)
+				for _, e := range entries {
+					err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+				}
+				if err != nil {
+					tb.Fatalf("wipe: %v", err)
+				}
+			},
+		},
 	})
 }

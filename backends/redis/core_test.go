@@ -1,0 +1,90 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord"
+	_ "github.com/coordgo/coord/backends/redis"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// openAt makes a client by URL, closed with the test.
+func openAt(t *testing.T, addr string, opts ...coord.Option) *coord.Client {
+	t.Helper()
+	c, err := coord.Open(t.Context(), "redis://"+addr+"/0", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Five hundred goroutines of two clients want one key: no update is lost,
+// tokens rise, and the store sees two waiters, not five hundred.
+func TestFiveHundredGoroutines(t *testing.T) {
+	srv := testserver.Redis(t)
+	clients := []*coord.Client{openAt(t, srv.Addr), openAt(t, srv.Addr)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	counter, last := 0, coord.Token(0) // guarded by the lock alone
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Go(func() {
+			err := coord.Do(ctx, clients[i%2], "hot", func(ctx context.Context) error {
+				lock, _ := coord.Held(ctx, "hot")
+				if lock.Token() <= last {
+					t.Errorf("token %d after %d", lock.Token(), last)
+				}
+				last = lock.Token()
+				counter++
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if counter != 500 {
+		t.Errorf("counted %d: want 500", counter)
+	}
+}
+
+// Two thousand locks are held over several leases, by no goroutine of their own and
+// with renewals in batches.
+func TestManyHeldLocks(t *testing.T) {
+	const n, ttl = 2000, 3 * time.Second
+	srv := testserver.Redis(t)
+	client := openAt(t, srv.Addr, coord.WithLockDefaults(coord.TTL(ttl)))
+	before := runtime.NumGoroutine()
+	locks := make([]*coord.Lock, n)
+	for i := range locks {
+		lock, err := client.Lock(t.Context(), fmt.Sprint("k", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks[i] = lock
+	}
+	most := 0
+	until := time.Now().Add(2 * ttl)
+	for tick := time.NewTicker(50 * time.Millisecond); time.Now().Before(until); <-tick.C {
+		most = max(most, runtime.NumGoroutine())
+	}
+	for _, lock := range locks {
+		if err := lock.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most > before+20 {
+		t.Errorf("up to %d goroutines more for %d held locks", most-before, n)
+	}
+}
