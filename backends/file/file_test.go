@@ -318,7 +318,8 @@ func TestSweepLeavesOthers(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir)
 	n := cas.Name{Kind: cas.Lock, Key: "k"}
-	put(t, s, n, "v", -time.Hour)
+	put(t, s, n, "v", time.Hour)
+	put(t, s, n, "v", -time.Hour) // over a cell that is there: a new one may bring a sweep with it
 	sh := &s.shards[shardOf(fileName(n))]
 	for name, content := range map[string]string{"lock,foreign": "somebody else's", "lock,empty": "", "notes": "mine"} {
 		if err := os.WriteFile(filepath.Join(sh.dir, name), []byte(content), 0o600); err != nil {
