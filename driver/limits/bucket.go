@@ -2,6 +2,7 @@ package limits
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -21,13 +22,13 @@ type bucketView struct {
 	blind           int64
 }
 
-func (s *State) bucketAt(l driver.Limit, now int64) bucketView {
-	var v bucketView
-	v.rate, v.unit = l.Refill()
+// read makes v, which is zero, the view of s.
+func (v *bucketView) read(s *State, l *driver.Limit, now int64) {
+	v.rate, v.unit = s.refill(l)
 	v.cap = int64(l.Burst) * v.unit // at most 2^52, by Normal
 	if s.kind != bucketed {
 		v.at = clamp(now)
-		return v
+		return
 	}
 	v.at, v.lag = s.ratchet(now)
 	v.blind = s.blind
@@ -40,16 +41,29 @@ func (s *State) bucketAt(l driver.Limit, now int64) bucketView {
 	// prolonged by asking.
 	v.debt = min(v.debt, v.beyond(v.cap, max(s.due-s.last, 0)))
 	v.debt = drain(v.debt, v.rate, v.at-s.last)
-	return v
 }
 
-// drain is debt after us microseconds of refill. Time beyond what empties it is
-// cut off before multiplying.
+// refill is l.Refill(), as it was at the last grant if l refills as fast as
+// that limit did: two fractions in lowest terms are the same one if they are
+// equal, which two products tell sooner than a greatest common divisor.
+func (s *State) refill(l *driver.Limit) (rate, unit int64) {
+	if s.rate > 0 {
+		hi, lo := bits.Mul64(uint64(s.rate), uint64(l.Per.Microseconds()))
+		hi2, lo2 := bits.Mul64(uint64(l.Rate), uint64(s.unit))
+		if hi == hi2 && lo == lo2 {
+			return s.rate, s.unit
+		}
+	}
+	return l.Refill()
+}
+
+// drain is debt after us microseconds of refill.
 func drain(debt, rate, us int64) int64 {
-	if us >= ceilDiv(debt, rate) {
+	hi, lo := bits.Mul64(uint64(rate), uint64(us))
+	if hi != 0 || lo >= uint64(debt) {
 		return 0
 	}
-	return debt - rate*us
+	return debt - int64(lo)
 }
 
 // beyond is base plus the refill of us microseconds, at most maxExact.
@@ -63,10 +77,12 @@ func (v *bucketView) furthest() int64 {
 	return min((maxExact-v.cap)/v.rate, maxExact-v.at)
 }
 
-// aheadOf is how far an ask may reserve on the ratcheted clock: less by what
-// the caller has to wait for that clock.
-func (v *bucketView) aheadOf(maxDelay time.Duration) int64 {
-	return min(max(maxDelay.Microseconds()-v.lag, 0), v.furthest())
+// aheadOf is how far an ask that may wait for us microseconds can reserve.
+func (v *bucketView) aheadOf(us int64) int64 {
+	if us <= 0 {
+		return 0
+	}
+	return min(us, v.furthest())
 }
 
 // retryAfter is how long until n permits are granted, at most maxDelay ahead.
@@ -75,8 +91,7 @@ func (v *bucketView) retryAfter(n int64, maxDelay time.Duration) int64 {
 	if missing <= 0 {
 		return 0
 	}
-	ahead := min(maxDelay.Microseconds(), v.furthest())
-	return max(ceilDiv(missing, v.rate)-ahead+v.lag, 0)
+	return max(ceilDiv(missing, v.rate)-v.aheadOf(maxDelay.Microseconds())+v.lag, 0)
 }
 
 // resetAfter is how long until the bucket is full.
@@ -87,10 +102,16 @@ func (v *bucketView) resetAfter() int64 {
 	return ceilDiv(v.debt, v.rate) + v.lag
 }
 
-func (s *State) takeBucket(l driver.Limit, now int64, a driver.Ask) (out driver.TakenOne, changed bool) {
-	v := s.bucketAt(l, now)
-	room := v.cap + v.rate*v.aheadOf(a.MaxDelay) - v.debt
-	n := min(int64(a.N), max(room, 0)/v.unit)
+func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *driver.Ask) (changed bool) {
+	var v bucketView
+	v.read(s, l, now)
+	// On the ratcheted clock the ask can wait less, by what the caller has to
+	// wait for that clock.
+	room := v.cap + v.rate*v.aheadOf(a.MaxDelay.Microseconds()-v.lag) - v.debt
+	n := int64(a.N)
+	if n*v.unit > room {
+		n = max(room, 0) / v.unit
+	}
 	if n > 0 && n >= int64(a.Min) {
 		// While the debt before them drains, the refill goes there: spent
 		// until then, the permits count as if spent at once. Later the bucket
@@ -112,7 +133,12 @@ func (s *State) takeBucket(l driver.Limit, now int64, a driver.Ask) (out driver.
 	}
 	out.Remaining = int(max(v.cap-v.debt, 0) / v.unit)
 	out.ResetAfter = micros(v.resetAfter())
-	return out, changed
+	return changed
+}
+
+// store makes v the state of the bucket, save for its reservations.
+func (v *bucketView) store(s *State) {
+	s.last, s.debt, s.rate, s.unit = v.at, v.debt, v.rate, v.unit
 }
 
 // storeBucket stores v, and records n permits of id if they fall due later.
@@ -120,7 +146,7 @@ func (s *State) storeBucket(v *bucketView, id string, n, due int64) {
 	if s.kind != bucketed {
 		*s = State{kind: bucketed}
 	}
-	s.last, s.debt, s.unit = v.at, v.debt, v.unit
+	v.store(s)
 	s.prune(v.at)
 	if due == 0 {
 		return
@@ -133,8 +159,9 @@ func (s *State) storeBucket(v *bucketView, id string, n, due int64) {
 	}
 }
 
-func (s *State) refundBucket(l driver.Limit, now int64, id string, n int64) (changed bool) {
-	v := s.bucketAt(l, now)
+func (s *State) refundBucket(l *driver.Limit, now int64, id string, n int64) (changed bool) {
+	var v bucketView
+	v.read(s, l, now)
 	if s.kind != bucketed {
 		return false
 	}
@@ -148,7 +175,7 @@ func (s *State) refundBucket(l driver.Limit, now int64, id string, n int64) (cha
 	reserved := v.reserved(s)
 	r.n -= min(n, r.n)
 	v.debt = v.freed(s, reserved)
-	s.last, s.debt, s.unit = v.at, v.debt, v.unit
+	v.store(s)
 	s.due = 0
 	for i := range s.records.len() {
 		if r := s.records.at(i); r.n > 0 && r.at > v.at {

@@ -3,6 +3,7 @@ package limits
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"time"
 
@@ -80,6 +81,7 @@ type State struct {
 	// Of the token bucket.
 	debt  int64 // credits missing at last, those reserved ahead of time included
 	unit  int64 // credits of one permit
+	rate  int64 // credits refilled per microsecond, in lowest terms with unit; 0: unknown, and not stored
 	due   int64 // when the last reservation falls due
 	blind int64 // until then reservations are outstanding that records no longer know
 
@@ -90,10 +92,19 @@ type State struct {
 // Check. A denial and a peek leave the state as it is; changed tells whether it
 // has to be stored. In the steady state Take does not allocate.
 func (s *State) Take(l driver.Limit, now int64, a driver.Ask) (out driver.TakenOne, changed bool) {
+	changed = s.TakeInto(&out, &l, now, &a)
+	return out, changed
+}
+
+// TakeInto is Take with the answer written to out, for a store to whose speed
+// the copying of arguments and answers matters. It only reads l and a, and
+// keeps none of the pointers.
+func (s *State) TakeInto(out *driver.TakenOne, l *driver.Limit, now int64, a *driver.Ask) (changed bool) {
+	*out = driver.TakenOne{}
 	if l.Algorithm == driver.TokenBucket {
-		return s.takeBucket(l, now, a)
+		return s.takeBucket(out, l, now, a)
 	}
-	return s.takeWindow(l, now, a)
+	return s.takeWindow(out, l, now, a)
 }
 
 // Refund gives back n of the permits that the ask id was granted: at most once
@@ -107,19 +118,21 @@ func (s *State) Refund(l driver.Limit, now int64, id string, n int) (changed boo
 		return false
 	}
 	if l.Algorithm == driver.TokenBucket {
-		return s.refundBucket(l, now, id, int64(n))
+		return s.refundBucket(&l, now, id, int64(n))
 	}
-	return s.refundWindow(l, now, id, int64(n))
+	return s.refundWindow(&l, now, id, int64(n))
 }
 
 // Expiry is how long after now, without calls, the state equals a fresh one and
 // may be dropped.
 func (s *State) Expiry(l driver.Limit, now int64) time.Duration {
 	if l.Algorithm == driver.TokenBucket {
-		v := s.bucketAt(l, now)
+		var v bucketView
+		v.read(s, &l, now)
 		return micros(v.resetAfter())
 	}
-	v := s.windowAt(gridOf(l), now)
+	var v windowView
+	v.read(s, gridOf(&l), now)
 	return micros(v.resetAfter(s))
 }
 
@@ -154,8 +167,9 @@ func ceilDiv(a, b int64) int64 {
 
 // mulMax is a·b, or maxExact if that is less, for a, b >= 0.
 func mulMax(a, b int64) int64 {
-	if b != 0 && a > maxExact/b {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi != 0 || lo > maxExact {
 		return maxExact
 	}
-	return a * b
+	return int64(lo)
 }

@@ -14,7 +14,7 @@ type grid struct {
 	span  int64 // sub-windows that count beside the current one
 }
 
-func gridOf(l driver.Limit) grid {
+func gridOf(l *driver.Limit) grid {
 	per := l.Per.Microseconds()
 	if l.Algorithm == driver.FixedWindow {
 		return grid{width: per}
@@ -35,22 +35,34 @@ type windowView struct {
 	sum     int64 // of those that do
 }
 
-func (s *State) windowAt(g grid, now int64) windowView {
-	v := windowView{grid: g}
+// read makes v, which is zero, the view of s.
+func (v *windowView) read(s *State, g grid, now int64) {
+	v.grid = g
 	if s.kind != windowed || s.width != g.width || s.span != g.span {
 		v.at, v.gone = clamp(now), s.slots.len()
 		v.index = v.at / g.width
-		return v
+		return
 	}
 	v.at, v.lag = s.ratchet(now)
-	v.index, v.sum = v.at/g.width, s.sum
+	v.index, v.sum = s.indexOf(v.at), s.sum
 	// Each slot is passed over until the next grant drops it for good: O(1)
 	// per grant on average.
 	for v.gone < s.slots.len() && s.slots.at(v.gone).index < v.index-g.span {
 		v.sum -= s.slots.at(v.gone).n
 		v.gone++
 	}
-	return v
+}
+
+// indexOf is the sub-window of a time not before the last grant: mostly that
+// of the newest slot, which takes no division to see.
+func (s *State) indexOf(at int64) int64 {
+	if k := s.slots.len(); k > 0 {
+		newest := s.slots.at(k - 1).index
+		if at-newest*s.width < s.width {
+			return newest
+		}
+	}
+	return at / s.width
 }
 
 // retryAfter is how long until n more permits fit under rate. They fit one day,
@@ -74,8 +86,9 @@ func (v *windowView) resetAfter(s *State) int64 {
 	return v.leaves(s.slots.at(s.slots.len()-1).index) - v.at + v.lag
 }
 
-func (s *State) takeWindow(l driver.Limit, now int64, a driver.Ask) (out driver.TakenOne, changed bool) {
-	v := s.windowAt(gridOf(l), now)
+func (s *State) takeWindow(out *driver.TakenOne, l *driver.Limit, now int64, a *driver.Ask) (changed bool) {
+	var v windowView
+	v.read(s, gridOf(l), now)
 	rate := int64(l.Rate)
 	// A lowered rate can leave more in the window than it allows.
 	n := min(int64(a.N), max(rate-v.sum, 0))
@@ -89,7 +102,7 @@ func (s *State) takeWindow(l driver.Limit, now int64, a driver.Ask) (out driver.
 	}
 	out.Remaining = int(max(rate-v.sum, 0))
 	out.ResetAfter = micros(v.resetAfter(s))
-	return out, changed
+	return changed
 }
 
 // addToWindow stores v and n more permits in its current sub-window.
@@ -115,8 +128,9 @@ func (s *State) addToWindow(v *windowView, id string, n int64) {
 	}
 }
 
-func (s *State) refundWindow(l driver.Limit, now int64, id string, n int64) (changed bool) {
-	v := s.windowAt(gridOf(l), now)
+func (s *State) refundWindow(l *driver.Limit, now int64, id string, n int64) (changed bool) {
+	var v windowView
+	v.read(s, gridOf(l), now)
 	if v.sum == 0 {
 		return false
 	}
@@ -148,6 +162,6 @@ func (s *State) refundWindow(l driver.Limit, now int64, id string, n int64) (cha
 // Grid says how a window limit cuts time: the width of a sub-window in
 // microseconds, and how many count beside the current one.
 func Grid(l driver.Limit) (width, span int64) {
-	g := gridOf(l)
+	g := gridOf(&l)
 	return g.width, g.span
 }
