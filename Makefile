@@ -15,7 +15,9 @@ P        ?= 2
 .PHONY: test ci stores format vet lint cross bench fuzz demo build
 
 test: stores
-	COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -p $(P) -timeout 15m -json ./... | $(GO) run ./internal/testreport
+	{ COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -p $(P) -timeout 15m -json ./...; \
+	  COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; } \
+	| $(GO) run ./internal/testreport
 
 stores:
 	@scripts/stores $(STORES)

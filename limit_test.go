@@ -390,3 +390,24 @@ func TestWaitBeyondMaxReserve(t *testing.T) {
 		}
 	})
 }
+
+// A wait whose time is up while it asks again was limited; the store is not to blame.
+func TestWaitEndsWhileItAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		must[Result](t)(c.Allow(t.Context(), "k", PerSecond(1)))
+		asks := 0
+		f.setIntercept(func(op, key string) outcome {
+			asks++
+			return outcome{hang: asks > 1}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		err := c.Wait(ctx, "k", PerSecond(1))
+		wantErr(t, err, ErrLimited, context.DeadlineExceeded)
+		if errors.Is(err, ErrUnavailable) {
+			t.Errorf("error %v", err)
+		}
+	})
+}

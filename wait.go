@@ -141,7 +141,7 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 		return 0, ErrClosed
 	}
 	ask := driver.Ask{Min: d.N, N: d.N}
-	for {
+	for denied := false; ; denied = true {
 		switch { // the turn and the end may come together
 		case ctx.Err() != nil:
 			return 0, chainOf(ErrLimited, ctxError(ctx))
@@ -150,7 +150,11 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 		}
 		var t driver.TakenOne
 		if err := c.askStore(ctx, &d, ask, &t); err != nil {
-			return 0, storeError(ctx, err, true)
+			err = storeError(ctx, err, true)
+			if denied && ctx.Err() != nil { // the time was up while it asked again
+				err = chainOf(ErrLimited, ctxError(ctx))
+			}
+			return 0, err
 		}
 		if t.N > 0 {
 			return 0, nil

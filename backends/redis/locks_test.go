@@ -283,38 +283,6 @@ func limitOf(t testing.TB, s string) driver.Limit {
 	return l
 }
 
-func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	_, b := open(t)
-	ctx := t.Context()
-	r := request("a", time.Minute)
-	bucket := limitOf(t, "1000000/1s burst=1000000")
-	for name, tt := range map[string]struct {
-		most float64
-		op   func() error
-	}{
-		"TryLock+Unlock": {20, func() error {
-			if _, err := b.TryLock(ctx, "k", r); err != nil {
-				return err
-			}
-			return b.Unlock(ctx, "k", r.ID)
-		}},
-		"TakeOne": {12, func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{Min: 1, N: 1}); return err }},
-	} {
-		var err error
-		n := testing.AllocsPerRun(300, func() { err = errors.Join(err, tt.op()) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %v allocations with a ctx that can be cancelled", name, n)
-		if n > tt.most {
-			t.Errorf("%s: %v allocations, want at most %v", name, n, tt.most)
-		}
-	}
-}
-
 // bareUnlock is what an application would write without coord.
 var bareUnlock = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`)
 

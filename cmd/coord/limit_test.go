@@ -21,7 +21,7 @@ func TestLimit(t *testing.T) {
 		u.run("limit", "a", "--rate", "2/1m", "--", "echo", "ran").want(t, 75, "", `coord: "a" is limited to 2/1m: retry after `)
 		u.run("limit", "b", "--rate", "2/1m", "-n", "2").want(t, 0, "", "")
 		u.run("limit", "b", "--rate", "2/1m", "-n", "0").want(t, 75, "", "retry after ")
-		u.run("limit", "b", "--rate", "2/1m", "--wait", "1ms").want(t, 75, "", "retry after ")
+		u.run("limit", "b", "--rate", "2/1m", "--wait", "5s").want(t, 75, "", "retry after ")
 		u.run("limit", "c", "--rate", "2/1m", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
 		u.run("limit", "d", "--rate", "1/200ms", "-n", "1").want(t, 0, "", "")
 		u.run("limit", "d", "--rate", "1/200ms", "--wait", "20s").want(t, 0, "", "")

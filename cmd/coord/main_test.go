@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +24,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envRecorder) != "" {
 		os.Exit(record())
 	}
+	heedSignals()
 	os.Exit(runTests(m))
+}
+
+// heedSignals undoes what nohup and background jobs of shells do: a signal that this process
+// ignores is ignored by its children too, and the tests send them.
+func heedSignals() {
+	heard := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(heard, s)
+		}
+	}
 }
 
 func runTests(m *testing.M) int {
