@@ -95,8 +95,8 @@ func (x *chaos) work(c *Client) {
 	}
 }
 
-// Whatever the network loses: one holder at a time, rising tokens, nobody stuck, nothing
-// left behind.
+// Whatever the network loses: one holder at a time, rising tokens, nobody
+// stuck, nothing left behind.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

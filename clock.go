@@ -39,9 +39,9 @@ func (i instant) earlier(j instant) instant {
 	return instant{min(i.mono, j.mono), min(i.wall, j.wall)}
 }
 
-// atomicInstant is an instant that is read without a lock. A reader may see one clock's
-// part before the other's; a deadline that only moves on is then merely seen
-// early.
+// atomicInstant is an instant that is read without a lock. A reader may see one
+// clock's part before the other's; a deadline that only moves on is then merely
+// seen early.
 type atomicInstant struct{ mono, wall atomic.Int64 }
 
 func (a *atomicInstant) load() instant {

@@ -48,9 +48,10 @@ func (c *Client) wakeStoppers() {
 	c.stoppers = waiting
 }
 
-// Shutdown takes no new locks, waits until those held are unlocked or lost,
-// and closes. Limits work until then. Waiters end with ErrClosed; owners may still re-enter what they
-// hold. When ctx ends first, it closes all the same and returns ctx's cause.
+// Shutdown takes no new locks, waits until those held are unlocked or lost, and
+// closes. Limits work until then. Waiters end with ErrClosed; owners may still
+// re-enter what they hold. When ctx ends first, it closes all the same and
+// returns ctx's cause.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.state.CompareAndSwap(stateOpen, stateDraining)
 	c.stop()
@@ -76,8 +77,9 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	c.releaseAll(ctx)
-	// Calls under way end by themselves: acquisitions see the state and withdraw what they
-	// are granted, releases go on. One that is stuck in the store is ended by closing the backend.
+	// Calls under way end by themselves: acquisitions see the state and withdraw
+	// what they are granted, releases go on. One that is stuck in the store is
+	// ended by closing the backend.
 	_ = c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
 	c.janitor.drain(ctx)
 	err := c.backend.Close()

@@ -50,7 +50,8 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 	}
 }
 
-// The pauses between polls. A waiter costs the store at most about 30 attempts a second.
+// The pauses between polls. A waiter costs the store at most about 30 attempts
+// a second.
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = 40 * time.Millisecond

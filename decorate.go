@@ -16,8 +16,8 @@ func Locked[A, R any](l Locker, key func(A) string, fn func(context.Context, A) 
 	}
 }
 
-// Limited makes of fn a function that takes a permit before it runs. Without a permit it
-// does not run: the error is ErrLimited, an *Error with RetryAfter.
+// Limited makes of fn a function that takes a permit before it runs. Without a
+// permit it does not run: the error is ErrLimited, an *Error with RetryAfter.
 func Limited[A, R any](l Limiter, key func(A) string, limit Limit, fn func(context.Context, A) (R, error)) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, arg A) (R, error) {
 		k := key(arg)

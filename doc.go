@@ -16,21 +16,21 @@
 // # What you can rely on
 //
 // A lock is exclusive: at most one live hold on a key over all clients of the
-// store, as long as the store keeps its promises. It is a lease, not a mutex: it is
-// given back when its holder dies, within one TTL, and so a holder that is paused
-// longer than that outlives its hold. The holder is told before anyone else can
-// be granted, by [Lock.Done], [Lock.Err] and [Lock.Context], provided that its
-// process is scheduled and clocks drift less than 1% of the TTL. Where that
-// proviso is not enough, fence your writes: [Lock.Token] is strictly greater for each later
-// holder, and [Guard] or one comparison in a transaction refuses a stale one.
-// Unlock never frees another's hold.
+// store, as long as the store keeps its promises. It is a lease, not a mutex:
+// it is given back when its holder dies, within one TTL, and so a holder that
+// is paused longer than that outlives its hold. The holder is told before
+// anyone else can be granted, by [Lock.Done], [Lock.Err] and [Lock.Context],
+// provided that its process is scheduled and clocks drift less than 1% of the
+// TTL. Where that proviso is not enough, fence your writes: [Lock.Token] is
+// strictly greater for each later holder, and [Guard] or one comparison in a
+// transaction refuses a stale one. Unlock never frees another's hold.
 //
 // A limit is never exceeded beyond the bound written at its [Algorithm], over
 // all clients of the store; a denied ask costs nothing; RetryAfter is honest.
 //
-// No call outlasts its ctx by more than a moment. After a lost reply nothing
-// is left behind that lives longer than its TTL. What a store cannot do is said by its Claims,
-// and [WithRequired] refuses a store that lacks what you need.
+// No call outlasts its ctx by more than a moment. After a lost reply nothing is
+// left behind that lives longer than its TTL. What a store cannot do is said by
+// its Claims, and [WithRequired] refuses a store that lacks what you need.
 //
 // docs/contract.md numbers every clause; the conformance suite has a case for each.
 //
@@ -43,6 +43,6 @@
 //
 // # Errors
 //
-// Every error of a Client is an [*Error] around the sentinels of this package; match them with errors.Is. A
-// denial by a limit is no error.
+// Every error of a Client is an [*Error] around the sentinels of this package;
+// match them with errors.Is. A denial by a limit is no error.
 package coord

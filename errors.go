@@ -91,8 +91,8 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// chain is several errors told on one line, as "first: second". It is used by pointer, so that errors
-// can be compared.
+// chain is several errors told on one line, as "first: second". It is used by
+// pointer, so that errors can be compared.
 type chain struct{ errs []error }
 
 func chainOf(errs ...error) error { return &chain{errs} }

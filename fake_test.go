@@ -32,8 +32,8 @@ type fakeLease struct {
 	end   time.Time
 }
 
-// outcome is what becomes of a call: nothing special, or err before or after it took effect,
-// or no answer at all until ctx ends.
+// outcome is what becomes of a call: nothing special, or err before or after it
+// took effect, or no answer at all until ctx ends.
 type outcome struct {
 	before, after error
 	hang          bool

@@ -12,8 +12,8 @@ import (
 // compare within one key of one store.
 type Token = driver.Token
 
-// A Token is the store's fencing value, shifted left by tokenSeqBits, plus the number of
-// times that one hold of the store was handed over inside its client.
+// A Token is the store's fencing value, shifted left by tokenSeqBits, plus the
+// number of times that one hold of the store was handed over inside its client.
 const (
 	tokenSeqBits  = 10
 	maxHandOvers  = 1<<tokenSeqBits - 1

@@ -166,8 +166,8 @@ func (t *tenure) unwatch(w *watcher) {
 	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
 }
 
-// lose ends a hold that was lost. What may still be at the store is withdrawn after Done
-// has closed, so that the key is free as soon as it can be.
+// lose ends a hold that was lost. What may still be at the store is withdrawn
+// after Done has closed, so that the key is free as soon as it can be.
 func (h *hold) lose(cause error) {
 	if !h.tenure.end(cause) {
 		return
@@ -187,7 +187,8 @@ func (h *hold) gone(cause error) {
 	h.leaveSlot()
 }
 
-// cleanUp has the janitor remove the hold from the store: now, or when MinHold is over.
+// cleanUp has the janitor remove the hold from the store: now, or when MinHold
+// is over.
 func (h *hold) cleanUp() {
 	end := h.deadline.load().add(margin(h.ttlNow())).mono // of the lease
 	t := &chore{key: h.key, id: h.id, until: max(end, h.ghost.mono), known: true, unknown: h.sends}
@@ -296,7 +297,8 @@ func (c *Client) lossPushed(key, id string, cause error) {
 	}
 }
 
-// releaseAll gives every hold back, a bounded number at a time, after Done of all has closed.
+// releaseAll gives every hold back, a bounded number at a time, after Done of
+// all has closed.
 func (c *Client) releaseAll(ctx context.Context) {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.holds))

@@ -13,8 +13,8 @@ import (
 // janitor removes from the store what nobody holds: the lease that a call with
 // a lost reply may have taken, the hold that was lost, the waiter that was
 // cancelled. It repeats Unlock until no call of the id can have effect any
-// more, so a caller never waits for cleaning up, and an orphan is never renewed. An id
-// that it was given is burnt: nothing else uses it again.
+// more, so a caller never waits for cleaning up, and an orphan is never
+// renewed. An id that it was given is burnt: nothing else uses it again.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex

@@ -230,7 +230,8 @@ func TestWaitIsFIFOAndHonoursDeadlines(t *testing.T) {
 					})
 					synctest.Wait()
 				}
-				// Behind four waiters there is no permit within a second: no need to wait for that.
+				// Behind four waiters there is no permit within a second: no need to wait
+				// for that.
 				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 				defer cancel()
 				start := time.Now()

@@ -77,8 +77,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 }
 
 // Context derives a context for the work done under the lock. It is cancelled
-// with cause ErrLost when the hold is lost, at the deadline at the latest, and with
-// cause ErrNotHeld when the last handle is unlocked. Its Err looks at the clocks itself.
+// with cause ErrLost when the hold is lost, at the deadline at the latest, and
+// with cause ErrNotHeld when the last handle is unlocked. Its Err looks at the
+// clocks itself.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(parent)
 	w := &watcher{cancel}

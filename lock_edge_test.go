@@ -178,7 +178,8 @@ func TestCloseChaos(t *testing.T) {
 	}
 }
 
-// remoteFake is a store a network away: calls take 10 ms, and fail once the backend is closed.
+// remoteFake is a store a network away: calls take 10 ms, and fail once the
+// backend is closed.
 func remoteFake() *fakeStore {
 	f := newFake()
 	f.setIntercept(func(op, key string) outcome {
@@ -276,7 +277,8 @@ func TestNestedDoUnderWithoutCancel(t *testing.T) {
 	})
 }
 
-// A fair hold is one of the client's, also when the slot of its key has gone meanwhile.
+// A fair hold is one of the client's, also when the slot of its key has gone
+// meanwhile.
 func TestFairHoldInDetachedSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := queuedFake{newFake(), make(chan struct{}, 10)}
@@ -473,7 +475,8 @@ func TestNotSentMatchesItsContext(t *testing.T) {
 	})
 }
 
-// Close ends every hold, also one that the store has given to another waiter meanwhile.
+// Close ends every hold, also one that the store has given to another waiter
+// meanwhile.
 func TestCloseEndsAnOverwrittenHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := queuedFake{newFake(), make(chan struct{}, 10)}

@@ -315,7 +315,8 @@ func TestLostAcquireReply(t *testing.T) {
 	}
 }
 
-// A call that the store applies late, after a first clean-up found nothing, is still removed.
+// A call that the store applies late, after a first clean-up found nothing, is
+// still removed.
 func TestLateAcquireIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -413,7 +414,8 @@ func TestUnavailableStore(t *testing.T) {
 	})
 }
 
-// The socket's timer fires a moment before ctx's: the call has timed out with ctx all the same.
+// The socket's timer fires a moment before ctx's: the call has timed out with
+// ctx all the same.
 func TestStoreTimesOutJustBeforeTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeLimits()

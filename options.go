@@ -64,8 +64,9 @@ func WithLockDefaults(opts ...LockOption) Option {
 	}
 }
 
-// WithHolderName sets the name under which the store shows this client's
-// holds: printable ASCII without spaces, 1 to 64 bytes. The default is the host's name.
+// WithHolderName sets the name under which the store shows this client's holds:
+// printable ASCII without spaces, 1 to 64 bytes. The default is the host's
+// name.
 func WithHolderName(s string) Option {
 	return func(o *settings) error {
 		if clean := holderName(s); s == "" || clean != s {

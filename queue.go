@@ -114,9 +114,9 @@ func (c *Client) awaitTurn(ctx context.Context, a *attempt) error {
 	}
 }
 
-// warnLongWait tells, once for each hold, of a goroutine that has waited longer than its TTL
-// for a key that its own client holds. Most often its ctx has lost the owner
-// that holds the key, and it waits for itself.
+// warnLongWait tells, once for each hold, of a goroutine that has waited longer
+// than its TTL for a key that its own client holds. Most often its ctx has lost
+// the owner that holds the key, and it waits for itself.
 func (c *Client) warnLongWait(a *attempt) {
 	c.mu.Lock()
 	h := a.slot.hold

@@ -169,7 +169,8 @@ func (t *tenure) leave() (last bool, err error) {
 	return true, asLoss(t.check())
 }
 
-// asLoss is err as Unlock tells it: a handle that was not unlocked before has lost its hold.
+// asLoss is err as Unlock tells it: a handle that was not unlocked before has
+// lost its hold.
 func asLoss(err error) error {
 	if err == errReleased {
 		return ErrLost

@@ -55,7 +55,8 @@ func TestReentryRefusals(t *testing.T) {
 		wantErr(t, err, ErrLocked)
 		_, err = c.TryLock(t.Context(), "k")
 		wantErr(t, err, ErrLocked)
-		// The same owner takes other keys, and the same key of another client's store.
+		// The same owner takes other keys, and the same key of another client's
+		// store.
 		must[*Lock](t)(c.TryLock(ctx, "k2"))
 		other := newTestClient(t, f)
 		_, err = other.TryLock(ctx, "k")
@@ -280,7 +281,8 @@ func TestDoUnlocksOnPanic(t *testing.T) {
 	})
 }
 
-// The store does not confirm the release: fn had the lock to its end, that is no error.
+// The store does not confirm the release: fn had the lock to its end, that is
+// no error.
 func TestDoWithUnconfirmedRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

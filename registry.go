@@ -129,7 +129,8 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// backendPackage is the package that a scheme most likely lives in: rediss:// is in redis.
+// backendPackage is the package that a scheme most likely lives in: rediss://
+// is in redis.
 func backendPackage(scheme string) string {
 	if base, ok := strings.CutSuffix(scheme, "ss"); ok {
 		return base + "s"

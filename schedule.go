@@ -53,7 +53,8 @@ func (s *scheduler) add(h *hold) {
 	s.arm()
 }
 
-// remove stops looking after h. The timer stays as it is: an early look costs nothing.
+// remove stops looking after h. The timer stays as it is: an early look costs
+// nothing.
 func (s *scheduler) remove(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

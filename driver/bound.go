@@ -7,8 +7,8 @@ import (
 )
 
 // Bound is a context that ends at its deadline and at nothing else: it carries
-// the values of its parent, but is not cancelled with it. The core makes one for calls
-// that must be tried whatever has become of the caller, like Unlock.
+// the values of its parent, but is not cancelled with it. The core makes one
+// for calls that must be tried whatever has become of the caller, like Unlock.
 //
 // An adapter may treat it as any other context. One whose client honours
 // deadlines, but has to do more to honour a cancellation, can tell by the type

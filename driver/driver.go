@@ -55,11 +55,13 @@ type Info struct {
 	Server string
 	// MinTTL is the shortest lease the store grants. A shorter one is raised to it.
 	MinTTL time.Duration
-	// TTLStep is the resolution of leases. A TTL is rounded up to a multiple. Zero means 1 ns.
+	// TTLStep is the resolution of leases. A TTL is rounded up to a multiple. Zero
+	// means 1 ns.
 	TTLStep time.Duration
 	// MaxTTL is the longest lease; a longer one is ErrInvalid. Zero means no bound.
 	MaxTTL time.Duration
-	// MaxKey is the longest key in bytes, prefix included. Zero means no bound of the store's own.
+	// MaxKey is the longest key in bytes, prefix included. Zero means no bound of
+	// the store's own.
 	MaxKey int
 	// Claims are the capabilities that the conformance suite proves both ways.
 	Claims Claims

@@ -90,9 +90,9 @@ type MultiLimiter interface {
 // Refunder gives permits back. Without it Cancel of a reservation answers
 // ErrUnsupported.
 type Refunder interface {
-	// Refund gives back n of what the ask id was granted: at most once per id,
-	// at most what it was granted, and never after the moment when the permits fell due
-	// (token bucket) or left the window. What cannot be given back any more
-	// is not an error.
+	// Refund gives back n of what the ask id was granted: at most once per id, at
+	// most what it was granted, and never after the moment when the permits fell
+	// due (token bucket) or left the window. What cannot be given back any more is
+	// not an error.
 	Refund(ctx context.Context, key string, l Limit, id string, n int) error
 }

@@ -39,4 +39,3 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
-

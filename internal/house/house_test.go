@@ -57,7 +57,8 @@ func standard(path string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// Who may import whom. What a program that imports coord downloads and links depends on it.
+// Who may import whom. What a program that imports coord downloads and links
+// depends on it.
 func TestImports(t *testing.T) {
 	for _, p := range list(t, "./...") {
 		for _, dep := range p.Imports {

@@ -1,7 +1,7 @@
-// Command testreport reads "go test -json" and tells what a person wants to know of it:
-// each package as it ends, the whole output of what failed, every skip with its
-// reason, and a line for each store: which version was tested, which way, and how
-// many conformance cases passed.
+// Command testreport reads "go test -json" and tells what a person wants to
+// know of it: each package as it ends, the whole output of what failed, every
+// skip with its reason, and a line for each store: which version was tested,
+// which way, and how many conformance cases passed.
 //
 // A test that is skipped without saying "unsupported:" or "unproven:" fails the
 // run: nothing is left out in silence. So does a run without tests.
