@@ -79,26 +79,23 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 }
 
 // takeLocked evaluates one ask in a shard that the caller has locked.
-func (s *Store) takeLocked(sh *limitShard, key string, l *driver.Limit, a driver.Ask, now instant) driver.TakenOne {
+func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
 	acc := sh.cells[key].find(l)
 	if acc == nil {
-		return s.takeFresh(sh, key, l, a, now)
+		s.takeFresh(one, sh, key, l, a, now)
+		return
 	}
-	one, changed := acc.state.Take(*l, s.clock.unixMicro(now), a)
-	if changed {
+	if acc.state.TakeInto(one, l, s.clock.unixMicro(now), a) {
 		acc.limit = *l
 	}
-	return one
 }
 
 // takeFresh is takeLocked for a state that is not there.
-func (s *Store) takeFresh(sh *limitShard, key string, l *driver.Limit, a driver.Ask, now instant) driver.TakenOne {
+func (s *Store) takeFresh(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
 	var state limits.State
-	one, changed := state.Take(*l, s.clock.unixMicro(now), a)
-	if changed {
+	if state.TakeInto(one, l, s.clock.unixMicro(now), a) {
 		s.put(sh, key, l, state, now)
 	}
-	return one
 }
 
 // TakeOne evaluates one ask. It is Take without whatever costs a nanosecond.
@@ -111,15 +108,7 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	s := b.store
 	sh := s.limitShard(key)
 	sh.Lock()
-	now := s.enter(sh)
-	if acc := sh.cells[key].find(&l); acc == nil {
-		one = s.takeFresh(sh, key, &l, a, now)
-	} else {
-		var changed bool
-		if one, changed = acc.state.Take(l, s.clock.unixMicro(now), a); changed {
-			acc.limit = l
-		}
-	}
+	s.takeLocked(&one, sh, key, &l, &a, s.enter(sh))
 	sh.Unlock()
 	return one, nil
 }
@@ -154,8 +143,9 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	sh.Lock()
 	defer sh.Unlock()
 	now := s.enter(sh)
-	for i, a := range asks {
-		one := s.takeLocked(sh, key, &l, a, now)
+	var one driver.TakenOne
+	for i := range asks {
+		s.takeLocked(&one, sh, key, &l, &asks[i], now)
 		taken.Asks[i], taken.Remaining, taken.ResetAfter = one.Granted, one.Remaining, one.ResetAfter
 	}
 	return taken, nil
