@@ -41,23 +41,23 @@ func (ds *denials) init(c *Client) {
 }
 
 // lookup answers from the cache.
-func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (Result, bool) {
+func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) {
 	if ask.N == 0 {
-		return Result{}, false
+		return r, false
 	}
 	now := ds.c.clock.now().mono
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	for _, e := range ds.byKey[d.Key] {
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
-			r := resultOf(&e.t, ask)
+			r.set(&e.t, ask.N)
 			age := now - e.told
 			r.RetryAfter -= age
 			r.ResetAfter = max(r.ResetAfter-age, 0)
 			return r, true
 		}
 	}
-	return Result{}, false
+	return r, false
 }
 
 // remember keeps a denial whose call was sent at sent.

@@ -61,28 +61,32 @@ type Result struct {
 }
 
 // Allow takes one permit if there is one. See [Limiter].
-func (c *Client) Allow(ctx context.Context, key string, limit Limit) (Result, error) {
-	return c.take(ctx, "allow", key, limit, driver.Ask{Min: 1, N: 1})
+func (c *Client) Allow(ctx context.Context, key string, limit Limit) (r Result, err error) {
+	err = c.take(ctx, &r, "allow", key, &limit, 1, 1)
+	return r, err
 }
 
 // AllowN takes n permits, or none. See [Limiter].
-func (c *Client) AllowN(ctx context.Context, key string, limit Limit, n int) (Result, error) {
-	return c.take(ctx, "allow", key, limit, driver.Ask{Min: n, N: n})
+func (c *Client) AllowN(ctx context.Context, key string, limit Limit, n int) (r Result, err error) {
+	err = c.take(ctx, &r, "allow", key, &limit, n, n)
+	return r, err
 }
 
 // AllowAtMost takes as many permits as there are, up to n. Result.Granted says
 // how many; it is Allowed when that is at least one. n may be above what the
 // limit ever grants at once; below 0 it is ErrInvalid, and 0 is Peek.
-func (c *Client) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (Result, error) {
+func (c *Client) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (r Result, err error) {
 	if l, err := limit.Normal(); err == nil {
 		n = min(n, l.Max())
 	}
-	return c.take(ctx, "allow", key, limit, driver.Ask{Min: min(n, 1), N: n})
+	err = c.take(ctx, &r, "allow", key, &limit, min(n, 1), n)
+	return r, err
 }
 
 // Peek asks without taking: Allowed if a permit is there, RetryAfter until one is.
-func (c *Client) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return c.take(ctx, "peek", key, limit, driver.Ask{})
+func (c *Client) Peek(ctx context.Context, key string, limit Limit) (r Result, err error) {
+	err = c.take(ctx, &r, "peek", key, &limit, 0, 0)
+	return r, err
 }
 
 // Reset forgets what was taken from limit under key.
@@ -101,8 +105,8 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 	return nil
 }
 
-// demand checks what every limit call is given, and fills in d with the key in full and
-// the limit in normal form.
+// demand checks what every limit call is given, and fills in d with the key in
+// full and the limit in normal form.
 func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *driver.Demand) (err error) {
 	if d.Limit, err = limit.Normal(); err != nil {
 		return err
@@ -126,22 +130,34 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 	return nil
 }
 
-// take is every ask that does not wait.
-func (c *Client) take(ctx context.Context, op, key string, limit Limit, ask driver.Ask) (Result, error) {
+// take is every ask that does not wait: for n permits, at least least. The answer
+// goes straight into r, which is zero: on a store in memory, handing it from call
+// to call would cost as much as the arithmetic.
+func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
+	ask := driver.Ask{Min: least, N: n}
 	var d driver.Demand
-	if err := c.demand(ctx, key, limit, ask.N, &d); err != nil {
-		return Result{}, c.fail(op, key, err)
+	err := c.demand(ctx, key, *limit, n, &d)
+	if err != nil {
+		return c.fail(op, key, err)
 	}
 	if c.denied.any.Load() > 0 {
-		if r, ok := c.denied.lookup(&d, ask); ok {
-			return r, nil
+		if known, ok := c.denied.lookup(&d, ask); ok {
+			*r = known
+			return nil
 		}
 	}
 	var t driver.TakenOne
-	if err := c.askStore(ctx, &d, ask, &t); err != nil {
-		return c.degrade(ctx, op, key, ask, storeError(ctx, err, ask.N > 0))
+	if c.denied.off && c.limits.one != nil { // what askStore would do, without its calls
+		t, err = c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
+	} else {
+		err = c.askStore(ctx, &d, ask, &t)
 	}
-	return resultOf(&t, ask), nil
+	if err != nil {
+		*r, err = c.degrade(ctx, op, key, ask, storeError(ctx, err, n > 0))
+		return err
+	}
+	r.set(&t, n)
+	return nil
 }
 
 // askStore makes one call, and remembers a denial.
@@ -177,15 +193,13 @@ func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, 
 	return nil
 }
 
-func resultOf(t *driver.TakenOne, ask driver.Ask) Result {
-	r := Result{
-		Allowed: t.N > 0, Granted: t.N, Remaining: t.Remaining,
-		RetryAfter: t.RetryAfter, ResetAfter: t.ResetAfter,
-	}
-	if ask.N == 0 {
+// set makes r, which is zero, the answer t to an ask for n.
+func (r *Result) set(t *driver.TakenOne, n int) {
+	r.Allowed, r.Granted, r.Remaining = t.N > 0, t.N, t.Remaining
+	r.RetryAfter, r.ResetAfter = t.RetryAfter, t.ResetAfter
+	if n == 0 {
 		r.Allowed = t.Remaining > 0
 	}
-	return r
 }
 
 // degrade applies the failure policy to a store that did not serve the ask. A
