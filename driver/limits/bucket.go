@@ -85,6 +85,14 @@ func (v *bucketView) aheadOf(us int64) int64 {
 	return min(us, v.furthest())
 }
 
+// permits is how many whole permits the credits make.
+func (v *bucketView) permits(credits int64) int64 {
+	if credits < v.unit {
+		return 0
+	}
+	return credits / v.unit
+}
+
 // retryAfter is how long until n permits are granted, at most maxDelay ahead.
 func (v *bucketView) retryAfter(n int64, maxDelay time.Duration) int64 {
 	missing := v.debt - v.cap + n*v.unit
@@ -110,7 +118,7 @@ func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *
 	room := v.cap + v.rate*v.aheadOf(a.MaxDelay.Microseconds()-v.lag) - v.debt
 	n := int64(a.N)
 	if n*v.unit > room {
-		n = max(room, 0) / v.unit
+		n = v.permits(room)
 	}
 	if n > 0 && n >= int64(a.Min) {
 		// While the debt before them drains, the refill goes there: spent
@@ -131,7 +139,7 @@ func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *
 	} else {
 		out.RetryAfter = micros(v.retryAfter(max(int64(a.Min), 1), a.MaxDelay))
 	}
-	out.Remaining = int(max(v.cap-v.debt, 0) / v.unit)
+	out.Remaining = int(v.permits(v.cap - v.debt))
 	out.ResetAfter = micros(v.resetAfter())
 	return changed
 }
