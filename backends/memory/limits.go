@@ -55,9 +55,8 @@ func (s *Store) limitShard(key string) *limitShard { return &s.limits.shards[s.l
 
 // enter reads the clock in a shard that the caller has locked: whoever comes
 // later sees a later time.
-func (s *Store) enter(sh *limitShard) instant {
-	now := s.clock.now()
-	if now >= sh.due {
+func (s *Store) enter(sh *limitShard) (now instant) {
+	if now = s.clock.now(); now >= sh.due {
 		s.limits.tidy(sh, now)
 	}
 	return now
@@ -108,7 +107,12 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	s := b.store
 	sh := s.limitShard(key)
 	sh.Lock()
-	s.takeLocked(&one, sh, key, &l, &a, s.enter(sh))
+	now := s.enter(sh)
+	if acc := sh.cells[key].find(&l); acc == nil {
+		s.takeFresh(&one, sh, key, &l, &a, now)
+	} else if acc.state.TakeInto(&one, &l, s.clock.unixMicro(now), &a) {
+		acc.limit = l
+	}
 	sh.Unlock()
 	return one, nil
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ const (
 // so that shards which nobody uses any more are emptied too.
 type table[V any] struct {
 	seed   maphash.Seed
+	salt   uint64 // the same for short keys
 	idle   func(*V, instant) bool
 	turn   atomic.Uint32
 	shards [shards]shard[V]
@@ -40,6 +42,7 @@ type shard[V any] struct {
 
 func (t *table[V]) init(idle func(*V, instant) bool) {
 	t.seed = maphash.MakeSeed()
+	t.salt = rand.Uint64()
 	t.idle = idle
 	for i := range t.shards {
 		t.shards[i].full = sweepFloor
@@ -49,7 +52,10 @@ func (t *table[V]) init(idle func(*V, instant) bool) {
 
 // index gives the shard of key.
 func (t *table[V]) index(key string) int {
-	return int(maphash.String(t.seed, key) % shards)
+	if key == "" || len(key) > shortKey {
+		return int(maphash.String(t.seed, key) % shards)
+	}
+	return int(fold(t.salt, key) % shards)
 }
 
 // add puts a new cell into sh, which the caller has locked.
