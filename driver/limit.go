@@ -113,11 +113,19 @@ func (l Limit) Normal() (Limit, error) {
 	if l.Burst == 0 {
 		l.Burst = l.Rate
 	}
-	_, unit := l.Refill()
-	if hi, lo := bits.Mul64(uint64(l.Burst), uint64(unit)); hi != 0 || lo > maxCredits {
+	if countable(l.Burst, l.Per.Microseconds()) { // most are, in microseconds
+		return l, nil
+	}
+	if _, unit := l.Refill(); !countable(l.Burst, unit) {
 		return l, fmt.Errorf("%w: burst %d at %d/%v: too fine to count exactly: want burst at most %d", ErrInvalid, l.Burst, l.Rate, l.Per, maxCredits/unit)
 	}
 	return l, nil
+}
+
+// countable reports whether burst permits of unit credits each are exact.
+func countable(burst int, unit int64) bool {
+	hi, lo := bits.Mul64(uint64(burst), uint64(unit))
+	return hi == 0 && lo <= maxCredits
 }
 
 // Refill gives the rate of a bucket as exact integers: one permit is unit
