@@ -88,3 +88,58 @@ func TestManyHeldLocks(t *testing.T) {
 		t.Errorf("up to %d goroutines more for %d held locks", most-before, n)
 	}
 }
+
+// Through the whole of the core, an uncontended lock is two round trips, a
+// decision one, and re-entry, a peek at the handle and a known denial none.
+func TestRoundTrips(t *testing.T) {
+	srv := testserver.Redis(t)
+	client := openAt(t, srv.Addr)
+	ctx := coord.WithOwner(t.Context())
+	limit := coord.PerHour(1)
+	count := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] }
+	// The server learns the scripts first.
+	if err := coord.Do(ctx, client, "warm up", func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Allow(ctx, "warm up", limit); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		want int64
+		do   func() error
+	}{
+		{"Lock and Unlock", 2, func() error {
+			lock, err := client.Lock(ctx, "k")
+			if err != nil {
+				return err
+			}
+			return lock.Unlock(ctx)
+		}},
+		{"Lock, re-entry, Err and Unlock", 2, func() error {
+			return coord.Do(ctx, client, "k", func(ctx context.Context) error {
+				return coord.Do(ctx, client, "k", func(context.Context) error { return nil })
+			})
+		}},
+		{"TryLock of a key that the client holds", 2, func() error {
+			return coord.Do(ctx, client, "k", func(ctx context.Context) error {
+				ran, err := coord.TryDo(coord.WithOwner(ctx), client, "k", func(context.Context) error { return nil })
+				if ran {
+					t.Error("two owners hold one key")
+				}
+				return err
+			})
+		}},
+		{"Allow", 1, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+		{"Allow, denied", 1, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+		{"Allow, denied again", 0, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+	} {
+		before := count()
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := count() - before; got != step.want {
+			t.Errorf("%s: %d commands, want %d", step.name, got, step.want)
+		}
+	}
+}
