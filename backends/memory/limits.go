@@ -64,7 +64,7 @@ func (s *Store) enter(sh *limitShard) (now instant) {
 
 // put makes state the account of l, in a shard that the caller has locked.
 func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.State, now instant) {
-	first := sh.cells[key]
+	first := sh.get(key)
 	if acc := first.find(l); acc != nil {
 		acc.state, acc.limit = state, *l
 		return
@@ -79,7 +79,7 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 
 // takeLocked evaluates one ask in a shard that the caller has locked.
 func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
-	acc := sh.cells[key].find(l)
+	acc := sh.get(key).find(l)
 	if acc == nil {
 		s.takeFresh(one, sh, key, l, a, now)
 		return
@@ -108,7 +108,7 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	sh := s.limitShard(key)
 	sh.Lock()
 	now := s.enter(sh)
-	if acc := sh.cells[key].find(&l); acc == nil {
+	if acc := sh.get(key).find(&l); acc == nil {
 		s.takeFresh(&one, sh, key, &l, &a, now)
 	} else if acc.state.TakeInto(&one, &l, s.clock.unixMicro(now), &a) {
 		acc.limit = l
@@ -163,14 +163,14 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	sh := b.store.limitShard(key)
 	sh.Lock()
 	defer sh.Unlock()
-	first := sh.cells[key]
+	first := sh.get(key)
 	acc := first.find(&l)
 	switch {
 	case acc == nil:
 	case acc == first && acc.next == nil:
-		delete(sh.cells, key)
+		sh.set(key, nil)
 	case acc == first:
-		sh.cells[key] = acc.next
+		sh.set(key, acc.next)
 	default:
 		before := first
 		for before.next != acc {
@@ -191,7 +191,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	sh.Lock()
 	defer sh.Unlock()
 	now := s.enter(sh)
-	if acc := sh.cells[key].find(&l); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
+	if acc := sh.get(key).find(&l); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
 		acc.limit = l
 	}
 	return nil
@@ -352,7 +352,7 @@ func (s *Store) keep(g *demandGroup, now instant) {
 // copyOf is a state of its own that equals the one of g. A copy of the struct
 // would share memory.
 func (s *Store) copyOf(g *demandGroup) (state limits.State) {
-	acc := s.limits.shards[g.shard].cells[g.key].find(&g.parts[0].limit)
+	acc := s.limits.shards[g.shard].get(g.key).find(&g.parts[0].limit)
 	if acc == nil {
 		return state
 	}

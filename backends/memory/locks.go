@@ -47,7 +47,7 @@ func (s *Store) lockKey(key string) (*shard[slot], *slot, instant) {
 	if now >= sh.due {
 		s.locks.tidy(sh, now)
 	}
-	sl := sh.cells[key]
+	sl := sh.get(key)
 	if sl != nil {
 		s.advance(sl, now)
 	}
@@ -132,7 +132,7 @@ func (s *Store) end(sh *shard[slot], sl *slot, key string, until, now instant) {
 	if !sl.queue.empty() {
 		s.arm(sh, sl, now)
 	} else if slotIdle(sl, now) {
-		delete(sh.cells, key)
+		sh.set(key, nil)
 	}
 }
 

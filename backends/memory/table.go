@@ -37,7 +37,36 @@ type shard[V any] struct {
 	cells map[string]*V
 	full  int     // cells at which the next sweep comes
 	due   instant // when it comes at the latest
-	_     [64]byte
+
+	// What get found last, which a hot key asks for again; nil if nothing.
+	hotKey string
+	hot    *V
+
+	_ [64]byte
+}
+
+// get finds the cell of key, nil if there is none. The caller has locked sh.
+func (sh *shard[V]) get(key string) *V {
+	if sh.hot != nil && sh.hotKey == key {
+		return sh.hot
+	}
+	return sh.find(key)
+}
+
+func (sh *shard[V]) find(key string) *V {
+	v := sh.cells[key]
+	sh.hotKey, sh.hot = key, v
+	return v
+}
+
+// set replaces the cell of key, or with nil removes it. The caller has locked sh.
+func (sh *shard[V]) set(key string, v *V) {
+	sh.hotKey, sh.hot = "", nil
+	if v == nil {
+		delete(sh.cells, key)
+	} else {
+		sh.cells[key] = v
+	}
 }
 
 func (t *table[V]) init(idle func(*V, instant) bool) {
@@ -66,7 +95,7 @@ func (t *table[V]) add(sh *shard[V], key string, v *V, now instant) {
 	if sh.cells == nil {
 		sh.cells = make(map[string]*V)
 	}
-	sh.cells[key] = v
+	sh.set(key, v)
 }
 
 // tidy sweeps sh, which the caller has locked, and one other shard. The caller
@@ -98,6 +127,7 @@ func (t *table[V]) sweep(sh *shard[V], now instant) {
 			}
 		}
 		sh.cells = cells
+		sh.hotKey, sh.hot = "", nil
 	}
 	sh.full = max(sweepFloor, 2*kept)
 	sh.due = now + sweepEvery
