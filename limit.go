@@ -115,11 +115,17 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 		return err
 	}
 	d.N = n
+	return c.mayAsk(ctx, &limit, d.Limit.Max(), n)
+}
+
+// mayAsk refuses an ask of n permits, of a limit that grants at most most,
+// which need not go to the store.
+func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	switch {
 	case n < 0:
 		return fmt.Errorf("%w: %d permits: want 0 or more", ErrInvalid, n)
-	case n > d.Limit.Max():
-		return fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, limit, d.Limit.Max())
+	case n > most:
+		return fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, *limit, most)
 	case c.state.Load() == stateClosed:
 		return ErrClosed
 	case c.limits.Limiter == nil:
@@ -134,6 +140,9 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 // goes straight into r, which is zero: on a store in memory, handing it from call
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
+	if c.denied.off && c.limits.one != nil {
+		return c.takeHere(ctx, r, op, key, limit, least, n)
+	}
 	ask := driver.Ask{Min: least, N: n}
 	var d driver.Demand
 	err := c.demand(ctx, key, *limit, n, &d)
@@ -147,16 +156,33 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 		}
 	}
 	var t driver.TakenOne
-	if c.denied.off && c.limits.one != nil { // what askStore would do, without its calls
-		t, err = c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
-	} else {
-		err = c.askStore(ctx, &d, ask, &t)
-	}
-	if err != nil {
+	if err = c.askStore(ctx, &d, ask, &t); err != nil {
 		*r, err = c.degrade(ctx, op, key, ask, storeError(ctx, err, n > 0))
 		return err
 	}
 	r.set(&t, n)
+	return nil
+}
+
+// takeHere is take on a store in this process, where a copy more would show.
+func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
+	l, err := limit.Normal()
+	if err == nil {
+		err = c.mayAsk(ctx, limit, l.Max(), n)
+	}
+	if err == nil {
+		key, err = c.fullKey(key)
+	}
+	if err != nil {
+		return c.fail(op, key, err)
+	}
+	one, err := c.limits.one.TakeOne(ctx, key, l, driver.Ask{Min: least, N: n})
+	if err != nil {
+		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, storeError(ctx, err, n > 0))
+		return err
+	}
+	r.Granted, r.Remaining, r.RetryAfter, r.ResetAfter = one.N, one.Remaining, one.RetryAfter, one.ResetAfter
+	r.Allowed = one.N > 0 || n == 0 && one.Remaining > 0
 	return nil
 }
 
