@@ -167,16 +167,17 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 // takeHere is take on a store in this process, where a copy more would show.
 func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
 	l, err := limit.Normal()
+	full := ""
 	if err == nil {
-		err = c.mayAsk(ctx, limit, l.Max(), n)
+		full, err = c.fullKey(key)
 	}
 	if err == nil {
-		key, err = c.fullKey(key)
+		err = c.mayAsk(ctx, limit, l.Max(), n)
 	}
 	if err != nil {
 		return c.fail(op, key, err)
 	}
-	one, err := c.limits.one.TakeOne(ctx, key, l, driver.Ask{Min: least, N: n})
+	one, err := c.limits.one.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
 	if err != nil {
 		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, storeError(ctx, err, n > 0))
 		return err
