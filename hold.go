@@ -215,8 +215,9 @@ func (h *hold) minHoldLeft() time.Duration {
 	return max(h.tenure.granted.mono+h.cfg.minHold-h.c.clock.now().mono, 0)
 }
 
-// keepsKey reports whether MinHold forbids to free the key now. Its lease covers it.
-func (h *hold) keepsKey() bool { return h.minHoldLeft() > 0 }
+// lingers reports whether the key must not be freed now, and the store cannot
+// do it later by itself. The lease covers MinHold.
+func (h *hold) lingers() bool { return h.c.locks.delayed == nil && h.minHoldLeft() > 0 }
 
 // errReleased ends a tenure that was unlocked.
 var errReleased error = &kind{"unlocked", ErrNotHeld}
@@ -229,7 +230,7 @@ func (h *hold) release(ctx context.Context) error {
 	}
 	h.c.sched.remove(h)
 	defer h.leaveSlot()
-	if h.keepsKey() && h.c.locks.delayed == nil {
+	if h.lingers() {
 		h.cleanUp()
 		return nil
 	}
@@ -306,8 +307,8 @@ func (c *Client) releaseAll(ctx context.Context) {
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return !h.tenure.end(errClosedHold) })
 	forEach(holds, func(h *hold) {
 		defer h.leaveSlot()
-		if h.keepsKey() && c.locks.delayed == nil {
-			return // its lease keeps the key for MinHold
+		if h.lingers() {
+			return
 		}
 		if ctx.Err() == nil {
 			// What is not confirmed is left to its lease.

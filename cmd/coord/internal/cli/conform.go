@@ -46,15 +46,11 @@ func (a *app) conform() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags := a.store
-			switch {
-			case len(args) > 1:
-				return usage("unexpected argument %q: want one URL", args[1])
-			case len(args) == 1 && flags.url != "":
-				return usage("a URL beside --url: give one of them")
-			case len(args) == 1:
-				flags.url = args[0]
-			case !flags.chosen():
+			flags, err := a.store.withArg(args)
+			if err != nil {
+				return err
+			}
+			if !flags.chosen() {
 				return usage("no URL: see %s --help", cmd.CommandPath())
 			}
 			cfg, err := flags.load()

@@ -48,14 +48,9 @@ func (a *app) doctor() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags := a.store
-			switch {
-			case len(args) > 1:
-				return usage("unexpected argument %q: want one URL", args[1])
-			case len(args) == 1 && flags.url != "":
-				return usage("a URL beside --url: give one of them")
-			case len(args) == 1:
-				flags.url = args[0]
+			flags, err := a.store.withArg(args)
+			if err != nil {
+				return err
 			}
 			cfg, err := flags.load()
 			if err != nil {

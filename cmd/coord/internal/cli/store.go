@@ -68,6 +68,19 @@ func (f storeFlags) loadShared() (*config.Config, error) {
 	return cfg, nil
 }
 
+// withArg takes the URL that a command may be given as its argument.
+func (f storeFlags) withArg(args []string) (storeFlags, error) {
+	switch {
+	case len(args) > 1:
+		return f, usage("unexpected argument %q: want one URL", args[1])
+	case len(args) == 1 && f.url != "":
+		return f, usage("a URL beside --url: give one of them")
+	case len(args) == 1:
+		f.url = args[0]
+	}
+	return f, nil
+}
+
 // chosen reports whether the user has named a store.
 func (f storeFlags) chosen() bool {
 	return f.url != "" || f.file != "" || os.Getenv(config.EnvURL) != ""
