@@ -44,6 +44,13 @@ type Server struct {
 	dir     string
 	process *process
 	paused  bool
+
+	// Of a node of a cluster only.
+	cluster *Cluster
+	index   int    // in cluster.Nodes
+	peer    string // host:port for the other nodes
+	host    string // "" is the loopback address
+	netns   string // the network namespace it runs in, "" for ours
 }
 
 // kind is what Server needs to know of one product.
@@ -52,6 +59,7 @@ type kind struct {
 	binaries []string // the first that is on PATH is run
 	args     func(s *Server, port string) []string
 	ready    func(s *Server) error // nil once the server answers
+	leads    func(s *Server) bool  // of a cluster: this node leads
 }
 
 // config is what the options set.
@@ -60,6 +68,7 @@ type config struct {
 	tls      bool
 	durable  bool
 	password string
+	network  bool
 }
 
 // Option changes how a server is started. A test that uses one never gets the
@@ -159,13 +168,7 @@ func (s *Server) launch(binary string) {
 
 // run starts the server process and waits until it answers.
 func (s *Server) run(binary, port string) error {
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	args := append(s.kind.args(s, port), s.config.flags...)
-	if s.process, err = spawn(binary, args, s.dir, log); err != nil {
+	if err := s.launchAt(binary, port); err != nil {
 		return err
 	}
 	if err := s.awaitReady(); err != nil {
@@ -173,6 +176,23 @@ func (s *Server) run(binary, port string) error {
 		return err
 	}
 	return nil
+}
+
+// launchAt starts the server process.
+func (s *Server) launchAt(binary, port string) error {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := append(s.kind.args(s, port), s.config.flags...)
+	if s.netns != "" {
+		// ip replaces itself by the server, which keeps the process id.
+		args = append([]string{"netns", "exec", s.netns, binary}, args...)
+		binary = "ip"
+	}
+	s.process, err = spawn(binary, args, s.dir, log)
+	return err
 }
 
 func freePort() (string, error) {

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package testserver
+
+import (
+	"errors"
+	"testing"
+)
+
+// network is there on Linux only.
+type network struct{ namespaces, addresses []string }
+
+func newNetwork(t testing.TB, _ int) *network {
+	t.Helper()
+	t.Skip("testserver: no network of its own: only Linux has network namespaces")
+	return nil
+}
+
+var errNoNetwork = errors.New("no network namespaces here")
+
+func (*network) drop(int, int) error { return errNoNetwork }
+func (*network) dropAll(int) error   { return errNoNetwork }
+func (*network) heal() error         { return errNoNetwork }
