@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -713,4 +714,58 @@ func TestTryLockJoinsAWaitingLock(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 	})
+}
+
+// A store whose leases are sessions grants its session's TTL, whatever was asked for. Renewals go
+// by what was granted, in time even when some fail or hang.
+func TestSessionShorterThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const session = 600 * time.Millisecond
+		store := &sessionStore{fakeStore: newFake(), session: session}
+		var calls atomic.Int32
+		store.intercept = func(op, _ string) outcome {
+			if op != "renew" {
+				return outcome{}
+			}
+			switch calls.Add(1) % 4 {
+			case 1:
+				return outcome{before: errWire}
+			case 3:
+				return outcome{hang: true}
+			}
+			return outcome{}
+		}
+		c := newTestClient(t, store)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(30*time.Second)))
+		if l.TTL() != session {
+			t.Errorf("TTL %v, want %v", l.TTL(), session)
+		}
+		time.Sleep(20 * time.Second)
+		if err := l.Err(); err != nil {
+			t.Fatal(err)
+		}
+		n := store.count("renew")
+		if n < 60 || n > 250 {
+			t.Errorf("%d renewals in 20 s of a session of %v", n, session)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// sessionStore grants leases of its session's length.
+type sessionStore struct {
+	*fakeStore
+	session time.Duration
+}
+
+func (s *sessionStore) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	r.TTL = s.session
+	return s.fakeStore.TryLock(ctx, key, r)
+}
+
+func (s *sessionStore) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	r.TTL = s.session
+	return s.fakeStore.Renew(ctx, key, r)
 }

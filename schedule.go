@@ -82,9 +82,19 @@ func (s *scheduler) update(h *hold) {
 func (h *hold) nextLook() (next, slack time.Duration) {
 	end := h.tenure.deadline().mono
 	if h.renews() && h.renewAt.mono < end {
-		return h.renewAt.mono, h.cfg.lease / 32
+		return h.renewAt.mono, h.span() / 32
 	}
 	return end, 0
+}
+
+// span is what renewals are timed by: the lease that was asked for, or the
+// shorter one that a store with sessions granted. hold.mu is held.
+func (h *hold) span() time.Duration { return min(h.cfg.lease, h.ttl) }
+
+func (h *hold) spanNow() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.span()
 }
 
 // renews reports whether a renewal is to come. hold.mu is held.
@@ -209,10 +219,10 @@ func (c *Client) renewAll(holds []*hold) {
 		return
 	}
 	batch := make([]driver.Hold, len(holds))
-	shortest := holds[0].cfg.lease
+	shortest := holds[0].spanNow()
 	for i, h := range holds {
 		batch[i] = driver.Hold{Key: h.key, Request: h.request()}
-		shortest = min(shortest, h.cfg.lease)
+		shortest = min(shortest, h.spanNow())
 	}
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
@@ -234,7 +244,7 @@ func (c *Client) renewOne(h *hold) {
 	if h.tenure.over.Load() {
 		return
 	}
-	ctx := driver.NewBound(context.Background(), h.cfg.lease/3)
+	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
 	defer ctx.Stop()
 	sent := c.clock.now()
 	g, err := c.locks.Renew(ctx, h.key, h.request())
@@ -258,15 +268,15 @@ func (h *hold) renewed(g granted, err error) {
 	now := h.c.clock.now()
 	h.mu.Lock()
 	h.renewing = false
-	retry := now.add(min(max(h.cfg.lease/20, 5*time.Millisecond), time.Second))
+	if d := h.c.deadlineOf(g); err == nil && d.mono > h.deadline.load().mono {
+		// A renewal never shortens: of two deadlines the later one holds.
+		h.deadline.store(d)
+		h.ttl = g.TTL
+	}
+	retry := now.add(min(max(h.span()/20, 5*time.Millisecond), time.Second))
 	if err != nil {
 		h.renewAt = retry
 	} else {
-		// A renewal never shortens: of two deadlines the later one holds.
-		if d := h.c.deadlineOf(g); d.mono > h.deadline.load().mono {
-			h.deadline.store(d)
-			h.ttl = g.TTL
-		}
 		h.renewAt = h.c.since(g).add(min(g.TTL, h.cfg.lease) / 3)
 		if h.renewAt.mono < retry.mono { // a session's keepalive may be of long ago
 			h.renewAt = retry
