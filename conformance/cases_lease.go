@@ -39,7 +39,7 @@ func badTTL(e *env) {
 		e.wantError(err, "TryLock with TTL "+ttl.String(), coord.ErrInvalid)
 		// The core never asks a driver for it. One that is asked may do anything but hold for ever.
 		if _, err = l.TryLock(e.within(soon), key, driver.Request{ID: e.newID(), TTL: ttl}); err == nil {
-			e.free(l, key, e.round(time.Nanosecond)+2*time.Second, "granted for a TTL of "+ttl.String())
+			e.free(l, key, e.lapse(e.round(time.Nanosecond)), "granted for a TTL of "+ttl.String())
 		}
 	}
 	if most := e.info.MaxTTL; most > 0 {
@@ -59,14 +59,14 @@ func tinyTTL(e *env) {
 	if err != nil {
 		// A lease so short may end before its reply is here. It must end all the same.
 		e.wantError(err, "Lock with a tiny TTL", coord.ErrUnavailable)
-		e.free(e.locker(), key, e.round(time.Nanosecond)+2*time.Second, "after a Lock with a tiny TTL")
+		e.free(e.locker(), key, e.lapse(e.round(time.Nanosecond)), "after a Lock with a tiny TTL")
 		return
 	}
 	ttl := l.TTL()
 	if step := e.info.TTLStep; ttl < e.info.MinTTL || step > 0 && e.info.Claims.Has(driver.PerHoldTTL) && ttl%step != 0 {
 		e.Errorf("TTL of a lock that asked for hardly any: saw %v, want at least %v in steps of %v", ttl, e.info.MinTTL, step)
 	}
-	_, at := e.free(e.locker(), key, ttl+e.info.TTLStep+2*time.Second, "after a tiny TTL: want it to end, never to last for ever")
+	_, at := e.free(e.locker(), key, e.lapse(ttl), "after a tiny TTL: want it to end, never to last for ever")
 	if took := at.Sub(start); took < ttl-margin(ttl) {
 		e.Errorf("a lease reported as %v: saw the key free after %v", ttl, took)
 	}
@@ -84,7 +84,7 @@ func leaseLasts(e *env) {
 	if !g.Since.IsZero() {
 		since = g.Since
 	}
-	_, at := e.seize(b, key, e.req(e.ttl), g.TTL+e.info.TTLStep+2*time.Second, "whose holder does not renew")
+	_, at := e.seize(b, key, e.req(e.ttl), e.lapse(g.TTL), "whose holder does not renew")
 	if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
 		e.Errorf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
 	}
@@ -96,7 +96,7 @@ func ownTTL(e *env) {
 	a, b := e.key("short"), e.key("long")
 	e.take(l, b, long)
 	e.take(l, a, short)
-	e.free(e.locker(), a, short.TTL+e.info.TTLStep+2*time.Second, "of the short lease")
+	e.free(e.locker(), a, e.lapse(short.TTL), "of the short lease")
 	e.refused(e.locker(), b, "of the long lease, after the short one has lapsed")
 	e.noError(l.Unlock(e.within(soon), b, long.ID), "Unlock of the long lease")
 }
@@ -111,7 +111,7 @@ func minHold(e *env) {
 		e.Errorf("Unlock before MinHold: saw it return after %v, want at once", took)
 	}
 	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
-	_, at := e.free(e.locker(), key, least+2*time.Second, "after MinHold")
+	_, at := e.free(e.locker(), key, e.lapse(least), "after MinHold")
 	if took := at.Sub(asked); took < least-margin(least) {
 		e.Errorf("MinHold of %v: saw the key free %v after Lock was called", least, took)
 	}
@@ -128,7 +128,7 @@ func minHoldAfterExit(e *env) {
 	w.do(order{Do: "lock", Key: key, TTL: e.ttl, MinHold: least})
 	w.do(order{Do: "unlock"})
 	w.leave()
-	_, at := e.free(e.locker(), key, least+e.ttl+2*time.Second, "after MinHold, its process being gone")
+	_, at := e.free(e.locker(), key, e.lapse(least+e.ttl), "after MinHold, its process being gone")
 	if took := at.Sub(asked); took < least-margin(least) {
 		e.Errorf("MinHold of %v, its process being gone: saw the key free %v after Lock was called", least, took)
 	}

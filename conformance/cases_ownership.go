@@ -56,7 +56,7 @@ func repeatedTry(e *env) {
 func tryAfterExpiry(e *env) {
 	l, key, r := e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
 	first := e.take(l, key, r)
-	between, _ := e.free(e.locker(), key, r.TTL+2*time.Second, "whose holder has let its lease lapse")
+	between, _ := e.free(e.locker(), key, e.lapse(r.TTL), "whose holder has let its lease lapse")
 	again, err := l.TryLock(e.within(soon), key, r)
 	e.noError(err, "TryLock by an id whose hold has lapsed, on a free key")
 	if first.Token >= between.Token || between.Token >= again.Token {
@@ -68,7 +68,7 @@ func staleCalls(e *env) {
 	a, b, key, old := e.locker(), e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
 	e.take(a, key, old)
 	r := e.req(e.long)
-	g, _ := e.seize(b, key, r, old.TTL+2*time.Second, "whose holder has let its lease lapse")
+	g, _ := e.seize(b, key, r, e.lapse(old.TTL), "whose holder has let its lease lapse")
 	e.wantError(a.Unlock(e.within(soon), key, old.ID), "Unlock by the holder before", driver.ErrNotHeld)
 	_, err := a.Renew(e.within(soon), key, old)
 	e.wantError(err, "Renew by the holder before", driver.ErrNotHeld)

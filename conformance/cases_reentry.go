@@ -88,7 +88,7 @@ func reentryAfterLoss(e *env) {
 	e.noError(err, "Lock")
 	recv(e, l.Done(), l.TTL()+time.Second, "Done at the end of the lease")
 	rival, r := e.locker(), e.req(e.long)
-	e.seize(rival, key, r, 3*time.Second, "after the loss")
+	e.seize(rival, key, r, e.lapse(l.TTL()), "after the loss")
 	_, err = c.TryLock(ctx, key)
 	e.wantError(err, "TryLock by an owner whose hold is lost", coord.ErrLost)
 	_, err = c.Lock(ctx, key)

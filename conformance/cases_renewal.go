@@ -112,7 +112,7 @@ func renewNeverRevives(e *env) {
 	e.wantError(err, "Renew of a key that nobody holds", driver.ErrNotHeld)
 	r := e.req(ttl)
 	e.take(l, key, r) // at once: Renew has taken nothing
-	e.free(l, key, ttl+2*time.Second, "whose holder has let its lease lapse")
+	e.free(l, key, e.lapse(ttl), "whose holder has let its lease lapse")
 	r.TTL = e.long
 	_, err = l.Renew(e.within(soon), key, r)
 	e.wantError(err, "Renew of a lease that has lapsed", driver.ErrNotHeld)
@@ -138,7 +138,7 @@ func renewNeverShortens(e *env) {
 		e.Errorf("TryLock by the holder with a shorter TTL: saw token %d, error %v, want the hold's %d", again.Token, err, g.Token)
 	}
 	rival := e.locker()
-	_, at := e.seize(rival, key, e.req(short), g.TTL+3*time.Second, "after a renewal with a shorter TTL")
+	_, at := e.seize(rival, key, e.req(short), e.lapse(g.TTL), "after a renewal with a shorter TTL")
 	if early := promised.Sub(at); early > margin(g.TTL) {
 		e.Errorf("a rival was granted %v before the end of the lease first promised: want the shorter renewal to leave it", early)
 	}

@@ -55,7 +55,7 @@ func tokensRiseOverExpiry(e *env) {
 	var last int64
 	start := time.Now()
 	for i := 0; i < 4 || i < 100 && time.Since(start) < 2*time.Second; i++ {
-		g, _ := e.seize(l, key, e.req(ttl), ttl+2*time.Second, "whose holder has let its lease lapse")
+		g, _ := e.seize(l, key, e.req(ttl), e.lapse(ttl), "whose holder has let its lease lapse")
 		if g.Token <= last {
 			e.Fatalf("token of holder %d, the one before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
 		}

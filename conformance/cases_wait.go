@@ -284,7 +284,7 @@ func fairOrder(e *env) {
 	for want := range waiters {
 		e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the holder")
 		e.refused(holder, key, "by a newcomer that would overtake fair waiters")
-		got := recv(e, granted, e.ttl+2*time.Second, "the next fair waiter")
+		got := recv(e, granted, e.lapse(e.ttl), "the next fair waiter")
 		if got != want {
 			e.Fatalf("grant number %d: saw waiter %d, want waiter %d: the order in which they came", want, got, want)
 		}
@@ -318,7 +318,7 @@ func deadWaiter(e *env) {
 	e.wantError(recv(e, dead, soon, "the dead waiter's Lock to return"), "Lock of the dead waiter", context.Canceled)
 	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
 	start := time.Now()
-	e.noError(recv(e, behind, 2*e.ttl+2*time.Second, "the waiter behind the dead one"), "Lock behind a dead waiter")
+	e.noError(recv(e, behind, e.lapse(2*e.ttl), "the waiter behind the dead one"), "Lock behind a dead waiter")
 	e.measure("grant past a dead waiter", time.Since(start))
 }
 

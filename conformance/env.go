@@ -60,6 +60,12 @@ func (e *env) round(d time.Duration) time.Duration {
 	return d
 }
 
+// lapse is how long to wait for a lease of ttl to end by itself. A store that counts in
+// steps rounds the end up, and reads its own clock once a step: two steps.
+func (e *env) lapse(ttl time.Duration) time.Duration {
+	return ttl + 2*e.info.TTLStep + 2*time.Second
+}
+
 // key is a key that no other case and no other run uses.
 func (e *env) key(name string) string {
 	return "conformance/" + e.r.report.Run + "/" + e.c.ID + "/" + name
