@@ -65,6 +65,7 @@ type kind struct {
 // config is what the options set.
 type config struct {
 	flags    []string
+	lines    []string
 	tls      bool
 	durable  bool
 	password string
@@ -78,6 +79,11 @@ type Option func(*config)
 // WithFlags adds arguments to the server's command line.
 func WithFlags(args ...string) Option {
 	return func(c *config) { c.flags = append(c.flags, args...) }
+}
+
+// WithConfig adds lines to the server's configuration file, of a server that has one.
+func WithConfig(lines ...string) Option {
+	return func(c *config) { c.lines = append(c.lines, lines...) }
 }
 
 // WithTLS makes the server speak TLS only and ask for a client certificate;
