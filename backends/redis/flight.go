@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,9 @@ var results = sync.Pool{New: func() any { return make(chan error, 1) }}
 // process runs cmd and returns when ctx ends at the latest. After an error of
 // ctx, cmd must not be touched.
 func (b *backend) process(ctx context.Context, cmd redis.Cmder) error {
+	if b.cluster != nil {
+		return b.processOnCluster(ctx, cmd)
+	}
 	_, err := b.fly(ctx, b.client, cmd)
 	return err
 }
@@ -69,13 +73,14 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 // flyBound is fly for a ctx that has a deadline and is not cancelled. On a
 // connection that is there, the deadline is all it takes, and the command runs
 // here: a second goroutine costs more than the command where processors are few.
+// Of a cluster or sentinels nobody can tell beforehand whether there is one.
 func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (landed bool, err error) {
 	deadline, _ := bound.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
 		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, context.DeadlineExceeded)
 	}
-	if left <= inline && b.client.PoolStats().IdleConns > 0 {
+	if b.direct && left <= inline && b.client.PoolStats().IdleConns > 0 {
 		return true, p.Process(quiet{bound}, cmd)
 	}
 	timer := timers.Get().(*time.Timer)
@@ -120,4 +125,9 @@ func land(ctx context.Context, p processor, cmd redis.Cmder, result chan<- error
 func dialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// noMaster: no sentinel said where the master is, and so nothing was sent.
+func noMaster(err error) bool {
+	return strings.Contains(err.Error(), "redis: all sentinels specified in configuration are unreachable")
 }

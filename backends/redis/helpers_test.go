@@ -93,16 +93,18 @@ func injectClock(t testing.TB, b *backend) {
 		for _, r := range [][2]string{
 			{"local now = time[1] * 1000000 + time[2]", "local now = tonumber(table.remove(ARGV))"},
 			{"ms = ceildiv(us, 500) + 1000", "ms = 3600000"},
+			{"{ARGV[i + 1]}", "{ARGV[i + 1], ARGV[#ARGV]}"},
+			{"{peek}", "{peek, ARGV[#ARGV]}"},
 		} {
 			replaced += strings.Count(part, r[0])
 			part = strings.ReplaceAll(part, r[0], r[1])
 		}
 		return part
 	})
-	if replaced != 8 { // clock and expiry of each script
+	if replaced != 14 { // clock and expiry of each script, twice in takeAll and passed on there
 		t.Fatalf("replaced %d lines in the scripts", replaced)
 	}
-	for _, s := range []*script{b.limits.bucketTake, b.limits.bucketRefund, b.limits.windowTake, b.limits.windowRefund} {
+	for _, s := range b.limits.all() {
 		if err := b.client.ScriptLoad(t.Context(), s.source.(string)).Err(); err != nil {
 			t.Fatal(err)
 		}

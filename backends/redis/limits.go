@@ -113,8 +113,12 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 }
 
 func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packed, error) {
-	s, args, first := b.newTake(ctx, key, l, asks...)
-	c := &first.bytesCall
+	s, args, c := b.newTake(ctx, key, l, asks...)
+	return b.runBytes(ctx, s, &c.bytesCall, args, 8*(4*len(asks)+2))
+}
+
+// runBytes runs s as the call c with args, which replies with so many bytes.
+func (b *backend) runBytes(ctx context.Context, s *script, c *bytesCall, args []any, want int) (packed, error) {
 	err := b.process(ctx, c)
 	if noScript(err) {
 		c = newBytesCall(ctx, s.withSource(args))
@@ -124,7 +128,7 @@ func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...
 		return nil, classify(err)
 	}
 	reply := packed(c.Val())
-	if want := 8 * (4*len(asks) + 2); len(reply) != want {
+	if len(reply) != want {
 		return nil, fmt.Errorf("script replied %d bytes, want %d", len(reply), want)
 	}
 	return reply, nil
@@ -155,5 +159,6 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 // Reset implements driver.Limiter.
 func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	state, hash := limitKeys(key, l)
-	return classify(b.process(ctx, newDel(ctx, state, hash)))
+	_, err := b.runInts(ctx, resetScript, 1, state, hash)
+	return err
 }

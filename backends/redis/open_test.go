@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +21,11 @@ func TestParseURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := parseURL(u)
+	target, err := parseURL(u)
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := target.options.Simple()
 	if o.Addr != "host:6379" || o.Username != "user" || o.Password != "pa@ss" || o.DB != 3 ||
 		o.DialTimeout != 2*time.Second || o.ReadTimeout != 3*time.Second || o.WriteTimeout != 4*time.Second ||
 		o.PoolSize != 7 || o.ClientName != "me" || o.TLSConfig.ServerName != "other" || !o.TLSConfig.InsecureSkipVerify {
@@ -36,8 +38,52 @@ func TestParseURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err = parseURL(u); err != nil || o.Addr != "[::1]:7000" || o.DB != 0 || o.TLSConfig != nil {
-		t.Errorf("%v %+v", err, o)
+	if target, err = parseURL(u); err != nil {
+		t.Fatal(err)
+	}
+	if o = target.options.Simple(); o.Addr != "[::1]:7000" || o.DB != 0 || o.TLSConfig != nil {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestParseURLOfSentinels(t *testing.T) {
+	u, err := url.Parse("rediss+sentinel://user:pass@s1,s2:7000/mymaster/3?sentinel_user=su&sentinel_password=sp&wait_replicas=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := parseURL(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := target.options.Failover()
+	if !slices.Equal(o.SentinelAddrs, []string{"s1:26379", "s2:7000"}) || o.MasterName != "mymaster" || o.DB != 3 ||
+		o.Username != "user" || o.Password != "pass" || o.SentinelUsername != "su" || o.SentinelPassword != "sp" ||
+		o.MaxRetries != -1 || !o.ContextTimeoutEnabled || o.TLSConfig == nil || o.TLSConfig.ServerName != "" {
+		t.Errorf("%+v", o)
+	}
+	if target.topology != sentinel || target.wait.replicas != 2 || target.wait.replicasWithin != time.Second {
+		t.Errorf("%+v", target)
+	}
+}
+
+func TestParseURLOfClusters(t *testing.T) {
+	for raw, serverName := range map[string]string{
+		"rediss+cluster://user:pass@h1?read_timeout=2s":      "",
+		"rediss+cluster://user:pass@h1?tls_server_name=name": "name",
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := parseURL(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := target.options.Cluster()
+		if !slices.Equal(o.Addrs, []string{"h1:6379"}) || o.Username != "user" || o.Password != "pass" || o.MaxRetries != -1 ||
+			!o.ContextTimeoutEnabled || target.topology != cluster || o.TLSConfig == nil || o.TLSConfig.ServerName != serverName {
+			t.Errorf("%+v", o)
+		}
 	}
 }
 
@@ -71,6 +117,16 @@ func TestBadURLs(t *testing.T) {
 		"rediss://h?tls_cert=x":              "want both or none",
 		"rediss://h?tls_cert=" + notPEM + "&tls_key=none": "tls_cert and tls_key",
 		"rediss://h?tls_insecure=maybe":                   `"maybe": want true or false`,
+		"redis://h1,h2":                                   "2 hosts: want one",
+		"redis://h?sentinel_user=x":                       `parameter "sentinel_user"`,
+		"redis://h?wait_timeout=1s":                       "wait for 0 replicas: want 1 to 100",
+		"redis://h?wait_replicas=1&wait_timeout=5s":       "less than the read timeout of 5s",
+		"redis+sentinel://h1,h2":                          "no name of a master: want a form like redis+sentinel://host:26379/mymaster",
+		"redis+sentinel://h1/m/x":                         `database "x"`,
+		"redis+sentinel://h1/m?sentinel_password=%00&x=1": `parameter "x"`,
+		"redis+cluster://h1/1":                            `path "/1": want none`,
+		"redis+cluster://h1?tls_ca=x":                     "want a rediss+cluster:// URL",
+		"redis+other://h1":                                `scheme "redis+other": want redis or rediss`,
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -85,7 +141,8 @@ func TestBadURLs(t *testing.T) {
 
 func FuzzParseURL(f *testing.F) {
 	f.Add("redis://user:password@host:6379/0?read_timeout=1s")
-	f.Add("rediss://h?tls_insecure=true")
+	f.Add("redis+sentinel://user:password@h1,h2:6379/name/0?sentinel_password=x")
+	f.Add("redis+cluster://h1,h2?wait_replicas=1&wait_timeout=1s")
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := url.Parse(raw)
 		if err != nil || strings.Contains(raw, "tls_") {
@@ -98,7 +155,7 @@ func FuzzParseURL(f *testing.F) {
 			}
 			return
 		}
-		if o.Addr == "" || o.DB < 0 || o.ReadTimeout <= 0 {
+		if o := o.options; len(o.Addrs) == 0 || o.DB < 0 || o.ReadTimeout <= 0 {
 			t.Errorf("%+v", o)
 		}
 	})

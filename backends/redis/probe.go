@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,13 +18,13 @@ import (
 var minVersion = [2]int{6, 2}
 
 // probe connects, finds out product and version, refuses a server that is too
-// old and warns of one that may evict locks. A user who may not ask for INFO
-// gets one warning instead.
+// old and warns of one that may evict locks; on a cluster it looks at each master. A
+// user who may not ask for INFO gets one warning instead.
 func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, err error) {
 	if err := b.Ping(ctx); err != nil {
 		return "", err
 	}
-	about, err := b.infoOf(ctx, "server")
+	servers, err := b.census(ctx)
 	if err != nil {
 		if !redis.HasErrorPrefix(err, "NOPERM") {
 			return "", classify(err)
@@ -30,28 +32,58 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, e
 		log.WarnContext(ctx, "redis: the user may not run INFO: version and eviction policy are not checked")
 		return "", nil
 	}
-	server, err = serverVersion(about)
-	if err != nil {
-		return "", err
+	for _, about := range servers {
+		// The nodes of a cluster have one version as a rule: any will do to show.
+		if server, err = serverVersion(about); err != nil {
+			return "", err
+		}
 	}
-	memory, err := b.infoOf(ctx, "memory")
-	if err != nil {
-		return "", classify(err)
-	}
-	if policy := memory["maxmemory_policy"]; memory["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
-		log.WarnContext(ctx, "redis: the server evicts keys when its memory is full: locks and limits can be lost before their time; set maxmemory-policy noeviction",
-			"maxmemory", memory["maxmemory"], "maxmemory-policy", policy)
+	for _, memory := range servers {
+		if policy := memory["maxmemory_policy"]; memory["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+			log.WarnContext(ctx, "redis: the server evicts keys when its memory is full: locks and limits can be lost before their time; set maxmemory-policy noeviction",
+				"maxmemory", memory["maxmemory"], "maxmemory-policy", policy)
+			break
+		}
 	}
 	return server, nil
 }
 
-// infoOf gives the fields of one section of INFO.
-func (b *backend) infoOf(ctx context.Context, section string) (map[string]string, error) {
-	cmd := redis.NewStringCmd(ctx, "info", section)
-	if err := b.process(ctx, cmd); err != nil {
+// census asks each server with data for its INFO.
+func (b *backend) census(ctx context.Context) (servers []map[string]string, err error) {
+	c := &census{b: b}
+	if _, err := b.fly(ctx, c, nil); err != nil {
 		return nil, err
 	}
-	return parseInfo(cmd.Val()), nil
+	return c.servers, nil
+}
+
+type census struct {
+	b       *backend
+	mu      sync.Mutex
+	servers []map[string]string // the fields that each has told
+}
+
+// Process asks them; the command it is given is ignored.
+func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
+	if c.b.cluster != nil {
+		return c.b.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return c.ask(ctx, node) })
+	}
+	return c.ask(ctx, c.b.client)
+}
+
+func (c *census) ask(ctx context.Context, p processor) error {
+	fields := map[string]string{}
+	for _, section := range []string{"server", "memory"} {
+		cmd := redis.NewStringCmd(ctx, "info", section)
+		if err := p.Process(ctx, cmd); err != nil {
+			return err
+		}
+		maps.Copy(fields, parseInfo(cmd.Val()))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.servers = append(c.servers, fields)
+	return nil
 }
 
 func parseInfo(text string) map[string]string {

@@ -26,8 +26,13 @@ const (
 	probeWithin = 5 * time.Second
 )
 
-// Claims are what this store promises; the conformance suite proves them.
-var Claims = driver.Claims{
+// Claims are what this store promises on one server, or on one of those that sentinels
+// watch; the conformance suite proves them.
+var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
+
+// ClusterClaims are what it promises on a cluster, where several limits are taken at
+// once only if they are in one slot: those of one key.
+var ClusterClaims = driver.Claims{
 	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.ServerClock, driver.Reserve, driver.ScopeHosts,
@@ -36,7 +41,11 @@ var Claims = driver.Claims{
 // Option configures New.
 type Option func(*options)
 
-type options struct{ log *slog.Logger }
+type options struct {
+	log            *slog.Logger
+	replicas       int // to wait for, with each grant
+	replicasWithin time.Duration
+}
 
 // WithLogger sets where warnings of the start-up probe go. The default is
 // slog.Default.
@@ -49,37 +58,52 @@ func WithLogger(l *slog.Logger) Option {
 }
 
 // New makes a store over the application's own client, which Close leaves open.
-// It probes the server, within five seconds.
+// It probes the server, on a cluster each master, within five seconds.
 //
-// A *redis.Client and a *redis.ClusterClient are checked for settings that
-// would break the contract, and refused with ErrInvalid and the remedy: the
-// client has to have ContextTimeoutEnabled, and a ReadTimeout and WriteTimeout
-// that end. Its MaxRetries does not matter: commands are sent once.
-// A *redis.Ring is refused, because it moves keys when a server is away.
+// A *redis.Client (of NewFailoverClient too) and a *redis.ClusterClient are checked for
+// settings that would break the contract, and refused with ErrInvalid and the remedy:
+// the client has to have ContextTimeoutEnabled, and a ReadTimeout and WriteTimeout
+// that end. Its MaxRetries does not matter: commands are sent once, and on a cluster
+// again only where a node has replied that it did not run them. A *redis.Ring is
+// refused, because it moves keys when a server is away.
 func New(client redis.UniversalClient, opts ...Option) (driver.Backend, error) {
-	if err := checkClient(client); err != nil {
+	o := options{log: slog.Default()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := checkClient(client, &o); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
 	defer cancel()
-	return newBackend(ctx, client, false, opts)
+	return newBackend(ctx, client, false, o)
 }
 
-// checkClient refuses a client that cannot keep the contract.
-func checkClient(client redis.UniversalClient) error {
+// checkClient refuses a client that cannot keep the contract, and options that it
+// cannot keep.
+func checkClient(client redis.UniversalClient, opts *options) error {
 	switch c := client.(type) {
 	case nil:
 		return fmt.Errorf("%w: nil client", driver.ErrInvalid)
 	case *redis.Client:
 		o := c.Options()
-		return checkTimeouts(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		if err := checkTimeouts(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout); err != nil {
+			return err
+		}
+		return opts.checkWait(o.ReadTimeout)
 	case *redis.ClusterClient:
 		o := c.Options()
-		return checkTimeouts(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		if err := checkTimeouts(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout); err != nil {
+			return err
+		}
+		return opts.checkWait(o.ReadTimeout)
 	case *redis.Ring:
 		return fmt.Errorf("%w: a redis.Ring moves keys to another server when one is away, which would grant a lock twice: use a Client or a ClusterClient", driver.ErrUnsupported)
-	default:
-		return nil // a wrapper: its author knows what is inside
+	default: // a wrapper: its author knows what is inside
+		if opts.replicas != 0 {
+			return fmt.Errorf("%w: to wait for replicas over a %T: want a *redis.Client or a *redis.ClusterClient", driver.ErrUnsupported, client)
+		}
+		return nil
 	}
 }
 
@@ -96,7 +120,10 @@ func checkTimeouts(ctxBounds bool, read, write time.Duration) error {
 // backend is the store.
 type backend struct {
 	client  redis.UniversalClient
-	own     bool // Close closes client
+	cluster *redis.ClusterClient // client, if it is one
+	direct  bool                 // client knows the one server: to connect takes one dial
+	own     bool                 // Close closes client
+	options options
 	limits  limitScripts
 	info    driver.Info
 	lastTTL atomic.Pointer[boxedTTL]
@@ -109,6 +136,7 @@ var (
 	_ driver.Limiter         = (*backend)(nil)
 	_ driver.OneTaker        = (*backend)(nil)
 	_ driver.Refunder        = (*backend)(nil)
+	_ driver.MultiLimiter    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
@@ -116,29 +144,53 @@ var (
 	_ driver.Pinger          = (*backend)(nil)
 )
 
-func newBackend(ctx context.Context, client redis.UniversalClient, own bool, opts []Option) (*backend, error) {
-	o := options{log: slog.Default()}
-	for _, opt := range opts {
-		opt(&o)
+func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o options) (*backend, error) {
+	if o.log == nil {
+		o.log = slog.Default()
 	}
-	b := &backend{client: client, own: own, limits: productionLimits, closing: make(chan struct{})}
+	b := &backend{client: client, own: own, options: o, limits: productionLimits, closing: make(chan struct{})}
+	claims, kind := Claims, topologyOf(client)
+	b.direct = kind == single
+	if b.cluster, _ = client.(*redis.ClusterClient); b.cluster != nil {
+		claims = ClusterClaims
+	}
 	server, err := b.probe(ctx, o.log)
 	if err != nil {
 		return nil, err
 	}
+	if server != "" && kind != single {
+		server += " " + string(kind)
+	}
 	b.info = driver.Info{
 		Name: "redis", Server: server,
 		MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey,
-		Claims: Claims,
+		Claims: claims,
 	}
 	return b, nil
+}
+
+// topologyOf tells what a client talks to.
+func topologyOf(client redis.UniversalClient) topology {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return cluster
+	case *redis.Client:
+		if c.Options().Addr == "FailoverClient" { // what NewFailoverClient writes there
+			return sentinel
+		}
+	}
+	return single
 }
 
 // Info implements driver.Backend.
 func (b *backend) Info() driver.Info { return b.info }
 
-// Ping implements driver.Pinger.
+// Ping implements driver.Pinger. On a cluster it asks for some key, because a node
+// answers PING also when the cluster is down.
 func (b *backend) Ping(ctx context.Context) error {
+	if b.cluster != nil {
+		return classify(b.process(ctx, redis.NewIntCmd(ctx, "pttl", lockKey("ping"))))
+	}
 	return classify(b.process(ctx, redis.NewStatusCmd(ctx, "ping")))
 }
 

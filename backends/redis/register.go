@@ -3,6 +3,8 @@ package redis
 import "github.com/coordgo/coord"
 
 func init() {
-	coord.Register("redis", Open)
-	coord.Register("rediss", Open)
+	for _, scheme := range []string{"redis", "redis+sentinel", "redis+cluster"} {
+		coord.Register(scheme, Open)
+		coord.Register("rediss"+scheme[len("redis"):], Open)
+	}
 }

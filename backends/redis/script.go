@@ -41,6 +41,8 @@ var (
 	breakLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
+	//go:embed lua/reset.lua
+	resetLua string
 	//go:embed lua/common.lua
 	commonLua string
 	//go:embed lua/bucket_state.lua
@@ -59,6 +61,10 @@ var (
 	windowStoreLua string
 	//go:embed lua/window_refund.lua
 	windowRefundLua string
+	//go:embed lua/multi_begin.lua
+	multiBeginLua string
+	//go:embed lua/multi_end.lua
+	multiEndLua string
 )
 
 // The scripts.
@@ -69,11 +75,17 @@ var (
 	unlockAfterScript = newScript(1, unlockAfterLua)
 	breakScript       = newScript(1, breakLua)
 	inspectScript     = newScript(2, inspectLua)
+	resetScript       = newScript(2, resetLua)
 )
 
-// limitScripts are the scripts of limits, all over the same two keys.
+// limitScripts are the scripts of limits: of one limit over its two keys, and
+// takeAll over those of several.
 type limitScripts struct {
-	bucketTake, bucketRefund, windowTake, windowRefund *script
+	bucketTake, bucketRefund, windowTake, windowRefund, takeAll *script
+}
+
+func (l *limitScripts) all() []*script {
+	return []*script{l.bucketTake, l.bucketRefund, l.windowTake, l.windowRefund, l.takeAll}
 }
 
 // newLimitScripts puts the scripts together from their parts, each edited first.
@@ -89,6 +101,10 @@ func newLimitScripts(edit func(string) string) limitScripts {
 		bucketRefund: build(commonLua, bucketStateLua, bucketRefundLua, bucketStoreLua),
 		windowTake:   build(commonLua, windowStateLua, windowTakeLua, windowStoreLua),
 		windowRefund: build(commonLua, windowStateLua, windowRefundLua, windowStoreLua),
+		takeAll: build(commonLua, multiBeginLua,
+			"local function bucket(KEYS, ARGV)", bucketStateLua, bucketTakeLua, bucketStoreLua, "end",
+			"local function window(KEYS, ARGV)", windowStateLua, windowTakeLua, windowStoreLua, "end",
+			multiEndLua),
 	}
 }
 
@@ -190,22 +206,15 @@ func classify(err error) error {
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), dialError(err):
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), dialError(err), noMaster(err):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	case !errors.As(err, &reply):
 		return err
 	case strings.Contains(reply.Error(), "WRONGTYPE "), strings.Contains(reply.Error(), "COORDCORRUPT "):
 		return fmt.Errorf("%w: %w", driver.ErrCorrupt, err)
+	case redis.HasErrorPrefix(err, "CROSSSLOT"):
+		return fmt.Errorf("%w: on a cluster several limits can be taken at once only of one key: %w", driver.ErrUnsupported, err)
 	default:
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-}
-
-// delCall deletes keys, once.
-type delCall struct{ redis.IntCmd }
-
-func (c *delCall) NoRetry() bool { return true }
-
-func newDel(ctx context.Context, keys ...any) *delCall {
-	return &delCall{*redis.NewIntCmd(ctx, append([]any{"del"}, keys...)...)}
 }

@@ -75,14 +75,18 @@ func TestTrap02ContextBounds(t *testing.T) {
 	l := limitOf(t, "10/1s")
 	r := request("a", time.Minute)
 	calls := map[string]func(ctx context.Context) error{
-		"TryLock":  func(ctx context.Context) error { _, err := b.TryLock(ctx, "k", r); return err },
-		"Renew":    func(ctx context.Context) error { _, err := b.Renew(ctx, "k", r); return err },
-		"Unlock":   func(ctx context.Context) error { return b.Unlock(ctx, "k", r.ID) },
-		"Break":    func(ctx context.Context) error { return b.Break(ctx, "k", r.ID) },
-		"Inspect":  func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
-		"TakeOne":  func(ctx context.Context) error { _, err := b.TakeOne(ctx, "k", l, driver.Ask{N: 1}); return err },
-		"Refund":   func(ctx context.Context) error { return b.Refund(ctx, "k", l, "id", 1) },
-		"Reset":    func(ctx context.Context) error { return b.Reset(ctx, "k", l) },
+		"TryLock": func(ctx context.Context) error { _, err := b.TryLock(ctx, "k", r); return err },
+		"Renew":   func(ctx context.Context) error { _, err := b.Renew(ctx, "k", r); return err },
+		"Unlock":  func(ctx context.Context) error { return b.Unlock(ctx, "k", r.ID) },
+		"Break":   func(ctx context.Context) error { return b.Break(ctx, "k", r.ID) },
+		"Inspect": func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
+		"TakeOne": func(ctx context.Context) error { _, err := b.TakeOne(ctx, "k", l, driver.Ask{N: 1}); return err },
+		"Refund":  func(ctx context.Context) error { return b.Refund(ctx, "k", l, "id", 1) },
+		"Reset":   func(ctx context.Context) error { return b.Reset(ctx, "k", l) },
+		"TakeAll": func(ctx context.Context) error {
+			_, err := b.TakeAll(ctx, []driver.Demand{{Key: "k", Limit: l, N: 1}})
+			return err
+		},
 		"Ping":     b.Ping,
 		"RenewAll": func(ctx context.Context) error { return b.RenewAll(ctx, []driver.Hold{{Key: "k", Request: r}})[0].Err },
 	}
@@ -130,7 +134,7 @@ func TestTrap02ContextBounds(t *testing.T) {
 		o.ReadTimeout, o.PoolSize = 500*time.Millisecond, 1
 		client := redis.NewClient(o)
 		defer client.Close()
-		silent := &backend{client: client, closing: make(chan struct{}), limits: productionLimits}
+		silent := &backend{client: client, direct: true, closing: make(chan struct{}), limits: productionLimits}
 		bounded(t, silent.Ping)
 	})
 }
@@ -199,6 +203,8 @@ func TestTrap03ScriptFlush(t *testing.T) {
 		func() error { _, err := b.TakeOne(ctx, "k", window, driver.Ask{N: 1}); return err },
 		func() error { return b.Refund(ctx, "k", bucket, "x", 1) },
 		func() error { return b.Refund(ctx, "k", window, "x", 1) },
+		func() error { return b.Reset(ctx, "k", window) },
+		func() error { _, err := b.TakeAll(ctx, []driver.Demand{{Key: "k", Limit: bucket, N: 1}}); return err },
 	} {
 		if err := b.client.ScriptFlush(ctx).Err(); err != nil {
 			t.Fatal(err)
@@ -565,6 +571,8 @@ func TestTrap15ForeignKeys(t *testing.T) {
 			_, err := b.TakeOne(ctx, key, l, driver.Ask{Min: 1, N: 1})
 			check("TakeOne "+key, err)
 			check("Refund "+key, b.Refund(ctx, key, l, "x", 1))
+			_, err = b.TakeAll(ctx, []driver.Demand{{Key: "sound", Limit: l, N: 1}, {Key: key, Limit: l, N: 1}})
+			check("TakeAll "+key, err)
 		}
 	}
 	if err := b.Unlock(ctx, "string", r.ID); !errors.Is(err, driver.ErrNotHeld) {
