@@ -1,0 +1,80 @@
+// Package memcached keeps locks and limits on memcached 1.4.23 or later, one server or
+// several.
+//
+// [New] works over a gomemcache client that the application already has. With the URL
+//
+//	memcached://host:11211,host2:11211?on_missing=empty
+//	memcacheds://user:password@host:11211?tls_ca=/etc/ca.pem
+//
+// the backend makes a client of its own; [Open] lists the query parameters.
+//
+// memcached is a cache. It is the store to choose where it is what there is, and not the
+// one to choose for what must not be lost:
+//
+//   - A restart or a flush_all loses every hold and every limit at once. A lock can then
+//     be granted while its former holder still believes in it: until that one's next
+//     renewal, at most a third of its TTL later, or its deadline. Fence your writes.
+//   - A full server evicts what was not used for long, long leases and idle limits among
+//     it. Give coord a server of its own, with -M, which refuses writes instead of
+//     evicting. [Open] warns of a server without.
+//   - Permits that were taken are forgotten with the limit. [WithOnMissing] says whether a
+//     limit that is not there is fresh, or spent.
+//
+// # What is stored
+//
+// A lock named tickets is the item coord/lock/tickets, a line of text:
+//
+//	coord-lock 1 held token=1763711409000000 ttl=30 until=1763711439000000 id=app@host/4711/…
+//
+// It is there as long as the lock is taken, and expires with the lease. The state taking,
+// with no token, is a lock whose taker has not counted its token yet; kept is one that
+// nobody holds any more and that stays taken all the same, by MinHold or Break. until is the
+// lease's end on the holder's clock, for people to read. Beside it coord/fence/tickets is
+// the last fencing token, a decimal number. The state of a limit is coord/tb/tickets,
+// coord/sw:60000000/tickets or coord/fw:60000000/tickets, by algorithm and period in
+// microseconds. In a name, spaces, control characters, '%' and '#' are written as in URLs. A
+// name that is too long for memcached is replaced by '#' and its SHA-256, and is kept in
+// full in the value. All items expire.
+//
+// With the selector of Open, all items of one name are on one server.
+//
+// # Leases
+//
+// A lock is taken with add, and changed and given up with gets and cas alone: whoever has
+// lost it changes nothing. To unlock is a cas that makes the item expire at once.
+//
+// memcached counts whole seconds on a clock that ticks about once a second, a little slower
+// than that; now and then two seconds pass in one tick. An item that is to expire after N
+// seconds therefore lives more than N-2, at most N (mostly more than N-1). A lease of T is
+// asked for as T+2 seconds, so it lasts T for certain, and a dead holder's key is free T to
+// T+2 after its last renewal. Clocks of clients have no part in it.
+//
+// One thing breaks that: a server process that was stopped (SIGSTOP, a suspended machine)
+// may apply the first requests after it resumes on the clock of before, and end the leases
+// it grants by them at once. The holder learns of it at its next renewal.
+//
+// # Tokens
+//
+// A token is counted with incr after the lock was taken, and stored with the id by a cas,
+// which proves that the lock was not lost in between. A counter that is not there begins
+// with the client's clock in microseconds. It expires an hour after that and begins anew,
+// so tokens rise as long as the clients' clocks agree to within an hour; and, when the
+// counter was lost before its time, to within its age.
+//
+// # Limits
+//
+// Limits run on the clients' clocks. The state of a limit never goes back: a client whose
+// clock is behind counts on the time of the last grant. With the fastest clock ahead of true
+// time by e, a sliding window admits in any time Per at most Rate beside what the fastest
+// client took up to e early; a token bucket at most Burst + Rate·(W+e)/Per in any time W.
+// e counts once, not once per client. Keep clocks synchronised.
+//
+// Callers of one client who want the same limit travel together: one is under way, and those
+// who come meanwhile share the next read and write.
+//
+// # Calls
+//
+// gomemcache knows no contexts. Each call runs in a goroutine that is left behind when its
+// ctx ends; it ends within a few of the client's Timeouts, and takes back a lock that came too
+// late. Only reads are ever sent again, and only over a connection that broke.
+package memcached

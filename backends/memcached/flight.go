@@ -1,0 +1,230 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/coordgo/coord/driver"
+)
+
+var (
+	// errClosing ends the calls under way when the backend is closed. What was sent may have
+	// been applied: the outcome is unknown.
+	errClosing = errors.New("memcached: backend closed during the call")
+	// errGone ends the rest of a call whose caller has gone. Nobody reads it.
+	errGone = errors.New("memcached: the caller has gone")
+)
+
+// call is one call of the driver, which makes some commands on memcached. It is used by one
+// goroutine, but for gone.
+type call struct {
+	b *backend
+	// touched: a command that changes the lock has been sent, and was not refused. From then
+	// on no error is definite by itself.
+	touched bool
+	// read is when get was last sent.
+	read time.Time
+	// undo takes back what was done for a caller who has gone; nil if there is nothing.
+	undo func()
+
+	state atomic.Int32
+}
+
+// The states of a call: its caller waits for it, it has come back, its caller has gone.
+const (
+	flying int32 = iota
+	landed
+	abandoned
+)
+
+// result is what a call gives.
+type result[T any] struct {
+	v   T
+	err error
+}
+
+// fly runs fn and returns when ctx ends, or the backend is closed, at the latest.
+//
+// gomemcache knows no contexts, so fn runs in a goroutine, which is left behind then. It stops
+// at its next command, takes back what it has done (call.undo), and ends within a few Timeouts
+// of the client. A ctx that never ends needs no goroutine: Timeout bounds the call.
+func fly[T any](ctx context.Context, b *backend, fn func(*call) (T, error)) (T, error) {
+	var zero T
+	if err := b.ready(ctx); err != nil {
+		return zero, err
+	}
+	c := &call{b: b}
+	if ctx.Done() == nil {
+		v, err := fn(c)
+		b.land()
+		return v, err
+	}
+	done := make(chan result[T], 1)
+	go func() {
+		v, err := fn(c)
+		if !c.state.CompareAndSwap(flying, landed) && c.undo != nil {
+			c.undo()
+		}
+		b.land()
+		done <- result[T]{v, err}
+	}()
+	var why error
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		why = ended(ctx)
+	case <-b.closing:
+		why = errClosing
+	}
+	if !c.state.CompareAndSwap(flying, abandoned) { // it came back just now
+		r := <-done
+		return r.v, r.err
+	}
+	return zero, why
+}
+
+// ready refuses a call that comes after Close or after the end of ctx.
+func (b *backend) ready(ctx context.Context) error {
+	if b.closed() {
+		return driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+	return nil
+}
+
+// land is the end of what was in the air. Connections that come back after Close are closed.
+func (b *backend) land() {
+	if b.own && b.closed() {
+		// Close has said what there was to say.
+		_ = b.client.Close()
+	}
+}
+
+// ended is the error of a call that gave up because ctx ended. It matches ctx.Err() and the
+// cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// The commands of a call. None is sent for a caller who has gone. ErrCacheMiss, ErrNotStored and
+// ErrCASConflict are answers, and given as they are.
+
+func (c *call) gone() bool { return c.state.Load() == abandoned }
+
+// get reads an item with its cas id.
+func (c *call) get(key string) (*memcache.Item, error) {
+	if c.gone() {
+		return nil, errGone
+	}
+	c.read = time.Now()
+	item, err := c.b.read(key)
+	if err != nil && !answer(err) && !c.touched {
+		return nil, notSent(err) // it only reads
+	}
+	return item, err
+}
+
+// add and cas change the lock.
+func (c *call) add(item *memcache.Item) error {
+	return c.change(func() error { return c.b.client.Add(item) })
+}
+
+// staleRead is from when on a read is too old to swap on. A server that restarts counts its
+// cas ids from 1 again, and another item can have the one that was read.
+const staleRead = 500 * time.Millisecond
+
+func (c *call) cas(item *memcache.Item) error {
+	if time.Since(c.read) > staleRead {
+		return memcache.ErrCASConflict
+	}
+	return c.change(func() error { return c.b.client.CompareAndSwap(item) })
+}
+
+func (c *call) change(command func() error) error {
+	if c.gone() {
+		return errGone
+	}
+	err := command()
+	c.b.noteBroken(err)
+	switch {
+	case err == nil:
+		c.touched = true
+	case answer(err):
+	case refused(err):
+		if !c.touched {
+			return notSent(err)
+		}
+	default:
+		c.touched = true
+	}
+	return err
+}
+
+// read is get, once more if the connection broke: one that was idle may have been dead for long,
+// since the server restarted. Only reads are ever sent again.
+func (b *backend) read(key string) (*memcache.Item, error) {
+	item, err := b.client.Get(key)
+	if b.noteBroken(err) {
+		item, err = b.client.Get(key)
+	}
+	return item, err
+}
+
+// noteBroken reports whether a connection was found dead. The idle ones beside it are likely to
+// be dead too, and are closed, unless they are the application's.
+func (b *backend) noteBroken(err error) bool {
+	if err == nil || answer(err) {
+		return false
+	}
+	broken := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	if broken && b.own {
+		// It closes what is idle; the client works on.
+		_ = b.client.Close()
+	}
+	return broken
+}
+
+// answer reports whether err is the server's no, and not a failure.
+func answer(err error) bool {
+	return err == memcache.ErrCacheMiss || err == memcache.ErrNotStored || err == memcache.ErrCASConflict
+}
+
+// refused reports whether the server has certainly not applied the command: there was no
+// connection to send it on, or the server said that it would not.
+func refused(err error) bool {
+	var connect *memcache.ConnectTimeoutError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &connect), errors.As(err, &op) && op.Op == "dial":
+		return true
+	case errors.Is(err, memcache.ErrNoServers), errors.Is(err, memcache.ErrMalformedKey), errors.Is(err, errLogin):
+		return true
+	}
+	// gomemcache quotes an answer that it does not know.
+	text := err.Error()
+	return strings.Contains(text, `"SERVER_ERROR out of memory`) || strings.Contains(text, `"SERVER_ERROR object too large`) ||
+		strings.Contains(text, `"CLIENT_ERROR unauthenticated`)
+}
+
+func notSent(err error) error {
+	if driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}

@@ -1,0 +1,174 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// minTTL and ttlStep: memcached counts whole seconds.
+	minTTL  = time.Second
+	ttlStep = time.Second
+	// maxTTL, with slack, is the longest time that memcached counts from now.
+	maxTTL = (maxRelative - slack) * time.Second
+	// maxTimeout bounds the client's Timeout, by which a call that was left behind ends.
+	maxTimeout = 5 * time.Second
+	// probeWithin bounds the probe of New, which has no ctx.
+	probeWithin = 5 * time.Second
+)
+
+// Claims are what this store promises; the conformance suite proves them.
+var Claims = driver.Claims{
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.TokenProcess, driver.TokenClockSeeded,
+	driver.Reserve, driver.ScopeHosts,
+}
+
+// OnMissing says what a limit is that is not there.
+type OnMissing int
+
+const (
+	// Full: it is fresh, with full capacity. A limit that was evicted or lost in a restart
+	// admits its rate once more.
+	Full OnMissing = iota
+	// Empty: it may have been lost, and begins as spent: nothing is admitted that the lost
+	// state could have forbidden. So does a key that was never seen, and waits for one
+	// refill or period at its first use. States are kept for 30 days after their last use.
+	Empty
+)
+
+// Option configures New.
+type Option func(*options)
+
+type options struct {
+	log       *slog.Logger
+	onMissing OnMissing
+}
+
+// WithLogger sets where warnings of the start-up probe go. The default is slog.Default.
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) {
+		if l != nil {
+			o.log = l
+		}
+	}
+}
+
+// WithOnMissing says what a limit is that is not there. The default is Full.
+func WithOnMissing(m OnMissing) Option { return func(o *options) { o.onMissing = m } }
+
+// New makes a store over the application's own client, which Close leaves open. It probes, within
+// five seconds, that compare-and-swap works.
+//
+// The client's own selector places the keys. It must be the same in every client of the store, and
+// must not move keys when a server is away: gomemcache's ServerList depends on the order of the
+// list. New cannot see the servers behind it: that they do not evict, which Open checks, is the
+// application's to see to.
+//
+// Refused with ErrInvalid and the remedy: a client whose Timeout is above five seconds, because
+// calls that were given up end by it.
+func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: nil client", driver.ErrInvalid)
+	}
+	if client.Timeout < 0 || client.Timeout > maxTimeout {
+		return nil, fmt.Errorf("%w: memcache.Client.Timeout is %v: set it to at most %v: calls that are given up end by it", driver.ErrInvalid, client.Timeout, maxTimeout)
+	}
+	b, err := newBackend(client, opts)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
+	defer cancel()
+	if err := b.probeCAS(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// backend is the store.
+type backend struct {
+	client    *memcache.Client
+	own       bool // Close closes client
+	onMissing OnMissing
+	info      driver.Info
+	log       *slog.Logger
+	clock     func() time.Time
+	lines     lines
+	closing   chan struct{}
+	once      sync.Once
+}
+
+var (
+	_ driver.Locker          = (*backend)(nil)
+	_ driver.Limiter         = (*backend)(nil)
+	_ driver.OneTaker        = (*backend)(nil)
+	_ driver.Refunder        = (*backend)(nil)
+	_ driver.DelayedUnlocker = (*backend)(nil)
+	_ driver.Inspector       = (*backend)(nil)
+	_ driver.Breaker         = (*backend)(nil)
+	_ driver.Pinger          = (*backend)(nil)
+)
+
+func newBackend(client *memcache.Client, opts []Option) (*backend, error) {
+	o := options{log: slog.Default()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.onMissing != Full && o.onMissing != Empty {
+		return nil, fmt.Errorf("%w: OnMissing %d: want Full or Empty", driver.ErrInvalid, o.onMissing)
+	}
+	return &backend{
+		client: client, onMissing: o.onMissing, log: o.log, clock: time.Now, closing: make(chan struct{}),
+		info: driver.Info{
+			Name: "memcached", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, Claims: slices.Clone(Claims),
+		},
+	}, nil
+}
+
+// Info implements driver.Backend.
+func (b *backend) Info() driver.Info {
+	info := b.info
+	info.Claims = slices.Clone(info.Claims)
+	return info
+}
+
+// Ping implements driver.Pinger. It asks every server.
+func (b *backend) Ping(ctx context.Context) error {
+	_, err := fly(ctx, b, func(*call) (struct{}, error) {
+		if err := b.client.Ping(); err != nil {
+			return struct{}{}, notSent(err)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Close implements driver.Backend.
+func (b *backend) Close() error {
+	var err error
+	b.once.Do(func() {
+		close(b.closing)
+		if b.own {
+			err = b.client.Close()
+		}
+	})
+	return err
+}
+
+func (b *backend) closed() bool {
+	select {
+	case <-b.closing:
+		return true
+	default:
+		return false
+	}
+}

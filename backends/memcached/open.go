@@ -1,0 +1,88 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/storeurl"
+)
+
+const (
+	defaultPort = "11211"
+	// defaultTimeout bounds dialling, and each command.
+	defaultTimeout = time.Second
+	// defaultPool is how many idle connections are kept to each server. gomemcache keeps two,
+	// and dials anew for whatever goes on beside them.
+	defaultPool = 64
+	maxPool     = 10_000
+)
+
+// Open opens the store that a URL names and probes each of its servers within ctx:
+//
+//	memcached://[user:password@]host[:11211][,host2[:11211]…][?parameters]
+//	memcacheds://… the same over TLS
+//
+// A user is for servers with -Y, which ask for a password in the text protocol.
+//
+// Parameters, all optional:
+//
+//   - on_missing: full or empty, what a limit is that is not there; default full. See
+//     [OnMissing].
+//   - timeout: 1ms to 5s, default 1s; it bounds dialling and each command, of which a call
+//     makes up to five, and with which calls end that were given up.
+//   - pool_size: idle connections kept to each server, 1 to 10000, default 64.
+//   - tls_ca, tls_cert, tls_key: PEM files; tls_server_name: the name on the servers'
+//     certificates, default each one's host; tls_insecure=true: do not check them. Only with
+//     memcacheds.
+//
+// Every client of a store names the same servers, in any order: the list says where each key
+// is. Anything else is ErrInvalid, and no error shows the password.
+func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
+	s, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	dial := dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password}
+	client := memcache.NewFromSelector(newServers(s.url.Hosts))
+	client.DialContext, client.Timeout, client.MaxIdleConns = dial.dial, s.timeout, s.pool
+	b, err := newBackend(client, []Option{WithOnMissing(s.onMissing)})
+	if err != nil {
+		return nil, err
+	}
+	b.own = true
+	if err := b.probeServers(ctx, s.url.Hosts, dial); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// settings are what a URL says.
+type settings struct {
+	url       storeurl.URL
+	onMissing OnMissing
+	timeout   time.Duration
+	pool      int
+}
+
+func parseURL(u *url.URL) (settings, error) {
+	s := settings{timeout: defaultTimeout, pool: defaultPool}
+	onMissing := "full"
+	var err error
+	s.url, err = storeurl.Parse(u, storeurl.Spec{
+		Scheme: "memcached", TLSScheme: "memcacheds", DefaultPort: defaultPort, Many: true, User: true,
+		Params: map[string]storeurl.Param{
+			"on_missing": storeurl.OneOf(&onMissing, "full", "empty"),
+			"timeout":    storeurl.Duration(&s.timeout, time.Millisecond, maxTimeout),
+			"pool_size":  storeurl.Int(&s.pool, 1, maxPool),
+		},
+	})
+	if onMissing == "empty" {
+		s.onMissing = Empty
+	}
+	return s, err
+}

@@ -1,0 +1,162 @@
+package memcached
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// minVersion is the oldest memcached whose cas and expiry are as the package comment says.
+var minVersion = [3]int{1, 4, 23}
+
+// probeServers asks each server for its version and settings, and tries compare-and-swap on it.
+func (b *backend) probeServers(ctx context.Context, addrs []string, dial dialer) error {
+	for _, addr := range addrs {
+		server, err := fly(ctx, b, func(*call) (string, error) { return b.probeServer(ctx, addr, dial) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+		if b.info.Server == "" {
+			b.info.Server = server
+		}
+	}
+	return nil
+}
+
+// probeServer looks at one server. The server has to be 1.4.23 or later with compare-and-swap,
+// and should not evict.
+func (b *backend) probeServer(ctx context.Context, addr string, dial dialer) (string, error) {
+	one := memcache.NewFromSelector(newServers([]string{addr}))
+	one.DialContext, one.Timeout = dial.dial, b.client.Timeout
+	defer one.Close()
+	if err := tryCAS(one); err != nil {
+		return "", err
+	}
+	about, err := ask1(ctx, addr, dial, b)
+	if err != nil {
+		return "", notSent(err)
+	}
+	if old(about.version) {
+		return "", fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, about.version, minVersion[0], minVersion[1], minVersion[2])
+	}
+	switch about.evictions {
+	case "on":
+		b.log.WarnContext(ctx, "memcached: the server evicts items when its memory is full: locks and limits can be lost before their time; give coord a server of its own, with -M", "server", addr)
+	case "":
+		b.log.WarnContext(ctx, "memcached: the server does not tell its settings: whether it evicts is not checked", "server", addr)
+	}
+	return strings.TrimSpace("memcached " + about.version), nil
+}
+
+// about is what a server says of itself; what it does not say is "".
+type about struct{ version, evictions string }
+
+// ask1 asks on a connection of its own: gomemcache has no stats.
+func ask1(ctx context.Context, addr string, dial dialer, b *backend) (a about, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.client.Timeout)
+	defer cancel()
+	conn, err := dial.dial(ctx, "tcp", addr)
+	if err != nil {
+		return a, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return a, err
+		}
+	}
+	r := bufio.NewReader(conn)
+	line, err := command(conn, r, "version\r\n")
+	if err != nil {
+		return a, err
+	}
+	a.version, _ = strings.CutPrefix(line, "VERSION ")
+	a.evictions, err = evictions(conn, r)
+	return a, err
+}
+
+// evictions reads the setting. A server that does not tell answers with one line of an error.
+func evictions(conn net.Conn, r *bufio.Reader) (setting string, err error) {
+	line, err := command(conn, r, "stats settings\r\n")
+	for err == nil {
+		rest, ok := strings.CutPrefix(line, "STAT ")
+		if !ok {
+			return setting, nil
+		}
+		if name, value, _ := strings.Cut(rest, " "); name == "evictions" {
+			setting = value
+		}
+		line, err = r.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+	}
+	return setting, err
+}
+
+// old reports whether a version is before minVersion. One that cannot be read is not.
+func old(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 3 {
+		return false
+	}
+	for i, want := range minVersion {
+		digits := parts[i]
+		if end := strings.IndexFunc(digits, func(c rune) bool { return c < '0' || c > '9' }); end >= 0 {
+			digits = digits[:end]
+		}
+		n, err := strconv.Atoi(digits)
+		if err != nil || n > want {
+			return false
+		}
+		if n < want {
+			return true
+		}
+	}
+	return false
+}
+
+// probeCAS tries compare-and-swap over a client whose servers are not known.
+func (b *backend) probeCAS(ctx context.Context) error {
+	_, err := fly(ctx, b, func(*call) (struct{}, error) {
+		return struct{}{}, tryCAS(b.client)
+	})
+	return err
+}
+
+// errCAS is why a server is refused.
+var errCAS = errors.New("compare-and-swap does not work: was memcached started with -C? Start it without")
+
+// tryCAS swaps an item of its own, and then once more with the id of before, which has to fail.
+func tryCAS(client *memcache.Client) error {
+	key := keyPrefix + "probe/" + rand.Text()
+	if err := client.Add(&memcache.Item{Key: key, Value: []byte("coord-probe 1\n"), Expiration: 10}); err != nil {
+		return notSent(err)
+	}
+	item, err := client.Get(key)
+	if err != nil {
+		return notSent(err)
+	}
+	first := *item
+	item.Expiration = 10
+	if err := client.CompareAndSwap(item); err != nil && !answer(err) {
+		return notSent(err)
+	} else if err != nil || first.CasID == 0 {
+		return fmt.Errorf("%w: %w", driver.ErrUnsupported, errCAS)
+	}
+	first.Expiration = atOnce
+	switch err := client.CompareAndSwap(&first); {
+	case err == nil, err == memcache.ErrCacheMiss:
+		return fmt.Errorf("%w: %w", driver.ErrUnsupported, errCAS)
+	case err != memcache.ErrCASConflict:
+		return notSent(err)
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+package memcached
+
+import "github.com/coordgo/coord"
+
+func init() {
+	coord.Register("memcached", Open)
+	coord.Register("memcacheds", Open)
+}
