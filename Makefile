@@ -6,8 +6,8 @@
 
 GO       ?= go
 TOOL      = $(GO) tool -modfile=internal/tools/go.mod
-STORES    = redis
-REQUIRE   = redis
+STORES    = redis etcd zookeeper memcached network
+REQUIRE   = redis,etcd,zookeeper,memcached,network
 FUZZTIME ?= 10s
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2

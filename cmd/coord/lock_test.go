@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -100,7 +101,7 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"lock", "a", "--", "/"}, 126, `coord: cannot run "/": is a directory`},
 		{[]string{"lock", "a", "--", "/etc/passwd"}, 126, `coord: cannot run "/etc/passwd": permission denied`},
 		{[]string{"lock", "a", "--", script}, 126, "exec format error"},
-		{[]string{"--url", "nosuch://", "lock", "a", "--", "true"}, 64, "coord: no store nosuch://: want one of file, memory, redis, rediss\n"},
+		{[]string{"--url", "nosuch://", "lock", "a", "--", "true"}, 64, "coord: no store nosuch://: want one of " + strings.Join(coord.Schemes(), ", ") + "\n"},
 		{[]string{"--url", "memory://", "lock", "a", "--", "true"}, 64, "coord: a memory:// store is each process's own, and would keep nobody out: want another store\n"},
 		{[]string{"--url", "memory://", "limit", "a", "--rate", "1/1s"}, 64, "would keep nobody out"},
 		{[]string{"--url", "memory://", "status", "a"}, 64, "would keep nobody out"},

@@ -45,10 +45,10 @@ type report struct {
 	skipped    []string // without a reason that counts
 	reasons    map[string]int
 	unfinished map[string]bool
-	stores     map[string]*store // by package
+	stores     map[string]*store // by package and test
 }
 
-// store is what a package's TestConformance says of the store that it tested.
+// store is what a test whose name begins with TestConformance says of the store that it tested.
 type store struct{ way, verdict string }
 
 func newReport() *report {
@@ -80,8 +80,8 @@ func (r *report) take(e event, out io.Writer) {
 		r.unfinished[name] = true
 	case "output", "build-output":
 		r.output[name] = append(r.output[name], e.Output)
-		if e.Test == "TestConformance" {
-			r.conformance(e)
+		if strings.HasPrefix(e.Test, "TestConformance") && !strings.Contains(e.Test, "/") {
+			r.conformance(e, name)
 		}
 		if e.Action == "build-output" {
 			fmt.Fprint(out, e.Output)
@@ -97,11 +97,11 @@ func (r *report) take(e event, out io.Writer) {
 }
 
 // conformance picks the lines that say which store was tested, and the verdict.
-func (r *report) conformance(e event) {
-	st := r.stores[e.Package]
+func (r *report) conformance(e event, name string) {
+	st := r.stores[name]
 	if st == nil {
 		st = &store{way: "embedded"}
-		r.stores[e.Package] = st
+		r.stores[name] = st
 	}
 	if _, way, ok := strings.Cut(e.Output, "testserver: "); ok {
 		st.way = strings.TrimSpace(way)
@@ -159,8 +159,8 @@ func (r *report) print(out io.Writer) bool {
 	for _, s := range r.skipped {
 		fmt.Fprintln(out, "skipped:", s)
 	}
-	for _, pkg := range sorted(r.stores) {
-		if st := r.stores[pkg]; st.verdict != "" {
+	for _, name := range sorted(r.stores) {
+		if st := r.stores[name]; st.verdict != "" {
 			fmt.Fprintf(out, "store %s (%s)\n", st.verdict, st.way)
 		}
 	}

@@ -64,6 +64,11 @@ func startCluster(t testing.TB, kinds []kind, opts []Option) *Cluster {
 	}
 	t.Cleanup(c.end)
 	c.launch()
+	where := ""
+	if c.network != nil {
+		where = ", each in a network namespace of its own"
+	}
+	t.Logf("testserver: %d child processes, %s%s", len(c.Nodes), find(c.Nodes[0].kind.binaries), where)
 	return c
 }
 

@@ -21,7 +21,7 @@ behind that lasts. Warnings of the store, such as one that may evict locks, go t
 error.
 
 The clock is read from the fencing token of a fresh lock, on stores that seed their
-tokens from their clock.`
+tokens from a clock of their own.`
 
 // checkup is what --json prints. Times are medians, in microseconds.
 type checkup struct {
@@ -108,7 +108,7 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	if err := client.Reset(ctx, key, probeLimit); err != nil && !errors.Is(err, coord.ErrUnsupported) {
 		return c, err
 	}
-	if info.Claims.Has(driver.TokenClockSeeded) {
+	if info.Claims.Has(driver.TokenClockSeeded) && info.Claims.Has(driver.ServerClock) {
 		err = c.readClock(ctx, client.Client)
 	}
 	return c, err
