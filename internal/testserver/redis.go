@@ -25,7 +25,7 @@ func Redis(t testing.TB, opts ...Option) *Server {
 }
 
 func redisArgs(s *Server, port string) []string {
-	args := []string{"--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no"}
+	args := []string{"--bind", s.hostAddr(), "--dir", s.dir, "--save", "", "--daemonize", "no"}
 	if s.config.tls {
 		args = append(args, "--port", "0", "--tls-port", port,
 			"--tls-ca-cert-file", s.TLS.CAFile, "--tls-cert-file", s.TLS.CertFile, "--tls-key-file", s.TLS.KeyFile)
@@ -81,10 +81,13 @@ func (s *Server) Commands() map[string]int64 {
 }
 
 // redisDo makes one command on a connection of its own.
-func (s *Server) redisDo(args ...string) (string, error) {
+func (s *Server) redisDo(args ...string) (string, error) { return s.redisAll(args) }
+
+// redisAll makes commands on a connection of their own, up to the first error, and
+// gives the last reply.
+func (s *Server) redisAll(commands ...[]string) (reply string, err error) {
 	dialer := &net.Dialer{Timeout: time.Second}
 	var conn net.Conn
-	var err error
 	if s.TLS != nil {
 		conn, err = tls.DialWithDialer(dialer, "tcp", s.Addr, s.TLS.Config)
 	} else {
@@ -103,11 +106,16 @@ func (s *Server) redisDo(args ...string) (string, error) {
 			return "", err
 		}
 	}
-	return redisCall(conn, r, args...)
+	for _, args := range commands {
+		if reply, err = redisCall(conn, r, args...); err != nil {
+			return "", err
+		}
+	}
+	return reply, nil
 }
 
-// redisCall speaks as much of Redis' protocol as this package needs: replies
-// that are a line or one string.
+// redisCall speaks as much of Redis' protocol as this package needs. The elements of
+// an array come one to a line.
 func redisCall(w io.Writer, r *bufio.Reader, args ...string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -117,6 +125,10 @@ func redisCall(w io.Writer, r *bufio.Reader, args ...string) (string, error) {
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return "", err
 	}
+	return redisReply(r)
+}
+
+func redisReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -130,15 +142,24 @@ func redisCall(w io.Writer, r *bufio.Reader, args ...string) (string, error) {
 		return line[1:], nil
 	case '-':
 		return "", errors.New(line[1:])
-	case '$':
-		n, err := strconv.Atoi(line[1:])
-		if err != nil || n < 0 {
-			return "", fmt.Errorf("reply %q", line)
-		}
-		body := make([]byte, n)
-		_, err = io.ReadFull(r, body)
-		return string(body), err
+	case '$', '*':
 	default:
 		return "", fmt.Errorf("reply %q", line)
 	}
+	n, err := strconv.Atoi(line[1:])
+	if err != nil || n < 0 {
+		return "", fmt.Errorf("reply %q", line)
+	}
+	if line[0] == '$' {
+		body := make([]byte, n+len("\r\n"))
+		_, err = io.ReadFull(r, body)
+		return string(body[:n]), err
+	}
+	elements := make([]string, n)
+	for i := range elements {
+		if elements[i], err = redisReply(r); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(elements, "\n"), nil
 }
