@@ -1,0 +1,43 @@
+package zookeeper
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// harness runs the suite on a server, or one of an ensemble.
+func harness(srv *testserver.Server) conformance.Harness {
+	open := func(tb conformance.TB, addr string) driver.Backend {
+		u, err := url.Parse(storeURL(addr))
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		b, err := Open(tb.Context(), u)
+		if err != nil {
+			tb.Fatalf("Open: %v", err)
+		}
+		return b
+	}
+	faults := conformance.TCPFaults(srv.Addr, open)
+	if srv.Owned {
+		faults.Kill = func(conformance.TB) { srv.Kill() }
+		faults.Restart = func(conformance.TB) { srv.Restart() }
+		faults.Pause = func(conformance.TB) { srv.Pause() }
+		faults.Resume = func(conformance.TB) { srv.Resume() }
+		faults.Wipe = func(conformance.TB) { srv.Wipe() }
+	}
+	return conformance.Harness{
+		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
+		Claims:    Claims,
+		Faults:    faults,
+		WorkerURL: storeURL(srv.Addr),
+	}
+}
+
+func TestConformance(t *testing.T) {
+	conformance.Run(t, harness(testserver.ZooKeeper(t, testserver.Durable())))
+}

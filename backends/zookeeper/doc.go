@@ -1,0 +1,50 @@
+// Package zookeeper keeps locks and limits on ZooKeeper 3.5 or later.
+//
+// [Open] works with the URL
+//
+//	zookeeper://user:password@h1:2181,h2:2181/chroot?session_timeout=10s
+//	zookeepers://h1:2281?tls_ca=/etc/ca.pem
+//
+// and [New] over a connection that the application already has.
+//
+// # What is stored
+//
+// Under the path of the URL, or /coord, the container locks/tickets is the queue of
+// the lock named tickets. Each of its children is one that holds or waits: an ephemeral
+// node TAG-0000000007 with the id as its data. TAG is a hash of the id, so that
+// whoever knows an id finds its node, also after a reply was lost. The lowest number
+// holds. The server removes a container some time after its last child.
+//
+// The node limits/5f/tickets:sw:60000000 is the state of one limit, by algorithm
+// and period in microseconds, behind the time at which it says no more than its
+// absence; 5f is a hash of the name. Clients that use limits remove those whose
+// time is over. In names, whatever ZooKeeper does not allow is written %2F, and
+// so are '%' and ':'.
+//
+// # Requests
+//
+// A lock that is free is taken by one transaction, which creates the node and
+// answers how many there are; Unlock is one delete. One that is not free costs a
+// listing more, and a watch of the node before; being woken, a notification and a
+// listing. One transaction checks all holds of a client at every renewal. A limit is
+// one setData guarded by the version that was seen last.
+//
+// # What is promised
+//
+// The lease is the session's: its timeout, session_timeout as far as the server
+// agrees, counts for every hold, and Lock.TTL says so. In an ensemble a server may
+// know of a client's sign of life half a tick before the leader does, so there
+// three quarters of the timeout are promised. A hold whose lease is not renewed is
+// given up by its own client, whose session lives on, when the TTL that was asked
+// for is over.
+//
+// Signs of life are answers to writes: an answer to a read, or to a ping, may come
+// from a server that has lost its leader, while the leader ends the session.
+//
+// The token is the transaction id that created the node, epoch and counter: it
+// rises over restarts and elections, and whoever sees the node can read it. It is not
+// above all earlier ones once the servers lost all their data.
+//
+// Limits run on the leader's clock, as answers to writes show it, to half a round
+// trip and a millisecond.
+package zookeeper

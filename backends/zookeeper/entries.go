@@ -1,0 +1,330 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// holdName is what the core calls a hold by.
+type holdName struct{ key, id string }
+
+// entry is what this client knows of one id on one key. It exists while a call is
+// about it, or while it holds.
+type entry struct {
+	b *backend
+	holdName
+	dir, tag string
+	// turn is taken by whoever works on the id at the store, so that a node is never
+	// looked for while a request that may make it is under way.
+	turn chan struct{}
+
+	// guarded by backend.mu
+	refs     int
+	node     string // path of the node that holds, "" if there is none
+	session  int64  // that made node
+	token    int64
+	broken   bool          // revoked: the key is only kept taken
+	since    time.Time     // the last sign of life that proved the hold
+	until    time.Time     // when the node is given up
+	timer    *time.Timer   // then
+	arm      *time.Timer   // when node is to be watched
+	withdraw chan struct{} // while it waits in line; closed to end that
+}
+
+// enter gives the entry of an id; leave it after use.
+func (b *backend) enter(key, id string) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := holdName{key, id}
+	e := b.entries[name]
+	if e == nil {
+		e = &entry{b: b, holdName: name, dir: b.lockDir(key), tag: tagOf(id), turn: make(chan struct{}, 1)}
+		b.entries[name] = e
+	}
+	e.refs++
+	return e
+}
+
+func (e *entry) leave() {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	e.refs--
+	e.tidy()
+}
+
+// tidy forgets an entry that says nothing. backend.mu is held.
+func (e *entry) tidy() {
+	if e.refs == 0 && e.node == "" && e.b.entries[e.holdName] == e {
+		delete(e.b.entries, e.holdName)
+	}
+}
+
+// begin takes the turn, end gives it back.
+func (e *entry) begin(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		// An earlier call of this id is still under way, and may have effect yet.
+		return ctx.Err()
+	case <-e.b.closing:
+		return driver.ErrClosed
+	}
+}
+
+func (e *entry) end() {
+	<-e.turn
+	e.leave()
+}
+
+// held gives the node of a hold in the session that is current; "" if there is none.
+func (e *entry) held() (node string, broken bool) {
+	current := e.b.conn.SessionID()
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.node == "" {
+		return "", false
+	}
+	if e.session != current && current != 0 {
+		e.drop() // nodes end with their session
+		return "", false
+	}
+	return e.node, e.broken
+}
+
+// drop forgets the hold. backend.mu is held.
+func (e *entry) drop() {
+	e.node, e.broken = "", false
+	e.timer.Stop()
+	e.arm.Stop()
+	e.tidy()
+}
+
+// dropNode forgets the hold of a node that is gone; false if that was known.
+func (e *entry) dropNode(node string) bool {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.node != node {
+		return false
+	}
+	e.drop()
+	return true
+}
+
+// place is a node of ours in a queue.
+type ticket struct {
+	path    string
+	session int64
+	token   int64
+}
+
+// watchAfter is how old a hold is when it begins to be watched: what is held for less costs no
+// request for that.
+const watchAfter = 50 * time.Millisecond
+
+// hold makes t, which is at the head of its queue, the hold of e. The sign of life
+// that says so was sent at since.
+func (e *entry) hold(t ticket, since time.Time, ttl time.Duration) (driver.Grant, error) {
+	b := e.b
+	lease := b.lease()
+	if t.token >= 1<<53 {
+		return driver.Grant{}, fmt.Errorf("%w: transaction id %d: want one below 2^53", driver.ErrUnsupported, t.token)
+	}
+	if b.conn.SessionID() != t.session {
+		return driver.Grant{}, errNewSession
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return driver.Grant{}, errClosing
+	}
+	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, false
+	e.since, e.until = since, since.Add(max(lease, ttl))
+	e.timer = time.AfterFunc(time.Until(e.until), func() { e.lapse(t.path) })
+	e.arm = time.AfterFunc(watchAfter, func() { e.observe(t.path) })
+	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
+}
+
+// extend notes a later sign of life, sent at since. A hold never ends earlier by it.
+func (e *entry) extend(node string, since time.Time, ttl time.Duration) (driver.Grant, error) {
+	lease := e.b.lease()
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.node != node || e.broken {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	if since.After(e.since) {
+		e.since = since
+	}
+	if until := since.Add(max(lease, ttl)); until.After(e.until) {
+		e.until = until
+		e.timer.Reset(time.Until(until))
+	}
+	return driver.Grant{Token: e.token, TTL: lease, Since: e.since}, nil
+}
+
+// revoked notes that an operator broke the hold. Its node stays until the lease that
+// was promised last is over.
+func (e *entry) revoked(node string) (news bool) {
+	lease := e.b.lease()
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.node != node || e.broken {
+		return false
+	}
+	e.broken = true
+	e.until = e.since.Add(lease)
+	e.timer.Reset(time.Until(e.until))
+	return true
+}
+
+// lapse gives the node up when its time is over: the session lives on, for the
+// client's other holds, and would keep it for ever.
+func (e *entry) lapse(node string) {
+	b := e.b
+	b.mu.Lock()
+	if e.node != node {
+		b.mu.Unlock()
+		return
+	}
+	if left := time.Until(e.until); left > 0 {
+		e.timer.Reset(left)
+		b.mu.Unlock()
+		return
+	}
+	session := e.session
+	e.refs++
+	e.drop()
+	b.mu.Unlock()
+	b.background(func() {
+		defer e.leave()
+		b.discard(node, session)
+	})
+}
+
+// observe has the node watched, so that its loss is known at once.
+func (e *entry) observe(node string) {
+	e.b.start(func() {
+		for {
+			w, stat, err := e.b.watchNode(node)
+			switch {
+			case errors.Is(err, zk.ErrNoNode):
+				e.gone(node, errRemoved)
+				return
+			case err != nil:
+				// There is no connection: renewals tell until there is one.
+				if n, _ := e.held(); n != node || !e.b.pause(context.Background(), e.b.timeout()/10) {
+					return
+				}
+				continue
+			case stat != nil && stat.Version != 0:
+				e.breakNews(node)
+				return
+			}
+			<-w.done
+			switch ev := w.event; {
+			case ev.Type == zk.EventNodeDataChanged:
+				e.breakNews(node)
+				return
+			case ev.Type == zk.EventNodeDeleted:
+				e.gone(node, errRemoved)
+				return
+			case errors.Is(ev.Err, zk.ErrSessionExpired):
+				e.gone(node, errNewSession)
+				return
+			}
+			if n, _ := e.held(); n != node || e.b.isClosed() {
+				return
+			}
+		}
+	})
+}
+
+var (
+	errRemoved = errors.New("zookeeper: its node was removed")
+	errBroken  = errors.New("zookeeper: an operator broke the lock")
+)
+
+// gone tells the core of a node that was removed, unless we did it.
+func (e *entry) gone(node string, cause error) {
+	if e.dropNode(node) {
+		e.tell(cause)
+	}
+}
+
+func (e *entry) breakNews(node string) {
+	if e.revoked(node) {
+		e.tell(errBroken)
+	}
+}
+
+func (e *entry) tell(cause error) {
+	e.b.mu.Lock()
+	fn := e.b.lost
+	e.b.mu.Unlock()
+	if fn != nil {
+		fn(e.key, e.id, cause)
+	}
+}
+
+func (b *backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// watch is a data watch on a node, for all who want to know: the library never takes
+// a watch back, so one per path is enough.
+type watch struct {
+	done  chan struct{} // closed after event is set, or when the backend closes
+	event zk.Event
+}
+
+// watchNode gives the watch of a node, and its Stat if it was asked for now.
+// ErrNoNode leaves no watch behind.
+func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
+	b.mu.Lock()
+	w := b.watches[path]
+	b.mu.Unlock()
+	if w != nil {
+		return w, nil, nil
+	}
+	if b.conn.State() != zk.StateHasSession {
+		return nil, nil, zk.ErrConnectionClosed
+	}
+	_, stat, events, err := b.conn.GetW(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	w = &watch{done: make(chan struct{})}
+	b.mu.Lock()
+	b.watches[path] = w
+	b.mu.Unlock()
+	started := b.start(func() {
+		select {
+		case w.event = <-events:
+		case <-b.closing:
+		}
+		b.mu.Lock()
+		if b.watches[path] == w {
+			delete(b.watches, path)
+		}
+		b.mu.Unlock()
+		close(w.done)
+	})
+	if !started {
+		close(w.done)
+	}
+	return w, stat, nil
+}

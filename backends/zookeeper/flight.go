@@ -1,0 +1,147 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// errClosing ends the calls under way when the backend is closed. The request
+// may have been sent: the outcome is unknown.
+var errClosing = errors.New("zookeeper: backend closed during the call")
+
+// errNewSession ends what was begun in a session that has ended since.
+var errNewSession = errors.New("zookeeper: the session has ended")
+
+// connectPoll is how often a call looks whether there is a session again.
+const connectPoll = 2 * time.Millisecond
+
+// await waits for a session and gives its id. Requests are not handed to the library
+// while it has no connection: it would send them whenever there is one again, be it
+// in another session, long after their callers have gone.
+//
+// It fails at once when no host could be reached. Its errors match ErrNotSent.
+func (b *backend) await(ctx context.Context) (session int64, err error) {
+	var tick *time.Ticker
+	for {
+		select {
+		case <-b.closing:
+			return 0, driver.ErrClosed
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+		if b.conn.State() == zk.StateHasSession {
+			if id := b.conn.SessionID(); id != 0 {
+				return id, nil
+			}
+		}
+		if b.wire != nil {
+			if err := b.wire.unreachable(); err != nil {
+				return 0, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+			}
+		}
+		if tick == nil {
+			tick = time.NewTicker(connectPoll)
+			defer tick.Stop()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		case <-b.closing:
+		}
+	}
+}
+
+// A flight has landed, or nobody waits for it any more; whichever is first.
+const (
+	flying int32 = iota
+	landed
+	abandoned
+)
+
+// errLeft is part of the error of a call whose request is still under way: late
+// will be called, or has been.
+var errLeft = errors.New("zookeeper: no answer yet")
+
+// fly makes a request, which do is, and returns when ctx ends at the latest. The
+// library knows no ctx: the request then stays under way, and late, unless it is nil, is
+// called with what comes of it. Close waits for late.
+func (b *backend) fly(ctx context.Context, do func() error, late func(error)) error {
+	if _, err := b.await(ctx); err != nil {
+		return err
+	}
+	var state atomic.Int32
+	result := make(chan error, 1)
+	flight := func() {
+		err := do()
+		result <- err
+		if !state.CompareAndSwap(flying, landed) && late != nil {
+			late(err)
+		}
+	}
+	if b.wire == nil {
+		// The application's connection may outlive this backend.
+		go flight()
+	} else if !b.start(flight) {
+		return driver.ErrClosed
+	}
+	var err error
+	select {
+	case err := <-result:
+		return classify(err)
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-b.closing:
+		err = errClosing
+	}
+	if state.CompareAndSwap(flying, abandoned) {
+		return fmt.Errorf("%w: %w", errLeft, err)
+	}
+	return classify(<-result)
+}
+
+// classify tells the errors after which nothing was changed for certain.
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL):
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return err
+}
+
+// answered reports whether err, which may be nil, is a server's answer to the request:
+// that it was done, or why not. After others the request may have been done.
+func answered(err error) bool {
+	for _, target := range []error{
+		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoChildrenForEphemerals,
+		zk.ErrNoAuth, zk.ErrInvalidACL, driver.ErrNotSent,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return err == nil
+}
+
+// until waits for d, or the end of ctx or the backend, upon which it is false.
+func (b *backend) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-b.closing:
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package zookeeper
+
+import (
+	"crypto/rand"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain()
+	goleak.VerifyTestMain(m)
+}
+
+// testSession is the session timeout of tests: long enough for a busy machine to send signs
+// of life, short enough to wait for its end.
+const testSession = time.Second
+
+func storeURL(addr string) string {
+	return "zookeeper://" + addr + "/coord-test?session_timeout=" + testSession.String()
+}
+
+// connect opens a backend that is closed with the test.
+func connect(t testing.TB, rawURL string) *backend {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend)
+}
+
+// open starts a server of its own and connects to it.
+func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
+	t.Helper()
+	srv := testserver.ZooKeeper(t, opts...)
+	return srv, connect(t, storeURL(srv.Addr))
+}
+
+// raw is a connection beside the backend.
+func raw(t testing.TB, addr string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silence{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	ready := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev := range events {
+			if ev.State == zk.StateHasSession {
+				select {
+				case <-ready:
+				default:
+					close(ready)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		conn.Close()
+		<-done
+	})
+	select {
+	case <-ready:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no session")
+	}
+	return conn
+}
+
+func newID(name string) string {
+	var random [16]byte
+	rand.Read(random[:])
+	return driver.FormatID(name, os.Getpid(), time.Now(), random)
+}
+
+func request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{ID: newID(name), TTL: ttl}
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

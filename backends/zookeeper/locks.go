@@ -1,0 +1,434 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// TryLock implements driver.Locker.
+func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return b.acquire(ctx, key, r, false)
+}
+
+// Lock implements driver.Queuer.
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return b.acquire(ctx, key, r, true)
+}
+
+func (b *backend) acquire(ctx context.Context, key string, r driver.Request, wait bool) (driver.Grant, error) {
+	if err := checkRequest(key, r); err != nil {
+		return driver.Grant{}, err
+	}
+	if _, err := b.await(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	e := b.enter(key, r.ID)
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return driver.Grant{}, err
+	}
+	a := &attempt{b: b, e: e, r: r, wait: wait}
+	g, err := a.run(ctx)
+	if !a.handed {
+		e.end()
+	}
+	return g, err
+}
+
+// attempt is one call of TryLock or Lock. It has the turn of its entry.
+type attempt struct {
+	b      *backend
+	e      *entry
+	r      driver.Request
+	wait   bool
+	t      ticket // our node, once it is there
+	handed bool   // a goroutine has the turn now, and clears up
+}
+
+func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
+	if node, broken := a.e.held(); node != "" {
+		if broken {
+			return driver.Grant{}, driver.ErrLocked // until its lease is over
+		}
+		g, err := a.b.Renew(ctx, a.e.key, a.r)
+		if !errors.Is(err, driver.ErrNotHeld) {
+			return g, err
+		}
+	}
+	since, alone, err := a.enqueue(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if alone {
+		return a.granted(since)
+	}
+	return a.queued(ctx)
+}
+
+// granted ends an attempt whose node is the head.
+func (a *attempt) granted(since time.Time) (driver.Grant, error) {
+	g, err := a.e.hold(a.t, since, a.r.TTL)
+	if err != nil {
+		a.giveUp()
+	}
+	return g, err
+}
+
+// giveUp has the node removed in the background, with the turn.
+func (a *attempt) giveUp() {
+	a.handed = true
+	a.b.background(func() {
+		defer a.e.end()
+		a.b.discard(a.t.path, a.t.session)
+	})
+}
+
+// enqueue puts a node into the queue. An answer that is lost, it looks for.
+func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
+	lost := false // a create may have been made
+	for {
+		session, err := a.b.await(ctx)
+		if err != nil {
+			return since, false, unknownIf(lost, err)
+		}
+		var t ticket
+		since = time.Now()
+		err = a.b.fly(ctx, func() (err error) {
+			if lost {
+				if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
+					return err
+				}
+			}
+			t, alone, err = a.b.create(a.e, session)
+			return err
+		}, func(error) { a.abandoned(session) })
+		switch {
+		case errors.Is(err, errLeft):
+			a.handed = true
+			return since, false, err
+		case err == nil:
+			a.t = t
+			return since, alone, nil
+		case answered(err) || driver.Definite(err):
+			return since, false, unknownIf(lost, err)
+		}
+		if !lost {
+			lost = true
+			a.b.haunt(a.e, session)
+		}
+	}
+}
+
+// unknownIf takes from an error that it is definite.
+func unknownIf(unknown bool, err error) error {
+	if !unknown || !driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("zookeeper: the answer to an earlier request was lost: %v", err)
+}
+
+// abandoned clears up after a create whose caller has gone, and ends the turn.
+func (a *attempt) abandoned(session int64) {
+	a.b.purge(a.e, session)
+	a.e.end()
+}
+
+// queued goes on with a node that may have others before it.
+func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
+	withdraw := a.line(true)
+	defer a.line(false)
+	for {
+		p, since, err := a.place(ctx)
+		if err != nil {
+			if a.ridesOut(ctx, err) {
+				continue
+			}
+			a.giveUp()
+			return driver.Grant{}, err
+		}
+		switch {
+		case !p.found:
+			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
+		case p.prev.name == "":
+			return a.granted(since)
+		case p.head.tag == a.e.tag:
+			return a.elsewhere(ctx, p.head)
+		case !a.wait:
+			return driver.Grant{}, a.refused(ctx)
+		}
+		switch err := a.await(ctx, p.prev, withdraw); {
+		case errors.Is(err, errWithdrawn):
+			a.giveUp()
+			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
+		case err != nil && !a.ridesOut(ctx, err):
+			a.giveUp()
+			return driver.Grant{}, err
+		}
+	}
+}
+
+// errWithdrawn is an Unlock of an id that waits.
+var errWithdrawn = errors.New("zookeeper: the wait was withdrawn")
+
+// line notes that the entry waits, or that it does no more.
+func (a *attempt) line(in bool) chan struct{} {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.e.withdraw = nil
+	if in {
+		a.e.withdraw = make(chan struct{})
+	}
+	return a.e.withdraw
+}
+
+// place asks where the node stands.
+func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
+	since = time.Now()
+	err = a.b.fly(ctx, func() error {
+		children, err := a.b.list(a.e.dir, false)
+		p = placeOf(children, a.t.path[len(a.e.dir)+1:])
+		return err
+	}, nil)
+	if err == nil && a.b.conn.SessionID() != a.t.session {
+		err = errNewSession
+	}
+	return p, since, err
+}
+
+// ridesOut reports whether the node is still in line, as far as we know, after an
+// error, and waits a little. A session that is cut off for its whole timeout has
+// ended.
+func (a *attempt) ridesOut(ctx context.Context, err error) bool {
+	const pause = 10 * time.Millisecond
+	switch {
+	case !a.wait || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
+		return false
+	case a.b.wire != nil && a.b.wire.over():
+		return false
+	}
+	return a.b.pause(ctx, pause)
+}
+
+// refused takes the node back. ErrLocked only if it is certainly gone.
+func (a *attempt) refused(ctx context.Context) error {
+	err := a.b.fly(ctx, func() error { return a.b.remove(a.t.path) }, func(err error) {
+		if !answered(err) {
+			a.b.discard(a.t.path, a.t.session)
+		}
+		a.e.end()
+	})
+	switch {
+	case err == nil:
+		return driver.ErrLocked
+	case errors.Is(err, errLeft):
+		a.handed = true
+	default:
+		a.giveUp()
+	}
+	return err
+}
+
+// elsewhere answers an id that holds through another client. How long its session lasts, only
+// that client knows: the token is certain, the lease is not.
+func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, error) {
+	var stat *zk.Stat
+	err := a.b.fly(ctx, func() (err error) {
+		_, stat, err = a.b.conn.Get(a.e.dir + "/" + head.name)
+		return err
+	}, nil)
+	if refusal := a.refused(ctx); !errors.Is(refusal, driver.ErrLocked) {
+		return driver.Grant{}, refusal
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode) || err == nil && stat.Version != 0:
+		return driver.Grant{}, driver.ErrLocked
+	case err != nil:
+		return driver.Grant{}, err
+	}
+	return driver.Grant{Token: stat.Czxid, Since: time.Now()}, nil
+}
+
+// await waits until the node before ours goes.
+func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
+	var w *watch
+	err := a.b.fly(ctx, func() (err error) {
+		w, _, err = a.b.watchNode(a.e.dir + "/" + prev.name)
+		return err
+	}, nil)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Watches outlast a connection, but the library is not told that a session has
+	// ended before it has a connection again.
+	look := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-w.done:
+			return nil
+		case <-withdraw:
+			return errWithdrawn
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.b.closing:
+			return driver.ErrClosed
+		case <-look.C:
+			if a.b.wire != nil && a.b.wire.over() {
+				return fmt.Errorf("%w: no connection for the session's timeout", errNewSession)
+			}
+			if id := a.b.conn.SessionID(); id != 0 && id != a.t.session {
+				return errNewSession
+			}
+		}
+	}
+}
+
+// haunt looks for nodes that a request whose answer was lost may make later: the
+// network can still have it. It ends two session timeouts on, or with the session.
+func (b *backend) haunt(e *entry, session int64) {
+	end := time.Now().Add(2 * b.timeout())
+	b.mu.Lock()
+	e.refs++
+	b.mu.Unlock()
+	started := b.start(func() {
+		defer e.leave()
+		for pause := 20 * time.Millisecond; b.pause(context.Background(), pause); pause = min(2*pause, time.Second) {
+			select {
+			case e.turn <- struct{}{}:
+			default:
+				continue // a call is about it
+			}
+			late := time.Now().After(end)
+			ok := b.conn.State() == zk.StateHasSession && (b.conn.SessionID() != session || answered(b.clean(e)))
+			<-e.turn
+			if ok && (late || b.conn.SessionID() != session) {
+				return
+			}
+		}
+	})
+	if !started {
+		e.leave()
+	}
+}
+
+// Unlock implements driver.Locker.
+func (b *backend) Unlock(ctx context.Context, key, id string) error {
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	if _, err := b.await(ctx); err != nil {
+		return err
+	}
+	e := b.enter(key, id)
+	withdrawn := e.leaveLine()
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return err
+	}
+	node, broken := e.held()
+	if broken {
+		e.end()
+		return driver.ErrNotHeld
+	}
+	if node != "" {
+		return b.unlockOwn(ctx, e, node)
+	}
+	defer e.end()
+	err := b.fly(ctx, func() error { return b.unlockAny(e) }, nil)
+	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+// leaveLine ends the wait of e, if it waits.
+func (e *entry) leaveLine() bool {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.withdraw == nil {
+		return false
+	}
+	close(e.withdraw)
+	e.withdraw = nil
+	return true
+}
+
+// unlockOwn removes the node of a hold of this client. It is of version 0 unless it
+// was revoked.
+func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
+	settle := func(err error) error {
+		switch {
+		case err == nil:
+			e.dropNode(node)
+			b.removed(e.dir)
+		case errors.Is(err, zk.ErrNoNode):
+			e.dropNode(node)
+			return driver.ErrNotHeld
+		case errors.Is(err, zk.ErrBadVersion):
+			e.revoked(node)
+			return driver.ErrNotHeld
+		}
+		return err
+	}
+	err := b.fly(ctx, func() error { return b.conn.Delete(node, 0) }, func(err error) {
+		_ = settle(err) // its caller has gone
+		e.end()
+	})
+	if errors.Is(err, errLeft) {
+		return err
+	}
+	err = settle(err)
+	e.end()
+	return err
+}
+
+// unlockAny removes the nodes of an id, whoever made them.
+func (b *backend) unlockAny(e *entry) error {
+	children, err := b.list(e.dir, true)
+	if err != nil {
+		return err
+	}
+	result := driver.ErrNotHeld
+	for _, c := range tagged(children, e.tag) {
+		switch err := b.conn.Delete(e.dir+"/"+c.name, 0); {
+		case err == nil:
+			b.removed(e.dir)
+			result = nil
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		default:
+			return err
+		}
+	}
+	return result
+}
+
+func checkHold(key, id string) error {
+	switch {
+	case key == "" || len(key) > maxKey:
+		return fmt.Errorf("%w: key of %d bytes: want 1 to %d", driver.ErrInvalid, len(key), maxKey)
+	case id == "" || len(id) > driver.MaxID:
+		return fmt.Errorf("%w: id of %d bytes: want 1 to %d", driver.ErrInvalid, len(id), driver.MaxID)
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return fmt.Errorf("%w: id %q: want printable ASCII without spaces", driver.ErrInvalid, id)
+		}
+	}
+	return nil
+}
+
+func checkRequest(key string, r driver.Request) error {
+	if r.TTL <= 0 || r.TTL > maxTTL {
+		return fmt.Errorf("%w: TTL %v: want more than 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
+	}
+	return checkHold(key, r.ID)
+}

@@ -1,0 +1,267 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// What follows makes requests and waits for their answers: it runs in a flight,
+// or in the background.
+
+// background runs fn in a goroutine. Over a connection of our own that has been closed
+// there is nothing left to do; the application's lives on.
+func (b *backend) background(fn func()) {
+	if !b.start(fn) && b.wire == nil {
+		go fn()
+	}
+}
+
+// parent makes sure that dir is there and a queue of ours.
+func (b *backend) parent(dir string) error {
+	b.mu.Lock()
+	_, known := b.parents[dir]
+	plain := b.plain
+	b.mu.Unlock()
+	if known {
+		return nil
+	}
+	for range 10 { // others may remove it meanwhile
+		data, stat, err := b.conn.Get(dir)
+		switch {
+		case err == nil && len(data) == 0 && stat.EphemeralOwner == 0:
+			b.mu.Lock()
+			if len(b.parents) >= maxParents {
+				clear(b.parents)
+			}
+			b.parents[dir] = struct{}{}
+			b.mu.Unlock()
+			return nil
+		case err == nil:
+			return fmt.Errorf("%w: node %s has data, or an owner: want an empty one", driver.ErrCorrupt, dir)
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		err = b.makeParent(dir, plain)
+		if isUnimplemented(err) && !plain {
+			plain = true
+			b.mu.Lock()
+			b.plain = true
+			b.mu.Unlock()
+			continue
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			err = b.makePath(path.Dir(dir))
+		}
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, dir)
+}
+
+// maxParents bounds what is remembered of parents.
+const maxParents = 10_000
+
+func (b *backend) makeParent(dir string, plain bool) error {
+	if plain {
+		_, err := b.conn.Create(dir, []byte{}, zk.FlagPersistent, b.acl)
+		return err
+	}
+	_, err := b.conn.CreateContainer(dir, []byte{}, zk.FlagContainer, b.acl)
+	return err
+}
+
+// isUnimplemented reports the answer of a server that is too old for a request. The
+// library has no name for it.
+func isUnimplemented(err error) bool {
+	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -6")
+}
+
+// makePath makes persistent nodes down to dir.
+func (b *backend) makePath(dir string) error {
+	for i := 1; i <= len(dir); i++ {
+		if i < len(dir) && dir[i] != '/' {
+			continue
+		}
+		if ok, _, err := b.conn.Exists(dir[:i]); err != nil {
+			return err
+		} else if ok {
+			continue
+		}
+		if _, err := b.conn.Create(dir[:i], []byte{}, zk.FlagPersistent, b.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *backend) forgetParent(dir string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.parents, dir)
+}
+
+// create puts a node of e at the end of its queue. alone tells that it is the only one there,
+// and so the head.
+//
+// The parent is written to, so that its Stat comes with the answer: the number of
+// its children, and the id of this very transaction.
+func (b *backend) create(e *entry, session int64) (t ticket, alone bool, err error) {
+	for range 10 {
+		if err := b.parent(e.dir); err != nil {
+			return ticket{}, false, notMade(err)
+		}
+		r, err := b.conn.Multi(
+			&zk.CreateRequest{Path: e.dir + "/" + e.tag + "-", Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1},
+		)
+		switch {
+		case errors.Is(err, zk.ErrNoNode): // a container that was empty for a while is removed
+			b.forgetParent(e.dir)
+			continue
+		case errors.Is(err, zk.ErrNoChildrenForEphemerals):
+			b.forgetParent(e.dir)
+			return ticket{}, false, fmt.Errorf("%w: node %s is ephemeral", driver.ErrCorrupt, e.dir)
+		case err != nil:
+			return ticket{}, false, err
+		case len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, e.dir+"/"+e.tag+"-"):
+			return ticket{}, false, fmt.Errorf("zookeeper: unexpected answer %+v to a create", r)
+		}
+		return ticket{path: r[0].String, session: session, token: r[1].Stat.Mzxid}, r[1].Stat.NumChildren == 1, nil
+	}
+	return ticket{}, false, fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, e.dir)
+}
+
+// notMade marks an error from before the node was asked for.
+func notMade(err error) error {
+	if driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}
+
+// listing is a queue, as a server that has caught up shows it.
+func (b *backend) list(dir string, sync bool) ([]string, error) {
+	if sync {
+		if _, err := b.conn.Sync(dir); err != nil {
+			return nil, err
+		}
+	}
+	children, _, err := b.conn.Children(dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return children, err
+}
+
+// find looks for the node of e after a create whose answer was lost, and removes
+// what else there is of e in this session. Found or not: a request that is still on its way
+// can make another.
+func (b *backend) find(e *entry, session int64) (t ticket, err error) {
+	children, err := b.list(e.dir, true)
+	if err != nil {
+		return ticket{}, err
+	}
+	for _, c := range tagged(children, e.tag) {
+		node := e.dir + "/" + c.name
+		ok, stat, err := b.conn.Exists(node)
+		switch {
+		case err != nil:
+			return ticket{}, err
+		case !ok || stat.EphemeralOwner != session || stat.Version != 0:
+		case t.path == "":
+			t = ticket{path: node, session: session, token: stat.Czxid}
+		default:
+			if err := b.remove(node); err != nil {
+				return ticket{}, err
+			}
+		}
+	}
+	return t, nil
+}
+
+// remove deletes a node, whatever became of it; nil if it is gone.
+func (b *backend) remove(node string) error {
+	err := b.conn.Delete(node, -1)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	if err == nil {
+		b.removed(path.Dir(node))
+	}
+	return err
+}
+
+// removed tidies up after a node was deleted: where there are no containers, an empty
+// parent is ours to remove.
+func (b *backend) removed(dir string) {
+	b.mu.Lock()
+	plain := b.plain
+	b.mu.Unlock()
+	if !plain {
+		return
+	}
+	b.background(func() {
+		if b.conn.Delete(dir, -1) == nil {
+			b.forgetParent(dir)
+		}
+	})
+}
+
+// discard removes a node of a session of ours, however long that takes: until then, or until the
+// session ends, it blocks its queue.
+func (b *backend) discard(node string, session int64) {
+	b.persist(session, func() error { return b.remove(node) })
+}
+
+// purge removes every node of e that this session made, other than the one that holds.
+func (b *backend) purge(e *entry, session int64) {
+	b.persist(session, func() error { return b.clean(e) })
+}
+
+func (b *backend) clean(e *entry) error {
+	children, err := b.list(e.dir, true)
+	if err != nil {
+		return err
+	}
+	held, _ := e.held()
+	for _, c := range tagged(children, e.tag) {
+		if node := e.dir + "/" + c.name; node != held {
+			if err := b.remove(node); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// persist repeats fn until the server has answered, or the session is another.
+func (b *backend) persist(session int64, fn func() error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		if b.conn.State() == zk.StateHasSession {
+			if b.conn.SessionID() != session || answered(fn()) {
+				return
+			}
+		}
+		if !b.sleep(pause) {
+			return
+		}
+	}
+}
+
+// sleep is false when there is no connection any more.
+func (b *backend) sleep(d time.Duration) bool {
+	if b.wire != nil {
+		return b.pause(context.Background(), d)
+	}
+	time.Sleep(d)
+	return b.conn.State() != zk.StateDisconnected || !b.isClosed()
+}

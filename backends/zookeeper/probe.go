@@ -1,0 +1,90 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// probe waits for a session, sees what server there is and makes the root.
+func (b *backend) probe(ctx context.Context) error {
+	if _, err := b.await(ctx); err != nil {
+		return err
+	}
+	server, alone := b.about(ctx)
+	b.mu.Lock()
+	b.alone = alone
+	b.mu.Unlock()
+	err := b.fly(ctx, func() error {
+		for _, dir := range []string{"/locks", "/limits"} {
+			if err := b.makePath(b.root + dir); err != nil {
+				return fmt.Errorf("make %s: %w", b.root+dir, err)
+			}
+		}
+		// May we write where we have to?
+		_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: b.root + "/locks", Version: -1})
+		return err
+	}, nil)
+	if err != nil {
+		return err
+	}
+	b.info = driver.Info{
+		Name: "zookeeper", Server: server,
+		MinTTL: b.lease(), MaxTTL: maxTTL, MaxKey: maxKey, Claims: Claims,
+	}
+	return nil
+}
+
+// about asks the server that we are connected to what it is. It may not want to tell, or there may be
+// a proxy before it: then it is taken to be one of several.
+func (b *backend) about(ctx context.Context) (server string, alone bool) {
+	text, err := b.ask(ctx, "srvr")
+	if err != nil {
+		return "", false
+	}
+	if _, rest, ok := strings.Cut(text, "Zookeeper version: "); ok {
+		version, _, _ := strings.Cut(rest, "\n")
+		version, _, _ = strings.Cut(version, ",")
+		version, _, _ = strings.Cut(version, "-")
+		server = "ZooKeeper " + strings.TrimSpace(version)
+	}
+	return server, strings.Contains(text, "Mode: standalone")
+}
+
+// askWithin bounds a question that is answered at once, if at all.
+const askWithin = time.Second
+
+// ask sends one of the server's four letter words, on a connection of its own.
+func (b *backend) ask(ctx context.Context, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	address := b.conn.Server()
+	var conn net.Conn
+	var err error
+	if b.wire != nil && b.wire.tls != nil {
+		conn, err = (&tls.Dialer{Config: b.wire.configFor(address)}).DialContext(ctx, "tcp", address)
+	} else {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, 64<<10))
+	return string(text), err
+}

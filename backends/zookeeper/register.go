@@ -1,0 +1,8 @@
+package zookeeper
+
+import "github.com/coordgo/coord"
+
+func init() {
+	coord.Register("zookeeper", Open)
+	coord.Register("zookeepers", Open)
+}

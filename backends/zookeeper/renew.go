@@ -1,0 +1,133 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// maxBatch is how many holds one transaction checks: their paths fit in a request of
+// a megabyte.
+const maxBatch = 200
+
+// Renew implements driver.Locker.
+func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	out := b.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})
+	return out[0].Grant, out[0].Err
+}
+
+// RenewAll implements driver.BatchRenewer.
+//
+// A session is alive if it can write, and a hold if its node is there and was never written
+// to: one transaction that checks all nodes proves all holds, and is their sign of
+// life. A read would not do: a server that has lost its leader answers reads.
+func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	out := make([]driver.Renewal, len(holds))
+	var batch []proof
+	for i, h := range holds {
+		if out[i].Err = checkRequest(h.Key, h.Request); out[i].Err != nil {
+			continue
+		}
+		e := b.enter(h.Key, h.ID)
+		defer e.leave()
+		if node, broken := e.held(); node == "" || broken {
+			out[i].Err = driver.ErrNotHeld
+			continue
+		}
+		b.mu.Lock()
+		batch = append(batch, proof{e: e, node: e.node, session: e.session, ttl: h.TTL, out: &out[i]})
+		b.mu.Unlock()
+	}
+	// Also where nothing is to be asked, a call ends with its ctx.
+	if err := ctx.Err(); err != nil || b.isClosed() {
+		if err = fmt.Errorf("%w: %w", driver.ErrNotSent, err); b.isClosed() {
+			err = driver.ErrClosed
+		}
+		for i := range out {
+			out[i] = driver.Renewal{Err: err}
+		}
+		return out
+	}
+	for len(batch) > 0 {
+		n := min(len(batch), maxBatch)
+		b.prove(ctx, batch[:n])
+		batch = batch[n:]
+	}
+	return out
+}
+
+// proof is a hold to be proved.
+type proof struct {
+	e       *entry
+	node    string
+	session int64
+	ttl     time.Duration
+	out     *driver.Renewal
+}
+
+// prove asks for a batch in one transaction. It fails as a whole at the first node that fails:
+// those before it have passed, and those after it are asked for again.
+func (b *backend) prove(ctx context.Context, batch []proof) {
+	for len(batch) > 0 {
+		ops := make([]any, len(batch))
+		for i, p := range batch {
+			ops[i] = &zk.CheckVersionRequest{Path: p.node, Version: 0}
+		}
+		var failed int
+		since := time.Now()
+		err := b.fly(ctx, func() error {
+			answers, err := b.conn.Multi(ops...)
+			failed = firstFailure(answers, err)
+			return err
+		}, nil)
+		n := len(batch)
+		switch {
+		case err == nil:
+		case (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)) && failed >= 0:
+			n = failed
+		default:
+			for _, p := range batch {
+				p.out.Err = err
+			}
+			return
+		}
+		for _, p := range batch[:n] {
+			p.out.Grant, p.out.Err = p.proved(since)
+		}
+		if n == len(batch) {
+			return
+		}
+		p := batch[n]
+		p.out.Err = driver.ErrNotHeld
+		if errors.Is(err, zk.ErrNoNode) {
+			p.e.dropNode(p.node)
+		} else {
+			p.e.revoked(p.node)
+		}
+		batch = batch[n+1:]
+	}
+}
+
+// firstFailure is the index of the check that failed, -1 if none did.
+func firstFailure(answers []zk.MultiResponse, err error) int {
+	for i, a := range answers {
+		if a.Error != nil && err != nil && errors.Is(err, a.Error) {
+			return i
+		}
+	}
+	return -1
+}
+
+// proved extends a hold whose node was there.
+func (p proof) proved(since time.Time) (driver.Grant, error) {
+	if p.e.b.conn.SessionID() != p.session {
+		p.e.dropNode(p.node)
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	return p.e.extend(p.node, since, p.ttl)
+}

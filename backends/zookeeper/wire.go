@@ -1,0 +1,307 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// wire is everything between a zk.Conn of our own and the network. The client library
+// leaves us to see to these things:
+//
+//   - it does not tell the session timeout that the server granted: wire reads it in
+//     the reply to the connect request;
+//   - it waits for that reply for several session timeouts: wire bounds it;
+//   - between attempts at the only server it sleeps for a second: wire is its
+//     host provider, and decides how long;
+//   - a server that lost its data refuses, for ever, a client that has seen later
+//     transactions: once the session must have ended, wire no longer tells;
+//   - it does not close the connection on which it learned that its session expired;
+//   - it ends the session when it is closed, and so every lease at once: wire can keep
+//     that from the server.
+type wire struct {
+	hosts []string
+	tls   *tls.Config
+	want  time.Duration // the session timeout asked for
+	ctx   context.Context
+	quit  context.CancelFunc
+
+	mu       sync.Mutex
+	next     int // of hosts
+	granted  time.Duration
+	failures int       // since a session was last established
+	err      error     // of the last of these
+	down     time.Time // since when there is no connection; zero: there is one
+	conn     *wireConn
+	keep     bool // do not end the session
+}
+
+// The pauses between attempts to connect, once every host was tried.
+const (
+	minRedial = 5 * time.Millisecond
+	maxRedial = 100 * time.Millisecond
+)
+
+func newWire(hosts []string, config *tls.Config, want time.Duration) *wire {
+	w := &wire{hosts: slices.Clone(hosts), tls: config, want: want, granted: want, down: time.Now()}
+	w.ctx, w.quit = context.WithCancel(context.Background())
+	return w
+}
+
+// Init, Len, Next and Connected make wire a zk.HostProvider. Names are resolved at
+// each attempt, since addresses change.
+func (w *wire) Init([]string) error { return nil }
+
+// Len is the number of hosts.
+func (w *wire) Len() int { return len(w.hosts) }
+
+// Connected does nothing: connected does it.
+func (w *wire) Connected() {}
+
+// Next gives the next host, after a pause where all were tried in vain. It
+// says that a round is over, upon which the library looks whether it was closed, only
+// then: it would sleep for a second too.
+func (w *wire) Next() (host string, retryStart bool) {
+	w.mu.Lock()
+	host = w.hosts[w.next]
+	w.next = (w.next + 1) % len(w.hosts)
+	var pause time.Duration
+	if rounds := w.failures / len(w.hosts); rounds > 0 {
+		pause = min(minRedial<<min(rounds, 10), maxRedial)
+	}
+	w.mu.Unlock()
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-w.ctx.Done():
+		}
+		t.Stop()
+	}
+	return host, w.ctx.Err() != nil
+}
+
+// handshake is how long connecting to one host may take: all of them together, a
+// third of the session.
+func (w *wire) handshake() time.Duration {
+	return max(w.want/3/time.Duration(len(w.hosts)), 50*time.Millisecond)
+}
+
+// dial is a zk.Dialer.
+func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	w.mu.Lock()
+	old := w.conn
+	w.mu.Unlock()
+	if old != nil {
+		_ = old.Close() // closed before, as a rule
+	}
+	limit := time.Now().Add(w.handshake())
+	ctx, cancel := context.WithDeadline(w.ctx, limit)
+	defer cancel()
+	var c net.Conn
+	var err error
+	if w.tls != nil {
+		c, err = (&tls.Dialer{Config: w.configFor(address)}).DialContext(ctx, network, address)
+	} else {
+		c, err = (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	if err != nil {
+		w.failed(err)
+		return nil, err
+	}
+	wc := &wireConn{Conn: c, w: w, limit: limit}
+	w.mu.Lock()
+	w.conn = wc
+	w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		_ = wc.Close()
+	}
+	return wc, nil
+}
+
+// configFor is the TLS configuration for one host.
+func (w *wire) configFor(address string) *tls.Config {
+	config := w.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address) // hosts have ports
+	}
+	return config
+}
+
+// failed notes that no session came of an attempt to connect.
+func (w *wire) failed(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures++
+	w.err = err
+}
+
+// connected notes an established session.
+func (w *wire) connected(granted time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures, w.err, w.down, w.granted = 0, nil, time.Time{}, granted
+}
+
+// lost notes that c is closed.
+func (w *wire) lost(c *wireConn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == c && w.down.IsZero() {
+		w.down = time.Now()
+	}
+}
+
+// unreachable says why there is no connection, once every host was tried; nil before.
+func (w *wire) unreachable() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failures < len(w.hosts) {
+		return nil
+	}
+	return w.err
+}
+
+// timeout is the session timeout that the server granted.
+func (w *wire) timeout() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.granted
+}
+
+// over reports whether the session has certainly ended, unless no server was there
+// to end it.
+func (w *wire) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.down.IsZero() && time.Since(w.down) > w.granted
+}
+
+// close ends every attempt to connect. With keep the session is left to its timeout.
+func (w *wire) close(keep bool) {
+	w.mu.Lock()
+	w.keep = keep
+	c := w.conn
+	w.mu.Unlock()
+	w.quit()
+	if c != nil && !c.ready() {
+		_ = c.Close()
+	}
+}
+
+// cut breaks the connection.
+func (w *wire) cut() {
+	w.mu.Lock()
+	c := w.conn
+	w.mu.Unlock()
+	if c != nil {
+		_ = c.Close()
+	}
+}
+
+func (w *wire) keeps() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keep
+}
+
+// wireConn is a connection. The library writes one whole request at a time, and reads
+// in one goroutine.
+type wireConn struct {
+	net.Conn
+	w     *wire
+	limit time.Time // of the handshake
+
+	mu     sync.Mutex
+	reply  []byte // of the handshake, as far as it was read
+	sent   bool   // the connect request
+	shaken bool   // the handshake is over
+	once   sync.Once
+}
+
+const (
+	opClose = -11
+	// connectReply is how long the part of the reply is that we read: its length,
+	// the protocol's version, the timeout and the session.
+	connectReply = 4 + 4 + 4 + 8
+)
+
+func (c *wireConn) ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shaken
+}
+
+// Write sends a request.
+func (c *wireConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	first := !c.sent
+	c.sent = true
+	c.mu.Unlock()
+	switch {
+	case first && len(b) >= 16 && c.w.over():
+		// The transaction seen last follows length and version.
+		b = slices.Clone(b)
+		clear(b[8:16])
+	case !first && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opClose && c.w.keeps():
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// Read receives.
+func (c *wireConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shaken {
+		return n, err
+	}
+	c.reply = append(c.reply, b[:n]...)
+	if timeout, session, ok := parseConnectReply(c.reply); ok {
+		c.shaken, c.reply = true, nil
+		if session != 0 {
+			c.w.connected(timeout)
+		}
+	} else if err != nil {
+		c.w.failed(err)
+	}
+	return n, err
+}
+
+// parseConnectReply reads the timeout and the session of a connect reply, once
+// enough of it is there.
+func parseConnectReply(b []byte) (timeout time.Duration, session int64, ok bool) {
+	if len(b) < connectReply {
+		return 0, 0, false
+	}
+	ms := int32(binary.BigEndian.Uint32(b[8:]))
+	return time.Duration(ms) * time.Millisecond, int64(binary.BigEndian.Uint64(b[12:])), true
+}
+
+// SetReadDeadline bounds the handshake, whatever the library wants.
+func (c *wireConn) SetReadDeadline(t time.Time) error {
+	if !c.ready() && (t.IsZero() || t.After(c.limit)) {
+		t = c.limit
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Close breaks the connection.
+func (c *wireConn) Close() error {
+	err := error(nil)
+	c.once.Do(func() {
+		err = c.Conn.Close()
+		c.w.lost(c)
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

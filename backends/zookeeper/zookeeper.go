@@ -1,0 +1,232 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// maxTTL is longer than any hold should be without renewal.
+	maxTTL = 30 * 24 * time.Hour
+	// maxKey is the longest name, prefix included: escaped it is three times as long,
+	// and a path has to fit in a request of a megabyte.
+	maxKey = 64 << 10
+	// defaultRoot is where everything is, unless the URL has a path.
+	defaultRoot = "/coord"
+	// probeWithin bounds New, which has no ctx.
+	probeWithin = 5 * time.Second
+	// minSession and maxSession bound the session timeout that may be asked for.
+	minSession = 200 * time.Millisecond
+	maxSession = time.Hour
+)
+
+// Claims are what this store promises; the conformance suite proves them.
+var Claims = driver.Claims{
+	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break,
+	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
+	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
+	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.ScopeHosts,
+}
+
+// Option configures New.
+type Option func(*options)
+
+type options struct {
+	session time.Duration
+	root    string
+	acl     []zk.ACL
+}
+
+// WithSessionTimeout states the session timeout of the connection, from 200ms to an
+// hour: the one that the server granted, which is the one given to zk.Connect unless
+// that is outside of the server's minSessionTimeout and maxSessionTimeout (by default 2
+// and 20 ticks). Leases last that long, and the library does not tell it, so New requires it.
+func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.session = d } }
+
+// WithRoot sets the path under which everything is kept. The default is /coord.
+func WithRoot(path string) Option { return func(o *options) { o.root = path } }
+
+// WithACL sets the access control list of every node that is made. The default lets
+// anyone do anything.
+func WithACL(acl []zk.ACL) Option { return func(o *options) { o.acl = acl } }
+
+// New makes a store over the application's own connection, which Close leaves open. It
+// waits for its session, and probes the server, within five seconds. The events
+// of the connection stay the application's.
+//
+// Holds that are not given back before Close stay taken for their TTL, or until the
+// connection is closed.
+func New(conn *zk.Conn, opts ...Option) (driver.Backend, error) {
+	o := options{root: defaultRoot, acl: zk.WorldACL(zk.PermAll)}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	switch {
+	case conn == nil:
+		return nil, fmt.Errorf("%w: nil connection", driver.ErrInvalid)
+	case o.session == 0:
+		return nil, fmt.Errorf("%w: the session timeout of the connection is unknown: give WithSessionTimeout", driver.ErrInvalid)
+	case o.session < minSession || o.session > maxSession:
+		return nil, fmt.Errorf("%w: session timeout %v: want %v to %v", driver.ErrInvalid, o.session, minSession, maxSession)
+	}
+	if err := checkRoot(o.root); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
+	defer cancel()
+	b := newBackend(conn, o)
+	if err := b.probe(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// backend is the store.
+type backend struct {
+	conn    *zk.Conn
+	wire    *wire           // nil: the application's connection
+	ended   <-chan struct{} // closed once a connection of our own is gone
+	root    string
+	acl     []zk.ACL
+	session time.Duration // the timeout, of the application's connection
+	info    driver.Info
+
+	closing chan struct{}
+	once    sync.Once
+
+	mu          sync.Mutex // guards what follows
+	closed      bool
+	entries     map[holdName]*entry
+	parents     map[string]struct{} // known to be ours
+	plain       bool                // the server knows no containers
+	alone       bool                // the server is no part of an ensemble
+	watches     map[string]*watch
+	lost        func(key, id string, cause error)
+	work        sync.WaitGroup // goroutines that Close waits for
+}
+
+var (
+	_ driver.Locker       = (*backend)(nil)
+	_ driver.Queuer       = (*backend)(nil)
+	_ driver.BatchRenewer = (*backend)(nil)
+	_ driver.LossNotifier = (*backend)(nil)
+	_ driver.Inspector    = (*backend)(nil)
+	_ driver.Breaker      = (*backend)(nil)
+	_ driver.Pinger       = (*backend)(nil)
+)
+
+func newBackend(conn *zk.Conn, o options) *backend {
+	return &backend{
+		conn: conn, root: o.root, acl: o.acl, session: o.session,
+		closing: make(chan struct{}),
+		entries: make(map[holdName]*entry), parents: make(map[string]struct{}), watches: make(map[string]*watch),
+	}
+}
+
+// Info implements driver.Backend.
+func (b *backend) Info() driver.Info { return b.info }
+
+// Ping implements driver.Pinger.
+func (b *backend) Ping(ctx context.Context) error {
+	return b.fly(ctx, func() error {
+		_, err := b.conn.Sync(b.root)
+		return err
+	}, nil)
+}
+
+// NotifyLost implements driver.LossNotifier.
+func (b *backend) NotifyLost(fn func(key, id string, cause error)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lost = fn
+}
+
+// timeout is the session's.
+func (b *backend) timeout() time.Duration {
+	if b.wire != nil {
+		return b.wire.timeout()
+	}
+	return b.session
+}
+
+// lease is how long a session certainly lives from a sign of life that a server
+// acknowledged.
+//
+// In an ensemble a follower tells the leader of signs of life twice a tick, and may
+// die before it did: the leader then ends the session half a tick early, and a
+// session lasts two ticks at least.
+func (b *backend) lease() time.Duration {
+	t := b.timeout()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.alone {
+		t -= t / 4
+	}
+	return t
+}
+
+// Close implements driver.Backend. Keys that are still held stay taken for the rest
+// of their lease.
+func (b *backend) Close() error {
+	b.once.Do(func() {
+		b.mu.Lock()
+		b.closed = true
+		keep := false
+		for _, e := range b.entries {
+			if e.node == "" {
+				continue
+			}
+			keep = true
+			if b.wire != nil && e.timer != nil {
+				e.timer.Stop()
+			}
+		}
+		b.mu.Unlock()
+		close(b.closing)
+		if b.wire != nil {
+			b.hangUp(keep)
+		}
+		b.work.Wait()
+	})
+	return nil
+}
+
+// closeWithin is how long a server may take to answer the end of a session.
+const closeWithin = 300 * time.Millisecond
+
+// hangUp ends our own connection and waits for its goroutines.
+func (b *backend) hangUp(keep bool) {
+	b.wire.close(keep)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.conn.Close()
+	}()
+	t := time.NewTimer(closeWithin)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+	b.wire.cut()
+	<-b.ended
+	<-done
+}
+
+// start runs fn in a goroutine that Close waits for; false after Close.
+func (b *backend) start(fn func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.work.Go(fn)
+	return true
+}
