@@ -1,0 +1,127 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// errClosing ends the calls under way when the backend is closed. The request
+// may have been sent: the outcome is unknown.
+var errClosing = errors.New("etcd: backend closed during the call")
+
+// begin refuses a call that comes after Close or after the end of ctx, and
+// otherwise gives the context that the call runs under: it ends with ctx and with
+// Close.
+func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if b.life.Err() != nil {
+		return nil, nil, driver.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+	call, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(errClosing) })
+	return call, func() { stop(); cancel(nil) }, nil
+}
+
+// ended is the error of a call whose ctx has ended. It matches ctx.Err() and the
+// cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) || errors.Is(cause, errClosing) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// classify says what an error of the client tells about a request under ctx. What
+// the server refused, and what was never sent, was not applied. Of any other error
+// the outcome is unknown.
+func classify(ctx context.Context, err error) error {
+	switch {
+	case err == nil || driver.Definite(err):
+		return err
+	case notApplied(err):
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	case ctx.Err() != nil:
+		if end := ended(ctx); !errors.Is(err, end) {
+			return fmt.Errorf("%w: %w", end, err)
+		}
+	}
+	return err
+}
+
+// readOnly is classify for a request that changes nothing.
+func readOnly(ctx context.Context, err error) error {
+	if err = classify(ctx, err); err == nil || driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}
+
+// notApplied reports whether the request certainly had no effect.
+func notApplied(err error) bool {
+	var server rpctypes.EtcdError
+	if errors.As(err, &server) {
+		// A refusal that the server decided on before or instead of applying. Time-outs
+		// and changes of leader are Unavailable or Unknown, and tell nothing.
+		switch server.Code() {
+		case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange,
+			codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
+			return true
+		}
+		return false
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return false
+	}
+	switch s.Code() {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+		return true
+	case codes.Unavailable:
+		return noConnection(s.Message())
+	}
+	return false
+}
+
+// noConnection knows what gRPC says when there was no connection to send anything
+// on. It has no code of its own; a test tells when the words change.
+func noConnection(message string) bool {
+	for _, begin := range []string{
+		"connection error: desc = \"transport: Error while dialing",
+		"connection error: desc = \"transport: authentication handshake failed",
+		"last connection error: ",
+		"last resolver error: ",
+		"there is no address available",
+		"there is no connection available",
+	} {
+		if strings.HasPrefix(message, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// txn makes one transaction.
+func (b *backend) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	resp, err := b.client.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	return resp, nil
+}
+
+// notPermitted reports whether the user may not do it.
+func notPermitted(err error) bool {
+	return errors.Is(err, rpctypes.ErrPermissionDenied)
+}

@@ -1,0 +1,320 @@
+package etcd
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// state is what this client knows of an entry of its own.
+type state int
+
+const (
+	waiting state = iota // in line, with a call of Lock behind it
+	held                 // the first in line, granted to the caller
+	kept                 // nobody holds: to be removed at the deadline
+	doomed               // to be removed at once
+	dropped              // not ours to look after any more
+)
+
+// entry is one of ours in a line at the store. Its fields are guarded by
+// backend.mu unless they never change.
+//
+// A lease is shared by all holds of a TTL, and kept alive for any of them. So that
+// each hold ends by itself, the client that made it removes it at its own deadline;
+// when the client is dead, nobody keeps the lease alive, and it takes all of them.
+type entry struct {
+	name, key, id string
+	create        int64 // revision of its creation
+
+	state    state
+	lease    *lease
+	deadline time.Time // held, kept: when it lapses
+	gone     chan struct{}
+	cause    error // why gone is closed
+
+	guardAt time.Time          // held: when to begin to watch it; zero: it is watched
+	unguard context.CancelFunc // ends the watch
+
+	look  time.Time // when the keeper looks at it next, at the latest
+	index int       // in the schedule, -1 if it is not in it
+}
+
+// guardAfter is how old a hold is when the client begins to watch its entry, to
+// see a loss that the store pushes. Most holds are shorter.
+const guardAfter = 100 * time.Millisecond
+
+// add puts an entry that is at the store into the table. backend.mu is held.
+func (b *backend) add(e *entry, l *lease) {
+	e.gone, e.index = make(chan struct{}), -1
+	b.entries[e.name] = e
+	b.bind(e, l)
+}
+
+// bind notes the lease of e. backend.mu is held.
+func (b *backend) bind(e *entry, l *lease) {
+	if e.lease != nil {
+		delete(e.lease.bound, e)
+	}
+	e.lease = l
+	l.bound[e] = struct{}{}
+}
+
+// drop forgets e: it is not at the store any more, or not ours. backend.mu is held.
+func (b *backend) drop(e *entry) {
+	if e.state == dropped {
+		return
+	}
+	e.state = dropped
+	if b.entries[e.name] == e {
+		delete(b.entries, e.name)
+	}
+	delete(e.lease.bound, e)
+	if e.unguard != nil {
+		e.unguard()
+	}
+	if e.index >= 0 {
+		heap.Remove(&b.due, e.index)
+	}
+}
+
+// gone takes in the news that the store has e no more. What the returned function
+// does is done without backend.mu, which is held now.
+func (b *backend) gone(e *entry, cause error) func() {
+	was := e.state
+	b.drop(e)
+	return b.tell(e, was, cause)
+}
+
+// tell ends the wait of e, or tells the core of the loss of a hold. backend.mu is held.
+func (b *backend) tell(e *entry, was state, cause error) func() {
+	if e.cause == nil {
+		e.cause = cause
+		close(e.gone)
+	}
+	if fn := b.lostFn; fn != nil && was == held {
+		return func() { fn(e.key, e.id, cause) }
+	}
+	return func() {}
+}
+
+// doom has e removed in the background. backend.mu is held.
+func (b *backend) doom(e *entry) {
+	if e.state == doomed || e.state == dropped {
+		return
+	}
+	e.state = doomed
+	if e.unguard != nil {
+		e.unguard()
+	}
+	if e.index >= 0 {
+		heap.Remove(&b.due, e.index)
+	}
+	b.doomed = append(b.doomed, e)
+	b.reapKick()
+}
+
+// plan makes the keeper look at e when something is due for it. backend.mu is held.
+func (b *backend) plan(e *entry) {
+	e.look = e.deadline
+	if !e.guardAt.IsZero() && e.guardAt.Before(e.look) {
+		e.look = e.guardAt
+	}
+	if e.index < 0 {
+		heap.Push(&b.due, e)
+	} else {
+		heap.Fix(&b.due, e.index)
+	}
+	if b.due[0] == e {
+		select {
+		case b.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keep is the keeper: it ends holds at their deadlines and has the longer ones watched.
+func (b *backend) keep() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		b.mu.Lock()
+		b.lookAtDue(time.Now())
+		wait := time.Hour
+		if len(b.due) > 0 {
+			wait = time.Until(b.due[0].look)
+		}
+		b.mu.Unlock()
+		timer.Reset(max(wait, 0))
+		select {
+		case <-timer.C:
+		case <-b.kick:
+		case <-b.life.Done():
+			return
+		}
+	}
+}
+
+// lookAtDue does what is due. A deadline that was moved on meanwhile is planned
+// anew, so that a renewal does not touch the schedule. backend.mu is held.
+func (b *backend) lookAtDue(now time.Time) {
+	for len(b.due) > 0 && !b.due[0].look.After(now) {
+		e := b.due[0]
+		switch {
+		case !now.Before(e.deadline):
+			b.doom(e)
+		case !e.guardAt.IsZero() && !now.Before(e.guardAt):
+			b.guard(e)
+			b.plan(e)
+		default:
+			b.plan(e)
+		}
+	}
+}
+
+// schedule is a heap of entries by when the keeper looks at them.
+type schedule []*entry
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].look.Before(s[j].look) }
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*s)
+	*s = append(*s, e)
+}
+
+func (s *schedule) Pop() any {
+	old := *s
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*s = old[:len(old)-1]
+	e.index = -1
+	return e
+}
+
+// lapsed has a hold of id that is past its deadline, or about to be removed, removed
+// now, so that id can begin anew. It gives the entry of id that is live, if there is one.
+func (b *backend) lapsed(ctx context.Context, name string) (*entry, error) {
+	b.mu.Lock()
+	e := b.entries[name]
+	if e == nil {
+		b.mu.Unlock()
+		return nil, nil
+	}
+	if e.state == held && !time.Now().Before(e.deadline) {
+		b.doom(e)
+	}
+	live := e.state != doomed
+	b.mu.Unlock()
+	if live {
+		return e, nil
+	}
+	return nil, b.reap(ctx, []*entry{e})
+}
+
+// removal removes e unless it is another's by now: made anew, or bound to a lease
+// that is not the one we know.
+func removal(e *entry, lease int64) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(e.name), "=", e.create),
+		clientv3.Compare(clientv3.LeaseValue(e.name), "=", lease),
+	}, []clientv3.Op{clientv3.OpDelete(e.name)}, nil)
+}
+
+// reap removes entries, at most maxOps, in one request. That nobody else's is
+// removed makes it safe to do again.
+func (b *backend) reap(ctx context.Context, list []*entry) error {
+	ops := make([]clientv3.Op, len(list))
+	b.mu.Lock()
+	for i, e := range list {
+		ops[i] = removal(e, e.lease.id)
+	}
+	b.mu.Unlock()
+	if _, err := b.txn(ctx, nil, ops, nil); err != nil {
+		return readOnly(ctx, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range list {
+		b.drop(e)
+	}
+	return nil
+}
+
+// maxOps is how many operations share a request. etcd's own default bound is 128, by
+// its flag --max-txn-ops.
+const maxOps = 100
+
+// reapDoomed removes what is doomed, and tries again until the store has answered.
+func (b *backend) reapDoomed() {
+	const least, most = 10 * time.Millisecond, time.Second
+	pause := least
+	for b.awaitDoomed() {
+		b.mu.Lock()
+		list := b.doomed[:min(len(b.doomed), maxOps)]
+		b.mu.Unlock()
+		ctx, cancel := context.WithTimeout(b.life, time.Second)
+		err := b.reap(ctx, list)
+		cancel()
+		if err == nil {
+			b.mu.Lock()
+			b.doomed = b.doomed[len(list):]
+			b.mu.Unlock()
+			pause = least
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-b.life.Done():
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+// awaitDoomed waits until something is doomed; false: the backend was closed.
+func (b *backend) awaitDoomed() bool {
+	for {
+		b.mu.Lock()
+		n := len(b.doomed)
+		b.mu.Unlock()
+		switch {
+		case b.life.Err() != nil:
+			return false
+		case n > 0:
+			return true
+		}
+		select {
+		case <-b.reaping:
+		case <-b.life.Done():
+			return false
+		}
+	}
+}
+
+func (b *backend) reapKick() {
+	select {
+	case b.reaping <- struct{}{}:
+	default:
+	}
+}
+
+// hold makes e, which is the first in its line, a hold of the caller's. backend.mu is
+// held.
+func (b *backend) hold(e *entry) driver.Grant {
+	l := e.lease
+	e.state, e.deadline = held, l.until()
+	if e.unguard == nil {
+		e.guardAt = time.Now().Add(guardAfter)
+	}
+	b.plan(e)
+	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since}
+}

@@ -1,0 +1,192 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// ttlStep: etcd's leases last whole seconds.
+	ttlStep = time.Second
+	// maxTTL is longer than any hold should be without renewal.
+	maxTTL = 30 * 24 * time.Hour
+	// maxKey is the longest key, prefix included. Escaped and with an id it still is far
+	// below etcd's bound for a request, 1.5 MiB.
+	maxKey = 64 << 10
+	// probeWithin bounds the probe of New, which has no ctx.
+	probeWithin = 5 * time.Second
+	// closeWithin bounds how long Close gives leases back.
+	closeWithin = time.Second
+)
+
+// Claims are what this store promises; the conformance suite proves them.
+var Claims = driver.Claims{
+	driver.Fair, driver.Wake, driver.LossPush, driver.PerHoldTTL,
+	driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
+	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
+	driver.AtomicMulti, driver.Reserve, driver.ScopeHosts,
+}
+
+// Option configures New.
+type Option func(*options)
+
+type options struct{ namespace string }
+
+// WithNamespace puts everything under namespace + "/", as the path of a URL does.
+// Its segments, between slashes, are not empty and not "coord".
+func WithNamespace(namespace string) Option {
+	return func(o *options) { o.namespace = namespace }
+}
+
+// New makes a store over the application's own client, which Close leaves open.
+// It probes the server, within five seconds.
+//
+// A client that is closed, or has no endpoint, is refused with ErrInvalid. One whose
+// KV the application has wrapped, by clientv3/namespace for example, must have its
+// Watcher wrapped the same way: a waiter watches the keys that it reads.
+//
+// Reads of a client with the default MaxUnaryRetries are repeated for some seconds
+// while no server can be reached, as far as the caller's ctx allows. Set it to 2, as
+// [Open] does, for calls that fail at once: one to ask and one to ask again with a new
+// token.
+func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
+	switch {
+	case client == nil:
+		return nil, fmt.Errorf("%w: nil client", driver.ErrInvalid)
+	case len(client.Endpoints()) == 0:
+		return nil, fmt.Errorf("%w: the client has no endpoint: set clientv3.Config.Endpoints", driver.ErrInvalid)
+	case client.Ctx().Err() != nil:
+		return nil, fmt.Errorf("%w: the client is closed: make a new one", driver.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
+	defer cancel()
+	b, err := newBackend(ctx, client, false, opts)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// backend is the store.
+type backend struct {
+	client *clientv3.Client
+	leases pbLeases
+	own    bool // Close closes client
+	names  names
+	info   driver.Info
+	minTTL int64 // seconds
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	bg    sync.WaitGroup
+	close func() error
+
+	mu      sync.Mutex
+	classes map[int64]*class  // by TTL in seconds
+	granted map[int64]*lease  // those that may still live, by id
+	entries map[string]*entry // ours at the store, by name
+	due     schedule          // when to look at them
+	doomed  []*entry          // to be removed
+	kick    chan struct{}     // wakes the keeper
+	reaping chan struct{}     // wakes the reaper
+	lostFn  func(key, id string, cause error)
+
+	limits limitTable
+}
+
+var (
+	_ driver.Locker          = (*backend)(nil)
+	_ driver.Queuer          = (*backend)(nil)
+	_ driver.LossNotifier    = (*backend)(nil)
+	_ driver.BatchRenewer    = (*backend)(nil)
+	_ driver.DelayedUnlocker = (*backend)(nil)
+	_ driver.Inspector       = (*backend)(nil)
+	_ driver.Breaker         = (*backend)(nil)
+	_ driver.Pinger          = (*backend)(nil)
+)
+
+func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []Option) (*backend, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	n, err := newNames(o.namespace)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{
+		client: client, leases: clientv3.RetryLeaseClient(client), own: own, names: n,
+		classes: make(map[int64]*class), granted: make(map[int64]*lease),
+		entries: make(map[string]*entry), kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
+	}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.close = sync.OnceValue(b.shut)
+	b.limits.init()
+	server, err := b.probe(ctx)
+	if err != nil {
+		b.end()
+		return nil, err
+	}
+	b.info = driver.Info{
+		Name: "etcd", Server: server,
+		MinTTL: time.Duration(b.minTTL) * time.Second, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey,
+		Claims: Claims,
+	}
+	b.bg.Go(b.keep)
+	b.bg.Go(b.reapDoomed)
+	return b, nil
+}
+
+// Info implements driver.Backend.
+func (b *backend) Info() driver.Info {
+	info := b.info
+	info.Claims = slices.Clone(info.Claims)
+	return info
+}
+
+// NotifyLost implements driver.LossNotifier.
+func (b *backend) NotifyLost(fn func(key, id string, cause error)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lostFn = fn
+}
+
+// Ping implements driver.Pinger by a read that takes a quorum.
+func (b *backend) Ping(ctx context.Context) error {
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = b.client.Get(call, b.names.base+"ping", clientv3.WithCountOnly())
+	return readOnly(call, err)
+}
+
+// Close implements driver.Backend: it ends what is under way and gives the leases
+// back, and with them whatever this client still has in any line.
+func (b *backend) Close() error { return b.close() }
+
+func (b *backend) shut() error {
+	b.end()
+	b.bg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	var revoking sync.WaitGroup
+	for _, l := range b.liveLeases() {
+		// One that cannot be given back now ends by itself.
+		revoking.Go(func() { _, _ = b.client.Revoke(ctx, clientv3.LeaseID(l)) })
+	}
+	revoking.Wait()
+	if b.own {
+		return b.client.Close()
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain()
+	goleak.VerifyTestMain(m)
+}
+
+// clientConfig is that of an application's client.
+func clientConfig(addrs ...string) clientv3.Config {
+	return clientv3.Config{Endpoints: addrs, DialTimeout: 2 * time.Second, MaxUnaryRetries: 2, Logger: zap.NewNop()}
+}
+
+// connect gives a backend over a client of its own, both closed with the test.
+func connect(t testing.TB, addrs ...string) *backend {
+	t.Helper()
+	return connectWith(t, clientConfig(addrs...))
+}
+
+func connectWith(t testing.TB, cfg clientv3.Config, opts ...Option) *backend {
+	t.Helper()
+	client := rawWith(t, cfg)
+	b, err := New(client, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend)
+}
+
+// raw gives a client to look at the store with.
+func raw(t testing.TB, addrs ...string) *clientv3.Client {
+	t.Helper()
+	return rawWith(t, clientConfig(addrs...))
+}
+
+func rawWith(t testing.TB, cfg clientv3.Config) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// open starts a server of its own and connects to it.
+func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
+	t.Helper()
+	srv := testserver.Etcd(t, append(opts, testserver.Durable())...)
+	return srv, connect(t, srv.Addr)
+}
+
+// counter counts the requests of a client by method: unary calls, each attempt of them,
+// and streams.
+type counter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *counter) note(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[string]int)
+	}
+	c.calls[method]++
+}
+
+// take gives the counts since the last time.
+func (c *counter) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// counting makes cfg's client count.
+func counting(cfg clientv3.Config) (clientv3.Config, *counter) {
+	c := &counter{}
+	cfg.DialOptions = append(cfg.DialOptions,
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			c.note(method)
+			return invoker(ctx, method, req, reply, cc, opts...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			c.note(method)
+			return streamer(ctx, desc, cc, method, opts...)
+		}))
+	return cfg, c
+}
+
+func newID(name string) string {
+	var random [16]byte
+	rand.Read(random[:])
+	return driver.FormatID(name, os.Getpid(), time.Now(), random)
+}
+
+func request(name string, ttl time.Duration) driver.Request {
+	return driver.Request{ID: newID(name), TTL: ttl}
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// until polls until cond holds.
+func until(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for start := time.Now(); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(start) > within {
+			t.Fatalf("waited %v for: %s", within, what)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// pbLeases is the lease service as the client library calls it. Its KeepAliveOnce
+// is not used: while no server can be reached it tries again without a pause.
+type pbLeases = pb.LeaseClient
+
+// errLeaseLost: the server does not know the lease any more. Everything that was
+// bound to it is gone.
+var errLeaseLost = errors.New("etcd: the lease has expired or was revoked")
+
+// class is the leases of one TTL: one that is in use, and the tainted ones before
+// it.
+type class struct {
+	seconds int64
+	turn    chan struct{} // holds a value while someone asks for a lease
+	current *lease        // guarded by backend.mu
+}
+
+// lease is one at the store.
+//
+// A lease is tainted once a request that would bind an entry to it may have been
+// applied without our knowing, or may yet be. It is not kept alive any more; what we
+// know to be bound to it moves to another lease with its next renewal. So the ghost ends
+// with the tainted lease, and a request that arrives later still is refused by the
+// server, whatever else this client holds.
+type lease struct {
+	id   int64
+	turn chan struct{} // holds a value while someone keeps it alive
+
+	// guarded by backend.mu
+	seconds int64
+	ttl     time.Duration
+	since   time.Time // when the last acknowledged keepalive was sent
+	tainted bool
+	lost    bool
+	bound   map[*entry]struct{}
+}
+
+// until is when the store may let the lease expire. backend.mu is held.
+func (l *lease) until() time.Time { return l.since.Add(l.ttl) }
+
+// usable reports whether new entries may be bound to l. backend.mu is held.
+func (l *lease) usable(now time.Time) bool {
+	return l != nil && !l.tainted && !l.lost && now.Before(l.until())
+}
+
+// take waits for a turn.
+func take(ctx context.Context, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+}
+
+// seconds is a TTL as the server counts it: rounded up, and not below its minimum.
+func (b *backend) seconds(ttl time.Duration) int64 {
+	return max(int64((ttl+time.Second-1)/time.Second), b.minTTL)
+}
+
+// leaseFor gives a lease of so many seconds of which at least two thirds are left. It
+// costs a request once in a third of that time. Its errors changed nothing.
+func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
+	b.mu.Lock()
+	c := b.classes[seconds]
+	if c == nil {
+		c = &class{seconds: seconds, turn: make(chan struct{}, 1)}
+		b.classes[seconds] = c
+	}
+	l := b.freshOf(c)
+	b.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	if err := take(ctx, c.turn); err != nil {
+		return nil, err
+	}
+	defer func() { <-c.turn }()
+	b.mu.Lock()
+	fresh, l := b.freshOf(c), c.current
+	usable := l.usable(time.Now())
+	b.mu.Unlock()
+	if fresh != nil {
+		return fresh, nil
+	}
+	if usable {
+		err := b.keepAlive(ctx, l, time.Now().Add(-l.ttl/3))
+		if err == nil || !errors.Is(err, errLeaseLost) {
+			return l, err
+		}
+	}
+	return b.grant(ctx, c)
+}
+
+// freshOf gives the lease of c if it needs no keepalive now. backend.mu is held.
+func (b *backend) freshOf(c *class) *lease {
+	now := time.Now()
+	if l := c.current; l.usable(now) && now.Sub(l.since) <= l.ttl/3 {
+		return l
+	}
+	return nil
+}
+
+// grant asks for a new lease. Its holder has the class' turn. A lease whose reply was
+// lost is bound to nothing, and ends by itself.
+func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
+	l, err := b.newLease(ctx, c.seconds)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.current = l
+	for id, old := range b.granted {
+		if now := time.Now(); len(old.bound) == 0 && !now.Before(old.until()) {
+			delete(b.granted, id)
+		}
+	}
+	b.granted[l.id] = l
+	return l, nil
+}
+
+func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
+	sent := time.Now()
+	resp, err := b.client.Grant(ctx, seconds)
+	if err != nil {
+		return nil, readOnly(ctx, err)
+	}
+	return &lease{
+		id: int64(resp.ID), turn: make(chan struct{}, 1), seconds: seconds,
+		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),
+	}, nil
+}
+
+// keepAlive sees to it that l was kept alive by a request that was sent at notBefore
+// or later. Those who want it at the same time share one request. errLeaseLost says
+// that the lease is gone; after any other error it may have been kept alive or not,
+// which harms nobody.
+func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) error {
+	done := func() (bool, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if l.lost {
+			return true, errLeaseLost
+		}
+		return !l.since.Before(notBefore), nil
+	}
+	if ok, err := done(); ok {
+		return err
+	}
+	if err := take(ctx, l.turn); err != nil {
+		return err
+	}
+	defer func() { <-l.turn }()
+	if ok, err := done(); ok {
+		return err
+	}
+	sent := time.Now()
+	ttl, err := b.sendKeepAlive(ctx, l.id)
+	if err != nil {
+		return err
+	}
+	if ttl <= 0 {
+		b.loseLease(l)
+		return errLeaseLost
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.since, l.ttl = sent, time.Duration(ttl)*time.Second
+	return nil
+}
+
+// sendKeepAlive makes one request. A TTL of 0 or less says that there is no such lease.
+func (b *backend) sendKeepAlive(ctx context.Context, id int64) (ttl int64, err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel() // ends the stream
+	stream, err := b.leases.LeaseKeepAlive(ctx)
+	if err == nil {
+		err = stream.Send(&pb.LeaseKeepAliveRequest{ID: id})
+	}
+	var resp *pb.LeaseKeepAliveResponse
+	if err == nil {
+		resp, err = stream.Recv()
+	}
+	if err != nil {
+		err = clientv3.ContextError(ctx, err)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return 0, nil
+		}
+		return 0, readOnly(ctx, err)
+	}
+	return resp.TTL, nil
+}
+
+// taint marks a lease that may have a ghost on it.
+func (b *backend) taint(l *lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.tainted = true
+}
+
+// loseLease tells everyone who is bound to l that it is gone.
+func (b *backend) loseLease(l *lease) {
+	b.mu.Lock()
+	if l.lost {
+		b.mu.Unlock()
+		return
+	}
+	l.lost = true
+	delete(b.granted, l.id)
+	var calls []func()
+	for e := range l.bound {
+		calls = append(calls, b.gone(e, errLeaseLost))
+	}
+	b.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// liveLeases are the leases that the store may still have.
+func (b *backend) liveLeases() (ids []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for id, l := range b.granted {
+		if !l.lost && now.Before(l.until().Add(time.Second)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

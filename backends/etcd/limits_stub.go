@@ -1,0 +1,5 @@
+package etcd
+
+type limitTable struct{}
+
+func (t *limitTable) init() {}

@@ -1,0 +1,49 @@
+package etcd
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+)
+
+// names makes etcd keys of the application's keys. A key is escaped as in URLs, so that it
+// contains no slash: the slash behind it ends it, and no key's entries lie among
+// another's, though one key may begin with another.
+type names struct {
+	base string // "coord/", or "namespace/coord/"
+}
+
+// root is the segment that separates a namespace from what is ours. No namespace
+// contains it, so that the first one in a name says where the namespace ends.
+const root = "coord"
+
+func newNames(namespace string) (names, error) {
+	if namespace == "" {
+		return names{root + "/"}, nil
+	}
+	if len(namespace) > maxNamespace {
+		return names{}, fmt.Errorf("%w: namespace of %d bytes: want at most %d", driver.ErrInvalid, len(namespace), maxNamespace)
+	}
+	for segment := range strings.SplitSeq(namespace, "/") {
+		if segment == "" || segment == root {
+			return names{}, fmt.Errorf("%w: namespace %q: want segments between slashes that are not empty and not %q", driver.ErrInvalid, namespace, root)
+		}
+	}
+	return names{namespace + "/" + root + "/"}, nil
+}
+
+const maxNamespace = 256
+
+// line is the prefix of all entries of a lock.
+func (n names) line(key string) string { return n.base + "lock/" + url.PathEscape(key) + "/" }
+
+// entry is the name of the entry of an id.
+func (n names) entry(key, id string) string { return n.line(key) + id }
+
+// limit is the name of the state of l.
+func (n names) limit(key string, l driver.Limit) string {
+	return n.base + "limit/" + url.PathEscape(key) + "/" + limits.Name(l)
+}

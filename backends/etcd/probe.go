@@ -1,0 +1,52 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// minVersion is the oldest etcd that this store is tested with.
+var minVersion = [2]int{3, 4}
+
+// probe connects, finds out the version, refuses a server that is too old, and
+// learns the shortest lease that the server grants.
+func (b *backend) probe(ctx context.Context) (server string, err error) {
+	// The lease is not used: it ends by itself after that time.
+	resp, err := b.client.Grant(ctx, 1)
+	if err != nil {
+		return "", readOnly(ctx, err)
+	}
+	if resp.TTL <= 0 {
+		return "", fmt.Errorf("%w: the server grants a lease of %ds", driver.ErrUnsupported, resp.TTL)
+	}
+	b.minTTL = resp.TTL
+	var errs []error
+	for _, endpoint := range b.client.Endpoints() {
+		status, err := b.client.Status(ctx, endpoint)
+		if err == nil {
+			return serverVersion(status.Version)
+		}
+		if notPermitted(err) {
+			return "", nil // it may lock, but not ask for the version
+		}
+		errs = append(errs, err)
+	}
+	return "", readOnly(ctx, errors.Join(errs...))
+}
+
+// serverVersion gives "etcd 3.4.23".
+func serverVersion(version string) (string, error) {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, err1 := strconv.Atoi(major)
+	y, err2 := strconv.Atoi(minor)
+	if err1 == nil && err2 == nil && (x < minVersion[0] || x == minVersion[0] && y < minVersion[1]) {
+		return "", fmt.Errorf("%w: etcd %s: want %d.%d or later", driver.ErrUnsupported, version, minVersion[0], minVersion[1])
+	}
+	return "etcd " + version, nil
+}

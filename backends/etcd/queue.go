@@ -1,0 +1,345 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Lock implements driver.Queuer.
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := check(key, r); err != nil {
+		return driver.Grant{}, err
+	}
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	defer done()
+	if g, ok, err := b.heldAlready(call, key, r); ok || err != nil {
+		return g, err
+	}
+	for again := true; ; again = false {
+		l, err := b.leaseFor(call, b.seconds(r.TTL))
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		w, err := b.enqueue(call, key, r, l)
+		if again && b.leaseRefused(l, err) {
+			continue
+		}
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		return b.wait(call, w)
+	}
+}
+
+// waiter is a call of Lock in line.
+type waiter struct {
+	*entry
+	line    string
+	seconds int64
+	before  string // the entry right before ours, "" if there is none
+	granted driver.Grant
+}
+
+// enqueue takes a place in line by one transaction, or finds the one that an earlier
+// call of the same id took.
+func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease) (*waiter, error) {
+	line, name := b.names.line(key), b.names.entry(key, r.ID)
+	w := &waiter{line: line, seconds: b.seconds(r.TTL)}
+	resp, err := b.txn(ctx,
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)},
+		[]clientv3.Op{
+			clientv3.OpPut(name, heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id))),
+			// Ours, being the newest, and the one before it.
+			clientv3.OpGet(line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
+		},
+		[]clientv3.Op{clientv3.OpGet(name)})
+	if err != nil {
+		if !driver.Definite(err) {
+			b.taint(l)
+		}
+		return nil, err
+	}
+	create := resp.Header.Revision
+	if !resp.Succeeded {
+		rec, err := readRecord(line, kvsOf(resp, 0)[0])
+		switch {
+		case err != nil:
+			return nil, err
+		case rec.released:
+			return nil, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
+		}
+		if l, err = b.rebound(ctx, name, r, rec); err != nil {
+			return nil, err
+		}
+		create = rec.create
+	} else if both := kvsOf(resp, 1); len(both) > 1 {
+		w.before = string(both[1].Key)
+	}
+	if create >= maxToken {
+		return nil, fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.entries[name] != nil {
+		return nil, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, r.ID)
+	}
+	w.entry = &entry{name: name, key: key, id: r.ID, create: create, state: waiting}
+	b.add(w.entry, l)
+	b.guard(w.entry)
+	return w, nil
+}
+
+// rebound binds an entry that an earlier call left in line to a lease that we keep alive.
+func (b *backend) rebound(ctx context.Context, name string, r driver.Request, rec record) (*lease, error) {
+	l, err := b.moveTo(ctx, rec, b.seconds(r.TTL))
+	if err != nil || l.id == rec.lease {
+		return l, err
+	}
+	resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(name, r.ID, rec.create, l)}, nil)
+	switch {
+	case err != nil:
+		if !driver.Definite(err) {
+			b.taint(l)
+		}
+		return nil, err
+	case !resp.Responses[0].GetResponseTxn().Succeeded:
+		return nil, fmt.Errorf("%w: the entry in line is gone", driver.ErrNotSent)
+	}
+	return l, nil
+}
+
+// wait waits in line until ours is the first entry. Whatever ends it without a grant has the
+// entry removed in the background, so that nobody waits for it.
+func (b *backend) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
+	err := b.advance(ctx, w)
+	if err == nil {
+		return w.granted, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state == waiting {
+		b.doom(w.entry)
+	}
+	return driver.Grant{}, err
+}
+
+// advance goes from one predecessor to the next until there is none.
+func (b *backend) advance(ctx context.Context, w *waiter) error {
+	const least, most = 5 * time.Millisecond, 500 * time.Millisecond
+	pause := least
+	for {
+		err := b.step(ctx, w)
+		switch {
+		case errors.Is(err, errNext):
+			pause = least
+			continue
+		case err == nil:
+			return nil
+		case errors.Is(err, driver.ErrCorrupt), errors.Is(err, errOver):
+			return err
+		case ctx.Err() != nil:
+			return ended(ctx)
+		}
+		// The store did not answer. The place in line is good until the lease ends.
+		b.mu.Lock()
+		lapsed := !time.Now().Before(w.lease.until())
+		b.mu.Unlock()
+		if lapsed {
+			return err
+		}
+		if sleep(ctx, pause) != nil {
+			return ended(ctx)
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+var (
+	// errNext: the line has moved, but ours is not the first.
+	errNext = errors.New("etcd: the line has moved")
+	// errOver: the wait has ended at the store.
+	errOver = errors.New("etcd: the wait is over")
+)
+
+// step watches the predecessor, makes sure that it is still there, and waits until it is
+// gone. nil: ours is the first, and granted.
+//
+// The watch is established before the look, at the present revision: one from a past
+// revision is served by the server's loop for laggards, once in 100 ms.
+func (b *backend) step(ctx context.Context, w *waiter) error {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	// A watch that is being established ends with the wait, too.
+	watching := make(chan struct{})
+	defer close(watching)
+	go func() {
+		select {
+		case <-w.gone:
+			cancel(errOver)
+		case <-watching:
+		}
+	}()
+	var events clientv3.WatchChan
+	before := w.before
+	if before != "" {
+		events = b.client.Watch(ctx, before)
+	}
+	if err := b.look(ctx, w); err != nil || w.before == "" {
+		return b.orOver(w, err)
+	}
+	if w.before != before {
+		return errNext
+	}
+	return b.orOver(w, b.await(ctx, w, events))
+}
+
+// orOver gives why the wait is over at the store, if it is.
+func (b *backend) orOver(w *waiter, err error) error {
+	select {
+	case <-w.gone:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return fmt.Errorf("%w: %w", errOver, w.cause)
+	default:
+		return err
+	}
+}
+
+// await waits until the predecessor is gone, and looks again.
+func (b *backend) await(ctx context.Context, w *waiter, events clientv3.WatchChan) error {
+	tick := time.NewTimer(b.tickOf(w))
+	defer tick.Stop()
+	for looked := time.Now(); ; {
+		select {
+		case resp, ok := <-events:
+			if !ok || resp.Err() != nil {
+				return errors.Join(errors.New("etcd: the watch ended"), resp.Err())
+			}
+			for _, ev := range resp.Events {
+				if ev.Type == clientv3.EventTypeDelete {
+					if err := b.look(ctx, w); err != nil || w.before == "" {
+						return err
+					}
+					return errNext
+				}
+			}
+		case <-tick.C:
+			tick.Reset(b.tickOf(w))
+			if err := b.stayAlive(ctx, w); err != nil {
+				return err
+			}
+			if time.Since(looked) < recheck {
+				continue
+			}
+			// Should an event have been lost, this finds out.
+			before := w.before
+			if err := b.look(ctx, w); err != nil || w.before == "" {
+				return err
+			}
+			if looked = time.Now(); w.before != before {
+				return errNext
+			}
+		case <-w.gone:
+			return errOver
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+// recheck is how often a waiter looks at its predecessor though nothing was pushed.
+const recheck = 5 * time.Second
+
+// tickOf is a third of the lease. All waiters of a lease share one keepalive.
+func (b *backend) tickOf(w *waiter) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return w.lease.ttl / 3
+}
+
+// stayAlive keeps the lease of a waiter alive, and moves it from a tainted one.
+func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
+	b.mu.Lock()
+	l, tainted := w.lease, w.lease.tainted
+	b.mu.Unlock()
+	if !tainted {
+		return b.keepAlive(ctx, l, time.Now().Add(-l.ttl/4))
+	}
+	next, err := b.leaseFor(ctx, w.seconds)
+	if err != nil {
+		return err
+	}
+	resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(w.name, w.id, w.create, next)}, nil)
+	switch {
+	case err != nil:
+		if !driver.Definite(err) {
+			b.taint(next)
+		}
+		return err
+	case !resp.Responses[0].GetResponseTxn().Succeeded:
+		b.lose(w.entry, errEntryGone)
+		return errOver
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state == waiting {
+		b.bind(w.entry, next)
+	}
+	return nil
+}
+
+// look reads our entry and the one right before it, in one request. When there is none
+// before it, ours is granted.
+func (b *backend) look(ctx context.Context, w *waiter) error {
+	resp, err := b.txn(ctx, nil, []clientv3.Op{
+		clientv3.OpGet(w.name),
+		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)),
+	}, nil)
+	if err != nil {
+		return readOnly(ctx, err)
+	}
+	own, before := kvsOf(resp, 0), kvsOf(resp, 1)
+	if len(own) == 0 || own[0].CreateRevision != w.create {
+		b.lose(w.entry, errEntryGone)
+		return errOver
+	}
+	if rec, err := readRecord(w.line, own[0]); err != nil || rec.released {
+		b.lose(w.entry, errBroken)
+		return errOver
+	}
+	if len(before) > 0 {
+		if _, err := readRecord(w.line, before[0]); err != nil {
+			return err
+		}
+		w.before = string(before[0].Key)
+		return nil
+	}
+	return b.grantTo(ctx, w)
+}
+
+// grantTo makes the wait a hold, with a lease that has time left.
+func (b *backend) grantTo(ctx context.Context, w *waiter) error {
+	b.mu.Lock()
+	l := w.lease
+	b.mu.Unlock()
+	if err := b.keepAlive(ctx, l, time.Now().Add(-l.ttl/2)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state != waiting {
+		return errOver
+	}
+	w.before, w.granted = "", b.hold(w.entry)
+	return nil
+}

@@ -1,0 +1,258 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Renew implements driver.Locker: a keepalive, unless one was sent just now, and a
+// proof that the entry is there.
+func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := check(key, r); err != nil {
+		return driver.Grant{}, err
+	}
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	defer done()
+	return b.renewOne(call, key, r)
+}
+
+func (b *backend) renewOne(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	out := b.renew(ctx, []driver.Hold{{Key: key, Request: r}})
+	return out[0].Grant, out[0].Err
+}
+
+// RenewAll implements driver.BatchRenewer: one keepalive for each TTL among the holds,
+// and one request for each hundred of them.
+func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		out := make([]driver.Renewal, len(holds))
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	defer done()
+	return b.renew(call, holds)
+}
+
+// renewal is one hold on its way through a renewal.
+type renewal struct {
+	driver.Hold
+	out     *driver.Renewal
+	e       *entry
+	seconds int64
+	from    *lease // that it is bound to
+	to      *lease // that it is to be bound to
+}
+
+// renew renews what this client holds in few requests, and anything else one by one.
+func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	out := make([]driver.Renewal, len(holds))
+	var ours, others []*renewal
+	for i, h := range holds {
+		n := &renewal{Hold: h, out: &out[i]}
+		if n.out.Err = check(h.Key, h.Request); n.out.Err != nil {
+			continue
+		}
+		n.seconds = b.seconds(h.TTL)
+		switch known, err := b.lookUp(n); {
+		case err != nil:
+			n.out.Err = err
+		case known:
+			ours = append(ours, n)
+		default:
+			others = append(others, n)
+		}
+	}
+	ours = b.keepAlives(ctx, ours)
+	for len(ours) > 0 {
+		chunk := ours[:min(len(ours), maxOps)]
+		ours = ours[len(chunk):]
+		others = append(others, b.prove(ctx, chunk)...)
+	}
+	for _, n := range others {
+		n.out.Grant, n.out.Err = b.renewOther(ctx, n)
+	}
+	return out
+}
+
+// lookUp finds the entry of a hold. ErrNotHeld: it has lapsed.
+func (b *backend) lookUp(n *renewal) (known bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[b.names.entry(n.Key, n.ID)]
+	switch {
+	case e == nil:
+		return false, nil
+	case e.state != held:
+		return true, driver.ErrNotHeld
+	case !time.Now().Before(e.deadline):
+		b.doom(e)
+		return true, driver.ErrNotHeld
+	}
+	n.e, n.from, n.to = e, e.lease, e.lease
+	if e.lease.tainted || e.lease.seconds < n.seconds {
+		n.seconds = max(n.seconds, e.lease.seconds)
+		n.to = nil
+	}
+	return true, nil
+}
+
+// keepAlives keeps alive the leases of a batch, several at a time, and gives those holds
+// whose lease is alive.
+func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*renewal) {
+	type group struct {
+		lease   *lease
+		seconds int64 // without a lease: of the class that is to have one
+	}
+	groups := make(map[group][]*renewal)
+	for _, n := range batch {
+		g := group{lease: n.to}
+		if n.to == nil {
+			g.seconds = n.seconds
+		}
+		groups[g] = append(groups[g], n)
+	}
+	var wg sync.WaitGroup
+	for g, members := range groups {
+		wg.Go(func() {
+			l, err := b.renewLease(ctx, g.lease, g.seconds)
+			for _, n := range members {
+				n.to, n.out.Err = l, err
+			}
+		})
+	}
+	wg.Wait()
+	for _, n := range batch {
+		if n.out.Err == nil {
+			alive = append(alive, n)
+		}
+	}
+	return alive
+}
+
+// renewLease keeps l alive, or finds a lease of the class for holds that have to move. The
+// one that they leave was kept alive before now, so that nothing is shortened.
+func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lease, error) {
+	now := time.Now()
+	if l != nil {
+		// Renewals that come one by one share a request.
+		now = now.Add(-time.Duration(l.seconds) * time.Second / 10)
+	} else {
+		var err error
+		if l, err = b.leaseFor(ctx, seconds); err != nil {
+			return nil, err
+		}
+	}
+	err := b.keepAlive(ctx, l, now)
+	if errors.Is(err, errLeaseLost) {
+		err = driver.ErrNotHeld
+	}
+	return l, err
+}
+
+// prove asks the store for each entry, and moves those that are to move, in one request. It
+// gives those that are bound to a lease which is not ours.
+func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal) {
+	ops := make([]clientv3.Op, len(chunk))
+	for i, n := range chunk {
+		if n.to == n.from {
+			ops[i] = clientv3.OpGet(n.e.name)
+		} else {
+			ops[i] = rebinding(n.e.name, n.ID, n.e.create, n.to)
+		}
+	}
+	resp, err := b.txn(ctx, nil, ops, nil)
+	for i, n := range chunk {
+		switch {
+		case err != nil && n.to != n.from && !driver.Definite(err):
+			b.taint(n.to)
+			n.out.Err = err
+		case err != nil:
+			n.out.Err = err
+		case b.proved(n, resp.Responses[i]):
+			n.out.Grant, n.out.Err = b.extended(n)
+		default:
+			others = append(others, n)
+		}
+	}
+	return others
+}
+
+// proved reports whether the entry was found as we know it. If it is gone, or nobody's,
+// the hold is over.
+func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
+	found := resp.GetResponseRange()
+	if moved := resp.GetResponseTxn(); moved != nil {
+		if moved.Succeeded {
+			return true
+		}
+		found = moved.Responses[0].GetResponseRange()
+	}
+	if len(found.GetKvs()) == 0 {
+		return b.notThere(n.e, "its entry is gone")
+	}
+	rec, err := readRecord(b.names.line(n.Key), found.Kvs[0])
+	switch {
+	case err != nil:
+		return b.notThere(n.e, err.Error())
+	case rec.create != n.e.create:
+		return b.notThere(n.e, "its entry was made anew")
+	case rec.released:
+		return b.notThere(n.e, "it was broken")
+	}
+	return rec.lease == n.from.id
+}
+
+// extended moves the deadline of a hold that was proved.
+func (b *backend) extended(n *renewal) (driver.Grant, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := n.e
+	if e.state != held || n.to.lost {
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	if e.lease != n.to {
+		b.bind(e, n.to)
+	}
+	ttl := min(time.Duration(b.seconds(n.TTL))*time.Second, n.to.ttl)
+	if d := n.to.since.Add(ttl); d.After(e.deadline) {
+		e.deadline = d
+	}
+	return driver.Grant{Token: e.create, TTL: e.deadline.Sub(n.to.since), Since: n.to.since}, nil
+}
+
+// notThere ends a hold whose entry is not what it was. It gives true, for there is nothing
+// left to ask.
+func (b *backend) notThere(e *entry, why string) bool {
+	b.lose(e, errors.New("etcd: "+why))
+	return true
+}
+
+// renewOther renews a hold that this client does not know, or that is bound to another
+// client's lease: it takes the hold over.
+func (b *backend) renewOther(ctx context.Context, n *renewal) (driver.Grant, error) {
+	rec, _, err := b.firstOf(ctx, n.Key)
+	switch {
+	case err != nil:
+		return driver.Grant{}, err
+	case rec.id != n.ID || rec.released:
+		return driver.Grant{}, driver.ErrNotHeld
+	}
+	g, err := b.adopt(ctx, n.Key, n.Request, rec)
+	if errors.Is(err, driver.ErrLocked) {
+		err = driver.ErrNotHeld
+	}
+	return g, err
+}
