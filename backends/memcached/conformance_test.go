@@ -1,7 +1,8 @@
 package memcached
 
 import (
-	"log/slog"
+	"context"
+	"net/url"
 	"testing"
 
 	"github.com/coordgo/coord/conformance"
@@ -9,21 +10,40 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
+// Over a client of the backend's own, as a URL opens it.
 func TestConformance(t *testing.T) {
-	srv := testserver.Memcached(t)
-	open := func(tb conformance.TB, addr string) driver.Backend {
+	conform(t, func(tb conformance.TB, addr string) driver.Backend {
+		u, err := url.Parse("memcached://" + addr)
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		b, err := Open(context.Background(), u)
+		if err != nil {
+			tb.Fatalf("Open: %v", err)
+		}
+		return b
+	})
+}
+
+// Over a client that the application owns.
+func TestConformanceOverAClient(t *testing.T) {
+	conform(t, func(tb conformance.TB, addr string) driver.Backend {
 		client := newClient(addr)
 		tb.Cleanup(func() {
 			if err := client.Close(); err != nil {
 				tb.Errorf("close the application's client: %v", err)
 			}
 		})
-		b, err := New(client, WithLogger(slog.New(slog.DiscardHandler)))
+		b, err := New(client)
 		if err != nil {
 			tb.Fatalf("New: %v", err)
 		}
 		return b
-	}
+	})
+}
+
+func conform(t *testing.T, open func(conformance.TB, string) driver.Backend) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	faults := conformance.TCPFaults(srv.Addr, open)
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }

@@ -23,7 +23,7 @@ func (a *acquisition) count() (int64, error) {
 		if a.gone() {
 			return 0, errGone
 		}
-		n, err := a.b.client.Increment(key, 1)
+		n, err := a.client.Increment(key, 1)
 		switch {
 		case err == nil:
 			return tokenOf(n, key)
@@ -32,7 +32,7 @@ func (a *acquisition) count() (int64, error) {
 		}
 		now := a.b.clock()
 		seed := max(now.UnixMicro(), 1)
-		err = a.b.client.Add(&memcache.Item{
+		err = a.client.Add(&memcache.Item{
 			Key: key, Value: strconv.AppendInt(nil, seed, 10), Expiration: lasting(ceilSeconds(fenceLife), now),
 		})
 		switch {

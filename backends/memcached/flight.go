@@ -20,19 +20,21 @@ var (
 	// errClosing ends the calls under way when the backend is closed. What was sent may have
 	// been applied: the outcome is unknown.
 	errClosing = errors.New("memcached: backend closed during the call")
-	// errGone ends the rest of a call whose caller has gone. Nobody reads it.
-	errGone = errors.New("memcached: the caller has gone")
+	// errGone ends the rest of a call whose caller has gone.
+	errGone = errors.New("memcached: the call was given up")
 )
 
 // call is one call of the driver, which makes some commands on memcached. It is used by one
 // goroutine, but for gone.
 type call struct {
-	b *backend
+	b      *backend
+	client *memcache.Client
+	lane   *lane // nil over the application's client
 	// touched: a command that changes the lock has been sent, and was not refused. From then
 	// on no error is definite by itself.
 	touched bool
-	// read is when get was last sent.
-	read time.Time
+	// readAt is when get was last sent.
+	readAt time.Time
 	// undo takes back what was done for a caller who has gone; nil if there is nothing.
 	undo func()
 
@@ -54,19 +56,21 @@ type result[T any] struct {
 
 // fly runs fn and returns when ctx ends, or the backend is closed, at the latest.
 //
-// gomemcache knows no contexts, so fn runs in a goroutine, which is left behind then. It stops
-// at its next command, takes back what it has done (call.undo), and ends within a few Timeouts
-// of the client. A ctx that never ends needs no goroutine: Timeout bounds the call.
+// With a client of its own the backend takes a lane for it. In the application's client nothing
+// can be ended, so there fn runs in a goroutine, which is left behind when ctx ends. It stops at
+// its next command, takes back what it has done (call.undo), and ends within a few Timeouts of the
+// client. A ctx that never ends needs no goroutine: Timeout bounds the call.
 func fly[T any](ctx context.Context, b *backend, fn func(*call) (T, error)) (T, error) {
 	var zero T
 	if err := b.ready(ctx); err != nil {
 		return zero, err
 	}
-	c := &call{b: b}
+	if b.lanes != nil {
+		return ride(ctx, b, fn)
+	}
+	c := &call{b: b, client: b.client}
 	if ctx.Done() == nil {
-		v, err := fn(c)
-		b.land()
-		return v, err
+		return fn(c)
 	}
 	done := make(chan result[T], 1)
 	go func() {
@@ -74,7 +78,6 @@ func fly[T any](ctx context.Context, b *backend, fn func(*call) (T, error)) (T, 
 		if !c.state.CompareAndSwap(flying, landed) && c.undo != nil {
 			c.undo()
 		}
-		b.land()
 		done <- result[T]{v, err}
 	}()
 	var why error
@@ -104,14 +107,6 @@ func (b *backend) ready(ctx context.Context) error {
 	return nil
 }
 
-// land is the end of what was in the air. Connections that come back after Close are closed.
-func (b *backend) land() {
-	if b.own && b.closed() {
-		// Close has said what there was to say.
-		_ = b.client.Close()
-	}
-}
-
 // ended is the error of a call that gave up because ctx ended. It matches ctx.Err() and the
 // cause.
 func ended(ctx context.Context) error {
@@ -125,15 +120,20 @@ func ended(ctx context.Context) error {
 // The commands of a call. None is sent for a caller who has gone. ErrCacheMiss, ErrNotStored and
 // ErrCASConflict are answers, and given as they are.
 
-func (c *call) gone() bool { return c.state.Load() == abandoned }
+func (c *call) gone() bool {
+	if c.lane != nil {
+		return c.lane.gone()
+	}
+	return c.state.Load() == abandoned
+}
 
 // get reads an item with its cas id.
 func (c *call) get(key string) (*memcache.Item, error) {
 	if c.gone() {
 		return nil, errGone
 	}
-	c.read = time.Now()
-	item, err := c.b.read(key)
+	c.readAt = time.Now()
+	item, err := c.read(key)
 	if err != nil && !answer(err) && !c.touched {
 		return nil, notSent(err) // it only reads
 	}
@@ -142,7 +142,7 @@ func (c *call) get(key string) (*memcache.Item, error) {
 
 // add and cas change the lock.
 func (c *call) add(item *memcache.Item) error {
-	return c.change(func() error { return c.b.client.Add(item) })
+	return c.change(func() error { return c.client.Add(item) })
 }
 
 // staleRead is from when on a read is too old to swap on. A server that restarts counts its
@@ -150,10 +150,10 @@ func (c *call) add(item *memcache.Item) error {
 const staleRead = 500 * time.Millisecond
 
 func (c *call) cas(item *memcache.Item) error {
-	if time.Since(c.read) > staleRead {
+	if time.Since(c.readAt) > staleRead {
 		return memcache.ErrCASConflict
 	}
-	return c.change(func() error { return c.b.client.CompareAndSwap(item) })
+	return c.change(func() error { return c.client.CompareAndSwap(item) })
 }
 
 func (c *call) change(command func() error) error {
@@ -178,10 +178,10 @@ func (c *call) change(command func() error) error {
 
 // read is get, once more if the connection broke: one that was idle may have been dead for long,
 // since the server restarted. Only reads are ever sent again.
-func (b *backend) read(key string) (*memcache.Item, error) {
-	item, err := b.client.Get(key)
-	if b.noteBroken(err) {
-		item, err = b.client.Get(key)
+func (c *call) read(key string) (*memcache.Item, error) {
+	item, err := c.client.Get(key)
+	if c.b.noteBroken(err) && !c.gone() {
+		item, err = c.client.Get(key)
 	}
 	return item, err
 }
@@ -193,9 +193,9 @@ func (b *backend) noteBroken(err error) bool {
 		return false
 	}
 	broken := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	if broken && b.own {
-		// It closes what is idle; the client works on.
-		_ = b.client.Close()
+	if broken && b.lanes != nil {
+		// They are of no use any more, whatever closing them says.
+		_ = b.lanes.drop()
 	}
 	return broken
 }

@@ -90,18 +90,18 @@ const (
 // commands, or one. When another client was faster it begins again, after a random pause, for as
 // long as somebody waits for it: each caller's ctx is its budget of time. After a swap that may
 // have been made it does not.
-func (b *backend) carry(n limitName, batch []*ask) {
+func (c *call) carry(n limitName, batch []*ask) {
 	pause := minPause
 	for {
 		if batch = present(batch); len(batch) == 0 {
 			return
 		}
-		if b.closed() {
-			answerAll(batch, fmt.Errorf("%w: %w", driver.ErrNotSent, errClosing))
+		if c.gone() || c.b.closed() {
+			answerAll(batch, notSent(errGone))
 			return
 		}
 		sent := time.Now()
-		swapped, err := b.evaluate(n, batch)
+		swapped, err := c.evaluate(n, batch)
 		if swapped || err != nil {
 			answerAll(batch, err)
 			return
@@ -114,14 +114,14 @@ func (b *backend) carry(n limitName, batch []*ask) {
 }
 
 // evaluate makes one attempt. done is false, without an error, if another client was faster.
-func (b *backend) evaluate(n limitName, batch []*ask) (done bool, err error) {
-	item, s, err := b.load(n)
+func (c *call) evaluate(n limitName, batch []*ask) (done bool, err error) {
+	item, s, err := c.load(n)
 	if err != nil {
 		return false, err
 	}
-	now := b.clock()
+	now := c.b.clock()
 	dirty := false
-	if item == nil && b.onMissing == Empty {
+	if item == nil && c.b.onMissing == Empty {
 		// What was lost may have been spent just now.
 		s.Take(n.limit, now.UnixMicro(), driver.Ask{Min: n.limit.Max(), N: n.limit.Max()})
 		for _, a := range batch {
@@ -135,12 +135,12 @@ func (b *backend) evaluate(n limitName, batch []*ask) (done bool, err error) {
 	if !dirty {
 		return true, nil
 	}
-	return b.store(n, item, s, now)
+	return c.store(n, item, s, now)
 }
 
 // load reads the state; the item is nil if there is none.
-func (b *backend) load(n limitName) (*memcache.Item, limits.State, error) {
-	item, err := b.read(n.storeKey())
+func (c *call) load(n limitName) (*memcache.Item, limits.State, error) {
+	item, err := c.read(n.storeKey())
 	if err == memcache.ErrCacheMiss {
 		return nil, limits.State{}, nil
 	}
@@ -152,13 +152,13 @@ func (b *backend) load(n limitName) (*memcache.Item, limits.State, error) {
 }
 
 // store adds the state or swaps it.
-func (b *backend) store(n limitName, item *memcache.Item, s limits.State, now time.Time) (done bool, err error) {
+func (c *call) store(n limitName, item *memcache.Item, s limits.State, now time.Time) (done bool, err error) {
 	value, err := formatLimit(n, s)
 	if err != nil {
 		return false, err
 	}
 	keep := s.Expiry(n.limit, now.UnixMicro())
-	if b.onMissing == Empty {
+	if c.b.onMissing == Empty {
 		keep = max(keep, maxRelative*time.Second)
 	}
 	add := item == nil
@@ -173,11 +173,11 @@ func (b *backend) store(n limitName, item *memcache.Item, s limits.State, now ti
 		item.Expiration = atOnce
 	}
 	if add {
-		err = b.client.Add(item)
+		err = c.client.Add(item)
 	} else {
-		err = b.client.CompareAndSwap(item)
+		err = c.client.CompareAndSwap(item)
 	}
-	b.noteBroken(err)
+	c.b.noteBroken(err)
 	switch {
 	case err == nil:
 		return true, nil

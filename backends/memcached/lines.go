@@ -2,7 +2,6 @@ package memcached
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -29,7 +28,6 @@ type line struct {
 
 // ask is what one caller wants.
 type ask struct {
-	ctx context.Context
 	// apply evaluates it. It may be called several times, the last call counts; it writes only to
 	// what the caller reads after a nil error. dirty: the state has changed.
 	apply func(s *limits.State, now int64) (dirty bool)
@@ -55,13 +53,18 @@ type limitName struct {
 
 func (n limitName) storeKey() string { return n.key(n.kind) }
 
-// ask queues a and waits for its answer, the end of ctx, or of the backend.
+// ask gets a its answer, or the end of ctx, or of the backend. Who finds no line asks at once and by
+// itself; a goroutine serves those who have come behind it meanwhile.
 func (b *backend) ask(ctx context.Context, n limitName, a *ask) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	a.ctx, a.done = ctx, make(chan error, 1)
-	if b.lines.join(n.storeKey(), a) {
+	a.done = make(chan error, 1)
+	first := b.lines.join(n.storeKey(), a)
+	switch {
+	case first && b.lanes != nil:
+		return b.askAlone(ctx, n, a)
+	case first:
 		go b.serve(n)
 	}
 	var why error
@@ -74,9 +77,22 @@ func (b *backend) ask(ctx context.Context, n limitName, a *ask) error {
 		why = errClosing
 	}
 	if a.state.Swap(left) == queued {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, why)
+		return notSent(why)
 	}
 	return why // permits that it may have taken count as spent
+}
+
+// askAlone carries a, which has begun the line, and hands the line on.
+func (b *backend) askAlone(ctx context.Context, n limitName, a *ask) error {
+	b.lines.board(n.storeKey())
+	_, err := ride(ctx, b, func(c *call) (struct{}, error) {
+		c.carry(n, []*ask{a})
+		return struct{}{}, <-a.done
+	})
+	if !b.lines.over(n.storeKey()) {
+		go b.serve(n)
+	}
+	return err
 }
 
 // join puts a at the end of the line, and reports whether it began one, which the caller then
@@ -110,9 +126,27 @@ func (l *lines) next(key string) []*ask {
 	return batch
 }
 
+// board takes the first out of its line.
+func (l *lines) board(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.m[key]
+	q.queue = q.queue[1:]
+}
+
+// over ends the line if nobody is in it.
+func (l *lines) over(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.m[key].queue) > 0 {
+		return false
+	}
+	delete(l.m, key)
+	return true
+}
+
 // serve serves a line until nobody is in it.
 func (b *backend) serve(n limitName) {
-	defer b.land()
 	for {
 		batch := b.lines.next(n.storeKey())
 		if batch == nil {
@@ -124,7 +158,9 @@ func (b *backend) serve(n limitName) {
 				boarding = append(boarding, a)
 			}
 		}
-		b.carry(n, boarding)
+		if len(boarding) > 0 {
+			b.carry(n, boarding)
+		}
 	}
 }
 
@@ -142,5 +178,20 @@ func present(batch []*ask) []*ask {
 func answerAll(batch []*ask, err error) {
 	for _, a := range batch {
 		a.done <- err
+	}
+}
+
+// carry gets a batch its answers, over a lane or the application's client.
+func (b *backend) carry(n limitName, batch []*ask) {
+	if b.lanes == nil {
+		(&call{b: b, client: b.client}).carry(n, batch)
+		return
+	}
+	_, err := ride(context.Background(), b, func(c *call) (struct{}, error) {
+		c.carry(n, batch)
+		return struct{}{}, nil
+	})
+	if err != nil { // no lane
+		answerAll(batch, err)
 	}
 }

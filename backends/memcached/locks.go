@@ -104,12 +104,12 @@ func (a *acquisition) item(value []byte, seconds int64) *memcache.Item {
 
 // withdraw frees the lock if its item is still exactly what this call has written.
 func (a *acquisition) withdraw(written []byte) error {
-	item, err := a.b.client.Get(a.name.key(lockKind))
+	item, err := a.client.Get(a.name.key(lockKind))
 	if err != nil || !bytes.Equal(item.Value, written) {
 		return err
 	}
 	item.Expiration = atOnce
-	return a.b.client.CompareAndSwap(item)
+	return a.client.CompareAndSwap(item)
 }
 
 // uncounted is the error of an attempt that has no token. If it is a definite one, nothing may

@@ -82,10 +82,11 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 	if client.Timeout < 0 || client.Timeout > maxTimeout {
 		return nil, fmt.Errorf("%w: memcache.Client.Timeout is %v: set it to at most %v: calls that are given up end by it", driver.ErrInvalid, client.Timeout, maxTimeout)
 	}
-	b, err := newBackend(client, opts)
+	b, err := newBackend(opts)
 	if err != nil {
 		return nil, err
 	}
+	b.client = client
 	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
 	defer cancel()
 	if err := b.probeCAS(ctx); err != nil {
@@ -96,8 +97,8 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
-	client    *memcache.Client
-	own       bool // Close closes client
+	client    *memcache.Client // the application's, or nil
+	lanes     *lanes           // of the backend's own clients, or nil
 	onMissing OnMissing
 	info      driver.Info
 	log       *slog.Logger
@@ -118,7 +119,7 @@ var (
 	_ driver.Pinger          = (*backend)(nil)
 )
 
-func newBackend(client *memcache.Client, opts []Option) (*backend, error) {
+func newBackend(opts []Option) (*backend, error) {
 	o := options{log: slog.Default()}
 	for _, opt := range opts {
 		opt(&o)
@@ -127,7 +128,7 @@ func newBackend(client *memcache.Client, opts []Option) (*backend, error) {
 		return nil, fmt.Errorf("%w: OnMissing %d: want Full or Empty", driver.ErrInvalid, o.onMissing)
 	}
 	return &backend{
-		client: client, onMissing: o.onMissing, log: o.log, clock: time.Now, closing: make(chan struct{}),
+		onMissing: o.onMissing, log: o.log, clock: time.Now, closing: make(chan struct{}),
 		info: driver.Info{
 			Name: "memcached", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, Claims: slices.Clone(Claims),
 		},
@@ -143,8 +144,8 @@ func (b *backend) Info() driver.Info {
 
 // Ping implements driver.Pinger. It asks every server.
 func (b *backend) Ping(ctx context.Context) error {
-	_, err := fly(ctx, b, func(*call) (struct{}, error) {
-		if err := b.client.Ping(); err != nil {
+	_, err := fly(ctx, b, func(c *call) (struct{}, error) {
+		if err := c.client.Ping(); err != nil {
 			return struct{}{}, notSent(err)
 		}
 		return struct{}{}, nil
@@ -157,8 +158,8 @@ func (b *backend) Close() error {
 	var err error
 	b.once.Do(func() {
 		close(b.closing)
-		if b.own {
-			err = b.client.Close()
+		if b.lanes != nil {
+			err = b.lanes.close()
 		}
 	})
 	return err

@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/storeurl"
 )
@@ -16,8 +14,8 @@ const (
 	defaultPort = "11211"
 	// defaultTimeout bounds dialling, and each command.
 	defaultTimeout = time.Second
-	// defaultPool is how many idle connections are kept to each server. gomemcache keeps two,
-	// and dials anew for whatever goes on beside them.
+	// defaultPool is how many connections there are to each server at most, and so how many calls
+	// are under way. gomemcache keeps two, and dials anew for whatever goes on beside them.
 	defaultPool = 64
 	maxPool     = 10_000
 )
@@ -33,9 +31,10 @@ const (
 //
 //   - on_missing: full or empty, what a limit is that is not there; default full. See
 //     [OnMissing].
-//   - timeout: 1ms to 5s, default 1s; it bounds dialling and each command, of which a call
-//     makes up to five, and with which calls end that were given up.
-//   - pool_size: idle connections kept to each server, 1 to 10000, default 64.
+//   - timeout: 1ms to 5s, default 1s; it bounds dialling and each command for a caller whose
+//     ctx does not end earlier.
+//   - pool_size: calls under way, and so connections to each server, 1 to 10000, default 64.
+//     Further calls wait.
 //   - tls_ca, tls_cert, tls_key: PEM files; tls_server_name: the name on the servers'
 //     certificates, default each one's host; tls_insecure=true: do not check them. Only with
 //     memcacheds.
@@ -48,14 +47,12 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 		return nil, err
 	}
 	dial := dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password}
-	client := memcache.NewFromSelector(newServers(s.url.Hosts))
-	client.DialContext, client.Timeout, client.MaxIdleConns = dial.dial, s.timeout, s.pool
-	b, err := newBackend(client, []Option{WithOnMissing(s.onMissing)})
+	b, err := newBackend([]Option{WithOnMissing(s.onMissing)})
 	if err != nil {
 		return nil, err
 	}
-	b.own = true
-	if err := b.probeServers(ctx, s.url.Hosts, dial); err != nil {
+	b.lanes = newLanes(s.pool, s.timeout, newServers(s.url.Hosts), dial)
+	if err := b.probeServers(ctx, s, dial); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -19,9 +20,9 @@ import (
 var minVersion = [3]int{1, 4, 23}
 
 // probeServers asks each server for its version and settings, and tries compare-and-swap on it.
-func (b *backend) probeServers(ctx context.Context, addrs []string, dial dialer) error {
-	for _, addr := range addrs {
-		server, err := fly(ctx, b, func(*call) (string, error) { return b.probeServer(ctx, addr, dial) })
+func (b *backend) probeServers(ctx context.Context, s settings, dial dialer) error {
+	for _, addr := range s.url.Hosts {
+		server, err := b.probeServer(ctx, addr, s.timeout, dial)
 		if err != nil {
 			return fmt.Errorf("%s: %w", addr, err)
 		}
@@ -32,16 +33,15 @@ func (b *backend) probeServers(ctx context.Context, addrs []string, dial dialer)
 	return nil
 }
 
-// probeServer looks at one server. The server has to be 1.4.23 or later with compare-and-swap,
-// and should not evict.
-func (b *backend) probeServer(ctx context.Context, addr string, dial dialer) (string, error) {
-	one := memcache.NewFromSelector(newServers([]string{addr}))
-	one.DialContext, one.Timeout = dial.dial, b.client.Timeout
+// probeServer looks at one server. It has to be 1.4.23 or later with compare-and-swap, and should
+// not evict.
+func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Duration, dial dialer) (string, error) {
+	one := &backend{closing: make(chan struct{}), lanes: newLanes(1, timeout, newServers([]string{addr}), dial)}
 	defer one.Close()
-	if err := tryCAS(one); err != nil {
+	if err := one.probeCAS(ctx); err != nil {
 		return "", err
 	}
-	about, err := ask1(ctx, addr, dial, b)
+	about, err := inquire(ctx, addr, timeout, dial)
 	if err != nil {
 		return "", notSent(err)
 	}
@@ -60,9 +60,9 @@ func (b *backend) probeServer(ctx context.Context, addr string, dial dialer) (st
 // about is what a server says of itself; what it does not say is "".
 type about struct{ version, evictions string }
 
-// ask1 asks on a connection of its own: gomemcache has no stats.
-func ask1(ctx context.Context, addr string, dial dialer, b *backend) (a about, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.client.Timeout)
+// inquire asks on a connection of its own: gomemcache has no stats.
+func inquire(ctx context.Context, addr string, timeout time.Duration, dial dialer) (a about, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := dial.dial(ctx, "tcp", addr)
 	if err != nil {
@@ -123,10 +123,10 @@ func old(version string) bool {
 	return false
 }
 
-// probeCAS tries compare-and-swap over a client whose servers are not known.
+// probeCAS tries compare-and-swap.
 func (b *backend) probeCAS(ctx context.Context) error {
-	_, err := fly(ctx, b, func(*call) (struct{}, error) {
-		return struct{}{}, tryCAS(b.client)
+	_, err := fly(ctx, b, func(c *call) (struct{}, error) {
+		return struct{}{}, tryCAS(c.client)
 	})
 	return err
 }
