@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/coordgo/coord"
@@ -13,7 +14,15 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	goleak.VerifyTestMain(m)
+}
+
+// silent keeps go-redis from telling of each connection that a storm breaks.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 func onMemory(store *memory.Store, wrap func(driver.Backend) driver.Backend) func() (*coord.Client, error) {
 	return func() (*coord.Client, error) {
