@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -15,17 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	srv := testserver.Redis(t)
 	open := func(tb conformance.TB, addr string) driver.Backend {
-		client := redis.NewClient(clientOptions(addr))
-		tb.Cleanup(func() {
-			if err := client.Close(); err != nil {
-				tb.Errorf("close the application's client: %v", err)
-			}
-		})
-		b, err := New(client, WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			tb.Fatalf("New: %v", err)
-		}
-		return b
+		return backendOver(tb, redis.NewClient(clientOptions(addr)))
 	}
 	faults := conformance.TCPFaults(srv.Addr, open)
 	if srv.Owned {
@@ -33,15 +24,7 @@ func TestConformance(t *testing.T) {
 		faults.Restart = func(conformance.TB) { srv.Restart() }
 		faults.Pause = func(conformance.TB) { srv.Pause() }
 		faults.Resume = func(conformance.TB) { srv.Resume() }
-		faults.Wipe = func(tb conformance.TB) {
-			client := redis.NewClient(clientOptions(srv.Addr))
-			if err := client.FlushAll(context.Background()).Err(); err != nil {
-				tb.Fatalf("FLUSHALL: %v", err)
-			}
-			if err := client.Close(); err != nil {
-				tb.Fatalf("close: %v", err)
-			}
-		}
+		faults.Wipe = func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(srv.Addr))) }
 	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
@@ -49,4 +32,86 @@ func TestConformance(t *testing.T) {
 		Faults:    faults,
 		WorkerURL: "redis://" + srv.Addr + "/0",
 	})
+}
+
+// TestConformanceSentinel: the server that is killed or paused is the master, which
+// sentinels replace meanwhile.
+func TestConformanceSentinel(t *testing.T) {
+	c := testserver.RedisSentinel(t, silently)
+	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, sentinelClient(c, w)) }
+	var gone *testserver.Server
+	settle := func() { c.Leader(); c.AwaitReplicas(2) }
+	conformance.Run(t, conformance.Harness{
+		Open:   func(tb conformance.TB) driver.Backend { return open(tb, nil) },
+		Claims: Claims,
+		Faults: &conformance.Faults{
+			Link:    func(tb conformance.TB) (driver.Backend, conformance.Link) { w := newWire(tb); return open(tb, w), w.proxy },
+			Kill:    func(conformance.TB) { gone = c.Leader(); gone.Kill() },
+			Restart: func(conformance.TB) { gone.Restart(); settle() },
+			Pause:   func(conformance.TB) { gone = c.Leader(); gone.Pause() },
+			Resume:  func(conformance.TB) { gone.Resume(); settle() },
+			Wipe:    func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(c.Leader().Addr))) },
+		},
+		WorkerURL: "redis+sentinel://" + strings.Join(c.Sentinels(), ",") + "/" + testserver.RedisSentinelMaster,
+	})
+}
+
+// TestConformanceCluster: faults are those of all nodes at once.
+func TestConformanceCluster(t *testing.T) {
+	c := testserver.RedisCluster(t, 0, silently)
+	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, clusterClient(c, w)) }
+	each := func(do func(*testserver.Server)) func(conformance.TB) {
+		return func(conformance.TB) {
+			for _, s := range c.Nodes {
+				do(s)
+			}
+		}
+	}
+	whole := func(do func(*testserver.Server)) func(conformance.TB) {
+		return func(tb conformance.TB) {
+			each(do)(tb)
+			if err := c.AwaitRedis(); err != nil {
+				tb.Fatalf("%v", err)
+			}
+		}
+	}
+	conformance.Run(t, conformance.Harness{
+		Open:   func(tb conformance.TB) driver.Backend { return open(tb, nil) },
+		Claims: ClusterClaims,
+		Faults: &conformance.Faults{
+			Link:    func(tb conformance.TB) (driver.Backend, conformance.Link) { w := newWire(tb); return open(tb, w), w.proxy },
+			Kill:    each((*testserver.Server).Kill),
+			Restart: whole((*testserver.Server).Restart),
+			Pause:   each((*testserver.Server).Pause),
+			Resume:  whole((*testserver.Server).Resume),
+			Wipe: each(func(s *testserver.Server) {
+				wipe(t, redis.NewClient(clientOptions(s.Addr)))
+			}),
+		},
+		WorkerURL: "redis+cluster://" + strings.Join(c.Addrs(), ","),
+	})
+}
+
+// backendOver gives a backend over a client that the application closes.
+func backendOver(tb conformance.TB, client redis.UniversalClient) driver.Backend {
+	tb.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			tb.Errorf("close the application's client: %v", err)
+		}
+	})
+	b, err := New(client, WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		tb.Fatalf("New: %v", err)
+	}
+	return b
+}
+
+// wipe makes a server forget everything.
+func wipe(tb interface{ Fatalf(string, ...any) }, client *redis.Client) {
+	if err := client.FlushAll(context.Background()).Err(); err != nil {
+		tb.Fatalf("FLUSHALL: %v", err)
+	}
+	if err := client.Close(); err != nil {
+		tb.Fatalf("close: %v", err)
+	}
 }

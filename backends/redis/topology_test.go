@@ -1,0 +1,181 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// silently keeps the servers' logs short.
+var silently = testserver.WithFlags("--loglevel", "warning")
+
+// sentinelOptions are those of a client that keeps the contract. Over a wire, if there is
+// one, go the connections to servers with data.
+func sentinelOptions(c *testserver.Cluster, w *wire) *redis.FailoverOptions {
+	o := &redis.FailoverOptions{
+		MasterName: testserver.RedisSentinelMaster, SentinelAddrs: c.Sentinels(),
+		ContextTimeoutEnabled: true, DialerRetries: 1,
+		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+	}
+	if w != nil {
+		sentinels := map[string]bool{}
+		for _, addr := range c.Sentinels() {
+			sentinels[addr] = true
+		}
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if sentinels[addr] {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			return w.dial(ctx, network, addr)
+		}
+	}
+	return o
+}
+
+func sentinelClient(c *testserver.Cluster, w *wire) *redis.Client {
+	return redis.NewFailoverClient(sentinelOptions(c, w))
+}
+
+func clusterOptions(c *testserver.Cluster, w *wire) *redis.ClusterOptions {
+	o := &redis.ClusterOptions{
+		Addrs: c.Addrs(), ContextTimeoutEnabled: true, DialerRetries: 1,
+		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+	}
+	if w != nil {
+		o.Dialer = w.dial
+	}
+	return o
+}
+
+func clusterClient(c *testserver.Cluster, w *wire) *redis.ClusterClient {
+	return redis.NewClusterClient(clusterOptions(c, w))
+}
+
+// wire carries the connections of one client to all servers, so that one link has
+// the faults of all: each begins with the address that it is to go on to.
+type wire struct{ proxy *conformance.Proxy }
+
+func newWire(tb conformance.TB) *wire {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listen: %v", err)
+	}
+	e := &exchange{listener: l}
+	e.wg.Go(e.accept)
+	p, err := conformance.NewProxy(l.Addr().String())
+	if err != nil {
+		tb.Fatalf("proxy: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			tb.Errorf("proxy: %v", err)
+		}
+		e.close()
+	})
+	return &wire{p}
+}
+
+func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, w.proxy.Addr())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, addr+"\n"); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// exchange connects on.
+type exchange struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	closed   bool
+	open     []net.Conn
+}
+
+func (e *exchange) accept() {
+	for {
+		in, err := e.listener.Accept()
+		if err != nil {
+			return
+		}
+		e.wg.Go(func() { e.relay(in) })
+	}
+}
+
+// keep makes close end the connection.
+func (e *exchange) keep(c net.Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open = append(e.open, c)
+	return !e.closed
+}
+
+func (e *exchange) relay(in net.Conn) {
+	defer in.Close()
+	if !e.keep(in) {
+		return
+	}
+	r := bufio.NewReader(in)
+	addr, err := r.ReadString('\n')
+	if err != nil {
+		return
+	}
+	out, err := net.DialTimeout("tcp", strings.TrimSpace(addr), time.Second)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	if !e.keep(out) {
+		return
+	}
+	e.wg.Go(func() {
+		defer in.Close()
+		_, _ = io.Copy(in, out)
+	})
+	_, _ = io.Copy(out, r)
+}
+
+func (e *exchange) close() {
+	e.listener.Close()
+	e.mu.Lock()
+	e.closed = true
+	for _, c := range e.open {
+		c.Close()
+	}
+	e.mu.Unlock()
+	e.wg.Wait()
+}
+
+// connectTo gives a backend over a client, both closed with the test.
+func connectTo(t testing.TB, client redis.UniversalClient, opts ...Option) *backend {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	log, _ := textLogger()
+	b, err := New(client, append(opts, WithLogger(log))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend)
+}
