@@ -1,0 +1,253 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+)
+
+// limitTable is what this client remembers of limits. It is no authority: a state that
+// it remembers wrongly costs a second request.
+type limitTable struct {
+	now func() time.Time
+	rtt atomic.Int64 // round trip of a write, a moving average in ns
+
+	mu          sync.Mutex
+	cells       map[string]*cell
+	generations map[int64]*generation // by the seconds that a state is to last
+}
+
+// maxCells is how many states are remembered beside those in use.
+const maxCells = 4096
+
+func (t *limitTable) init() {
+	t.now = time.Now
+	t.cells, t.generations = make(map[string]*cell), make(map[int64]*generation)
+}
+
+// cell is the state of one limit as this client saw it last. Writers of this client
+// take turns, so that they do not defeat each other.
+type cell struct {
+	name string
+	refs int           // calls that use it; guarded by limitTable.mu
+	turn chan struct{} // holds a value while someone decides
+
+	// whoever has the turn
+	known    bool  // the store had what follows; otherwise it is a guess: no state
+	revision int64 // ModRevision of the state; 0: there was none
+	state    limits.State
+}
+
+// enter gives the cell of a name.
+func (t *limitTable) enter(name string) *cell {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.cells[name]
+	if c == nil {
+		for other, old := range t.cells {
+			if len(t.cells) < maxCells {
+				break
+			}
+			if old.refs == 0 {
+				delete(t.cells, other)
+			} else {
+				break // the next one in line will find others
+			}
+		}
+		c = &cell{name: name, turn: make(chan struct{}, 1)}
+		t.cells[name] = c
+	}
+	c.refs++
+	return c
+}
+
+func (t *limitTable) leave(c *cell) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.refs--
+}
+
+// forget makes the cell one of which nothing is known.
+func (c *cell) forget() { c.known, c.revision, c.state = false, 0, limits.State{} }
+
+// read takes in what the store has.
+func (c *cell) read(kvs []*mvccpb.KeyValue) error {
+	c.forget()
+	if len(kvs) > 0 {
+		if err := c.state.UnmarshalBinary(kvs[0].Value); err != nil {
+			return fmt.Errorf("%.300q: %w", c.name, err)
+		}
+		c.revision = kvs[0].ModRevision
+	}
+	c.known = true
+	return nil
+}
+
+// load reads cells in one request.
+func (b *backend) load(ctx context.Context, cells ...*cell) error {
+	ops := make([]clientv3.Op, len(cells))
+	for i, c := range cells {
+		ops[i] = clientv3.OpGet(c.name)
+	}
+	resp, err := b.txn(ctx, nil, ops, nil)
+	if err != nil {
+		return readOnly(ctx, err)
+	}
+	return readAll(cells, resp)
+}
+
+func readAll(cells []*cell, resp *clientv3.TxnResponse) error {
+	var errs []error
+	for i, c := range cells {
+		errs = append(errs, c.read(kvsOf(resp, i)))
+	}
+	return errors.Join(errs...)
+}
+
+// swap writes cells if the store has what we know, and otherwise reads them: one request.
+// After an error it is not known what the store has.
+func (b *backend) swap(ctx context.Context, cells []*cell, writes []clientv3.Op) (swapped bool, err error) {
+	cmps := make([]clientv3.Cmp, len(cells))
+	reads := make([]clientv3.Op, len(cells))
+	for i, c := range cells {
+		cmps[i] = clientv3.Compare(clientv3.ModRevision(c.name), "=", c.revision)
+		reads[i] = clientv3.OpGet(c.name)
+	}
+	sent := time.Now()
+	resp, err := b.txn(ctx, cmps, writes, reads)
+	if err != nil {
+		for _, c := range cells {
+			c.forget()
+		}
+		return false, err
+	}
+	b.limits.measure(time.Since(sent))
+	if !resp.Succeeded {
+		return false, readAll(cells, resp)
+	}
+	for i, c := range cells {
+		switch {
+		case writes[i].IsDelete():
+			c.forget()
+		case writes[i].IsPut():
+			c.revision = resp.Header.Revision
+		}
+		c.known = true
+	}
+	return true, nil
+}
+
+func (t *limitTable) measure(d time.Duration) {
+	old := t.rtt.Load()
+	if old == 0 {
+		old = int64(d)
+	}
+	t.rtt.Store(old + (int64(d)-old)/8)
+}
+
+// maxBackOff bounds a pause after a defeat.
+const maxBackOff = 20 * time.Millisecond
+
+// backOff pauses after a defeat by another client: at random, within a range that begins at
+// the round trip and doubles with each defeat. It goes on as long as ctx allows; that others
+// were faster is never a denial.
+func (t *limitTable) backOff(ctx context.Context, defeats int) error {
+	most := min(time.Duration(t.rtt.Load())<<min(defeats, 10), maxBackOff)
+	if err := sleep(ctx, rand.N(max(most, time.Microsecond))); err != nil {
+		return errors.Join(driver.ErrNotSent, err)
+	}
+	return nil
+}
+
+// generation is a lease that the states of one class share. It is not kept alive: while
+// it is young it is used, and what was written on it lasts long enough.
+type generation struct {
+	turn  chan struct{} // holds a value while someone asks for a lease
+	id    clientv3.LeaseID
+	since time.Time
+}
+
+// Leases of a generation last three times as long as a state of the class needs, and
+// are used for two thirds of that: a decision costs no request for its expiry.
+const (
+	generationUse  = 2
+	generationLife = 3
+	// minClass is the shortest class; each next one is twice as long.
+	minClass = 64
+	maxClass = clientv3.MaxLeaseTTL / generationLife
+)
+
+// classOf is the class of a state that is to last for d, in seconds.
+func classOf(d time.Duration) int64 {
+	c := int64(minClass)
+	for c < maxClass && time.Duration(c)*time.Second < d {
+		c *= 2
+	}
+	return min(c, maxClass)
+}
+
+// lease gives a lease that lasts at least for d from now. Its errors changed nothing.
+func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (clientv3.LeaseID, error) {
+	class := classOf(d)
+	t.mu.Lock()
+	g := t.generations[class]
+	if g == nil {
+		g = &generation{turn: make(chan struct{}, 1)}
+		t.generations[class] = g
+	}
+	id := t.young(g, class)
+	t.mu.Unlock()
+	if id != clientv3.NoLease {
+		return id, nil
+	}
+	if err := take(ctx, g.turn); err != nil {
+		return 0, err
+	}
+	defer func() { <-g.turn }()
+	t.mu.Lock()
+	id = t.young(g, class)
+	t.mu.Unlock()
+	if id != clientv3.NoLease {
+		return id, nil
+	}
+	sent := time.Now()
+	resp, err := b.client.Grant(ctx, generationLife*class)
+	if err != nil {
+		return 0, readOnly(ctx, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g.id, g.since = resp.ID, sent
+	return g.id, nil
+}
+
+// young gives the lease of g if it is to be used. limitTable.mu is held.
+func (t *limitTable) young(g *generation, class int64) clientv3.LeaseID {
+	if g.id != clientv3.NoLease && time.Since(g.since) < generationUse*time.Duration(class)*time.Second {
+		return g.id
+	}
+	return clientv3.NoLease
+}
+
+// leaseRefused reports whether a write failed because the server does not know a lease any
+// more, which it has lost or someone has revoked. New ones are then asked for.
+func (t *limitTable) leaseRefused(err error) bool {
+	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.generations)
+	return true
+}

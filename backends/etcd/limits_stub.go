@@ -1,5 +1,0 @@
-package etcd
-
-type limitTable struct{}
-
-func (t *limitTable) init() {}
