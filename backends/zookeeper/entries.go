@@ -122,11 +122,12 @@ func (e *entry) dropNode(node string) bool {
 	return true
 }
 
-// place is a node of ours in a queue.
+// ticket is a node of ours in a queue.
 type ticket struct {
 	path    string
 	session int64
 	token   int64
+	alone   bool // it was the only one in its queue when it was made
 }
 
 // watchAfter is how old a hold is when it begins to be watched: what is held for less costs no

@@ -71,41 +71,57 @@ const (
 // will be called, or has been.
 var errLeft = errors.New("zookeeper: no answer yet")
 
-// fly makes a request, which do is, and returns when ctx ends at the latest. The
-// library knows no ctx: the request then stays under way, and late, unless it is nil, is
-// called with what comes of it. Close waits for late.
-func (b *backend) fly(ctx context.Context, do func() error, late func(error)) error {
+// fly makes requests, which do is, and returns when ctx ends at the latest. The
+// library knows no ctx: the requests then stay under way, and late, unless it is nil, is
+// called with what comes of them. Close waits for late.
+func fly[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
+	var none T
 	if _, err := b.await(ctx); err != nil {
-		return err
+		return none, err
+	}
+	type outcome struct {
+		value T
+		err   error
 	}
 	var state atomic.Int32
-	result := make(chan error, 1)
+	result := make(chan outcome, 1)
 	flight := func() {
-		err := do()
-		result <- err
+		v, err := do()
+		result <- outcome{v, err}
 		if !state.CompareAndSwap(flying, landed) && late != nil {
-			late(err)
+			late(v, err)
 		}
 	}
 	if b.wire == nil {
 		// The application's connection may outlive this backend.
 		go flight()
 	} else if !b.start(flight) {
-		return driver.ErrClosed
+		return none, driver.ErrClosed
 	}
 	var err error
 	select {
-	case err := <-result:
-		return classify(err)
+	case o := <-result:
+		return o.value, classify(o.err)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-b.closing:
 		err = errClosing
 	}
 	if state.CompareAndSwap(flying, abandoned) {
-		return fmt.Errorf("%w: %w", errLeft, err)
+		return none, fmt.Errorf("%w: %w", errLeft, err)
 	}
-	return classify(<-result)
+	o := <-result
+	return o.value, classify(o.err)
+}
+
+// run is fly where there is only an error.
+func (b *backend) run(ctx context.Context, do func() error, late func(error)) error {
+	var after func(struct{}, error)
+	if late != nil {
+		after = func(_ struct{}, err error) { late(err) }
+	}
+	_, err := fly(ctx, b, func() (struct{}, error) { return struct{}{}, do() }, after)
+	return err
 }
 
 // classify tells the errors after which nothing was changed for certain.
@@ -133,7 +149,7 @@ func answered(err error) bool {
 	return err == nil
 }
 
-// until waits for d, or the end of ctx or the backend, upon which it is false.
+// pause waits for d, or the end of ctx or the backend, upon which it is false.
 func (b *backend) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

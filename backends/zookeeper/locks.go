@@ -97,24 +97,24 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 		if err != nil {
 			return since, false, unknownIf(lost, err)
 		}
-		var t ticket
 		since = time.Now()
-		err = a.b.fly(ctx, func() (err error) {
+		t, err := fly(ctx, a.b, func() (ticket, error) {
 			if lost {
-				if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
-					return err
+				if t, err := a.b.find(a.e, session); err != nil || t.path != "" {
+					return t, err
 				}
 			}
-			t, alone, err = a.b.create(a.e, session)
-			return err
-		}, func(error) { a.abandoned(session) })
+			return a.b.create(a.e, session)
+		}, func(ticket, error) { a.abandoned(session) })
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
 			return since, false, err
 		case err == nil:
 			a.t = t
-			return since, alone, nil
+			return since, t.alone, nil
+		case errors.Is(err, errNoParent):
+			continue // its making was interrupted, and is no hold
 		case answered(err) || driver.Definite(err):
 			return since, false, unknownIf(lost, err)
 		}
@@ -190,10 +190,9 @@ func (a *attempt) line(in bool) chan struct{} {
 // place asks where the node stands.
 func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
 	since = time.Now()
-	err = a.b.fly(ctx, func() error {
+	p, err = fly(ctx, a.b, func() (place, error) {
 		children, err := a.b.list(a.e.dir, false)
-		p = placeOf(children, a.t.path[len(a.e.dir)+1:])
-		return err
+		return placeOf(children, a.t.path[len(a.e.dir)+1:]), err
 	}, nil)
 	if err == nil && a.b.conn.SessionID() != a.t.session {
 		err = errNewSession
@@ -217,7 +216,7 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 
 // refused takes the node back. ErrLocked only if it is certainly gone.
 func (a *attempt) refused(ctx context.Context) error {
-	err := a.b.fly(ctx, func() error { return a.b.remove(a.t.path) }, func(err error) {
+	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(err error) {
 		if !answered(err) {
 			a.b.discard(a.t.path, a.t.session)
 		}
@@ -237,10 +236,9 @@ func (a *attempt) refused(ctx context.Context) error {
 // elsewhere answers an id that holds through another client. How long its session lasts, only
 // that client knows: the token is certain, the lease is not.
 func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, error) {
-	var stat *zk.Stat
-	err := a.b.fly(ctx, func() (err error) {
-		_, stat, err = a.b.conn.Get(a.e.dir + "/" + head.name)
-		return err
+	stat, err := fly(ctx, a.b, func() (*zk.Stat, error) {
+		_, stat, err := a.b.conn.Get(a.e.dir + "/" + head.name)
+		return stat, err
 	}, nil)
 	if refusal := a.refused(ctx); !errors.Is(refusal, driver.ErrLocked) {
 		return driver.Grant{}, refusal
@@ -256,10 +254,9 @@ func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, erro
 
 // await waits until the node before ours goes.
 func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
-	var w *watch
-	err := a.b.fly(ctx, func() (err error) {
-		w, _, err = a.b.watchNode(a.e.dir + "/" + prev.name)
-		return err
+	w, err := fly(ctx, a.b, func() (*watch, error) {
+		w, _, err := a.b.watchNode(a.e.dir + "/" + prev.name)
+		return w, err
 	}, nil)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -343,7 +340,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 		return b.unlockOwn(ctx, e, node)
 	}
 	defer e.end()
-	err := b.fly(ctx, func() error { return b.unlockAny(e) }, nil)
+	err := b.run(ctx, func() error { return b.unlockAny(e) }, nil)
 	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
 		return nil
 	}
@@ -379,7 +376,7 @@ func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
 		}
 		return err
 	}
-	err := b.fly(ctx, func() error { return b.conn.Delete(node, 0) }, func(err error) {
+	err := b.run(ctx, func() error { return b.conn.Delete(node, 0) }, func(err error) {
 		_ = settle(err) // its caller has gone
 		e.end()
 	})

@@ -109,15 +109,17 @@ func (b *backend) forgetParent(dir string) {
 	delete(b.parents, dir)
 }
 
-// create puts a node of e at the end of its queue. alone tells that it is the only one there,
-// and so the head.
+// errNoParent is a failure to see to the parent, before a node was asked for.
+var errNoParent = errors.New("zookeeper: no answer about the parent node")
+
+// create puts a node of e at the end of its queue.
 //
 // The parent is written to, so that its Stat comes with the answer: the number of
 // its children, and the id of this very transaction.
-func (b *backend) create(e *entry, session int64) (t ticket, alone bool, err error) {
+func (b *backend) create(e *entry, session int64) (ticket, error) {
 	for range 10 {
 		if err := b.parent(e.dir); err != nil {
-			return ticket{}, false, notMade(err)
+			return ticket{}, notMade(err)
 		}
 		r, err := b.conn.Multi(
 			&zk.CreateRequest{Path: e.dir + "/" + e.tag + "-", Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
@@ -129,26 +131,26 @@ func (b *backend) create(e *entry, session int64) (t ticket, alone bool, err err
 			continue
 		case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 			b.forgetParent(e.dir)
-			return ticket{}, false, fmt.Errorf("%w: node %s is ephemeral", driver.ErrCorrupt, e.dir)
+			return ticket{}, fmt.Errorf("%w: node %s is ephemeral", driver.ErrCorrupt, e.dir)
 		case err != nil:
-			return ticket{}, false, err
+			return ticket{}, err
 		case len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, e.dir+"/"+e.tag+"-"):
-			return ticket{}, false, fmt.Errorf("zookeeper: unexpected answer %+v to a create", r)
+			return ticket{}, fmt.Errorf("zookeeper: unexpected answer %+v to a create", r)
 		}
-		return ticket{path: r[0].String, session: session, token: r[1].Stat.Mzxid}, r[1].Stat.NumChildren == 1, nil
+		return ticket{path: r[0].String, session: session, token: r[1].Stat.Mzxid, alone: r[1].Stat.NumChildren == 1}, nil
 	}
-	return ticket{}, false, fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, e.dir)
+	return ticket{}, fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, e.dir)
 }
 
 // notMade marks an error from before the node was asked for.
 func notMade(err error) error {
-	if driver.Definite(err) {
-		return err
+	if answered(err) || driver.Definite(err) {
+		return classify(err)
 	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	return fmt.Errorf("%w: %w", errNoParent, err)
 }
 
-// listing is a queue, as a server that has caught up shows it.
+// list gives a queue, as a server that has caught up shows it.
 func (b *backend) list(dir string, sync bool) ([]string, error) {
 	if sync {
 		if _, err := b.conn.Sync(dir); err != nil {

@@ -21,15 +21,7 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err := checkHold(key, "inspect"); err != nil {
 		return driver.Holder{}, err
 	}
-	var h driver.Holder
-	err := b.fly(ctx, func() (err error) {
-		h, err = b.holder(b.lockDir(key))
-		return err
-	}, nil)
-	if err != nil {
-		return driver.Holder{}, err
-	}
-	return h, nil
+	return fly(ctx, b, func() (driver.Holder, error) { return b.holder(b.lockDir(key)) }, nil)
 }
 
 func (b *backend) holder(dir string) (driver.Holder, error) {
@@ -67,7 +59,7 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 		return err
 	}
 	dir, tag := b.lockDir(key), tagOf(id)
-	return b.fly(ctx, func() error {
+	return b.run(ctx, func() error {
 		children, err := b.list(dir, true)
 		if err != nil {
 			return err

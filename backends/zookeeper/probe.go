@@ -23,7 +23,7 @@ func (b *backend) probe(ctx context.Context) error {
 	b.mu.Lock()
 	b.alone = alone
 	b.mu.Unlock()
-	err := b.fly(ctx, func() error {
+	err := b.run(ctx, func() error {
 		for _, dir := range []string{"/locks", "/limits"} {
 			if err := b.makePath(b.root + dir); err != nil {
 				return fmt.Errorf("make %s: %w", b.root+dir, err)

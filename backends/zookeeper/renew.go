@@ -78,12 +78,10 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 		for i, p := range batch {
 			ops[i] = &zk.CheckVersionRequest{Path: p.node, Version: 0}
 		}
-		var failed int
 		since := time.Now()
-		err := b.fly(ctx, func() error {
+		failed, err := fly(ctx, b, func() (int, error) {
 			answers, err := b.conn.Multi(ops...)
-			failed = firstFailure(answers, err)
-			return err
+			return firstFailure(answers, err), err
 		}, nil)
 		n := len(batch)
 		switch {

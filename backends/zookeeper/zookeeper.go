@@ -101,15 +101,15 @@ type backend struct {
 	closing chan struct{}
 	once    sync.Once
 
-	mu          sync.Mutex // guards what follows
-	closed      bool
-	entries     map[holdName]*entry
-	parents     map[string]struct{} // known to be ours
-	plain       bool                // the server knows no containers
-	alone       bool                // the server is no part of an ensemble
-	watches     map[string]*watch
-	lost        func(key, id string, cause error)
-	work        sync.WaitGroup // goroutines that Close waits for
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	entries map[holdName]*entry
+	parents map[string]struct{} // known to be ours
+	plain   bool                // the server knows no containers
+	alone   bool                // the server is no part of an ensemble
+	watches map[string]*watch
+	lost    func(key, id string, cause error)
+	work    sync.WaitGroup // goroutines that Close waits for
 }
 
 var (
@@ -135,7 +135,7 @@ func (b *backend) Info() driver.Info { return b.info }
 
 // Ping implements driver.Pinger.
 func (b *backend) Ping(ctx context.Context) error {
-	return b.fly(ctx, func() error {
+	return b.run(ctx, func() error {
 		_, err := b.conn.Sync(b.root)
 		return err
 	}, nil)
