@@ -8,15 +8,19 @@ GO       ?= go
 TOOL      = $(GO) tool -modfile=internal/tools/go.mod
 STORES    = redis etcd zookeeper memcached network
 REQUIRE   = redis,etcd,zookeeper,memcached,network
+# Modules of their own, whose dependencies are nobody else's.
+MODULES   = examples
 FUZZTIME ?= 10s
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
 .PHONY: test ci stores format vet lint cross bench fuzz demo build
 
+test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores
-	{ COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -race -p $(P) -timeout 15m -json ./...; \
-	  COORD_TEST_REQUIRE=$(REQUIRE) $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; } \
+	{ $(GO) test -race -p $(P) -timeout 15m -json ./...; \
+	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
+	  for m in $(MODULES); do (cd $$m && $(GO) test -race -p $(P) -timeout 15m -json ./...); done; } \
 	| $(GO) run ./internal/testreport
 
 stores:
@@ -31,9 +35,11 @@ vet:
 	$(GO) vet ./...
 	@$(GO) mod tidy -diff
 	@cd internal/tools && $(GO) mod tidy -diff
+	@for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 lint:
 	$(TOOL) staticcheck ./...
+	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck ./...) || exit 1; done
 
 cross:
 	GOOS=darwin $(GO) vet ./...

@@ -10,17 +10,30 @@ package all
 import (
 	"slices"
 
+	"github.com/coordgo/coord/backends/etcd"
 	"github.com/coordgo/coord/backends/file"
+	"github.com/coordgo/coord/backends/memcached"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/backends/redis"
+	"github.com/coordgo/coord/backends/zookeeper"
 	"github.com/coordgo/coord/driver"
 )
 
 var claims = map[string]driver.Claims{
-	"file":   file.Claims,
-	"memory": memory.Claims,
-	"redis":  redis.Claims,
-	"rediss": redis.Claims,
+	"etcd":            etcd.Claims,
+	"etcds":           etcd.Claims,
+	"file":            file.Claims,
+	"memcached":       memcached.Claims,
+	"memcacheds":      memcached.Claims,
+	"memory":          memory.Claims,
+	"redis":           redis.Claims,
+	"rediss":          redis.Claims,
+	"redis+sentinel":  redis.Claims,
+	"rediss+sentinel": redis.Claims,
+	"redis+cluster":   redis.ClusterClaims,
+	"rediss+cluster":  redis.ClusterClaims,
+	"zookeeper":       zookeeper.Claims,
+	"zookeepers":      zookeeper.Claims,
 }
 
 // Claims are what the store of a scheme claims of itself, nil for a scheme that is
