@@ -1,0 +1,486 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// waitInLine starts a Lock, and returns when its entry is the n-th in line.
+func waitInLine(t testing.TB, ctx context.Context, b *backend, key string, r driver.Request, n int) <-chan result {
+	t.Helper()
+	done := make(chan result, 1)
+	go func() {
+		g, err := b.Lock(ctx, key, r)
+		done <- result{g, err, time.Now()}
+	}()
+	until(t, 5*time.Second, "a waiter to be in line", func() bool {
+		resp, err := b.client.Get(ctx, b.names.line(key), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && resp.Count >= int64(n)
+	})
+	return done
+}
+
+type result struct {
+	driver.Grant
+	err error
+	at  time.Time
+}
+
+// soonResult is what a call comes back with, within a bound.
+func soonResult(t testing.TB, done <-chan result, within time.Duration, what string) result {
+	t.Helper()
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(within):
+		t.Fatalf("waited %v for: %s", within, what)
+		return result{}
+	}
+}
+
+// stillWaiting ends the test if a call has come back.
+func stillWaiting(t testing.TB, done <-chan result, when string) {
+	t.Helper()
+	select {
+	case r := <-done:
+		t.Fatalf("%s the wait ended with %+v, %v", when, r.Grant, r.err)
+	default:
+	}
+}
+
+// Two goroutines of one client, and so on one lease, are two holders: each has an entry
+// of its own, and one of them wins.
+func TestTrap01TwoGoroutinesOneClient(t *testing.T) {
+	_, b := open(t)
+	var wins, refusals atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			switch _, err := b.TryLock(t.Context(), "k", request("a", 20*time.Second)); {
+			case err == nil:
+				wins.Add(1)
+			case errors.Is(err, driver.ErrLocked):
+				refusals.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if wins.Load() != 1 || refusals.Load() != 7 {
+		t.Errorf("%d granted, %d refused: want 1 and 7", wins.Load(), refusals.Load())
+	}
+	if n := entriesOf(t, b.client, b.names.line("k")).Count; n != 1 {
+		t.Errorf("%d entries: want the holder's alone", n)
+	}
+}
+
+// An entry that was made by a request whose reply was lost ends with its TTL, though the
+// client keeps other holds of the same TTL alive all the time.
+func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	b, m := meddled(t, srv.Addr)
+	other := request("other", time.Second)
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
+	m.loseReply()
+	ghost := request("ghost", time.Second)
+	if _, err := b.TryLock(t.Context(), "k", ghost); err == nil || driver.Definite(err) {
+		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
+	}
+	m.on(nil)
+	line := b.names.line("k")
+	if entriesOf(t, b.client, line).Count != 1 {
+		t.Fatal("the request was not applied: the test shows nothing")
+	}
+	until(t, 4*time.Second, "the ghost to end", func() bool {
+		again, err := b.Renew(t.Context(), "other", other)
+		if err != nil || again.Token != g.Token {
+			t.Fatalf("renewal of the other hold: token %d, %v, want %d", again.Token, err, g.Token)
+		}
+		return entriesOf(t, b.client, line).Count == 0
+	})
+	if _, err := b.TryLock(t.Context(), "k", request("next", time.Second)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that the store gets only after its lease has ended makes no ghost, though the
+// client still holds another lock of the same TTL.
+func TestTrap02LateRequestIsRefused(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	b, m := meddled(t, srv.Addr)
+	other := request("other", time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
+	caught := m.catch()
+	if _, err := b.TryLock(t.Context(), "k", request("late", time.Second)); err == nil || driver.Definite(err) {
+		t.Fatalf("a lost request: %v, want an unknown outcome", err)
+	}
+	m.on(nil)
+	req := <-caught
+	lease := clientv3.LeaseID(req.Success[0].GetRequestPut().Lease)
+	until(t, 4*time.Second, "the tainted lease to end", func() bool {
+		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
+		left, err := b.client.TimeToLive(t.Context(), lease)
+		return err == nil && left.TTL < 0
+	})
+	_, err := clientv3.RetryKVClient(b.client).Txn(t.Context(), req)
+	if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
+		t.Errorf("the request, arriving late: %v, want its lease not found", err)
+	}
+	must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
+}
+
+// A repeated attempt after a lost reply finds its own hold, and keeps it alive.
+func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	b, m := meddled(t, srv.Addr)
+	m.loseReply()
+	r := request("a", time.Second)
+	if _, err := b.TryLock(t.Context(), "k", r); err == nil {
+		t.Fatal("no error though the reply was lost")
+	}
+	m.on(nil)
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	kv := entriesOf(t, b.client, b.names.line("k")).Kvs[0]
+	if g.Token != kv.CreateRevision || kv.CreateRevision == kv.ModRevision {
+		t.Errorf("token %d, entry created at %d and bound anew at %d", g.Token, kv.CreateRevision, kv.ModRevision)
+	}
+	for start := time.Now(); time.Since(start) < 2500*time.Millisecond; time.Sleep(200 * time.Millisecond) {
+		if again, err := b.Renew(t.Context(), "k", r); err != nil || again.Token != g.Token {
+			t.Fatalf("Renew: %+v, %v", again, err)
+		}
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// An Unlock that is late does not remove an entry of the same name that was made since
+// (etcd#22082).
+func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
+	srv, a := open(t)
+	b := connect(t, srv.Addr)
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(a.TryLock(t.Context(), "k", r))
+	name := a.names.entry("k", r.ID)
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), name))
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if err := a.Unlock(t.Context(), "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Unlock of the entry before: %v", err)
+	}
+	if again, err := b.Renew(t.Context(), "k", r); err != nil || again.Token != g.Token {
+		t.Errorf("the entry made since: %+v, %v", again, err)
+	}
+}
+
+// The token is the revision of the entry's creation, which rises with the order of
+// grants, and not that of whatever reply told of the grant.
+func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
+	_, b := open(t)
+	first := request("first", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", first))
+	second := request("second", 20*time.Second)
+	done := waitInLine(t, t.Context(), b, "k", second, 2)
+	for range 5 { // the store's revision goes on meanwhile
+		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
+	}
+	if err := b.Unlock(t.Context(), "k", first.ID); err != nil {
+		t.Fatal(err)
+	}
+	got := soonResult(t, done, 2*time.Second, "the second")
+	resp := entriesOf(t, b.client, b.names.line("k"))
+	if got.err != nil || got.Token != resp.Kvs[0].CreateRevision || got.Token >= resp.Header.Revision-4 {
+		t.Errorf("token %d, %v: want %d; the store is at %d", got.Token, got.err, resp.Kvs[0].CreateRevision, resp.Header.Revision)
+	}
+}
+
+// A waiter whose lease ends is told at once, and not at its turn.
+func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", 20*time.Second)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	b := connect(t, srv.Addr)
+	done := waitInLine(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
+	kvs := entriesOf(t, b.client, b.names.line("k")).Kvs
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(kvs[1].Lease)))
+	if got := soonResult(t, done, time.Second, "the waiter to be told"); got.err == nil || driver.Definite(got.err) && !errors.Is(got.err, driver.ErrNotSent) {
+		t.Errorf("%+v, %v: want an error", got.Grant, got.err)
+	}
+}
+
+// A waiter whose entry is deleted is told at once, and is not granted.
+func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", 20*time.Second)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	b, w := connect(t, srv.Addr), request("waiter", 20*time.Second)
+	done := waitInLine(t, t.Context(), b, "k", w, 2)
+	must[*clientv3.DeleteResponse](t)(holder.client.Delete(t.Context(), b.names.entry("k", w.ID)))
+	if got := soonResult(t, done, time.Second, "the waiter to be told"); got.err == nil {
+		t.Error("granted without an entry")
+	}
+	if _, err := holder.Renew(t.Context(), "k", r); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+}
+
+// Nothing is kept alive in the background: a hold that is not renewed sends nothing, and a
+// renewal is one keepalive and one read.
+func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	r := request("a", time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	time.Sleep(200 * time.Millisecond) // its watch has begun
+	count.take()
+	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
+	calls := count.take()
+	if calls["/etcdserverpb.Lease/LeaseKeepAlive"] != 1 || calls["/etcdserverpb.KV/Txn"] != 1 || len(calls) != 2 {
+		t.Errorf("a renewal made the calls %v: want a keepalive and a read", calls)
+	}
+	time.Sleep(700 * time.Millisecond)
+	if calls := count.take(); len(calls) != 0 {
+		t.Errorf("calls while nothing was asked for: %v", calls)
+	}
+}
+
+// A keepalive that says the lease is gone ends every hold on it at once.
+func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
+	_, b := open(t)
+	lost := make(chan string, 10)
+	b.NotifyLost(func(key, _ string, _ error) { lost <- key })
+	keys := []string{"k1", "k2", "k3"}
+	reqs := make(map[string]driver.Request)
+	for _, key := range keys {
+		reqs[key] = request("a", 20*time.Second)
+		must[driver.Grant](t)(b.TryLock(t.Context(), key, reqs[key]))
+	}
+	lease := entriesOf(t, b.client, b.names.line("k1")).Kvs[0].Lease
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
+	// A renewal sends a keepalive only if the last is some time ago.
+	b.mu.Lock()
+	l := b.granted[lease]
+	l.since = l.since.Add(-5 * time.Second)
+	b.mu.Unlock()
+	if _, err := b.Renew(t.Context(), "k1", reqs["k1"]); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew on a lease that is gone: %v", err)
+	}
+	seen := make(map[string]bool)
+	for range keys {
+		select {
+		case key := <-lost:
+			seen[key] = true
+		case <-time.After(2 * time.Second):
+			t.Fatalf("told of %v only", seen)
+		}
+	}
+	for _, key := range keys {
+		if !seen[key] {
+			t.Errorf("not told of %s", key)
+		}
+		if _, err := b.Renew(t.Context(), key, reqs[key]); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if _, err := b.TryLock(t.Context(), "k1", request("b", 20*time.Second)); err != nil {
+		t.Errorf("a new lock on a new lease: %v", err)
+	}
+}
+
+// A server with etcd's default timing grants no lease under two seconds: that is what is
+// reported, and what the hold lasts.
+func TestTrap08ServerRaisesTTL(t *testing.T) {
+	_, b := open(t, testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))
+	if b.Info().MinTTL != 2*time.Second {
+		t.Errorf("MinTTL %v: want 2s", b.Info().MinTTL)
+	}
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Second)))
+	if g.TTL != 2*time.Second {
+		t.Errorf("granted %v: want 2s", g.TTL)
+	}
+	if !g.Since.Before(time.Now()) {
+		t.Errorf("since %v", g.Since)
+	}
+}
+
+// A lease that is revoked under its holder, as by a leader that was stuck (etcd#15247), is
+// a loss, and it is pushed.
+func TestTrap10RevocationIsALoss(t *testing.T) {
+	_, b := open(t)
+	lost := make(chan error, 1)
+	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	lease := entriesOf(t, b.client, b.names.line("k")).Kvs[0].Lease
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
+	select {
+	case cause := <-lost:
+		if cause == nil {
+			t.Error("lost for no reason")
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("the loss was not pushed")
+	}
+	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew after the loss: %v", err)
+	}
+}
+
+// The watch of a hold begins at a revision that is compacted by then. The entry is read,
+// and watched from there.
+func TestTrap11WatchCompacted(t *testing.T) {
+	_, b := open(t)
+	lost := make(chan string, 1)
+	b.NotifyLost(func(_, id string, _ error) { lost <- id })
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	var revision int64
+	for range 5 {
+		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
+	}
+	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
+	w := request("waiter", 20*time.Second)
+	done := waitInLine(t, t.Context(), b, "k", w, 2)
+	time.Sleep(2 * guardAfter)
+	for range 5 {
+		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
+	}
+	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.entry("k", r.ID)))
+	select {
+	case id := <-lost:
+		if id != r.ID {
+			t.Errorf("told of %s", id)
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("the loss was not pushed")
+	}
+	if got := soonResult(t, done, 2*time.Second, "the waiter to be granted"); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
+// The predecessor goes between the reply that names it and the watch of it.
+func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	holder := connect(t, srv.Addr)
+	b, m := meddled(t, srv.Addr)
+	for range 20 {
+		r := request("holder", 20*time.Second)
+		must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+		m.on(func(_ string, req any, send func() error) error {
+			err := send()
+			if txn, ok := req.(*pb.TxnRequest); ok && err == nil && puts(txn) {
+				if err := holder.Unlock(context.Background(), "k", r.ID); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+			return err
+		})
+		w := request("waiter", 20*time.Second)
+		start := time.Now()
+		if _, err := b.Lock(t.Context(), "k", w); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("granted after %v: not by the look after the watch", took)
+		}
+		m.on(nil)
+		if err := b.Unlock(t.Context(), "k", w.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A waiter between others leaves: who is behind it waits on for the one before it.
+func TestTrap14MiddleWaiterDies(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", 20*time.Second)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	middle, last := connect(t, srv.Addr), connect(t, srv.Addr)
+	m, l := request("middle", 20*time.Second), request("last", 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := waitInLine(t, ctx, middle, "k", m, 2)
+	done := waitInLine(t, t.Context(), last, "k", l, 3)
+	cancel()
+	if got := soonResult(t, gone, time.Second, "the middle waiter to leave"); !errors.Is(got.err, context.Canceled) {
+		t.Errorf("the middle waiter: %v", got.err)
+	}
+	until(t, 2*time.Second, "the middle entry to be removed", func() bool {
+		return entriesOf(t, holder.client, holder.names.line("k")).Count == 2
+	})
+	time.Sleep(50 * time.Millisecond) // the event arrives
+	stillWaiting(t, done, "after the middle waiter had left")
+	if _, err := holder.Renew(t.Context(), "k", r); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, done, 2*time.Second, "the last waiter"); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
+// A lease whose grant was lost holds nothing and ends by itself.
+func TestTrap15LostLeaseGrantExpires(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	b, m := meddled(t, srv.Addr)
+	var once sync.Once
+	var lost atomic.Int64
+	m.on(func(method string, _ any, send func() error) error {
+		err := send()
+		if method == "LeaseGrant" {
+			once.Do(func() { err = rpctypes.ErrGRPCTimeout; lost.Store(1) })
+		}
+		return err
+	})
+	r := request("a", time.Second)
+	_, err := b.TryLock(t.Context(), "k", r)
+	if lost.Load() != 1 {
+		t.Fatal("no grant was lost: the test shows nothing")
+	}
+	if err != nil && !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("TryLock without a lease: %v, want that it was not sent", err)
+	}
+	if err != nil {
+		must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+	until(t, 5*time.Second, "all leases to end", func() bool {
+		resp, err := b.client.Leases(t.Context())
+		return err == nil && len(resp.Leases) == 0
+	})
+}
+
+// A store whose revision went back, as by an old snapshot, hands out lower tokens: it is
+// documented, and not claimed.
+func TestTrap16RevisionGoesBack(t *testing.T) {
+	srv, b := open(t)
+	for range 10 {
+		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
+	}
+	before := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Second)))
+	srv.LoseData()
+	after := must[driver.Grant](t)(connect(t, srv.Addr).TryLock(t.Context(), "k", request("b", time.Second)))
+	if after.Token >= before.Token {
+		t.Errorf("token %d after %d: the revision did not go back, the test shows nothing", after.Token, before.Token)
+	}
+	if Claims.Has(driver.TokenClockSeeded) {
+		t.Error("claims that tokens rise though all is lost")
+	}
+}
