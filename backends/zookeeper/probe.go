@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/coordgo/coord/driver"
 )
+
+// clockSamples is how often the leader's time is asked for at the start. The best
+// answer counts.
+const clockSamples = 3
 
 // probe waits for a session, sees what server there is and makes the root.
 func (b *backend) probe(ctx context.Context) error {
@@ -29,10 +31,17 @@ func (b *backend) probe(ctx context.Context) error {
 				return fmt.Errorf("make %s: %w", b.root+dir, err)
 			}
 		}
-		// May we write where we have to?
-		_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: b.root + "/locks", Version: -1})
+		data, _, err := b.conn.Get(b.root + "/limits")
+		if err == nil && len(data) > 0 {
+			err = fmt.Errorf("%w: node %s/limits has data", driver.ErrCorrupt, b.root)
+		}
 		return err
 	}, nil)
+	for range clockSamples {
+		if err == nil {
+			err = b.askTime(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}

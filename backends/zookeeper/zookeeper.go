@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -97,6 +98,10 @@ type backend struct {
 	acl     []zk.ACL
 	session time.Duration // the timeout, of the application's connection
 	info    driver.Info
+	clock   clock
+	cells   cellCache
+
+	collecting atomic.Bool
 
 	closing chan struct{}
 	once    sync.Once
@@ -123,11 +128,13 @@ var (
 )
 
 func newBackend(conn *zk.Conn, o options) *backend {
-	return &backend{
+	b := &backend{
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
 		closing: make(chan struct{}),
 		entries: make(map[holdName]*entry), parents: make(map[string]struct{}), watches: make(map[string]*watch),
 	}
+	b.clock.init()
+	return b
 }
 
 // Info implements driver.Backend.

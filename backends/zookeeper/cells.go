@@ -1,0 +1,223 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+)
+
+// record is what the node of a limit holds: the time on the leader's clock from
+// which it says no more than its absence, and the state.
+//
+// That time never goes back, whatever becomes of the state: a node is collected only
+// when no client relies any more on a version that it saw before, and so the versions of
+// its successor, which start anew, are never taken for those of the old.
+type record struct {
+	until int64 // Unix µs
+	state []byte
+}
+
+const recordHead = 1 + 8
+
+// recordVersion is the first byte.
+const recordVersion = 1
+
+func (r record) bytes() []byte {
+	b := make([]byte, 0, recordHead+len(r.state))
+	b = append(b, recordVersion)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.until))
+	return append(b, r.state...)
+}
+
+// parseRecord reads a record; ErrCorrupt for anything else.
+func parseRecord(b []byte) (record, limits.State, error) {
+	var s limits.State
+	if len(b) < recordHead || b[0] != recordVersion || b[1] >= 0x80 {
+		return record{}, s, fmt.Errorf("%w: %d bytes, not the state of a limit", driver.ErrCorrupt, len(b))
+	}
+	r := record{until: int64(binary.BigEndian.Uint64(b[1:])), state: b[recordHead:]}
+	return r, s, s.UnmarshalBinary(r.state)
+}
+
+// cell is what this client knows of a limit's node. Who has the turn may use it: one
+// of its writers is under way at a time.
+type cell struct {
+	path string
+	turn chan struct{}
+
+	known   bool // the rest is what a server said last
+	exists  bool
+	version int32
+	record  record
+	rivals  bool // another client wrote it meanwhile
+
+	refs int // guarded by cellCache.mu
+}
+
+// fresh reports whether what is known may be relied on at now.
+func (c *cell) fresh(now int64) bool { return c.known && c.exists && now < c.record.until }
+
+// cellCache is the cells of one client.
+type cellCache struct {
+	mu    sync.Mutex
+	cells map[string]*cell
+
+	rtt ewma
+}
+
+// maxCells bounds what is remembered: beyond it a decision may cost a read more.
+const maxCells = 10_000
+
+func (cc *cellCache) enter(node string) *cell {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	c := cc.cells[node]
+	if c == nil {
+		if cc.cells == nil {
+			cc.cells = make(map[string]*cell)
+		}
+		for name, old := range cc.cells { // any one that is not in use
+			if len(cc.cells) < maxCells {
+				break
+			}
+			if old.refs == 0 {
+				delete(cc.cells, name)
+			}
+		}
+		c = &cell{path: node, turn: make(chan struct{}, 1)}
+		cc.cells[node] = c
+	}
+	c.refs++
+	return c
+}
+
+func (cc *cellCache) leave(c *cell) {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	c.refs--
+}
+
+// ewma is a moving average of round trips.
+type ewma struct {
+	mu sync.Mutex
+	d  time.Duration
+}
+
+func (e *ewma) add(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.d == 0 {
+		e.d = d
+	}
+	e.d += (d - e.d) / 8
+}
+
+func (e *ewma) value() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.d
+}
+
+// maxBackoff is the longest pause after another client's write came first.
+const maxBackoff = 20 * time.Millisecond
+
+// backoff pauses after the n-th conflict in a row, from 0: at random, up to as many
+// round trips as may have to pass.
+func (b *backend) backoff(ctx context.Context, n int) error {
+	most := min(max(b.cells.rtt.value(), 50*time.Microsecond)<<min(n, 10), maxBackoff)
+	if b.pause(ctx, rand.N(most)+1) {
+		return nil
+	}
+	if b.isClosed() {
+		return driver.ErrClosed
+	}
+	return fmt.Errorf("%w: other writers came first: %w", driver.ErrNotSent, ctx.Err())
+}
+
+// take waits for the turn of a cell.
+func (b *backend) takeTurn(ctx context.Context, c *cell) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
+	case <-b.closing:
+		return driver.ErrClosed
+	}
+}
+
+// read asks a server for a cell.
+func (b *backend) read(ctx context.Context, c *cell) error {
+	type answer struct {
+		data []byte
+		stat *zk.Stat
+	}
+	c.known = false
+	a, err := fly(ctx, b, func() (answer, error) {
+		data, stat, err := b.conn.Get(c.path)
+		return answer{data, stat}, err
+	}, nil)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		c.known, c.exists, c.record = true, false, record{}
+		return nil
+	case err != nil:
+		return err
+	}
+	r, _, err := parseRecord(a.data)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", c.path, err)
+	}
+	c.known, c.exists, c.version, c.record = true, true, a.stat.Version, r
+	return nil
+}
+
+// errConflict is a write of another client that came first.
+var errConflict = errors.New("zookeeper: another client's write came first")
+
+// write stores r in place of what is known of the cell.
+func (b *backend) write(ctx context.Context, c *cell, r record) error {
+	sent := time.Now()
+	stat, err := fly(ctx, b, func() (*zk.Stat, error) {
+		if c.exists {
+			return b.conn.Set(c.path, r.bytes(), c.version)
+		}
+		return &zk.Stat{}, b.makeNode(c.path, r.bytes())
+	}, nil)
+	c.known = false
+	switch {
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):
+		return errConflict
+	case err != nil:
+		return err
+	}
+	came := time.Now()
+	b.cells.rtt.add(came.Sub(sent))
+	if stat.Mtime != 0 {
+		b.clock.learn(sent, came, stat.Mtime)
+	}
+	c.known, c.exists, c.version, c.record = true, true, stat.Version, r
+	return nil
+}
+
+// makeNode makes a node, and where need be its parents. It makes requests one after
+// the other.
+func (b *backend) makeNode(node string, data []byte) error {
+	_, err := b.conn.Create(node, data, zk.FlagPersistent, b.acl)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = b.makePath(path.Dir(node)); err == nil {
+			_, err = b.conn.Create(node, data, zk.FlagPersistent, b.acl)
+		}
+	}
+	return err
+}
