@@ -39,7 +39,7 @@ func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 		}
 		b.noticeTopology(err)
 		if !landed || !redis.IsTryAgainError(err) || try == tryAgainAtMost {
-			return clusterError(err)
+			return b.clusterError(err)
 		}
 		if over := b.pause(ctx, wait); over != nil {
 			return fmt.Errorf("%w: %w: %w", driver.ErrNotSent, over, err)
@@ -84,7 +84,10 @@ func redirected(err error) bool {
 
 // clusterError is err, unless it only looks like that of a client that was closed: the
 // client closes its connections to a node that has left.
-func clusterError(err error) error {
+func (b *backend) clusterError(err error) error {
+	if b.cluster == nil || b.closed() {
+		return err
+	}
 	if errors.Is(err, redis.ErrClosed) || strings.HasPrefix(err.Error(), "redis: cluster has no nodes") {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}

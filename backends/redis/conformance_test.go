@@ -45,7 +45,10 @@ func TestConformanceSentinel(t *testing.T) {
 		Open:   func(tb conformance.TB) driver.Backend { return open(tb, nil) },
 		Claims: Claims,
 		Faults: &conformance.Faults{
-			Link:    func(tb conformance.TB) (driver.Backend, conformance.Link) { w := newWire(tb); return open(tb, w), w.proxy },
+			Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
+				w := newWire(tb)
+				return open(tb, w), w.proxy
+			},
 			Kill:    func(conformance.TB) { gone = c.Leader(); gone.Kill() },
 			Restart: func(conformance.TB) { gone.Restart(); settle() },
 			Pause:   func(conformance.TB) { gone = c.Leader(); gone.Pause() },
@@ -79,7 +82,10 @@ func TestConformanceCluster(t *testing.T) {
 		Open:   func(tb conformance.TB) driver.Backend { return open(tb, nil) },
 		Claims: ClusterClaims,
 		Faults: &conformance.Faults{
-			Link:    func(tb conformance.TB) (driver.Backend, conformance.Link) { w := newWire(tb); return open(tb, w), w.proxy },
+			Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
+				w := newWire(tb)
+				return open(tb, w), w.proxy
+			},
 			Kill:    each((*testserver.Server).Kill),
 			Restart: whole((*testserver.Server).Restart),
 			Pause:   each((*testserver.Server).Pause),

@@ -27,12 +27,14 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	}
 	lock, fence := lockKeys(key)
 	ttl := b.ttl(r.TTL)
-	reply, err := b.runInts(ctx, acquireScript, 3, lock, fence, r.ID, ttl.lease, ttl.fence)
-	if err != nil {
+	reply, short, err := b.runGrant(ctx, acquireScript, lock, lock, fence, r.ID, ttl.lease, ttl.fence)
+	switch {
+	case err != nil:
 		return driver.Grant{}, err
-	}
-	if reply[0] == 0 {
+	case reply[0] == 0:
 		return driver.Grant{}, locked(lock, reply)
+	case short != nil:
+		return driver.Grant{}, b.giveBack(ctx, lock, r.ID, short)
 	}
 	return granted(reply)
 }
@@ -103,16 +105,21 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	reply, err := b.runInts(ctx, renewScript, 3, lock, fence, r.ID, b.ttl(r.TTL).lease)
+	reply, short, err := b.runGrant(ctx, renewScript, lock, lock, fence, r.ID, b.ttl(r.TTL).lease)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	return renewed(reply)
+	return renewed(reply, short)
 }
 
-func renewed(reply []int64) (driver.Grant, error) {
-	if reply[0] == 0 {
+// renewed reads the reply of the script. A lease that was extended at the master
+// alone, short says, is not one to rely on: the former one still is.
+func renewed(reply []int64, short error) (driver.Grant, error) {
+	switch {
+	case reply[0] == 0:
 		return driver.Grant{}, driver.ErrNotHeld
+	case short != nil:
+		return driver.Grant{}, short
 	}
 	return granted(reply)
 }

@@ -44,45 +44,63 @@ func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, out []dri
 	}
 }
 
-// renewPipelined renews those of holds that which lists in one round trip, and
-// gives those for which the server did not know the script.
+// renewPipelined renews those of holds that which lists in one round trip to each
+// server, and gives those for which the server did not know the script.
 func (b *backend) renewPipelined(ctx context.Context, holds []driver.Hold, out []driver.Renewal, which []int, source bool) (unknown []int) {
 	if len(which) == 0 {
 		return nil
 	}
-	pipe := b.client.Pipeline()
-	calls := make([]*call, len(which))
-	for k, i := range which {
+	w := newWaiting(b, len(which))
+	for _, i := range which {
 		lock, fence := lockKeys(holds[i].Key)
 		args := renewScript.args(lock, fence, holds[i].ID, b.ttl(holds[i].TTL).lease)
 		if source {
 			args = renewScript.withSource(args)
 		}
-		calls[k] = newCall(ctx, args)
-		if err := pipe.Process(ctx, calls[k]); err != nil {
-			out[i].Err = classify(err)
-			return nil
-		}
+		w.add(lock, newCall(ctx, args))
 	}
-	landed, err := b.fly(ctx, pipeline{pipe}, nil)
-	if !landed {
+	if landed, err := b.fly(ctx, b.batch(ctx, w), nil); !landed {
 		for _, i := range which {
 			out[i].Err = classify(err)
 		}
 		return nil
 	}
 	for k, i := range which {
-		switch err := calls[k].Err(); {
+		switch err := w.calls[k].Err(); {
 		case noScript(err) && !source:
 			unknown = append(unknown, i)
 		case err != nil:
-			out[i].Err = classify(err)
+			b.noticeTopology(err)
+			out[i].Err = classify(b.clusterError(err))
 		default:
-			var reply []int64
-			if reply, out[i].Err = checkReply(calls[k].Val(), 3); out[i].Err == nil {
-				out[i].Grant, out[i].Err = renewed(reply)
-			}
+			out[i].Grant, out[i].Err = w.renewal(k)
 		}
 	}
 	return unknown
+}
+
+// batch is the calls of w as one command. Without replicas to wait for, the client
+// itself finds the servers, and follows redirections.
+func (b *backend) batch(ctx context.Context, w *waiting) processor {
+	if b.options.replicas > 0 {
+		return w
+	}
+	pipe := b.client.Pipeline()
+	for _, c := range w.calls {
+		_ = pipe.Process(ctx, c) // is put on a list
+	}
+	return pipeline{pipe}
+}
+
+// renewal is what call k, which has no error, has come to.
+func (w *waiting) renewal(k int) (driver.Grant, error) {
+	reply, err := checkReply(w.calls[k].Val(), 3)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	var short error
+	if w.b.options.replicas > 0 && reply[0] != 0 {
+		short = w.shortfall(k)
+	}
+	return renewed(reply, short)
 }

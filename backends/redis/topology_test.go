@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +64,14 @@ func clusterClient(c *testserver.Cluster, w *wire) *redis.ClusterClient {
 
 // wire carries the connections of one client to all servers, so that one link has
 // the faults of all: each begins with the address that it is to go on to.
-type wire struct{ proxy *conformance.Proxy }
+type wire struct {
+	proxy    *conformance.Proxy
+	exchange *exchange
+}
+
+// loseFrom breaks, once, the connection to a server that next replies, instead of passing
+// the reply on.
+func (w *wire) loseFrom(s *testserver.Server) { w.exchange.lose.Store(&s.Addr) }
 
 func newWire(tb conformance.TB) *wire {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +90,7 @@ func newWire(tb conformance.TB) *wire {
 		}
 		e.close()
 	})
-	return &wire{p}
+	return &wire{p, e}
 }
 
 func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -103,6 +111,7 @@ type exchange struct {
 	mu       sync.Mutex
 	closed   bool
 	open     []net.Conn
+	lose     atomic.Pointer[string] // the address whose next reply is lost
 }
 
 func (e *exchange) accept() {
@@ -133,7 +142,8 @@ func (e *exchange) relay(in net.Conn) {
 	if err != nil {
 		return
 	}
-	out, err := net.DialTimeout("tcp", strings.TrimSpace(addr), time.Second)
+	addr = strings.TrimSpace(addr)
+	out, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return
 	}
@@ -143,9 +153,24 @@ func (e *exchange) relay(in net.Conn) {
 	}
 	e.wg.Go(func() {
 		defer in.Close()
-		_, _ = io.Copy(in, out)
+		_, _ = io.Copy(in, &losing{out, addr, e})
 	})
 	_, _ = io.Copy(out, r)
+}
+
+// losing ends a connection instead of giving the reply that is to be lost.
+type losing struct {
+	net.Conn
+	addr string
+	e    *exchange
+}
+
+func (l *losing) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if lose := l.e.lose.Load(); n > 0 && lose != nil && *lose == l.addr && l.e.lose.CompareAndSwap(lose, nil) {
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 func (e *exchange) close() {
