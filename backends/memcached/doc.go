@@ -28,7 +28,7 @@
 //
 // It is there as long as the lock is taken, and expires with the lease. The state taking,
 // with no token, is a lock whose taker has not counted its token yet; kept is one that
-// nobody holds any more and that stays taken all the same, by MinHold or Break. until is the
+// nobody holds any more and that stays taken all the same, after MinHold or Break. until is the
 // lease's end on the holder's clock, for people to read. Beside it coord/fence/tickets is
 // the last fencing token, a decimal number. The state of a limit is coord/tb/tickets,
 // coord/sw:60000000/tickets or coord/fw:60000000/tickets, by algorithm and period in

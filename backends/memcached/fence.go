@@ -45,6 +45,23 @@ func (a *acquisition) count() (int64, error) {
 	return 0, errRounds
 }
 
+// lastToken is the last token that was counted, or 1 if that is forgotten.
+func (c *call) lastToken(n name) (int64, error) {
+	key := n.key(fenceKind)
+	item, err := c.get(key)
+	if err == memcache.ErrCacheMiss {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	last, err := strconv.ParseUint(string(item.Value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s holds %.40q: want a number", driver.ErrCorrupt, key, item.Value)
+	}
+	return tokenOf(last, key)
+}
+
 func tokenOf(n uint64, key string) (int64, error) {
 	if n == 0 || n > maxToken {
 		return 0, fmt.Errorf("%w: %s holds %d: want a fencing token from 1 to %d", driver.ErrCorrupt, key, n, int64(maxToken))

@@ -3,7 +3,9 @@ package memcached
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -92,4 +94,31 @@ func limitFrom(t testing.TB, s string) driver.Limit {
 func textLogger() (*slog.Logger, *bytes.Buffer) {
 	var text bytes.Buffer
 	return slog.New(slog.NewTextHandler(&text, nil)), &text
+}
+
+// pause stops the server, and waits until it answers no more: until one of its threads has seen
+// the signal, the others go on.
+func pause(t testing.TB, srv *testserver.Server) {
+	t.Helper()
+	srv.Pause()
+	for {
+		conn, err := net.Dial("tcp", srv.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Write([]byte("version\r\n"))
+		if err == nil {
+			err = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 1))
+		if closing := conn.Close(); closing != nil {
+			t.Fatal(closing)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
 }

@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -148,6 +149,9 @@ func (l *lines) over(key string) bool {
 // serve serves a line until nobody is in it.
 func (b *backend) serve(n limitName) {
 	for {
+		// Those who were answered just now and want more are to come along: without this, they
+		// would sit out every other batch.
+		runtime.Gosched()
 		batch := b.lines.next(n.storeKey())
 		if batch == nil {
 			return

@@ -161,7 +161,6 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 // Unlock implements driver.Locker. It also takes back an attempt of id that got no token.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	return b.finish(ctx, key, id, func(v value, _ time.Time) (value, int32, error) {
-		v.state = kept
 		return v, atOnce, nil
 	})
 }
@@ -175,6 +174,9 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
 	}
 	return b.finish(ctx, key, id, func(v value, now time.Time) (value, int32, error) {
+		if v.state != held {
+			return v, 0, driver.ErrNotHeld
+		}
 		v.state, v.ttl, v.until = kept, ceilSeconds(d), now.Add(d).UnixMicro()
 		return v, lasting(v.ttl, now), nil
 	})
@@ -246,7 +248,8 @@ func absent(err error) error {
 }
 
 // Inspect implements driver.Inspector. What is left of the lease is by the clocks of the holder
-// and this client. A taker that has no token yet has the token 0.
+// and this client. A taker that has no token yet holds nothing: it is shown as Released, with the
+// last token that was counted.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	return fly(ctx, b, func(c *call) (driver.Holder, error) {
 		n := nameOf(key)
@@ -258,9 +261,14 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 		if err != nil {
 			return driver.Holder{}, err
 		}
+		if v.state == taking {
+			if v.token, err = c.lastToken(n); err != nil {
+				return driver.Holder{}, err
+			}
+		}
 		left := time.UnixMicro(v.until).Sub(b.clock())
 		h := driver.NewHolder(v.id, v.token, min(max(left, 0), time.Duration(v.ttl)*time.Second))
-		h.Released = v.state == kept
+		h.Released = v.state != held
 		return h, nil
 	})
 }

@@ -87,7 +87,7 @@ func scanValue(text string) (v value, ok bool) {
 			return v, false
 		}
 	}
-	if v.state == held && v.token == 0 || v.state == taking && v.token != 0 || v.ttl == 0 {
+	if (v.state == taking) != (v.token == 0) || v.ttl == 0 {
 		return v, false
 	}
 	if v.id, ok = strings.CutPrefix(fields[4], "id="); !ok || checkID(v.id) != nil {

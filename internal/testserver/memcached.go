@@ -176,3 +176,25 @@ func memcachedLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	return strings.TrimRight(line, "\r\n"), err
 }
+
+// Lines makes one command of the text protocol that is answered by lines and END, and gives the
+// lines.
+func (s *Server) Lines(command string) (lines []string) {
+	s.t.Helper()
+	conn, r, err := s.memcachedDial()
+	if err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+	defer conn.Close()
+	if err := s.memcachedLogin(conn, r); err != nil {
+		s.t.Fatalf("testserver: %v", err)
+	}
+	line, err := memcachedCall(conn, r, command+"\r\n")
+	for ; err == nil && line != "END"; line, err = memcachedLine(r) {
+		lines = append(lines, line)
+	}
+	if err != nil {
+		s.t.Fatalf("testserver: %s: %v", command, err)
+	}
+	return lines
+}

@@ -1,0 +1,364 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func TestParseURL(t *testing.T) {
+	u, err := url.Parse("memcacheds://user:pa%40ss@h1,h2:7000?on_missing=empty&timeout=2s&pool_size=7&tls_server_name=other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := parseURL(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(s.url.Hosts, " ") != "h1:11211 h2:7000" || s.url.User != "user" || s.url.Password != "pa@ss" ||
+		s.url.TLS.ServerName != "other" || s.onMissing != Empty || s.timeout != 2*time.Second || s.pool != 7 {
+		t.Errorf("%+v", s)
+	}
+	u, err = url.Parse("memcached://[::1]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = parseURL(u); err != nil || s.url.Hosts[0] != "[::1]:11211" || s.onMissing != Full || s.url.TLS != nil {
+		t.Errorf("%v %+v", err, s)
+	}
+}
+
+func TestBadURLs(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://h":                      `scheme "redis"`,
+		"memcached:h":                    "store URL",
+		"memcached://h/1":                `path "/1"`,
+		"memcached://h,h":                "given twice",
+		"memcached://h?nope=1":           `parameter "nope": want prefix, on_missing`,
+		"memcached://h?on_missing=maybe": "want one of full, empty",
+		"memcached://h?timeout=6s":       "want a duration from 1ms to 5s",
+		"memcached://h?timeout=0":        "want a duration",
+		"memcached://h?pool_size=0":      "want 1 to 10000",
+		"memcached://h?tls_ca=x":         "want a memcacheds:// URL",
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Host != "" {
+			u.User = url.UserPassword("user", "secret")
+		}
+		if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	f.Add("memcached://user:password@host:11211,h2?timeout=1s&on_missing=empty")
+	f.Add("memcacheds://h?tls_insecure=true")
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := url.Parse(raw)
+		if err != nil || strings.Contains(raw, "tls_") {
+			return // reads files
+		}
+		s, err := parseURL(u)
+		if err != nil {
+			if !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%v is not ErrInvalid", err)
+			}
+			return
+		}
+		if len(s.url.Hosts) == 0 || s.timeout <= 0 || s.timeout > maxTimeout || s.pool < 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func openURL(t testing.TB, raw string) (*backend, error) {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), u)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend), nil
+}
+
+// use takes and gives back a lock and a permit.
+func use(t *testing.T, b *backend) {
+	t.Helper()
+	r := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+	if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limitFrom(t, "5/1m"), driver.Ask{Min: 1, N: 1})); one.N != 1 {
+		t.Errorf("%+v", one)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithPassword("secret"))
+	b, err := openURL(t, "memcached://"+testserver.MemcachedUser+":secret@"+srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := b.Info(); info.Name != "memcached" || !strings.HasPrefix(info.Server, "memcached 1.") {
+		t.Errorf("%+v", info)
+	}
+	use(t, b)
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	for name, login := range map[string]string{"wrong": testserver.MemcachedUser + ":wrong@", "none": ""} {
+		if _, err := openURL(t, "memcached://"+login+srv.Addr); !errors.Is(err, driver.ErrNotSent) || strings.Contains(err.Error(), ":wrong") {
+			t.Errorf("%s password: %v", name, err)
+		}
+	}
+	srv.Kill()
+	if _, err := openURL(t, "memcached://"+srv.Addr); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+func TestOpenTLS(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithTLS())
+	base := "memcacheds://" + srv.Addr
+	keys := "tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
+	b, err := openURL(t, base+"?tls_ca="+srv.TLS.CAFile+"&"+keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(t, b)
+	for name, query := range map[string]string{
+		"unknown authority": "?" + keys,
+		"wrong name":        "?tls_server_name=example.org&tls_ca=" + srv.TLS.CAFile + "&" + keys,
+		"no certificate":    "?tls_ca=" + srv.TLS.CAFile,
+	} {
+		if _, err := openURL(t, base+query); !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("%s: %v, want ErrNotSent", name, err)
+		}
+	}
+	if _, err := openURL(t, "memcached://"+srv.Addr); err == nil {
+		t.Error("plain, to a server that speaks TLS: no error")
+	}
+}
+
+// A host that swallows everything: Open ends with its ctx.
+func TestOpenUnreachable(t *testing.T) {
+	hole, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close()
+	u := &url.URL{Scheme: "memcached", Host: hole.Addr().String(), RawQuery: "timeout=5s"}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := Open(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the ctx's error", err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("took %v, to end after 200ms", d)
+	}
+}
+
+// A client that cannot keep the contract is refused with the remedy.
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("nil: %v", err)
+	}
+	client := newClient("127.0.0.1:1")
+	for _, d := range []time.Duration{-1, maxTimeout + 1} {
+		client.Timeout = d
+		if _, err := New(client); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Timeout") {
+			t.Errorf("Timeout %v: %v", d, err)
+		}
+	}
+	client.Timeout = 0 // gomemcache's default
+	if _, err := New(client, WithOnMissing(7)); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("OnMissing: %v", err)
+	}
+	if _, err := New(client); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// A server that evicts is warned of, one with -M is not.
+func TestEvictionIsWarnedOf(t *testing.T) {
+	for flag, want := range map[string]bool{"-M": false, "-v": true} {
+		srv := testserver.Memcached(t, testserver.WithFlags(flag))
+		log, text := textLogger()
+		b := &backend{log: log, closing: make(chan struct{})}
+		s, err := parseURL(&url.URL{Scheme: "memcached", Host: srv.Addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.probeServers(t.Context(), s, dialer{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(text.String(), "evicts"); got != want {
+			t.Errorf("%s: warned %v, want %v: %s", flag, got, want, text)
+		}
+		if n := srv.Stats()["curr_connections"]; n > 3 { // ours of now, and two of the server
+			t.Errorf("%d connections are left of the probe", n)
+		}
+	}
+}
+
+func TestOld(t *testing.T) {
+	for version, want := range map[string]bool{
+		"1.6.18": false, "1.4.23": false, "1.4.22": true, "1.3.99": true, "0.9.99": true, "2.0.0": false,
+		"1.4.24-beta1": false, "1.4.5_4": true, "": false, "UNKNOWN": false, "1.x.3": false,
+	} {
+		if got := old(version); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}
+
+// Several servers: everything of a name is on one, a server that is down keeps its names, and the
+// others serve theirs.
+func TestSeveralServers(t *testing.T) {
+	a, c := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
+	b, err := openURL(t, "memcached://"+a.Addr+","+c.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := openURL(t, "memcached://"+c.Addr+","+a.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onA, onC := "", ""
+	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+		r := request("a", time.Minute)
+		must[driver.Grant](t)(b.TryLock(t.Context(), key, r))
+		if _, err := back.TryLock(t.Context(), key, request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
+			t.Errorf("%s over the list in another order: %v", key, err)
+		}
+		must[driver.Grant](t)(back.Renew(t.Context(), key, r))
+		addr, err := newServers([]string{a.Addr, c.Addr}).PickServer(nameOf(key).key(lockKind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := a
+		if addr.String() == c.Addr {
+			srv, onC = c, key
+		} else {
+			onA = key
+		}
+		for _, kind := range []string{lockKind, fenceKind} {
+			if got := srv.Text("get " + nameOf(key).key(kind))[0]; !strings.HasPrefix(got, "VALUE ") {
+				t.Errorf("%s of %s is not where it belongs: %q", kind, key, got)
+			}
+		}
+	}
+	if onA == "" || onC == "" {
+		t.Fatal("one server has all names")
+	}
+	c.Kill()
+	if err := b.Ping(t.Context()); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("Ping with a server down: %v", err)
+	}
+	for range 3 { // an idle connection may have to break first
+		if _, err := b.TryLock(t.Context(), onC, request("b", time.Minute)); err == nil || errors.Is(err, driver.ErrLocked) {
+			t.Fatalf("%s, whose server is down: %v", onC, err)
+		}
+	}
+	if _, err := b.TryLock(t.Context(), onA, request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
+		t.Errorf("%s, whose server is up: %v", onA, err)
+	}
+}
+
+// Close over the application's client leaves it open, and ends what is under way.
+func TestCloseLeavesTheClient(t *testing.T) {
+	srv, b := open(t)
+	pause(t, srv)
+	begun, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		close(begun)
+		done <- b.Ping(ctx)
+	}()
+	<-begun
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("the call under way has no error")
+	}
+	srv.Resume()
+	if err := b.client.Set(&memcache.Item{Key: "k", Value: []byte("v"), Expiration: 10}); err != nil {
+		t.Errorf("the application's client: %v", err)
+	}
+}
+
+// Close over connections of its own ends a call under way at once, and leaves no connection.
+func TestCloseEndsCalls(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	b, err := openURL(t, "memcached://"+srv.Addr+"?timeout=5s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	pause(t, srv)
+	errs := make(chan error, 2)
+	go func() {
+		ctx := driver.NewBound(context.Background(), time.Minute)
+		defer ctx.Stop()
+		_, err := b.Renew(ctx, "k", r)
+		errs <- err
+	}()
+	go func() {
+		_, err := b.TakeOne(context.Background(), "k", limitFrom(t, "5/1m"), driver.Ask{Min: 1, N: 1})
+		errs <- err
+	}()
+	for active := 0; active < 2; {
+		b.lanes.mu.Lock()
+		active = len(b.lanes.active)
+		b.lanes.mu.Unlock()
+	}
+	start := time.Now()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-errs; err == nil {
+			t.Error("a call under way has no error")
+		}
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("calls under way ended %v after Close", d)
+	}
+	srv.Resume()
+	for start := time.Now(); srv.Stats()["curr_connections"] > 3; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("%d connections are left", srv.Stats()["curr_connections"])
+		}
+	}
+}
