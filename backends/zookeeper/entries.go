@@ -35,6 +35,7 @@ type entry struct {
 	timer    *time.Timer   // then
 	arm      *time.Timer   // when node is to be watched
 	withdraw chan struct{} // while it waits in line; closed to end that
+	watching bool          // it has found its place, and watches the node before
 }
 
 // enter gives the entry of an id; leave it after use.

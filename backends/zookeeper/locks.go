@@ -47,8 +47,9 @@ type attempt struct {
 	e      *entry
 	r      driver.Request
 	wait   bool
-	t      ticket // our node, once it is there
-	handed bool   // a goroutine has the turn now, and clears up
+	t      ticket    // our node, once it is there
+	heard  time.Time // when there was a connection, as far as we noticed
+	handed bool      // a goroutine has the turn now, and clears up
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -111,7 +112,8 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			a.handed = true
 			return since, false, err
 		case err == nil:
-			a.t = t
+			a.t, a.heard = t, time.Now()
+			a.b.lives(session, since)
 			return since, t.alone, nil
 		case errors.Is(err, errNoParent):
 			continue // its making was interrupted, and is no hold
@@ -156,7 +158,15 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 		case !p.found:
 			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 		case p.prev.name == "":
-			return a.granted(since)
+			if since, err = a.proveLife(ctx, since); errors.Is(err, zk.ErrNoNode) {
+				continue // it is looked for again
+			} else if err == nil {
+				return a.granted(since)
+			}
+			if !a.ridesOut(ctx, err) {
+				a.giveUp()
+				return driver.Grant{}, err
+			}
 		case p.head.tag == a.e.tag:
 			return a.elsewhere(ctx, p.head)
 		case !a.wait:
@@ -180,7 +190,7 @@ var errWithdrawn = errors.New("zookeeper: the wait was withdrawn")
 func (a *attempt) line(in bool) chan struct{} {
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	a.e.withdraw = nil
+	a.e.withdraw, a.e.watching = nil, false
 	if in {
 		a.e.withdraw = make(chan struct{})
 	}
@@ -194,10 +204,34 @@ func (a *attempt) place(ctx context.Context) (p place, since time.Time, err erro
 		children, err := a.b.list(a.e.dir, false)
 		return placeOf(children, a.t.path[len(a.e.dir)+1:]), err
 	}, nil)
-	if err == nil && a.b.conn.SessionID() != a.t.session {
-		err = errNewSession
+	if err == nil {
+		a.heard = time.Now()
+		if a.b.conn.SessionID() != a.t.session {
+			err = errNewSession
+		}
 	}
 	return p, since, err
+}
+
+// proveLife gives the sending time of a sign of life, after a listing that was asked for
+// at since. In an ensemble a listing is none: the server may have lost its leader.
+func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, error) {
+	b := a.b
+	if b.isAlone() {
+		return since, nil
+	}
+	if last := b.lastSign(a.t.session); since.Sub(last) < b.lease()/8 {
+		return last, nil
+	}
+	since = time.Now()
+	err := b.run(ctx, func() error {
+		_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: a.t.path, Version: 0})
+		return err
+	}, nil)
+	if err == nil {
+		b.lives(a.t.session, since)
+	}
+	return since, err
 }
 
 // ridesOut reports whether the node is still in line, as far as we know, after an
@@ -208,7 +242,7 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 	switch {
 	case !a.wait || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
 		return false
-	case a.b.wire != nil && a.b.wire.over():
+	case time.Since(a.heard) > a.b.timeout():
 		return false
 	}
 	return a.b.pause(ctx, pause)
@@ -266,6 +300,9 @@ func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{
 	}
 	// Watches outlast a connection, but the library is not told that a session has
 	// ended before it has a connection again.
+	a.b.mu.Lock()
+	a.e.watching = true
+	a.b.mu.Unlock()
 	look := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
 	defer look.Stop()
 	for {
@@ -279,11 +316,13 @@ func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{
 		case <-a.b.closing:
 			return driver.ErrClosed
 		case <-look.C:
-			if a.b.wire != nil && a.b.wire.over() {
-				return fmt.Errorf("%w: no connection for the session's timeout", errNewSession)
-			}
-			if id := a.b.conn.SessionID(); id != 0 && id != a.t.session {
+			switch id := a.b.conn.SessionID(); {
+			case id != a.t.session:
 				return errNewSession
+			case a.b.conn.State() == zk.StateHasSession:
+				a.heard = time.Now()
+			case time.Since(a.heard) > a.b.timeout():
+				return fmt.Errorf("%w: no connection for its timeout", errNewSession)
 			}
 		}
 	}
@@ -305,7 +344,7 @@ func (b *backend) haunt(e *entry, session int64) {
 				continue // a call is about it
 			}
 			late := time.Now().After(end)
-			ok := b.conn.State() == zk.StateHasSession && (b.conn.SessionID() != session || answered(b.clean(e)))
+			ok := b.conn.State() == zk.StateHasSession && (b.conn.SessionID() != session || answered(b.clean(e, session)))
 			<-e.turn
 			if ok && (late || b.conn.SessionID() != session) {
 				return

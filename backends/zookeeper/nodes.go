@@ -226,17 +226,25 @@ func (b *backend) discard(node string, session int64) {
 
 // purge removes every node of e that this session made, other than the one that holds.
 func (b *backend) purge(e *entry, session int64) {
-	b.persist(session, func() error { return b.clean(e) })
+	b.persist(session, func() error { return b.clean(e, session) })
 }
 
-func (b *backend) clean(e *entry) error {
+func (b *backend) clean(e *entry, session int64) error {
 	children, err := b.list(e.dir, true)
 	if err != nil {
 		return err
 	}
 	held, _ := e.held()
 	for _, c := range tagged(children, e.tag) {
-		if node := e.dir + "/" + c.name; node != held {
+		node := e.dir + "/" + c.name
+		if node == held {
+			continue
+		}
+		ok, stat, err := b.conn.Exists(node)
+		if err != nil {
+			return err
+		}
+		if ok && stat.EphemeralOwner == session {
 			if err := b.remove(node); err != nil {
 				return err
 			}

@@ -25,6 +25,25 @@ func (b *backend) probe(ctx context.Context) error {
 	b.mu.Lock()
 	b.alone = alone
 	b.mu.Unlock()
+	for {
+		err := b.prepare(ctx)
+		if err == nil {
+			break
+		}
+		// A connection that breaks meanwhile is no reason to fail: all of it can be repeated.
+		if answered(err) || driver.Definite(err) || !b.pause(ctx, connectPoll) {
+			return err
+		}
+	}
+	b.info = driver.Info{
+		Name: "zookeeper", Server: server,
+		MinTTL: b.lease(), MaxTTL: maxTTL, MaxKey: maxKey, Claims: Claims,
+	}
+	return nil
+}
+
+// prepare makes the nodes that everything is under, and learns the leader's time.
+func (b *backend) prepare(ctx context.Context) error {
 	err := b.run(ctx, func() error {
 		for _, dir := range []string{"/locks", "/limits"} {
 			if err := b.makePath(b.root + dir); err != nil {
@@ -42,14 +61,7 @@ func (b *backend) probe(ctx context.Context) error {
 			err = b.askTime(ctx)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	b.info = driver.Info{
-		Name: "zookeeper", Server: server,
-		MinTTL: b.lease(), MaxTTL: maxTTL, MaxKey: maxKey, Claims: Claims,
-	}
-	return nil
+	return err
 }
 
 // about asks the server that we are connected to what it is. It may not want to tell, or there may be

@@ -96,6 +96,7 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 		}
 		for _, p := range batch[:n] {
 			p.out.Grant, p.out.Err = p.proved(since)
+			b.lives(p.session, since)
 		}
 		if n == len(batch) {
 			return

@@ -114,7 +114,11 @@ type backend struct {
 	alone   bool                // the server is no part of an ensemble
 	watches map[string]*watch
 	lost    func(key, id string, cause error)
-	work    sync.WaitGroup // goroutines that Close waits for
+	sign    struct { // the last sign of life
+		session int64
+		sent    time.Time
+	}
+	work sync.WaitGroup // goroutines that Close waits for
 }
 
 var (
@@ -177,6 +181,34 @@ func (b *backend) lease() time.Duration {
 		t -= t / 4
 	}
 	return t
+}
+
+func (b *backend) isAlone() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.alone
+}
+
+// lives notes a sign of life, sent at since, that the leader has acknowledged.
+func (b *backend) lives(session int64, since time.Time) {
+	if b.conn.SessionID() != session {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sign.session != session || since.After(b.sign.sent) {
+		b.sign.session, b.sign.sent = session, since
+	}
+}
+
+// lastSign is when the last sign of life of a session was sent, as far as noted.
+func (b *backend) lastSign(session int64) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sign.session != session {
+		return time.Time{}
+	}
+	return b.sign.sent
 }
 
 // Close implements driver.Backend. Keys that are still held stay taken for the rest

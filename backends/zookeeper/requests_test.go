@@ -1,0 +1,139 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func limitOf(t testing.TB, s string) driver.Limit {
+	t.Helper()
+	l, err := must[driver.Limit](t)(driver.ParseLimit(s)).Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits for a condition.
+func eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for: %s", within, what)
+		}
+	}
+}
+
+// What each operation costs, counted on the way to the server.
+func TestRequests(t *testing.T) {
+	p, b := openTapped(t)
+	ctx := t.Context()
+	expect := func(what string, want ...int32) {
+		t.Helper()
+		if got := p.take(); !slices.Equal(got, want) {
+			t.Errorf("%s: requests %v, want %v", what, got, want)
+		}
+	}
+	r := request("a", testSession)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+	if err := b.Unlock(ctx, "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	p.take()
+
+	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+	expect("an uncontended lock", opMulti)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+	expect("a repeated one", opMulti)
+	other := request("b", testSession)
+	if _, err := b.TryLock(ctx, "k", other); !errors.Is(err, driver.ErrLocked) {
+		t.Errorf("a held key: %v", err)
+	}
+	if got := p.take(); !slices.Equal(slices.DeleteFunc(got, func(op int32) bool { return op == opGet }), []int32{opMulti, opChildren, opDelete}) {
+		t.Errorf("a refused lock: requests %v", got)
+	}
+	// Once it is old enough a hold is watched, by one more request.
+	eventually(t, 5*time.Second, "the hold to be watched", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.watches) == 1
+	})
+	p.take()
+	granted := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(ctx, "k", other)
+		granted <- err
+	}()
+	waiting(t, b, "k", other.ID)
+	expect("taking a place in line behind a hold of the same client", opMulti, opChildren)
+	if err := b.Unlock(ctx, "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+	expect("a release and the grant that follows", opDelete, opChildren)
+
+	var holds []driver.Hold
+	for i := range 150 {
+		h := driver.Hold{Key: fmt.Sprint("many", i), Request: request("m", 20*time.Second)}
+		must[driver.Grant](t)(b.TryLock(ctx, h.Key, h.Request))
+		holds = append(holds, h)
+	}
+	eventually(t, 5*time.Second, "the holds to be watched", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.watches) == 151
+	})
+	p.take()
+	for _, r := range b.RenewAll(ctx, holds) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	expect("renewing 150 holds", opMulti)
+
+	l := limitOf(t, "3/1h")
+	one := driver.Ask{Min: 1, N: 1}
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one))
+	p.take()
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one))
+	expect("a permit", opSet)
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, driver.Ask{}))
+	expect("a look", opGet)
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one))
+	p.take()
+	if one := must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one)); one.N != 0 {
+		t.Errorf("a fourth of three: %+v", one)
+	}
+	expect("a denial", opGet)
+	must[[]driver.Taken](t)(b.TakeAll(ctx, []driver.Demand{{Key: "m1", Limit: l, N: 1}, {Key: "m2", Limit: l, N: 1}}))
+	p.take()
+	must[[]driver.Taken](t)(b.TakeAll(ctx, []driver.Demand{{Key: "m1", Limit: l, N: 1}, {Key: "m2", Limit: l, N: 1}}))
+	expect("permits of two limits", opGet, opGet, opMulti)
+
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := b.TryLock(gone, "k", request("c", testSession))
+	if !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+		t.Errorf("under a ctx that has ended: %v", err)
+	}
+	expect("under a ctx that has ended")
+}
+
+// waiting waits until an id is in line and watches the one before it.
+func waiting(t testing.TB, b *backend, key, id string) {
+	t.Helper()
+	eventually(t, 5*time.Second, "a waiter to be in line", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		e := b.entries[holdName{key, id}]
+		return e != nil && e.watching
+	})
+}
