@@ -67,9 +67,30 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	client := t.client()
 	b, err := newBackend(ctx, client, true, t.wait)
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(err, closeWithin(client, failedOpenWaits))
 	}
 	return b, nil
+}
+
+// How long Open, when it has failed, and Close wait for the client to close.
+const (
+	failedOpenWaits = 50 * time.Millisecond
+	closeWaits      = 2 * time.Second
+)
+
+// closeWithin closes a client of ours. One that is asking silent sentinels does not close
+// before its timeout: then that goes on behind the caller's back.
+func closeWithin(client redis.UniversalClient, d time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- client.Close() }()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return nil
+	}
 }
 
 // target is what a URL describes.

@@ -200,7 +200,7 @@ func (b *backend) Close() error {
 	b.once.Do(func() {
 		close(b.closing)
 		if b.own {
-			err = b.client.Close()
+			err = closeWithin(b.client, closeWaits)
 		}
 	})
 	return err
