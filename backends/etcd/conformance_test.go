@@ -28,7 +28,10 @@ func TestConformance(t *testing.T) {
 		}
 		return b
 	}
-	faults := conformance.TCPFaults(srv.Addr, open)
+	faults := &conformance.Faults{Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
+		l := newLink(tb, srv.Addr)
+		return open(tb, l.Addr()), l
+	}}
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }
