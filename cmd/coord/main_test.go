@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,9 +58,10 @@ func runTests(m *testing.M) int {
 
 // user runs coord as a user does, on one store and with an environment of the test's own.
 type user struct {
-	t   *testing.T
-	env []string
-	dir string
+	t     *testing.T
+	env   []string
+	dir   string
+	store sharedStore
 }
 
 func newUser(t *testing.T, url string) *user {
@@ -72,16 +74,42 @@ func newUser(t *testing.T, url string) *user {
 	return u
 }
 
-// onStores runs the test on each store that several processes share.
+// sharedStore is a store that several processes share.
+type sharedStore struct {
+	name string
+	url  func(t *testing.T) string
+	// late is by how much a lease of whole seconds may outlast its end.
+	late time.Duration
+	// kept: a lock can be kept taken after its process has ended.
+	kept bool
+	// clock: the store has one, and its tokens show it.
+	clock bool
+}
+
+var sharedStores = []sharedStore{
+	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true},
+	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr }, time.Second, true, true},
+	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr }, 2 * time.Second, true, false},
+	// The session is the lease.
+	{"zookeeper", func(t *testing.T) string {
+		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s"
+	}, 4 * time.Second, false, false},
+	// -M: a server that may evict is warned of.
+	{"memcached", func(t *testing.T) string {
+		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr
+	}, 3 * time.Second, true, false},
+}
+
+// onStores runs the test on each of them.
 func onStores(t *testing.T, test func(t *testing.T, u *user)) {
-	t.Run("file", func(t *testing.T) {
-		t.Parallel()
-		test(t, newUser(t, "file://"+filepath.Join(t.TempDir(), "store")))
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		test(t, newUser(t, "redis://"+testserver.Redis(t).Addr))
-	})
+	for _, s := range sharedStores {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t, s.url(t))
+			u.store = s
+			test(t, u)
+		})
+	}
 }
 
 // command is coord with these arguments, not started yet.
@@ -145,13 +173,31 @@ type running struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	lines  chan string
-	stderr *bytes.Buffer
+	stderr *safeBuffer
+}
+
+// safeBuffer may be read while the process still writes.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // start starts coord and waits until the command's first line of output is "up".
 func (u *user) start(args ...string) *running {
 	u.t.Helper()
-	r := &running{t: u.t, cmd: u.command(args...), lines: make(chan string, 64), stderr: new(bytes.Buffer)}
+	r := &running{t: u.t, cmd: u.command(args...), lines: make(chan string, 64), stderr: new(safeBuffer)}
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		u.t.Fatal(err)

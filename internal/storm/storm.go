@@ -28,7 +28,7 @@ type Storm struct {
 	Keys int
 	// TTL of the locks; default 1 s.
 	TTL time.Duration
-	// Limit that all clients share; default 200/1s.
+	// Limit that all clients share; default 50/1s.
 	Limit coord.Limit
 	// For is how long the storm lasts. A break that has begun is brought to its end.
 	For time.Duration
@@ -65,7 +65,7 @@ func (s *Storm) defaults() {
 		s.TTL = time.Second
 	}
 	if s.Limit == (coord.Limit{}) {
-		s.Limit = coord.PerSecond(200)
+		s.Limit = coord.PerSecond(50)
 	}
 	if s.Settle == 0 {
 		s.Settle = 10 * time.Second

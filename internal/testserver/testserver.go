@@ -263,11 +263,16 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the server with SIGSTOP: connections stay open, nothing answers.
+// Pause stops the server with SIGSTOP: connections stay open, and nothing answers
+// any more when it returns.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.owned()
-	if err := s.process.stop(); err != nil {
+	err := s.process.stop()
+	if err == nil {
+		err = awaitStopped(s.process.cmd.Process.Pid)
+	}
+	if err != nil {
 		s.t.Fatalf("testserver: pause %s: %v", s.Store, err)
 	}
 	s.paused = true

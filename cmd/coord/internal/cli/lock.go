@@ -12,6 +12,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/cmd/coord/internal/child"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
 )
 
 const lockLong = `Runs CMD while holding the lock NAME, and gives CMD's exit status. It waits for the
@@ -169,6 +170,9 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 			fmt.Fprintf(a.stderr, "coord: %s\n", oneLine(err))
 		}
 	}()
+	if info := client.Info(); f.minHold > 0 && !info.Claims.Has(driver.MinHoldAfterExit) {
+		return usage("--min-hold %v: the store %s does not claim %q: it frees a lock when its process ends", f.minHold, info.Name, driver.MinHoldAfterExit)
+	}
 	lock, err := a.acquire(ctx, client, name, f)
 	if err != nil {
 		return a.notHad(ctx, client, name, f, err)
@@ -199,6 +203,8 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) error {
 	began := time.Now()
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
+	// A store with sessions may have granted a shorter lease than was asked for.
+	f.grace = min(f.grace, lock.TTL()/3)
 	code, lost, err := child.Run(cmd, env, lock, f.grace, a.signals)
 	ran := time.Since(began)
 	unlockErr := lock.Unlock(context.Background())
