@@ -1,0 +1,69 @@
+package containers
+
+import (
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/testcontainers/testcontainers-go/log"
+
+	"github.com/coordgo/coord/backends/etcd"
+	"github.com/coordgo/coord/backends/memcached"
+	"github.com/coordgo/coord/backends/redis"
+	"github.com/coordgo/coord/backends/zookeeper"
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+)
+
+func TestMain(m *testing.M) {
+	conformance.WorkerMain()
+	log.SetDefault(log.NewNoopLogger())
+	os.Exit(m.Run())
+}
+
+// conform runs the whole suite on a store in a container, as a URL opens it.
+func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenFunc, rawURL func(addr string) string) {
+	t.Helper()
+	openAt := func(tb conformance.TB, addr string) driver.Backend {
+		u, err := url.Parse(rawURL(addr))
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		b, err := open(tb.Context(), u)
+		if err != nil {
+			tb.Fatalf("Open: %v", err)
+		}
+		return b
+	}
+	faults := conformance.TCPFaults(c.Addr, openAt)
+	faults.Kill = func(conformance.TB) { c.Kill() }
+	faults.Restart = func(conformance.TB) { c.Restart() }
+	faults.Pause = func(conformance.TB) { c.Pause() }
+	faults.Resume = func(conformance.TB) { c.Resume() }
+	faults.Wipe = func(conformance.TB) { c.Wipe() }
+	conformance.Run(t, conformance.Harness{
+		Open:      func(tb conformance.TB) driver.Backend { return openAt(tb, c.Addr) },
+		Claims:    claims,
+		Faults:    faults,
+		WorkerURL: rawURL(c.Addr),
+	})
+}
+
+func TestRedis(t *testing.T) {
+	conform(t, Redis(t), redis.Claims, redis.Open, func(addr string) string { return "redis://" + addr + "/0" })
+}
+
+func TestMemcached(t *testing.T) {
+	conform(t, Memcached(t), memcached.Claims, memcached.Open, func(addr string) string { return "memcached://" + addr })
+}
+
+func TestEtcd(t *testing.T) {
+	conform(t, Etcd(t), etcd.Claims, etcd.Open, func(addr string) string { return "etcd://" + addr })
+}
+
+func TestZooKeeper(t *testing.T) {
+	session := (10 * tick).String()
+	conform(t, ZooKeeper(t), zookeeper.Claims, zookeeper.Open, func(addr string) string {
+		return "zookeeper://" + addr + "/coord-test?session_timeout=" + session
+	})
+}
