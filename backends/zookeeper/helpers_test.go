@@ -24,8 +24,13 @@ func TestMain(m *testing.M) {
 // of life, short enough to wait for its end.
 const testSession = time.Second
 
-func storeURL(addr string) string {
-	return "zookeeper://" + addr + "/coord-test?session_timeout=" + testSession.String()
+// calmSession is that of tests which do not wait for the end of a session.
+const calmSession = 20 * time.Second
+
+func storeURL(addr string) string { return urlWith(addr, testSession) }
+
+func urlWith(addr string, session time.Duration) string {
+	return "zookeeper://" + addr + "/coord-test?session_timeout=" + session.String()
 }
 
 // connect opens a backend that is closed with the test.
@@ -51,40 +56,13 @@ func connect(t testing.TB, rawURL string) *backend {
 func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
 	t.Helper()
 	srv := testserver.ZooKeeper(t, opts...)
-	return srv, connect(t, storeURL(srv.Addr))
+	return srv, connect(t, urlWith(srv.Addr, calmSession))
 }
 
 // raw is a connection beside the backend.
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silence{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	ready := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ev := range events {
-			if ev.State == zk.StateHasSession {
-				select {
-				case <-ready:
-				default:
-					close(ready)
-				}
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		conn.Close()
-		<-done
-	})
-	select {
-	case <-ready:
-	case <-time.After(10 * time.Second):
-		t.Fatal("no session")
-	}
-	return conn
+	return connect(t, urlWith(addr, calmSession)).conn
 }
 
 func newID(name string) string {

@@ -96,7 +96,7 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 	for {
 		session, err := a.b.await(ctx)
 		if err != nil {
-			return since, false, unknownIf(lost, err)
+			return since, false, unknownIf(ctx, lost, err)
 		}
 		since = time.Now()
 		t, err := fly(ctx, a.b, func() (ticket, error) {
@@ -118,7 +118,7 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 		case errors.Is(err, errNoParent):
 			continue // its making was interrupted, and is no hold
 		case answered(err) || driver.Definite(err):
-			return since, false, unknownIf(lost, err)
+			return since, false, unknownIf(ctx, lost, err)
 		}
 		if !lost {
 			lost = true
@@ -127,12 +127,18 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 	}
 }
 
+// errLostAnswer is an unknown outcome, whatever came after it.
+var errLostAnswer = errors.New("zookeeper: the answer to an earlier request was lost")
+
 // unknownIf takes from an error that it is definite.
-func unknownIf(unknown bool, err error) error {
-	if !unknown || !driver.Definite(err) {
+func unknownIf(ctx context.Context, unknown bool, err error) error {
+	switch {
+	case !unknown || !driver.Definite(err):
 		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", errLostAnswer, ctx.Err())
 	}
-	return fmt.Errorf("zookeeper: the answer to an earlier request was lost: %v", err)
+	return fmt.Errorf("%w: %v", errLostAnswer, err)
 }
 
 // abandoned clears up after a create whose caller has gone, and ends the turn.

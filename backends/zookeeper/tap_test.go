@@ -261,7 +261,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 func openTapped(t testing.TB) (*tap, *backend) {
 	t.Helper()
 	p := newTap(t, testserver.ZooKeeper(t).Addr)
-	return p, connect(t, storeURL(p.addr()))
+	return p, connect(t, urlWith(p.addr(), calmSession))
 }
 
 func closeBoth(a, b net.Conn) {

@@ -20,6 +20,10 @@ import (
 // They grant session timeouts from twice that to a minute.
 const zookeeperTick = 100 * time.Millisecond
 
+// zookeeperAnswer is how long a question waits: one that comes while the server
+// starts may never be answered.
+const zookeeperAnswer = 300 * time.Millisecond
+
 // ZooKeeper gives a ZooKeeper server. WithConfig adds lines to its zoo.cfg.
 func ZooKeeper(t testing.TB, opts ...Option) *Server {
 	t.Helper()
@@ -107,7 +111,7 @@ func zookeeperArgs(s *Server, port string, elections []string) []string {
 	lines = append(lines, s.config.lines...)
 	cfg := filepath.Join(s.dir, "zoo.cfg")
 	for file, text := range map[string]string{
-		cfg:                          strings.Join(lines, "\n") + "\n",
+		cfg:                         strings.Join(lines, "\n") + "\n",
 		filepath.Join(data, "myid"): strconv.Itoa(s.index+1) + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -193,7 +197,7 @@ func (s *Server) zookeeperAsk(word string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(zookeeperAnswer)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(conn, word); err != nil {

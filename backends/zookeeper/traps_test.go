@@ -1,0 +1,581 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// children are the nodes of a lock's queue, as another connection sees them.
+func children(t testing.TB, conn *zk.Conn, b *backend, key string) []string {
+	t.Helper()
+	names, _, err := conn.Children(b.lockDir(key))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func isFree(t testing.TB, b *backend, key string) {
+	t.Helper()
+	r := request("free", testSession)
+	eventually(t, 10*time.Second, key+" to be free", func() bool {
+		_, err := b.TryLock(t.Context(), key, r)
+		if err != nil && !errors.Is(err, driver.ErrLocked) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if err := b.Unlock(t.Context(), key, r.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The reply to a create is lost: the node is looked for after a sync, and is the hold's.
+func TestTrap01LostCreateIsFoundAfterSync(t *testing.T) {
+	p, b := openTapped(t)
+	beside := raw(t, p.target)
+	isFree(t, b, "k")
+	for i := range 5 {
+		done := p.once(opMulti, dropOne)
+		p.take()
+		r := request("a", testSession)
+		g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+		<-done
+		ops := p.take()
+		sync, list := slices.Index(ops, opSync), slices.Index(ops, opChildren)
+		create := slices.Index(ops, opMulti)
+		if create < 0 || slices.Contains(ops[create+1:], opMulti) || sync < create || list < sync || !slices.Contains(ops[list:], opExists) {
+			t.Errorf("round %d: requests %v, want the node to be looked for after a sync", i, ops)
+		}
+		names := children(t, beside, b, "k")
+		if len(names) != 1 {
+			t.Fatalf("round %d: nodes %v, want one", i, names)
+		}
+		_, stat, err := beside.Get(b.lockDir("k") + "/" + names[0])
+		if err != nil || stat.EphemeralOwner != b.conn.SessionID() || stat.Czxid != g.Token {
+			t.Errorf("round %d: node of session %x and token %d, %v: want %x and %d", i, stat.EphemeralOwner, stat.Czxid, err, b.conn.SessionID(), g.Token)
+		}
+		if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A node of the same id that another session made is not taken for the lost one.
+func TestTrap01FoundNodeMustBeOfThisSession(t *testing.T) {
+	p, b := openTapped(t)
+	other := connect(t, urlWith(p.target, calmSession))
+	r := request("a", testSession)
+	held := must[driver.Grant](t)(other.TryLock(t.Context(), "k", r))
+	done := p.once(opMulti, cut) // never made
+	g, err := b.TryLock(t.Context(), "k", r)
+	<-done
+	if err != nil || g.Token != held.Token || g.TTL != 0 {
+		t.Errorf("through another client: %+v, %v: want token %d and no lease of our own", g, err, held.Token)
+	}
+	if err := other.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	isFree(t, b, "k")
+}
+
+// The connection goes for good while the create is under way, and so its caller: what it made is removed
+// as soon as there is a connection, in the same session.
+func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
+	p, b := openTapped(t)
+	beside := connect(t, urlWith(p.target, calmSession))
+	isFree(t, b, "k")
+	dropped := false
+	p.disturb(func(op int32) deed {
+		switch {
+		case op == opMulti && !dropped:
+			dropped = true
+			return dropOne
+		case dropped && op == opConnect:
+			return hold
+		}
+		return pass
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := b.TryLock(ctx, "k", request("a", testSession))
+	if err == nil || driver.Definite(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without an answer: %v, want an unknown outcome", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if _, err := beside.TryLock(t.Context(), "k", request("b", testSession)); !errors.Is(err, driver.ErrLocked) {
+		t.Errorf("a rival, the node being there: %v", err)
+	}
+	session := b.conn.SessionID()
+	p.disturb(nil)
+	p.release()
+	isFree(t, beside, "k")
+	if now := b.conn.SessionID(); now != session {
+		t.Errorf("session %x became %x: the node was not removed but lapsed", session, now)
+	}
+}
+
+// A reply that comes after its caller has gone is undone.
+func TestTrap02LateSuccessIsUndone(t *testing.T) {
+	p, b := openTapped(t)
+	beside := connect(t, urlWith(p.target, calmSession))
+	isFree(t, b, "k")
+	p.once(opMulti, hold)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.TryLock(ctx, "k", request("a", testSession)); err == nil || driver.Definite(err) {
+		t.Errorf("%v: want an unknown outcome", err)
+	}
+	p.take()
+	p.release()
+	eventually(t, 5*time.Second, "the node to be made and removed", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.entries) == 0
+	})
+	if ops := p.take(); !slices.Contains(ops, opDelete) {
+		t.Errorf("requests %v: want the late node deleted", ops)
+	}
+	isFree(t, beside, "k")
+}
+
+// Of the errors of writes only answers of a server are definite.
+func TestTrap03OtherErrorsAreAmbiguousToo(t *testing.T) {
+	for _, err := range []error{
+		zk.ErrConnectionClosed, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrUnknown, zk.ErrAPIError, zk.ErrClosing, zk.ErrNothing,
+		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, errors.New("unknown error: -4"), context.DeadlineExceeded,
+	} {
+		if answered(err) || driver.Definite(classify(err)) {
+			t.Errorf("%v counts as an answer", err)
+		}
+	}
+	for _, err := range []error{zk.ErrNoAuth, zk.ErrNoServer, zk.ErrInvalidACL} {
+		if !driver.Definite(classify(err)) {
+			t.Errorf("%v does not count as refused", err)
+		}
+	}
+}
+
+// A connection that is silent is a loss before anyone else is granted, though
+// the library notices only after two thirds of the session.
+func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	p := newTap(t, srv.Addr)
+	c := must[*coord.Client](t)(coord.New(connect(t, storeURL(p.addr()))))
+	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
+	rival := connect(t, urlWith(srv.Addr, calmSession))
+	p.disturb(func(int32) deed { return hold })
+	granted := make(chan time.Time, 1)
+	go func() {
+		if _, err := rival.Lock(t.Context(), "k", request("rival", testSession)); err != nil {
+			t.Error(err)
+		}
+		if l.Err() == nil {
+			t.Error("a rival was granted before the holder knew of its loss")
+		}
+		granted <- time.Now()
+	}()
+	<-l.Done()
+	lost := time.Now()
+	if at := <-granted; at.Before(lost) {
+		t.Errorf("Done closed %v after a rival was granted", lost.Sub(at))
+	}
+	p.disturb(nil)
+	p.release()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A new session on the same connection has none of the old holds, says so at once, and
+// what waited in the old one fails instead of coming back.
+func TestTrap06NewSessionLosesEverything(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	p := newTap(t, srv.Addr)
+	b := connect(t, storeURL(p.addr()))
+	beside := connect(t, urlWith(srv.Addr, calmSession))
+	lost := make(chan string, 10)
+	b.NotifyLost(func(key, _ string, cause error) {
+		if cause == nil {
+			t.Error("a loss without a cause")
+		}
+		lost <- key
+	})
+	var rs []driver.Request
+	for i := range 3 {
+		r := request("a", time.Minute)
+		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", i), r))
+		rs = append(rs, r)
+	}
+	blocker := request("blocker", time.Minute)
+	must[driver.Grant](t)(beside.TryLock(t.Context(), "w", blocker))
+	waiter := request("waiter", time.Minute)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context(), "w", waiter)
+		ended <- err
+	}()
+	waiting(t, b, "w", waiter.ID)
+	old := b.conn.SessionID()
+	p.disturb(func(int32) deed { return cut })
+	p.breakAll()
+	for i := range 3 {
+		isFree(t, beside, fmt.Sprint("k", i)) // the server has ended the session
+	}
+	if err := <-ended; err == nil || driver.Definite(err) {
+		t.Errorf("the waiter: %v, want an error that lets it queue again", err)
+	}
+	p.disturb(nil)
+	var keys []string
+	for range 3 {
+		select {
+		case key := <-lost:
+			keys = append(keys, key)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("losses of %v only", keys)
+		}
+	}
+	eventually(t, 10*time.Second, "a new session", func() bool {
+		id, err := b.await(t.Context())
+		return err == nil && id != old
+	})
+	for i, r := range rs {
+		if _, err := b.Renew(t.Context(), fmt.Sprint("k", i), r); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("renewal in a new session: %v", err)
+		}
+	}
+	if err := beside.Unlock(t.Context(), "w", blocker.ID); err != nil {
+		t.Fatal(err)
+	}
+	isFree(t, beside, "w")
+}
+
+// The server's bounds count, and the session timeout that it granted is known.
+func TestTrap07GrantedTimeoutCounts(t *testing.T) {
+	srv := testserver.ZooKeeper(t, testserver.WithConfig("maxSessionTimeout=900"))
+	b := connect(t, urlWith(srv.Addr, time.Minute))
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
+	if g.TTL != 900*time.Millisecond || b.Info().MinTTL != g.TTL {
+		t.Errorf("TTL %v, MinTTL %v: want the server's 900ms", g.TTL, b.Info().MinTTL)
+	}
+}
+
+func TestParseConnectReply(t *testing.T) {
+	reply, err := hex.DecodeString("00000025" + "00000000" + "000003e8" + "0100000000000007" + "00000010")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range reply {
+		timeout, session, ok := parseConnectReply(reply[:n])
+		if want := n >= connectReply; ok != want || ok && (timeout != time.Second || session != 0x0100000000000007) {
+			t.Errorf("%d bytes: %v, %x, %v", n, timeout, session, ok)
+		}
+	}
+}
+
+// FuzzParseConnectReply: whatever a server says, reading it does not panic.
+func FuzzParseConnectReply(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, connectReply))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, _, ok := parseConnectReply(b); ok != (len(b) >= connectReply) {
+			t.Errorf("%d bytes: %v", len(b), ok)
+		}
+	})
+}
+
+// Nothing depends on the library's events: an application that never reads them, so that they
+// are dropped, sees its losses all the same.
+func TestTrap08EventsMayOverflow(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	p := newTap(t, srv.Addr)
+	conn, events, err := zk.Connect([]string{p.addr()}, testSession, zk.WithLogger(silence{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		conn.Close()
+		for range events { // until the connection's goroutines have ended
+		}
+	}()
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(testSession), WithRoot("/coord-test"))).(*backend)
+	defer b.Close()
+	for range 10 { // a few events each, for a channel of six
+		p.breakAll()
+		eventually(t, 10*time.Second, "a connection", func() bool { return b.Ping(t.Context()) == nil })
+		if len(events) == cap(events) {
+			break
+		}
+	}
+	if len(events) != cap(events) {
+		t.Fatalf("%d events of %d", len(events), cap(events))
+	}
+	lost := make(chan error, 1)
+	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
+	r := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if err := connect(t, urlWith(srv.Addr, calmSession)).Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lost:
+	case <-time.After(5 * time.Second):
+		t.Error("the loss was not told")
+	}
+}
+
+// A node that somebody removed while it was in line is never granted.
+func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
+	srv, b := open(t)
+	beside := raw(t, srv.Addr)
+	holder, waiter := request("a", testSession), request("b", testSession)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", holder))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context(), "k", waiter)
+		ended <- err
+	}()
+	waiting(t, b, "k", waiter.ID)
+	for _, name := range children(t, beside, b, "k") {
+		if strings.HasPrefix(name, tagOf(waiter.ID)) {
+			if err := beside.Delete(b.lockDir("k")+"/"+name, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a waiter whose node was removed: %v, want ErrNotHeld", err)
+	}
+	isFree(t, b, "k")
+}
+
+// Children that are not ours are neither waited for nor touched.
+func TestTrap10ForeignChildrenAreIgnored(t *testing.T) {
+	srv, b := open(t)
+	beside := raw(t, srv.Addr)
+	isFree(t, b, "k")
+	dir := b.lockDir("k")
+	foreign := []string{dir + "/foreign", dir + "/foreign/nested", dir + "/_c_00000000000000000000000000000000-lock-0000000000", dir + "/" + tagOf("x") + "-1"}
+	for _, path := range foreign {
+		if _, err := beside.Create(path, []byte("theirs"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, w := request("a", testSession), request("b", testSession)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", a))
+	granted := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context(), "k", w)
+		granted <- err
+	}()
+	waiting(t, b, "k", w.ID)
+	if h := must[driver.Holder](t)(b.Inspect(t.Context(), "k")); h.ID != a.ID || h.Waiters != 1 {
+		t.Errorf("Inspect: %+v", h)
+	}
+	if err := b.Unlock(t.Context(), "k", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+	for _, path := range foreign {
+		if data, _, err := beside.Get(path); err != nil || string(data) != "theirs" {
+			t.Errorf("%s: %q, %v", path, data, err)
+		}
+	}
+}
+
+// The token is the transaction that made the node, also for who only sees it, and rises
+// when the queue starts anew.
+func TestTrap12TokenIsTheCreatingTransaction(t *testing.T) {
+	srv, b := open(t)
+	beside := raw(t, srv.Addr)
+	last := int64(0)
+	for range 3 {
+		r := request("a", testSession)
+		g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+		h := must[driver.Holder](t)(b.Inspect(t.Context(), "k"))
+		if g.Token <= last || int64(h.Token) != g.Token {
+			t.Errorf("token %d, shown as %d, after %d", g.Token, h.Token, last)
+		}
+		last = g.Token
+		if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := beside.Delete(b.lockDir("k"), -1); err != nil { // as the server does by and by
+			t.Fatal(err)
+		}
+	}
+}
+
+// The parent is made again when the server has removed it.
+func TestTrap13ReapedParentIsMadeAgain(t *testing.T) {
+	srv, b := open(t)
+	beside := raw(t, srv.Addr)
+	for _, all := range []bool{false, true} {
+		isFree(t, b, "k")
+		for _, path := range []string{b.lockDir("k"), b.root + "/locks"} {
+			if err := beside.Delete(path, -1); err != nil {
+				t.Fatal(err)
+			}
+			if !all {
+				break
+			}
+		}
+	}
+	isFree(t, b, "k")
+}
+
+// The server removes parents that are empty: nobody else does.
+func TestTrap13ParentsAreContainers(t *testing.T) {
+	t.Setenv("JAVA_TOOL_OPTIONS", "-Dznode.container.checkIntervalMs=200")
+	_, b := open(t)
+	for range 2 {
+		isFree(t, b, "k")
+		eventually(t, 10*time.Second, "the empty parent to be removed", func() bool {
+			ok, _, err := b.conn.Exists(b.lockDir("k"))
+			return err == nil && !ok
+		})
+	}
+}
+
+// A server that knows no containers gets plain parents, which we remove when they are empty.
+func TestTrap13WithoutContainers(t *testing.T) {
+	p, b := openTapped(t)
+	p.disturb(func(op int32) deed {
+		if op == opCreateContainer {
+			return refuse
+		}
+		return pass
+	})
+	for range 3 {
+		isFree(t, b, "k")
+		eventually(t, 10*time.Second, "the empty parent to be removed", func() bool {
+			ok, _, err := b.conn.Exists(b.lockDir("k"))
+			return err == nil && !ok
+		})
+	}
+	// Not while somebody else is there.
+	r := request("a", testSession)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if _, err := b.TryLock(t.Context(), "k", request("b", testSession)); !errors.Is(err, driver.ErrLocked) {
+		t.Error(err)
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// Waits that were cancelled leave no watch behind for each: one per node is enough.
+func TestTrap14WatchesDoNotPileUp(t *testing.T) {
+	_, b := open(t)
+	holder := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", holder))
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := request("b", time.Minute)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(ctx, "k", w)
+			ended <- err
+		}()
+		waiting(t, b, "k", w.ID)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	text, err := b.ask(t.Context(), "wchs")
+	if err != nil || !strings.Contains(text, "Total watches:1\n") && !strings.HasSuffix(text, "Total watches:1") {
+		t.Errorf("watches at the server: %q, %v, want one", text, err)
+	}
+	b.mu.Lock()
+	n := len(b.watches)
+	b.mu.Unlock()
+	if n != 1 {
+		t.Errorf("%d watches, want one", n)
+	}
+	// The node before may go between the listing and the watch.
+	if _, _, err := b.watchNode(b.lockDir("k") + "/none"); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("watch of a node that is not there: %v", err)
+	}
+	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
+		t.Fatal(err)
+	}
+	isFree(t, b, "k")
+}
+
+// A delete whose reply was lost says so; repeated, it finds nothing of its own and leaves the successor alone.
+func TestTrap15LostDelete(t *testing.T) {
+	p, b := openTapped(t)
+	beside := connect(t, urlWith(p.target, calmSession))
+	r := request("a", testSession)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	<-closedAfter(p, opDelete, func() {
+		if err := b.Unlock(t.Context(), "k", r.ID); err == nil || driver.Definite(err) {
+			t.Errorf("Unlock whose reply was lost: %v, want an unknown outcome", err)
+		}
+	})
+	next := request("b", testSession)
+	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", next))
+	if err := b.Unlock(t.Context(), "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("repeated: %v, want ErrNotHeld", err)
+	}
+	must[driver.Grant](t)(beside.Renew(t.Context(), "k", next))
+}
+
+func closedAfter(p *tap, op int32, fn func()) <-chan struct{} {
+	done := p.once(op, dropOne)
+	fn()
+	return done
+}
+
+// A host that accepts connections and then says nothing costs a part of the session, and no
+// more of the caller's time than ctx.
+func TestTrap16SilentHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	u, err := url.Parse("zookeeper://" + l.Addr().String() + "?session_timeout=20s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := Open(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Open on a silent host: %v", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	srv := testserver.ZooKeeper(t)
+	start = time.Now()
+	b := connect(t, "zookeeper://"+l.Addr().String()+","+srv.Addr+"/coord-test?session_timeout=1s")
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("with a second host it took %v", took)
+	}
+	isFree(t, b, "k")
+}
