@@ -33,7 +33,10 @@ const (
 func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 	wait := tryAgainFirst
 	for try := 1; ; try++ {
-		landed, err := b.fly(ctx, b.client, cmd)
+		landed, err := b.toMaster(ctx, cmd)
+		if !landed || redirected(err) {
+			landed, err = b.fly(ctx, b.client, cmd)
+		}
 		if err == nil {
 			return nil
 		}
@@ -46,6 +49,30 @@ func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 		}
 		wait = min(2*wait, tryAgainMost)
 	}
+}
+
+// toMaster runs a script in this goroutine, as flyBound does, if it may and there is a
+// connection to the server that the key was on when last heard. landed is false if it
+// was not run. A redirection is not followed, for that could take a new connection.
+func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (landed bool, err error) {
+	bound, ok := ctx.(*driver.Bound)
+	args := cmd.Args()
+	if !ok || len(args) < 4 || b.closed() {
+		return false, nil
+	}
+	deadline, _ := bound.Deadline()
+	if left := time.Until(deadline); left <= 0 || left > inline {
+		return false, nil
+	}
+	key, ok := args[3].(string)
+	if !ok {
+		return false, nil
+	}
+	node, err := b.cluster.MasterForKey(quiet{bound}, key)
+	if err != nil || node.PoolStats().IdleConns == 0 {
+		return false, nil
+	}
+	return true, node.Process(quiet{bound}, cmd)
 }
 
 // pause waits for d, or says what has ended before that.
@@ -77,6 +104,9 @@ func (b *backend) noticeTopology(err error) {
 
 // redirected: the node did not run the command, because the slot is not its own.
 func redirected(err error) bool {
+	if err == nil {
+		return false
+	}
 	_, moved := redis.IsMovedError(err)
 	_, ask := redis.IsAskError(err)
 	return moved || ask

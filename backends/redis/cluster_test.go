@@ -71,6 +71,13 @@ func TestTrap01LostReplyOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost("RenewAll", batch)
+	lost("Renew, in the caller's goroutine", func() error {
+		bound := driver.NewBound(ctx, 500*time.Millisecond)
+		defer bound.Stop()
+		_, err := b.Renew(bound, key, r)
+		return err
+	})
+	must[driver.Grant](t)(b.Renew(ctx, key, r))
 	lost("Unlock", func() error { return b.Unlock(ctx, key, r.ID) })
 	if err := b.Unlock(ctx, key, r.ID); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("repeated Unlock: %v", err)
@@ -175,6 +182,13 @@ func TestTrap05Redirected(t *testing.T) {
 	first := must[driver.Grant](t)(stale.TryLock(ctx, "k", r))
 	if _, err := staleToo.TryLock(ctx, "k", request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("MOVED: %v, want ErrLocked", err)
+	}
+
+	c.BeginRedisMove(slot, other(c, c.RedisMaster(slot))).End()
+	bound := driver.NewBound(ctx, 500*time.Millisecond)
+	defer bound.Stop()
+	if g := must[driver.Grant](t)(stale.Renew(bound, "k", r)); g.Token != first.Token {
+		t.Errorf("MOVED, in the caller's goroutine: token %d, want %d", g.Token, first.Token)
 	}
 
 	// On its way: the hold is on the one side or the other, and never on both.

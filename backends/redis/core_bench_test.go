@@ -45,9 +45,17 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-func redisClient(b *testing.B) (*goredis.Client, *coord.Client) {
+func redisClient(b *testing.B) (goredis.UniversalClient, *coord.Client) {
 	srv := testserver.Redis(b)
-	raw := goredis.NewClient(&goredis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	return over(b, goredis.NewClient(&goredis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1}))
+}
+
+func redisClusterClient(b *testing.B) (goredis.UniversalClient, *coord.Client) {
+	c := testserver.RedisCluster(b, 0)
+	return over(b, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true, DisableRoutingPolicies: true}))
+}
+
+func over(b *testing.B, raw goredis.UniversalClient) (goredis.UniversalClient, *coord.Client) {
 	b.Cleanup(func() { raw.Close() })
 	backend, err := redis.New(raw)
 	if err != nil {
@@ -65,6 +73,15 @@ var compareAndDelete = goredis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[
 
 func BenchmarkRedisLockUnlock(b *testing.B) {
 	raw, client := redisClient(b)
+	lockUnlock(b, raw, client)
+}
+
+func BenchmarkRedisClusterLockUnlock(b *testing.B) {
+	raw, client := redisClusterClient(b)
+	lockUnlock(b, raw, client)
+}
+
+func lockUnlock(b *testing.B, raw goredis.UniversalClient, client *coord.Client) {
 	ctx := context.Background()
 	if err := compareAndDelete.Load(ctx, raw).Err(); err != nil {
 		b.Fatal(err)
@@ -103,6 +120,15 @@ func BenchmarkRedisLockUnlock(b *testing.B) {
 
 func BenchmarkRedisAllow(b *testing.B) {
 	raw, client := redisClient(b)
+	allow(b, raw, client)
+}
+
+func BenchmarkRedisClusterAllow(b *testing.B) {
+	raw, client := redisClusterClient(b)
+	allow(b, raw, client)
+}
+
+func allow(b *testing.B, raw goredis.UniversalClient, client *coord.Client) {
 	ctx := context.Background()
 	touch := goredis.NewScript(`return redis.call("INCR", KEYS[1])`)
 	if err := touch.Load(ctx, raw).Err(); err != nil {

@@ -5,6 +5,8 @@
 //
 //	redis://user:password@host:6379/0
 //	rediss://host:6379?tls_ca=/etc/ca.pem
+//	redis+sentinel://user:password@sentinel1:26379,sentinel2:26379/mymaster/0
+//	redis+cluster://user:password@host1:6379,host2:6379
 //
 // the backend makes a client of its own; [Open] lists the query parameters.
 //
@@ -30,8 +32,25 @@
 // when Redis lost everything, provided that its clock did not go back; and
 // without such a loss, for an hour after a lease, whatever the clock does.
 //
-// A failover to a replica that has not seen the last writes loses them: a lock
-// can then be granted while its former holder, who learns of it at the next
-// renewal, still believes in it. Fence your writes. Limits admit at most the
-// lost grants again.
+// Several limits are taken in one step, all or none.
+//
+// # Sentinels and clusters
+//
+// On a cluster each name is in one slot, with all its keys. So locks and limits are as
+// atomic as on one server; several limits at once are so only for one name, and
+// ErrUnsupported for more. Redirections, by which a node says that it did not run a
+// command, are followed; nothing else is sent again. While a slot moves, a lock in it
+// that is free cannot be taken: calls wait for that for about a second.
+//
+// Redis replicates after it has answered. A failover to a replica that has not seen the
+// last writes loses them: a lock can then be granted while its former holder, who learns
+// of it at the next renewal that is answered, and at its deadline at the latest, still
+// believes in it. Renewals never bring it back. The same holds for a master that is cut
+// off from the others and has not noticed. Tokens of the later holder are greater as
+// long as the clocks of the servers differ by less than has passed since the lost
+// grant. Fence your writes. Limits admit at most the lost grants again.
+//
+// [WithWaitReplicas] makes such a loss rarer, at the price of a round trip between the
+// servers for each grant; so do min-replicas-to-write and, for masters that are cut off,
+// min-replicas-max-lag in the servers' own configuration. None of them rules it out.
 package redis

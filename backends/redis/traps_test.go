@@ -19,7 +19,8 @@ import (
 )
 
 // The traps of locks on Redis, by the numbers under which they are known here.
-// 5, 6, 7 and 13 are about clusters, replicas and pushed wake-ups.
+// Those about clusters and replicas, 5 to 7 among them, are in cluster_test.go,
+// failover_test.go and unreachable_test.go; 13 is about pushed wake-ups.
 
 // TestTrap01LostReply: the reply to an acquire is lost. Nothing is sent again
 // behind the caller's back, whatever the client's MaxRetries, and the caller's

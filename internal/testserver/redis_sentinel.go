@@ -63,13 +63,15 @@ func (c *Cluster) formSentinels() error {
 		monitor := []string{"SENTINEL", "MONITOR", RedisSentinelMaster, host, port, "2"}
 		set := []string{
 			"SENTINEL", "SET", RedisSentinelMaster,
-			"down-after-milliseconds", "500", "failover-timeout", "3000", "parallel-syncs", "2",
+			"down-after-milliseconds", "500", "failover-timeout", "2000", "parallel-syncs", "2",
 		}
 		if p := s.config.password; p != "" {
 			set = append(set, "auth-pass", p)
 		}
-		// So that sentinels find each other, and notice, in less than their two and ten seconds.
-		quick := []string{"SENTINEL", "DEBUG", "publish-period", "100", "info-period", "200", "ask-period", "100", "ping-period", "100"}
+		// So that sentinels find each other, and notice, in less than their two and ten
+		// seconds. Not ping-period: five of those is how old a replica's last report may be
+		// for it to be chosen, and during a failover it reports once a second.
+		quick := []string{"SENTINEL", "DEBUG", "publish-period", "100", "info-period", "200", "ask-period", "100"}
 		if _, err := s.redisAll(monitor, set, quick); err != nil {
 			return err
 		}
