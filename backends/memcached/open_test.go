@@ -338,7 +338,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		_, err := b.TakeOne(context.Background(), "k", limitFrom(t, "5/1m"), driver.Ask{Min: 1, N: 1})
 		errs <- err
 	}()
-	for active := 0; active < 2; {
+	for active := 0; active < 2; time.Sleep(time.Millisecond) {
 		b.lanes.mu.Lock()
 		active = len(b.lanes.active)
 		b.lanes.mu.Unlock()

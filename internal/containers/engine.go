@@ -2,6 +2,7 @@ package containers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
 )
 
 // The labels of our containers: what they are for, and which process of which machine started
@@ -39,7 +39,11 @@ var engine = sync.OnceValues(func() (*client.Client, error) {
 	// Testcontainers reads these when it is first used. Ryuk removes what a killed test leaves
 	// behind, but its image may not be here, nor to be had.
 	if _, set := os.LookupEnv("TESTCONTAINERS_RYUK_DISABLED"); !set {
-		if _, err := cli.ImageInspect(ctx, testcontainers.ReaperDefaultImage); err != nil {
+		ryuk, err := cli.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", "testcontainers/ryuk")})
+		if err != nil {
+			return nil, err
+		}
+		if len(ryuk.Items) == 0 {
 			if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 				return nil, err
 			}
@@ -84,12 +88,18 @@ func removeStale(ctx context.Context, cli *client.Client) error {
 	}
 	for _, c := range found.Items {
 		pid, err := strconv.Atoi(c.Labels[labelPID])
-		if err != nil || syscall.Kill(pid, 0) == nil {
-			continue // alive
+		if err != nil || alive(pid) {
+			continue
 		}
 		if _, err := cli.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}); err != nil {
 			return fmt.Errorf("remove the container %.12s of a run that is over: %w", c.ID, err)
 		}
 	}
 	return nil
+}
+
+// alive reports whether there is such a process, as far as can be told.
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err == nil && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
