@@ -107,6 +107,11 @@ func TestRequests(t *testing.T) {
 	expect("a permit", opSet)
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, driver.Ask{}))
 	expect("a look", opGet)
+	b.clock.mu.Lock()
+	b.clock.apart -= time.Hour.Microseconds()
+	b.clock.mu.Unlock()
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, driver.Ask{}))
+	expect("a look after the machine has slept", opSet, opGet)
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one))
 	p.take()
 	if one := must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one)); one.N != 0 {

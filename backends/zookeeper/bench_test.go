@@ -1,0 +1,225 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// BenchmarkLock is a lock and an unlock through coord, against the two requests that they
+// come down to, and against the library's own lock.
+func BenchmarkLock(b *testing.B) {
+	srv := testserver.ZooKeeper(b)
+	store := connect(b, urlWith(srv.Addr, calmSession))
+	c := must[*coord.Client](b)(coord.New(store))
+	ctx := b.Context()
+	per := map[string]time.Duration{}
+	run := func(name string, fn func()) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				fn()
+			}
+			per[name] = b.Elapsed() / time.Duration(b.N)
+			if base := per["bare"]; base > 0 {
+				b.ReportMetric(float64(per[name])/float64(base), "x-bare")
+			}
+		})
+	}
+	isFree(b, store, "bare")
+	dir := store.lockDir("bare")
+	run("bare", func() {
+		path, err := store.conn.Create(dir+"/x-", nil, zk.FlagEphemeralSequential, store.acl)
+		if err == nil {
+			err = store.conn.Delete(path, -1)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+	run("coord", func() {
+		l, err := c.Lock(ctx, "k")
+		if err == nil {
+			err = l.Unlock(ctx)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+	theirs := zk.NewLock(store.conn, "/theirs", store.acl)
+	run("zk.Lock", func() {
+		if err := errors.Join(theirs.Lock(), theirs.Unlock()); err != nil {
+			b.Fatal(err)
+		}
+	})
+	if err := c.Close(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkAllow is a permit through coord, against one setData.
+func BenchmarkAllow(b *testing.B) {
+	srv := testserver.ZooKeeper(b)
+	store := connect(b, urlWith(srv.Addr, calmSession))
+	c := must[*coord.Client](b)(coord.New(store))
+	limit := limitOf(b, "1000000000/1h burst=1000000")
+	var bare time.Duration
+	if err := store.makePath("/bare"); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("bare", func(b *testing.B) {
+		data := make([]byte, 32)
+		for b.Loop() {
+			if _, err := store.conn.Set("/bare", data, -1); err != nil {
+				b.Fatal(err)
+			}
+		}
+		bare = b.Elapsed() / time.Duration(b.N)
+	})
+	b.Run("coord", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := c.Allow(b.Context(), "k", limit); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(bare), "x-bare")
+	})
+	if err := c.Close(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkWriters is twelve writers of one limit: in one client, in a client each, and as the usual
+// loop of reading, deciding and writing until the version fits.
+func BenchmarkWriters(b *testing.B) {
+	const writers = 12
+	srv := testserver.ZooKeeper(b)
+	limit := limitOf(b, "1000000000/1h burst=1000000")
+	var loop time.Duration
+	together := func(b *testing.B, take func(i int) error) {
+		var left atomic.Int64
+		left.Store(int64(b.N))
+		b.ResetTimer()
+		var wg sync.WaitGroup
+		for i := range writers {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					if err := take(i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		b.StopTimer()
+		per := b.Elapsed() / time.Duration(b.N)
+		b.ReportMetric(float64(time.Second)/float64(per), "decisions/s")
+		if loop > 0 {
+			b.ReportMetric(float64(loop)/float64(per), "x-loop")
+		}
+	}
+	b.Run("loop", func(b *testing.B) {
+		var stores []*backend
+		for range writers {
+			stores = append(stores, connect(b, urlWith(srv.Addr, calmSession)))
+		}
+		path := fmt.Sprint("/loop", rand.Int())
+		var s limits.State
+		state, err := s.AppendBinary(nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := stores[0].conn.Create(path, state, 0, stores[0].acl); err != nil {
+			b.Fatal(err)
+		}
+		together(b, func(i int) error { return readModifyWrite(stores[i].conn, path, limit) })
+		loop = b.Elapsed() / time.Duration(b.N)
+	})
+	b.Run("clients", func(b *testing.B) {
+		var clients []*coord.Client
+		for range writers {
+			clients = append(clients, must[*coord.Client](b)(coord.New(connect(b, urlWith(srv.Addr, calmSession)))))
+		}
+		together(b, func(i int) error { return allow(b.Context(), clients[i], limit) })
+		for _, c := range clients {
+			if err := c.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.Run("client", func(b *testing.B) {
+		c := must[*coord.Client](b)(coord.New(connect(b, urlWith(srv.Addr, calmSession))))
+		together(b, func(int) error { return allow(b.Context(), c, limit) })
+		if err := c.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+func allow(ctx context.Context, c *coord.Client, l driver.Limit) error {
+	_, err := c.Allow(ctx, "k", l)
+	return err
+}
+
+// readModifyWrite is the loop without anything that helps.
+func readModifyWrite(conn *zk.Conn, path string, l driver.Limit) error {
+	for {
+		data, stat, err := conn.Get(path)
+		if err != nil {
+			return err
+		}
+		var s limits.State
+		if err := s.UnmarshalBinary(data); err != nil {
+			return err
+		}
+		s.Take(l, time.Now().UnixMicro(), driver.Ask{Min: 1, N: 1})
+		if data, err = s.AppendBinary(nil); err != nil {
+			return err
+		}
+		if _, err = conn.Set(path, data, stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+	}
+}
+
+// BenchmarkHandOver is one key that clients take in turn, each waiting in line.
+func BenchmarkHandOver(b *testing.B) {
+	srv := testserver.ZooKeeper(b)
+	const clients = 4
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	var stores []*backend
+	for range clients {
+		stores = append(stores, connect(b, urlWith(srv.Addr, calmSession)))
+	}
+	b.ResetTimer()
+	for _, s := range stores {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				r := request("b", time.Minute)
+				_, err := s.Lock(b.Context(), "k", r)
+				if err == nil {
+					err = s.Unlock(b.Context(), "k", r.ID)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

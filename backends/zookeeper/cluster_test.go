@@ -1,0 +1,180 @@
+package zookeeper
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// clusterSession is long enough for an election.
+const clusterSession = 3 * time.Second
+
+func clusterURL(c *testserver.Cluster) string {
+	return urlWith(strings.Join(c.Addrs(), ","), clusterSession)
+}
+
+// nodeOf is the server that b is connected to.
+func nodeOf(t testing.TB, c *testserver.Cluster, b *backend) *testserver.Server {
+	t.Helper()
+	for _, s := range c.Nodes {
+		if s.Addr == b.conn.Server() {
+			return s
+		}
+	}
+	t.Fatalf("connected to %s, none of %v", b.conn.Server(), c.Addrs())
+	return nil
+}
+
+// The cases that tell an ensemble from a single server: those about exclusion, tokens,
+// renewal, ownership, waiting, and the counting of limits.
+func TestConformanceOfAnEnsemble(t *testing.T) {
+	c := testserver.ZooKeeperCluster(t)
+	only := map[string]bool{}
+	for _, id := range []string{
+		"CORE-01", "CORE-02", "LOCK-01", "LOCK-02", "LOCK-03", "LOCK-05", "LOCK-10", "LOCK-14", "LOCK-16", "LOCK-18", "LOCK-20", "LOCK-24",
+		"LOCK-30", "LOCK-31", "LOCK-32", "LOCK-33", "LOCK-40", "LOCK-41", "LOCK-46", "LOCK-50", "LOCK-51", "LOCK-52", "LOCK-53", "LOCK-72", "LOCK-95", "LOCK-96",
+		"LIMIT-01", "LIMIT-02", "LIMIT-05", "LIMIT-08", "LIMIT-20", "LIMIT-21", "LIMIT-30", "LIMIT-32", "LIMIT-35", "LIMIT-40", "LIMIT-58",
+	} {
+		only[id] = true
+	}
+	h := harness(c.Nodes[0])
+	h.Faults, h.WorkerURL = nil, ""
+	h.Open = func(tb conformance.TB) driver.Backend {
+		u, err := url.Parse(clusterURL(c))
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		b, err := Open(tb.Context(), u)
+		if err != nil {
+			tb.Fatalf("Open: %v", err)
+		}
+		return b
+	}
+	s := &conformance.Suite{Harness: h, Only: func(c conformance.Case) bool { return only[c.ID] }}
+	report, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Results {
+		if r.Outcome == conformance.Fail {
+			t.Error(s.Explain(r))
+		}
+	}
+	if n := report.Count(conformance.Pass); n < 34 {
+		t.Errorf("%d cases passed", n)
+	}
+	t.Logf("%d passed, %d failed, %d unsupported, %d unproven", report.Count(conformance.Pass), report.Count(conformance.Fail), report.Count(conformance.Unsupported), report.Count(conformance.Unproven))
+}
+
+// A hold, a place in line and a debt outlive the server that the client is connected to, and the
+// leader; tokens rise over the election.
+func TestHoldsOutliveServers(t *testing.T) {
+	c := testserver.ZooKeeperCluster(t)
+	b := connect(t, clusterURL(c))
+	if b.isAlone() || b.lease() != clusterSession*3/4 {
+		t.Fatalf("alone %v, lease %v: want three quarters of the session", b.isAlone(), b.lease())
+	}
+	holder := must[*coord.Client](t)(coord.New(b))
+	l := must[*coord.Lock](t)(holder.Lock(t.Context(), "k"))
+	limit := limitOf(t, "10/1h")
+	if r, err := holder.AllowN(t.Context(), "l", limit, 10); err != nil || !r.Allowed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	rival := connect(t, clusterURL(c))
+	waiter := request("b", time.Minute)
+	granted := make(chan driver.Grant, 1)
+	go func() {
+		g, err := rival.Lock(t.Context(), "k", waiter)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	}()
+	waiting(t, rival, "k", waiter.ID)
+	for what, victim := range map[string]func() *testserver.Server{
+		"its server": func() *testserver.Server { return nodeOf(t, c, b) },
+		"the leader": c.Leader,
+	} {
+		s := victim()
+		session := b.conn.SessionID()
+		s.Kill()
+		before := l.Deadline()
+		eventually(t, 20*time.Second, "a renewal after "+what+" has died", func() bool {
+			if err := l.Err(); err != nil {
+				t.Fatalf("after %s has died: %v", what, err)
+			}
+			return l.Deadline().After(before.Add(clusterSession / 4))
+		})
+		if now := b.conn.SessionID(); now != session {
+			t.Errorf("after %s has died: another session", what)
+		}
+		s.Start()
+		s.AwaitReady()
+		eventually(t, 10*time.Second, "both clients to be connected", func() bool {
+			return b.Ping(t.Context()) == nil && rival.Ping(t.Context()) == nil
+		})
+	}
+	if r, err := holder.Allow(t.Context(), "l", limit); err != nil || r.Allowed {
+		t.Errorf("one more than the limit after failovers: %+v, %v", r, err)
+	}
+	select {
+	case g := <-granted:
+		t.Errorf("a rival was granted beside the holder: %+v", g)
+	default:
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if g := <-granted; g.Token <= int64(l.Token()>>10) {
+		t.Errorf("token %d after %d", g.Token, l.Token()>>10)
+	}
+	if err := holder.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that has lost its leader answers pings and reads for a while, and the leader ends
+// the session meanwhile: the holder must know before a rival is granted.
+func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
+	c := testserver.ZooKeeperCluster(t, testserver.WithNetwork())
+	follower := c.Followers(c.Leader())[0]
+	b := connect(t, urlWith(follower.Addr, clusterSession))
+	holder := must[*coord.Client](t)(coord.New(b))
+	l := must[*coord.Lock](t)(holder.Lock(t.Context(), "k"))
+	rival := connect(t, urlWith(c.Followers(follower)[0].Addr+","+c.Followers(follower)[1].Addr, clusterSession))
+	granted := make(chan error, 1)
+	go func() {
+		_, err := rival.Lock(t.Context(), "k", request("b", time.Minute))
+		if l.Err() == nil {
+			t.Error("a rival was granted while the holder believed in its hold")
+		}
+		granted <- err
+	}()
+	eventually(t, 5*time.Second, "a rival in line", func() bool {
+		h, err := rival.Inspect(t.Context(), "k")
+		return err == nil && h.Waiters == 1
+	})
+	c.Cut(follower)
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+	if !errors.Is(l.Err(), coord.ErrLost) {
+		t.Errorf("the holder: %v", l.Err())
+	}
+	if b.conn.State() == zk.StateHasSession {
+		t.Log("the follower that was cut off still serves")
+	}
+	c.Heal()
+	if err := holder.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,220 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// The offset is moved as little as an answer demands.
+func TestClock(t *testing.T) {
+	var c clock
+	c.init()
+	at := func(ms int64) time.Time { return c.start.Add(time.Duration(ms) * time.Millisecond) }
+	wall := c.start.UnixMicro() / 1000
+	for i, tt := range []struct {
+		sent, came, mtime int64 // ms after the start
+		least, most       int64 // offset, ms
+	}{
+		{0, 10, 5, 0, 0},          // agrees
+		{20, 22, 1021, 999, 1000}, // a second ahead
+		{30, 32, 1030, 998, 1000}, // agrees
+		{40, 1040, 1500, 998, 1000},
+		{50, 51, -949, -1001, -998}, // the next leader is a second behind
+	} {
+		c.learn(at(tt.sent), at(tt.came), wall+tt.mtime)
+		if got := c.offset; got < tt.least*1000-1000 || got > tt.most*1000+1000 {
+			t.Errorf("answer %d: offset %d µs, want %d to %d ms", i, got, tt.least, tt.most)
+		}
+	}
+	before := c.offset
+	c.learn(at(60), at(62), wall+61+before/1000)
+	if c.offset != before {
+		t.Errorf("offset moved from %d to %d by an answer that agrees", before, c.offset)
+	}
+	if c.jumped() {
+		t.Error("the clocks have moved apart though nobody set them")
+	}
+	c.apart -= time.Hour.Microseconds() // as if the machine had slept for an hour
+	if !c.jumped() {
+		t.Error("a sleep of an hour goes unnoticed")
+	}
+}
+
+// Whatever the clocks of clients say, limits run on the leader's.
+func TestLimitsIgnoreClientsClocks(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	l := limitOf(t, "10/1h fixed-window")
+	for i, skew := range []time.Duration{-time.Hour, time.Hour, 0} {
+		b := connect(t, urlWith(srv.Addr, calmSession))
+		b.clock.mu.Lock()
+		b.clock.offset = skew.Microseconds()
+		b.clock.mu.Unlock()
+		// A write shows the leader's time; a restarted client asks for it first.
+		if err := b.askTime(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := 10
+		if i > 0 {
+			want = 0
+		}
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 10})); one.N != want {
+			t.Errorf("skew %v: %d granted, want %d", skew, one.N, want)
+		}
+		if off := b.clock.now() - time.Now().UnixMicro(); off < -1_000_000 || off > 1_000_000 {
+			t.Errorf("skew %v: %d µs off the server's clock", skew, off)
+		}
+	}
+}
+
+// Writers of many clients never lose a permit to each other, nor take a conflict for a denial.
+func TestManyWriters(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	l := limitOf(t, "500/1h")
+	var granted, denied atomic.Int64
+	var wg sync.WaitGroup
+	for range 12 {
+		b := connect(t, urlWith(srv.Addr, calmSession))
+		wg.Go(func() {
+			for range 50 {
+				one, err := b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				granted.Add(int64(one.N))
+				if one.N == 0 {
+					denied.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if granted.Load() != 500 || denied.Load() != 100 {
+		t.Errorf("%d granted and %d denied of 600 asks, want 500 and 100", granted.Load(), denied.Load())
+	}
+}
+
+// A conflict is bounded by ctx, and says that nothing was taken.
+func TestConflictsEndWithCtx(t *testing.T) {
+	p, b := openTapped(t)
+	beside := connect(t, urlWith(p.target, calmSession))
+	l := limitOf(t, "1000/1h")
+	one := driver.Ask{Min: 1, N: 1}
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
+	p.disturb(func(op int32) deed {
+		if op == opSet { // somebody is always first
+			if _, err := beside.TakeOne(context.Background(), "k", l, one); err != nil {
+				t.Error(err)
+			}
+		}
+		return pass
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := b.TakeOne(ctx, "k", l, one); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want ctx's error", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	p.disturb(nil)
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
+}
+
+// What is over is collected by whoever comes by, and never while a version that somebody
+// has seen is still relied on.
+func TestCollect(t *testing.T) {
+	_, b := open(t)
+	ctx, one := t.Context(), driver.Ask{Min: 1, N: 1}
+	short, long := limitOf(t, "1/10ms burst=1"), limitOf(t, "1/1h burst=1")
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "short", short, one))
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "long", long, one))
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "reset", long, one))
+	if err := b.Reset(ctx, "reset", long); err != nil {
+		t.Fatal(err)
+	}
+	if left := must[driver.TakenOne](t)(b.TakeOne(ctx, "reset", long, driver.Ask{})).Remaining; left != 1 {
+		t.Errorf("%d left after Reset", left)
+	}
+	collectAll := func() int {
+		t.Helper()
+		total := 0
+		for i := range 256 {
+			n, err := b.collect(ctx, byte(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += n
+		}
+		return total
+	}
+	if n := collectAll(); n != 0 {
+		t.Errorf("%d removed at once", n)
+	}
+	later := func(d time.Duration) {
+		b.clock.mu.Lock()
+		defer b.clock.mu.Unlock()
+		b.clock.offset += d.Microseconds()
+	}
+	later(10 * time.Second)
+	if n := collectAll(); n != 1 {
+		t.Errorf("%d removed after 10s, want the short one", n)
+	}
+	later(2 * time.Hour)
+	if n := collectAll(); n != 2 {
+		t.Errorf("%d removed after 2h, want the long ones", n)
+	}
+	later(-2*time.Hour - 10*time.Second)
+	if g := must[driver.TakenOne](t)(b.TakeOne(ctx, "long", long, one)); g.N != 1 {
+		t.Error("after it was collected: denied")
+	}
+}
+
+// The time of a record never goes back, whatever becomes of the state.
+func TestRecordTimeNeverGoesBack(t *testing.T) {
+	l := limitOf(t, "10/1h burst=10")
+	take := func(n int) func(*limits.State, int64) bool {
+		return func(s *limits.State, now int64) bool {
+			_, dirty := s.Take(l, now, driver.Ask{Min: n, N: n})
+			return dirty
+		}
+	}
+	r, dirty, err := decide(record{}, l, 1e15, take(10))
+	if err != nil || !dirty || r.until != 1e15+3600e6 {
+		t.Fatalf("%+v, %v, %v", r, dirty, err)
+	}
+	reset, dirty, err := decide(r, l, 1e15, func(s *limits.State, _ int64) bool { *s = limits.State{}; return true })
+	if err != nil || !dirty || reset.until != r.until {
+		t.Errorf("after a reset: until %d, want %d", reset.until, r.until)
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(record{until: 1}.bytes())
+	var s limits.State
+	state, err := s.AppendBinary(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(record{until: 1 << 50, state: state}.bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, _, err := parseRecord(b)
+		switch {
+		case err != nil && !errors.Is(err, driver.ErrCorrupt):
+			t.Errorf("%x: %v", b, err)
+		case err == nil && (r.until < 0 || fmt.Sprintf("%x", r.bytes()) != fmt.Sprintf("%x", b)):
+			t.Errorf("%x reads %+v", b, r)
+		}
+	})
+}
