@@ -1,6 +1,7 @@
 # make test    real stores, the whole suite, nothing skipped
 # make ci      what has to pass before a change lands
 # make bench   benchmarks, as ratios to the bare store commands of the same run
+# make soak    clients against clusters that break, ten minutes for each kind; reports in docs/soak
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make demo    the demonstration on the embedded file store
 
@@ -11,10 +12,11 @@ REQUIRE   = redis,etcd,zookeeper,memcached,network
 # Modules of their own, whose dependencies are nobody else's.
 MODULES   = examples
 FUZZTIME ?= 10s
+SOAK     ?= 10m
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores format vet lint cross bench fuzz demo build
+.PHONY: test ci stores format vet lint cross bench fuzz soak demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores
@@ -47,6 +49,10 @@ cross:
 
 bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/...
+
+soak: export COORD_TEST_REQUIRE = $(REQUIRE)
+soak: stores
+	COORD_STORM=$(SOAK) COORD_STORM_REPORTS=$(CURDIR)/docs/soak $(GO) test -timeout 2h -count=1 -v -run TestStorm ./internal/storm
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
