@@ -46,6 +46,7 @@ type waiter struct {
 	line    string
 	seconds int64
 	before  string // the entry right before ours, "" if there is none
+	second  bool   // there is none before that one
 	granted driver.Grant
 }
 
@@ -225,12 +226,18 @@ func (b *backend) await(ctx context.Context, w *waiter, events clientv3.WatchCha
 				return errors.Join(errors.New("etcd: the watch ended"), resp.Err())
 			}
 			for _, ev := range resp.Events {
-				if ev.Type == clientv3.EventTypeDelete {
-					if err := b.look(ctx, w); err != nil || w.before == "" {
-						return err
-					}
-					return errNext
+				if ev.Type != clientv3.EventTypeDelete {
+					continue
 				}
+				if w.second {
+					// It was the only one before ours, and nobody comes in between: ours is
+					// the first, and the watch of it has said nothing.
+					return b.grantTo(ctx, w)
+				}
+				if err := b.look(ctx, w); err != nil || w.before == "" {
+					return err
+				}
+				return errNext
 			}
 		case <-tick.C:
 			tick.Reset(b.tickOf(w))
@@ -297,13 +304,13 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// look reads our entry and the one right before it, in one request. When there is none
+// look reads our entry and the ones right before it, in one request. When there is none
 // before it, ours is granted.
 func (b *backend) look(ctx context.Context, w *waiter) error {
 	resp, err := b.txn(ctx, nil, []clientv3.Op{
 		clientv3.OpGet(w.name),
 		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
 	}, nil)
 	if err != nil {
 		return readOnly(ctx, err)
@@ -321,7 +328,7 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 		if _, err := readRecord(w.line, before[0]); err != nil {
 			return err
 		}
-		w.before = string(before[0].Key)
+		w.before, w.second = string(before[0].Key), len(before) == 1
 		return nil
 	}
 	return b.grantTo(ctx, w)
