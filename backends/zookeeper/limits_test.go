@@ -103,6 +103,55 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
+// Demands on one limit add up, and a denial says how each stands by itself.
+func TestTakeAll(t *testing.T) {
+	_, b := open(t)
+	l := limitOf(t, "10/1h fixed-window")
+	all := func(n ...int) []driver.Taken {
+		t.Helper()
+		var demands []driver.Demand
+		for i, n := range n {
+			demands = append(demands, driver.Demand{Key: []string{"a", "a", "b"}[i], Limit: l, N: n})
+		}
+		return must[[]driver.Taken](t)(b.TakeAll(t.Context(), demands))
+	}
+	out := all(6, 5, 1) // 11 of the first
+	if out[0].Asks[0].N != 0 || out[1].Asks[0].N != 0 || out[1].Asks[0].RetryAfter <= 0 || out[2].Asks[0].N != 0 || out[0].Remaining != 10 || out[2].Remaining != 10 {
+		t.Errorf("11 of 10: %+v", out)
+	}
+	out = all(6, 4, 1)
+	if out[0].Asks[0].N != 6 || out[1].Asks[0].N != 4 || out[2].Asks[0].N != 1 || out[1].Remaining != 0 || out[2].Remaining != 9 {
+		t.Errorf("10 of 10: %+v", out)
+	}
+	if out := all(0, 0, 3); out[2].Asks[0].N != 3 || out[0].Remaining != 0 {
+		t.Errorf("two looks and 3 of 9: %+v", out)
+	}
+	_, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 11}})
+	if !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("more than the limit: %v", err)
+	}
+	// Two clients that take the same limits in opposite order.
+	other := connect(t, "zookeeper://"+b.wire.hosts[0]+"/coord-test")
+	var wg sync.WaitGroup
+	many := limitOf(t, "100/1h fixed-window")
+	for i, c := range []*backend{b, other, b, other} {
+		wg.Go(func() {
+			keys := []string{"x", "y"}
+			for range 25 {
+				if _, err := c.TakeAll(t.Context(), []driver.Demand{{Key: keys[i/2], Limit: many, N: 1}, {Key: keys[1-i/2], Limit: many, N: 1}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, key := range []string{"x", "y"} {
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, many, driver.Ask{})); one.Remaining != 0 {
+			t.Errorf("%s: %d left of 100 after 100 were taken", key, one.Remaining)
+		}
+	}
+}
+
 // A conflict is bounded by ctx, and says that nothing was taken.
 func TestConflictsEndWithCtx(t *testing.T) {
 	p, b := openTapped(t)

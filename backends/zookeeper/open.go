@@ -133,5 +133,7 @@ func (b *backend) login(ctx context.Context, user, password string) error {
 	if user == "" {
 		return nil
 	}
-	return b.run(ctx, func() error { return b.conn.AddAuth("digest", []byte(user+":"+password)) }, nil)
+	return b.insist(ctx, func() error {
+		return b.run(ctx, func() error { return b.conn.AddAuth("digest", []byte(user+":"+password)) }, nil)
+	})
 }

@@ -3,11 +3,14 @@ package zookeeper
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -25,21 +28,24 @@ func (b *backend) probe(ctx context.Context) error {
 	b.mu.Lock()
 	b.alone = alone
 	b.mu.Unlock()
-	for {
-		err := b.prepare(ctx)
-		if err == nil {
-			break
-		}
-		// A connection that breaks meanwhile is no reason to fail: all of it can be repeated.
-		if answered(err) || driver.Definite(err) || !b.pause(ctx, connectPoll) {
-			return err
-		}
+	if err := b.insist(ctx, func() error { return b.prepare(ctx) }); err != nil {
+		return err
 	}
 	b.info = driver.Info{
 		Name: "zookeeper", Server: server,
 		MinTTL: b.lease(), MaxTTL: maxTTL, MaxKey: maxKey, Claims: Claims,
 	}
 	return nil
+}
+
+// insist repeats what can be repeated while connections break.
+func (b *backend) insist(ctx context.Context, fn func() error) error {
+	for {
+		err := fn()
+		if answered(err) || driver.Definite(err) || errors.Is(err, zk.ErrAuthFailed) || !b.pause(ctx, connectPoll) {
+			return err
+		}
+	}
 }
 
 // prepare makes the nodes that everything is under, and learns the leader's time.

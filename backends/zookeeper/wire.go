@@ -87,10 +87,16 @@ func (w *wire) Next() (host string, retryStart bool) {
 }
 
 // handshake is how long connecting to one host may take: all of them together, a
-// third of the session.
+// third of the session, which is what is left of it when the library notices that a
+// connection is silent.
 func (w *wire) handshake() time.Duration {
-	return max(w.want/3/time.Duration(len(w.hosts)), 50*time.Millisecond)
+	return min(max(w.want/3/time.Duration(len(w.hosts)), minHandshake), maxHandshake)
 }
+
+const (
+	minHandshake = 50 * time.Millisecond
+	maxHandshake = 5 * time.Second
+)
 
 // dial is a zk.Dialer.
 func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) {
