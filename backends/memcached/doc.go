@@ -63,18 +63,21 @@
 //
 // # Limits
 //
-// Limits run on the clients' clocks. The state of a limit never goes back: a client whose
-// clock is behind counts on the time of the last grant. With the fastest clock ahead of true
-// time by e, a sliding window admits in any time Per at most Rate beside what the fastest
-// client took up to e early; a token bucket at most Burst + Rate·(W+e)/Per in any time W.
-// e counts once, not once per client. Keep clocks synchronised.
+// Limits run on the clients' clocks. The time of a limit never goes back: a client whose clock is
+// behind counts on the time of the last grant. So, with clocks that differ by e at most, a sliding
+// window admits at most Rate in any time Per-e, a token bucket at most Burst + Rate·(W+e)/Per in
+// any time W, and a fixed window at most Rate in each window of the clock that is ahead. e
+// counts once, not once per client. Keep clocks synchronised.
 //
 // Callers of one client who want the same limit travel together: one is under way, and those
 // who come meanwhile share the next read and write.
 //
 // # Calls
 //
-// gomemcache knows no contexts. Each call runs in a goroutine that is left behind when its
-// ctx ends; it ends within a few of the client's Timeouts, and takes back a lock that came too
-// late. Only reads are ever sent again, and only over a connection that broke.
+// gomemcache knows no contexts. With clients of its own, as Open makes them, a call ends where it
+// stands, with its ctx or with Close. In an application's client nothing can be ended: there
+// each call runs in a goroutine that is left behind when its ctx ends; it ends within a few of the
+// client's Timeouts, and takes back a lock that came too late. That goroutine costs a lock and its
+// unlock half as much again. Only reads are ever sent again, and only over a connection that
+// broke.
 package memcached
