@@ -45,6 +45,6 @@
 // rises over restarts and elections, and whoever sees the node can read it. It is not
 // above all earlier ones once the servers lost all their data.
 //
-// Limits run on the leader's clock, as answers to writes show it, to half a round
-// trip and a millisecond.
+// Limits run on the leader's clock, as answers to writes show it, to a round trip and a
+// millisecond: clients differ by no more than that, whatever their own clocks say.
 package zookeeper
