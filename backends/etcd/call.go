@@ -114,7 +114,7 @@ func noConnection(message string) bool {
 
 // txn makes one transaction.
 func (b *backend) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	resp, err := b.client.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+	resp, err := b.kv.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 	if err != nil {
 		return nil, classify(ctx, err)
 	}

@@ -222,7 +222,7 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 		return id, nil
 	}
 	sent := time.Now()
-	resp, err := b.client.Grant(ctx, generationLife*class)
+	resp, err := b.lease.Grant(ctx, generationLife*class)
 	if err != nil {
 		return 0, readOnly(ctx, err)
 	}

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,9 +50,9 @@ func WithNamespace(namespace string) Option {
 // New makes a store over the application's own client, which Close leaves open.
 // It probes the server, within five seconds.
 //
-// A client that is closed, or has no endpoint, is refused with ErrInvalid. One whose
-// KV the application has wrapped, by clientv3/namespace for example, must have its
-// Watcher wrapped the same way: a waiter watches the keys that it reads.
+// A client that is closed, or has no endpoint, is refused with ErrInvalid. Only its
+// connection is used: what the application has wrapped around its KV, Lease and Watcher,
+// by clientv3/namespace for example, is passed by. Use [WithNamespace].
 //
 // Reads of a client with the default MaxUnaryRetries are repeated for some seconds
 // while no server can be reached, as far as the caller's ctx allows. Set it to 2, as
@@ -77,8 +78,7 @@ func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
-	client *clientv3.Client
-	leases pbLeases
+	services
 	own    bool // Close closes client
 	names  names
 	info   driver.Info
@@ -123,7 +123,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		client: client, leases: clientv3.RetryLeaseClient(client), own: own, names: n,
+		services: servicesOf(client), own: own, names: n,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[string]*entry), kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
@@ -132,8 +132,9 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.limits.init()
 	server, err := b.probe(ctx)
 	if err != nil {
+		b.own = false // whoever made the client closes it
 		b.end()
-		return nil, err
+		return nil, errors.Join(err, b.disconnect())
 	}
 	b.info = driver.Info{
 		Name: "etcd", Server: server,
@@ -166,13 +167,22 @@ func (b *backend) Ping(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	_, err = b.client.Get(call, b.names.base+"ping", clientv3.WithCountOnly())
+	_, err = b.kv.Get(call, b.names.base+"ping", clientv3.WithCountOnly())
 	return readOnly(call, err)
 }
 
 // Close implements driver.Backend: it ends what is under way and gives the leases
 // back, and with them whatever this client still has in any line.
 func (b *backend) Close() error { return b.close() }
+
+// disconnect gives back what New or Open made.
+func (b *backend) disconnect() error {
+	err := errors.Join(b.watcher.Close(), b.lease.Close())
+	if b.own {
+		err = errors.Join(err, b.client.Close())
+	}
+	return err
+}
 
 func (b *backend) shut() error {
 	b.end()
@@ -182,11 +192,8 @@ func (b *backend) shut() error {
 	var revoking sync.WaitGroup
 	for _, l := range b.liveLeases() {
 		// One that cannot be given back now ends by itself.
-		revoking.Go(func() { _, _ = b.client.Revoke(ctx, clientv3.LeaseID(l)) })
+		revoking.Go(func() { _, _ = b.lease.Revoke(ctx, clientv3.LeaseID(l)) })
 	}
 	revoking.Wait()
-	if b.own {
-		return b.client.Close()
-	}
-	return nil
+	return b.disconnect()
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// pbLeases is the lease service as the client library calls it. Its KeepAliveOnce
-// is not used: while no server can be reached it tries again without a pause.
-type pbLeases = pb.LeaseClient
-
 // errLeaseLost: the server does not know the lease any more. Everything that was
 // bound to it is gone.
 var errLeaseLost = errors.New("etcd: the lease has expired or was revoked")
@@ -141,7 +137,7 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 
 func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 	sent := time.Now()
-	resp, err := b.client.Grant(ctx, seconds)
+	resp, err := b.lease.Grant(ctx, seconds)
 	if err != nil {
 		return nil, readOnly(ctx, err)
 	}
@@ -193,7 +189,7 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 func (b *backend) sendKeepAlive(ctx context.Context, id int64) (ttl int64, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // ends the stream
-	stream, err := b.leases.LeaseKeepAlive(ctx)
+	stream, err := b.pbLease.LeaseKeepAlive(ctx)
 	if err == nil {
 		err = stream.Send(&pb.LeaseKeepAliveRequest{ID: id})
 	}

@@ -180,7 +180,7 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 		return l, b.keepAlive(ctx, l, time.Now().Add(-l.ttl/3))
 	}
 	asked := time.Now()
-	resp, err := b.client.TimeToLive(ctx, clientv3.LeaseID(rec.lease))
+	resp, err := b.lease.TimeToLive(ctx, clientv3.LeaseID(rec.lease))
 	if err != nil {
 		return nil, readOnly(ctx, err)
 	}

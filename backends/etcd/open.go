@@ -93,6 +93,10 @@ func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
 	scheme := "http://"
 	if parsed.TLS != nil {
 		scheme = "https://"
+		// gRPC takes the name that it checks from here, and not from the TLS settings.
+		if name := parsed.TLS.ServerName; name != "" {
+			cfg.DialOptions = append(cfg.DialOptions, grpc.WithAuthority(name))
+		}
 	}
 	for _, host := range parsed.Hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)

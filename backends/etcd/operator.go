@@ -23,7 +23,7 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err != nil {
 		return driver.Holder{}, err
 	}
-	lease, err := b.client.TimeToLive(call, clientv3.LeaseID(rec.lease))
+	lease, err := b.lease.TimeToLive(call, clientv3.LeaseID(rec.lease))
 	switch {
 	case err != nil:
 		return driver.Holder{}, readOnly(call, err)
@@ -40,7 +40,7 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 // firstOf reads the first in line, and how many there are. ErrNotHeld if there is none.
 func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error) {
 	line := b.names.line(key)
-	resp, err := b.client.Do(ctx, first(line))
+	resp, err := b.kv.Do(ctx, first(line))
 	if err != nil {
 		return record{}, 0, readOnly(ctx, err)
 	}

@@ -17,7 +17,7 @@ var minVersion = [2]int{3, 4}
 // learns the shortest lease that the server grants.
 func (b *backend) probe(ctx context.Context) (server string, err error) {
 	// The lease is not used: it ends by itself after that time.
-	resp, err := b.client.Grant(ctx, 1)
+	resp, err := b.lease.Grant(ctx, 1)
 	if err != nil {
 		return "", readOnly(ctx, err)
 	}
@@ -25,6 +25,10 @@ func (b *backend) probe(ctx context.Context) (server string, err error) {
 		return "", fmt.Errorf("%w: the server grants a lease of %ds", driver.ErrUnsupported, resp.TTL)
 	}
 	b.minTTL = resp.TTL
+	// Whoever is logged in may ask for a lease; what is ours has to be open to us, too.
+	if err := b.Ping(ctx); err != nil {
+		return "", err
+	}
 	var errs []error
 	for _, endpoint := range b.client.Endpoints() {
 		status, err := b.client.Status(ctx, endpoint)

@@ -192,7 +192,7 @@ func (b *backend) step(ctx context.Context, w *waiter) error {
 	var events clientv3.WatchChan
 	before := w.before
 	if before != "" {
-		events = b.client.Watch(ctx, before)
+		events = b.watcher.Watch(ctx, before)
 	}
 	if err := b.look(ctx, w); err != nil || w.before == "" {
 		return b.orOver(w, err)

@@ -52,7 +52,7 @@ func (b *backend) watchOwn(ctx context.Context, e *entry) {
 			}
 			return
 		}
-		resp, err := b.client.Get(ctx, e.name)
+		resp, err := b.kv.Get(ctx, e.name)
 		if err == nil {
 			if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != e.create {
 				b.lose(e, errEntryGone)
@@ -80,7 +80,7 @@ var (
 func (b *backend) watchFrom(ctx context.Context, e *entry, from int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for resp := range b.client.Watch(ctx, e.name, clientv3.WithRev(from)) {
+	for resp := range b.watcher.Watch(ctx, e.name, clientv3.WithRev(from)) {
 		if resp.Err() != nil {
 			return nil
 		}

@@ -1,0 +1,93 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// What is not ours in a line is told, and left as it is: a value that is not coord's, an
+// entry that would never end, a name that is no id.
+func TestForeignEntries(t *testing.T) {
+	_, b := open(t)
+	ctx := t.Context()
+	lease := must[*clientv3.LeaseGrantResponse](t)(b.client.Grant(ctx, 600)).ID
+	id := newID("a")
+	for name, foreign := range map[string]struct {
+		entry, value string
+		lease        clientv3.LeaseID
+	}{
+		"another value":   {id, "something else", lease},
+		"without a lease": {id, heldValue(id), 0},
+		"another's id":    {id, heldValue("b"), lease},
+		"no id":           {"two words", heldValue("two words"), lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := b.names.line(name)
+			must[*clientv3.PutResponse](t)(b.client.Put(ctx, line+foreign.entry, foreign.value, clientv3.WithLease(foreign.lease)))
+			short, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			for op, call := range map[string]func() error{
+				"TryLock": func() error { _, err := b.TryLock(short, name, request("c", 20*time.Second)); return err },
+				"Lock":    func() error { _, err := b.Lock(short, name, request("c", 20*time.Second)); return err },
+				"Inspect": func() error { _, err := b.Inspect(short, name); return err },
+				"TryLock by id": func() error {
+					_, err := b.TryLock(short, name, driver.Request{ID: id, TTL: 20 * time.Second})
+					return err
+				},
+				"Break of its id": func() error { return b.Break(short, name, id) },
+				"Renew of its id": func() error {
+					_, err := b.Renew(short, name, driver.Request{ID: id, TTL: 20 * time.Second})
+					return err
+				},
+			} {
+				if err := call(); !errors.Is(err, driver.ErrCorrupt) {
+					t.Errorf("%s: %v, want ErrCorrupt", op, err)
+				}
+			}
+			if foreign.lease != 0 && foreign.entry == id {
+				if err := b.Unlock(short, name, id); !errors.Is(err, driver.ErrCorrupt) {
+					t.Errorf("Unlock of its id: %v, want ErrCorrupt", err)
+				}
+			}
+			// The entry of the Lock that failed goes; the foreign one stays.
+			until(t, 3*time.Second, "our own entry to be removed", func() bool {
+				kvs := entriesOf(t, b.client, line).Kvs
+				return len(kvs) == 1 && string(kvs[0].Value) == foreign.value
+			})
+		})
+	}
+}
+
+// A state that is not one is told, and neither overwritten nor deleted.
+func TestCorruptLimitState(t *testing.T) {
+	_, b := open(t)
+	ctx := t.Context()
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 5, Per: time.Hour}.Normal())
+	name := b.names.limit("k", limit)
+	must[*clientv3.PutResponse](t)(b.client.Put(ctx, name, "something else"))
+	one := []driver.Ask{{ID: "x", Min: 1, N: 1}}
+	for op, call := range map[string]func() error{
+		"Take":    func() error { _, err := b.Take(ctx, "k", limit, one); return err },
+		"peek":    func() error { _, err := b.Take(ctx, "k", limit, []driver.Ask{{}}); return err },
+		"TakeOne": func() error { _, err := b.TakeOne(ctx, "k", limit, one[0]); return err },
+		"TakeAll": func() error { _, err := b.TakeAll(ctx, []driver.Demand{{Key: "k", Limit: limit, N: 1}}); return err },
+		"Refund":  func() error { return b.Refund(ctx, "k", limit, "x", 1) },
+		"Reset":   func() error { return b.Reset(ctx, "k", limit) },
+	} {
+		for range 2 {
+			if err := call(); !errors.Is(err, driver.ErrCorrupt) {
+				t.Errorf("%s: %v, want ErrCorrupt", op, err)
+			}
+		}
+	}
+	got := must[*clientv3.GetResponse](t)(b.client.Get(ctx, name))
+	if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "something else" {
+		t.Errorf("left %v", got.Kvs)
+	}
+}

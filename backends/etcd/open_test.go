@@ -1,0 +1,286 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+func openURL(t *testing.T, ctx context.Context, raw string) (*backend, error) {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.(*backend), nil
+}
+
+func TestParseURL(t *testing.T) {
+	u, err := url.Parse("etcds://me:secret@h1,h2:7/prod/app?dial_timeout=2s&tls_insecure=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, namespace, err := parseURL(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(cfg.Endpoints, []string{"https://h1:2379", "https://h2:7"}) || cfg.Username != "me" || cfg.Password != "secret" {
+		t.Errorf("%v %q %q", cfg.Endpoints, cfg.Username, cfg.Password)
+	}
+	if namespace != "prod/app" || cfg.DialTimeout != 2*time.Second || cfg.TLS == nil || !cfg.TLS.InsecureSkipVerify {
+		t.Errorf("namespace %q, timeout %v, TLS %v", namespace, cfg.DialTimeout, cfg.TLS)
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://h":                `scheme "redis"`,
+		"etcd://h?colour=red":      `parameter "colour"`,
+		"etcd://h?dial_timeout=2":  "want a duration",
+		"etcd://h?tls_ca=x":        "want a etcds:// URL",
+		"etcd://me@h":              "want a user with a password, or neither",
+		"etcd://:zzsecretzz@h":     "want a user with a password, or neither",
+		"etcd://h/a//b":            "want segments",
+		"etcd://h/a/coord/b":       `not "coord"`,
+		"etcd://h/coord":           `not "coord"`,
+		"etcd://h/a/":              "want segments",
+		"etcd://u:zzsecretzz@h:0/": `port "0"`,
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = parseURL(u)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "zzsecretzz") {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	srv := testserver.Etcd(t)
+	b, err := openURL(t, t.Context(), "etcd://"+srv.Addr+"/prod/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := b.Info(); info.Name != "etcd" || !strings.HasPrefix(info.Server, "etcd 3.") || info.MinTTL < time.Second || info.TTLStep != time.Second {
+		t.Errorf("%+v", info)
+	}
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if n := entriesOf(t, b.client, "prod/app/coord/lock/k/").Count; n != 1 {
+		t.Errorf("%d entries where the namespace says", n)
+	}
+	// Another namespace shares nothing, though the key begins with the first.
+	other, err := openURL(t, t.Context(), "etcd://"+srv.Addr+"/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must[driver.Grant](t)(other.TryLock(t.Context(), "k", request("b", 20*time.Second)))
+	if err := b.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// And through coord.Open, which the package has registered itself with.
+	c, err := coord.Open(t.Context(), "etcd://"+srv.Addr+"?prefix=p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenTLS(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithTLS())
+	files := "?tls_ca=" + srv.TLS.CAFile + "&tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
+	b, err := openURL(t, t.Context(), "etcds://"+srv.Addr+"/"+files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	for name, raw := range map[string]string{
+		"an unknown authority":  "etcds://" + srv.Addr,
+		"no client certificate": "etcds://" + srv.Addr + "?tls_ca=" + srv.TLS.CAFile,
+		"another name":          "etcds://" + srv.Addr + files + "&tls_server_name=elsewhere.example",
+		"no TLS":                "etcd://" + srv.Addr,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		start := time.Now()
+		_, err := openURL(t, ctx, raw)
+		cancel()
+		if !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("%s: %v, want an error that says nothing was done", name, err)
+		}
+		if took := time.Since(start); took > 2100*time.Millisecond {
+			t.Errorf("%s: refused after %v", name, took)
+		}
+	}
+}
+
+func TestOpenPassword(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
+	srv.AddUser("app", "pass", "mine/")
+	b, err := openURL(t, t.Context(), "etcd://root:secret@"+srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	for _, user := range []string{"root:wrongpassword@", "nobody:wrongpassword@", ""} {
+		_, err := openURL(t, t.Context(), "etcd://"+user+srv.Addr)
+		if !errors.Is(err, driver.ErrNotSent) || strings.Contains(err.Error(), "wrongpassword") {
+			t.Errorf("user %q: %v, want an error that says nothing was done, without the password", user, err)
+		}
+	}
+	// A user who may do only what is under a prefix.
+	mine, err := openURL(t, t.Context(), "etcd://app:pass@"+srv.Addr+"/mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(mine.TryLock(t.Context(), "k", r))
+	must[driver.Grant](t)(mine.Renew(t.Context(), "k", r))
+	if err := mine.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := openURL(t, t.Context(), "etcd://app:pass@"+srv.Addr+"/other"); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("where the user has no rights: %v", err)
+	}
+}
+
+// A token of a user with a password ends; the client gets another one, within the call.
+func TestTokenExpires(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithPassword("secret"), testserver.Durable())
+	b, err := openURL(t, t.Context(), "etcd://root:secret@"+srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request("a", 20*time.Second)
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	srv.Restart() // which forgets tokens
+	until(t, 5*time.Second, "the client to be connected again", func() bool { return b.Ping(t.Context()) == nil })
+	again := must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
+	if again.Token != g.Token {
+		t.Errorf("token %d: want %d", again.Token, g.Token)
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nobody listens, and nobody answers: both are told within the caller's time.
+func TestOpenUnreachable(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := closed.Addr().String()
+	closed.Close()
+	for _, addr := range []string{gone, silent.Addr().String(), "root:secret@" + silent.Addr().String()} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		start := time.Now()
+		_, err := openURL(t, ctx, "etcd://"+addr)
+		cancel()
+		if !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("%s: %v, want an error that says nothing was done", addr, err)
+		}
+		if took := time.Since(start); took > 600*time.Millisecond {
+			t.Errorf("%s: told after %v", addr, took)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := openURL(t, ctx, "etcd://"+gone); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("under an ended context: %v", err)
+	}
+}
+
+// A server that went away was sent nothing: the calls say so, and the lease is not tainted.
+func TestServerAwayIsNotSent(t *testing.T) {
+	srv, b := open(t)
+	r := request("a", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	srv.Kill()
+	until(t, 5*time.Second, "a call to find no connection", func() bool {
+		_, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second))
+		return errors.Is(err, driver.ErrNotSent)
+	})
+	if err := b.Unlock(t.Context(), "k", r.ID); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	srv := testserver.Etcd(t)
+	if _, err := New(nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("nil client: %v", err)
+	}
+	closed := must[*clientv3.Client](t)(clientv3.New(clientConfig(srv.Addr)))
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(closed); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "make a new one") {
+		t.Errorf("closed client: %v", err)
+	}
+	client := raw(t, srv.Addr)
+	if _, err := New(client, WithNamespace("a//b")); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("namespace: %v", err)
+	}
+	client.SetEndpoints()
+	if _, err := New(client); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "Endpoints") {
+		t.Errorf("no endpoint: %v", err)
+	}
+}
+
+// Close leaves the application's client open, and gives back what is held.
+func TestCloseLeavesTheClientOpen(t *testing.T) {
+	srv := testserver.Etcd(t)
+	client := raw(t, srv.Addr)
+	b := must[driver.Backend](t)(New(client))
+	l := b.(driver.Locker)
+	must[driver.Grant](t)(l.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := entriesOf(t, client, "coord/lock/k/").Count; n != 0 {
+		t.Errorf("%d entries after Close", n)
+	}
+	if _, err := l.TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("TryLock after Close: %v", err)
+	}
+}
+
+func TestServerVersion(t *testing.T) {
+	for version, want := range map[string]string{"3.4.23": "etcd 3.4.23", "3.7.0-rc.1": "etcd 3.7.0-rc.1", "4.0.0": "etcd 4.0.0", "odd": "etcd odd"} {
+		if got, err := serverVersion(version); got != want || err != nil {
+			t.Errorf("%s: %q, %v", version, got, err)
+		}
+	}
+	if _, err := serverVersion("3.3.27"); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "3.4") {
+		t.Errorf("3.3.27: %v", err)
+	}
+}
