@@ -200,6 +200,8 @@ func TestRegistry(t *testing.T) {
 	}{
 		{"nostore://x", `coord: no backend for "nostore": import _ "github.com/coordgo/coord/backends/nostore"`, nil},
 		{"rediss://x", `coord: no backend for "rediss": import _ "github.com/coordgo/coord/backends/redis"`, nil},
+		{"rediss+cluster://x,y", `coord: no backend for "rediss+cluster": import _ "github.com/coordgo/coord/backends/redis"`, nil},
+		{"etcds://x", `coord: no backend for "etcds": import _ "github.com/coordgo/coord/backends/etcd"`, nil},
 		{"", "store URL: want a form like", ErrInvalid},
 		{"host:6379", "no backend", nil},
 		{"test://u:secret@h\x01", "store URL", ErrInvalid},

@@ -130,10 +130,13 @@ func parseURL(raw string) (*url.URL, error) {
 }
 
 // backendPackage is the package that a scheme most likely lives in: rediss://
-// is in redis.
+// and redis+cluster:// are in redis, etcds:// is in etcd.
 func backendPackage(scheme string) string {
-	if base, ok := strings.CutSuffix(scheme, "ss"); ok {
-		return base + "s"
+	scheme, _, _ = strings.Cut(scheme, "+")
+	for _, own := range [...]string{"redis", "etcd", "zookeeper", "memcached"} {
+		if scheme == own+"s" {
+			return own
+		}
 	}
 	return scheme
 }
