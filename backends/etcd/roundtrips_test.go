@@ -1,0 +1,271 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+const (
+	methodTxn       = "/etcdserverpb.KV/Txn"
+	methodGrant     = "/etcdserverpb.Lease/LeaseGrant"
+	methodKeepAlive = "/etcdserverpb.Lease/LeaseKeepAlive"
+)
+
+// Through the whole of the core, an uncontended lock is two requests once its lease is
+// there, a decision one, and a known denial none.
+func TestRoundTrips(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	client := must[*coord.Client](t)(coord.New(must[driver.Backend](t)(New(rawWith(t, cfg)))))
+	defer client.Close()
+	ctx := coord.WithOwner(t.Context())
+	limit := coord.PerHour(1)
+	lock := func() error { return coord.Do(ctx, client, "k", func(context.Context) error { return nil }) }
+	if err := lock(); err != nil { // takes the lease
+		t.Fatal(err)
+	}
+	if _, err := client.Allow(ctx, "warm up", limit); err != nil {
+		t.Fatal(err)
+	}
+	count.take()
+	for _, step := range []struct {
+		name string
+		want int
+		do   func() error
+	}{
+		{"Lock and Unlock", 2, lock},
+		{"a hundred times", 200, func() (err error) {
+			for range 100 {
+				err = errors.Join(err, lock())
+			}
+			return err
+		}},
+		{"Allow", 1, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+		{"Allow, denied", 1, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+		{"Allow, denied again", 0, func() error { _, err := client.Allow(ctx, "limit", limit); return err }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if calls := count.take(); calls[methodTxn] != step.want || len(calls) > min(step.want, 1) {
+			t.Errorf("%s: %v, want %d transactions", step.name, calls, step.want)
+		}
+	}
+}
+
+// One writer's decisions are one request each, and leave the state on a lease.
+func TestOneRequestPerDecision(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 1_000_000, Per: time.Minute}.Normal())
+	count.take()
+	const n = 100
+	for range n {
+		one, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})
+		if err != nil || one.N != 1 {
+			t.Fatalf("%+v, %v", one, err)
+		}
+	}
+	if calls := count.take(); calls[methodTxn] != n || calls[methodGrant] != 1 || len(calls) != 2 {
+		t.Errorf("%d decisions: %v, want a request each and one lease", n, calls)
+	}
+	kvs := must[*clientv3.GetResponse](t)(b.client.Get(t.Context(), b.names.limit("k", limit))).Kvs
+	if len(kvs) != 1 || kvs[0].Lease == 0 {
+		t.Errorf("the state has no lease: %v", kvs)
+	}
+}
+
+// A peek and a denial write nothing.
+func TestDenialAndPeekWriteNothing(t *testing.T) {
+	_, b := open(t)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 1, Per: time.Hour}.Normal())
+	ask := driver.Ask{Min: 1, N: 1}
+	name := b.names.limit("k", limit)
+	if _, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := must[*clientv3.GetResponse](t)(b.client.Get(t.Context(), name)).Count; n != 0 {
+		t.Error("a peek wrote a state")
+	}
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, ask))
+	before := must[*clientv3.GetResponse](t)(b.client.Get(t.Context(), name)).Kvs[0]
+	for range 3 {
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, ask)); one.N != 0 || one.RetryAfter <= 0 {
+			t.Errorf("%+v: want a denial", one)
+		}
+	}
+	after := must[*clientv3.GetResponse](t)(b.client.Get(t.Context(), name)).Kvs[0]
+	if after.ModRevision != before.ModRevision {
+		t.Error("a denial wrote")
+	}
+}
+
+// Many clients on one key: every defeat is tried again, none is a denial, and what is
+// granted is exactly what there is.
+func TestStormOfWriters(t *testing.T) {
+	srv := testserver.Etcd(t)
+	const clients, callers, rate = 6, 4, 120
+	limit := must[driver.Limit](t)(driver.Limit{Rate: rate, Per: time.Hour}.Normal())
+	var granted, denied atomic.Int64
+	var wg sync.WaitGroup
+	for range clients {
+		b := connect(t, srv.Addr)
+		for range callers {
+			wg.Go(func() {
+				for range rate / clients / callers {
+					one, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})
+					if err != nil {
+						t.Error(err)
+					}
+					granted.Add(int64(one.N))
+					denied.Add(int64(1 - one.N))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if granted.Load() != rate || denied.Load() != 0 {
+		t.Errorf("%d granted, %d denied: want all of %d", granted.Load(), denied.Load(), rate)
+	}
+	one := must[driver.TakenOne](t)(connect(t, srv.Addr).TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}))
+	if one.N != 0 {
+		t.Error("one more was granted")
+	}
+}
+
+// The lease of states is revoked by someone: the next decision takes another one.
+func TestLeaseOfStatesIsGone(t *testing.T) {
+	_, b := open(t)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Hour}.Normal())
+	ask := driver.Ask{Min: 1, N: 1}
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, ask))
+	name := b.names.limit("k", limit)
+	lease := must[*clientv3.GetResponse](t)(b.client.Get(t.Context(), name)).Kvs[0].Lease
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
+	if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, ask)); one.N != 1 || one.Remaining != 9 {
+		t.Errorf("%+v: want the first of 10", one)
+	}
+}
+
+// Demands on one limit add up; a denial takes nothing of any.
+func TestTakeAllAddsUp(t *testing.T) {
+	_, b := open(t)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Hour}.Normal())
+	take := func(ns ...int) []driver.Taken {
+		var demands []driver.Demand
+		for i, n := range ns {
+			key := "same"
+			if i == 2 {
+				key = "other"
+			}
+			demands = append(demands, driver.Demand{Key: key, Limit: limit, N: n})
+		}
+		return must[[]driver.Taken](t)(b.TakeAll(t.Context(), demands))
+	}
+	got := take(6, 5, 1)
+	if got[0].Asks[0].N != 0 || got[1].Asks[0].N != 0 || got[2].Asks[0].N != 0 || got[1].Asks[0].RetryAfter <= 0 || got[2].Remaining != 10 {
+		t.Errorf("6 and 5 of 10: %+v", got)
+	}
+	got = take(6, 4, 1)
+	if got[0].Asks[0].N != 6 || got[1].Asks[0].N != 4 || got[2].Asks[0].N != 1 || got[1].Remaining != 0 {
+		t.Errorf("6 and 4 of 10: %+v", got)
+	}
+	var many []driver.Demand
+	for i := range maxOps + 1 {
+		many = append(many, driver.Demand{Key: fmt.Sprint("k", i), Limit: limit, N: 1})
+	}
+	if _, err := b.TakeAll(t.Context(), many); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("%d limits: %v", len(many), err)
+	}
+	if got := must[[]driver.Taken](t)(b.TakeAll(t.Context(), many[1:])); len(got) != maxOps || got[0].Asks[0].N != 1 {
+		t.Errorf("%d limits: %d answers", maxOps, len(got))
+	}
+}
+
+// Three hundred holds are renewed by one keepalive and three requests, and those on a
+// tainted lease are moved in the same number.
+func TestRenewAllInFewRequests(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	var holds []driver.Hold
+	for i := range 3 * maxOps {
+		h := driver.Hold{Key: fmt.Sprint("k", i), Request: request("a", 600*time.Second)}
+		must[driver.Grant](t)(b.TryLock(t.Context(), h.Key, h.Request))
+		holds = append(holds, h)
+	}
+	b.mu.Lock()
+	l := b.entries[b.names.entry(holds[0].Key, holds[0].ID)].lease
+	b.mu.Unlock()
+	age := func(l *lease) { // as if the last keepalive were a while ago
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		l.since = l.since.Add(-100 * time.Second)
+	}
+	renew := func(want map[string]int) {
+		t.Helper()
+		time.Sleep(2 * guardAfter) // the watches have begun
+		count.take()
+		for i, r := range b.RenewAll(t.Context(), holds) {
+			if r.Err != nil {
+				t.Fatalf("hold %d: %v", i, r.Err)
+			}
+		}
+		calls := count.take()
+		for method, n := range want {
+			if calls[method] != n {
+				t.Errorf("%s: %d times, want %d; all: %v", method, calls[method], n, calls)
+			}
+		}
+	}
+	age(l)
+	renew(map[string]int{methodTxn: 3, methodKeepAlive: 1, methodGrant: 0})
+	b.taint(l)
+	renew(map[string]int{methodTxn: 3, methodGrant: 1})
+	b.mu.Lock()
+	left := len(l.bound)
+	b.mu.Unlock()
+	if left != 0 {
+		t.Errorf("%d holds are left on the tainted lease", left)
+	}
+	for _, h := range holds[:3] {
+		if err := b.Unlock(t.Context(), h.Key, h.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A hold that is not renewed ends at its own deadline, though others of its TTL are renewed.
+func TestHoldEndsByItself(t *testing.T) {
+	srv, b := open(t)
+	rival := connect(t, srv.Addr)
+	other, r := request("other", time.Second), request("a", time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	end := g.Since.Add(g.TTL)
+	var at time.Time
+	until(t, 5*time.Second, "the hold to end", func() bool {
+		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
+		_, err := rival.TryLock(t.Context(), "k", request("rival", time.Second))
+		at = time.Now()
+		return err == nil
+	})
+	if at.Before(end) || at.After(end.Add(2*time.Second)) {
+		t.Errorf("ended %v after its deadline", at.Sub(end))
+	}
+	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew of what has ended: %v", err)
+	}
+}
