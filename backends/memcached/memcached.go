@@ -71,7 +71,8 @@ func WithOnMissing(m OnMissing) Option { return func(o *options) { o.onMissing =
 // The client's own selector places the keys. It must be the same in every client of the store, and
 // must not move keys when a server is away: gomemcache's ServerList depends on the order of the
 // list. New cannot see the servers behind it: that they do not evict, which Open checks, is the
-// application's to see to.
+// application's to see to. Its MaxIdleConns should be as many calls as are under way at a time: the
+// default of two dials anew for all others.
 //
 // Refused with ErrInvalid and the remedy: a client whose Timeout is above five seconds, because
 // calls that were given up end by it.
