@@ -77,11 +77,26 @@ func (r replicated) cutOff(t *testing.T) {
 	t.Helper()
 	for _, s := range r.replicas {
 		s.Pause()
+		awaitSilence(t, s)
 	}
 	client := redis.NewClient(clientOptions(r.master().Addr))
 	defer client.Close()
 	if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awaitSilence waits until a server that was told to stop has stopped.
+func awaitSilence(t *testing.T, s *testserver.Server) {
+	t.Helper()
+	o := clientOptions(s.Addr)
+	o.ReadTimeout, o.MaxRetries = 100*time.Millisecond, -1
+	client := redis.NewClient(o)
+	defer client.Close()
+	for deadline := time.Now().Add(10 * time.Second); client.Ping(t.Context()).Err() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s still answers", s.Addr)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // RedisSentinelMaster is the name by which the sentinels of [RedisSentinel] know the
@@ -11,7 +12,7 @@ import (
 const RedisSentinelMaster = "mymaster"
 
 // RedisSentinel gives one Redis server, two replicas of it and three sentinels: Nodes 0,
-// 1 and 2, and 3 to 5. A master that is gone for half a second is replaced. Leader is the
+// 1 and 2, and 3 to 5. A master that is gone for a second is replaced. Leader is the
 // present one.
 func RedisSentinel(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
@@ -56,14 +57,17 @@ func (c *Cluster) formSentinels() error {
 			return err
 		}
 	}
-	if err := c.awaitReplicas(c.Nodes[0], 2); err != nil {
+	if err := c.await("replicate", func(s *Server) (bool, error) {
+		reply, err := s.redisDo("INFO", "replication")
+		return s.index > 0 || strings.Count(reply, "state=online") == 2, err
+	}); err != nil {
 		return err
 	}
 	for _, s := range c.Nodes[3:] {
 		monitor := []string{"SENTINEL", "MONITOR", RedisSentinelMaster, host, port, "2"}
 		set := []string{
 			"SENTINEL", "SET", RedisSentinelMaster,
-			"down-after-milliseconds", "500", "failover-timeout", "2000", "parallel-syncs", "2",
+			"down-after-milliseconds", "1000", "failover-timeout", "2000", "parallel-syncs", "2",
 		}
 		if p := s.config.password; p != "" {
 			set = append(set, "auth-pass", p)
@@ -84,21 +88,20 @@ func (c *Cluster) formSentinels() error {
 	})
 }
 
-func (c *Cluster) awaitReplicas(master *Server, n int) error {
-	return c.await("replicate", func(s *Server) (bool, error) {
-		if s != master {
-			return true, nil
-		}
-		reply, err := s.redisDo("INFO", "replication")
-		return strings.Count(reply, "state=online") == n, err
-	})
-}
-
-// AwaitReplicas waits until the master has so many replicas that have caught up.
+// AwaitReplicas waits until whatever node is the master then has so many replicas that
+// have caught up.
 func (c *Cluster) AwaitReplicas(n int) {
 	c.t.Helper()
-	if err := c.awaitReplicas(c.Leader(), n); err != nil {
-		c.t.Fatalf("testserver: %v", err)
+	for deadline := time.Now().Add(readyWithin); ; {
+		master := c.Leader()
+		reply, err := master.redisDo("INFO", "replication")
+		if err == nil && strings.Count(reply, "state=online") == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("testserver: the master %s does not have %d replicas after %v: %v", master.Addr, n, readyWithin, err)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
