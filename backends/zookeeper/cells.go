@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path"
 	"sync"
 	"time"
@@ -50,7 +49,8 @@ func parseRecord(b []byte) (record, limits.State, error) {
 }
 
 // cell is what this client knows of a limit's node. Who has the turn may use it: one
-// of its writers is under way at a time.
+// of its writers is under way at a time, and what is asked for meanwhile is decided
+// together, next.
 type cell struct {
 	path string
 	turn chan struct{}
@@ -61,7 +61,10 @@ type cell struct {
 	record  record
 	rivals  bool // another client wrote it meanwhile
 
-	refs int // guarded by cellCache.mu
+	// guarded by cellCache.mu
+	refs    int
+	changes []*change // that wait
+	flying  bool      // a goroutine sees to them
 }
 
 // fresh reports whether what is known may be relied on at now.
@@ -128,23 +131,7 @@ func (e *ewma) value() time.Duration {
 	return e.d
 }
 
-// maxBackoff is the longest pause after another client's write came first.
-const maxBackoff = 20 * time.Millisecond
-
-// backoff pauses after the n-th conflict in a row, from 0: at random, up to as many
-// round trips as may have to pass.
-func (b *backend) backoff(ctx context.Context, n int) error {
-	most := min(max(b.cells.rtt.value(), 50*time.Microsecond)<<min(n, 10), maxBackoff)
-	if b.pause(ctx, rand.N(most)+1) {
-		return nil
-	}
-	if b.isClosed() {
-		return driver.ErrClosed
-	}
-	return fmt.Errorf("%w: other writers came first: %w", driver.ErrNotSent, ctx.Err())
-}
-
-// take waits for the turn of a cell.
+// takeTurn waits for the turn of a cell.
 func (b *backend) takeTurn(ctx context.Context, c *cell) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -156,17 +143,20 @@ func (b *backend) takeTurn(ctx context.Context, c *cell) error {
 	}
 }
 
-// read asks a server for a cell.
-func (b *backend) read(ctx context.Context, c *cell) error {
-	type answer struct {
-		data []byte
-		stat *zk.Stat
-	}
+// answer is a node as a server showed it.
+type answer struct {
+	data []byte
+	stat *zk.Stat
+}
+
+func (b *backend) look(c *cell) (answer, error) {
+	data, stat, err := b.conn.Get(c.path)
+	return answer{data, stat}, err
+}
+
+// saw takes in what a server said of the node.
+func (c *cell) saw(a answer, err error) error {
 	c.known = false
-	a, err := fly(ctx, b, func() (answer, error) {
-		data, stat, err := b.conn.Get(c.path)
-		return answer{data, stat}, err
-	}, nil)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		c.known, c.exists, c.record = true, false, record{}
@@ -186,20 +176,21 @@ func (b *backend) read(ctx context.Context, c *cell) error {
 var errConflict = errors.New("zookeeper: another client's write came first")
 
 // write stores r in place of what is known of the cell.
-func (b *backend) write(ctx context.Context, c *cell, r record) error {
+func (b *backend) write(c *cell, r record) error {
 	sent := time.Now()
-	stat, err := fly(ctx, b, func() (*zk.Stat, error) {
-		if c.exists {
-			return b.conn.Set(c.path, r.bytes(), c.version)
-		}
-		return &zk.Stat{}, b.makeNode(c.path, r.bytes())
-	}, nil)
+	stat := &zk.Stat{}
+	var err error
+	if c.exists {
+		stat, err = b.conn.Set(c.path, r.bytes(), c.version)
+	} else {
+		err = b.makeNode(c.path, r.bytes())
+	}
 	c.known = false
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):
 		return errConflict
 	case err != nil:
-		return err
+		return classify(err)
 	}
 	came := time.Now()
 	b.cells.rtt.add(came.Sub(sent))

@@ -38,15 +38,10 @@ func (b *backend) await(ctx context.Context) (session int64, err error) {
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 		}
-		if b.conn.State() == zk.StateHasSession {
-			if id := b.conn.SessionID(); id != 0 {
-				return id, nil
-			}
-		}
-		if b.wire != nil {
-			if err := b.wire.unreachable(); err != nil {
-				return 0, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-			}
+		if ready, err := b.ready(); err != nil {
+			return 0, err
+		} else if id := b.conn.SessionID(); ready && id != 0 {
+			return id, nil
 		}
 		if tick == nil {
 			tick = time.NewTicker(connectPoll)
@@ -58,6 +53,20 @@ func (b *backend) await(ctx context.Context) (session int64, err error) {
 		case <-b.closing:
 		}
 	}
+}
+
+// ready reports whether there is a connection with a session. The error is that no host
+// could be reached.
+func (b *backend) ready() (bool, error) {
+	if b.conn.State() == zk.StateHasSession {
+		return true, nil
+	}
+	if b.wire != nil {
+		if err := b.wire.unreachable(); err != nil {
+			return false, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+	}
+	return false, nil
 }
 
 // A flight has landed, or nobody waits for it any more; whichever is first.

@@ -85,81 +85,6 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	})
 }
 
-// update runs fn on the state of key under l at the leader's time, and stores it if fn says so.
-// fn may run again.
-//
-// What was read or written last is tried at once, and found out of date by its
-// version: a decision costs one round trip while no other client decides on the key.
-// A decision that writes nothing is made on what a server says now.
-func (b *backend) update(ctx context.Context, key string, l driver.Limit, fn func(*limits.State, int64) (dirty bool)) error {
-	if err := checkHold(key, "limit"); err != nil {
-		return err
-	}
-	if _, err := b.await(ctx); err != nil {
-		return err
-	}
-	if err := b.calibrate(ctx); err != nil {
-		return err
-	}
-	c := b.cells.enter(b.limitPath(key, l))
-	defer b.cells.leave(c)
-	if err := b.takeTurn(ctx, c); err != nil {
-		return err
-	}
-	defer func() { <-c.turn }()
-	b.collects()
-	for conflicts, current := 0, false; ; {
-		if !current && (c.rivals || !c.fresh(b.clock.now())) {
-			if err := b.read(ctx, c); err != nil {
-				return err
-			}
-			current = true
-		}
-		next, dirty, err := decide(c.record, l, b.clock.now(), fn)
-		switch {
-		case err != nil:
-			return fmt.Errorf("node %s: %w", c.path, err)
-		case !dirty && current:
-			c.rivals = false
-			return nil
-		case !dirty:
-			c.known = false
-			continue
-		}
-		err = b.write(ctx, c, next)
-		if err == nil {
-			c.rivals = conflicts > 0
-			return nil
-		}
-		if !errors.Is(err, errConflict) {
-			return err
-		}
-		if current { // not just a guess that was out of date
-			if err := b.backoff(ctx, conflicts); err != nil {
-				return err
-			}
-		}
-		conflicts++
-		current = false
-	}
-}
-
-// decide runs fn on a state, and gives the record to be stored if it is dirty.
-func decide(r record, l driver.Limit, now int64, fn func(*limits.State, int64) bool) (next record, dirty bool, err error) {
-	var s limits.State
-	if len(r.state) > 0 {
-		if err := s.UnmarshalBinary(r.state); err != nil {
-			return record{}, false, err
-		}
-	}
-	if !fn(&s, now) {
-		return record{}, false, nil
-	}
-	next.state, err = s.AppendBinary(nil)
-	next.until = max(r.until, now+s.Expiry(l, now).Microseconds())
-	return next, true, err
-}
-
 // calibrate asks for the leader's time if ours may be wrong.
 func (b *backend) calibrate(ctx context.Context) error {
 	if !b.clock.jumped() {
@@ -225,7 +150,7 @@ type multi struct {
 func (m *multi) run(ctx context.Context) ([]driver.Taken, error) {
 	for conflicts := 0; ; conflicts++ {
 		for _, c := range m.cells {
-			if err := m.b.read(ctx, c); err != nil {
+			if err := c.saw(fly(ctx, m.b, func() (answer, error) { return m.b.look(c) }, nil)); err != nil {
 				return nil, err
 			}
 		}
@@ -240,8 +165,11 @@ func (m *multi) run(ctx context.Context) ([]driver.Taken, error) {
 		if !errors.Is(err, errConflict) {
 			return nil, err
 		}
-		if err := m.b.backoff(ctx, conflicts); err != nil {
-			return nil, err
+		if !m.b.pause(ctx, m.b.cells.backoff(conflicts)) {
+			if m.b.isClosed() {
+				return nil, driver.ErrClosed
+			}
+			return nil, fmt.Errorf("%w: other writers came first: %w", driver.ErrNotSent, ctx.Err())
 		}
 	}
 }
@@ -255,10 +183,10 @@ func (m *multi) decide(now int64) ([]driver.Taken, map[*cell]record, error) {
 	}
 	denied, dirty := false, false
 	for i, d := range m.demands {
-		r, changed, err := decide(next[m.of[i]], d.Limit, now, func(s *limits.State, now int64) (dirty bool) {
+		r, changed, err := decide(next[m.of[i]], now, &change{l: d.Limit, fn: func(s *limits.State, now int64) (dirty bool) {
 			out[i], dirty = takenBy(s, d, now)
 			return dirty
-		})
+		}})
 		if err != nil {
 			return nil, nil, fmt.Errorf("node %s: %w", m.of[i].path, err)
 		}
@@ -274,13 +202,13 @@ func (m *multi) decide(now int64) ([]driver.Taken, map[*cell]record, error) {
 		return out, nil, nil
 	}
 	for i, d := range m.demands { // as they stand, nothing being taken
-		_, _, err := decide(m.of[i].record, d.Limit, now, func(s *limits.State, now int64) bool {
+		_, _, err := decide(m.of[i].record, now, &change{l: d.Limit, fn: func(s *limits.State, now int64) bool {
 			granted := out[i].Asks[0]
 			out[i], _ = takenBy(s, driver.Demand{Limit: d.Limit}, now)
 			granted.N, granted.Delay, granted.ValidFor = 0, 0, 0
 			out[i].Asks[0] = granted
 			return false
-		})
+		}})
 		if err != nil {
 			return nil, nil, err
 		}

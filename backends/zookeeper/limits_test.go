@@ -232,17 +232,15 @@ func TestCollect(t *testing.T) {
 // The time of a record never goes back, whatever becomes of the state.
 func TestRecordTimeNeverGoesBack(t *testing.T) {
 	l := limitOf(t, "10/1h burst=10")
-	take := func(n int) func(*limits.State, int64) bool {
-		return func(s *limits.State, now int64) bool {
-			_, dirty := s.Take(l, now, driver.Ask{Min: n, N: n})
-			return dirty
-		}
-	}
-	r, dirty, err := decide(record{}, l, 1e15, take(10))
+	take := &change{l: l, fn: func(s *limits.State, now int64) bool {
+		_, dirty := s.Take(l, now, driver.Ask{Min: 10, N: 10})
+		return dirty
+	}}
+	r, dirty, err := decide(record{}, 1e15, take)
 	if err != nil || !dirty || r.until != 1e15+3600e6 {
 		t.Fatalf("%+v, %v, %v", r, dirty, err)
 	}
-	reset, dirty, err := decide(r, l, 1e15, func(s *limits.State, _ int64) bool { *s = limits.State{}; return true })
+	reset, dirty, err := decide(r, 1e15, &change{l: l, fn: func(s *limits.State, _ int64) bool { *s = limits.State{}; return true }})
 	if err != nil || !dirty || reset.until != r.until {
 		t.Errorf("after a reset: until %d, want %d", reset.until, r.until)
 	}
