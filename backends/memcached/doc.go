@@ -49,9 +49,9 @@
 // asked for as T+2 seconds, so it lasts T for certain, and a dead holder's key is free T to
 // T+2 after its last renewal. Clocks of clients have no part in it.
 //
-// One thing breaks that: a server process that was stopped (SIGSTOP, a suspended machine)
-// may apply the first requests after it resumes on the clock of before, and end the leases
-// it grants by them at once. The holder learns of it at its next renewal.
+// One thing breaks that: a server process that was stopped (SIGSTOP, a suspended machine), or
+// whose clock was starved of processor time for a second, may apply the first requests after that
+// on the clock of before, and end the leases that it grants by them early. The holder learns of it at its next renewal.
 //
 // # Tokens
 //
