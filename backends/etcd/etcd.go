@@ -185,7 +185,9 @@ func (b *backend) disconnect() error {
 }
 
 func (b *backend) shut() error {
+	b.mu.Lock()
 	b.end()
+	b.mu.Unlock()
 	b.bg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()

@@ -90,7 +90,7 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.entries[name] != nil {
+	if old := b.entries[name]; old != nil && old.create == create && (old.state == waiting || old.state == held) {
 		return nil, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, r.ID)
 	}
 	w.entry = &entry{name: name, key: key, id: r.ID, create: create, state: waiting}

@@ -29,8 +29,11 @@ func (b *backend) lose(e *entry, cause error) {
 
 // guard watches e until it is dropped or doomed. backend.mu is held.
 func (b *backend) guard(e *entry) {
+	if e.guardAt = (time.Time{}); b.life.Err() != nil {
+		return // Close does not wait for what begins after it
+	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(b.life))
-	e.unguard, e.guardAt = cancel, time.Time{}
+	e.unguard = cancel
 	b.bg.Go(func() {
 		defer cancel()
 		b.watchOwn(ctx, e)
