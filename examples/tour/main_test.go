@@ -27,11 +27,13 @@ a limit, asked for too much   6 of a burst of 5: ErrExceedsBurst; 5: allowed is 
 
 func TestTourIsTheSameOnEveryStore(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
-		"memory":    func(*testing.T) string { return "memory://tour" },
-		"file":      func(t *testing.T) string { return "file://" + t.TempDir() },
-		"redis":     func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },
-		"etcd":      func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr },
-		"zookeeper": func(t *testing.T) string { return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=2s" },
+		"memory": func(*testing.T) string { return "memory://tour" },
+		"file":   func(t *testing.T) string { return "file://" + t.TempDir() },
+		"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },
+		"etcd":   func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr },
+		"zookeeper": func(t *testing.T) string {
+			return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=2s"
+		},
 		"memcached": func(t *testing.T) string { return "memcached://" + testserver.Memcached(t).Addr },
 	} {
 		t.Run(name, func(t *testing.T) {
