@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 // testSession is the session timeout of tests: long enough for a busy machine to send signs
 // of life, short enough to wait for its end.
-const testSession = time.Second
+const testSession = 1300 * time.Millisecond
 
 // calmSession is that of tests which do not wait for the end of a session.
 const calmSession = 20 * time.Second

@@ -1,12 +1,10 @@
 package zookeeper
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -164,32 +162,6 @@ func (b *backend) list(dir string, sync bool) ([]string, error) {
 	return children, err
 }
 
-// find looks for the node of e after a create whose answer was lost, and removes
-// what else there is of e in this session. Found or not: a request that is still on its way
-// can make another.
-func (b *backend) find(e *entry, session int64) (t ticket, err error) {
-	children, err := b.list(e.dir, true)
-	if err != nil {
-		return ticket{}, err
-	}
-	for _, c := range tagged(children, e.tag) {
-		node := e.dir + "/" + c.name
-		ok, stat, err := b.conn.Exists(node)
-		switch {
-		case err != nil:
-			return ticket{}, err
-		case !ok || stat.EphemeralOwner != session || stat.Version != 0:
-		case t.path == "":
-			t = ticket{path: node, session: session, token: stat.Czxid}
-		default:
-			if err := b.remove(node); err != nil {
-				return ticket{}, err
-			}
-		}
-	}
-	return t, nil
-}
-
 // remove deletes a node, whatever became of it; nil if it is gone.
 func (b *backend) remove(node string) error {
 	err := b.conn.Delete(node, -1)
@@ -216,62 +188,4 @@ func (b *backend) removed(dir string) {
 			b.forgetParent(dir)
 		}
 	})
-}
-
-// discard removes a node of a session of ours, however long that takes: until then, or until the
-// session ends, it blocks its queue.
-func (b *backend) discard(node string, session int64) {
-	b.persist(session, func() error { return b.remove(node) })
-}
-
-// purge removes every node of e that this session made, other than the one that holds.
-func (b *backend) purge(e *entry, session int64) {
-	b.persist(session, func() error { return b.clean(e, session) })
-}
-
-func (b *backend) clean(e *entry, session int64) error {
-	children, err := b.list(e.dir, true)
-	if err != nil {
-		return err
-	}
-	held, _ := e.held()
-	for _, c := range tagged(children, e.tag) {
-		node := e.dir + "/" + c.name
-		if node == held {
-			continue
-		}
-		ok, stat, err := b.conn.Exists(node)
-		if err != nil {
-			return err
-		}
-		if ok && stat.EphemeralOwner == session {
-			if err := b.remove(node); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// persist repeats fn until the server has answered, or the session is another.
-func (b *backend) persist(session int64, fn func() error) {
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		if b.conn.State() == zk.StateHasSession {
-			if b.conn.SessionID() != session || answered(fn()) {
-				return
-			}
-		}
-		if !b.sleep(pause) {
-			return
-		}
-	}
-}
-
-// sleep is false when there is no connection any more.
-func (b *backend) sleep(d time.Duration) bool {
-	if b.wire != nil {
-		return b.pause(context.Background(), d)
-	}
-	time.Sleep(d)
-	return b.conn.State() != zk.StateDisconnected || !b.isClosed()
 }

@@ -49,30 +49,6 @@ func allowed(r rune, n int) bool {
 	return r != '/' && r != '%' && r != ':'
 }
 
-// unescape reads what escape wrote; ErrCorrupt for what it cannot have written.
-func unescape(name string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		if name[i] != '%' {
-			b.WriteByte(name[i])
-			continue
-		}
-		if i+2 >= len(name) {
-			return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
-		}
-		c, err := strconv.ParseUint(name[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
-		}
-		b.WriteByte(byte(c))
-		i += 2
-	}
-	if key := b.String(); key != "" && escape(key) == name {
-		return key, nil
-	}
-	return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
-}
-
 // The paths of a store.
 func (b *backend) lockDir(key string) string { return b.root + "/locks/" + escape(key) }
 

@@ -5,12 +5,37 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/coordgo/coord/driver"
 )
+
+// unescape reads what escape wrote; ErrCorrupt for what it cannot have written.
+func unescape(name string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] != '%' {
+			b.WriteByte(name[i])
+			continue
+		}
+		if i+2 >= len(name) {
+			return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
+		}
+		c, err := strconv.ParseUint(name[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	if key := b.String(); key != "" && escape(key) == name {
+		return key, nil
+	}
+	return "", fmt.Errorf("%w: node name %q", driver.ErrCorrupt, name)
+}
 
 func TestEscape(t *testing.T) {
 	for key, want := range map[string]string{

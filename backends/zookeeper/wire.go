@@ -44,7 +44,7 @@ type wire struct {
 // The pauses between attempts to connect, once every host was tried.
 const (
 	minRedial = 5 * time.Millisecond
-	maxRedial = 100 * time.Millisecond
+	maxRedial = 50 * time.Millisecond
 )
 
 func newWire(hosts []string, config *tls.Config, want time.Duration) *wire {

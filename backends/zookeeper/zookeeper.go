@@ -189,6 +189,12 @@ func (b *backend) isAlone() bool {
 	return b.alone
 }
 
+func (b *backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
 // lives notes a sign of life, sent at since, that the leader has acknowledged.
 func (b *backend) lives(session int64, since time.Time) {
 	if b.conn.SessionID() != session {

@@ -1,0 +1,305 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// attempt is one call of TryLock or Lock. It has the turn of its entry.
+type attempt struct {
+	b      *backend
+	e      *entry
+	r      driver.Request
+	wait   bool
+	t      ticket    // our node, once it is there
+	heard  time.Time // when there was a connection, as far as we noticed
+	handed bool      // a goroutine has the turn now, and clears up
+}
+
+func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
+	if node, broken := a.e.held(); node != "" {
+		if broken {
+			return driver.Grant{}, driver.ErrLocked // until its lease is over
+		}
+		g, err := a.b.Renew(ctx, a.e.key, a.r)
+		if !errors.Is(err, driver.ErrNotHeld) {
+			return g, err
+		}
+	}
+	since, alone, err := a.enqueue(ctx)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	if alone {
+		return a.granted(since)
+	}
+	return a.queued(ctx)
+}
+
+// granted ends an attempt whose node is the head.
+func (a *attempt) granted(since time.Time) (driver.Grant, error) {
+	g, err := a.e.hold(a.t, since, a.r.TTL)
+	if err != nil {
+		a.giveUp()
+	}
+	return g, err
+}
+
+// giveUp has the node removed in the background, with the turn.
+func (a *attempt) giveUp() {
+	a.handed = true
+	a.b.background(func() {
+		defer a.e.end()
+		a.b.discard(a.t.path, a.t.session)
+	})
+}
+
+// enqueue puts a node into the queue. An answer that is lost, it looks for.
+func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
+	lost := false // a create may have been made
+	for {
+		session, err := a.b.await(ctx)
+		if err != nil {
+			return since, false, unknownIf(ctx, lost, err)
+		}
+		since = time.Now()
+		t, err := fly(ctx, a.b, func() (ticket, error) {
+			if lost {
+				if t, err := a.b.find(a.e, session); err != nil || t.path != "" {
+					return t, err
+				}
+			}
+			return a.b.create(a.e, session)
+		}, func(ticket, error) { a.abandoned(session) })
+		switch {
+		case errors.Is(err, errLeft):
+			a.handed = true
+			return since, false, err
+		case err == nil:
+			a.t, a.heard = t, time.Now()
+			a.b.lives(session, since)
+			return since, t.alone, nil
+		case errors.Is(err, errNoParent):
+			continue // its making was interrupted, and is no hold
+		case answered(err) || driver.Definite(err):
+			return since, false, unknownIf(ctx, lost, err)
+		}
+		if !lost {
+			lost = true
+			a.b.haunt(a.e, session)
+		}
+	}
+}
+
+// errLostAnswer is an unknown outcome, whatever came after it.
+var errLostAnswer = errors.New("zookeeper: the answer to an earlier request was lost")
+
+// unknownIf takes from an error that it is definite.
+func unknownIf(ctx context.Context, unknown bool, err error) error {
+	switch {
+	case !unknown || !driver.Definite(err):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", errLostAnswer, ctx.Err())
+	}
+	return fmt.Errorf("%w: %v", errLostAnswer, err)
+}
+
+// abandoned clears up after a create whose caller has gone, and ends the turn.
+func (a *attempt) abandoned(session int64) {
+	a.b.purge(a.e, session)
+	a.e.end()
+}
+
+// queued goes on with a node that may have others before it.
+func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
+	withdraw := a.line(true)
+	defer a.line(false)
+	for {
+		p, since, err := a.place(ctx)
+		if err != nil {
+			if a.ridesOut(ctx, err) {
+				continue
+			}
+			a.giveUp()
+			return driver.Grant{}, err
+		}
+		switch {
+		case !p.found:
+			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
+		case p.prev.name == "":
+			if since, err = a.proveLife(ctx, since); errors.Is(err, zk.ErrNoNode) {
+				continue // it is looked for again
+			} else if err == nil {
+				return a.granted(since)
+			}
+			if !a.ridesOut(ctx, err) {
+				a.giveUp()
+				return driver.Grant{}, err
+			}
+		case p.head.tag == a.e.tag:
+			return a.elsewhere(ctx, p.head)
+		case !a.wait:
+			return driver.Grant{}, a.refused(ctx)
+		}
+		switch err := a.await(ctx, p.prev, withdraw); {
+		case errors.Is(err, errWithdrawn):
+			a.giveUp()
+			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
+		case err != nil && !a.ridesOut(ctx, err):
+			a.giveUp()
+			return driver.Grant{}, err
+		}
+	}
+}
+
+// errWithdrawn is an Unlock of an id that waits.
+var errWithdrawn = errors.New("zookeeper: the wait was withdrawn")
+
+// line notes that the entry waits, or that it does no more.
+func (a *attempt) line(in bool) chan struct{} {
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	a.e.withdraw, a.e.watching = nil, false
+	if in {
+		a.e.withdraw = make(chan struct{})
+	}
+	return a.e.withdraw
+}
+
+// place asks where the node stands.
+func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
+	since = time.Now()
+	p, err = fly(ctx, a.b, func() (place, error) {
+		children, err := a.b.list(a.e.dir, false)
+		return placeOf(children, a.t.path[len(a.e.dir)+1:]), err
+	}, nil)
+	if err == nil {
+		a.heard = time.Now()
+		if a.b.conn.SessionID() != a.t.session {
+			err = errNewSession
+		}
+	}
+	return p, since, err
+}
+
+// proveLife gives the sending time of a sign of life, after a listing that was asked for
+// at since. In an ensemble a listing is none: the server may have lost its leader.
+func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, error) {
+	b := a.b
+	if b.isAlone() {
+		return since, nil
+	}
+	if last := b.lastSign(a.t.session); since.Sub(last) < b.lease()/8 {
+		return last, nil
+	}
+	since = time.Now()
+	err := b.run(ctx, func() error {
+		_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: a.t.path, Version: 0})
+		return err
+	}, nil)
+	if err == nil {
+		b.lives(a.t.session, since)
+	}
+	return since, err
+}
+
+// ridesOut reports whether the node is still in line, as far as we know, after an
+// error, and waits a little. A session that is cut off for its whole timeout has
+// ended.
+func (a *attempt) ridesOut(ctx context.Context, err error) bool {
+	const pause = 10 * time.Millisecond
+	switch {
+	case !a.wait || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
+		return false
+	case time.Since(a.heard) > a.b.timeout():
+		return false
+	}
+	return a.b.pause(ctx, pause)
+}
+
+// refused takes the node back. ErrLocked only if it is certainly gone.
+func (a *attempt) refused(ctx context.Context) error {
+	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(err error) {
+		if !answered(err) {
+			a.b.discard(a.t.path, a.t.session)
+		}
+		a.e.end()
+	})
+	switch {
+	case err == nil:
+		return driver.ErrLocked
+	case errors.Is(err, errLeft):
+		a.handed = true
+	default:
+		a.giveUp()
+	}
+	return err
+}
+
+// elsewhere answers an id that holds through another client. How long its session lasts, only
+// that client knows: the token is certain, the lease is not.
+func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, error) {
+	stat, err := fly(ctx, a.b, func() (*zk.Stat, error) {
+		_, stat, err := a.b.conn.Get(a.e.dir + "/" + head.name)
+		return stat, err
+	}, nil)
+	if refusal := a.refused(ctx); !errors.Is(refusal, driver.ErrLocked) {
+		return driver.Grant{}, refusal
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode) || err == nil && stat.Version != 0:
+		return driver.Grant{}, driver.ErrLocked
+	case err != nil:
+		return driver.Grant{}, err
+	}
+	return driver.Grant{Token: stat.Czxid, Since: time.Now()}, nil
+}
+
+// await waits until the node before ours goes.
+func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
+	w, err := fly(ctx, a.b, func() (*watch, error) {
+		w, _, err := a.b.watchNode(a.e.dir + "/" + prev.name)
+		return w, err
+	}, nil)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Watches outlast a connection, but the library is not told that a session has
+	// ended before it has a connection again.
+	a.b.mu.Lock()
+	a.e.watching = true
+	a.b.mu.Unlock()
+	look := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-w.done:
+			return nil
+		case <-withdraw:
+			return errWithdrawn
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.b.closing:
+			return driver.ErrClosed
+		case <-look.C:
+			switch id := a.b.conn.SessionID(); {
+			case id != a.t.session:
+				return errNewSession
+			case a.b.conn.State() == zk.StateHasSession:
+				a.heard = time.Now()
+			case time.Since(a.heard) > a.b.timeout():
+				return fmt.Errorf("%w: no connection for its timeout", errNewSession)
+			}
+		}
+	}
+}

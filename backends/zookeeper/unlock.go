@@ -1,0 +1,101 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Unlock implements driver.Locker.
+func (b *backend) Unlock(ctx context.Context, key, id string) error {
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	if _, err := b.await(ctx); err != nil {
+		return err
+	}
+	e := b.enter(key, id)
+	withdrawn := e.leaveLine()
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return err
+	}
+	node, broken := e.held()
+	if broken {
+		e.end()
+		return driver.ErrNotHeld
+	}
+	if node != "" {
+		return b.unlockOwn(ctx, e, node)
+	}
+	defer e.end()
+	err := b.run(ctx, func() error { return b.unlockAny(e) }, nil)
+	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+// leaveLine ends the wait of e, if it waits.
+func (e *entry) leaveLine() bool {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if e.withdraw == nil {
+		return false
+	}
+	close(e.withdraw)
+	e.withdraw = nil
+	return true
+}
+
+// unlockOwn removes the node of a hold of this client. It is of version 0 unless it
+// was revoked.
+func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
+	settle := func(err error) error {
+		switch {
+		case err == nil:
+			e.dropNode(node)
+			b.removed(e.dir)
+		case errors.Is(err, zk.ErrNoNode):
+			e.dropNode(node)
+			return driver.ErrNotHeld
+		case errors.Is(err, zk.ErrBadVersion):
+			e.revoked(node)
+			return driver.ErrNotHeld
+		}
+		return err
+	}
+	err := b.run(ctx, func() error { return b.conn.Delete(node, 0) }, func(err error) {
+		_ = settle(err) // its caller has gone
+		e.end()
+	})
+	if errors.Is(err, errLeft) {
+		return err
+	}
+	err = settle(err)
+	e.end()
+	return err
+}
+
+// unlockAny removes the nodes of an id, whoever made them.
+func (b *backend) unlockAny(e *entry) error {
+	children, err := b.list(e.dir, true)
+	if err != nil {
+		return err
+	}
+	result := driver.ErrNotHeld
+	for _, c := range tagged(children, e.tag) {
+		switch err := b.conn.Delete(e.dir+"/"+c.name, 0); {
+		case err == nil:
+			b.removed(e.dir)
+			result = nil
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		default:
+			return err
+		}
+	}
+	return result
+}
