@@ -25,12 +25,13 @@
 //
 //	TryLock   if the line is empty            put own entry         else get own, get first
 //	Lock      if own entry is absent          put own, get newest 2 else get own
-//	look      —                               get own, get the one before it
+//	look      —                               get own, get the two before it
 //	Unlock    if own is held [and as created] delete own            else get own
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
 //
-// A waiter watches the one entry before its own, and reads again when it goes. The watch
+// A waiter watches the one entry before its own. When that goes, having been the first,
+// its own is the first; otherwise it reads again. The watch
 // is established first, at the present revision, and the line read after that: nothing
 // falls in between, and the server pushes at once, which it does not for a watch that
 // begins in the past. A watch that breaks, that has no leader or whose revision was
