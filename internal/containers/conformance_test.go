@@ -36,6 +36,9 @@ func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenF
 		return b
 	}
 	faults := conformance.TCPFaults(c.Addr, openAt)
+	if c.Store == "etcd" {
+		faults = http2Faults(c.Addr, openAt)
+	}
 	faults.Kill = func(conformance.TB) { c.Kill() }
 	faults.Restart = func(conformance.TB) { c.Restart() }
 	faults.Pause = func(conformance.TB) { c.Pause() }
