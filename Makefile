@@ -10,23 +10,29 @@ TOOL      = $(GO) tool -modfile=internal/tools/go.mod
 STORES    = redis etcd zookeeper memcached network
 REQUIRE   = redis,etcd,zookeeper,memcached,network
 # Modules of their own, whose dependencies are nobody else's.
-MODULES   = examples
+MODULES   = examples internal/containers
 FUZZTIME ?= 10s
 SOAK     ?= 10m
+# True where a Docker engine answers: stores are then tested in containers too.
+DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores format vet lint cross bench fuzz soak demo build
+.PHONY: test ci stores images format vet lint cross bench fuzz soak demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
-test: stores
+test: stores images
 	{ $(GO) test -race -p $(P) -timeout 15m -json ./...; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
-	  for m in $(MODULES); do (cd $$m && $(GO) test -race -p $(P) -timeout 15m -json ./...); done; } \
+	  (cd examples && $(GO) test -race -timeout 15m -json ./...); \
+	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } \
 	| $(GO) run ./internal/testreport
 
 stores:
 	@scripts/stores $(STORES)
+
+images:
+	@if $(DOCKER); then scripts/images; else echo "images: no Docker engine here: stores are tested as processes only"; fi
 
 ci: format vet lint cross test
 

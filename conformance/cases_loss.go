@@ -123,7 +123,13 @@ func fiftyBlackHoled(e *env) {
 	for _, h := range holders {
 		wg.Go(func() {
 			l, err := rival.Lock(e.within(h.l.TTL()+10*time.Second), h.key, coord.TTL(e.long))
-			granted, known := time.Now(), h.l.Err()
+			granted, closed := time.Now(), false
+			select {
+			case <-h.l.Done(): // before Err, which would close it
+				closed = true
+			default:
+			}
+			known := h.l.Err()
 			if err != nil {
 				e.Errorf("Lock of a key whose holder is cut off: saw %v, want a lock", err)
 				return
@@ -136,6 +142,9 @@ func fiftyBlackHoled(e *env) {
 			}
 			select {
 			case at := <-h.lost:
+				if closed && at.After(granted) {
+					at = granted // it was told late that Done is closed
+				}
 				mu.Lock()
 				smallest, longest = min(smallest, granted.Sub(at)), max(longest, granted.Sub(start))
 				mu.Unlock()

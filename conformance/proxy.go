@@ -100,9 +100,8 @@ func (p *Proxy) StallRequests() { p.set(func() { p.stalled[request] = true }) }
 func (p *Proxy) StallReplies() { p.set(func() { p.stalled[reply] = true }) }
 
 // DropReply implements [Link]: what comes next from the store is thrown away, and
-// its connection broken. With a protocol in which a store says something before it
-// has applied a request, as over HTTP/2, that may come too early: such a store's
-// harness puts a link of its own behind the proxy, which knows the protocol.
+// its connection broken. Where a store says something before it has applied a request,
+// as over HTTP/2, that may come too early; see [HTTP2Faults].
 func (p *Proxy) DropReply() { p.set(func() { p.drop = true }) }
 
 // Delay implements [Link].

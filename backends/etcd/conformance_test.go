@@ -28,10 +28,7 @@ func TestConformance(t *testing.T) {
 		}
 		return b
 	}
-	faults := &conformance.Faults{Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
-		l := newLink(tb, srv.Addr)
-		return open(tb, l.Addr()), l
-	}}
+	faults := conformance.HTTP2Faults(srv.Addr, open)
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }

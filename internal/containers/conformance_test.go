@@ -37,7 +37,7 @@ func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenF
 	}
 	faults := conformance.TCPFaults(c.Addr, openAt)
 	if c.Store == "etcd" {
-		faults = http2Faults(c.Addr, openAt)
+		faults = conformance.HTTP2Faults(c.Addr, openAt)
 	}
 	faults.Kill = func(conformance.TB) { c.Kill() }
 	faults.Restart = func(conformance.TB) { c.Restart() }
@@ -52,19 +52,19 @@ func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenF
 	})
 }
 
-func TestRedis(t *testing.T) {
+func TestConformanceRedis(t *testing.T) {
 	conform(t, Redis(t), redis.Claims, redis.Open, func(addr string) string { return "redis://" + addr + "/0" })
 }
 
-func TestMemcached(t *testing.T) {
+func TestConformanceMemcached(t *testing.T) {
 	conform(t, Memcached(t), memcached.Claims, memcached.Open, func(addr string) string { return "memcached://" + addr })
 }
 
-func TestEtcd(t *testing.T) {
+func TestConformanceEtcd(t *testing.T) {
 	conform(t, Etcd(t), etcd.Claims, etcd.Open, func(addr string) string { return "etcd://" + addr })
 }
 
-func TestZooKeeper(t *testing.T) {
+func TestConformanceZooKeeper(t *testing.T) {
 	session := (10 * tick).String()
 	conform(t, ZooKeeper(t), zookeeper.Claims, zookeeper.Open, func(addr string) string {
 		return "zookeeper://" + addr + "/coord-test?session_timeout=" + session

@@ -104,7 +104,7 @@ func (c *Container) create() error {
 	if err != nil {
 		return err
 	}
-	c.t.Logf("containers: %s in a container of %s", c.Store, image)
+	c.t.Logf("containers: a container of %s", image)
 	return c.awaitReady()
 }
 

@@ -103,8 +103,10 @@ func (r *report) conformance(e event, name string) {
 		st = &store{way: "embedded"}
 		r.stores[name] = st
 	}
-	if _, way, ok := strings.Cut(e.Output, "testserver: "); ok {
-		st.way = strings.TrimSpace(way)
+	for _, by := range []string{"testserver: ", "containers: "} {
+		if _, way, ok := strings.Cut(e.Output, by); ok {
+			st.way = strings.TrimSpace(way)
+		}
 	}
 	if strings.Contains(e.Output, " unproven in ") {
 		_, st.verdict, _ = strings.Cut(strings.TrimSpace(e.Output), ": ")
