@@ -132,10 +132,18 @@ func (c *checker) closed(took time.Duration, err error) {
 func (c *checker) wrong(list *[]string, format string, args ...any) {
 	text := fmt.Sprintf("%v: ", time.Since(c.start).Round(time.Millisecond)) + fmt.Sprintf(format, args...)
 	if c.storm.Lossy && c.inWindow(time.Now()) {
-		c.rep.Failover = append(c.rep.Failover, text)
+		c.documented(text)
 		return
 	}
 	*list = append(*list, text)
+}
+
+// documented notes a breach that a lossy store is known for. checker.mu is held.
+func (c *checker) documented(text string) {
+	const shown = 5
+	if c.rep.Failover++; len(c.rep.Failures) < shown {
+		c.rep.Failures = append(c.rep.Failures, text)
+	}
 }
 
 // inWindow reports whether the store was broken at t. checker.mu is held.

@@ -30,8 +30,10 @@ type Report struct {
 	LongestClose time.Duration  `json:"longest_close_ns"`
 	Breaks       []BreakReport  `json:"breaks"`
 	Errors       map[string]int `json:"errors"` // that a broken store may cause
-	// Failover is what went wrong while a lossy store was broken.
-	Failover []string `json:"failover,omitempty"`
+	// Failover counts what went wrong while a lossy store was broken; Failures are the
+	// first of it.
+	Failover int      `json:"failover,omitempty"`
+	Failures []string `json:"failures,omitempty"`
 
 	// The breaches: all empty, or the store is not what it claims.
 	Overlaps   []string `json:"overlaps,omitempty"`
@@ -82,7 +84,7 @@ func (c *checker) checkBound() {
 		if n > l.Rate {
 			text := fmt.Sprintf("%v: %d permits within %v", first.sent.Sub(c.start), n, l.Per)
 			if c.storm.Lossy && (c.inWindow(first.sent) || c.inWindow(end)) {
-				c.rep.Failover = append(c.rep.Failover, text)
+				c.documented(text)
 			} else {
 				c.rep.Bound = append(c.rep.Bound, text)
 			}
@@ -131,8 +133,8 @@ func (r *Report) String() string {
 	for _, e := range slices.Sorted(maps.Keys(r.Errors)) {
 		fmt.Fprintf(&b, "  %d × %s\n", r.Errors[e], e)
 	}
-	if len(r.Failover) > 0 {
-		fmt.Fprintf(&b, "  %d breaches while the store was broken, as documented; the first: %s\n", len(r.Failover), r.Failover[0])
+	if r.Failover > 0 {
+		fmt.Fprintf(&b, "  %d breaches while the store was broken, as documented; the first: %s\n", r.Failover, r.Failures[0])
 	}
 	return b.String()
 }
