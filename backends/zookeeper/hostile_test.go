@@ -195,6 +195,37 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A server that is slow to answer a handshake, or closes connections as one in an
+// election does, is tried again until dial_timeout is over.
+func TestOpenIsPatient(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	for what, d := range map[string]deed{"silent": hold, "closing": cut} {
+		t.Run(what, func(t *testing.T) {
+			p := newTap(t, srv.Addr)
+			handshakes := 0
+			p.disturb(func(op int32) deed {
+				if op == opConnect {
+					if handshakes++; handshakes <= 2 {
+						return d
+					}
+				}
+				return pass
+			})
+			isFree(t, connect(t, urlWith(p.addr(), time.Second)), "k")
+			p.disturb(func(int32) deed { return d })
+			u, err := url.Parse(urlWith(p.addr(), time.Second) + "&dial_timeout=500ms")
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			_, err = Open(t.Context(), u)
+			if took := time.Since(start); !errors.Is(err, driver.ErrNotSent) || took < 500*time.Millisecond || took > 5*time.Second {
+				t.Errorf("after %v: %v, want ErrNotSent when dial_timeout is over", took, err)
+			}
+		})
+	}
+}
+
 // A server that goes fails calls at once, and is used again when it is back.
 func TestServerGoesAndComesBack(t *testing.T) {
 	srv := testserver.ZooKeeper(t, testserver.Durable())
@@ -237,7 +268,7 @@ func TestTLS(t *testing.T) {
 		"an unknown authority":     "zookeepers://" + srv.Addr + "/tls?session_timeout=5s",
 		"no client certificate":    "zookeepers://" + srv.Addr + "/tls" + params,
 		"another name":             "zookeepers://" + srv.Addr + "/tls" + params + pair + "&tls_server_name=elsewhere",
-		"no TLS to a TLS port":     "zookeeper://" + srv.Addr + "/tls?session_timeout=5s",
+		"no TLS to a TLS port":     "zookeeper://" + srv.Addr + "/tls?session_timeout=5s&dial_timeout=500ms",
 		"TLS to nobody in special": "zookeepers://127.0.0.1:1/tls" + params + pair,
 	} {
 		u, err := url.Parse(raw)
@@ -256,7 +287,7 @@ func TestTLS(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	for raw, want := range map[string]string{
 		"zookeeper://h?session_timeout=1ms":   "want a duration from 200ms",
-		"zookeeper://h?ttl=1s":                `parameter "ttl": want prefix, session_timeout`,
+		"zookeeper://h?ttl=1s":                `parameter "ttl": want prefix, dial_timeout, session_timeout`,
 		"zookeeper://h/zookeeper":             "the server's own",
 		"zookeeper://h/a//b":                  "want components",
 		"zookeeper://a%3Ab:c@h":               "want none with a colon",

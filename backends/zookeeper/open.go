@@ -18,6 +18,7 @@ import (
 const (
 	defaultPort    = "2181"
 	defaultSession = 10 * time.Second
+	defaultDial    = 5 * time.Second
 )
 
 // Open opens the store that a URL names and probes it within ctx:
@@ -33,16 +34,22 @@ const (
 //
 //   - session_timeout: 200ms to 1h, default 10s; the server has bounds of its
 //     own. It is the TTL of every lock.
+//   - dial_timeout: 1ms to 1h, default 5s; how long Open goes on while servers are slow
+//     to answer, or close connections as they do in an election. Where nobody
+//     listens it fails at once.
 //   - tls_ca, tls_cert, tls_key: PEM files; tls_server_name: the name on the
 //     server's certificate, default host; tls_insecure=true: do not check the
 //     certificate. Only with zookeepers.
 //
 // Anything else is ErrInvalid, and no error shows the password.
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
-	session := defaultSession
+	session, patience := defaultSession, defaultDial
 	parsed, err := storeurl.Parse(u, storeurl.Spec{
 		Scheme: "zookeeper", TLSScheme: "zookeepers", DefaultPort: defaultPort, Many: true, User: true, Path: true,
-		Params: map[string]storeurl.Param{"session_timeout": storeurl.Duration(&session, minSession, maxSession)},
+		Params: map[string]storeurl.Param{
+			"dial_timeout":    storeurl.Duration(&patience, time.Millisecond, time.Hour),
+			"session_timeout": storeurl.Duration(&session, minSession, maxSession),
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -63,7 +70,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	b, err := dial(parsed, session, o)
+	b, err := dial(parsed, session, patience, o)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +115,8 @@ type silence struct{}
 func (silence) Printf(string, ...any) {}
 
 // dial makes a connection of our own. It does not wait for it.
-func dial(u storeurl.URL, session time.Duration, o options) (*backend, error) {
-	w := newWire(u.Hosts, u.TLS, session)
+func dial(u storeurl.URL, session, patience time.Duration, o options) (*backend, error) {
+	w := newWire(u.Hosts, u.TLS, session, patience)
 	conn, events, err := zk.Connect(u.Hosts, session,
 		zk.WithDialer(w.dial), zk.WithHostProvider(w), zk.WithLogger(silence{}), zk.WithLogInfo(false))
 	if err != nil {

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -28,12 +30,18 @@ type wire struct {
 	hosts []string
 	tls   *tls.Config
 	want  time.Duration // the session timeout asked for
-	ctx   context.Context
-	quit  context.CancelFunc
+	start time.Time
+	// patience is for how long from start the first session is tried for, while
+	// servers are slow.
+	patience time.Duration
+	ctx      context.Context
+	quit     context.CancelFunc
 
 	mu       sync.Mutex
 	next     int // of hosts
 	granted  time.Duration
+	begun    bool      // there was a session
+	slow     bool      // a failure since then was one that may pass
 	failures int       // since a session was last established
 	err      error     // of the last of these
 	down     time.Time // since when there is no connection; zero: there is one
@@ -47,8 +55,9 @@ const (
 	maxRedial = 50 * time.Millisecond
 )
 
-func newWire(hosts []string, config *tls.Config, want time.Duration) *wire {
-	w := &wire{hosts: slices.Clone(hosts), tls: config, want: want, granted: want, down: time.Now()}
+func newWire(hosts []string, config *tls.Config, want, patience time.Duration) *wire {
+	now := time.Now()
+	w := &wire{hosts: slices.Clone(hosts), tls: config, want: want, start: now, patience: patience, granted: want, down: now}
 	w.ctx, w.quit = context.WithCancel(context.Background())
 	return w
 }
@@ -88,9 +97,16 @@ func (w *wire) Next() (host string, retryStart bool) {
 
 // handshake is how long connecting to one host may take: all of them together, a
 // third of the session, which is what is left of it when the library notices that a
-// connection is silent.
+// connection is silent. Before the first session there is nothing to save, and every
+// round has twice as long as the one before: a busy server is found in the end.
 func (w *wire) handshake() time.Duration {
-	return min(max(w.want/3/time.Duration(len(w.hosts)), minHandshake), maxHandshake)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := max(w.want/3/time.Duration(len(w.hosts)), minHandshake)
+	if !w.begun {
+		d <<= min(w.failures/len(w.hosts), 10)
+	}
+	return min(d, maxHandshake)
 }
 
 const (
@@ -145,6 +161,14 @@ func (w *wire) failed(err error) {
 	defer w.mu.Unlock()
 	w.failures++
 	w.err = err
+	w.slow = w.slow || passing(err)
+}
+
+// passing reports whether a failure to connect is one of a server that is there, and is
+// busy or in an election.
+func passing(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // connected notes an established session.
@@ -152,6 +176,7 @@ func (w *wire) connected(granted time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures, w.err, w.down, w.granted = 0, nil, time.Time{}, granted
+	w.begun, w.slow = true, false
 }
 
 // lost notes that c is closed.
@@ -163,11 +188,12 @@ func (w *wire) lost(c *wireConn) {
 	}
 }
 
-// unreachable says why there is no connection, once every host was tried; nil before.
+// unreachable says why there is no connection, once every host was tried; nil before. The
+// first time there is patience with servers that are slow.
 func (w *wire) unreachable() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failures < len(w.hosts) {
+	if w.failures < len(w.hosts) || !w.begun && w.slow && time.Since(w.start) < w.patience {
 		return nil
 	}
 	return w.err
