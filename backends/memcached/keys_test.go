@@ -69,9 +69,11 @@ func TestValue(t *testing.T) {
 		t.Errorf("read as %+v, %v", got, err)
 	}
 	hashed := name{enc: "#00", full: "the%20key"}
-	v.full = hashed.full
-	if got, err := parseValue(v.bytes(), hashed); got != v || err != nil {
-		t.Errorf("read as %+v, %v", got, err)
+	for _, full := range []string{hashed.full, "a\u00a0b", "a\u0085b\u2028", "\u3000ü"} { // no spaces to memcached
+		v.full = full
+		if got, err := parseValue(v.bytes(), name{enc: "#00", full: full}); got != v || err != nil {
+			t.Errorf("%q: read as %+v, %v", full, got, err)
+		}
 	}
 	for _, bad := range []string{
 		"", "x", line + "\n", strings.TrimSuffix(line, "\n"), "\x00", "coord-lock 1 \n",
@@ -96,6 +98,7 @@ func TestValue(t *testing.T) {
 func FuzzValue(f *testing.F) {
 	f.Add("coord-lock 1 held token=7 ttl=30 until=1763711439000000 id=a/1/2/3\n", "")
 	f.Add("coord-lock 1 kept token=7 ttl=30 until=0 id=a key=k\n", "k")
+	f.Add("coord-lock 1 held token=7 ttl=30 until=1 id=a key=k\u3000\n", "k\u3000")
 	f.Fuzz(func(t *testing.T, text, full string) {
 		v, err := parseValue([]byte(text), name{enc: "k", full: full})
 		if err != nil {

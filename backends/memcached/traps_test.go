@@ -649,7 +649,10 @@ func TestTrap16UndoTouchesNothingElse(t *testing.T) {
 func TestTrap17Keys(t *testing.T) {
 	_, b := open(t, "-M")
 	long := strings.Repeat("ü", 600)
-	keys := []string{"a b", "a\nb", "a\r\nget x\r\n", "\x00", " ", strings.Repeat("k", 251), long, long + "x", "ü", "%20", "a"}
+	keys := []string{
+		"a b", "a\nb", "a\r\nget x\r\n", "\x00", " ", strings.Repeat("k", 251), long, long + "x", "ü", "%20", "a",
+		long + "\u3000", long + "\u00a0", "\u3000", "\u2028",
+	}
 	for _, key := range keys {
 		r := request("a", time.Minute)
 		must[driver.Grant](t)(b.TryLock(t.Context(), key, r))

@@ -71,7 +71,8 @@ func parseValue(text []byte, n name) (value, error) {
 // writing them again.
 func scanValue(text string) (v value, ok bool) {
 	text, ok = strings.CutPrefix(text, header)
-	fields := strings.Fields(text)
+	// Not strings.Fields: a name may well have spaces that are not ASCII's.
+	fields := strings.Split(strings.TrimSuffix(text, "\n"), " ")
 	if !ok || len(fields) != 5 && len(fields) != 6 {
 		return v, false
 	}
