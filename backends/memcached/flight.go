@@ -145,15 +145,26 @@ func (c *call) add(item *memcache.Item) error {
 	return c.change(func() error { return c.client.Add(item) })
 }
 
-// staleRead is from when on a read is too old to swap on. A server that restarts counts its
-// cas ids from 1 again, and another item can have the one that was read.
-const staleRead = 500 * time.Millisecond
-
 func (c *call) cas(item *memcache.Item) error {
-	if time.Since(c.readAt) > staleRead {
+	if c.stale() {
 		return memcache.ErrCASConflict
 	}
 	return c.change(func() error { return c.client.CompareAndSwap(item) })
+}
+
+// stale reports whether what was read is too old to swap on. A server that restarts counts its
+// cas ids from 1 again, and another item can have the one that was read. On a lane the connection
+// breaks with the server. Connections of an application's client cannot be told apart; there a
+// read counts for as long as the three commands between it and the swap can take.
+func (c *call) stale() bool {
+	if c.lane != nil {
+		return false
+	}
+	timeout := c.client.Timeout
+	if timeout == 0 {
+		timeout = memcache.DefaultTimeout
+	}
+	return time.Since(c.readAt) > 3*timeout
 }
 
 func (c *call) change(command func() error) error {

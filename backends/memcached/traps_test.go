@@ -441,10 +441,24 @@ func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 
 	// Over the application's client connections cannot be told apart; a read that is old is
 	// not swapped on.
-	c := &call{b: b, client: client, readAt: time.Now().Add(-staleRead - 1)}
+	c := &call{b: b, client: client, readAt: time.Now().Add(-3*client.Timeout - 1)}
 	if err := c.cas(&memcache.Item{Key: key}); err != memcache.ErrCASConflict || c.touched {
 		t.Errorf("a swap on an old read: %v", err)
 	}
+}
+
+// A link that is slow takes longer, and that is all: what was read on it is not too old.
+func TestTrap13SlowLink(t *testing.T) {
+	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
+		t.Parallel()
+		b, l := link(t, srv, connect)
+		l.Delay(300 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := request("a", time.Minute)
+		must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+		must[driver.Grant](t)(b.Renew(ctx, "k", r))
+	})
 }
 
 // TestTrap14TokenIsCountedInside: the token is counted while the lock is held, which the swap
