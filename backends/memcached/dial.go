@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 )
 
 // errLogin: the server has not accepted user and password. The text has neither.
@@ -55,19 +54,36 @@ func (d dialer) connect(ctx context.Context, network, addr string) (net.Conn, er
 // login is how memcached's text protocol does it: the first set on a connection, of any key, has
 // user and password for data.
 func (d dialer) login(ctx context.Context, conn net.Conn) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	line, err := command(conn, bufio.NewReader(conn), fmt.Sprintf("set login 0 0 %d\r\n%s %s\r\n", len(d.user)+1+len(d.password), d.user, d.password))
+	var line string
+	err := within(ctx, conn, func() (err error) {
+		line, err = command(conn, bufio.NewReader(conn), fmt.Sprintf("set login 0 0 %d\r\n%s %s\r\n", len(d.user)+1+len(d.password), d.user, d.password))
+		return err
+	})
 	switch {
 	case err != nil:
 		return &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	case line != "STORED":
 		return errLogin
 	}
-	return conn.SetDeadline(time.Time{})
+	return nil
+}
+
+// within runs fn, which uses conn, until ctx ends at the latest, by deadline or cancellation.
+func within(ctx context.Context, conn net.Conn, fn func() error) error {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		// A connection that cannot be told is broken already.
+		_ = conn.SetDeadline(past)
+	})
+	err := fn()
+	if !stop() {
+		<-ended
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+	}
+	return err
 }
 
 // command sends a command and gives the first line of the answer.

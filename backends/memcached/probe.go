@@ -42,6 +42,9 @@ func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Dur
 		return "", err
 	}
 	about, err := inquire(ctx, addr, timeout, dial)
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
 	if err != nil {
 		return "", notSent(err)
 	}
@@ -69,18 +72,16 @@ func inquire(ctx context.Context, addr string, timeout time.Duration, dial diale
 		return a, err
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return a, err
+	err = within(ctx, conn, func() error {
+		r := bufio.NewReader(conn)
+		line, err := command(conn, r, "version\r\n")
+		if err != nil {
+			return err
 		}
-	}
-	r := bufio.NewReader(conn)
-	line, err := command(conn, r, "version\r\n")
-	if err != nil {
-		return a, err
-	}
-	a.version, _ = strings.CutPrefix(line, "VERSION ")
-	a.evictions, err = evictions(conn, r)
+		a.version, _ = strings.CutPrefix(line, "VERSION ")
+		a.evictions, err = evictions(conn, r)
+		return err
+	})
 	return a, err
 }
 
