@@ -181,3 +181,61 @@ func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A follower takes with it what it has not told the leader: the session then ends as if the client had
+// been silent since its last ping. A lock that was taken in between must have promised no more.
+func TestSignsOfLifeDieWithAServer(t *testing.T) {
+	c := testserver.ZooKeeperCluster(t)
+	follower := c.Followers(c.Leader())[0]
+	others := c.Followers(follower)
+	rival := connect(t, urlWith(others[0].Addr+","+others[1].Addr, clusterSession))
+	isFree(t, rival, "k")
+	p := newTap(t, follower.Addr)
+	pinged := make(chan struct{}, 1)
+	p.disturb(func(op int32) deed {
+		if op == opPing {
+			select {
+			case pinged <- struct{}{}:
+			default:
+			}
+		}
+		return pass
+	})
+	b := connect(t, urlWith(p.addr(), clusterSession))
+	<-pinged
+	<-pinged
+	// Just before the next ping.
+	<-time.After(clusterSession/3 - clusterSession/60)
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", clusterSession)))
+	follower.Kill()
+	must[driver.Grant](t)(rival.Lock(t.Context(), "k", request("b", clusterSession)))
+	if early := time.Until(g.Since.Add(g.TTL)); early > 0 {
+		t.Errorf("a rival was granted %v after a lock was asked for, %v before its lease was over", time.Since(g.Since), early)
+	}
+}
+
+// What is certain in an ensemble, by the signs of life before.
+func TestCertain(t *testing.T) {
+	const session = time.Second
+	now := time.Now()
+	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
+	for what, tc := range map[string]struct {
+		alone bool
+		of    int64
+		list  []sign
+		want  time.Time
+	}{
+		"a server on its own":         {alone: true, of: 1, want: now},
+		"nothing known":               {of: 1, want: ago(375)},
+		"a sign in time":              {of: 1, list: []sign{{ago(250), ago(250)}}, want: now},
+		"a long chain":                {of: 1, list: []sign{{ago(700), ago(690)}, {ago(300), ago(299)}, {ago(200), ago(199)}}, want: ago(50)},
+		"answered too late":           {of: 1, list: []sign{{ago(400), ago(200)}, {ago(500), ago(300)}}, want: ago(250)},
+		"one that is older than ping": {of: 1, list: []sign{{ago(900), ago(900)}}, want: ago(375)},
+		"another session's":           {of: 2, list: []sign{{ago(250), ago(250)}}, want: ago(375)},
+	} {
+		b := &backend{session: session, alone: tc.alone, signs: signs{session: tc.of, list: tc.list}}
+		if got := b.certain(1, now); got.Sub(tc.want).Abs() > time.Microsecond {
+			t.Errorf("%s: %v before the write, want %v", what, now.Sub(got), now.Sub(tc.want))
+		}
+	}
+}

@@ -27,7 +27,7 @@ type entry struct {
 	session  int64  // that made node
 	token    int64
 	broken   bool          // revoked: the key is only kept taken
-	since    time.Time     // the last sign of life that proved the hold
+	since    time.Time     // from when the lease certainly runs
 	until    time.Time     // when the node is given up
 	timer    *time.Timer   // then
 	arm      *time.Timer   // when node is to be watched
@@ -133,10 +133,10 @@ type ticket struct {
 const watchAfter = 50 * time.Millisecond
 
 // hold makes t, which is at the head of its queue, the hold of e. The sign of life
-// that says so was sent at since.
-func (e *entry) hold(t ticket, since time.Time, ttl time.Duration) (driver.Grant, error) {
+// that says so was sent at sent.
+func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant, error) {
 	b := e.b
-	lease := b.lease()
+	lease, since := b.lease(), b.certain(t.session, sent)
 	if t.token >= 1<<53 {
 		return driver.Grant{}, fmt.Errorf("%w: transaction id %d: want one below 2^53", driver.ErrUnsupported, t.token)
 	}
@@ -149,24 +149,24 @@ func (e *entry) hold(t ticket, since time.Time, ttl time.Duration) (driver.Grant
 		return driver.Grant{}, errClosing
 	}
 	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, false
-	e.since, e.until = since, since.Add(max(lease, ttl))
+	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.timer = time.AfterFunc(time.Until(e.until), func() { e.lapse(t.path) })
 	e.arm = time.AfterFunc(watchAfter, func() { e.observe(t.path) })
 	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
 }
 
-// extend notes a later sign of life, sent at since. A hold never ends earlier by it.
-func (e *entry) extend(node string, since time.Time, ttl time.Duration) (driver.Grant, error) {
-	lease := e.b.lease()
+// extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
+func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
+	lease, since := e.b.lease(), e.b.certain(p.session, sent)
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	if e.node != node || e.broken {
+	if e.node != p.node || e.broken {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
 	if since.After(e.since) {
 		e.since = since
 	}
-	if until := since.Add(max(lease, ttl)); until.After(e.until) {
+	if until := sent.Add(max(lease, p.ttl)); until.After(e.until) {
 		e.until = until
 		e.timer.Reset(time.Until(until))
 	}

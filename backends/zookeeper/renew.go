@@ -78,7 +78,7 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 		for i, p := range batch {
 			ops[i] = &zk.CheckVersionRequest{Path: p.node, Version: 0}
 		}
-		since := time.Now()
+		sent := time.Now()
 		failed, err := fly(ctx, b, func() (int, error) {
 			answers, err := b.conn.Multi(ops...)
 			return firstFailure(answers, err), err
@@ -95,8 +95,8 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 			return
 		}
 		for _, p := range batch[:n] {
-			p.out.Grant, p.out.Err = p.proved(since)
-			b.lives(p.session, since)
+			p.out.Grant, p.out.Err = p.proved(sent)
+			b.lives(p.session, sent)
 		}
 		if n == len(batch) {
 			return
@@ -123,10 +123,10 @@ func firstFailure(answers []zk.MultiResponse, err error) int {
 }
 
 // proved extends a hold whose node was there.
-func (p proof) proved(since time.Time) (driver.Grant, error) {
+func (p proof) proved(sent time.Time) (driver.Grant, error) {
 	if p.e.b.conn.SessionID() != p.session {
 		p.e.dropNode(p.node)
 		return driver.Grant{}, driver.ErrNotHeld
 	}
-	return p.e.extend(p.node, since, p.ttl)
+	return p.e.extend(p, sent)
 }

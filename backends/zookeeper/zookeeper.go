@@ -114,11 +114,8 @@ type backend struct {
 	alone   bool                // the server is no part of an ensemble
 	watches map[string]*watch
 	lost    func(key, id string, cause error)
-	sign    struct { // the last sign of life
-		session int64
-		sent    time.Time
-	}
-	work sync.WaitGroup // goroutines that Close waits for
+	signs   signs
+	work    sync.WaitGroup // goroutines that Close waits for
 }
 
 var (
@@ -167,22 +164,6 @@ func (b *backend) timeout() time.Duration {
 	return b.session
 }
 
-// lease is how long a session certainly lives from a sign of life that a server
-// acknowledged.
-//
-// In an ensemble a follower tells the leader of signs of life twice a tick, and may
-// die before it did: the leader then ends the session half a tick early, and a
-// session lasts two ticks at least.
-func (b *backend) lease() time.Duration {
-	t := b.timeout()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.alone {
-		t -= t / 4
-	}
-	return t
-}
-
 func (b *backend) isAlone() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,28 +174,6 @@ func (b *backend) isClosed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
-}
-
-// lives notes a sign of life, sent at since, that the leader has acknowledged.
-func (b *backend) lives(session int64, since time.Time) {
-	if b.conn.SessionID() != session {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sign.session != session || since.After(b.sign.sent) {
-		b.sign.session, b.sign.sent = session, since
-	}
-}
-
-// lastSign is when the last sign of life of a session was sent, as far as noted.
-func (b *backend) lastSign(session int64) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sign.session != session {
-		return time.Time{}
-	}
-	return b.sign.sent
 }
 
 // Close implements driver.Backend. Keys that are still held stay taken for the rest
