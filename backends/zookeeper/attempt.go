@@ -63,20 +63,13 @@ func (a *attempt) giveUp() {
 // enqueue puts a node into the queue. An answer that is lost, it looks for.
 func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
 	lost := false // a create may have been made
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		session, err := a.b.await(ctx)
 		if err != nil {
 			return since, false, unknownIf(ctx, lost, err)
 		}
 		since = time.Now()
-		t, err := fly(ctx, a.b, func() (ticket, error) {
-			if lost {
-				if t, err := a.b.find(a.e, session); err != nil || t.path != "" {
-					return t, err
-				}
-			}
-			return a.b.create(a.e, session)
-		}, func(ticket, error) { a.abandoned(session) })
+		t, err := fly(ctx, a.b, func() (ticket, error) { return a.make(session, lost) }, a.abandoned)
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
@@ -85,16 +78,38 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			a.t, a.heard = t, time.Now()
 			a.b.lives(session, since)
 			return since, t.alone, nil
-		case errors.Is(err, errNoParent):
-			continue // its making was interrupted, and is no hold
+		case errors.Is(err, errNewSession):
+			a.t = t
+			a.giveUp()
+			return since, false, err
+		case errors.Is(err, errNoParent): // its making was interrupted, and is no hold
 		case answered(err) || driver.Definite(err):
 			return since, false, unknownIf(ctx, lost, err)
-		}
-		if !lost {
+		case !lost:
 			lost = true
 			a.b.haunt(a.e, session)
 		}
+		a.b.pause(ctx, pause) // await sees why it ended
 	}
+}
+
+// make has the node made, unless it is found. The library sends what it has when it has a
+// connection, be it in a later session than the one that the attempt began in:
+// such a node is no hold, and its ticket, with errNewSession, is for its removal.
+func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
+	if lost {
+		if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
+			return t, err
+		}
+	}
+	t, err = a.b.create(a.e, session)
+	if now := a.b.conn.SessionID(); now != session {
+		t.session = now
+		if err == nil {
+			err = errNewSession
+		}
+	}
+	return t, err
 }
 
 // errLostAnswer is an unknown outcome, whatever came after it.
@@ -111,9 +126,10 @@ func unknownIf(ctx context.Context, unknown bool, err error) error {
 	return fmt.Errorf("%w: %v", errLostAnswer, err)
 }
 
-// abandoned clears up after a create whose caller has gone, and ends the turn.
-func (a *attempt) abandoned(session int64) {
-	a.b.purge(a.e, session)
+// abandoned clears up after a create whose caller has gone, and ends the turn. What was made
+// was made in the session of this moment, or in an earlier one, with which it has gone.
+func (a *attempt) abandoned(ticket, error) {
+	a.b.purge(a.e, a.b.conn.SessionID())
 	a.e.end()
 }
 
@@ -128,7 +144,7 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 				continue
 			}
 			a.giveUp()
-			return driver.Grant{}, err
+			return driver.Grant{}, inLine(ctx, err)
 		}
 		switch {
 		case !p.found:
@@ -139,9 +155,13 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 			} else if err == nil {
 				return a.granted(since)
 			}
+			if errors.Is(err, zk.ErrBadVersion) {
+				a.giveUp()
+				return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrNotHeld, errBroken)
+			}
 			if !a.ridesOut(ctx, err) {
 				a.giveUp()
-				return driver.Grant{}, err
+				return driver.Grant{}, inLine(ctx, err)
 			}
 		case p.head.tag == a.e.tag:
 			return a.elsewhere(ctx, p.head)
@@ -154,9 +174,23 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 		case err != nil && !a.ridesOut(ctx, err):
 			a.giveUp()
-			return driver.Grant{}, err
+			return driver.Grant{}, inLine(ctx, err)
 		}
 	}
+}
+
+// errInLine is an unknown outcome of an attempt whose node is being removed.
+var errInLine = errors.New("zookeeper: its node may still be in the queue")
+
+// inLine takes from an error that nothing was changed: there is a node.
+func inLine(ctx context.Context, err error) error {
+	switch {
+	case !driver.Definite(err) || errors.Is(err, driver.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", errInLine, ctx.Err())
+	}
+	return fmt.Errorf("%w: %v", errInLine, err)
 }
 
 // errWithdrawn is an Unlock of an id that waits.
@@ -240,7 +274,7 @@ func (a *attempt) refused(ctx context.Context) error {
 	default:
 		a.giveUp()
 	}
-	return err
+	return inLine(ctx, err)
 }
 
 // elsewhere answers an id that holds through another client. How long its session lasts, only

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -138,7 +139,7 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL):
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), isRefusal(err):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return err
@@ -155,7 +156,17 @@ func answered(err error) bool {
 			return true
 		}
 	}
-	return err == nil
+	return err == nil || isRefusal(err)
+}
+
+// isRefusal reports answers that the library has no name for: unimplemented, a quota that
+// is used up, a request that a busy server did not take on.
+func isRefusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, code, ok := strings.Cut(err.Error(), "unknown error: ")
+	return ok && (code == "-6" || code == "-125" || code == "-127")
 }
 
 // pause waits for d, or the end of ctx or the backend, upon which it is false.

@@ -94,6 +94,9 @@ func (b *backend) sleep(d time.Duration) bool {
 // haunt looks for nodes that a request whose answer was lost may make later: the
 // network can still have it. It ends two session timeouts on, or with the session.
 func (b *backend) haunt(e *entry, session int64) {
+	if now := b.conn.SessionID(); now != 0 {
+		session = now // it may have been sent in this one
+	}
 	end := time.Now().Add(2 * b.timeout())
 	b.mu.Lock()
 	e.refs++

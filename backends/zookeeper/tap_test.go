@@ -35,7 +35,7 @@ type deed int
 
 const (
 	pass    deed = iota
-	refuse       // answer that it is not implemented
+	refuse       // answer with an error: that it is not implemented
 	cut          // break the connection before it
 	dropOne      // let it through, and break the connection instead of answering
 	hold         // keep this and what follows back until release
@@ -46,6 +46,7 @@ type tap struct {
 	t      testing.TB
 	l      net.Listener
 	target string
+	answer int32 // to what is refused
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -62,7 +63,7 @@ func newTap(t testing.TB, target string) *tap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &tap{t: t, l: l, target: target, conns: make(map[net.Conn]struct{}), free: make(chan struct{})}
+	p := &tap{t: t, l: l, target: target, answer: -6, conns: make(map[net.Conn]struct{}), free: make(chan struct{})}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		p.mu.Lock()
@@ -219,8 +220,7 @@ func (p *tap) serve(client net.Conn) {
 			reply := binary.BigEndian.AppendUint32(nil, 16)
 			reply = binary.BigEndian.AppendUint32(reply, uint32(xid))
 			reply = binary.BigEndian.AppendUint64(reply, 1)
-			code := int32(-6)
-			reply = binary.BigEndian.AppendUint32(reply, uint32(code))
+			reply = binary.BigEndian.AppendUint32(reply, uint32(p.answer))
 			mu.Lock()
 			_, err = client.Write(reply)
 			mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,16 +163,58 @@ func TestTrap02LateSuccessIsUndone(t *testing.T) {
 func TestTrap03OtherErrorsAreAmbiguousToo(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrUnknown, zk.ErrAPIError, zk.ErrClosing, zk.ErrNothing,
-		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, errors.New("unknown error: -4"), context.DeadlineExceeded,
+		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, errors.New("unknown error: -4"), errors.New("unknown error: -60"), context.DeadlineExceeded,
 	} {
 		if answered(err) || driver.Definite(classify(err)) {
 			t.Errorf("%v counts as an answer", err)
 		}
 	}
-	for _, err := range []error{zk.ErrNoAuth, zk.ErrNoServer, zk.ErrInvalidACL} {
+	for _, err := range []error{zk.ErrNoAuth, zk.ErrNoServer, zk.ErrInvalidACL, errors.New("unknown error: -6"), errors.New("unknown error: -125"), errors.New("unknown error: -127")} {
 		if !driver.Definite(classify(err)) {
 			t.Errorf("%v does not count as refused", err)
 		}
+	}
+}
+
+// A waiter that gives up for want of a connection does not say that it has changed nothing: it is in line.
+func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	p := newTap(t, srv.Addr)
+	b := connect(t, storeURL(p.addr()))
+	beside := connect(t, urlWith(srv.Addr, calmSession))
+	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", request("a", time.Minute)))
+	broken := false
+	p.disturb(func(op int32) deed {
+		if broken = broken || op == opChildren; broken {
+			return cut
+		}
+		return pass
+	})
+	_, err := b.Lock(t.Context(), "k", request("b", time.Minute))
+	if err == nil || driver.Definite(err) {
+		t.Errorf("%v, want an unknown outcome", err)
+	}
+}
+
+// A server that answers what nobody knows is asked again, but not without a pause.
+func TestTrap03UnknownAnswersAreNoBusyLoop(t *testing.T) {
+	p, b := openTapped(t)
+	isFree(t, b, "k")
+	p.answer = -4
+	p.disturb(func(op int32) deed {
+		if op == opMulti {
+			return refuse
+		}
+		return pass
+	})
+	p.take()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := b.TryLock(ctx, "k", request("a", time.Minute)); err == nil || driver.Definite(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want an unknown outcome", err)
+	}
+	if n := len(p.take()); n > 100 {
+		t.Errorf("%d requests in half a second", n)
 	}
 }
 
@@ -266,6 +310,48 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	isFree(t, beside, "w")
+}
+
+// What the library still had when the connection went, it sends in the next session, long after the caller
+// has gone: such nodes are removed too, and block nobody for as long as that session lives.
+func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	p := newTap(t, srv.Addr)
+	b := connect(t, storeURL(p.addr()))
+	beside := connect(t, urlWith(srv.Addr, calmSession))
+	const n = 64
+	for i := range n {
+		isFree(t, b, fmt.Sprint("k", i)) // makes the parents
+	}
+	marker := request("marker", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "marker", marker))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var sent atomic.Int32
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = b.TryLock(ctx, fmt.Sprint("k", i), request("a", time.Minute)) // whatever becomes of it
+				sent.Add(1)
+			}
+		})
+	}
+	eventually(t, 5*time.Second, "traffic", func() bool { return sent.Load() > 2*n || ctx.Err() != nil })
+	old := b.conn.SessionID()
+	p.disturb(func(int32) deed { return cut })
+	p.breakAll()
+	all.Wait()
+	isFree(t, beside, "marker") // the server has ended the session
+	p.disturb(nil)
+	eventually(t, 10*time.Second, "a new session", func() bool {
+		id, err := b.await(t.Context())
+		return err == nil && id != old
+	})
+	must[driver.Grant](t)(b.TryLock(t.Context(), "last", request("a", time.Minute))) // behind what was still to be sent
+	for i := range n {
+		isFree(t, beside, fmt.Sprint("k", i))
+	}
 }
 
 // The server's bounds count, and the session timeout that it granted is known.
