@@ -17,6 +17,21 @@ import (
 	"github.com/coordgo/coord/driver/limits"
 )
 
+// take waits for a turn that is a value in a channel.
+func take(ctx context.Context, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+}
+
 // limitTable is what this client remembers of limits. It is no authority: a state that
 // it remembers wrongly costs a second request.
 type limitTable struct {
@@ -173,7 +188,7 @@ func (t *limitTable) backOff(ctx context.Context, defeats int) error {
 // generation is a lease that the states of one class share. It is not kept alive: while
 // it is young it is used, and what was written on it lasts long enough.
 type generation struct {
-	turn  chan struct{} // holds a value while someone asks for a lease
+	turn  turn // of who asks for a lease
 	id    clientv3.LeaseID
 	since time.Time
 }
@@ -203,7 +218,7 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	t.mu.Lock()
 	g := t.generations[class]
 	if g == nil {
-		g = &generation{turn: make(chan struct{}, 1)}
+		g = &generation{}
 		t.generations[class] = g
 	}
 	id := t.young(g, class)
@@ -211,10 +226,11 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	if id != clientv3.NoLease {
 		return id, nil
 	}
-	if err := take(ctx, g.turn); err != nil {
+	done, err := g.turn.take(ctx)
+	if err != nil {
 		return 0, err
 	}
-	defer func() { <-g.turn }()
+	defer done()
 	t.mu.Lock()
 	id = t.young(g, class)
 	t.mu.Unlock()

@@ -46,6 +46,14 @@ func meddled(t testing.TB, addrs ...string) (*backend, *meddler) {
 	return connectWith(t, cfg), m
 }
 
+// streamed gives a backend whose streams go through fn.
+func streamed(t testing.TB, fn grpc.StreamClientInterceptor, addr string) *backend {
+	t.Helper()
+	cfg := clientConfig(addr)
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainStreamInterceptor(fn))
+	return connectWith(t, cfg)
+}
+
 // errLost is what gRPC says when a connection breaks under a call.
 var errLost = status.Error(codes.Unavailable, "error reading from server: EOF")
 

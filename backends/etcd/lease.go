@@ -3,14 +3,11 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // errLeaseLost: the server does not know the lease any more. Everything that was
@@ -21,8 +18,8 @@ var errLeaseLost = errors.New("etcd: the lease has expired or was revoked")
 // it.
 type class struct {
 	seconds int64
-	turn    chan struct{} // holds a value while someone asks for a lease
-	current *lease        // guarded by backend.mu
+	turn    turn   // of who asks for a lease
+	current *lease // guarded by backend.mu
 }
 
 // lease is one at the store.
@@ -34,7 +31,7 @@ type class struct {
 // server, whatever else this client holds.
 type lease struct {
 	id   int64
-	turn chan struct{} // holds a value while someone keeps it alive
+	turn turn // of who keeps it alive
 
 	// guarded by backend.mu
 	seconds int64
@@ -53,21 +50,6 @@ func (l *lease) usable(now time.Time) bool {
 	return l != nil && !l.tainted && !l.lost && now.Before(l.until())
 }
 
-// take waits for a turn.
-func take(ctx context.Context, turn chan struct{}) error {
-	select {
-	case turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
-	}
-}
-
 // seconds is a TTL as the server counts it: rounded up, and not below its minimum.
 func (b *backend) seconds(ttl time.Duration) int64 {
 	return max(int64((ttl+time.Second-1)/time.Second), b.minTTL)
@@ -79,7 +61,7 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	b.mu.Lock()
 	c := b.classes[seconds]
 	if c == nil {
-		c = &class{seconds: seconds, turn: make(chan struct{}, 1)}
+		c = &class{seconds: seconds}
 		b.classes[seconds] = c
 	}
 	l := b.freshOf(c)
@@ -87,10 +69,11 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	if l != nil {
 		return l, nil
 	}
-	if err := take(ctx, c.turn); err != nil {
+	done, err := c.turn.take(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer func() { <-c.turn }()
+	defer done()
 	b.mu.Lock()
 	fresh, l := b.freshOf(c), c.current
 	usable := l.usable(time.Now())
@@ -99,7 +82,7 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 		return fresh, nil
 	}
 	if usable {
-		err := b.keepAlive(ctx, l, time.Now().Add(-l.ttl/3))
+		err := b.keepAlive(ctx, l, b.ago(l, 3))
 		if err == nil || !errors.Is(err, errLeaseLost) {
 			return l, err
 		}
@@ -125,7 +108,9 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.current = l
+	if cur := c.current; !cur.usable(time.Now()) || l.since.After(cur.since) {
+		c.current = l
+	}
 	for id, old := range b.granted {
 		if now := time.Now(); len(old.bound) == 0 && !now.Before(old.until()) {
 			delete(b.granted, id)
@@ -142,9 +127,16 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 		return nil, readOnly(ctx, err)
 	}
 	return &lease{
-		id: int64(resp.ID), turn: make(chan struct{}, 1), seconds: seconds,
+		id: int64(resp.ID), seconds: seconds,
 		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),
 	}, nil
+}
+
+// ago is an n-th of the lease's time ago.
+func (b *backend) ago(l *lease, n int) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Add(-l.ttl / time.Duration(n))
 }
 
 // keepAlive sees to it that l was kept alive by a request that was sent at notBefore
@@ -152,7 +144,7 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 // that the lease is gone; after any other error it may have been kept alive or not,
 // which harms nobody.
 func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) error {
-	done := func() (bool, error) {
+	enough := func() (bool, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if l.lost {
@@ -160,14 +152,15 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 		}
 		return !l.since.Before(notBefore), nil
 	}
-	if ok, err := done(); ok {
+	if ok, err := enough(); ok {
 		return err
 	}
-	if err := take(ctx, l.turn); err != nil {
+	done, err := l.turn.take(ctx)
+	if err != nil {
 		return err
 	}
-	defer func() { <-l.turn }()
-	if ok, err := done(); ok {
+	defer done()
+	if ok, err := enough(); ok {
 		return err
 	}
 	sent := time.Now()
@@ -181,7 +174,9 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l.since, l.ttl = sent, time.Duration(ttl)*time.Second
+	if sent.After(l.since) {
+		l.since, l.ttl = sent, time.Duration(ttl)*time.Second
+	}
 	return nil
 }
 

@@ -177,7 +177,7 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 	ours := l.usable(time.Now()) && l.seconds >= seconds
 	b.mu.Unlock()
 	if ours {
-		return l, b.keepAlive(ctx, l, time.Now().Add(-l.ttl/3))
+		return l, b.keepAlive(ctx, l, b.ago(l, 3))
 	}
 	asked := time.Now()
 	resp, err := b.lease.TimeToLive(ctx, clientv3.LeaseID(rec.lease))
