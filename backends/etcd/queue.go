@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
@@ -47,6 +48,7 @@ type waiter struct {
 	seconds int64
 	before  string // the entry right before ours, "" if there is none
 	second  bool   // there is none before that one
+	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
 }
 
@@ -59,8 +61,8 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)},
 		[]clientv3.Op{
 			clientv3.OpPut(name, heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id))),
-			// Ours, being the newest, and the one before it.
-			clientv3.OpGet(line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
+			// Ours, being the newest, and the two before it.
+			clientv3.OpGet(line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
 		},
 		[]clientv3.Op{clientv3.OpGet(name)})
 	if err != nil {
@@ -82,8 +84,8 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 			return nil, err
 		}
 		create = rec.create
-	} else if both := kvsOf(resp, 1); len(both) > 1 {
-		w.before = string(both[1].Key)
+	} else if newest := kvsOf(resp, 1); len(newest) > 1 {
+		w.follow(newest[1:], l.id)
 	}
 	if create >= maxToken {
 		return nil, fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
@@ -179,28 +181,58 @@ var (
 func (b *backend) step(ctx context.Context, w *waiter) error {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	defer cancel(nil)
-	// A watch that is being established ends with the wait, too.
-	watching := make(chan struct{})
-	defer close(watching)
-	go func() {
+	ready := make(chan struct{})
+	go func() { // until it awaits the predecessor, which looks at gone itself
 		select {
 		case <-w.gone:
 			cancel(errOver)
-		case <-watching:
+		case <-ready:
 		}
 	}()
-	var events clientv3.WatchChan
-	before := w.before
-	if before != "" {
-		events = b.watcher.Watch(ctx, before)
-	}
-	if err := b.look(ctx, w); err != nil || w.before == "" {
+	events, err := b.prepare(ctx, w)
+	close(ready)
+	if err != nil || w.before == "" {
 		return b.orOver(w, err)
 	}
-	if w.before != before {
-		return errNext
-	}
 	return b.orOver(w, b.await(ctx, w, events))
+}
+
+// prepare keeps the lease alive if that is due, establishes the watch, and looks.
+func (b *backend) prepare(ctx context.Context, w *waiter) (clientv3.WatchChan, error) {
+	if err := b.stayAlive(ctx, w); err != nil {
+		return nil, err
+	}
+	before := w.before
+	events := b.watchBefore(ctx, w)
+	if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
+		return nil, err
+	}
+	switch {
+	case w.before != before:
+		return nil, errNext
+	case events == nil:
+		return nil, errors.New("etcd: no watch could be established")
+	}
+	return events, nil
+}
+
+// watchBefore watches the predecessor until ctx ends. The client library tries to
+// establish a watch for as long as it takes; we do so only for a time in which the lease
+// need not be kept alive, and nil says that it could not be done.
+func (b *backend) watchBefore(ctx context.Context, w *waiter) clientv3.WatchChan {
+	if w.before == "" {
+		return nil
+	}
+	b.mu.Lock()
+	within := min(w.lease.ttl/3, recheck)
+	b.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(within, cancel)
+	events := b.watcher.Watch(ctx, w.before)
+	if !timer.Stop() {
+		return nil
+	}
+	return events
 }
 
 // orOver gives why the wait is over at the store, if it is.
@@ -217,44 +249,36 @@ func (b *backend) orOver(w *waiter, err error) error {
 
 // await waits until the predecessor is gone, and looks again.
 func (b *backend) await(ctx context.Context, w *waiter, events clientv3.WatchChan) error {
-	tick := time.NewTimer(b.tickOf(w))
+	looked := time.Now()
+	tick := time.NewTimer(b.nextTick(w, looked))
 	defer tick.Stop()
-	for looked := time.Now(); ; {
+	for {
 		select {
 		case resp, ok := <-events:
 			if !ok || resp.Err() != nil {
 				return errors.Join(errors.New("etcd: the watch ended"), resp.Err())
 			}
 			for _, ev := range resp.Events {
-				if ev.Type != clientv3.EventTypeDelete {
-					continue
+				if ev.Type == clientv3.EventTypeDelete {
+					return b.moved(ctx, w)
 				}
-				if w.second {
-					// It was the only one before ours, and nobody comes in between: ours is
-					// the first, and the watch of it has said nothing.
-					return b.grantTo(ctx, w)
-				}
-				if err := b.look(ctx, w); err != nil || w.before == "" {
-					return err
-				}
-				return errNext
 			}
 		case <-tick.C:
-			tick.Reset(b.tickOf(w))
 			if err := b.stayAlive(ctx, w); err != nil {
 				return err
 			}
-			if time.Since(looked) < recheck {
-				continue
+			if time.Since(looked) >= recheck {
+				// Should an event have been lost, this finds out.
+				before := w.before
+				if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
+					return err
+				}
+				if w.before != before {
+					return errNext
+				}
+				looked = time.Now()
 			}
-			// Should an event have been lost, this finds out.
-			before := w.before
-			if err := b.look(ctx, w); err != nil || w.before == "" {
-				return err
-			}
-			if looked = time.Now(); w.before != before {
-				return errNext
-			}
+			tick.Reset(b.nextTick(w, looked))
 		case <-w.gone:
 			return errOver
 		case <-ctx.Done():
@@ -263,23 +287,45 @@ func (b *backend) await(ctx context.Context, w *waiter, events clientv3.WatchCha
 	}
 }
 
+// moved goes on when the predecessor is gone.
+func (b *backend) moved(ctx context.Context, w *waiter) error {
+	if w.second && !w.tied {
+		// It was the only one before ours, and nobody comes in between: ours is the first, and
+		// the watch of it has said nothing.
+		return b.grantTo(ctx, w)
+	}
+	if err := b.look(ctx, w); err != nil || w.before == "" {
+		return err
+	}
+	return errNext
+}
+
 // recheck is how often a waiter looks at its predecessor though nothing was pushed.
 const recheck = 5 * time.Second
 
-// tickOf is a third of the lease. All waiters of a lease share one keepalive.
-func (b *backend) tickOf(w *waiter) time.Duration {
+// nextTick is how long nothing is to be done for a waiter that looked at its predecessor
+// at looked.
+func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return w.lease.ttl / 3
+	return max(0, min(time.Until(w.lease.due()), time.Until(looked.Add(recheck))))
 }
 
-// stayAlive keeps the lease of a waiter alive, and moves it from a tainted one.
+// due is when a waiter keeps l alive: after a third of its time. All waiters of a lease
+// share one keepalive. backend.mu is held.
+func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
+
+// stayAlive keeps the lease of a waiter alive, if that is due, and moves it from a
+// tainted one.
 func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
-	l, tainted := w.lease, w.lease.tainted
+	l, tainted, due := w.lease, w.lease.tainted, !time.Now().Before(w.lease.due())
 	b.mu.Unlock()
-	if !tainted {
-		return b.keepAlive(ctx, l, time.Now().Add(-l.ttl/4))
+	switch {
+	case !tainted && !due:
+		return nil
+	case !tainted:
+		return b.keepAlive(ctx, l, b.ago(l, 4))
 	}
 	next, err := b.leaseFor(ctx, w.seconds)
 	if err != nil {
@@ -304,6 +350,46 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	return nil
 }
 
+// follow notes what is right before ours, the nearest first; there is at least one.
+func (w *waiter) follow(before []*mvccpb.KeyValue, lease int64) {
+	w.before, w.second, w.tied = string(before[0].Key), len(before) == 1, before[0].Lease == lease
+}
+
+// stillBehind makes sure that our entry and the one before it are there. It reads
+// the line only if that has moved: a line may be long.
+func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
+	if w.before == "" {
+		return b.look(ctx, w)
+	}
+	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(w.name), clientv3.OpGet(w.before)}, nil)
+	if err != nil {
+		return readOnly(ctx, err)
+	}
+	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
+		return err
+	}
+	before := kvsOf(resp, 1)
+	if len(before) == 0 || before[0].CreateRevision > w.create {
+		return b.look(ctx, w)
+	}
+	_, err = readRecord(w.line, before[0])
+	w.tied = before[0].Lease == kvsOf(resp, 0)[0].Lease
+	return err
+}
+
+// standing makes sure that our entry is in line as it was put there.
+func (b *backend) standing(w *waiter, own []*mvccpb.KeyValue) error {
+	if len(own) == 0 || own[0].CreateRevision != w.create {
+		b.lose(w.entry, errEntryGone)
+		return errOver
+	}
+	if rec, err := readRecord(w.line, own[0]); err != nil || rec.released {
+		b.lose(w.entry, errBroken)
+		return errOver
+	}
+	return nil
+}
+
 // look reads our entry and the ones right before it, in one request. When there is none
 // before it, ours is granted.
 func (b *backend) look(ctx context.Context, w *waiter) error {
@@ -316,19 +402,14 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 		return readOnly(ctx, err)
 	}
 	own, before := kvsOf(resp, 0), kvsOf(resp, 1)
-	if len(own) == 0 || own[0].CreateRevision != w.create {
-		b.lose(w.entry, errEntryGone)
-		return errOver
-	}
-	if rec, err := readRecord(w.line, own[0]); err != nil || rec.released {
-		b.lose(w.entry, errBroken)
-		return errOver
+	if err := b.standing(w, own); err != nil {
+		return err
 	}
 	if len(before) > 0 {
 		if _, err := readRecord(w.line, before[0]); err != nil {
 			return err
 		}
-		w.before, w.second = string(before[0].Key), len(before) == 1
+		w.follow(before, own[0].Lease)
 		return nil
 	}
 	return b.grantTo(ctx, w)
@@ -339,7 +420,7 @@ func (b *backend) grantTo(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
 	l := w.lease
 	b.mu.Unlock()
-	if err := b.keepAlive(ctx, l, time.Now().Add(-l.ttl/2)); err != nil {
+	if err := b.keepAlive(ctx, l, b.ago(l, 2)); err != nil {
 		return err
 	}
 	b.mu.Lock()

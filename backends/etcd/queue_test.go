@@ -1,0 +1,110 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// Those before a waiter leave one by one, more often than its lease is kept alive. It
+// is kept alive all the same.
+func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
+	srv := testserver.Etcd(t)
+	holder := connect(t, srv.Addr)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
+	others := connect(t, srv.Addr)
+	var leave []context.CancelFunc
+	for i := range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leave = append(leave, cancel)
+		waitInLine(t, ctx, others, "k", request("other", 60*time.Second), 2+i)
+	}
+	done := waitInLine(t, t.Context(), connect(t, srv.Addr), "k", request("waiter", time.Second), 12)
+	for i := len(leave) - 1; i >= 0; i-- {
+		leave[i]()
+		time.Sleep(250 * time.Millisecond) // the lease lapses meanwhile, unless it is kept alive
+		stillWaiting(t, done, "while those before it left")
+	}
+}
+
+// A waiter with no deadline of its own is told of an outage that outlasts its lease.
+func TestWaiterEndsWithItsLeaseInAnOutage(t *testing.T) {
+	srv, holder := open(t)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
+	done := waitInLine(t, context.Background(), connect(t, srv.Addr), "k", request("waiter", time.Second), 2)
+	srv.Kill()
+	if got := soonResult(t, done, 5*time.Second, "the waiter to be told"); got.err == nil {
+		t.Errorf("granted %+v by a server that was killed", got.Grant)
+	}
+	srv.Restart()
+}
+
+// deafStream loses the events of watches while deaf is set.
+type deafStream struct {
+	grpc.ClientStream
+	deaf *atomic.Bool
+}
+
+func (d deafStream) RecvMsg(m any) error {
+	for {
+		if err := d.ClientStream.RecvMsg(m); err != nil {
+			return err
+		}
+		if w, ok := m.(*pb.WatchResponse); !ok || !d.deaf.Load() || len(w.Events) == 0 {
+			return nil
+		}
+		m.(*pb.WatchResponse).Reset()
+	}
+}
+
+// An event that is never pushed is found out within recheck, however long the lease is.
+func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", time.Hour)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	var deaf atomic.Bool
+	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil || !strings.HasSuffix(method, "/Watch") {
+			return stream, err
+		}
+		return deafStream{stream, &deaf}, nil
+	}, srv.Addr)
+	deaf.Store(true)
+	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
+	time.Sleep(200 * time.Millisecond) // it has looked, and awaits the event
+	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, done, recheck+2*time.Second, "the waiter to look"); got.err != nil {
+		t.Error(got.err)
+	}
+}
+
+// A holder and a waiter on one lease, which is revoked: both are gone at once, and that
+// its predecessor goes is no grant to the waiter.
+func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
+	_, b := open(t)
+	for range 20 {
+		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", 20*time.Second)))
+		done := waitInLine(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
+		time.Sleep(10 * time.Millisecond) // it watches
+		lease := entriesOf(t, b.client, b.names.line("k")).Kvs[0].Lease
+		must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
+		got := soonResult(t, done, 5*time.Second, "the waiter to be told")
+		if got.err == nil || errors.Is(got.err, driver.ErrLocked) {
+			t.Fatalf("%+v, %v: want an error", got.Grant, got.err)
+		}
+	}
+}
