@@ -144,6 +144,42 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 	p.release()
 }
 
+// Close over the application's connection does not wait for a server that is silent, whatever is under way.
+func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	for what, op := range map[string]int32{"asking for a watch": opGet, "giving up a node": opDelete, "looking for a lost node": opSync} {
+		t.Run(what, func(t *testing.T) {
+			p := newTap(t, srv.Addr)
+			conn := ownConn(t, p.addr(), calmSession)
+			b := must[driver.Backend](t)(New(conn, WithSessionTimeout(calmSession))).(*backend)
+			isFree(t, b, what)
+			silent := p.once(op, hold)
+			r := request("a", time.Minute)
+			switch op {
+			case opGet:
+				must[driver.Grant](t)(b.TryLock(t.Context(), what, r))
+			case opDelete:
+				e := b.enter(what, r.ID)
+				b.background(func() {
+					defer e.leave()
+					b.discard(e.dir+"/x", conn.SessionID())
+				})
+			case opSync:
+				b.haunt(b.enter(what, r.ID), conn.SessionID())
+			}
+			<-silent
+			start := time.Now()
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("Close took %v", took)
+			}
+			p.release()
+		})
+	}
+}
+
 // Close leaves what is held to its lease, and ends the session if nothing is.
 func TestCloseKeepsLeases(t *testing.T) {
 	srv := testserver.ZooKeeper(t)

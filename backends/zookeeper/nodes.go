@@ -14,11 +14,14 @@ import (
 // What follows makes requests and waits for their answers: it runs in a flight,
 // or in the background.
 
-// background runs fn in a goroutine. Over a connection of our own that has been closed
-// there is nothing left to do; the application's lives on.
+// background runs fn in a goroutine. Over a connection of our own Close waits for it, and then
+// there is nothing left to do. The application's connection may be silent, and outlives
+// the backend: there fn goes on by itself.
 func (b *backend) background(fn func()) {
-	if !b.start(fn) && b.wire == nil {
+	if b.wire == nil {
 		go fn()
+	} else {
+		b.start(fn)
 	}
 }
 

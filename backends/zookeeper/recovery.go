@@ -101,9 +101,9 @@ func (b *backend) haunt(e *entry, session int64) {
 	b.mu.Lock()
 	e.refs++
 	b.mu.Unlock()
-	started := b.start(func() {
+	b.background(func() {
 		defer e.leave()
-		for pause := 20 * time.Millisecond; b.pause(context.Background(), pause); pause = min(2*pause, time.Second) {
+		for pause := 20 * time.Millisecond; b.sleep(pause); pause = min(2*pause, time.Second) {
 			select {
 			case e.turn <- struct{}{}:
 			default:
@@ -117,7 +117,4 @@ func (b *backend) haunt(e *entry, session int64) {
 			}
 		}
 	})
-	if !started {
-		e.leave()
-	}
 }

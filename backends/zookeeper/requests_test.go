@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -140,5 +141,20 @@ func waiting(t testing.TB, b *backend, key, id string) {
 		defer b.mu.Unlock()
 		e := b.entries[holdName{key, id}]
 		return e != nil && e.watching
+	})
+}
+
+// A hold costs one goroutine, which waits for the event of its watch.
+func TestGoroutinesOfHolds(t *testing.T) {
+	_, b := open(t)
+	before := runtime.NumGoroutine()
+	const n = 200
+	for i := range n {
+		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", i), request("a", time.Minute)))
+	}
+	eventually(t, 10*time.Second, "the holds to be watched by one goroutine each", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.watches) == n && runtime.NumGoroutine() <= before+n+10
 	})
 }

@@ -12,6 +12,22 @@ import (
 type watch struct {
 	done  chan struct{} // closed after event is set, or when the backend closes
 	event zk.Event
+	then  []func(zk.Event) // guarded by backend.mu
+}
+
+// afterEvent has fn called with the event of w. It is not called when the backend closes.
+func (b *backend) afterEvent(w *watch, fn func(zk.Event)) {
+	b.mu.Lock()
+	select {
+	case <-w.done:
+	default:
+		w.then = append(w.then, fn)
+		fn = nil
+	}
+	b.mu.Unlock()
+	if fn != nil && !b.isClosed() {
+		fn(w.event)
+	}
 }
 
 // watchNode gives the watch of a node, and its Stat if it was asked for now.
@@ -35,16 +51,24 @@ func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
 	b.watches[path] = w
 	b.mu.Unlock()
 	started := b.start(func() {
+		closing := false
 		select {
 		case w.event = <-events:
 		case <-b.closing:
+			closing = true
 		}
 		b.mu.Lock()
 		if b.watches[path] == w {
 			delete(b.watches, path)
 		}
-		b.mu.Unlock()
+		then := w.then
 		close(w.done)
+		b.mu.Unlock()
+		for _, fn := range then {
+			if !closing {
+				fn(w.event)
+			}
+		}
 	})
 	if !started {
 		close(w.done)
@@ -52,42 +76,52 @@ func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
 	return w, stat, nil
 }
 
-// observe has the node watched, so that its loss is known at once.
+// observe has the node watched, so that its loss is known at once. Between the request for the
+// watch and its event no goroutine of the hold's own waits.
 func (e *entry) observe(node string) {
-	e.b.start(func() {
+	b, ctx := e.b, context.Background()
+	b.start(func() {
 		for {
-			w, stat, err := e.b.watchNode(node)
+			var stat *zk.Stat
+			w, err := fly(ctx, b, func() (w *watch, err error) {
+				w, stat, err = b.watchNode(node)
+				return w, err
+			}, nil)
 			switch {
+			case b.isClosed():
+				return
 			case errors.Is(err, zk.ErrNoNode):
 				e.gone(node, errRemoved)
 				return
-			case err != nil:
-				// There is no connection: renewals tell until there is one.
-				if n, _ := e.held(); n != node || !e.b.pause(context.Background(), e.b.timeout()/10) {
-					return
-				}
-				continue
-			case stat != nil && stat.Version != 0:
+			case err == nil && stat != nil && stat.Version != 0:
 				e.breakNews(node)
 				return
-			}
-			<-w.done
-			switch ev := w.event; {
-			case ev.Type == zk.EventNodeDataChanged:
-				e.breakNews(node)
-				return
-			case ev.Type == zk.EventNodeDeleted:
-				e.gone(node, errRemoved)
-				return
-			case errors.Is(ev.Err, zk.ErrSessionExpired):
-				e.gone(node, errNewSession)
+			case err == nil:
+				b.afterEvent(w, func(ev zk.Event) { e.heard(node, ev) })
 				return
 			}
-			if n, _ := e.held(); n != node || e.b.isClosed() {
+			// There is no connection: renewals tell until there is one.
+			if n, _ := e.held(); n != node || !b.pause(ctx, b.timeout()/10) {
 				return
 			}
 		}
 	})
+}
+
+// heard takes in what became of the node.
+func (e *entry) heard(node string, ev zk.Event) {
+	switch {
+	case ev.Type == zk.EventNodeDataChanged:
+		e.breakNews(node)
+	case ev.Type == zk.EventNodeDeleted:
+		e.gone(node, errRemoved)
+	case errors.Is(ev.Err, zk.ErrSessionExpired):
+		e.gone(node, errNewSession)
+	default:
+		if n, _ := e.held(); n == node {
+			e.observe(node)
+		}
+	}
 }
 
 var (
