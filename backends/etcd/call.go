@@ -72,6 +72,11 @@ func readOnly(ctx context.Context, err error) error {
 func notApplied(err error) bool {
 	var server rpctypes.EtcdError
 	if errors.As(err, &server) {
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			// It says that the quota is used up, which the server finds out before it takes a
+			// request in, and once more after it has applied one.
+			return false
+		}
 		// A refusal that the server decided on before or instead of applying. Time-outs
 		// and changes of leader are Unavailable or Unknown, and tell nothing.
 		switch server.Code() {

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 // What is not ours in a line is told, and left as it is: a value that is not coord's, an
@@ -89,5 +91,31 @@ func TestCorruptLimitState(t *testing.T) {
 	got := must[*clientv3.GetResponse](t)(b.client.Get(ctx, name))
 	if len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "something else" {
 		t.Errorf("left %v", got.Kvs)
+	}
+}
+
+// A server whose quota is used up by the very request has applied it, and refuses it all the
+// same: that is no proof that nothing was done.
+func TestNoSpaceIsNoDefiniteError(t *testing.T) {
+	b, m := meddled(t, testserver.Etcd(t).Addr)
+	m.on(func(_ string, req any, send func() error) error {
+		err := send()
+		if puts(req) && err == nil {
+			err = rpctypes.ErrGRPCNoSpace
+		}
+		return err
+	})
+	r := request("a", 20*time.Second)
+	_, err := b.TryLock(t.Context(), "k", r)
+	if !errors.Is(err, rpctypes.ErrNoSpace) || driver.Definite(err) {
+		t.Errorf("%v: want an unknown outcome", err)
+	}
+	m.on(nil)
+	if _, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	ghost := entriesOf(t, b.client, b.names.line("k")).Kvs[0]
+	if other := entriesOf(t, b.client, b.names.line("other")).Kvs[0]; other.Lease == ghost.Lease {
+		t.Error("what it may have made hangs on a lease that is kept alive for others")
 	}
 }
