@@ -191,7 +191,12 @@ type generation struct {
 	turn  turn // of who asks for a lease
 	id    clientv3.LeaseID
 	since time.Time
+	uses  int
 }
+
+// maxUses is how many writes are bound to one lease. A lease that ends takes its
+// keys in one step, for which the server stops: for 5 µs a key or so.
+const maxUses = 10_000
 
 // Leases of a generation last three times as long as a state of the class needs, and
 // are used for two thirds of that: a decision costs no request for its expiry.
@@ -244,13 +249,14 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.id, g.since = resp.ID, sent
+	g.id, g.since, g.uses = resp.ID, sent, 1
 	return g.id, nil
 }
 
 // young gives the lease of g if it is to be used. limitTable.mu is held.
 func (t *limitTable) young(g *generation, class int64) clientv3.LeaseID {
-	if g.id != clientv3.NoLease && time.Since(g.since) < generationUse*time.Duration(class)*time.Second {
+	if g.id != clientv3.NoLease && g.uses < maxUses && time.Since(g.since) < generationUse*time.Duration(class)*time.Second {
+		g.uses++
 		return g.id
 	}
 	return clientv3.NoLease

@@ -79,8 +79,8 @@
 // as you would for etcd itself.
 //
 // States expire by leases that last for three times what a state needs, rounded up to a power of
-// two from 64 s on, and are used for two thirds of that. They are not kept alive, not
-// revoked, and cost a decision nothing.
+// two from 64 s on, and are used for two thirds of that, and for at most 10,000 writes. They
+// are not kept alive, not revoked, and cost a decision nothing.
 //
 // # What etcd cannot do
 //

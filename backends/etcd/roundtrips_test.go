@@ -269,3 +269,31 @@ func TestHoldEndsByItself(t *testing.T) {
 		t.Errorf("Renew of what has ended: %v", err)
 	}
 }
+
+// A lease of states is replaced when many were written on it, so that its end does not
+// stop the server.
+func TestFewStatesShareALease(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Minute}.Normal())
+	take := func() {
+		t.Helper()
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})); one.N != 1 {
+			t.Fatalf("%+v", one)
+		}
+	}
+	take()
+	b.limits.mu.Lock()
+	for _, g := range b.limits.generations {
+		g.uses = maxUses - 1
+	}
+	b.limits.mu.Unlock()
+	count.take()
+	for i, want := range []int{0, 1, 0} {
+		take()
+		if calls := count.take(); calls[methodGrant] != want {
+			t.Errorf("decision %d: %v, want %d leases", i, calls, want)
+		}
+	}
+}
