@@ -177,7 +177,7 @@ func (b *backend) Close() error { return b.close() }
 
 // disconnect gives back what New or Open made.
 func (b *backend) disconnect() error {
-	err := errors.Join(b.watcher.Close(), b.lease.Close())
+	err := errors.Join(b.watcher.Close(), b.guards.Close(), b.lease.Close())
 	if b.own {
 		err = errors.Join(err, b.client.Close())
 	}

@@ -52,7 +52,8 @@ type services struct {
 	kv      clientv3.KV
 	lease   clientv3.Lease
 	pbLease pb.LeaseClient
-	watcher clientv3.Watcher
+	watcher clientv3.Watcher // of waiters
+	guards  clientv3.Watcher // of own entries
 }
 
 func servicesOf(client *clientv3.Client) services {
@@ -63,5 +64,8 @@ func servicesOf(client *clientv3.Client) services {
 		lease:   clientv3.NewLeaseFromLeaseClient(l, client, defaultTimeout),
 		pbLease: l,
 		watcher: clientv3.NewWatcher(client),
+		// Watches of one stream begin one after the other. Nobody should wait behind those of
+		// ten thousand holds.
+		guards: clientv3.NewWatcher(client),
 	}
 }

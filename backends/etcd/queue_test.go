@@ -108,3 +108,36 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 		}
 	}
 }
+
+// silentStream hears nothing.
+type silentStream struct{ grpc.ClientStream }
+
+func (s silentStream) RecvMsg(any) error {
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// Nobody waits behind the watches of holds, of which there may be very many, and which begin one
+// after the other.
+func TestWaiterWatchesBesideHolds(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", 60*time.Second)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	var streams atomic.Int32
+	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err == nil && strings.HasSuffix(method, "/Watch") && streams.Add(1) == 1 {
+			return silentStream{stream}, nil
+		}
+		return stream, err
+	}, srv.Addr)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", request("mine", 60*time.Second)))
+	until(t, 5*time.Second, "the watch of the hold", func() bool { return streams.Load() == 1 })
+	done := waitInLine(t, t.Context(), b, "k", request("waiter", 60*time.Second), 2)
+	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, done, 2*time.Second, "the waiter to be granted"); got.err != nil {
+		t.Error(got.err)
+	}
+}

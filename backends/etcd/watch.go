@@ -48,6 +48,7 @@ func (b *backend) watchOwn(ctx context.Context, e *entry) {
 	pause := least
 	from := e.create + 1
 	for ctx.Err() == nil {
+		began := time.Now()
 		cause := b.watchFrom(ctx, e, from)
 		if cause != nil {
 			if ctx.Err() == nil {
@@ -65,7 +66,10 @@ func (b *backend) watchOwn(ctx context.Context, e *entry) {
 				b.lose(e, errBroken)
 				return
 			}
-			from, pause = resp.Header.Revision+1, least
+			from = resp.Header.Revision + 1
+			if time.Since(began) > most { // it was not refused
+				pause = least
+			}
 		}
 		if sleep(ctx, pause) != nil {
 			return
@@ -83,7 +87,7 @@ var (
 func (b *backend) watchFrom(ctx context.Context, e *entry, from int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for resp := range b.watcher.Watch(ctx, e.name, clientv3.WithRev(from)) {
+	for resp := range b.guards.Watch(ctx, e.name, clientv3.WithRev(from)) {
 		if resp.Err() != nil {
 			return nil
 		}
