@@ -14,11 +14,20 @@ const (
 	// collectEvery is how often a client that uses limits looks for those that say
 	// no more than their absence.
 	collectEvery = 20 * time.Second
+	// collectSoon is the pause after a look that removed collectMuch: then there are more, and
+	// they are removed as fast as one request after the other does it.
+	collectSoon = 100 * time.Millisecond
+	collectMuch = 20
 	// collectMargin is how long after that they are removed: longer than clocks of
 	// clients can be apart.
 	collectMargin = 5 * time.Second
-	// collectMost bounds the requests of one look.
+	// collectOwn and collectMost bound one look: at limits that this client used, and
+	// at those in one bucket.
+	collectOwn  = 1000
 	collectMost = 200
+	// collectBatch is how many nodes one transaction removes: their paths fit in a
+	// request of a megabyte.
+	collectBatch = 100
 )
 
 // collects starts the collector, once.
@@ -27,19 +36,33 @@ func (b *backend) collects() {
 		return
 	}
 	b.start(func() {
-		for b.pause(context.Background(), collectEvery/2+rand.N(collectEvery)) {
+		next := collectEvery/2 + rand.N(collectEvery)
+		for b.pause(context.Background(), next) {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
 			// What fails is tried again another time.
-			_, _ = b.collect(ctx, byte(rand.N(256)))
+			removed, err := b.collect(ctx, byte(rand.N(256)))
 			cancel()
+			next = collectEvery/2 + rand.N(collectEvery)
+			if removed >= collectMuch && err == nil {
+				next = collectSoon
+			}
 		}
 	})
+}
+
+// litter is a node that is over, as long as it has that version.
+type litter struct {
+	node    string
+	version int32
 }
 
 // collect removes what is over: of the limits that this client used, and of all in one
 // bucket, so that those of clients that have gone are removed too.
 func (b *backend) collect(ctx context.Context, bucket byte) (removed int, err error) {
-	nodes := b.cells.over(b.clock.now() - collectMargin.Microseconds())
+	removed, err = b.sweep(ctx, b.cells.over(b.clock.now()-collectMargin.Microseconds(), collectOwn))
+	if err != nil {
+		return removed, err
+	}
 	listed, err := fly(ctx, b, func() ([]string, error) {
 		dir := b.limitsDir(bucket)
 		names, _, err := b.conn.Children(dir)
@@ -52,58 +75,91 @@ func (b *backend) collect(ctx context.Context, bucket byte) (removed int, err er
 		return names, err
 	}, nil)
 	if err != nil {
-		return 0, err
+		return removed, err
 	}
 	rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
-	nodes = append(nodes, listed...)
-	for _, node := range nodes[:min(len(nodes), collectMost)] {
-		gone, err := fly(ctx, b, func() (bool, error) { return b.collectNode(node) }, nil)
+	var found []litter
+	for _, node := range listed[:min(len(listed), collectMost)] {
+		l, over, err := b.isOver(ctx, node)
 		if err != nil {
 			return removed, err
 		}
-		if gone {
-			removed++
+		if over {
+			found = append(found, l)
 		}
+	}
+	n, err := b.sweep(ctx, found)
+	return removed + n, err
+}
+
+// isOver looks at one node. What is not ours, or not ours to read, is not over.
+func (b *backend) isOver(ctx context.Context, node string) (l litter, over bool, err error) {
+	a, err := fly(ctx, b, func() (answer, error) {
+		data, stat, err := b.conn.Get(node)
+		return answer{data, stat}, err
+	}, nil)
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth):
+		return l, false, nil
+	case err != nil:
+		return l, false, err
+	}
+	r, _, err := parseRecord(a.data)
+	if err != nil || r.until > b.clock.now()-collectMargin.Microseconds() {
+		return l, false, nil
+	}
+	return litter{node, a.stat.Version}, true, nil
+}
+
+// sweep removes nodes that nobody has written to meanwhile: many at a time, or one by one
+// where one of them cannot be removed.
+func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err error) {
+	for batch := range slices.Chunk(all, collectBatch) {
+		n, err := fly(ctx, b, func() (int, error) {
+			ops := make([]any, len(batch))
+			for i, l := range batch {
+				ops[i] = &zk.DeleteRequest{Path: l.node, Version: l.version}
+			}
+			if _, err := b.conn.Multi(ops...); err == nil || !answered(err) {
+				return len(batch), err
+			}
+			n := 0
+			for _, l := range batch {
+				err := b.conn.Delete(l.node, l.version)
+				if !answered(err) {
+					return n, err
+				}
+				if err == nil {
+					n++
+				}
+			}
+			return n, nil
+		}, nil)
+		if err != nil {
+			return removed, err
+		}
+		removed += n
 	}
 	return removed, nil
 }
 
-// collectNode removes one node if it is over. What is not ours stays.
-func (b *backend) collectNode(node string) (gone bool, err error) {
-	data, stat, err := b.conn.Get(node)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	r, _, err := parseRecord(data)
-	if err != nil || r.until > b.clock.now()-collectMargin.Microseconds() {
-		return false, nil
-	}
-	err = b.conn.Delete(node, stat.Version)
-	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// over gives the nodes that were over at now, as far as is known, and forgets them.
-func (cc *cellCache) over(now int64) []string {
+// over gives nodes that were over at now, as far as is known, and forgets them: most at the
+// most, the others another time.
+func (cc *cellCache) over(now int64, most int) []litter {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	var nodes []string
+	var nodes []litter
 	for name, c := range cc.cells {
 		if c.refs > 0 {
 			continue // somebody has it, or waits for it
 		}
-		if c.known && c.exists && c.record.until <= now {
-			nodes = append(nodes, name)
-		}
-		if !c.known || c.record.until <= now {
+		switch {
+		case !c.known || !c.exists:
 			delete(cc.cells, name)
+		case c.record.until <= now && len(nodes) < most:
+			delete(cc.cells, name)
+			nodes = append(nodes, litter{name, c.version})
 		}
 	}
-	slices.Sort(nodes)
 	return nodes
 }

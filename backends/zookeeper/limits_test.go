@@ -229,6 +229,47 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// A client that uses many limits for a short time removes them in a few requests. What another wrote
+// meanwhile stays.
+func TestCollectorKeepsUp(t *testing.T) {
+	p, b := openTapped(t)
+	l := limitOf(t, "1/1ms")
+	const n = 1500
+	var keys atomic.Int32
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for i := keys.Add(1); i <= n; i = keys.Add(1) {
+				must[driver.TakenOne](t)(b.TakeOne(t.Context(), fmt.Sprint("k", i), l, driver.Ask{Min: 1, N: 1}))
+			}
+		})
+	}
+	all.Wait()
+	<-time.After(collectMargin + 100*time.Millisecond)
+	// Another client has used some of them since: ours are not the latest versions.
+	other := connect(t, urlWith(p.target, calmSession))
+	for i := range 5 {
+		must[driver.TakenOne](t)(other.TakeOne(t.Context(), fmt.Sprint("k", i+1), l, driver.Ask{Min: 1, N: 1}))
+	}
+	p.take()
+	removed := 0
+	for range 2 {
+		removed += must[int](t)(b.collect(t.Context(), bucketOf("none")))
+	}
+	if removed < n-5 || removed > n {
+		t.Errorf("two looks removed %d of %d", removed, n)
+	}
+	if requests := len(p.take()); requests > n {
+		t.Errorf("%d requests", requests)
+	}
+	// What the others wrote is there.
+	for i := range 5 {
+		if ok, _, err := other.conn.Exists(b.limitPath(fmt.Sprint("k", i+1), l)); !ok || err != nil {
+			t.Errorf("k%d: %v, %v", i+1, ok, err)
+		}
+	}
+}
+
 // The time of a record never goes back, whatever becomes of the state.
 func TestRecordTimeNeverGoesBack(t *testing.T) {
 	l := limitOf(t, "10/1h burst=10")
