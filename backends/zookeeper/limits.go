@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -224,19 +225,20 @@ func takenBy(s *limits.State, d driver.Demand, now int64) (driver.Taken, bool) {
 // write stores all in one transaction.
 func (m *multi) write(ctx context.Context, next map[*cell]record) error {
 	var ops []any
+	var dirs []string // of nodes to be made
 	for _, c := range m.cells {
 		if r := next[c]; c.exists {
 			ops = append(ops, &zk.SetDataRequest{Path: c.path, Data: r.bytes(), Version: c.version})
 		} else {
 			ops = append(ops, &zk.CreateRequest{Path: c.path, Data: r.bytes(), Acl: m.b.acl})
+			dirs = append(dirs, path.Dir(c.path))
 		}
 	}
+	// What is sent may outlast the turns: it does not look at the cells.
 	_, err := fly(ctx, m.b, func() ([]zk.MultiResponse, error) {
-		for _, c := range m.cells {
-			if !c.exists {
-				if err := m.b.makePath(c.path[:strings.LastIndexByte(c.path, '/')]); err != nil {
-					return nil, notMade(err)
-				}
+		for _, dir := range dirs {
+			if err := m.b.makePath(dir); err != nil {
+				return nil, notMade(err)
 			}
 		}
 		return m.b.conn.Multi(ops...)
