@@ -54,19 +54,19 @@ type result[T any] struct {
 	err error
 }
 
-// fly runs fn and returns when ctx ends, or the backend is closed, at the latest.
+// fly runs fn, which is about n, and returns when ctx ends, or the backend is closed, at the latest.
 //
 // With a client of its own the backend takes a lane for it. In the application's client nothing
 // can be ended, so there fn runs in a goroutine, which is left behind when ctx ends. It stops at
 // its next command, takes back what it has done (call.undo), and ends within a few Timeouts of the
 // client. A ctx that never ends needs no goroutine: Timeout bounds the call.
-func fly[T any](ctx context.Context, b *backend, fn func(*call) (T, error)) (T, error) {
+func fly[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, error)) (T, error) {
 	var zero T
 	if err := b.ready(ctx); err != nil {
 		return zero, err
 	}
 	if b.lanes != nil {
-		return ride(ctx, b, fn)
+		return ride(ctx, b, b.lanes.to(n), fn)
 	}
 	c := &call{b: b, client: b.client}
 	if ctx.Done() == nil {
@@ -172,7 +172,7 @@ func (c *call) change(command func() error) error {
 		return errGone
 	}
 	err := command()
-	c.b.noteBroken(err)
+	c.noteBroken(err)
 	switch {
 	case err == nil:
 		c.touched = true
@@ -191,7 +191,7 @@ func (c *call) change(command func() error) error {
 // since the server restarted. Only reads are ever sent again.
 func (c *call) read(key string) (*memcache.Item, error) {
 	item, err := c.client.Get(key)
-	if c.b.noteBroken(err) && !c.gone() {
+	if c.noteBroken(err) && !c.gone() {
 		item, err = c.client.Get(key)
 	}
 	return item, err
@@ -199,14 +199,14 @@ func (c *call) read(key string) (*memcache.Item, error) {
 
 // noteBroken reports whether a connection was found dead. The idle ones beside it are likely to
 // be dead too, and are closed, unless they are the application's.
-func (b *backend) noteBroken(err error) bool {
+func (c *call) noteBroken(err error) bool {
 	if err == nil || answer(err) {
 		return false
 	}
 	broken := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	if broken && b.lanes != nil {
+	if broken && c.lane != nil {
 		// They are of no use any more, whatever closing them says.
-		_ = b.lanes.drop()
+		_ = c.lane.pool.drop()
 	}
 	return broken
 }

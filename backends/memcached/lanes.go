@@ -16,9 +16,10 @@ import (
 // A lane is a gomemcache client for one call at a time. gomemcache knows no contexts; but a client
 // that only one call uses has its connections to itself, and so a call can be ended where it
 // stands: by a deadline on its connection. That takes no goroutine, which would cost half as much
-// again as the six commands of a lock. Besides, a lane has one connection to each server, so a
+// again as the six commands of a lock. Besides, a lane has one connection, to one server, so a
 // cas goes to the very process that answered the gets.
 type lane struct {
+	pool   *pool
 	client *memcache.Client
 	dialer dialer
 
@@ -107,8 +108,33 @@ func (l *lane) gone() bool {
 	return l.aborted
 }
 
-// lanes are the lanes of a backend with its own client, at most as many as there are slots.
+// lanes are those of a backend with its own clients: a pool for each server, so that one which
+// does not answer holds up nothing but its own names.
 type lanes struct {
+	servers servers
+	pools   map[string]*pool // by address
+}
+
+func newLanes(size int, timeout time.Duration, addrs []string, d dialer) *lanes {
+	ls := &lanes{servers: newServers(addrs), pools: make(map[string]*pool)}
+	for _, s := range ls.servers {
+		ls.pools[s.addr] = newPool(size, timeout, s, d)
+	}
+	return ls
+}
+
+// to is the pool of the server of that name.
+func (ls *lanes) to(n name) *pool { return ls.pools[ls.servers.pick(n.enc).addr] }
+
+func (ls *lanes) close() (err error) {
+	for _, p := range ls.pools {
+		err = errors.Join(err, p.close())
+	}
+	return err
+}
+
+// pool has the lanes to one server, at most as many as there are slots.
+type pool struct {
 	make  func() *lane
 	slots chan struct{}
 
@@ -118,25 +144,23 @@ type lanes struct {
 	closed bool
 }
 
-func newLanes(size int, timeout time.Duration, selector memcache.ServerSelector, d dialer) *lanes {
-	return &lanes{
-		slots:  make(chan struct{}, size),
-		active: make(map[*lane]struct{}),
-		make: func() *lane {
-			l := &lane{dialer: d, client: memcache.NewFromSelector(selector)}
-			l.client.DialContext, l.client.Timeout, l.client.MaxIdleConns = l.dial, timeout, 1
-			return l
-		},
+func newPool(size int, timeout time.Duration, s server, d dialer) *pool {
+	p := &pool{slots: make(chan struct{}, size), active: make(map[*lane]struct{})}
+	p.make = func() *lane {
+		l := &lane{pool: p, dialer: d, client: memcache.NewFromSelector(servers{s})}
+		l.client.DialContext, l.client.Timeout, l.client.MaxIdleConns = l.dial, timeout, 1
+		return l
 	}
+	return p
 }
 
 // take waits for a lane. Its errors say that nothing was sent.
-func (ls *lanes) take(ctx context.Context, closing <-chan struct{}) (*lane, error) {
+func (p *pool) take(ctx context.Context, closing <-chan struct{}) (*lane, error) {
 	select {
-	case ls.slots <- struct{}{}:
+	case p.slots <- struct{}{}:
 	default:
 		select {
-		case ls.slots <- struct{}{}:
+		case p.slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: all connections are in use: %w", driver.ErrNotSent, ended(ctx))
 		case <-closing:
@@ -144,69 +168,78 @@ func (ls *lanes) take(ctx context.Context, closing <-chan struct{}) (*lane, erro
 		}
 	}
 	deadline, _ := ctx.Deadline()
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.closed {
-		<-ls.slots
+	l, err := p.board(deadline)
+	if err != nil {
+		<-p.slots
+		return nil, err
+	}
+	return l, nil
+}
+
+// board takes an idle lane or makes one, for a call with that deadline.
+func (p *pool) board(deadline time.Time) (*lane, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return nil, driver.ErrClosed
 	}
 	var l *lane
-	if n := len(ls.idle); n > 0 {
-		l = ls.idle[n-1]
-		ls.idle = ls.idle[:n-1]
+	if n := len(p.idle); n > 0 {
+		l = p.idle[n-1]
+		p.idle = p.idle[:n-1]
 	} else {
-		l = ls.make()
+		l = p.make()
 	}
 	l.begin(deadline)
-	ls.active[l] = struct{}{}
+	p.active[l] = struct{}{}
 	return l, nil
 }
 
 // give takes a lane back.
-func (ls *lanes) give(l *lane) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	delete(ls.active, l)
-	if ls.closed {
+func (p *pool) give(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.active, l)
+	if p.closed {
 		// Close has said what there was to say.
 		_ = l.client.Close()
 	} else {
-		ls.idle = append(ls.idle, l)
+		p.idle = append(p.idle, l)
 	}
-	<-ls.slots
+	<-p.slots
 }
 
 // drop closes idle connections.
-func (ls *lanes) drop() (err error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.idle {
+func (p *pool) drop() (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.idle {
 		if failed := l.client.Close(); err == nil {
 			err = failed
 		}
 	}
-	ls.idle = nil
+	p.idle = nil
 	return err
 }
 
 // close ends the calls under way and closes all connections.
-func (ls *lanes) close() error {
-	ls.mu.Lock()
-	ls.closed = true
-	for l := range ls.active {
+func (p *pool) close() error {
+	p.mu.Lock()
+	p.closed = true
+	for l := range p.active {
 		l.abort()
 	}
-	ls.mu.Unlock()
-	return ls.drop()
+	p.mu.Unlock()
+	return p.drop()
 }
 
-// ride runs fn on a lane, here and now.
-func ride[T any](ctx context.Context, b *backend, fn func(*call) (T, error)) (v T, err error) {
-	l, err := b.lanes.take(ctx, b.closing)
+// ride runs fn on a lane of p, here and now.
+func ride[T any](ctx context.Context, b *backend, p *pool, fn func(*call) (T, error)) (v T, err error) {
+	l, err := p.take(ctx, b.closing)
 	if err != nil {
 		return v, err
 	}
-	defer b.lanes.give(l)
+	defer p.give(l)
 	if _, bound := ctx.(*driver.Bound); !bound && ctx.Done() != nil {
 		aborted := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {

@@ -177,7 +177,7 @@ func (c *call) store(n limitName, item *memcache.Item, s limits.State, now time.
 	} else {
 		err = c.client.CompareAndSwap(item)
 	}
-	c.b.noteBroken(err)
+	c.noteBroken(err)
 	switch {
 	case err == nil:
 		return true, nil

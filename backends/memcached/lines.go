@@ -86,7 +86,7 @@ func (b *backend) ask(ctx context.Context, n limitName, a *ask) error {
 // askAlone carries a, which has begun the line, and hands the line on.
 func (b *backend) askAlone(ctx context.Context, n limitName, a *ask) error {
 	b.lines.board(n.storeKey())
-	_, err := ride(ctx, b, func(c *call) (struct{}, error) {
+	_, err := ride(ctx, b, b.lanes.to(n.name), func(c *call) (struct{}, error) {
 		c.carry(n, []*ask{a})
 		return struct{}{}, <-a.done
 	})
@@ -191,7 +191,7 @@ func (b *backend) carry(n limitName, batch []*ask) {
 		(&call{b: b, client: b.client}).carry(n, batch)
 		return
 	}
-	_, err := ride(context.Background(), b, func(c *call) (struct{}, error) {
+	_, err := ride(context.Background(), b, b.lanes.to(n.name), func(c *call) (struct{}, error) {
 		c.carry(n, batch)
 		return struct{}{}, nil
 	})

@@ -23,8 +23,9 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	return fly(ctx, b, func(c *call) (driver.Grant, error) {
-		a := acquisition{call: c, name: nameOf(key), id: r.ID, ttl: ceilSeconds(r.TTL)}
+	n := nameOf(key)
+	return fly(ctx, b, n, func(c *call) (driver.Grant, error) {
+		a := acquisition{call: c, name: n, id: r.ID, ttl: ceilSeconds(r.TTL)}
 		return a.run()
 	})
 }
@@ -141,9 +142,10 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	return fly(ctx, b, func(c *call) (g driver.Grant, err error) {
+	n := nameOf(key)
+	return fly(ctx, b, n, func(c *call) (g driver.Grant, err error) {
 		var sent time.Time
-		v, err := c.replace(nameOf(key), func(v value, now time.Time) (value, int32, error) {
+		v, err := c.replace(n, func(v value, now time.Time) (value, int32, error) {
 			if v.id != r.ID || v.state != held {
 				return v, 0, driver.ErrNotHeld
 			}
@@ -199,8 +201,9 @@ func (b *backend) finish(ctx context.Context, key, id string, fn change) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	_, err := fly(ctx, b, func(c *call) (value, error) {
-		return c.replace(nameOf(key), func(v value, now time.Time) (value, int32, error) {
+	n := nameOf(key)
+	_, err := fly(ctx, b, n, func(c *call) (value, error) {
+		return c.replace(n, func(v value, now time.Time) (value, int32, error) {
 			if v.id != id || v.state == kept {
 				return v, 0, driver.ErrNotHeld
 			}
@@ -251,8 +254,8 @@ func absent(err error) error {
 // and this client. A taker that has no token yet holds nothing: it is shown as Released, with the
 // last token that was counted.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	return fly(ctx, b, func(c *call) (driver.Holder, error) {
-		n := nameOf(key)
+	n := nameOf(key)
+	return fly(ctx, b, n, func(c *call) (driver.Holder, error) {
 		item, err := c.get(n.key(lockKind))
 		if err != nil {
 			return driver.Holder{}, absent(err)

@@ -145,13 +145,25 @@ func (b *backend) Info() driver.Info {
 
 // Ping implements driver.Pinger. It asks every server.
 func (b *backend) Ping(ctx context.Context) error {
-	_, err := fly(ctx, b, func(c *call) (struct{}, error) {
+	ping := func(c *call) (struct{}, error) {
 		if err := c.client.Ping(); err != nil {
 			return struct{}{}, notSent(err)
 		}
 		return struct{}{}, nil
-	})
-	return err
+	}
+	if b.lanes == nil {
+		_, err := fly(ctx, b, name{}, ping)
+		return err
+	}
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	for _, s := range b.lanes.servers {
+		if _, err := ride(ctx, b, b.lanes.pools[s.addr], ping); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close implements driver.Backend.

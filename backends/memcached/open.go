@@ -15,7 +15,7 @@ const (
 	// defaultTimeout bounds dialling, and each command.
 	defaultTimeout = time.Second
 	// defaultPool is how many connections there are to each server at most, and so how many calls
-	// are under way. gomemcache keeps two, and dials anew for whatever goes on beside them.
+	// to it are under way. gomemcache keeps two, and dials anew for whatever goes on beside them.
 	defaultPool = 64
 	maxPool     = 10_000
 )
@@ -33,8 +33,8 @@ const (
 //     [OnMissing].
 //   - timeout: 1ms to 5s, default 1s; it bounds dialling and each command for a caller whose
 //     ctx does not end earlier.
-//   - pool_size: calls under way, and so connections to each server, 1 to 10000, default 64.
-//     Further calls wait.
+//   - pool_size: calls under way to each server, and so connections to it, 1 to 10000, default
+//     64. Further calls wait, but not those to another server.
 //   - tls_ca, tls_cert, tls_key: PEM files; tls_server_name: the name on the servers'
 //     certificates, default each one's host; tls_insecure=true: do not check them. Only with
 //     memcacheds.
@@ -51,7 +51,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.lanes = newLanes(s.pool, s.timeout, newServers(s.url.Hosts), dial)
+	b.lanes = newLanes(s.pool, s.timeout, s.url.Hosts, dial)
 	if err := b.probeServers(ctx, s, dial); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

@@ -3,9 +3,11 @@ package memcached
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -322,6 +324,43 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
+// A server that does not answer holds up its own names, and those of no other: calls on them do not
+// take the others' connections.
+func TestSilentServerHoldsUpItsOwn(t *testing.T) {
+	up, silent := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
+	const calls = 3
+	b := must[*backend](t)(openURL(t, fmt.Sprintf("memcached://%s,%s?pool_size=%d&timeout=5s", up.Addr, silent.Addr, calls)))
+	on := map[string]string{}
+	for i := 0; len(on) < 2; i++ {
+		key := fmt.Sprint("k", i)
+		on[b.lanes.servers.pick(nameOf(key).enc).addr] = key
+	}
+	r := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), on[up.Addr], r))
+	pause(t, silent)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range calls {
+		wg.Go(func() {
+			if _, err := b.TryLock(ctx, on[silent.Addr], r); !errors.Is(err, context.Canceled) {
+				t.Errorf("on the silent server: %v", err)
+			}
+		})
+	}
+	underWay(b.lanes.to(nameOf(on[silent.Addr])), calls)
+	within, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if _, err := b.Renew(within, on[up.Addr], r); err != nil {
+		t.Errorf("on the other: %v", err)
+	}
+	if _, err := b.Inspect(within, on[silent.Addr]); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("one call too many on the silent server: %v, want ErrNotSent", err)
+	}
+	cancel()
+	wg.Wait()
+	silent.Resume()
+}
+
 // Close over the application's client leaves it open, and ends what is under way.
 func TestCloseLeavesTheClient(t *testing.T) {
 	srv, b := open(t)
@@ -346,6 +385,15 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	}
 }
 
+// underWay waits until so many calls are under way on the lanes to one server.
+func underWay(p *pool, calls int) {
+	for active := 0; active < calls; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		active = len(p.active)
+		p.mu.Unlock()
+	}
+}
+
 // Close over connections of its own ends a call under way at once, and leaves no connection.
 func TestCloseEndsCalls(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
@@ -367,11 +415,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		_, err := b.TakeOne(context.Background(), "k", limitFrom(t, "5/1m"), driver.Ask{Min: 1, N: 1})
 		errs <- err
 	}()
-	for active := 0; active < 2; time.Sleep(time.Millisecond) {
-		b.lanes.mu.Lock()
-		active = len(b.lanes.active)
-		b.lanes.mu.Unlock()
-	}
+	underWay(b.lanes.to(nameOf("k")), 2)
 	start := time.Now()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

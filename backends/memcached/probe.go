@@ -36,7 +36,7 @@ func (b *backend) probeServers(ctx context.Context, s settings, dial dialer) err
 // probeServer looks at one server. It has to be 1.4.23 or later with compare-and-swap, and should
 // not evict.
 func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Duration, dial dialer) (string, error) {
-	one := &backend{closing: make(chan struct{}), lanes: newLanes(1, timeout, newServers([]string{addr}), dial)}
+	one := &backend{closing: make(chan struct{}), lanes: newLanes(1, timeout, []string{addr}, dial)}
 	defer one.Close()
 	if err := one.probeCAS(ctx); err != nil {
 		return "", err
@@ -126,7 +126,7 @@ func old(version string) bool {
 
 // probeCAS tries compare-and-swap.
 func (b *backend) probeCAS(ctx context.Context) error {
-	_, err := fly(ctx, b, func(c *call) (struct{}, error) {
+	_, err := fly(ctx, b, name{}, func(c *call) (struct{}, error) {
 		return struct{}{}, tryCAS(c.client)
 	})
 	return err

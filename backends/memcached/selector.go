@@ -40,10 +40,15 @@ func (s servers) PickServer(key string) (net.Addr, error) {
 	if len(s) == 0 {
 		return nil, memcache.ErrNoServers
 	}
+	return s.pick(placeOf(key)), nil
+}
+
+// pick gives the server of a name; there is at least one.
+func (s servers) pick(place string) server {
 	if len(s) == 1 {
-		return s[0], nil
+		return s[0]
 	}
-	h := fnv1a(placeOf(key))
+	h := fnv1a(place)
 	best, most := server{}, uint64(0)
 	for _, srv := range s {
 		score := mix(h ^ mix(srv.hash))
@@ -51,7 +56,7 @@ func (s servers) PickServer(key string) (net.Addr, error) {
 			best, most = srv, score
 		}
 	}
-	return best, nil
+	return best
 }
 
 // Each implements memcache.ServerSelector.
