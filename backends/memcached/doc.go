@@ -78,6 +78,7 @@
 // stands, with its ctx or with Close. In an application's client nothing can be ended: there
 // each call runs in a goroutine that is left behind when its ctx ends; it ends within a few of the
 // client's Timeouts, and takes back a lock that came too late. That goroutine costs a lock and its
-// unlock half as much again. Only reads are ever sent again, and only over a connection that
-// broke.
+// unlock half as much again; and the first call on a connection that the server has closed, as when it
+// restarts, fails with an unknown outcome, where a client of Open's looks first and dials anew. Only
+// reads are ever sent again, and only over a connection that broke.
 package memcached

@@ -108,6 +108,18 @@ func (l *lane) gone() bool {
 	return l.aborted
 }
 
+// fresh closes a connection that was found dead while the lane was idle, as after a restart of the
+// server, so that the call to come dials anew. What was sent on it would have an unknown outcome.
+func (l *lane) fresh() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil && !alive(l.conn.Conn) {
+		// It is of no use any more, whatever closing it says.
+		_ = l.client.Close()
+		l.conn = nil
+	}
+}
+
 // lanes are those of a backend with its own clients: a pool for each server, so that one which
 // does not answer holds up nothing but its own names.
 type lanes struct {
@@ -173,6 +185,7 @@ func (p *pool) take(ctx context.Context, closing <-chan struct{}) (*lane, error)
 		<-p.slots
 		return nil, err
 	}
+	l.fresh()
 	return l, nil
 }
 

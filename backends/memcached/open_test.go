@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -321,6 +322,43 @@ func TestSeveralServers(t *testing.T) {
 	}
 	if _, err := b.TryLock(t.Context(), onA, request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("%s, whose server is up: %v", onA, err)
+	}
+}
+
+// Connections that the server has closed while they were idle, as when it restarts, cost no call; and
+// those that are good are used again, whatever their last deadline was.
+func TestIdleConnections(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there they are found dead by use")
+	}
+	for name, opts := range map[string][]testserver.Option{
+		"plain": {testserver.WithFlags("-M")}, "TLS": {testserver.WithFlags("-M"), testserver.WithTLS()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := testserver.Memcached(t, opts...)
+			raw := "memcached://" + srv.Addr
+			if srv.TLS != nil {
+				raw = "memcacheds://" + srv.Addr + "?tls_ca=" + srv.TLS.CAFile + "&tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
+			}
+			b := must[*backend](t)(openURL(t, raw))
+			for range 3 {
+				use(t, b)
+				srv.Restart()
+			}
+			use(t, b)
+			before := srv.Stats()["total_connections"]
+			for range 3 {
+				for _, l := range b.lanes.to(nameOf("k")).idle {
+					if err := l.conn.Conn.SetDeadline(past); err != nil {
+						t.Fatal(err)
+					}
+				}
+				use(t, b)
+			}
+			if n := srv.Stats()["total_connections"] - before; n != 1 { // which asks
+				t.Errorf("%d connections were made beside the idle one", n-1)
+			}
+		})
 	}
 }
 
