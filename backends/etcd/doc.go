@@ -11,9 +11,12 @@
 //
 // Whoever holds a lock or waits for it has one entry in the lock's line:
 //
-//	coord/lock/tickets/app@host/4711/1763711409000/0a…  =  coord-lock 1 held id=app@host/4711/…
+//	coord/lock/tickets/0          =  coord-lock 1 held id=app@host/4711/…
+//	coord/lock/tickets/5f0c…12-0  =  coord-lock 1 held id=other@host/99/…
 //
-// The line's name is the key, escaped as in URLs, the entry's name is the id. The entry
+// The line's name is the key, escaped as in URLs. An entry that finds the line empty is
+// named 0, any other by its client and a small number. Names are used again, because etcd
+// looks at every name that a line ever had, until its history is compacted. The entry
 // that was created first is the holder's; its CreateRevision is the fencing token. So
 // a grant is never written: it is the disappearance of whatever came before. An entry
 // whose value says released instead of held is nobody's, and keeps the key taken until
@@ -23,10 +26,10 @@
 //
 // Each step is one transaction:
 //
-//	TryLock   if the line is empty            put own entry         else get own, get first
-//	Lock      if own entry is absent          put own, get newest 2 else get own
+//	TryLock   if the line is empty            put 0                 else get first
+//	Lock      if the name is not in use       put own, get newest 2
 //	look      —                               get own, get the two before it
-//	Unlock    if own is held [and as created] delete own            else get own
+//	Unlock    if own is held [and as created] delete own            else get own, or all
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
 //

@@ -15,6 +15,7 @@ type state int
 
 const (
 	waiting state = iota // in line, with a call of Lock behind it
+	unsure               // perhaps in line, perhaps later: a reply was lost
 	held                 // the first in line, granted to the caller
 	kept                 // nobody holds: to be removed at the deadline
 	doomed               // to be removed at once
@@ -28,8 +29,10 @@ const (
 // each hold ends by itself, the client that made it removes it at its own deadline;
 // when the client is dead, nobody keeps the lease alive, and it takes all of them.
 type entry struct {
-	name, key, id string
-	create        int64 // revision of its creation
+	place
+	name   string
+	slot   int   // of the name, noSlot if it is not one of this client's
+	create int64 // revision of its creation; 0: unsure
 
 	state    state
 	lease    *lease
@@ -51,7 +54,7 @@ const guardAfter = 100 * time.Millisecond
 // add puts an entry that is at the store into the table. backend.mu is held.
 func (b *backend) add(e *entry, l *lease) {
 	e.gone, e.index = make(chan struct{}), -1
-	b.entries[e.name] = e
+	b.entries[e.place] = e
 	b.bind(e, l)
 }
 
@@ -70,9 +73,10 @@ func (b *backend) drop(e *entry) {
 		return
 	}
 	e.state = dropped
-	if b.entries[e.name] == e {
-		delete(b.entries, e.name)
+	if b.entries[e.place] == e {
+		delete(b.entries, e.place)
 	}
+	b.giveSlot(e.key, e.slot)
 	delete(e.lease.bound, e)
 	if e.unguard != nil {
 		e.unguard()
@@ -165,6 +169,8 @@ func (b *backend) lookAtDue(now time.Time) {
 	for len(b.due) > 0 && !b.due[0].look.After(now) {
 		e := b.due[0]
 		switch {
+		case !now.Before(e.deadline) && e.state == unsure:
+			b.drop(e)
 		case !now.Before(e.deadline):
 			b.doom(e)
 		case !e.guardAt.IsZero() && !now.Before(e.guardAt):
@@ -203,9 +209,9 @@ func (s *schedule) Pop() any {
 
 // lapsed has a hold of id that is past its deadline, or about to be removed, removed
 // now, so that id can begin anew. It gives the entry of id that is live, if there is one.
-func (b *backend) lapsed(ctx context.Context, name string) (*entry, error) {
+func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 	b.mu.Lock()
-	e := b.entries[name]
+	e := b.entries[p]
 	if e == nil {
 		b.mu.Unlock()
 		return nil, nil

@@ -81,6 +81,7 @@ type backend struct {
 	services
 	own    bool // Close closes client
 	names  names
+	tag    string // this client's, in the names of its slots
 	info   driver.Info
 	minTTL int64 // seconds
 
@@ -92,8 +93,9 @@ type backend struct {
 	mu      sync.Mutex
 	classes map[int64]*class  // by TTL in seconds
 	granted map[int64]*lease  // those that may still live, by id
-	entries map[string]*entry // ours at the store, by name
-	due     schedule          // when to look at them
+	entries map[place]*entry  // ours at the store
+	slots   map[string]*slots // names in use, by key
+	due     schedule          // when to look at entries
 	doomed  []*entry          // to be removed
 	kick    chan struct{}     // wakes the keeper
 	reaping chan struct{}     // wakes the reaper
@@ -125,7 +127,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[string]*entry), kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
+		entries: make(map[place]*entry), slots: make(map[string]*slots), tag: newTag(), kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.close = sync.OnceValue(b.shut)

@@ -26,7 +26,6 @@ func TestForeignEntries(t *testing.T) {
 	}{
 		"another value":   {id, "something else", lease},
 		"without a lease": {id, heldValue(id), 0},
-		"another's id":    {id, heldValue("b"), lease},
 		"no id":           {"two words", heldValue("two words"), lease},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 // heldAlready answers a repeated attempt of an id that holds, as this client knows,
 // and clears away what is left of one that has lapsed.
 func (b *backend) heldAlready(ctx context.Context, key string, r driver.Request) (driver.Grant, bool, error) {
-	e, err := b.lapsed(ctx, b.names.entry(key, r.ID))
+	e, err := b.lapsed(ctx, place{key, r.ID})
 	if err != nil || e == nil {
 		return driver.Grant{}, false, err
 	}
@@ -57,7 +57,7 @@ func (b *backend) heldAlready(ctx context.Context, key string, r driver.Request)
 	}
 	g, err := b.renewOne(ctx, key, r)
 	if errors.Is(err, driver.ErrNotHeld) {
-		_, err = b.lapsed(ctx, b.names.entry(key, r.ID))
+		_, err = b.lapsed(ctx, place{key, r.ID})
 		return driver.Grant{}, false, err
 	}
 	return g, err == nil, err
@@ -74,13 +74,13 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 }
 
 // tryOn makes the transaction: if the line is empty, stand in it, and hold. Otherwise
-// the first in line is read, and our own entry.
+// the first in line is read, which may be our own of an earlier attempt.
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
-	line, name := b.names.line(key), b.names.entry(key, r.ID)
+	line := b.names.line(key)
 	resp, err := b.txn(ctx,
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(line), "=", 0).WithPrefix()},
-		[]clientv3.Op{clientv3.OpPut(name, heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id)))},
-		[]clientv3.Op{clientv3.OpGet(name), first(line)})
+		[]clientv3.Op{clientv3.OpPut(b.names.free(key), heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id)))},
+		[]clientv3.Op{first(line)})
 	if err != nil {
 		if !driver.Definite(err) {
 			b.taint(l)
@@ -90,24 +90,18 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	if resp.Succeeded {
 		return b.created(key, r.ID, resp.Header.Revision, l)
 	}
-	own, rest := kvsOf(resp, 0), kvsOf(resp, 1)
-	if len(rest) == 0 {
+	before := kvsOf(resp, 0)
+	if len(before) == 0 {
 		return driver.Grant{}, errors.New("etcd: a line that is neither empty nor has a first")
 	}
-	if len(own) > 0 {
-		rec, err := readRecord(line, own[0])
-		switch {
-		case err != nil:
-			return driver.Grant{}, err
-		case rec.released || own[0].CreateRevision != rest[0].CreateRevision:
-			return driver.Grant{}, driver.ErrLocked
-		}
-		return b.adopt(ctx, key, r, rec)
-	}
-	if _, err := readRecord(line, rest[0]); err != nil {
+	rec, err := readRecord(line, before[0])
+	switch {
+	case err != nil:
 		return driver.Grant{}, err
+	case rec.id != r.ID || rec.released:
+		return driver.Grant{}, driver.ErrLocked
 	}
-	return driver.Grant{}, driver.ErrLocked
+	return b.adopt(ctx, key, r, rec)
 }
 
 // first reads the first in line.
@@ -127,7 +121,7 @@ func (b *backend) created(key, id string, revision int64, l *lease) (driver.Gran
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := &entry{name: b.names.entry(key, id), key: key, id: id, create: revision}
+	e := &entry{place: place{key, id}, name: b.names.free(key), slot: noSlot, create: revision}
 	b.add(e, l)
 	if l.lost {
 		// It was gone before we knew of the entry.
@@ -144,9 +138,8 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	name := b.names.entry(key, r.ID)
 	if l.id != rec.lease {
-		resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(name, r.ID, rec.create, l)}, nil)
+		resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(rec.name, r.ID, rec.create, l)}, nil)
 		switch {
 		case err != nil:
 			if !driver.Definite(err) {
@@ -159,14 +152,31 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[name]
+	e := b.entries[place{key, r.ID}]
 	if e == nil || e.state != held || e.create != rec.create {
-		e = &entry{name: name, key: key, id: r.ID, create: rec.create}
+		slot := b.supersede(e, rec.name)
+		e = &entry{place: place{key, r.ID}, name: rec.name, slot: slot, create: rec.create}
 		b.add(e, l)
 	} else {
 		b.bind(e, l)
 	}
 	return b.hold(e), nil
+}
+
+// supersede ends what was unsure, now that its name is known to be in line, or another, and
+// gives the slot of the name. backend.mu is held.
+func (b *backend) supersede(old *entry, name string) (slot int) {
+	slot = noSlot
+	if old == nil {
+		return slot
+	}
+	if old.name == name {
+		slot, old.slot = old.slot, noSlot
+	}
+	if old.state == unsure {
+		b.drop(old)
+	}
+	return slot
 }
 
 // moveTo gives the lease that an entry is to be bound to: one of ours, of at least
@@ -204,61 +214,90 @@ func rebinding(name, id string, create int64, l *lease) clientv3.Op {
 	}, []clientv3.Op{clientv3.OpGet(name)})
 }
 
-// Unlock implements driver.Locker: one transaction.
+// Unlock implements driver.Locker: one transaction, and another one if this client does not
+// know the id and it is not the first that came to an empty line.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	_, err := b.leave(ctx, key, id, clientv3.OpDelete(b.names.entry(key, id)))
+	_, _, err := b.leave(ctx, key, id, func(name string) clientv3.Op { return clientv3.OpDelete(name) })
 	return err
 }
 
 // errWithdrawn ends a wait whose id was unlocked.
 var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 
-// leave ends the hold or the wait of id by op. An entry is found by its name, and told
-// by its value and, as far as we know it, the revision of its creation.
-func (b *backend) leave(ctx context.Context, key, id string, op clientv3.Op) (*clientv3.TxnResponse, error) {
+// leave ends the hold or the wait of id by op, and gives the name of its entry. An entry is
+// told by its value and, as far as we know it, the revision of its creation.
+func (b *backend) leave(ctx context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
 	if err := checkHold(key, id); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer done()
-	name := b.names.entry(key, id)
-	e, lapsed, cmps := b.leaving(name)
+	e, lapsed, name := b.leaving(place{key, id})
+	var cmps []clientv3.Cmp
+	otherwise := clientv3.OpGet(name)
+	if known := e != nil && e.create != 0; known {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(name), "=", e.create))
+	} else {
+		otherwise = clientv3.OpGet(b.names.line(key), clientv3.WithPrefix())
+	}
 	cmps = append(cmps, clientv3.Compare(clientv3.Value(name), "=", heldValue(id)))
-	resp, err := b.txn(call, cmps, []clientv3.Op{op}, []clientv3.Op{clientv3.OpGet(name)})
-	if err != nil {
-		return nil, err
+	resp, err = b.txn(call, cmps, []clientv3.Op{op(name)}, []clientv3.Op{otherwise})
+	if err == nil && !resp.Succeeded {
+		name, resp, err = b.leaveFound(call, place{key, id}, kvsOf(resp, 0), len(cmps) > 1, op)
 	}
-	b.left(e, resp.Succeeded)
-	if !resp.Succeeded {
-		if own := kvsOf(resp, 0); len(own) > 0 {
-			if _, err := readRecord(b.names.line(key), own[0]); err != nil {
-				return nil, err
-			}
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		b.left(e, false)
+	case err == nil:
+		b.left(e, true)
+		if lapsed {
+			err = driver.ErrNotHeld
 		}
-		return nil, driver.ErrNotHeld
 	}
-	if lapsed {
-		return nil, driver.ErrNotHeld
+	return name, resp, err
+}
+
+// leaveFound goes on when the entry was not where it was looked for: in the line that was
+// read, if this client did not know better.
+func (b *backend) leaveFound(ctx context.Context, p place, kvs []*mvccpb.KeyValue, known bool, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
+	absent := driver.ErrNotHeld
+	for _, kv := range kvs {
+		rec, err := readRecord(b.names.line(p.key), kv)
+		switch {
+		case err != nil:
+			absent = err // who knows whose that is
+			continue
+		case known || rec.released || rec.id != p.id:
+			continue
+		}
+		resp, err := b.txn(ctx, []clientv3.Cmp{
+			clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
+			clientv3.Compare(clientv3.Value(rec.name), "=", heldValue(p.id)),
+		}, []clientv3.Op{op(rec.name)}, nil)
+		if err == nil && !resp.Succeeded {
+			err = driver.ErrNotHeld
+		}
+		return rec.name, resp, err
 	}
-	return resp, nil
+	return "", nil, absent
 }
 
 // leaving looks up what this client knows of an entry that is to end, and ceases to
-// watch it: that it goes now is no loss.
-func (b *backend) leaving(name string) (e *entry, lapsed bool, known []clientv3.Cmp) {
+// watch it: that it goes now is no loss. The name is where to look first.
+func (b *backend) leaving(p place) (e *entry, lapsed bool, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e = b.entries[name]; e == nil {
-		return nil, false, nil
+	if e = b.entries[p]; e == nil {
+		return nil, false, b.names.free(p.key)
 	}
 	if e.state == held && e.unguard != nil {
 		e.unguard()
 	}
 	lapsed = e.state == held && !time.Now().Before(e.deadline)
-	return e, lapsed, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", e.create)}
+	return e, lapsed, e.name
 }
 
 // left takes in that the hold or wait of e has ended, or that it was not there. What
@@ -268,6 +307,7 @@ func (b *backend) left(e *entry, removed bool) {
 	defer b.mu.Unlock()
 	switch {
 	case e == nil || e.state == dropped || e.state == doomed:
+	case !removed && e.state == unsure: // it may yet come
 	case !removed && e.state == held:
 		e.state = kept
 	case e.state != kept:
@@ -299,16 +339,18 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if err != nil {
 		return err
 	}
-	name := b.names.entry(key, id)
-	resp, err := b.leave(call, key, id,
-		clientv3.OpPut(name, releasedValue(id), clientv3.WithLease(clientv3.LeaseID(l.id)), clientv3.WithPrevKV()))
-	if err != nil {
-		return err
-	}
+	slot := b.keepSlot(place{key, id})
+	name, resp, err := b.leave(call, key, id, func(name string) clientv3.Op {
+		return clientv3.OpPut(name, releasedValue(id), clientv3.WithLease(clientv3.LeaseID(l.id)), clientv3.WithPrevKV())
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err != nil {
+		b.returnSlot(place{key, id}, slot)
+		return err
+	}
 	e := &entry{
-		name: name, key: key, id: id, state: kept, deadline: until,
+		place: place{key, id}, name: name, slot: slot, state: kept, deadline: until,
 		create: resp.Responses[0].GetResponsePut().GetPrevKv().GetCreateRevision(),
 	}
 	b.add(e, l)

@@ -18,7 +18,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 	_, b := open(t)
 	r := request("a", 2*time.Second)
 	first := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.entry("k", r.ID)))
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.free("k")))
 	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Renew of a lost hold: %v", err)
 	}

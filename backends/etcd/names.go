@@ -3,6 +3,7 @@ package etcd
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/coordgo/coord/driver"
@@ -40,8 +41,21 @@ const maxNamespace = 256
 // line is the prefix of all entries of a lock.
 func (n names) line(key string) string { return n.base + "lock/" + url.PathEscape(key) + "/" }
 
-// entry is the name of the entry of an id.
-func (n names) entry(key, id string) string { return n.line(key) + id }
+// Names of entries are used again, because etcd looks at every name that there ever was in
+// a line, until it compacts its history: a name for each hold would make every lock a little
+// slower than the one before it.
+
+// free is the name of an entry that is made in an empty line.
+func (n names) free(key string) string { return n.line(key) + "0" }
+
+// slot is the name of an entry that is made behind others: one of those that belong to one
+// client.
+func (n names) slot(key, client string, i int) string {
+	return n.line(key) + client + "-" + strconv.Itoa(i)
+}
+
+// place is how this client knows an acquisition.
+type place struct{ key, id string }
 
 // limit is the name of the state of l.
 func (n names) limit(key string, l driver.Limit) string {

@@ -24,7 +24,8 @@ func TestNames(t *testing.T) {
 		n.line("a/b"):              "prod/app/coord/lock/a%2Fb/",
 		n.line("a%2Fb"):            "prod/app/coord/lock/a%252Fb/",
 		n.line("é "):               "prod/app/coord/lock/%C3%A9%20/",
-		n.entry("k", "h/1/2/x"):    "prod/app/coord/lock/k/h/1/2/x",
+		n.free("k"):                "prod/app/coord/lock/k/0",
+		n.slot("k", "ab12", 7):     "prod/app/coord/lock/k/ab12-7",
 		n.limit("tickets", bucket): "prod/app/coord/limit/tickets/tb",
 	} {
 		if got != want {
@@ -64,9 +65,9 @@ func FuzzNames(f *testing.F) {
 // Whatever is stored is an entry that writes as it reads, or driver.ErrCorrupt.
 func FuzzReadRecord(f *testing.F) {
 	const line = "coord/lock/k/"
-	f.Add(line+"a/1/2/x", heldValue("a/1/2/x"), int64(7))
-	f.Add(line+"a", releasedValue("a"), int64(7))
-	f.Add(line+"a", heldValue("b"), int64(7))
+	f.Add(line+"0", heldValue("a/1/2/x"), int64(7))
+	f.Add(line+"ab-1", releasedValue("a"), int64(7))
+	f.Add(line, heldValue("b"), int64(7))
 	f.Add(line+"a", heldValue("a"), int64(0))
 	f.Add("else", "", int64(1))
 	f.Fuzz(func(t *testing.T, name, value string, lease int64) {
@@ -81,7 +82,7 @@ func FuzzReadRecord(f *testing.F) {
 		if rec.released {
 			want = releasedValue(rec.id)
 		}
-		if value != want || name != line+rec.id || rec.lease != lease || lease == 0 || rec.create != 3 {
+		if value != want || name != rec.name || !strings.HasPrefix(name, line) || name == line || rec.lease != lease || lease == 0 || rec.create != 3 {
 			t.Errorf("%q = %q, lease %d, reads as %+v", name, value, lease, rec)
 		}
 	})

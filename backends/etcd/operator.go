@@ -71,11 +71,10 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	if rec.id != id || rec.released {
 		return driver.ErrNotHeld
 	}
-	name := b.names.entry(key, id)
 	resp, err := b.txn(call, []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(name), "=", rec.create),
-		clientv3.Compare(clientv3.Value(name), "=", heldValue(id)),
-	}, []clientv3.Op{clientv3.OpPut(name, releasedValue(id), clientv3.WithIgnoreLease())}, nil)
+		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
+		clientv3.Compare(clientv3.Value(rec.name), "=", heldValue(id)),
+	}, []clientv3.Op{clientv3.OpPut(rec.name, releasedValue(id), clientv3.WithIgnoreLease())}, nil)
 	switch {
 	case err != nil:
 		return err

@@ -55,51 +55,135 @@ type waiter struct {
 // enqueue takes a place in line by one transaction, or finds the one that an earlier
 // call of the same id took.
 func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease) (*waiter, error) {
-	line, name := b.names.line(key), b.names.entry(key, r.ID)
-	w := &waiter{line: line, seconds: b.seconds(r.TTL)}
-	resp, err := b.txn(ctx,
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)},
-		[]clientv3.Op{
-			clientv3.OpPut(name, heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id))),
-			// Ours, being the newest, and the two before it.
-			clientv3.OpGet(line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
-		},
-		[]clientv3.Op{clientv3.OpGet(name)})
-	if err != nil {
-		if !driver.Definite(err) {
-			b.taint(l)
-		}
-		return nil, err
-	}
-	create := resp.Header.Revision
-	if !resp.Succeeded {
-		rec, err := readRecord(line, kvsOf(resp, 0)[0])
-		switch {
-		case err != nil:
-			return nil, err
-		case rec.released:
-			return nil, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
-		}
-		if l, err = b.rebound(ctx, name, r, rec); err != nil {
+	p := place{key, r.ID}
+	taken := 0
+	defer func() { b.burnSlots(key, taken) }()
+	for ; ; taken++ {
+		name, slot, err := b.standIn(p)
+		if err != nil {
 			return nil, err
 		}
-		create = rec.create
-	} else if newest := kvsOf(resp, 1); len(newest) > 1 {
-		w.follow(newest[1:], l.id)
+		w, err := b.enqueueAs(ctx, p, r, l, name, slot)
+		if !errors.Is(err, errSlotTaken) {
+			return w, err
+		}
 	}
-	if create >= maxToken {
-		return nil, fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
+}
+
+// errSlotTaken: something is in line under that name that this client does not know of.
+var errSlotTaken = errors.New("etcd: the name is taken")
+
+// standIn chooses the name for an entry: that of an earlier call whose reply was lost, or
+// one that is not in use.
+func (b *backend) standIn(p place) (name string, slot int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.entries[p]; e != nil {
+		switch e.state {
+		case waiting, held:
+			return "", 0, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, p.id)
+		case unsure:
+			slot, e.slot = e.slot, noSlot
+			return e.name, slot, nil
+		}
+	}
+	slot = b.takeSlot(p.key)
+	return b.names.slot(p.key, b.tag, slot), slot, nil
+}
+
+// enqueueAs makes the entry under a name, whose slot it sees to.
+func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
+	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL)}
+	create, err := b.putInLine(ctx, w, name, r.ID, l)
+	if err == nil && create == 0 {
+		var its *lease
+		if its, create, err = b.alreadyInLine(ctx, w.line, name, r); err == nil {
+			l = its
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if old := b.entries[name]; old != nil && old.create == create && (old.state == waiting || old.state == held) {
-		return nil, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, r.ID)
+	old := b.entries[p]
+	switch {
+	case errors.Is(err, errSlotTaken):
+		b.supersede(old, "")
+		return nil, err
+	case err != nil && !driver.Definite(err):
+		b.doubt(p, name, slot, l)
+		return nil, err
+	case errors.Is(err, driver.ErrNotSent) && old != nil && old.state == unsure:
+		old.slot = slot // we know no more than before
+		return nil, err
+	case err == nil && create >= maxToken:
+		err = fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
 	}
-	w.entry = &entry{name: name, key: key, id: r.ID, create: create, state: waiting}
+	b.supersede(old, "")
+	if err != nil {
+		b.giveSlot(p.key, slot)
+		return nil, err
+	}
+	w.entry = &entry{place: p, name: name, slot: slot, create: create, state: waiting}
 	b.add(w.entry, l)
 	b.guard(w.entry)
 	return w, nil
 }
+
+// putInLine makes the transaction. create is 0 if there is an entry of that name.
+func (b *backend) putInLine(ctx context.Context, w *waiter, name, id string, l *lease) (create int64, err error) {
+	resp, err := b.txn(ctx,
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)},
+		[]clientv3.Op{
+			clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
+			// Ours, being the newest, and the two before it.
+			clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
+		}, nil)
+	switch {
+	case err != nil:
+		return 0, err
+	case !resp.Succeeded:
+		return 0, nil
+	}
+	if newest := kvsOf(resp, 1); len(newest) > 1 {
+		w.follow(newest[1:], l.id)
+	}
+	return resp.Header.Revision, nil
+}
+
+// alreadyInLine reads an entry that is there: ours of an earlier call, whose reply was lost, is
+// bound to a lease that we keep alive.
+func (b *backend) alreadyInLine(ctx context.Context, line, name string, r driver.Request) (*lease, int64, error) {
+	resp, err := b.kv.Get(ctx, name)
+	if err != nil {
+		return nil, 0, readOnly(ctx, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, 0, errSlotTaken // and given up in this moment
+	}
+	rec, err := readRecord(line, resp.Kvs[0])
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case rec.id != r.ID:
+		return nil, 0, errSlotTaken
+	case rec.released:
+		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
+	}
+	l, err := b.rebound(ctx, name, r, rec)
+	return l, rec.create, err
+}
+
+// doubt notes that an entry may be in line, or may yet come, for as long as the tainted
+// lease may last that it would be bound to. backend.mu is held.
+func (b *backend) doubt(p place, name string, slot int, l *lease) {
+	l.tainted = true
+	b.supersede(b.entries[p], "")
+	e := &entry{place: p, name: name, slot: slot, state: unsure, deadline: l.until().Add(doubtGrace)}
+	b.add(e, l)
+	b.plan(e)
+}
+
+// doubtGrace is how much later than at its end the server may notice the end of a lease.
+const doubtGrace = time.Second
 
 // rebound binds an entry that an earlier call left in line to a lease that we keep alive.
 func (b *backend) rebound(ctx context.Context, name string, r driver.Request, rec record) (*lease, error) {

@@ -9,8 +9,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// The value of an entry says what it is. The id is in its name and, so that an
-// operator need not look there, in its value.
+// The value of an entry says what it is, and whose.
 const (
 	heldHeader     = "coord-lock 1 held id="     // in line, or the holder if it is the first
 	releasedHeader = "coord-lock 1 released id=" // nobody's: the key is only kept taken
@@ -21,6 +20,7 @@ func releasedValue(id string) string { return releasedHeader + id }
 
 // record is an entry as it was read.
 type record struct {
+	name     string
 	id       string
 	released bool
 	create   int64 // revision of its creation: its place in line, and its token
@@ -30,22 +30,20 @@ type record struct {
 // readRecord reads an entry of the line with that prefix. What is not coord's is
 // driver.ErrCorrupt.
 func readRecord(line string, kv *mvccpb.KeyValue) (record, error) {
-	name, value := string(kv.Key), string(kv.Value)
-	r := record{create: kv.CreateRevision, lease: kv.Lease}
-	id, isEntry := strings.CutPrefix(name, line)
-	switch {
-	case !isEntry || !validID(id) || kv.Lease == 0:
-	case value == heldValue(id):
-		r.id = id
-		return r, nil
-	case value == releasedValue(id):
-		r.id, r.released = id, true
-		return r, nil
+	value := string(kv.Value)
+	r := record{name: string(kv.Key), create: kv.CreateRevision, lease: kv.Lease}
+	var known bool
+	if r.id, known = strings.CutPrefix(value, heldHeader); !known {
+		r.id, known = strings.CutPrefix(value, releasedHeader)
+		r.released = known
 	}
-	return record{}, fmt.Errorf("%w: %.300q = %.200q", driver.ErrCorrupt, name, value)
+	if rest, inLine := strings.CutPrefix(r.name, line); !inLine || rest == "" || !known || !validID(r.id) || kv.Lease == 0 {
+		return record{}, fmt.Errorf("%w: %.300q = %.200q", driver.ErrCorrupt, r.name, value)
+	}
+	return r, nil
 }
 
-// validID reports whether id can name an entry: printable ASCII without spaces.
+// validID reports whether id is one: printable ASCII without spaces.
 func validID(id string) bool {
 	if id == "" || len(id) > driver.MaxID {
 		return false

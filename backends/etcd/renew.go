@@ -91,9 +91,9 @@ func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renew
 func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[b.names.entry(n.Key, n.ID)]
+	e := b.entries[place{n.Key, n.ID}]
 	switch {
-	case e == nil:
+	case e == nil, e.state == unsure:
 		return false, nil
 	case e.state != held:
 		return true, driver.ErrNotHeld

@@ -1,0 +1,89 @@
+package etcd
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// slots are the numbers that this client uses in a line, for the names of its entries.
+// The smallest ones are used again and again.
+type slots struct {
+	next int   // none from here on was used
+	free []int // given back
+	used int
+}
+
+// noSlot is the slot of an entry whose name is not one of this client's.
+const noSlot = -1
+
+// takeSlot gives a number that no entry of this client in the line of key has. backend.mu is
+// held.
+func (b *backend) takeSlot(key string) int {
+	s := b.slots[key]
+	if s == nil {
+		s = &slots{}
+		b.slots[key] = s
+	}
+	s.used++
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i
+	}
+	s.next++
+	return s.next - 1
+}
+
+// giveSlot gives one back. backend.mu is held.
+func (b *backend) giveSlot(key string, i int) {
+	if i == noSlot {
+		return
+	}
+	s := b.slots[key]
+	s.free = append(s.free, i)
+	b.unuse(key, s)
+}
+
+// burnSlots gives up n numbers whose names were taken by what this client does not know
+// of. They are tried again when it has nothing in the line any more.
+func (b *backend) burnSlots(key string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for range n {
+		b.unuse(key, b.slots[key])
+	}
+}
+
+// keepSlot takes the slot from the entry of p, so that its name stays in use when the entry
+// is dropped.
+func (b *backend) keepSlot(p place) (slot int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slot = noSlot
+	if e := b.entries[p]; e != nil {
+		slot, e.slot = e.slot, noSlot
+	}
+	return slot
+}
+
+// returnSlot undoes keepSlot. backend.mu is held.
+func (b *backend) returnSlot(p place, slot int) {
+	if e := b.entries[p]; e != nil && e.slot == noSlot && slot != noSlot && e.name == b.names.slot(p.key, b.tag, slot) {
+		e.slot = slot
+		return
+	}
+	b.giveSlot(p.key, slot)
+}
+
+func (b *backend) unuse(key string, s *slots) {
+	if s.used--; s.used == 0 {
+		delete(b.slots, key)
+	}
+}
+
+// newTag tells this client's names from those of others.
+func newTag() string {
+	var random [8]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
+}
