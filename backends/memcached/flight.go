@@ -229,8 +229,12 @@ func refused(err error) bool {
 	}
 	// gomemcache quotes an answer that it does not know.
 	text := err.Error()
-	return strings.Contains(text, `"SERVER_ERROR out of memory`) || strings.Contains(text, `"SERVER_ERROR object too large`) ||
-		strings.Contains(text, `"CLIENT_ERROR unauthenticated`)
+	for _, no := range []string{"SERVER_ERROR out of memory", "SERVER_ERROR object too large", "CLIENT_ERROR unauthenticated", "ERROR Too many open connections"} {
+		if strings.Contains(text, `"`+no) {
+			return true
+		}
+	}
+	return false
 }
 
 func notSent(err error) error {

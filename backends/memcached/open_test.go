@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -322,6 +323,38 @@ func TestSeveralServers(t *testing.T) {
 	}
 	if _, err := b.TryLock(t.Context(), onA, request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("%s, whose server is up: %v", onA, err)
+	}
+}
+
+// A server that takes no more connections says so, and that it has done nothing is certain.
+func TestTooManyConnections(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-M", "-c", "100"))
+	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
+	for full := false; !full; {
+		conn, err := net.Dial("tcp", srv.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		line, err := command(conn, bufio.NewReader(conn), "version\r\n")
+		full = err != nil || strings.HasPrefix(line, "ERROR")
+	}
+	if err := b.lanes.to(nameOf("k")).drop(); err != nil {
+		t.Fatal(err)
+	}
+	r := request("a", time.Minute)
+	definite := 0
+	for range 10 { // a connection may break before the answer is read
+		_, err := b.TryLock(t.Context(), "k", r)
+		if err == nil {
+			t.Fatal("a full server has taken one more connection")
+		}
+		if errors.Is(err, driver.ErrNotSent) {
+			definite++
+		}
+	}
+	if definite == 0 {
+		t.Error("no refusal was definite")
 	}
 }
 
