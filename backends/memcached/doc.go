@@ -16,7 +16,9 @@
 //     renewal, at most a third of its TTL later, or its deadline. Fence your writes.
 //   - A full server evicts what was not used for long, long leases and idle limits among
 //     it. Give coord a server of its own, with -M, which refuses writes instead of
-//     evicting. [Open] warns of a server without.
+//     evicting. [Open] warns of a server without. See to it that it never fills all the same:
+//     a renewal and an unlock need room for the new item beside the old one, so a full
+//     server refuses them too, and its locks end with their leases.
 //   - Permits that were taken are forgotten with the limit. [WithOnMissing] says whether a
 //     limit that is not there is fresh, or spent.
 //
@@ -63,11 +65,13 @@
 //
 // # Limits
 //
-// Limits run on the clients' clocks. The time of a limit never goes back: a client whose clock is
-// behind counts on the time of the last grant. So, with clocks that differ by e at most, a sliding
-// window admits at most Rate in any time Per-e, a token bucket at most Burst + Rate·(W+e)/Per in
-// any time W, and a fixed window at most Rate in each window of the clock that is ahead. e
-// counts once, not once per client. Keep clocks synchronised.
+// Limits run on the clients' clocks. As long as a limit is stored its time never goes back: a client
+// whose clock is behind counts on the time of the last grant. So, with clocks that differ by e at most,
+// a sliding window admits at most Rate in any time Per-e, and a token bucket at most
+// Burst + Rate·(W+e)/Per in any time W; a bucket that has been full, and was forgotten, begins
+// with another e. A fixed window admits at most Rate as the clients count it; on any one clock, what others
+// count to the window before or after can be admitted in the first or last e of a window too, up
+// to 2·Rate in all. e counts once, not once per client. Keep clocks synchronised.
 //
 // Callers of one client who want the same limit travel together: one is under way, and those
 // who come meanwhile share the next read and write.

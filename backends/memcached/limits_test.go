@@ -173,6 +173,43 @@ func TestOnMissing(t *testing.T) {
 	}
 }
 
+// What clients whose clocks differ admit together is what the package comment says: in a fixed window
+// of the clock that is ahead also what was counted to the one before, and in a sliding one nothing more.
+func TestClocksThatDiffer(t *testing.T) {
+	const e = 10 * time.Second
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	slow, ahead := connect(t, srv.Addr), connect(t, srv.Addr)
+	now := time.Now().Truncate(time.Minute).Add(time.Minute) // on the clock that is ahead
+	ahead.clock = func() time.Time { return now }
+	slow.clock = func() time.Time { return now.Add(-e) }
+	admitted := func(l driver.Limit, of ...*backend) (n int) {
+		for _, b := range of {
+			n += must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: l.Max()})).N
+		}
+		return n
+	}
+	fixed := limitFrom(t, "10/1m fixed-window")
+	if n := admitted(fixed, slow, ahead, slow, ahead); n != 20 {
+		t.Errorf("%d in the first %v of a fixed window: want 10, and 10 of the one before", n, e)
+	}
+	now = now.Add(time.Minute - time.Second)
+	if n := admitted(fixed, slow, ahead); n != 0 {
+		t.Errorf("%d in the rest of it, want none", n)
+	}
+	sliding := limitFrom(t, "10/1m")
+	if n := admitted(sliding, slow, ahead); n != 10 {
+		t.Errorf("%d at once in a sliding window, want 10", n)
+	}
+	now = now.Add(sliding.Per - e)
+	if n := admitted(sliding, slow, ahead); n > 10 {
+		t.Errorf("%d after Per-e in a sliding window, want 10 at most", n)
+	}
+	bucket := limitFrom(t, "60/1m burst=5")
+	if n := admitted(bucket, slow, ahead, slow, ahead); n < 5 || n > 5+int(e/time.Second) {
+		t.Errorf("%d at once of a bucket, want 5 and at most one a second of %v more", n, e)
+	}
+}
+
 // Many callers of one client share their commands, and each gets its own answer.
 func TestCallersTravelTogether(t *testing.T) {
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {

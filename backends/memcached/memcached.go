@@ -40,8 +40,9 @@ const (
 	// admits its rate once more.
 	Full OnMissing = iota
 	// Empty: it may have been lost, and begins as spent: nothing is admitted that the lost
-	// state could have forbidden. So does a key that was never seen, and waits for one
-	// refill or period at its first use. States are kept for 30 days after their last use.
+	// state could have forbidden, but for what reservations had taken beyond the burst. So does
+	// a key that was never seen, and waits for one refill or period at its first use. States
+	// are kept for 30 days after their last grant.
 	Empty
 )
 

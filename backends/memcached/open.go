@@ -39,8 +39,9 @@ const (
 //     certificates, default each one's host; tls_insecure=true: do not check them. Only with
 //     memcacheds.
 //
-// Every client of a store names the same servers, in any order: the list says where each key
-// is. Anything else is ErrInvalid, and no error shows the password.
+// Every client of a store names the same servers by the same names, in any order: the text of the
+// list says where each key is, and "localhost" is not "127.0.0.1". Anything else is ErrInvalid, and
+// no error shows the password.
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	s, err := parseURL(u)
 	if err != nil {

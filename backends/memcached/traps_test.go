@@ -355,6 +355,27 @@ func TestTrap11Eviction(t *testing.T) {
 		}
 		t.Error("a full server takes more locks")
 	})
+	// A swap needs room for the new item beside the old one, so that nothing that is there can be
+	// renewed either, or given up: its lease ends it.
+	t.Run("-M, held", func(t *testing.T) {
+		_, b := open(t, "-m", "2", "-M")
+		ctx, first := t.Context(), request("a", time.Hour)
+		must[driver.Grant](t)(b.TryLock(ctx, "k", first))
+		for i := 0; ; i++ {
+			if _, err := b.TryLock(ctx, fmt.Sprint("fill", i), request("b", time.Hour)); err != nil {
+				break
+			}
+		}
+		if _, err := b.Renew(ctx, "k", first); !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("Renew on a full server: %v, want ErrNotSent", err)
+		}
+		if err := b.Unlock(ctx, "k", first.ID); !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("Unlock on a full server: %v, want ErrNotSent", err)
+		}
+		if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.ID != first.ID || h.Released {
+			t.Errorf("the lock is now %+v", h)
+		}
+	})
 }
 
 // TestTrap12Lost: after a flush, and after a restart, the hold is lost, is not brought back, and
