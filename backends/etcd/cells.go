@@ -171,14 +171,28 @@ func (t *limitTable) measure(d time.Duration) {
 	t.rtt.Store(old + (int64(d)-old)/8)
 }
 
-// maxBackOff bounds a pause after a defeat.
-const maxBackOff = 20 * time.Millisecond
+const (
+	// maxBackOff bounds a pause after a defeat.
+	maxBackOff = 20 * time.Millisecond
+	// eagerAfter is after how many defeats a decision pauses no more.
+	eagerAfter = 6
+)
 
 // backOff pauses after a defeat by another client: at random, within a range that begins at
-// the round trip and doubles with each defeat. It goes on as long as ctx allows; that others
-// were faster is never a denial.
+// the round trip and doubles with each defeat. The winner goes on with the state that it has
+// written, meanwhile, and makes several decisions in a row. But whoever pauses has a state that
+// is old when it tries again, and would lose against such a row for ever: so the one that was
+// defeated most often does not pause.
+//
+// It goes on as long as ctx allows; that others were faster is never a denial.
 func (t *limitTable) backOff(ctx context.Context, defeats int) error {
-	most := min(time.Duration(t.rtt.Load())<<min(defeats, 10), maxBackOff)
+	if defeats >= eagerAfter {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		}
+		return nil
+	}
+	most := min(time.Duration(t.rtt.Load())<<defeats, maxBackOff)
 	if err := sleep(ctx, rand.N(max(most, time.Microsecond))); err != nil {
 		return errors.Join(driver.ErrNotSent, err)
 	}

@@ -60,7 +60,7 @@
 // late, ends with the tainted lease.
 //
 // A loss is pushed: the entry of a waiter, and of a hold older than 100 ms, is watched.
-// That takes two goroutines for each hold that lasts.
+// That takes two goroutines for each hold that lasts, and three for each waiter beside its own.
 //
 // # Limits
 //
@@ -72,8 +72,9 @@
 //
 // and so one request, as long as nobody else has written. A client's own callers
 // take turns; after a defeat by another client it pauses at random for up to about a
-// round trip, doubling up to 20 ms, for as long as the caller's context allows. A denial
-// and a peek write nothing, and are answered from a state that was read for them.
+// round trip, doubling up to 20 ms, and after six defeats in a row no more, so that nobody
+// starves; and that for as long as the caller's context allows. A denial and a peek write
+// nothing, and are answered from a state that was read for them.
 //
 // etcd has no clock to ask. Each state runs on the greatest time that any client gave
 // it. If the fastest client's clock is ahead of the true time by ε, then over any time

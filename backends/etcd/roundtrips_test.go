@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -142,6 +143,35 @@ func TestStormOfWriters(t *testing.T) {
 	one := must[driver.TakenOne](t)(connect(t, srv.Addr).TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}))
 	if one.N != 0 {
 		t.Error("one more was granted")
+	}
+}
+
+// Twelve clients that decide without a pause on one key: each gets its share, and none is
+// defeated all the time.
+func TestNoWriterStarves(t *testing.T) {
+	srv := testserver.Etcd(t)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 1_000_000_000, Per: time.Minute}.Normal())
+	var backends [12]*backend
+	for i := range backends {
+		backends[i] = connect(t, srv.Addr)
+	}
+	var decisions [len(backends)]int
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i, b := range backends {
+		wg.Go(func() {
+			for time.Since(start) < 3*time.Second {
+				if _, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}); err != nil {
+					t.Error(err)
+					return
+				}
+				decisions[i]++
+			}
+		})
+	}
+	wg.Wait()
+	if least, most := slices.Min(decisions[:]), slices.Max(decisions[:]); least*8 < most {
+		t.Errorf("decisions of each: %v", decisions)
 	}
 }
 
