@@ -91,6 +91,7 @@ const (
 // long as somebody waits for it: each caller's ctx is its budget of time. After a swap that may
 // have been made it does not.
 func (c *call) carry(n limitName, batch []*ask) {
+	batch = boarding(batch)
 	pause := minPause
 	for {
 		if batch = present(batch); len(batch) == 0 {

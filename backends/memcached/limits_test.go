@@ -322,3 +322,37 @@ func TestGivingUpInLine(t *testing.T) {
 		}
 	})
 }
+
+// Who gives up while no connection was free was not sent either, first in line or later.
+func TestGivingUpWithoutAConnection(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr+"?pool_size=1&timeout=5s"))
+	l, n := limitFrom(t, "100/1h"), nameOf("k")
+	pause(t, srv)
+	busy, free := context.WithCancel(t.Context())
+	defer free()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := b.Inspect(busy, "k"); !errors.Is(err, context.Canceled) {
+			t.Errorf("in the way: %v", err)
+		}
+	})
+	underWay(b.lanes.to(n), 1)
+	take := func(d time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		if _, err := b.TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("given up after %v: %v, want ErrNotSent", d, err)
+		}
+	}
+	wg.Go(func() { take(100 * time.Millisecond) })
+	for begun := false; !begun; time.Sleep(time.Millisecond) { // until there is a line to stand in
+		b.lines.mu.Lock()
+		begun = len(b.lines.m) > 0
+		b.lines.mu.Unlock()
+	}
+	take(300 * time.Millisecond)
+	free()
+	wg.Wait()
+	srv.Resume()
+}

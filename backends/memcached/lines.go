@@ -156,16 +156,21 @@ func (b *backend) serve(n limitName) {
 		if batch == nil {
 			return
 		}
-		boarding := batch[:0]
-		for _, a := range batch {
-			if a.state.CompareAndSwap(queued, boarded) {
-				boarding = append(boarding, a)
-			}
-		}
-		if len(boarding) > 0 {
-			b.carry(n, boarding)
+		if batch = present(batch); len(batch) > 0 {
+			b.carry(n, batch)
 		}
 	}
+}
+
+// boarding drops those whose callers have gone before anything was sent for them.
+func boarding(batch []*ask) []*ask {
+	here := batch[:0]
+	for _, a := range batch {
+		if a.state.CompareAndSwap(queued, boarded) {
+			here = append(here, a)
+		}
+	}
+	return here
 }
 
 // present drops those whose callers have gone.
