@@ -198,6 +198,7 @@ func TestUnreachable(t *testing.T) {
 // A server that is slow to answer a handshake, or closes connections as one in an
 // election does, is tried again until dial_timeout is over.
 func TestOpenIsPatient(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	for what, d := range map[string]deed{"silent": hold, "closing": cut} {
 		t.Run(what, func(t *testing.T) {
@@ -205,9 +206,12 @@ func TestOpenIsPatient(t *testing.T) {
 			handshakes := 0
 			p.disturb(func(op int32) deed {
 				if op == opConnect {
-					if handshakes++; handshakes <= 2 {
+					if handshakes++; handshakes <= 2 || handshakes == 4 {
 						return d
 					}
+				}
+				if op == opSet && handshakes == 3 { // between handshake and the end of Open
+					return cut
 				}
 				return pass
 			})

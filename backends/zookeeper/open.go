@@ -80,6 +80,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err := b.probe(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
+	b.wire.opened()
 	return b, nil
 }
 

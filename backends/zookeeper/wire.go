@@ -31,8 +31,8 @@ type wire struct {
 	tls   *tls.Config
 	want  time.Duration // the session timeout asked for
 	start time.Time
-	// patience is for how long from start the first session is tried for, while
-	// servers are slow.
+	// patience is for how long from start a session is tried for, while servers are
+	// slow and the store is not open.
 	patience time.Duration
 	ctx      context.Context
 	quit     context.CancelFunc
@@ -40,7 +40,7 @@ type wire struct {
 	mu       sync.Mutex
 	next     int // of hosts
 	granted  time.Duration
-	begun    bool      // there was a session
+	ready    bool      // the store is open
 	slow     bool      // a failure since then was one that may pass
 	failures int       // since a session was last established
 	err      error     // of the last of these
@@ -97,13 +97,13 @@ func (w *wire) Next() (host string, retryStart bool) {
 
 // handshake is how long connecting to one host may take: all of them together, a
 // third of the session, which is what is left of it when the library notices that a
-// connection is silent. Before the first session there is nothing to save, and every
+// connection is silent. Until the store is open there is nothing to save, and every
 // round has twice as long as the one before: a busy server is found in the end.
 func (w *wire) handshake() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := max(w.want/3/time.Duration(len(w.hosts)), minHandshake)
-	if !w.begun {
+	if !w.ready {
 		d <<= min(w.failures/len(w.hosts), 10)
 	}
 	return min(d, maxHandshake)
@@ -176,7 +176,15 @@ func (w *wire) connected(granted time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures, w.err, w.down, w.granted = 0, nil, time.Time{}, granted
-	w.begun, w.slow = true, false
+	w.slow = false
+}
+
+// opened notes that the store is open: there may be holds now, whose session is not to
+// be lost by patience.
+func (w *wire) opened() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ready = true
 }
 
 // lost notes that c is closed.
@@ -188,12 +196,12 @@ func (w *wire) lost(c *wireConn) {
 	}
 }
 
-// unreachable says why there is no connection, once every host was tried; nil before. The
-// first time there is patience with servers that are slow.
+// unreachable says why there is no connection, once every host was tried; nil before. Until
+// the store is open there is patience with servers that are slow.
 func (w *wire) unreachable() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failures < len(w.hosts) || !w.begun && w.slow && time.Since(w.start) < w.patience {
+	if w.failures < len(w.hosts) || !w.ready && w.slow && time.Since(w.start) < w.patience {
 		return nil
 	}
 	return w.err
