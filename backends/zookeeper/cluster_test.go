@@ -185,6 +185,7 @@ func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
 // A follower takes with it what it has not told the leader: the session then ends as if the client had
 // been silent since its last ping. A lock that was taken in between must have promised no more.
 func TestSignsOfLifeDieWithAServer(t *testing.T) {
+	t.Parallel()
 	c := testserver.ZooKeeperCluster(t)
 	follower := c.Followers(c.Leader())[0]
 	others := c.Followers(follower)

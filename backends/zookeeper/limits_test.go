@@ -232,6 +232,7 @@ func TestCollect(t *testing.T) {
 // A client that uses many limits for a short time removes them in a few requests. What another wrote
 // meanwhile stays.
 func TestCollectorKeepsUp(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	l := limitOf(t, "1/1ms")
 	const n = 1500

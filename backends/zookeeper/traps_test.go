@@ -178,6 +178,7 @@ func TestTrap03OtherErrorsAreAmbiguousToo(t *testing.T) {
 
 // A waiter that gives up for want of a connection does not say that it has changed nothing: it is in line.
 func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	b := connect(t, storeURL(p.addr()))
@@ -315,6 +316,7 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 // What the library still had when the connection went, it sends in the next session, long after the caller
 // has gone: such nodes are removed too, and block nobody for as long as that session lives.
 func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	b := connect(t, storeURL(p.addr()))
