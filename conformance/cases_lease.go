@@ -28,6 +28,9 @@ func leaseCases() []Case {
 			ID: "LOCK-75", Name: "min-hold-outlives-the-process", Clause: "L9", run: minHoldAfterExit,
 			Proves: driver.MinHoldAfterExit, Hooks: []Hook{HookWorker},
 			Why: "a scheduled job exits as soon as it is done: who keeps its key then?",
+		}, {
+			ID: "LOCK-76", Name: "a-lease-begins-with-its-grant", Clause: "L9", run: wholeLease,
+			Why: "where holds share a lease, a lock that is not renewed ends with what another lock has left of it",
 		},
 	}
 }
@@ -120,6 +123,40 @@ func minHold(e *env) {
 	e.pass(20 * time.Millisecond)
 	e.noError(l.Unlock(e.ctx), "Unlock after MinHold")
 	e.free(e.locker(), key, 0, "unlocked after its MinHold")
+}
+
+// wholeLease takes locks that nobody renews some time after another of the same TTL, at once and
+// after a wait.
+func wholeLease(e *env) {
+	c, ttl := e.client(), e.round(2*e.ttl)
+	whole := func(l *coord.Lock, what string, asked time.Time) {
+		t := l.TTL()
+		if left := l.Deadline().Sub(asked); left < t-margin(t)-time.Millisecond {
+			e.Errorf("%s, of TTL %v: saw it certain for %v from when it was granted, want all of it", what, t, left)
+		}
+		e.noError(l.Unlock(e.ctx), "Unlock")
+	}
+	e.noError(e.lock(c, e.key("before"), coord.TTL(ttl)).Unlock(e.ctx), "Unlock")
+	e.pass(ttl / 4)
+	key, asked := e.key("k"), time.Now()
+	whole(e.lock(c, key, coord.TTL(ttl), coord.NoRenew()), "a lock that is not renewed", asked)
+	e.pass(ttl / 4)
+	asked = time.Now()
+	whole(e.lock(c, key, coord.TTL(ttl), coord.MinHold(time.Millisecond)), "a lock with MinHold", asked)
+
+	holder := e.client()
+	first := e.lock(holder, key, coord.TTL(ttl))
+	got := make(chan *coord.Lock, 1)
+	waits := async(func() error {
+		l, err := c.Lock(e.within(soon), key, coord.TTL(ttl), coord.NoRenew())
+		got <- l
+		return err
+	})
+	e.pass(ttl / 4)
+	asked = time.Now()
+	e.noError(first.Unlock(e.ctx), "Unlock of the holder")
+	e.noError(recv(e, waits, soon, "Lock behind a holder that unlocks"), "Lock behind a holder that unlocks")
+	whole(<-got, "a lock that was waited for", asked)
 }
 
 func minHoldAfterExit(e *env) {

@@ -105,6 +105,10 @@ type Request struct {
 	// Fair asks that nobody who came later be granted before this request.
 	// Only a [Queuer] that claims [Fair] is asked for it.
 	Fair bool
+	// Whole asks for a lease that begins with this grant: Grant.Since is not
+	// before the call. A store whose holds share a lease restarts it; on any
+	// other it is so anyway. The core asks it of holds that nobody renews.
+	Whole bool
 }
 
 // Grant is a lease that the store gave or extended.

@@ -30,8 +30,15 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if g, ok, err := b.heldAlready(call, key, r); ok || err != nil {
 		return g, err
 	}
+	began := time.Now()
 	for again := true; ; again = false {
 		l, err := b.leaseFor(call, b.seconds(r.TTL))
+		if err == nil && r.Whole {
+			err = b.keepAlive(call, l, began)
+		}
+		if again && errors.Is(err, errLeaseLost) {
+			continue
+		}
 		if err != nil {
 			return driver.Grant{}, err
 		}

@@ -46,6 +46,7 @@ type waiter struct {
 	*entry
 	line    string
 	seconds int64
+	whole   bool   // the lease is to begin with the grant
 	before  string // the entry right before ours, "" if there is none
 	second  bool   // there is none before that one
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
@@ -93,7 +94,7 @@ func (b *backend) standIn(p place) (name string, slot int, err error) {
 
 // enqueueAs makes the entry under a name, whose slot it sees to.
 func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
-	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL)}
+	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
 	create, err := b.putInLine(ctx, w, name, r.ID, l)
 	if err == nil && create == 0 {
 		var its *lease
@@ -504,7 +505,11 @@ func (b *backend) grantTo(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
 	l := w.lease
 	b.mu.Unlock()
-	if err := b.keepAlive(ctx, l, b.ago(l, 2)); err != nil {
+	notBefore := b.ago(l, 2)
+	if w.whole {
+		notBefore = time.Now()
+	}
+	if err := b.keepAlive(ctx, l, notBefore); err != nil {
 		return err
 	}
 	b.mu.Lock()
