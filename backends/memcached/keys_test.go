@@ -158,7 +158,7 @@ func TestLasting(t *testing.T) {
 
 // The list's order is of no matter, a server that goes takes only its own names with it, and
 // names spread evenly. Where names are must never change, so some are written down.
-func TestServers(t *testing.T) {
+func TestTrap15OrderOfServers(t *testing.T) {
 	addrs := []string{"a:11211", "b:11211", "c:11211"}
 	of := func(addrs []string) func(string) string {
 		s := newServers(addrs)

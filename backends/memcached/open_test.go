@@ -275,7 +275,7 @@ func TestOld(t *testing.T) {
 
 // Several servers: everything of a name is on one, a server that is down keeps its names, and the
 // others serve theirs.
-func TestSeveralServers(t *testing.T) {
+func TestTrap15SeveralServers(t *testing.T) {
 	a, c := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
 	b, err := openURL(t, "memcached://"+a.Addr+","+c.Addr)
 	if err != nil {

@@ -49,9 +49,9 @@ func changes(srv *testserver.Server) map[string]int64 {
 	return out
 }
 
-// TestTrap01ReleaseIsASwap: a release compares and makes the item expire at once, so the key is
-// free with the next command; nothing is deleted or touched (traps 4 and 5).
-func TestTrap01ReleaseIsASwap(t *testing.T) {
+// TestTrap01And04And05ReleaseAndRenewalAreSwaps: a release compares and makes the item expire
+// at once, so the key is free with the next command; nothing is deleted or touched.
+func TestTrap01And04And05ReleaseAndRenewalAreSwaps(t *testing.T) {
 	srv, b := open(t, "-M")
 	ctx := t.Context()
 	for range 50 {
@@ -561,8 +561,6 @@ func TestTrap14CounterIsSeeded(t *testing.T) {
 		}
 	}
 }
-
-// TestTrap15Order is TestServers and TestSeveralServers: the order of the list does not matter.
 
 // TestTrap16ContextBounds: a call ends with its ctx, by deadline and by cancellation, though
 // gomemcache knows neither; and what comes too late is taken back.
