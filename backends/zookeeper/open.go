@@ -118,14 +118,15 @@ func (silence) Printf(string, ...any) {}
 // dial makes a connection of our own. It does not wait for it.
 func dial(u storeurl.URL, session, patience time.Duration, o options) (*backend, error) {
 	w := newWire(u.Hosts, u.TLS, session, patience)
+	b := newBackend(nil, o)
+	w.watching = b.watching
 	conn, events, err := zk.Connect(u.Hosts, session,
 		zk.WithDialer(w.dial), zk.WithHostProvider(w), zk.WithLogger(silence{}), zk.WithLogInfo(false))
 	if err != nil {
 		w.quit()
 		return nil, err
 	}
-	b := newBackend(conn, o)
-	b.wire = w
+	b.conn, b.wire = conn, w
 	ended := make(chan struct{})
 	b.ended = ended
 	go func() {

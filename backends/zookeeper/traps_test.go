@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -667,4 +668,32 @@ func TestTrap16SilentHandshake(t *testing.T) {
 		t.Errorf("with a second host it took %v", took)
 	}
 	isFree(t, b, "k")
+}
+
+// On a new connection the library asks for its watches again, as of the last transaction that it has
+// seen. No answer may come before it has looked which one that was: it would take changes of the
+// meantime for known. (The race detector sees it look.)
+func TestWatchesAreAskedForBeforeAnswersCome(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	for _, user := range []string{"", "me:secret@"} {
+		b := connect(t, "zookeeper://"+user+srv.Addr+"/watches"+strconv.Itoa(len(user))+"?session_timeout="+calmSession.String())
+		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
+		eventually(t, 5*time.Second, "the hold to be watched", b.watching)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = b.Ping(ctx) // breaks with the connection
+				}
+			})
+		}
+		for range 20 {
+			old := b.wire.current()
+			b.wire.cut()
+			eventually(t, 5*time.Second, "another connection", func() bool { return b.wire.current() != old && b.Ping(ctx) == nil })
+		}
+		cancel()
+		all.Wait()
+	}
 }

@@ -30,6 +30,13 @@ func (b *backend) afterEvent(w *watch, fn func(zk.Event)) {
 	}
 }
 
+// watching reports whether there are watches.
+func (b *backend) watching() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.watches) > 0
+}
+
 // watchNode gives the watch of a node, and its Stat if it was asked for now.
 // ErrNoNode leaves no watch behind.
 func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {

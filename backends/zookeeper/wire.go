@@ -23,6 +23,8 @@ import (
 //     host provider, and decides how long;
 //   - a server that lost its data refuses, for ever, a client that has seen later
 //     transactions: once the session must have ended, wire no longer tells;
+//   - on a new connection it asks for its watches again, as of the transaction that
+//     it looks up while answers may already come: wire holds these back;
 //   - it does not close the connection on which it learned that its session expired;
 //   - it ends the session when it is closed, and so every lease at once: wire can keep
 //     that from the server.
@@ -34,6 +36,7 @@ type wire struct {
 	// patience is for how long from start a session is tried for, while servers are
 	// slow and the store is not open.
 	patience time.Duration
+	watching func() bool // whether there are watches
 	ctx      context.Context
 	quit     context.CancelFunc
 
@@ -236,12 +239,15 @@ func (w *wire) close(keep bool) {
 
 // cut breaks the connection.
 func (w *wire) cut() {
-	w.mu.Lock()
-	c := w.conn
-	w.mu.Unlock()
-	if c != nil {
+	if c := w.current(); c != nil {
 		_ = c.Close()
 	}
+}
+
+func (w *wire) current() *wireConn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn
 }
 
 func (w *wire) keeps() bool {
@@ -261,11 +267,16 @@ type wireConn struct {
 	reply  []byte // of the handshake, as far as it was read
 	sent   bool   // the connect request
 	shaken bool   // the handshake is over
+	asked  bool   // a request that has an answer
+	again  bool   // the library has watches, and has not asked for them
 	once   sync.Once
 }
 
 const (
-	opClose = -11
+	opClose      = -11
+	opPings      = 11
+	opAddAuth    = 100
+	opAddWatches = 101
 	// connectReply is how long the part of the reply is that we read: its length,
 	// the protocol's version, the timeout and the session.
 	connectReply = 4 + 4 + 4 + 8
@@ -291,13 +302,53 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	case !first && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opClose && c.w.keeps():
 		_ = c.Close()
 		return 0, net.ErrClosed
+	case !first && len(b) >= 12:
+		c.sends(int32(binary.BigEndian.Uint32(b[8:])))
 	}
 	return c.Conn.Write(b)
 }
 
+// sends notes a request.
+func (c *wireConn) sends(op int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch op {
+	case opPings, opAddAuth:
+	case opAddWatches:
+		c.again = false
+	default:
+		c.asked = true
+	}
+}
+
+// holdBack waits until the library has asked for its watches, if it is about to.
+func (c *wireConn) holdBack() {
+	for end := time.Now().Add(maxHoldBack); ; time.Sleep(holdBackPoll) {
+		c.mu.Lock()
+		wait := c.asked && c.again
+		c.mu.Unlock()
+		if !wait {
+			return
+		}
+		if !c.w.watching() || c.w.ctx.Err() != nil || time.Now().After(end) {
+			c.mu.Lock()
+			c.again = false
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+// How long answers are held back at most, and how often we look.
+const (
+	maxHoldBack  = 50 * time.Millisecond
+	holdBackPoll = 100 * time.Microsecond
+)
+
 // Read receives.
 func (c *wireConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.holdBack()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shaken {
@@ -305,7 +356,7 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	}
 	c.reply = append(c.reply, b[:n]...)
 	if timeout, session, ok := parseConnectReply(c.reply); ok {
-		c.shaken, c.reply = true, nil
+		c.shaken, c.reply, c.again = true, nil, c.w.watching()
 		if session != 0 {
 			c.w.connected(timeout)
 		}
