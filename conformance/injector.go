@@ -39,6 +39,16 @@ type Call struct {
 	At      time.Time
 }
 
+// last is when the last call of op was made.
+func (in *Injector) last(op string) (at time.Time) {
+	for _, c := range in.Calls() {
+		if c.Op == op {
+			at = c.At
+		}
+	}
+	return at
+}
+
 // Fault is what becomes of a call.
 type Fault int
 

@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := url.Parse(raw)
 		if err != nil || strings.Contains(raw, "tls_") {
-			t.Skip()
+			return // not a URL, or one that names files
 		}
 		var timeout time.Duration
 		var size int
