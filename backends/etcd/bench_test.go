@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,38 +15,6 @@ import (
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/internal/testserver"
 )
-
-// Ratios to the bare requests are taken in one run: each round times the bare ones
-// and then coord, and the median of the rounds' ratios is reported, so that a
-// machine whose speed drifts does not matter.
-func ratio(b *testing.B, bare, ours func() error) {
-	const ops = 50
-	time50 := func(fn func() error) time.Duration {
-		start := time.Now()
-		for range ops {
-			if err := fn(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return time.Since(start)
-	}
-	var ratios, bares, coords []float64
-	for b.Loop() {
-		x, y := time50(bare), time50(ours)
-		ratios = append(ratios, float64(y)/float64(x))
-		bares = append(bares, float64(x.Nanoseconds())/ops)
-		coords = append(coords, float64(y.Nanoseconds())/ops)
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(bares), "ns/bare")
-	b.ReportMetric(median(coords), "ns/coord")
-	b.ReportMetric(median(ratios), "×bare")
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
 
 func benchClient(b *testing.B) (*clientv3.Client, *coord.Client) {
 	srv := testserver.Etcd(b, testserver.Durable())
@@ -85,7 +52,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 		}
 		return l.Unlock(ctx)
 	}
-	ratio(b, bare, ours)
+	testserver.Ratio(b, bare, ours)
 }
 
 // A decision, against one bare transaction.
@@ -109,7 +76,7 @@ func BenchmarkAllow(b *testing.B) {
 				}
 				return err
 			}
-			ratio(b, bare, func() error {
+			testserver.Ratio(b, bare, func() error {
 				_, err := c.Allow(ctx, "bench", limit)
 				return err
 			})
@@ -152,10 +119,10 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(bares), "ns/bare-p50")
-	b.ReportMetric(median(ours), "ns/coord-p50")
+	b.ReportMetric(testserver.Median(bares), "ns/bare-p50")
+	b.ReportMetric(testserver.Median(ours), "ns/coord-p50")
 	b.ReportMetric(ours[len(ours)*99/100], "ns/coord-p99")
-	b.ReportMetric(median(ours)/median(bares), "×bare")
+	b.ReportMetric(testserver.Median(ours)/testserver.Median(bares), "×bare")
 }
 
 // Twelve clients on one key, against twelve that read, decide and write, and begin again at
@@ -200,9 +167,9 @@ func BenchmarkTwelveWriters(b *testing.B) {
 		bares, ours, ratios = append(bares, bare), append(ours, our), append(ratios, our/bare)
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(bares), "bare/s")
-	b.ReportMetric(median(ours), "coord/s")
-	b.ReportMetric(median(ratios), "×bare")
+	b.ReportMetric(testserver.Median(bares), "bare/s")
+	b.ReportMetric(testserver.Median(ours), "coord/s")
+	b.ReportMetric(testserver.Median(ratios), "×bare")
 }
 
 // bareDecision is an uncached read-modify-write.

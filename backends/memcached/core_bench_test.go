@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,38 +15,6 @@ import (
 	"github.com/coordgo/coord/backends/memcached"
 	"github.com/coordgo/coord/internal/testserver"
 )
-
-// Ratios to the bare commands are taken in one run: each round times the bare
-// commands and then coord, and the median of the rounds' ratios is reported, so
-// that a machine whose speed drifts does not matter.
-func ratio(b *testing.B, bare, coord func() error) {
-	const ops = 50
-	time50 := func(fn func() error) time.Duration {
-		start := time.Now()
-		for range ops {
-			if err := fn(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return time.Since(start)
-	}
-	var ratios, bares, ours []float64
-	for b.Loop() {
-		x, y := time50(bare), time50(coord)
-		ratios = append(ratios, float64(y)/float64(x))
-		bares = append(bares, float64(x.Nanoseconds())/ops)
-		ours = append(ours, float64(y.Nanoseconds())/ops)
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(bares), "ns/bare")
-	b.ReportMetric(median(ours), "ns/coord")
-	b.ReportMetric(median(ratios), "×bare")
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
 
 // clients are a bare client, and coord over clients of its own and over the bare one.
 func clients(b *testing.B) (raw *memcache.Client, own, over *coord.Client) {
@@ -112,8 +79,8 @@ func BenchmarkMemcachedLockUnlock(b *testing.B) {
 		b.Fatal(err)
 	}
 	bare := func() error { return bareLockUnlock(raw) }
-	b.Run("ratio", func(b *testing.B) { ratio(b, bare, lockUnlock(ctx, own)) })
-	b.Run("over the application's client, ratio", func(b *testing.B) { ratio(b, bare, lockUnlock(ctx, over)) })
+	b.Run("ratio", func(b *testing.B) { testserver.Ratio(b, bare, lockUnlock(ctx, own)) })
+	b.Run("over the application's client, ratio", func(b *testing.B) { testserver.Ratio(b, bare, lockUnlock(ctx, over)) })
 	for name, fn := range map[string]func() error{"bare": bare, "coord": lockUnlock(ctx, own)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -152,7 +119,7 @@ func BenchmarkMemcachedAllow(b *testing.B) {
 	}
 	for name, limit := range limits() {
 		b.Run(name, func(b *testing.B) {
-			ratio(b, func() error { return bareIncrement(raw, "bare") }, func() error {
+			testserver.Ratio(b, func() error { return bareIncrement(raw, "bare") }, func() error {
 				_, err := client.Allow(ctx, "bench", limit)
 				return err
 			})
@@ -202,7 +169,7 @@ func BenchmarkMemcachedTwelveWriters(b *testing.B) {
 				ratios = append(ratios, writers*each/time.Since(start).Seconds()/alone)
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(median(ratios), "×alone")
+			b.ReportMetric(testserver.Median(ratios), "×alone")
 		})
 	}
 }

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -12,38 +11,6 @@ import (
 	"github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/internal/testserver"
 )
-
-// Ratios to the bare commands are taken in one run: each round times the bare
-// commands and then coord, and the median of the rounds' ratios is reported, so
-// that a machine whose speed drifts does not matter.
-func ratio(b *testing.B, bare, coord func() error) {
-	const ops = 50
-	time50 := func(fn func() error) time.Duration {
-		start := time.Now()
-		for range ops {
-			if err := fn(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		return time.Since(start)
-	}
-	var ratios, bares, ours []float64
-	for b.Loop() {
-		x, y := time50(bare), time50(coord)
-		ratios = append(ratios, float64(y)/float64(x))
-		bares = append(bares, float64(x.Nanoseconds())/ops)
-		ours = append(ours, float64(y.Nanoseconds())/ops)
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(bares), "ns/bare")
-	b.ReportMetric(median(ours), "ns/coord")
-	b.ReportMetric(median(ratios), "×bare")
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
 
 func redisClient(b *testing.B) (goredis.UniversalClient, *coord.Client) {
 	srv := testserver.Redis(b)
@@ -99,7 +66,7 @@ func lockUnlock(b *testing.B, raw goredis.UniversalClient, client *coord.Client)
 		}
 		return l.Unlock(ctx)
 	}
-	b.Run("ratio", func(b *testing.B) { ratio(b, bare, ours) })
+	b.Run("ratio", func(b *testing.B) { testserver.Ratio(b, bare, ours) })
 	b.Run("bare", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -141,7 +108,7 @@ func allow(b *testing.B, raw goredis.UniversalClient, client *coord.Client) {
 		"fixed-window":   {Rate: 1_000_000_000, Per: time.Second, Algorithm: coord.FixedWindow},
 	} {
 		b.Run(name, func(b *testing.B) {
-			ratio(b, bare, func() error {
+			testserver.Ratio(b, bare, func() error {
 				_, err := client.Allow(ctx, "bench", limit)
 				return err
 			})
