@@ -78,11 +78,11 @@ func renewalRetried(e *env) {
 }
 
 func connectionReset(e *env) {
-	ttl, key := e.round(2*e.ttl), e.key("k")
+	ttl, key := e.round(4*e.ttl), e.key("k") // time for a slow store to be connected to again
 	b, link := byNetwork(e)
 	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
 	rival, start := e.locker(), time.Now()
-	for time.Since(start) < 2*ttl {
+	for time.Since(start) < 3*ttl/2 {
 		link.Reset()
 		e.pass(ttl / 5)
 		e.noError(l.Err(), "Err of a lock whose connections break now and then")

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -26,6 +27,8 @@ type env struct {
 
 	randMu sync.Mutex
 	rand   *rand.Rand
+
+	asks atomic.Int32 // answered while the case saturated a limit
 }
 
 const (

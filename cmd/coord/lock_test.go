@@ -125,7 +125,7 @@ func TestLockTaken(t *testing.T) {
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lock", "a", "--", "sh", "-c", "echo up; cat")
 		u.run("lock", "a", "--no-wait", "--", "echo", "ran").want(t, 75, "", fmt.Sprintf(`coord: the lock "a" is taken by %s (pid %d): try --wait`, host(t), r.cmd.Process.Pid))
-		u.run("lock", "a", "--wait", "50ms", "--", "echo", "ran").want(t, 75, "", "waited in vain")
+		u.run("lock", "a", "--wait", "1s", "--", "echo", "ran").want(t, 75, "", "waited in vain")
 		u.run("lock", "a", "--no-wait", "--conflict-exit", "9", "--", "echo", "ran").want(t, 9, "", "is taken by")
 		if r := u.run("lock", "a", "--no-wait", "--conflict-exit", "0", "--", "echo", "ran"); r != (result{}) {
 			t.Errorf("--conflict-exit 0: %+v, want nothing", r)
