@@ -38,25 +38,13 @@ func putIf(dirty bool) verdict {
 
 // Take implements driver.Limiter.
 func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	for _, a := range asks {
-		if err := limits.Check(l, a); err != nil {
-			return driver.Taken{}, err
-		}
+	if err := limits.CheckEach(l, asks); err != nil {
+		return driver.Taken{}, err
 	}
 	var taken driver.Taken
 	err := b.change(ctx, key, l, func(s *limits.State, now int64) verdict {
-		taken = driver.Taken{Asks: make([]driver.Granted, len(asks))}
-		dirty := false
-		for i, a := range asks {
-			one, changed := s.Take(l, now, a)
-			taken.Asks[i] = one.Granted
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-			dirty = dirty || changed
-		}
-		if len(asks) == 0 {
-			one, _ := s.Take(l, now, driver.Ask{})
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-		}
+		var dirty bool
+		taken, dirty = s.TakeEach(l, now, asks)
 		return putIf(dirty)
 	})
 	if err != nil {

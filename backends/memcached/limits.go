@@ -29,17 +29,7 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	}
 	taken := new(driver.Taken)
 	err := b.ask(ctx, limitOf(key, l), &ask{peek: peek, apply: func(s *limits.State, now int64) (dirty bool) {
-		*taken = driver.Taken{Asks: make([]driver.Granted, len(asks))}
-		for i, a := range asks {
-			one, changed := s.Take(l, now, a)
-			taken.Asks[i] = one.Granted
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-			dirty = dirty || changed
-		}
-		if len(asks) == 0 {
-			one, _ := s.Take(l, now, driver.Ask{})
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-		}
+		*taken, dirty = s.TakeEach(l, now, asks)
 		return dirty
 	}})
 	if err != nil {

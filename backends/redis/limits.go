@@ -82,10 +82,8 @@ func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*scr
 
 // Take implements driver.Limiter.
 func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	for _, a := range asks {
-		if err := limits.Check(l, a); err != nil {
-			return driver.Taken{}, err
-		}
+	if err := limits.CheckEach(l, asks); err != nil {
+		return driver.Taken{}, err
 	}
 	reply, err := b.take(ctx, key, l, asks...)
 	if err != nil {

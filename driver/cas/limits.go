@@ -15,17 +15,7 @@ func (b *Backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	}
 	var taken driver.Taken
 	err := b.updateState(ctx, key, l, func(s *limits.State, now int64) (dirty bool) {
-		taken = driver.Taken{Asks: make([]driver.Granted, len(asks))}
-		for i, a := range asks {
-			one, changed := s.Take(l, now, a)
-			taken.Asks[i] = one.Granted
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-			dirty = dirty || changed
-		}
-		if len(asks) == 0 {
-			one, _ := s.Take(l, now, driver.Ask{})
-			taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
-		}
+		taken, dirty = s.TakeEach(l, now, asks)
 		return dirty
 	})
 	if err != nil {
@@ -102,10 +92,5 @@ func (b *Backend) checkAsks(ctx context.Context, key string, l driver.Limit, ask
 	if err := b.checkKey(ctx, key); err != nil {
 		return err
 	}
-	for _, a := range asks {
-		if err := limits.Check(l, a); err != nil {
-			return err
-		}
-	}
-	return nil
+	return limits.CheckEach(l, asks)
 }

@@ -53,6 +53,16 @@ func Check(l driver.Limit, a driver.Ask) error {
 	return nil
 }
 
+// CheckEach is Check of every ask.
+func CheckEach(l driver.Limit, asks []driver.Ask) error {
+	for _, a := range asks {
+		if err := Check(l, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // kind says which arithmetic a State belongs to.
 type kind uint8
 
@@ -105,6 +115,23 @@ func (s *State) TakeInto(out *driver.TakenOne, l *driver.Limit, now int64, a *dr
 		return s.takeBucket(out, l, now, a)
 	}
 	return s.takeWindow(out, l, now, a)
+}
+
+// TakeEach evaluates asks in order at time now: the answer to Limiter.Take, by which
+// no asks is a peek.
+func (s *State) TakeEach(l driver.Limit, now int64, asks []driver.Ask) (taken driver.Taken, changed bool) {
+	taken.Asks = make([]driver.Granted, len(asks))
+	var one driver.TakenOne
+	for i, a := range asks {
+		dirty := s.TakeInto(&one, &l, now, &a)
+		taken.Asks[i] = one.Granted
+		changed = changed || dirty
+	}
+	if len(asks) == 0 {
+		s.TakeInto(&one, &l, now, &driver.Ask{})
+	}
+	taken.Remaining, taken.ResetAfter = one.Remaining, one.ResetAfter
+	return taken, changed
 }
 
 // Refund gives back n of the permits that the ask id was granted: at most once
