@@ -246,7 +246,7 @@ func TestRenewAllInFewRequests(t *testing.T) {
 	}
 	renew := func(want map[string]int) {
 		t.Helper()
-		time.Sleep(2 * guardAfter) // the watches have begun
+		until(t, 5*time.Second, "the watches to begin", b.guardsAll)
 		count.take()
 		for i, r := range b.RenewAll(t.Context(), holds) {
 			if r.Err != nil {

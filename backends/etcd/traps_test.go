@@ -353,7 +353,7 @@ func TestTrap11WatchCompacted(t *testing.T) {
 	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
 	w := request("waiter", 20*time.Second)
 	done := waitInLine(t, t.Context(), b, "k", w, 2)
-	time.Sleep(2 * guardAfter)
+	until(t, 5*time.Second, "the watches to begin", b.guardsAll)
 	for range 5 {
 		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
 	}
