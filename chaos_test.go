@@ -22,6 +22,10 @@ type chaos struct {
 	losses int
 }
 
+func newChaos(t *testing.T, seed uint64) *chaos {
+	return &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
+}
+
 func (x *chaos) float() float64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -101,7 +105,7 @@ func TestChaos(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
-			x := &chaos{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
+			x := newChaos(t, seed)
 			f.setIntercept(x.outcome)
 			var wg sync.WaitGroup
 			clients := make([]*Client, 3)

@@ -73,6 +73,7 @@ func (c *Client) Close() error {
 	defer close(c.done)
 	c.stop()
 	close(c.ended)
+	c.flights.close()
 	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()

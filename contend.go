@@ -106,6 +106,7 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 		sent := c.clock.now()
 		g, err := c.locks.queuer.Lock(waiting, a.key, a.request())
 		if err == nil {
+			a.lined = true
 			return granted{g, sent}, nil
 		}
 		now := c.clock.now()

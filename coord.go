@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,9 @@ type Client struct {
 	policy   FailurePolicy
 	floor    int64
 
+	bestEffort bool
+	observing  *observing // nil without observers
+
 	clock    clock
 	mu       sync.Mutex // guards slots and the fields of every slot
 	slots    map[string]*slot
@@ -65,6 +69,7 @@ type Client struct {
 	sched    scheduler
 	janitor  janitor
 	denied   denials
+	flights  flights
 	lines    waitLines
 
 	state atomic.Int32    // stateOpen, stateDraining, stateClosed
@@ -95,6 +100,7 @@ type lockDriver struct {
 type limitDriver struct {
 	driver.Limiter
 	one    driver.OneTaker
+	multi  driver.MultiLimiter
 	refund driver.Refunder
 }
 
@@ -118,9 +124,13 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		return nil, c.fail("new", "", err)
 	}
 	c.connect(halves(b))
+	if c.observing != nil {
+		c.observing.timeStore()
+	}
 	c.sched.init(c)
 	c.janitor.init(c)
 	c.denied.init(c)
+	c.flights.init(c)
 	return c, nil
 }
 
@@ -135,6 +145,9 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	c.limits.Limiter, _ = limits.(driver.Limiter)
 	c.limits.one, _ = limits.(driver.OneTaker)
 	c.limits.refund, _ = limits.(driver.Refunder)
+	if limits.Info().Claims.Has(driver.AtomicMulti) {
+		c.limits.multi, _ = limits.(driver.MultiLimiter)
+	}
 	if n, ok := locks.(driver.LossNotifier); ok {
 		n.NotifyLost(c.lossPushed)
 	}
@@ -152,9 +165,12 @@ func (c *Client) configure(opts []Option) error {
 		}
 	}
 	if missing := c.info.Claims.Missing(o.required...); len(missing) > 0 {
-		return fmt.Errorf("%w: required %v; %s claims %v", ErrUnsupported, missing, c.info.Name, c.info.Claims)
+		return fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
 	}
-	c.prefix, c.log, c.holder, c.policy = o.prefix, o.logger, o.holder, o.policy
+	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
+	if len(o.observers) > 0 {
+		c.observing = &observing{c: c, list: o.observers}
+	}
 	if o.floor > 0 {
 		c.floor = int64(o.floor>>tokenSeqBits) + 1
 	}
@@ -170,6 +186,15 @@ func (c *Client) configure(opts []Option) error {
 	err := c.checkLockConfig(&c.defaults)
 	c.defaults.given = 0
 	return err
+}
+
+// claimList is a list of claims as a person reads it.
+func claimList(claims driver.Claims) string {
+	words := make([]string, len(claims))
+	for i, c := range claims {
+		words[i] = string(c)
+	}
+	return strings.Join(words, ", ")
 }
 
 // Info describes the store: its name, version, ranges and claims.
@@ -189,6 +214,32 @@ func (c *Client) Ping(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Describe tells how the store is set up, as far as it tells: its topology, and the settings
+// on which its claims lean, by name. After Split the names begin with that of the store.
+func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
+	if c.state.Load() == stateClosed {
+		return nil, c.fail("describe", "", ErrClosed)
+	}
+	stores, all := backends(c.backend), map[string]string{}
+	for _, b := range stores {
+		d, ok := b.(driver.Describer)
+		if !ok {
+			continue
+		}
+		settings, err := d.Describe(ctx)
+		if err != nil {
+			return nil, c.fail("describe", "", storeError(ctx, err, false))
+		}
+		for name, value := range settings {
+			if len(stores) > 1 {
+				name = b.Info().Name + " " + name
+			}
+			all[name] = value
+		}
+	}
+	return all, nil
 }
 
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a

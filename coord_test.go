@@ -28,7 +28,7 @@ func TestInvalidOptions(t *testing.T) {
 		{"long name", WithHolderName(strings.Repeat("n", 65)), ErrInvalid, "1 to 64 bytes"},
 		{"policy", WithFailurePolicy(7), ErrInvalid, "want FailClosed or FailOpen"},
 		{"unknown claim", WithRequired("best"), ErrInvalid, `claim "best": want one of`},
-		{"missing claim", WithRequired(driver.Fair), ErrUnsupported, "required [fair]"},
+		{"missing claim", WithRequired(driver.Fair), ErrUnsupported, "does not claim fair, which is required; it claims per-hold-ttl"},
 		{"floor", WithTokenFloor(-1), ErrInvalid, "token floor -1"},
 		{"default TTL", WithLockDefaults(TTL(0)), ErrInvalid, "TTL 0s"},
 		{"default TTL too long", WithLockDefaults(TTL(2 * time.Hour)), ErrInvalid, "at most 1h0m0s"},
@@ -269,5 +269,40 @@ func TestSplit(t *testing.T) {
 	}
 	if err := c.Close(); err != nil || !locks.closed || !lim.closed {
 		t.Errorf("Close: %v, closed %v %v", err, locks.closed, lim.closed)
+	}
+}
+
+// described is a store that tells of itself.
+type described struct {
+	*fakeStore
+	settings map[string]string
+	err      error
+}
+
+func (d described) Describe(context.Context) (map[string]string, error) { return d.settings, d.err }
+
+func TestDescribe(t *testing.T) {
+	a := described{fakeStore: newFake(), settings: map[string]string{"topology": "one"}}
+	got, err := newTestClient(t, a).Describe(t.Context())
+	if err != nil || len(got) != 1 || got["topology"] != "one" {
+		t.Errorf("described as %v, %v", got, err)
+	}
+	if got, err := newTestClient(t, newFake()).Describe(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("a store that tells nothing is described as %v, %v", got, err)
+	}
+	a.info.Name = "a"
+	got, err = newTestClient(t, Split(a, newFakeLimits())).Describe(t.Context())
+	if err != nil || len(got) != 1 || got["a topology"] != "one" {
+		t.Errorf("two stores are described as %v, %v", got, err)
+	}
+	c := newTestClient(t, described{fakeStore: newFake(), err: errWire})
+	if _, err := c.Describe(t.Context()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errWire) {
+		t.Errorf("a store that does not answer: %v, want ErrUnavailable", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Describe(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 }

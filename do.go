@@ -20,6 +20,13 @@ var (
 // did not confirm the release, that is logged and is no error: fn had the lock
 // to its end. A panic of fn unlocks and goes on.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
+	if o := observerOf(l); o != nil {
+		return o.do(ctx, l, key, fn, opts)
+	}
+	return doLocked(ctx, l, key, fn, opts)
+}
+
+func doLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) error {
 	ctx = withAnyOwner(ctx)
 	lock, err := l.Lock(ctx, key, opts...)
 	if err != nil {
@@ -31,6 +38,13 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context) erro
 // TryDo is Do with one attempt. ran is false, with a nil error, when someone
 // else holds key; it is true when fn ran, whatever came of it.
 func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (ran bool, err error) {
+	if o := observerOf(l); o != nil {
+		return o.tryDo(ctx, l, key, fn, opts)
+	}
+	return tryDoLocked(ctx, l, key, fn, opts)
+}
+
+func tryDoLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
 	ctx = withAnyOwner(ctx)
 	lock, err := l.TryLock(ctx, key, opts...)
 	switch {

@@ -49,8 +49,9 @@ type tenure struct {
 	h       *hold
 	token   Token
 	owner   *owner
-	granted instant // when the grant had arrived: not before the store made it
-	endBy   instant // MaxHold; zero: none
+	granted instant    // when the grant had arrived: not before the store made it
+	seen    *lockWatch // nil unless observed
+	endBy   instant    // MaxHold; zero: none
 
 	over     atomic.Bool // err is set
 	err      error       // why it is over; nil while it is held
@@ -172,6 +173,7 @@ func (h *hold) lose(cause error) {
 	if !h.tenure.end(cause) {
 		return
 	}
+	h.tenure.seen.lost(h, reasonOf(cause), cause)
 	h.c.sched.remove(h)
 	h.cleanUp()
 	h.leaveSlot()
@@ -182,6 +184,7 @@ func (h *hold) gone(cause error) {
 	if !h.tenure.end(cause) {
 		return
 	}
+	h.tenure.seen.lost(h, LossRevoked, cause)
 	h.c.sched.remove(h)
 	h.exorcise()
 	h.leaveSlot()
@@ -224,12 +227,16 @@ var errReleased error = &kind{"unlocked", ErrNotHeld}
 
 // release gives the hold back to the store. Done closes first; the next local
 // waiter follows.
-func (h *hold) release(ctx context.Context) error {
+func (h *hold) release(ctx context.Context) (err error) {
 	if !h.tenure.end(errReleased) {
 		return h.tenure.ended()
 	}
 	h.c.sched.remove(h)
 	defer h.leaveSlot()
+	if w := h.tenure.seen; w != nil {
+		ended := h.c.clock.mono()
+		defer func() { w.released(ctx, h, ended, err) }()
+	}
 	if h.lingers() {
 		h.cleanUp()
 		return nil
@@ -307,6 +314,7 @@ func (c *Client) releaseAll(ctx context.Context) {
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return !h.tenure.end(errClosedHold) })
 	forEach(holds, func(h *hold) {
 		defer h.leaveSlot()
+		h.tenure.seen.lost(h, LossClosed, errClosedHold)
 		if h.lingers() {
 			return
 		}

@@ -49,7 +49,7 @@ type Result struct {
 	Allowed bool
 	// Granted permits; less than was asked only after AllowAtMost.
 	Granted int
-	// Remaining permits that could be had at once.
+	// Remaining permits that could be had at once; -1 where AllowAll did not look.
 	Remaining int
 	// RetryAfter, after a denial, is when the ask can succeed if nobody else asks.
 	RetryAfter time.Duration
@@ -140,9 +140,17 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // goes straight into r, which is zero: on a store in memory, handing it from call
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	if c.denied.off && c.limits.one != nil {
+	switch {
+	case c.observing != nil:
+		return c.observedTake(ctx, r, op, key, limit, least, n)
+	case c.denied.off && c.limits.one != nil:
 		return c.takeHere(ctx, r, op, key, limit, least, n)
 	}
+	return c.takeThere(ctx, r, op, key, limit, least, n, nil)
+}
+
+// takeThere is take on a store elsewhere. cached, if not nil, is set if the store was not asked.
+func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int, cached *bool) error {
 	ask := driver.Ask{Min: least, N: n}
 	var d driver.Demand
 	err := c.demand(ctx, key, *limit, n, &d)
@@ -152,6 +160,9 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 	if c.denied.any.Load() > 0 {
 		if known, ok := c.denied.lookup(&d, ask); ok {
 			*r = known
+			if cached != nil {
+				*cached = true
+			}
 			return nil
 		}
 	}
@@ -204,7 +215,17 @@ func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask,
 	return err
 }
 
-func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
+// takeOne asks the store, together with others who ask the same limit meanwhile. A store
+// in this process is quicker than that.
+func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
+	if c.denied.off {
+		return c.callOne(ctx, d, ask, t)
+	}
+	return c.flights.take(ctx, d, ask, t)
+}
+
+// callOne makes one call for one ask.
+func (c *Client) callOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
 	if c.limits.one != nil {
 		*t, err = c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
 		return err

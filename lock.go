@@ -129,7 +129,10 @@ func (l *Lock) binds(ctx context.Context) bool {
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
 func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	l, err := c.lock(ctx, key, opts, false)
+	if c.observing != nil {
+		return c.observedLock(ctx, "lock", key, opts, false)
+	}
+	l, err := c.lock(ctx, key, opts, false, nil)
 	if err != nil {
 		return nil, c.failLock("lock", key, err)
 	}
@@ -138,14 +141,18 @@ func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Loc
 
 // TryLock makes one attempt to hold key. See [Locker].
 func (c *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	l, err := c.lock(ctx, key, opts, true)
+	if c.observing != nil {
+		return c.observedLock(ctx, "trylock", key, opts, true)
+	}
+	l, err := c.lock(ctx, key, opts, true, nil)
 	if err != nil {
 		return nil, c.failLock("trylock", key, err)
 	}
 	return l, nil
 }
 
-func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bool) (*Lock, error) {
+// lock is Lock and TryLock. w is nil unless they are observed.
+func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
 	cfg, err := c.lockConfig(opts)
 	if err != nil {
 		return nil, err
@@ -179,9 +186,9 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	}
 	a := &attempt{name: key, key: full, cfg: *cfg, owner: o}
 	if o != nil {
-		return c.lockOwned(ctx, a, try)
+		return c.lockOwned(ctx, a, try, w)
 	}
-	h, err := c.run(ctx, a, try)
+	h, err := c.run(ctx, a, try, w)
 	if err != nil {
 		c.abandon(a)
 		return nil, err

@@ -26,6 +26,9 @@ type settings struct {
 	policy   FailurePolicy
 	required []driver.Claim
 	floor    Token
+
+	bestEffort bool
+	observers  []Observer
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At
@@ -122,6 +125,19 @@ func WithRequired(claims ...driver.Claim) Option {
 			}
 		}
 		o.required = append(o.required, claims...)
+		return nil
+	}
+}
+
+// WithBestEffort lets AllowAll work on a store that cannot take several limits in one
+// step: it takes them one after the other, the tightest first, and gives back what it
+// took when one is denied. No bound is ever exceeded. What cannot be given back counts as
+// spent: permits of a token bucket, which are due at once, and those of a
+// client that dies in between; and two calls at once may deny each other although one
+// of them had room. On a store that claims driver.AtomicMulti it changes nothing.
+func WithBestEffort() Option {
+	return func(o *settings) error {
+		o.bestEffort = true
 		return nil
 	}
 }

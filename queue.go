@@ -39,13 +39,16 @@ type attempt struct {
 	try     bool          // leaves rather than wait; guarded by Client.mu
 	turn    chan struct{} // signalled on a change of leading or out
 	out     bool          // turned away by the slot; guarded by Client.mu
+	lined   bool          // granted by the store's own line
+	watch   *lockWatch    // of the call that drives it; nil unless observed
 
 	joint joint // other goroutines of the same owner on the same attempt
 }
 
 // run brings a to a hold, or fails. After a failure the attempt keeps its place in
 // line until abandon, so that another goroutine of its owner can go on with it.
-func (c *Client) run(ctx context.Context, a *attempt, try bool) (*hold, error) {
+func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*hold, error) {
+	a.watch = w
 	if err := c.enter(ctx, a, try); err != nil {
 		return nil, err
 	}
@@ -83,7 +86,11 @@ func (c *Client) enter(ctx context.Context, a *attempt, try bool) error {
 	if a.slot.hold != nil || a.slot.refused {
 		a.joint.noteRefusal()
 	}
+	held := a.slot.heldBy()
 	c.mu.Unlock()
+	if !try {
+		a.watch.wait(held)
+	}
 	return c.awaitTurn(ctx, a)
 }
 
@@ -247,11 +254,26 @@ func (c *Client) refusedOnce(a *attempt) {
 	a.waits = true
 	a.joint.noteRefusal()
 	c.mu.Lock()
-	if s := a.slot; s != nil && s.leader == a {
-		s.refused = true
-		s.turnAway()
+	held := ""
+	if s := a.slot; s != nil {
+		held = s.heldBy()
+		if s.leader == a {
+			s.refused = true
+			s.turnAway()
+		}
 	}
 	c.mu.Unlock()
+	if !a.try {
+		a.watch.wait(held)
+	}
+}
+
+// heldBy is the id of the hold that this client has, "" without one. Client.mu is held.
+func (s *slot) heldBy() string {
+	if s.hold == nil {
+		return ""
+	}
+	return s.hold.id
 }
 
 // settle makes a granted attempt the hold of its slot.
@@ -259,6 +281,12 @@ func (c *Client) settle(a *attempt, g granted) (*hold, error) {
 	h, err := c.newHold(a, g)
 	if err != nil {
 		return nil, err
+	}
+	if w := a.watch; w != nil {
+		// Until its Acquired is told, no other event of the hold is.
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		h.tenure.seen = w
 	}
 	c.mu.Lock()
 	if c.state.Load() != stateOpen {
@@ -274,6 +302,9 @@ func (c *Client) settle(a *attempt, g granted) (*hold, error) {
 	s.turnAway()
 	c.mu.Unlock()
 	c.sched.add(h)
+	if a.watch != nil {
+		a.watch.acquired(h, a.way())
+	}
 	return h, nil
 }
 

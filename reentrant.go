@@ -191,7 +191,7 @@ func (o *owner) forget(t *tenure) {
 
 // lockOwned takes a lock for an owner. Only its first entry gets here, and goroutines
 // that enter at the same time join it.
-func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, error) {
+func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool, w *lockWatch) (*Lock, error) {
 	o := a.owner
 	k := entryKey{c, a.name}
 	o.mu.Lock()
@@ -206,7 +206,7 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 		e = &entry{attempt: a}
 		o.entries[k] = e
 		o.mu.Unlock()
-		return c.drive(ctx, e, a, try)
+		return c.drive(ctx, e, a, try, w)
 	case e.tenure != nil: // it was granted since the caller looked
 		defer o.mu.Unlock()
 		return e.tenure.enter(&a.cfg)
@@ -221,6 +221,8 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 	var refused chan struct{} // a try does not wait with the others
 	if try {
 		refused = first.joint.refused
+	} else {
+		w.wait("")
 	}
 	select {
 	case <-refused:
@@ -228,15 +230,15 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool) (*Lock, er
 	case <-first.joint.settled:
 		return first.share(), nil
 	case <-first.joint.baton:
-		return c.drive(ctx, e, first, try)
+		return c.drive(ctx, e, first, try, w)
 	case <-ctx.Done():
 		return c.depart(first, chainOf(ErrLocked, ctxError(ctx)), false)
 	}
 }
 
 // drive runs the attempt of an entry on behalf of all its members.
-func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool) (*Lock, error) {
-	h, err := c.run(ctx, a, try)
+func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool, w *lockWatch) (*Lock, error) {
+	h, err := c.run(ctx, a, try, w)
 	if err != nil {
 		return c.depart(a, err, true)
 	}

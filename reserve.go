@@ -27,7 +27,11 @@ type Reservation struct {
 // cancels. Windows are ErrUnsupported. If the permits are not due within
 // MaxReserve it is ErrLimited.
 func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*Reservation, error) {
+	began := c.clock.mono()
 	r, retry, err := c.reserve(ctx, key, limit, n, MaxReserve)
+	if c.observing != nil && n > 0 {
+		c.observing.reserved(ctx, key, limit, n, began, r, retry, err)
+	}
 	if err != nil {
 		return nil, &Error{Op: "reserve", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
 	}

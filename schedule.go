@@ -284,6 +284,7 @@ func (h *hold) renewed(g granted, err error) {
 	}
 	h.mu.Unlock()
 	h.c.sched.update(h)
+	h.tenure.seen.renewed(h, g, err)
 }
 
 // holdHeap orders holds by when they are due.

@@ -19,26 +19,35 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
+	if c.observing != nil && n > 0 {
+		return c.observedWait(ctx, key, limit, n)
+	}
+	_, err := c.waitN(ctx, key, limit, n)
+	return err
+}
+
+// waitN is WaitN, and says what was granted.
+func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Result, error) {
+	granted := Result{Allowed: true, Granted: n}
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, n, &d)
 	var retry time.Duration
 	switch {
 	case err != nil:
 	case n == 0:
-		return nil
+		return granted, nil
 	case d.Limit.Algorithm == driver.TokenBucket && c.info.Claims.Has(driver.Reserve):
 		retry, err = c.waitReserved(ctx, key, limit, n)
 	default:
 		retry, err = c.waitInLine(ctx, d)
 	}
 	if err == nil {
-		return nil
+		return granted, nil
 	}
 	if errors.Is(err, ErrUnavailable) {
-		_, err = c.degrade(ctx, "wait", key, driver.Ask{N: n}, err)
-		return err
+		return c.degrade(ctx, "wait", key, driver.Ask{N: n}, err)
 	}
-	return &Error{Op: "wait", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
+	return Result{}, &Error{Op: "wait", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
 }
 
 // errTooLate: the permits cannot come before ctx's deadline.

@@ -84,3 +84,8 @@ func (cs Claims) Missing(want ...Claim) []Claim {
 	}
 	return missing
 }
+
+// Without gives the claims but c.
+func (cs Claims) Without(c Claim) Claims {
+	return slices.DeleteFunc(slices.Clone(cs), func(have Claim) bool { return have == c })
+}

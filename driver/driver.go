@@ -190,6 +190,16 @@ type Breaker interface {
 	Break(ctx context.Context, key, id string) error
 }
 
+// Describer tells how the store is set up, for reports and operators: what the
+// conformance suite was run on, and what coord doctor shows.
+type Describer interface {
+	// Describe gives settings by name. "topology" says how many servers there are,
+	// in which roles; the others are those on which the store's claims lean, named as
+	// the store names them. Names and values are short, and never secret.
+	// What the store does not tell is left out. Describe may ask the store, within ctx.
+	Describe(ctx context.Context) (map[string]string, error)
+}
+
 // Pinger checks the connection. Without it Ping does nothing beyond the
 // closed check.
 type Pinger interface {

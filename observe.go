@@ -1,0 +1,386 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// observing is the observers of a Client. It is nil without one, and then nothing
+// here is called.
+type observing struct {
+	c        *Client
+	list     []Observer
+	panicked sync.Map // names of fields
+}
+
+// tell calls one function of every observer.
+func tell[E any](o *observing, ctx context.Context, field string, fn func(*Observer) func(context.Context, E), e E) {
+	for i := range o.list {
+		if f := fn(&o.list[i]); f != nil {
+			func() {
+				defer o.survive(field)
+				f(ctx, e)
+			}()
+		}
+	}
+}
+
+// survive keeps a mistake in an observer from losing a lock.
+func (o *observing) survive(field string) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if _, told := o.panicked.LoadOrStore(field, true); !told {
+		o.c.log.Error("coord: an observer panicked, and the client goes on; more panics of this field are not logged",
+			"field", field, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
+}
+
+// begin tells of a call; its context is for the rest of the call.
+func (o *observing) begin(ctx context.Context, c *Call) context.Context {
+	for i := range o.list {
+		if f := o.list[i].CallBegan; f != nil {
+			func() {
+				defer o.survive("CallBegan")
+				if derived := f(ctx, *c); derived != nil {
+					ctx = derived
+				}
+			}()
+		}
+	}
+	return ctx
+}
+
+func (o *observing) end(ctx context.Context, c Call, began time.Duration, err error, panicked bool) {
+	e := CallEnded{Call: c, Took: o.c.clock.mono() - began, Outcome: outcomeOf(err), Err: err, Panicked: panicked}
+	if panicked {
+		e.Outcome = OutcomeError
+	}
+	tell(o, ctx, "CallEnded", func(o *Observer) func(context.Context, CallEnded) { return o.CallEnded }, e)
+}
+
+func outcomeOf(err error) Outcome {
+	if err == nil {
+		return OutcomeOK
+	}
+	for _, known := range outcomes {
+		if errors.Is(err, known.err) {
+			return known.outcome
+		}
+	}
+	return OutcomeError
+}
+
+// lockWatch follows one Lock or TryLock, and then the hold that it took.
+type lockWatch struct {
+	o      *observing
+	key    string
+	owner  string
+	caller context.Context // as the application gave it
+	ctx    context.Context // as the observers made it
+	began  time.Duration
+
+	waits     bool          // WaitBegan was told
+	waitBegan time.Duration // when
+	got       bool          // Acquired was told
+
+	// mu is held while the hold's events are told, so that they come in order.
+	mu   sync.Mutex
+	over bool // its last event was told
+}
+
+// observedLock is Lock and TryLock under observation.
+func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOption, try bool) (*Lock, error) {
+	o := c.observing
+	call := Call{Op: op, Backend: c.info.Name, Key: key}
+	w := &lockWatch{o: o, key: key, caller: ctx, began: c.clock.mono()}
+	if owner := ownerOf(ctx); owner != nil {
+		w.owner = owner.String()
+	}
+	w.ctx = o.begin(ctx, &call)
+	l, err := c.lock(w.ctx, key, opts, try, w)
+	switch {
+	case err != nil:
+		err = c.failLock(op, key, err)
+		w.refused(err)
+	case !w.got:
+		w.entered(l)
+	}
+	o.end(w.ctx, call, w.began, err, false)
+	return l, err
+}
+
+// event says which lock it is; h is nil before there is one.
+func (w *lockWatch) event(h *hold) LockEvent {
+	e := LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner}
+	if h != nil {
+		e.ID, e.Token = h.id, h.tenure.token
+	}
+	return e
+}
+
+// wait tells, once, that the call waits. held is what its client has of the key.
+func (w *lockWatch) wait(held string) {
+	if w == nil || w.waits {
+		return
+	}
+	w.waits, w.waitBegan = true, w.o.c.clock.mono()
+	tell(w.o, w.ctx, "WaitBegan", func(o *Observer) func(context.Context, WaitBegan) { return o.WaitBegan },
+		WaitBegan{LockEvent: w.event(nil), HeldBy: held})
+}
+
+// waited tells that a wait is over.
+func (w *lockWatch) waited(h *hold, err error, now time.Duration) {
+	if w.waits {
+		tell(w.o, w.ctx, "WaitEnded", func(o *Observer) func(context.Context, WaitEnded) { return o.WaitEnded },
+			WaitEnded{LockEvent: w.event(h), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
+	}
+}
+
+func (w *lockWatch) refused(err error) {
+	now := w.o.c.clock.mono()
+	w.waited(nil, err, now)
+	tell(w.o, w.ctx, "Refused", func(o *Observer) func(context.Context, Refused) { return o.Refused },
+		Refused{LockEvent: w.event(nil), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
+}
+
+// acquired tells of the grant. mu is held since before anyone else could know the hold.
+func (w *lockWatch) acquired(h *hold, way Way) {
+	now := w.o.c.clock.mono()
+	w.got = true
+	w.waited(h, nil, now)
+	tell(w.o, w.ctx, "Acquired", func(o *Observer) func(context.Context, Acquired) { return o.Acquired },
+		Acquired{LockEvent: w.event(h), Waited: now - w.began, Way: way, TTL: h.ttlNow()})
+}
+
+// entered tells of another handle. The hold's own watch keeps the order.
+func (w *lockWatch) entered(l *Lock) {
+	t := l.t
+	now := w.o.c.clock.mono()
+	w.waited(t.h, nil, now)
+	t.owner.mu.Lock()
+	depth := t.depth
+	t.owner.mu.Unlock()
+	t.seen.inOrder(func() {
+		tell(w.o, w.ctx, "Reentered", func(o *Observer) func(context.Context, Reentered) { return o.Reentered },
+			Reentered{LockEvent: w.event(t.h), Waited: now - w.began, Depth: depth})
+	})
+}
+
+// inOrder runs fn, unless the hold's last event was told.
+func (w *lockWatch) inOrder(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		fn()
+	}
+}
+
+func (w *lockWatch) renewed(h *hold, g granted, err error) {
+	if w == nil {
+		return
+	}
+	now := w.o.c.clock.now()
+	took := now.mono - g.sent.mono
+	w.inOrder(func() {
+		if err == nil {
+			tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
+				Renewed{LockEvent: w.event(h), TTL: g.TTL, Took: took})
+			return
+		}
+		tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
+			RenewFailed{LockEvent: w.event(h), Took: took, Left: max(h.tenure.deadline().until(now), 0), Err: err})
+	})
+}
+
+// lost tells of a loss. The tenure has ended.
+func (w *lockWatch) lost(h *hold, reason LossReason, err error) {
+	if w == nil {
+		return
+	}
+	held := w.o.c.clock.mono() - h.tenure.granted.mono
+	w.last(func() {
+		tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
+			Lost{LockEvent: w.event(h), Held: held, Reason: reason, Err: err})
+	})
+}
+
+// released tells of an Unlock, at ended, and what the store made of it. That the
+// store does not know the hold any more is a loss.
+func (w *lockWatch) released(ctx context.Context, h *hold, ended time.Duration, err error) {
+	if w == nil {
+		return
+	}
+	if errors.Is(err, ErrLost) {
+		w.lost(h, LossRevoked, err)
+		return
+	}
+	w.last(func() {
+		tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released },
+			Released{LockEvent: w.event(h), Held: ended - h.tenure.granted.mono, Took: w.o.c.clock.mono() - ended, Err: err})
+	})
+}
+
+// last tells the hold's last event.
+func (w *lockWatch) last(fn func()) {
+	w.inOrder(func() {
+		w.over = true
+		fn()
+	})
+}
+
+// reasonOf is why a hold was lost that the client itself gave up.
+func reasonOf(cause error) LossReason {
+	switch {
+	case errors.Is(cause, ErrMaxHold):
+		return LossMaxHold
+	case cause == ErrLost:
+		return LossExpired
+	}
+	return LossRevoked
+}
+
+// way is how an attempt that was granted came to it.
+func (a *attempt) way() Way {
+	switch {
+	case a.lined:
+		return WayQueued
+	case a.waits:
+		return WayPolled
+	case a.queued:
+		return WayLocal
+	}
+	return WayFree
+}
+
+// observerOf finds the observers behind a Locker, which may embed a Client.
+func observerOf(l Locker) *observing {
+	if c, ok := l.(*Client); ok {
+		return c.observing
+	}
+	if c, ok := l.(interface{ observers() *observing }); ok {
+		return c.observers()
+	}
+	return nil
+}
+
+func (c *Client) observers() *observing { return c.observing }
+
+// do is Do under observation.
+func (o *observing) do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (err error) {
+	call := Call{Op: "do", Backend: o.c.info.Name, Key: key}
+	began, returned := o.c.clock.mono(), false
+	ctx = o.begin(ctx, &call)
+	defer func() { o.end(ctx, call, began, err, !returned) }()
+	err = doLocked(ctx, l, key, fn, opts)
+	returned = true
+	return err
+}
+
+// tryDo is TryDo under observation.
+func (o *observing) tryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
+	call := Call{Op: "trydo", Backend: o.c.info.Name, Key: key}
+	began, returned := o.c.clock.mono(), false
+	ctx = o.begin(ctx, &call)
+	defer func() {
+		told := err
+		if returned && err == nil && !ran {
+			told = ErrLocked
+		}
+		o.end(ctx, call, began, told, !returned)
+	}()
+	ran, err = tryDoLocked(ctx, l, key, fn, opts)
+	returned = true
+	return ran, err
+}
+
+// decided tells of a limit's answer. An error that is no denial is not told here.
+func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
+	e.Backend = o.c.info.Name
+	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
+	switch {
+	case r.Degraded != nil:
+		e.Err = r.Degraded
+		tell(o, ctx, "Degraded", func(o *Observer) func(context.Context, Decision) { return o.Degraded }, e)
+	case r.Allowed:
+		tell(o, ctx, "Allowed", func(o *Observer) func(context.Context, Decision) { return o.Allowed }, e)
+	default:
+		tell(o, ctx, "Denied", func(o *Observer) func(context.Context, Decision) { return o.Denied }, e)
+	}
+}
+
+// observedTake is take under observation.
+func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
+	began := c.clock.mono()
+	cached := false
+	err := c.takeThere(ctx, r, op, key, limit, least, n, &cached)
+	if err == nil && n > 0 {
+		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.mono() - began, Cached: cached}, r)
+	}
+	return err
+}
+
+// observedWait is WaitN under observation.
+func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n int) error {
+	o := c.observing
+	call := Call{Op: "wait", Backend: c.info.Name, Key: key, Limit: limit, N: n}
+	began := c.clock.mono()
+	ctx = o.begin(ctx, &call)
+	r, err := c.waitN(ctx, key, limit, n)
+	if err == nil || errors.Is(err, ErrLimited) {
+		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.mono() - began, Err: err}
+		var told *Error
+		if errors.As(err, &told) {
+			r.RetryAfter = told.RetryAfter
+		}
+		r.Remaining = -1
+		o.decided(ctx, e, &r)
+	}
+	o.end(ctx, call, began, err, false)
+	return err
+}
+
+// reserved tells of a Reserve.
+func (o *observing) reserved(ctx context.Context, key string, limit Limit, n int, began time.Duration, r *Reservation, retry time.Duration, err error) {
+	e := Decision{Op: "reserve", Key: key, Limit: limit, Asked: n, Took: o.c.clock.mono() - began}
+	result := Result{Remaining: -1, RetryAfter: retry}
+	switch {
+	case err == nil:
+		e.Delay = r.Delay()
+		result.Allowed, result.Granted = true, n
+	case errors.Is(err, ErrLimited):
+		e.Err = err
+	default:
+		return
+	}
+	o.decided(ctx, e, &result)
+}
+
+// observed tells of an AllowAll.
+func (m *multi) observed(ctx context.Context, began time.Duration) {
+	took := m.c.clock.mono() - began
+	for i := range m.results {
+		d, r := &m.as[i], &m.results[i]
+		if d.N > 0 && (r.Allowed || r.RetryAfter > 0) {
+			m.c.observing.decided(ctx, Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N, Took: took, Cached: m.cached}, r)
+		}
+	}
+}
+
+// storeFailed reports an error that is no answer of the store's.
+func storeFailed(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return false
+	case errors.Is(err, ErrCorrupt):
+		return true
+	}
+	return errors.Is(err, driver.ErrNotSent) || !driver.Definite(err)
+}

@@ -1,0 +1,243 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Asks of one limit that come while a call on it is under way fly together in the
+// next one: a hot key costs one call for as many asks as came meanwhile, and no timer
+// holds anyone back. An ask that finds no call under way flies at once, alone, in its own
+// goroutine and under its own context.
+
+const (
+	// maxFlight is how many asks fly together.
+	maxFlight = 256
+	// patience is how long asks wait for a call that does not return, before they
+	// fly beside it: it may be stuck where they would not be.
+	patience = 100 * time.Millisecond
+)
+
+// flights are the calls for permits that are under way, and who waits for them.
+type flights struct {
+	c      *Client
+	mu     sync.Mutex
+	lines  map[flightKey]*flightLine
+	closed bool
+}
+
+type flightKey struct {
+	key   string
+	limit driver.Limit
+}
+
+// flightLine is the line of one limit. It exists while a call is under way. Its fields are
+// guarded by flights.mu.
+type flightLine struct {
+	key    flightKey
+	flying int // calls under way
+	queue  []*rider
+	late   *time.Timer // flies the queue beside a call that does not return
+}
+
+// rider is an ask in line, and then in flight.
+type rider struct {
+	ctx    context.Context
+	ask    driver.Ask
+	flight *flight // guarded by flights.mu; nil in line
+
+	done chan struct{} // closed when the answer is there
+	t    driver.TakenOne
+	err  error
+}
+
+// flight is one call with the asks of its riders.
+type flight struct {
+	riders []*rider
+	aboard int // riders that still wait; guarded by flights.mu
+	cancel context.CancelFunc
+}
+
+func (f *flights) init(c *Client) {
+	f.c, f.lines = c, make(map[flightKey]*flightLine)
+}
+
+// take asks the store for permits, together with others who do.
+func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
+	k := flightKey{d.Key, d.Limit}
+	f.mu.Lock()
+	l := f.lines[k]
+	if l == nil {
+		l = &flightLine{key: k, flying: 1}
+		f.lines[k] = l
+		f.mu.Unlock()
+		defer f.landed(l)
+		return f.c.callOne(ctx, d, ask, t)
+	}
+	r := &rider{ctx: ctx, ask: ask, done: make(chan struct{})}
+	l.queue = append(l.queue, r)
+	if len(l.queue) == 1 {
+		f.watch(l)
+	}
+	f.mu.Unlock()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if err := f.leave(l, r); err != nil {
+			return err
+		}
+	}
+	*t = r.t
+	return r.err
+}
+
+// leave takes a rider out whose context has ended. It is nil if the answer has come.
+func (f *flights) leave(l *flightLine, r *rider) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-r.done:
+		return nil
+	default:
+	}
+	if r.flight == nil {
+		for i, q := range l.queue {
+			if q == r {
+				l.queue = append(l.queue[:i], l.queue[i+1:]...)
+				break
+			}
+		}
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
+	}
+	if r.flight.aboard--; r.flight.aboard == 0 {
+		r.flight.cancel()
+	}
+	return r.ctx.Err() // what it is granted counts as spent
+}
+
+// watch sees to it that the queue does not wait for ever. flights.mu is held.
+func (f *flights) watch(l *flightLine) {
+	if l.late == nil {
+		l.late = time.AfterFunc(patience, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.lines[l.key] == l {
+				f.depart(l)
+			}
+		})
+		return
+	}
+	l.late.Reset(patience)
+}
+
+// landed ends a call. The queue flies next.
+func (f *flights) landed(l *flightLine) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.flying--
+	f.depart(l)
+	if l.flying == 0 {
+		delete(f.lines, l.key)
+		if l.late != nil {
+			l.late.Stop()
+		}
+	}
+}
+
+// depart sends the head of the queue off. flights.mu is held.
+func (f *flights) depart(l *flightLine) {
+	if len(l.queue) == 0 {
+		return
+	}
+	n := min(len(l.queue), maxFlight)
+	fl := &flight{riders: l.queue[:n:n], aboard: n}
+	if l.queue = l.queue[n:]; len(l.queue) == 0 {
+		l.queue = nil
+	} else {
+		f.watch(l)
+	}
+	ctx := fl.board()
+	if f.closed {
+		fl.cancel()
+		fl.fail(ErrClosed)
+		return
+	}
+	l.flying++
+	f.c.bg.Add(1)
+	go f.fly(ctx, l, fl)
+}
+
+// board gives the context of the call: it ends when all riders have left, and with the last
+// of their deadlines. flights.mu is held.
+func (fl *flight) board() (ctx context.Context) {
+	var last time.Time
+	bounded := true
+	for _, r := range fl.riders {
+		r.flight = fl
+		d, ok := r.ctx.Deadline()
+		bounded = bounded && ok
+		if d.After(last) {
+			last = d
+		}
+	}
+	ctx = context.WithoutCancel(fl.riders[0].ctx)
+	if bounded {
+		ctx, fl.cancel = context.WithDeadline(ctx, last)
+	} else {
+		ctx, fl.cancel = context.WithCancel(ctx)
+	}
+	return ctx
+}
+
+// fly makes the call and hands the answers out.
+func (f *flights) fly(ctx context.Context, l *flightLine, fl *flight) {
+	defer f.c.bg.Done()
+	defer f.landed(l)
+	defer fl.cancel()
+	asks := make([]driver.Ask, len(fl.riders))
+	for i, r := range fl.riders {
+		asks[i] = r.ask
+	}
+	taken, err := f.call(ctx, l.key, asks)
+	if err != nil {
+		fl.fail(err)
+		return
+	}
+	for i, r := range fl.riders {
+		r.t = driver.TakenOne{Granted: taken.Asks[i], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+		close(r.done)
+	}
+}
+
+// call is Take, whose panic is no reason for its riders to wait for ever.
+func (f *flights) call(ctx context.Context, k flightKey, asks []driver.Ask) (taken driver.Taken, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s panicked: %v\n%s", f.c.info.Name, p, debug.Stack())
+		}
+	}()
+	taken, err = f.c.limits.Take(ctx, k.key, k.limit, asks)
+	if err == nil && len(taken.Asks) != len(asks) {
+		err = fmt.Errorf("%s answered %d asks of %d", f.c.info.Name, len(taken.Asks), len(asks))
+	}
+	return taken, err
+}
+
+func (fl *flight) fail(err error) {
+	for _, r := range fl.riders {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// close lets nothing more fly.
+func (f *flights) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
