@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -14,6 +15,7 @@ import (
 type Backend struct {
 	info   driver.Info
 	cells  Cells
+	skew   time.Duration
 	closed atomic.Bool
 	close  func() error
 }
@@ -25,6 +27,7 @@ var _ interface {
 	driver.Inspector
 	driver.Breaker
 	driver.Pinger
+	driver.Describer
 	driver.Limiter
 	driver.OneTaker
 	driver.Refunder
@@ -32,8 +35,12 @@ var _ interface {
 
 // New makes a backend of cells. info is what Info answers; its claims are the
 // store's to make. Close of the backend closes the cells.
-func New(info driver.Info, cells Cells) *Backend {
-	return &Backend{info: info, cells: cells, close: sync.OnceValue(cells.Close)}
+func New(info driver.Info, cells Cells, opts ...Option) *Backend {
+	b := &Backend{info: info, cells: cells, close: sync.OnceValue(cells.Close)}
+	for _, opt := range opts {
+		opt(b)
+	}
+	return b
 }
 
 // Info describes the store.
@@ -64,6 +71,26 @@ func ping(ctx context.Context, store any) error {
 	}
 	return nil
 }
+
+// Describe tells how the cells, or the versions that they are made of, describe
+// themselves: nothing, if they have no method Describe.
+func (b *Backend) Describe(ctx context.Context) (map[string]string, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return describe(ctx, b.cells)
+}
+
+func describe(ctx context.Context, store any) (map[string]string, error) {
+	if d, ok := store.(driver.Describer); ok {
+		return d.Describe(ctx)
+	}
+	return nil, nil
+}
+
+// Unwrap gives the cells, or the versions that they are made of: a report of the
+// conformance suite says whose code they are.
+func (b *Backend) Unwrap() any { return b.cells }
 
 // ready refuses a call that comes after Close or after the end of ctx.
 func (b *Backend) ready(ctx context.Context) error {

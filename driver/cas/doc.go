@@ -23,6 +23,13 @@
 //
 // A limit has one cell for each state of its key, see [limits.Name].
 //
+// # Clocks
+//
+// The end of a lease is a time on the store's clock. Take it from the reply that [Loaded] is made of, if
+// the store puts it there: then nothing is supposed of any client's clock. A [Clock] follows one that is seen only
+// now and then, and leaves a small error; without any of the store's, the clients' own
+// clocks have to do. Both need [WithSkew].
+//
 // # Tokens
 //
 // The token of a new hold is the greater of the last token plus one and the

@@ -17,7 +17,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 		at := now.UnixMicro()
 		switch {
 		case rec.heldBy(r.ID, at):
-			rec, grant = extend(rec, r.TTL, now)
+			rec, grant = b.extend(rec, r.TTL, now)
 			return rec, nil
 		case rec.live(at):
 			return rec, &driver.LockedError{Remaining: remaining(rec, now)}
@@ -27,7 +27,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 			return rec, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(maxToken))
 		}
 		grant = driver.Grant{Token: token, TTL: r.TTL}
-		return record{state: held, token: token, until: ceilMicro(now.Add(r.TTL)), id: r.ID}, nil
+		return record{state: held, token: token, until: b.end(r.TTL, now), id: r.ID}, nil
 	})
 	return result(grant, err)
 }
@@ -41,7 +41,7 @@ func (b *Backend) Renew(ctx context.Context, key string, r driver.Request) (gran
 		if !rec.heldBy(r.ID, now.UnixMicro()) {
 			return rec, driver.ErrNotHeld
 		}
-		rec, grant = extend(rec, r.TTL, now)
+		rec, grant = b.extend(rec, r.TTL, now)
 		return rec, nil
 	})
 	return result(grant, err)
@@ -133,9 +133,14 @@ func (r record) keep(now time.Time) time.Duration {
 }
 
 // extend prolongs the lease, and never shortens it.
-func extend(r record, ttl time.Duration, now time.Time) (record, driver.Grant) {
-	r.until = max(r.until, ceilMicro(now.Add(ttl)))
-	return r, driver.Grant{Token: r.token, TTL: max(ttl, remaining(r, now))}
+func (b *Backend) extend(r record, ttl time.Duration, now time.Time) (record, driver.Grant) {
+	r.until = max(r.until, b.end(ttl, now))
+	return r, driver.Grant{Token: r.token, TTL: max(ttl, remaining(r, now)-b.skew)}
+}
+
+// end is when a lease that begins now is over by every client's clock.
+func (b *Backend) end(ttl time.Duration, now time.Time) int64 {
+	return ceilMicro(now.Add(ttl + b.skew))
 }
 
 // remaining is what is left of the lease.

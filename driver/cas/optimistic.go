@@ -71,6 +71,13 @@ func (o optimistic[V]) Update(ctx context.Context, name Name, fn Func) error {
 }
 
 // Ping makes a round trip if the store can.
+// Describe and Unwrap are those of what the cells are made of.
+func (o optimistic[V]) Describe(ctx context.Context) (map[string]string, error) {
+	return describe(ctx, o.v)
+}
+
+func (o optimistic[V]) Unwrap() any { return o.v }
+
 func (o optimistic[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
 
 func (o optimistic[V]) Close() error { return o.v.Close() }
