@@ -115,6 +115,7 @@ func dial(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, error) {
 	cfg.Context = life
 	client, err := clientv3.New(cfg)
 	if stop() && err == nil {
+		withLogin(client, cfg)
 		return client, nil
 	}
 	cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -29,16 +30,42 @@ func (b *backend) probe(ctx context.Context) (server string, err error) {
 	if err := b.Ping(ctx); err != nil {
 		return "", err
 	}
+	return b.version(ctx)
+}
+
+// version asks all servers at once, and takes the first answer: one that is down is not
+// refused, but waited for.
+func (b *backend) version(ctx context.Context) (string, error) {
+	type answer struct {
+		version string
+		err     error
+	}
+	endpoints := b.client.Endpoints()
+	answers := make(chan answer, len(endpoints))
+	asking, enough := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer enough()
+	for _, endpoint := range endpoints {
+		wg.Go(func() {
+			status, err := b.client.Status(asking, endpoint)
+			if err != nil {
+				answers <- answer{err: err}
+				return
+			}
+			answers <- answer{version: status.Version}
+		})
+	}
 	var errs []error
-	for _, endpoint := range b.client.Endpoints() {
-		status, err := b.client.Status(ctx, endpoint)
-		if err == nil {
-			return serverVersion(status.Version)
-		}
-		if notPermitted(err) {
+	for range endpoints {
+		switch a := <-answers; {
+		case a.err == nil:
+			return serverVersion(a.version)
+		case notPermitted(a.err):
 			return "", nil // it may lock, but not ask for the version
+		default:
+			errs = append(errs, a.err)
 		}
-		errs = append(errs, err)
 	}
 	return "", readOnly(ctx, errors.Join(errs...))
 }

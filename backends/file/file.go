@@ -46,9 +46,9 @@ func New(dir string) (driver.Backend, error) {
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	switch {
 	case u.Opaque != "" || u.Host != "" && u.Host != "localhost":
-		return nil, fmt.Errorf("%w: store URL %q: want three slashes and an absolute path, like file:///var/lib/app/coord", driver.ErrInvalid, u.Redacted())
+		return nil, fmt.Errorf("%w: store URL: want three slashes and an absolute path, like file:///var/lib/app/coord", driver.ErrInvalid)
 	case u.User != nil || u.Fragment != "":
-		return nil, fmt.Errorf("%w: store URL %q: want no user and no fragment", driver.ErrInvalid, u.Redacted())
+		return nil, fmt.Errorf("%w: store URL: want no user and no fragment", driver.ErrInvalid)
 	}
 	for name := range u.Query() {
 		return nil, fmt.Errorf("%w: query parameter %q: a file store has none", driver.ErrInvalid, name)

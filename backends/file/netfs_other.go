@@ -4,3 +4,6 @@ package file
 
 // sharedFS cannot tell here.
 func sharedFS(string) (string, error) { return "", nil }
+
+// fsName cannot tell here.
+func fsName(string) string { return "" }

@@ -103,6 +103,7 @@ type backend struct {
 	lanes     *lanes           // of the backend's own clients, or nil
 	onMissing OnMissing
 	info      driver.Info
+	settings  map[string]string // what the servers told at opening
 	log       *slog.Logger
 	clock     func() time.Time
 	lines     lines

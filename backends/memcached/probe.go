@@ -22,46 +22,50 @@ var minVersion = [3]int{1, 4, 23}
 // probeServers asks each server for its version and settings, and tries compare-and-swap on it.
 func (b *backend) probeServers(ctx context.Context, s settings, dial dialer) error {
 	for _, addr := range s.url.Hosts {
-		server, err := b.probeServer(ctx, addr, s.timeout, dial)
+		about, err := b.probeServer(ctx, addr, s.timeout, dial)
 		if err != nil {
 			return fmt.Errorf("%s: %w", addr, err)
 		}
 		if b.info.Server == "" {
-			b.info.Server = server
+			b.info.Server = strings.TrimSpace("memcached " + about.version)
 		}
+		b.note(len(s.url.Hosts), about)
 	}
 	return nil
 }
 
 // probeServer looks at one server. It has to be 1.4.23 or later with compare-and-swap, and should
 // not evict.
-func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Duration, dial dialer) (string, error) {
+func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Duration, dial dialer) (about, error) {
 	one := &backend{closing: make(chan struct{}), lanes: newLanes(1, timeout, []string{addr}, dial)}
 	defer one.Close()
 	if err := one.probeCAS(ctx); err != nil {
-		return "", err
+		return about{}, err
 	}
-	about, err := inquire(ctx, addr, timeout, dial)
+	a, err := inquire(ctx, addr, timeout, dial)
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return about{}, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
 	}
 	if err != nil {
-		return "", notSent(err)
+		return about{}, notSent(err)
 	}
-	if old(about.version) {
-		return "", fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, about.version, minVersion[0], minVersion[1], minVersion[2])
+	if old(a.version) {
+		return about{}, fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
 	}
-	switch about.evictions {
+	switch a.settings["evictions"] {
 	case "on":
 		b.log.WarnContext(ctx, "memcached: the server evicts items when its memory is full: locks and limits can be lost before their time; give coord a server of its own, with -M", "server", addr)
 	case "":
 		b.log.WarnContext(ctx, "memcached: the server does not tell its settings: whether it evicts is not checked", "server", addr)
 	}
-	return strings.TrimSpace("memcached " + about.version), nil
+	return a, nil
 }
 
-// about is what a server says of itself; what it does not say is "".
-type about struct{ version, evictions string }
+// about is what a server says of itself; what it does not say is "", or not there.
+type about struct {
+	version  string
+	settings map[string]string
+}
 
 // inquire asks on a connection of its own: gomemcache has no stats.
 func inquire(ctx context.Context, addr string, timeout time.Duration, dial dialer) (a about, err error) {
@@ -79,27 +83,27 @@ func inquire(ctx context.Context, addr string, timeout time.Duration, dial diale
 			return err
 		}
 		a.version, _ = strings.CutPrefix(line, "VERSION ")
-		a.evictions, err = evictions(conn, r)
+		a.settings, err = readSettings(conn, r)
 		return err
 	})
 	return a, err
 }
 
-// evictions reads the setting. A server that does not tell answers with one line of an error.
-func evictions(conn net.Conn, r *bufio.Reader) (setting string, err error) {
+// readSettings reads them. A server that does not tell answers with one line of an error.
+func readSettings(conn net.Conn, r *bufio.Reader) (settings map[string]string, err error) {
+	settings = make(map[string]string)
 	line, err := command(conn, r, "stats settings\r\n")
 	for err == nil {
 		rest, ok := strings.CutPrefix(line, "STAT ")
 		if !ok {
-			return setting, nil
+			return settings, nil
 		}
-		if name, value, _ := strings.Cut(rest, " "); name == "evictions" {
-			setting = value
-		}
+		name, value, _ := strings.Cut(rest, " ")
+		settings[name] = value
 		line, err = r.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
 	}
-	return setting, err
+	return settings, err
 }
 
 // old reports whether a version is before minVersion. One that cannot be read is not.

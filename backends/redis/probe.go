@@ -24,7 +24,7 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, e
 	if err := b.Ping(ctx); err != nil {
 		return "", err
 	}
-	servers, err := b.census(ctx)
+	servers, err := b.census(ctx, "server", "memory")
 	if err != nil {
 		if !redis.HasErrorPrefix(err, "NOPERM") {
 			return "", classify(err)
@@ -48,9 +48,9 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, e
 	return server, nil
 }
 
-// census asks each server with data for its INFO.
-func (b *backend) census(ctx context.Context) (servers []map[string]string, err error) {
-	c := &census{b: b}
+// census asks each server with data for sections of its INFO.
+func (b *backend) census(ctx context.Context, sections ...string) (servers []map[string]string, err error) {
+	c := &census{b: b, sections: sections}
 	if _, err := b.fly(ctx, c, nil); err != nil {
 		return nil, err
 	}
@@ -58,9 +58,10 @@ func (b *backend) census(ctx context.Context) (servers []map[string]string, err 
 }
 
 type census struct {
-	b       *backend
-	mu      sync.Mutex
-	servers []map[string]string // the fields that each has told
+	b        *backend
+	sections []string
+	mu       sync.Mutex
+	servers  []map[string]string // the fields that each has told
 }
 
 // Process asks them; the command it is given is ignored.
@@ -73,7 +74,7 @@ func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
 
 func (c *census) ask(ctx context.Context, p processor) error {
 	fields := map[string]string{}
-	for _, section := range []string{"server", "memory"} {
+	for _, section := range c.sections {
 		cmd := redis.NewStringCmd(ctx, "info", section)
 		if err := p.Process(ctx, cmd); err != nil {
 			return err

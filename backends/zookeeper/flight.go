@@ -70,6 +70,9 @@ func (b *backend) ready() (bool, error) {
 	return false, nil
 }
 
+// downLook is how often a call without an answer looks whether there is a server at all.
+const downLook = 100 * time.Millisecond
+
 // A flight has landed, or nobody waits for it any more; whichever is first.
 const (
 	flying int32 = iota
@@ -109,13 +112,24 @@ func fly[T any](ctx context.Context, b *backend, do func() (T, error), late func
 		return none, driver.ErrClosed
 	}
 	var err error
-	select {
-	case o := <-result:
-		return o.value, classify(o.err)
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-b.closing:
-		err = errClosing
+	look := time.NewTimer(downLook)
+	defer look.Stop()
+	for err == nil {
+		select {
+		case o := <-result:
+			return o.value, classify(o.err)
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-b.closing:
+			err = errClosing
+		case <-look.C:
+			// A request that was handed in while the connection broke waits in
+			// the library for the next one, however long there is none. It is sent then.
+			if b.wire != nil && b.conn.State() != zk.StateHasSession {
+				err = b.wire.unreachable()
+			}
+			look.Reset(downLook)
+		}
 	}
 	if state.CompareAndSwap(flying, abandoned) {
 		return none, fmt.Errorf("%w: %w", errLeft, err)
