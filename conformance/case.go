@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ type Case struct {
 	Clause string `json:"clause"`
 	// Why the case exists: the incident or the trap behind it.
 	Why string `json:"why"`
+	// Remedy is what an adapter that fails usually has to change, in one line.
+	Remedy string `json:"remedy"`
 	// Needs are claims without which the case is unsupported.
 	Needs driver.Claims `json:"needs,omitempty"`
 	// Proves is the claim that the case decides. Where it is not made, the
@@ -25,22 +28,64 @@ type Case struct {
 	Proves driver.Claim `json:"proves,omitempty"`
 	// Hooks of the harness without which the case is unproven.
 	Hooks []Hook `json:"hooks,omitempty"`
-	// bound is how long the case may take on a store with short leases; 0 is
-	// the usual bound. Leases longer than that are added.
+	// Slow cases are left out by a fast pass: those that usually take four seconds or more.
+	Slow bool `json:"slow,omitempty"`
+	// Bound is how long the case may take on a store with short leases. Leases longer than
+	// that are added. A case that takes longer is ended, and has failed.
+	Bound time.Duration `json:"bound_ns"`
+	// bound is the case's own bound; 0 is the usual one.
 	bound time.Duration
 	run   func(e *env)
 }
+
+// slowFrom is how long a slow case usually takes, at least.
+const slowFrom = 4 * time.Second
 
 // FullName is the name of the case's subtest: "LOCK-07/what-it-shows".
 func (c Case) FullName() string { return c.ID + "/" + c.Name }
 
 // Cases lists every case of the suite, ordered by id.
 func Cases() []Case {
-	all := slices.Concat(coreCases(), exclusionCases(), tokenCases(), lossCases(), renewalCases(),
-		ownershipCases(), waitCases(), reentryCases(), leaseCases(), keyCases(), closeCases(), operatorCases(),
-		boundCases(), retryCases(), stateCases(), waitingCases(), outageCases())
-	slices.SortStableFunc(all, func(a, b Case) int { return strings.Compare(a.ID, b.ID) })
+	all := slices.Concat(
+		coreCases(),
+		exclusionCases(),
+		tokenCases(),
+		lossCases(),
+		renewalCases(),
+		ownershipCases(),
+		waitCases(),
+		reentryCases(),
+		leaseCases(),
+		keyCases(),
+		closeCases(),
+		operatorCases(),
+		boundCases(),
+		retryCases(),
+		stateCases(),
+		multiCases(),
+		waitingCases(),
+		outageCases(),
+		faultLoopCases(),
+		skewCases(),
+		mutantCases(),
+		claimCases(),
+		raceCases(),
+		edgeCases(),
+		historyCases(),
+	)
+	for i := range all {
+		all[i].Bound = cmp.Or(all[i].bound, usualBound)
+		all[i].Slow = usual(&all[i]) >= slowFrom
+	}
+	slices.SortStableFunc(all, func(a, b Case) int { return byID(a.ID, b.ID) })
 	return all
+}
+
+// byID orders ids by family and number: LOCK-21 before LOCK-201.
+func byID(a, b string) int {
+	familyA, numberA, _ := strings.Cut(a, "-")
+	familyB, numberB, _ := strings.Cut(b, "-")
+	return cmp.Or(strings.Compare(familyA, familyB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB))
 }
 
 // locks and limits report which half of a store the case is about.

@@ -2,9 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
-	"runtime/pprof"
-	"strings"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -14,19 +11,24 @@ func closeCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-90", Name: "close-gives-back-and-ends-waits", Clause: "L11", run: closeClient,
-			Why: "a deployment restarts every process: what each leaves behind, the next one waits for",
+			Why:    "a deployment restarts every process: what each leaves behind, the next one waits for",
+			Remedy: "end calls that wait when Close is called, and release nothing by yourself",
 		}, {
 			ID: "LOCK-91", Name: "shutdown-waits-for-holds", Clause: "L11", run: shutdown,
-			Why: "an orderly stop lets the work in progress end under its lock",
+			Why:    "an orderly stop lets the work in progress end under its lock",
+			Remedy: "let Unlock work until Close is called",
 		}, {
 			ID: "LOCK-92", Name: "close-ends-while-the-store-is-silent", Clause: "L11", run: over(byDriver, closeSilent),
-			Why: "a process that cannot stop because its store is gone is killed, with everything else that it had to do",
+			Why:    "a process that cannot stop because its store is gone is killed, with everything else that it had to do",
+			Remedy: "let Close return without an answer of the store",
 		}, {
 			ID: "LOCK-93", Name: "network-close-ends-while-the-store-is-silent", Clause: "L11", run: over(byNetwork, closeSilent), Hooks: []Hook{HookLink},
-			Why: "the same through the store's own client library",
+			Why:    "the same through the store's own client library",
+			Remedy: "close connections instead of waiting for answers on them",
 		}, {
 			ID: "LOCK-94", Name: "close-leaves-no-goroutine", Clause: "L11", run: closeLeavesNothing,
-			Why: "a client that is opened per request, or per test, leaks what its Close forgets",
+			Why:    "a client that is opened per request, or per test, leaks what its Close forgets",
+			Remedy: "end every goroutine and timer of the client in Close, and wait for them",
 		},
 	}
 }
@@ -69,43 +71,10 @@ func closeClient(e *env) {
 	e.noError(c.Close(), "Close for the second time")
 }
 
-// closeLeavesNothing counts the goroutines that descend from this one, which their label tells. The first
-// client may start some for good, as libraries do; the later ones must leave no more.
 func closeLeavesNothing(e *env) {
-	label := e.key("label")
-	count := func() (n int, all string) {
-		var b strings.Builder
-		e.noError(pprof.Lookup("goroutine").WriteTo(&b, 1), "profile of goroutines")
-		_, list, _ := strings.Cut(b.String(), "\n") // after the heading
-		for _, block := range strings.Split(list, "\n\n") {
-			if strings.Contains(block, label) {
-				var same int // goroutines with this stack
-				_, err := fmt.Sscan(block, &same)
-				e.noError(err, "number of goroutines in a profile")
-				n += same
-				all += block + "\n\n"
-			}
-		}
-		return n, all
-	}
-	pprof.Do(e.ctx, pprof.Labels("conformance", label), func(context.Context) {
-		e.scope(useAndClose)
-		const settle = time.Second
-		start := time.Now()
-		base, _ := count()
-		for base > 1 && time.Since(start) < settle { // 1 is this one
-			e.pass(10 * time.Millisecond)
-			base, _ = count()
-		}
+	e.leavesNoGoroutine(useAndClose, func(e *env) {
 		for range 5 {
 			e.scope(useAndClose)
-		}
-		start = time.Now()
-		for now, all := count(); now > base; now, all = count() {
-			if time.Since(start) > 5*settle {
-				e.Fatalf("goroutines after five more clients were closed: saw %d, want the %d that one had left:\n%s", now, base, all)
-			}
-			e.pass(10 * time.Millisecond)
 		}
 	})
 }

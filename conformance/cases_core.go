@@ -13,19 +13,24 @@ func coreCases() []Case {
 	return []Case{
 		{
 			ID: "CORE-01", Name: "info-and-claims-agree", Clause: "C1", run: infoAgrees,
-			Why: "a matrix of features that is typed by hand drifts from what the stores do (tooz)",
+			Why:    "a matrix of features that is typed by hand drifts from what the stores do (tooz)",
+			Remedy: "make the claims a constant of the package, with exactly one scope, the same at every opening",
 		}, {
 			ID: "CORE-02", Name: "calls-end-with-their-context", Clause: "C2", run: callsEnd, Hooks: []Hook{HookLink},
-			Why: "a client library that ignores the context's deadline hangs its caller for its own time-outs (go-redis without ContextTimeoutEnabled)",
+			Why:    "a client library that ignores the context's deadline hangs its caller for its own time-outs (go-redis without ContextTimeoutEnabled)",
+			Remedy: "pass the context to every call of the client library, and bound what does not take one",
 		}, {
 			ID: "CORE-03", Name: "ended-context-is-told", Clause: "C2", run: endedContext,
-			Why: "a call with a dead context that succeeds, or hides why it failed, breaks every select around it",
+			Why:    "a call with a dead context that succeeds, or hides why it failed, breaks every select around it",
+			Remedy: "look at the context first, and wrap its error and cause with ErrNotSent",
 		}, {
 			ID: "CORE-04", Name: "closed-backend-says-so", Clause: "L11", run: closedBackend,
-			Why: "a call on a closed client that hangs or panics turns an orderly shutdown into a crash",
+			Why:    "a call on a closed client that hangs or panics turns an orderly shutdown into a crash",
+			Remedy: "answer ErrClosed after Close, and let Close be called twice",
 		}, {
 			ID: "CORE-05", Name: "lock-and-limit-of-one-key-are-apart", Clause: "L10", run: halvesApart,
-			Why: "a lock and a limit of the same name are an everyday coincidence",
+			Why:    "a lock and a limit of the same name are an everyday coincidence",
+			Remedy: "give locks and limits different prefixes in the store",
 		},
 	}
 }
@@ -153,8 +158,7 @@ func halvesApart(e *env) {
 	l, hasLocks := b.(driver.Locker)
 	lim, hasLimits := b.(driver.Limiter)
 	if !hasLocks || !hasLimits {
-		e.Logf("the store has only one half")
-		return
+		e.unsupported("the store has only one half, locks or limits")
 	}
 	key, limit := e.key("shared"), normal(driver.Limit{Rate: 2, Per: time.Hour})
 	r := e.req(e.long)

@@ -15,16 +15,20 @@ func exclusionCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-01", Name: "contention-loses-no-update", Clause: "L1", run: contention, bound: 60 * time.Second,
-			Why: "the first promise of a lock: many workers on an unguarded counter lose no update (ShedLock's fuzzer)",
+			Why:    "the first promise of a lock: many workers on an unguarded counter lose no update (ShedLock's fuzzer)",
+			Remedy: "take the lock in one atomic step that fails if another id holds",
 		}, {
 			ID: "LOCK-02", Name: "held-key-is-refused", Clause: "L1", run: heldRefused,
-			Why: "two sessions, or two handles of one, that both hold are no lock (etcd's Mutex on one session)",
+			Why:    "two sessions, or two handles of one, that both hold are no lock (etcd's Mutex on one session)",
+			Remedy: "compare the holder's id, not the connection or session: a second id is refused",
 		}, {
 			ID: "LOCK-03", Name: "one-of-many-tries-wins", Clause: "L1", run: oneWins,
-			Why: "check-then-set in two steps lets several win at once",
+			Why:    "check-then-set in two steps lets several win at once",
+			Remedy: "use the store's own compare-and-set; a check followed by a write lets two through",
 		}, {
 			ID: "LOCK-04", Name: "dead-holder-frees-the-key", Clause: "L1", run: deadHolder, Hooks: []Hook{HookWorker},
-			Why: "kill -9 runs no deferred Unlock: the lease alone gives the key back",
+			Why:    "kill -9 runs no deferred Unlock: the lease alone gives the key back",
+			Remedy: "give every entry a lease that the store itself ends",
 		},
 	}
 }

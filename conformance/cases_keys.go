@@ -12,13 +12,16 @@ func keyCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-80", Name: "keys-never-collide", Clause: "L10", run: keysApart,
-			Why: "a key that is cut, folded, split or escaped carelessly shares its state with another (etcd's a/ ranges over a/b)",
+			Why:    "a key that is cut, folded, split or escaped carelessly shares its state with another (etcd's a/ ranges over a/b)",
+			Remedy: "encode keys injectively: escape what the store's names cannot have, change no case, normalise nothing",
 		}, {
 			ID: "LOCK-81", Name: "bad-keys-are-refused", Clause: "L10", run: badKeys,
-			Why: "an empty key, or one that is silently cut, locks something else than was meant",
+			Why:    "an empty key, or one that is silently cut, locks something else than was meant",
+			Remedy: "take every valid key of 1024 bytes and a prefix, by hashing long ones if need be",
 		}, {
 			ID: "LOCK-82", Name: "prefixes-keep-apart", Clause: "L10", run: prefixes,
-			Why: "two applications on one store use the same names",
+			Why:    "two applications on one store use the same names",
+			Remedy: "take the key as it comes: the prefix is part of it",
 		},
 	}
 }

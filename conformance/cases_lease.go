@@ -11,26 +11,33 @@ func leaseCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-70", Name: "impossible-ttl-is-refused", Clause: "L9", run: badTTL,
-			Why: "a TTL of zero means for ever on some stores and at once on others",
+			Why:    "a TTL of zero means for ever on some stores and at once on others",
+			Remedy: "state MaxTTL truly in Info: the client refuses what is above",
 		}, {
 			ID: "LOCK-71", Name: "tiny-ttl-is-rounded-up-and-ends", Clause: "L9", run: tinyTTL,
-			Why: "half a second cut to whole seconds is zero, and zero never expires (ShedLock on memcached)",
+			Why:    "half a second cut to whole seconds is zero, and zero never expires (ShedLock on memcached)",
+			Remedy: "round a TTL up to the store's step, never down to zero, which many stores take for no end",
 		}, {
 			ID: "LOCK-72", Name: "lease-lasts-what-was-granted", Clause: "L9", run: leaseLasts,
-			Why: "a store that counts whole seconds drops a one-second lease after a few milliseconds (memcached)",
+			Why:    "a store that counts whole seconds drops a one-second lease after a few milliseconds (memcached)",
+			Remedy: "tell in Grant.TTL what the store granted, rounded down, and ask the store for no less",
 		}, {
 			ID: "LOCK-73", Name: "each-hold-has-its-own-ttl", Clause: "L9", run: ownTTL, Proves: driver.PerHoldTTL,
-			Why: "on a store with sessions a short lease lasts as long as the session",
+			Why:    "on a store with sessions a short lease lasts as long as the session",
+			Remedy: "give each hold a lease of its own, or do not claim per-hold-ttl",
 		}, {
 			ID: "LOCK-74", Name: "min-hold-keeps-the-key", Clause: "L9", run: minHold,
-			Why: "a job that is done in a millisecond runs again on the node whose clock is late (ShedLock's lockAtLeastFor)",
+			Why:    "a job that is done in a millisecond runs again on the node whose clock is late (ShedLock's lockAtLeastFor)",
+			Remedy: "let UnlockAfter keep the key until that moment and no longer, by the store's clock",
 		}, {
 			ID: "LOCK-75", Name: "min-hold-outlives-the-process", Clause: "L9", run: minHoldAfterExit,
 			Proves: driver.MinHoldAfterExit, Hooks: []Hook{HookWorker},
-			Why: "a scheduled job exits as soon as it is done: who keeps its key then?",
+			Why:    "a scheduled job exits as soon as it is done: who keeps its key then?",
+			Remedy: "let the store end the hold by a lease that it counts itself, or do not claim min-hold-after-exit",
 		}, {
 			ID: "LOCK-76", Name: "a-lease-begins-with-its-grant", Clause: "L9", run: wholeLease,
-			Why: "where holds share a lease, a lock that is not renewed ends with what another lock has left of it",
+			Why:    "where holds share a lease, a lock that is not renewed ends with what another lock has left of it",
+			Remedy: "begin the lease with the grant where Request.Whole asks for it",
 		},
 	}
 }
@@ -97,8 +104,11 @@ func leaseLasts(e *env) {
 func ownTTL(e *env) {
 	l, short, long := e.locker(), e.req(e.ttl), e.req(e.long)
 	a, b := e.key("short"), e.key("long")
-	e.take(l, b, long)
-	e.take(l, a, short)
+	for _, hold := range []driver.Hold{{Key: b, Request: long}, {Key: a, Request: short}} {
+		if g := e.take(l, hold.Key, hold.Request); g.TTL < hold.TTL {
+			e.Errorf("TryLock for %v: saw a lease of %v, want what was asked for", hold.TTL, g.TTL)
+		}
+	}
 	e.free(e.locker(), a, e.lapse(short.TTL), "of the short lease")
 	e.refused(e.locker(), b, "of the long lease, after the short one has lapsed")
 	e.noError(l.Unlock(e.within(soon), b, long.ID), "Unlock of the long lease")

@@ -15,34 +15,44 @@ func lossCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-10", Name: "lapse-is-seen-before-regrant", Clause: "L3", run: lapse,
-			Why: "a lease counted from the reply, and not from the send, ends after the store's",
+			Why:    "a lease counted from the reply, and not from the send, ends after the store's",
+			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
 		}, {
 			ID: "LOCK-11", Name: "black-hole-is-seen-before-regrant", Clause: "L3", run: over(byDriver, blackHoled),
-			Why: "a renewal that hangs must not keep its holder in the dark (rueidislock saw the loss 2.5s after the competitor's grant)",
+			Why:    "a renewal that hangs must not keep its holder in the dark (rueidislock saw the loss 2.5s after the competitor's grant)",
+			Remedy: "let Renew end with its context",
 		}, {
 			ID: "LOCK-12", Name: "network-black-hole-is-seen-before-regrant", Clause: "L3", run: over(byNetwork, blackHoled), Hooks: []Hook{HookLink},
-			Why: "the same through the store's own client library, its pool and its retries",
+			Why:    "the same through the store's own client library, its pool and its retries",
+			Remedy: "bound the client library's retries and time-outs by the context",
 		}, {
 			ID: "LOCK-13", Name: "frozen-holder-knows-and-is-fenced", Clause: "L3", run: frozen, Hooks: []Hook{HookWorker},
-			Why: "a paused process wakes up after its lease and writes; only its token can stop it (the classic pause)",
+			Why:    "a paused process wakes up after its lease and writes; only its token can stop it (the classic pause)",
+			Remedy: "let leases run out in the store by themselves, and raise the token at the next grant",
 		}, {
 			ID: "LOCK-14", Name: "removed-entry-is-seen-by-the-next-renewal", Clause: "L3", run: removed,
-			Why: "an evicted or deleted entry whose renewal quietly re-creates it gives two holders",
+			Why:    "an evicted or deleted entry whose renewal quietly re-creates it gives two holders",
+			Remedy: "let Renew compare the id in the store, and answer ErrNotHeld if it is another or none",
 		}, {
 			ID: "LOCK-15", Name: "paused-store-loses-at-the-deadline", Clause: "L3", run: pausedStore, Hooks: []Hook{HookPause}, bound: time.Minute,
-			Why: "a store that is stopped answers nothing and refuses nothing; the deadline is local",
+			Why:    "a store that is stopped answers nothing and refuses nothing; the deadline is local",
+			Remedy: "return from every call at the end of its context, though the store says nothing",
 		}, {
 			ID: "LOCK-16", Name: "loss-ends-the-work", Clause: "L3", run: lossEndsWork,
-			Why: "work that is not told goes on beside the next holder's",
+			Why:    "work that is not told goes on beside the next holder's",
+			Remedy: "answer ErrNotHeld at a renewal, and at an unlock, of what is gone",
 		}, {
 			ID: "LOCK-17", Name: "wiped-store-is-never-renewed", Clause: "L3", run: wiped, Hooks: []Hook{HookWipe}, bound: time.Minute,
-			Why: "a store that comes back empty grants to others: a renewal that re-creates what was there is a second holder",
+			Why:    "a store that comes back empty grants to others: a renewal that re-creates what was there is a second holder",
+			Remedy: "never let Renew create what it does not find",
 		}, {
 			ID: "LOCK-18", Name: "loss-is-pushed", Clause: "L3", run: lossPushed, Proves: driver.LossPush,
-			Why: "a holder that learns of its loss at the next renewal works on for a third of its lease",
+			Why:    "a holder that learns of its loss at the next renewal works on for a third of its lease",
+			Remedy: "watch the holder's entry and report its removal by NotifyLost, or do not claim loss-push",
 		}, {
 			ID: "LOCK-19", Name: "fifty-black-holed-holders-all-know-first", Clause: "L3", run: fiftyBlackHoled, Hooks: []Hook{HookLink}, bound: time.Minute,
-			Why: "a loss that is seen in time nine times out of ten is not seen in time (etcd's Session.Done was late in 3 runs of 4)",
+			Why:    "a loss that is seen in time nine times out of ten is not seen in time (etcd's Session.Done was late in 3 runs of 4)",
+			Remedy: "take the beginning of the lease from before the send: Since, and a TTL not longer than the store's",
 		},
 	}
 }
@@ -54,24 +64,40 @@ func (e *env) lossFirst(l *coord.Lock, key string) {
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
 	rival, r := e.locker(), e.req(e.ttl)
-	g, granted := e.seize(rival, key, r, e.lapse(l.TTL()), "whose holder cannot renew")
+	// Where a hold has the lease of a session, its client gives it up when its own TTL is over.
+	g, granted := e.seize(rival, key, r, e.lapse(max(l.TTL(), e.round(2*e.ttl))), "whose holder cannot renew")
+	closed := false
+	select {
+	case <-l.Done(): // before Err, which would close it
+		closed = true
+	default:
+	}
 	err, cause := l.Err(), context.Cause(ctx)
 	if !errors.Is(err, coord.ErrLost) {
 		e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
 	}
 	at := recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
-	if late := at.Sub(granted); late > e.starved(start) {
+	if closed && at.After(granted) {
+		at = granted // a lease that is given up is granted anew at once, and Done is told by another goroutine
+	}
+	if late := at.Sub(granted); late > 3*e.starved(start) { // it is told by one goroutine to another
 		e.Errorf("the holder's Done: saw it close %v after a rival was granted, want before (this process was scheduled, with gaps of %v)", late, e.starved(start))
 	}
-	if !errors.Is(cause, coord.ErrLost) && e.starved(start) < margin(l.TTL()) {
+	switch gap := e.starved(start); {
+	case errors.Is(cause, coord.ErrLost):
+	case gap >= margin(l.TTL()):
+		e.notJudged("cause of the holder's context when a rival was granted: saw %v, want ErrLost; this process was not scheduled for %v at a time", cause, gap)
+	default:
 		e.Errorf("cause of the holder's context when a rival was granted: saw %v, want ErrLost", cause)
 	}
 	if own := int64(l.Token() >> 10); g.Token <= own {
 		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
 	}
-	e.measure("loss before the next grant", granted.Sub(at))
+	e.measure(lossGap, granted.Sub(at))
+	e.measure(lossDetection, at.Sub(start))
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
-	if _, err := rival.Renew(e.within(soon), key, r); err != nil {
+	// A machine so busy that the rival's own lease may have lapsed by now tells nothing.
+	if _, err := rival.Renew(e.within(soon), key, r); err != nil && time.Since(granted) < r.TTL/2 {
 		e.Errorf("the rival's Renew after the loser's Unlock: saw %v, want its hold untouched", err)
 	}
 }
@@ -118,7 +144,7 @@ func fiftyBlackHoled(e *env) {
 	}
 	rival := e.client()
 	var mu sync.Mutex
-	smallest, longest := time.Hour, time.Duration(0)
+	smallest := time.Hour
 	var wg sync.WaitGroup
 	for _, h := range holders {
 		wg.Go(func() {
@@ -146,7 +172,9 @@ func fiftyBlackHoled(e *env) {
 					at = granted // it was told late that Done is closed
 				}
 				mu.Lock()
-				smallest, longest = min(smallest, granted.Sub(at)), max(longest, granted.Sub(start))
+				smallest = min(smallest, granted.Sub(at))
+				e.measure(lossGap, granted.Sub(at))
+				e.measure(lossDetection, at.Sub(start))
 				mu.Unlock()
 			case <-e.ctx.Done():
 			}
@@ -156,11 +184,9 @@ func fiftyBlackHoled(e *env) {
 	for _, link := range links {
 		link.Heal()
 	}
-	if smallest < -e.starved(start) {
+	if smallest < -3*e.starved(start) { // it is told by one goroutine to another
 		e.Errorf("Done of a holder: saw it close %v after a rival was granted, want before", -smallest)
 	}
-	e.measure("smallest time from a loss to the next grant, of fifty", smallest)
-	e.measure("longest time from the cut to the next grant, of fifty", longest)
 }
 
 func frozen(e *env) {
@@ -229,7 +255,7 @@ func pausedStore(e *env) {
 	}
 	began := time.Now()
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss, while the store is stopped", coord.ErrLost)
-	if took := time.Since(began); took > 2*time.Second+prompt {
+	if took := time.Since(began); took > 2*time.Second+prompt+e.starved(began) {
 		e.Errorf("Unlock while the store is stopped: saw %v, want at most 2s", took)
 	}
 	f.Resume(e)

@@ -11,13 +11,16 @@ func operatorCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-95", Name: "inspect-shows-the-holder", Clause: "L12", run: inspect, Proves: driver.Inspect,
-			Why: "the first question in an incident is who holds the lock",
+			Why:    "the first question in an incident is who holds the lock",
+			Remedy: "store the id as it is, so that Inspect can show it, or do not claim inspect",
 		}, {
 			ID: "LOCK-96", Name: "break-revokes-and-keeps-the-key", Clause: "L12", run: breaks, Proves: driver.Break,
-			Why: "deleting a lock by hand gives it to the next one while its holder still works",
+			Why:    "deleting a lock by hand gives it to the next one while its holder still works",
+			Remedy: "replace the id under the entry's lease, so that the key stays taken; or do not claim break",
 		}, {
 			ID: "LOCK-97", Name: "break-now-frees-at-once", Clause: "L12", run: breaksNow,
-			Why: "an operator who knows that the holder is dead does not want to wait for its lease, nor to hit the next holder",
+			Why:    "an operator who knows that the holder is dead does not want to wait for its lease, nor to hit the next holder",
+			Remedy: "let Unlock of any client free the hold of the id that it is given",
 		},
 	}
 }

@@ -13,28 +13,36 @@ func ownershipCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-30", Name: "repeated-try-gives-the-same-token", Clause: "L5", run: repeatedTry,
-			Why: "a retry after a lost reply must find its own hold, and not be refused by it (go-redis#2985)",
+			Why:    "a retry after a lost reply must find its own hold, and not be refused by it (go-redis#2985)",
+			Remedy: "find the id's own live entry first, and answer with its token",
 		}, {
 			ID: "LOCK-31", Name: "try-after-expiry-is-a-fresh-hold", Clause: "L5", run: tryAfterExpiry,
-			Why: "a hold that comes back with its old token after another held hides that other from every fence",
+			Why:    "a hold that comes back with its old token after another held hides that other from every fence",
+			Remedy: "treat an expired entry as none, also if it is the id's own: count a new token",
 		}, {
 			ID: "LOCK-32", Name: "stale-calls-leave-the-successor", Clause: "L5", run: staleCalls,
-			Why: "a release without comparing the owner frees the next holder's lock (the classic DEL; etcd#22082)",
+			Why:    "a release without comparing the owner frees the next holder's lock (the classic DEL; etcd#22082)",
+			Remedy: "compare the id in the same atomic step that deletes or extends",
 		}, {
 			ID: "LOCK-33", Name: "second-unlock-is-told", Clause: "L5", run: secondUnlock,
-			Why: "an Unlock that always returns nil hides the loss that its caller has to undo (etcd's Unlock after revocation)",
+			Why:    "an Unlock that always returns nil hides the loss that its caller has to undo (etcd's Unlock after revocation)",
+			Remedy: "answer ErrNotHeld when the id holds nothing",
 		}, {
 			ID: "LOCK-34", Name: "unlock-works-under-a-cancelled-context", Clause: "L5", run: unlockCancelled,
-			Why: "deferred unlocks run under the context that was just cancelled",
+			Why:    "deferred unlocks run under the context that was just cancelled",
+			Remedy: "let Unlock use the context that it is given, and nothing older",
 		}, {
 			ID: "LOCK-35", Name: "lost-reply-to-unlock-is-success", Clause: "L5", run: over(byDriver, unlockReplyLost),
-			Why: "a release whose reply was lost has happened: a retry finds nothing of its own, and must not touch the successor",
+			Why:    "a release whose reply was lost has happened: a retry finds nothing of its own, and must not touch the successor",
+			Remedy: "answer a repeated Unlock with ErrNotHeld, and nothing worse",
 		}, {
 			ID: "LOCK-36", Name: "network-lost-reply-to-unlock-is-success", Clause: "L5", run: over(byNetwork, unlockReplyLost), Hooks: []Hook{HookLink},
-			Why: "the same through the store's own client library, which may retry by itself",
+			Why:    "the same through the store's own client library, which may retry by itself",
+			Remedy: "turn off the retries of the client library for calls that change something",
 		}, {
 			ID: "LOCK-37", Name: "unreachable-unlock-frees-later", Clause: "L5", run: over(byDriver, unlockUnreachable),
-			Why: "an Unlock that cannot reach the store must end in time, and the key be freed when the store is back",
+			Why:    "an Unlock that cannot reach the store must end in time, and the key be freed when the store is back",
+			Remedy: "let Unlock end with its context while the store is away",
 		},
 	}
 }

@@ -13,25 +13,32 @@ func reentryCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-60", Name: "reentry-shares-hold-and-token", Clause: "L7", run: reentry,
-			Why: "a token per entry lets an inner write fence out the outer holder (Redisson); a release that does not count frees too early (dolphinscheduler#17715)",
+			Why:    "a token per entry lets an inner write fence out the outer holder (Redisson); a release that does not count frees too early (dolphinscheduler#17715)",
+			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		}, {
 			ID: "LOCK-61", Name: "reentry-with-other-options-is-refused", Clause: "L7", run: reentryOptions,
-			Why: "a re-entry that asks for a longer lease and silently gets the old one is a surprise in the worst hour",
+			Why:    "a re-entry that asks for a longer lease and silently gets the old one is a surprise in the worst hour",
+			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		}, {
 			ID: "LOCK-62", Name: "reentry-after-loss-is-lost", Clause: "L7", run: reentryAfterLoss,
-			Why: "a local counter that is bumped without looking at the lease enters a lock that another holds (Curator)",
+			Why:    "a local counter that is bumped without looking at the lease enters a lock that another holds (Curator)",
+			Remedy: "let Renew answer ErrNotHeld for an entry that is gone",
 		}, {
 			ID: "LOCK-63", Name: "reentry-has-a-depth", Clause: "L7", run: reentryDepth,
-			Why: "unbounded recursion under a lock is to end in an error, not in memory",
+			Why:    "unbounded recursion under a lock is to end in an error, not in memory",
+			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		}, {
 			ID: "LOCK-64", Name: "others-are-excluded", Clause: "L7", run: othersExcluded,
-			Why: "re-entry by process or by session lets every goroutine in",
+			Why:    "re-entry by process or by session lets every goroutine in",
+			Remedy: "tell ids apart, not clients or processes",
 		}, {
 			ID: "LOCK-65", Name: "first-entries-at-once-make-one-hold", Clause: "L7", run: firstEntries,
-			Why: "goroutines of one owner that enter together must neither deadlock nor cancel one another",
+			Why:    "goroutines of one owner that enter together must neither deadlock nor cancel one another",
+			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		}, {
 			ID: "LOCK-66", Name: "do-nests", Clause: "L7", run: doNests,
-			Why: "a function that locks calls another that locks the same key",
+			Why:    "a function that locks calls another that locks the same key",
+			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		},
 	}
 }

@@ -13,45 +13,59 @@ func renewalCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-20", Name: "held-lock-outlives-its-lease", Clause: "L4", run: renewed,
-			Why: "work takes longer than a lease more often than anyone plans",
+			Why:    "work takes longer than a lease more often than anyone plans",
+			Remedy: "let Renew extend the lease to the TTL from now, in the store",
 		}, {
 			ID: "LOCK-21", Name: "failed-renewals-are-retried", Clause: "L4", run: renewalRetried,
-			Why: "one lost packet must not cost a lock that has two thirds of its lease left",
+			Why:    "one lost packet must not cost a lock that has two thirds of its lease left",
+			Remedy: "leave no state in the adapter after a failed renewal, so that the next may succeed",
 		}, {
 			ID: "LOCK-22", Name: "broken-connection-is-no-loss", Clause: "L4", run: connectionReset, Hooks: []Hook{HookLink},
-			Why: "the same when the connections break, through the store's own client library",
+			Why:    "the same when the connections break, through the store's own client library",
+			Remedy: "reconnect by yourself; an id, not the connection, owns the lock",
 		}, {
 			ID: "LOCK-23", Name: "max-hold-ends-the-hold", Clause: "L4", run: maxHold,
-			Why: "a renewal without bound keeps the key for a worker that hangs",
+			Why:    "a renewal without bound keeps the key for a worker that hangs",
+			Remedy: "let Unlock free the key at once",
 		}, {
 			ID: "LOCK-24", Name: "renew-never-revives", Clause: "L4", run: renewNeverRevives,
-			Why: "a renewal written as a plain set re-creates what has lapsed, beside the next holder",
+			Why:    "a renewal written as a plain set re-creates what has lapsed, beside the next holder",
+			Remedy: "renew only an entry that is there and is the id's own, in one atomic step",
 		}, {
 			ID: "LOCK-25", Name: "renew-never-shortens", Clause: "L4", run: renewNeverShortens,
-			Why: "a late reply, or a retry with a shorter TTL, must not take back time that was promised",
+			Why:    "a late reply, or a retry with a shorter TTL, must not take back time that was promised",
+			Remedy: "set the lease to the longer of what is left and what is asked for",
 		}, {
 			ID: "LOCK-26", Name: "no-renewal-after-unlock", Clause: "L4", run: noLateRenewal,
-			Why: "a watchdog that outlives the unlock keeps a free key taken (redisson#7272)",
+			Why:    "a watchdog that outlives the unlock keeps a free key taken (redisson#7272)",
+			Remedy: "run no renewal in the adapter: the client renews",
 		},
 	}
 }
 
 func renewed(e *env) {
 	ttl, key := e.round(2*e.ttl), e.key("k")
+	start := time.Now()
 	l := e.lock(e.client(), key, coord.TTL(ttl))
 	rival, first := e.locker(), l.Deadline()
 	for end := time.Now().Add(ttl * 5 / 2); time.Now().Before(end); e.pass(ttl / 20) {
-		if err := l.Err(); err != nil {
-			e.Fatalf("Err of a lock that is renewed: saw %v, want nil", err)
+		_, tried := rival.TryLock(e.within(soon), key, e.req(e.ttl))
+		if err := l.Err(); err != nil { // asked after the rival: without a loss there is no grant, however late everything is
+			if e.overworked(start, ttl) {
+				return
+			}
+			e.noError(err, "Err of a lock that is renewed")
 		}
-		if !e.refused(rival, key, "while the lock is renewed") {
+		if !e.wantError(tried, "TryLock by another id while the lock is renewed", driver.ErrLocked) {
 			return
 		}
 	}
 	if !l.Deadline().After(first) {
 		e.Errorf("Deadline after several renewals: saw it where it was, want it later")
 	}
-	e.noError(l.Unlock(e.ctx), "Unlock")
+	if err := l.Unlock(e.ctx); err != nil && !e.overworked(start, ttl) {
+		e.Errorf("Unlock: saw %v, want nil", err)
+	}
 	e.free(rival, key, time.Second, "after the Unlock")
 }
 
@@ -66,11 +80,16 @@ func renewalRetried(e *env) {
 		}
 		return NoFault
 	})
-	first := l.Deadline()
+	first, start := l.Deadline(), time.Now()
 	e.until(3*ttl, "a renewal to succeed after three failed", func() bool {
-		e.noError(l.Err(), "Err while renewals fail and the lease lasts")
-		return l.Deadline().After(first)
+		return l.Err() != nil || l.Deadline().After(first)
 	})
+	if err := l.Err(); err != nil {
+		if e.overworked(start, ttl/2) { // three failures have used up the rest
+			return
+		}
+		e.noError(err, "Err while renewals fail and the lease lasts")
+	}
 	if n := failures.Load(); n < 4 {
 		e.Errorf("renewals: saw %d, want three that failed and one that did not", n)
 	}
@@ -126,15 +145,20 @@ func renewNeverRevives(e *env) {
 }
 
 func renewNeverShortens(e *env) {
-	l, key, short := e.locker(), e.key("k"), e.round(20*time.Millisecond)
+	l, key, short := e.locker(), e.key("k"), e.round(200*time.Millisecond)
 	r := e.req(e.round(3 * short))
 	start := time.Now()
 	g := e.take(l, key, r)
 	promised := start.Add(g.TTL)
 	r.TTL = short
 	renewal, err := l.Renew(e.within(soon), key, r)
+	again, tried := l.TryLock(e.within(soon), key, r)
+	if !time.Now().Before(promised) {
+		e.notJudged("the machine was too slow for a lease of %v", g.TTL)
+		return
+	}
 	e.noError(err, "Renew with a shorter TTL")
-	if again, err := l.TryLock(e.within(soon), key, r); err != nil || again.Token != g.Token || renewal.Token != g.Token {
+	if err := tried; err != nil || again.Token != g.Token || renewal.Token != g.Token {
 		e.Errorf("TryLock by the holder with a shorter TTL: saw token %d, error %v, want the hold's %d", again.Token, err, g.Token)
 	}
 	rival := e.locker()

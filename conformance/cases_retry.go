@@ -13,16 +13,20 @@ func retryCases() []Case {
 	return []Case{
 		{
 			ID: "LIMIT-20", Name: "retry-after-is-honest", Clause: "R2", run: retryAfter,
-			Why: "a retry time that is too short makes callers poll, one that is too long wastes the limit (mennanov said 1s for 100ms)",
+			Why:    "a retry time that is too short makes callers poll, one that is too long wastes the limit (mennanov said 1s for 100ms)",
+			Remedy: "compute RetryAfter on the store's clock from the state that denied, rounded up to what the store can tell",
 		}, {
 			ID: "LIMIT-21", Name: "reset-after-is-exact", Clause: "R2", run: resetAfter,
-			Why: "the header RateLimit promises callers when their quota is whole again",
+			Why:    "the header RateLimit promises callers when their quota is whole again",
+			Remedy: "compute ResetAfter from the state after the grant, rounded up and not beyond",
 		}, {
 			ID: "LIMIT-22", Name: "impossible-ask-is-an-error", Clause: "R2", run: impossible,
-			Why: "an ask above the burst with a finite retry time retries for ever (redis_rate)",
+			Why:    "an ask above the burst with a finite retry time retries for ever (redis_rate)",
+			Remedy: "answer a denial without RetryAfter, and write nothing, when an ask exceeds the limit's maximum",
 		}, {
 			ID: "LIMIT-23", Name: "invalid-ask-is-refused", Clause: "R2", run: invalidAsk,
-			Why: "a negative ask mints permits (x/time/rate, redis_rate), a rate of zero divides by it (redis_rate#110)",
+			Why:    "a negative ask mints permits (x/time/rate, redis_rate), a rate of zero divides by it (redis_rate#110)",
+			Remedy: "refuse with ErrInvalid before anything is written",
 		},
 	}
 }
@@ -45,7 +49,7 @@ func (e *env) attempts(what string, judge func(key string) bool) {
 			return
 		}
 	}
-	e.Logf("%s: a millisecond before was never hit in %d attempts on this machine, and so not judged", what, most)
+	e.notJudged("%s: a millisecond before was never hit in %d attempts on this machine", what, most)
 }
 
 func retryAfter(e *env) {

@@ -12,21 +12,26 @@ func tokenCases() []Case {
 	return []Case{
 		{
 			ID: "LOCK-05", Name: "tokens-rise-over-holders", Clause: "L2", run: tokensRise,
-			Why: "a fencing token that repeats or falls lets a stale writer through",
+			Why:    "a fencing token that repeats or falls lets a stale writer through",
+			Remedy: "count tokens where the lock is granted, in the same atomic step",
 		}, {
 			ID: "LOCK-06", Name: "tokens-rise-over-expiry", Clause: "L2", run: tokensRiseOverExpiry,
-			Why: "a counter that is kept beside the lease, and dies with it, starts again",
+			Why:    "a counter that is kept beside the lease, and dies with it, starts again",
+			Remedy: "keep the token's counter longer than the lease, or seed it from a clock",
 		}, {
 			ID: "LOCK-07", Name: "token-floor-is-kept", Clause: "L2", run: tokenFloor,
-			Why: "locks that move to another store start below the tokens that a resource remembers",
+			Why:    "locks that move to another store start below the tokens that a resource remembers",
+			Remedy: "return tokens below 2^53, so that a floor can be put under them",
 		}, {
 			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOverRestart,
 			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
-			Why: "a store that counts in memory forgets its tokens when it restarts",
+			Why:    "a store that counts in memory forgets its tokens when it restarts",
+			Remedy: "store the counter durably, or do not claim token-restart",
 		}, {
 			ID: "LOCK-09", Name: "tokens-rise-though-all-is-lost", Clause: "L2", run: tokensRiseOverWipe,
 			Proves: driver.TokenClockSeeded, Hooks: []Hook{HookWipe}, bound: 2 * time.Minute,
-			Why: "a cache that is flushed forgets its counters, the resources behind it do not forget the tokens",
+			Why:    "a cache that is flushed forgets its counters, the resources behind it do not forget the tokens",
+			Remedy: "seed the counter from a clock when it is missing, or do not claim token-clock-seeded",
 		},
 	}
 }

@@ -14,22 +14,28 @@ func waitingCases() []Case {
 	return []Case{
 		{
 			ID: "LIMIT-55", Name: "wait-serves-in-order", Clause: "R8", run: waitFIFO, Needs: driver.Claims{driver.Reserve},
-			Why: "callers that race for the next permit starve the unlucky",
+			Why:    "callers that race for the next permit starve the unlucky",
+			Remedy: "grant in the order of the asks of one call, and tell Delay exactly",
 		}, {
 			ID: "LIMIT-56", Name: "wait-ends-when-it-is-due", Clause: "R8", run: waitDue,
-			Why: "a wait that is early breaks the limit, one that is late wastes it",
+			Why:    "a wait that is early breaks the limit, one that is late wastes it",
+			Remedy: "tell RetryAfter and Delay on the store's clock, neither early nor late",
 		}, {
 			ID: "LIMIT-57", Name: "hopeless-wait-fails-at-once", Clause: "R8", run: waitHopeless,
-			Why: "waiting out a deadline that cannot be met costs a worker for nothing",
+			Why:    "waiting out a deadline that cannot be met costs a worker for nothing",
+			Remedy: "tell the true RetryAfter of a denial",
 		}, {
 			ID: "LIMIT-58", Name: "cancelled-wait-gives-back", Clause: "R8", run: waitCancelled, Needs: driver.Claims{driver.Reserve},
-			Why: "permits reserved for callers who left make everyone else wait",
+			Why:    "permits reserved for callers who left make everyone else wait",
+			Remedy: "implement driver.Refunder, or do not claim reserve: what is cancelled goes back",
 		}, {
 			ID: "LIMIT-59", Name: "reserve-and-refund-are-exact", Clause: "R8", run: reserve, Proves: driver.Reserve,
-			Why: "a refund that is given twice, or for what was used, mints permits",
+			Why:    "a refund that is given twice, or for what was used, mints permits",
+			Remedy: "remember refunded ids as long as they can come again, or do not claim reserve",
 		}, {
 			ID: "LIMIT-54", Name: "late-refund-does-nothing", Clause: "R8", run: lateRefund, Needs: driver.Claims{driver.Reserve},
-			Why: "permits that fell due may have been used: giving them back lets them be used twice",
+			Why:    "permits that fell due may have been used: giving them back lets them be used twice",
+			Remedy: "refuse a refund whose permits are due, by the store's clock",
 		},
 	}
 }

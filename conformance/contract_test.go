@@ -48,7 +48,7 @@ func TestContractNamesItsCases(t *testing.T) {
 }
 
 func TestCasesAreWellFormed(t *testing.T) {
-	id := regexp.MustCompile(`^(CORE|LOCK|LIMIT)-\d\d$`)
+	id := regexp.MustCompile(`^(CORE|LOCK|LIMIT)-\d{2,3}$`)
 	name := regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	ids, names := make(map[string]bool), make(map[string]bool)
 	known := driver.Claims(driver.AllClaims())
@@ -62,6 +62,9 @@ func TestCasesAreWellFormed(t *testing.T) {
 		ids[c.ID], names[c.Name] = true, true
 		if c.Why == "" {
 			t.Errorf("case %s does not say why", c.ID)
+		}
+		if c.Remedy == "" || strings.Contains(c.Remedy, "\n") {
+			t.Errorf("case %s does not say in a line what an adapter that fails usually has to change", c.ID)
 		}
 		if c.Proves != "" && !known.Has(c.Proves) || len(known.Missing(c.Needs...)) > 0 {
 			t.Errorf("case %s is about a claim that does not exist", c.ID)

@@ -15,13 +15,14 @@
 //
 // # Results
 //
-// Each case ends in one of four ways, and none is silent:
+// Each case ends in one of five ways, and none is silent:
 //
 //   - pass;
 //   - fail: the message says which clause, what was seen, what was expected
 //     and how to run this case alone;
+//   - deviation: it failed, as the harness had declared, with a reason;
 //   - unsupported: the case is about a claim that the store does not make, or
-//     a half, locks or limits, that it does not have;
+//     a half, locks or limits, or an optional interface that it does not have;
 //   - unproven: the store may well keep the clause, but the harness lacks the
 //     hook that the case needs, such as a way to pause the server.
 //
@@ -34,6 +35,13 @@
 // contract, provided that the machine runs the suite at all: where the contract
 // supposes that a process is scheduled, the case measures how late this one was and
 // allows for it. A pass is evidence and no proof.
+//
+// # Histories
+//
+// Cases whose numbers begin with 2 let several clients work at the same time, and look for
+// an order of what they did that a sequential model allows. A history without one
+// is saved and drawn in the directory that [HistoriesEnv] names; [CheckHistory] checks it again.
+// docs/histories.md has the models.
 //
 // # Faults
 //

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -21,6 +22,12 @@ type Harness struct {
 	// binary that runs the suite registers the scheme and calls [WorkerMain].
 	// Without it the cases about crashed and frozen clients are unproven.
 	WorkerURL string
+	// Embedded says that the store is a part of its clients, such as files: there is no server
+	// to pause, and no network to it. Cases about these are then unsupported. A store
+	// of one process (driver.ScopeProcess) is embedded in any case.
+	Embedded bool
+	// Deviations are where the adapter knowingly does not keep the contract.
+	Deviations []Deviation
 }
 
 // Faults are hooks that break things. Each may be nil: the cases that need it
@@ -38,6 +45,13 @@ type Faults struct {
 	// Pause stops the server's process without ending it (SIGSTOP), Resume
 	// lets it go on.
 	Pause, Resume func(tb TB)
+	// Failover ends the server that leads, or that has the data, as a crash would, and
+	// returns when another has taken over. The server comes back by tb.Cleanup.
+	Failover func(tb TB)
+	// Skew opens a client whose clock is ahead by so much, or behind if that is
+	// negative, from its first call on. A client that never looks at its own clock
+	// cannot be skewed: give an ordinary one.
+	Skew func(tb TB, ahead time.Duration) driver.Backend
 }
 
 // Hook names what a case needs of the harness.
@@ -45,15 +59,30 @@ type Hook string
 
 // The hooks.
 const (
-	HookLink    Hook = "Faults.Link"
-	HookRestart Hook = "Faults.Kill and Faults.Restart"
-	HookWipe    Hook = "Faults.Wipe"
-	HookPause   Hook = "Faults.Pause and Faults.Resume"
-	HookWorker  Hook = "Harness.WorkerURL"
+	HookLink     Hook = "Faults.Link"
+	HookRestart  Hook = "Faults.Kill and Faults.Restart"
+	HookWipe     Hook = "Faults.Wipe"
+	HookPause    Hook = "Faults.Pause and Faults.Resume"
+	HookFailover Hook = "Faults.Failover"
+	HookSkew     Hook = "Faults.Skew"
+	HookWorker   Hook = "Harness.WorkerURL"
 )
 
 // shared reports whether using the hook disturbs every client of the store.
-func (hk Hook) shared() bool { return hk == HookRestart || hk == HookPause || hk == HookWipe }
+func (hk Hook) shared() bool {
+	return hk == HookRestart || hk == HookPause || hk == HookWipe || hk == HookFailover
+}
+
+// pointless says why a hook can never be there, "" if it could.
+func (h *Harness) pointless(hk Hook) string {
+	switch {
+	case hk == HookWorker && h.Claims.Has(driver.ScopeProcess):
+		return "the store is of one process, and the case is about several"
+	case (hk == HookLink || hk == HookPause) && (h.Embedded || h.Claims.Has(driver.ScopeProcess)):
+		return "the store is embedded: there is no server, and no network to it"
+	}
+	return ""
+}
 
 // lacks says why a hook is missing, "" if it is there.
 func (h *Harness) lacks(hk Hook) string {
@@ -71,6 +100,10 @@ func (h *Harness) lacks(hk Hook) string {
 		there = f.Wipe != nil
 	case HookPause:
 		there = f.Pause != nil && f.Resume != nil
+	case HookFailover:
+		there = f.Failover != nil
+	case HookSkew:
+		there = f.Skew != nil
 	case HookWorker:
 		if h.WorkerURL != "" {
 			return workerProblem()

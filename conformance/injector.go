@@ -175,6 +175,12 @@ func (in *Injector) Reset() {
 	})
 }
 
+// Cut implements [Link]: calls fail before they reach the store.
+func (in *Injector) Cut() {
+	in.set(func() { in.hole = FailBefore })
+	in.Reset()
+}
+
 // Heal implements [Link]. Calls that hang stay lost until their context ends.
 func (in *Injector) Heal() { in.set(func() { in.hole, in.drops, in.delay = NoFault, 0, 0 }) }
 

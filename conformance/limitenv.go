@@ -114,7 +114,8 @@ func overBucket(spends []spend, l driver.Limit) int {
 				continue
 			}
 			n += s.n
-			refill := float64(l.Rate) * float64(s.to.Sub(first.from)) / float64(l.Per)
+			// A store whose clock counts whole microseconds may have seen that much more time pass.
+			refill := float64(l.Rate) * float64(s.to.Sub(first.from)+time.Microsecond) / float64(l.Per)
 			worst = max(worst, n-l.Burst-int(refill))
 		}
 	}

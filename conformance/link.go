@@ -18,6 +18,8 @@ type Link interface {
 	DropReply()
 	// Reset breaks the connections. New ones work.
 	Reset()
+	// Cut breaks the connections and refuses new ones, as a store that is not there.
+	Cut()
 	// Delay makes every call at least so much slower.
 	Delay(d time.Duration)
 	// Heal ends every fault.

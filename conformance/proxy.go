@@ -39,6 +39,7 @@ type Proxy struct {
 	closed  bool
 	stalled [2]bool // by direction
 	drop    bool
+	refuse  bool
 	delay   time.Duration
 	pairs   map[*pair]struct{}
 }
@@ -104,12 +105,18 @@ func (p *Proxy) StallReplies() { p.set(func() { p.stalled[reply] = true }) }
 // as over HTTP/2, that may come too early; see [HTTP2Faults].
 func (p *Proxy) DropReply() { p.set(func() { p.drop = true }) }
 
+// Cut implements [Link]: new connections are taken and closed at once.
+func (p *Proxy) Cut() {
+	p.set(func() { p.refuse = true })
+	p.Reset()
+}
+
 // Delay implements [Link].
 func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
 // Heal implements [Link]. Bytes that waited go on.
 func (p *Proxy) Heal() {
-	p.set(func() { p.stalled, p.drop, p.delay = [2]bool{}, false, 0 })
+	p.set(func() { p.stalled, p.drop, p.refuse, p.delay = [2]bool{}, false, false, 0 })
 }
 
 // Reset implements [Link].
@@ -147,7 +154,7 @@ func (p *Proxy) connect(client net.Conn) {
 	}
 	pr := &pair{client: client, server: server, dead: make(chan struct{})}
 	p.mu.Lock()
-	if p.closed {
+	if p.closed || p.refuse {
 		pr.kill()
 	}
 	p.pairs[pr] = struct{}{}

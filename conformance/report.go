@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -8,7 +11,11 @@ import (
 
 // Schema is the version of the JSON form of a [Report]. It grows by fields;
 // another number means that a field has changed or gone.
-const Schema = 1
+const Schema = 2
+
+// Version is the version of the suite: of what its cases demand. Reports of different
+// versions do not compare.
+const Version = "1.0"
 
 // Outcome is how a case ended.
 type Outcome string
@@ -17,9 +24,13 @@ type Outcome string
 const (
 	Pass        Outcome = "pass"
 	Fail        Outcome = "fail"
+	Deviates    Outcome = "deviation" // it failed, as was declared
 	Unsupported Outcome = "unsupported"
 	Unproven    Outcome = "unproven"
 )
+
+// Outcomes lists the outcomes, the weightiest first.
+func Outcomes() []Outcome { return []Outcome{Deviates, Fail, Unproven, Unsupported, Pass} }
 
 // Message is one thing that a case said.
 type Message struct {
@@ -36,32 +47,90 @@ type Result struct {
 	// Reason of an outcome that is neither pass nor fail.
 	Reason string `json:"reason,omitempty"`
 	// Unclaimed is a capability that works although it is not claimed.
-	Unclaimed driver.Claim             `json:"unclaimed,omitempty"`
-	Messages  []Message                `json:"messages,omitempty"`
-	Measures  map[string]time.Duration `json:"measures_ns,omitempty"`
-	Took      time.Duration            `json:"took_ns"`
+	Unclaimed driver.Claim  `json:"unclaimed,omitempty"`
+	Messages  []Message     `json:"messages,omitempty"`
+	Measures  Measures      `json:"measures,omitzero"`
+	Took      time.Duration `json:"took_ns"`
 }
 
 // Report is the result of a run.
 type Report struct {
-	Schema  int           `json:"schema"`
-	Seed    uint64        `json:"seed"`
-	Run     string        `json:"run"` // part of every key of the run
-	Started time.Time     `json:"started"`
-	Took    time.Duration `json:"took_ns"`
-	Store   driver.Info   `json:"store"`
-	Env     Environment   `json:"environment"`
-	Results []Result      `json:"results"`
+	Schema    int           `json:"schema"`
+	Suite     string        `json:"suite"`
+	Seed      uint64        `json:"seed,string"`
+	Run       string        `json:"run"` // part of every key of the run
+	Started   time.Time     `json:"started"`
+	Took      time.Duration `json:"took_ns"`
+	Selection Selection     `json:"selection"`
+	Adapter   Adapter       `json:"adapter"`
+	Store     Store         `json:"store"`
+	Env       Environment   `json:"environment"`
+	Summary   Summary       `json:"summary"`
+	Results   []Result      `json:"cases"`
 }
 
-// Environment is where the suite ran.
-type Environment struct {
-	Go   string `json:"go"`
-	OS   string `json:"os"`
-	Arch string `json:"arch"`
-	CPUs int    `json:"cpus"`
-	// Starved is the longest time for which the suite's own process was not scheduled.
-	Starved time.Duration `json:"starved_ns"`
+// Selection is which cases ran.
+type Selection struct {
+	Profile string `json:"profile,omitempty"`
+	Fast    bool   `json:"fast,omitempty"`
+	// Partial is true if cases of the suite are not in the report.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Store is what was tested.
+type Store struct {
+	Name    string        `json:"name"`
+	Server  string        `json:"server,omitempty"`
+	Claims  driver.Claims `json:"claims"`
+	Locks   bool          `json:"locks"`
+	Limits  bool          `json:"limits"`
+	MinTTL  time.Duration `json:"min_ttl_ns,omitempty"`
+	TTLStep time.Duration `json:"ttl_step_ns,omitempty"`
+	MaxTTL  time.Duration `json:"max_ttl_ns,omitempty"`
+	MaxKey  int           `json:"max_key_bytes,omitempty"`
+	// Settings are what the store tells of its topology and of settings that matter to
+	// coord; see [driver.Describer]. Mute says why it tells nothing.
+	Settings map[string]string `json:"settings,omitempty"`
+	Mute     string            `json:"mute,omitempty"`
+}
+
+// Title is the store's product and version, or its name, and its topology.
+func (s *Store) Title() string {
+	title := s.Name
+	if s.Server != "" {
+		title = s.Server
+	}
+	if topology := s.Settings["topology"]; topology != "" {
+		title += ", " + topology
+	}
+	return title
+}
+
+// Summary is what follows from the results.
+type Summary struct {
+	Counts     map[Outcome]int `json:"outcomes"`
+	Deviations []Declared      `json:"deviations,omitempty"`
+	Profiles   []Verdict       `json:"profiles"`
+	Unclaimed  driver.Claims   `json:"unclaimed,omitempty"`
+	Unchecked  driver.Claims   `json:"unchecked,omitempty"`
+	Figures    []Figure        `json:"figures,omitempty"`
+}
+
+// summarize works the summary out of the results.
+func (r *Report) summarize(declared []Deviation) {
+	r.Summary = Summary{
+		Counts: make(map[Outcome]int), Deviations: settle(declared, r.Results),
+		Unclaimed: r.Unclaimed(), Unchecked: r.Unchecked(), Figures: figures(r.Results, r.Env.Starved),
+	}
+	for _, o := range Outcomes() {
+		r.Summary.Counts[o] = r.Count(o)
+	}
+	profiles := Profiles()
+	for i := range profiles {
+		if r.Selection.Profile == "" || r.Selection.Profile == profiles[i].Name {
+			r.Summary.Profiles = append(r.Summary.Profiles, r.judge(&profiles[i]))
+		}
+	}
 }
 
 // Count is the number of results with that outcome.
@@ -75,8 +144,13 @@ func (r *Report) Count(o Outcome) int {
 	return n
 }
 
-// Failed reports whether any case failed.
-func (r *Report) Failed() bool { return r.Count(Fail) > 0 }
+// Failed reports whether any case failed, or a deviation was declared that is none.
+func (r *Report) Failed() bool { return r.Count(Fail) > 0 || len(r.Stale()) > 0 }
+
+// Stale are the deviations that were declared, and whose cases all pass.
+func (r *Report) Stale() []Declared {
+	return slices.DeleteFunc(slices.Clone(r.Summary.Deviations), func(d Declared) bool { return !d.Stale })
+}
 
 // Unclaimed lists the capabilities that work although they are not claimed.
 func (r *Report) Unclaimed() driver.Claims {
@@ -103,4 +177,27 @@ func (r *Report) Unchecked() driver.Claims {
 		}
 	}
 	return list
+}
+
+// Line is the report in one line.
+func (r *Report) Line() string {
+	var parts []string
+	if n := r.Count(Deviates); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d declared as deviations", n))
+	}
+	parts = append(parts, fmt.Sprintf("%d passed, %d failed, %d unsupported, %d unproven in %v; seed %d",
+		r.Count(Pass), r.Count(Fail), r.Count(Unsupported), r.Count(Unproven), r.Took.Round(time.Millisecond), r.Seed))
+	return fmt.Sprintf("%s %s: %s", r.Store.Name, r.Store.Server, strings.Join(parts, ", "))
+}
+
+// join lists words.
+func join[T any](list []T) string {
+	var b strings.Builder
+	for i, v := range list {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, v)
+	}
+	return b.String()
 }

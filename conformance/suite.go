@@ -18,8 +18,12 @@ import (
 // Suite runs the cases outside go test.
 type Suite struct {
 	Harness Harness
-	// Only selects cases; nil selects all.
+	// Profile selects the cases of the profile of that name; "" selects all.
+	Profile string
+	// Only selects among them; nil selects all.
 	Only func(Case) bool
+	// Fast leaves slow cases out: they end as unproven.
+	Fast bool
 	// Parallel is how many cases run at a time; 0 is [DefaultParallel].
 	Parallel int
 	// Seed of whatever is random in the cases; 0 takes one at random.
@@ -27,29 +31,46 @@ type Suite struct {
 	// Started and Finished tell the progress. Calls do not overlap.
 	Started  func(Case)
 	Finished func(Result)
-	// Alone is the command that runs one case alone, with %s for its id. It is shown with
-	// every failure.
+	// Alone is the command that runs one case alone, with {case} for its id and {seed} for
+	// the seed. It is shown with every failure.
 	Alone string
 }
 
 // DefaultParallel is how many cases run at a time. Most of them wait for time to pass.
 const DefaultParallel = 6
 
-// Run runs the cases. The error is about the harness, never about a case.
+// ErrNoStore is that a store does not open, or has gone away in the middle of a run.
+var ErrNoStore = errors.New("conformance: there is no store")
+
+// Run runs the cases. The error is about the harness, or that ctx has ended, or ErrNoStore; never
+// about a case.
 func (s *Suite) Run(ctx context.Context) (*Report, error) {
 	r, err := s.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.stop()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var mu sync.Mutex
 	r.each(func(c *Case) {
+		if ctx.Err() != nil {
+			return
+		}
 		if s.Started != nil {
 			mu.Lock()
 			s.Started(*c)
 			mu.Unlock()
 		}
 		res := r.runCase(ctx, c)
+		if res.Outcome == Fail {
+			if err := r.gone(ctx); err != nil {
+				end(err)
+			}
+		}
+		if ctx.Err() != nil {
+			return // a case that was cut off says nothing
+		}
 		r.add(res)
 		if s.Finished != nil {
 			mu.Lock()
@@ -57,6 +78,9 @@ func (s *Suite) Run(ctx context.Context) (*Report, error) {
 			mu.Unlock()
 		}
 	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	return r.finish(), nil
 }
 
@@ -66,6 +90,7 @@ type runner struct {
 	cases  []Case
 	locks  bool // the halves that the store has
 	limits bool
+	info   driver.Info
 	pulse  *pulse
 
 	mu     sync.Mutex
@@ -76,21 +101,28 @@ func (s *Suite) prepare(ctx context.Context) (*runner, error) {
 	if s.Harness.Open == nil {
 		return nil, errors.New("conformance: Harness.Open is nil")
 	}
-	r := &runner{suite: s, pulse: startPulse()}
-	for _, c := range Cases() {
-		if s.Only == nil || s.Only(c) {
-			r.cases = append(r.cases, c)
+	if s.Parallel < 0 {
+		return nil, fmt.Errorf("conformance: %d cases at a time: want 1 or more, or 0 for %d", s.Parallel, DefaultParallel)
+	}
+	if err := checkDeviations(s.Harness.Deviations); err != nil {
+		return nil, err
+	}
+	if s.Profile != "" {
+		if _, err := ProfileNamed(s.Profile); err != nil {
+			return nil, err
 		}
 	}
+	r := &runner{suite: s, cases: s.selected()}
 	seed := s.Seed
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
 	r.report = Report{
-		Schema: Schema, Seed: seed, Started: time.Now(),
-		Run: fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
-		Env: Environment{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
+		Schema: Schema, Suite: Version, Seed: seed, Started: time.Now(), Env: environment(),
+		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
+		Selection: Selection{Profile: s.Profile, Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
 	}
+	r.pulse = startPulse()
 	if err := r.probe(ctx); err != nil {
 		r.stop()
 		return nil, err
@@ -98,8 +130,39 @@ func (s *Suite) prepare(ctx context.Context) (*runner, error) {
 	return r, nil
 }
 
+// selected are the cases that run.
+func (s *Suite) selected() []Case {
+	p, err := ProfileNamed(s.Profile)
+	return slices.DeleteFunc(Cases(), func(c Case) bool {
+		return s.Only != nil && !s.Only(c) || err == nil && !p.Includes(c)
+	})
+}
+
 // probe opens the store once, to see what it is.
 func (r *runner) probe(ctx context.Context) error {
+	if why := r.opens(ctx, r.describe); why != "" {
+		return fmt.Errorf("%w: it does not open: %s", ErrNoStore, why)
+	}
+	return nil
+}
+
+// gone tells, after a case has failed, that there is no store any more: what the cases say then is no
+// fault of the adapter's. A store that was slow once is still there.
+func (r *runner) gone(ctx context.Context) error {
+	const tries = 3
+	why := ""
+	for range tries {
+		if why = r.opens(ctx, nil); why == "" || ctx.Err() != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w any more: %s", ErrNoStore, why)
+}
+
+// opens opens the store, shows it to look, and closes it. It says why it could not.
+func (r *runner) opens(ctx context.Context, look func(context.Context, driver.Backend)) string {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
 	rec := newRecorder(ctx, "open")
 	done := make(chan struct{})
 	go func() {
@@ -109,19 +172,44 @@ func (r *runner) probe(ctx context.Context) error {
 			if b == nil {
 				rec.Fatalf("Open gave nil")
 			}
-			r.report.Store = b.Info()
-			_, r.locks = b.(driver.Locker)
-			_, r.limits = b.(driver.Limiter)
+			if look != nil {
+				look(rec.ctx, b)
+			}
 			if err := b.Close(); err != nil {
 				rec.Errorf("Close: %v", err)
 			}
 		})
 	}()
-	<-done
-	if messages, failed, _ := rec.result(); failed {
-		return fmt.Errorf("conformance: the store does not open: %s", lastFailure(messages))
+	select {
+	case <-done:
+	case <-time.After(soon + comeBack):
+		return fmt.Sprintf("Open did not return within %v", soon+comeBack)
 	}
-	return nil
+	messages, _, _ := rec.result()
+	return lastFailure(messages)
+}
+
+// describe notes what the store says of itself.
+func (r *runner) describe(ctx context.Context, b driver.Backend) {
+	r.info = b.Info()
+	_, r.locks = b.(driver.Locker)
+	_, r.limits = b.(driver.Limiter)
+	r.report.Adapter = adapterOf(b)
+	r.report.Store = Store{
+		Name: r.info.Name, Server: r.info.Server, Claims: r.info.Claims, Locks: r.locks, Limits: r.limits,
+		MinTTL: r.info.MinTTL, TTLStep: r.info.TTLStep, MaxTTL: r.info.MaxTTL, MaxKey: r.info.MaxKey,
+	}
+	d, ok := b.(driver.Describer)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	settings, err := d.Describe(ctx)
+	if err != nil {
+		r.report.Store.Mute = err.Error()
+	}
+	r.report.Store.Settings = settings
 }
 
 func lastFailure(messages []Message) string {
@@ -172,7 +260,8 @@ func (r *runner) finish() *Report {
 	defer r.mu.Unlock()
 	r.report.Took = time.Since(r.report.Started)
 	r.report.Env.Starved = r.pulse.longest(r.report.Started)
-	slices.SortFunc(r.report.Results, func(a, b Result) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.report.Results, func(a, b Result) int { return byID(a.ID, b.ID) })
+	r.report.summarize(r.suite.Harness.Deviations)
 	report := r.report
 	return &report
 }
@@ -186,22 +275,25 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Outcome, res.Reason = Unsupported, reason
 		return res
 	}
-	for _, hk := range c.Hooks {
-		if reason := r.suite.Harness.lacks(hk); reason != "" {
-			res.Outcome, res.Reason = Unproven, reason
-			if unclaimed {
-				res.Outcome, res.Reason = Unsupported, fmt.Sprintf("the store does not claim %q", c.Proves)
-			}
-			return res
+	if reason := r.unproven(c); reason != "" {
+		res.Outcome, res.Reason = Unproven, reason
+		if unclaimed {
+			res.Outcome, res.Reason = Unsupported, fmt.Sprintf("the store does not claim %q", c.Proves)
 		}
+		return res
 	}
 	began := time.Now()
 	rec := newRecorder(ctx, c.FullName())
-	r.guard(rec, c)
+	r.guard(ctx, rec, c)
+	if rec.Failed() {
+		rec.Logf("this process went unscheduled for up to %v at a time", r.pulse.longest(began).Round(time.Microsecond))
+	}
 	var failed bool
 	res.Messages, failed, res.Measures = rec.result()
 	res.Took = time.Since(began)
-	switch {
+	switch aside := rec.besides(); {
+	case aside != "" && !failed:
+		res.Outcome, res.Reason = Unsupported, aside
 	case unclaimed && failed:
 		res.Outcome, res.Reason, res.Messages = Unsupported, fmt.Sprintf("the store does not claim %q", c.Proves), nil
 	case unclaimed:
@@ -209,16 +301,13 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 		res.Reason = fmt.Sprintf("the store does not claim %q, yet the case passes: it could", c.Proves)
 	case failed:
 		res.Outcome = Fail
+		if d, ok := r.suite.Harness.deviation(c); ok {
+			res.Outcome, res.Reason = Deviates, d.Reason
+		}
 	default:
 		res.Outcome = Pass
 	}
 	return res
-}
-
-// claimed reports whether claims say c, or something that includes it: tokens that rise even
-// when all is lost also rise over a restart.
-func claimed(claims driver.Claims, c driver.Claim) bool {
-	return claims.Has(c) || c == driver.TokenRestart && claims.Has(driver.TokenClockSeeded)
 }
 
 // unsupported says why the case is not about this store, "" if it is.
@@ -228,15 +317,34 @@ func (r *runner) unsupported(c *Case) string {
 		return "the store has no locks"
 	case c.limits() && !r.limits:
 		return "the store has no limits"
-	case slices.Contains(c.Hooks, HookWorker) && r.suite.Harness.Claims.Has(driver.ScopeProcess):
-		return "the store is of one process, and the case is about several"
 	case len(missing) > 0:
 		return fmt.Sprintf("the store does not claim %q", missing)
+	}
+	for _, hk := range c.Hooks {
+		reason := r.suite.Harness.pointless(hk)
+		if reason != "" && (hk != HookWorker || c.Proves != driver.ScopeProcess) { // that other processes have no part in it
+			return reason
+		}
+	}
+	return ""
+}
+
+// unproven says why the case cannot be tried in this run, "" if it can.
+func (r *runner) unproven(c *Case) string {
+	for _, hk := range c.Hooks {
+		if reason := r.suite.Harness.lacks(hk); reason != "" {
+			return reason
+		}
+	}
+	if c.Slow && r.suite.Fast {
+		return leftOut
 	}
 	return ""
 }
 
 const (
+	// leftOut is why a slow case is unproven after a fast pass.
+	leftOut    = "left out by the fast pass: run the full one"
 	usualBound = 30 * time.Second
 	// comeBack is how long a case has to end once its context was cancelled.
 	comeBack = 5 * time.Second
@@ -244,7 +352,7 @@ const (
 
 // guard runs the case under a watchdog. A case that overruns its bound fails, with the
 // stacks of all goroutines; one that does not end even then is left behind.
-func (r *runner) guard(rec *recorder, c *Case) {
+func (r *runner) guard(ctx context.Context, rec *recorder, c *Case) {
 	e := r.newEnv(rec, c)
 	done := make(chan struct{})
 	go func() {
@@ -257,10 +365,11 @@ func (r *runner) guard(rec *recorder, c *Case) {
 	select {
 	case <-done:
 		return
+	case <-ctx.Done(): // so is the case's context, and nobody asks for its result
 	case <-watchdog.C:
+		rec.Errorf("the case did not end within %v; all goroutines:\n%s", bound, stacks())
+		rec.cancel()
 	}
-	rec.Errorf("the case did not end within %v; all goroutines:\n%s", bound, stacks())
-	rec.cancel()
 	watchdog.Reset(comeBack)
 	select {
 	case <-done:
@@ -285,13 +394,18 @@ func (res *Result) explain(alone string) string {
 		}
 		fmt.Fprintf(&b, "  %s %s (%v): %s\n", mark, m.At, m.After.Round(time.Millisecond), m.Text)
 	}
+	if res.Remedy != "" {
+		fmt.Fprintf(&b, "  usual remedy: %s\n", res.Remedy)
+	}
 	fmt.Fprintf(&b, "  why it matters: %s\n", res.Why)
 	if alone != "" {
-		fmt.Fprintf(&b, "  alone: "+alone+"\n", res.ID)
+		fmt.Fprintf(&b, "  alone: %s\n", strings.ReplaceAll(alone, "{case}", res.ID))
 	}
 	return b.String()
 }
 
 // Explain is a result as a person reads it: every message of the case, the
 // clause that it is about and the command that runs it alone.
-func (s *Suite) Explain(res Result) string { return res.explain(s.Alone) }
+func (s *Suite) Explain(res Result) string {
+	return res.explain(strings.ReplaceAll(s.Alone, "{seed}", fmt.Sprint(s.Seed)))
+}

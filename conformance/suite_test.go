@@ -3,8 +3,10 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ func memoryHarness() Harness {
 // outcome runs one case of the test's own.
 func outcome(t *testing.T, h Harness, c Case) Result {
 	t.Helper()
-	s := &Suite{Harness: h, Only: func(Case) bool { return false }, Alone: "run %s alone"}
+	s := &Suite{Harness: h, Only: func(Case) bool { return false }, Alone: "run {case} alone"}
 	r, err := s.prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -40,19 +42,22 @@ func TestOutcomes(t *testing.T) {
 		want    Outcome
 		says    string
 	}{
-		"pass":               {memoryHarness(), Case{run: pass}, Pass, ""},
-		"fail":               {memoryHarness(), Case{run: fail}, Fail, "saw 1, want 2"},
-		"fatal":              {memoryHarness(), Case{run: func(e *env) { e.Fatalf("no more") }}, Fail, "no more"},
-		"panic":              {memoryHarness(), Case{run: func(*env) { panic("oops") }}, Fail, "oops"},
-		"ended from outside": {memoryHarness(), Case{run: func(*env) { runtime.Goexit() }}, Fail, "ended the goroutine"},
-		"cleanup fails":      {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }) }}, Fail, "left over"},
-		"claim proved":       {memoryHarness(), Case{run: pass, Proves: driver.Fair}, Pass, ""},
-		"claim broken":       {memoryHarness(), Case{run: fail, Proves: driver.Fair}, Fail, ""},
-		"not claimed":        {memoryHarness(), Case{run: fail, Proves: driver.LossPush}, Unsupported, "loss-push"},
-		"works unclaimed":    {memoryHarness(), Case{run: pass, Proves: driver.LossPush}, Unsupported, "it could"},
-		"claim needed":       {memoryHarness(), Case{run: fail, Needs: driver.Claims{driver.LossPush}}, Unsupported, "loss-push"},
-		"hook needed":        {memoryHarness(), Case{run: fail, Hooks: []Hook{HookPause}}, Unproven, "Faults.Pause"},
-		"half missing":       {limited, Case{run: fail}, Unsupported, "no locks"},
+		"pass":                 {memoryHarness(), Case{run: pass}, Pass, ""},
+		"fail":                 {memoryHarness(), Case{run: fail}, Fail, "saw 1, want 2"},
+		"fatal":                {memoryHarness(), Case{run: func(e *env) { e.Fatalf("no more") }}, Fail, "no more"},
+		"panic":                {memoryHarness(), Case{run: func(*env) { panic("oops") }}, Fail, "oops"},
+		"ended from outside":   {memoryHarness(), Case{run: func(*env) { runtime.Goexit() }}, Fail, "ended the goroutine"},
+		"cleanup fails":        {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }) }}, Fail, "left over"},
+		"claim proved":         {memoryHarness(), Case{run: pass, Proves: driver.Fair}, Pass, ""},
+		"claim broken":         {memoryHarness(), Case{run: fail, Proves: driver.Fair}, Fail, ""},
+		"not claimed":          {memoryHarness(), Case{run: fail, Proves: driver.LossPush}, Unsupported, "loss-push"},
+		"works unclaimed":      {memoryHarness(), Case{run: pass, Proves: driver.LossPush}, Unsupported, "it could"},
+		"claim needed":         {memoryHarness(), Case{run: fail, Needs: driver.Claims{driver.LossPush}}, Unsupported, "loss-push"},
+		"hook needed":          {memoryHarness(), Case{run: fail, Hooks: []Hook{HookWipe}}, Unproven, "Faults.Wipe"},
+		"hook pointless":       {memoryHarness(), Case{run: fail, Hooks: []Hook{HookPause}}, Unsupported, "no server"},
+		"about another":        {memoryHarness(), Case{run: func(e *env) { e.unsupported("of no concern") }}, Unsupported, "of no concern"},
+		"about another, fails": {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }); e.unsupported("of no concern") }}, Fail, "left over"},
+		"half missing":         {limited, Case{run: fail}, Unsupported, "no locks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := outcome(t, test.harness, test.c)
@@ -75,6 +80,28 @@ type onlyLimits struct{ driver.Limiter }
 func (onlyLimits) Info() driver.Info { return driver.Info{Name: "limits"} }
 func (onlyLimits) Close() error      { return nil }
 
+// Who ends a run is not kept waiting for a case that ignores its context.
+func TestRunEndsThoughACaseDoesNot(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	defer close(release)
+	s := &Suite{Harness: memoryHarness(), Only: func(Case) bool { return false }}
+	r, err := s.prepare(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
+	start := time.Now()
+	r.runCase(ctx, &Case{ID: "LOCK-00", run: func(*env) {
+		cancel()
+		<-release
+	}})
+	if took := time.Since(start); took > usualBound/2 {
+		t.Errorf("the run ended %v after it was cancelled, want it within %v", took, comeBack)
+	}
+}
+
 func TestWatchdog(t *testing.T) {
 	res := outcome(t, memoryHarness(), Case{bound: 20 * time.Millisecond, run: func(e *env) { <-e.Context().Done() }})
 	if text := res.explainedBy("did not end within 20ms"); res.Outcome != Fail || !strings.Contains(text, "goroutine ") {
@@ -94,7 +121,7 @@ func (res *Result) explainedBy(text string) string {
 
 func TestExplain(t *testing.T) {
 	res := outcome(t, memoryHarness(), Case{run: func(e *env) { e.noError(context.Canceled, "the call") }})
-	s := Suite{Alone: "go run . %s"}
+	s := Suite{Alone: "go run . {case}"}
 	text := s.Explain(res)
 	for _, want := range []string{"LOCK-00", "clause L1", "the call: saw context canceled, want no error", "suite_test.go:", "it is a test", "go run . LOCK-00"} {
 		if !strings.Contains(text, want) {
@@ -107,7 +134,7 @@ func TestSuiteReports(t *testing.T) {
 	var started, finished atomic.Int32
 	s := &Suite{
 		Harness:  memoryHarness(),
-		Only:     func(c Case) bool { return c.ID == "LOCK-02" || c.ID == "LOCK-05" || c.ID == "LOCK-15" },
+		Only:     func(c Case) bool { return c.ID == "LOCK-02" || c.ID == "LOCK-05" || c.ID == "LOCK-17" },
 		Seed:     7,
 		Started:  func(Case) { started.Add(1) },
 		Finished: func(Result) { finished.Add(1) },
@@ -135,6 +162,9 @@ func TestSuiteReports(t *testing.T) {
 func TestSuiteWithoutStore(t *testing.T) {
 	if _, err := (&Suite{}).Run(t.Context()); err == nil {
 		t.Error("a suite without Open ran")
+	}
+	if _, err := (&Suite{Harness: memoryHarness(), Parallel: -1}).Run(t.Context()); err == nil {
+		t.Error("a suite of -1 cases at a time ran")
 	}
 	s := &Suite{Harness: Harness{Open: func(tb TB) driver.Backend {
 		tb.Fatalf("connection refused")
@@ -165,5 +195,39 @@ func TestOverBucket(t *testing.T) {
 	}
 	if n := overBucket([]spend{{at(0), at(0), 5}, {at(200), at(300), 4}}, l); n != 1 {
 		t.Errorf("5 at once and 4 in 300ms: overdrawn by %d, want 1", n)
+	}
+}
+
+// A store that goes away in the middle is told as such, and not as broken clauses.
+func TestStoreThatGoesAway(t *testing.T) {
+	for name, back := range map[string]bool{"for good": false, "for a moment": true} {
+		t.Run(name, func(t *testing.T) {
+			h := memoryHarness()
+			open, calls := h.Open, 0
+			var mu sync.Mutex
+			h.Open = func(tb TB) driver.Backend {
+				mu.Lock()
+				calls++
+				n := calls
+				mu.Unlock()
+				if n == 2 || n > 2 && !back { // the first is before the cases
+					tb.Fatalf("connection refused")
+				}
+				return open(tb)
+			}
+			var finished []Result
+			s := &Suite{
+				Harness: h, Parallel: 1,
+				Only:     func(c Case) bool { return c.ID == "LOCK-02" || c.ID == "LOCK-05" },
+				Finished: func(r Result) { finished = append(finished, r) },
+			}
+			r, err := s.Run(t.Context())
+			switch {
+			case back && (err != nil || r.Count(Fail) != 1 || r.Count(Pass) != 1):
+				t.Errorf("%+v, %v: want one failure and one pass", r, err)
+			case !back && (!errors.Is(err, ErrNoStore) || !strings.Contains(err.Error(), "any more: connection refused") || len(finished) > 0):
+				t.Errorf("%v, and %d results: want only that the store has gone", err, len(finished))
+			}
+		})
 	}
 }

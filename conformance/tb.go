@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,12 +42,13 @@ type recorder struct {
 	over     bool // given up or through: nothing more is recorded
 	messages []Message
 	failed   bool
+	aside    string // why the case is not about the store, "" if it is
 	cleanups []func()
-	measures map[string]time.Duration
+	meter    *meter
 }
 
 func newRecorder(ctx context.Context, name string) *recorder {
-	r := &recorder{name: name, began: time.Now()}
+	r := &recorder{name: name, began: time.Now(), meter: &meter{}}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
@@ -62,6 +64,22 @@ func (r *recorder) Errorf(format string, args ...any) { r.record(true, format, a
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.record(true, format, args...)
 	runtime.Goexit()
+}
+
+// unsupported ends a case that is not about the store after all. It must have tested nothing: what
+// was seen until then does not count as a pass.
+func (r *recorder) unsupported(reason string) {
+	r.mu.Lock()
+	r.aside = reason
+	r.mu.Unlock()
+	runtime.Goexit()
+}
+
+// besides is why the case is not about the store, "" if it is.
+func (r *recorder) besides() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.aside
 }
 
 func (r *recorder) Failed() bool {
@@ -89,18 +107,21 @@ func (r *recorder) TempDir() string {
 	return dir
 }
 
-// measure keeps a measurement for the report; of several by one name, the longest.
+// measure keeps a time for the report, which tells how those of one name lie.
 func (r *recorder) measure(name string, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over {
-		return
+	if !r.over {
+		r.meter.time(name, d)
 	}
-	if r.measures == nil {
-		r.measures = make(map[string]time.Duration)
-	}
-	if old, ok := r.measures[name]; !ok || d > old {
-		r.measures[name] = d
+}
+
+// count adds n to a number of the report, such as "calls that were failed". Zero is a number, too.
+func (r *recorder) count(name string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.meter.count(name, n)
 	}
 }
 
@@ -115,6 +136,18 @@ func (r *recorder) record(failure bool, format string, args ...any) {
 	r.failed = r.failed || failure
 }
 
+// forward records what a part of the case has said.
+func (r *recorder) forward(m Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
+	m.After = time.Since(r.began)
+	r.messages = append(r.messages, m)
+	r.failed = r.failed || m.Failure
+}
+
 // caller is the place in a case that speaks: the first frame that is neither the recorder's
 // nor a helper's.
 func caller() string {
@@ -123,7 +156,7 @@ func caller() string {
 	for {
 		f, more := frames.Next()
 		base := filepath.Base(f.File)
-		if base != "tb.go" && base != "env.go" || !more {
+		if base != "tb.go" && !strings.HasSuffix(base, "env.go") || !more {
 			return fmt.Sprintf("%s:%d", base, f.Line)
 		}
 	}
@@ -135,7 +168,7 @@ func (r *recorder) run(fn func()) {
 	returned := false
 	defer func() {
 		r.catch(recover())
-		if !returned && !r.Failed() {
+		if !returned && !r.Failed() && r.besides() == "" {
 			r.Errorf("something ended the goroutine of the case, such as the Skip or FailNow of another test: want Fatalf of the TB that the case was given")
 		}
 	}()
@@ -167,9 +200,18 @@ func (r *recorder) clean() {
 }
 
 // result closes the record.
-func (r *recorder) result() (messages []Message, failed bool, measures map[string]time.Duration) {
+func (r *recorder) result() (messages []Message, failed bool, measured Measures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	return r.messages, r.failed, r.measures
+	return r.messages, r.failed, r.meter.measures()
+}
+
+// join takes over what inner, which is through, has measured.
+func (r *recorder) join(inner *recorder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.meter.join(inner.meter)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -48,11 +49,13 @@ func WorkerMain() {
 
 // order is what a worker is told to do, answer what came of it.
 type order struct {
-	Do      string        `json:"do"` // lock, unlock, state, drain
+	Do      string        `json:"do"` // lock, try, unlock, state, drain, add
 	Key     string        `json:"key,omitempty"`
 	TTL     time.Duration `json:"ttl,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
 	Limit   driver.Limit  `json:"limit,omitzero"`
+	File    string        `json:"file,omitempty"` // with a number, to be added to
+	Times   int           `json:"times,omitempty"`
 }
 
 type answer struct {
@@ -87,8 +90,11 @@ func work(url string, in io.Reader, out io.Writer) error {
 	}
 }
 
+// patience is how long an order may take. A lock may have to wait for a lease to lapse.
+func (o order) patience() time.Duration { return soon + 2*o.TTL }
+
 func obey(c *coord.Client, lock **coord.Lock, o order) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), o.patience())
 	defer cancel()
 	switch {
 	case o.Do == "lock":
@@ -102,6 +108,18 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 		}
 		*lock = l
 		return answer{Token: l.Token()}
+	case o.Do == "try":
+		l, err := c.TryLock(ctx, o.Key, coord.TTL(o.TTL))
+		if err != nil {
+			return answer{Err: err.Error()}
+		}
+		*lock = l
+		return answer{Token: l.Token()}
+	case o.Do == "add":
+		if err := addUnderLock(c, o); err != nil {
+			return answer{Err: err.Error()}
+		}
+		return answer{}
 	case o.Do == "drain":
 		for n := 0; ; n++ {
 			r, err := c.Allow(ctx, o.Key, o.Limit)
@@ -133,6 +151,30 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 	return answer{Err: fmt.Sprintf("unknown order %q", o.Do)}
 }
 
+// addUnderLock reads the number in a file and writes the next, so many times: what only
+// the lock keeps others out of.
+func addUnderLock(c *coord.Client, o order) error {
+	ctx, cancel := context.WithTimeout(context.Background(), soon+o.patience())
+	defer cancel()
+	for range o.Times {
+		err := coord.Do(ctx, c, o.Key, func(context.Context) error {
+			text, err := os.ReadFile(o.File)
+			if err != nil {
+				return err
+			}
+			n, err := strconv.Atoi(string(text))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(o.File, []byte(strconv.Itoa(n+1)), 0o600)
+		}, coord.TTL(o.TTL))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // worker is one such process, seen from the case.
 type worker struct {
 	e       *env
@@ -141,6 +183,8 @@ type worker struct {
 	in      io.Closer
 	answers chan answer
 	exited  chan struct{}
+
+	patience time.Duration // for the answer to the last order
 }
 
 // startWorker starts a worker; it ends with the case.
@@ -180,7 +224,10 @@ func (w *worker) read(out io.Reader) {
 }
 
 // send gives an order without waiting for the answer.
-func (w *worker) send(o order) { w.e.noError(w.enc.Encode(o), "order to a worker") }
+func (w *worker) send(o order) {
+	w.patience = 2*soon + o.patience()
+	w.e.noError(w.enc.Encode(o), "order to a worker")
+}
 
 // do gives an order and ends the case if the worker cannot obey.
 func (w *worker) do(o order) answer {
@@ -188,8 +235,14 @@ func (w *worker) do(o order) answer {
 	return w.answer(o.Do)
 }
 
+// try gives an order that the worker may fail to obey.
+func (w *worker) try(o order) answer {
+	w.send(o)
+	return recv(w.e, w.answers, w.patience, "a worker's answer to "+o.Do)
+}
+
 func (w *worker) answer(what string) answer {
-	a := recv(w.e, w.answers, 2*soon, "a worker's answer to "+what)
+	a := recv(w.e, w.answers, w.patience, "a worker's answer to "+what)
 	if a.Err != "" {
 		w.e.Fatalf("worker's %s: saw %s, want no error", what, a.Err)
 	}

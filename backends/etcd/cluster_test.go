@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"errors"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,7 @@ func TestConformanceOfCluster(t *testing.T) {
 				return b
 			},
 			Claims:    Claims,
+			Faults:    &conformance.Faults{Failover: func(tb conformance.TB) { failover(tb, c) }},
 			WorkerURL: "etcd://" + strings.Join(c.Addrs(), ","),
 		},
 		Only: func(c conformance.Case) bool {
@@ -46,6 +49,9 @@ func TestConformanceOfCluster(t *testing.T) {
 				// They also want a rate of decisions that three servers with one machine between
 				// them do not always reach; the single server has them.
 				return false
+			}
+			if slices.Contains(c.Hooks, conformance.HookFailover) {
+				return true
 			}
 			for _, clause := range []string{"L1", "L2", "L5", "L8", "L12", "R1", "R4", "R5"} {
 				if c.Clause == clause && len(c.Hooks) == 0 {
@@ -68,6 +74,17 @@ func TestConformanceOfCluster(t *testing.T) {
 		t.Errorf("%d cases passed: want 28 or more", passed)
 	}
 	t.Logf("%d passed, %d failed in %v", report.Count(conformance.Pass), report.Count(conformance.Fail), report.Took.Round(time.Millisecond))
+}
+
+// failover kills the leader, and returns when another leads and both that are left serve.
+func failover(tb conformance.TB, c *testserver.Cluster) {
+	gone := c.Leader()
+	gone.Kill()
+	tb.Cleanup(gone.Restart)
+	c.Leader()
+	for _, s := range c.Followers(gone) {
+		s.AwaitReady()
+	}
 }
 
 // The leader is killed under a hold: it is renewed through the next leader, nobody else is
@@ -169,4 +186,22 @@ func TestMemberCutOff(t *testing.T) {
 		t.Error("granted by a member without a majority")
 	}
 	c.Heal()
+}
+
+// A server that is down, and is named first, does not keep a client from opening.
+func TestOpensWhileAServerIsDown(t *testing.T) {
+	srv := testserver.Etcd(t)
+	down, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := down.Addr().String()
+	if err := down.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	b := connect(t, addr, srv.Addr)
+	if took := time.Since(start); b.Info().Server == "" || took > probeWithin/2 {
+		t.Errorf("opened %q after %v: want the version of the server that is up, at once", b.Info().Server, took)
+	}
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,6 +30,11 @@ func TestConformance(t *testing.T) {
 		return b
 	}
 	faults := conformance.HTTP2Faults(srv.Addr, open)
+	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
+		b := open(tb, srv.Addr)
+		b.(*backend).limits.now = func() time.Time { return time.Now().Add(ahead) }
+		return b
+	}
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }

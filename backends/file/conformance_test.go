@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -14,21 +15,25 @@ import (
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
+	open := func(tb conformance.TB) driver.Backend {
+		b, err := New(dir)
+		if err != nil {
+			tb.Fatalf("New(%q): %v", dir, err)
+		}
+		return b
+	}
 	conformance.Run(t, conformance.Harness{
-		Open: func(tb conformance.TB) driver.Backend {
-			b, err := New(dir)
-			if err != nil {
-				tb.Fatalf("New(%q): %v", dir, err)
-			}
-			return b
-		},
+		Open:      open,
 		Claims:    Claims,
 		WorkerURL: u.String(),
+		Embedded:  true,
 		Faults: &conformance.Faults{
 			// There is no server to kill: the cases open the store anew after it, as
 			// processes do after theirs have ended.
 			Kill:    func(conformance.TB) {},
 			Restart: func(conformance.TB) {},
+			// The clock is the machine's time since boot, which is the same for all.
+			Skew: func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb) },
 			Wipe: func(tb conformance.TB) {
 				entries, err := os.ReadDir(dir)
 				for _, e := range entries {

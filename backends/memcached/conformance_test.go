@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -45,6 +46,11 @@ func TestConformanceOverAClient(t *testing.T) {
 func conform(t *testing.T, open func(conformance.TB, string) driver.Backend) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	faults := conformance.TCPFaults(srv.Addr, open)
+	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
+		b := open(tb, srv.Addr)
+		b.(*backend).clock = func() time.Time { return time.Now().Add(ahead) }
+		return b
+	}
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }

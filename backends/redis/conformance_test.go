@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,6 +20,8 @@ func TestConformance(t *testing.T) {
 		return backendOver(tb, redis.NewClient(clientOptions(addr)))
 	}
 	faults := conformance.TCPFaults(srv.Addr, open)
+	// The scripts read the server's clock. The client has none to be wrong.
+	faults.Skew = func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb, srv.Addr) }
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }
@@ -49,7 +52,14 @@ func TestConformanceSentinel(t *testing.T) {
 				w := newWire(tb)
 				return open(tb, w), w.proxy
 			},
-			Kill:    func(conformance.TB) { gone = c.Leader(); gone.Kill() },
+			Skew: func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb, nil) },
+			Kill: func(conformance.TB) { gone = c.Leader(); gone.Kill() },
+			Failover: func(tb conformance.TB) {
+				old := c.Leader()
+				old.Kill()
+				c.Leader()
+				tb.Cleanup(func() { old.Restart(); settle() })
+			},
 			Restart: func(conformance.TB) { gone.Restart(); settle() },
 			Pause:   func(conformance.TB) { gone = c.Leader(); gone.Pause() },
 			Resume:  func(conformance.TB) { gone.Resume(); settle() },
@@ -86,6 +96,7 @@ func TestConformanceCluster(t *testing.T) {
 				w := newWire(tb)
 				return open(tb, w), w.proxy
 			},
+			Skew:    func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb, nil) },
 			Kill:    each((*testserver.Server).Kill),
 			Restart: whole((*testserver.Server).Restart),
 			Pause:   each((*testserver.Server).Pause),

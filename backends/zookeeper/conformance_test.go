@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -23,6 +24,16 @@ func harness(srv *testserver.Server) conformance.Harness {
 		return b
 	}
 	faults := conformance.TCPFaults(srv.Addr, open)
+	// The clock is off as after a step that the backend has not looked at yet.
+	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
+		b := open(tb, srv.Addr)
+		c := &b.(*backend).clock
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.offset += ahead.Microseconds()
+		c.apart -= ahead.Microseconds()
+		return b
+	}
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
 		faults.Restart = func(conformance.TB) { srv.Restart() }

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// claimCases decide claims that the scenarios of the clauses leave open.
+func claimCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-57", Name: "a-thousand-lapses-raise-the-token", Clause: "L2", run: manyLapses, Proves: driver.TokenProcess, bound: time.Minute,
+			Why:    "a counter that is collected with the lease, or kept by a client that is gone, starts again now and then, and not at the first lapse",
+			Remedy: "keep the token's counter longer than the lease, at the store, and count it in the step that grants",
+		}, {
+			ID: "LOCK-29", Name: "tokens-rise-over-a-failover", Clause: "L2", run: tokensRiseOverFailover,
+			Proves: driver.TokenFailover, Hooks: []Hook{HookFailover}, bound: 2 * time.Minute,
+			Why:    "a replica that takes over with an older counter gives the tokens of the last holders again",
+			Remedy: "derive the token from something that a majority has acknowledged, or do not claim token-failover",
+		}, {
+			ID: "LIMIT-15", Name: "state-survives-a-failover", Clause: "R4", run: survivesFailover,
+			Proves: driver.DurableFailover, Hooks: []Hook{HookFailover}, bound: 2 * time.Minute,
+			Why:    "writes that were acknowledged and not yet replicated are lost with their server: held locks are granted twice (Redis' own documentation of replication)",
+			Remedy: "acknowledge a grant only after a majority has it, or do not claim durable-failover",
+		}, {
+			ID: "LOCK-84", Name: "another-process-has-another-store", Clause: "C1", run: processesApart,
+			Proves: driver.ScopeProcess, Hooks: []Hook{HookWorker},
+			Why:    "a lock of one process that is taken for one of a machine guards nothing",
+			Remedy: "claim the scope over which the store is shared",
+		}, {
+			ID: "LOCK-85", Name: "processes-of-a-machine-share-the-store", Clause: "C1", run: processesShare,
+			Proves: driver.ScopeMachine, Hooks: []Hook{HookWorker},
+			Why:    "two processes that open the same URL and get two stores both do the work",
+			Remedy: "open one store for one URL, whoever opens it",
+		}, {
+			ID: "LOCK-86", Name: "clients-need-only-the-network", Clause: "C1", run: hostsShare,
+			Proves: driver.ScopeHosts, Hooks: []Hook{HookLink, HookWorker},
+			Why:    "a store that leans on something of its machine, a file, a pid, a clock, is not shared by hosts",
+			Remedy: "claim scope-machine, or put whatever clients share into the store",
+		},
+	}
+}
+
+// manyLapses lets lease after lease lapse on several keys at a time, each taken by another client.
+// It makes a thousand where leases are short, and as many as fit where they are not.
+func manyLapses(e *env) {
+	const keys, each, longest = 16, 64, 6 * time.Second
+	ttl := e.round(10 * time.Millisecond)
+	lockers := []driver.Locker{e.locker(), e.locker(), e.locker()}
+	var wg sync.WaitGroup
+	var lapses atomic.Int64
+	start := time.Now()
+	for k := range keys {
+		key := e.key(fmt.Sprint(k))
+		wg.Go(func() {
+			var last int64
+			for i := 0; i < each && (i < 3 || time.Since(start) < longest); i++ {
+				g, ok := e.afterLapse(lockers[i%len(lockers)], key, ttl)
+				if !ok {
+					return
+				}
+				if g.Token <= last {
+					e.Errorf("token of holder %d of a key, all before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
+					return
+				}
+				last = g.Token
+				lapses.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	e.count("leases that lapsed", int(lapses.Load()))
+}
+
+// afterLapse takes key once the lease of a holder who is gone has lapsed.
+func (e *env) afterLapse(l driver.Locker, key string, ttl time.Duration) (driver.Grant, bool) {
+	start := time.Now()
+	for {
+		g, err := l.TryLock(e.within(soon), key, e.req(ttl))
+		var locked *driver.LockedError
+		switch {
+		case err == nil:
+			return g, true
+		case !errors.Is(err, driver.ErrLocked):
+			e.Errorf("TryLock of a locked key: saw %v, want ErrLocked or a grant", err)
+			return g, false
+		case time.Since(start) > e.lapse(ttl)+e.starved(start):
+			e.Errorf("a lease of %v: saw it last for %v, want it to lapse", ttl, time.Since(start).Round(time.Millisecond))
+			return g, false
+		case e.ctx.Err() != nil:
+			return g, false
+		}
+		pause := time.Millisecond
+		if errors.As(err, &locked) {
+			pause = min(max(pause, locked.Remaining), ttl)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-e.ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+func tokensRiseOverFailover(e *env) {
+	e.tokensRiseOver("a failover of the store", func() { e.r.suite.Harness.Faults.Failover(e) })
+}
+
+func survivesFailover(e *env) {
+	e.stateSurvives("a failover of the store", func() { e.r.suite.Harness.Faults.Failover(e) })
+}
+
+func processesApart(e *env) {
+	w, key, r := e.startWorker(), e.key("k"), e.req(e.long)
+	e.take(e.locker(), key, r)
+	if a := w.try(order{Do: "try", Key: key, TTL: e.long}); a.Token == 0 {
+		e.Errorf("TryLock in another process of a key that is held here: saw %q, want it granted: a store of one process is not shared", a.Err)
+	}
+}
+
+// processesShare has two processes hold one key in turn.
+func processesShare(e *env) {
+	w, key, l := e.startWorker(), e.key("k"), e.locker()
+	there := w.do(order{Do: "lock", Key: key, TTL: e.long}).Token
+	e.refused(l, key, "while another process holds it")
+	w.do(order{Do: "unlock"})
+	r := e.req(e.long)
+	g, _ := e.seize(l, key, r, time.Second, "unlocked by another process")
+	if own := int64(there >> 10); g.Token <= own {
+		e.Errorf("token after another process' %d: saw %d, want a greater one", own, g.Token)
+	}
+	if a := w.try(order{Do: "try", Key: key, TTL: e.long}); a.Token != 0 {
+		e.Errorf("TryLock in another process of a key that is held here: saw it granted, want it refused")
+	}
+	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+}
+
+// hostsShare excludes another process over a connection that is all that the client shares with the
+// store: when it is silent, nothing is granted and nothing refused.
+func hostsShare(e *env) {
+	w, key := e.startWorker(), e.key("k")
+	b, link := byNetwork(e)
+	l, ok := b.(driver.Locker)
+	if !ok {
+		e.Fatalf("Link gave a backend without locks, which the store has")
+	}
+	w.do(order{Do: "lock", Key: key, TTL: e.long})
+	e.refused(l, key, "over the network, while another process holds it")
+	w.do(order{Do: "unlock"})
+	r := e.req(e.long)
+	e.seize(l, key, r, time.Second, "unlocked by another process")
+	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	blackHole(link)
+	for _, key := range []string{key, e.key("other")} {
+		_, err := l.TryLock(e.within(300*time.Millisecond), key, e.req(e.long))
+		if err == nil || errors.Is(err, coord.ErrLocked) {
+			e.Errorf("TryLock while the network is silent: saw %v, want an error that says so: the answer did not come over the network", err)
+		}
+	}
+}

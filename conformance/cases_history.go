@@ -1,0 +1,194 @@
+package conformance
+
+import (
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// historyCases run several clients at the same time and let a checker look for an order of what
+// they did that a sequential model allows. docs/histories.md has the models.
+func historyCases() []Case {
+	const (
+		leaseRemedy = "read the drawing of the history: make each of TryLock, Renew and Unlock one atomic step at the store that compares the id and the lease itself"
+		ownerRemedy = "read the drawing of the history: count Grant.Since from before the request, and never answer ErrNotHeld or ErrLocked where the outcome is unknown"
+		countRemedy = "read the drawing of the history: make Take and Refund one atomic step at the store, and remember what was given back"
+		flowRemedy  = "read the drawing of the history: let package driver/limits compute on one clock, inside the atomic step"
+	)
+	return []Case{
+		{
+			ID: "LOCK-201", Name: "history-of-leases-is-linearizable", Clause: "L1", run: leaseHistory(fairWeather), Remedy: leaseRemedy,
+			Why: "tests of one interleaving miss the next one; a history is checked against every order there is (Jepsen on etcd 3.4.3, whose locks were none)",
+		}, {
+			ID: "LOCK-202", Name: "history-of-leases-with-lost-calls-is-linearizable", Clause: "L5", run: leaseHistory(lossyCalls), Remedy: leaseRemedy,
+			Why: "a lost reply leaves a hold that its id must find again and nobody else may free",
+		}, {
+			ID: "LOCK-203", Name: "history-of-leases-over-a-broken-network-is-linearizable", Clause: "L5", run: leaseHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: leaseRemedy,
+			Why: "a client library that reconnects and sends again may answer for another call",
+		}, {
+			ID: "LOCK-204", Name: "histories-over-a-restart-are-linearizable", Clause: "L1", run: leasesAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
+			Remedy: "let the store confirm a grant after it is on disk, or do not claim durable-restart", bound: time.Minute,
+			Why: "a store that confirms before it has written grants a key twice after a crash",
+		}, {
+			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", run: leasesAmid(stop), Hooks: []Hook{HookPause}, bound: time.Minute, Remedy: ownerRemedy,
+			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
+		}, {
+			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", run: ownerHistory(fairWeather), Remedy: ownerRemedy,
+			Why: "re-entry, hand-over inside a client and the next client's grant are one history to the application",
+		}, {
+			ID: "LOCK-212", Name: "history-of-owners-with-lost-calls-is-linearizable", Clause: "L3", run: ownerHistory(lossyCalls), Remedy: ownerRemedy,
+			Why: "whoever is told that it holds must hold, however many renewals were lost (every Redis lock that renews in the background and ignores the error)",
+		}, {
+			ID: "LOCK-213", Name: "history-of-owners-over-a-broken-network-is-linearizable", Clause: "L3", run: ownerHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: ownerRemedy,
+			Why: "the same through the store's own client library, its pool and its retries",
+		}, {
+			ID: "LOCK-221", Name: "guarded-resource-never-takes-a-stale-write", Clause: "L2", run: staleWriters, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
+			Why: "a holder that does not look writes after its lease: the resource that checks tokens refuses it, its unguarded twin shows that there was something to refuse",
+		}, {
+			ID: "LOCK-222", Name: "guarded-resource-outlives-frozen-processes", Clause: "L2", run: frozenWriters, Hooks: []Hook{HookWorker}, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
+			Why: "a garbage collection, a stopped container, a machine that slept: the process wakes up in the middle of its write (HBase's lost region server)",
+		}, {
+			ID: "LIMIT-201", Name: "history-of-permits-is-linearizable", Clause: "R1", run: countHistory(fairWeather), Remedy: countRemedy,
+			Why: "a limit under many clients is a counter, and must count as one",
+		}, {
+			ID: "LIMIT-202", Name: "history-of-permits-with-lost-calls-is-linearizable", Clause: "R4", run: countHistory(lossyCalls), Remedy: countRemedy,
+			Why: "permits whose reply was lost are spent, and what was refunded is not given back again",
+		}, {
+			ID: "LIMIT-203", Name: "history-of-permits-over-a-broken-network-is-linearizable", Clause: "R4", run: countHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: countRemedy,
+			Why: "a client library that sends a command again may spend twice, but must never mint",
+		}, {
+			ID: "LIMIT-204", Name: "history-of-permits-over-a-restart-is-linearizable", Clause: "R4", run: countsAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
+			Remedy: "let the store confirm a debit after it is on disk, or do not claim durable-restart", bound: time.Minute,
+			Why: "a store that confirms before it has written forgets debts in a crash",
+		}, {
+			ID: "LIMIT-205", Name: "history-of-permits-over-a-pause-is-linearizable", Clause: "R4", run: countsAmid(stop), Hooks: []Hook{HookPause}, Remedy: countRemedy, bound: time.Minute,
+			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
+		}, {
+			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", run: flowHistory(fairWeather), Remedy: flowRemedy,
+			Why: "windows that turn and buckets that refill, under several clients, against independent models of the algorithms",
+		}, {
+			ID: "LIMIT-212", Name: "history-of-moving-limits-with-lost-calls-is-linearizable", Clause: "R4", run: flowHistory(lossyCalls), Remedy: flowRemedy,
+			Why: "what was spent by a call without an answer must leave the window when it is due, neither earlier nor never",
+		},
+	}
+}
+
+const (
+	historyParties = 4
+	leaseMoves     = 45
+	ownerRounds    = 7
+	countMoves     = 60
+	flowMoves      = 30
+)
+
+func leaseHistory(w weather) func(*env) {
+	return func(e *env) {
+		parties, calm := w(e, historyParties)
+		h := e.record(heading{Model: modelLease})
+		e.leases(h, parties)(leaseMoves)
+		calm()
+		h.Lapse = e.barred()
+		e.linearizable(h)
+	}
+}
+
+// barred is for how long after its end a lease may still bar others.
+func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
+
+func ownerHistory(w weather) func(*env) {
+	return func(e *env) {
+		parties, calm := w(e, historyParties-1)
+		h := e.record(heading{Model: modelOwners})
+		e.ownerships(h, parties)(ownerRounds)
+		calm()
+		e.linearizable(h)
+	}
+}
+
+func countHistory(w weather) func(*env) {
+	return func(e *env) {
+		parties, calm := w(e, historyParties)
+		accounts := e.accounts(modelCounter, counters())
+		e.counts(accounts, parties)(countMoves)
+		calm()
+		e.linearizable(histories(accounts)...)
+	}
+}
+
+func flowHistory(w weather) func(*env) {
+	return func(e *env) {
+		parties, calm := w(e, historyParties)
+		accounts := e.accounts(modelMoving, moving())
+		e.flows(accounts, parties)(flowMoves)
+		calm()
+		e.linearizable(histories(accounts)...)
+	}
+}
+
+// interrupt is an outage of the whole store.
+type interrupt func(e *env)
+
+func restart(e *env) {
+	f := e.r.suite.Harness.Faults
+	f.Kill(e)
+	f.Restart(e)
+}
+
+func stop(e *env) {
+	f := e.r.suite.Harness.Faults
+	f.Pause(e)
+	resume := func() { f.Resume(e) }
+	e.Cleanup(func() { resume() })
+	e.pass(e.ttl + e.ttl/2)
+	f.Resume(e)
+	resume = func() {}
+}
+
+// amid lets everyone play, breaks the store in the middle of it, and lets them play again when it is back.
+func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...func()) {
+	var down shelter
+	for _, p := range parties {
+		p.shelter, p.patience, p.gap = &down, time.Second, steady
+	}
+	playing := make(chan struct{})
+	play := func() {
+		var wg sync.WaitGroup
+		for _, one := range plays {
+			wg.Go(one)
+		}
+		wg.Wait()
+	}
+	go func() {
+		defer close(playing)
+		play()
+	}()
+	e.until(soon, "a few calls on the store before it is broken", func() bool { return recorded(all) > 4*len(parties) })
+	down.shut()
+	broken(e)
+	down.open()
+	recv(e, playing, usualBound, "the calls that were under way when the store was broken to end")
+	play()
+}
+
+func leasesAmid(broken interrupt) func(*env) {
+	return func(e *env) {
+		leasers, _ := fairWeather(e, 3)
+		owners, _ := fairWeather(e, 2)
+		h := e.record(heading{Model: modelLease}) // a restart may prolong leases
+		owned := e.record(heading{Model: modelOwners})
+		lease, own := e.leases(h, leasers), e.ownerships(owned, owners)
+		e.amid(broken, leasers, []*history{h}, func() { lease(leaseMoves / 2) }, func() { own(ownerRounds / 2) })
+		e.linearizable(h, owned)
+	}
+}
+
+func countsAmid(broken interrupt) func(*env) {
+	return func(e *env) {
+		parties, _ := fairWeather(e, historyParties)
+		accounts := e.accounts(modelCounter, counters())
+		count := e.counts(accounts, parties)
+		e.amid(broken, parties, histories(accounts), func() { count(countMoves / 2) })
+		e.linearizable(histories(accounts)...)
+	}
+}

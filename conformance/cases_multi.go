@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func multiCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-41", Name: "client-takes-several-limits-or-none", Clause: "R5", run: allowAll, Proves: driver.AtomicMulti,
+			Why:    "a request that is limited per user and in all must not cost the second limit when the first denies it",
+			Remedy: "evaluate every demand before anything is written, in one step of the store; without one, do not claim atomic-multi",
+		}, {
+			ID: "LIMIT-42", Name: "best-effort-gives-back", Clause: "R5", run: allowAllInTurn,
+			Why:    "limits that are taken one after the other, and not given back, lock everyone out by the denials of one",
+			Remedy: "Refund gives back what an ask of a window was granted, once for each id, as long as it is in the window",
+		},
+	}
+}
+
+// twoLimits asks for n of a limit per user and of one for all.
+func (e *env) twoLimits(c *coord.Client, name string, limit driver.Limit, n int) []coord.Result {
+	r, err := c.AllowAll(e.within(soon), coord.Demand{Key: e.key(name + " all"), Limit: limit, N: n}, coord.Demand{Key: e.key(name + " user"), Limit: limit, N: n})
+	e.noError(err, "AllowAll under "+name)
+	if len(r) != 2 || r[0].Allowed != r[1].Allowed {
+		e.Fatalf("AllowAll under %s: saw %+v, want two results, both allowed or neither", name, r)
+	}
+	return r
+}
+
+func allowAll(e *env) {
+	c := e.client()
+	for name, limit := range still(10) {
+		_, err := c.AllowN(e.within(soon), e.key(name+" user"), limit, 7)
+		e.noError(err, "AllowN under "+name)
+		r := e.twoLimits(c, name, limit, 4)
+		if r[0].Allowed || r[0].RetryAfter != 0 || r[1].RetryAfter <= 0 {
+			e.Errorf("4 and 4 with 10 and 3 left under %s: saw %+v, want a denial with the second's RetryAfter", name, r)
+		}
+		r = e.twoLimits(c, name, limit, 3)
+		if !r[0].Allowed || r[0].Granted != 3 || r[0].Remaining != 7 || r[1].Granted != 3 || r[1].Remaining != 0 {
+			e.Errorf("3 and 3 with 10 and 3 left under %s, after a denial of 4 and 4: saw %+v, want 3 granted of each, 7 and 0 left", name, r)
+		}
+	}
+}
+
+// allowAllInTurn spends the limits one after the other, as a client does whose store
+// has no other way, and so needs a store that gives back.
+func allowAllInTurn(e *env) {
+	b := e.open()
+	refunder, ok := b.(driver.Refunder)
+	if !ok {
+		if e.info.Claims.Has(driver.AtomicMulti) {
+			e.unsupported("the store is no driver.Refunder, and takes several limits in one step")
+		}
+		e.Logf("the store cannot give back, and so AllowAll is refused")
+		_, err := e.clientOn(b, coord.WithBestEffort()).AllowAll(e.ctx, coord.Demand{Key: e.key("k"), Limit: driver.Limit{Rate: 1, Per: year}, N: 1})
+		e.wantError(err, "AllowAll, best effort", coord.ErrUnsupported)
+		return
+	}
+	c := e.clientOn(inTurn{b.(driver.Limiter), refunder, b}, coord.WithBestEffort())
+	for name, limit := range still(10) {
+		if limit.Algorithm == driver.TokenBucket {
+			continue // what is due at once cannot be given back
+		}
+		if r := e.twoLimits(c, name, limit, 7); !r[0].Allowed {
+			e.Errorf("7 and 7 of 10 and 10 under %s: saw %+v, want them granted", name, r)
+		}
+		_, err := c.AllowN(e.within(soon), e.key(name+" user"), limit, 3)
+		e.noError(err, "AllowN under "+name)
+		if r := e.twoLimits(c, name, limit, 1); r[0].Allowed {
+			e.Errorf("1 and 1 with 3 and 0 left under %s: saw %+v, want a denial", name, r)
+		}
+		start := time.Now()
+		e.until(2*time.Second, "what was taken before a denial to be given back under "+name, func() bool {
+			r, err := c.Peek(e.within(soon), e.key(name+" all"), limit)
+			e.noError(err, "Peek under "+name)
+			return r.Remaining == 3
+		})
+		e.measure("given back after a denial", time.Since(start))
+	}
+}
+
+// inTurn is a store without the optional interfaces of limits but Refund.
+type inTurn struct {
+	driver.Limiter
+	driver.Refunder
+	inner driver.Backend
+}
+
+func (s inTurn) Info() driver.Info {
+	info := s.inner.Info()
+	info.Claims = info.Claims.Without(driver.AtomicMulti)
+	return info
+}
+
+func (s inTurn) Close() error { return s.inner.Close() }

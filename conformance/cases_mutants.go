@@ -1,0 +1,147 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// mutantCases came from broken drivers that all the other cases let pass.
+func mutantCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-27", Name: "a-batch-answers-for-each-hold", Clause: "L4", run: renewAll,
+			Why:    "a batch that stops at its first hold, or mixes up its answers, loses locks only of those who hold many",
+			Remedy: "RenewAll answers for each hold, in order, what Renew would have: give every hold its own result",
+		}, {
+			ID: "LOCK-59", Name: "waiters-go-on-when-a-dead-holders-lease-lapses", Clause: "L8", run: deadHolderWaiters,
+			Why:    "a holder that died sends no Unlock: a queue that moves on releases alone stands still",
+			Remedy: "wake the first waiter when the lease in its way ends, or have it look again then",
+		}, {
+			ID: "LOCK-77", Name: "min-hold-outlives-its-client", Clause: "L9", run: minHoldOverClose, Needs: driver.Claims{driver.PerHoldTTL},
+			Why:    "a job that is done at once closes its client: a timer of the client ends with it",
+			Remedy: "keep the key taken at the store: by UnlockAfter there, or by the rest of the lease",
+		}, {
+			ID: "LIMIT-18", Name: "fixed-windows-are-aligned", Clause: "R1", run: aligned,
+			Why:    "windows that begin at the first use of each key let every caller choose a moment to spend twice",
+			Remedy: "begin windows at multiples of the period since the Unix epoch, on the store's clock",
+		}, {
+			ID: "LIMIT-19", Name: "an-idle-bucket-is-no-fuller-than-full", Clause: "R1", run: idleBucket,
+			Why:    "a bucket that goes on filling overnight admits the night's permits in the morning",
+			Remedy: "cap what has refilled at the burst, before anything is taken from it",
+		},
+	}
+}
+
+// renewAll renews several holds, one of which is gone, in one batch.
+func renewAll(e *env) {
+	l := e.locker()
+	b, ok := l.(driver.BatchRenewer)
+	if !ok {
+		e.unsupported("the store is no driver.BatchRenewer: it renews one hold at a time")
+	}
+	const n, gone = 4, 1
+	ttl := e.round(2 * e.ttl)
+	start := time.Now()
+	var holds []driver.Hold
+	var grants []driver.Grant
+	for i := range n {
+		h := driver.Hold{Key: e.key(fmt.Sprint("k", i)), Request: e.req(ttl)}
+		grants = append(grants, e.take(l, h.Key, h.Request))
+		h.TTL = e.long
+		holds = append(holds, h)
+	}
+	e.noError(l.Unlock(e.within(soon), holds[gone].Key, holds[gone].ID), "Unlock of one hold of several")
+	answers := b.RenewAll(e.within(soon), holds)
+	if time.Since(start) > grants[0].TTL/2 {
+		e.notJudged("the machine was too slow for leases of %v", grants[0].TTL)
+		return
+	}
+	if len(answers) != n {
+		e.Fatalf("RenewAll of %d holds: saw %d answers, want one for each", n, len(answers))
+	}
+	for i, a := range answers {
+		what := fmt.Sprintf("RenewAll of %d holds, answer %d", n, i)
+		switch {
+		case i == gone:
+			e.wantError(a.Err, what+", whose hold was unlocked", driver.ErrNotHeld)
+		case a.Err != nil:
+			e.Errorf("%s: saw %v, want its lease prolonged", what, a.Err)
+		case a.Grant.Token != grants[i].Token:
+			e.Errorf("%s: saw token %d, want its own, %d", what, a.Grant.Token, grants[i].Token)
+		}
+	}
+	e.passUntil(start.Add(grants[0].TTL + grants[0].TTL/4))
+	for i, h := range holds {
+		if i != gone {
+			e.refused(l, h.Key, fmt.Sprintf("when the first lease of hold %d is over, which was renewed in a batch", i))
+			e.noError(l.Unlock(e.within(soon), h.Key, h.ID), "Unlock of a hold that was renewed in a batch")
+		}
+	}
+}
+
+// deadHolderWaiters has two clients wait for a hold that nobody renews or releases: not even
+// the core of its client, which cleans up when a hold has ended.
+func deadHolderWaiters(e *env) {
+	key, r := e.key("k"), e.req(e.ttl)
+	g := e.take(e.locker(), key, r)
+	_, _, first := e.waiting(e.ctx, key, coord.TTL(e.long))
+	_, _, second := e.waiting(e.ctx, key, coord.TTL(e.long))
+	start := time.Now()
+	e.noError(recv(e, first, e.lapse(g.TTL), "a waiter, after the lease of a dead holder"), "Lock behind a dead holder")
+	e.measure("grant past a dead holder", time.Since(start))
+	e.noError(recv(e, second, e.lapse(g.TTL), "the other waiter, after the lease of a dead holder"), "Lock behind a dead holder")
+}
+
+func minHoldOverClose(e *env) {
+	c, key, least := e.client(), e.key("k"), e.round(2*e.ttl)
+	asked := time.Now()
+	l := e.lock(c, key, coord.TTL(least), coord.MinHold(least))
+	e.noError(l.Unlock(e.ctx), "Unlock before MinHold")
+	e.noError(c.Close(), "Close before MinHold")
+	_, at := e.free(e.locker(), key, e.lapse(least), "after MinHold, its client being closed")
+	if took := at.Sub(asked); took < least-margin(least) {
+		e.Errorf("MinHold of %v, its client being closed: saw the key free %v after Lock was called", least, took)
+	}
+}
+
+// aligned compares the ends of the windows of keys that were first used at different moments: whatever
+// the store's clock says, they are whole periods apart.
+func aligned(e *env) {
+	l := e.limiter()
+	limit := normal(driver.Limit{Rate: 10, Per: time.Second, Algorithm: driver.FixedWindow})
+	var first asked
+	for i := range 5 {
+		a := e.ask(l, e.key(fmt.Sprint("k", i)), limit, 1, 1)
+		if i == 0 {
+			first = a
+		}
+		// Each end is ResetAfter behind some moment of its call; answers are in whole milliseconds at worst.
+		early := a.sent.Add(a.ResetAfter).Sub(first.came.Add(first.ResetAfter)) - 2*time.Millisecond
+		late := a.came.Add(a.ResetAfter).Sub(first.sent.Add(first.ResetAfter)) + 2*time.Millisecond
+		if n := late / limit.Per; late < 0 || n*limit.Per < early {
+			e.Errorf("windows of %v of two keys: saw the second end %v to %v after the first, want whole periods", limit.Per, early, late)
+		}
+		e.pass(limit.Per / 7)
+	}
+}
+
+func idleBucket(e *env) {
+	limit := normal(driver.Limit{Rate: 10, Per: 100 * time.Millisecond, Burst: 10})
+	l, key := e.limiter(), e.key("k")
+	e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all of a full bucket")
+	e.pass(4 * limit.Per)
+	var spends []spend
+	for start := time.Now(); time.Since(start) < limit.Per/2; {
+		a := e.ask(l, key, limit, 1, limit.Burst)
+		if a.N == 0 {
+			break
+		}
+		spends = append(spends, spend{a.sent, a.came, a.N})
+	}
+	if over := overBucket(spends, limit); over > 0 {
+		e.Errorf("token bucket %v after %v without use: saw %d permits more than Burst + Rate·W/Per", limit, 4*limit.Per, over)
+	}
+}

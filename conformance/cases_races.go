@@ -1,0 +1,172 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// raceCases are about calls that meet.
+func raceCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-39", Name: "processes-lose-no-update", Clause: "L1", run: processesAdd, Hooks: []Hook{HookWorker}, bound: time.Minute,
+			Why:    "what locks are for: processes that read, add and write back one number in a file lose no addition",
+			Remedy: "make taking the lock one atomic step at the store, and waiting one that ends only by a grant",
+		}, {
+			ID: "LOCK-28", Name: "renewal-that-meets-unlock-revives-nothing", Clause: "L4", run: renewMeetsUnlock,
+			Why:    "a renewal that was under way when the lock was given back brought it back for a whole lease (redisson#7272)",
+			Remedy: "make Renew compare the owner and extend in one atomic step",
+		}, {
+			ID: "LOCK-38", Name: "two-names-are-two-counters", Clause: "L1", run: twoNames, bound: time.Minute,
+			Why:    "locks that share a connection, a queue or a script mix up their keys under load (ShedLock's fuzzer has two names for this)",
+			Remedy: "keep nothing per client that is not per key",
+		}, {
+			ID: "LIMIT-17", Name: "first-uses-at-once-share-one-limit", Clause: "R1", run: firstUses,
+			Why:    "clients that all find no state make one each, and the last one to write it forgets the others (redisson#3804)",
+			Remedy: "create a limit's state on the condition that there is none yet, in the step that debits",
+		}, {
+			ID: "LIMIT-39", Name: "a-storm-of-writers-is-no-denial", Clause: "R1", run: writersStorm,
+			Why:    "a compare-and-swap that gives up after some defeats tells callers that they are over a limit which is far from spent",
+			Remedy: "repeat a defeated swap, with jitter, until the context ends; never answer a conflict with a denial",
+		},
+	}
+}
+
+func processesAdd(e *env) {
+	const processes, times = 4, 10
+	file := filepath.Join(e.TempDir(), "number")
+	e.noError(os.WriteFile(file, []byte("0"), 0o600), "a number in a file")
+	var workers []*worker
+	for range processes {
+		workers = append(workers, e.startWorker())
+	}
+	for _, w := range workers {
+		w.send(order{Do: "add", Key: e.key("k"), TTL: e.long, File: file, Times: times})
+	}
+	for _, w := range workers {
+		w.answer("add")
+	}
+	text, err := os.ReadFile(file)
+	e.noError(err, "the number in the file")
+	if n, err := strconv.Atoi(string(text)); err != nil || n != processes*times {
+		e.Errorf("%d processes that added 1 to a number %d times: saw %q, want %d: updates were lost", processes, times, text, processes*times)
+	}
+}
+
+// renewMeetsUnlock sends a renewal and the release at the same time. Whichever is first, nothing is
+// held afterwards.
+func renewMeetsUnlock(e *env) {
+	holder, other, key := e.locker(), e.locker(), e.key("k")
+	start := time.Now()
+	for i := 0; i < 5 || i < 40 && time.Since(start) < 3*time.Second; i++ {
+		r := e.req(e.long)
+		e.take(holder, key, r)
+		renewals := []driver.Locker{holder, other}
+		var wg sync.WaitGroup
+		for _, l := range renewals {
+			wg.Go(func() {
+				if _, err := l.Renew(e.ctx, key, r); err != nil {
+					e.wantError(err, "Renew that meets Unlock", driver.ErrNotHeld)
+				}
+			})
+		}
+		if err := holder.Unlock(e.ctx, key, r.ID); err != nil {
+			e.Errorf("Unlock that meets Renew: saw %v, want nil", err)
+		}
+		wg.Wait()
+		e.free(other, key, 0, "after an Unlock that met a Renew")
+	}
+}
+
+func twoNames(e *env) {
+	const clients, goroutines, rounds = 2, 4, 6
+	counts := make(map[string]*int)
+	for _, name := range []string{"a", "b"} {
+		counts[e.key(name)] = new(int) // guarded by the lock of its key alone
+	}
+	var wg sync.WaitGroup
+	for range clients {
+		c := e.client()
+		for range goroutines {
+			wg.Go(func() {
+				for range rounds {
+					for key, count := range counts {
+						l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+						if err != nil {
+							e.Errorf("Lock: saw %v, want a lock", err)
+							return
+						}
+						*count++
+						if err := l.Unlock(e.ctx); err != nil {
+							e.Errorf("Unlock: saw %v, want nil", err)
+						}
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for key, count := range counts {
+		if want := clients * goroutines * rounds; *count != want && !e.Failed() {
+			e.Errorf("counter under %s: saw %d, want %d: updates were lost", key, *count, want)
+		}
+	}
+}
+
+// takeTogether makes n asks for one permit each at the same time, and counts the grants.
+func (e *env) takeTogether(clients []driver.Limiter, key string, limit driver.Limit, n int) int {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	gate, total := make(chan struct{}), 0
+	for i := range n {
+		wg.Go(func() {
+			<-gate
+			t, err := clients[i%len(clients)].Take(e.within(2*soon), key, limit, []driver.Ask{{Min: 1, N: 1}})
+			if err != nil || len(t.Asks) != 1 {
+				e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total += t.Asks[0].N
+		})
+	}
+	close(gate)
+	wg.Wait()
+	return total
+}
+
+func (e *env) limiters(n int) (list []driver.Limiter) {
+	for range n {
+		list = append(list, e.limiter())
+	}
+	return list
+}
+
+func firstUses(e *env) {
+	clients := e.limiters(4)
+	for name, limit := range still(3) {
+		for i := range 8 {
+			key := e.key(name + strconv.Itoa(i))
+			if total := e.takeTogether(clients, key, limit, 8); total != 3 && !e.Failed() {
+				e.Errorf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
+			}
+		}
+	}
+}
+
+func writersStorm(e *env) {
+	const writers = 64
+	clients := e.limiters(4)
+	for name, limit := range still(writers) {
+		if total := e.takeTogether(clients, e.key(name), limit, writers); total != writers && !e.Failed() {
+			e.Errorf("%d asks at once of a %s of as many: saw %d granted, want all", writers, name, total)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+func skewCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-83", Name: "skewed-clocks-change-no-lease", Clause: "L1", run: skewedLeases, Hooks: []Hook{HookSkew},
+			Why:    "a lease that ends at a time of the client's clock, and not so much later, ends at once for a client that is ahead (go-redis' ExpireAt, Redlock on gettimeofday)",
+			Remedy: "send the store how long a lease lasts, never when it ends; where the store's value must hold an instant, let only the store's clock judge it",
+		}, {
+			ID: "LIMIT-11", Name: "clock-set-back-mints-nothing", Clause: "R4", run: clockBack, Hooks: []Hook{HookSkew},
+			Why:    "a clock that NTP steps back by five seconds made a limiter refill twice, or panic on a negative time",
+			Remedy: "let the time of a state never run back: count on the greater of the state's time and now",
+		}, {
+			ID: "LIMIT-12", Name: "alternating-clocks-keep-the-bound", Clause: "R1", run: clocksAlternate, Hooks: []Hook{HookSkew},
+			Why:    "a slow client that sets the state back, and a fast one that refills it, mint permits by turns",
+			Remedy: "let the time of a state never run back: the clocks' difference then counts once, and not at every turn",
+		}, {
+			ID: "LIMIT-13", Name: "an-hour-ahead-mints-one-burst", Clause: "R1", run: hourAhead, Hooks: []Hook{HookSkew},
+			Why:    "one machine of the fleet whose clock is an hour ahead, and is corrected, must cost one capacity and not the limit",
+			Remedy: "let the time of a state never run back, and tell those who lag behind it how long they have to wait",
+		}, {
+			ID: "LIMIT-14", Name: "limits-run-on-one-clock", Clause: "R1", run: oneClock, Proves: driver.ServerClock, Hooks: []Hook{HookSkew},
+			Why:    "a bound that holds as far as clocks agree is weaker than it looks, on a fleet of which nobody checks the clocks",
+			Remedy: "read the time at the store, in the step that decides, or do not claim server-clock",
+		},
+	}
+}
+
+// skewed opens a client whose clock is ahead by so much.
+func (e *env) skewed(ahead time.Duration) driver.Backend {
+	b := e.r.suite.Harness.Faults.Skew(e, ahead)
+	e.Cleanup(func() { e.close(b) })
+	return b
+}
+
+func (e *env) skewedLimiter(ahead time.Duration) driver.Limiter {
+	l, ok := e.skewed(ahead).(driver.Limiter)
+	if !ok {
+		e.Fatalf("Skew gave a backend without limits, which the store has")
+	}
+	return l
+}
+
+// skewedLeases takes turns with clients whose clocks are far apart: tokens rise, leases
+// last as long as was granted and no longer, for holder and rival.
+func skewedLeases(e *env) {
+	key, right := e.key("k"), e.locker()
+	var last int64
+	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, 30 * time.Minute, -30 * time.Minute} {
+		l, ok := e.skewed(ahead).(driver.Locker)
+		if !ok {
+			e.Fatalf("Skew gave a backend without locks, which the store has")
+		}
+		whose := fmt.Sprintf("of a client %v ahead", ahead)
+		r, sent := e.req(e.ttl), time.Now()
+		g := e.take(l, key, r)
+		if g.Token <= last {
+			e.Errorf("token %s: saw %d after %d, want a greater one", whose, g.Token, last)
+		}
+		since := sent
+		if !g.Since.IsZero() {
+			since = g.Since
+		}
+		next := e.req(e.long)
+		h, at := e.seize(right, key, next, e.lapse(g.TTL), "with the lease "+whose)
+		if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
+			e.Errorf("a lease of %v %s: saw a rival granted %v before its end", g.TTL, whose, early)
+		}
+		if h.Token <= g.Token {
+			e.Errorf("token after the one %s: saw %d after %d, want a greater one", whose, h.Token, g.Token)
+		}
+		last = h.Token
+		e.refused(l, key, "by a client whose clock is off, while the key is held")
+		e.noError(right.Unlock(e.within(soon), key, next.ID), "Unlock")
+	}
+}
+
+// clearOf waits until no window of that length ends within d, before or after now.
+func (e *env) clearOf(per, d time.Duration) {
+	into := time.Duration(time.Now().UnixNano() % int64(per))
+	switch {
+	case into < d:
+		e.pass(d - into)
+	case into > per-d:
+		e.pass(per - into + d)
+	}
+}
+
+// spendAll takes all there is of a fresh limit.
+func (e *env) spendAll(l driver.Limiter, key string, limit driver.Limit, name string) {
+	e.grantedN(e.ask(l, key, limit, limit.Max(), limit.Max()), limit.Max(), "all of a fresh "+name)
+}
+
+func clockBack(e *env) {
+	const back, per = 5 * time.Second, time.Hour
+	e.clearOf(per, back+2*time.Second)
+	right, behind := e.limiter(), e.skewedLimiter(-back)
+	for name, limit := range algorithms(10, per) {
+		if limit.Algorithm == driver.TokenBucket {
+			limit = normal(driver.Limit{Rate: 1, Per: per, Burst: 10})
+		}
+		key := e.key(name)
+		e.spendAll(right, key, limit, name)
+		before := e.ask(right, key, limit, 1, 1)
+		for range 5 {
+			a := e.ask(behind, key, limit, 1, 1)
+			e.grantedN(a, 0, "one more of a "+name+" by a client that is behind")
+			if most := before.RetryAfter + back + time.Second; a.RetryAfter > most {
+				e.Errorf("RetryAfter of a %s for a client %v behind: saw %v, want at most %v", name, back, a.RetryAfter, most)
+			}
+		}
+		after := e.ask(right, key, limit, 1, 1)
+		e.grantedN(after, 0, "one more of a "+name+" after a client that is behind has asked")
+		if after.RetryAfter > before.RetryAfter+time.Millisecond {
+			e.Errorf("RetryAfter of a %s after a client that is behind has asked: saw %v after %v, want no more", name, after.RetryAfter, before.RetryAfter)
+		}
+	}
+}
+
+func clocksAlternate(e *env) {
+	const apart = 5 * time.Second
+	clients := []driver.Limiter{e.skewedLimiter(-apart), e.skewedLimiter(apart), e.limiter()}
+	for name, limit := range algorithms(10, 2*time.Second) {
+		key := e.key(name)
+		total, start := 0, time.Now()
+		for i := 0; i < 60 || time.Since(start) < 500*time.Millisecond; i++ {
+			total += e.ask(clients[i%len(clients)], key, limit, 1, 2).N
+			e.pass(2 * time.Millisecond)
+		}
+		// The clocks' difference counts once. A window may have begun before and end after.
+		const spread = 2 * apart
+		took := time.Since(start)
+		most := limit.Rate * int((took+spread)/limit.Per+2)
+		if e.info.Claims.Has(driver.ServerClock) {
+			most = limit.Rate * int(took/limit.Per+2)
+		}
+		if total > most {
+			e.Errorf("%s %v, asked for %v by clients whose clocks are %v apart: saw %d granted, want at most %d", name, limit, took.Round(time.Millisecond), spread, total, most)
+		}
+		e.count("permits granted to alternating clocks", total)
+	}
+}
+
+func hourAhead(e *env) {
+	const ahead = time.Hour
+	right := e.limiter()
+	for name, limit := range algorithms(10, 10*time.Minute) {
+		key := e.key(name)
+		e.clearOf(limit.Per, 2*time.Second)
+		e.spendAll(right, key, limit, name)
+		early := e.skewedLimiter(ahead)
+		extra := 0
+		for range 3 {
+			extra += e.ask(early, key, limit, 1, limit.Max()).N
+		}
+		if extra > limit.Max() {
+			e.Errorf("%s, spent: saw %d more granted to a client %v ahead, want at most one capacity of %d", name, extra, ahead, limit.Max())
+		}
+		// Its clock is set right again.
+		for range 3 {
+			a := e.ask(right, key, limit, 1, 1)
+			e.grantedN(a, 0, "one more of a "+name+" after a client that was an hour ahead")
+			if most := ahead + 2*limit.Per; a.RetryAfter > most {
+				e.Errorf("RetryAfter of a %s after a client that was %v ahead: saw %v, want at most %v", name, ahead, a.RetryAfter, most)
+			}
+		}
+		e.noError(right.Reset(e.within(soon), key, limit), "Reset")
+		e.spendAll(right, key, limit, name+" after its Reset")
+	}
+}
+
+func oneClock(e *env) {
+	right := e.limiter()
+	for name, limit := range algorithms(10, 10*time.Minute) {
+		key := e.key(name)
+		e.clearOf(limit.Per, 2*time.Second)
+		e.spendAll(right, key, limit, name)
+		before := e.ask(right, key, limit, 1, 1)
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second} {
+			a := e.ask(e.skewedLimiter(ahead), key, limit, 1, 1)
+			e.grantedN(a, 0, fmt.Sprintf("one more of a %s by a client %v ahead", name, ahead))
+			passed := a.came.Sub(before.sent) + 10*time.Millisecond
+			if a.RetryAfter > before.RetryAfter+10*time.Millisecond || a.RetryAfter < before.RetryAfter-passed {
+				e.Errorf("RetryAfter of a %s for a client %v ahead: saw %v, want the %v that another was told, less what has passed since", name, ahead, a.RetryAfter, before.RetryAfter)
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+// tooMany grants one permit more than there are.
+type tooMany struct{ driver.Limiter }
+
+func (tooMany) Info() driver.Info { return driver.Info{Name: "toomany", Claims: memory.Claims} }
+func (tooMany) Close() error      { return nil }
+
+func (m tooMany) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	l.Rate++
+	return m.Limiter.Take(ctx, key, l, asks)
+}
+
+func brokenHarness() Harness {
+	return Harness{Open: func(TB) driver.Backend { return tooMany{memory.New().(driver.Limiter)} }, Claims: memory.Claims}
+}
+
+func TestCommand(t *testing.T) {
+	var out bytes.Buffer
+	dir := t.TempDir()
+	c := &Command{
+		Suite:   Suite{Harness: brokenHarness(), Only: only("LIMIT-05", "LOCK-02"), Seed: 7, Alone: "try --seed {seed} --run {case}"},
+		Reports: []string{filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")},
+		Verbose: true, Out: &out,
+	}
+	r, err := c.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Failed() || r.Count(Fail) != 1 || r.Count(Unsupported) != 1 {
+		t.Errorf("%s: want one failure, and one case about the half that is missing", r.Line())
+	}
+	for _, want := range []string{
+		"fail        LIMIT-05/denied-ask-debits-nothing", "breaks clause R1 of docs/contract.md", "usual remedy: check before counting",
+		"alone: try --seed 7 --run LIMIT-05\n", "unsupported LOCK-02/held-key-is-refused: the store has no locks\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not told:\n%s", want, out.String())
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "a.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := ParseReport(data); err != nil || back.Seed != 7 || back.Count(Fail) != 1 {
+		t.Errorf("the report read back: %v", err)
+	}
+}
+
+func TestCommandsProfile(t *testing.T) {
+	for profile, unmet := range map[string]bool{"": false, "limit-basic": false, "lock-correctness": true} { // by cases that all pass
+		var out bytes.Buffer
+		c := &Command{Suite: Suite{Harness: memoryHarness(), Profile: profile, Only: only("LIMIT-05", "LOCK-02")}, Out: &out}
+		r, err := c.Run(t.Context())
+		if err != nil || c.Unmet(r) != unmet {
+			t.Errorf("profile %q: unmet %v, %v, want %v\n%s", profile, c.Unmet(r), err, unmet, out.String())
+		}
+		// A selection of the cases says nothing of the profiles that were not asked for.
+		if told := strings.Contains(out.String(), "limit-basic: not proved; not run: "); told != (profile == "limit-basic") {
+			t.Errorf("profile %q: limit-basic is judged: %v\n%s", profile, told, out.String())
+		}
+	}
+}
+
+func TestCommandRefusesWhatItCannotWrite(t *testing.T) {
+	c := &Command{Suite: Suite{Harness: memoryHarness()}, Reports: []string{"a.pdf"}, Out: new(bytes.Buffer)}
+	if _, err := c.Run(t.Context()); err == nil {
+		t.Error("a report was to be a PDF, and the suite ran")
+	}
+	c.Reports = []string{filepath.Join(t.TempDir(), "gone", "a.json")}
+	c.Suite.Started = func(cs Case) { t.Errorf("%s ran, and its report has no directory", cs.ID) }
+	if _, err := c.Run(t.Context()); err == nil {
+		t.Error("a report was to be in a directory that does not exist, and the suite ran")
+	}
+	c = &Command{Suite: Suite{Harness: memoryHarness(), Only: only("LOCK-02")}, Out: full{}}
+	if _, err := c.Run(t.Context()); !errors.Is(err, errFull) {
+		t.Errorf("output that cannot be written: %v, want its error", err)
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// A run that is ended reports nothing: cases that were cut off are no failures.
+func TestCommandIsStopped(t *testing.T) {
+	var out bytes.Buffer
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c := &Command{Out: &out, Suite: Suite{
+		Harness: memoryHarness(), Only: only("LOCK-20", "LOCK-26"),
+		Started: func(Case) { cancel(stop) },
+	}}
+	if r, err := c.Run(ctx); !errors.Is(err, stop) || r != nil {
+		t.Errorf("%v, %v, want no report, and why it ended", r, err)
+	}
+	if strings.Contains(out.String(), "fail ") {
+		t.Errorf("what was cut off is told as a failure:\n%s", out.String())
+	}
+}
+
+func TestLine(t *testing.T) {
+	var out bytes.Buffer
+	c := &Command{Out: &out, Live: true}
+	p := &progress{c: c, parallel: 2, todo: make(map[string]Case), running: make(map[string]time.Time), cases: make(map[string]Case), counts: make(map[Outcome]int)}
+	now := time.Now()
+	for _, cs := range []Case{{ID: "LOCK-00"}, {ID: "LOCK-0A"}, {ID: "LOCK-0B", Hooks: []Hook{HookWipe}}} {
+		p.cases[cs.ID], p.todo[cs.ID] = cs, cs
+	}
+	// A second each, two at a time, but for the one that runs alone.
+	if left := p.left(now); left != 2*time.Second {
+		t.Errorf("%v left, want 2s", left)
+	}
+	p.started(p.cases["LOCK-00"])
+	p.draw(now)
+	if want := "\r0 of 3, 0 passed, 0 failed, about 2s left: LOCK-00"; out.String() != want {
+		t.Errorf("the line is %q, want %q", out.String(), want)
+	}
+	// It took three times as long as usual, and so will the others.
+	p.finished(&c.Suite, Result{Case: p.cases["LOCK-00"], Outcome: Pass, Took: 3 * time.Second})
+	if left := p.left(now); left != 6*time.Second {
+		t.Errorf("%v left, want 6s", left)
+	}
+	out.Reset()
+	p.clear()
+	if text := out.String(); strings.TrimSpace(text) != "" || !strings.HasPrefix(text, "\r") || !strings.HasSuffix(text, "\r") {
+		t.Errorf("the line is wiped with %q", text)
+	}
+}
+
+func TestEveryDurationIsOfACase(t *testing.T) {
+	var times map[string]int64
+	if err := json.Unmarshal(durations, &times); err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]bool)
+	for _, c := range Cases() {
+		known[c.ID] = true
+	}
+	for id, ms := range times {
+		if !known[id] || ms <= 0 {
+			t.Errorf("durations.json says %dms of %s, which is no case or no time", ms, id)
+		}
+	}
+}
+
+func TestURLHarness(t *testing.T) {
+	for raw, want := range map[string]struct{ faults, embedded, worker bool }{
+		"memory://x":          {false, true, false},
+		"memory+cluster://x":  {false, true, false},
+		"memory://x:1":        {true, false, false},
+		"memory://x:1,y:2":    {false, false, false},
+		"memory+many://x:123": {false, false, false},
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(context.Context, *url.URL) (driver.Backend, error) { return memory.New(), nil }
+		h, err := URLHarness(t.Context(), open, u, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (h.Faults != nil) != want.faults || h.Embedded != want.embedded || (h.WorkerURL != "") != want.worker {
+			t.Errorf("%s: faults %v, embedded %v, workers at %q", raw, h.Faults != nil, h.Embedded, h.WorkerURL)
+		}
+	}
+}
+
+// A third party's program is three lines, and does all of it.
+func TestMainOfAnother(t *testing.T) {
+	dir, err := os.MkdirTemp(".", "_main-") // inside the module, whose packages it imports, and out of ./...
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	const program = `package main
+
+import (
+	"github.com/coordgo/coord/backends/file"
+	"github.com/coordgo/coord/conformance"
+)
+
+func main() { conformance.Main(file.Open, file.Claims...) }
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "prove")
+	if out, err := exec.Command("go", "build", "-o", binary, "./"+dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	store := t.TempDir()
+	report := filepath.Join(t.TempDir(), "file.json")
+	for _, test := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		// LOCK-04 kills the program, started again as a worker.
+		{[]string{"--run", "LOCK-0[24]", "--verbose", "--report", report, "file://" + store}, exitKept, "pass        LOCK-04/dead-holder-frees-the-key"},
+		{[]string{"--profile", "lock-fair", "--run", "LOCK-02", "file://" + store}, exitBroken, "lock-fair: does not meet; not claimed: fair, wake"},
+		{[]string{"--help"}, exitKept, "--profile|-profile"},
+		{nil, exitUsage, "want one URL"},
+		{[]string{"store"}, exitUsage, "want a form like"},
+		{[]string{"--profile", "best", "file:///x"}, exitUsage, "want one of"},
+		{[]string{"--report", "x.pdf", "file:///x"}, exitUsage, "ends in .json"},
+		{[]string{"--run", "(", "file:///x"}, exitUsage, "--run: "},
+		{[]string{"--run", "nosuch", "file://" + store}, exitUsage, "no case is selected"},
+		{[]string{"file://relative/dir"}, exitHarness, "invalid argument"},
+	} {
+		cmd := exec.Command(binary, test.args...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatalf("%v: %v", test.args, err)
+		}
+		if cmd.ProcessState.ExitCode() != test.status || !regexp.MustCompile(test.says).Match(out) {
+			t.Errorf("%v: status %d, want %d with %q\n%s", test.args, cmd.ProcessState.ExitCode(), test.status, test.says, out)
+		}
+	}
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := ParseReport(data); err != nil || r.Adapter.Package != "github.com/coordgo/coord/backends/file" || r.Count(Pass) != 2 {
+		t.Errorf("the report of another's program: %v, %+v", err, r)
+	}
+}

@@ -1,0 +1,305 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// The fault loop is how SQLite tests that it runs out of memory well: a use of the library is
+// run again and again, and each time the next of its calls on the store fails, until a run
+// completes without meeting the fault. So every call has failed once, in every way.
+
+// faultKind is one way in which a call fails.
+type faultKind struct {
+	name  string
+	fault Fault
+	// link breaks the connection under the call instead.
+	link func(Link)
+	// onward: all later calls fail, too, until the fault is healed.
+	onward bool
+	// hangs: calls end only with their context.
+	hangs bool
+}
+
+func failingKinds() []faultKind {
+	return []faultKind{
+		{name: "request lost", fault: FailBefore},
+		{name: "reply lost", fault: FailAfter},
+		{name: "requests lost from then on", fault: FailBefore, onward: true},
+		{name: "replies lost from then on", fault: FailAfter, onward: true},
+	}
+}
+
+func hangingKinds() []faultKind {
+	return []faultKind{
+		{name: "request hangs", fault: HangBefore, hangs: true},
+		{name: "reply hangs", fault: HangAfter, hangs: true},
+		{name: "requests hang from then on", fault: HangBefore, onward: true, hangs: true},
+		{name: "replies hang from then on", fault: HangAfter, onward: true, hangs: true},
+	}
+}
+
+func networkKinds() []faultKind {
+	return []faultKind{
+		{name: "connection reset", link: Link.Reset},
+		{name: "reply dropped by the network", link: Link.DropReply},
+		{name: "network silent from then on", link: blackHole, onward: true, hangs: true},
+	}
+}
+
+// script says what becomes of each call when the fault is at call n.
+func (k faultKind) script(n int, link Link) func(Call) Fault {
+	return func(c Call) Fault {
+		if c.N < n || c.N > n && !k.onward {
+			return NoFault
+		}
+		if k.link != nil {
+			if c.N == n {
+				k.link(link)
+			}
+			return NoFault
+		}
+		return k.fault
+	}
+}
+
+// usage is one use of locks or limits that the loop goes through.
+type usage struct {
+	name  string
+	needs driver.Claim // without which the store cannot do it
+	run   func(*faultRun)
+}
+
+// faultRun is one run of a usage, with one fault.
+type faultRun struct {
+	*env
+	c    *coord.Client
+	b    driver.Backend
+	in   *Injector
+	k    string // the run's key
+	at   int    // which of its calls fails
+	hang bool   // calls may hang
+	fair bool   // the usage is about fair waiters
+	// rival and meter are clients of the same store without faults.
+	rival driver.Locker
+	meter driver.Limiter
+	// freeBy is how soon k is free after the run, the faults being healed.
+	freeBy  time.Duration
+	closing atomic.Bool
+}
+
+const (
+	// hangFor is the time of a call that may hang.
+	hangFor = 250 * time.Millisecond
+	// unlockFor and closeFor are what the contract allows them.
+	unlockFor = 2 * time.Second
+	closeFor  = 5 * time.Second
+	// loopsAtATime bounds the clients of one case that are open. Most of them wait, but each that
+	// opens costs the machine something that the other cases are waiting for.
+	loopsAtATime = 16
+	// mostPositions ends a loop that does not end by itself: a usage makes a handful of calls.
+	mostPositions = 40
+)
+
+// faultLoop runs each usage with each kind of fault at each of its calls. The case fails if a run
+// leaves a key locked, two holders, a limit above its bound, a goroutine, or an error of no kind.
+func faultLoop(path pathTo, usages func(*env) []usage, kinds []faultKind) func(*env) {
+	return func(e *env) {
+		e.leavesNoGoroutine(func(e *env) {
+			e.noError(e.client().Ping(e.within(soon)), "Ping")
+		}, func(e *env) {
+			l := &loops{env: e, path: path, places: make(chan struct{}, loopsAtATime)}
+			l.open()
+			var wg sync.WaitGroup
+			for _, u := range usages(e) {
+				for _, k := range kinds {
+					wg.Go(func() { l.loop(u, k) })
+				}
+			}
+			wg.Wait()
+			l.count("fault positions", l.met)
+		})
+	}
+}
+
+// loops are the loops of one case.
+type loops struct {
+	*env
+	path   pathTo
+	places chan struct{}
+	rival  driver.Locker
+	meter  driver.Limiter
+
+	mu  sync.Mutex
+	met int // positions at which a fault was met
+}
+
+func (l *loops) open() {
+	if l.r.locks {
+		l.rival = l.locker()
+	}
+	if l.r.limits {
+		l.meter = l.limiter()
+	}
+}
+
+// loop moves one kind of fault through the calls of a usage.
+func (l *loops) loop(u usage, k faultKind) {
+	for n := 1; ; n++ {
+		select {
+		case l.places <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
+		met := l.once(u, k, n)
+		<-l.places
+		switch {
+		case l.ctx.Err() != nil || l.Failed():
+			return
+		case !met && n == 1:
+			if !l.overworked(l.began, l.ttl) { // its time may have been over before it began
+				l.Errorf("%s, %s: saw no call on the store, want at least one", u.name, k.name)
+			}
+			return
+		case !met:
+			return
+		case n == mostPositions:
+			l.Errorf("%s, %s: saw the fault met at call %d, want so few calls", u.name, k.name, n)
+			return
+		}
+		l.mu.Lock()
+		l.met++
+		l.mu.Unlock()
+	}
+}
+
+// once runs a usage whose nth call fails, and reports whether there was such a call.
+func (l *loops) once(u usage, k faultKind, n int) (met bool) {
+	done := make(chan struct{})
+	go func() { // which Fatalf may end
+		defer close(done)
+		what := fmt.Sprintf("%s, at call %d: %s", u.name, n, k.name)
+		l.scopeOf(what, func(e *env) {
+			e.noError(e.ctx.Err(), "the case's context")
+			b, link := l.path(e)
+			inner, in := NewInjector(b)
+			f := &faultRun{
+				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
+				rival: l.rival, meter: l.meter, k: e.key(what),
+			}
+			c, err := coord.New(inner, coord.WithLogger(slog.New(slog.DiscardHandler)))
+			e.noError(err, "coord.New")
+			f.c = c
+			e.Cleanup(func() { f.close() })
+			in.Script(k.script(n, link))
+			u.run(f)
+			if k.onward || k.link != nil {
+				in.Script(nil)
+				link.Heal()
+			}
+			f.leftFree()
+			f.close()
+			met = in.count("") >= n
+		})
+	}()
+	<-done
+	return met
+}
+
+// leftFree waits until the run's key can be taken.
+func (f *faultRun) leftFree() {
+	if f.rival != nil {
+		f.free(f.rival, f.k, f.freeBy, "after the faults")
+	}
+}
+
+func (f *faultRun) close() {
+	f.closing.Store(true)
+	f.inTime("Close", closeFor, func() error { return f.c.Close() })
+}
+
+// call makes one call of the client, which is to end with its context, and to say what happened.
+func (f *faultRun) call(op string, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(f.ctx, f.allowed())
+	defer cancel()
+	return f.inTime(op, f.allowed(), func() error { return fn(ctx) })
+}
+
+// allowed is the time that a call of the run is given.
+func (f *faultRun) allowed() time.Duration {
+	if f.hang {
+		return hangFor
+	}
+	return soon
+}
+
+// late is how late a call may return. It passes through several goroutines, each of which
+// waits for its turn, as the beats of the pulse do.
+func (f *faultRun) late(start time.Time) time.Duration {
+	return prompt + f.starved(start) + 2*f.r.pulse.total(start)
+}
+
+// inTime calls fn and checks that it ends in time, with an error that has a meaning.
+func (f *faultRun) inTime(op string, allowed time.Duration, fn func() error) error {
+	start := time.Now()
+	err := fn()
+	if took := time.Since(start); took > allowed+f.late(start) {
+		f.Errorf("%s: saw it return after %v, want within %v and 100ms", op, took, allowed)
+	}
+	if err != nil {
+		f.meaningful(op, err)
+	}
+	return err
+}
+
+// meaningful fails the run unless err is one that a fault of the store explains.
+func (f *faultRun) meaningful(op string, err error) {
+	var full *coord.Error
+	if !errors.As(err, &full) {
+		f.Errorf("%s: saw error %v, want an *Error", op, err)
+	}
+	kinds := []error{coord.ErrUnavailable, coord.ErrUnknownOutcome, coord.ErrLocked, coord.ErrNotHeld, coord.ErrLimited, context.Canceled, context.DeadlineExceeded}
+	if f.closing.Load() {
+		kinds = append(kinds, coord.ErrClosed)
+	}
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			return
+		}
+	}
+	f.Errorf("%s: saw error %v, want one that says that the store failed, or what it said before", op, err)
+}
+
+// holds fails the run if a rival is granted the key of a lock that says it is held.
+func (f *faultRun) holds(l *coord.Lock) {
+	if l.Err() != nil {
+		return
+	}
+	r := f.req(f.long)
+	_, err := f.rival.TryLock(f.within(soon), f.k, r)
+	if err != nil {
+		f.wantError(err, "TryLock by a rival while the key is held", driver.ErrLocked)
+		return
+	}
+	if l.Err() == nil {
+		f.Errorf("TryLock by a rival: saw a grant while the holder's Err is nil, want one holder at a time")
+	}
+	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the rival")
+}
+
+// unlock gives a lock back.
+func (f *faultRun) unlock(l *coord.Lock) error {
+	err := f.inTime("Unlock", unlockFor, func() error { return l.Unlock(f.ctx) })
+	if again := l.Err(); again == nil {
+		f.Errorf("Err after Unlock, which gave %v: saw nil, want ErrNotHeld: the hold is over all the same", err)
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+// queueing is what the memory store can do that a broken one here passes on.
+type queueing interface {
+	driver.Backend
+	driver.Locker
+	driver.Queuer
+}
+
+// keepsPlaces leaves whoever has come into the queue there, after its caller has gone.
+type keepsPlaces struct {
+	queueing
+	gone *sync.Map // the ids of such callers
+}
+
+func (b keepsPlaces) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	type granted struct {
+		driver.Grant
+		err error
+	}
+	answer := make(chan granted, 1)
+	go func() {
+		g, err := b.queueing.Lock(context.WithoutCancel(ctx), key, r)
+		answer <- granted{g, err}
+	}()
+	select {
+	case a := <-answer:
+		return a.Grant, a.err
+	case <-ctx.Done():
+		b.gone.Store(r.ID, true)
+		return driver.Grant{}, ctx.Err()
+	}
+}
+
+func (b keepsPlaces) Unlock(ctx context.Context, key, id string) error {
+	if _, gone := b.gone.Load(id); gone {
+		return nil // "withdrawn"
+	}
+	return b.queueing.Unlock(ctx, key, id)
+}
+
+// deaf answers long after its caller has gone.
+type deaf struct{ queueing }
+
+func (b deaf) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.queueing.TryLock(ctx, key, r)
+	if at, _ := ctx.Deadline(); time.Until(at) < time.Second {
+		<-ctx.Done()
+		<-time.After(prompt + time.Second)
+	}
+	return g, err
+}
+
+func TestFaultLoopFinds(t *testing.T) {
+	for name, test := range map[string]struct {
+		broken func(queueing) driver.Backend
+		uses   []string
+		says   string
+	}{
+		"a waiter that is never withdrawn": {func(q queueing) driver.Backend { return keepsPlaces{q, new(sync.Map)} }, []string{"Lock that is cancelled"}, "saw it still locked"},
+		"a call that outlives its context": {func(q queueing) driver.Backend { return deaf{q} }, []string{"TryLock and Unlock"}, "within 250ms and 100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := memory.NewStore()
+			h := Harness{Open: func(TB) driver.Backend { return test.broken(s.Open().(queueing)) }, Claims: memory.Claims}
+			some := func(e *env) (list []usage) {
+				for _, u := range lockUsages(e) {
+					for _, name := range test.uses {
+						if u.name == name {
+							list = append(list, u)
+						}
+					}
+				}
+				return list
+			}
+			res := outcome(t, h, Case{run: faultLoop(byDriver, some, hangingKinds()[:1]), bound: time.Minute})
+			if res.Outcome != Fail || res.explainedBy(test.says) == "" {
+				t.Errorf("%s, %v: want a failure that says %q", res.Outcome, res.Messages, test.says)
+			}
+		})
+	}
+}

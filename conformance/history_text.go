@@ -1,0 +1,57 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// String is the operation as the drawing shows it: "client 2: try …3fa9 → ok, token 17, for 500ms".
+func (o *operation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "client %d: %s", o.Client, o.Op)
+	if o.Who != "" {
+		b.WriteString(" " + tail(o.Who))
+	}
+	switch o.Op {
+	case opTake:
+		fmt.Fprintf(&b, " %d to %d", o.Min, o.N)
+	case opRefund:
+		fmt.Fprintf(&b, " %d", o.N)
+	}
+	fmt.Fprintf(&b, " → %s", o.Result)
+	if o.Token != 0 {
+		fmt.Fprintf(&b, ", token %d", o.Token)
+	}
+	if o.TTL != 0 {
+		fmt.Fprintf(&b, ", for %v from %s", time.Duration(o.TTL), clockText(o.Start))
+	}
+	if o.Op == opTake && o.Result == resOK {
+		fmt.Fprintf(&b, ", %d granted, %d left", o.Granted, o.Remaining)
+	}
+	if o.Error != "" {
+		b.WriteString(" (" + o.Error + ")")
+	}
+	return b.String()
+}
+
+// tail is the end of an id, enough to tell it from others.
+func tail(id string) string {
+	const n = 6
+	if len(id) <= 2*n {
+		return id
+	}
+	return "…" + id[len(id)-n:]
+}
+
+// clockText is a time of the history.
+func clockText(ns int64) string {
+	switch ns {
+	case math.MinInt64:
+		return "unknown"
+	case math.MaxInt64:
+		return "the end"
+	}
+	return time.Duration(ns).Round(time.Microsecond).String()
+}
