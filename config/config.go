@@ -1,8 +1,10 @@
 package config
 
 import (
-	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -11,74 +13,134 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/rules"
 )
 
-// EnvURL is the environment variable that replaces the key url.
-const EnvURL = "COORD_URL"
-
-// Config is what a file says, checked.
+// Config is what a file and the environment say, checked.
 type Config struct {
-	// URL of the store; "" if neither the file nor the environment has one.
+	// URL of the store; "" if nothing names one, or there are two.
 	URL URL
-	// Prefix of every key.
+	// LocksURL and LimitsURL are the stores of locks and of limits where these
+	// are two: both are set then, and URL is not.
+	LocksURL, LimitsURL URL
+	// Prefix of every key; "" if there is none, or a URL names it.
 	Prefix string
 	// Require lists the claims that the store must make.
 	Require []driver.Claim
 	// FailurePolicy of limits.
 	FailurePolicy coord.FailurePolicy
+	// BestEffort takes several limits one after the other on a store that cannot
+	// take them at once; see [coord.WithBestEffort].
+	BestEffort bool
 	// Lock has the defaults of locks.
 	Lock Lock
 	// Limits by name.
 	Limits map[string]coord.Limit
+	// Rules in order; never nil.
+	Rules *rules.Chain
 
-	file string
+	name   string // of the file, for messages
+	path   string // of the file that Load has read, "" if none
+	sum    sum    // of its content
+	lookup func(string) (string, bool)
+	set    bool             // SetURL was called
+	places map[string]place // by key, of what is not a default
 }
 
 // Lock has the defaults of locks. A zero duration is not set.
 type Lock struct {
 	TTL, Wait, MaxHold, MinHold time.Duration
+	Fair, NoRenew               bool
 }
+
+// sum tells contents of files apart.
+type sum = [sha256.Size]byte
 
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
 // Load reads the file and applies the environment. A file that cannot be read is
-// an error of package os; a mistake in it, or in COORD_URL, is an [*Error].
-func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
+// an error of package os; a mistake in it or in the environment is an [*Error].
+// Path "" is the environment alone.
+func Load(path string) (*Config, error) { return LoadEnv(path, os.LookupEnv) }
+
+// LoadEnv is Load with another environment. Reload and references to secrets use it too.
+func LoadEnv(path string, lookup func(name string) (value string, set bool)) (*Config, error) {
+	text, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := readAtMost(f, maxFile)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	c, err := Parse(path, text)
+	return loadText(path, text, lookup)
+}
+
+// loadText is LoadEnv of a file that was read.
+func loadText(path string, text []byte, lookup func(string) (string, bool)) (*Config, error) {
+	c, err := parse(path, text)
 	if err != nil {
 		return nil, err
 	}
-	if u := os.Getenv(EnvURL); u != "" {
-		return c, c.SetURL(EnvURL, u)
+	c.path, c.sum, c.lookup = path, sha256.Sum256(text), lookup
+	if err := c.environment(lookup); err != nil {
+		return nil, err
+	}
+	if err := c.contradiction(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
-// SetURL replaces the URL by one that came from elsewhere; source names that place
-// in the error. It is refused, and the Config left as it was, if it is not a
+func readFile(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return readAtMost(path, maxFile)
+}
+
+// readAtMost reads the file, and refuses more than limit bytes.
+func readAtMost(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := readAll(f, limit)
+	err = errors.Join(err, f.Close())
+	var known *fs.PathError
+	if err != nil && !errors.As(err, &known) {
+		err = fmt.Errorf("read %s: %w", path, err)
+	}
+	return text, err
+}
+
+// SetURL replaces the store, or both, by one that came from elsewhere; source names that
+// place in errors. It is refused, and the Config left as it was, if it is not a
 // URL or names another prefix than the file does.
 func (c *Config) SetURL(source, rawURL string) error {
-	u := URL(rawURL)
-	problem := u.problem()
-	if p := u.prefix(); problem == "" && p != "" && c.Prefix != "" && p != c.Prefix {
-		problem = fmt.Sprintf("prefix %q contradicts %q in %s: set one of them", p, c.Prefix, c.file)
+	next := *c
+	next.places = maps.Clone(c.places)
+	next.URL, next.LocksURL, next.LimitsURL = URL(rawURL), "", ""
+	next.set = true
+	for _, key := range []string{"url.locks", "url.limits"} {
+		delete(next.places, key)
 	}
-	if problem != "" {
+	next.places["url"] = place{file: source, outside: true}
+	if problem := next.URL.problem(); problem != "" {
 		return &Error{File: source, Problem: problem}
 	}
-	c.URL = u
+	if err := next.contradiction(); err != nil {
+		return err
+	}
+	*c = next
+	return nil
+}
+
+// Stores lists the store, or those of locks and of limits.
+func (c *Config) Stores() []URL {
+	switch {
+	case c.LocksURL != "":
+		return []URL{c.LocksURL, c.LimitsURL}
+	case c.URL != "":
+		return []URL{c.URL}
+	}
 	return nil
 }
 
@@ -88,11 +150,16 @@ func (c *Config) Limit(name string) (coord.Limit, error) {
 	if l, ok := c.Limits[name]; ok {
 		return l, nil
 	}
-	known := "it has no limits"
+	return coord.Limit{}, &Error{File: c.name, Key: "limits", Problem: c.noLimit(name)}
+}
+
+// noLimit says that there is no limit of that name, and which there are.
+func (c *Config) noLimit(name string) string {
+	known := "there are none"
 	if len(c.Limits) > 0 {
 		known = "want one of " + strings.Join(slices.Sorted(maps.Keys(c.Limits)), ", ")
 	}
-	return coord.Limit{}, &Error{File: c.file, Key: "limits", Problem: fmt.Sprintf("no limit %q: %s", name, known)}
+	return fmt.Sprintf("no limit %s: %s", show(name), known)
 }
 
 // Options are the options of a Client that the Config comes to.
@@ -103,6 +170,9 @@ func (c *Config) Options() []coord.Option {
 	}
 	if len(c.Require) > 0 {
 		opts = append(opts, coord.WithRequired(c.Require...))
+	}
+	if c.BestEffort {
+		opts = append(opts, coord.WithBestEffort())
 	}
 	if defaults := c.Lock.options(); len(defaults) > 0 {
 		opts = append(opts, coord.WithLockDefaults(defaults...))
@@ -122,36 +192,59 @@ func (l Lock) options() []coord.LockOption {
 			opts = append(opts, o.option(o.value))
 		}
 	}
+	if l.Fair {
+		opts = append(opts, coord.Fair())
+	}
+	if l.NoRenew {
+		opts = append(opts, coord.NoRenew())
+	}
 	return opts
 }
 
-// Open opens the store within ctx. opts come after the options of the Config
-// and so win over them. The program imports the backends: see [coord.Open].
-func (c *Config) Open(ctx context.Context, opts ...coord.Option) (*Client, error) {
-	if c.URL == "" {
-		return nil, &Error{File: c.file, Key: "url", Problem: "no store: set url, or " + EnvURL + " in the environment"}
+// contradiction finds values that cannot stand beside each other, wherever each of
+// them is from.
+func (c *Config) contradiction() error {
+	if err := c.prefixes(); err != nil {
+		return err
 	}
-	client, err := coord.Open(ctx, string(c.URL), slices.Concat(c.Options(), opts)...)
-	if err != nil {
-		return nil, err
+	if l := c.Lock; l.MaxHold > 0 && l.MinHold > l.MaxHold {
+		return c.clash("lock.min_hold", "lock.max_hold",
+			fmt.Sprintf("%v is above %v", l.MinHold, l.MaxHold), fmt.Sprintf("%v is below %v", l.MaxHold, l.MinHold))
 	}
-	return &Client{Client: client, config: c}, nil
+	return nil
 }
 
-// Client is a [coord.Client] that knows the limits of its configuration by name.
-type Client struct {
-	*coord.Client
-	config *Config
-}
-
-// Open loads the file and opens the store that it names. Close the Client.
-func Open(ctx context.Context, path string, opts ...coord.Option) (*Client, error) {
-	c, err := Load(path)
-	if err != nil {
-		return nil, err
+// prefixes holds those that the URLs name against each other and against the key.
+func (c *Config) prefixes() error {
+	all := []struct{ key, prefix string }{
+		{"prefix", c.Prefix}, {"url", c.URL.prefix()}, {"url.locks", c.LocksURL.prefix()}, {"url.limits", c.LimitsURL.prefix()},
 	}
-	return c.Open(ctx, opts...)
+	one := all[0]
+	for _, other := range all[1:] {
+		switch {
+		case other.prefix == "":
+		case one.prefix == "":
+			one = other
+		case one.prefix != other.prefix:
+			const text = "prefix %s contradicts prefix %s"
+			return c.clash(one.key, other.key,
+				fmt.Sprintf(text, show(one.prefix), show(other.prefix)), fmt.Sprintf(text, show(other.prefix), show(one.prefix)))
+		}
+	}
+	return nil
 }
 
-// Limit gives the limit of that name; see [Config.Limit].
-func (c *Client) Limit(name string) (coord.Limit, error) { return c.config.Limit(name) }
+// clash is the error of two keys that contradict each other. It is told of the first,
+// unless the second alone is from outside of the file.
+func (c *Config) clash(a, b, ofA, ofB string) error {
+	problem := ofA
+	if c.places[b].outside && !c.places[a].outside {
+		a, b, problem = b, a, ofB
+	}
+	at, other := c.places[a], c.places[b]
+	where := b
+	if at.file != other.file {
+		where = other.String()
+	}
+	return at.mistake(a, problem+" in "+where)
+}

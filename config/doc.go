@@ -1,7 +1,7 @@
-// Package config makes a Client from a file, so that operators choose the store
-// and the limits and the program does not change.
+// Package config makes a Client from a file and the environment, so that operators choose the
+// store, the limits and the rules, and the program does not change.
 //
-//	url: redis://localhost:6379/0
+//	url: redis://app:${REDIS_PASSWORD}@redis.internal:6379/0
 //	prefix: "shop/"
 //	require: [per-hold-ttl, server-clock]
 //	failure_policy: closed
@@ -9,12 +9,17 @@
 //	limits:
 //	  supplier: 2000/1m
 //	  mail: {rate: 100, per: 1h, burst: 20}
+//	rules:
+//	  - {name: health, match: {path: /healthz}, final: true}
+//	  - {name: orders, match: {methods: [POST], path: /orders/}, subject: user, limits: [5/1s, supplier]}
 //
 // The program imports the backends that it allows, and opens the file:
 //
 //	client, err := config.Open(ctx, "coord.yaml")
 //	...
 //	supplier, err := client.Limit("supplier")
+//	...
+//	decision, err := client.Rules().Allow(ctx, client, request)
 //
 // # Keys
 //
@@ -22,19 +27,45 @@
 // or out of range, and two values that contradict each other are refused with
 // file, line and what is allowed; see [Error].
 //
-//   - url: the store. The environment variable COORD_URL replaces it, so that
-//     a secret need not be in the file.
+//   - url: the store, or a mapping of locks and limits with one store each.
 //   - prefix: put before every key, verbatim; at most 256 bytes.
 //   - require: claims that the store must make, by their names in package
 //     driver; Open fails on a store that does not.
 //   - failure_policy: what limits answer when the store is unavailable: closed
 //     (the default) returns the error, open admits.
+//   - best_effort: true takes several limits in turn on a store that cannot take them at
+//     once; see [coord.WithBestEffort].
 //   - lock: what locks use unless the call says otherwise: ttl, wait, max_hold
-//     and min_hold, each a duration such as 30s.
+//     and min_hold, each a duration such as 30s; fair and renew, true or false.
 //   - limits: limits by name. A limit is a string such as "2000/1m",
 //     "2000/1m burst=200" or "2000/1m fixed-window", or a mapping of rate, per,
 //     burst and algorithm.
+//   - rules: what requests count against, in order: see package rules. A rule has a name; a
+//     match of methods and path, or of rpc; a subject: everyone, ip, user, {header: NAME},
+//     {api_key: HEADER}, {constant: NAME} or {ip: {ipv6_bits: 56}}; limits, by name or in
+//     place; and final: true if no later rule is to apply. A limit by name is one account
+//     that rules of the same subject share.
 //
 // Anchors, aliases and several documents in one file are refused: what a line
-// says is what it means.
+// says is what it means. [Schema] is a JSON schema of all this, for editors.
+//
+// # Environment
+//
+// A variable that is not empty replaces a key: COORD_URL, COORD_PREFIX, COORD_REQUIRE (by
+// commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, and COORD_LOCK_TTL and so on. COORD_URL_LOCKS
+// and COORD_URL_LIMITS replace the store of locks or of limits alone. Limits and rules are
+// the file's.
+//
+// # Secrets
+//
+// A URL need not contain its password: ${NAME} in its place is a variable of the
+// environment, ${file:PATH} the content of a file without the newline at its end. They are
+// looked up when the store is opened, and stand for a password alone: after the user, or in a
+// parameter whose name says that it is secret. No error, no printed form and no log shows a
+// password, wherever it is from.
+//
+// # Reload
+//
+// [Client.Reload] takes limits and rules from the file without a restart, and
+// [Client.Watch] does it whenever the file changes. What has been counted stays counted.
 package config

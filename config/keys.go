@@ -1,10 +1,7 @@
 package config
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -16,22 +13,29 @@ import (
 
 // config reads the root.
 func (p *parser) config(c *Config, root *yaml.Node) error {
-	var prefixNode *yaml.Node
-	err := p.mapping("", root, []field{
-		{"url", func(key string, n *yaml.Node) error { return p.url(key, n, &c.URL) }},
-		{"prefix", func(key string, n *yaml.Node) error { prefixNode = n; return p.prefix(key, n, &c.Prefix) }},
-		{"require", func(key string, n *yaml.Node) error { return p.claims(key, n, &c.Require) }},
-		{"failure_policy", func(key string, n *yaml.Node) error { return p.policy(key, n, &c.FailurePolicy) }},
-		{"lock", func(key string, n *yaml.Node) error { return p.lock(key, n, &c.Lock) }},
-		{"limits", func(key string, n *yaml.Node) error { return p.limits(key, n, &c.Limits) }},
-	})
-	if err != nil {
+	var chain *yaml.Node // read last: rules name limits
+	fields := []field{{"url", func(key string, n *yaml.Node) error { return p.stores(key, n, c) }}}
+	fields = append(fields, p.plainFields(c)...)
+	fields = append(
+		fields,
+		field{"lock", func(key string, n *yaml.Node) error { return p.mapping(key, n, p.lockFields(&c.Lock)) }},
+		field{"limits", func(key string, n *yaml.Node) error { return p.limits(key, n, &c.Limits) }},
+		field{"rules", func(_ string, n *yaml.Node) error { chain = n; return nil }},
+	)
+	if err := p.mapping("", root, fields); err != nil || chain == nil {
 		return err
 	}
-	if inURL := c.URL.prefix(); inURL != "" && c.Prefix != "" && inURL != c.Prefix {
-		return p.bad("prefix", prefixNode, "%s contradicts prefix %s in url: set one of them", show(c.Prefix), show(inURL))
+	return p.rules("rules", chain, c)
+}
+
+// plainFields are the keys of the root that have one value or a list of them.
+func (p *parser) plainFields(c *Config) []field {
+	return []field{
+		{"prefix", func(key string, n *yaml.Node) error { return p.prefix(key, n, &c.Prefix) }},
+		{"require", func(key string, n *yaml.Node) error { return p.claims(key, n, &c.Require) }},
+		{"failure_policy", func(key string, n *yaml.Node) error { return p.policy(key, n, &c.FailurePolicy) }},
+		{"best_effort", func(key string, n *yaml.Node) (err error) { c.BestEffort, err = p.boolean(key, n); return err }},
 	}
-	return nil
 }
 
 // text reads a string.
@@ -42,10 +46,33 @@ func (p *parser) text(key string, n *yaml.Node, want string) (string, error) {
 	return n.Value, nil
 }
 
-// url reads the store. Its message never shows the value.
+// stores reads one store, or one of locks and one of limits. Messages never show a value.
+func (p *parser) stores(key string, n *yaml.Node, c *Config) error {
+	if n.Kind != yaml.MappingNode {
+		return p.url(key, n, &c.URL)
+	}
+	delete(p.places, key)
+	err := p.mapping(key, n, []field{
+		{"locks", func(key string, n *yaml.Node) error { return p.url(key, n, &c.LocksURL) }},
+		{"limits", func(key string, n *yaml.Node) error { return p.url(key, n, &c.LimitsURL) }},
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.LocksURL == "":
+		return p.bad(key, n, "no locks: want a store for each of locks and limits")
+	case c.LimitsURL == "":
+		return p.bad(key, n, "no limits: want a store for each of locks and limits")
+	}
+	return nil
+}
+
 func (p *parser) url(key string, n *yaml.Node, u *URL) error {
-	const want = "want a string such as redis://host:6379/0"
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		want := "want a URL such as redis://host:6379/0"
+		if key == "url" {
+			want += ", or a mapping of locks and limits with one each"
+		}
 		return p.bad(key, n, "not a string: %s", want)
 	}
 	*u = URL(n.Value)
@@ -71,6 +98,7 @@ func (p *parser) claims(key string, n *yaml.Node, claims *[]driver.Claim) error 
 	if n.Kind != yaml.SequenceNode || n.ShortTag() != "!!seq" {
 		return p.bad(key, n, "%s: want a list such as [per-hold-ttl, server-clock]", kind(n))
 	}
+	*claims = nil
 	for _, item := range n.Content {
 		name, err := p.text(key, item, "the name of a claim")
 		if err != nil {
@@ -86,14 +114,6 @@ func (p *parser) claims(key string, n *yaml.Node, claims *[]driver.Claim) error 
 		*claims = append(*claims, claim)
 	}
 	return nil
-}
-
-func joinClaims(claims []driver.Claim) string {
-	names := make([]string, len(claims))
-	for i, c := range claims {
-		names[i] = string(c)
-	}
-	return strings.Join(names, ", ")
 }
 
 func (p *parser) policy(key string, n *yaml.Node, policy *coord.FailurePolicy) error {
@@ -131,107 +151,36 @@ func (p *parser) duration(key string, n *yaml.Node, least, most time.Duration) (
 	return d, nil
 }
 
-func (p *parser) lock(path string, n *yaml.Node, l *Lock) error {
-	var minHoldNode *yaml.Node
+// lockFields are the keys of lock.
+func (p *parser) lockFields(l *Lock) []field {
 	set := func(to *time.Duration) func(string, *yaml.Node) error {
 		return func(key string, n *yaml.Node) (err error) {
 			*to, err = p.duration(key, n, time.Nanosecond, maxDuration)
 			return err
 		}
 	}
-	err := p.mapping(path, n, []field{
+	return []field{
 		{"ttl", set(&l.TTL)},
 		{"wait", set(&l.Wait)},
 		{"max_hold", set(&l.MaxHold)},
-		{"min_hold", func(key string, n *yaml.Node) error { minHoldNode = n; return set(&l.MinHold)(key, n) }},
-	})
-	if err == nil && l.MaxHold > 0 && l.MinHold > l.MaxHold {
-		return p.bad(join(path, "min_hold"), minHoldNode, "%v is above max_hold %v", l.MinHold, l.MaxHold)
-	}
-	return err
-}
-
-func (p *parser) limits(path string, n *yaml.Node, limits *map[string]coord.Limit) error {
-	*limits = make(map[string]coord.Limit)
-	return p.each(path, n, func(name string, key, value *yaml.Node) error {
-		l, err := p.limit(join(path, name), value)
-		if err == nil {
-			(*limits)[name] = l
-		}
-		return err
-	})
-}
-
-// limit reads either form.
-func (p *parser) limit(key string, n *yaml.Node) (coord.Limit, error) {
-	const want = "want a form like 2000/1m, or a mapping of rate, per, burst, algorithm"
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return p.limitMap(key, n)
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || strings.Contains(n.Value, "://"):
-		return coord.Limit{}, p.bad(key, n, "%s: %s", kind(n), want)
-	}
-	l, err := driver.ParseLimit(n.Value)
-	if err != nil {
-		return l, p.bad(key, n, "%s", reason(err))
-	}
-	return l, nil
-}
-
-// reason is the text of an ErrInvalid without its name.
-func reason(err error) string {
-	return strings.Replace(err.Error(), driver.ErrInvalid.Error()+": ", "", 1)
-}
-
-func (p *parser) limitMap(path string, n *yaml.Node) (coord.Limit, error) {
-	var l coord.Limit
-	var rate, per bool
-	err := p.mapping(path, n, []field{
-		{"rate", func(key string, n *yaml.Node) (err error) { rate = true; l.Rate, err = p.count(key, n); return err }},
-		{"per", func(key string, n *yaml.Node) (err error) {
-			per = true
-			l.Per, err = p.duration(key, n, driver.MinPer, driver.MaxPer)
+		{"min_hold", set(&l.MinHold)},
+		{"fair", func(key string, n *yaml.Node) (err error) { l.Fair, err = p.boolean(key, n); return err }},
+		{"renew", func(key string, n *yaml.Node) error {
+			renew, err := p.boolean(key, n)
+			l.NoRenew = !renew
 			return err
 		}},
-		{"burst", func(key string, n *yaml.Node) (err error) { l.Burst, err = p.count(key, n); return err }},
-		{"algorithm", func(key string, n *yaml.Node) (err error) { l.Algorithm, err = p.algorithm(key, n); return err }},
-	})
-	switch {
-	case err != nil:
-		return l, err
-	case !rate:
-		return l, p.bad(path, n, "no rate: want a number of permits such as 2000")
-	case !per:
-		return l, p.bad(path, n, "no per: want a duration such as 1m")
 	}
-	if _, err := l.Normal(); err != nil {
-		return l, p.bad(path, n, "%s", reason(err))
-	}
-	return l, nil
 }
 
-// count reads a number of permits.
-func (p *parser) count(key string, n *yaml.Node) (int, error) {
-	want := fmt.Sprintf("want a whole number from 1 to %d", driver.MaxRate)
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" {
-		return 0, p.bad(key, n, "%s: %s", kind(n), want)
+// boolean reads true or false.
+func (p *parser) boolean(key string, n *yaml.Node) (bool, error) {
+	typed := n.Kind == yaml.ScalarNode && (p.outside || n.ShortTag() == "!!bool")
+	if typed && n.Value == "true" {
+		return true, nil
 	}
-	v, err := strconv.Atoi(n.Value)
-	if err != nil || v < 1 || v > driver.MaxRate {
-		return 0, p.bad(key, n, "%s: %s", kind(n), want)
+	if typed && n.Value == "false" {
+		return false, nil
 	}
-	return v, nil
-}
-
-func (p *parser) algorithm(key string, n *yaml.Node) (coord.Algorithm, error) {
-	const want = "sliding-window, token-bucket or fixed-window"
-	name, err := p.text(key, n, want)
-	if err != nil {
-		return 0, err
-	}
-	a, err := driver.ParseAlgorithm(name)
-	if err != nil {
-		return 0, p.bad(key, n, "%s: want %s", show(name), want)
-	}
-	return a, nil
+	return false, p.bad(key, n, "%s: want true or false", kind(n))
 }

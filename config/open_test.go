@@ -79,7 +79,7 @@ func TestOpen(t *testing.T) {
 func TestLimitUnknown(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits: {b: 1/1s, a: 1/1s}": `coord.yaml: limits: no limit "c": want one of a, b`,
-		"":                           `coord.yaml: limits: no limit "c": it has no limits`,
+		"":                           `coord.yaml: limits: no limit "c": there are none`,
 	} {
 		c, err := config.Parse("coord.yaml", []byte(text))
 		if err != nil {
@@ -125,5 +125,103 @@ func TestOpenEnvironment(t *testing.T) {
 	lock, err := c.Lock(t.Context(), "a")
 	if err != nil || lock.TTL() != 9*time.Second {
 		t.Errorf("Lock = %v, %v", lock, err)
+	}
+}
+
+// Two stores: locks on the one and limits on the other, under one prefix.
+func TestOpenTwo(t *testing.T) {
+	locks, limits := "memory://"+rand.Text(), "memory://"+rand.Text()
+	ctx := t.Context()
+	for _, text := range []string{
+		"url: {locks: '" + locks + "', limits: '" + limits + "'}\nprefix: a/\n",
+		"url: {locks: '" + locks + "?prefix=a/', limits: '" + limits + "'}\n",
+		"url: {locks: '" + locks + "', limits: '" + limits + "?prefix=a/'}\n",
+	} {
+		c, err := open(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := c.Lock(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.Allow(ctx, "k", coord.PerHour(1)); err != nil || !r.Allowed {
+			t.Errorf("Allow = %+v, %v", r, err)
+		}
+		for store, taken := range map[string]bool{locks: true, limits: false} {
+			one, err := coord.Open(ctx, store, coord.WithPrefix("a/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := one.TryLock(ctx, "k"); errors.Is(err, coord.ErrLocked) != taken {
+				t.Errorf("%s: TryLock: %v, want it taken: %v", store, err, taken)
+			}
+			if r, err := one.Peek(ctx, "k", coord.PerHour(1)); err != nil || (r.Remaining == 0) == taken {
+				t.Errorf("%s: Peek = %+v, %v", store, r, err)
+			}
+			if err := one.Reset(ctx, "k", coord.PerHour(1)); err != nil {
+				t.Error(err)
+			}
+			if err := one.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := lock.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What was opened is closed when the rest cannot be; goleak sees a store that was not.
+func TestOpenTwoRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"url: {locks: 'memory://', limits: 'nosuch://'}":                                       `coord: no backend for "nosuch"`,
+		"url: {locks: 'nosuch://', limits: 'memory://'}":                                       `coord: no backend for "nosuch"`,
+		"url: {locks: 'memory://', limits: 'memory://'}\nrequire: [scope-hosts]":               "scope-hosts",
+		"url: {locks: 'memory://', limits: 'memory://:${NOSUCH}@h'}":                           "url.limits: ${NOSUCH}: not set in the environment",
+		"url: {locks: 'file://" + filepath.ToSlash(t.TempDir()) + "', limits: 'memory://h/x'}": "want memory:// or memory://name",
+	} {
+		if _, err := open(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n got: %v\nwant: %s", text, err, want)
+		}
+	}
+}
+
+// A store that takes one limit at a time cannot serve rules of which a request meets several:
+// that is known before the first request.
+func TestOpenSeveralLimits(t *testing.T) {
+	url := "file://" + filepath.ToSlash(t.TempDir())
+	for _, test := range []struct{ rules, want string }{
+		{"- {name: a, limits: [1/1s, 1/1m]}", "GET / meets 2 limits, of a, and"},
+		{"- {name: a, limits: [1/1s]}\n- {name: b, limits: [1/1m], match: {path: '/b/{id}/{$}'}}", "GET /b/x/ meets 2 limits, of a and b, and"},
+		{"- {name: a, limits: [1/1s], match: {methods: [PUT], path: '/{all...}'}}\n- {name: b, limits: [1/1m], match: {path: /b/, methods: [GET, PUT]}}", "PUT /b/ meets 2 limits, of a and b, and"},
+		{"- {name: a, limits: [1/1s], match: {rpc: '/a.*'}}\n- {name: b, limits: [1/1m], match: {rpc: /a.B/c}}", "RPC /a.B/c meets 2 limits, of a and b, and"},
+		{"- {name: a, limits: [1/1s], match: {rpc: '/a.*'}}\n- {name: b, limits: [1/1m], match: {rpc: '/b.*'}}", ""},
+		{"- {name: a, limits: [1/1s], match: {path: /a/}}\n- {name: b, limits: [1/1m], match: {path: /b/}}", ""},
+		{"- {name: a, limits: [1/1s], match: {path: /a/}, final: true}\n- {name: b, limits: [1/1m], match: {path: /}, final: true}", ""},
+		{"- {name: a, limits: [1/1s]}", ""},
+	} {
+		text := "url: " + url + "\nrules:\n" + test.rules + "\n"
+		_, err := open(t, text)
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.rules, err)
+			}
+			continue
+		}
+		var e *config.Error
+		if !errors.As(err, &e) || e.Line < 3 || !strings.HasPrefix(e.Key, "rules.") || !strings.HasPrefix(e.Problem, test.want) ||
+			!strings.HasSuffix(e.Problem, "file cannot take them in one step (it does not claim atomic-multi): set best_effort: true, or let one limit apply") {
+			t.Errorf("%s\n got: %v\nwant: %s", test.rules, err, test.want)
+		}
+		if _, err := open(t, text+"best_effort: true\n"); err != nil {
+			t.Errorf("%s, best_effort: %v", test.rules, err)
+		}
+		if _, err := open(t, text, coord.WithBestEffort()); err != nil {
+			t.Errorf("%s, with the option: %v", test.rules, err)
+		}
+		if _, err := open(t, strings.Replace(text, url, "memory://", 1)); err != nil {
+			t.Errorf("%s, on memory: %v", test.rules, err)
+		}
 	}
 }

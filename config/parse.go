@@ -10,28 +10,59 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coordgo/coord/rules"
 )
 
 // Parse reads a configuration; name stands for the file in errors. It looks at
 // nothing but text: the environment is Load's. A mistake is an [*Error].
 func Parse(name string, text []byte) (*Config, error) {
-	p := &parser{file: name}
-	root, err := p.document(text)
+	c, err := parse(name, text)
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{file: name}
-	if root != nil {
-		err = p.config(c, root)
-	}
-	if err != nil {
+	if err := c.contradiction(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// parser turns nodes into values. Its errors know the file.
-type parser struct{ file string }
+// parse is Parse without what the environment may still change.
+func parse(name string, text []byte) (*Config, error) {
+	c := &Config{name: name, places: make(map[string]place)}
+	p := &parser{file: name, places: c.places}
+	root, err := p.document(text)
+	if err != nil {
+		return nil, err
+	}
+	if root != nil {
+		if err := p.config(c, root); err != nil {
+			return nil, err
+		}
+	}
+	if c.Rules == nil {
+		c.Rules, err = rules.New()
+	}
+	return c, err
+}
+
+// parser turns nodes into values. Its errors know the file, and it notes where each
+// value is from.
+type parser struct {
+	file    string
+	outside bool // of files: file is a variable of the environment
+	places  map[string]place
+}
+
+// at is where a line is.
+func (p *parser) at(line int) place { return place{file: p.file, line: line, outside: p.outside} }
+
+// note remembers where the value of key is from.
+func (p *parser) note(key string, line int) {
+	if p.places != nil {
+		p.places[key] = p.at(line)
+	}
+}
 
 // document gives the root of the only document; nil if the file says nothing.
 func (p *parser) document(text []byte) (*yaml.Node, error) {
@@ -103,7 +134,7 @@ func (p *parser) plain(n *yaml.Node) error {
 
 // bad is the error of the value of key.
 func (p *parser) bad(key string, n *yaml.Node, format string, args ...any) error {
-	return &Error{File: p.file, Line: n.Line, Key: key, Problem: fmt.Sprintf(format, args...)}
+	return p.at(n.Line).mistake(key, fmt.Sprintf(format, args...))
 }
 
 // show quotes a value for a message. What looks like a URL may hold a password,
@@ -122,14 +153,22 @@ func show(s string) string {
 func kind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return "a mapping"
+		return "a mapping" + tagged(n, "!!map")
 	case yaml.SequenceNode:
-		return "a list"
+		return "a list" + tagged(n, "!!seq")
 	}
 	if n.ShortTag() == "!!null" {
 		return "nothing"
 	}
 	return show(n.Value)
+}
+
+// tagged names a tag that is not usual.
+func tagged(n *yaml.Node, usual string) string {
+	if tag := n.ShortTag(); tag != usual {
+		return " tagged " + show(tag)
+	}
+	return ""
 }
 
 // field is what one key of a mapping sets.
@@ -144,6 +183,7 @@ func (p *parser) mapping(path string, n *yaml.Node, fields []field) error {
 	return p.each(path, n, func(name string, keyNode, value *yaml.Node) error {
 		for _, f := range fields {
 			if f.name == name {
+				p.note(join(path, name), value.Line)
 				return f.set(join(path, name), value)
 			}
 		}
@@ -184,8 +224,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// readAtMost reads r to its end, and refuses more than limit bytes.
-func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+// readAll reads r to its end, and refuses more than limit bytes.
+func readAll(r io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = fmt.Errorf("more than %d bytes", limit)

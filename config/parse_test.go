@@ -13,6 +13,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/rules"
 )
 
 const whole = `# A shop.
@@ -20,12 +21,25 @@ url: redis://app:s3cret@localhost:6379/0?dial_timeout=1s
 prefix: "shop/"
 require: [per-hold-ttl, server-clock]
 failure_policy: open
-lock: {ttl: 30s, wait: 10s, max_hold: 5m, min_hold: 1s}
+best_effort: true
+lock: {ttl: 30s, wait: 10s, max_hold: 5m, min_hold: 1s, fair: true, renew: false}
 limits:
   supplier: 2000/1m
   mail: 100/h burst=20
   sms: {rate: 10, per: 1s, algorithm: fixed-window}
   api: {rate: 50, per: 1s, burst: 5}
+rules:
+  - {name: health, match: {path: /healthz}, final: true}
+  - name: orders
+    match: {methods: [POST, PUT], path: "/orders/{id}"}
+    subject: user
+    limits: [5/1s, {rate: 1000, per: 1h}, supplier]
+  - {name: partners, match: {rpc: /shop.Orders/*}, subject: {api_key: X-Api-Key}, limits: [100/1m]}
+  - {name: tenants, subject: {header: X-Tenant}, limits: [10/1s burst=20]}
+  - {name: addresses, subject: {ip: {ipv6_bits: 56}}, limits: [3/1s]}
+  - {name: narrow, subject: ip, limits: [30/1m]}
+  - {name: batch, subject: {constant: batch}, limits: [api]}
+  - {name: all, subject: everyone, limits: [500/1s]}
 `
 
 func TestParse(t *testing.T) {
@@ -39,35 +53,65 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s = %v, want %v", what, got, want)
 		}
 	}
+	supplier, api := coord.PerMinute(2000), coord.Limit{Rate: 50, Per: time.Second, Burst: 5}
 	check("URL", string(c.URL), "redis://app:s3cret@localhost:6379/0?dial_timeout=1s")
 	check("Prefix", c.Prefix, "shop/")
 	check("Require", c.Require, []driver.Claim{driver.PerHoldTTL, driver.ServerClock})
 	check("FailurePolicy", c.FailurePolicy, coord.FailOpen)
-	check("Lock", c.Lock, config.Lock{TTL: 30 * time.Second, Wait: 10 * time.Second, MaxHold: 5 * time.Minute, MinHold: time.Second})
+	check("BestEffort", c.BestEffort, true)
+	check("Lock", c.Lock, config.Lock{TTL: 30 * time.Second, Wait: 10 * time.Second, MaxHold: 5 * time.Minute, MinHold: time.Second, Fair: true, NoRenew: true})
 	check("Limits", c.Limits, map[string]coord.Limit{
-		"supplier": {Rate: 2000, Per: time.Minute},
+		"supplier": supplier,
 		"mail":     {Rate: 100, Per: time.Hour, Burst: 20},
 		"sms":      {Rate: 10, Per: time.Second, Algorithm: coord.FixedWindow},
-		"api":      {Rate: 50, Per: time.Second, Burst: 5},
+		"api":      api,
 	})
+	unnamed := func(l coord.Limit) []rules.Limit { return []rules.Limit{{Limit: l}} }
+	check("Rules", c.Rules.Rules(), []rules.Rule{
+		{Name: "health", Match: rules.Match{Path: "/healthz"}, Final: true},
+		{
+			Name: "orders", Match: rules.Match{Methods: []string{"POST", "PUT"}, Path: "/orders/{id}"}, Subject: rules.User(),
+			Limits: []rules.Limit{{Limit: coord.PerSecond(5)}, {Limit: coord.PerHour(1000)}, {Name: "supplier", Limit: supplier}},
+		},
+		{Name: "partners", Match: rules.Match{RPC: "/shop.Orders/*"}, Subject: rules.APIKey("X-Api-Key"), Limits: unnamed(coord.PerMinute(100))},
+		{Name: "tenants", Subject: rules.Header("X-Tenant"), Limits: unnamed(coord.Limit{Rate: 10, Per: time.Second, Burst: 20})},
+		{Name: "addresses", Subject: rules.Subject{Kind: rules.KindIP, IPv6Bits: 56}, Limits: unnamed(coord.PerSecond(3))},
+		{Name: "narrow", Subject: rules.IP(), Limits: unnamed(coord.PerMinute(30))},
+		{Name: "batch", Subject: rules.Constant("batch"), Limits: []rules.Limit{{Name: "api", Limit: api}}},
+		{Name: "all", Limits: unnamed(coord.PerSecond(500))},
+	})
+}
+
+// Two stores stand in the place of one.
+func TestParseTwoStores(t *testing.T) {
+	c, err := config.Parse("coord.yaml", []byte("url:\n  locks: etcd://e1,e2\n  limits: redis://r\n"))
+	if err != nil || c.URL != "" || c.LocksURL != "etcd://e1,e2" || c.LimitsURL != "redis://r" {
+		t.Errorf("Parse = %+v, %v", c, err)
+	}
 }
 
 // Every key is optional, and so is all text.
 func TestParseNothing(t *testing.T) {
-	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "null\n", "{}\n", "limits: {}\n"} {
-		if c, err := config.Parse("coord.yaml", []byte(text)); err != nil || c.URL != "" || len(c.Limits) != 0 {
+	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "null\n", "{}\n", "limits: {}\n", "rules: []\n"} {
+		if c, err := config.Parse("coord.yaml", []byte(text)); err != nil || c.URL != "" || len(c.Limits) != 0 || len(c.Rules.Rules()) != 0 {
 			t.Errorf("Parse(%q) = %v, %v", text, c, err)
 		}
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, min-hold-after-exit, " +
-		"token-process, token-restart, token-clock-seeded, token-failover, " +
-		"durable-restart, durable-failover, no-eviction, server-clock, atomic-multi, reserve, " +
-		"scope-process, scope-machine, scope-hosts"
+const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, min-hold-after-exit, " +
+	"token-process, token-restart, token-clock-seeded, token-failover, " +
+	"durable-restart, durable-failover, no-eviction, server-clock, atomic-multi, reserve, " +
+	"scope-process, scope-machine, scope-hosts"
+
+// refusals are texts that Parse refuses, and how.
+func refusals() []struct{ text, want string } {
+	const (
+		misplaced = "a ${…} outside of the password: it stands for a password alone, in user:${…}@host or in a parameter such as sentinel_password=${…}"
+		subjects  = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}"
+	)
 	long := strings.Repeat("x", 300)
-	for _, tt := range []struct{ text, want string }{
+	return []struct{ text, want string }{
 		// The text as such.
 		{"url: [\n", "coord.yaml:2: not YAML: did not find expected node content"},
 		{"prefix: a\nrequire: b: c", "coord.yaml:2: not YAML: mapping values are not allowed in this context"},
@@ -78,23 +122,23 @@ func TestParseRefuses(t *testing.T) {
 		{"hello", `coord.yaml:1: "hello": want a mapping`},
 		{"- a", "coord.yaml:1: a list: want a mapping"},
 		{"lock: &l {ttl: 1s}", "coord.yaml:1: an anchor or alias: write the value out"},
-		{"lock: !mine {ttl: 1s}", "coord.yaml:1: lock: a mapping: want a mapping"},
-		{"urll: memory://", `coord.yaml:1: unknown key "urll": want one of url, prefix, require, failure_policy, lock, limits`},
+		{"lock: !mine {ttl: 1s}", `coord.yaml:1: lock: a mapping tagged "!mine": want a mapping`},
+		{"urll: memory://", `coord.yaml:1: unknown key "urll": want one of url, prefix, require, failure_policy, best_effort, lock, limits, rules`},
 		{"prefix: a\n\nprefix: b\n", `coord.yaml:3: key "prefix" again: it is on line 1`},
 		{"1: a", `coord.yaml:1: key "1": want a name`},
 		{"[a]: b", "coord.yaml:1: key a list: want a name"},
 		{"\"\": b", `coord.yaml:1: key "": want a name`},
-		{"redis://u:s3cret@h: b", `coord.yaml:1: unknown key "…": want one of url, prefix, require, failure_policy, lock, limits`},
+		{"redis://u:s3cret@h: b", `coord.yaml:1: unknown key "…": want one of url, prefix, require, failure_policy, best_effort, lock, limits, rules`},
 
 		// url never shows its value.
-		{"url: 7", "coord.yaml:1: url: not a string: want a string such as redis://host:6379/0"},
-		{"url: [redis://u:s3cret@h]", "coord.yaml:1: url: not a string: want a string such as redis://host:6379/0"},
+		{"url: 7", "coord.yaml:1: url: not a string: want a URL such as redis://host:6379/0, or a mapping of locks and limits with one each"},
+		{"url: [redis://u:s3cret@h]", "coord.yaml:1: url: not a string: want a URL such as redis://host:6379/0, or a mapping of locks and limits with one each"},
 		{"url: s3cret", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis://u:s3cret@h:bad", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis:s3cret", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: file:/tmp/x", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis://h?p=%zz", "coord.yaml:1: url: malformed query: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
-		{"url: redis://u:s3cret@h?prefix=a\nprefix: b\n", `coord.yaml:2: prefix: "b" contradicts prefix "a" in url: set one of them`},
+		{"url: redis://u:s3cret@h?prefix=a\nprefix: b\n", `coord.yaml:2: prefix: prefix "b" contradicts prefix "a" in url`},
 
 		{"prefix: 7", `coord.yaml:1: prefix: "7": want a string such as "shop/"`},
 		{"prefix:", `coord.yaml:1: prefix: nothing: want a string such as "shop/"`},
@@ -110,7 +154,7 @@ func TestParseRefuses(t *testing.T) {
 
 		{"lock: 30s", `coord.yaml:1: lock: "30s": want a mapping`},
 		{"lock:", `coord.yaml:1: lock: nothing: want a mapping`},
-		{"lock: {lease: 30s}", `coord.yaml:1: lock: unknown key "lease": want one of ttl, wait, max_hold, min_hold`},
+		{"lock: {lease: 30s}", `coord.yaml:1: lock: unknown key "lease": want one of ttl, wait, max_hold, min_hold, fair, renew`},
 		{"url: memory://\nlock:\n  ttl: 10\n", `coord.yaml:3: lock.ttl: "10": want a duration such as 30s`},
 		{"lock: {ttl: [1s]}", `coord.yaml:1: lock.ttl: a list: want a duration such as 30s`},
 		{"lock: {ttl: }", `coord.yaml:1: lock.ttl: nothing: want a duration such as 30s`},
@@ -120,7 +164,7 @@ func TestParseRefuses(t *testing.T) {
 		{"lock: {max_hold: 99999h}", `coord.yaml:1: lock.max_hold: "99999h": want at least 1ns, at most 87840h0m0s`},
 		{"lock: {ttl: 'redis://u:s3cret@h'}", `coord.yaml:1: lock.ttl: "…": want a duration such as 30s`},
 		{"lock: {ttl: " + long + "}", `coord.yaml:1: lock.ttl: "` + long[:60] + `…": want a duration such as 30s`},
-		{"lock:\n  min_hold: 2m\n  max_hold: 1m\n", `coord.yaml:2: lock.min_hold: 2m0s is above max_hold 1m0s`},
+		{"lock:\n  min_hold: 2m\n  max_hold: 1m\n", `coord.yaml:2: lock.min_hold: 2m0s is above 1m0s in lock.max_hold`},
 
 		{"limits: 2000/1m", `coord.yaml:1: limits: "2000/1m": want a mapping`},
 		{"limits: {a: 2000}", `coord.yaml:1: limits.a: "2000": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
@@ -142,7 +186,92 @@ func TestParseRefuses(t *testing.T) {
 		{"limits: {a: {rate: 5, per: 1m, algorithm: leaky}}", `coord.yaml:1: limits.a.algorithm: "leaky": want sliding-window, token-bucket or fixed-window`},
 		{"limits: {a: {rate: 5, per: 1m, algorithm: 1}}", `coord.yaml:1: limits.a.algorithm: "1": want sliding-window, token-bucket or fixed-window`},
 		{"limits:\n  a:\n    rate: 5\n    per: 1m\n    burst: 9\n    algorithm: sliding-window\n", `coord.yaml:3: limits.a: burst 9 with sliding-window: only a token-bucket has a burst`},
-	} {
+		{"limits: {" + long + ": 1/1s}", `coord.yaml:1: limits: name "` + long[:60] + `…": want 1 to 100 bytes of printable UTF-8`},
+		{`limits: {"a\x07": 1/1s}`, `coord.yaml:1: limits: name "a\a": want 1 to 100 bytes of printable UTF-8`},
+
+		// Two stores.
+		{"url: {locks: 'redis://h'}", "coord.yaml:1: url: no limits: want a store for each of locks and limits"},
+		{"url:\n  limits: redis://h\n", "coord.yaml:2: url: no locks: want a store for each of locks and limits"},
+		{"url: {}", "coord.yaml:1: url: no locks: want a store for each of locks and limits"},
+		{"url:\n  lock: redis://h\n", `coord.yaml:2: url: unknown key "lock": want one of locks, limits`},
+		{"url:\n  locks: 7\n", "coord.yaml:2: url.locks: not a string: want a URL such as redis://host:6379/0"},
+		{"url:\n  locks: redis://u:s3cret@h:x\n", "coord.yaml:2: url.locks: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+		{"url:\n  locks: redis://h?prefix=a\n  limits: redis://h?prefix=b\n", `coord.yaml:2: url.locks: prefix "a" contradicts prefix "b" in url.limits`},
+
+		// References to secrets.
+		{"url: 'redis://u:${PASSWORD@h'", "coord.yaml:1: url: a ${ that does not end: want ${NAME} or ${file:/path}"},
+		{"url: 'redis://u:${}@h'", "coord.yaml:1: url: a malformed ${…}: want ${NAME}, of the environment, or ${file:/path}"},
+		{"url: 'redis://u:${PASS WORD}@h'", "coord.yaml:1: url: a malformed ${…}: want ${NAME}, of the environment, or ${file:/path}"},
+		{"url: 'redis://u:${file:}@h'", "coord.yaml:1: url: a malformed ${…}: want ${NAME}, of the environment, or ${file:/path}"},
+		{"url: 'redis://${HOST}/0'", "coord.yaml:1: url: " + misplaced},
+		{"url: 'redis://${USER}:p@h/0'", "coord.yaml:1: url: " + misplaced},
+		{"url: 'redis://h/${DB}'", "coord.yaml:1: url: " + misplaced},
+		{"url: 'redis://h/?client_name=${NAME}'", "coord.yaml:1: url: " + misplaced},
+		{"url: 'redis://h/?${NAME}=1'", "coord.yaml:1: url: " + misplaced},
+		{"url: '${URL}'", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+
+		{"best_effort: yes", `coord.yaml:1: best_effort: "yes": want true or false`},
+		{"best_effort: 'true'", `coord.yaml:1: best_effort: "true": want true or false`},
+		{"lock: {fair: 1}", `coord.yaml:1: lock.fair: "1": want true or false`},
+		{"lock: {renew: [true]}", `coord.yaml:1: lock.renew: a list: want true or false`},
+
+		// Rules.
+		{"rules: {a: {}}", "coord.yaml:1: rules: a mapping: want a list of rules"},
+		{"rules:", "coord.yaml:1: rules: nothing: want a list of rules"},
+		{"rules:\n- 5/1s\n", `coord.yaml:2: rules[1]: "5/1s": want a mapping`},
+		{"rules:\n- limits: [5/1s]\n", "coord.yaml:2: rules[1]: no name: want one, which also tells the store's accounts of the rule from others'"},
+		{"rules:\n- name: 7\n", `coord.yaml:2: rules[1].name: "7": want a name such as orders`},
+		{"rules:\n- name: ''\n", `coord.yaml:2: rules[1]: name "": want 1 to 100 bytes of printable UTF-8`},
+		{"rules:\n- {name: a, final: true, match: {path: /}}\n- {name: a, limits: [1/1s]}\n", `coord.yaml:3: rules[2].name: "a" again: it is on line 2`},
+		{"rules:\n- {name: a, limit: 5/1s}\n", `coord.yaml:2: rules.a: unknown key "limit": want one of name, match, subject, limits, final`},
+		{"rules:\n- name: a\n  name: b\n", `coord.yaml:3: rules.a: key "name" again: it is on line 2`},
+		{"rules:\n- name: a\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
+		{"rules:\n- {name: a, final: false}\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
+		{"rules:\n- {name: a, final: 1}\n", `coord.yaml:2: rules.a.final: "1": want true or false`},
+		{"rules:\n- {name: a, final: true}\n- {name: b, limits: [1/1s]}\n", `coord.yaml:3: rules.b: never applies: rule "a" on line 2 is final and matches everything`},
+		{"rules: [" + strings.Repeat("{},", 256) + "{}]", "coord.yaml:1: rules: 257 rules: want at most 256"},
+
+		{"rules:\n- name: a\n  match: /orders\n", `coord.yaml:3: rules.a.match: "/orders": want a mapping`},
+		{"rules:\n- name: a\n  match: {method: GET}\n", `coord.yaml:3: rules.a.match: unknown key "method": want one of methods, path, rpc`},
+		{"rules:\n- name: a\n  match: {methods: GET}\n", `coord.yaml:3: rules.a.match.methods: "GET": want a list such as [GET, POST]`},
+		{"rules:\n- name: a\n  match: {methods: []}\n", "coord.yaml:3: rules.a.match.methods: an empty list: want a list such as [GET, POST], or leave it out"},
+		{"rules:\n- name: a\n  match:\n    methods:\n    - GET\n    - get\n", `coord.yaml:6: rules.a.match.methods: method "get": want capitals, such as GET`},
+		{"rules:\n- name: a\n  match: {methods: [GET, GET]}\n", `coord.yaml:3: rules.a.match.methods: "GET" again`},
+		{"rules:\n- name: a\n  match: {methods: [1]}\n", `coord.yaml:3: rules.a.match.methods: "1": want a method such as GET`},
+		{"rules:\n- name: a\n  match: {path: orders}\n", `coord.yaml:3: rules.a.match.path: path "orders": want it to begin with /`},
+		{"rules:\n- name: a\n  match: {path: ''}\n", `coord.yaml:3: rules.a.match.path: "": want a pattern such as /orders/{id}, or leave it out`},
+		{"rules:\n- name: a\n  match: {path: /a//b}\n", `coord.yaml:3: rules.a.match.path: path "/a//b": want it without empty, . and .. segments`},
+		{"rules:\n- name: a\n  match: {path: '/{a}/{a}'}\n", `coord.yaml:3: rules.a.match.path: path "/{a}/{a}": {a} twice`},
+		{"rules:\n- name: a\n  match: {path: 'redis://u:s3cret@h'}\n", `coord.yaml:3: rules.a.match.path: "…": want no URL`},
+		{"rules:\n- name: a\n  match: {rpc: shop.Orders}\n", `coord.yaml:3: rules.a.match.rpc: rpc "shop.Orders": want /package.Service/Method, with * at the end or nowhere`},
+		{"rules:\n- name: a\n  match: {rpc: /a/b, path: /a}\n", `coord.yaml:3: rules.a.match: a match by rpc and by method or path: no request has both`},
+
+		{"rules:\n- name: a\n  subject: session\n", `coord.yaml:3: rules.a.subject: "session": want ` + subjects},
+		{"rules:\n- name: a\n  subject: [ip]\n", `coord.yaml:3: rules.a.subject: a list: want ` + subjects},
+		{"rules:\n- name: a\n  subject: {}\n", `coord.yaml:3: rules.a.subject: 0 keys: want ` + subjects},
+		{"rules:\n- name: a\n  subject: {header: A, constant: b}\n", `coord.yaml:3: rules.a.subject: 2 keys: want ` + subjects},
+		{"rules:\n- name: a\n  subject: {cookie: A}\n", `coord.yaml:3: rules.a.subject: unknown key "cookie": want one of ip, header, api_key, constant`},
+		{"rules:\n- name: a\n  subject: {header: 1}\n", `coord.yaml:3: rules.a.subject.header: "1": want a name`},
+		{"rules:\n- name: a\n  subject: {api_key: ''}\n", `coord.yaml:3: rules.a.subject.api_key: name "": want 1 to 100 bytes of printable UTF-8`},
+		{"rules:\n- name: a\n  subject: {ip: 56}\n", `coord.yaml:3: rules.a.subject.ip: "56": want a mapping`},
+		{"rules:\n- name: a\n  subject: {ip: {ipv6_bits: 129}}\n", `coord.yaml:3: rules.a.subject.ip.ipv6_bits: "129": want a whole number from 1 to 128`},
+		{"rules:\n- name: a\n  subject: {ip: {bits: 56}}\n", `coord.yaml:3: rules.a.subject.ip: unknown key "bits": want one of ipv6_bits`},
+
+		{"rules:\n- name: a\n  limits: 5/1s\n", `coord.yaml:3: rules.a.limits: "5/1s": want a list such as [5/1s, 1000/1h] or of names of limits`},
+		{"rules:\n- name: a\n  limits: []\n", "coord.yaml:3: rules.a.limits: an empty list: want a list such as [5/1s, 1000/1h] or of names of limits, or leave it out"},
+		{"rules:\n- name: a\n  limits: [supplier]\n", `coord.yaml:3: rules.a.limits: no limit "supplier": there are none`},
+		{"limits: {b: 1/1s, c: 1/1s}\nrules:\n- name: a\n  limits: [d]\n", `coord.yaml:4: rules.a.limits: no limit "d": want one of b, c`},
+		{"rules:\n- name: a\n  limits: ['5/1x']\n", `coord.yaml:3: rules.a.limits: limit "5/1x": period "1x" is not a duration: want a form like "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window"`},
+		{"rules:\n- name: a\n  limits: [7]\n", `coord.yaml:3: rules.a.limits: "7": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
+		{"rules:\n- name: a\n  limits: [{rate: 7}]\n", "coord.yaml:3: rules.a.limits: no per: want a duration such as 1m"},
+		{"rules:\n- name: a\n  limits: ['redis://u:s3cret@h']\n", `coord.yaml:3: rules.a.limits: "…": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
+		{"rules:\n- name: a\n  limits: [5/1s, 6/1s]\n", `coord.yaml:3: rules.a.limits: 5/1s and 6/1s would be one account: give them different names`},
+		{"rules:\n- name: a\n  limits: [" + strings.Repeat("5/1s,", 65) + "]\n", "coord.yaml:3: rules.a.limits: more than 64 limits in all rules"},
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range refusals() {
 		c, err := config.Parse("coord.yaml", []byte(tt.text))
 		if err == nil {
 			t.Errorf("Parse(%q) = %v, want error", tt.text, c)
@@ -180,7 +309,7 @@ func TestLoad(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"u:s3cret@h":                     "COORD_URL: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord",
-		"redis://u:s3cret@h?prefix=b%2F": fmt.Sprintf("COORD_URL: prefix \"b/\" contradicts \"a/\" in %s: set one of them", path),
+		"redis://u:s3cret@h?prefix=b%2F": fmt.Sprintf("COORD_URL: prefix \"b/\" contradicts prefix \"a/\" in %s:2", path),
 	} {
 		t.Setenv(config.EnvURL, url)
 		if _, err := config.Load(path); err == nil || err.Error() != want {
@@ -194,42 +323,17 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestURLHidesSecrets(t *testing.T) {
-	for url, want := range map[config.URL]string{
-		"":                               "",
-		"memory://":                      "memory://",
-		"redis://u:s3cret@h:1/0":         "redis://u:xxxxx@h:1/0",
-		"redis://h?db=1&Password=s3cret": "redis://h?Password=xxxxx&db=1",
-		"redis://h?auth=s3cret":          "redis://h?auth=xxxxx",
-		"redis://u:s3cret@h:bad":         "xxxxx",
-		"u:s3cret@h":                     "xxxxx",
-		"redis://h?x=%zz&p=s3cret":       "xxxxx",
-	} {
-		text, err := url.MarshalText()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, got := range []string{url.String(), string(text), fmt.Sprint(url), fmt.Sprintf("%+v", url)} {
-			if got != want {
-				t.Errorf("%q is printed as %q, want %q", string(url), got, want)
-			}
-		}
-	}
-	c, err := config.Parse("coord.yaml", []byte(whole))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-		if text := fmt.Sprintf(format, c); strings.Contains(text, "s3cret") {
-			t.Errorf("%s shows the password: %s", format, text)
-		}
-	}
-}
-
 // FuzzParse: what is accepted is in range, what is refused says so in one
 // line, and nothing panics.
 func FuzzParse(f *testing.F) {
+	s := compiled(f)
 	f.Add([]byte(whole))
+	for _, text := range accepted {
+		f.Add([]byte(text))
+	}
+	for _, r := range refusals() {
+		f.Add([]byte(r.text))
+	}
 	for _, text := range []string{"", "a: &x [*x]", "lock: {ttl: 10}", "limits: {a: {rate: 1, per: 1s}}", "- -\n- ?", "? |\n  url\n: x", "\xff\xfe", "url: !!binary aGk="} {
 		f.Add([]byte(text))
 	}
@@ -248,6 +352,21 @@ func FuzzParse(f *testing.F) {
 			if _, err := l.Normal(); err != nil || name == "" {
 				t.Errorf("accepted limit %q: %v", name, err)
 			}
+		}
+		if _, err := rules.New(c.Rules.Rules()...); err != nil {
+			t.Errorf("accepted rules: %v", err)
+		}
+		for _, v := range c.Values() {
+			if v.Key == "" || v.Value == "" || v.From == "" {
+				t.Errorf("accepted %+v", v)
+			}
+		}
+		v, err := instance(text)
+		if err != nil {
+			t.Fatalf("%q is accepted, and is no JSON: %v", text, err)
+		}
+		if err := s.Validate(v); err != nil {
+			t.Errorf("%q is accepted, but not by the schema: %v", text, err)
 		}
 	})
 }

@@ -7,49 +7,57 @@ import (
 )
 
 // URL is the address of a store, password and all. Every way of printing it
-// hides the secrets; string(u) is the address as it was written.
+// hides the secrets; string(u) is the address as it was written. It may refer to secrets
+// that are elsewhere: see the package's documentation.
 type URL string
 
 // hidden stands for a secret.
 const hidden = "xxxxx"
 
 // String gives the URL with the password, and every query parameter that by its
-// name may be a secret, replaced by xxxxx.
+// name may be a secret, replaced by xxxxx, unless they are references only.
 func (u URL) String() string {
 	if u == "" {
 		return ""
 	}
-	parsed, err := url.Parse(string(u))
-	if err != nil || parsed.Scheme == "" || parsed.Opaque != "" {
+	m, err := mask(string(u))
+	if err != nil {
 		return hidden // nobody can say which part is secret
+	}
+	parsed, err := url.Parse(m.text)
+	if err != nil || parsed.Scheme == "" || parsed.Opaque != "" {
+		return hidden
 	}
 	query, err := url.ParseQuery(parsed.RawQuery)
 	if err != nil {
 		return hidden
 	}
-	_, found := parsed.User.Password()
+	var found bool
+	if password, ok := parsed.User.Password(); ok && !m.references(password) {
+		found = true
+		parsed.User = url.UserPassword(parsed.User.Username(), hidden)
+	}
 	for name, values := range query {
-		if secret(name) {
-			found = true
-			query[name] = slices.Repeat([]string{hidden}, len(values))
+		for i, v := range values {
+			if secret(name) && !m.references(v) {
+				found = true
+				values[i] = hidden
+			}
 		}
 	}
 	if !found {
 		return string(u)
 	}
 	parsed.RawQuery = query.Encode()
-	return parsed.Redacted()
+	return m.replace(parsed.String(), m.refs)
 }
 
 // secret reports whether a query parameter of that name may hold a secret.
 func secret(name string) bool {
 	name = strings.ToLower(name)
-	for _, part := range [...]string{"pass", "pwd", "secret", "token", "cred", "auth"} {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "cred", "auth"}, func(part string) bool {
+		return strings.Contains(name, part)
+	})
 }
 
 // GoString is String, so that %#v shows no secret either.
@@ -62,7 +70,11 @@ func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // Whether a backend knows the scheme is not its business.
 func (u URL) problem() string {
 	const want = "want a form like redis://host:6379/0 or file:///var/lib/app/coord"
-	parsed, err := url.Parse(string(u))
+	m, err := mask(string(u))
+	if err != nil {
+		return err.Error()
+	}
+	parsed, err := url.Parse(m.text)
 	switch {
 	case err != nil || parsed.Scheme == "":
 		return "not a URL: " + want
@@ -72,12 +84,19 @@ func (u URL) problem() string {
 	if _, err := url.ParseQuery(parsed.RawQuery); err != nil {
 		return "malformed query: " + want
 	}
+	if m.misplaced(parsed) {
+		return "a ${…} outside of the password: it stands for a password alone, in user:${…}@host or in a parameter such as sentinel_password=${…}"
+	}
 	return ""
 }
 
 // prefix is the prefix that the URL names, "" if none.
 func (u URL) prefix() string {
-	parsed, err := url.Parse(string(u))
+	m, err := mask(string(u))
+	if err != nil {
+		return ""
+	}
+	parsed, err := url.Parse(m.text)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+)
+
+// Reload reads the file again and takes its limits and rules from then on. What has been
+// counted stays counted, as clause R3 of the contract says: a limit whose rate or burst changes
+// keeps its account under each key, capped by the new limit; one whose algorithm changes, or
+// whose period does in a window, starts anew, and so does a rule with a new name.
+//
+// The other values do not change while a Client is open: a file that has others is
+// refused, as is one with a mistake. Then nothing changes, and the error says why.
+func (c *Client) Reload(ctx context.Context) error {
+	text, err := readFile(c.Config().path)
+	if err != nil {
+		return err
+	}
+	return c.reload(ctx, text)
+}
+
+// reload is Reload of a file that was read.
+func (c *Client) reload(ctx context.Context, text []byte) error {
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	old := c.current.Load()
+	if old.path == "" {
+		return &Error{File: old.name, Problem: "no file to reload: the configuration was not loaded from one"}
+	}
+	next, err := loadText(old.path, text, old.lookup)
+	if err != nil {
+		return err
+	}
+	if old.set {
+		if err := next.SetURL(old.places["url"].file, string(old.URL)); err != nil {
+			return err
+		}
+	}
+	if err := old.same(next); err != nil {
+		return err
+	}
+	if err := c.servable(ctx, next); err != nil {
+		return err
+	}
+	c.current.Store(next)
+	return nil
+}
+
+// same refuses a configuration that differs in more than limits and rules.
+func (c *Config) same(next *Config) error {
+	was := make(map[string]string)
+	for _, v := range c.fixed() {
+		was[v.Key] = v.Value
+	}
+	for _, v := range next.fixed() {
+		old, ok := was[v.Key]
+		if ok && old == v.Value && c.url(v.Key) == next.url(v.Key) {
+			continue
+		}
+		at := next.places[v.Key]
+		if at.file == "" { // it is a default again
+			at.file = next.name
+		}
+		return at.mistake(v.Key, fmt.Sprintf("%s, was %s: only limits and rules change without a restart", v.Value, or(old, "not set")))
+	}
+	return nil
+}
+
+// url is the one under that key, with what its value does not show.
+func (c *Config) url(key string) URL {
+	return map[string]URL{"url": c.URL, "url.locks": c.LocksURL, "url.limits": c.LimitsURL}[key]
+}
+
+// Watch reloads whenever the content of the file has changed, and calls report with the error
+// of each Reload, nil if it worked. It looks once in each period, and takes a change when
+// the file has been the same for two looks, so that a file that is just being written is left
+// alone. It compares contents: a link that points elsewhere is seen too. A file that cannot be
+// read is reported once, until it can. Watch returns when ctx ends. It panics if period is not
+// above zero.
+func (c *Client) Watch(ctx context.Context, period time.Duration, report func(error)) {
+	w := watch{client: c, report: report, taken: c.Config().sum}
+	w.seen = w.taken
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.look(ctx)
+		}
+	}
+}
+
+// watch is what Watch has seen.
+type watch struct {
+	client      *Client
+	report      func(error)
+	seen, taken sum  // of the content at the last look, and at the last Reload
+	failed      bool // to read it
+}
+
+func (w *watch) look(ctx context.Context) {
+	text, err := readFile(w.client.Config().path)
+	if err != nil {
+		if !w.failed {
+			w.report(err)
+		}
+		w.failed = true
+		return
+	}
+	w.failed = false
+	now := sha256.Sum256(text)
+	settled := now == w.seen
+	w.seen = now
+	if !settled || now == w.taken {
+		return
+	}
+	w.taken = now
+	w.report(w.client.reload(ctx, text))
+}

@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// Chain is an ordered list of rules. It never changes, and is safe for concurrent use.
+type Chain struct{ links []link }
+
+type link struct {
+	Rule
+	path pattern
+}
+
+// New makes a chain. It has at most [coord.MaxDemands] limits in all; names are unique, and
+// limits of one name are the same everywhere.
+func New(list ...Rule) (*Chain, error) {
+	c := &Chain{links: make([]link, 0, len(list))}
+	names, shared, total := make(map[string]bool), make(map[string]Limit), 0
+	for _, r := range list {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
+		}
+		if names[r.Name] {
+			return nil, fmt.Errorf("rule %q: %w: the name stands twice", r.Name, coord.ErrInvalid)
+		}
+		names[r.Name] = true
+		for _, l := range r.Limits {
+			if o, ok := shared[l.Name]; ok && l.Name != "" && o != l {
+				return nil, fmt.Errorf("rule %q: %w: limit %q is %v here and %v before", r.Name, coord.ErrInvalid, l.Name, l.Limit, o.Limit)
+			}
+			shared[l.Name] = l
+		}
+		if total += len(r.Limits); total > coord.MaxDemands {
+			return nil, fmt.Errorf("rule %q: %w: more than %d limits in all", r.Name, coord.ErrInvalid, coord.MaxDemands)
+		}
+		p, _ := parsePattern(r.Match.Path) // it was checked
+		c.links = append(c.links, link{r.clone(), p})
+	}
+	return c, nil
+}
+
+// Rules lists the rules in order.
+func (c *Chain) Rules() []Rule {
+	list := make([]Rule, 0, len(c.links))
+	for _, l := range c.links {
+		list = append(list, l.clone())
+	}
+	return list
+}
+
+// Bound is one limit that a request counts against, and what came of it.
+type Bound struct {
+	Rule   string
+	Limit  Limit
+	Demand coord.Demand // as it is asked of the store
+	Result coord.Result
+}
+
+// Name is what to call the limit before clients: its own name, or the rule's.
+func (b *Bound) Name() string {
+	if b.Limit.Name != "" {
+		return b.Limit.Name
+	}
+	return b.Rule
+}
+
+// Bounds lists what r counts against, in the order of the rules, each account once.
+func (c *Chain) Bounds(r *Request) []Bound {
+	var list []Bound
+	at := cleaned(r.Path)
+	for i := range c.links {
+		l := &c.links[i]
+		if !l.Match.of(r, &l.path, at) {
+			continue
+		}
+		subject := l.Subject.of(r)
+		for _, limit := range l.Limits {
+			list = add(list, l, limit, subject, max(r.N, 1))
+		}
+		if l.Final {
+			break
+		}
+	}
+	return list
+}
+
+func add(list []Bound, l *link, limit Limit, subject string, n int) []Bound {
+	scope, name := "rule", l.Name
+	if limit.Name != "" {
+		scope, name = "limit", limit.Name
+	}
+	d := coord.Demand{Key: coord.Key(scope, name, l.Subject.source(), subject), Limit: limit.Limit, N: n}
+	for _, b := range list {
+		if b.Demand == d {
+			return list
+		}
+	}
+	return append(list, Bound{Rule: l.Name, Limit: limit, Demand: d})
+}
+
+// Limiter is what a chain asks; [coord.Client] is one.
+type Limiter interface {
+	AllowN(ctx context.Context, key string, limit coord.Limit, n int) (coord.Result, error)
+	AllowAll(ctx context.Context, demands ...coord.Demand) ([]coord.Result, error)
+}
+
+// Decision is what came of a request.
+type Decision struct {
+	// Allowed: every limit admitted the request, or none applied.
+	Allowed bool
+	// Bounds are the limits that applied, in order, each with its result.
+	Bounds []Bound
+}
+
+// Allow takes what r counts against: all, or nothing. A request that no rule matches is
+// allowed. Several limits need a store that claims driver.AtomicMulti, or a client
+// with coord.WithBestEffort; one limit works on every store.
+func (c *Chain) Allow(ctx context.Context, limiter Limiter, r *Request) (Decision, error) {
+	d := Decision{Allowed: true, Bounds: c.Bounds(r)}
+	switch len(d.Bounds) {
+	case 0:
+		return d, nil
+	case 1:
+		b := &d.Bounds[0]
+		var err error
+		if b.Result, err = limiter.AllowN(ctx, b.Demand.Key, b.Demand.Limit, b.Demand.N); err != nil {
+			return Decision{}, err
+		}
+		d.Allowed = b.Result.Allowed
+		return d, nil
+	}
+	demands := make([]coord.Demand, len(d.Bounds))
+	for i, b := range d.Bounds {
+		demands[i] = b.Demand
+	}
+	results, err := limiter.AllowAll(ctx, demands...)
+	if err != nil {
+		return Decision{}, err
+	}
+	for i := range results {
+		d.Bounds[i].Result = results[i]
+		d.Allowed = d.Allowed && results[i].Allowed
+	}
+	return d, nil
+}
+
+// RetryAfter is when a request that was denied can succeed if nobody else asks.
+func (d *Decision) RetryAfter() time.Duration {
+	var after time.Duration
+	for _, b := range d.Bounds {
+		after = max(after, b.Result.RetryAfter)
+	}
+	return after
+}
+
+// Tightest is the bound that matters most to the caller: of a denial the one that keeps it
+// waiting longest, otherwise the one with the smallest part of its permits left. nil if
+// none applied.
+func (d *Decision) Tightest() *Bound {
+	var best *Bound
+	for i := range d.Bounds {
+		b := &d.Bounds[i]
+		if best == nil || tighter(b, best) {
+			best = b
+		}
+	}
+	return best
+}
+
+func tighter(a, b *Bound) bool {
+	if a.Result.RetryAfter != b.Result.RetryAfter {
+		return a.Result.RetryAfter > b.Result.RetryAfter
+	}
+	return a.left() < b.left()
+}
+
+// left is the part of the permits that could be had at once; what nobody looked at counts
+// as whole.
+func (b *Bound) left() float64 {
+	if b.Result.Remaining < 0 {
+		return 1
+	}
+	l, err := b.Demand.Limit.Normal()
+	if err != nil {
+		return 1 // not with a limit that was checked
+	}
+	return float64(b.Result.Remaining) / float64(l.Max())
+}
+
+// Degraded is the store's error if the client's failure policy admitted the request.
+func (d *Decision) Degraded() error {
+	for _, b := range d.Bounds {
+		if b.Result.Degraded != nil {
+			return b.Result.Degraded
+		}
+	}
+	return nil
+}

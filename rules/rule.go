@@ -1,0 +1,77 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coordgo/coord"
+)
+
+// Rule applies limits to the requests that match. The zero Match is every request, the
+// zero Subject everyone together.
+type Rule struct {
+	// Name of the rule, unique in its chain. It is part of the key under which the
+	// store counts, so that a rule with a new name starts with full limits.
+	Name string
+	// Match says which requests the rule is about.
+	Match Match
+	// Subject says whose requests are counted together.
+	Subject Subject
+	// Limits that a request counts against, all at once.
+	Limits []Limit
+	// Final ends the chain for requests that match: no later rule applies to
+	// them. A final rule without limits exempts.
+	Final bool
+}
+
+// Limit is a limit of a rule.
+type Limit struct {
+	// Name makes the account of the limit one that other rules of the same
+	// subject share. Without it the account is the rule's own. A request that
+	// meets one account twice counts once.
+	Name string
+	coord.Limit
+}
+
+// check refuses a rule that cannot work.
+func (r *Rule) check() error {
+	if r.Name == "" {
+		return fmt.Errorf("%w: a rule without a name", coord.ErrInvalid)
+	}
+	if err := r.Match.check(); err != nil {
+		return err
+	}
+	if err := r.Subject.check(); err != nil {
+		return err
+	}
+	if len(r.Limits) == 0 && !r.Final {
+		return fmt.Errorf("%w: it has neither limits nor Final, and so does nothing", coord.ErrInvalid)
+	}
+	for i, l := range r.Limits {
+		if _, err := l.Normal(); err != nil {
+			return err
+		}
+		for _, o := range r.Limits[:i] {
+			if l.Name == o.Name && sameAccount(l.Limit, o.Limit) {
+				return fmt.Errorf("%w: %v and %v would be one account: give them different names", coord.ErrInvalid, o.Limit, l.Limit)
+			}
+		}
+	}
+	return nil
+}
+
+// sameAccount reports whether a store counts two limits of one key together: those of
+// one algorithm and, for windows, one period.
+func sameAccount(a, b coord.Limit) bool {
+	// Both have been checked.
+	a, _ = a.Normal()
+	b, _ = b.Normal()
+	return a.Algorithm == b.Algorithm && (a.Algorithm == coord.TokenBucket || a.Per == b.Per)
+}
+
+// clone is a copy that shares nothing with r.
+func (r Rule) clone() Rule {
+	r.Match.Methods = slices.Clone(r.Match.Methods)
+	r.Limits = slices.Clone(r.Limits)
+	return r
+}

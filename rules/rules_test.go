@@ -1,0 +1,331 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+func client(t *testing.T, opts ...coord.Option) *coord.Client {
+	t.Helper()
+	return over(t, memory.New(), opts...)
+}
+
+func over(t *testing.T, b driver.Backend, opts ...coord.Option) *coord.Client {
+	t.Helper()
+	c, err := coord.New(b, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func chain(t *testing.T, list ...Rule) *Chain {
+	t.Helper()
+	c, err := New(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func header(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if strings.EqualFold(pairs[i], name) {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// hour makes limits that do not move while a test runs.
+func hour(n int) []Limit { return []Limit{{Limit: coord.Per(n, 8000*time.Hour)}} }
+
+func TestChainTakesAllOrNothing(t *testing.T) {
+	c, ctx := client(t), t.Context()
+	ch := chain(
+		t,
+		Rule{Name: "health", Match: Match{Path: "/healthz"}, Final: true},
+		Rule{Name: "per user", Subject: User(), Limits: hour(2)},
+		Rule{Name: "all", Limits: hour(3)},
+	)
+	ask := func(path, user string) Decision {
+		t.Helper()
+		d, err := ch.Allow(ctx, c, &Request{Method: "GET", Path: path, User: user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for range 10 {
+		if d := ask("/healthz", "ann"); !d.Allowed || len(d.Bounds) != 0 || d.Tightest() != nil {
+			t.Fatalf("exempt: %+v", d)
+		}
+	}
+	for range 2 {
+		if d := ask("/x", "ann"); !d.Allowed || len(d.Bounds) != 2 {
+			t.Fatalf("ann: %+v", d)
+		}
+	}
+	d := ask("/x", "ann")
+	if d.Allowed || d.RetryAfter() <= 0 || d.Tightest().Rule != "per user" {
+		t.Errorf("ann's third: %+v", d)
+	}
+	if d := ask("/x", "bob"); !d.Allowed || d.Tightest().Name() != "all" || d.Tightest().Result.Remaining != 0 {
+		t.Errorf("bob, after ann's denial cost nothing of all: %+v", d)
+	}
+	if d := ask("/x", "eve"); d.Allowed || d.Tightest().Rule != "all" {
+		t.Errorf("eve, when all is spent: %+v", d)
+	}
+}
+
+func TestOneLimitWorksOnEveryStore(t *testing.T) {
+	c := over(t, plain{memory.New().(limiter)})
+	one, two := Rule{Name: "one", Limits: hour(1)}, Rule{Name: "two", Limits: hour(1)}
+	if d, err := chain(t, one).Allow(t.Context(), c, &Request{}); err != nil || !d.Allowed {
+		t.Errorf("one limit: %+v, %v", d, err)
+	}
+	if _, err := chain(t, one, two).Allow(t.Context(), c, &Request{}); !errors.Is(err, coord.ErrUnsupported) {
+		t.Errorf("two limits: %v, want ErrUnsupported", err)
+	}
+}
+
+type limiter interface {
+	driver.Backend
+	driver.Limiter
+}
+
+// plain is a store without several limits at once.
+type plain struct{ limiter }
+
+func (p plain) Info() driver.Info {
+	info := p.limiter.Info()
+	info.Claims = info.Claims.Without(driver.AtomicMulti)
+	return info
+}
+
+func TestSubjects(t *testing.T) {
+	with := func(s Subject, r Request) string {
+		b := chain(t, Rule{Name: "r", Subject: s, Limits: hour(1)}).Bounds(&r)
+		return b[0].Demand.Key
+	}
+	ip := func(s string) Request { return Request{IP: netip.MustParseAddr(s)} }
+	long := strings.Repeat("x", 2000)
+	for name, pair := range map[string]struct {
+		s    Subject
+		a, b Request
+		same bool
+	}{
+		"everyone":           {Everyone(), ip("10.0.0.1"), ip("10.0.0.2"), true},
+		"addresses":          {IP(), ip("10.0.0.1"), ip("10.0.0.2"), false},
+		"mapped address":     {IP(), ip("10.0.0.1"), ip("::ffff:10.0.0.1"), true},
+		"one /64":            {IP(), ip("2001:db8::1"), ip("2001:db8::ffff"), true},
+		"two /64":            {IP(), ip("2001:db8::1"), ip("2001:db8:0:1::1"), false},
+		"a /128":             {Subject{Kind: KindIP, IPv6Bits: 128}, ip("2001:db8::1"), ip("2001:db8::2"), false},
+		"zone":               {IP(), ip("fe80::1%eth0"), ip("fe80::1%eth1"), true},
+		"no address":         {IP(), Request{}, Request{User: "ann"}, true},
+		"users":              {User(), Request{User: "ann"}, Request{User: "bob"}, false},
+		"no header":          {Header("X-Tenant"), Request{}, Request{Header: header("X-Other", "1")}, true},
+		"headers":            {Header("X-Tenant"), Request{Header: header("x-tenant", "a")}, Request{Header: header("x-tenant", "b")}, false},
+		"long values":        {User(), Request{User: long + "a"}, Request{User: long + "b"}, false},
+		"not UTF-8":          {User(), Request{User: "\xff"}, Request{User: "\xfe"}, false},
+		"a value like a #":   {User(), Request{User: long}, Request{User: hashed(long)}, false},
+		"value and none":     {User(), Request{User: "ann"}, Request{}, false},
+		"constant":           {Constant("x"), ip("10.0.0.1"), ip("10.0.0.2"), true},
+		"keys, whole header": {APIKey("X-Key"), Request{Header: header("X-Key", "s1")}, Request{Header: header("X-Key", "s2")}, false},
+	} {
+		a, b := with(pair.s, pair.a), with(pair.s, pair.b)
+		if (a == b) != pair.same {
+			t.Errorf("%s: keys %q and %q, want the same: %v", name, a, b, pair.same)
+		}
+		if len(a) > 200 {
+			t.Errorf("%s: a key of %d bytes", name, len(a))
+		}
+	}
+	if key := with(APIKey("X-Key"), Request{Header: header("X-Key", "sesame")}); strings.Contains(key, "sesame") {
+		t.Errorf("key %q shows the secret", key)
+	}
+}
+
+func TestNamedLimitsAreShared(t *testing.T) {
+	l := Limit{Name: "tenant", Limit: coord.PerHour(10)}
+	ch := chain(
+		t,
+		Rule{Name: "a", Match: Match{Path: "/a"}, Subject: Header("X-Tenant"), Limits: []Limit{l}},
+		Rule{Name: "b", Match: Match{Methods: []string{"GET"}}, Subject: Header("x-tenant"), Limits: []Limit{l}},
+		Rule{Name: "c", Match: Match{Path: "/c"}, Subject: Header("X-Other"), Limits: []Limit{l}},
+	)
+	h := header("X-Tenant", "t", "X-Other", "t")
+	a := ch.Bounds(&Request{Method: "POST", Path: "/a", Header: h})
+	both := ch.Bounds(&Request{Method: "GET", Path: "/a", Header: h, N: 3})
+	if len(a) != 1 || len(both) != 1 || a[0].Demand.Key != both[0].Demand.Key || both[0].Demand.N != 3 || both[0].Name() != "tenant" {
+		t.Errorf("%+v and %+v: want one account, counted once", a, both)
+	}
+	if c := ch.Bounds(&Request{Method: "POST", Path: "/c", Header: h}); len(c) != 1 || c[0].Demand.Key == a[0].Demand.Key {
+		t.Errorf("%+v: want another account for another header's value", c)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	ok := Rule{Name: "ok", Limits: hour(1)}
+	for want, list := range map[string][]Rule{
+		`rule "": invalid argument: a rule without a name`:                                                         {{Limits: hour(1)}},
+		`rule "ok": invalid argument: the name stands twice`:                                                       {ok, ok},
+		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                         {{Name: "r"}},
+		`rule "r": invalid argument: method "get": want capitals, such as GET`:                                     {{Name: "r", Match: Match{Methods: []string{"get"}}, Final: true}},
+		`rule "r": invalid argument: path "x": want it to begin with /`:                                            {{Name: "r", Match: Match{Path: "x"}, Final: true}},
+		`rule "r": invalid argument: path "/a//b": want it without empty, . and .. segments`:                       {{Name: "r", Match: Match{Path: "/a//b"}, Final: true}},
+		`rule "r": invalid argument: path "/a{b}": want a {name} to be a whole segment`:                            {{Name: "r", Match: Match{Path: "/a{b}"}, Final: true}},
+		`rule "r": invalid argument: path "/{}": {}: want a name of letters, digits and _`:                         {{Name: "r", Match: Match{Path: "/{}"}, Final: true}},
+		`rule "r": invalid argument: path "/{a...}/b": want {name...} at the end`:                                  {{Name: "r", Match: Match{Path: "/{a...}/b"}, Final: true}},
+		`rule "r": invalid argument: path "/{a}/{a}": {a} twice`:                                                   {{Name: "r", Match: Match{Path: "/{a}/{a}"}, Final: true}},
+		`rule "r": invalid argument: rpc "x": want /package.Service/Method, with * at the end or nowhere`:          {{Name: "r", Match: Match{RPC: "x"}, Final: true}},
+		`rule "r": invalid argument: a match by rpc and by method or path: no request has both`:                    {{Name: "r", Match: Match{RPC: "/x", Path: "/x"}, Final: true}},
+		`rule "r": invalid argument: subject "header" without a name`:                                              {{Name: "r", Subject: Header(""), Final: true}},
+		`rule "r": invalid argument: subject "user" with the name "x": want none`:                                  {{Name: "r", Subject: Subject{Kind: KindUser, Name: "x"}, Final: true}},
+		`rule "r": invalid argument: 129 bits of an IPv6 address for subject "ip": want 1 to 128, for ip alone`:    {{Name: "r", Subject: Subject{Kind: KindIP, IPv6Bits: 129}, Final: true}},
+		`rule "r": invalid argument: limit "l" is 2/1h here and 1/1h before`:                                       {{Name: "q", Limits: []Limit{{"l", coord.PerHour(1)}}}, {Name: "r", Limits: []Limit{{"l", coord.PerHour(2)}}}},
+		`rule "r": invalid argument: 1/1h and 2/1h would be one account: give them different names`:                {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerHour(2)}}}},
+		`rule "r": invalid argument: subject "x": want one of ip, header, user, api-key, constant, or none for ev`: {{Name: "r", Subject: Subject{Kind: "x"}, Final: true}},
+	} {
+		_, err := New(list...)
+		if !errors.Is(err, coord.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	many := make([]Limit, coord.MaxDemands+1)
+	for i := range many {
+		many[i].Limit = coord.Per(1, time.Duration(i+1)*time.Second)
+	}
+	if _, err := New(Rule{Name: "r", Limits: many}); !errors.Is(err, coord.ErrInvalid) {
+		t.Errorf("%d limits: %v, want ErrInvalid", len(many), err)
+	}
+}
+
+func TestRulesAreCopies(t *testing.T) {
+	methods := []string{"GET"}
+	ch := chain(t, Rule{Name: "r", Match: Match{Methods: methods}, Limits: hour(1)})
+	methods[0] = "PUT"
+	ch.Rules()[0].Limits[0].Name = "other"
+	if r := ch.Rules()[0]; r.Match.Methods[0] != "GET" || r.Limits[0].Name != "" {
+		t.Errorf("%+v: the chain has changed", r)
+	}
+}
+
+func TestRPC(t *testing.T) {
+	for _, test := range []struct {
+		rpc  string
+		r    Request
+		want bool
+	}{
+		{"", Request{RPC: "/shop.Orders/Place"}, true},
+		{"/shop.Orders/Place", Request{RPC: "/shop.Orders/Place"}, true},
+		{"/shop.Orders/Place", Request{RPC: "/shop.Orders/PlaceMore"}, false},
+		{"/shop.Orders/*", Request{RPC: "/shop.Orders/Place"}, true},
+		{"/shop.Orders/*", Request{RPC: "/shop.OrdersOld/Place"}, false},
+		{"/shop.Orders/*", Request{Method: "POST", Path: "/shop.Orders/Place"}, false},
+	} {
+		ch := chain(t, Rule{Name: "r", Match: Match{RPC: test.rpc}, Limits: hour(1)})
+		if got := len(ch.Bounds(&test.r)) == 1; got != test.want {
+			t.Errorf("%q on %+v: %v", test.rpc, test.r, got)
+		}
+	}
+	if ch := chain(t, Rule{Name: "r", Match: Match{Path: "/"}, Limits: hour(1)}); len(ch.Bounds(&Request{RPC: "/a/b"})) != 0 {
+		t.Error("a rule for paths matches a method of gRPC")
+	}
+}
+
+func TestDegraded(t *testing.T) {
+	c := over(t, silent{memory.New().(limiter)}, coord.WithFailurePolicy(coord.FailOpen))
+	d, err := chain(t, Rule{Name: "one", Limits: hour(1)}).Allow(t.Context(), c, &Request{})
+	if err != nil || !d.Allowed || d.Degraded() == nil {
+		t.Errorf("%+v, %v: want it admitted and degraded", d, err)
+	}
+}
+
+type silent struct{ limiter }
+
+func (silent) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
+	return driver.Taken{}, errors.New("no route to host")
+}
+
+// Paths match as in http.ServeMux, which is the oracle.
+func FuzzPath(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"/a/{id}", "/a/7"},
+		{"/a/{id}", "/a/"},
+		{"/a/", "/a/b/c"},
+		{"/a/", "/a"},
+		{"/{$}", "/"},
+		{"/{$}", "/x"},
+		{"/", "/x/y"},
+		{"/a/{rest...}", "/a/x/y"},
+		{"/a/{rest...}", "/a/"},
+		{"/a/{rest...}", "/a"},
+		{"/a", "/a/"},
+		{"/a/{id}", "/a/x%2Fy"},
+		{"/a/{id}/b", "/a/../a/7/b"},
+		{"/a%20b", "/a b"},
+		{"/a b", "/a%20b"},
+		{"/a/{id}", "//a//7"},
+		{"/a/{x}/{y}", "/a/7"},
+		{"/a/{$}", "/a/"},
+		{"/a/{$}", "/a"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, target string) {
+		p, err := parsePattern(pattern)
+		if err != nil || pattern == "" || strings.ContainsAny(pattern, " \t") {
+			return
+		}
+		u, err := url.ParseRequestURI(target)
+		if err != nil || u.Host != "" || u.Scheme != "" || u.Opaque != "" || u.Path == "" || u.Path[0] != '/' {
+			return
+		}
+		mux, ok := muxOf(pattern)
+		if !ok {
+			return
+		}
+		at := cleaned(u.EscapedPath())
+		if u, err = url.ParseRequestURI(at); err != nil {
+			return
+		}
+		_, found := mux.Handler(&http.Request{Method: "GET", URL: u, Host: "h"})
+		want := found == pattern
+		if !strings.HasSuffix(at, "/") && !p.matches(at) && p.matches(at+"/") {
+			want = false // the mux redirects it to where the pattern matches
+		}
+		if got := p.matches(at); got != want {
+			t.Errorf("pattern %q on %q: %v, ServeMux says %v (%q)", pattern, at, got, want, found)
+		}
+	})
+}
+
+// muxOf is a mux of one pattern, unless it takes the pattern for something else.
+func muxOf(pattern string) (mux *http.ServeMux, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	mux = http.NewServeMux()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return mux, true
+}

@@ -1,0 +1,166 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coordgo/coord"
+)
+
+// Request is what rules look at. A request of HTTP has a Method and a Path, one of gRPC an
+// RPC.
+type Request struct {
+	// Method of HTTP, in capitals.
+	Method string
+	// Path as it was sent, percent-encoded (url.URL.EscapedPath), so that an encoded
+	// slash does not end a segment.
+	Path string
+	// RPC is the full name of a method of gRPC: "/package.Service/Method".
+	RPC string
+	// IP is the client's address, behind proxies that are trusted.
+	IP netip.Addr
+	// User is who the request is from, as authentication has found.
+	User string
+	// Header gives the value of a header, or of metadata; "" if there is none. nil
+	// is a request without headers.
+	Header func(name string) string
+	// N is how many permits the request takes; 0 is 1.
+	N int
+}
+
+// Subject says whose requests are counted together: one account for each value. Requests
+// without a value, such as those without the header, share one account, so that
+// leaving it out gains nothing.
+type Subject struct {
+	Kind Kind
+	// Name of the header, or the constant.
+	Name string
+	// IPv6Bits is how much of an IPv6 address counts, 1 to 128; 0 is 64, for a
+	// customer commonly has that many addresses.
+	IPv6Bits int
+}
+
+// Kind is what a Subject is taken from.
+type Kind string
+
+// The kinds.
+const (
+	KindEveryone Kind = "" // all requests are one subject
+	KindIP       Kind = "ip"
+	KindHeader   Kind = "header"
+	KindUser     Kind = "user"
+	KindAPIKey   Kind = "api-key" // a header whose value is a secret
+	KindConstant Kind = "constant"
+)
+
+// Everyone counts all requests together. It is the zero Subject.
+func Everyone() Subject { return Subject{} }
+
+// IP counts by the client's address: an IPv4 address whole, of an IPv6 address the first 64
+// bits.
+func IP() Subject { return Subject{Kind: KindIP} }
+
+// Header counts by the value of a header.
+func Header(name string) Subject { return Subject{Kind: KindHeader, Name: name} }
+
+// User counts by [Request.User].
+func User() Subject { return Subject{Kind: KindUser} }
+
+// APIKey counts by the value of a header that is a secret: the store sees only its hash.
+func APIKey(header string) Subject { return Subject{Kind: KindAPIKey, Name: header} }
+
+// Constant counts all requests together under a name, which rules can share through
+// named limits.
+func Constant(name string) Subject { return Subject{Kind: KindConstant, Name: name} }
+
+func (s Subject) check() error {
+	switch s.Kind {
+	case KindHeader, KindAPIKey, KindConstant:
+		if s.Name == "" {
+			return fmt.Errorf("%w: subject %q without a name", coord.ErrInvalid, s.Kind)
+		}
+	case KindEveryone, KindIP, KindUser:
+		if s.Name != "" {
+			return fmt.Errorf("%w: subject %q with the name %q: want none", coord.ErrInvalid, s.Kind, s.Name)
+		}
+	default:
+		return fmt.Errorf("%w: subject %q: want one of ip, header, user, api-key, constant, or none for everyone", coord.ErrInvalid, s.Kind)
+	}
+	if s.IPv6Bits < 0 || s.IPv6Bits > 128 || s.IPv6Bits > 0 && s.Kind != KindIP {
+		return fmt.Errorf("%w: %d bits of an IPv6 address for subject %q: want 1 to 128, for ip alone", coord.ErrInvalid, s.IPv6Bits, s.Kind)
+	}
+	return nil
+}
+
+// source is what values of the subject are told apart by from others', as a part of a key.
+func (s Subject) source() string {
+	if s.Kind == KindHeader || s.Kind == KindAPIKey {
+		return string(s.Kind) + " " + strings.ToLower(s.Name)
+	}
+	return string(s.Kind)
+}
+
+// of is the subject of r, as a part of a key.
+func (s Subject) of(r *Request) string {
+	switch s.Kind {
+	case KindIP:
+		return s.address(r.IP)
+	case KindHeader:
+		return short(r.header(s.Name))
+	case KindUser:
+		return short(r.User)
+	case KindAPIKey:
+		if v := r.header(s.Name); v != "" {
+			return hashed(v)
+		}
+	case KindConstant:
+		return short(s.Name)
+	}
+	return ""
+}
+
+func (r *Request) header(name string) string {
+	if r.Header == nil {
+		return ""
+	}
+	return r.Header(name)
+}
+
+func (s Subject) address(ip netip.Addr) string {
+	if !ip.IsValid() {
+		return ""
+	}
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	bits := s.IPv6Bits
+	if bits == 0 {
+		bits = 64
+	}
+	p, err := ip.Prefix(bits)
+	if err != nil {
+		return "" // not with bits that were checked
+	}
+	return p.String()
+}
+
+// maxValue is the longest value that stands in a key as it is. Others are hashed.
+const maxValue = 64
+
+// short is v, or its hash where v does not fit into a key or looks like a hash.
+func short(v string) string {
+	if len(v) > maxValue || !utf8.ValidString(v) || len(v) > 0 && v[0] == '#' {
+		return hashed(v)
+	}
+	return v
+}
+
+func hashed(v string) string {
+	sum := sha256.Sum256([]byte(v))
+	return "#" + hex.EncodeToString(sum[:16])
+}
