@@ -1,0 +1,140 @@
+package httpcoord
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/coordgo/coord/internal/middleware"
+	"github.com/coordgo/coord/rules"
+)
+
+// Rules decide on requests. [*rules.Chain] does, and [Live] does by the chain of the moment.
+type Rules interface {
+	Allow(ctx context.Context, limiter rules.Limiter, r *rules.Request) (rules.Decision, error)
+}
+
+// Live is the rules that a function gives for each request, for rules that are
+// reloaded while the service runs.
+type Live func() *rules.Chain
+
+// Allow asks the chain of the moment.
+func (l Live) Allow(ctx context.Context, limiter rules.Limiter, r *rules.Request) (rules.Decision, error) {
+	return l().Allow(ctx, limiter, r)
+}
+
+// Limits is middleware that admits requests as rules allow. Limiter and Rules are needed; the
+// other fields have defaults. Do not change it after Wrap.
+//
+// A request that is denied is answered with 429, Retry-After and the problem type
+// "quota-exceeded". Clients see the names of the rules, or of their limits, and nothing of
+// whom they count. Under coord.FailOpen, a store that is unavailable lets requests through, and
+// that is logged once in a while; under FailClosed, the default, they are answered with 503.
+type Limits struct {
+	// Limiter is usually a *coord.Client.
+	Limiter rules.Limiter
+	// Rules say which limits a request counts against.
+	Rules Rules
+	// Proxies find the client's address for rules that count by it. The default
+	// is the address that the connection comes from.
+	Proxies Proxies
+	// User finds who the request is from, for rules that count by user. It must come
+	// from authentication, not from what a client may claim. The default is nobody.
+	User func(*http.Request) string
+	// Permits is how many a request takes; 0 is 1. The default is 1.
+	Permits func(*http.Request) int
+	// Fields is the version of the response fields. The default is Latest.
+	Fields Fields
+	// Deny answers a request that is denied; the fields and Retry-After are set by
+	// then. The default is 429 with problem details.
+	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
+	// Log takes warnings. The default is slog.Default().
+	Log *slog.Logger
+}
+
+// Wrap puts the limits before next. It panics without Limiter or Rules.
+func (l Limits) Wrap(next http.Handler) http.Handler {
+	if l.Limiter == nil || l.Rules == nil {
+		panic("httpcoord: Limits needs a Limiter and Rules")
+	}
+	if l.Deny == nil {
+		l.Deny = deny
+	}
+	m := &limited{Limits: l, log: middleware.Logger{Log: l.Log}, next: next}
+	return m
+}
+
+// limited is a handler behind limits.
+type limited struct {
+	Limits
+	log  middleware.Logger
+	next http.Handler
+}
+
+func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, err := l.Rules.Allow(r.Context(), l.Limiter, l.request(r))
+	if err != nil {
+		l.fail(w, r, err)
+		return
+	}
+	l.Fields.Write(w.Header(), &d)
+	if !d.Allowed {
+		setRetryAfter(w.Header(), d.RetryAfter())
+		l.Deny(w, r, &d)
+		return
+	}
+	if err := d.Degraded(); err != nil {
+		l.log.Warn(r.Context(), "coord: requests are admitted without their limits: the store is unavailable", err)
+	}
+	l.next.ServeHTTP(w, r)
+}
+
+// request is r in the terms of rules.
+func (l *limited) request(r *http.Request) *rules.Request {
+	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r)}
+	if l.User != nil {
+		q.User = l.User(r)
+	}
+	if l.Permits != nil {
+		q.N = l.Permits(r)
+	}
+	return q
+}
+
+// header looks headers up as rules name them. net/http keeps Host apart.
+func header(r *http.Request) func(string) string {
+	return func(name string) string {
+		if name = http.CanonicalHeaderKey(name); name == "Host" {
+			return r.Host
+		}
+		return r.Header.Get(name)
+	}
+}
+
+func deny(w http.ResponseWriter, _ *http.Request, d *rules.Decision) {
+	var violated []string
+	for i := range d.Bounds {
+		if d.Bounds[i].Result.RetryAfter > 0 {
+			violated = append(violated, policyName(d.Bounds, i))
+		}
+	}
+	quotaExceeded(violated).write(w)
+}
+
+// fail answers a request that could not be decided.
+func (l *limited) fail(w http.ResponseWriter, r *http.Request, err error) {
+	unavailable(w, r, &l.log, "coord: requests are refused: their limits cannot be checked", err)
+}
+
+// unavailable answers a request for which the store was of no use: 503, or 500 if the
+// program, and not the store, is to blame.
+func unavailable(w http.ResponseWriter, r *http.Request, log *middleware.Logger, text string, err error) {
+	status := http.StatusServiceUnavailable
+	if middleware.Mistake(err) {
+		status = http.StatusInternalServerError
+	}
+	if r.Context().Err() == nil { // a client that has gone is no news
+		log.Warn(r.Context(), text, err)
+	}
+	plain(status, "").write(w)
+}

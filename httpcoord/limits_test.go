@@ -1,0 +1,309 @@
+package httpcoord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord"
+	_ "github.com/coordgo/coord/backends/redis"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+	"github.com/coordgo/coord/rules"
+)
+
+// one is a rule with one limit.
+func one(name string, s rules.Subject, l coord.Limit) rules.Rule {
+	return rules.Rule{Name: name, Subject: s, Limits: []rules.Limit{{Limit: l}}}
+}
+
+// A client that comes back after Retry-After is admitted, and what it is told adds up.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := Limits{Limiter: client(t), Rules: chain(t, one("burst", rules.IP(), coord.Per(2, 10*time.Second)), one("daily", rules.IP(), coord.Per(100, 24*time.Hour)))}.Wrap(ok)
+		for i := range 2 {
+			w := serve(h, "GET", "/")
+			policies, limits := parseFields(t, w.Header())
+			if w.Code != 200 || len(policies) != 2 || len(limits) != 2 {
+				t.Fatalf("%d %v", w.Code, w.Header())
+			}
+			if policies[0].name != "burst" || policies[0].params["q"] != 2 || policies[0].params["w"] != 10 || limits[0].params["r"] != int64(1-i) {
+				t.Errorf("request %d: %v %v", i, policies, limits)
+			}
+		}
+		w := serve(h, "GET", "/")
+		p := wantProblem(t, w, 429)
+		if p.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" || len(p.Violated) != 1 || p.Violated[0] != "burst" {
+			t.Errorf("%+v", p)
+		}
+		after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		_, limits := parseFields(t, w.Header())
+		if err != nil || after < 1 || after > 11 || limits[0].params["r"] != 0 || limits[0].params["t"] > int64(after) {
+			t.Errorf("Retry-After %q, limits %v", w.Header().Get("Retry-After"), limits)
+		}
+		time.Sleep(time.Duration(after) * time.Second)
+		if w := serve(h, "GET", "/"); w.Code != 200 {
+			t.Errorf("after Retry-After: %d", w.Code)
+		}
+	})
+}
+
+func TestLimitsSubjects(t *testing.T) {
+	year := coord.Per(1, 8000*time.Hour)
+	for name, tc := range map[string]struct {
+		subject rules.Subject
+		same    bool
+		a, b    func(*http.Request)
+	}{
+		"two addresses":             {rules.IP(), false, from("192.0.2.1:1"), from("192.0.2.2:1")},
+		"two ports":                 {rules.IP(), true, from("192.0.2.1:1"), from("192.0.2.1:2")},
+		"one network of IPv6":       {rules.IP(), true, from("[2001:db8::1]:1"), from("[2001:db8::ffff:2]:1")},
+		"two networks of IPv6":      {rules.IP(), false, from("[2001:db8::1]:1"), from("[2001:db8:0:1::1]:1")},
+		"whole addresses of IPv6":   {rules.Subject{Kind: rules.KindIP, IPv6Bits: 128}, false, from("[2001:db8::1]:1"), from("[2001:db8::2]:1")},
+		"IPv4 in IPv6":              {rules.IP(), true, from("[::ffff:192.0.2.1]:1"), from("192.0.2.1:1")},
+		"a forged header":           {rules.IP(), true, with("X-Forwarded-For", "198.51.100.1"), with("X-Forwarded-For", "198.51.100.2")},
+		"two users":                 {rules.User(), false, with("User", "ann"), with("User", "bob")},
+		"two hosts":                 {rules.Header("host"), false, func(r *http.Request) { r.Host = "a" }, func(r *http.Request) { r.Host = "b" }},
+		"behind a proxy":            {rules.IP(), false, behind("198.51.100.1"), behind("198.51.100.2")},
+		"behind a proxy, forged":    {rules.IP(), true, behind("203.0.113.1, 198.51.100.1"), behind("203.0.113.2, 198.51.100.1")},
+		"headers, with and without": {rules.Header("X-Tenant"), false, with("X-Tenant", "a"), func(*http.Request) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := Limits{
+				Limiter: client(t), Rules: chain(t, one("r", tc.subject, year)), Proxies: Proxies{Trusted: PrivateNetworks()},
+				User: func(r *http.Request) string { return r.Header.Get("User") },
+			}.Wrap(ok)
+			if w := serve(h, "GET", "/", tc.a); w.Code != 200 {
+				t.Fatal(w.Code)
+			}
+			if w := serve(h, "GET", "/", tc.b); w.Code == 429 != tc.same {
+				t.Errorf("the other request: %d: want counted together %v", w.Code, tc.same)
+			}
+		})
+	}
+}
+
+func behind(values string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = "10.0.0.1:1"
+		r.Header.Set("X-Forwarded-For", values)
+	}
+}
+
+func TestLimitsOptions(t *testing.T) {
+	h := Limits{
+		Limiter: client(t), Rules: chain(t, one("r", rules.Everyone(), coord.Per(10, 8000*time.Hour))), Fields: NoFields, Log: logTo(new(output)),
+		Permits: func(r *http.Request) int { return len(r.URL.Path) },
+		Deny: func(w http.ResponseWriter, _ *http.Request, d *rules.Decision) {
+			http.Error(w, d.Tightest().Name(), http.StatusTeapot)
+		},
+	}.Wrap(ok)
+	if w := serve(h, "GET", "/123456"); w.Code != 200 || w.Header().Get("RateLimit-Policy") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	w := serve(h, "GET", "/123")
+	if w.Code != http.StatusTeapot || strings.TrimSpace(w.Body.String()) != "r" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+	}
+	if w := serve(h, "GET", "/12345678901"); w.Code != 500 {
+		t.Errorf("more than the limit ever grants: %d: want 500", w.Code)
+	}
+}
+
+// Live follows rules that are exchanged while requests run.
+func TestLive(t *testing.T) {
+	var now atomic.Pointer[rules.Chain]
+	now.Store(chain(t, one("r", rules.Everyone(), coord.Per(1, 8000*time.Hour))))
+	h := Limits{Limiter: client(t), Rules: Live(now.Load)}.Wrap(ok)
+	first, second := serve(h, "GET", "/"), serve(h, "GET", "/")
+	now.Store(chain(t, one("r", rules.Everyone(), coord.Per(2, 8000*time.Hour))))
+	third, fourth := serve(h, "GET", "/"), serve(h, "GET", "/")
+	if got := [4]int{first.Code, second.Code, third.Code, fourth.Code}; got != [4]int{200, 429, 200, 429} {
+		t.Errorf("%v: the debt is kept, and one more is admitted under the new limit", got)
+	}
+}
+
+// broken is a store that answers nothing.
+type broken struct{ driver.Backend }
+
+func (b broken) TryLock(context.Context, string, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, errBroken
+}
+
+func (b broken) Renew(context.Context, string, driver.Request) (driver.Grant, error) {
+	return driver.Grant{}, errBroken
+}
+
+func (b broken) Unlock(context.Context, string, string) error { return nil }
+
+func (b broken) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
+	return driver.Taken{}, errBroken
+}
+
+func (b broken) Reset(context.Context, string, driver.Limit) error { return errBroken }
+
+func (b broken) Info() driver.Info {
+	return driver.Info{Name: "broken", MaxTTL: time.Hour, Claims: driver.Claims{driver.ScopeProcess}}
+}
+
+func (b broken) Close() error { return nil }
+
+func TestLimitsWithoutStore(t *testing.T) {
+	limits := chain(t, one("r", rules.Header("X-Secret"), coord.PerMinute(5)))
+	for _, tc := range []struct {
+		policy coord.FailurePolicy
+		code   int
+		log    string
+	}{
+		{coord.FailClosed, 503, "limits cannot be checked"},
+		{coord.FailOpen, 200, "admitted without their limits"},
+	} {
+		var out output
+		h := Limits{Limiter: over(t, broken{}, coord.WithFailurePolicy(tc.policy)), Rules: limits, Log: logTo(&out)}.Wrap(ok)
+		for range 20 {
+			w := serve(h, "GET", "/", with("X-Secret", "hunter2"))
+			if tc.code != 200 {
+				wantProblem(t, w, tc.code)
+			} else if w.Code != 200 || w.Header().Get("RateLimit") != "" || w.Header().Get("RateLimit-Policy") == "" {
+				t.Errorf("%d %v", w.Code, w.Header())
+			}
+		}
+		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, tc.log) || !strings.Contains(s, "broken") || strings.Contains(s, "hunter2") {
+			t.Errorf("policy %d: 20 requests logged %q: want one line", tc.policy, s)
+		}
+	}
+	var out output
+	h := Limits{Limiter: over(t, broken{}), Rules: limits, Log: logTo(&out)}.Wrap(ok)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	serve(h, "GET", "/", func(r *http.Request) { *r = *r.WithContext(gone) })
+	if s := out.String(); s != "" {
+		t.Errorf("a client that has gone was logged: %s", s)
+	}
+}
+
+// Over HTTP and a real store, from several servers at once, as many requests are
+// admitted as the bound says.
+func TestLimitsOnRedis(t *testing.T) {
+	url := "redis://" + testserver.Redis(t).Addr
+	const bound, servers, workers, each = 150, 3, 8, 25
+	limits := chain(
+		t,
+		one("all", rules.Everyone(), coord.Per(bound, time.Hour)),
+		one("address", rules.IP(), coord.Per(10000, time.Hour)),
+	)
+	prefix := coord.WithPrefix(fmt.Sprintf("httpcoord-%d:", time.Now().UnixNano())) // the server may be shared
+	var admitted, denied atomic.Int64
+	var wg sync.WaitGroup
+	for range servers {
+		c, err := coord.Open(t.Context(), url, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		s := httptest.NewServer(Limits{Limiter: c, Rules: limits}.Wrap(ok))
+		t.Cleanup(s.Close)
+		for range workers {
+			wg.Go(func() {
+				for range each {
+					resp, err := s.Client().Get(s.URL)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = resp.Body.Close()
+					switch policies, limits := parseFields(t, resp.Header); {
+					case resp.StatusCode == 200 && len(policies) == 2 && len(limits) == 2:
+						admitted.Add(1)
+					case resp.StatusCode == 429 && len(policies) == 2 && resp.Header.Get("Retry-After") != "":
+						denied.Add(1)
+					default:
+						t.Errorf("%d %v", resp.StatusCode, resp.Header)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if admitted.Load() != bound || denied.Load() != servers*workers*each-bound {
+		t.Errorf("%d admitted, %d denied: want %d and %d", admitted.Load(), denied.Load(), bound, servers*workers*each-bound)
+	}
+}
+
+func BenchmarkLimits(b *testing.B) {
+	year := 8000 * time.Hour
+	for _, bench := range []struct {
+		name  string
+		rules []rules.Rule
+	}{
+		{"one", []rules.Rule{one("all", rules.Everyone(), coord.Per(1<<39, year))}},
+		{"address", []rules.Rule{one("address", rules.IP(), coord.Per(1<<39, year))}},
+		{"two", []rules.Rule{one("address", rules.IP(), coord.Per(1<<39, year)), one("all", rules.Everyone(), coord.Per(1<<39, year))}},
+		{"denied", []rules.Rule{one("all", rules.Everyone(), coord.Per(1, year))}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			h := Limits{Limiter: client(b), Rules: chain(b, bench.rules...)}.Wrap(ok)
+			r := httptest.NewRequest("GET", "/orders/7", nil)
+			w := &sink{h: make(http.Header)}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.h)
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// sink is a ResponseWriter that keeps nothing.
+type sink struct{ h http.Header }
+
+func (s *sink) Header() http.Header         { return s.h }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+func (s *sink) WriteHeader(int)             {}
+
+// How much longer a request takes over loopback than one of a bare handler.
+func BenchmarkLimitsOverHTTP(b *testing.B) {
+	limits := chain(b, one("address", rules.IP(), coord.Per(1<<39, 8000*time.Hour)), one("all", rules.Everyone(), coord.Per(1<<39, 8000*time.Hour)))
+	for name, open := range map[string]func(b *testing.B) *coord.Client{
+		"memory": func(b *testing.B) *coord.Client { return client(b) },
+		"redis": func(b *testing.B) *coord.Client {
+			c, err := coord.Open(b.Context(), "redis://"+testserver.Redis(b).Addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = c.Close() })
+			return c
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			bare := httptest.NewServer(ok)
+			defer bare.Close()
+			ours := httptest.NewServer(Limits{Limiter: open(b), Rules: limits}.Wrap(ok))
+			defer ours.Close()
+			get := func(s *httptest.Server) func() error {
+				return func() error {
+					resp, err := s.Client().Get(s.URL)
+					if err != nil {
+						return err
+					}
+					if resp.StatusCode != 200 {
+						return errors.New(resp.Status)
+					}
+					var rest [16]byte
+					_, _ = resp.Body.Read(rest[:])
+					return resp.Body.Close()
+				}
+			}
+			testserver.Ratio(b, get(bare), get(ours))
+		})
+	}
+}

@@ -1,0 +1,250 @@
+package httpcoord
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+)
+
+// supplier answers requests in the bubble, and notes when they came.
+type supplier struct {
+	mu    sync.Mutex
+	came  []time.Time
+	reply func(n int) (status int, header http.Header)
+}
+
+func (s *supplier) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.came = append(s.came, time.Now())
+	w := httptest.NewRecorder()
+	w.Code = 200
+	if s.reply != nil {
+		status, header := s.reply(len(s.came))
+		for k, v := range header {
+			w.Header()[k] = v
+		}
+		w.WriteHeader(status)
+	}
+	return w.Result(), nil
+}
+
+func get(ctx context.Context, rt http.RoundTripper, url string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := (&http.Client{Transport: rt}).Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// Several processes keep one limit together, in every window.
+func TestTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		limit := coord.Per(5, time.Second)
+		var s supplier
+		var wg sync.WaitGroup
+		for range 3 {
+			c := over(t, store.Open())
+			rt := &Transport{Base: &s, Limiter: c, Limit: limit}
+			for range 10 {
+				wg.Go(func() {
+					if code, err := get(t.Context(), rt, "https://supplier.example/quote"); code != 200 || err != nil {
+						t.Errorf("%d %v", code, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if len(s.came) != 30 {
+			t.Fatalf("%d came: want 30", len(s.came))
+		}
+		for i := limit.Rate; i < len(s.came); i++ {
+			if d := s.came[i].Sub(s.came[i-limit.Rate]); d < limit.Per {
+				t.Errorf("requests %d to %d within %v", i-limit.Rate, i, d)
+			}
+		}
+	})
+}
+
+// limited is what a request must end with that was not sent.
+func wantLimited(t *testing.T, err error, also error) time.Duration {
+	t.Helper()
+	if !errors.Is(err, coord.ErrLimited) || also != nil && !errors.Is(err, also) {
+		t.Fatalf("%v: want ErrLimited and %v", err, also)
+	}
+	e, ok := errors.AsType[*coord.Error](err)
+	if !ok {
+		t.Fatalf("%v holds no *coord.Error", err)
+	}
+	return e.RetryAfter
+}
+
+func TestTransportGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := coord.Per(1, 10*time.Second)
+		var s supplier
+		fast := &Transport{Base: &s, Limiter: client(t), Limit: limit, FailFast: true}
+		if _, err := get(t.Context(), fast, "https://a.example/"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := get(t.Context(), fast, "https://a.example/")
+		if after := wantLimited(t, err, nil); after <= 0 || after > 11*time.Second {
+			t.Errorf("retry after %v", after)
+		}
+		if _, err := get(t.Context(), fast, "https://b.example/"); err != nil {
+			t.Errorf("another host: %v", err)
+		}
+
+		slow := &Transport{Base: &s, Limiter: client(t), Limit: limit}
+		if _, err := get(t.Context(), slow, "https://a.example/"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err = get(ctx, slow, "https://a.example/")
+		wantLimited(t, err, context.DeadlineExceeded)
+		if d := time.Since(began); d > 0 {
+			t.Errorf("a wait in vain took %v", d)
+		}
+		if len(s.came) != 3 {
+			t.Errorf("%d requests were sent: want 3", len(s.came))
+		}
+		free := &Transport{Base: &s, Limiter: client(t), Limit: limit, FailFast: true, Key: func(r *http.Request) string { return "" }}
+		for range 3 {
+			if _, err := get(t.Context(), free, "https://a.example/"); err != nil {
+				t.Errorf("without a key: %v", err)
+			}
+		}
+	})
+}
+
+// A body is closed although nothing was sent.
+func TestTransportClosesBody(t *testing.T) {
+	rt := &Transport{Base: &supplier{}, Limiter: over(t, broken{}), Limit: coord.PerSecond(1)}
+	body := &closing{Reader: strings.NewReader("x")}
+	r := httptest.NewRequest("POST", "https://a.example/", nil)
+	r.Body = body
+	if _, err := rt.RoundTrip(r); !errors.Is(err, coord.ErrUnavailable) {
+		t.Errorf("%v: want ErrUnavailable", err)
+	}
+	if !body.closed {
+		t.Error("the body was left open")
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
+// When the service says to come back later, nobody goes before.
+func TestTransportPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &supplier{reply: func(n int) (int, http.Header) {
+			if n == 1 {
+				return 429, http.Header{"Retry-After": {"30"}}
+			}
+			return 200, nil
+		}}
+		rt := &Transport{Base: s, Limiter: client(t), Limit: coord.PerSecond(5)}
+		if code, err := get(t.Context(), rt, "https://a.example/"); code != 429 || err != nil {
+			t.Fatalf("%d %v: the answer is the caller's", code, err)
+		}
+		_, err := get(t.Context(), &Transport{Base: s, Limiter: rt.Limiter, Limit: rt.Limit, FailFast: true, pauses: rt.pauses}, "https://a.example/")
+		if after := wantLimited(t, err, nil); after != 30*time.Second {
+			t.Errorf("retry after %v: want 30s", after)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 29*time.Second)
+		defer cancel()
+		_, err = get(short, rt, "https://a.example/")
+		wantLimited(t, err, context.DeadlineExceeded)
+		ctx, leave := context.WithCancelCause(t.Context())
+		gone := errors.New("gone home")
+		time.AfterFunc(time.Second, func() { leave(gone) })
+		_, err = get(ctx, rt, "https://a.example/")
+		if !errors.Is(err, gone) {
+			wantLimited(t, err, context.Canceled)
+		}
+		if _, err := get(t.Context(), rt, "https://b.example/"); err != nil {
+			t.Errorf("another host pauses too: %v", err)
+		}
+		var wg sync.WaitGroup
+		for range 12 {
+			wg.Go(func() {
+				if _, err := get(t.Context(), rt, "https://a.example/"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		first, later := s.came[0], s.came[2:]
+		for i, at := range later {
+			if at.Before(first.Add(30 * time.Second)) {
+				t.Errorf("request %d came %v after the 429", i, at.Sub(first))
+			}
+			if i >= 5 && at.Sub(later[i-5]) < time.Second {
+				t.Errorf("six requests within %v after the pause", at.Sub(later[i-5]))
+			}
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	const date = "Wed, 21 Oct 2015 07:28:00 GMT"
+	for _, tc := range []struct {
+		h    http.Header
+		want time.Duration
+		ok   bool
+	}{
+		{http.Header{}, 0, false},
+		{http.Header{"Retry-After": {"120"}}, 2 * time.Minute, true},
+		{http.Header{"Retry-After": {"0"}}, 0, true},
+		{http.Header{"Retry-After": {"-1"}}, 0, false},
+		{http.Header{"Retry-After": {"1.5"}}, 0, false},
+		{http.Header{"Retry-After": {"18446744073709551615"}}, MaxPause, true},
+		{http.Header{"Retry-After": {"99999999999999999999"}}, 0, false},
+		{http.Header{"Retry-After": {"Wed, 21 Oct 2015 07:29:30 GMT"}, "Date": {date}}, 90 * time.Second, true},
+		{http.Header{"Retry-After": {"soon"}}, 0, false},
+	} {
+		if got, ok := retryAfter(tc.h); got != tc.want || ok != tc.ok {
+			t.Errorf("%v: %v %v: want %v %v", tc.h, got, ok, tc.want, tc.ok)
+		}
+	}
+	if d, ok := retryAfter(http.Header{"Retry-After": {time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)}}); !ok || d < 55*time.Second || d > time.Minute {
+		t.Errorf("without Date: %v %v", d, ok)
+	}
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	f.Add("120", "")
+	f.Add("Wed, 21 Oct 2015 07:29:30 GMT", "Wed, 21 Oct 2015 07:28:00 GMT")
+	f.Add("-1", "x")
+	f.Fuzz(func(t *testing.T, after, date string) {
+		rt := &Transport{}
+		rt.learn("k", &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {after}, "Date": {date}}})
+		if p := rt.paused("k"); p < 0 || p > MaxPause {
+			t.Errorf("%q %q: a pause of %v", after, date, p)
+		}
+	})
+}

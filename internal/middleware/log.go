@@ -1,0 +1,48 @@
+// Package middleware is what httpcoord and grpccoord have in common: what to make of an error
+// of coord, and how to tell of it without flooding the log.
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// LogEvery is how often one middleware logs about its store.
+const LogEvery = 10 * time.Second
+
+// Logger warns once in a while.
+type Logger struct {
+	// Log is where; nil is slog.Default().
+	Log  *slog.Logger
+	gate Gate
+}
+
+// Warn tells of the first of many. It leaves the key out, which may hold what a client sent.
+func (l *Logger) Warn(ctx context.Context, text string, err error) {
+	skipped, ok := l.gate.Pass(LogEvery)
+	if !ok {
+		return
+	}
+	if e, ok := errors.AsType[*coord.Error](err); ok {
+		err = &coord.Error{Op: e.Op, Backend: e.Backend, Err: e.Err}
+	}
+	log := l.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.WarnContext(ctx, text, "error", err, "not_logged", skipped)
+}
+
+// Mistake reports whether the program, and not the store, is to blame for err.
+func Mistake(err error) bool {
+	for _, kind := range []error{coord.ErrInvalid, coord.ErrExceedsBurst, coord.ErrUnsupported, coord.ErrCorrupt} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
