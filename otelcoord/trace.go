@@ -1,0 +1,107 @@
+package otelcoord
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coordgo/coord"
+)
+
+// tracer makes the spans, and knows those of holders.
+type tracer struct {
+	tracer trace.Tracer
+	show   func(string) string
+
+	mu      sync.Mutex
+	holders map[string]trace.SpanContext // by the hold's ID
+}
+
+// doing is the Do around a Lock, as its context carries it.
+type doing struct {
+	key  string
+	span trace.SpanContext
+}
+
+type doingKey struct{}
+
+func (t *tracer) callBegan(ctx context.Context, c coord.Call) context.Context {
+	attrs := []attribute.KeyValue{attribute.String(attrBackend, c.Backend)}
+	if t.show != nil {
+		attrs = append(attrs, attribute.String(attrKey, t.show(c.Key)))
+	}
+	if c.Op == "wait" {
+		attrs = append(attrs, attribute.String("coord.limit", c.Limit.String()), attribute.Int("coord.permits", c.N))
+	}
+	ctx, span := t.tracer.Start(ctx, "coord."+c.Op, trace.WithAttributes(attrs...))
+	if c.Op == "do" || c.Op == "trydo" {
+		ctx = context.WithValue(ctx, doingKey{}, doing{c.Key, span.SpanContext()})
+	}
+	return ctx
+}
+
+func (t *tracer) callEnded(ctx context.Context, c coord.CallEnded) {
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(outcome(c.Outcome))
+	switch c.Outcome {
+	case coord.OutcomeOK, coord.OutcomeRefused, coord.OutcomeCancelled:
+	default:
+		span.SetStatus(codes.Error, string(c.Outcome)) // not the error's text, which has the key
+	}
+	span.End()
+}
+
+func (t *tracer) waitBegan(ctx context.Context, e coord.WaitBegan) {
+	t.mu.Lock()
+	holder, known := t.holders[e.HeldBy]
+	t.mu.Unlock()
+	if known {
+		trace.SpanFromContext(ctx).AddLink(trace.Link{
+			SpanContext: holder,
+			Attributes:  []attribute.KeyValue{attribute.String("coord.link", "holder")},
+		})
+	}
+}
+
+func (t *tracer) acquired(ctx context.Context, e coord.Acquired) {
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(attribute.Int64("coord.token", int64(e.Token)), attribute.String(attrWay, string(e.Way)))
+	holder := span.SpanContext()
+	if d, ok := ctx.Value(doingKey{}).(doing); ok && d.key == e.Key {
+		holder = d.span
+	}
+	if holder.IsValid() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.holders[e.ID] = holder
+	}
+}
+
+func (t *tracer) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.holders, id)
+}
+
+func (t *tracer) released(e coord.Released) { t.forget(e.ID) }
+
+func (t *tracer) lost(ctx context.Context, e coord.Lost) {
+	t.forget(e.ID)
+	trace.SpanFromContext(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
+		attribute.String(attrBackend, e.Backend),
+		attribute.String(attrReason, string(e.Reason)),
+		attribute.Int64("coord.token", int64(e.Token)),
+		attribute.Float64("coord.held", e.Held.Seconds()),
+	))
+}
+
+func (t *tracer) renewFailed(ctx context.Context, e coord.RenewFailed) {
+	trace.SpanFromContext(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
+		attribute.String(attrBackend, e.Backend),
+		attribute.Int64("coord.token", int64(e.Token)),
+		attribute.Float64("coord.left", e.Left.Seconds()),
+	))
+}
