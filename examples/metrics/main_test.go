@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/testserver"
+	"github.com/coordgo/coord/otelcoord"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scrape reads the samples of /metrics: by name, the labels of one of them.
+func scrape(t *testing.T, url string) map[string]string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	samples := make(map[string]string)
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if name, labels, ok := strings.Cut(lines.Text(), "{"); ok && !strings.HasPrefix(name, "#") {
+			samples[name] = labels
+		}
+	}
+	return samples
+}
+
+var selector = regexp.MustCompile(`coord_[a-z_]+\{`)
+
+// shown are the metrics that the dashboard asks for.
+func shown(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("../../otelcoord/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			names[strings.TrimSuffix(selector.FindString(q.Expr), "{")] = true
+		}
+	}
+	return names
+}
+
+// Every metric has the name by which the dashboard asks for it.
+func TestNamesOfTheDashboard(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := otelcoord.New(otelcoord.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	o.WaitBegan(ctx, coord.WaitBegan{})
+	o.Acquired(ctx, coord.Acquired{})
+	o.Reentered(ctx, coord.Reentered{})
+	o.Renewed(ctx, coord.Renewed{})
+	o.Lost(ctx, coord.Lost{})
+	o.Allowed(ctx, coord.Decision{Granted: 1})
+	o.CallEnded(ctx, coord.CallEnded{Call: coord.Call{Op: "wait"}})
+	o.StoreCalled(ctx, coord.StoreCall{Err: io.ErrUnexpectedEOF})
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer server.Close()
+	samples := scrape(t, server.URL)
+	for name := range shown(t) {
+		if _, ok := samples[name]; !ok {
+			t.Errorf("the dashboard asks for %s; there are %v", name, slices.Sorted(maps.Keys(samples)))
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// What the dashboard asks for comes from a service that works; the keys of orders do not get there.
+func TestMetricsOfTheDashboard(t *testing.T) {
+	for name, url := range map[string]func(t *testing.T) string{
+		"memory": func(*testing.T) string { return "memory://metrics" },
+		"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "localhost:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- run(ctx, url(t), l) }()
+
+			missing := shown(t)
+			// Nobody breaks the store or re-enters here; what counts that has no samples.
+			for _, quiet := range []string{"coord_store_errors_total", "coord_lock_reentries_total", "coord_lock_renewals_total"} {
+				if !missing[quiet] {
+					t.Errorf("the dashboard does not show %s", quiet)
+				}
+				delete(missing, quiet)
+			}
+			var samples map[string]string
+			for deadline := time.Now().Add(15 * time.Second); len(missing) > 0; {
+				samples = scrape(t, "http://"+l.Addr().String()+"/metrics")
+				for name := range missing {
+					if _, ok := samples[name]; ok {
+						delete(missing, name)
+					}
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("not in /metrics: %v", missing)
+				}
+			}
+			labels := samples["coord_lock_hold_duration_seconds_count"]
+			if !strings.Contains(labels, `coord_backend="`+name+`"`) || !strings.Contains(labels, `coord_key="order"`) {
+				t.Errorf("labels of a hold: %s", labels)
+			}
+			for name, labels := range samples {
+				if strings.Contains(labels, "order/") {
+					t.Errorf("%s has a key: %s", name, labels)
+				}
+			}
+			http.DefaultClient.CloseIdleConnections()
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
