@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordgo/coord/config"
 )
 
 func TestLimit(t *testing.T) {
@@ -180,4 +182,38 @@ func TestConfigFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.run("config", "check", path).want(t, 0, "redis://u:xxxxx@h", "")
+
+	u.run("config", "schema").want(t, 0, string(config.Schema()), "")
+
+	// A password is shown by no command, wherever it is from.
+	secret := filepath.Join(u.dir, "secret.yaml")
+	if err := os.WriteFile(filepath.Join(u.dir, "password"), []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"s3cret", "${PASSWORD}", "${file:" + u.dir + "/password}"} {
+		if err := os.WriteFile(secret, []byte("url: redis://u:"+password+"@127.0.0.1:1/0?client_name=a%20b\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v := &user{t: t, dir: u.dir, env: append(slices.Clone(u.env), "PASSWORD=s3cret")}
+		for _, args := range [][]string{{"config", "check"}, {"config", "show"}, {"config", "show", "--json"}, {"status", "a"}, {"doctor"}, {"lock", "a", "--", "true"}} {
+			r := v.run(append([]string{"--config", secret}, args...)...)
+			if r.stdout+r.stderr == "" || strings.Contains(r.stdout+r.stderr, "s3cret") {
+				t.Errorf("%v: %s%s", args, r.stdout, r.stderr)
+			}
+		}
+	}
+
+	// What is in force, and where each value is from.
+	u.run("config", "show", path, path).want(t, 64, "", "want one FILE")
+	u.run("config", "show", path).want(t, 0, "url             redis://u:xxxxx@h  "+path+":1\n", "")
+	u.run("config", "show", path).want(t, 0, "lock.ttl        30s                default\n", "")
+	u.run("--url", "file:///x", "config", "show", path).want(t, 0, "url             file:///x  --url\n", "")
+	u.env = append(u.env, "COORD_LOCK_TTL=9s", "COORD_URL_LIMITS=redis://u:${NOSUCH}@h2")
+	u.run("config", "show", "--json").want(t, 78, "", "coord: COORD_URL_LIMITS: no store beside it: set COORD_URL_LOCKS or COORD_URL too\n")
+	u.run("config", "show", path, "--json").want(t, 0, fmt.Sprintf("{\n    \"key\": \"url.locks\",\n    \"value\": \"redis://u:xxxxx@h\",\n    \"from\": \"%s:1\"\n  }", path), "")
+	u.run("config", "show", path).want(t, 0, "url.limits      redis://u:${NOSUCH}@h2  COORD_URL_LIMITS\n", "")
+	u.run("config", "show", path).want(t, 0, "lock.ttl        9s                      COORD_LOCK_TTL\n", "")
+	u.run("--config", path, "limit", "a", "--rate", "1/1s").want(t, 78, "", "coord: COORD_URL_LIMITS: ${NOSUCH}: not set in the environment\n")
+	u.run("--config", path, "demo").want(t, 64, "", "two stores: give the URL of one of them")
+	u.run("--config", path, "--url", "file://"+u.dir+"/own", "limit", "a", "--rate", "1/1s").want(t, 0, "", "")
 }

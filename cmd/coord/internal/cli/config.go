@@ -2,26 +2,23 @@ package cli
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"time"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
 )
 
 func (a *app) config() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "config",
-		Short:   "Check configuration files",
-		Long:    "Checks configuration files, as docs/configuration.md describes them.",
-		Example: "  coord config check coord.yaml",
+		Short:   "Check and show configuration",
+		Long:    "Checks and shows configuration, as docs/configuration.md describes it.",
+		Example: "  coord config check coord.yaml\n  coord config show coord.yaml",
 		Args:    none,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.configCheck())
+	cmd.AddCommand(a.configCheck(), a.configShow(), a.configSchema())
 	return cmd
 }
 
@@ -29,49 +26,83 @@ func (a *app) configCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file without opening its store",
-		Long: `Checks FILE, or the one that --config names, without opening its store, and prints what
-it comes to. A mistake is told with file and line, and the exit status is 78.`,
+		Long: `Checks FILE, or the one that --config names, with the environment, and prints what they
+say. The store is not opened, and secrets that a URL refers to are not looked up. A mistake
+is told with file and line, and the exit status is 78.`,
 		Example: `  coord config check coord.yaml
   coord config check deploy/coord.yaml && git commit`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags := a.store
-			switch {
-			case len(args) > 1:
-				return usage("unexpected argument %q: want one FILE", args[1])
-			case len(args) == 1 && flags.file != "":
-				return usage("a FILE beside --config: give one of them")
-			case len(args) == 1:
-				flags.file = args[0]
-			case flags.file == "":
+			flags, err := a.store.withFile(args)
+			if err != nil {
+				return err
+			}
+			if flags.file == "" {
 				return usage("no FILE: see %s --help", cmd.CommandPath())
 			}
 			cfg, err := flags.loadFile()
 			if err != nil {
 				return err
 			}
-			a.printConfig(cfg)
+			var lines [][2]string
+			for _, v := range cfg.Values() {
+				if v.From != "default" {
+					lines = append(lines, [2]string{v.Key, v.Value})
+				}
+			}
+			a.printPairs(lines)
 			return nil
 		},
 	}
 }
 
-func (a *app) printConfig(cfg *config.Config) {
-	lines := [][2]string{{"url", cfg.URL.String()}, {"prefix", cfg.Prefix}, {"require", list(cfg.Require)}, {"failure_policy", "closed"}}
-	if cfg.FailurePolicy == coord.FailOpen {
-		lines[3][1] = "open"
+func (a *app) configShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Show what is in force, and where each value is from",
+		Long: `Shows what FILE, or the one that --config names, the environment, --url and the defaults come
+to: each key, its value, and where that is from. Passwords are not shown, and the store is
+not opened.`,
+		Example: `  coord config show coord.yaml
+  COORD_LOCK_TTL=1m coord config show coord.yaml --json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			flags, err := a.store.withFile(args)
+			if err != nil {
+				return err
+			}
+			cfg, err := flags.load()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.stdout, cfg.Values())
+			}
+			w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			for _, v := range cfg.Values() {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", v.Key, v.Value, v.From)
+			}
+			return w.Flush()
+		},
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"ttl", cfg.Lock.TTL}, {"wait", cfg.Lock.Wait}, {"max_hold", cfg.Lock.MaxHold}, {"min_hold", cfg.Lock.MinHold}} {
-		if d.value > 0 {
-			lines = append(lines, [2]string{"lock." + d.name, d.value.String()})
-		}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print key, value and from as JSON")
+	return cmd
+}
+
+func (a *app) configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON schema of the file, for editors",
+		Long: `Prints the JSON schema (draft 7) of the file. An editor that finds it by a comment in the file
+completes keys and underlines mistakes:
+
+  # yaml-language-server: $schema=coord.schema.json`,
+		Example: "  coord config schema > coord.schema.json",
+		Args:    none,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.stdout.Write(config.Schema())
+			return err
+		},
 	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Limits)) {
-		lines = append(lines, [2]string{"limits." + name, fmt.Sprint(cfg.Limits[name])})
-	}
-	lines = slices.DeleteFunc(lines, func(l [2]string) bool { return l[1] == "" })
-	a.printPairs(lines)
 }

@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"os"
-	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,20 +14,19 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-const conformLong = `Runs the conformance suite on a store and exits with 1 if a case fails. The cases are
-those of docs/contract.md. They use keys of their own, which expire, and never stop the
-server; cases that need that are told as unproven. Use a store on which a few
-minutes of load do no harm.
+const conformLong = `Runs the conformance suite on a store and exits with 1 if a case fails, or if the store
+does not meet the profile that was asked for. The cases are those of docs/contract.md.
+They use keys of their own, which expire, and never stop the server; cases that need
+that are told as unproven. Use a store on which a few minutes of load do no harm.
 
 Network faults are made by a proxy between coord and a store of one host and port
 without TLS.`
 
 // conformFlags are the flags of coord conform.
 type conformFlags struct {
-	only, report string
-	parallel     int
-	seed         uint64
-	verbose      bool
+	only    string
+	noProxy bool
+	command conformance.Command
 }
 
 func (a *app) conform() *cobra.Command {
@@ -38,8 +34,11 @@ func (a *app) conform() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [URL]",
 		Short: "Prove that a store keeps the contract",
-		Long:  conformLong + "\n\n" + exitHelp,
-		Example: `  coord conform redis://127.0.0.1:6379 --report redis.json
+		Long:  conformLong + "\n\nThe profiles:\n" + profileHelp() + "\n" + exitHelp,
+		Example: `  coord conform redis://127.0.0.1:6379 --report redis.json --report redis.html
+
+  # is it good for locks that correctness leans on?
+  coord conform etcd://127.0.0.1:2379 --profile lock-correctness
 
   # the cases about limits alone, told one by one
   coord conform file:///tmp/store --run '^LIMIT' --verbose`,
@@ -53,94 +52,95 @@ func (a *app) conform() *cobra.Command {
 			if !flags.chosen() {
 				return usage("no URL: see %s --help", cmd.CommandPath())
 			}
-			cfg, err := flags.load()
+			cfg, err := flags.loadOne()
 			if err != nil {
 				return err
 			}
-			only, err := regexp.Compile(f.only)
-			if err != nil {
-				return usage("--run: %w", err)
+			if err := f.check(); err != nil {
+				return err
 			}
-			return cause(cmd.Context(), a.runConform(cmd.Context(), string(cfg.URL), only, f))
+			f.command.Suite.Alone = "coord conform --seed {seed} --run '^{case}$' '" + cfg.URL.String() + "'"
+			return cause(cmd.Context(), a.runConform(cmd.Context(), string(cfg.URL), f))
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.only, "run", "", "only the cases whose id/name matches this regular expression")
-	flags.StringVar(&f.report, "report", "", "write the report as JSON to this file")
-	flags.IntVar(&f.parallel, "parallel", conformance.DefaultParallel, "how many cases run at a time")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of what is random in the cases (default: a random one)")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell every case, not only failures")
+	flags, s := cmd.Flags(), &f.command.Suite
+	flags.StringVar(&s.Profile, "profile", "", "run the cases of this profile, and judge it")
+	flags.BoolVar(&s.Fast, "fast", false, "leave slow cases out: they are told as unproven")
+	flags.StringVar(&f.only, "run", "", "only the cases whose id, or id/name, matches this regular expression")
+	flags.StringArrayVar(&f.command.Reports, "report", nil, "write the report to this file, as its ending says: .json, .md or .html; may be repeated")
+	flags.IntVar(&s.Parallel, "parallel", conformance.DefaultParallel, "how many cases run at a time")
+	flags.Uint64Var(&s.Seed, "seed", 0, "seed of what is random in the cases (default: a random one)")
+	flags.BoolVar(&f.noProxy, "no-proxy", false, "make no network faults")
+	flags.BoolVarP(&f.command.Verbose, "verbose", "v", false, "tell every case, not only failures")
 	for _, name := range []string{"run", "parallel", "seed"} {
 		noFiles(cmd, name)
+	}
+	var names []string
+	for _, p := range conformance.Profiles() {
+		names = append(names, p.Name)
+	}
+	if err := cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist: a mistake in this package
 	}
 	return cmd
 }
 
-func (a *app) runConform(ctx context.Context, rawURL string, only *regexp.Regexp, f conformFlags) error {
-	if f.parallel < 1 {
-		return usage("--parallel %d: want 1 or more", f.parallel)
+func profileHelp() string {
+	var b strings.Builder
+	for _, p := range conformance.Profiles() {
+		b.WriteString("  " + p.Name + strings.Repeat(" ", 18-len(p.Name)) + p.About + "\n")
 	}
+	return b.String()
+}
+
+// check refuses flags that make no sense, and makes of --run a selection.
+func (f *conformFlags) check() error {
+	if f.command.Suite.Parallel < 1 {
+		return usage("--parallel %d: want 1 or more", f.command.Suite.Parallel)
+	}
+	if name := f.command.Suite.Profile; name != "" {
+		if _, err := conformance.ProfileNamed(name); err != nil {
+			return usage("--profile: %w", err)
+		}
+	}
+	for _, path := range f.command.Reports {
+		if err := conformance.CheckFile(path, 1); err != nil {
+			return usage("--report: %w", err)
+		}
+	}
+	only, err := conformance.Matching(f.only)
+	if err != nil {
+		return usage("%w", err)
+	}
+	f.command.Suite.Only = only
+	return nil
+}
+
+func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) error {
 	harness, err := harnessFor(ctx, rawURL)
 	if err != nil {
 		return err
 	}
-	selected := 0
-	suite := &conformance.Suite{
-		Harness:  harness,
-		Only:     func(c conformance.Case) bool { return only.MatchString(c.FullName()) },
-		Parallel: f.parallel,
-		Seed:     f.seed,
-		Alone:    "coord conform URL --run '^%s$'",
+	if f.noProxy {
+		harness.Faults = nil
 	}
-	suite.Finished = func(r conformance.Result) {
-		selected++
-		a.tellCase(suite, r, f.verbose)
-	}
-	report, err := suite.Run(ctx)
-	if err != nil {
+	c := f.command
+	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, conformance.IsTerminal(a.stdout)
+	report, err := c.Run(ctx)
+	switch {
+	case errors.Is(err, conformance.ErrNoStore):
+		return exit(exitUnavailable, "%w", err)
+	case err != nil:
 		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if selected == 0 {
+	case len(report.Results) == 0:
 		return usage("--run %q: no case matches", f.only)
-	}
-	if f.report != "" {
-		if err := writeReport(f.report, report); err != nil {
-			return err
-		}
-	}
-	a.printf("%s %s: %d passed, %d failed, %d unsupported, %d unproven in %v\n",
-		report.Store.Name, report.Store.Server, report.Count(conformance.Pass), report.Count(conformance.Fail),
-		report.Count(conformance.Unsupported), report.Count(conformance.Unproven), report.Took.Round(time.Second))
-	if unclaimed := report.Unclaimed(); len(unclaimed) > 0 {
-		a.printf("works, but is not claimed: %s\n", list(unclaimed))
-	}
-	if report.Failed() {
-		return exit(exitViolation, "%d of %d cases failed", report.Count(conformance.Fail), len(report.Results))
+	case report.Failed():
+		return exit(exitViolation, "%d of %d cases failed, %d deviations are declared that are none",
+			report.Count(conformance.Fail), len(report.Results), len(report.Stale()))
+	case c.Unmet(report):
+		return exit(exitViolation, "the store does not meet the profile %s", c.Suite.Profile)
 	}
 	return nil
-}
-
-// tellCase prints what came of a case.
-func (a *app) tellCase(s *conformance.Suite, r conformance.Result, verbose bool) {
-	switch {
-	case r.Outcome == conformance.Fail:
-		a.printf("%-11s %s\n%s\n", r.Outcome, r.FullName(), s.Explain(r))
-	case verbose && r.Reason != "":
-		a.printf("%-11s %s: %s\n", r.Outcome, r.FullName(), r.Reason)
-	case verbose:
-		a.printf("%-11s %s %v\n", r.Outcome, r.FullName(), r.Took.Round(time.Millisecond))
-	}
-}
-
-func writeReport(path string, report *conformance.Report) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeJSON(file, report), file.Close())
 }
 
 // harnessFor reaches the store by its URL.
@@ -148,35 +148,32 @@ func harnessFor(ctx context.Context, rawURL string) (conformance.Harness, error)
 	if strings.HasPrefix(rawURL, "memory:") {
 		rawURL = "memory://conform-" + rand.Text() // a store that several clients can share
 	}
-	b, _, err := coord.OpenBackend(ctx, rawURL)
+	u, err := url.Parse(rawURL)
 	if err != nil {
-		return conformance.Harness{}, err
+		return conformance.Harness{}, usage("the URL is malformed")
 	}
-	claims := b.Info().Claims
-	if err := b.Close(); err != nil {
-		return conformance.Harness{}, err
+	open := func(ctx context.Context, u *url.URL) (driver.Backend, error) {
+		b, _, err := coord.OpenBackend(ctx, u.String())
+		return b, err
 	}
-	h := conformance.Harness{
-		Open:   func(tb conformance.TB) driver.Backend { return openFor(tb, rawURL) },
-		Claims: claims,
+	h, err := conformance.URLHarness(ctx, open, u, nil)
+	if err != nil || h.Faults == nil {
+		return h, err
 	}
-	if !claims.Has(driver.ScopeProcess) {
-		h.WorkerURL = rawURL
-	}
-	if u, err := url.Parse(rawURL); err == nil && u.Port() != "" && !strings.Contains(u.Host, ",") && u.Scheme != "rediss" {
-		h.Faults = conformance.TCPFaults(u.Host, func(tb conformance.TB, addr string) driver.Backend {
+	switch u.Scheme {
+	case "redis", "zookeeper", "memcached":
+	case "etcd": // gRPC: what is a reply takes a look at the frames
+		h.Faults = conformance.HTTP2Faults(u.Host, func(tb conformance.TB, addr string) driver.Backend {
 			through := *u
 			through.Host = addr
-			return openFor(tb, through.String())
+			b, err := open(tb.Context(), &through)
+			if err != nil {
+				tb.Fatalf("open: %v", err)
+			}
+			return b
 		})
+	default: // TLS, or clients that find other addresses by themselves
+		h.Faults = nil
 	}
 	return h, nil
-}
-
-func openFor(tb conformance.TB, rawURL string) driver.Backend {
-	b, _, err := coord.OpenBackend(tb.Context(), rawURL)
-	if err != nil {
-		tb.Fatalf("open: %v", err)
-	}
-	return b
 }

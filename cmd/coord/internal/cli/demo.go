@@ -29,7 +29,7 @@ func (a *app) demo() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{Out: a.stdout, Colour: terminal(os.Stdout)}
 			if a.store.chosen() {
-				cfg, err := a.store.load()
+				cfg, err := a.store.loadOne()
 				if err != nil {
 					return err
 				}

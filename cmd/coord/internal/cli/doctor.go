@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-const doctorLong = `Connects to a store and tries it: its version and claims, how long a round trip, a lock and
+const doctorLong = `Connects to a store and tries it: its version, topology, settings and claims, how long a round trip, a lock and
 a limit take, and how far its clock is from the clock of this machine. It leaves nothing
 behind that lasts. Warnings of the store, such as one that may evict locks, go to standard
 error.
@@ -25,16 +27,18 @@ tokens from a clock of their own.`
 
 // checkup is what --json prints. Times are medians, in microseconds.
 type checkup struct {
-	URL     config.URL    `json:"url"`
-	Store   string        `json:"store"`
-	Server  string        `json:"server,omitempty"`
-	Claims  driver.Claims `json:"claims"`
-	OpenUS  int64         `json:"open_us"`
-	PingUS  *int64        `json:"ping_us"`
-	LockUS  *int64        `json:"lock_us"`
-	LimitUS *int64        `json:"limit_us"`
-	ClockUS *int64        `json:"clock_us"` // store minus this machine
-	ErrorUS *int64        `json:"clock_error_us"`
+	URL    string        `json:"url"`
+	Store  string        `json:"store"`
+	Server string        `json:"server,omitempty"`
+	Claims driver.Claims `json:"claims"`
+	// Settings are what the store tells of its topology and settings.
+	Settings map[string]string `json:"settings,omitempty"`
+	OpenUS   int64             `json:"open_us"`
+	PingUS   *int64            `json:"ping_us"`
+	LockUS   *int64            `json:"lock_us"`
+	LimitUS  *int64            `json:"limit_us"`
+	ClockUS  *int64            `json:"clock_us"` // store minus this machine
+	ErrorUS  *int64            `json:"clock_error_us"`
 }
 
 func (a *app) doctor() *cobra.Command {
@@ -80,6 +84,15 @@ const (
 	clockSamples = 7
 )
 
+// shown is the store, or both, for people.
+func shown(cfg *config.Config) string {
+	var urls []string
+	for _, u := range cfg.Stores() {
+		urls = append(urls, u.String())
+	}
+	return strings.Join(urls, " and ")
+}
+
 // examine opens the store and tries what it does.
 func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
@@ -91,7 +104,10 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	}
 	defer closeInto(client, &err)
 	info := client.Info()
-	c = checkup{URL: cfg.URL, Store: info.Name, Server: info.Server, Claims: info.Claims, OpenUS: time.Since(began).Microseconds()}
+	c = checkup{URL: shown(cfg), Store: info.Name, Server: info.Server, Claims: info.Claims, OpenUS: time.Since(began).Microseconds()}
+	if c.Settings, err = client.Describe(ctx); err != nil {
+		return c, err
+	}
 	key := "coord-doctor/" + rand.Text()
 	for _, p := range []struct {
 		to  **int64
@@ -203,15 +219,20 @@ func (c *checkup) lines() [][2]string {
 			clock = fmt.Sprintf("as on this machine, give or take %s", micros(c.ErrorUS, ""))
 		}
 	}
-	return [][2]string{
-		{"url", c.URL.String()},
+	lines := [][2]string{
+		{"url", c.URL},
 		{"store", c.Store},
 		{"server", server},
 		{"claims", list(c.Claims)},
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
+		lines = append(lines, [2]string{name, c.Settings[name]})
+	}
+	return append(lines, [][2]string{
 		{"connect", micros(&c.OpenUS, "")},
 		{"round trip", micros(c.PingUS, "not measurable on this store")},
 		{"lock+unlock", micros(c.LockUS, "not supported")},
 		{"limit", micros(c.LimitUS, "not supported")},
 		{"clock", clock},
-	}
+	}...)
 }

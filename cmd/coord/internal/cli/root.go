@@ -92,8 +92,8 @@ func (a *app) root(stop func()) *cobra.Command {
 	noFiles(root, "url")
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
-		a.lock(stop), a.limit(stop), a.status(), a.breakLock(),
-		a.stores(), a.doctor(), a.conform(), a.config(), a.version(),
+		a.lock(stop), a.limit(stop), a.status(), a.watch(), a.breakLock(),
+		a.stores(), a.doctor(), a.conform(), a.reportPage(), a.config(), a.version(),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

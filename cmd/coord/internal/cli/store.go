@@ -31,10 +31,10 @@ func (f storeFlags) load() (*config.Config, error) {
 	}
 	switch {
 	case f.url != "":
-		err = flagURL(cfg, "--url", f.url)
-	case f.file == "" && os.Getenv(config.EnvURL) != "":
-		err = flagURL(cfg, config.EnvURL, os.Getenv(config.EnvURL))
-	case cfg.URL == "":
+		if err = cfg.SetURL("--url", f.url); err != nil {
+			err = exit(exitUsage, "%w", err)
+		}
+	case len(cfg.Stores()) == 0:
 		var home string
 		if home, err = stateURL(); err == nil {
 			err = cfg.SetURL("default store", home)
@@ -43,16 +43,34 @@ func (f storeFlags) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cfg, knownScheme(cfg.URL)
+	for _, u := range cfg.Stores() {
+		if err := knownScheme(u); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, nil
 }
 
 // knownScheme refuses a store that is not in this program.
 func knownScheme(u config.URL) error {
-	scheme, _, _ := strings.Cut(string(u), "://")
-	if known := coord.Schemes(); !slices.Contains(known, scheme) {
-		return usage("no store %s://: want one of %s", scheme, list(known))
+	if known := coord.Schemes(); !slices.Contains(known, scheme(u)) {
+		return usage("no store %s://: want one of %s", scheme(u), list(known))
 	}
 	return nil
+}
+
+func scheme(u config.URL) string {
+	s, _, _ := strings.Cut(string(u), "://")
+	return s
+}
+
+// loadOne is load for commands that want one store.
+func (f storeFlags) loadOne() (*config.Config, error) {
+	cfg, err := f.load()
+	if err == nil && len(cfg.Stores()) != 1 {
+		return nil, usage("two stores: give the URL of one of them")
+	}
+	return cfg, err
 }
 
 // loadShared is load for commands that meet other processes at the store.
@@ -61,9 +79,10 @@ func (f storeFlags) loadShared() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, _, _ := strings.Cut(string(cfg.URL), "://")
-	if all.Claims(scheme).Has(driver.ScopeProcess) {
-		return nil, usage("a %s:// store is each process's own, and would keep nobody out: want another store", scheme)
+	for _, u := range cfg.Stores() {
+		if all.Claims(scheme(u)).Has(driver.ScopeProcess) {
+			return nil, usage("a %s:// store is each process's own, and would keep nobody out: want another store", scheme(u))
+		}
 	}
 	return cfg, nil
 }
@@ -81,29 +100,43 @@ func (f storeFlags) withArg(args []string) (storeFlags, error) {
 	return f, nil
 }
 
-// chosen reports whether the user has named a store.
-func (f storeFlags) chosen() bool {
-	return f.url != "" || f.file != "" || os.Getenv(config.EnvURL) != ""
+// withFile takes the FILE that a command may be given as its argument.
+func (f storeFlags) withFile(args []string) (storeFlags, error) {
+	switch {
+	case len(args) > 1:
+		return f, usage("unexpected argument %q: want one FILE", args[1])
+	case len(args) == 1 && f.file != "":
+		return f, usage("a FILE beside --config: give one of them")
+	case len(args) == 1:
+		f.file = args[0]
+	}
+	return f, nil
 }
 
+// chosen reports whether the user has named a store.
+func (f storeFlags) chosen() bool {
+	return f.url != "" || f.file != "" || slices.ContainsFunc(urlVariables(), func(v string) bool { return os.Getenv(v) != "" })
+}
+
+// urlVariables are those variables of the environment that --url overrides.
+func urlVariables() []string {
+	variables, _ := config.EnvVariables()
+	return slices.DeleteFunc(variables, func(v string) bool { return !strings.HasPrefix(v, config.EnvURL) })
+}
+
+// loadFile gives what the file and the environment say; without a file, the environment alone.
 func (f storeFlags) loadFile() (*config.Config, error) {
-	if f.file == "" {
-		return config.Parse("", nil)
-	}
-	cfg, err := config.Load(f.file)
+	cfg, err := config.LoadEnv(f.file, func(name string) (string, bool) {
+		if f.url != "" && slices.Contains(urlVariables(), name) {
+			return "", false
+		}
+		return os.LookupEnv(name)
+	})
 	var mistake *config.Error
 	if err != nil && !errors.As(err, &mistake) {
 		return nil, exit(exitConfig, "--config: %w", err)
 	}
 	return cfg, err
-}
-
-// flagURL sets a URL that is not from a file: a bad one is a mistake in the usage.
-func flagURL(cfg *config.Config, source, raw string) error {
-	if err := cfg.SetURL(source, raw); err != nil {
-		return exit(exitUsage, "%w", err)
-	}
-	return nil
 }
 
 // stateURL is the store of this user on this machine, and makes its parent.

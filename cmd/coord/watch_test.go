@@ -1,0 +1,189 @@
+package main_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// watching is a coord watch --json that runs.
+type watching struct{ *running }
+
+func (u *user) watch(args ...string) watching {
+	u.t.Helper()
+	r := &running{t: u.t, cmd: u.command(append([]string{"watch", "--json", "--interval", "50ms"}, args...)...), lines: make(chan string, 64), stderr: new(safeBuffer)}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	r.cmd.Stderr = r.stderr
+	if err := r.cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	go readLines(out, r.lines)
+	return watching{r}
+}
+
+// seen is a line of it.
+type seen struct {
+	Time              time.Time
+	Kind, Name, State string
+	Holder            struct {
+		PID   int
+		Token string
+	}
+	LeftMS    int64 `json:"left_ms"`
+	Waiters   *int
+	Limit     string
+	Remaining int
+	Error     string
+}
+
+// next is the next line, which comes within a while.
+func (w watching) next() (s seen) {
+	w.t.Helper()
+	select {
+	case line, ok := <-w.lines:
+		if !ok {
+			w.t.Fatalf("it has ended: %s", w.stderr)
+		}
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			w.t.Fatalf("%v: %s", err, line)
+		}
+	case <-time.After(30 * time.Second):
+		w.t.Fatal("nothing more was seen")
+	}
+	return s
+}
+
+// until is the first line that will do.
+func (w watching) until(what string, ok func(seen) bool) seen {
+	w.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		if s := w.next(); ok(s) {
+			return s
+		}
+	}
+	w.t.Fatalf("it did not see %s", what)
+	return seen{}
+}
+
+func TestWatch(t *testing.T) {
+	onStores(t, func(t *testing.T, u *user) {
+		holder := u.start("lock", "a", "--", "sh", "-c", "echo up; read x")
+		w := u.watch("a", "b", "--limit", "l=5/1h")
+		first := []seen{w.next(), w.next(), w.next()}
+		a, b, l := first[0], first[1], first[2]
+		if a.Kind != "lock" || a.Name != "a" || a.State != "held" || a.Holder.Token == "" || a.Holder.PID != holder.cmd.Process.Pid || a.LeftMS <= 0 || a.Time.IsZero() {
+			t.Errorf("of a held lock: %+v", a)
+		}
+		if b.Name != "b" || b.State != "free" || b.Error != "" {
+			t.Errorf("of a free lock: %+v", b)
+		}
+		if l.Kind != "limit" || l.Name != "l" || l.Limit != "5/1h" || l.Remaining != 5 {
+			t.Errorf("of a limit: %+v", l)
+		}
+		u.run("limit", "l", "--rate", "5/1h", "-n", "2").want(t, 0, "", "")
+		w.until("2 permits taken", func(s seen) bool { return s.Kind == "limit" && s.Remaining == 3 })
+		if _, err := holder.in.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+		holder.end().want(t, 0, "", "")
+		w.until("the lock free", func(s seen) bool { return s.Name == "a" && s.State == "free" })
+		if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		r := w.end()
+		r.want(t, 0, "", "")
+		if r.stderr != "" {
+			t.Errorf("stderr: %s", r.stderr)
+		}
+	})
+}
+
+// Without --json it is lines that a person can read.
+func TestWatchLines(t *testing.T) {
+	u := newUser(t, "")
+	cmd := u.command("watch", "a", "--limit", "l=5/1h burst=3", "--interval", "50ms")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 64)
+	go readLines(out, lines)
+	for _, want := range []string{"  lock  a  free", "  limit  l  3 left  of 5/1h burst=3"} {
+		if line := <-lines; !strings.HasSuffix(line, want) {
+			t.Errorf("it says %q, want %q", line, want)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for range lines {
+	}
+	if code := exitCode(t, cmd.Wait()); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+// A store that goes away is told, and so is that it is back.
+func TestWatchOutage(t *testing.T) {
+	u := newUser(t, "")
+	store := filepath.Join(u.dir, "store")
+	u.env = append(u.env, "COORD_URL=file://"+store)
+	w := u.watch("a")
+	if s := w.next(); s.State != "free" {
+		t.Errorf("%+v", s)
+	}
+	if err := os.Rename(store, store+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(store, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.next(); s.Error == "" || s.Name != "a" || s.Kind != "lock" {
+		t.Errorf("without its store it saw %+v", s)
+	}
+	if err := os.Remove(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(store+".away", store); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the store again", func(s seen) bool { return s.State == "free" })
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	w.end().want(t, 0, "", "")
+}
+
+func TestWatchMistakes(t *testing.T) {
+	u := newUser(t, "")
+	config := filepath.Join(u.dir, "coord.yaml")
+	if err := os.WriteFile(config, []byte("limits: { mail: 10/1m }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("watch").want(t, 64, "", "no NAME and no --limit")
+	u.run("watch", "a", "--interval", "1ms").want(t, 64, "", "--interval 1ms: want 50ms to 1h0m0s")
+	u.run("watch", "--limit", "l=much").want(t, 64, "", `--limit "l=much": `)
+	u.run("watch", "--limit", "l").want(t, 64, "", `--limit "l": `)
+	u.run("watch", "").want(t, 64, "", "key")
+	u.run("--url", "memory://", "watch", "a").want(t, 64, "", "each process's own")
+	u.run("--url", "redis://127.0.0.1:1", "watch", "a").want(t, 69, "", "store unavailable")
+	u.env = append(u.env, "XDG_STATE_HOME="+u.dir)
+	w := u.watch("--config", config, "--limit", "mail")
+	if s := w.next(); s.Limit != "10/1m" || s.Remaining != 10 {
+		t.Errorf("a limit of the file: %+v", s)
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	w.end().want(t, 0, "", "")
+}
