@@ -1,7 +1,9 @@
 # make test    real stores, the whole suite, nothing skipped
 # make ci      what has to pass before a change lands
 # make bench   benchmarks, as ratios to the bare store commands of the same run
-# make soak    clients against clusters that break, ten minutes for each kind; reports in docs/soak
+# make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
+#              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
+# make reports the conformance suite on every store; the page docs/compatibility.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make demo    the demonstration on the embedded file store
 
@@ -10,21 +12,23 @@ TOOL      = $(GO) tool -modfile=internal/tools/go.mod
 STORES    = redis etcd zookeeper memcached network
 REQUIRE   = redis,etcd,zookeeper,memcached,network
 # Modules of their own, whose dependencies are nobody else's.
-MODULES   = examples internal/containers
+MODULES   = examples examples/adapter-nats internal/containers
 FUZZTIME ?= 10s
 SOAK     ?= 10m
+PASSES   ?= 20
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross bench fuzz soak demo build
+.PHONY: test ci stores images format vet lint cross bench fuzz soak reports demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	{ $(GO) test -race -p $(P) -timeout 15m -json ./...; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
 	  (cd examples && $(GO) test -race -timeout 15m -json ./...); \
+	  (cd examples/adapter-nats && $(GO) test -race -timeout 15m -json ./...); \
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } \
 	| $(GO) run ./internal/testreport
 
@@ -54,11 +58,21 @@ cross:
 	GOOS=windows $(GO) vet ./...
 
 bench:
-	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/...
+	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/... ./httpcoord ./grpccoord
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores
+	COORD_SOAK_MUTANTS=1 $(GO) test -timeout 1h -count=1 -run TestMutantsUnderTheWholeSuite ./conformance
+	$(GO) test -run TestMutantsPage ./conformance -update
+	COORD_SOAK_PASSES=$(PASSES) COORD_SOAK_REPORT=$(CURDIR)/docs/soak/conformance.json $(GO) test -timeout 3h -count=1 -v -run TestSoak ./internal/soak
 	COORD_STORM=$(SOAK) COORD_STORM_REPORTS=$(CURDIR)/docs/soak $(GO) test -timeout 2h -count=1 -v -run TestStorm ./internal/storm
+
+reports: export COORD_TEST_REQUIRE = $(REQUIRE)
+reports: stores
+	rm -f docs/compatibility/*.json
+	COORD_CONFORMANCE_REPORTS=$(CURDIR)/docs/compatibility $(GO) test -count=1 -p 1 -timeout 30m -run '^TestConformance' ./backends/...
+	$(GO) run ./internal/compat
+	$(GO) test ./conformance -run TestCasesDoc -update
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

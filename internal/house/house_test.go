@@ -15,7 +15,11 @@ import (
 	"testing"
 )
 
-const module = "github.com/coordgo/coord"
+const (
+	module  = "github.com/coordgo/coord"
+	checker = "github.com/anishathalye/porcupine"
+	otel    = "go.opentelemetry.io/otel"
+)
 
 // pkg is what go list tells of a package.
 type pkg struct {
@@ -75,10 +79,22 @@ func forbidden(from, dep string) string {
 		return "only conformance, coordtest and internal/testserver import testing"
 	case standard(dep):
 		return ""
+	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
+		return "only conformance checks histories"
+	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver"):
+		return "conformance imports the root, driver, the checker of histories and the standard library"
 	case under(from, "driver") && !under(dep, "driver"):
 		return "driver imports the standard library only"
 	case from == module && !under(dep, "driver") && !under(dep, "internal"):
 		return "the root imports driver, internal and the standard library only"
+	case under(from, "rules") && dep != module:
+		return "rules imports the root and the standard library only"
+	case under(from, "httpcoord") && dep != module && !under(dep, "rules") && !under(dep, "internal"):
+		return "httpcoord imports the root, rules and the standard library only"
+	case under(from, "grpccoord") && under(dep, "backends"):
+		return "grpccoord imports no store"
+	case strings.HasPrefix(dep, otel) && (!under(from, "otelcoord") || strings.HasPrefix(dep, otel+"/sdk") || strings.HasPrefix(dep, otel+"/exporters")):
+		return "OpenTelemetry is for otelcoord, and of it the API alone"
 	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
 		return "no backend imports another"
 	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep, module+"/") &&
@@ -116,6 +132,19 @@ func TestForbidden(t *testing.T) {
 		{module + "/backends/redis", module + "/conformance", false},
 		{module + "/backends/all", module + "/backends/file", true},
 		{module + "/conformance", "testing", true},
+		{module + "/httpcoord", module + "/rules", true},
+		{module + "/httpcoord", module + "/backends/redis", false},
+		{module + "/httpcoord", "google.golang.org/grpc", false},
+		{module + "/grpccoord", "google.golang.org/grpc", true},
+		{module + "/grpccoord", module + "/backends/etcd", false},
+		{module + "/conformance", checker, true},
+		{module + "/conformance", module + "/backends/memory", false},
+		{module + "/conformance", "go.uber.org/goleak", false},
+		{module + "/driver/limits", checker, false},
+		{module + "/cmd/coord", checker, false},
+		{module + "/otelcoord", otel + "/metric", true},
+		{module + "/otelcoord", otel + "/sdk/metric", false},
+		{module + "/backends/redis", otel + "/metric", false},
 	} {
 		if why := forbidden(tc.from, tc.dep); (why == "") != tc.ok {
 			t.Errorf("%s imports %s: %q", tc.from, tc.dep, why)
