@@ -183,3 +183,25 @@ func TestReportsThatCannotBeTrue(t *testing.T) {
 		t.Errorf("a file that is not there: saw it read, want an error")
 	}
 }
+
+// TestCheckedInReport: the soak that is checked in ran over every store, often enough, and no sound driver failed.
+func TestCheckedInReport(t *testing.T) {
+	r, err := Read("../../docs/soak/conformance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(map[string]Result)
+	for _, s := range r.Stores {
+		ran[s.Store] = s
+	}
+	for _, s := range stores {
+		want := 20
+		if s.name == "memory" {
+			want = 200
+		}
+		got := ran[s.name]
+		if got.Passes < want || len(got.Failures) > 0 || got.Passed != got.Passes*got.Cases {
+			t.Errorf("%s: %d passes, %d of %d cases passed, %d failures: want %d passes or more and no failure", s.name, got.Passes, got.Passed, got.Passes*got.Cases, len(got.Failures), want)
+		}
+	}
+}
