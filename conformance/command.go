@@ -25,7 +25,8 @@ type Command struct {
 }
 
 // Run runs the suite. The error is about the harness, the files or Out, never about a case: for
-// those, look at [Report.Failed] and [Command.Unmet].
+// those, look at [Report.Failed] and [Command.Unmet]. When ctx ends, the report is of what had ended by then, and the error
+// is ctx's cause.
 func (c *Command) Run(ctx context.Context) (*Report, error) {
 	for _, path := range c.Reports {
 		if err := CheckFile(path, 1); err != nil {
@@ -53,11 +54,11 @@ func (c *Command) Run(ctx context.Context) (*Report, error) {
 	}
 	report, err := s.Run(ctx)
 	show.end()
-	if err != nil {
+	if report == nil {
 		return nil, err
 	}
 	c.conclude(show, report)
-	err = show.unwritten
+	err = errors.Join(err, show.unwritten)
 	for _, path := range c.Reports {
 		err = errors.Join(err, WriteFile(path, report))
 	}

@@ -102,20 +102,36 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-// A run that is ended reports nothing: cases that were cut off are no failures.
+// A run that is ended reports what had ended by then: cases that were cut off are no failures, and nothing follows from them.
 func TestCommandIsStopped(t *testing.T) {
 	var out bytes.Buffer
 	stop := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := &Command{Out: &out, Suite: Suite{
-		Harness: memoryHarness(), Only: only("LOCK-20", "LOCK-26"),
-		Started: func(Case) { cancel(stop) },
+	path := filepath.Join(t.TempDir(), "report.json")
+	h := memoryHarness()
+	h.Deviations = []Deviation{{Clause: "L4", Reason: "one of its cases fails, but not the first"}}
+	c := &Command{Out: &out, Reports: []string{path}, Suite: Suite{
+		Harness: h, Only: only("LOCK-20", "LOCK-26"), Parallel: 1,
+		Started: func(c Case) {
+			if c.ID == "LOCK-26" {
+				cancel(stop)
+			}
+		},
 	}}
-	if r, err := c.Run(ctx); !errors.Is(err, stop) || r != nil {
-		t.Errorf("%v, %v, want no report, and why it ended", r, err)
+	r, err := c.Run(ctx)
+	if !errors.Is(err, stop) || r == nil || len(r.Results) != 1 || !r.Selection.Stopped || r.Failed() {
+		t.Fatalf("%+v, %v, want a report of the first case, and why the run ended", r, err)
 	}
 	if strings.Contains(out.String(), "fail ") {
 		t.Errorf("what was cut off is told as a failure:\n%s", out.String())
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := ParseReport(data)
+	if err != nil || !saved.Selection.Stopped || len(saved.Results) != 1 {
+		t.Errorf("%+v, %v, want the report to be saved", saved, err)
 	}
 }
 

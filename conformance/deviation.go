@@ -67,8 +67,8 @@ func (h *Harness) deviation(c *Case) (Deviation, bool) {
 	return found, found.Reason != ""
 }
 
-// settle says what came of each deviation.
-func settle(list []Deviation, results []Result) []Declared {
+// settle says what came of each deviation. Of a run that was stopped none is stale: its other cases may fail.
+func settle(list []Deviation, results []Result, stopped bool) []Declared {
 	var out []Declared
 	for _, d := range list {
 		declared, passed := Declared{Deviation: d}, false
@@ -81,7 +81,7 @@ func settle(list []Deviation, results []Result) []Declared {
 				}
 			}
 		}
-		declared.Stale = passed && len(declared.Failed) == 0
+		declared.Stale = passed && !stopped && len(declared.Failed) == 0
 		out = append(out, declared)
 	}
 	return out

@@ -93,10 +93,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	switch {
 	case ctx.Err() != nil:
 		return complain(exitStopped, errors.New("stopped"))
+	case errors.Is(err, ErrNoCase):
+		return complain(exitUsage, err)
 	case err != nil:
 		return complain(exitHarness, err)
-	case len(report.Results) == 0:
-		return complain(exitUsage, errors.New("no case is selected"))
 	case report.Failed() || c.Unmet(report):
 		return exitBroken
 	}

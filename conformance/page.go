@@ -142,6 +142,9 @@ func (s Selection) String() string {
 	if s.Fast {
 		text += ", but for slow ones: a fast pass"
 	}
+	if s.Stopped {
+		text += ", and the run was stopped before its end"
+	}
 	return text
 }
 

@@ -75,6 +75,8 @@ type Selection struct {
 	Fast    bool   `json:"fast,omitempty"`
 	// Partial is true if cases of the suite are not in the report.
 	Partial bool `json:"partial,omitempty"`
+	// Stopped is true if the run was ended before its time: it says nothing of the cases that are missing.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // Store is what was tested.
@@ -119,7 +121,7 @@ type Summary struct {
 // summarize works the summary out of the results.
 func (r *Report) summarize(declared []Deviation) {
 	r.Summary = Summary{
-		Counts: make(map[Outcome]int), Deviations: settle(declared, r.Results),
+		Counts: make(map[Outcome]int), Deviations: settle(declared, r.Results, r.Selection.Stopped),
 		Unclaimed: r.Unclaimed(), Unchecked: r.Unchecked(), Figures: figures(r.Results, r.Env.Starved),
 	}
 	for _, o := range Outcomes() {

@@ -42,14 +42,20 @@ const DefaultParallel = 6
 // ErrNoStore is that a store does not open, or has gone away in the middle of a run.
 var ErrNoStore = errors.New("conformance: there is no store")
 
-// Run runs the cases. The error is about the harness, or that ctx has ended, or ErrNoStore; never
-// about a case.
+// ErrNoCase is that the selection of a run leaves no case.
+var ErrNoCase = errors.New("conformance: no case is selected")
+
+// Run runs the cases. The error is about the harness, or ErrNoStore, ErrNoCase, or the cause of ctx's end; never
+// about a case. When ctx ends, the report tells of the cases that had ended by then.
 func (s *Suite) Run(ctx context.Context) (*Report, error) {
 	r, err := s.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.stop()
+	if len(r.cases) == 0 {
+		return nil, ErrNoCase
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var mu sync.Mutex
@@ -78,10 +84,14 @@ func (s *Suite) Run(ctx context.Context) (*Report, error) {
 			mu.Unlock()
 		}
 	})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	err = context.Cause(ctx)
+	if errors.Is(err, ErrNoStore) {
+		return nil, err // what failed before may be its going
 	}
-	return r.finish(), nil
+	if err != nil {
+		r.report.Selection.Partial, r.report.Selection.Stopped = true, true
+	}
+	return r.finish(), err
 }
 
 // runner is one run of the suite.

@@ -130,10 +130,10 @@ func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) err
 	switch {
 	case errors.Is(err, conformance.ErrNoStore):
 		return exit(exitUnavailable, "%w", err)
+	case errors.Is(err, conformance.ErrNoCase):
+		return usage("--run %q: no case matches", f.only)
 	case err != nil:
 		return err
-	case len(report.Results) == 0:
-		return usage("--run %q: no case matches", f.only)
 	case report.Failed():
 		return exit(exitViolation, "%d of %d cases failed, %d deviations are declared that are none",
 			report.Count(conformance.Fail), len(report.Results), len(report.Stale()))
