@@ -2,30 +2,18 @@ package conformance_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/internal/golden"
 )
 
 const casesDoc = "../docs/conformance-cases.md"
 
 // The page is made of Cases, so that it cannot say what the suite does not do.
 func TestCasesDoc(t *testing.T) {
-	want := casesPage()
-	if *update {
-		if err := os.WriteFile(casesDoc, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(casesDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the suite has: run go test ./conformance -run TestCasesDoc -update", casesDoc)
-	}
+	golden.File(t, casesDoc, casesPage())
 }
 
 func casesPage() string {

@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/internal/golden"
 )
 
 const (
@@ -19,27 +19,15 @@ const (
 	mutantsTable = "../docs/soak/mutants.json"
 )
 
-var update = flag.Bool("update", false, "write what the documents are to say")
-
 // The page of mutants says what the table and the last soak say.
 func TestMutantsPage(t *testing.T) {
 	all, err := readKills(mutantsTable)
 	if err != nil {
 		t.Fatal(err)
 	}
+	golden.File(t, mutantsPage, string(page(allMutants(), all)))
 	want := page(allMutants(), all)
-	if *update {
-		if err := os.WriteFile(mutantsPage, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(mutantsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the mutants say: run go test ./conformance -run TestMutantsPage -update", mutantsPage)
-	}
+	golden.File(t, mutantsPage, string(want))
 }
 
 func page(mutants []mutant, kills map[string][]string) []byte {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/httpcoord"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
+	"github.com/coordgo/coord/internal/testlog"
 	"github.com/coordgo/coord/internal/testserver"
 	"github.com/coordgo/coord/rules"
 )
@@ -27,7 +29,7 @@ const checkMethod = "/grpc.health.v1.Health/Check"
 
 // Calls and streams count against the same rules, and a denial says what it is about.
 func TestLimits(t *testing.T) {
-	c := serve(t, Limits{Limiter: client(t), Rules: chain(
+	c := serve(t, Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(
 		t,
 		rules.Rule{Name: "checks", Match: rules.Match{RPC: checkMethod}, Limits: []rules.Limit{{Limit: year(2)}}},
 		one("all", rules.Everyone(), year(3)),
@@ -52,7 +54,7 @@ func TestLimits(t *testing.T) {
 // Under concurrency as many calls are admitted as the bound says.
 func TestLimitsBound(t *testing.T) {
 	const bound, workers, each = 60, 8, 15
-	c := serve(t, Limits{Limiter: client(t), Rules: chain(t, one("all", rules.Everyone(), year(bound)))})
+	c := serve(t, Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("all", rules.Everyone(), year(bound)))})
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
 	for i := range workers {
@@ -84,7 +86,7 @@ func TestLimitsPushback(t *testing.T) {
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
 	const per = 300 * time.Millisecond
 	limit := coord.Limit{Rate: 1, Per: per, Algorithm: coord.TokenBucket}
-	l := Limits{Limiter: client(t), Rules: chain(t, one("all", rules.Everyone(), limit))}
+	l := Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("all", rules.Everyone(), limit))}
 	c := serve(t, l, grpc.WithDefaultServiceConfig(policy))
 	began := time.Now()
 	for _, call := range []func(context.Context, healthpb.HealthClient) error{check, check, watch} {
@@ -119,7 +121,7 @@ func TestLimitsSubjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := Limits{
-				Limiter: client(t), Rules: chain(t, one("r", tc.subject, year(1))), Proxies: httpcoord.Proxies{Trusted: httpcoord.PrivateNetworks()},
+				Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("r", tc.subject, year(1))), Proxies: httpcoord.Proxies{Trusted: httpcoord.PrivateNetworks()},
 				User: func(ctx context.Context) string {
 					return strings.Join(metadata.ValueFromIncomingContext(ctx, "user"), ",")
 				},
@@ -148,12 +150,12 @@ func TestLimitsOverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client(t)
-	start(t, Limits{Limiter: c, Rules: chain(t, one("r", rules.IP(), year(5)))}, on)
+	c := middlewaretest.Client(t)
+	start(t, Limits{Limiter: c, Rules: middlewaretest.Chain(t, one("r", rules.IP(), year(5)))}, on)
 	if err := check(t.Context(), dial(t, on.Addr().String())); err != nil {
 		t.Fatal(err)
 	}
-	b := chain(t, one("r", rules.IP(), year(5))).Bounds(&rules.Request{RPC: checkMethod, IP: peerAddr(peer.NewContext(t.Context(), &peer.Peer{Addr: on.Addr()}))})
+	b := middlewaretest.Chain(t, one("r", rules.IP(), year(5))).Bounds(&rules.Request{RPC: checkMethod, IP: peerAddr(peer.NewContext(t.Context(), &peer.Peer{Addr: on.Addr()}))})
 	left, err := c.Peek(t.Context(), b[0].Demand.Key, b[0].Demand.Limit)
 	if err != nil || left.Remaining != 4 {
 		t.Errorf("of 127.0.0.1: %+v %v: want 4 left", left, err)
@@ -161,9 +163,9 @@ func TestLimitsOverTCP(t *testing.T) {
 }
 
 func TestLimitsOptions(t *testing.T) {
-	var out output
+	var out testlog.Buffer
 	c := serve(t, Limits{
-		Limiter: client(t), Rules: httpcoord.Live(func() *rules.Chain { return chain(t, one("r", rules.Everyone(), year(10))) }), Log: logTo(&out),
+		Limiter: middlewaretest.Client(t), Rules: httpcoord.Live(func() *rules.Chain { return middlewaretest.Chain(t, one("r", rules.Everyone(), year(10))) }), Log: out.Logger(),
 		Permits: func(_ context.Context, method string) int {
 			if method == checkMethod {
 				return 6
@@ -196,10 +198,10 @@ func TestLimitsWithoutStore(t *testing.T) {
 		{coord.FailClosed, codes.Unavailable, "limits cannot be checked"},
 		{coord.FailOpen, codes.OK, "admitted without their limits"},
 	} {
-		var out output
+		var out testlog.Buffer
 		c := serve(t, Limits{
-			Limiter: over(t, broken{}, coord.WithFailurePolicy(tc.policy)), Log: logTo(&out),
-			Rules: chain(t, one("r", rules.Header("X-Secret"), coord.PerMinute(5))),
+			Limiter: middlewaretest.Over(t, broken{}, coord.WithFailurePolicy(tc.policy)), Log: out.Logger(),
+			Rules: middlewaretest.Chain(t, one("r", rules.Header("X-Secret"), coord.PerMinute(5))),
 		})
 		for range 10 {
 			if code := status.Code(check(ctx, c)); code != tc.code {
@@ -210,8 +212,8 @@ func TestLimitsWithoutStore(t *testing.T) {
 			t.Errorf("10 calls logged %q: want one line", s)
 		}
 	}
-	var out output
-	m := Limits{Limiter: over(t, broken{}), Rules: chain(t, one("r", rules.Everyone(), year(1))), Log: logTo(&out)}.Unary()
+	var out testlog.Buffer
+	m := Limits{Limiter: middlewaretest.Over(t, broken{}), Rules: middlewaretest.Chain(t, one("r", rules.Everyone(), year(1))), Log: out.Logger()}.Unary()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m(gone, nil, &grpc.UnaryServerInfo{}, nil); status.Code(err) != codes.Canceled || out.String() != "" {
@@ -229,7 +231,7 @@ func TestDeniedAnyName(t *testing.T) {
 
 // How much longer a call takes in process than one without limits.
 func BenchmarkLimits(b *testing.B) {
-	limits := Limits{Limiter: client(b), Rules: chain(b, one("address", rules.IP(), year(1<<39)), one("all", rules.Everyone(), year(1<<39)))}
+	limits := Limits{Limiter: middlewaretest.Client(b), Rules: middlewaretest.Chain(b, one("address", rules.IP(), year(1<<39)), one("all", rules.Everyone(), year(1<<39)))}
 	b.Run("interceptor", func(b *testing.B) {
 		m := limits.Unary()
 		ctx := peer.NewContext(b.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4711}})

@@ -3,9 +3,7 @@ package grpccoord
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,37 +19,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/rules"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func client(t testing.TB, opts ...coord.Option) *coord.Client { return over(t, memory.New(), opts...) }
-
-func over(t testing.TB, b driver.Backend, opts ...coord.Option) *coord.Client {
-	t.Helper()
-	c, err := coord.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-func chain(t testing.TB, list ...rules.Rule) *rules.Chain {
-	t.Helper()
-	c, err := rules.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // year is a limit that does not move while a test runs.
 func year(n int) coord.Limit { return coord.Per(n, 8000*time.Hour) }
@@ -152,23 +124,3 @@ func (broken) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.
 func (broken) Reset(context.Context, string, driver.Limit) error { return errBroken }
 func (broken) Info() driver.Info                                 { return driver.Info{Name: "broken", MaxTTL: time.Hour} }
 func (broken) Close() error                                      { return nil }
-
-// output collects a log.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func logTo(o *output) *slog.Logger { return slog.New(slog.NewTextHandler(o, nil)) }

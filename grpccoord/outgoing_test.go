@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
 )
 
 func through(o Outgoing) []grpc.DialOption {
@@ -18,7 +19,7 @@ func through(o Outgoing) []grpc.DialOption {
 }
 
 func TestOutgoingFails(t *testing.T) {
-	store := client(t)
+	store := middlewaretest.Client(t)
 	c := serve(t, Limits{}, through(Outgoing{Limiter: store, Limit: year(2), FailFast: true})...)
 	ctx := t.Context()
 	if err := errors.Join(check(ctx, c), watch(ctx, c)); err != nil {
@@ -37,7 +38,7 @@ func TestOutgoingFails(t *testing.T) {
 func TestOutgoingWaits(t *testing.T) {
 	const per = 50 * time.Millisecond
 	limit := coord.Limit{Rate: 1, Per: per, Algorithm: coord.TokenBucket}
-	c := serve(t, Limits{}, through(Outgoing{Limiter: client(t), Limit: limit})...)
+	c := serve(t, Limits{}, through(Outgoing{Limiter: middlewaretest.Client(t), Limit: limit})...)
 	began := time.Now()
 	for range 5 {
 		if err := check(t.Context(), c); err != nil {
@@ -50,7 +51,7 @@ func TestOutgoingWaits(t *testing.T) {
 }
 
 func TestOutgoingGivesUp(t *testing.T) {
-	c := serve(t, Limits{}, through(Outgoing{Limiter: client(t), Limit: year(1)})...)
+	c := serve(t, Limits{}, through(Outgoing{Limiter: middlewaretest.Client(t), Limit: year(1)})...)
 	if err := check(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +81,10 @@ func TestOutgoingCodes(t *testing.T) {
 		o    Outgoing
 		want codes.Code
 	}{
-		"without a store": {ctx, Outgoing{Limiter: over(t, broken{}), Limit: year(1)}, codes.Unavailable},
-		"invalid limit":   {ctx, Outgoing{Limiter: client(t)}, codes.Internal},
-		"too late":        {past, Outgoing{Limiter: client(t), Limit: year(1)}, codes.DeadlineExceeded},
-		"no key":          {ctx, Outgoing{Limiter: over(t, broken{}), Limit: year(1), Key: func(context.Context, string, string) string { return "" }}, codes.OK},
+		"without a store": {ctx, Outgoing{Limiter: middlewaretest.Over(t, broken{}), Limit: year(1)}, codes.Unavailable},
+		"invalid limit":   {ctx, Outgoing{Limiter: middlewaretest.Client(t)}, codes.Internal},
+		"too late":        {past, Outgoing{Limiter: middlewaretest.Client(t), Limit: year(1)}, codes.DeadlineExceeded},
+		"no key":          {ctx, Outgoing{Limiter: middlewaretest.Over(t, broken{}), Limit: year(1), Key: func(context.Context, string, string) string { return "" }}, codes.OK},
 	} {
 		if err := tc.o.admit(tc.ctx, "a", "/s/m"); status.Code(err) != tc.want {
 			t.Errorf("%s: %v: want %v", name, err, tc.want)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
+	"github.com/coordgo/coord/internal/testlog"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -30,7 +32,7 @@ func counted(n *atomic.Int64, status int) http.Handler {
 
 // Of many requests with one key, on two servers at once and afterwards, one is served.
 func TestIdempotencyServesOne(t *testing.T) {
-	c := client(t)
+	c := middlewaretest.Client(t)
 	var n atomic.Int64
 	m := Idempotency{Store: c}
 	a, b := m.Wrap(counted(&n, 201)), m.Wrap(counted(&n, 201))
@@ -98,7 +100,7 @@ func TestIdempotencyOnRedis(t *testing.T) {
 func TestIdempotencyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
-		h := Idempotency{Store: client(t), Window: time.Hour}.Wrap(counted(&n, 0))
+		h := Idempotency{Store: middlewaretest.Client(t), Window: time.Hour}.Wrap(counted(&n, 0))
 		post := func() int { return serve(h, "POST", "/", with("Idempotency-Key", uuid)).Code }
 		if code := post(); code != 200 {
 			t.Fatal(code)
@@ -118,7 +120,7 @@ func TestIdempotencyWindow(t *testing.T) {
 func TestIdempotencyForgets(t *testing.T) {
 	for status, again := range map[int]bool{0: false, 200: false, 201: false, 302: false, 500: false, 502: false, 400: true, 422: true, 429: true, 503: true} {
 		var n atomic.Int64
-		h := Idempotency{Store: client(t)}.Wrap(counted(&n, status))
+		h := Idempotency{Store: middlewaretest.Client(t)}.Wrap(counted(&n, status))
 		for range 2 {
 			serve(h, "POST", "/", with("Idempotency-Key", uuid))
 		}
@@ -127,7 +129,7 @@ func TestIdempotencyForgets(t *testing.T) {
 		}
 	}
 	var n atomic.Int64
-	h := Idempotency{Store: client(t), Forget: func(status int) bool { return status == 201 }}.Wrap(counted(&n, 201))
+	h := Idempotency{Store: middlewaretest.Client(t), Forget: func(status int) bool { return status == 201 }}.Wrap(counted(&n, 201))
 	for range 3 {
 		serve(h, "POST", "/", with("Idempotency-Key", uuid))
 	}
@@ -139,7 +141,7 @@ func TestIdempotencyForgets(t *testing.T) {
 // What became of the request is not known: the key stays used.
 func TestIdempotencyUnknownOutcomes(t *testing.T) {
 	c := coordtest.New(t)
-	m := Idempotency{Store: c, Log: logTo(new(output))}
+	m := Idempotency{Store: c, Log: new(testlog.Buffer).Logger()}
 	t.Run("panic", func(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
@@ -180,8 +182,8 @@ func (s spy) TryLock(ctx context.Context, key string, opts ...coord.LockOption) 
 
 // A mark whose reply was lost is taken back: the request was not served, and may come again.
 func TestIdempotencyLostReply(t *testing.T) {
-	c := client(t)
-	m := Idempotency{Store: &lostReply{Client: c}, Log: logTo(new(output))}
+	c := middlewaretest.Client(t)
+	m := Idempotency{Store: &lostReply{Client: c}, Log: new(testlog.Buffer).Logger()}
 	wantProblem(t, serve(m.Wrap(ok), "POST", "/", with("Idempotency-Key", uuid)), 503)
 	if w := serve(m.Wrap(ok), "POST", "/", with("Idempotency-Key", uuid)); w.Code != 200 {
 		t.Errorf("once more: %d", w.Code)
@@ -207,7 +209,7 @@ func (l *lostReply) Allow(ctx context.Context, key string, limit coord.Limit) (c
 func TestIdempotencyOptions(t *testing.T) {
 	var n atomic.Int64
 	h := Idempotency{
-		Store: client(t), Required: true, Scope: func(r *http.Request) string { return r.Header.Get("User") },
+		Store: middlewaretest.Client(t), Required: true, Scope: func(r *http.Request) string { return r.Header.Get("User") },
 		Completed: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }),
 	}.Wrap(counted(&n, 0))
 	wantProblem(t, serve(h, "POST", "/"), 400)
@@ -222,20 +224,20 @@ func TestIdempotencyOptions(t *testing.T) {
 	if w := serve(h, "POST", "/", with("Idempotency-Key", uuid), with("User", "ann")); w.Code != http.StatusAccepted {
 		t.Errorf("Completed: %d", w.Code)
 	}
-	if w := serve(Idempotency{Store: client(t)}.Wrap(ok), "POST", "/"); w.Code != 200 {
+	if w := serve(Idempotency{Store: middlewaretest.Client(t)}.Wrap(ok), "POST", "/"); w.Code != 200 {
 		t.Errorf("no key, and none required: %d", w.Code)
 	}
 }
 
 // Neither policy lets a request through that could not be checked.
 func TestIdempotencyWithoutStore(t *testing.T) {
-	var out output
+	var out testlog.Buffer
 	for _, policy := range []coord.FailurePolicy{coord.FailClosed, coord.FailOpen} {
-		c := over(t, broken{}, coord.WithFailurePolicy(policy))
-		h := Idempotency{Store: c, Log: logTo(&out)}.Wrap(ok)
+		c := middlewaretest.Over(t, broken{}, coord.WithFailurePolicy(policy))
+		h := Idempotency{Store: c, Log: out.Logger()}.Wrap(ok)
 		wantProblem(t, serve(h, "POST", "/", with("Idempotency-Key", uuid)), 503)
 		// Locks work, limits do not.
-		h = Idempotency{Store: halfBroken{client(t), c}, Log: logTo(&out)}.Wrap(ok)
+		h = Idempotency{Store: halfBroken{middlewaretest.Client(t), c}, Log: out.Logger()}.Wrap(ok)
 		wantProblem(t, serve(h, "POST", "/", with("Idempotency-Key", uuid)), 503)
 	}
 	if strings.Contains(out.String(), "8e03978e") {
@@ -292,7 +294,7 @@ func TestIdempotencyKey(t *testing.T) {
 			t.Errorf("%q: %q %v: want %q %v", tc.values, got, ok, tc.want, tc.ok)
 		}
 	}
-	h := Idempotency{Store: client(t)}.Wrap(ok)
+	h := Idempotency{Store: middlewaretest.Client(t)}.Wrap(ok)
 	wantProblem(t, serve(h, "POST", "/", with("Idempotency-Key", `"`)), 400)
 }
 
@@ -320,7 +322,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 func TestWrapNeedsItsParts(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"Limits":      Limits{}.Wrap,
-		"Locks":       Locks{Locker: client(t)}.Wrap,
+		"Locks":       Locks{Locker: middlewaretest.Client(t)}.Wrap,
 		"Idempotency": Idempotency{}.Wrap,
 	} {
 		func() {

@@ -17,6 +17,8 @@ import (
 	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
+	"github.com/coordgo/coord/internal/testlog"
 	"github.com/coordgo/coord/internal/testserver"
 	"github.com/coordgo/coord/rules"
 )
@@ -29,7 +31,7 @@ func one(name string, s rules.Subject, l coord.Limit) rules.Rule {
 // A client that comes back after Retry-After is admitted, and what it is told adds up.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := Limits{Limiter: client(t), Rules: chain(t, one("burst", rules.IP(), coord.Per(2, 10*time.Second)), one("daily", rules.IP(), coord.Per(100, 24*time.Hour)))}.Wrap(ok)
+		h := Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("burst", rules.IP(), coord.Per(2, 10*time.Second)), one("daily", rules.IP(), coord.Per(100, 24*time.Hour)))}.Wrap(ok)
 		for i := range 2 {
 			w := serve(h, "GET", "/")
 			policies, limits := parseFields(t, w.Header())
@@ -79,7 +81,7 @@ func TestLimitsSubjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := Limits{
-				Limiter: client(t), Rules: chain(t, one("r", tc.subject, year)), Proxies: Proxies{Trusted: PrivateNetworks()},
+				Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("r", tc.subject, year)), Proxies: Proxies{Trusted: PrivateNetworks()},
 				User: func(r *http.Request) string { return r.Header.Get("User") },
 			}.Wrap(ok)
 			if w := serve(h, "GET", "/", tc.a); w.Code != 200 {
@@ -101,7 +103,7 @@ func behind(values string) func(*http.Request) {
 
 func TestLimitsOptions(t *testing.T) {
 	h := Limits{
-		Limiter: client(t), Rules: chain(t, one("r", rules.Everyone(), coord.Per(10, 8000*time.Hour))), Fields: NoFields, Log: logTo(new(output)),
+		Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("r", rules.Everyone(), coord.Per(10, 8000*time.Hour))), Fields: NoFields, Log: new(testlog.Buffer).Logger(),
 		Permits: func(r *http.Request) int { return len(r.URL.Path) },
 		Deny: func(w http.ResponseWriter, _ *http.Request, d *rules.Decision) {
 			http.Error(w, d.Tightest().Name(), http.StatusTeapot)
@@ -122,10 +124,10 @@ func TestLimitsOptions(t *testing.T) {
 // Live follows rules that are exchanged while requests run.
 func TestLive(t *testing.T) {
 	var now atomic.Pointer[rules.Chain]
-	now.Store(chain(t, one("r", rules.Everyone(), coord.Per(1, 8000*time.Hour))))
-	h := Limits{Limiter: client(t), Rules: Live(now.Load)}.Wrap(ok)
+	now.Store(middlewaretest.Chain(t, one("r", rules.Everyone(), coord.Per(1, 8000*time.Hour))))
+	h := Limits{Limiter: middlewaretest.Client(t), Rules: Live(now.Load)}.Wrap(ok)
 	first, second := serve(h, "GET", "/"), serve(h, "GET", "/")
-	now.Store(chain(t, one("r", rules.Everyone(), coord.Per(2, 8000*time.Hour))))
+	now.Store(middlewaretest.Chain(t, one("r", rules.Everyone(), coord.Per(2, 8000*time.Hour))))
 	third, fourth := serve(h, "GET", "/"), serve(h, "GET", "/")
 	if got := [4]int{first.Code, second.Code, third.Code, fourth.Code}; got != [4]int{200, 429, 200, 429} {
 		t.Errorf("%v: the debt is kept, and one more is admitted under the new limit", got)
@@ -158,7 +160,7 @@ func (b broken) Info() driver.Info {
 func (b broken) Close() error { return nil }
 
 func TestLimitsWithoutStore(t *testing.T) {
-	limits := chain(t, one("r", rules.Header("X-Secret"), coord.PerMinute(5)))
+	limits := middlewaretest.Chain(t, one("r", rules.Header("X-Secret"), coord.PerMinute(5)))
 	for _, tc := range []struct {
 		policy coord.FailurePolicy
 		code   int
@@ -167,8 +169,8 @@ func TestLimitsWithoutStore(t *testing.T) {
 		{coord.FailClosed, 503, "limits cannot be checked"},
 		{coord.FailOpen, 200, "admitted without their limits"},
 	} {
-		var out output
-		h := Limits{Limiter: over(t, broken{}, coord.WithFailurePolicy(tc.policy)), Rules: limits, Log: logTo(&out)}.Wrap(ok)
+		var out testlog.Buffer
+		h := Limits{Limiter: middlewaretest.Over(t, broken{}, coord.WithFailurePolicy(tc.policy)), Rules: limits, Log: out.Logger()}.Wrap(ok)
 		for range 20 {
 			w := serve(h, "GET", "/", with("X-Secret", "hunter2"))
 			if tc.code != 200 {
@@ -181,8 +183,8 @@ func TestLimitsWithoutStore(t *testing.T) {
 			t.Errorf("policy %d: 20 requests logged %q: want one line", tc.policy, s)
 		}
 	}
-	var out output
-	h := Limits{Limiter: over(t, broken{}), Rules: limits, Log: logTo(&out)}.Wrap(ok)
+	var out testlog.Buffer
+	h := Limits{Limiter: middlewaretest.Over(t, broken{}), Rules: limits, Log: out.Logger()}.Wrap(ok)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	serve(h, "GET", "/", func(r *http.Request) { *r = *r.WithContext(gone) })
@@ -196,7 +198,7 @@ func TestLimitsWithoutStore(t *testing.T) {
 func TestLimitsOnRedis(t *testing.T) {
 	url := "redis://" + testserver.Redis(t).Addr
 	const bound, servers, workers, each = 150, 3, 8, 25
-	limits := chain(
+	limits := middlewaretest.Chain(
 		t,
 		one("all", rules.Everyone(), coord.Per(bound, time.Hour)),
 		one("address", rules.IP(), coord.Per(10000, time.Hour)),
@@ -251,7 +253,7 @@ func BenchmarkLimits(b *testing.B) {
 		{"denied", []rules.Rule{one("all", rules.Everyone(), coord.Per(1, year))}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			h := Limits{Limiter: client(b), Rules: chain(b, bench.rules...)}.Wrap(ok)
+			h := Limits{Limiter: middlewaretest.Client(b), Rules: middlewaretest.Chain(b, bench.rules...)}.Wrap(ok)
 			r := httptest.NewRequest("GET", "/orders/7", nil)
 			w := &sink{h: make(http.Header)}
 			b.ReportAllocs()
@@ -272,9 +274,9 @@ func (s *sink) WriteHeader(int)             {}
 
 // How much longer a request takes over loopback than one of a bare handler.
 func BenchmarkLimitsOverHTTP(b *testing.B) {
-	limits := chain(b, one("address", rules.IP(), coord.Per(1<<39, 8000*time.Hour)), one("all", rules.Everyone(), coord.Per(1<<39, 8000*time.Hour)))
+	limits := middlewaretest.Chain(b, one("address", rules.IP(), coord.Per(1<<39, 8000*time.Hour)), one("all", rules.Everyone(), coord.Per(1<<39, 8000*time.Hour)))
 	for name, open := range map[string]func(b *testing.B) *coord.Client{
-		"memory": func(b *testing.B) *coord.Client { return client(b) },
+		"memory": func(b *testing.B) *coord.Client { return middlewaretest.Client(b) },
 		"redis": func(b *testing.B) *coord.Client {
 			c, err := coord.Open(b.Context(), "redis://"+testserver.Redis(b).Addr)
 			if err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
+	"github.com/coordgo/coord/internal/testlog"
 )
 
 // byOrder is a key of the path; "" for /.
@@ -25,7 +27,7 @@ func byOrder(r *http.Request) string {
 
 // At most one request of a key is served at a time, over two servers.
 func TestLocks(t *testing.T) {
-	c := client(t)
+	c := middlewaretest.Client(t)
 	var inside, most, served atomic.Int64
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := inside.Add(1); n > most.Load() {
@@ -60,7 +62,7 @@ func TestLocks(t *testing.T) {
 
 func TestLocksRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := client(t)
+		c := middlewaretest.Client(t)
 		entered, leave := make(chan struct{}), make(chan struct{})
 		hold := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			entered <- struct{}{}
@@ -97,7 +99,7 @@ func TestLocksRefuse(t *testing.T) {
 }
 
 func TestLocksAreGivenBackByAPanic(t *testing.T) {
-	c := client(t)
+	c := middlewaretest.Client(t)
 	h := Locks{Locker: c, Key: byOrder}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 	func() {
 		defer func() {
@@ -126,8 +128,8 @@ func TestLocksLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := coordtest.New(t)
-			var out output
-			h := Locks{Locker: c, Key: byOrder, Log: logTo(&out)}.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var out testlog.Buffer
+			h := Locks{Locker: c, Key: byOrder, Log: out.Logger()}.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.Lose(byOrder(r))
 				<-r.Context().Done()
 				if err := context.Cause(r.Context()); !errors.Is(err, coord.ErrLost) {
@@ -147,18 +149,18 @@ func TestLocksLost(t *testing.T) {
 }
 
 func TestLocksWithoutStore(t *testing.T) {
-	var out output
+	var out testlog.Buffer
 	for _, wait := range []time.Duration{0, time.Second} {
-		h := Locks{Locker: over(t, broken{}), Key: byOrder, Wait: wait, Log: logTo(&out)}.Wrap(ok)
+		h := Locks{Locker: middlewaretest.Over(t, broken{}), Key: byOrder, Wait: wait, Log: out.Logger()}.Wrap(ok)
 		wantProblem(t, serve(h, "POST", "/7"), 503)
 	}
-	h := Locks{Locker: client(t), Key: func(*http.Request) string { return "\xff" }, Log: logTo(&out)}.Wrap(ok)
+	h := Locks{Locker: middlewaretest.Client(t), Key: func(*http.Request) string { return "\xff" }, Log: out.Logger()}.Wrap(ok)
 	wantProblem(t, serve(h, "POST", "/7"), 500)
 }
 
 // Locks of one request re-enter; those of another do not.
 func TestOwner(t *testing.T) {
-	c := client(t)
+	c := middlewaretest.Client(t)
 	var inner http.Handler = Locks{Locker: c, Key: byOrder}.Wrap(ok)
 	twice := Owner(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := coord.Do(r.Context(), c, byOrder(r), func(ctx context.Context) error {
@@ -185,13 +187,13 @@ func TestOwner(t *testing.T) {
 
 // A client that leaves while it waits leaves nothing behind.
 func TestLocksClientGone(t *testing.T) {
-	c := client(t)
+	c := middlewaretest.Client(t)
 	lock, err := c.Lock(t.Context(), byOrder(httptest.NewRequest("POST", "/7", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out output
-	h := Locks{Locker: c, Key: byOrder, Wait: time.Hour, Log: logTo(&out)}.Wrap(ok)
+	var out testlog.Buffer
+	h := Locks{Locker: c, Key: byOrder, Wait: time.Hour, Log: out.Logger()}.Wrap(ok)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() { done <- serve(h, "POST", "/7", func(r *http.Request) { *r = *r.WithContext(ctx) }).Code }()

@@ -3,50 +3,14 @@ package httpcoord
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/backends/memory"
-	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/rules"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func client(t testing.TB, opts ...coord.Option) *coord.Client {
-	t.Helper()
-	return over(t, memory.New(), opts...)
-}
-
-func over(t testing.TB, b driver.Backend, opts ...coord.Option) *coord.Client {
-	t.Helper()
-	c, err := coord.New(b, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-func chain(t testing.TB, list ...rules.Rule) *rules.Chain {
-	t.Helper()
-	c, err := rules.New(list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // serve gives h one request; edit may change it.
 func serve(h http.Handler, method, target string, edit ...func(*http.Request)) *httptest.ResponseRecorder {
@@ -86,25 +50,5 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int) problem
 	}
 	return p
 }
-
-// output collects a log.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func logTo(o *output) *slog.Logger { return slog.New(slog.NewTextHandler(o, nil)) }
 
 var errBroken = errors.New("the store is broken")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/internal/middleware/middlewaretest"
 )
 
 // supplier answers requests in the bubble, and notes when they came.
@@ -59,7 +60,7 @@ func TestTransport(t *testing.T) {
 		var s supplier
 		var wg sync.WaitGroup
 		for range 3 {
-			c := over(t, store.Open())
+			c := middlewaretest.Over(t, store.Open())
 			rt := &Transport{Base: &s, Limiter: c, Limit: limit}
 			for range 10 {
 				wg.Go(func() {
@@ -98,7 +99,7 @@ func TestTransportGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := coord.Per(1, 10*time.Second)
 		var s supplier
-		fast := &Transport{Base: &s, Limiter: client(t), Limit: limit, FailFast: true}
+		fast := &Transport{Base: &s, Limiter: middlewaretest.Client(t), Limit: limit, FailFast: true}
 		if _, err := get(t.Context(), fast, "https://a.example/"); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestTransportGivesUp(t *testing.T) {
 			t.Errorf("another host: %v", err)
 		}
 
-		slow := &Transport{Base: &s, Limiter: client(t), Limit: limit}
+		slow := &Transport{Base: &s, Limiter: middlewaretest.Client(t), Limit: limit}
 		if _, err := get(t.Context(), slow, "https://a.example/"); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func TestTransportGivesUp(t *testing.T) {
 		if len(s.came) != 3 {
 			t.Errorf("%d requests were sent: want 3", len(s.came))
 		}
-		free := &Transport{Base: &s, Limiter: client(t), Limit: limit, FailFast: true, Key: func(r *http.Request) string { return "" }}
+		free := &Transport{Base: &s, Limiter: middlewaretest.Client(t), Limit: limit, FailFast: true, Key: func(r *http.Request) string { return "" }}
 		for range 3 {
 			if _, err := get(t.Context(), free, "https://a.example/"); err != nil {
 				t.Errorf("without a key: %v", err)
@@ -136,7 +137,7 @@ func TestTransportGivesUp(t *testing.T) {
 
 // A body is closed although nothing was sent.
 func TestTransportClosesBody(t *testing.T) {
-	rt := &Transport{Base: &supplier{}, Limiter: over(t, broken{}), Limit: coord.PerSecond(1)}
+	rt := &Transport{Base: &supplier{}, Limiter: middlewaretest.Over(t, broken{}), Limit: coord.PerSecond(1)}
 	body := &closing{Reader: strings.NewReader("x")}
 	r := httptest.NewRequest("POST", "https://a.example/", nil)
 	r.Body = body
@@ -167,7 +168,7 @@ func TestTransportPauses(t *testing.T) {
 			}
 			return 200, nil
 		}}
-		rt := &Transport{Base: s, Limiter: client(t), Limit: coord.PerSecond(5)}
+		rt := &Transport{Base: s, Limiter: middlewaretest.Client(t), Limit: coord.PerSecond(5)}
 		if code, err := get(t.Context(), rt, "https://a.example/"); code != 429 || err != nil {
 			t.Fatalf("%d %v: the answer is the caller's", code, err)
 		}

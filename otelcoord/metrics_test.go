@@ -2,7 +2,6 @@ package otelcoord
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -15,9 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write what the documents are to say")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -139,15 +137,6 @@ func TestMetricsTable(t *testing.T) {
 		begin = "<!-- metrics: written by go test ./otelcoord -update -->\n"
 		end   = "<!-- end of metrics -->\n"
 	)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the table", path)
-	}
 	var b strings.Builder
 	b.WriteString("| metric | kind | unit | attributes | |\n| --- | --- | --- | --- | --- |\n")
 	for _, m := range Metrics() {
@@ -157,15 +146,7 @@ func TestMetricsTable(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | %s |\n", m.Name, m.Kind, m.Unit, strings.TrimSpace(attrs), m.Description)
 	}
-	switch want := b.String(); {
-	case table == want:
-	case *update:
-		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("the table of metrics in %s is not what the code says: run go test ./otelcoord -update", path)
-	}
+	golden.Section(t, path, begin, end, b.String())
 }
 
 // Names and units keep the conventions.

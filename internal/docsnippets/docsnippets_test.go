@@ -3,7 +3,6 @@ package docsnippets
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,9 +12,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the code into the pages")
+	"github.com/coordgo/coord/internal/golden"
+)
 
 // pages are those whose code is kept true: each block of Go on them comes after a line
 // that says where it is from, a whole file or some declarations of it:
@@ -42,15 +41,7 @@ func TestPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch {
-			case bytes.Equal(text, want):
-			case *update:
-				if err := os.WriteFile(path, want, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				t.Errorf("the code on %s is not that of its sources: run go test ./internal/docsnippets -update", page)
-			}
+			golden.File(t, path, string(want))
 		})
 	}
 }

@@ -1,16 +1,13 @@
 package house
 
 import (
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write what the documents are to say")
 
 // The table of claims in the guide is what the code claims.
 func TestClaimsTable(t *testing.T) {
@@ -19,25 +16,7 @@ func TestClaimsTable(t *testing.T) {
 		begin = "<!-- claims: written by go test ./internal/house -update -->\n"
 		end   = "<!-- end of claims -->\n"
 	)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the table", path)
-	}
-	want := claimsTable()
-	switch {
-	case table == want:
-	case *update:
-		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("the table of claims in %s is not what the code says: run go test ./internal/house -update", path)
-	}
+	golden.Section(t, path, begin, end, claimsTable())
 }
 
 func claimsTable() string {

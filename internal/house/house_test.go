@@ -73,10 +73,13 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// forTests are the packages that serve tests alone.
+var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/middleware/middlewaretest", "internal/testserver"}
+
 func forbidden(from, dep string) string {
 	switch {
-	case dep == "testing" && !under(from, "conformance") && !under(from, "coordtest") && !under(from, "internal/testserver"):
-		return "only conformance, coordtest and internal/testserver import testing"
+	case dep == "testing" && !slices.ContainsFunc(forTests, func(dir string) bool { return under(from, dir) }):
+		return "of what is no test, only " + strings.Join(forTests, ", ") + " import testing"
 	case standard(dep):
 		return ""
 	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
