@@ -95,6 +95,7 @@ type lockDriver struct {
 	delayed driver.DelayedUnlocker
 	inspect driver.Inspector
 	breaker driver.Breaker
+	hands   bool // the core may hand a hold over inside the client: no fair waiter is unknown to it
 }
 
 type limitDriver struct {
@@ -151,6 +152,11 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	if n, ok := locks.(driver.LossNotifier); ok {
 		n.NotifyLost(c.lossPushed)
 	}
+	notifier, told := locks.(driver.FairNotifier)
+	if told {
+		notifier.NotifyFair(c.fairPushed)
+	}
+	c.locks.hands = told || !locks.Info().Claims.Has(driver.Fair)
 }
 
 func (c *Client) configure(opts []Option) error {

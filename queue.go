@@ -18,7 +18,9 @@ type slot struct {
 	leader  *attempt   // who contends at the store, nil if none
 	refused bool       // the leader knows that the key is locked elsewhere
 	queue   []*attempt // who waits for the leader's place
-	warned  *hold      // the hold about whose long wait a warning was logged
+	// fairAhead: the store has told of a fair request in line behind this client's hold.
+	fairAhead bool
+	warned    *hold // the hold about whose long wait a warning was logged
 }
 
 // attempt is one acquisition on its way: its id, its place in line and what

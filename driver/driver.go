@@ -126,6 +126,10 @@ type Grant struct {
 	// always sets it; a store with sessions sets when the last acknowledged
 	// keepalive was sent.
 	Since time.Time
+	// FairWaiting: a fair request of another id was in line for the key when this grant
+	// was made or renewed. The core then hands the hold to nobody inside the client. A store
+	// that does not claim [Fair] leaves it false.
+	FairWaiting bool
 }
 
 // Hold names one hold in a batch.
@@ -157,6 +161,24 @@ type Queuer interface {
 type LossNotifier interface {
 	// NotifyLost registers fn, once, before the first lock. fn does not block.
 	NotifyLost(fn func(key, id string, cause error))
+}
+
+// FairNotifier tells of fair waiters, so that the core can hand a hold from one
+// goroutine to the next without asking the store and yet overtake nobody. Without it the
+// core hands nothing over on a store that claims [Fair]; a store that does not
+// claim it needs no notifier.
+//
+// Between them, Grant.FairWaiting and the notices leave no gap: a fair request that was in
+// line when the hold was granted is told by the grant, and one that comes into line
+// later by a notice. A renewal may tell it again, which mends a notice that was lost.
+type FairNotifier interface {
+	// NotifyFair registers fn, once, before the first lock. The store calls it when
+	// a fair request comes to wait for key while a request of this backend holds
+	// it: as soon as it can tell, which is one message after the request
+	// is in line. The grant may still be on its way to the core by then. One notice
+	// for each hold is enough; one too many does no harm. fn does not block and does not
+	// call the backend.
+	NotifyFair(fn func(key string))
 }
 
 // BatchRenewer renews many holds in few requests. Without it the core renews
