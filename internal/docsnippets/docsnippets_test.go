@@ -16,12 +16,14 @@ import (
 	"github.com/coordgo/coord/internal/golden"
 )
 
-// pages are those whose code is kept true: each block of Go on them comes after a line
-// that says where it is from, a whole file or some declarations of it:
+// pages are all that are written by hand. Each block of Go on them comes after a line that
+// says where it is from: a whole file, some declarations of it, its imports, or, in
+// braces, the body of a function. Files are below this directory, or below examples/:
 //
 //	<!-- code: adapter/open.go -->
 //	<!-- code: adapter/own.go hold own.TryLock -->
-var pages = []string{"http.md", "writing-an-adapter.md"}
+//	<!-- code: guide/readme.go import {invoices} -->
+var pages = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"}
 
 var (
 	block  = regexp.MustCompile("(?ms)^(<!-- code: [^\n]* -->\n\n)?```go\n(.*?)^```$")
@@ -30,26 +32,37 @@ var (
 
 // The code on the pages is code that is compiled and tested.
 func TestPages(t *testing.T) {
-	for _, page := range pages {
-		t.Run(page, func(t *testing.T) {
-			path := filepath.Join("..", "..", "docs", page)
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := rewrite(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden.File(t, path, string(want))
-		})
+	root, blocks := filepath.Join("..", ".."), 0
+	for _, pattern := range pages {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil || len(found) == 0 && !strings.HasPrefix(pattern, "examples/") {
+			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
+		}
+		for _, path := range found {
+			name, _ := filepath.Rel(root, path)
+			t.Run(name, func(t *testing.T) {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := rewrite(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				blocks += len(block.FindAll(text, -1))
+				golden.File(t, path, string(want))
+			})
+		}
+	}
+	if blocks < 40 {
+		t.Errorf("%d blocks of Go on all pages: does the pattern still find them?", blocks)
 	}
 }
 
 // rewrite gives the page with the code of its sources.
 func rewrite(page []byte) ([]byte, error) {
-	if n, all := len(block.FindAll(page, -1)), bytes.Count(page, []byte("```go")); n != all || n == 0 {
-		return nil, fmt.Errorf("%d blocks of Go, of which %d are whole and begin a line: want all, and one at least", all, n)
+	if n, all := len(block.FindAll(page, -1)), bytes.Count(page, []byte("```go")); n != all {
+		return nil, fmt.Errorf("%d blocks of Go, of which %d are whole and begin a line: want all", all, n)
 	}
 	var errs []error
 	out := block.ReplaceAllFunc(page, func(b []byte) []byte {
@@ -71,6 +84,9 @@ func rewrite(page []byte) ([]byte, error) {
 // source gives the declarations of that name, with their comments, in the order of
 // names; without names, the whole file.
 func source(file string, names []string) (string, error) {
+	if strings.HasPrefix(file, "examples/") {
+		file = "../../" + file
+	}
 	text, err := os.ReadFile(filepath.FromSlash(file))
 	if err != nil || len(names) == 0 {
 		return string(text), err
@@ -90,6 +106,10 @@ func source(file string, names []string) (string, error) {
 		for _, name := range declared(d) {
 			found[name] = string(code) + "\n"
 		}
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			inner := text[set.Position(fn.Body.Lbrace).Offset+1 : set.Position(fn.Body.Rbrace).Offset]
+			found["{"+fn.Name.Name+"}"] = dedent(string(inner))
+		}
 	}
 	var parts []string
 	for _, name := range names {
@@ -100,6 +120,18 @@ func source(file string, names []string) (string, error) {
 		parts = append(parts, code)
 	}
 	return strings.Join(parts, "\n"), nil
+}
+
+// dedent gives the body of a function as it would stand by itself.
+func dedent(body string) string {
+	if !strings.Contains(body, "\n") {
+		return strings.TrimSpace(body) + "\n"
+	}
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimPrefix(body, "\n")) {
+		b.WriteString(strings.TrimPrefix(line, "\t"))
+	}
+	return b.String()
 }
 
 func comment(d ast.Decl) *ast.CommentGroup {
@@ -127,6 +159,9 @@ func declared(d ast.Decl) (names []string) {
 			return []string{id.Name + "." + d.Name.Name}
 		}
 	case *ast.GenDecl:
+		if d.Tok == token.IMPORT {
+			return []string{"import"}
+		}
 		for _, s := range d.Specs {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
@@ -155,7 +190,11 @@ func TestRewrite(t *testing.T) {
 		"unknown name":     {page: "<!-- code: adapter/own.go nobody -->\n\n```go\n```\n", err: "declares no nobody"},
 		"unknown file":     {page: "<!-- code: nowhere.go -->\n\n```go\n```\n", err: "nowhere.go"},
 		"indented":         {page: good + code + "```\n\n  ```go\n  x\n  ```\n", err: "2 blocks of Go, of which 1"},
-		"no code":          {page: "text\n", err: "0 blocks"},
+		"no code":          {page: "text\n", want: "text\n"},
+		"a body": {
+			page: "<!-- code: adapter/own.go {lockKey} -->\n\n```go\n```\n",
+			want: "<!-- code: adapter/own.go {lockKey} -->\n\n```go\nreturn \"own/\" + key\n```\n",
+		},
 	} {
 		got, err := rewrite([]byte(tc.page))
 		switch {

@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,44 +167,5 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 		if p.Doc == "" {
 			t.Errorf("%s has no package comment", p.ImportPath)
 		}
-	}
-}
-
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-
-// Every relative link in the documents leads to a file.
-func TestDocumentLinks(t *testing.T) {
-	root := "../.."
-	var checked int
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && slices.Contains([]string{".git", "testdata", "bin", "dist"}, d.Name()) {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
-				continue
-			}
-			checked++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", path, m[1])
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if checked == 0 {
-		t.Error("no link was found: is the README gone?")
 	}
 }

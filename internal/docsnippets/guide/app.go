@@ -1,0 +1,24 @@
+package guide
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// What an application does under its locks and limits. Tests put something into done.
+var done = func(context.Context, string) error { return nil }
+
+func writeInvoices(ctx context.Context) error    { return done(ctx, "invoices") }
+func writeExport(ctx context.Context) error      { return done(ctx, "export") }
+func writeReport(ctx context.Context) error      { return done(ctx, "report") }
+func loadPrices(ctx context.Context) error       { return done(ctx, "prices") }
+func callSupplier(ctx context.Context) error     { return done(ctx, "supplier") }
+func cleanUp(ctx context.Context) error          { return done(ctx, "cleanup") }
+func dispatch(ctx context.Context) error         { return done(ctx, "dispatch") }
+func book(ctx context.Context) error             { return done(ctx, "book") }
+func printPage(ctx context.Context, _ int) error { return done(ctx, "page") }
+func send(ctx context.Context, _ []string) error { return done(ctx, "mails") }
+func discardExport() error                       { return done(context.Background(), "discard") }
+func undo() error                                { return done(context.Background(), "undo") }
+
+var uncounted atomic.Int64

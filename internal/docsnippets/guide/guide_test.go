@@ -1,0 +1,423 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord"
+	_ "github.com/coordgo/coord/backends/file"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log is what the application of a test has done.
+type log struct {
+	mu   sync.Mutex
+	did  []string
+	then func(ctx context.Context, what string) error
+}
+
+// record has the application's deeds noted, and then gives what then gives.
+func record(t *testing.T, then func(ctx context.Context, what string) error) *log {
+	l := &log{then: then}
+	before := done
+	t.Cleanup(func() { done = before })
+	done = func(ctx context.Context, what string) error {
+		l.mu.Lock()
+		l.did = append(l.did, what)
+		l.mu.Unlock()
+		if l.then == nil {
+			return nil
+		}
+		return l.then(ctx, what)
+	}
+	return l
+}
+
+func (l *log) count(what string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.did {
+		if w == what {
+			n++
+		}
+	}
+	return n
+}
+
+// inDir runs in a directory with a coord.yaml.
+func inDir(t *testing.T, yaml string) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile(filepath.Join(dir, "coord.yaml"), []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadme(t *testing.T) {
+	did := record(t, nil)
+	inDir(t, "url: file://"+t.TempDir()+"\nlimits: {supplier: 2000/1m}\n")
+	if err := readme(t.Context()); err != nil || !slices.Equal(did.did, []string{"invoices", "supplier"}) {
+		t.Fatalf("%v, %v", did.did, err)
+	}
+}
+
+func TestConfigured(t *testing.T) {
+	inDir(t, "url: file://"+t.TempDir()+"\nlimits: {supplier: 2000/1m}\n")
+	if err := configured(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestObserved(t *testing.T) {
+	for _, open := range []func(context.Context, string) (*coord.Client, error){openLogged, openMeasured, openLenient} {
+		client, err := open(t.Context(), "memory://")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(invoices(t.Context(), client), client.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(known) != 1 || known[0].Reason == "" {
+		t.Error("a deviation has a case and a reason")
+	}
+}
+
+// Work under a lock is done under it, by one at a time, and by none of two where nobody waits.
+func TestLocked(t *testing.T) {
+	client := coordtest.New(t)
+	held := func(key string) func(context.Context, string) error {
+		return func(context.Context, string) error {
+			if _, err := client.TryLock(context.Background(), key); !errors.Is(err, coord.ErrLocked) {
+				t.Errorf("%s is free under the lock: %v", key, err)
+			}
+			return nil
+		}
+	}
+	for _, tc := range []struct {
+		key, what string
+		do        func(context.Context, *coord.Client) error
+	}{
+		{"invoices", "invoices", invoices},
+		{"prices", "prices", refresh},
+		{"export", "export", export},
+		{"report", "report", byHand},
+		{"account/7", "book", func(ctx context.Context, c *coord.Client) error { return settle(ctx, c) }},
+		{"account/a", "book", func(ctx context.Context, c *coord.Client) error { return move(ctx, c, "b", "a") }},
+		{"account/b", "book", func(ctx context.Context, c *coord.Client) error { return move(ctx, c, "b", "a") }},
+	} {
+		did := record(t, held(tc.key))
+		if err := tc.do(t.Context(), client.Client); err != nil || did.count(tc.what) != 1 {
+			t.Errorf("%s: %v, %v", tc.what, did.did, err)
+		}
+	}
+	other, err := client.Lock(t.Context(), "prices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	did := record(t, nil)
+	if err := errors.Join(refresh(t.Context(), client.Client), other.Unlock(t.Context())); err != nil || did.count("prices") != 0 {
+		t.Errorf("prices beside another who loads them: %v, %v", did.did, err)
+	}
+}
+
+// What was done under a lock that was lost is discarded or undone.
+func TestLost(t *testing.T) {
+	client := coordtest.New(t)
+	did := record(t, func(ctx context.Context, what string) error {
+		if what == "export" {
+			client.Lose("export")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		return nil
+	})
+	if err := export(t.Context(), client.Client); !errors.Is(err, coord.ErrLost) || did.count("discard") != 1 {
+		t.Errorf("export: %v, %v", did.did, err)
+	}
+	lock, err := client.Lock(t.Context(), "book")
+	if err != nil {
+		t.Fatal(err)
+	}
+	did.then = func(_ context.Context, what string) error {
+		if what == "page" && did.count("page") == 3 {
+			client.Lose("book")
+		}
+		return nil
+	}
+	if err := pages(t.Context(), lock, 10); !errors.Is(err, coord.ErrLost) || did.count("page") != 3 {
+		t.Errorf("pages: %d, %v", did.count("page"), err)
+	}
+	if err := gaveBack(t.Context(), lock); !errors.Is(err, coord.ErrLost) || did.count("undo") != 1 {
+		t.Errorf("unlock: %v, %v", did.did, err)
+	}
+}
+
+func TestGaveBack(t *testing.T) {
+	client := coordtest.New(t)
+	lock, err := client.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gaveBack(t.Context(), lock); err != nil {
+		t.Error(err)
+	}
+	if err := gaveBack(t.Context(), lock); !errors.Is(err, coord.ErrNotHeld) {
+		t.Errorf("the second time: %v", err)
+	}
+}
+
+// A bounded wait ends, and a tick runs once in its time.
+func TestInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		did := record(t, nil)
+		lock, err := client.Lock(t.Context(), "export")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := export(t.Context(), client.Client); err == nil || did.count("export") != 0 || time.Since(begun) < time.Minute {
+			t.Errorf("export: %v after %v", err, time.Since(begun))
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			if err := tick(t.Context(), client.Client); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := did.count("cleanup"); n != 1 {
+			t.Errorf("one tick ran %d times", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := tick(t.Context(), client.Client); err != nil || did.count("cleanup") != 2 {
+			t.Errorf("the next tick: %v", err)
+		}
+	})
+}
+
+// Of two workers one leads; when its lock is taken away, another does.
+func TestLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		a, b := coordtest.NewOn(t, store), coordtest.NewOn(t, store)
+		var active atomic.Int32
+		did := record(t, func(ctx context.Context, what string) error {
+			if active.Add(1) > 1 {
+				t.Error("two lead")
+			}
+			<-ctx.Done()
+			active.Add(-1)
+			return context.Cause(ctx)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, c := range []*coordtest.Client{a, b} {
+			go func() { _ = lead(ctx, c.Client) }()
+		}
+		synctest.Wait()
+		if err := expel(ctx, a.Client, "leader"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if n := did.count("dispatch"); n != 2 || active.Load() != 1 {
+			t.Errorf("%d have led, %d lead: want 2, one after the other", n, active.Load())
+		}
+		if err := expel(ctx, a.Client, "nobody's"); !errors.Is(err, coord.ErrNotHeld) {
+			t.Errorf("expel of nobody: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// The child does not share the owner, so it waits.
+func TestAudited(t *testing.T) {
+	client := coordtest.New(t)
+	refused := make(chan error)
+	err := coord.Do(t.Context(), client, "account/7", func(ctx context.Context) error {
+		audited(ctx, func(ctx context.Context) {
+			_, err := client.TryLock(ctx, "account/7")
+			refused <- err
+		})
+		return <-refused
+	})
+	if !errors.Is(err, coord.ErrLocked) {
+		t.Error(err)
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	client := coordtest.New(t)
+	c := catalogue{prices: map[string]int{}}
+	old, err := client.Lock(t.Context(), "prices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Lose("prices")
+	next, err := client.Lock(t.Context(), "prices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.set(next, "tea", 3); err != nil {
+		t.Error(err)
+	}
+	if err := c.set(old, "tea", 2); !errors.Is(err, coord.ErrLost) || c.prices["tea"] != 3 {
+		t.Errorf("the stale write: %v, %v", c.prices, err)
+	}
+	_ = old.Unlock(t.Context()) // lost
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		var codes []int
+		for range 6 {
+			w := httptest.NewRecorder()
+			serve(client.Client, "ann", w, httptest.NewRequest(http.MethodGet, "/", nil))
+			codes = append(codes, w.Code)
+			if after := w.Header().Get("Retry-After"); w.Code == http.StatusTooManyRequests && after != "2" {
+				t.Errorf("Retry-After %q: want 2, for 1.01 s", after)
+			}
+		}
+		if want := []int{200, 200, 200, 200, 200, 429}; !slices.Equal(codes, want) {
+			t.Errorf("%v: want %v", codes, want)
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		did := record(t, nil)
+		if n, err := sendMails(t.Context(), client.Client, make([]string, 150)); n != 100 || err != nil || did.count("mails") != 1 {
+			t.Errorf("mails: %d, %v", n, err)
+		}
+		if err := callAll(t.Context(), client.Client, make([]string, 2000)); err != nil {
+			t.Error(err)
+		}
+		if s, err := look(t.Context(), client.Client); err != nil || s != "0 left; all are back in 1m1s" {
+			t.Errorf("look: %q, %v", s, err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := callAll(soon, client.Client, []string{"one"}); !errors.Is(err, coord.ErrLimited) {
+			t.Errorf("a call too many: %v", err)
+		}
+		if _, err := client.AllowN(t.Context(), "renders", bursty, 200); err != nil {
+			t.Error(err)
+		}
+		if d, err := plan(t.Context(), client.Client); d != 30*time.Millisecond || err != nil {
+			t.Errorf("plan: %v, %v", d, err)
+		}
+		for range 5 {
+			if ok, err := admit(t.Context(), client.Client, "ann", "acme"); !ok || err != nil {
+				t.Errorf("admit: %v, %v", ok, err)
+			}
+		}
+		if ok, err := admit(t.Context(), client.Client, "ann", "acme"); ok || err != nil {
+			t.Errorf("the sixth: %v, %v", ok, err)
+		}
+	})
+}
+
+// down is a store whose limits do not answer.
+type down struct{ driver.Backend }
+
+func (down) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {
+	<-ctx.Done()
+	return driver.Taken{}, ctx.Err()
+}
+func (down) Reset(context.Context, string, driver.Limit) error { return nil }
+
+func TestLenient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := coord.New(down{memory.NewStore().Open()}, coord.WithFailurePolicy(coord.FailOpen))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		before := uncounted.Load()
+		if ok, err := lenient(t.Context(), client); !ok || err != nil || uncounted.Load() != before+1 {
+			t.Errorf("%v, %v, %d", ok, err, uncounted.Load())
+		}
+	})
+}
+
+// most is how many permits of a limit were granted within any minute of ten, to one who asks all the time, but for a
+// pause that lets the limit fill up: so that what it grants at once and what it goes on granting fall into one minute.
+func most(t *testing.T, limit coord.Limit) (worst, total int) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		const step = 50 * time.Millisecond
+		var grants []int
+		for i := range 6 * int(time.Minute/step) {
+			n := 0
+			if at := time.Duration(i) * step; at < 30*time.Second || at >= 119*time.Second {
+				r, err := client.AllowAtMost(t.Context(), "k", limit, limit.Rate)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n = r.Granted
+			}
+			grants = append(grants, n)
+			time.Sleep(step)
+		}
+		window := int(time.Minute / step)
+		for i := range grants {
+			sum := 0
+			for _, n := range grants[i:min(i+window, len(grants))] {
+				sum += n
+			}
+			worst = max(worst, sum)
+		}
+		for _, n := range grants[len(grants)-2*window:] {
+			total += n
+		}
+	})
+	return worst, total / 2
+}
+
+// The figures of the table of algorithms.
+func TestAlgorithms(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		limit           coord.Limit
+		bound, atLeast  int // in any minute
+		sustained, slop int // a minute, in the long run
+	}{
+		{"strict", strict, 2000, 2000, 1980, 20},
+		{"bursty", bursty, 2200, 2190, 2000, 2},
+		{"capped", capped, 2000, 1990, 1800, 2},
+		{"whole bucket", coord.Limit{Rate: 2000, Per: time.Minute, Algorithm: coord.TokenBucket}, 4000, 3990, 2000, 2},
+		{"fixed window", cheap, 4000, 4000, 2000, 2},
+	} {
+		worst, sustained := most(t, tc.limit)
+		if worst > tc.bound || worst < tc.atLeast {
+			t.Errorf("%s: %d in one minute: want %d to %d", tc.name, worst, tc.atLeast, tc.bound)
+		}
+		if sustained < tc.sustained-tc.slop || sustained > tc.sustained+tc.slop {
+			t.Errorf("%s: %d a minute in the long run: want about %d", tc.name, sustained, tc.sustained)
+		}
+	}
+}

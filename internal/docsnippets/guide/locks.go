@@ -1,0 +1,117 @@
+package guide
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// invoices are written by one process at a time.
+func invoices(ctx context.Context, client *coord.Client) error {
+	return coord.Do(ctx, client, "invoices", func(ctx context.Context) error {
+		return writeInvoices(ctx) // ctx ends if the lock is lost
+	})
+}
+
+// refresh leaves the work to whoever is at it already.
+func refresh(ctx context.Context, client *coord.Client) error {
+	ran, err := coord.TryDo(ctx, client, "prices", loadPrices)
+	if err == nil && !ran {
+		slog.InfoContext(ctx, "prices are being loaded elsewhere")
+	}
+	return err
+}
+
+// export waits a minute for its turn, and not longer.
+func export(ctx context.Context, client *coord.Client) error {
+	err := coord.Do(ctx, client, "export", writeExport, coord.TTL(20*time.Second), coord.WaitAtMost(time.Minute))
+	switch {
+	case errors.Is(err, coord.ErrLost):
+		return errors.Join(err, discardExport()) // somebody else may be writing it
+	case errors.Is(err, coord.ErrLocked):
+		return errors.New("another export has been running for a minute")
+	}
+	return err
+}
+
+// byHand is for work that is no function: it begins here and ends elsewhere.
+func byHand(ctx context.Context, client *coord.Client) (err error) {
+	lock, err := client.Lock(ctx, "report", coord.MaxHold(10*time.Minute))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(ctx)) }()
+	work, cancel := lock.Context(ctx) // ends when the lock is lost
+	defer cancel()
+	return writeReport(work)
+}
+
+// pages goes on only as long as the lock is certainly held.
+func pages(ctx context.Context, lock *coord.Lock, n int) error {
+	for page := range n {
+		if err := lock.Err(); err != nil { // looks at the clocks itself
+			return err
+		}
+		if err := printPage(ctx, page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gaveBack sorts out what Unlock says.
+func gaveBack(ctx context.Context, lock *coord.Lock) error {
+	err := lock.Unlock(ctx)
+	switch {
+	case errors.Is(err, coord.ErrLost): // or ErrMaxHold, which is ErrLost too
+		return errors.Join(err, undo()) // somebody else may have held the key since
+	case errors.Is(err, coord.ErrUnavailable):
+		return nil // the work is done; the key will be free in a moment
+	}
+	return err
+}
+
+// expel takes the lock from whoever holds it, safely.
+func expel(ctx context.Context, client *coord.Client, key string) error {
+	holder, err := client.Inspect(ctx, key)
+	if err != nil {
+		return err // ErrNotHeld: nobody holds it
+	}
+	slog.WarnContext(ctx, "revoking a lock", "key", key, "holder", holder.Name, "pid", holder.PID, "left", holder.TTL)
+	return client.Break(ctx, key, holder.ID)
+}
+
+// tick runs once in five minutes, however many machines are told to run it.
+func tick(ctx context.Context, client *coord.Client) error {
+	_, err := coord.TryDo(ctx, client, "cron/cleanup", cleanUp, coord.MinHold(4*time.Minute))
+	return err
+}
+
+// lead keeps one worker active among many, until ctx ends.
+func lead(ctx context.Context, client *coord.Client) error {
+	for ctx.Err() == nil {
+		err := coord.Do(ctx, client, "leader", dispatch, coord.TTL(10*time.Second))
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		slog.WarnContext(ctx, "not leading any more", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// move takes two locks, always in the same order, so that two moves cannot wait for each other.
+func move(ctx context.Context, client *coord.Client, from, to string) error {
+	first, second := min(from, to), max(from, to)
+	return coord.Do(ctx, client, coord.Key("account", first), func(ctx context.Context) error {
+		return coord.Do(ctx, client, coord.Key("account", second), func(ctx context.Context) error {
+			return book(ctx)
+		})
+	})
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/coordtest"
+)
+
+func TestSellingEndsWithTheLock(t *testing.T) {
+	client := coordtest.New(t)
+	err := coord.Do(t.Context(), client, "tickets", func(ctx context.Context) error {
+		client.Lose("tickets") // as if the store had dropped the lock
+		<-ctx.Done()           // the work is told
+		return nil
+	})
+	if !errors.Is(err, coord.ErrLost) {
+		t.Errorf("%v: want ErrLost, so that the caller rolls back", err)
+	}
+}
