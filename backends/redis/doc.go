@@ -14,7 +14,9 @@
 //
 // A lock named tickets is the string coord:{tickets}, which holds the id of the
 // hold and expires with its lease: GET shows who holds it. Beside it
-// coord:{tickets}:fence is the last fencing token. The state of a limit is
+// coord:{tickets}:fence is the last fencing token. While others wait for the lock,
+// coord:{tickets}:queue has their ids in order, coord:{tickets}:waiters what is known of
+// each, and coord:{tickets}:fair says that one of them is fair. The state of a limit is
 // coord:{tickets}:tb, :sw:60000000 or :fw:60000000, by algorithm and period in
 // microseconds, packed as doubles, with a hash :h beside it for sub-windows and
 // reservations. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
@@ -31,6 +33,13 @@
 // Tokens are max(last+1, the server's clock in microseconds). They rise even
 // when Redis lost everything, provided that its clock did not go back; and
 // without such a loss, for an hour after a lease, whatever the clock does.
+//
+// Waiters are granted in the order in which they came, over all clients, and nobody
+// overtakes them. The script that gives a lock back grants it to the next, and tells that
+// client on a channel of its own, coord:wake: and a random number. A client begins to
+// listen, on one more connection, when it first has to wait. Messages get lost with a
+// connection: then waiters look for themselves, as all do every two seconds. Where the
+// user may not publish there, waiters poll, and the backend does not claim wake.
 //
 // Several limits are taken in one step, all or none.
 //

@@ -32,35 +32,39 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	case err != nil:
 		return driver.Grant{}, err
 	case reply[0] == 0:
-		return driver.Grant{}, locked(lock, reply)
+		_, refusal := lockedFor(lock, reply)
+		return driver.Grant{}, refusal
 	case short != nil:
 		return driver.Grant{}, b.giveBack(ctx, lock, r.ID, short)
 	}
 	return granted(reply)
 }
 
-// locked is the refusal that says for how long.
-func locked(lock string, reply []int64) error {
+// lockedFor is how long a lock stays taken, and the refusal that says so. If that is for
+// ever, it is zero, and an error that says why.
+func lockedFor(lock string, reply []int64) (time.Duration, error) {
 	if len(reply) < 2 || reply[1] < 0 {
-		return fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
+		return 0, fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
 	}
-	// Redis drops a key in the millisecond after its last.
-	return &driver.LockedError{Remaining: time.Duration(reply[1]+1) * time.Millisecond}
+	left := leaseEnds(reply[1])
+	return left, &driver.LockedError{Remaining: left}
 }
+
+// leaseEnds is after how long a key is gone that has ms left: Redis drops it in the
+// millisecond after its last.
+func leaseEnds(ms int64) time.Duration { return time.Duration(ms+1) * time.Millisecond }
 
 func granted(reply []int64) (driver.Grant, error) {
 	ttl, token := reply[1], reply[2]
 	if token <= 0 || token >= maxToken {
 		return driver.Grant{}, fmt.Errorf("%w: fencing token %d: want 1 to %d", driver.ErrCorrupt, token, int64(maxToken-1))
 	}
-	return driver.Grant{Token: token, TTL: time.Duration(ttl) * time.Millisecond}, nil
+	fair := len(reply) > 3 && reply[3] != 0
+	return driver.Grant{Token: token, TTL: time.Duration(ttl) * time.Millisecond, FairWaiting: fair}, nil
 }
 
 func checkRequest(r driver.Request) error {
-	switch {
-	case r.Fair:
-		return fmt.Errorf("%w: fair waiting", driver.ErrUnsupported)
-	case r.TTL <= 0 || r.TTL > maxTTL:
+	if r.TTL <= 0 || r.TTL > maxTTL {
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}
 	return checkID(r.ID)
@@ -183,12 +187,13 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 }
 
 func holder(lock, fence string, reply []any) (driver.Holder, error) {
-	if len(reply) != 3 {
-		return driver.Holder{}, fmt.Errorf("script replied %d values, want 3", len(reply))
+	if len(reply) != 4 {
+		return driver.Holder{}, fmt.Errorf("script replied %d values, want 4", len(reply))
 	}
 	value, _ := reply[0].(string)
 	ttl, _ := reply[1].(int64)
 	last, _ := reply[2].(string)
+	waiting, _ := reply[3].(int64)
 	if ttl == -2 {
 		return driver.Holder{}, driver.ErrNotHeld
 	}
@@ -204,6 +209,6 @@ func holder(lock, fence string, reply []any) (driver.Holder, error) {
 		}
 	}
 	h := driver.NewHolder(id, token, time.Duration(min(ttl, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond)
-	h.Released = isReleased
+	h.Released, h.Waiters = isReleased, int(waiting)
 	return h, nil
 }

@@ -95,7 +95,7 @@ func TestInspectAndBreak(t *testing.T) {
 	r := request("alice", 300*time.Millisecond)
 	g := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 	h := must[driver.Holder](t)(b.Inspect(ctx, "k"))
-	if h.ID != r.ID || h.Name != "alice" || int64(h.Token) != g.Token || h.Released || h.TTL <= 0 || h.Waiters != -1 {
+	if h.ID != r.ID || h.Name != "alice" || int64(h.Token) != g.Token || h.Released || h.TTL <= 0 || h.Waiters != 0 {
 		t.Errorf("%+v", h)
 	}
 	if err := b.Break(ctx, "k", newID("other")); !errors.Is(err, driver.ErrNotHeld) {
@@ -168,13 +168,13 @@ func TestRenewAll(t *testing.T) {
 		}
 		holds[i].TTL = time.Hour
 	}
-	holds[4].Fair = true
+	holds[4].TTL = 0
 	check := func() {
 		t.Helper()
 		for i, r := range b.RenewAll(ctx, holds) {
 			switch {
 			case i == 4:
-				if !errors.Is(r.Err, driver.ErrUnsupported) {
+				if !errors.Is(r.Err, driver.ErrInvalid) {
 					t.Errorf("hold %d: %v", i, r.Err)
 				}
 			case i%3 == 0:
@@ -219,9 +219,9 @@ func TestBadRequests(t *testing.T) {
 		if _, err := b.Renew(ctx, "k", r); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Renew %d: %v", i, err)
 		}
-	}
-	if _, err := b.TryLock(ctx, "k", driver.Request{ID: "a", TTL: time.Second, Fair: true}); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("fair: %v", err)
+		if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Lock %d: %v", i, err)
+		}
 	}
 	for name, err := range map[string]error{
 		"Unlock": b.Unlock(ctx, "k", ""), "Break": b.Break(ctx, "k", "a b"),

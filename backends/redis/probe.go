@@ -48,6 +48,27 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, e
 	return server, nil
 }
 
+// probePush reports whether the server lets waiters be told of grants: whether the user may
+// publish on their channels. That goes for listening, too, as a rule; to try it would
+// take a connection, which a client that never waits does not need.
+func (b *backend) probePush(ctx context.Context, log *slog.Logger) (bool, error) {
+	err := b.process(ctx, redis.NewIntCmd(ctx, "publish", channelPrefix+"probe", ""))
+	switch {
+	case err == nil:
+		return true, nil
+	case refusesPush(err):
+		log.WarnContext(ctx, "redis: the user may not publish on coord:wake:*: waiters poll, and wake is not claimed", "err", err)
+		return false, nil
+	default:
+		return false, classify(err)
+	}
+}
+
+// refusesPush: the server will not have it, now or later.
+func refusesPush(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+}
+
 // census asks each server with data for sections of its INFO.
 func (b *backend) census(ctx context.Context, sections ...string) (servers []map[string]string, err error) {
 	c := &census{b: b, sections: sections}

@@ -33,7 +33,7 @@ var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
 // ClusterClaims are what it promises on a cluster, where several limits are taken at
 // once only if they are in one slot: those of one key.
 var ClusterClaims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.ServerClock, driver.Reserve, driver.ScopeHosts,
 }
@@ -127,6 +127,7 @@ type backend struct {
 	limits  limitScripts
 	info    driver.Info
 	lastTTL atomic.Pointer[boxedTTL]
+	line    line
 	closing chan struct{}
 	once    sync.Once
 }
@@ -158,6 +159,14 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	if err != nil {
 		return nil, err
 	}
+	pushes, err := b.probePush(ctx, o.log)
+	if err != nil {
+		return nil, err
+	}
+	if !pushes {
+		claims = claims.Without(driver.Wake)
+	}
+	b.line.init(b, pushes)
 	if server != "" && kind != single {
 		server += " " + string(kind)
 	}
@@ -199,6 +208,7 @@ func (b *backend) Close() error {
 	var err error
 	b.once.Do(func() {
 		close(b.closing)
+		b.line.stop()
 		if b.own {
 			err = closeWithin(b.client, closeWaits)
 		}

@@ -35,8 +35,18 @@ var (
 	renewLua string
 	//go:embed lua/unlock.lua
 	unlockLua string
+	//go:embed lua/unlock_next.lua
+	unlockNextLua string
 	//go:embed lua/unlock_after.lua
 	unlockAfterLua string
+	//go:embed lua/unlock_after_next.lua
+	unlockAfterNextLua string
+	//go:embed lua/queue.lua
+	queueLua string
+	//go:embed lua/wait.lua
+	waitLua string
+	//go:embed lua/refresh.lua
+	refreshLua string
 	//go:embed lua/break.lua
 	breakLua string
 	//go:embed lua/inspect.lua
@@ -69,10 +79,12 @@ var (
 
 // The scripts.
 var (
-	acquireScript     = newScript(2, acquireLua)
+	acquireScript     = newScript(2, acquireLua, queueLua, "local where", waitLua)
+	waitScript        = newScript(2, queueLua, "local where = ARGV[3]", waitLua)
+	refreshScript     = newScript(1, queueLua, refreshLua)
 	renewScript       = newScript(2, renewLua)
-	unlockScript      = newScript(1, unlockLua)
-	unlockAfterScript = newScript(1, unlockAfterLua)
+	unlockScript      = newScript(1, unlockLua, queueLua, unlockNextLua)
+	unlockAfterScript = newScript(1, unlockAfterLua, queueLua, unlockAfterNextLua)
 	breakScript       = newScript(1, breakLua)
 	inspectScript     = newScript(2, inspectLua)
 	resetScript       = newScript(2, resetLua)

@@ -20,7 +20,7 @@ import (
 
 // The traps of locks on Redis, by the numbers under which they are known here.
 // Those about clusters and replicas, 5 to 7 among them, are in cluster_test.go,
-// failover_test.go and unreachable_test.go; 13 is about pushed wake-ups.
+// failover_test.go and unreachable_test.go; 13, about wake-ups that are lost, in queue_test.go.
 
 // TestTrap01LostReply: the reply to an acquire is lost. Nothing is sent again
 // behind the caller's back, whatever the client's MaxRetries, and the caller's
@@ -197,7 +197,7 @@ func TestTrap03ScriptFlush(t *testing.T) {
 		func() error { awaitFree(t, b, "k"); return nil },
 		func() error { _, err := b.TryLock(ctx, "k2", r); return err },
 		func() error { return b.Unlock(ctx, "k2", r.ID) },
-		func() error { _, err := b.TryLock(ctx, "k3", r); return err },
+		func() error { _, err := b.Lock(ctx, "k3", r); return err },
 		func() error { return b.RenewAll(ctx, []driver.Hold{{Key: "k3", Request: r}})[0].Err },
 		func() error { return b.Break(ctx, "k3", r.ID) },
 		func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{N: 1}); return err },
@@ -431,7 +431,7 @@ func TestTrap10Eviction(t *testing.T) {
 
 // TestTrap11RelativeTimes: no script is told the time of a client.
 func TestTrap11RelativeTimes(t *testing.T) {
-	for _, s := range []*script{acquireScript, renewScript, unlockAfterScript, productionLimits.bucketTake, productionLimits.windowTake} {
+	for _, s := range []*script{acquireScript, waitScript, refreshScript, renewScript, unlockScript, unlockAfterScript, productionLimits.bucketTake, productionLimits.windowTake} {
 		if source := s.source.(string); strings.Contains(source, "PXAT") || strings.Contains(source, "EXPIREAT") {
 			t.Errorf("absolute time in %s", source)
 		}

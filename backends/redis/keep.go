@@ -1,0 +1,160 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// How often places in line are looked at: while the server tells of grants, to say that who
+// waits is alive; while it does not, to learn of grants. The scripts forget those who were
+// silent for four times keepEvery, see lua/queue.lua.
+const (
+	keepEvery  = 2 * time.Second
+	pollEvery  = 100 * time.Millisecond
+	keepWithin = 2 * time.Second
+)
+
+// keep says at intervals, for all who wait, that they are alive. It sleeps while nobody does.
+func (l *line) keep(ctx context.Context) {
+	timer := time.NewTimer(keepEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.stir:
+			timer.Reset(l.pause())
+			continue
+		case <-l.asap:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if l.refresh(ctx) {
+			timer.Reset(l.pause())
+		}
+	}
+}
+
+func (l *line) pause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up {
+		return l.every
+	}
+	return pollEvery
+}
+
+// refresh looks at the places of all who wait, in one round trip to each server, and
+// reports whether anyone does.
+func (l *line) refresh(ctx context.Context) bool {
+	groups := l.groups()
+	for from := 0; from < len(groups); from += maxBatch {
+		batch := groups[from:min(from+maxBatch, len(groups))]
+		if again := l.refreshPipelined(ctx, batch, false); len(again) > 0 {
+			l.refreshPipelined(ctx, again, true) // the server forgot the script
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = len(l.waiters) == 0
+	return !l.idle
+}
+
+// group is some who wait for one lock, and the call that looks at their places.
+type group struct {
+	lock    string
+	waiters []*waiter
+	call    *call
+}
+
+// groups are those who are in line, by lock.
+func (l *line) groups() []*group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var groups []*group
+	of := map[string]*group{}
+	for _, w := range l.waiters {
+		if !w.inLine {
+			continue
+		}
+		g := of[w.lock]
+		if g == nil || len(g.waiters) == maxBatch {
+			g = &group{lock: w.lock}
+			of[w.lock] = g
+			groups = append(groups, g)
+		}
+		g.waiters = append(g.waiters, w)
+	}
+	return groups
+}
+
+// refreshPipelined gives those groups for which the server did not know the script.
+func (l *line) refreshPipelined(ctx context.Context, groups []*group, source bool) (unknown []*group) {
+	bound := driver.NewBound(ctx, keepWithin)
+	defer bound.Stop()
+	pipe := l.b.client.Pipeline()
+	for _, g := range groups {
+		args := append(refreshScript.args(), g.lock)
+		for _, w := range g.waiters {
+			args = append(args, w.id)
+		}
+		if source {
+			args = refreshScript.withSource(args)
+		}
+		g.call = newCall(bound, args)
+		_ = pipe.Process(bound, g.call) // is put on a list
+	}
+	landed, err := l.b.fly(bound, pipeline{pipe}, nil)
+	for _, g := range groups {
+		switch {
+		case !landed:
+			l.lostSight(g, err)
+		case noScript(g.call.Err()) && !source:
+			unknown = append(unknown, g)
+		case g.call.Err() != nil:
+			l.lostSight(g, g.call.Err())
+		default:
+			l.seen(g)
+		}
+	}
+	return unknown
+}
+
+// lostSight: those who wait ask for themselves, and learn what is wrong.
+func (l *line) lostSight(g *group, err error) {
+	l.b.noticeTopology(err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range g.waiters {
+		w.tell(true, 0)
+	}
+}
+
+// What refresh.lua says of a waiter.
+const (
+	notInLine = iota
+	inLine
+	firstInLine
+	holdsNow
+)
+
+// seen tells those who wait what the server has said of them.
+func (l *line) seen(g *group) {
+	reply := g.call.Val()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, w := range g.waiters {
+		state := int64(notInLine)
+		if i+1 < len(reply) {
+			state = reply[i+1]
+		}
+		switch {
+		case state == inLine:
+		case state == firstInLine && reply[0] > 0:
+			w.tell(false, leaseEnds(reply[0]))
+		default:
+			w.tell(true, 0)
+		}
+	}
+}

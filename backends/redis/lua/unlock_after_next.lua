@@ -1,0 +1,2 @@
+pcall(tellfirst, ARGV[2])
+return {1}

@@ -1,0 +1,54 @@
+-- Take the lock KEYS[1], with its fence KEYS[2], for ARGV[1] (id) for ARGV[2] (ms)
+-- if it is free and nobody comes first, and confirm it if it was granted to
+-- ARGV[1] meanwhile. Else, where is the place to wait at (fair, number, channel),
+-- or nil: ARGV[1] then is in line, where it keeps the place that it has.
+-- Reply: {1, ms of the lease, token, 1 if someone fair waits}, or {0, ms left of the
+-- holder's lease, how many are before it in line}.
+local id, ttl = ARGV[1], ARGV[2]
+local holder, token, err = call('GET', lock), nil, nil
+
+if holder == id then
+  local left = call('PTTL', lock)
+  if left < tonumber(ttl) then
+    call('PEXPIRE', lock, ttl)
+    left = tonumber(ttl)
+  end
+  token = call('GET', fence)
+  if token and not string.find(token, '^%d+$') then
+    return redis.error_reply('COORDCORRUPT the fence is not a number')
+  end
+  if token then
+    call('PEXPIRE', fence, left + 3600000)
+  else
+    token = count(left)
+  end
+  return {1, left, tonumber(token), call('EXISTS', fairs)}
+end
+
+if not holder then
+  local head = first()
+  if not head or head == id then
+    token, err = count(ttl)
+    if err then return err end
+    call('SET', lock, id, 'PX', ttl)
+    if head then
+      drop(id)
+      pcall(tellfirst, ttl)
+    end
+    return {1, tonumber(ttl), tonumber(token), call('EXISTS', fairs)}
+  end
+  err = pass()
+  if err then return err end
+end
+
+local left = call('PTTL', lock)
+if not where or left < 0 then return {0, left, 0} end
+if not call('ZSCORE', queue, id) then
+  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  call('ZADD', queue, (last[2] or 0) + 1, id)
+end
+call('HSET', waiters, id, string.format('%.0f ', now + life) .. ttl .. ' ' .. where)
+call('PEXPIRE', queue, life + 1000)
+call('PEXPIRE', waiters, life + 1000)
+if string.sub(where, 1, 1) == '1' then call('SET', fairs, 1, 'PX', life) end
+return {0, left, call('ZRANK', queue, id)}

@@ -1,0 +1,496 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// answer is what a call of Lock has come to.
+type answer struct {
+	grant driver.Grant
+	err   error
+}
+
+// waitFor calls Lock in a goroutine, and returns when it is the nth in line.
+func waitFor(t *testing.T, b *backend, key string, r driver.Request, n int) <-chan answer {
+	t.Helper()
+	return waitUnder(t, t.Context(), b, key, r, n)
+}
+
+func waitUnder(t *testing.T, ctx context.Context, b *backend, key string, r driver.Request, n int) <-chan answer {
+	t.Helper()
+	result := make(chan answer, 1)
+	go func() {
+		g, err := b.Lock(ctx, key, r)
+		result <- answer{g, err}
+	}()
+	inLineAre(t, b, key, n)
+	return result
+}
+
+func inLineAre(t *testing.T, b *backend, key string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d in line", n), func() bool {
+		h, err := b.Inspect(t.Context(), key)
+		return err == nil && h.Waiters == n
+	})
+}
+
+// eventually fails the test if what it waits for takes so long that it cannot be the machine.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not seen in 20s: %s", what)
+		}
+	}
+}
+
+func grantOf(t *testing.T, result <-chan answer) driver.Grant {
+	t.Helper()
+	select {
+	case a := <-result:
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		return a.grant
+	case <-time.After(20 * time.Second):
+		t.Fatal("still waits after 20s")
+		return driver.Grant{}
+	}
+}
+
+// holderIs checks who has the key, at the server, now.
+func holderIs(t *testing.T, b *backend, key, id string) {
+	t.Helper()
+	if got := b.client.Get(t.Context(), lockKey(key)).Val(); got != id {
+		t.Fatalf("the lock has %q, want %q", got, id)
+	}
+}
+
+// pushed makes a client that learns of grants by messages alone, once it hears any.
+func pushed(t *testing.T, srv *testserver.Server) *backend {
+	t.Helper()
+	b := connect(t, srv.Addr)
+	b.line.every = time.Hour
+	return b
+}
+
+// TestLine: waiters of several clients are granted in the order in which they came, each
+// by the release before it; nobody overtakes them, and tokens rise.
+func TestLine(t *testing.T) {
+	srv, holder := open(t)
+	ctx := t.Context()
+	clients := []*backend{pushed(t, srv), pushed(t, srv), pushed(t, srv)}
+	first := request("first", time.Minute)
+	last := must[driver.Grant](t)(holder.TryLock(ctx, "k", first)).Token
+	const n = 9
+	var waits [n]<-chan answer
+	var requests [n]driver.Request
+	for i := range n {
+		requests[i] = request(fmt.Sprint("w", i), time.Minute)
+		requests[i].Fair = i%2 == 0
+		waits[i] = waitFor(t, clients[i%3], "k", requests[i], i+1)
+	}
+	before := holder
+	id := first.ID
+	for i, w := range waits {
+		if err := before.Unlock(ctx, "k", id); err != nil {
+			t.Fatal(err)
+		}
+		holderIs(t, holder, "k", requests[i].ID)
+		if _, err := holder.TryLock(ctx, "k", request("newcomer", time.Second)); !errors.Is(err, driver.ErrLocked) {
+			t.Errorf("a newcomer: %v", err)
+		}
+		g := grantOf(t, w)
+		if g.Token <= last || g.TTL != time.Minute || g.Since.IsZero() {
+			t.Errorf("waiter %d: %+v after token %d", i, g, last)
+		}
+		if left := holder.client.PTTL(ctx, lockKey("k")).Val(); left < 50*time.Second {
+			t.Errorf("waiter %d: its lease ends in %v although it was confirmed", i, left)
+		}
+		last, before, id = g.Token, clients[i%3], requests[i].ID
+	}
+	if err := before.Unlock(ctx, "k", id); err != nil {
+		t.Fatal(err)
+	}
+	must[driver.Grant](t)(holder.TryLock(ctx, "k", request("newcomer", time.Second)))
+}
+
+// TestLineExpires: every key that a line consists of has an end.
+func TestLineExpires(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	must[driver.Grant](t)(b.TryLock(ctx, "k", request("holder", time.Minute)))
+	other := connect(t, srv.Addr)
+	r := request("w", time.Minute)
+	r.Fair = true
+	waitFor(t, other, "k", r, 1)
+	keys := b.client.Keys(ctx, "*").Val()
+	if len(keys) != 5 {
+		t.Errorf("keys %q, want lock, fence, queue, waiters and fair", keys)
+	}
+	for _, k := range keys {
+		if ttl := b.client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 2*time.Hour {
+			t.Errorf("%s expires in %v", k, ttl)
+		}
+	}
+}
+
+// TestLockOfAFreeKey: it is granted at once, and again to the same id.
+func TestLockOfAFreeKey(t *testing.T) {
+	_, b := open(t)
+	r := request("a", time.Minute)
+	one := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
+	two := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
+	if one.Token != two.Token || one.Since.IsZero() {
+		t.Errorf("%+v, then %+v", one, two)
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.client.Exists(t.Context(), "coord:{k}", "coord:{k}:queue").Val(); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// TestDeadWaiterIsSkipped: one that has not said for long that it is alive is passed over,
+// with no time lost.
+func TestDeadWaiterIsSkipped(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	held, dead, alive := request("h", time.Minute), request("dead", time.Minute), request("alive", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	killed := connect(t, srv.Addr)
+	gone := waitFor(t, killed, "k", dead, 1)
+	killed.Close()
+	if a := <-gone; !errors.Is(a.err, driver.ErrClosed) {
+		t.Errorf("the wait of a closed client: %v", a.err)
+	}
+	w := waitFor(t, connect(t, srv.Addr), "k", alive, 2)
+	known := b.client.HGet(ctx, "coord:{k}:waiters", dead.ID).Val()
+	_, rest, _ := strings.Cut(known, " ")
+	b.client.HSet(ctx, "coord:{k}:waiters", dead.ID, "1000 "+rest) // alive until long ago
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	holderIs(t, b, "k", alive.ID)
+	grantOf(t, w)
+}
+
+// deadGrantee makes a client that is gone be granted the key, with alive behind it.
+func deadGrantee(t *testing.T) (b *backend, dead string, alive driver.Request, w <-chan answer) {
+	srv, b := open(t)
+	held, r := request("h", time.Minute), request("dead", time.Minute)
+	alive = request("alive", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", held))
+	killed := connect(t, srv.Addr)
+	waitFor(t, killed, "k", r, 1)
+	killed.Close()
+	w = waitFor(t, pushed(t, srv), "k", alive, 2)
+	if err := b.Unlock(t.Context(), "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	holderIs(t, b, "k", r.ID)
+	if left := b.client.PTTL(t.Context(), "coord:{k}").Val(); left > time.Second {
+		t.Errorf("a grant that nobody has confirmed lasts %v, want a second at most", left)
+	}
+	return b, r.ID, alive, w
+}
+
+// TestDeadGrantee: a grant that is not confirmed ends after a second, and the next in line,
+// who was told so, takes the key.
+func TestDeadGrantee(t *testing.T) {
+	b, _, alive, w := deadGrantee(t)
+	grantOf(t, w)
+	holderIs(t, b, "k", alive.ID)
+}
+
+// TestCancelledGranteePassesOn: a grant that is given back before it was confirmed goes to
+// the next in line in that step.
+func TestCancelledGranteePassesOn(t *testing.T) {
+	b, dead, alive, w := deadGrantee(t)
+	if err := b.Unlock(t.Context(), "k", dead); err != nil {
+		t.Fatal(err)
+	}
+	holderIs(t, b, "k", alive.ID)
+	grantOf(t, w)
+}
+
+// TestWithdrawal: a waiter that leaves frees its place, and the next is told that it is the
+// first: it takes the key when the lease before it lapses.
+func TestWithdrawal(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	held, leaver, next := request("h", 500*time.Millisecond), request("leaver", time.Minute), request("next", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	leaving, leave := context.WithCancel(ctx)
+	one, two := pushed(t, srv), pushed(t, srv)
+	gone := waitUnder(t, leaving, one, "k", leaver, 1)
+	w := waitFor(t, two, "k", next, 2)
+	leave()
+	if a := <-gone; !errors.Is(a.err, context.Canceled) {
+		t.Errorf("cancelled: %v", a.err)
+	}
+	if err := one.Unlock(ctx, "k", leaver.ID); err != nil {
+		t.Errorf("withdrawal: %v", err)
+	}
+	if err := one.Unlock(ctx, "k", leaver.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("second withdrawal: %v", err)
+	}
+	grantOf(t, w)
+	holderIs(t, b, "k", next.ID)
+}
+
+// TestWaitersAndDelayedUnlock: the first in line is told until when the key stays taken.
+func TestWaitersAndDelayedUnlock(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	held, next := request("h", time.Minute), request("next", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	w := waitFor(t, pushed(t, srv), "k", next, 1)
+	const delay = 200 * time.Millisecond
+	start := time.Now()
+	if err := b.UnlockAfter(ctx, "k", held.ID, delay); err != nil {
+		t.Fatal(err)
+	}
+	grantOf(t, w)
+	if took := time.Since(start); took < delay {
+		t.Errorf("granted after %v, want after %v at the earliest", took, delay)
+	}
+}
+
+// TestWaitersAndBreak: the key of a hold that was broken goes to the first in line, but
+// only when its lease is over.
+func TestWaitersAndBreak(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	const lease = 300 * time.Millisecond
+	held, next := request("h", lease), request("next", time.Minute)
+	start := time.Now()
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	w := waitFor(t, pushed(t, srv), "k", next, 1)
+	if err := b.Break(ctx, "k", held.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		t.Fatal(err)
+	}
+	grantOf(t, w)
+	if took := time.Since(start); took < lease-2*time.Millisecond {
+		t.Errorf("granted after %v, want after %v at the earliest", took, lease)
+	}
+}
+
+// TestFairWaitingIsTold, with grants and renewals, while someone fair is in line.
+func TestFairWaitingIsTold(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	held := request("h", time.Minute)
+	if g := must[driver.Grant](t)(b.TryLock(ctx, "k", held)); g.FairWaiting {
+		t.Error("nobody waits, yet the grant says so")
+	}
+	plain, fair := request("plain", time.Minute), request("fair", time.Minute)
+	fair.Fair = true
+	other := connect(t, srv.Addr)
+	w := waitFor(t, other, "k", plain, 1)
+	if g := must[driver.Grant](t)(b.Renew(ctx, "k", held)); g.FairWaiting {
+		t.Error("nobody fair waits, yet the renewal says so")
+	}
+	waitFor(t, connect(t, srv.Addr), "k", fair, 2)
+	if g := must[driver.Grant](t)(b.Renew(ctx, "k", held)); !g.FairWaiting {
+		t.Error("the renewal does not tell of a fair waiter")
+	}
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	if g := grantOf(t, w); !g.FairWaiting {
+		t.Error("the grant does not tell of a fair waiter")
+	}
+}
+
+// TestForeignLine: what is not ours in place of a line is left as it is, and a hold ends all
+// the same.
+func TestForeignLine(t *testing.T) {
+	_, b := open(t)
+	ctx := t.Context()
+	held := request("h", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	b.client.Set(ctx, "coord:{k}:queue", "x", time.Hour)
+	if _, err := b.Lock(ctx, "k", request("w", time.Minute)); !errors.Is(err, driver.ErrCorrupt) {
+		t.Errorf("Lock: %v, want ErrCorrupt", err)
+	}
+	if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.Waiters != -1 {
+		t.Errorf("%d waiters, want -1", h.Waiters)
+	}
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if _, err := b.TryLock(ctx, "k", held); !errors.Is(err, driver.ErrCorrupt) {
+		t.Errorf("TryLock: %v, want ErrCorrupt", err)
+	}
+	if got := b.client.Get(ctx, "coord:{k}:queue").Val(); got != "x" {
+		t.Errorf("changed to %q", got)
+	}
+}
+
+// TestNoLostWakeUps: clients contend and cancel while their subscriptions are ended all the
+// time. Nobody is left waiting for a key that is free.
+func TestNoLostWakeUps(t *testing.T) {
+	srv, b := open(t)
+	const runs, clients, goroutines, turns = 100, 3, 3, 4
+	var bs []*backend
+	for range clients {
+		bs = append(bs, pushed(t, srv))
+	}
+	stop := make(chan struct{})
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(rand.N(20 * time.Millisecond)):
+				b.client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub")
+			}
+		}
+	})
+	defer killer.Wait()
+	defer close(stop)
+	for run := range runs {
+		key := fmt.Sprint("k", run)
+		var inside sync.Mutex
+		var wg sync.WaitGroup
+		for _, b := range bs {
+			for range goroutines {
+				wg.Go(func() {
+					for range turns {
+						contend(t, b, key, &inside)
+					}
+				})
+			}
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("run %d: stuck: lock %q", run, b.client.Get(t.Context(), lockKey(key)).Val())
+		}
+	}
+}
+
+// contend takes the key and gives it back, or cancels its wait at some moment, and then
+// withdraws as the core does.
+func contend(t *testing.T, b *backend, key string, inside *sync.Mutex) {
+	r := request("w", time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if rand.N(3) == 0 {
+		time.AfterFunc(rand.N(3*time.Millisecond), cancel)
+	}
+	_, err := b.Lock(ctx, key, r)
+	if err == nil {
+		if !inside.TryLock() {
+			t.Error("two hold one key")
+			return
+		}
+		inside.Unlock()
+	} else if ctx.Err() == nil {
+		t.Errorf("Lock: %v", err)
+	}
+	for range 20 { // what was cancelled may be applied late
+		err = b.Unlock(t.Context(), key, r.ID)
+		if ctx.Err() == nil || err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// TestSubscriptionIsLazy: a client that does not wait has no connection for it, one that does
+// has one, until it is closed.
+func TestSubscriptionIsLazy(t *testing.T) {
+	srv, holder := open(t)
+	listeners := func() int {
+		list := holder.client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
+		return strings.Count(list, " addr=")
+	}
+	b := connect(t, srv.Addr)
+	held := request("h", time.Minute)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", held))
+	if _, err := b.TryLock(t.Context(), "k", request("w", time.Minute)); !errors.Is(err, driver.ErrLocked) {
+		t.Fatal(err)
+	}
+	if n := listeners(); n != 0 {
+		t.Errorf("%d connections listen, and nobody waits", n)
+	}
+	waitFor(t, b, "k", request("w1", time.Minute), 1)
+	waitFor(t, b, "k", request("w2", time.Minute), 2)
+	eventually(t, "one connection that listens", func() bool { return listeners() == 1 })
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "none after Close", func() bool { return listeners() == 0 })
+}
+
+// TestWithoutPush: where the user may not publish, or not subscribe, waiters poll.
+func TestWithoutPush(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rules []any
+		wake  bool
+		says  string
+	}{
+		"no channels":   {[]any{"resetchannels"}, false, "may not publish"},
+		"no PUBLISH":    {[]any{"-publish"}, false, "may not publish"},
+		"no SUBSCRIBE":  {[]any{"-subscribe"}, true, "may not subscribe"},
+		"all it needs":  {[]any{"resetchannels", "&coord:wake:*"}, true, ""},
+		"only the keys": {[]any{"resetkeys", "~coord:*"}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, holder := open(t)
+			ctx := t.Context()
+			rules := append([]any{"ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all"}, tt.rules...)
+			if err := holder.client.Do(ctx, rules...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			o := clientOptions(srv.Addr)
+			o.Username, o.Password = "u", "p"
+			client := redis.NewClient(o)
+			defer client.Close()
+			log, text := textLogger()
+			made, err := New(client, WithLogger(log))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := made.(*backend)
+			held := request("h", time.Minute)
+			must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+			w := waitFor(t, b, "k", request("w", time.Minute), 1)
+			if err := b.Unlock(ctx, "k", held.ID); err != nil {
+				t.Fatal(err)
+			}
+			grantOf(t, w)
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			if got := b.Info().Claims.Has(driver.Wake); got != tt.wake || !b.Info().Claims.Has(driver.Fair) {
+				t.Errorf("wake is claimed: %v, want %v", got, tt.wake)
+			}
+			if got := text.String(); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
+				t.Errorf("logged %q, want %q", got, tt.says)
+			}
+		})
+	}
+}
