@@ -196,7 +196,7 @@ func (m *multi) takeInTurn(ctx context.Context) error {
 		sum := &sums[i]
 		sum.id = c.newID()
 		var t driver.TakenOne
-		err := c.askStore(ctx, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t)
+		_, err := c.askStore(ctx, nil, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t)
 		if err == nil && t.N == sum.N {
 			m.grant(sum, &t)
 			continue

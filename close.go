@@ -78,6 +78,9 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	c.releaseAll(ctx)
+	if leases := c.leases.Load(); leases != nil {
+		leases.close(ctx)
+	}
 	// Calls under way end by themselves: acquisitions see the state and withdraw
 	// what they are granted, releases go on. One that is stuck in the store is
 	// ended by closing the backend.

@@ -71,6 +71,7 @@ type Client struct {
 	denied   denials
 	flights  flights
 	lines    waitLines
+	leases   atomic.Pointer[leaseBook] // nil: nothing is taken in advance
 
 	state atomic.Int32    // stateOpen, stateDraining, stateClosed
 	life  context.Context // ends with stateOpen
@@ -121,7 +122,8 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		done:    make(chan struct{}),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
-	if err := c.configure(opts); err != nil {
+	policy, err := c.configure(opts)
+	if err != nil {
 		return nil, c.fail("new", "", err)
 	}
 	c.connect(halves(b))
@@ -132,6 +134,9 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c.janitor.init(c)
 	c.denied.init(c)
 	c.flights.init(c)
+	if policy != nil && !c.denied.off {
+		c.leases.Store(newLeaseBook(c, policy))
+	}
 	return c, nil
 }
 
@@ -159,7 +164,8 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	c.locks.hands = told || !locks.Info().Claims.Has(driver.Fair)
 }
 
-func (c *Client) configure(opts []Option) error {
+// configure applies the options, save for the leases, which it returns.
+func (c *Client) configure(opts []Option) (*leasePolicy, error) {
 	host, _ := os.Hostname() // without a name the holder is "unknown"
 	if host == "" {
 		host = "unknown"
@@ -167,11 +173,11 @@ func (c *Client) configure(opts []Option) error {
 	o := settings{logger: slog.Default(), holder: holderName(host)}
 	for _, opt := range opts {
 		if err := opt(&o); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if missing := c.info.Claims.Missing(o.required...); len(missing) > 0 {
-		return fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
+		return nil, fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
 	}
 	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
 	if len(o.observers) > 0 {
@@ -186,12 +192,12 @@ func (c *Client) configure(opts []Option) error {
 	}
 	for _, lo := range o.defaults {
 		if err := c.defaults.set(lo); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	err := c.checkLockConfig(&c.defaults)
 	c.defaults.given = 0
-	return err
+	return o.leases, err
 }
 
 // claimList is a list of claims as a person reads it.

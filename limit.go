@@ -94,6 +94,12 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, 0, &d)
 	if err == nil {
+		leases := c.leases.Load()
+		if leases != nil {
+			leases.reset(d.Key, &d.Limit)
+			// What is taken while the store resets may be forgotten too.
+			defer leases.reset(d.Key, &d.Limit)
+		}
 		if err = c.limits.Reset(ctx, d.Key, d.Limit); err != nil {
 			err = storeError(ctx, err, true)
 		}
@@ -146,33 +152,55 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 	case c.denied.off && c.limits.one != nil:
 		return c.takeHere(ctx, r, op, key, limit, least, n)
 	}
-	return c.takeThere(ctx, r, op, key, limit, least, n, nil)
+	_, err := c.takeThere(ctx, r, op, key, limit, least, n)
+	return err
 }
 
-// takeThere is take on a store elsewhere. cached, if not nil, is set if the store was not asked.
-func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int, cached *bool) error {
-	ask := driver.Ask{Min: least, N: n}
+// origin is where an answer is from.
+type origin uint8
+
+const (
+	fromStore origin = iota
+	fromCache        // a denial that was remembered
+	fromLease        // permits taken in advance
+)
+
+// takeThere is take on a store elsewhere.
+func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) (origin, error) {
 	var d driver.Demand
-	err := c.demand(ctx, key, *limit, n, &d)
-	if err != nil {
-		return c.fail(op, key, err)
+	if err := c.demand(ctx, key, *limit, n, &d); err != nil {
+		return fromStore, c.fail(op, key, err)
 	}
+	p := c.pot(&d)
+	if p != nil && p.spend(n, r) {
+		return fromLease, nil
+	}
+	from, err := c.takeAsked(ctx, r, p, &d, driver.Ask{Min: least, N: n})
+	switch {
+	case err != nil:
+		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, storeError(ctx, err, n > 0))
+	case n == 0:
+		c.peekPot(&d, r)
+	case p != nil && !r.Allowed && p.spendRest(least, n, r):
+		from = fromLease
+	}
+	return from, err
+}
+
+// takeAsked answers from the cache of denials, or asks the store.
+func (c *Client) takeAsked(ctx context.Context, r *Result, p *pot, d *driver.Demand, ask driver.Ask) (origin, error) {
 	if c.denied.any.Load() > 0 {
-		if known, ok := c.denied.lookup(&d, ask); ok {
+		if known, ok := c.denied.lookup(d, ask); ok {
 			*r = known
-			if cached != nil {
-				*cached = true
-			}
-			return nil
+			return fromCache, nil
 		}
 	}
 	var t driver.TakenOne
-	if err = c.askStore(ctx, &d, ask, &t); err != nil {
-		*r, err = c.degrade(ctx, op, key, ask, storeError(ctx, err, n > 0))
-		return err
+	from, err := c.askStore(ctx, p, d, ask, &t)
+	if err == nil {
+		r.set(&t, ask.N)
 	}
-	r.set(&t, n)
-	return nil
+	return from, err
 }
 
 // takeHere is take on a store in this process, where a copy more would show.
@@ -198,21 +226,26 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	return nil
 }
 
-// askStore makes one call, and remembers a denial.
-func (c *Client) askStore(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
+// askStore makes one call, for more than is asked if p, which may be nil, wants a
+// lease, and remembers a denial.
+func (c *Client) askStore(ctx context.Context, p *pot, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from origin, err error) {
 	if c.denied.off {
-		return c.takeOne(ctx, d, ask, t)
+		return fromStore, c.takeOne(ctx, d, ask, t)
 	}
 	sent, epoch := c.clock.now(), c.denied.epoch.Load()
-	err := c.takeOne(ctx, d, ask, t)
+	if p == nil {
+		err = c.takeOne(ctx, d, ask, t)
+	} else {
+		from, err = p.ask(ctx, d, ask, t)
+	}
 	switch {
-	case err != nil || ask.N == 0:
+	case err != nil || ask.N == 0 || from == fromLease:
 	case t.N == 0:
 		c.denied.remember(d, ask, t, sent, epoch)
 	default:
 		c.denied.drop(d.Key)
 	}
-	return err
+	return from, err
 }
 
 // takeOne asks the store, together with others who ask the same limit meanwhile. A store
@@ -221,7 +254,8 @@ func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, 
 	if c.denied.off {
 		return c.callOne(ctx, d, ask, t)
 	}
-	return c.flights.take(ctx, d, ask, t)
+	_, err := c.flights.take(ctx, d, ask, t, nil)
+	return err
 }
 
 // callOne makes one call for one ask.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -319,10 +320,9 @@ func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
 // observedTake is take under observation.
 func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
 	began := c.clock.mono()
-	cached := false
-	err := c.takeThere(ctx, r, op, key, limit, least, n, &cached)
+	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
 	if err == nil && n > 0 {
-		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.mono() - began, Cached: cached}, r)
+		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.mono() - began, Cached: from == fromCache, Leased: from == fromLease}, r)
 	}
 	return err
 }
@@ -333,9 +333,9 @@ func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n in
 	call := Call{Op: "wait", Backend: c.info.Name, Key: key, Limit: limit, N: n}
 	began := c.clock.mono()
 	ctx = o.begin(ctx, &call)
-	r, err := c.waitN(ctx, key, limit, n)
+	r, from, err := c.waitN(ctx, key, limit, n)
 	if err == nil || errors.Is(err, ErrLimited) {
-		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.mono() - began, Err: err}
+		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.mono() - began, Leased: from == fromLease, Err: err}
 		var told *Error
 		if errors.As(err, &told) {
 			r.RetryAfter = told.RetryAfter
@@ -372,6 +372,15 @@ func (m *multi) observed(ctx context.Context, began time.Duration) {
 			m.c.observing.decided(ctx, Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N, Took: took, Cached: m.cached}, r)
 		}
 	}
+}
+
+// leaseEnded tells of a lease that is over.
+func (o *observing) leaseEnded(key flightKey, l *lease, left, returned int) {
+	tell(o, context.Background(), "LeaseEnded", func(o *Observer) func(context.Context, LeaseEnded) { return o.LeaseEnded },
+		LeaseEnded{
+			Backend: o.c.info.Name, Key: strings.TrimPrefix(key.key, o.c.prefix), Limit: key.limit,
+			Spent: l.n - left, Returned: returned, Wasted: left - returned,
+		})
 }
 
 // storeFailed reports an error that is no answer of the store's.

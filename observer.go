@@ -58,6 +58,10 @@ type Observer struct {
 	Denied   func(ctx context.Context, e Decision)
 	Degraded func(ctx context.Context, e Decision)
 
+	// LeaseEnded: permits that were taken in advance, under WithPermitLease, were all spent, or are
+	// over. ctx is nobody's.
+	LeaseEnded func(ctx context.Context, e LeaseEnded)
+
 	// StoreCalled: the store was asked something. StoreCall.Failed tells failures from answers.
 	StoreCalled func(ctx context.Context, e StoreCall)
 }
@@ -236,8 +240,21 @@ type Decision struct {
 	Delay time.Duration
 	// Cached: the denial was remembered, and the store was not asked.
 	Cached bool
+	// Leased: the permits had been taken in advance, and the store was not asked.
+	Leased bool
 	// Err is the store's error, of Degraded, or why a "wait" ended.
 	Err error
+}
+
+// LeaseEnded is permits that were taken in advance and are over.
+type LeaseEnded struct {
+	// Backend is the store's name: "redis".
+	Backend string
+	Key     string
+	Limit   Limit
+	// Spent permits, those that were given back, and those that were lost: debited at the
+	// store, and spent by nobody.
+	Spent, Returned, Wasted int
 }
 
 // StoreCall is one request to the store.

@@ -29,6 +29,7 @@ type settings struct {
 
 	bestEffort bool
 	observers  []Observer
+	leases     *leasePolicy
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At

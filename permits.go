@@ -49,11 +49,13 @@ type flightLine struct {
 type rider struct {
 	ctx    context.Context
 	ask    driver.Ask
-	flight *flight // guarded by flights.mu; nil in line
+	lease  *leaseAsk // of an ask for more than the rider wants
+	flight *flight   // guarded by flights.mu; nil in line
 
 	done chan struct{} // closed when the answer is there
 	t    driver.TakenOne
 	err  error
+	from origin
 }
 
 // flight is one call with the asks of its riders.
@@ -67,8 +69,9 @@ func (f *flights) init(c *Client) {
 	f.c, f.lines = c, make(map[flightKey]*flightLine)
 }
 
-// take asks the store for permits, together with others who do.
-func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
+// take asks the store for permits, together with others who do. Those who wait in line are
+// given of a lease that lands meanwhile, in the order of the line.
+func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, la *leaseAsk) (origin, error) {
 	k := flightKey{d.Key, d.Limit}
 	f.mu.Lock()
 	l := f.lines[k]
@@ -77,9 +80,9 @@ func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t 
 		f.lines[k] = l
 		f.mu.Unlock()
 		defer f.landed(l)
-		return f.c.callOne(ctx, d, ask, t)
+		return fromStore, f.alone(ctx, d, ask, t, la)
 	}
-	r := &rider{ctx: ctx, ask: ask, done: make(chan struct{})}
+	r := &rider{ctx: ctx, ask: ask, lease: la, done: make(chan struct{})}
 	l.queue = append(l.queue, r)
 	if len(l.queue) == 1 {
 		f.watch(l)
@@ -89,11 +92,24 @@ func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t 
 	case <-r.done:
 	case <-ctx.Done():
 		if err := f.leave(l, r); err != nil {
-			return err
+			return fromStore, err
 		}
 	}
 	*t = r.t
-	return r.err
+	return r.from, r.err
+}
+
+// alone makes the call for one ask.
+func (f *flights) alone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, la *leaseAsk) error {
+	if la == nil {
+		return f.c.callOne(ctx, d, ask, t)
+	}
+	la.sent = f.c.clock.now()
+	err := f.c.callOne(ctx, d, ask, t)
+	if err == nil {
+		la.landed(t)
+	}
+	return err
 }
 
 // leave takes a rider out whose context has ended. It is nil if the answer has come.
@@ -149,9 +165,38 @@ func (f *flights) landed(l *flightLine) {
 	}
 }
 
+// serve gives those at the head of the queue what they ask for out of a lease.
+// flights.mu is held.
+func (f *flights) serve(l *flightLine) {
+	b := f.c.leases.Load()
+	if b == nil || len(l.queue) == 0 || f.closed {
+		return
+	}
+	p := b.find(l.key.key, &l.key.limit)
+	if p == nil {
+		return
+	}
+	for len(l.queue) > 0 {
+		r := l.queue[0]
+		n := r.ask.N
+		if r.lease != nil {
+			n = r.lease.own
+		}
+		var got Result
+		if n == 0 || r.lease == nil && r.ask.ID != "" || !p.spend(n, &got) {
+			return
+		}
+		r.t = driver.TakenOne{Granted: driver.Granted{N: n}, Remaining: got.Remaining, ResetAfter: got.ResetAfter}
+		r.from = fromLease
+		close(r.done)
+		l.queue = l.queue[1:]
+	}
+	l.queue = nil
+}
+
 // depart sends the head of the queue off. flights.mu is held.
 func (f *flights) depart(l *flightLine) {
-	if len(l.queue) == 0 {
+	if f.serve(l); len(l.queue) == 0 {
 		return
 	}
 	n := min(len(l.queue), maxFlight)
@@ -200,8 +245,12 @@ func (f *flights) fly(ctx context.Context, l *flightLine, fl *flight) {
 	defer f.landed(l)
 	defer fl.cancel()
 	asks := make([]driver.Ask, len(fl.riders))
+	sent := f.c.clock.now()
 	for i, r := range fl.riders {
 		asks[i] = r.ask
+		if r.lease != nil {
+			r.lease.sent = sent
+		}
 	}
 	taken, err := f.call(ctx, l.key, asks)
 	if err != nil {
@@ -210,6 +259,9 @@ func (f *flights) fly(ctx context.Context, l *flightLine, fl *flight) {
 	}
 	for i, r := range fl.riders {
 		r.t = driver.TakenOne{Granted: taken.Asks[i], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+		if r.lease != nil {
+			r.lease.landed(&r.t)
+		}
 		close(r.done)
 	}
 }

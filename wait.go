@@ -22,39 +22,56 @@ func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) erro
 	if c.observing != nil && n > 0 {
 		return c.observedWait(ctx, key, limit, n)
 	}
-	_, err := c.waitN(ctx, key, limit, n)
+	_, _, err := c.waitN(ctx, key, limit, n)
 	return err
 }
 
 // waitN is WaitN, and says what was granted.
-func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Result, error) {
+func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Result, origin, error) {
 	granted := Result{Allowed: true, Granted: n}
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, n, &d)
 	var retry time.Duration
+	var from origin
 	switch {
 	case err != nil:
 	case n == 0:
-		return granted, nil
+		return granted, from, nil
 	case d.Limit.Algorithm == driver.TokenBucket && c.info.Claims.Has(driver.Reserve):
-		retry, err = c.waitReserved(ctx, key, limit, n)
+		retry, from, err = c.waitReserved(ctx, key, limit, &d)
 	default:
-		retry, err = c.waitInLine(ctx, d)
+		retry, from, err = c.waitInLine(ctx, d)
 	}
 	if err == nil {
-		return granted, nil
+		return granted, from, nil
 	}
 	if errors.Is(err, ErrUnavailable) {
-		return c.degrade(ctx, "wait", key, driver.Ask{N: n}, err)
+		r, err := c.degrade(ctx, "wait", key, driver.Ask{N: n}, err)
+		return r, from, err
 	}
-	return Result{}, &Error{Op: "wait", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
+	return Result{}, from, &Error{Op: "wait", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}
 }
 
 // errTooLate: the permits cannot come before ctx's deadline.
 var errTooLate = chainOf(ErrLimited, context.DeadlineExceeded)
 
-// waitReserved takes the permits ahead of time; the store keeps the order.
-func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
+// waitReserved takes the permits ahead of time; the store keeps the order. What is leased is
+// for who comes when nobody of this client waits.
+func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, d *driver.Demand) (time.Duration, origin, error) {
+	p := c.pot(d)
+	if p != nil {
+		if p.sleeper.Add(1) == 1 && p.spend(d.N, new(Result)) {
+			p.sleeper.Add(-1)
+			return 0, fromLease, nil
+		}
+		defer p.sleeper.Add(-1)
+	}
+	retry, err := c.sleepReserved(ctx, key, limit, d.N)
+	return retry, fromStore, err
+}
+
+// sleepReserved reserves permits and sleeps until they are due.
+func (c *Client) sleepReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
 	r, retry, err := c.reserveInTime(ctx, key, limit, n)
 	if err != nil {
 		return retry, err
@@ -134,7 +151,7 @@ type waiter struct {
 }
 
 // waitInLine waits for its turn, and then for the permits.
-func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration, error) {
+func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration, origin, error) {
 	k := lineKey{d.Key, d.Limit}
 	w := &waiter{turn: make(chan struct{}), tooLate: make(chan time.Duration, 1)}
 	w.deadline, _ = ctx.Deadline()
@@ -143,38 +160,43 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 	select {
 	case <-w.turn:
 	case retry := <-w.tooLate:
-		return retry, errTooLate
+		return retry, fromStore, errTooLate
 	case <-ctx.Done():
-		return 0, chainOf(ErrLimited, ctxError(ctx))
+		return 0, fromStore, chainOf(ErrLimited, ctxError(ctx))
 	case <-c.ended:
-		return 0, ErrClosed
+		return 0, fromStore, ErrClosed
 	}
 	ask := driver.Ask{Min: d.N, N: d.N}
 	for denied := false; ; denied = true {
 		switch { // the turn and the end may come together
 		case ctx.Err() != nil:
-			return 0, chainOf(ErrLimited, ctxError(ctx))
+			return 0, fromStore, chainOf(ErrLimited, ctxError(ctx))
 		case c.state.Load() == stateClosed:
-			return 0, ErrClosed
+			return 0, fromStore, ErrClosed
+		}
+		p := c.pot(&d)
+		if p != nil && p.spend(d.N, new(Result)) {
+			return 0, fromLease, nil
 		}
 		var t driver.TakenOne
-		if err := c.askStore(ctx, &d, ask, &t); err != nil {
+		from, err := c.askStore(ctx, p, &d, ask, &t)
+		if err != nil {
 			err = storeError(ctx, err, true)
 			if denied && ctx.Err() != nil { // the time was up while it asked again
 				err = chainOf(ErrLimited, ctxError(ctx))
 			}
-			return 0, err
+			return 0, from, err
 		}
 		if t.N > 0 {
-			return 0, nil
+			return 0, from, nil
 		}
 		ready := time.Now().Add(t.RetryAfter)
 		c.lines.warn(k, ready)
 		if !w.deadline.IsZero() && w.deadline.Before(ready) {
-			return t.RetryAfter, errTooLate
+			return t.RetryAfter, from, errTooLate
 		}
 		if err := c.sleep(ctx, t.RetryAfter); err != nil {
-			return 0, err
+			return 0, from, err
 		}
 	}
 }

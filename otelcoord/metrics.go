@@ -29,6 +29,8 @@ const (
 	attrDecision = "coord.decision"
 	attrOp       = "coord.op"
 	attrCached   = "coord.cached"
+	attrLeased   = "coord.leased"
+	attrFate     = "coord.fate"
 )
 
 const (
@@ -48,8 +50,9 @@ var (
 	lockLosses    = Metric{"coord.lock.losses", counter, "{lock}", "Holds that ended before they were unlocked, by reason.", []string{attrReason}}
 	lockRenewals  = Metric{"coord.lock.renewals", counter, "{renewal}", "Renewals of leases, by outcome.", []string{attrOutcome}}
 
-	limitDecisions = Metric{"coord.limit.decisions", counter, "{decision}", "Answers of limits: allowed, denied, or degraded, which is admitted by the failure policy; whether the store was asked.", []string{attrDecision, attrOp, attrCached}}
+	limitDecisions = Metric{"coord.limit.decisions", counter, "{decision}", "Answers of limits: allowed, denied, or degraded, which is admitted by the failure policy; remembered, or of permits taken in advance, where the store was not asked.", []string{attrDecision, attrOp, attrCached, attrLeased}}
 	limitPermits   = Metric{"coord.limit.permits", counter, "{permit}", "Permits granted, those of the failure policy among them.", []string{attrDecision, attrOp}}
+	limitLeased    = Metric{"coord.limit.leased", counter, "{permit}", "Permits taken in advance that are over, by their fate: spent, returned to the store, or wasted.", []string{attrFate}}
 	limitWait      = Metric{"coord.limit.wait.duration", histogram, "s", "How long Wait and WaitN waited, by outcome.", []string{attrOutcome}}
 
 	storeCall   = Metric{"coord.store.call.duration", histogram, "s", "Requests to the store, by what they ask; the waiting in a store's own line is coord.op lock.", []string{attrOp, attrOutcome}}
@@ -60,7 +63,7 @@ var (
 func Metrics() []Metric {
 	return slices.Clone([]Metric{
 		lockAttempts, lockWait, lockWaiting, lockHold, lockHeld, lockReentries, lockLosses, lockRenewals,
-		limitDecisions, limitPermits, limitWait, storeCall, storeErrors,
+		limitDecisions, limitPermits, limitLeased, limitWait, storeCall, storeErrors,
 	})
 }
 
@@ -75,7 +78,7 @@ var (
 type meter struct {
 	class func(string) string
 
-	attempts, reentries, losses, renewals, decisions, permits, errors metric.Int64Counter
+	attempts, reentries, losses, renewals, decisions, permits, leased, errors metric.Int64Counter
 
 	waiting, held                        metric.Int64UpDownCounter
 	lockWait, lockHold, limitWait, calls metric.Float64Histogram
@@ -91,6 +94,7 @@ func newMeter(p metric.MeterProvider, class func(string) string) (*meter, error)
 		renewals:  b.counter(lockRenewals),
 		decisions: b.counter(limitDecisions),
 		permits:   b.counter(limitPermits),
+		leased:    b.counter(limitLeased),
 		errors:    b.counter(storeErrors),
 		waiting:   b.upDown(lockWaiting),
 		held:      b.upDown(lockHeld),

@@ -182,6 +182,7 @@ func TestNewWithoutSDK(t *testing.T) {
 		o.Allowed(ctx, coord.Decision{})
 		o.Denied(ctx, coord.Decision{})
 		o.Degraded(ctx, coord.Decision{})
+		o.LeaseEnded(ctx, coord.LeaseEnded{Spent: 1, Returned: 1, Wasted: 1})
 		o.StoreCalled(ctx, coord.StoreCall{})
 		o.CallEnded(ctx, coord.CallEnded{Call: coord.Call{Op: "wait"}})
 	}

@@ -61,6 +61,7 @@ func observer(m *meter, t *tracer) coord.Observer {
 		Allowed:     m.decided("allowed"),
 		Denied:      m.decided("denied"),
 		Degraded:    m.decided("degraded"),
+		LeaseEnded:  m.leaseEnded,
 		StoreCalled: m.storeCalled,
 	}
 }
@@ -79,9 +80,20 @@ func outcome(o coord.Outcome) attribute.KeyValue { return attribute.String(attrO
 func (m *meter) decided(decision string) func(context.Context, coord.Decision) {
 	return func(ctx context.Context, e coord.Decision) {
 		what, op := attribute.String(attrDecision, decision), attribute.String(attrOp, e.Op)
-		m.decisions.Add(ctx, 1, m.with(e.Backend, e.Key, what, op, attribute.Bool(attrCached, e.Cached)))
+		m.decisions.Add(ctx, 1, m.with(e.Backend, e.Key, what, op, attribute.Bool(attrCached, e.Cached), attribute.Bool(attrLeased, e.Leased)))
 		if e.Granted > 0 {
 			m.permits.Add(ctx, int64(e.Granted), m.with(e.Backend, e.Key, what, op))
+		}
+	}
+}
+
+func (m *meter) leaseEnded(ctx context.Context, e coord.LeaseEnded) {
+	for _, fate := range [...]struct {
+		name string
+		n    int
+	}{{"spent", e.Spent}, {"returned", e.Returned}, {"wasted", e.Wasted}} {
+		if fate.n > 0 {
+			m.leased.Add(ctx, int64(fate.n), m.with(e.Backend, e.Key, attribute.String(attrFate, fate.name)))
 		}
 	}
 }

@@ -88,6 +88,7 @@ func TestNamesOfTheDashboard(t *testing.T) {
 	o.Renewed(ctx, coord.Renewed{})
 	o.Lost(ctx, coord.Lost{})
 	o.Allowed(ctx, coord.Decision{Granted: 1})
+	o.LeaseEnded(ctx, coord.LeaseEnded{Spent: 1})
 	o.CallEnded(ctx, coord.CallEnded{Call: coord.Call{Op: "wait"}})
 	o.StoreCalled(ctx, coord.StoreCall{Err: io.ErrUnexpectedEOF})
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -118,8 +119,8 @@ func TestMetricsOfTheDashboard(t *testing.T) {
 			go func() { ended <- run(ctx, url(t), l) }()
 
 			missing := shown(t)
-			// Nobody breaks the store or re-enters here; what counts that has no samples.
-			for _, quiet := range []string{"coord_store_errors_total", "coord_lock_reentries_total", "coord_lock_renewals_total"} {
+			// Nobody breaks the store, re-enters or leases permits here; what counts that has no samples.
+			for _, quiet := range []string{"coord_store_errors_total", "coord_lock_reentries_total", "coord_lock_renewals_total", "coord_limit_leased_total"} {
 				if !missing[quiet] {
 					t.Errorf("the dashboard does not show %s", quiet)
 				}

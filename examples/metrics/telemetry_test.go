@@ -136,21 +136,21 @@ func TestMetricsOfLocksAndLimits(t *testing.T) {
 		t.Error(err)
 	}
 	x.want(map[string]int64{
-		"coord.lock.attempts{coord.backend=memory,coord.outcome=ok}":                                           2,
-		"coord.lock.attempts{coord.backend=memory,coord.outcome=refused}":                                      1,
-		"coord.lock.attempts{coord.backend=memory,coord.outcome=timed_out}":                                    1,
-		"coord.lock.wait.duration{coord.backend=memory,coord.outcome=ok,coord.way=free}":                       2,
-		"coord.lock.wait.duration{coord.backend=memory,coord.outcome=timed_out}":                               1,
-		"coord.lock.reentries{coord.backend=memory}":                                                           1,
-		"coord.lock.losses{coord.backend=memory,coord.reason=max_hold}":                                        1,
-		"coord.lock.hold.duration{coord.backend=memory,coord.end=released}":                                    1,
-		"coord.lock.hold.duration{coord.backend=memory,coord.end=max_hold}":                                    1,
-		"coord.lock.held{coord.backend=memory}":                                                                0,
-		"coord.limit.decisions{coord.backend=memory,coord.cached=false,coord.decision=allowed,coord.op=allow}": 2,
-		"coord.limit.decisions{coord.backend=memory,coord.cached=false,coord.decision=denied,coord.op=allow}":  1,
-		"coord.limit.permits{coord.backend=memory,coord.decision=allowed,coord.op=wait}":                       5,
-		"coord.limit.wait.duration{coord.backend=memory,coord.outcome=ok}":                                     1,
-		"coord.store.call.duration{coord.backend=memory,coord.op=take,coord.outcome=ok}":                       4,
+		"coord.lock.attempts{coord.backend=memory,coord.outcome=ok}":                                                              2,
+		"coord.lock.attempts{coord.backend=memory,coord.outcome=refused}":                                                         1,
+		"coord.lock.attempts{coord.backend=memory,coord.outcome=timed_out}":                                                       1,
+		"coord.lock.wait.duration{coord.backend=memory,coord.outcome=ok,coord.way=free}":                                          2,
+		"coord.lock.wait.duration{coord.backend=memory,coord.outcome=timed_out}":                                                  1,
+		"coord.lock.reentries{coord.backend=memory}":                                                                              1,
+		"coord.lock.losses{coord.backend=memory,coord.reason=max_hold}":                                                           1,
+		"coord.lock.hold.duration{coord.backend=memory,coord.end=released}":                                                       1,
+		"coord.lock.hold.duration{coord.backend=memory,coord.end=max_hold}":                                                       1,
+		"coord.lock.held{coord.backend=memory}":                                                                                   0,
+		"coord.limit.decisions{coord.backend=memory,coord.cached=false,coord.decision=allowed,coord.leased=false,coord.op=allow}": 2,
+		"coord.limit.decisions{coord.backend=memory,coord.cached=false,coord.decision=denied,coord.leased=false,coord.op=allow}":  1,
+		"coord.limit.permits{coord.backend=memory,coord.decision=allowed,coord.op=wait}":                                          5,
+		"coord.limit.wait.duration{coord.backend=memory,coord.outcome=ok}":                                                        1,
+		"coord.store.call.duration{coord.backend=memory,coord.op=take,coord.outcome=ok}":                                          4,
 	})
 }
 

@@ -1,0 +1,60 @@
+package etcd
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// BenchmarkHotKey is one limit that a client asks at once: one goroutine alone, then 64 whose
+// asks fly together, and 64 that spend leased permits.
+func BenchmarkHotKey(b *testing.B) {
+	srv := testserver.Etcd(b)
+	for _, bb := range []struct {
+		name       string
+		goroutines int
+		opts       []coord.Option
+	}{
+		{"single", 1, nil},
+		{"together", 64, nil},
+		{"leased", 64, []coord.Option{coord.WithPermitLease(coord.PermitLease{})}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			c, err := coord.Open(b.Context(), "etcd://"+srv.Addr, bb.opts...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			allow := func() {
+				r, err := c.Allow(b.Context(), b.Name(), coord.PerMinute(1<<39))
+				if err != nil || !r.Allowed {
+					b.Errorf("%+v, %v", r, err)
+				}
+			}
+			for range 100 {
+				allow()
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			hammer(bb.goroutines, b.N, allow)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "permits/s")
+		})
+	}
+}
+
+// hammer calls fn n times, over so many goroutines.
+func hammer(goroutines, n int, fn func()) {
+	var wg sync.WaitGroup
+	var taken atomic.Int64
+	for range goroutines {
+		wg.Go(func() {
+			for taken.Add(1) <= int64(n) {
+				fn()
+			}
+		})
+	}
+	wg.Wait()
+}

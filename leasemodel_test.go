@@ -1,0 +1,178 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// admission is permits that were had between the two instants.
+type admission struct {
+	sent, got time.Time
+	n         int
+}
+
+// worst is the most permits that were certainly had within some period of length per.
+func worst(all []admission, per time.Duration) (most int) {
+	slices.SortFunc(all, func(a, b admission) int { return a.sent.Compare(b.sent) })
+	for i, first := range all {
+		end, n := first.sent.Add(per), 0
+		for _, a := range all[i:] {
+			if !a.sent.Before(end) {
+				break
+			}
+			if a.got.Before(end) {
+				n += a.n
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// checkAdmitted holds what was admitted under leases of life against what limit allows.
+func checkAdmitted(t *testing.T, limit Limit, life time.Duration, all []admission) {
+	t.Helper()
+	limit = must[Limit](t)(limit.Normal())
+	switch limit.Algorithm {
+	case SlidingWindow:
+		if n := worst(all, limit.Per); n > limit.Rate {
+			t.Errorf("%d permits within %v: want at most %d", n, limit.Per, limit.Rate)
+		}
+	case FixedWindow:
+		per := limit.Per.Nanoseconds()
+		sums := map[int64]int{}
+		for _, a := range all {
+			if w := a.sent.UnixNano() / per; w == a.got.UnixNano()/per {
+				sums[w] += a.n
+			}
+		}
+		for w, n := range sums {
+			if n > limit.Rate {
+				t.Errorf("%d permits in window %d: want at most %d", n, w, limit.Rate)
+			}
+		}
+	case TokenBucket:
+		for _, w := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, limit.Per / 2, limit.Per, 3 * limit.Per} {
+			bound := limit.Burst + int(int64(limit.Rate)*int64(w+life)/int64(limit.Per))
+			if n := worst(all, w); n > bound {
+				t.Errorf("%d permits within %v: want at most %d", n, w, bound)
+			}
+		}
+	}
+}
+
+// leaseModel is clients that ask one limit in all ways, at random times and over a
+// network of random latency, and sometimes go.
+type leaseModel struct {
+	limit   Limit
+	life    time.Duration
+	clients int
+	opts    []Option
+
+	mu  sync.Mutex
+	all []admission
+}
+
+func (m *leaseModel) run(t *testing.T, seed uint64) {
+	f := newFakeLimits()
+	random := rand.New(rand.NewPCG(seed, 1))
+	var mu sync.Mutex
+	f.setIntercept(func(op, key string) outcome {
+		mu.Lock()
+		wait, fate := time.Duration(random.IntN(2000))*time.Microsecond, random.IntN(200)
+		if random.IntN(50) == 0 {
+			wait *= 20
+		}
+		mu.Unlock()
+		time.Sleep(wait)
+		switch fate {
+		case 0:
+			return outcome{before: errWire}
+		case 1:
+			return outcome{after: errWire}
+		}
+		return outcome{}
+	})
+	var wg sync.WaitGroup
+	for i := range m.clients {
+		c := newTestClient(t, f, m.opts...)
+		for g := range 1 + i%4 {
+			wg.Go(func() { m.ask(t, c, rand.New(rand.NewPCG(seed, uint64(100*i+g+2)))) })
+		}
+	}
+	wg.Wait()
+}
+
+func (m *leaseModel) ask(t *testing.T, c *Client, random *rand.Rand) {
+	pace := time.Duration(1+random.IntN(1000)) * time.Microsecond
+	for end := time.Now().Add(4 * m.limit.Per); time.Now().Before(end); {
+		time.Sleep(time.Duration(random.Int64N(int64(2 * pace))))
+		if random.IntN(200) == 0 {
+			time.Sleep(time.Duration(random.Int64N(int64(m.limit.Per))))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+random.IntN(100))*time.Millisecond)
+		sent := time.Now()
+		r, err := m.one(ctx, c, random)
+		got := time.Now()
+		cancel()
+		if err == nil && r.Granted > 0 {
+			m.mu.Lock()
+			m.all = append(m.all, admission{sent, got, r.Granted})
+			m.mu.Unlock()
+		}
+	}
+}
+
+func (m *leaseModel) one(ctx context.Context, c *Client, random *rand.Rand) (Result, error) {
+	switch random.IntN(20) {
+	case 0:
+		return c.AllowN(ctx, "k", m.limit, 1+random.IntN(5))
+	case 1:
+		return c.AllowAtMost(ctx, "k", m.limit, 1+random.IntN(9))
+	case 2:
+		return c.Peek(ctx, "k", m.limit)
+	case 3:
+		if m.limit.Algorithm == TokenBucket { // a wait has its permits later than it asked
+			return Result{}, nil
+		}
+		err := c.Wait(ctx, "k", m.limit)
+		return Result{Granted: 1}, err
+	}
+	return c.Allow(ctx, "k", m.limit)
+}
+
+// However clients lease, ask, lose replies and go, the bound holds.
+func TestLeasedAskIsBounded(t *testing.T) {
+	const seeds = 8
+	for name, limit := range map[string]Limit{
+		"sliding-window": Per(400, time.Second),
+		"wide sliding":   Per(3000, 3*time.Second),
+		"fixed-window":   {Rate: 400, Per: time.Second, Algorithm: FixedWindow},
+		"token-bucket":   {Rate: 400, Per: time.Second, Burst: 50, Algorithm: TokenBucket},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range seeds {
+				seed := uint64(i + 1)
+				synctest.Test(t, func(t *testing.T) {
+					l := &ledger{}
+					m := &leaseModel{limit: limit, life: 100 * time.Millisecond, clients: 1 + int(seed%5)}
+					m.opts = []Option{WithPermitLease(PermitLease{Lessees: 1 + int(seed%3)}), l.observer()}
+					m.run(t, seed)
+					checkAdmitted(t, limit, m.life, m.all)
+					if t.Failed() {
+						t.Log("seed", seed)
+					}
+					if i == 0 {
+						t.Log(fmt.Sprint(len(m.all), " admissions, ", l.leased, " leased, ", l.leases, " leases, ", l.waste, " wasted, ", l.returned, " returned"))
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,627 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// ledger counts what becomes of leases.
+type ledger struct {
+	mu                             sync.Mutex
+	leases, spent, returned, waste int
+	leased                         int // decisions
+}
+
+func (l *ledger) observer() Option {
+	return WithObserver(Observer{
+		LeaseEnded: func(_ context.Context, e LeaseEnded) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.leases, l.spent, l.returned, l.waste = l.leases+1, l.spent+e.Spent, l.returned+e.Returned, l.waste+e.Wasted
+		},
+		Allowed: func(_ context.Context, e Decision) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if e.Leased {
+				l.leased++
+			}
+		},
+	})
+}
+
+// busy asks for one permit every so often, n times, and says how many were granted.
+func busy(t *testing.T, c *Client, limit Limit, every time.Duration, n int) (granted int) {
+	t.Helper()
+	for range n {
+		granted += must[Result](t)(c.Allow(t.Context(), "k", limit)).Granted
+		time.Sleep(every)
+	}
+	return granted
+}
+
+// leasing are limits that are far from reached in the tests.
+var leasing = map[string]Limit{
+	"sliding-window": PerMinute(600_000),
+	"fixed-window":   {Rate: 600_000, Per: time.Minute, Algorithm: FixedWindow},
+	"token-bucket":   {Rate: 600_000, Per: time.Minute, Burst: 600_000},
+}
+
+// A busy key costs the store few calls, and what the store has debited is what was spent,
+// was lost, or was given back.
+func TestLeaseSparesTheStore(t *testing.T) {
+	for name, limit := range leasing {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l := newFakeLimits(), &ledger{}
+				c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
+				const asks = 2000
+				if n := busy(t, c, limit, time.Millisecond, asks); n != asks {
+					t.Errorf("%d granted of %d", n, asks)
+				}
+				calls := f.count("take")
+				if calls > asks/25 {
+					t.Errorf("%d calls for %d asks", calls, asks)
+				}
+				if l.leased < asks-asks/25 {
+					t.Errorf("%d of %d asks were told to be of a lease", l.leased, asks)
+				}
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d calls, %d leases, %d spent, %d returned, %d wasted", calls, l.leases, l.spent, l.returned, l.waste)
+				if limit.Algorithm == TokenBucket || limit.Burst > 0 {
+					return // it refills
+				}
+				store := newTestClient(t, f)
+				if n := 600_000 - left(t, store, "k", limit); n != asks+l.waste {
+					t.Errorf("%d debited, %d spent, %d wasted", n, asks, l.waste)
+				}
+			})
+		})
+	}
+}
+
+// Callers do not wait for the next lease while there is something of the one before.
+func TestLeaseIsRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f, WithPermitLease(PermitLease{For: 50 * time.Millisecond}))
+		f.setIntercept(func(op, key string) outcome { time.Sleep(4 * time.Millisecond); return outcome{} })
+		limit := leasing["token-bucket"]
+		busy(t, c, limit, time.Millisecond, 300)
+		slow := 0
+		for range 1000 {
+			sent := time.Now()
+			must[Result](t)(c.Allow(t.Context(), "k", limit))
+			if time.Since(sent) > 0 {
+				slow++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if slow > 2 {
+			t.Errorf("%d asks of 1000 waited for the store", slow)
+		}
+		synctest.Wait()
+	})
+}
+
+// How large a lease is.
+func TestLeaseSize(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		rule      PermitLease
+		limit     Limit
+		every     time.Duration
+		remaining int
+		min, max  int
+	}{
+		{"by rate", PermitLease{}, PerHour(1_000_000), time.Millisecond, 1 << 30, 80, 100},
+		{"for longer", PermitLease{For: time.Second, Max: 10_000}, PerHour(1_000_000), time.Millisecond, 1 << 30, 700, 1000},
+		{"at most Max", PermitLease{Max: 20}, PerHour(1_000_000), time.Millisecond, 1 << 30, 20, 20},
+		{"slow key", PermitLease{}, PerHour(1_000_000), time.Second, 1 << 30, 0, 0},
+		{"share of what is left", PermitLease{}, PerHour(1_000_000), time.Millisecond, 80, 10, 10},
+		{"among more", PermitLease{Lessees: 10}, PerHour(1_000_000), time.Millisecond, 80, 4, 4},
+		{"near the limit", PermitLease{}, PerHour(1_000_000), time.Millisecond, 15, 0, 0},
+		{"limit reached", PermitLease{}, PerHour(1_000_000), time.Millisecond, 0, 0, 0},
+		{"not beyond the sub-window", PermitLease{}, PerSecond(1_000_000), time.Millisecond, 1 << 30, 0, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rule := must[PermitLease](t)(tt.rule.normal())
+			limit := must[Limit](t)(tt.limit.Normal())
+			var s sizer
+			s.init(&limit, rule, 0)
+			if n := s.size(tt.every, 0, 0); n != 0 {
+				t.Errorf("%d before anything is known", n)
+			}
+			got := 0
+			now := time.Duration(0)
+			for i := range 2000 {
+				now += tt.every
+				width := max(s.window, 1)
+				s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1, ValidFor: width - now%width}, Remaining: tt.remaining}, now, now)
+				got = s.size(now, int64(i+1), 0)
+				s.ended(got, 0)
+			}
+			if got < tt.min || got > tt.max {
+				t.Errorf("%d permits: want %d to %d", got, tt.min, tt.max)
+			}
+		})
+	}
+}
+
+// A driver that does not say for how long a window's permits are valid is not leased from.
+func TestLeaseNeedsValidFor(t *testing.T) {
+	var s sizer
+	limit := must[Limit](t)(PerHour(1_000_000).Normal())
+	s.init(&limit, must[PermitLease](t)(PermitLease{}.normal()), 0)
+	for i := range 1000 {
+		now := time.Duration(i) * time.Millisecond
+		s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1}, Remaining: 1 << 30}, now, now)
+		if n := s.size(now, int64(i), 0); n != 0 {
+			t.Fatalf("%d permits", n)
+		}
+	}
+}
+
+// hoard makes c take a lease of limit under "k", and gives it.
+func hoard(t *testing.T, c *Client, limit Limit) *lease {
+	t.Helper()
+	for range 1000 {
+		must[Result](t)(c.Allow(t.Context(), "k", limit))
+		synctest.Wait()
+		if l := current(t, c, limit); l != nil && l.left.Load() > 20 {
+			return l
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("no lease")
+	return nil
+}
+
+func current(t *testing.T, c *Client, limit Limit) *lease {
+	t.Helper()
+	p := potOf(t, c, limit)
+	if p == nil {
+		return nil
+	}
+	return p.cur.Load()
+}
+
+func potOf(t *testing.T, c *Client, limit Limit) *pot {
+	t.Helper()
+	normal := must[Limit](t)(limit.Normal())
+	return c.leases.Load().find("k", &normal)
+}
+
+// Leased permits are dead after their time, on whichever clock it comes first.
+func TestLeaseExpires(t *testing.T) {
+	for name, limit := range leasing {
+		for _, by := range []string{"mono", "wall"} {
+			t.Run(name+" "+by, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, ahead := newFakeLimits(), instant{}
+					c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+					c.clock.read = func() instant {
+						now := c.clock.instant(time.Now())
+						return instant{now.mono + ahead.mono, now.wall + ahead.wall}
+					}
+					l := hoard(t, c, limit)
+					life := l.ends.until(c.clock.now())
+					if life > 100*time.Millisecond {
+						t.Errorf("a lease for %v", life)
+					}
+					calls := f.count("take")
+					must[Result](t)(c.Allow(t.Context(), "k", limit))
+					if got := f.count("take"); got != calls {
+						t.Errorf("%d calls while it lasts", got-calls)
+					}
+					if by == "mono" {
+						ahead.mono = life
+					} else {
+						ahead.wall = int64(life)
+					}
+					must[Result](t)(c.Allow(t.Context(), "k", limit))
+					synctest.Wait()
+					if got := f.count("take"); got == calls || current(t, c, limit) == l {
+						t.Error("a permit was spent after its time")
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is left when nobody asks any more, or the client closes, is given back once.
+func TestLeaseIsGivenBackOnce(t *testing.T) {
+	limit := leasing["fixed-window"]
+	for name, end := range map[string]func(*testing.T, *Client){
+		"idle":  func(t *testing.T, c *Client) { time.Sleep(time.Minute / 4) },
+		"close": func(t *testing.T, c *Client) { must[any](t)(nil, c.Close()) },
+		"other": func(t *testing.T, c *Client) {
+			must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, limit))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) // a window begins
+				f, l := newFakeLimits(), &ledger{}
+				c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
+				hoard(t, c, limit)
+				end(t, c)
+				synctest.Wait()
+				if n := f.count("refund"); n != 1 {
+					t.Errorf("%d refunds", n)
+				}
+				must[any](t)(nil, c.Close())
+				if n := f.count("refund"); n != 1 {
+					t.Errorf("%d refunds at last", n)
+				}
+				if l.returned == 0 || l.waste != 0 {
+					t.Errorf("%d returned, %d wasted", l.returned, l.waste)
+				}
+			})
+		})
+	}
+}
+
+// Permits whose time is over, whose reply was lost, and those of a token bucket, are
+// not given back.
+func TestLeaseIsNotGivenBack(t *testing.T) {
+	t.Run("expired", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, l := newFakeLimits(), &ledger{}
+			c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
+			skip := time.Duration(0)
+			c.clock.read = func() instant { return c.clock.instant(time.Now().Add(skip)) }
+			hoard(t, c, leasing["fixed-window"])
+			skip = time.Second
+			must[any](t)(nil, c.Close())
+			if f.count("refund") != 0 || l.waste == 0 {
+				t.Errorf("%d refunds, %d wasted", f.count("refund"), l.waste)
+			}
+		})
+	})
+	t.Run("lost reply", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, l := newFakeLimits(), &ledger{}
+			c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
+			limit := leasing["fixed-window"]
+			hoard(t, c, limit)
+			f.setIntercept(func(op, key string) outcome {
+				if op == "take" {
+					return outcome{after: errWire}
+				}
+				return outcome{}
+			})
+			for range 500 { // spends what there is, and loses the replies of what comes next
+				_, _ = c.Allow(t.Context(), "k", limit)
+				synctest.Wait()
+			}
+			must[any](t)(nil, c.Close())
+			if n := f.count("refund"); n != 0 {
+				t.Errorf("%d refunds", n)
+			}
+		})
+	})
+	t.Run("token bucket", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeLimits()
+			c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+			hoard(t, c, leasing["token-bucket"])
+			must[any](t)(nil, c.Close())
+			if n := f.count("refund"); n != 0 {
+				t.Errorf("%d refunds", n)
+			}
+		})
+	})
+}
+
+// A reset forgets what was debited, and so what was leased of it, also while it is on its way.
+func TestResetDropsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		limit := leasing["fixed-window"]
+		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+		hoard(t, c, limit)
+		must[any](t)(nil, c.Reset(t.Context(), "k", PerMinute(5))) // another account
+		if current(t, c, limit) == nil {
+			t.Error("the reset of another account dropped the lease")
+		}
+		must[any](t)(nil, c.Reset(t.Context(), "k", Limit{Rate: 7, Per: time.Minute, Algorithm: FixedWindow}))
+		if current(t, c, limit) != nil {
+			t.Error("the lease outlived the reset")
+		}
+		// One that is on its way, before the store resets, is dropped when it lands.
+		hoard(t, c, limit)
+		gate := make(chan struct{})
+		f.setIntercept(func(op, key string) outcome {
+			if op == "take" {
+				<-gate
+			}
+			return outcome{}
+		})
+		for l := current(t, c, limit); l.left.Load() > 0; { // the next is fetched meanwhile
+			must[Result](t)(c.Allow(t.Context(), "k", limit))
+		}
+		synctest.Wait()
+		must[any](t)(nil, c.Reset(t.Context(), "k", limit))
+		close(gate)
+		synctest.Wait()
+		if l := current(t, c, limit); l != nil {
+			t.Errorf("a lease of %d from before the reset", l.n)
+		}
+	})
+}
+
+// Those who come while a lease is on its way are served from it, in their order.
+func TestLeaseServesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newCrowd()
+		limit := leasing["fixed-window"]
+		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+		for l := hoard(t, c, limit); l.left.Load() > 0; {
+			if !potOf(t, c, limit).spend(1, new(Result)) {
+				break
+			}
+		}
+		synctest.Wait()
+		time.Sleep(90 * time.Millisecond) // neither a lease nor a refund is left
+		if p := potOf(t, c, limit); p.left() > 0 {
+			p.mu.Lock()
+			p.clear(p.retire)
+			p.mu.Unlock()
+		}
+		calls := f.count("take")
+		gate := make(chan struct{})
+		f.setIntercept(func(op, key string) outcome { <-gate; return outcome{} })
+		var order []int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				must[Result](t)(c.Allow(t.Context(), "k", limit))
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		close(gate)
+		wg.Wait()
+		if n := f.count("take") - calls; n != 1 {
+			t.Errorf("%d calls for a line of 8", n)
+		}
+	})
+}
+
+// One whose context ends while it fetches for all takes nothing from the others.
+func TestCancelledLesseeHarmsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		limit := leasing["token-bucket"]
+		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+		hoard(t, c, limit)
+		time.Sleep(150 * time.Millisecond) // it is over, the rate is remembered
+		f.setIntercept(func(op, key string) outcome { time.Sleep(20 * time.Millisecond); return outcome{} })
+		p := potOf(t, c, limit)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if i%2 == 0 {
+					ctx, cancel = context.WithTimeout(ctx, 10*time.Millisecond)
+					defer cancel()
+				}
+				_, err := c.Allow(ctx, "k", limit)
+				if i%2 == 1 && err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		time.Sleep(50 * time.Millisecond)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.asking {
+			t.Error("no lease can be asked for any more")
+		}
+	})
+}
+
+func TestPanicWhileLeasing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, log := newFakeLimits(), &logBuffer{}
+		limit := leasing["token-bucket"]
+		c := newTestClient(t, f, WithPermitLease(PermitLease{}), WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		hoard(t, c, limit)
+		f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
+		for l := current(t, c, limit); l.left.Load() > 1; { // fetches the next meanwhile
+			must[Result](t)(c.Allow(t.Context(), "k", limit))
+		}
+		synctest.Wait()
+		f.setIntercept(nil)
+		if !strings.Contains(log.String(), "out of cheese") {
+			t.Errorf("log: %s", log.String())
+		}
+		busy(t, c, limit, time.Millisecond, 200)
+		if current(t, c, limit) == nil {
+			t.Error("no lease after the panic")
+		}
+	})
+}
+
+// Cut off from the store, a client spends what it has until it is over.
+func TestLeaseOutlivesTheStore(t *testing.T) {
+	for _, policy := range []FailurePolicy{FailClosed, FailOpen} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeLimits()
+			limit := leasing["token-bucket"]
+			c := newTestClient(t, f, WithPermitLease(PermitLease{}), WithFailurePolicy(policy))
+			l := hoard(t, c, limit)
+			f.setIntercept(func(op, key string) outcome { return outcome{before: errWire} })
+			for l.left.Load() > 0 {
+				if r := must[Result](t)(c.Allow(t.Context(), "k", limit)); !r.Allowed || r.Degraded != nil {
+					t.Fatalf("%+v", r)
+				}
+				synctest.Wait()
+			}
+			r, err := c.Allow(t.Context(), "k", limit)
+			if policy == FailClosed {
+				wantErr(t, err, ErrUnavailable)
+			} else if err != nil || r.Degraded == nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// What an ask sees that a lease cannot, or need not, answer.
+func TestLeaseAndOtherAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		limit := Limit{Rate: 1000, Per: time.Hour, Algorithm: FixedWindow}
+		c, other := newTestClient(t, f, WithPermitLease(PermitLease{Lessees: 1})), newTestClient(t, f)
+		l := hoard(t, c, limit)
+		has, store := int(l.left.Load()), left(t, other, "k", limit)
+		if r := must[Result](t)(c.Peek(t.Context(), "k", limit)); r.Remaining != has+store {
+			t.Errorf("peek: %d remaining: want %d leased and %d at the store", r.Remaining, has, store)
+		}
+		r := must[Result](t)(c.Allow(t.Context(), "k", limit))
+		if r.Remaining != has-1+store || r.ResetAfter <= 0 || r.ResetAfter > time.Hour {
+			t.Errorf("of the lease: %+v, want %d remaining", r, has-1+store)
+		}
+		// More than the lease has is the store's, and leaves the lease.
+		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, store)); !r.Allowed {
+			t.Errorf("%d of the store: %+v", store, r)
+		}
+		synctest.Wait()
+		if n := left(t, other, "k", limit); n != 0 {
+			t.Fatalf("%d left at the store", n)
+		}
+		had := int(current(t, c, limit).left.Load())
+		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, had+1)); r.Allowed {
+			t.Errorf("%d of %d: %+v", had+1, had, r)
+		}
+		if n := int(current(t, c, limit).left.Load()); n != had {
+			t.Errorf("a denied ask took %d of the lease", had-n)
+		}
+		if r := must[Result](t)(c.Peek(t.Context(), "k", limit)); !r.Allowed || r.RetryAfter != 0 || r.Remaining != had {
+			t.Errorf("peek with %d leased and none at the store: %+v", had, r)
+		}
+		if r := must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, had+5)); r.Granted != had || !r.Allowed {
+			t.Errorf("at most %d of %d: %+v", had+5, had, r)
+		}
+		if r := must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, 5)); r.Allowed || r.RetryAfter <= 0 {
+			t.Errorf("at most 5 of none: %+v", r)
+		}
+	})
+}
+
+// Waits are served of a lease, and nobody who waits is passed by.
+func TestWaitOfALease(t *testing.T) {
+	for name, limit := range leasing {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeLimits()
+				c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+				hoard(t, c, limit)
+				calls := f.count("take")
+				must[any](t)(nil, c.Wait(t.Context(), "k", limit))
+				if n := f.count("take") - calls; n != 0 {
+					t.Errorf("%d calls", n)
+				}
+			})
+		})
+	}
+	t.Run("behind a reservation", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeLimits()
+			limit := leasing["token-bucket"]
+			c, other := newTestClient(t, f, WithPermitLease(PermitLease{})), newTestClient(t, f)
+			hoard(t, c, limit)
+			must[*Reservation](t)(other.Reserve(t.Context(), "k", limit, 600_000)) // nothing is left
+			var wg sync.WaitGroup
+			var first time.Time
+			wg.Go(func() {
+				must[any](t)(nil, c.WaitN(t.Context(), "k", limit, 5000)) // more than the lease has
+				first = time.Now()
+			})
+			synctest.Wait()
+			must[any](t)(nil, c.Wait(t.Context(), "k", limit))
+			second := time.Now()
+			wg.Wait()
+			if second.Before(first) {
+				t.Errorf("a later wait was served %v before one that sleeps", first.Sub(second))
+			}
+		})
+	})
+}
+
+func TestLeaseOptions(t *testing.T) {
+	f := newFakeLimits()
+	for _, bad := range []PermitLease{{Max: -1}, {Max: driver.MaxRate + 1}, {For: -1}, {For: 999 * time.Microsecond}, {For: time.Minute}, {Lessees: -1}, {Lessees: 1 << 30}} {
+		_, err := New(f, WithPermitLease(bad))
+		wantErr(t, err, ErrInvalid)
+	}
+	_, err := New(f, WithPermitLease(PermitLease{}, Limit{}))
+	wantErr(t, err, ErrInvalid)
+	c := newTestClient(t, f, WithPermitLease(PermitLease{Max: 7}), WithPermitLease(PermitLease{Max: 1}, ten))
+	for limit, want := range map[Limit]int{ten: 1, PerHour(3): 7} {
+		normal := must[Limit](t)(limit.Normal())
+		if n := c.leases.Load().policy.lease(&normal).Max; n != want {
+			t.Errorf("%v: at most %d, want %d", limit, n, want)
+		}
+	}
+	wantErr(t, c.LeasePermits(PermitLease{Max: -1}), ErrInvalid)
+	must[any](t)(nil, c.LeasePermits(PermitLease{Max: 9}, ten))
+	normal := must[Limit](t)(ten.Normal())
+	if n := c.leases.Load().policy.lease(&normal).Max; n != 9 {
+		t.Errorf("at most %d after a change to 9", n)
+	}
+	must[any](t)(nil, c.Close())
+	wantErr(t, c.LeasePermits(PermitLease{}), ErrClosed)
+	// Without leases there is no book.
+	if plain := newTestClient(t, newFakeLimits()); plain.leases.Load() != nil {
+		t.Error("a book without leases")
+	}
+}
+
+// Keys that nobody asks any more leave nothing behind, and there is a most of them.
+func TestLeasesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeLimits(), WithPermitLease(PermitLease{}))
+		for i := range maxPots + 100 {
+			must[Result](t)(c.Allow(t.Context(), fmt.Sprint(i), ten))
+		}
+		b := c.leases.Load()
+		count := func() (pots, chained int) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.each(func(*pot) bool { chained++; return true })
+			return b.pots, chained
+		}
+		if pots, chained := count(); pots != maxPots || chained != maxPots {
+			t.Errorf("%d pots, %d in chains: want %d", pots, chained, maxPots)
+		}
+		time.Sleep(potIdle + time.Second)
+		synctest.Wait()
+		if pots, chained := count(); pots != 0 || chained != 0 {
+			t.Errorf("%d pots, %d in chains of keys that nobody asks", pots, chained)
+		}
+		must[Result](t)(c.Allow(t.Context(), "again", ten))
+		time.Sleep(potIdle + time.Second)
+		if pots, _ := count(); pots != 0 {
+			t.Errorf("%d pots after the sweep had stopped once", pots)
+		}
+	})
+}
