@@ -1,6 +1,8 @@
 # make test    real stores, the whole suite, nothing skipped
 # make ci      what has to pass before a change lands
 # make bench   benchmarks, as ratios to the bare store commands of the same run
+# make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
+#              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
 # make reports the conformance suite on every store; the page docs/compatibility.md is made of it
@@ -12,7 +14,7 @@ TOOL      = $(GO) tool -modfile=internal/tools/go.mod
 STORES    = redis etcd zookeeper memcached network
 REQUIRE   = redis,etcd,zookeeper,memcached,network
 # Modules of their own, whose dependencies are nobody else's.
-MODULES   = examples examples/adapter-nats internal/containers
+MODULES   = examples examples/adapter-nats internal/containers bench
 FUZZTIME ?= 10s
 SOAK     ?= 10m
 PASSES   ?= 20
@@ -21,7 +23,7 @@ DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross bench fuzz soak reports demo build
+.PHONY: test ci stores images format vet lint cross bench bench-peers fuzz soak reports demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
@@ -29,6 +31,7 @@ test: stores images
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
 	  (cd examples && $(GO) test -race -timeout 15m -json ./...); \
 	  (cd examples/adapter-nats && $(GO) test -race -timeout 15m -json ./...); \
+	  (cd bench && $(GO) test -race -timeout 15m -json ./...); \
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } \
 	| $(GO) run ./internal/testreport
 
@@ -59,6 +62,9 @@ cross:
 
 bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/... ./httpcoord ./grpccoord
+
+bench-peers: stores
+	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores

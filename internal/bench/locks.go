@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Locker is a lock of any library.
+type Locker interface {
+	// Lock waits for the key.
+	Lock(ctx context.Context, key string) (Held, error)
+}
+
+// Held is a lock that is held.
+type Held interface {
+	Unlock(ctx context.Context) error
+}
+
+// LockLoad is a use of locks.
+type LockLoad struct {
+	Load
+	Key     string        // of it, or before its number
+	Keys    int           // 1: all contend; as many as workers: none does
+	Section time.Duration // what a holder does
+	// First is the number of the first worker, where there are processes with more of them.
+	First int
+}
+
+// LockSample is what a use of locks came to. An operation is Lock, the section and Unlock.
+type LockSample struct {
+	*Sample
+	Wait     Hist // from the call of Lock until it is held
+	Jain     float64
+	Changes  int // how often a key went to another worker
+	Overlaps int // how often two held a key
+}
+
+// Locks measures l. Words has the register of the first key.
+func Locks(ctx context.Context, l Locker, load LockLoad, words *Words) (*LockSample, error) {
+	keys, registers := make([]string, load.Keys), make([]*Register, load.Keys)
+	for i := range keys {
+		keys[i], registers[i] = fmt.Sprintf("%s-%d", load.Key, i), new(Register)
+	}
+	registers[0] = &words.register
+	waits := make([]Hist, load.Workers)
+	sample, err := Run(ctx, load.Load, func(ctx context.Context, worker int) error {
+		i := worker % load.Keys
+		began := time.Now()
+		held, err := l.Lock(ctx, keys[i])
+		if err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		waits[worker].Add(time.Since(began))
+		who := int64(load.First + worker + 1)
+		registers[i].Enter(who)
+		if load.Section > 0 {
+			time.Sleep(load.Section)
+		}
+		registers[i].Leave(who)
+		if err := held.Unlock(ctx); err != nil {
+			return fmt.Errorf("unlock: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &LockSample{Sample: sample, Jain: Jain(sample.PerWorker)}
+	for i := range waits {
+		s.Wait.Merge(&waits[i])
+	}
+	for _, r := range registers {
+		s.Changes += r.Changes()
+		s.Overlaps += r.Overlaps()
+	}
+	return s, nil
+}

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Words is memory in which those who are measured together meet: goroutines, or processes
+// that have mapped it. Its zero value is ready for one measurement.
+type Words struct {
+	register Register
+	wake     wakeWords
+	herd     herdWords
+}
+
+// Register is a guarded resource that notices two holders at once. Whoever holds the lock
+// enters and leaves.
+type Register struct {
+	owner    atomic.Int64 // who is in, 0 for nobody
+	last     atomic.Int64 // who was in before
+	entered  atomic.Int64
+	changes  atomic.Int64
+	overlaps atomic.Int64
+	// guarded is read and written without an atomic addition: two holders lose counts.
+	guarded atomic.Int64
+}
+
+// Enter is called by who, above 0, once it holds the lock.
+func (r *Register) Enter(who int64) {
+	if !r.owner.CompareAndSwap(0, who) {
+		r.overlaps.Add(1)
+		r.owner.Store(who)
+	}
+	r.entered.Add(1)
+	if r.last.Swap(who) != who {
+		r.changes.Add(1)
+	}
+	r.guarded.Store(r.guarded.Load() + 1)
+}
+
+// Leave is called by who before it gives the lock back.
+func (r *Register) Leave(who int64) {
+	if !r.owner.CompareAndSwap(who, 0) {
+		r.overlaps.Add(1)
+	}
+}
+
+// Overlaps is how often somebody was met inside, or somebody's count was lost. Nobody may
+// be inside.
+func (r *Register) Overlaps() int {
+	return int(max(r.overlaps.Load(), r.entered.Load()-r.guarded.Load()))
+}
+
+// Changes is how often the lock went to another than had it before.
+func (r *Register) Changes() int { return int(r.changes.Load()) }
+
+// Entered is how often the lock was had.
+func (r *Register) Entered() int { return int(r.entered.Load()) }
+
+// Register is the guarded resource of w.
+func (w *Words) Register() *Register { return &w.register }
+
+// wall is the time that all processes of a machine agree on.
+func wall() int64 { return time.Now().UnixNano() }
