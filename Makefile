@@ -7,6 +7,7 @@
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
 # make reports the conformance suite on every store; the page docs/compatibility.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
+# make release archives of the command for every platform, in dist/
 # make demo    the demonstration on the embedded file store
 
 GO       ?= go
@@ -23,16 +24,16 @@ DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross bench bench-peers fuzz soak reports demo build
+.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers fuzz soak reports demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	{ $(GO) test -race -p $(P) -timeout 15m -json ./...; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
-	  (cd examples && $(GO) test -race -timeout 15m -json ./...); \
-	  (cd examples/adapter-nats && $(GO) test -race -timeout 15m -json ./...); \
-	  (cd bench && $(GO) test -race -timeout 15m -json ./...); \
-	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } \
+	  containers=$$(mktemp); \
+	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } >$$containers & \
+	  for m in $(filter-out internal/containers,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 15m -json ./...); done; \
+	  wait; cat $$containers; rm $$containers; } \
 	| $(GO) run ./internal/testreport
 
 stores:
@@ -41,7 +42,7 @@ stores:
 images:
 	@if $(DOCKER); then scripts/images; else echo "images: no Docker engine here: stores are tested as processes only"; fi
 
-ci: format vet lint cross test
+ci: format vet lint cross api release-check test
 
 format:
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed:"; echo "$$out"; exit 1; }
@@ -57,8 +58,17 @@ lint:
 	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck ./...) || exit 1; done
 
 cross:
-	GOOS=darwin $(GO) vet ./...
-	GOOS=windows $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet -trimpath ./...
+	GOOS=windows GOARCH=amd64 $(GO) vet -trimpath ./...
+
+api:
+	@scripts/apicheck
+
+release:
+	scripts/release
+
+release-check:
+	@scripts/release-check
 
 bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/... ./httpcoord ./grpccoord
