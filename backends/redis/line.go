@@ -22,7 +22,8 @@ type line struct {
 	pushes  bool   // the server lets itself be listened to
 	channel string // on which this client alone listens, "-" for none
 
-	every time.Duration // keepEvery, which tests change
+	// keepEvery and maxSilence, which tests change.
+	every, silence time.Duration
 
 	stir   chan struct{} // signalled when there are waiters again
 	asap   chan struct{} // signalled when places are to be looked at now
@@ -50,7 +51,7 @@ func (l *line) init(b *backend, pushes bool) {
 		l.channel = channelPrefix + hex.EncodeToString(random[:])
 	}
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.every = keepEvery
+	l.every, l.silence = keepEvery, maxSilence
 	l.waiters, l.idle = map[uint64]*waiter{}, true
 }
 

@@ -12,9 +12,9 @@ import (
 // How the connection is kept on which the server tells of grants. What is said while it
 // is away is lost: when it is there again, all who wait look for themselves.
 const (
-	// silence is how long it says nothing before it is asked for a sign of life, and then
+	// maxSilence is how long it says nothing before it is asked for a sign of life, and then
 	// before it is given up.
-	silence = 5 * time.Second
+	maxSilence = 5 * time.Second
 	// listenFirst and listenMost are between attempts to connect, listenRefused after the
 	// server has said that it will not have it.
 	listenFirst   = 5 * time.Millisecond
@@ -56,7 +56,7 @@ func (l *line) subscribe(ctx context.Context) *redis.PubSub {
 func (l *line) receive(ctx context.Context, pubsub *redis.PubSub) error {
 	silent, pause := false, listenFirst
 	for ctx.Err() == nil {
-		said, err := pubsub.ReceiveTimeout(ctx, silence)
+		said, err := pubsub.ReceiveTimeout(ctx, l.silence)
 		switch said := said.(type) {
 		case *redis.Message:
 			l.message(said.Payload)

@@ -26,33 +26,66 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	defer b.line.leave(w)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	ttl, where := b.ttl(r.TTL), b.line.place(w)
-	for {
-		sent, heard := time.Now(), b.line.heard()
-		reply, short, err := b.runGrant(ctx, waitScript, lock, lock, fence, r.ID, ttl.lease, where)
-		switch {
-		case err != nil:
-			return driver.Grant{}, err
-		case short != nil:
-			return driver.Grant{}, b.giveBack(ctx, lock, r.ID, short)
-		case reply[0] != 0:
-			g, err := granted(reply)
-			g.Since = sent
-			return g, err
-		}
-		left, refusal := lockedFor(lock, reply)
+	a := &asking{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, b.line.place(w)}}
+	for told := false; ; {
+		heard := b.line.heard()
+		g, left, err := a.ask(ctx, told)
 		if left == 0 {
-			return driver.Grant{}, refusal
-		}
-		if reply[2] > 0 {
-			left = never
+			return g, err
 		}
 		timer.Reset(left)
 		b.line.placed(w, heard)
-		if err := w.await(ctx, timer, b.closing); err != nil {
+		if told, err = w.await(ctx, timer, b.closing); err != nil {
 			return driver.Grant{}, err
 		}
 	}
+}
+
+// asking is what a waiter asks the server until it is granted.
+type asking struct {
+	b        *backend
+	lock, id string
+	args     []any
+}
+
+// ask gives a grant or an error, or else how long to wait for being told otherwise.
+func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.Duration, err error) {
+	sent := time.Now()
+	reply, short, err := a.run(ctx, told)
+	switch {
+	case err != nil:
+		return driver.Grant{}, 0, err
+	case short != nil:
+		return driver.Grant{}, 0, a.b.giveBack(ctx, a.lock, a.id, short)
+	case reply[0] != 0:
+		g, err = granted(reply)
+		g.Since = sent
+		return g, 0, err
+	}
+	if left, err = lockedFor(a.lock, reply); left == 0 {
+		return driver.Grant{}, 0, err
+	}
+	if reply[2] > 0 { // it is not the first, and is told when it is
+		left = never
+	}
+	return driver.Grant{}, left, nil
+}
+
+// confirmWithin is how long a call may take that does not look at whether its ctx is
+// cancelled, so that it ends soon enough all the same.
+const confirmWithin = 80 * time.Millisecond
+
+// run runs the script. A waiter that was told that the lock is its own is in a hurry: it asks
+// in this goroutine, and if that takes long asks again.
+func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err error) {
+	if told && ctx.Err() == nil {
+		bound := driver.NewBound(ctx, confirmWithin)
+		defer bound.Stop()
+		if reply, short, err = a.b.runGrant(bound, waitScript, a.lock, a.args...); err == nil {
+			return reply, short, nil
+		}
+	}
+	return a.b.runGrant(ctx, waitScript, a.lock, a.args...)
 }
 
 // never is a time that nobody waits for.
@@ -72,24 +105,25 @@ type waiter struct {
 	first  time.Duration // it is the first, behind a lease with that much left; 0 if it was not told
 }
 
-// await returns when it is time to ask again, or with what has ended the wait.
-func (w *waiter) await(ctx context.Context, timer *time.Timer, closing <-chan struct{}) error {
+// await returns when it is time to ask again, because it was told to or because the lease in
+// the way is over, or with what has ended the wait.
+func (w *waiter) await(ctx context.Context, timer *time.Timer, closing <-chan struct{}) (told bool, err error) {
 	for {
 		select {
 		case <-w.news:
 			ask, first := w.take()
 			if ask {
-				return nil
+				return true, nil
 			}
 			if first > 0 {
 				timer.Reset(first)
 			}
 		case <-timer.C:
-			return nil
+			return false, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case <-closing:
-			return driver.ErrClosed
+			return false, driver.ErrClosed
 		}
 	}
 }

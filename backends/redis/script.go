@@ -43,6 +43,8 @@ var (
 	unlockAfterNextLua string
 	//go:embed lua/queue.lua
 	queueLua string
+	//go:embed lua/confirm.lua
+	confirmLua string
 	//go:embed lua/wait.lua
 	waitLua string
 	//go:embed lua/refresh.lua
@@ -79,8 +81,8 @@ var (
 
 // The scripts.
 var (
-	acquireScript     = newScript(2, acquireLua, queueLua, "local where", waitLua)
-	waitScript        = newScript(2, queueLua, "local where = ARGV[3]", waitLua)
+	acquireScript     = newScript(2, acquireLua, confirmLua, queueLua, "local where", waitLua)
+	waitScript        = newScript(2, confirmLua, queueLua, "local where = ARGV[3]", waitLua)
 	refreshScript     = newScript(1, queueLua, refreshLua)
 	renewScript       = newScript(2, renewLua)
 	unlockScript      = newScript(1, unlockLua, queueLua, unlockNextLua)

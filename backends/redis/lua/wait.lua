@@ -7,22 +7,10 @@
 local id, ttl = ARGV[1], ARGV[2]
 local holder, token, err = call('GET', lock), nil, nil
 
-if holder == id then
-  local left = call('PTTL', lock)
-  if left < tonumber(ttl) then
-    call('PEXPIRE', lock, ttl)
-    left = tonumber(ttl)
-  end
-  token = call('GET', fence)
-  if token and not string.find(token, '^%d+$') then
-    return redis.error_reply('COORDCORRUPT the fence is not a number')
-  end
-  if token then
-    call('PEXPIRE', fence, left + 3600000)
-  else
-    token = count(left)
-  end
-  return {1, left, tonumber(token), call('EXISTS', fairs)}
+if holder == id then -- but its fence was deleted: it is seeded again
+  token, err = count(ttl)
+  if err then return err end
+  return {1, call('PTTL', lock), tonumber(token), call('EXISTS', fairs)}
 end
 
 if not holder then

@@ -1,0 +1,310 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// deaf makes connections on which a client, once it has asked for a subscription, hears
+// nothing while dropping is set.
+type deaf struct {
+	dropping      atomic.Bool
+	subscriptions atomic.Int32
+}
+
+func (d *deaf) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return &deafConn{Conn: conn, deaf: d}, err
+}
+
+type deafConn struct {
+	net.Conn
+	deaf    *deaf
+	listens atomic.Bool
+}
+
+func (c *deafConn) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "subscribe") && c.listens.CompareAndSwap(false, true) {
+		c.deaf.subscriptions.Add(1)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if err != nil || !c.listens.Load() || !c.deaf.dropping.Load() {
+			return n, err
+		}
+	}
+}
+
+// TestTrap13GrantBeforeSubscription: a grant that is told before the server has the
+// subscription is not heard. When the subscription is there, the waiter looks for itself.
+func TestTrap13GrantBeforeSubscription(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	if err := b.client.Do(ctx, "ACL", "SETUSER", "default", "-subscribe").Err(); err != nil {
+		t.Fatal(err) // nobody hears for now
+	}
+	waiting := pushed(t, srv)
+	l := &waiting.line
+	held, r := request("h", time.Minute), request("w", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	// The client is as between its SUBSCRIBE and the answer to it: it listens to nothing,
+	// and neither keeps places nor polls.
+	l.mu.Lock()
+	l.cancel, l.idle = func() {}, false
+	l.mu.Unlock()
+	w := waitFor(t, waiting, "k", r, 1)
+	eventually(t, "that it waits", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiters[1] != nil && l.waiters[1].inLine
+	})
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	holderIs(t, b, "k", r.ID)
+	select {
+	case a := <-w:
+		t.Fatalf("granted without being told: %+v", a)
+	default:
+	}
+	// Now the answer comes.
+	keeper, end := context.WithCancel(ctx)
+	defer l.wg.Wait()
+	defer end()
+	l.wg.Go(func() { l.keep(keeper) })
+	l.hears()
+	grantOf(t, w)
+}
+
+// TestTrap13NoSubscription: waiters that the server never answers about their subscription
+// are granted all the same.
+func TestTrap13NoSubscription(t *testing.T) {
+	srv, b := open(t)
+	var d deaf
+	d.dropping.Store(true)
+	o := clientOptions(srv.Addr)
+	o.Dialer = d.dial
+	waiting := connectWith(t, o)
+	held, r := request("h", time.Minute), request("w", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", held))
+	w := waitFor(t, waiting, "k", r, 1)
+	if err := b.Unlock(t.Context(), "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	grantOf(t, w)
+}
+
+// TestLostMessage: the connection that listens is ended, again and again, at the moment of
+// the grant. A client that nothing but messages tells of grants learns of it when it hears
+// again.
+func TestLostMessage(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	waiting := pushed(t, srv)
+	for range 30 {
+		held, r := request("h", time.Minute), request("w", time.Minute)
+		must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+		w := waitFor(t, waiting, "k", r, 1)
+		pipe := b.client.Pipeline()
+		pipe.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub")
+		pipe.Do(ctx, unlockScript.args(lockKey("k"), held.ID)...)
+		if _, err := pipe.Exec(ctx); err != nil && !noScript(err) {
+			t.Fatal(err)
+		} else if err != nil { // the first time
+			if err := b.Unlock(ctx, "k", held.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		grantOf(t, w)
+		if err := b.Unlock(ctx, "k", r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWaitingIsQuiet: two hundred who wait cost the server a few commands, and each that is
+// granted two: the release before it, and its confirmation.
+func TestWaitingIsQuiet(t *testing.T) {
+	srv, holder := open(t)
+	ctx := t.Context()
+	const clients, each = 4, 50
+	const n = clients * each
+	held := request("h", time.Minute)
+	must[driver.Grant](t)(holder.TryLock(ctx, "k", held))
+	var wg sync.WaitGroup
+	for range clients {
+		b := connect(t, srv.Addr)
+		for range each {
+			wg.Go(func() {
+				r := request("w", time.Minute)
+				if _, err := b.Lock(ctx, "k", r); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := b.Unlock(ctx, "k", r.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	inLineAre(t, holder, "k", n)
+	settleCommands(t, srv)
+	sent := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] + c["script"] + c["subscribe"] }
+	start, before := time.Now(), sent()
+	time.Sleep(2 * time.Second) // what is measured is what happens while nothing does
+	took, quiet := time.Since(start), sent()-before
+	if most := int64(10 * took.Seconds()); quiet > most {
+		t.Errorf("%d commands in %v while %d wait, want at most %d", quiet, took, n, most)
+	}
+	t.Logf("%d commands in %v while %d wait", quiet, took, n)
+	start, before = time.Now(), sent()
+	if err := holder.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	took, busy := time.Since(start), sent()-before
+	// Meanwhile places are kept alive.
+	if most := int64(3*n) + int64(10*took.Seconds()); busy > most {
+		t.Errorf("%d commands for %d hand-overs, want at most %d", busy, n, most)
+	}
+	t.Logf("%d commands for %d hand-overs in %v", busy, n, took)
+}
+
+// settleCommands waits until clients that have begun to wait have subscribed.
+func settleCommands(t *testing.T, srv *testserver.Server) {
+	t.Helper()
+	last := int64(-1)
+	eventually(t, "that the clients only wait", func() bool {
+		time.Sleep(200 * time.Millisecond)
+		now := srv.Commands()["evalsha"]
+		quiet := now-last <= 1
+		last = now
+		return quiet
+	})
+}
+
+// TestWaitersOverARestart: a server that has forgotten the line is asked for a place again.
+func TestWaitersOverARestart(t *testing.T) {
+	srv, b := open(t)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
+	waiting := connect(t, srv.Addr)
+	result := make(chan answer, 1)
+	r := request("w", time.Minute)
+	go func() {
+		g, err := lockAsTheCore(t.Context(), waiting, "k", r)
+		result <- answer{g, err}
+	}()
+	inLineAre(t, b, "k", 1)
+	srv.Restart() // the lock is gone, too
+	grantOf(t, result)
+}
+
+// TestWaitersOverAWipe: so is one that was made to forget everything while it is up.
+func TestWaitersOverAWipe(t *testing.T) {
+	srv, b := open(t)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
+	w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)
+	if err := b.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	grantOf(t, w)
+}
+
+// TestWaitersOverAFailover: waiters get the lock from the master that comes after.
+func TestWaitersOverAFailover(t *testing.T) {
+	onBoth(t, func(t *testing.T, r replicated) {
+		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
+		held, next := request("h", time.Second), request("w", time.Minute)
+		must[driver.Grant](t)(holder.TryLock(t.Context(), "k", held))
+		result := make(chan answer, 1)
+		go func() {
+			g, err := lockAsTheCore(t.Context(), waiting, "k", next)
+			result <- answer{g, err}
+		}()
+		inLineAre(t, holder, "k", 1)
+		r.master().Kill()
+		select {
+		case a := <-result:
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("still waits a minute after the failover")
+		}
+	})
+}
+
+// TestTopologiesPushWakeUps: on a cluster, in the slots of each node, and behind sentinels, a
+// client that nothing but messages tells of grants hears of all.
+func TestTopologiesPushWakeUps(t *testing.T) {
+	onBoth(t, func(t *testing.T, r replicated) {
+		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
+		waiting.line.every = time.Hour
+		ctx := t.Context()
+		for i := range 12 {
+			key := fmt.Sprint("key", i)
+			held, next := request("h", time.Minute), request("w", time.Minute)
+			must[driver.Grant](t)(holder.TryLock(ctx, key, held))
+			w := waitFor(t, waiting, key, next, 1)
+			if err := holder.Unlock(ctx, key, held.ID); err != nil {
+				t.Fatal(err)
+			}
+			holderIs(t, holder, key, next.ID)
+			grantOf(t, w)
+		}
+	})
+}
+
+// lockAsTheCore waits on after errors that may pass.
+func lockAsTheCore(ctx context.Context, b *backend, key string, r driver.Request) (driver.Grant, error) {
+	for {
+		g, err := b.Lock(ctx, key, r)
+		if err == nil || ctx.Err() != nil || driver.Definite(err) && !errors.Is(err, driver.ErrNotSent) {
+			return g, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestSilentSubscription: a connection that gives no sign of life is replaced, and one that
+// does is not.
+func TestSilentSubscription(t *testing.T) {
+	srv, b := open(t)
+	var d deaf
+	o := clientOptions(srv.Addr)
+	o.Dialer = d.dial
+	waiting := connectWith(t, o)
+	waiting.line.silence = 100 * time.Millisecond
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
+	waitFor(t, waiting, "k", request("w", time.Minute), 1)
+	eventually(t, "that it listens", waiting.line.isUp)
+	pings := func() (n int64) {
+		stats := b.client.Info(t.Context(), "commandstats").Val()
+		_, rest, _ := strings.Cut(stats, "cmdstat_ping:calls=")
+		_, _ = fmt.Sscan(rest, &n)
+		return n
+	}
+	before := pings()
+	eventually(t, "pings", func() bool { return pings() > before+2 })
+	if n := d.subscriptions.Load(); n != 1 {
+		t.Errorf("%d subscriptions while the server answers, want 1", n)
+	}
+	d.dropping.Store(true)
+	eventually(t, "another subscription", func() bool { return d.subscriptions.Load() > 1 })
+	d.dropping.Store(false)
+	eventually(t, "that it listens again", waiting.line.isUp)
+}
