@@ -36,13 +36,13 @@ func (c coordLimits) Allow(ctx context.Context, key string) (bool, error) {
 	return r.Allowed, err
 }
 
-func openCoordLimits(algorithm coord.Algorithm) func(context.Context, *store, bench.Rate) (limitClient, error) {
+func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(context.Context, *store, bench.Rate) (limitClient, error) {
 	return func(ctx context.Context, s *store, r bench.Rate) (limitClient, error) {
 		limit := coord.Limit{Rate: r.N, Per: r.Per, Algorithm: algorithm}
 		if algorithm == coord.TokenBucket {
 			limit.Burst = r.N
 		}
-		c, err := coord.Open(ctx, s.url())
+		c, err := coord.Open(ctx, s.url(), opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -59,6 +59,12 @@ func coordSubjects() (list []subject) {
 			subject{store: store, name: "coord, token bucket", kind: bench.Ours, limits: openCoordLimits(coord.TokenBucket), limit: "token bucket"},
 			subject{store: store, name: "coord, fixed window", kind: bench.Ours, limits: openCoordLimits(coord.FixedWindow), limit: "so many in each period"},
 		)
+		if store != "memory" { // where leases do nothing
+			list = append(list, subject{
+				store: store, name: "coord, leased permits", kind: bench.Ours,
+				limits: openCoordLimits(coord.SlidingWindow, coord.WithPermitLease(coord.PermitLease{})), limit: "at most so many in any period; WithPermitLease",
+			})
+		}
 	}
 	return list
 }

@@ -59,8 +59,7 @@ func limitLoad(workers, keys, batch int, r bench.Rate) func(context.Context, *me
 			return nil, err
 		}
 		defer closing(c)
-		ctx = context.WithoutCancel(ctx) // as for locks that nobody else wants
-		load := bench.LimitLoad{Load: bench.Load{Workers: workers, For: m.forEach / 10, Batch: batch, Patience: patience}, Key: m.key, Keys: keys}
+		load := bench.LimitLoad{Load: bench.Load{Workers: workers, For: m.forEach / 10, Batch: batch, Patience: patience, Endless: true}, Key: m.key, Keys: keys}
 		if _, err := bench.Limits(ctx, c, load); err != nil {
 			return nil, err
 		}

@@ -77,9 +77,7 @@ func (m *measurement) openLocks(ctx context.Context) (lockClient, error) {
 }
 
 func lockAlone(ctx context.Context, m *measurement) (figures, error) {
-	// A context that can be cancelled costs some libraries a goroutine: see about.
-	ctx = context.WithoutCancel(ctx)
-	return m.load(ctx, bench.LockLoad{Load: bench.Load{Workers: 1, For: m.forEach, Patience: patience}, Key: m.key, Keys: 1})
+	return m.load(ctx, bench.LockLoad{Load: bench.Load{Workers: 1, For: m.forEach, Patience: patience, Endless: true}, Key: m.key, Keys: 1})
 }
 
 func lockLoad(workers, keys int, section time.Duration) func(context.Context, *measurement) (figures, error) {

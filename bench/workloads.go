@@ -52,8 +52,8 @@ func limitsOfServers(s subject) bool { return s.limits != nil && s.store != "mem
 
 func limitsInMemory(s subject) bool { return s.limits != nil && s.store == "memory" }
 
-// limitsThatPromise are those that mean to be exact: of coord's on other stores than Redis one
-// is enough, for they are the same arithmetic.
+// limitsThatPromise are those that mean to be exact: of coord's on other stores than Redis the
+// strict ones are enough, for the arithmetic is the same.
 func limitsThatPromise(s subject) bool {
-	return limitsOfServers(s) && s.kind != bench.Floor && (s.store == "redis" || s.name == "coord, sliding window")
+	return limitsOfServers(s) && s.kind != bench.Floor && (s.store == "redis" || s.name == "coord, sliding window" || s.name == "coord, leased permits")
 }

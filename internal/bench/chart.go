@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Chart is a chart of horizontal bars, in groups. Write makes an SVG of it that is legible on
+// Chart is a chart of horizontal bars, in groups. SVG draws it legible on
 // light and on dark, without a script and without fonts of its own.
 type Chart struct {
 	Title  string
@@ -127,17 +127,46 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// SVG draws the chart.
-func (c *Chart) SVG() []byte {
+// SVG draws charts, one below the other.
+func SVG(charts ...*Chart) []byte {
+	height, title := 0, ""
+	for i, c := range charts {
+		height += c.height()
+		if i > 0 {
+			title += "; "
+		}
+		title += c.Title
+	}
+	d := new(drawing)
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
+		chartWidth, height, chartWidth, height, escape(title))
+	d.printf("<style>%s</style>\n", chartStyle)
+	d.printf(`<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", chartWidth, height)
+	y := 0
+	for _, c := range charts {
+		d.printf(`<g transform="translate(0 %d)">`+"\n", y)
+		d.chart(c)
+		d.printf("</g>\n")
+		y += c.height()
+	}
+	d.printf("</svg>\n")
+	return d.out.Bytes()
+}
+
+// SVG draws the chart alone.
+func (c *Chart) SVG() []byte { return SVG(c) }
+
+func (c *Chart) height() int {
 	height := chartTop + 44
 	for _, g := range c.Groups {
 		height += chartGap + chartRow*len(g.Bars)
 	}
-	d := &drawing{axis: newAxis(c.Groups)}
-	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
-		chartWidth, height, chartWidth, height, escape(c.Title))
-	d.printf("<style>%s</style>\n", chartStyle)
-	d.printf(`<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", chartWidth, height)
+	return height
+}
+
+func (d *drawing) chart(c *Chart) {
+	d.axis = newAxis(c.Groups)
+	height := c.height()
 	d.text(16, 26, "text title", "", c.Title)
 	d.grid(height - 40)
 	unit := c.Unit
@@ -154,8 +183,6 @@ func (c *Chart) SVG() []byte {
 			y += chartRow
 		}
 	}
-	d.printf("</svg>\n")
-	return d.out.Bytes()
 }
 
 // drawing is an SVG that is being written.

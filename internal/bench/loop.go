@@ -17,6 +17,9 @@ type Load struct {
 	// Batch is how many operations are timed together, where one takes less than reading the
 	// clock; 0 is 1. Latencies are then means of a batch.
 	Batch int
+	// Endless gives operations a context that cannot be cancelled, for which some libraries
+	// do less: the time still ends the load, and so does ctx.
+	Endless bool
 	// Patience is how long after For an operation that has not returned counts as hung; 0
 	// is ten seconds.
 	Patience time.Duration
@@ -46,8 +49,8 @@ func (s *Sample) Mean() time.Duration {
 var ErrHung = errors.New("hung")
 
 // Run repeats op on all workers until the time is over or one fails. An operation that
-// is under way in the end is waited for, and not counted. op is told the worker's number,
-// and whether it is the time to give up by ctx, which lasts as long as the patience.
+// is under way in the end is waited for, and not counted. If ctx ends first, the sample is of
+// what was done until then.
 func Run(ctx context.Context, load Load, op func(ctx context.Context, worker int) error) (*Sample, error) {
 	if load.Batch == 0 {
 		load.Batch = 1
@@ -56,6 +59,10 @@ func Run(ctx context.Context, load Load, op func(ctx context.Context, worker int
 		load.Patience = 10 * time.Second
 	}
 	workers := make([]looper, load.Workers)
+	given := ctx
+	if load.Endless {
+		given = context.WithoutCancel(ctx)
+	}
 	var wg sync.WaitGroup
 	var failed atomic.Bool
 	var left atomic.Int64
@@ -66,7 +73,7 @@ func Run(ctx context.Context, load Load, op func(ctx context.Context, worker int
 	for i := range workers {
 		wg.Go(func() {
 			defer left.Add(-1)
-			workers[i].run(ctx, end, load.Batch, &failed, func() error { return op(ctx, i) })
+			workers[i].run(ctx, end, load.Batch, &failed, func() error { return op(given, i) })
 		})
 	}
 	done := make(chan struct{})

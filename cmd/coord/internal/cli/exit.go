@@ -26,7 +26,7 @@ const (
 
 const exitHelp = `Exit status: that of the command that was run; 128+n if signal n ended it; else
     0  it worked
-    1  demo, conform: a promise was broken, or a profile is not met
+    1  demo, conform, bench: a promise was broken, or a profile is not met
     3  status, break: nobody holds the lock
    64  usage: a malformed or impossible request
    65  the store has something else under that name, or a file is no report

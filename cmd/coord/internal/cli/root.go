@@ -93,7 +93,7 @@ func (a *app) root(stop func()) *cobra.Command {
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
 		a.lock(stop), a.limit(stop), a.status(), a.watch(), a.breakLock(),
-		a.stores(), a.doctor(), a.conform(), a.reportPage(), a.config(), a.version(),
+		a.stores(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

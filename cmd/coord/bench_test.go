@@ -1,0 +1,142 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// benched is what coord bench --json writes, as far as the tests look.
+type benched struct {
+	Schema   int
+	Complete bool
+	URL      string
+	Store    string
+	Machine  struct{ Cores int }
+	Results  []struct {
+		Name, Failed string
+		PerSecond    float64 `json:"per_second"`
+		P50US        float64 `json:"p50_us"`
+		DrainMS      float64 `json:"drain_ms"`
+		Overlaps     *int
+	}
+}
+
+func readBenched(t *testing.T, path string) (b benched) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// benchNames are all that is measured.
+var benchNames = []string{"lock", "lock-keys", "lock-contended", "lock-clients", "lock-wake", "lock-herd", "limit", "limit-hot", "limit-keys", "limit-denied"}
+
+func TestBench(t *testing.T) {
+	stores := append([]sharedStore{{name: "memory", url: func(*testing.T) string { return "memory://" }}}, sharedStores...)
+	for _, s := range stores {
+		t.Run(s.name, func(t *testing.T) {
+			url := s.url(t)
+			u := newUser(t, "")
+			// Long enough for every store to do something on a busy machine.
+			u.run("bench", url, "--for", "300ms", "--json", "b.json", "--svg", "b.svg", "--html", "b.html").want(t, 0, "lock-herd ", "")
+			b := readBenched(t, filepath.Join(u.dir, "b.json"))
+			if !b.Complete || b.Schema != 1 || b.Store != s.name || b.Machine.Cores < 1 || len(b.Results) != len(benchNames) {
+				t.Fatalf("%+v", b)
+			}
+			for i, r := range b.Results {
+				measured := r.PerSecond > 0 || r.Name == "lock-wake" && r.P50US > 0 || r.Name == "lock-herd" && r.DrainMS > 0
+				if r.Name != benchNames[i] || r.Failed != "" || !measured {
+					t.Errorf("%+v: want figures of %s", r, benchNames[i])
+				}
+				if strings.HasPrefix(r.Name, "lock") && (r.Overlaps == nil || *r.Overlaps != 0) {
+					t.Errorf("%s: overlaps %v", r.Name, r.Overlaps)
+				}
+			}
+			wantPlot(t, u)
+		})
+	}
+}
+
+// wantPlot checks that the plot is well-formed and in the page.
+func wantPlot(t *testing.T, u *user) {
+	t.Helper()
+	svg, err := os.ReadFile(filepath.Join(u.dir, "b.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		if _, err := dec.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("the plot: %v", err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(u.dir, "b.html"))
+	if err != nil || !bytes.Contains(page, svg) {
+		t.Errorf("the page has not the plot: %v", err)
+	}
+}
+
+func TestBenchIsASelection(t *testing.T) {
+	u := newUser(t, "redis://:secret@"+testserver.Redis(t, testserver.WithPassword("secret")).Addr)
+	r := u.run("bench", "--for", "20ms", "--run", "^limit-(hot|denied)$", "--json", "b.json", "--html", "b.html")
+	r.want(t, 0, "limit-denied", "")
+	b := readBenched(t, filepath.Join(u.dir, "b.json"))
+	if b.Complete || len(b.Results) != 2 {
+		t.Errorf("%+v", b)
+	}
+	page, err := os.ReadFile(filepath.Join(u.dir, "b.html"))
+	if err != nil || strings.Contains(r.stdout+b.URL+string(page), "secret") {
+		t.Errorf("the password is shown, or %v", err)
+	}
+}
+
+func TestBenchUsage(t *testing.T) {
+	u := newUser(t, "")
+	u.run("bench").want(t, 64, "", "no URL")
+	u.run("bench", "memory://", "--for", "1ms").want(t, 64, "", "--for 1ms: want 10ms to 10m")
+	u.run("bench", "memory://", "--run", "(").want(t, 64, "", "--run")
+	u.run("bench", "memory://", "--run", "nothing").want(t, 64, "", "nothing that is measured has such a name")
+	u.run("bench", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
+	u.run("bench", "memory://", "--for", "10ms", "--run", "^limit$", "--svg", "no/where.svg").want(t, 69, "", "no/where.svg")
+}
+
+// A signal ends it, and what was measured until then is shown and written.
+func TestBenchInterrupted(t *testing.T) {
+	u := newUser(t, "")
+	r := &running{t: t, cmd: u.command("bench", "memory://", "--for", "10m", "--run", "^lock", "--json", "b.json"), lines: make(chan string, 64), stderr: new(safeBuffer)}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Stderr = r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go readLines(out, r.lines)
+	<-r.lines // it has begun
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitCode(t, r.cmd.Wait()); code != 128+int(syscall.SIGINT) || r.stderr.String() != "" {
+		t.Errorf("exit status %d, %s", code, r.stderr.String())
+	}
+	if b := readBenched(t, filepath.Join(u.dir, "b.json")); b.Complete {
+		t.Errorf("%+v counts as complete", b)
+	}
+}

@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/bench"
+)
+
+// benchTask is one thing that is measured.
+type benchTask struct {
+	name, about string
+	measure     func(context.Context, *benchRun, string) (benchFigures, error) // with a key of its own
+}
+
+// benchFigures are what was found. What does not apply is nil.
+type benchFigures struct {
+	PerSecond *float64 `json:"per_second,omitempty"`
+	P50US     *float64 `json:"p50_us,omitempty"`
+	P99US     *float64 `json:"p99_us,omitempty"`
+	MeanUS    *float64 `json:"mean_us,omitempty"`
+	Allocs    *float64 `json:"allocs,omitempty"` // for each operation, of the whole process
+	Calls     *float64 `json:"calls,omitempty"`  // of the store, for each operation
+	Fairness  *float64 `json:"fairness,omitempty"`
+	Changes   *float64 `json:"owner_changes_per_second,omitempty"`
+	// WaitingCalls are calls of the store in a second in which nothing moves.
+	WaitingCalls *float64 `json:"calls_per_second_while_waiting,omitempty"`
+	DrainMS      *float64 `json:"drain_ms,omitempty"`
+	Overlaps     *int     `json:"overlaps,omitempty"`
+}
+
+// How many take part.
+const (
+	benchWorkers = 64   // goroutines that are not in each other's way
+	benchKeys    = 1000 // of limits
+	benchCrowd   = 4    // clients
+	benchEach    = 4    // goroutines of a client that contend
+	benchHerd    = 50   // waiters of a client
+)
+
+var (
+	benchPlenty = coord.Limit{Rate: 1_000_000_000, Per: time.Second}
+	benchScarce = coord.Limit{Rate: 1, Per: time.Hour}
+)
+
+func benchTasks() []benchTask {
+	return []benchTask{
+		{"lock", "Lock and Unlock by one goroutine", benchLocks(1, 1, 1)},
+		{"lock-keys", "64 goroutines, each with a key of its own", benchLocks(1, benchWorkers, benchWorkers)},
+		{"lock-contended", "16 goroutines of one client want one key", benchLocks(1, benchCrowd*benchEach, 1)},
+		{"lock-clients", "4 clients with 4 goroutines each want one key", benchLocks(benchCrowd, benchEach, 1)},
+		{"lock-wake", "from Unlock to the waiter of another client", benchWake},
+		{"lock-herd", "200 waiters of 4 clients, and then each has it once", benchHold},
+		{"limit", "a decision by one goroutine", benchLimits(1, 1, benchPlenty)},
+		{"limit-hot", "64 goroutines of one client on one key", benchLimits(benchWorkers, 1, benchPlenty)},
+		{"limit-keys", "64 goroutines on 1000 keys", benchLimits(benchWorkers, benchKeys, benchPlenty)},
+		{"limit-denied", "64 goroutines, all denied", benchLimits(benchWorkers, 1, benchScarce)},
+	}
+}
+
+func benchHelp() string {
+	var b strings.Builder
+	for _, t := range benchTasks() {
+		b.WriteString("  " + t.name + strings.Repeat(" ", 18-len(t.name)) + t.about + "\n")
+	}
+	return b.String()
+}
+
+// benchPatience is how long something may take beyond its time.
+const benchPatience = 30 * time.Second
+
+func some[T any](v T) *T { return &v }
+
+func inMicros(d time.Duration) *float64 { return some(float64(d.Nanoseconds()) / 1000) }
+
+// benchLocker is a client as a thing to measure.
+type benchLocker struct{ c coord.Locker }
+
+func (l benchLocker) Lock(ctx context.Context, key string) (bench.Held, error) {
+	held, err := l.c.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// benchLocks has workers of each client lock so many keys.
+func benchLocks(clients, workers, keys int) func(context.Context, *benchRun, string) (benchFigures, error) {
+	return func(ctx context.Context, b *benchRun, key string) (benchFigures, error) {
+		load := bench.LockLoad{
+			Load: bench.Load{Workers: workers, For: b.flags.forEach, Patience: benchPatience, Endless: workers == 1},
+			Key:  key, Keys: keys,
+		}
+		// The calls are counted apart, for counting costs time. That warms up, too.
+		counted := load
+		counted.For, counted.Key = load.For/10, key+"-counted"
+		calls, err := b.counting(ctx, clients, func(ctx context.Context, list []*coord.Client) (int, error) {
+			_, ops, err := lockTogether(ctx, list, counted, new(bench.Words))
+			return ops, err
+		})
+		if err != nil {
+			return benchFigures{}, err
+		}
+		list, err := b.open(ctx, clients)
+		if err != nil {
+			return benchFigures{}, err
+		}
+		defer closeAll(list)
+		words := new(bench.Words)
+		samples, ops, err := lockTogether(ctx, list, load, words)
+		if err != nil || ops == 0 {
+			return benchFigures{}, errors.Join(err, errNoOps(ops))
+		}
+		f := sumUp(samples, ops, clients == 1)
+		f.Calls = calls
+		if keys == 1 && clients*workers > 1 {
+			f.Changes = some(float64(words.Register().Changes()) / samples[0].Took.Seconds())
+		} else {
+			f.Fairness = nil
+		}
+		if clients > 1 {
+			f.Overlaps = some(words.Register().Overlaps())
+		}
+		return f, nil
+	}
+}
+
+func errNoOps(ops int) error {
+	if ops == 0 {
+		return errors.New("nothing was done in the time: give it more by --for")
+	}
+	return nil
+}
+
+// lockTogether puts the load on each of the clients.
+func lockTogether(ctx context.Context, clients []*coord.Client, load bench.LockLoad, words *bench.Words) ([]*bench.LockSample, int, error) {
+	samples, errs := make([]*bench.LockSample, len(clients)), make([]error, len(clients))
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		mine := load
+		mine.First = i * load.Workers
+		wg.Go(func() { samples[i], errs[i] = bench.Locks(ctx, benchLocker{c}, mine, words) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, 0, err
+	}
+	ops := 0
+	for _, s := range samples {
+		ops += s.Ops
+	}
+	return samples, ops, nil
+}
+
+// sumUp makes figures of what the clients did at the same time. Allocations are those of the
+// process, and so cannot be told of one client among several.
+func sumUp(samples []*bench.LockSample, ops int, alone bool) benchFigures {
+	var waits bench.Hist
+	var per []int
+	var rate float64
+	overlaps, workers := 0, 0
+	for _, s := range samples {
+		waits.Merge(&s.Wait)
+		per = append(per, s.PerWorker...)
+		rate += s.PerSecond()
+		overlaps += s.Overlaps
+		workers += len(s.PerWorker)
+	}
+	f := benchFigures{
+		PerSecond: &rate, P50US: inMicros(waits.Quantile(0.5)), P99US: inMicros(waits.Quantile(0.99)),
+		MeanUS: some(float64(workers) / rate * 1e6), Fairness: some(bench.Jain(per)), Overlaps: &overlaps,
+	}
+	if alone {
+		f.Allocs = &samples[0].Allocs
+	}
+	return f
+}
+
+// benchWake measures the hand-over between two clients.
+func benchWake(ctx context.Context, b *benchRun, key string) (benchFigures, error) {
+	list, err := b.open(ctx, 2)
+	if err != nil {
+		return benchFigures{}, err
+	}
+	defer closeAll(list)
+	ctx, cancel := context.WithTimeout(ctx, b.flags.forEach+benchPatience)
+	defer cancel()
+	words, until := new(bench.Words), time.Now().Add(b.flags.forEach)
+	var hists [2]*bench.Hist
+	var errs [2]error
+	var wg sync.WaitGroup
+	for side, c := range list {
+		wg.Go(func() { hists[side], errs[side] = bench.Wake(ctx, benchLocker{c}, key, side, until, words) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs[0], errs[1]); err != nil {
+		return benchFigures{}, err
+	}
+	all := hists[0]
+	all.Merge(hists[1])
+	if all.N() == 0 {
+		return benchFigures{}, errNoOps(0)
+	}
+	return benchFigures{
+		P50US: inMicros(all.Quantile(0.5)), P99US: inMicros(all.Quantile(0.99)), Overlaps: some(words.Register().Overlaps()),
+	}, nil
+}
+
+// benchHold lets a herd wait, and then drains it.
+func benchHold(ctx context.Context, b *benchRun, key string) (benchFigures, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*b.flags.forEach+benchPatience)
+	defer cancel()
+	calls := new(callCounter)
+	list, err := b.open(ctx, benchCrowd+1, calls.option())
+	if err != nil {
+		return benchFigures{}, err
+	}
+	defer closeAll(list)
+	words := new(bench.Words)
+	errs := make([]error, benchCrowd)
+	var wg sync.WaitGroup
+	start := func() {
+		for i, c := range list[1:] {
+			wg.Go(func() { errs[i] = bench.Herd(ctx, benchLocker{c}, key, benchHerd, i*benchHerd, words) })
+		}
+	}
+	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchCrowd*benchHerd, b.flags.forEach, words, start, calls.count)
+	if err != nil {
+		cancel() // the herd goes home
+	}
+	wg.Wait()
+	if err != nil {
+		return benchFigures{}, err
+	}
+	if err := errors.Join(errs...); err != nil {
+		return benchFigures{}, err
+	}
+	return benchFigures{
+		WaitingCalls: some(s.Idle / s.Waiting.Seconds()), Calls: some(s.Drained / (benchCrowd * benchHerd)),
+		DrainMS: some(float64(s.Drain.Microseconds()) / 1000), Overlaps: &s.Overlaps,
+	}, nil
+}
+
+// benchLimiter is a client as a thing to measure.
+type benchLimiter struct {
+	c     *coord.Client
+	limit coord.Limit
+}
+
+func (l benchLimiter) Allow(ctx context.Context, key string) (bool, error) {
+	r, err := l.c.Allow(ctx, key, l.limit)
+	return r.Allowed, err
+}
+
+// benchLimits asks for permits of so many keys.
+func benchLimits(workers, keys int, limit coord.Limit) func(context.Context, *benchRun, string) (benchFigures, error) {
+	return func(ctx context.Context, b *benchRun, key string) (benchFigures, error) {
+		load := bench.LimitLoad{
+			Load: bench.Load{Workers: workers, For: b.flags.forEach, Patience: benchPatience, Endless: true},
+			Key:  key, Keys: keys,
+		}
+		counted := load
+		counted.For = load.For / 10
+		calls, err := b.counting(ctx, 1, func(ctx context.Context, list []*coord.Client) (int, error) {
+			s, err := bench.Limits(ctx, benchLimiter{list[0], limit}, counted)
+			if err != nil {
+				return 0, err
+			}
+			return s.Ops, nil
+		})
+		if err != nil {
+			return benchFigures{}, err
+		}
+		list, err := b.open(ctx, 1)
+		if err != nil {
+			return benchFigures{}, err
+		}
+		defer closeAll(list)
+		defer resetKeys(ctx, list[0], limit, load)
+		s, err := bench.Limits(ctx, benchLimiter{list[0], limit}, load)
+		if err != nil {
+			return benchFigures{}, err
+		}
+		rate := s.PerSecond()
+		return benchFigures{
+			PerSecond: &rate, P50US: inMicros(s.Latency.Quantile(0.5)), P99US: inMicros(s.Latency.Quantile(0.99)),
+			MeanUS: some(float64(workers) / rate * 1e6), Allocs: &s.Allocs, Calls: calls,
+		}, errNoOps(s.Ops)
+	}
+}
