@@ -23,6 +23,9 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 	if a.id == "" {
 		a.id = c.newID()
 	}
+	if err := c.yield(ctx, a); err != nil {
+		return granted{}, err
+	}
 	answered := c.clock.now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
 		g, err := c.tryOnce(ctx, a)
@@ -55,6 +58,30 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = 40 * time.Millisecond
+)
+
+// yield pauses a leader whose client has used up its turn, so that another client
+// which polls finds the key free. A store with a line of its own sees to that itself.
+func (c *Client) yield(ctx context.Context, a *attempt) error {
+	if !a.yields || c.locks.queuer != nil {
+		return nil
+	}
+	a.yields = false
+	c.mu.Lock()
+	rivals := a.slot.rivals
+	c.mu.Unlock()
+	d := yieldAlone
+	if rivals != 0 && c.clock.mono()-rivals < rivalsLast {
+		d = yieldAmong
+	}
+	return c.pause(ctx, d/2+rand.N(d))
+}
+
+// How long a leader yields: among other clients, and where none was met lately.
+const (
+	yieldAmong = 8 * time.Millisecond
+	yieldAlone = 500 * time.Microsecond
+	rivalsLast = time.Second
 )
 
 // untilFree is how long to pause: about d, unless the lease in the way ends sooner.
@@ -180,11 +207,17 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
 	}
 	h.deadline.store(deadline)
-	t := &h.tenure
-	t.h, t.token, t.owner, t.granted, t.depth = h, token, a.owner, now, 1
-	t.first.t = t
-	if a.cfg.maxHold > 0 {
-		t.endBy = now.add(a.cfg.maxHold)
-	}
+	h.turn = now.mono + turn
+	h.tenure = &h.first
+	h.first.begin(h, &h.cfg, token, a.owner, now)
 	return h, nil
+}
+
+// begin makes t a tenure of h, from now on.
+func (t *tenure) begin(h *hold, cfg *lockConfig, token Token, o *owner, now instant) {
+	t.h, t.cfg, t.token, t.owner, t.granted, t.depth = h, cfg, token, o, now, 1
+	t.first.t = t
+	if cfg.maxHold > 0 {
+		t.endBy = now.add(cfg.maxHold)
+	}
 }

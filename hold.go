@@ -19,26 +19,32 @@ type hold struct {
 	name string // the key as given
 	key  string // the key with prefix
 	id   string
-	cfg  lockConfig
+	cfg  lockConfig // as the store was asked
 
 	stored int64 // the store's fencing value
 	sends  int   // earlier calls of this id whose outcome was never known
 	ghost  instant
-	slot   *slot // guarded by Client.mu
+	turn   time.Duration // until when it is handed over, on the monotonic clock
+
+	// guarded by Client.mu
+	slot      *slot
+	handOvers int
 
 	deadline atomicInstant // until when the lease is certain; written under mu, only moves on
+	over     atomic.Bool   // its last tenure has ended; written under mu
 
-	mu       sync.Mutex // guards what follows, and the tenure
+	mu       sync.Mutex // guards what follows, and every tenure
 	ttl      time.Duration
 	renewAt  instant
 	renewing bool
+	tenure   *tenure // the one that has it, or the last that had
 
 	// guarded by scheduler.mu
 	next      time.Duration // when the scheduler looks again
 	slack     time.Duration // how much earlier it may
 	heapIndex int
 
-	tenure tenure
+	first tenure
 }
 
 // tenure is one local holder's time with a hold. A hold that is handed over
@@ -47,14 +53,17 @@ type hold struct {
 // hold.mu unless they never change.
 type tenure struct {
 	h       *hold
+	cfg     *lockConfig // as its holder asked
 	token   Token
 	owner   *owner
 	granted instant    // when the grant had arrived: not before the store made it
 	seen    *lockWatch // nil unless observed
 	endBy   instant    // MaxHold; zero: none
 
-	over     atomic.Bool // err is set
+	over     atomic.Bool // err is set, and what follows it
 	err      error       // why it is over; nil while it is held
+	lastEnd  instant     // the deadline that it had when it ended
+	lastTTL  time.Duration
 	done     chan struct{}
 	watchers []*watcher
 
@@ -70,7 +79,31 @@ func (h *hold) ttlNow() time.Duration {
 	return h.ttl
 }
 
-func (t *tenure) deadline() instant { return t.h.deadline.load().earlier(t.endBy) }
+// current is the tenure that has the hold, or the last that had.
+func (h *hold) current() *tenure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tenure
+}
+
+// ttl is the lease as the tenure knew it last: later renewals are another's.
+func (t *tenure) ttl() time.Duration {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	if t.err != nil {
+		return t.lastTTL
+	}
+	return t.h.ttl
+}
+
+// deadline is until when the tenure is certain, or was when it ended.
+func (t *tenure) deadline() instant {
+	d := t.h.deadline.load().earlier(t.endBy)
+	if t.over.Load() { // then d may be of a later tenure
+		return t.lastEnd
+	}
+	return d
+}
 
 // closedChan is the Done of what ended before anyone asked.
 var closedChan = func() chan struct{} {
@@ -94,12 +127,14 @@ func (t *tenure) doneChan() <-chan struct{} {
 
 // check is nil while the tenure holds. It looks at the clocks: what is past
 // its deadline is lost now, whether or not the scheduler has run.
-func (t *tenure) check() error {
+func (t *tenure) check() error { return t.checkAt(t.h.c.clock.now()) }
+
+func (t *tenure) checkAt(now instant) error {
 	if t.over.Load() {
 		return t.ended()
 	}
-	if cause := t.overdue(t.h.c.clock.now()); cause != nil {
-		t.h.lose(cause)
+	if cause := t.overdue(now); cause != nil {
+		t.h.lose(t, cause)
 		return t.ended()
 	}
 	return nil
@@ -127,14 +162,28 @@ func (t *tenure) ended() error {
 	return t.err
 }
 
-// end ends the tenure with err: Done closes and contexts are cancelled before it
-// returns. It reports false if the tenure had ended already.
-func (t *tenure) end(err error) bool {
-	t.h.mu.Lock()
-	if t.err != nil {
-		t.h.mu.Unlock()
-		return false
+// end ends the hold, and the tenure that has it, with err: Done closes and
+// contexts are cancelled before it returns. If t is given and does not have the
+// hold any more, its end is no end of the hold. It gives the tenure that it ended,
+// nil if there was none to end.
+func (h *hold) end(t *tenure, err error) *tenure {
+	h.mu.Lock()
+	last := h.tenure
+	if last.err != nil || t != nil && t != last {
+		h.mu.Unlock()
+		return nil
 	}
+	h.over.Store(true)
+	watchers := last.finish(err)
+	h.mu.Unlock()
+	cancelAll(watchers, err)
+	return last
+}
+
+// finish ends the tenure and closes Done. It gives the contexts that the caller
+// is to cancel after the mutex is free. hold.mu is held.
+func (t *tenure) finish(err error) []*watcher {
+	t.lastEnd, t.lastTTL = t.deadline(), t.h.ttl
 	t.err = err
 	t.over.Store(true)
 	if t.done != nil {
@@ -142,11 +191,13 @@ func (t *tenure) end(err error) bool {
 	}
 	watchers := t.watchers
 	t.watchers = nil
-	t.h.mu.Unlock()
+	return watchers
+}
+
+func cancelAll(watchers []*watcher, err error) {
 	for _, w := range watchers {
 		w.cancel(err)
 	}
-	return true
 }
 
 func (t *tenure) watch(w *watcher) {
@@ -167,24 +218,26 @@ func (t *tenure) unwatch(w *watcher) {
 	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
 }
 
-// lose ends a hold that was lost. What may still be at the store is withdrawn
-// after Done has closed, so that the key is free as soon as it can be.
-func (h *hold) lose(cause error) {
-	if !h.tenure.end(cause) {
+// lose ends a hold that t has lost. What may still be at the store is withdrawn
+// after Done has closed, so that the key is free as soon as it can be. If t has handed
+// the hold over meanwhile, the clocks were looked at then, and nothing is lost.
+func (h *hold) lose(t *tenure, cause error) {
+	if h.end(t, cause) == nil {
 		return
 	}
-	h.tenure.seen.lost(h, reasonOf(cause), cause)
+	t.seen.lost(t, reasonOf(cause), cause)
 	h.c.sched.remove(h)
 	h.cleanUp()
 	h.leaveSlot()
 }
 
-// gone ends a hold that the store has said it does not have.
+// gone ends a hold that the store has said it does not have, whoever has it here.
 func (h *hold) gone(cause error) {
-	if !h.tenure.end(cause) {
+	t := h.end(nil, cause)
+	if t == nil {
 		return
 	}
-	h.tenure.seen.lost(h, LossRevoked, cause)
+	t.seen.lost(t, LossRevoked, cause)
 	h.c.sched.remove(h)
 	h.exorcise()
 	h.leaveSlot()
@@ -215,7 +268,7 @@ func (h *hold) minHoldLeft() time.Duration {
 	if h.cfg.minHold == 0 {
 		return 0
 	}
-	return max(h.tenure.granted.mono+h.cfg.minHold-h.c.clock.now().mono, 0)
+	return max(h.first.granted.mono+h.cfg.minHold-h.c.clock.now().mono, 0)
 }
 
 // lingers reports whether the key must not be freed now, and the store cannot
@@ -225,17 +278,22 @@ func (h *hold) lingers() bool { return h.c.locks.delayed == nil && h.minHoldLeft
 // errReleased ends a tenure that was unlocked.
 var errReleased error = &kind{"unlocked", ErrNotHeld}
 
-// release gives the hold back to the store. Done closes first; the next local
-// waiter follows.
-func (h *hold) release(ctx context.Context) (err error) {
-	if !h.tenure.end(errReleased) {
-		return h.tenure.ended()
+// release hands the hold over to the next local waiter, or gives it back to the
+// store, whereupon that waiter asks there. Done closes first. now is when
+// the tenure was found to hold.
+func (t *tenure) release(ctx context.Context, now instant) (err error) {
+	h := t.h
+	if h.handTo(ctx, t, now) {
+		return nil
+	}
+	if h.end(t, errReleased) == nil {
+		return t.ended()
 	}
 	h.c.sched.remove(h)
 	defer h.leaveSlot()
-	if w := h.tenure.seen; w != nil {
+	if w := t.seen; w != nil {
 		ended := h.c.clock.mono()
-		defer func() { w.released(ctx, h, ended, err) }()
+		defer func() { w.released(ctx, t, ended, err) }()
 	}
 	if h.lingers() {
 		h.cleanUp()
@@ -311,10 +369,11 @@ func (c *Client) releaseAll(ctx context.Context) {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
-	holds = slices.DeleteFunc(holds, func(h *hold) bool { return !h.tenure.end(errClosedHold) })
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosedHold) == nil })
 	forEach(holds, func(h *hold) {
 		defer h.leaveSlot()
-		h.tenure.seen.lost(h, LossClosed, errClosedHold)
+		t := h.current()
+		t.seen.lost(t, LossClosed, errClosedHold)
 		if h.lingers() {
 			return
 		}

@@ -29,7 +29,7 @@ func (l *Lock) Key() string { return l.t.h.name }
 func (l *Lock) Token() Token { return l.t.token }
 
 // TTL is the lease that the store granted, which is at least what was asked.
-func (l *Lock) TTL() time.Duration { return l.t.h.ttlNow() }
+func (l *Lock) TTL() time.Duration { return l.t.ttl() }
 
 // Deadline is until when the hold is certain without another renewal. It moves
 // on with every renewal.
@@ -66,9 +66,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if l.released.Swap(true) {
 		return c.fail("unlock", l.Key(), ErrNotHeld)
 	}
-	last, err := l.t.leave()
+	last, now, err := l.t.leave()
 	if err == nil && last {
-		err = l.t.h.release(ctx)
+		err = l.t.release(ctx, now)
 	}
 	if err != nil {
 		return c.fail("unlock", l.Key(), err)
@@ -188,10 +188,10 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	if o != nil {
 		return c.lockOwned(ctx, a, try, w)
 	}
-	h, err := c.run(ctx, a, try, w)
+	t, err := c.run(ctx, a, try, w)
 	if err != nil {
 		c.abandon(a)
 		return nil, err
 	}
-	return &h.tenure.first, nil
+	return &t.first, nil
 }

@@ -92,9 +92,11 @@ type lockWatch struct {
 	waitBegan time.Duration // when
 	got       bool          // Acquired was told
 
-	// mu is held while the hold's events are told, so that they come in order.
-	mu   sync.Mutex
-	over bool // its last event was told
+	// mu is held while the events of the tenure are told, so that they come in order:
+	// by whoever gives it to the call, from before anyone else could know of it until
+	// Acquired is told. It guards what follows.
+	mu     sync.Mutex
+	tenure *tenure // the call's, nil before and after
 }
 
 // observedLock is Lock and TryLock under observation.
@@ -118,11 +120,11 @@ func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOp
 	return l, err
 }
 
-// event says which lock it is; h is nil before there is one.
-func (w *lockWatch) event(h *hold) LockEvent {
+// event says which lock it is; t is nil before there is one.
+func (w *lockWatch) event(t *tenure) LockEvent {
 	e := LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner}
-	if h != nil {
-		e.ID, e.Token = h.id, h.tenure.token
+	if t != nil {
+		e.ID, e.Token = t.h.id, t.token
 	}
 	return e
 }
@@ -138,10 +140,10 @@ func (w *lockWatch) wait(held string) {
 }
 
 // waited tells that a wait is over.
-func (w *lockWatch) waited(h *hold, err error, now time.Duration) {
+func (w *lockWatch) waited(t *tenure, err error, now time.Duration) {
 	if w.waits {
 		tell(w.o, w.ctx, "WaitEnded", func(o *Observer) func(context.Context, WaitEnded) { return o.WaitEnded },
-			WaitEnded{LockEvent: w.event(h), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
+			WaitEnded{LockEvent: w.event(t), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
 	}
 }
 
@@ -152,89 +154,122 @@ func (w *lockWatch) refused(err error) {
 		Refused{LockEvent: w.event(nil), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
 }
 
-// acquired tells of the grant. mu is held since before anyone else could know the hold.
-func (w *lockWatch) acquired(h *hold, way Way) {
+// acquired tells of the grant. mu is held since before anyone else could know the tenure.
+func (w *lockWatch) acquired(t *tenure, way Way) {
 	now := w.o.c.clock.mono()
 	w.got = true
-	w.waited(h, nil, now)
+	w.waited(t, nil, now)
 	tell(w.o, w.ctx, "Acquired", func(o *Observer) func(context.Context, Acquired) { return o.Acquired },
-		Acquired{LockEvent: w.event(h), Waited: now - w.began, Way: way, TTL: h.ttlNow()})
+		Acquired{LockEvent: w.event(t), Waited: now - w.began, Way: way, TTL: t.ttl()})
 }
 
 // entered tells of another handle. The hold's own watch keeps the order.
 func (w *lockWatch) entered(l *Lock) {
 	t := l.t
 	now := w.o.c.clock.mono()
-	w.waited(t.h, nil, now)
+	w.waited(t, nil, now)
 	t.owner.mu.Lock()
 	depth := t.depth
 	t.owner.mu.Unlock()
-	t.seen.inOrder(func() {
+	t.seen.inOrder(t, func() {
 		tell(w.o, w.ctx, "Reentered", func(o *Observer) func(context.Context, Reentered) { return o.Reentered },
-			Reentered{LockEvent: w.event(t.h), Waited: now - w.began, Depth: depth})
+			Reentered{LockEvent: w.event(t), Waited: now - w.began, Depth: depth})
 	})
 }
 
-// inOrder runs fn, unless the hold's last event was told.
-func (w *lockWatch) inOrder(fn func()) {
+// inOrder runs fn, unless the last event of t was told, or none ever is.
+func (w *lockWatch) inOrder(t *tenure, fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.over {
+	if w.tenure == t {
 		fn()
 	}
 }
 
-func (w *lockWatch) renewed(h *hold, g granted, err error) {
+func (w *lockWatch) renewed(t *tenure, g granted, err error) {
 	if w == nil {
 		return
 	}
 	now := w.o.c.clock.now()
 	took := now.mono - g.sent.mono
-	w.inOrder(func() {
+	w.inOrder(t, func() {
 		if err == nil {
 			tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
-				Renewed{LockEvent: w.event(h), TTL: g.TTL, Took: took})
+				Renewed{LockEvent: w.event(t), TTL: g.TTL, Took: took})
 			return
 		}
 		tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
-			RenewFailed{LockEvent: w.event(h), Took: took, Left: max(h.tenure.deadline().until(now), 0), Err: err})
+			RenewFailed{LockEvent: w.event(t), Took: took, Left: max(t.deadline().until(now), 0), Err: err})
 	})
 }
 
 // lost tells of a loss. The tenure has ended.
-func (w *lockWatch) lost(h *hold, reason LossReason, err error) {
+func (w *lockWatch) lost(t *tenure, reason LossReason, err error) {
 	if w == nil {
 		return
 	}
-	held := w.o.c.clock.mono() - h.tenure.granted.mono
-	w.last(func() {
+	held := w.o.c.clock.mono() - t.granted.mono
+	w.last(t, func() {
 		tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
-			Lost{LockEvent: w.event(h), Held: held, Reason: reason, Err: err})
+			Lost{LockEvent: w.event(t), Held: held, Reason: reason, Err: err})
 	})
 }
 
 // released tells of an Unlock, at ended, and what the store made of it. That the
 // store does not know the hold any more is a loss.
-func (w *lockWatch) released(ctx context.Context, h *hold, ended time.Duration, err error) {
+func (w *lockWatch) released(ctx context.Context, t *tenure, ended time.Duration, err error) {
 	if w == nil {
 		return
 	}
 	if errors.Is(err, ErrLost) {
-		w.lost(h, LossRevoked, err)
+		w.lost(t, LossRevoked, err)
 		return
 	}
-	w.last(func() {
-		tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released },
-			Released{LockEvent: w.event(h), Held: ended - h.tenure.granted.mono, Took: w.o.c.clock.mono() - ended, Err: err})
+	w.unlocked(ctx, t, Released{Held: ended - t.granted.mono, Took: w.o.c.clock.mono() - ended, Err: err})
+}
+
+// handedOver tells of an Unlock, at ended, after which the hold is another's.
+func (w *lockWatch) handedOver(ctx context.Context, t *tenure, ended time.Duration) {
+	if w != nil {
+		w.unlocked(ctx, t, Released{Held: ended - t.granted.mono, HandedOver: true})
+	}
+}
+
+func (w *lockWatch) unlocked(ctx context.Context, t *tenure, e Released) {
+	e.LockEvent = w.event(t)
+	w.last(t, func() {
+		tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released }, e)
 	})
 }
 
-// last tells the hold's last event.
-func (w *lockWatch) last(fn func()) {
-	w.inOrder(func() {
-		w.over = true
+// last tells the last event of t.
+func (w *lockWatch) last(t *tenure, fn func()) {
+	w.inOrder(t, func() {
+		w.tenure = nil
 		fn()
 	})
+}
+
+// expect gives t to the call, whose goroutine has yet to wake up. Until it has told
+// Acquired, or that it did not take t, no other event of t is told.
+func (w *lockWatch) expect(t *tenure) {
+	if w != nil {
+		w.mu.Lock()
+		w.tenure = t
+	}
+}
+
+// taken tells, after expect, that the call has t, or with false that it has not.
+func (w *lockWatch) taken(t *tenure, way Way, has bool) {
+	if w == nil {
+		return
+	}
+	defer w.mu.Unlock()
+	if has {
+		w.acquired(t, way)
+	} else {
+		w.tenure = nil
+	}
 }
 
 // reasonOf is why a hold was lost that the client itself gave up.

@@ -15,7 +15,8 @@ import (
 // loss is seen. One that panics is recovered from, and told to the Client's
 // logger, once for each field; the Client goes on.
 //
-// The events of one hold come one after the other: Acquired first, then Renewed,
+// The events of one hold, and of one token of a hold that is handed on inside the
+// client, come one after the other: Acquired first, then Renewed,
 // RenewFailed and Reentered, and last exactly one of Released and Lost. Lost comes after Done
 // has closed and before anything is sent to free the key. The order of events of
 // different holds, in different goroutines, is not defined.
@@ -145,6 +146,8 @@ const (
 	WayFree Way = "free"
 	// WayLocal: behind others of this client, and then at once.
 	WayLocal Way = "local"
+	// WayHanded: from another goroutine of this client, without asking the store.
+	WayHanded Way = "handed"
 	// WayPolled: by asking the store again.
 	WayPolled Way = "polled"
 	// WayQueued: in the store's own line.
@@ -216,6 +219,9 @@ type Released struct {
 	Held time.Duration
 	// Took is how long the store took to confirm.
 	Took time.Duration
+	// HandedOver: the hold went to the next waiter of this client under its own ID, and the
+	// store was not asked.
+	HandedOver bool
 	// Err is set if the store did not confirm: the key is being freed in the background.
 	Err error
 }

@@ -92,7 +92,7 @@ func TestObserverOfLocks(t *testing.T) {
 		log.want(t, "renewed k ttl 30s")
 
 		waiter := make(chan *Lock)
-		go func() { waiter <- must[*Lock](t)(c.Lock(context.Background(), "k")) }()
+		go func() { waiter <- must[*Lock](t)(c.Lock(context.Background(), "k", NoRenew())) }()
 		synctest.Wait()
 		log.want(t, "wait k behind own true")
 		if err := again.Unlock(ctx); err != nil {
@@ -413,7 +413,7 @@ func TestObserverPanics(t *testing.T) {
 type holdEvents struct {
 	t       *testing.T
 	mu      sync.Mutex
-	held    map[string]bool // by id; false once it is over
+	held    map[Token]bool // false once it is over
 	waiting int
 	calls   int
 	ends    int
@@ -423,8 +423,8 @@ type holdEvents struct {
 func (x *holdEvents) during(e LockEvent, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.held[e.ID] {
-		x.t.Errorf("%s of %s, which is not held", what, e.ID)
+	if !x.held[e.Token] {
+		x.t.Errorf("%s of token %d, which is not held", what, e.Token)
 	}
 }
 
@@ -432,7 +432,7 @@ func (x *holdEvents) end(e LockEvent, what string) {
 	x.during(e, what)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.held[e.ID] = false
+	x.held[e.Token] = false
 	x.ends++
 }
 
@@ -451,10 +451,10 @@ func (x *holdEvents) observer() Observer {
 		Acquired: func(_ context.Context, e Acquired) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			if _, known := x.held[e.ID]; known {
-				x.t.Errorf("%s was acquired twice", e.ID)
+			if _, known := x.held[e.Token]; known {
+				x.t.Errorf("token %d was acquired twice", e.Token)
 			}
-			x.held[e.ID] = true
+			x.held[e.Token] = true
 		},
 		Renewed:     func(_ context.Context, e Renewed) { x.during(e.LockEvent, "renewal") },
 		RenewFailed: func(_ context.Context, e RenewFailed) { x.during(e.LockEvent, "failed renewal") },
@@ -473,7 +473,7 @@ func TestObserverInChaos(t *testing.T) {
 			f := newFake()
 			x := newChaos(t, seed)
 			f.setIntercept(x.outcome)
-			events := &holdEvents{t: t, held: make(map[string]bool)}
+			events := &holdEvents{t: t, held: make(map[Token]bool)}
 			var wg sync.WaitGroup
 			for range 3 {
 				c := newTestClient(t, f, WithObserver(events.observer()))

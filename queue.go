@@ -2,25 +2,30 @@ package coord
 
 import (
 	"context"
-	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // Goroutines of one client that want one key queue here, first in first out,
 // and only the first contends at the store: a store sees one waiter per client and
-// key, however many goroutines wait. Fair waiters are the exception: each queues
+// key, however many goroutines wait. It hands a hold on from one of them to the next
+// (handover.go). Fair waiters are the exception: each queues
 // at the store itself, for only the store knows the order over all clients.
 
 // slot is one key's local queue. Its fields are guarded by Client.mu. It exists
 // while it is of use.
 type slot struct {
-	hold    *hold      // the hold that this client has, nil if none
-	leader  *attempt   // who contends at the store, nil if none
-	refused bool       // the leader knows that the key is locked elsewhere
-	queue   []*attempt // who waits for the leader's place
-	// fairAhead: the store has told of a fair request in line behind this client's hold.
-	fairAhead bool
-	warned    *hold // the hold about whose long wait a warning was logged
+	hold    *hold    // the hold that this client has, nil if none
+	leader  *attempt // who contends at the store, nil if none
+	refused bool     // the leader knows that the key is locked elsewhere
+	queue   line     // who waits for the leader's place
+	warned  *tenure  // the one about whose long wait a warning was logged
+
+	fairs     int  // fair attempts of this client
+	fairAhead bool // the store has told of a fair one of another behind this client's hold
+	yields    bool // the turn was used up, and the next leader lets others go first
+	// When the store last said that another client holds, on the monotonic clock.
+	rivals time.Duration
 }
 
 // attempt is one acquisition on its way: its id, its place in line and what
@@ -31,28 +36,38 @@ type attempt struct {
 	cfg   lockConfig
 	owner *owner
 
-	id      string
-	sends   int     // calls that may have taken the lock without our knowing
-	ghost   instant // until when such a call may still have effect
-	waits   bool    // the store has refused it at least once
-	queued  bool    // it has waited in the local line
-	slot    *slot
-	leading bool          // guarded by Client.mu
-	try     bool          // leaves rather than wait; guarded by Client.mu
-	turn    chan struct{} // signalled on a change of leading or out
-	out     bool          // turned away by the slot; guarded by Client.mu
-	lined   bool          // granted by the store's own line
-	watch   *lockWatch    // of the call that drives it; nil unless observed
+	id     string
+	sends  int        // calls that may have taken the lock without our knowing
+	ghost  instant    // until when such a call may still have effect
+	waits  bool       // the store has refused it at least once
+	queued bool       // it has waited in the local line
+	lined  bool       // granted by the store's own line
+	first  bool       // it has stood in line before
+	watch  *lockWatch // of the call that drives it; nil unless observed
+
+	// Guarded by Client.mu.
+	slot          *slot
+	lines         *line // the one it is in
+	ahead, behind *attempt
+	leading       bool
+	try           bool    // leaves rather than wait
+	waiting       bool    // a goroutine is in awaitTurn
+	out           bool    // turned away by the slot
+	yields        bool    // lets other clients go first
+	passed        *tenure // what it is handed
+
+	handed atomic.Bool   // passed is its own now
+	turn   chan struct{} // signalled on a change of leading, out or handed
 
 	joint joint // other goroutines of the same owner on the same attempt
 }
 
-// run brings a to a hold, or fails. After a failure the attempt keeps its place in
+// run brings a to a tenure, or fails. After a failure the attempt keeps its place in
 // line until abandon, so that another goroutine of its owner can go on with it.
-func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*hold, error) {
+func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*tenure, error) {
 	a.watch = w
-	if err := c.enter(ctx, a, try); err != nil {
-		return nil, err
+	if t, err := c.enter(ctx, a, try); t != nil || err != nil {
+		return t, err
 	}
 	g, err := c.contend(ctx, a, try)
 	if err != nil {
@@ -61,12 +76,30 @@ func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*
 	return c.settle(a, g)
 }
 
-// enter takes a place in line and waits until it is the first.
-func (c *Client) enter(ctx context.Context, a *attempt, try bool) error {
+// enter takes a place in line and waits until it is the first, or is handed what
+// this client holds.
+func (c *Client) enter(ctx context.Context, a *attempt, try bool) (*tenure, error) {
+	for {
+		waits, err := c.place(a, try)
+		if !waits || err != nil {
+			return nil, err
+		}
+		handed, err := c.awaitTurn(ctx, a)
+		if !handed {
+			return nil, err
+		}
+		if c.takeOver(a) {
+			return a.passed, nil
+		}
+	}
+}
+
+// place takes a place in line, unless it has one, and reports whether others are before it.
+func (c *Client) place(a *attempt, try bool) (waits bool, err error) {
 	c.mu.Lock()
 	if c.state.Load() != stateOpen {
 		c.mu.Unlock()
-		return ErrClosed
+		return false, ErrClosed
 	}
 	a.try, a.out = try, false
 	if a.slot == nil {
@@ -76,12 +109,13 @@ func (c *Client) enter(ctx context.Context, a *attempt, try bool) error {
 	}
 	if a.slot.full(a) {
 		c.mu.Unlock()
-		return ErrLocked
+		return false, ErrLocked
 	}
 	if a.leading || a.cfg.fair {
 		c.mu.Unlock()
-		return nil
+		return false, nil
 	}
+	a.waiting = true
 	if a.turn == nil {
 		a.turn = make(chan struct{}, 1)
 	}
@@ -93,34 +127,53 @@ func (c *Client) enter(ctx context.Context, a *attempt, try bool) error {
 	if !try {
 		a.watch.wait(held)
 	}
-	return c.awaitTurn(ctx, a)
+	return true, nil
 }
 
-// awaitTurn waits for the leader's place.
-func (c *Client) awaitTurn(ctx context.Context, a *attempt) error {
+// awaitTurn waits for the leader's place, or to be handed a hold.
+func (c *Client) awaitTurn(ctx context.Context, a *attempt) (handed bool, err error) {
 	tooLong := time.NewTimer(a.cfg.lease)
 	defer tooLong.Stop()
 	for {
 		select {
 		case <-a.turn:
+			if a.handed.Load() {
+				return true, nil
+			}
 			c.mu.Lock()
 			leading, out := a.leading, a.out
 			c.mu.Unlock()
 			switch {
 			case leading:
 				a.queued = true
-				return nil
+				return false, nil
 			case out:
-				return ErrLocked
+				return c.giveUp(a, ErrLocked)
 			}
 		case <-tooLong.C:
 			c.warnLongWait(a)
 		case <-ctx.Done():
-			return c.waitFailure(ctx)
+			return c.giveUp(a, c.waitFailure(ctx))
 		case <-c.life.Done():
-			return ErrClosed
+			return c.giveUp(a, ErrClosed)
 		}
 	}
+}
+
+// giveUp ends a's wait with err, unless it is being handed a hold in the same moment:
+// then that is its own, and does not get lost.
+func (c *Client) giveUp(a *attempt, err error) (handed bool, _ error) {
+	c.mu.Lock()
+	a.waiting = false
+	handed = a.passed != nil
+	c.mu.Unlock()
+	if !handed {
+		return false, err
+	}
+	for !a.handed.Load() {
+		<-a.turn
+	}
+	return true, nil
 }
 
 // warnLongWait tells, once for each hold, of a goroutine that has waited longer
@@ -128,15 +181,18 @@ func (c *Client) awaitTurn(ctx context.Context, a *attempt) error {
 // the owner that holds the key, and it waits for itself.
 func (c *Client) warnLongWait(a *attempt) {
 	c.mu.Lock()
-	h := a.slot.hold
-	news := h != nil && a.slot.warned != h
+	var t *tenure
+	if s := a.slot; s != nil && s.hold != nil {
+		t = s.hold.current()
+	}
+	news := t != nil && a.slot.warned != t
 	if news {
-		a.slot.warned = h
+		a.slot.warned = t
 	}
 	c.mu.Unlock()
 	if news {
 		c.log.Warn("coord: waiting longer than the TTL for a lock that this process holds; if the waiter was started under the lock, its ctx has lost the owner",
-			"key", a.name, "waiter", a.owner.String(), "holder", h.tenure.owner.String(), "ttl", a.cfg.lease)
+			"key", a.name, "waiter", a.owner.String(), "holder", t.owner.String(), "ttl", a.cfg.lease)
 	}
 }
 
@@ -154,10 +210,13 @@ func (c *Client) slotFor(key string) *slot {
 func (s *slot) join(a *attempt) {
 	switch {
 	case a.cfg.fair: // it has no place here, it queues at the store
+		s.fairs++
 	case s.hold == nil && s.leader == nil:
 		s.leader, s.refused, a.leading = a, false, true
+	case a.first:
+		s.queue.pushFront(a)
 	default:
-		s.queue = append(s.queue, a)
+		s.queue.push(a)
 	}
 }
 
@@ -170,10 +229,7 @@ func (s *slot) full(a *attempt) bool {
 	if s.hold != nil || s.refused {
 		return true
 	}
-	for _, q := range s.queue {
-		if q == a {
-			break
-		}
+	for q := s.queue.first; q != nil && q != a; q = q.behind {
 		if !q.try {
 			return true
 		}
@@ -184,7 +240,7 @@ func (s *slot) full(a *attempt) bool {
 // turnAway tells those in line that the key cannot be had now, which ends the
 // tries among them. Client.mu is held.
 func (s *slot) turnAway() {
-	for _, a := range s.queue {
+	for a := s.queue.first; a != nil; a = a.behind {
 		a.joint.noteRefusal()
 		if a.try {
 			a.out = true
@@ -207,15 +263,16 @@ func (c *Client) next(key string, s *slot) {
 	if s.hold != nil || s.leader != nil {
 		return
 	}
-	if len(s.queue) == 0 {
-		if c.slots[key] == s {
+	a := s.queue.first
+	if a == nil {
+		if s.fairs == 0 && c.slots[key] == s {
 			delete(c.slots, key)
 		}
 		return
 	}
-	a := s.queue[0]
-	s.queue = slices.Delete(s.queue, 0, 1)
+	s.queue.remove(a)
 	s.leader, s.refused, a.leading = a, false, true
+	a.yields, s.yields = s.yields, false
 	a.signal()
 }
 
@@ -239,11 +296,14 @@ func (c *Client) vacate(a *attempt) {
 	a.slot = nil
 	c.attempts--
 	c.wakeStoppers()
-	if a.leading {
+	switch {
+	case a.cfg.fair:
+		s.fairs--
+	case a.leading:
 		a.leading = false
 		s.leader = nil
-	} else {
-		s.queue = slices.DeleteFunc(s.queue, func(q *attempt) bool { return q == a })
+	default:
+		s.queue.remove(a)
 	}
 	c.next(a.key, s)
 }
@@ -260,7 +320,7 @@ func (c *Client) refusedOnce(a *attempt) {
 	if s := a.slot; s != nil {
 		held = s.heldBy()
 		if s.leader == a {
-			s.refused = true
+			s.refused, s.rivals = true, c.clock.mono()
 			s.turnAway()
 		}
 	}
@@ -279,35 +339,32 @@ func (s *slot) heldBy() string {
 }
 
 // settle makes a granted attempt the hold of its slot.
-func (c *Client) settle(a *attempt, g granted) (*hold, error) {
+func (c *Client) settle(a *attempt, g granted) (*tenure, error) {
 	h, err := c.newHold(a, g)
 	if err != nil {
 		return nil, err
 	}
-	if w := a.watch; w != nil {
-		// Until its Acquired is told, no other event of the hold is.
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		h.tenure.seen = w
-	}
+	t := &h.first
+	t.seen = a.watch
+	a.watch.expect(t)
 	c.mu.Lock()
 	if c.state.Load() != stateOpen {
 		c.mu.Unlock()
+		a.watch.taken(t, a.way(), false)
 		a.mayHave(c.clock.now())
 		return nil, ErrClosed
 	}
-	s := c.slotFor(a.key) // a fair attempt's slot may have gone meanwhile
+	s := a.slot
 	s.hold = h
+	s.fairAhead = s.fairAhead || g.FairWaiting
 	h.slot = s
 	c.holds[h.id] = h
 	c.vacate(a)
 	s.turnAway()
 	c.mu.Unlock()
 	c.sched.add(h)
-	if a.watch != nil {
-		a.watch.acquired(h, a.way())
-	}
-	return h, nil
+	a.watch.taken(t, a.way(), true)
+	return t, nil
 }
 
 // leaveSlot opens the slot of a hold that is over to the next in line.
@@ -323,7 +380,7 @@ func (h *hold) leaveSlot() {
 	delete(c.holds, h.id)
 	c.wakeStoppers()
 	if s.hold == h {
-		s.hold = nil
+		s.hold, s.fairAhead = nil, false
 	}
 	c.next(h.key, s)
 }

@@ -41,8 +41,8 @@ type joint struct {
 	baton   chan struct{} // to the member that goes on
 	refused chan struct{} // closed by refusal, once the key is known to be taken
 	refusal sync.Once
-	settled chan struct{} // closed when hold is set
-	hold    *hold
+	settled chan struct{} // closed when tenure is set
+	tenure  *tenure
 }
 
 // noteRefusal tells those that joined with TryLock that there is a wait.
@@ -113,7 +113,7 @@ func (t *tenure) enter(cfg *lockConfig) (*Lock, error) {
 		}
 	}
 	if cfg.given != 0 {
-		if err := t.h.cfg.accepts(cfg); err != nil {
+		if err := t.cfg.accepts(cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -150,11 +150,12 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 }
 
 // leave counts one handle less, and reports whether it was the last. Only the
-// last looks at the clocks: until then the scheduler's word will do.
-func (t *tenure) leave() (last bool, err error) {
+// last looks at the clocks, and says when: until then the scheduler's word will do.
+func (t *tenure) leave() (last bool, now instant, err error) {
 	o := t.owner
 	if o == nil {
-		return true, asLoss(t.check())
+		now = t.h.c.clock.now()
+		return true, now, asLoss(t.checkAt(now))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,10 +164,11 @@ func (t *tenure) leave() (last bool, err error) {
 		if t.over.Load() {
 			err = t.ended()
 		}
-		return false, asLoss(err)
+		return false, now, asLoss(err)
 	}
 	o.forget(t)
-	return true, asLoss(t.check())
+	now = t.h.c.clock.now()
+	return true, now, asLoss(t.checkAt(now))
 }
 
 // asLoss is err as Unlock tells it: a handle that was not unlocked before has
@@ -238,25 +240,25 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool, w *lockWat
 
 // drive runs the attempt of an entry on behalf of all its members.
 func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool, w *lockWatch) (*Lock, error) {
-	h, err := c.run(ctx, a, try, w)
+	t, err := c.run(ctx, a, try, w)
 	if err != nil {
 		return c.depart(a, err, true)
 	}
 	o := a.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	h.tenure.depth = a.joint.members
-	e.attempt, e.tenure = nil, &h.tenure
-	a.joint.hold = h
+	t.depth = a.joint.members
+	e.attempt, e.tenure = nil, t
+	a.joint.tenure = t
 	close(a.joint.settled)
-	return &h.tenure.first, nil
+	return &t.first, nil
 }
 
 // share is a member's part in a settled attempt: its own handle.
 func (a *attempt) share() *Lock {
 	a.owner.mu.Lock()
 	defer a.owner.mu.Unlock()
-	return a.joint.hold.tenure.handle()
+	return a.joint.tenure.handle()
 }
 
 // depart takes a member out of an attempt that failed it. The last one ends
@@ -264,7 +266,7 @@ func (a *attempt) share() *Lock {
 func (c *Client) depart(a *attempt, err error, drove bool) (*Lock, error) {
 	o := a.owner
 	o.mu.Lock()
-	if a.joint.hold != nil { // granted at the same moment
+	if a.joint.tenure != nil { // granted at the same moment
 		o.mu.Unlock()
 		return a.share(), nil
 	}

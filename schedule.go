@@ -159,7 +159,7 @@ func (s *scheduler) look() {
 	}
 	s.mu.Unlock()
 	for _, l := range lost {
-		l.h.lose(l.cause)
+		l.t.h.lose(l.t, l.cause)
 	}
 }
 
@@ -179,7 +179,7 @@ func (s *scheduler) watchClocks(now instant) {
 
 // loss is a hold that is over, and why.
 type loss struct {
-	h     *hold
+	t     *tenure
 	cause error
 }
 
@@ -190,7 +190,7 @@ func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
 		h := heap.Pop(&s.holds).(*hold)
 		h.mu.Lock()
 		if cause := h.tenure.overdue(now); cause != nil {
-			lost = append(lost, loss{h, cause})
+			lost = append(lost, loss{h.tenure, cause})
 		} else if h.tenure.err == nil {
 			if h.renews() && h.renewAt.mono-h.slack <= now.mono {
 				h.renewing = true
@@ -210,7 +210,7 @@ func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
 // renewAll renews a batch, in few requests where the store can.
 func (c *Client) renewAll(holds []*hold) {
 	// What was unlocked meanwhile is not renewed after that.
-	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.tenure.over.Load() })
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.over.Load() })
 	if len(holds) == 0 {
 		return
 	}
@@ -241,7 +241,7 @@ func (c *Client) renewAll(holds []*hold) {
 var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
 func (c *Client) renewOne(h *hold) {
-	if h.tenure.over.Load() {
+	if h.over.Load() {
 		return
 	}
 	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
@@ -262,11 +262,15 @@ func (h *hold) renewed(g granted, err error) {
 		h.gone(ErrLost)
 		return
 	case err == nil && g.Token != h.stored:
-		h.lose(chainOf(ErrLost, errors.New("the store renewed under another token")))
+		h.lose(h.current(), chainOf(ErrLost, errors.New("the store renewed under another token")))
 		return
+	}
+	if err == nil && g.FairWaiting {
+		h.c.fairBehind(h)
 	}
 	now := h.c.clock.now()
 	h.mu.Lock()
+	t := h.tenure
 	h.renewing = false
 	if d := h.c.deadlineOf(g); err == nil && d.mono > h.deadline.load().mono {
 		// A renewal never shortens: of two deadlines the later one holds.
@@ -284,7 +288,7 @@ func (h *hold) renewed(g granted, err error) {
 	}
 	h.mu.Unlock()
 	h.c.sched.update(h)
-	h.tenure.seen.renewed(h, g, err)
+	t.seen.renewed(t, g, err)
 }
 
 // holdHeap orders holds by when they are due.

@@ -84,6 +84,7 @@ type full interface {
 	driver.Backend
 	driver.Locker
 	driver.Queuer
+	driver.FairNotifier
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker

@@ -55,7 +55,11 @@ func observer(m *meter, t *tracer) coord.Observer {
 		},
 		Released: func(ctx context.Context, e coord.Released) {
 			t.released(e)
-			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, attribute.String(attrEnd, "released")))
+			end := "released"
+			if e.HandedOver {
+				end = "handed_over"
+			}
+			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, attribute.String(attrEnd, end)))
 			m.held.Add(ctx, -1, m.with(e.Backend, e.Key))
 		},
 		Allowed:     m.decided("allowed"),

@@ -14,12 +14,15 @@ import (
 type queue struct {
 	first, last *waiter
 	byID        map[string]*waiter
+	fair        int         // how many of them are
 	timer       *time.Timer // runs while there are waiters, at the end of the lease in the way at the latest
 }
 
 type waiter struct {
+	b          *backend
 	id         string
 	ttl        time.Duration
+	fair       bool
 	next, prev *waiter
 	done       chan struct{} // closed once grant or err is set
 	grant      driver.Grant
@@ -34,6 +37,9 @@ func (q *queue) push(w *waiter) {
 		q.byID = make(map[string]*waiter)
 	}
 	q.byID[w.id] = w
+	if w.fair {
+		q.fair++
+	}
 	w.prev = q.last
 	if q.last == nil {
 		q.first = w
@@ -45,6 +51,9 @@ func (q *queue) push(w *waiter) {
 
 func (q *queue) remove(w *waiter) {
 	delete(q.byID, w.id)
+	if w.fair {
+		q.fair--
+	}
 	if w.prev == nil {
 		q.first = w.next
 	} else {
@@ -81,9 +90,9 @@ func (s *Store) advance(sl *slot, now instant) {
 	}
 	since := time.Now() // before the lease starts, in every order of the two clocks
 	now = s.clock.now()
-	w.grant = s.take(sl, w.id, w.ttl, now)
-	w.grant.Since = since
 	sl.queue.remove(w)
+	w.grant = s.take(sl, w.b, w.id, w.ttl, now)
+	w.grant.Since = since
 	close(w.done)
 	if !sl.queue.empty() {
 		sl.queue.timer.Reset(sl.until - now)
@@ -115,7 +124,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	if err := b.check(ctx, key, r); err != nil {
 		return driver.Grant{}, err
 	}
-	w, grant, err := b.store.enqueue(key, r)
+	w, grant, err := b.enqueue(key, r)
 	if w == nil {
 		return grant, err
 	}
@@ -132,11 +141,12 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 }
 
 // enqueue takes the key at once, and the waiter is nil, or joins the line.
-func (s *Store) enqueue(key string, r driver.Request) (*waiter, driver.Grant, error) {
+func (b *backend) enqueue(key string, r driver.Request) (*waiter, driver.Grant, error) {
 	since := time.Now()
+	s := b.store
 	sh, sl, now := s.lockKey(key)
 	defer sh.Unlock()
-	grant, err := s.attempt(sh, sl, key, r, now)
+	grant, err := b.attempt(sh, sl, key, r, now)
 	if err == nil {
 		grant.Since = since
 		return nil, grant, nil
@@ -144,8 +154,11 @@ func (s *Store) enqueue(key string, r driver.Request) (*waiter, driver.Grant, er
 	if sl.queue.byID[r.ID] != nil {
 		return nil, driver.Grant{}, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, r.ID)
 	}
-	w := &waiter{id: r.ID, ttl: r.TTL, done: make(chan struct{})}
+	w := &waiter{b: b, id: r.ID, ttl: r.TTL, fair: r.Fair, done: make(chan struct{})}
 	sl.queue.push(w)
+	if w.fair {
+		sl.tellHolder(key, now)
+	}
 	if sl.queue.first == w {
 		s.arm(sh, sl, now)
 	}

@@ -55,12 +55,14 @@ type backend struct {
 	store  *Store
 	closed atomic.Bool
 	once   sync.Once
-	done   chan struct{} // closed by Close, after closed was set
+	done   chan struct{}    // closed by Close, after closed was set
+	fair   func(key string) // nil unless the client wants to know of fair waiters
 }
 
 var _ interface {
 	driver.Locker
 	driver.Queuer
+	driver.FairNotifier
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker

@@ -1,0 +1,669 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// waitFor starts a Lock that has to wait, and gives what comes of it.
+func waitFor(ctx context.Context, c *Client, opts ...LockOption) <-chan lockResult {
+	got := make(chan lockResult, 1)
+	go func() {
+		l, err := c.Lock(ctx, "k", opts...)
+		got <- lockResult{l, err}
+	}()
+	synctest.Wait()
+	return got
+}
+
+type lockResult struct {
+	l   *Lock
+	err error
+}
+
+func (r lockResult) lock(t *testing.T) *Lock {
+	t.Helper()
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.l
+}
+
+func unlock(t testing.TB, l *Lock) {
+	t.Helper()
+	if err := l.Unlock(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// handedFrom reports whether b is a later tenure of a's hold.
+func handedFrom(a, b *Lock) bool { return a.t.h == b.t.h && b.Token() > a.Token() }
+
+// fairFake is a store with a queue that is fair, and tells of it.
+type fairFake struct {
+	queuedFake
+	notify func(key string)
+	fair   func(op string) bool // what grants and renewals say; guarded by mu
+}
+
+func newFairFake() *fairFake {
+	f := &fairFake{queuedFake: queuedFake{newFake(), make(chan struct{}, 100)}}
+	f.info.Claims = append(f.info.Claims, driver.Fair)
+	f.say(func(string) bool { return false })
+	return f
+}
+
+func (f *fairFake) say(fn func(op string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fair = fn
+}
+
+func (f *fairFake) told(op string) bool {
+	f.mu.Lock()
+	fn := f.fair
+	f.mu.Unlock()
+	return fn(op)
+}
+
+func (f *fairFake) NotifyFair(fn func(key string)) { f.notify = fn }
+
+func (f *fairFake) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := f.queuedFake.TryLock(ctx, key, r)
+	g.FairWaiting = err == nil && f.told("trylock")
+	return g, err
+}
+
+func (f *fairFake) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := f.queuedFake.Renew(ctx, key, r)
+	g.FairWaiting = err == nil && f.told("renew")
+	return g, err
+}
+
+// The hold goes from one goroutine to the next, with rising tokens and no call, and back
+// to the store in the end.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		const n = 20
+		var waiters [n]<-chan lockResult
+		for i := range waiters {
+			waiters[i] = waitFor(t.Context(), c)
+		}
+		for i := range waiters {
+			ctx, cancel := l.Context(t.Context())
+			defer cancel()
+			done := l.Done()
+			unlock(t, l)
+			next := (<-waiters[i]).lock(t)
+			if !isClosed(done) || ctx.Err() == nil || !errors.Is(context.Cause(ctx), ErrNotHeld) {
+				t.Errorf("granted while Done of the last holder is open, or its context goes on: %v", context.Cause(ctx))
+			}
+			if next.Token() != l.Token()+1 || storeValue(next.Token()) != 1 {
+				t.Errorf("token %d after %d", next.Token(), l.Token())
+			}
+			wantErr(t, l.Err(), ErrNotHeld)
+			wantErr(t, l.Unlock(t.Context()), ErrNotHeld)
+			if err := next.Err(); err != nil || isClosed(next.Done()) {
+				t.Errorf("tenure %d: %v", i, err)
+			}
+			l = next
+		}
+		if len(f.calls) != 1 {
+			t.Errorf("calls %q: want one", f.calls)
+		}
+		unlock(t, l)
+		if f.held("k") || c.leftovers() != (leftovers{}) {
+			t.Errorf("held %v, left behind %+v", f.held("k"), c.leftovers())
+		}
+	})
+}
+
+// storeValue is the store's part of the token.
+func storeValue(t Token) int64 { return int64(t) >> tokenSeqBits }
+
+// When a hold is handed over, and when it goes back to the store.
+func TestHandOverConditions(t *testing.T) {
+	hang := func(op, _ string) outcome { return outcome{hang: op == "renew"} }
+	for name, test := range map[string]struct {
+		client         []Option
+		holder, waiter []LockOption
+		held           time.Duration // before Unlock
+		intercept      func(op, key string) outcome
+		want           bool
+	}{
+		"plain":                    {want: true},
+		"within the turn":          {held: turn - 1, want: true},
+		"after the turn":           {held: turn},
+		"same TTL, said again":     {waiter: []LockOption{TTL(DefaultTTL)}, want: true},
+		"shorter TTL":              {waiter: []LockOption{TTL(10 * time.Second)}},
+		"longer TTL":               {waiter: []LockOption{TTL(time.Minute)}},
+		"waiter does not renew":    {waiter: []LockOption{NoRenew()}},
+		"holder does not renew":    {holder: []LockOption{NoRenew()}},
+		"waiter with MinHold":      {waiter: []LockOption{MinHold(time.Millisecond)}},
+		"holder with MinHold":      {holder: []LockOption{MinHold(time.Millisecond)}, held: 2 * time.Millisecond},
+		"waiter with MaxHold":      {waiter: []LockOption{MaxHold(time.Second)}, want: true},
+		"holder with MaxHold":      {holder: []LockOption{MaxHold(time.Second)}, want: true},
+		"waiter with WaitAtMost":   {waiter: []LockOption{WaitAtMost(time.Second)}, want: true},
+		"two thirds left":          {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 25 * time.Millisecond, want: true},
+		"less left":                {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, intercept: hang},
+		"renewed":                  {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, want: true},
+		"with a floor for tokens":  {client: []Option{WithTokenFloor(5000)}, want: true},
+		"with a prefix":            {client: []Option{WithPrefix("p/")}, want: true},
+		"with an observer":         {client: []Option{WithObserver(new(eventLog).locks())}, want: true},
+		"after the turn, observed": {client: []Option{WithObserver(new(eventLog).locks())}, held: turn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				f.setIntercept(test.intercept)
+				c := newTestClient(t, f, test.client...)
+				l := must[*Lock](t)(c.Lock(t.Context(), "k", test.holder...))
+				waiter := waitFor(t.Context(), c, test.waiter...)
+				time.Sleep(test.held)
+				unlock(t, l)
+				next := (<-waiter).lock(t)
+				if handedFrom(l, next) != test.want {
+					t.Errorf("handed over: %v, want %v", handedFrom(l, next), test.want)
+				}
+				if next.Token() <= l.Token() {
+					t.Errorf("token %d after %d", next.Token(), l.Token())
+				}
+				unlock(t, next)
+				f.setIntercept(nil)
+				time.Sleep(2 * choreGrace)
+				if left := c.leftovers(); left != (leftovers{}) {
+					t.Errorf("left behind: %+v", left)
+				}
+			})
+		})
+	}
+}
+
+// The turn counts from the store's grant, not from the last hand-over.
+func TestTurnIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		var wg sync.WaitGroup
+		turns := make(map[int64]time.Time)
+		for range 4 {
+			wg.Go(func() {
+				for range 50 {
+					l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+					v := storeValue(l.Token())
+					if turns[v].IsZero() {
+						turns[v] = time.Now()
+					}
+					if d := time.Since(turns[v]); d > turn {
+						t.Errorf("handed over %v after the grant", d)
+					}
+					time.Sleep(3 * time.Millisecond)
+					unlock(t, l)
+				}
+			})
+		}
+		wg.Wait()
+		if n := f.count("trylock"); n != len(turns) || n < 10 || n > 15 {
+			t.Errorf("%d attempts, %d turns for 200 holds of 3ms: want one per %v", n, len(turns), turn)
+		}
+	})
+}
+
+// A token has room for 1023 hand-overs.
+func TestHandOversAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		var last Token
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		for i := range maxHandOvers + 1 {
+			waiter := waitFor(t.Context(), c)
+			unlock(t, l)
+			next := (<-waiter).lock(t)
+			if want := i < maxHandOvers; handedFrom(l, next) != want {
+				t.Fatalf("hand-over %d: %v", i+1, !want)
+			}
+			if next.Token() <= l.Token() {
+				t.Fatalf("token %d after %d", next.Token(), l.Token())
+			}
+			last, l = next.Token(), next
+		}
+		if storeValue(last) != 2 {
+			t.Errorf("the last token is %d, of store value %d", last, storeValue(last))
+		}
+		unlock(t, l)
+	})
+}
+
+// MaxHold is the tenure's own: it begins and ends with it.
+func TestMaxHoldOfATenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		first := must[*Lock](t)(c.Lock(t.Context(), "k", MaxHold(200*time.Millisecond)))
+		short, long := waitFor(t.Context(), c, MaxHold(time.Second)), waitFor(t.Context(), c)
+		time.Sleep(20 * time.Millisecond)
+		start := time.Now()
+		unlock(t, first)
+		second := (<-short).lock(t)
+		if !handedFrom(first, second) {
+			t.Fatal("not handed over")
+		}
+		<-second.Done()
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("ended after %v: want a second after it began", d)
+		}
+		wantErr(t, second.Err(), ErrMaxHold)
+		third := (<-long).lock(t)
+		if third.t.h == first.t.h {
+			t.Error("a hold that was lost was handed over")
+		}
+		again := waitFor(t.Context(), c)
+		unlock(t, third)
+		fourth := (<-again).lock(t)
+		time.Sleep(2 * DefaultTTL)
+		if err := fourth.Err(); err != nil {
+			t.Error(err)
+		}
+		unlock(t, fourth)
+	})
+}
+
+// After a hand-over the old handle tells of its own tenure, not of the next.
+func TestStaleHandle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Second)))
+		token, ttl, deadline := l.Token(), l.TTL(), l.Deadline()
+		waiter := waitFor(t.Context(), c, TTL(time.Second))
+		unlock(t, l)
+		next := (<-waiter).lock(t)
+		time.Sleep(10 * time.Second)
+		if l.Token() != token || l.TTL() != ttl || !l.Deadline().Equal(deadline) {
+			t.Errorf("%d %v %v became %d %v %v", token, ttl, deadline, l.Token(), l.TTL(), l.Deadline())
+		}
+		if !next.Deadline().After(time.Now()) {
+			t.Errorf("deadline %v of the tenure is past", next.Deadline())
+		}
+		wantErr(t, l.Err(), ErrNotHeld)
+		wantErr(t, l.Unlock(t.Context()), ErrNotHeld)
+		ctx, cancel := l.Context(t.Context())
+		defer cancel()
+		if ctx.Err() == nil || !isClosed(l.Done()) {
+			t.Error("the context of an old handle goes on")
+		}
+		if err := next.Err(); err != nil {
+			t.Error(err)
+		}
+		unlock(t, next)
+	})
+}
+
+// A waiter that leaves is passed by, and one that leaves at the very moment has the hold or
+// passes it on.
+func TestHandOverPastWhoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		leaver, stayer := waitFor(ctx, c), waitFor(t.Context(), c)
+		cancel()
+		unlock(t, l)
+		r := <-leaver
+		if r.err == nil {
+			unlock(t, r.l)
+		} else {
+			wantErr(t, r.err, ErrLocked, context.Canceled)
+		}
+		next := (<-stayer).lock(t)
+		if !handedFrom(l, next) {
+			t.Error("not handed over")
+		}
+		unlock(t, next)
+		if left := c.leftovers(); left != (leftovers{}) {
+			t.Errorf("left behind: %+v", left)
+		}
+	})
+}
+
+// The same with everything at once, and with nothing else to hold it up.
+func TestHandOverCrossesCancellation(t *testing.T) {
+	c := newTestClient(t, newFake())
+	inside := 0 // guarded by the lock alone
+	for range 200 {
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 4 {
+			ctx := ctx
+			if i%2 == 0 {
+				ctx = t.Context()
+			}
+			wg.Go(func() {
+				l, err := c.Lock(ctx, "k")
+				if err != nil {
+					wantErr(t, err, context.Canceled)
+					return
+				}
+				inside++
+				unlock(t, l)
+			})
+		}
+		wg.Go(cancel)
+		unlock(t, l)
+		wg.Wait()
+	}
+	if inside < 400 {
+		t.Errorf("%d holds: want at least those of the 400 who stayed", inside)
+	}
+	if left := c.leftovers(); left != (leftovers{}) {
+		t.Errorf("left behind: %+v", left)
+	}
+}
+
+// A loss is that of whoever has the hold now. The others ask the store under another id.
+func TestLossOfAHandedTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		waiters := []<-chan lockResult{waitFor(t.Context(), c), waitFor(t.Context(), c)}
+		unlock(t, l)
+		second := (<-waiters[0]).lock(t)
+		f.mu.Lock()
+		delete(f.leases, "k")
+		f.mu.Unlock()
+		c.lossPushed("k", second.t.h.id, errWire)
+		if !isClosed(second.Done()) {
+			t.Error("Done is open after the loss")
+		}
+		wantErr(t, second.Err(), ErrLost, errWire)
+		wantErr(t, l.Err(), ErrNotHeld)
+		if errors.Is(l.Err(), ErrLost) {
+			t.Errorf("an old handle lost what it did not have: %v", l.Err())
+		}
+		third := (<-waiters[1]).lock(t)
+		if third.t.h.id == second.t.h.id || third.Token() <= second.Token() {
+			t.Errorf("token %d of %s after %d of %s", third.Token(), third.t.h.id, second.Token(), second.t.h.id)
+		}
+		wantErr(t, second.Unlock(t.Context()), ErrLost)
+		if err := third.Err(); err != nil {
+			t.Error(err)
+		}
+		unlock(t, third)
+	})
+}
+
+// A hold that is lost between two tenures is nobody's: its heir begins anew.
+func TestLossOnTheWay(t *testing.T) {
+	for name, opts := range map[string][]Option{"": nil, "observed": {WithObserver(new(eventLog).locks())}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c := newTestClient(t, f, opts...)
+				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+				heir, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
+				c.mu.Lock() // the first half of handTo
+				a := l.t.h.heir(c.clock.now())
+				_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
+				c.vacate(a)
+				c.mu.Unlock()
+				if !ok {
+					t.Fatal("not handed over")
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() { l.t.h.lose(l.t.h.current(), ErrLost) })
+				for !a.passed.over.Load() {
+					runtime.Gosched()
+				}
+				a.handed.Store(true)
+				a.signal()
+				wg.Wait()
+				for range 2 {
+					var r lockResult
+					select { // whichever of them the store has granted meanwhile
+					case r = <-heir:
+					case r = <-other:
+					}
+					if next := r.lock(t); storeValue(next.Token()) == 1 || next.Err() != nil {
+						t.Errorf("was given the lost hold, token %d: %v", next.Token(), next.Err())
+					} else {
+						unlock(t, next)
+					}
+				}
+				time.Sleep(2 * choreGrace)
+				if left := c.leftovers(); left != (leftovers{}) {
+					t.Errorf("left behind: %+v", left)
+				}
+			})
+		})
+	}
+}
+
+// A process that was frozen in the middle of a hand-over gives the hold up.
+func TestFrozenOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		heir := waitFor(t.Context(), c)
+		c.mu.Lock()
+		a := l.t.h.heir(c.clock.now())
+		_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
+		c.vacate(a)
+		c.mu.Unlock()
+		if !ok {
+			t.Fatal("not handed over")
+		}
+		l.t.h.deadline.store(c.clock.now()) // as if so much time had passed
+		a.handed.Store(true)
+		a.signal()
+		next := (<-heir).lock(t)
+		if next.t.h == l.t.h || next.Err() != nil {
+			t.Errorf("was given the lapsed hold: %v", next.Err())
+		}
+		unlock(t, next)
+	})
+}
+
+// An owner gets what it is handed once, and hands over after its last handle.
+func TestHandOverOfOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		ctx := WithOwner(t.Context())
+		outer := must[*Lock](t)(c.Lock(ctx, "k"))
+		inner := must[*Lock](t)(c.Lock(ctx, "k"))
+		joint := WithOwner(t.Context())
+		waiters := []<-chan lockResult{waitFor(joint, c), waitFor(joint, c), waitFor(joint, c)}
+		last := waitFor(t.Context(), c)
+		unlock(t, outer)
+		synctest.Wait()
+		if len(waiters[0])+len(last) != 0 {
+			t.Fatal("handed over while its owner has a handle")
+		}
+		unlock(t, inner)
+		var locks []*Lock
+		for _, w := range waiters {
+			locks = append(locks, (<-w).lock(t))
+		}
+		again := must[*Lock](t)(c.TryLock(joint, "k"))
+		for _, l := range append(locks, again) {
+			if l.Token() != outer.Token()+1 || len(last) != 0 {
+				t.Errorf("token %d after %d", l.Token(), outer.Token())
+			}
+			unlock(t, l)
+		}
+		l := (<-last).lock(t)
+		if l.Token() != outer.Token()+2 {
+			t.Errorf("token %d", l.Token())
+		}
+		// The first owner has forgotten its tenure.
+		_, err := c.TryLock(ctx, "k")
+		wantErr(t, err, ErrLocked)
+		unlock(t, l)
+		if len(f.calls) != 2 {
+			t.Errorf("calls %q: want two", f.calls)
+		}
+	})
+}
+
+// Where fair waiters may be, the store has to tell of them.
+func TestHandOverAndFairness(t *testing.T) {
+	type fake interface {
+		driver.Backend
+		driver.Locker
+	}
+	silent := func() fake {
+		f := queuedFake{newFake(), make(chan struct{}, 10)}
+		f.info.Claims = append(f.info.Claims, driver.Fair)
+		return f
+	}
+	telling := func() fake { return newFairFake() }
+	for name, test := range map[string]struct {
+		store  func() fake
+		before func(t *testing.T, f *fairFake)            // before the grant
+		after  func(t *testing.T, f *fairFake, c *Client) // after it
+		want   bool
+	}{
+		"a store that does not tell":    {store: silent},
+		"nobody is fair":                {store: telling, want: true},
+		"in line at the grant":          {store: telling, before: func(_ *testing.T, f *fairFake) { f.say(func(op string) bool { return op == "trylock" }) }},
+		"in line later":                 {store: telling, after: func(_ *testing.T, f *fairFake, _ *Client) { f.notify("k") }},
+		"in line for another key":       {store: telling, after: func(_ *testing.T, f *fairFake, _ *Client) { f.notify("l") }, want: true},
+		"told while the grant comes in": {store: telling, before: func(_ *testing.T, f *fairFake) { f.say(func(string) bool { f.notify("k"); return false }) }},
+		"told by a renewal": {store: telling, after: func(_ *testing.T, f *fairFake, _ *Client) {
+			f.say(func(op string) bool { return op == "renew" })
+			time.Sleep(31 * time.Millisecond)
+			f.say(func(string) bool { return false })
+		}},
+		"of the own client": {store: telling, after: func(t *testing.T, _ *fairFake, c *Client) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			t.Cleanup(cancel)
+			waitFor(ctx, c, Fair())
+		}},
+		"of the own client, and gone": {store: telling, after: func(t *testing.T, _ *fairFake, c *Client) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			wantErr(t, (<-waitFor(ctx, c, Fair())).err, ErrLocked)
+		}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := test.store()
+				fair, _ := f.(*fairFake)
+				c := newTestClient(t, f, WithLockDefaults(TTL(90*time.Millisecond)))
+				if test.before != nil {
+					test.before(t, fair)
+				}
+				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+				waiter := waitFor(t.Context(), c)
+				if test.after != nil {
+					test.after(t, fair, c)
+				}
+				h := l.t.h
+				unlock(t, l)
+				next := (<-waiter).lock(t)
+				if got := next.t.h == h; got != test.want {
+					t.Errorf("handed over: %v, want %v", got, test.want)
+				}
+				unlock(t, next)
+				if test.want {
+					return
+				}
+				// What was told of one hold is not held against the next.
+				if fair == nil || name == "of the own client" {
+					return
+				}
+				fair.say(func(string) bool { return false })
+				l = must[*Lock](t)(c.Lock(t.Context(), "k"))
+				waiter = waitFor(t.Context(), c)
+				unlock(t, l)
+				if next := (<-waiter).lock(t); !handedFrom(l, next) {
+					t.Error("the next hold is not handed over")
+				} else {
+					unlock(t, next)
+				}
+			})
+		})
+	}
+}
+
+// A hold that was taken with Fair goes back to the store.
+func TestFairHoldIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFairFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(t.Context(), "k", Fair()))
+		waiter := waitFor(t.Context(), c)
+		unlock(t, l)
+		next := (<-waiter).lock(t)
+		if handedFrom(l, next) {
+			t.Error("a fair hold was handed over")
+		}
+		unlock(t, next)
+	})
+}
+
+// Shutdown and Close end waiters, and hand nothing over any more.
+func TestHandOverAtTheEnd(t *testing.T) {
+	for name, stop := range map[string]func(c *Client) error{
+		"Shutdown": func(c *Client) error { return c.Shutdown(context.Background()) },
+		"Close":    func(c *Client) error { return c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c := newTestClient(t, f)
+				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+				waiter := waitFor(context.Background(), c)
+				stopped := make(chan error)
+				go func() { stopped <- stop(c) }()
+				synctest.Wait()
+				if err := l.Unlock(t.Context()); err != nil && name == "Shutdown" {
+					t.Error(err)
+				}
+				wantErr(t, (<-waiter).err, ErrClosed)
+				if err := <-stopped; err != nil {
+					t.Error(err)
+				}
+				if f.held("k") {
+					t.Error("held after the end")
+				}
+			})
+		})
+	}
+}
+
+func TestObserverOfHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(eventLog)
+		f := newFake()
+		observer := log.locks()
+		observer.Released = func(_ context.Context, e Released) {
+			log.add("released token %d held %v took %v handed %v", e.Token, e.Held, e.Took, e.HandedOver)
+		}
+		c := newTestClient(t, f, WithObserver(observer), WithLockDefaults(TTL(120*time.Millisecond)))
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		waiter := waitFor(t.Context(), c)
+		time.Sleep(10 * time.Millisecond)
+		unlock(t, l)
+		next := (<-waiter).lock(t)
+		time.Sleep(50 * time.Millisecond)
+		unlock(t, next)
+		log.want(t,
+			"acquired k token 1024 0s free ttl 120ms", "wait k behind own true",
+			"released token 1024 held 10ms took 0s handed true", "waited k 10ms ok", "acquired k token 1025 10ms handed ttl 120ms",
+			"renewed k ttl 120ms", "released token 1025 held 50ms took 0s handed false")
+	})
+}
