@@ -176,3 +176,55 @@ func TestLeasedAskIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// The worst that a lessee can do: it has a large lease, waits, and then spends what it can,
+// while another client takes all that the store has, for longer than a period.
+func TestHoardedLeaseKeepsTheBound(t *testing.T) {
+	for name, limit := range map[string]Limit{
+		"sliding-window": Per(4000, 10*time.Second),
+		"fixed-window":   {Rate: 4000, Per: 10 * time.Second, Algorithm: FixedWindow},
+		"token-bucket":   {Rate: 4000, Per: 10 * time.Second, Burst: 4000},
+	} {
+		for _, life := range []time.Duration{100 * time.Millisecond, maxLeaseFor} {
+			if limit.Burst > 0 && life > time.Second {
+				continue // its bound is so far then that nothing can be seen
+			}
+			for _, wait := range []time.Duration{90 * time.Millisecond, 200 * time.Millisecond, time.Second, 9 * time.Second} {
+				t.Run(fmt.Sprint(name, " ", life, " ", wait), func(t *testing.T) {
+					for _, more := range []int{0, 30, 60} { // to be elsewhere in a sub-window
+						synctest.Test(t, func(t *testing.T) {
+							time.Sleep(limit.Per - time.Duration(time.Now().UnixNano())%limit.Per + limit.Per/2)
+							f := newFakeLimits()
+							lessee := newTestClient(t, f, WithPermitLease(PermitLease{For: life, Lessees: 1}))
+							greedy := newTestClient(t, f)
+							hoard(t, lessee, limit)
+							busy(t, lessee, limit, time.Millisecond, 300+more)
+							time.Sleep(wait)
+							checkAdmitted(t, limit, life, crush(t, lessee, greedy, limit))
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
+// crush spends what a has leased, and all that b is granted within more than a period.
+func crush(t *testing.T, a, b *Client, limit Limit) (all []admission) {
+	ask := func(c *Client, n int) int {
+		now := time.Now()
+		r := must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, n))
+		all = append(all, admission{now, time.Now(), r.Granted})
+		return r.Granted
+	}
+	if l := current(t, a, limit); l != nil {
+		for range l.left.Load() {
+			ask(a, 1)
+		}
+	}
+	for range 1200 {
+		ask(b, limit.Rate)
+		time.Sleep(limit.Per / 1000)
+	}
+	return all
+}
