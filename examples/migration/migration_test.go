@@ -88,7 +88,9 @@ func clientOf(t *testing.T) func(*coord.Client, error) *coord.Client {
 
 func TestRedsync(t *testing.T) {
 	rdb, client := openRedis(t)
-	before := func(ctx context.Context, work func(context.Context) error) error { return redsyncBefore(ctx, rdb, work) }
+	before := func(ctx context.Context, work func(context.Context) error) error {
+		return redsyncBefore(ctx, rdb, work)
+	}
 	after := func(ctx context.Context, work func(context.Context) error) error {
 		return redsyncAfter(ctx, client, work)
 	}
