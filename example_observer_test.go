@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -436,4 +437,22 @@ func ExampleStoreCall() {
 	// trylock failed: false
 	// unlock failed: false
 	// <nil>
+}
+
+// How much was taken in advance for nothing? Then For may be shorter.
+func ExampleLeaseEnded() {
+	var spent, wasted atomic.Int64
+	observer := coord.Observer{LeaseEnded: func(_ context.Context, e coord.LeaseEnded) {
+		spent.Add(int64(e.Spent))
+		wasted.Add(int64(e.Wasted))
+	}}
+	client, err := coord.Open(context.Background(), "memory://", coord.WithObserver(observer), coord.WithPermitLease(coord.PermitLease{}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	fmt.Println(spent.Load(), wasted.Load())
+	// Output: 0 0
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	_ "github.com/coordgo/coord/backends/file"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
 )
@@ -338,4 +339,34 @@ func ExampleToken() {
 	text, err := json.Marshal(coord.Token(1838336536036800512))
 	fmt.Println(tokens[0] < tokens[1], string(text), err)
 	// Output: true "1838336536036800512" <nil>
+}
+
+// A hot key is asked of the store once for many permits, which are then spent here: for 50 ms at most.
+func ExamplePermitLease() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "coord")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	hot := coord.PerSecond(100_000)
+	client, err := coord.Open(ctx, "file://"+dir, coord.WithPermitLease(coord.PermitLease{Max: 500, For: 50 * time.Millisecond}, hot))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	granted := 0
+	for range 1000 {
+		r, err := client.Allow(ctx, "search", hot)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		granted += r.Granted
+	}
+	fmt.Println(granted)
+	// Output: 1000
 }
