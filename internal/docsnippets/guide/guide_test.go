@@ -85,7 +85,7 @@ func TestConfigured(t *testing.T) {
 }
 
 func TestObserved(t *testing.T) {
-	for _, open := range []func(context.Context, string) (*coord.Client, error){openLogged, openMeasured, openLenient} {
+	for _, open := range []func(context.Context, string) (*coord.Client, error){openLogged, openMeasured, openLenient, openHot} {
 		client, err := open(t.Context(), "memory://")
 		if err != nil {
 			t.Fatal(err)
