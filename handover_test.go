@@ -249,8 +249,8 @@ func TestMaxHoldOfATenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
-		first := must[*Lock](t)(c.Lock(t.Context(), "k", MaxHold(200*time.Millisecond)))
-		short, long := waitFor(t.Context(), c, MaxHold(time.Second)), waitFor(t.Context(), c)
+		first := must[*Lock](t)(c.Lock(t.Context(), "k", MaxHold(time.Second)))
+		short, long := waitFor(t.Context(), c, MaxHold(300*time.Millisecond)), waitFor(t.Context(), c)
 		time.Sleep(20 * time.Millisecond)
 		start := time.Now()
 		unlock(t, first)
@@ -259,8 +259,8 @@ func TestMaxHoldOfATenure(t *testing.T) {
 			t.Fatal("not handed over")
 		}
 		<-second.Done()
-		if d := time.Since(start); d != time.Second {
-			t.Errorf("ended after %v: want a second after it began", d)
+		if d := time.Since(start); d != 300*time.Millisecond {
+			t.Errorf("ended after %v: want 300ms after it began", d)
 		}
 		wantErr(t, second.Err(), ErrMaxHold)
 		third := (<-long).lock(t)
@@ -306,6 +306,43 @@ func TestStaleHandle(t *testing.T) {
 			t.Error(err)
 		}
 		unlock(t, next)
+	})
+}
+
+// A loss that was on its way to a tenure when that was handed over is no loss of the next.
+func TestLossOfAnEarlierTenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		waiter := waitFor(t.Context(), c)
+		unlock(t, l)
+		next := (<-waiter).lock(t)
+		l.t.h.lose(l.t, ErrMaxHold)
+		if err := next.Err(); err != nil || isClosed(next.Done()) {
+			t.Errorf("the next tenure has ended: %v", err)
+		}
+		unlock(t, next)
+	})
+}
+
+// A loss that comes while Unlock is under way is found by the hand-over.
+func TestNothingIsHandedOverAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		waiter := waitFor(t.Context(), c)
+		h, now := l.t.h, c.clock.now()
+		h.end(nil, ErrLost) // the first half of a loss: the slot is still the hold's
+		if h.handTo(t.Context(), l.t, now) {
+			t.Error("a hold that was lost was handed over")
+		}
+		if h.current() != l.t {
+			t.Error("a hold that was lost has another tenure")
+		}
+		c.sched.remove(h)
+		h.cleanUp()
+		h.leaveSlot()
+		unlock(t, (<-waiter).lock(t))
 	})
 }
 
