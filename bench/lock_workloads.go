@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	rateColumns = []column{{"ops_s", "a second"}, {"p50_us", "wait p50, µs"}, {"p99_us", "wait p99, µs"}, {"jain", "fairness"}, {"changes_s", "owner changes a second"}, {"commands", "commands each"}, {"overlaps", "overlaps"}}
+	rateColumns = []column{{"ops_s", "a second"}, {"p50_us", "wait p50, µs"}, {"p99_us", "wait p99, µs"}, {"jain", "fairness"}, {"changes_s", "owner changes a second"}, {"commands", "commands each"}, {"reads", "reads each"}, {"overlaps", "overlaps"}}
 	timeColumns = []column{{"us", "µs each"}, {"p99_us", "p99, µs"}, {"allocs", "allocations"}, {"commands", "commands"}, {"reads", "reads"}, {"overlaps", "overlaps"}}
 )
 
@@ -53,7 +53,7 @@ func lockWorkloads() []*workload {
 			about: "The key is held while they wait, for twice as long as other things are measured, and what the server is asked is counted. Then it is let go: each has it once, and gives it back at once. " +
 				"What sends nothing while it waits may still send keep-alives.",
 			takes: sharedLocksThatWait, measure: herd, chief: "drain_ms", lower: true, axis: "ms until all 200 have had it", share: 2,
-			columns: []column{{"waiting_s", "commands a second while waiting"}, {"handover", "commands for each hand-over"}, {"drain_ms", "all served in, ms"}, {"overlaps", "overlaps"}},
+			columns: []column{{"waiting_s", "commands a second while waiting"}, {"handover", "commands for each hand-over"}, {"handover_reads", "reads for each"}, {"drain_ms", "all served in, ms"}, {"overlaps", "overlaps"}},
 		},
 		{
 			name: "lock-memory", title: "Locks in the process",
@@ -113,7 +113,7 @@ func (m *measurement) load(ctx context.Context, load bench.LockLoad) (figures, e
 	}
 	f := figures{
 		"us": micros(s.Mean()), "ops_s": s.PerSecond(), "p50_us": micros(s.Wait.Quantile(0.5)), "p99_us": micros(s.Wait.Quantile(0.99)),
-		"allocs": s.Allocs, "jain": s.Jain, "changes_s": float64(s.Changes) / s.Took.Seconds(), "overlaps": float64(s.Overlaps),
+		"allocs": s.Allocs, "jain": s.Jain, "changes_s": s.Moving * s.PerSecond(), "overlaps": float64(s.Overlaps),
 	}
 	f.counts(asked, s.Ops)
 	return f, nil
@@ -183,7 +183,7 @@ func lockProcesses(ctx context.Context, m *measurement) (figures, error) {
 	}
 	f := figures{
 		"ops_s": rate, "p50_us": micros(wait.Quantile(0.5)), "p99_us": micros(wait.Quantile(0.99)), "jain": bench.Jain(per),
-		"changes_s": float64(words.Register().Changes()) / m.forEach.Seconds(), "overlaps": float64(words.Register().Overlaps()),
+		"changes_s": words.Register().Moving() * rate, "overlaps": float64(words.Register().Overlaps()),
 	}
 	f.counts(asked, ops)
 	delete(f, "reads")
@@ -230,11 +230,13 @@ func herd(ctx context.Context, m *measurement) (figures, error) {
 		return nil, err
 	}
 	var broken error
+	var asked []counts // before and after the wait, before and after the drain
 	count := func() float64 {
 		n, err := m.st.count()
 		if err != nil {
 			broken = err
 		}
+		asked = append(asked, n)
 		return n.Commands
 	}
 	start := func() {
@@ -256,6 +258,9 @@ func herd(ctx context.Context, m *measurement) (figures, error) {
 	f := figures{
 		"waiting_s": max(s.Idle, 0) / s.Waiting.Seconds(), "drain_ms": millis(s.Drain),
 		"handover": s.Drained / (processes * each), "overlaps": float64(s.Overlaps),
+	}
+	if drained := asked[3].minus(asked[2]); drained.Reads > 0 {
+		f["handover_reads"] = drained.Reads / (processes * each)
 	}
 	return f, nil
 }

@@ -45,7 +45,7 @@ const (
 	chartWidth = 780
 	chartLeft  = 230 // of the axis, after the labels
 	chartRight = 90  // for the figures beside the bars
-	chartTop   = 54
+	chartTop   = 60
 	chartRow   = 20
 	chartGap   = 26 // before a group, with its name
 )
@@ -168,6 +168,7 @@ func (d *drawing) chart(c *Chart) {
 	d.axis = newAxis(c.Groups)
 	height := c.height()
 	d.text(16, 26, "text title", "", c.Title)
+	d.legend(c)
 	d.grid(height - 40)
 	unit := c.Unit
 	if d.axis.log {
@@ -209,6 +210,35 @@ func (d *drawing) grid(bottom int) {
 	}
 }
 
+// kindNames are what the legend says of the kinds.
+var kindNames = []struct {
+	kind BarKind
+	name string
+}{{Floor, "bare commands"}, {Peer, "another library"}, {Ours, "coord"}}
+
+// legend names the colours, if there are several, from the right to the left.
+func (d *drawing) legend(c *Chart) {
+	seen := map[BarKind]bool{}
+	for _, g := range c.Groups {
+		for _, b := range g.Bars {
+			seen[b.Kind] = true
+		}
+	}
+	if len(seen) < 2 {
+		return
+	}
+	x := chartWidth - 16
+	for _, k := range kindNames {
+		if !seen[k.kind] {
+			continue
+		}
+		d.text(float64(x), chartTop-12, "faint", "end", k.name)
+		x -= 7*len(k.name) + 16
+		d.printf(`<rect class="%s" x="%d" y="%d" width="10" height="10"/>`+"\n", k.kind, x, chartTop-21)
+		x -= 14
+	}
+}
+
 func (d *drawing) bar(y int, b Bar) {
 	d.text(chartLeft-8, float64(y+13), "text", "end", b.Label)
 	if b.Failed != "" {
@@ -216,7 +246,7 @@ func (d *drawing) bar(y int, b Bar) {
 		return
 	}
 	x := d.axis.x(b.Value)
-	d.printf(`<rect class="%s" x="%d" y="%d" width="%g" height="%d"/>`+"\n", b.Kind, chartLeft, y+3, math.Max(x-chartLeft, 1), chartRow-6)
+	d.printf(`<rect class="%s" x="%d" y="%d" width="%g" height="%d"/>`+"\n", b.Kind, chartLeft, y+3, math.Round(10*math.Max(x-chartLeft, 1))/10, chartRow-6)
 	end := x
 	if b.Up > b.Low {
 		low, up := d.axis.x(b.Low), d.axis.x(b.Up)

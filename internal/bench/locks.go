@@ -32,8 +32,8 @@ type LockSample struct {
 	*Sample
 	Wait     Hist // from the call of Lock until it is held
 	Jain     float64
-	Changes  int // how often a key went to another worker
-	Overlaps int // how often two held a key
+	Moving   float64 // the share of holds of the first key that went to another worker than had it before
+	Overlaps int     // how often two held a key
 }
 
 // Locks measures l. Words has the register of the first key.
@@ -66,12 +66,11 @@ func Locks(ctx context.Context, l Locker, load LockLoad, words *Words) (*LockSam
 	if err != nil {
 		return nil, err
 	}
-	s := &LockSample{Sample: sample, Jain: Jain(sample.PerWorker)}
+	s := &LockSample{Sample: sample, Jain: Jain(sample.PerWorker), Moving: registers[0].Moving()}
 	for i := range waits {
 		s.Wait.Merge(&waits[i])
 	}
 	for _, r := range registers {
-		s.Changes += r.Changes()
 		s.Overlaps += r.Overlaps()
 	}
 	return s, nil

@@ -51,8 +51,10 @@ func (r *Register) Overlaps() int {
 	return int(max(r.overlaps.Load(), r.entered.Load()-r.guarded.Load()))
 }
 
-// Changes is how often the lock went to another than had it before.
-func (r *Register) Changes() int { return int(r.changes.Load()) }
+// Moving is the share of all holds that went to another than had the lock before.
+func (r *Register) Moving() float64 {
+	return float64(r.changes.Load()) / float64(max(r.entered.Load(), 1))
+}
 
 // Entered is how often the lock was had.
 func (r *Register) Entered() int { return int(r.entered.Load()) }

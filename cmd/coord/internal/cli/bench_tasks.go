@@ -118,7 +118,7 @@ func benchLocks(clients, workers, keys int) func(context.Context, *benchRun, str
 		f := sumUp(samples, ops, clients == 1)
 		f.Calls = calls
 		if keys == 1 && clients*workers > 1 {
-			f.Changes = some(float64(words.Register().Changes()) / samples[0].Took.Seconds())
+			f.Changes = some(words.Register().Moving() * *f.PerSecond)
 		} else {
 			f.Fairness = nil
 		}
