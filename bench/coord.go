@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/all"
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/bench"
 )
 
@@ -51,10 +53,16 @@ func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(conte
 }
 
 func coordSubjects() (list []subject) {
-	waits := map[string]string{"redis": "polls", "etcd": "woken, in order", "zookeeper": "woken, in order", "memcached": "polls", "memory": "woken, in order"}
 	for _, store := range storeNames {
+		waits := "polls"
+		switch claims := all.Claims(store); {
+		case claims.Has(driver.Fair):
+			waits = "woken, in order"
+		case claims.Has(driver.Wake):
+			waits = "woken"
+		}
 		list = append(list,
-			subject{store: store, name: "coord", kind: bench.Ours, locks: openCoordLocks, waits: waits[store]},
+			subject{store: store, name: "coord", kind: bench.Ours, locks: openCoordLocks, waits: waits},
 			subject{store: store, name: "coord, sliding window", kind: bench.Ours, limits: openCoordLimits(coord.SlidingWindow), limit: "at most so many in any period"},
 			subject{store: store, name: "coord, token bucket", kind: bench.Ours, limits: openCoordLimits(coord.TokenBucket), limit: "token bucket"},
 			subject{store: store, name: "coord, fixed window", kind: bench.Ours, limits: openCoordLimits(coord.FixedWindow), limit: "so many in each period"},

@@ -75,13 +75,16 @@ func plots(r *Results) map[string][]byte {
 	return all
 }
 
-// of are the rows of a workload.
+// of are the rows of a workload, by stores.
 func (r *Results) of(workload string) (rows []Row) {
 	for _, row := range r.Rows {
 		if row.Workload == workload {
 			rows = append(rows, row)
 		}
 	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return slices.Index(storeNames, a.Store) - slices.Index(storeNames, b.Store)
+	})
 	return rows
 }
 
@@ -138,7 +141,7 @@ func writeWhere(b *bytes.Buffer, r *Results) {
 	}
 	b.WriteString("\n\nStores: " + pairs(r.Stores) + ". Libraries: " + pairs(r.Libraries) + ".\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
-		fmt.Fprintf(b, "Not measured: %s: %s.\n", name, r.Absent[name])
+		fmt.Fprintf(b, "\nNot measured: %s: %s.\n", name, r.Absent[name])
 	}
 	b.WriteString("\n*Commands* are those that the server counts for each operation: on Redis those within scripts too (*reads* are what it read from its sockets: the round trips), " +
 		"on etcd messages, on ZooKeeper packets. *Overlaps* is how often two were found to hold a key at once. What failed, or was not done ten seconds after its time, is told in the tables.\n\n")

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
-	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/internal/testserver"
 )
 

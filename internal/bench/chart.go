@@ -227,15 +227,14 @@ func (d *drawing) legend(c *Chart) {
 	if len(seen) < 2 {
 		return
 	}
-	x := chartWidth - 16
+	x := chartWidth - 8
 	for _, k := range kindNames {
 		if !seen[k.kind] {
 			continue
 		}
-		d.text(float64(x), chartTop-12, "faint", "end", k.name)
-		x -= 7*len(k.name) + 16
+		x -= 7*len(k.name) + 22
 		d.printf(`<rect class="%s" x="%d" y="%d" width="10" height="10"/>`+"\n", k.kind, x, chartTop-21)
-		x -= 14
+		d.text(float64(x+14), chartTop-12, "faint", "", k.name)
 	}
 }
 
