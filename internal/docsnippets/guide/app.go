@@ -3,6 +3,8 @@ package guide
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/coordgo/coord"
 )
 
 // What an application does under its locks and limits. Tests put something into done.
@@ -20,5 +22,7 @@ func printPage(ctx context.Context, _ int) error { return done(ctx, "page") }
 func send(ctx context.Context, _ []string) error { return done(ctx, "mails") }
 func discardExport() error                       { return done(context.Background(), "discard") }
 func undo() error                                { return done(context.Background(), "undo") }
+
+func importFile(ctx context.Context, file string, _ coord.Token) error { return done(ctx, file) }
 
 var uncounted atomic.Int64

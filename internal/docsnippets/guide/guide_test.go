@@ -214,6 +214,30 @@ func TestInTime(t *testing.T) {
 	})
 }
 
+// Work goes on for longer than its lease, and not for longer than it may.
+func TestImportFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		did := record(t, func(ctx context.Context, _ string) error {
+			select {
+			case <-time.After(50 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		if err := importFiles(t.Context(), client.Client, []string{"a", "b"}); err != nil {
+			t.Error(err)
+		}
+		did.did = nil
+		err := importFiles(t.Context(), client.Client, []string{"a", "b", "c", "d"})
+		if !errors.Is(err, coord.ErrMaxHold) || !slices.Equal(did.did, []string{"a", "b", "c"}) {
+			t.Errorf("%v, %v: want to be ended at the third", did.did, err)
+		}
+		synctest.Wait() // for the key to be freed, in the background
+	})
+}
+
 // Of two workers one leads; when its lock is taken away, another does.
 func TestLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -106,6 +106,19 @@ func lead(ctx context.Context, client *coord.Client) error {
 	return context.Cause(ctx)
 }
 
+// importFiles works longer than its lease, in steps from which the next holder can go on.
+func importFiles(ctx context.Context, client *coord.Client, files []string) error {
+	return coord.Do(ctx, client, "import", func(ctx context.Context) error {
+		lock, _ := coord.Held(ctx, "import")
+		for _, file := range files {
+			if err := importFile(ctx, file, lock.Token()); err != nil { // leaves out what was imported before
+				return err
+			}
+		}
+		return nil
+	}, coord.TTL(15*time.Second), coord.MaxHold(2*time.Hour))
+}
+
 // move takes two locks, always in the same order, so that two moves cannot wait for each other.
 func move(ctx context.Context, client *coord.Client, from, to string) error {
 	first, second := min(from, to), max(from, to)
