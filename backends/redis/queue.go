@@ -123,7 +123,7 @@ func (w *waiter) await(ctx context.Context, timer *time.Timer, closing <-chan st
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-closing:
-			return false, driver.ErrClosed
+			return false, errClosing // its place in line stays for a while
 		}
 	}
 }
