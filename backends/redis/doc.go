@@ -37,7 +37,10 @@
 // Waiters are granted in the order in which they came, over all clients, and nobody
 // overtakes them. The script that gives a lock back grants it to the next, and tells that
 // client on a channel of its own, coord:wake: and a random number. A client begins to
-// listen, on one more connection, when it first has to wait. Messages get lost with a
+// listen, on one more connection, when it first has to wait, or when it takes a lock that
+// it has just given back, as goroutines do that wait for each other: then it hears of
+// fair waiters, and the core can hand locks on inside the client; where it listens
+// stands behind the token, in coord:{tickets}:fence. Messages get lost with a
 // connection: then waiters look for themselves, as all do every two seconds. Where the
 // user may not publish there, waiters poll, and the backend does not claim wake.
 //

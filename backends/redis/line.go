@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,11 @@ type line struct {
 
 	// keepEvery and maxSilence, which tests change.
 	every, silence time.Duration
+
+	fair    atomic.Pointer[func(key string)] // of NotifyFair
+	suffix  any                              // the channel, for acquire.lua
+	listens atomic.Bool                      // start was called
+	gone    lastLock
 
 	stir   chan struct{} // signalled when there are waiters again
 	asap   chan struct{} // signalled when places are to be looked at now
@@ -50,6 +56,7 @@ func (l *line) init(b *backend, pushes bool) {
 		rand.Read(random[:])
 		l.channel = channelPrefix + hex.EncodeToString(random[:])
 	}
+	l.suffix = " " + l.channel
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.every, l.silence = keepEvery, maxSilence
 	l.waiters, l.idle = map[uint64]*waiter{}, true
@@ -79,6 +86,7 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 func (l *line) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
+	l.listens.Store(true)
 	l.wg.Go(func() { l.keep(ctx) })
 	if l.pushes {
 		l.wg.Go(func() { l.listen(ctx) })
@@ -131,27 +139,25 @@ func (l *line) place(w *waiter) string {
 	return fair + strconv.FormatUint(w.n, 10) + " " + l.channel
 }
 
-// heard is how often a subscription was confirmed.
-func (l *line) heard() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ups
-}
-
 // placed notes that w is in line. What it was told before a subscription that was
 // confirmed since it asked, it has not heard: then it asks again.
-func (l *line) placed(w *waiter, heard int) {
+func (l *line) placed(w *waiter, heard hearing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.inLine = true
-	if l.ups != heard {
+	if l.ups != heard.ups {
 		w.tell(true, 0)
 	}
 }
 
 // message takes in what a script has published: "number" of a waiter that was granted, or
-// "number ms" of one that is the first in line.
+// "number ms" of one that is the first in line, or "!key" of a lock for which someone fair
+// waits.
 func (l *line) message(payload string) {
+	if lock, isFair := strings.CutPrefix(payload, "!"); isFair {
+		l.fairWaits(lock)
+		return
+	}
 	number, left, isFirst := strings.Cut(payload, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {

@@ -61,7 +61,7 @@ func (l *line) receive(ctx context.Context, pubsub *redis.PubSub) error {
 		case *redis.Message:
 			l.message(said.Payload)
 		case *redis.Subscription:
-			l.hears()
+			l.confirmed()
 		}
 		switch {
 		case err == nil:
@@ -93,8 +93,8 @@ func (l *line) isUp() bool {
 	return l.up
 }
 
-// hears: from now on nothing is lost. What was said before may have been.
-func (l *line) hears() {
+// confirmed: from now on nothing is lost. What was said before may have been.
+func (l *line) confirmed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.up = true

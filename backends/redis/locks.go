@@ -26,8 +26,8 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	ttl := b.ttl(r.TTL)
-	reply, short, err := b.runGrant(ctx, acquireScript, lock, lock, fence, r.ID, ttl.lease, ttl.fence)
+	ttl, heard := b.ttl(r.TTL), b.line.hearing()
+	reply, short, err := b.runGrant(ctx, acquireScript, lock, lock, fence, r.ID, ttl.lease, ttl.fence, heard.suffix)
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
@@ -37,7 +37,10 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	case short != nil:
 		return driver.Grant{}, b.giveBack(ctx, lock, r.ID, short)
 	}
-	return granted(reply)
+	g, err := granted(reply)
+	g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
+	b.line.took(lock)
+	return g, err
 }
 
 // lockedFor is how long a lock stays taken, and the refusal that says so. If that is for
@@ -133,7 +136,10 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return b.runOwned(ctx, unlockScript, lockKey(key), id)
+	lock := lockKey(key)
+	err := b.runOwned(ctx, unlockScript, lock, id)
+	b.line.gaveBack(lock)
+	return err
 }
 
 // UnlockAfter implements driver.DelayedUnlocker.

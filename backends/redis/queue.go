@@ -28,9 +28,10 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	defer timer.Stop()
 	a := &asking{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, b.line.place(w)}}
 	for told := false; ; {
-		heard := b.line.heard()
+		heard := b.line.hearing()
 		g, left, err := a.ask(ctx, told)
 		if left == 0 {
+			g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
 			return g, err
 		}
 		timer.Reset(left)

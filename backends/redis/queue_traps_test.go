@@ -86,7 +86,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 	defer l.wg.Wait()
 	defer end()
 	l.wg.Go(func() { l.keep(keeper) })
-	l.hears()
+	l.confirmed()
 	grantOf(t, w)
 }
 

@@ -168,7 +168,7 @@ func (s *script) withSource(args []any) []any {
 // smallCall is a call together with its command line, in one allocation.
 type smallCall struct {
 	call
-	argv [8]any
+	argv [9]any
 }
 
 // runInts runs s and gives its reply of want integers or more, or of a zero.

@@ -1,5 +1,6 @@
 -- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the
--- fencing token in KEYS[2] for ARGV[3] (ms).
+-- fencing token in KEYS[2] for ARGV[3] (ms). ARGV[4] is "", or a space and the
+-- channel on which the holder hears of fair waiters, which is put behind the token.
 -- Reply: {1, ms of the lease, token}, or {0, ms left of the holder's lease}.
 --
 -- Where others wait, what follows this file decides. The usual case, a free key,
@@ -15,7 +16,8 @@ if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
     end
     -- The same attempt again: it never shortens the lease, and has its token.
     token = call('GET', fence)
-    if token and not string.find(token, '^%d+$') then
+    if token then token = string.match(token, '^(%d+)$') or string.match(token, '^(%d+) %S+$') or '' end
+    if token == '' then
       return redis.error_reply('COORDCORRUPT the fence is not a number')
     end
     if call('PTTL', lock) < tonumber(ttl) then
@@ -34,20 +36,21 @@ if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
   -- lease by an hour, and a clock that steps back by less than that does no harm.
   local t = call('TIME')
   token = t[1] .. string.sub('00000' .. t[2], -6)
-  local last = redis.pcall('SET', fence, token, 'PX', ARGV[3], 'GET')
+  local last = redis.pcall('SET', fence, token .. ARGV[4], 'PX', ARGV[3], 'GET')
   if last then
     if type(last) == 'table' then -- an error: something else is there
       if taken then call('DEL', lock) end
       return last
     end
-    if not string.find(last, '^%d+$') then
+    local n = string.match(last, '^(%d+)$') or string.match(last, '^(%d+) %S+$')
+    if not n then
       call('SET', fence, last)
       if taken then call('DEL', lock) end
       return redis.error_reply('COORDCORRUPT the fence is not a number')
     end
-    if tonumber(last) >= tonumber(token) then
-      token = string.format('%.0f', last + 1)
-      call('SET', fence, token, 'PX', ARGV[3])
+    if tonumber(n) >= tonumber(token) then
+      token = string.format('%.0f', n + 1)
+      call('SET', fence, token .. ARGV[4], 'PX', ARGV[3])
     end
   end
   return {1, tonumber(ttl), tonumber(token)}

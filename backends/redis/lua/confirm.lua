@@ -7,7 +7,8 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
     left = ttl
   end
   local token = redis.call('GETEX', KEYS[2], 'PX', left + 3600000)
-  if token and not string.find(token, '^%d+$') then
+  if token then token = string.match(token, '^(%d+)$') or string.match(token, '^(%d+) %S+$') or '' end
+  if token == '' then
     return redis.error_reply('COORDCORRUPT the fence is not a number')
   end
   if token then

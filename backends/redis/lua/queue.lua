@@ -8,7 +8,8 @@
 --   alive-until(ms) TTL(ms) fair(0|1) number channel
 --
 -- A waiter is told on the channel of its client: "number" that it was granted,
--- "number ms" that it is the first in line, behind a lease with that much left.
+-- "number ms" that it is the first in line, behind a lease with that much left. And a
+-- holder is, on the channel behind the fence's token: "!key" that someone fair waits.
 -- A channel of "-" is one that nobody can listen to. Messages may get lost: who
 -- waits looks for itself once in a while. The names of these keys are made here and
 -- not among KEYS, so that on a cluster a slot that moves needs to have only those
@@ -50,18 +51,20 @@ local function tellfirst(ms)
   if id then tell(channel, n .. ' ' .. string.format('%.0f', ms)) end
 end
 
--- count is the next fencing token, as text, or nil and an error.
-local function count(ttl)
+-- count is the next fencing token, as text, or nil and an error. It is of a holder that
+-- listens to channel.
+local function count(ttl, channel)
   local token = t[1] .. string.sub('00000' .. t[2], -6)
   local last = redis.pcall('GET', fence)
   if type(last) == 'table' then return nil, last end
   if last then
-    if not string.find(last, '^%d+$') then
+    last = string.match(last, '^(%d+)$') or string.match(last, '^(%d+) %S+$')
+    if not last then
       return nil, redis.error_reply('COORDCORRUPT the fence is not a number')
     end
     if tonumber(last) >= tonumber(token) then token = string.format('%.0f', last + 1) end
   end
-  call('SET', fence, token, 'PX', ttl + 3600000)
+  call('SET', fence, channel == '-' and token or token .. ' ' .. channel, 'PX', ttl + 3600000)
   return token
 end
 
@@ -70,7 +73,7 @@ end
 local function pass()
   local id, ttl, n, channel = first()
   if not id then return end
-  local token, err = count(ttl)
+  local token, err = count(ttl, channel)
   if not token then
     tell(channel, n)
     return err

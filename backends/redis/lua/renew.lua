@@ -16,4 +16,4 @@ if not token then
   token = t[1] * 1000000 + t[2]
   redis.call('SET', KEYS[2], token, 'PX', left + 3600000)
 end
-return {1, left, tonumber(token) or 0, redis.pcall('EXISTS', KEYS[1] .. ':fair') == 1 and 1 or 0}
+return {1, left, tonumber(string.match(token, '^%d+')) or 0, redis.pcall('EXISTS', KEYS[1] .. ':fair') == 1 and 1 or 0}

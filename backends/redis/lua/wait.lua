@@ -5,10 +5,11 @@
 -- Reply: {1, ms of the lease, token, 1 if someone fair waits}, or {0, ms left of the
 -- holder's lease, how many are before it in line}.
 local id, ttl = ARGV[1], ARGV[2]
+local channel = where and string.match(where, '%S+$') or string.match(ARGV[4] or '', '%S+') or '-'
 local holder, token, err = call('GET', lock), nil, nil
 
 if holder == id then -- but its fence was deleted: it is seeded again
-  token, err = count(ttl)
+  token, err = count(ttl, channel)
   if err then return err end
   return {1, call('PTTL', lock), tonumber(token), call('EXISTS', fairs)}
 end
@@ -16,7 +17,7 @@ end
 if not holder then
   local head = first()
   if not head or head == id then
-    token, err = count(ttl)
+    token, err = count(ttl, channel)
     if err then return err end
     call('SET', lock, id, 'PX', ttl)
     if head then
@@ -31,12 +32,17 @@ end
 
 local left = call('PTTL', lock)
 if not where or left < 0 then return {0, left, 0} end
+local fair = string.sub(where, 1, 1) == '1'
 if not call('ZSCORE', queue, id) then
+  if fair then
+    local listens = string.match(call('GET', fence) or '', '^%d+ (%S+)$')
+    if listens then tell(listens, '!' .. lock) end
+  end
   local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
   call('ZADD', queue, (last[2] or 0) + 1, id)
 end
 call('HSET', waiters, id, string.format('%.0f ', now + life) .. ttl .. ' ' .. where)
 call('PEXPIRE', queue, life + 1000)
 call('PEXPIRE', waiters, life + 1000)
-if string.sub(where, 1, 1) == '1' then call('SET', fairs, 1, 'PX', life) end
+if fair then call('SET', fairs, 1, 'PX', life) end
 return {0, left, call('ZRANK', queue, id)}
