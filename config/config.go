@@ -36,6 +36,8 @@ type Config struct {
 	Lock Lock
 	// Limits by name.
 	Limits map[string]coord.Limit
+	// Leases says of which limits, by name, permits are taken in advance.
+	Leases map[string]coord.PermitLease
 	// Rules in order; never nil.
 	Rules *rules.Chain
 
@@ -174,6 +176,9 @@ func (c *Config) Options() []coord.Option {
 	if c.BestEffort {
 		opts = append(opts, coord.WithBestEffort())
 	}
+	for limit, lease := range c.leases() {
+		opts = append(opts, coord.WithPermitLease(lease, limit))
+	}
 	if defaults := c.Lock.options(); len(defaults) > 0 {
 		opts = append(opts, coord.WithLockDefaults(defaults...))
 	}
@@ -205,6 +210,9 @@ func (l Lock) options() []coord.LockOption {
 // them is from.
 func (c *Config) contradiction() error {
 	if err := c.prefixes(); err != nil {
+		return err
+	}
+	if err := c.leaseClash(); err != nil {
 		return err
 	}
 	if l := c.Lock; l.MaxHold > 0 && l.MinHold > l.MaxHold {

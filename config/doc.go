@@ -39,7 +39,8 @@
 //     and min_hold, each a duration such as 30s; fair and renew, true or false.
 //   - limits: limits by name. A limit is a string such as "2000/1m",
 //     "2000/1m burst=200" or "2000/1m fixed-window", or a mapping of rate, per,
-//     burst and algorithm.
+//     burst and algorithm, and of lease: true, or a mapping of max, for and lessees, takes
+//     permits in advance; see [coord.WithPermitLease].
 //   - rules: what requests count against, in order: see package rules. A rule has a name; a
 //     match of methods and path, or of rpc; a subject: everyone, ip, user, {header: NAME},
 //     {api_key: HEADER}, {constant: NAME} or {ip: {ipv6_bits: 56}}; limits, by name or in

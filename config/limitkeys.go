@@ -10,27 +10,27 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-func (p *parser) limits(path string, n *yaml.Node, limits *map[string]coord.Limit) error {
-	*limits = make(map[string]coord.Limit)
+func (p *parser) limits(path string, n *yaml.Node, c *Config) error {
+	c.Limits = make(map[string]coord.Limit)
 	return p.each(path, n, func(name string, key, value *yaml.Node) error {
 		if problem := badName(name); problem != "" {
 			return p.bad(path, key, "%s", problem)
 		}
 		p.note(join(path, name), value.Line)
-		l, err := p.limit(join(path, name), value)
+		l, err := p.limit(join(path, name), value, field{"lease", func(key string, n *yaml.Node) error { return p.lease(key, n, c, name) }})
 		if err == nil {
-			(*limits)[name] = l
+			c.Limits[name] = l
 		}
 		return err
 	})
 }
 
-// limit reads either form.
-func (p *parser) limit(key string, n *yaml.Node) (coord.Limit, error) {
+// limit reads either form. more are keys of a mapping.
+func (p *parser) limit(key string, n *yaml.Node, more ...field) (coord.Limit, error) {
 	const want = "want a form like 2000/1m, or a mapping of rate, per, burst, algorithm"
 	switch {
 	case n.Kind == yaml.MappingNode:
-		return p.limitMap(key, n)
+		return p.limitMap(key, n, more...)
 	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || strings.Contains(n.Value, "://"):
 		return coord.Limit{}, p.bad(key, n, "%s: %s", kind(n), want)
 	}
@@ -46,9 +46,9 @@ func reason(err error) string {
 	return strings.Replace(err.Error(), driver.ErrInvalid.Error()+": ", "", 1)
 }
 
-func (p *parser) limitMap(path string, n *yaml.Node) (coord.Limit, error) {
+func (p *parser) limitMap(path string, n *yaml.Node, more ...field) (coord.Limit, error) {
 	var l coord.Limit
-	err := p.mapping(path, n, []field{
+	err := p.mapping(path, n, append([]field{
 		{"rate", func(key string, n *yaml.Node) (err error) { l.Rate, err = p.count(key, n); return err }},
 		{"per", func(key string, n *yaml.Node) (err error) {
 			l.Per, err = p.duration(key, n, driver.MinPer, driver.MaxPer)
@@ -56,7 +56,7 @@ func (p *parser) limitMap(path string, n *yaml.Node) (coord.Limit, error) {
 		}},
 		{"burst", func(key string, n *yaml.Node) (err error) { l.Burst, err = p.count(key, n); return err }},
 		{"algorithm", func(key string, n *yaml.Node) (err error) { l.Algorithm, err = p.algorithm(key, n); return err }},
-	})
+	}, more...))
 	switch {
 	case err != nil:
 		return l, err

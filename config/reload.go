@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reload reads the file again and takes its limits and rules from then on. What has been
+// Reload reads the file again and takes its limits, with their leases, and rules from then on. What has been
 // counted stays counted, as clause R3 of the contract says: a limit whose rate or burst changes
 // keeps its account under each key, capped by the new limit; one whose algorithm changes, or
 // whose period does in a window, starts anew, and so does a rule with a new name.
@@ -43,6 +43,9 @@ func (c *Client) reload(ctx context.Context, text []byte) error {
 		return err
 	}
 	if err := c.servable(ctx, next); err != nil {
+		return err
+	}
+	if err := old.changeLeases(c.Client, next); err != nil {
 		return err
 	}
 	c.current.Store(next)

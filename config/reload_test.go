@@ -4,16 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/rules"
 )
 
@@ -384,4 +389,83 @@ func TestWatch(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Leases begin, change and end with a reload. How they do is seen at the store: what is
+// taken in advance is gone before it is spent.
+func TestReloadLeases(t *testing.T) {
+	lookup := func(string) (string, bool) { return "", false }
+	registerCounted()
+	path := file(t, "")
+	take := func(lease string) (calls int64) {
+		t.Helper()
+		write(t, path, "url: counting://\nlimits: {a: {rate: 1000000000, per: 1h, lease: "+lease+"}}\n")
+		c, err := config.LoadEnv(path, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := c.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		// Under the other setting first, so that the reload has something to change.
+		other := map[string]string{"true": "false", "false": "true"}[lease]
+		for _, now := range []string{other, lease} {
+			write(t, path, "url: counting://\nlimits: {a: {rate: 1000000000, per: 1h, lease: "+now+"}}\n")
+			if err := client.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		limit, err := client.Limit("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, key := counted.calls.Load(), rand.Text()
+		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+			for range 100 {
+				if _, err := client.Allow(t.Context(), key, limit); err != nil {
+					t.Fatal(err)
+				}
+				calls++
+			}
+		}
+		return calls - (counted.calls.Load() - before)
+	}
+	if n := take("true"); n <= 0 {
+		t.Errorf("%d asks were spared the store after a reload to a lease", n)
+	}
+	if n := take("false"); n != 0 {
+		t.Errorf("%d asks were spared the store after a reload to none", n)
+	}
+}
+
+var (
+	counted         = &countingStore{Backend: memory.New()}
+	registerCounted = sync.OnceFunc(func() {
+		coord.Register("counting", func(context.Context, *url.URL) (driver.Backend, error) { return counted, nil })
+	})
+)
+
+// countingStore counts calls, and is not of this process.
+type countingStore struct {
+	driver.Backend
+	calls atomic.Int64
+}
+
+func (s *countingStore) Info() driver.Info {
+	info := s.Backend.Info()
+	info.Claims = slices.DeleteFunc(slices.Clone(info.Claims), func(c driver.Claim) bool { return c == driver.ScopeProcess })
+	return info
+}
+
+func (s *countingStore) Close() error { return nil }
+
+func (s *countingStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	s.calls.Add(int64(len(asks)))
+	return s.Backend.(driver.Limiter).Take(ctx, key, l, asks)
+}
+
+func (s *countingStore) Reset(ctx context.Context, key string, l driver.Limit) error {
+	return s.Backend.(driver.Limiter).Reset(ctx, key, l)
 }

@@ -25,7 +25,11 @@ type Value struct {
 func (c *Config) Values() []Value {
 	list := c.fixed()
 	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
-		list = append(list, c.value("limits."+name, c.Limits[name].String()))
+		text := c.Limits[name].String()
+		if lease, ok := c.Leases[name]; ok {
+			text += describeLease(lease)
+		}
+		list = append(list, c.value("limits."+name, text))
 	}
 	if c.Rules == nil { // a Config that nothing has loaded
 		return list

@@ -54,6 +54,19 @@ rules.all = everything by everyone: 500/1s (coord.yaml:24)
 	}
 }
 
+// A lease is shown with its limit.
+func TestValuesOfLeases(t *testing.T) {
+	c, err := config.Parse("coord.yaml", []byte("limits: {a: {rate: 9, per: 1s, lease: true}, b: {rate: 8, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, c: {rate: 7, per: 1s, lease: false}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"limits.a = 9/1s, leased (", "limits.b = 8/1s, leased max=5 for=20ms lessees=3 (", "limits.c = 7/1s ("} {
+		if got := values(c); !strings.Contains(got, want) {
+			t.Errorf("want %s in:\n%s", want, got)
+		}
+	}
+}
+
 func TestValuesOfNothing(t *testing.T) {
 	c, err := config.Parse("coord.yaml", nil)
 	if err != nil {
