@@ -46,6 +46,28 @@ func TestDocumentLinks(t *testing.T) {
 	}
 }
 
+// The path through the documentation leads to every page of it.
+func TestEveryPageIsOnThePath(t *testing.T) {
+	path, err := os.ReadFile("../../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	var targets []string
+	for _, target := range linksIn(string(path)) {
+		file, _, _ := strings.Cut(target, "#")
+		targets = append(targets, file)
+	}
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" && !slices.Contains(targets, name) {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+	}
+}
+
 // broken says what is wrong with a link on the page at path; "" if nothing is.
 func broken(path, target string) string {
 	file, anchor, _ := strings.Cut(target, "#")
