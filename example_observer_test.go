@@ -148,7 +148,7 @@ func ExampleWaitBegan() {
 		fmt.Println(err)
 		return
 	}
-	_, err = client.Lock(ctx, "invoices", coord.WaitAtMost(10*time.Millisecond))
+	_, err = client.Lock(ctx, "invoices", coord.WaitAtMost(100*time.Millisecond))
 	fmt.Println(errors.Is(err, coord.ErrLocked), lock.Unlock(ctx))
 	// Output:
 	// in line for invoices, which we hold: true
@@ -171,7 +171,7 @@ func ExampleWaitEnded() {
 		fmt.Println(err)
 		return
 	}
-	_, err = client.Lock(ctx, "invoices", coord.WaitAtMost(10*time.Millisecond))
+	_, err = client.Lock(ctx, "invoices", coord.WaitAtMost(100*time.Millisecond))
 	fmt.Println(errors.Is(err, coord.ErrLocked), lock.Unlock(ctx))
 	// Output:
 	// the wait for invoices: timed_out
@@ -266,7 +266,7 @@ func ExampleRenewed() {
 	}
 	defer client.Close()
 
-	lock, err := client.Lock(ctx, "invoices", coord.TTL(200*time.Millisecond))
+	lock, err := client.Lock(ctx, "invoices", coord.TTL(3*time.Second))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -275,7 +275,7 @@ func ExampleRenewed() {
 	fmt.Println(e.Key, "is ours for another", e.TTL)
 	fmt.Println(lock.Unlock(ctx))
 	// Output:
-	// invoices is ours for another 200ms
+	// invoices is ours for another 3s
 	// <nil>
 }
 
@@ -308,7 +308,7 @@ func ExampleLost() {
 	}
 	defer client.Close()
 
-	lock, err := client.Lock(ctx, "invoices", coord.TTL(20*time.Millisecond), coord.NoRenew())
+	lock, err := client.Lock(ctx, "invoices", coord.TTL(time.Second), coord.NoRenew())
 	if err != nil {
 		fmt.Println(err)
 		return
