@@ -69,7 +69,8 @@ func waitCases() []Case {
 	}
 }
 
-// waiting starts Lock on a client behind an Injector, and returns when its first attempt was refused.
+// waiting starts Lock on a client behind an Injector, and returns when its first attempt was refused, or
+// when it is over, because what it was to wait for has ended before.
 func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption) (*coord.Client, *Injector, <-chan error) {
 	b, in := e.injected()
 	c := e.clientOn(b)
@@ -82,7 +83,7 @@ func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption)
 		return l.Unlock(e.ctx)
 	})
 	e.until(soon, "a waiter to ask the store", func() bool {
-		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0)
+		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0) || len(result) > 0
 	})
 	return c, in, result
 }

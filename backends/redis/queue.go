@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -86,7 +87,39 @@ func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err 
 			return reply, short, nil
 		}
 	}
-	return a.b.runGrant(ctx, waitScript, a.lock, a.args...)
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	late, end := outlasting(ctx)
+	defer end()
+	reply, short, err = a.b.runGrant(late, waitScript, a.lock, a.args...)
+	if err != nil && late.Err() != nil {
+		err = ctx.Err()
+	}
+	return reply, short, err
+}
+
+// landWithin is how much longer than its ctx a request for a place may take. One that was left
+// behind could be carried out after the place was withdrawn: nobody would be there to have
+// the lock when it is the place's turn.
+const landWithin = 50 * time.Millisecond
+
+// outlasting is a context that ends landWithin after ctx, or with end.
+func outlasting(ctx context.Context) (late context.Context, end func()) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(landWithin)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
 }
 
 // never is a time that nobody waits for.

@@ -577,3 +577,31 @@ func TestFairNoticeReachesAGrantee(t *testing.T) {
 		t.Errorf("told of %q", got)
 	}
 }
+
+// TestCancelledRequestForAPlaceLands: a call of Lock that is cancelled before the server has
+// answered leaves no place that is taken after its withdrawal.
+func TestCancelledRequestForAPlaceLands(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
+	waiting := connect(t, srv.Addr)
+	for range 1000 {
+		r := request("w", time.Minute)
+		start := time.Now()
+		doomed, cancel := context.WithCancel(ctx)
+		time.AfterFunc(rand.N(300*time.Microsecond), cancel)
+		_, err := waiting.Lock(doomed, "k", r)
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("Lock: %v", err)
+		}
+		if err := waiting.Unlock(ctx, "k", r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatal(err)
+		}
+		if time.Since(start) > landWithin {
+			continue // the machine was so slow that it may have been left behind
+		}
+		if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.Waiters != 0 {
+			t.Fatalf("%d in line after the withdrawal", h.Waiters)
+		}
+	}
+}
