@@ -422,26 +422,30 @@ func most(t *testing.T, limit coord.Limit) (worst, total int) {
 	return worst, total / 2
 }
 
-// The figures of the table of algorithms.
+// The figures of the table of algorithms on the page, of limits as coord.yaml has them.
 func TestAlgorithms(t *testing.T) {
 	for _, tc := range []struct {
-		name            string
-		limit           coord.Limit
-		bound, atLeast  int // in any minute
-		sustained, slop int // a minute, in the long run
+		text            string
+		limit           coord.Limit // on the page, zero if it is not
+		bound, atLeast  int         // in any minute
+		sustained, slop int         // a minute, in the long run
 	}{
-		{"strict", strict, 2000, 2000, 1980, 20},
-		{"bursty", bursty, 2200, 2190, 2000, 2},
-		{"capped", capped, 2000, 1990, 1800, 2},
-		{"whole bucket", coord.Limit{Rate: 2000, Per: time.Minute, Algorithm: coord.TokenBucket}, 4000, 3990, 2000, 2},
-		{"fixed window", cheap, 4000, 4000, 2000, 2},
+		{"2000/1m", strict, 2000, 2000, 1980, 20},
+		{"2000/1m burst=200", bursty, 2200, 2190, 2000, 2},
+		{"1800/1m burst=200", capped, 2000, 1990, 1800, 2},
+		{"2000/1m token-bucket", coord.Limit{}, 4000, 3990, 2000, 2},
+		{"2000/1m fixed-window", cheap, 4000, 4000, 2000, 2},
 	} {
-		worst, sustained := most(t, tc.limit)
+		limit, err := coord.ParseLimit(tc.text)
+		if err != nil || tc.limit != (coord.Limit{}) && tc.limit != limit {
+			t.Errorf("%s is %+v, %v: want %+v", tc.text, limit, err, tc.limit)
+		}
+		worst, sustained := most(t, limit)
 		if worst > tc.bound || worst < tc.atLeast {
-			t.Errorf("%s: %d in one minute: want %d to %d", tc.name, worst, tc.atLeast, tc.bound)
+			t.Errorf("%s: %d in one minute: want %d to %d", tc.text, worst, tc.atLeast, tc.bound)
 		}
 		if sustained < tc.sustained-tc.slop || sustained > tc.sustained+tc.slop {
-			t.Errorf("%s: %d a minute in the long run: want about %d", tc.name, sustained, tc.sustained)
+			t.Errorf("%s: %d a minute in the long run: want about %d", tc.text, sustained, tc.sustained)
 		}
 	}
 }
