@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,8 +113,17 @@ func (b *bed) measureOne(ctx context.Context, w *workload, e *entry) {
 		e.failures = append(e.failures, oneLine(err))
 		f = nil
 	}
+	for name, v := range f {
+		f[name] = rounded(v)
+	}
 	e.rounds = append(e.rounds, f)
 	fmt.Fprintf(b.log, "%-16s %-10s %-24s %s\n", w.name, e.store, e.name, w.told(f, err))
+}
+
+// rounded is v to five digits: more were not measured.
+func rounded(v float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64) // it is a number
+	return r
 }
 
 // oneLine is an error that fits into a table.
@@ -144,6 +154,7 @@ func (w *workload) row(e, floor *entry) Row {
 	row := Row{Workload: w.name, Store: e.store, Subject: e.name, Kind: e.kind, About: e.waits + e.limit, Figures: map[string]bench.Spread{}, Failures: e.failures}
 	values := map[string][]float64{}
 	for _, f := range e.rounds {
+		row.Rounds = append(row.Rounds, f[w.chief]) // 0 of nil
 		for name, v := range f {
 			values[name] = append(values[name], v)
 		}
@@ -151,24 +162,34 @@ func (w *workload) row(e, floor *entry) Row {
 	for name, v := range values {
 		row.Figures[name] = bench.SpreadOf(v)
 	}
-	if floor == nil || floor == e || w.noRatio {
-		return row
-	}
-	var ratios []float64
-	for i, f := range e.rounds {
-		if i < len(floor.rounds) && f[w.chief] > 0 && floor.rounds[i][w.chief] > 0 {
-			ratio := f[w.chief] / floor.rounds[i][w.chief]
-			if !w.lower {
-				ratio = 1 / ratio
-			}
-			ratios = append(ratios, ratio)
+	if floor != nil && floor != e && !w.noRatio {
+		var bare []float64
+		for _, f := range floor.rounds {
+			bare = append(bare, f[w.chief])
 		}
-	}
-	if len(ratios) > 0 {
-		s := bench.SpreadOf(ratios)
-		row.Ratio = &s
+		row.Ratio = w.ratio(row.Rounds, bare)
 	}
 	return row
+}
+
+// ratio is how much worse one is than another, round by round; nil if there is no round of both.
+func (w *workload) ratio(one, other []float64) *bench.Spread {
+	var ratios []float64
+	for i := range min(len(one), len(other)) {
+		if one[i] <= 0 || other[i] <= 0 {
+			continue
+		}
+		ratio := one[i] / other[i]
+		if !w.lower {
+			ratio = 1 / ratio
+		}
+		ratios = append(ratios, rounded(ratio))
+	}
+	if len(ratios) == 0 {
+		return nil
+	}
+	s := bench.SpreadOf(ratios)
+	return &s
 }
 
 // measurement is one round of one subject.

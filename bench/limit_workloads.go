@@ -41,7 +41,7 @@ func limitWorkloads() []*workload {
 			name: "exact", title: "12 processes, one limit of 2000 in a window",
 			about: "A permit is taken, most of a window passes, and then 12 processes ask for as much as there is for more than two windows. The window is twice as long as other things are measured " +
 				"(two seconds in a full run, for a minute), so that the run ends today. *Worst* is the most permits that were given in any one window, counted from request to answer. A limit that promises \"at most 2000 in any window\" may not " +
-				"exceed 2000 there; a token bucket of that size may give up to 4000, and so may a fixed window.",
+				"exceed 2000 there; a token bucket of that size may give up to 4000, and so may a fixed window. Fewer are given where so many deciders defeat each other at the store.",
 			takes: limitsThatPromise, measure: exact, chief: "worst", lower: true, noRatio: true, axis: "permits in the worst window (2000 are meant)", share: 2, halfRounds: true,
 			columns: []column{{"first", "in the first window"}, {"worst", "in the worst window"}},
 		},

@@ -187,12 +187,12 @@ func TestWritePage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, pageName)
 	r := &Results{Schema: schema, Rows: []Row{
-		{Workload: "lock-alone", Store: "redis", Subject: "coord", Kind: bench.Ours, Figures: map[string]bench.Spread{"us": {Median: 30, Min: 29, Max: 31, N: 5}}, Ratio: &bench.Spread{Median: 3}},
-		{Workload: "lock-alone", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 20, N: 5}}},
-		{Workload: "lock-alone", Store: "redis", Subject: "slow", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 90, N: 5}}},
-		{Workload: "lock-alone", Store: "etcd", Subject: "elsewhere", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 1, N: 5}}},
-		{Workload: "lock-keys", Store: "redis", Subject: "coord", Kind: bench.Ours, Figures: map[string]bench.Spread{"ops_s": {Median: 200, N: 5}}},
-		{Workload: "lock-keys", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"ops_s": {Median: 100, N: 5}}},
+		{Workload: "lock-alone", Store: "redis", Subject: "coord", Kind: bench.Ours, Figures: map[string]bench.Spread{"us": {Median: 30, Min: 29, Max: 31, N: 5}}, Rounds: []float64{30, 31, 29}, Ratio: &bench.Spread{Median: 3}},
+		{Workload: "lock-alone", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 20, N: 5}}, Rounds: []float64{20, 20, 0}},
+		{Workload: "lock-alone", Store: "redis", Subject: "slow", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 90, N: 5}}, Rounds: []float64{90, 90, 90}},
+		{Workload: "lock-alone", Store: "etcd", Subject: "elsewhere", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 1, N: 5}}, Rounds: []float64{1, 1, 1}},
+		{Workload: "lock-keys", Store: "redis", Subject: "coord", Kind: bench.Ours, Figures: map[string]bench.Spread{"ops_s": {Median: 200, N: 5}}, Rounds: []float64{200}},
+		{Workload: "lock-keys", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"ops_s": {Median: 100, N: 5}}, Rounds: []float64{100}},
 		{Workload: "lock-keys", Store: "redis", Subject: "gone", Kind: bench.Peer, Failures: []string{"it hung"}},
 	}}
 	for _, bad := range []string{"", pageBegin, pageEnd} {
@@ -217,7 +217,7 @@ func TestWritePage(t *testing.T) {
 	if !strings.HasPrefix(page, "before\n"+pageBegin) || !strings.HasSuffix(page, pageEnd+"after\n") || strings.Contains(page, "what was there") {
 		t.Errorf("what is not generated has changed:\n%s", page)
 	}
-	for _, want := range []string{"redis, coord: 1.5 × quick\n", "not the full run", "| redis | **coord** | 30 |", "redis, gone, failed in 1 of its rounds: `it hung`"} {
+	for _, want := range []string{"redis, coord: 1.52 × quick\n", "not the full run", "| redis | **coord** | 30 |", "redis, gone, failed in 1 of its rounds: `it hung`"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}

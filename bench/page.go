@@ -166,7 +166,7 @@ const slowerBy = 1.05
 
 // writeSlower lists every library that does better than coord, by the figure that is drawn.
 func writeSlower(b *bytes.Buffer, r *Results) {
-	b.WriteString("### Where coord is slower\n\nThan another library (bare commands, which promise nothing, are in the tables), by the figure that is drawn and by more than 5 %. " +
+	b.WriteString("### Where coord is slower\n\nThan another library (bare commands, which promise nothing, are in the tables), by the figure that is drawn and by more than 5 % in the median of the rounds. " +
 		"How often a contended key is held says little by itself: see the fairness beside it.\n\n")
 	any := false
 	for _, w := range workloads() {
@@ -183,22 +183,16 @@ func writeSlower(b *bytes.Buffer, r *Results) {
 
 func slower(w *workload, rows []Row) (lines []string) {
 	for _, ours := range rows {
-		mine := ours.Figures[w.chief].Median
-		if ours.Kind != bench.Ours || mine <= 0 || w.noRatio {
+		if ours.Kind != bench.Ours || w.noRatio {
 			continue
 		}
 		var than []string
 		for _, peer := range rows {
-			theirs := peer.Figures[w.chief].Median
-			if peer.Kind != bench.Peer || peer.Store != ours.Store || theirs <= 0 {
+			if peer.Kind != bench.Peer || peer.Store != ours.Store {
 				continue
 			}
-			ratio := mine / theirs
-			if !w.lower {
-				ratio = 1 / ratio
-			}
-			if ratio > slowerBy {
-				than = append(than, fmt.Sprintf("%s × %s", bench.Figure(ratio), peer.Subject))
+			if r := w.ratio(ours.Rounds, peer.Rounds); r != nil && r.Median > slowerBy {
+				than = append(than, fmt.Sprintf("%s × %s", bench.Figure(r.Median), peer.Subject))
 			}
 		}
 		if len(than) > 0 {
@@ -242,7 +236,11 @@ func writeWorkload(b *bytes.Buffer, w *workload, rows []Row) {
 	b.WriteString("\n")
 	for _, row := range rows {
 		if len(row.Failures) > 0 {
-			fmt.Fprintf(b, "- %s, %s, failed in %d of its rounds: `%s`\n", row.Store, row.Subject, len(row.Failures), row.Failures[0])
+			fmt.Fprintf(b, "- %s, %s, failed in %d of its rounds: `%s`", row.Store, row.Subject, len(row.Failures), row.Failures[0])
+			if len(row.Failures) >= failuresAtMost {
+				b.WriteString("; it was not tried again")
+			}
+			b.WriteString("\n")
 		}
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return len(r.Failures) > 0 }) {

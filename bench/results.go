@@ -43,6 +43,8 @@ type Row struct {
 	// Ratio of the workload's chief figure to that of the bare commands, round by round. Above 1
 	// is slower.
 	Ratio *bench.Spread `json:"ratio,omitempty"`
+	// Rounds are the chief figure of each round, 0 of one that failed.
+	Rounds []float64 `json:"rounds"`
 	// Failures are rounds that gave no figures.
 	Failures []string `json:"failures,omitempty"`
 }
