@@ -113,6 +113,19 @@ func TestRunCountsWhatEndedInTime(t *testing.T) {
 	})
 }
 
+// Where nothing ends in time, what ends late is told, and how late.
+func TestRunThatIsTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Run(t.Context(), Load{Workers: 2, For: time.Second}, func(context.Context, int) error {
+			time.Sleep(4 * time.Second)
+			return nil
+		})
+		if err != nil || s.Ops != 2 || s.Took != 4*time.Second || s.Mean() != 4*time.Second || s.Latency.Max() != 4*time.Second {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
 func TestRunTellsWhatFailsAndWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("bad")
@@ -202,27 +215,35 @@ func TestRegister(t *testing.T) {
 
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var words Words
-		m := newMutex()
-		var hists [2]*Hist
-		var wg sync.WaitGroup
-		until := time.Now().Add(10 * time.Second)
-		for side := range hists {
-			wg.Go(func() {
-				var err error
-				if hists[side], err = Wake(t.Context(), m, "k", side, until, &words); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if a, b := hists[0].N(), hists[1].N(); a+b < 500 || a-b > 1 || b-a > 1 {
+		a, b := handOvers(t, 10*time.Second)
+		if a+b < 500 || a-b > 1 || b-a > 1 {
 			t.Errorf("%d and %d hand-overs", a, b)
 		}
-		if words.Register().Overlaps() != 0 {
-			t.Error("overlaps of a sound lock")
+		if a, b := handOvers(t, 0); a+b != 1 {
+			t.Errorf("%d and %d hand-overs in no time, want one", a, b)
 		}
 	})
+}
+
+func handOvers(t *testing.T, within time.Duration) (int, int) {
+	var words Words
+	m := newMutex()
+	var hists [2]*Hist
+	var wg sync.WaitGroup
+	until := time.Now().Add(within)
+	for side := range hists {
+		wg.Go(func() {
+			var err error
+			if hists[side], err = Wake(t.Context(), m, "k", side, until, &words); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if words.Register().Overlaps() != 0 {
+		t.Error("overlaps of a sound lock")
+	}
+	return hists[0].N(), hists[1].N()
 }
 
 // stuck grants the first Lock, and no other.

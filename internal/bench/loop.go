@@ -49,8 +49,9 @@ func (s *Sample) Mean() time.Duration {
 var ErrHung = errors.New("hung")
 
 // Run repeats op on all workers until the time is over or one fails. An operation that
-// is under way in the end is waited for, and not counted. If ctx ends first, the sample is of
-// what was done until then.
+// is under way in the end is waited for, and not counted, unless no other has ended: then the
+// sample is of these, and of the time that they took. If ctx ends first, the sample is of what was
+// done until then.
 func Run(ctx context.Context, load Load, op func(ctx context.Context, worker int) error) (*Sample, error) {
 	if load.Batch == 0 {
 		load.Batch = 1
@@ -85,14 +86,15 @@ func Run(ctx context.Context, load Load, op func(ctx context.Context, worker int
 	case <-timer.C:
 		return nil, fmt.Errorf("%w: %d of %d goroutines did not return within %v", ErrHung, left.Load(), load.Workers, load.For+load.Patience)
 	}
-	return collect(workers, min(time.Since(start), load.For), mallocs()-before)
+	return collect(workers, load.For, time.Since(start), mallocs()-before)
 }
 
 // looper is one goroutine of a load.
 type looper struct {
 	latency Hist
 	ops     int
-	late    int // ended after the time
+	late    int           // ended after the time
+	lateIn  time.Duration // each
 	err     error
 }
 
@@ -109,29 +111,40 @@ func (l *looper) run(ctx context.Context, end time.Time, batch int, failed *atom
 			}
 		}
 		ended := time.Now()
+		each := ended.Sub(began) / time.Duration(batch)
 		if ended.After(end) {
-			l.late += batch
+			l.late, l.lateIn = batch, each
 			return
 		}
 		l.ops += batch
-		l.latency.Add(ended.Sub(began) / time.Duration(batch))
+		l.latency.Add(each)
 	}
 }
 
-func collect(workers []looper, took time.Duration, allocs uint64) (*Sample, error) {
-	s := &Sample{Took: took, PerWorker: make([]int, len(workers))}
-	late := 0
+func collect(workers []looper, given, took time.Duration, allocs uint64) (*Sample, error) {
+	ops, late := 0, 0
+	for i := range workers {
+		if err := workers[i].err; err != nil {
+			return nil, err
+		}
+		ops += workers[i].ops
+		late += workers[i].late
+	}
+	s := &Sample{Took: min(took, given), PerWorker: make([]int, len(workers))}
+	if ops == 0 {
+		s.Took = took
+	}
 	for i := range workers {
 		w := &workers[i]
-		if w.err != nil {
-			return nil, w.err
+		if ops == 0 && w.late > 0 {
+			w.ops = w.late
+			w.latency.Add(w.lateIn)
 		}
 		s.PerWorker[i] = w.ops
 		s.Ops += w.ops
-		late += w.late
 		s.Latency.Merge(&w.latency)
 	}
-	if all := s.Ops + late; all > 0 {
+	if all := ops + late; all > 0 {
 		s.Allocs = float64(allocs) / float64(all)
 	}
 	return s, nil

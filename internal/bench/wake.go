@@ -12,7 +12,13 @@ import (
 type wakeWords struct {
 	waiting  [2]atomic.Int64 // this side has called Lock
 	released atomic.Int64    // when the lock was given back
+	handed   atomic.Int64    // how often it went to the other
 	over     atomic.Int64    // a side has seen the end
+}
+
+// enough reports whether the time is over. There is to be one hand-over at least.
+func (w *wakeWords) enough(until time.Time) bool {
+	return !time.Now().Before(until) && w.handed.Load() > 0
 }
 
 // look is how often a side looks at the words.
@@ -35,8 +41,9 @@ func Wake(ctx context.Context, l Locker, key string, side int, until time.Time, 
 		mine.Store(0)
 		if at := w.released.Swap(0); at != 0 {
 			h.Add(time.Duration(now - at))
+			w.handed.Add(1)
 		}
-		there := w.await(ctx, until, func() bool { return other.Load() == 1 })
+		there := w.await(ctx, func() bool { return other.Load() == 1 }, func() bool { return w.enough(until) })
 		if there {
 			// The other has called Lock: let it come to rest, where it comes to rest at all.
 			time.Sleep(5*time.Millisecond + rand.N(10*time.Millisecond))
@@ -46,22 +53,22 @@ func Wake(ctx context.Context, l Locker, key string, side int, until time.Time, 
 		if err := held.Unlock(ctx); err != nil {
 			return nil, fmt.Errorf("unlock: %w", err)
 		}
-		if !there || !time.Now().Before(until) {
+		if !there || w.enough(until) {
 			w.over.Store(1)
 			return h, nil
 		}
 		// Not to be had again before the other has had it.
-		if !w.await(ctx, time.Time{}, func() bool { return other.Load() == 0 }) {
+		if !w.await(ctx, func() bool { return other.Load() == 0 }, func() bool { return false }) {
 			return nil, fmt.Errorf("%w: the other side was not woken: %w", ErrHung, context.Cause(ctx))
 		}
 	}
 }
 
-// await polls for what the other side does, and reports whether it came before until (zero: before
-// ctx ended). A side that has ended does nothing more.
-func (w *wakeWords) await(ctx context.Context, until time.Time, is func() bool) bool {
+// await polls for what the other side does, and reports whether it came before it was late or ctx
+// ended. A side that has ended does nothing more.
+func (w *wakeWords) await(ctx context.Context, is, late func() bool) bool {
 	for !is() {
-		if ctx.Err() != nil || w.over.Load() != 0 || !until.IsZero() && !time.Now().Before(until) {
+		if ctx.Err() != nil || w.over.Load() != 0 || late() {
 			return is()
 		}
 		time.Sleep(look)

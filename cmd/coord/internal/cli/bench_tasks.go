@@ -131,7 +131,7 @@ func benchLocks(clients, workers, keys int) func(context.Context, *benchRun, str
 
 func errNoOps(ops int) error {
 	if ops == 0 {
-		return errors.New("nothing was done in the time: give it more by --for")
+		return usage("nothing was done in the time: give it more by --for")
 	}
 	return nil
 }
