@@ -35,9 +35,8 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 			g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
 			return g, err
 		}
-		timer.Reset(left)
 		b.line.placed(w, heard)
-		if told, err = w.await(ctx, timer, b.closing); err != nil {
+		if told, err = w.await(ctx, timer, left, b.closing); err != nil {
 			return driver.Grant{}, err
 		}
 	}
@@ -140,8 +139,11 @@ type waiter struct {
 }
 
 // await returns when it is time to ask again, because it was told to or because the lease in
-// the way is over, or with what has ended the wait.
-func (w *waiter) await(ctx context.Context, timer *time.Timer, closing <-chan struct{}) (told bool, err error) {
+// the way, of which there is left, is over; or with what has ended the wait. News on two
+// connections overtake each other: what they say can shorten the wait, and not prolong it.
+func (w *waiter) await(ctx context.Context, timer *time.Timer, left time.Duration, closing <-chan struct{}) (told bool, err error) {
+	until := time.Now().Add(left)
+	timer.Reset(left)
 	for {
 		select {
 		case <-w.news:
@@ -149,7 +151,8 @@ func (w *waiter) await(ctx context.Context, timer *time.Timer, closing <-chan st
 			if ask {
 				return true, nil
 			}
-			if first > 0 {
+			if end := time.Now().Add(first); first > 0 && end.Before(until) {
+				until = end
 				timer.Reset(first)
 			}
 		case <-timer.C:
@@ -174,7 +177,7 @@ func (w *waiter) take() (ask bool, first time.Duration) {
 // tell makes the waiter ask, or know that it is the first. line.mu is held.
 func (w *waiter) tell(ask bool, first time.Duration) {
 	w.ask = w.ask || ask
-	if first > 0 {
+	if first > 0 && (w.first == 0 || first < w.first) {
 		w.first = first
 	}
 	signal(w.news)

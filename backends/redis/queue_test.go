@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -233,12 +234,13 @@ func TestCancelledGranteePassesOn(t *testing.T) {
 func TestWithdrawal(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
-	held, leaver, next := request("h", 500*time.Millisecond), request("leaver", time.Minute), request("next", time.Minute)
+	held, leaver, next := request("h", time.Minute), request("leaver", time.Minute), request("next", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	leaving, leave := context.WithCancel(ctx)
 	one, two := pushed(t, srv), pushed(t, srv)
 	gone := waitUnder(t, leaving, one, "k", leaver, 1)
 	w := waitFor(t, two, "k", next, 2)
+	b.client.PExpire(ctx, lockKey("k"), 500*time.Millisecond) // its holder died long ago
 	leave()
 	if a := <-gone; !errors.Is(a.err, context.Canceled) {
 		t.Errorf("cancelled: %v", a.err)
@@ -276,7 +278,7 @@ func TestWaitersAndDelayedUnlock(t *testing.T) {
 func TestWaitersAndBreak(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
-	const lease = 300 * time.Millisecond
+	const lease = 3 * time.Second
 	held, next := request("h", lease), request("next", time.Minute)
 	start := time.Now()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
@@ -604,4 +606,38 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 			t.Fatalf("%d in line after the withdrawal", h.Waiters)
 		}
 	}
+}
+
+// TestNewsShortenTheWait: what a waiter is told of the lease in its way can be older than what
+// it knows, and then does not make it wait longer.
+func TestNewsShortenTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{}
+		w := &waiter{line: l, news: make(chan struct{}, 1)}
+		tell := func(first time.Duration) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			w.tell(false, first)
+		}
+		for name, order := range map[string][]time.Duration{
+			"one after the other": {time.Second, time.Minute}, "both at once": {time.Minute, time.Second},
+		} {
+			start := time.Now()
+			timer := time.NewTimer(time.Hour)
+			waited := make(chan bool)
+			go func() {
+				told, err := w.await(t.Context(), timer, never, nil)
+				waited <- told || err != nil
+			}()
+			for _, first := range order {
+				tell(first)
+				if name == "one after the other" {
+					synctest.Wait()
+				}
+			}
+			if <-waited || time.Since(start) != time.Second {
+				t.Errorf("%s: waited %v, want 1s", name, time.Since(start))
+			}
+		}
+	})
 }
