@@ -63,6 +63,7 @@ func Cases() []Case {
 		retryCases(),
 		stateCases(),
 		multiCases(),
+		permitLeaseCases(),
 		waitingCases(),
 		outageCases(),
 		faultLoopCases(),

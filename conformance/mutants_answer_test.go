@@ -31,6 +31,9 @@ var answerMutants = []mutant{
 		name: "partial grant that debits the ask", bug: "what was asked for is debited, and not what was granted (redis_rate)",
 		new: on(func(s store) driver.Backend { return fullDebit{s} }), killers: []string{"LIMIT-07"},
 	}, {
+		name: "partial grant that debits the least", bug: "an ask for one to many is debited one, and granted many",
+		new: on(func(s store) driver.Backend { return cheapGrant{s} }), killers: []string{"LIMIT-07", "LIMIT-52"},
+	}, {
 		name: "asks out of order", bug: "the asks of one call are evaluated from the last to the first",
 		new: on(func(s store) driver.Backend { return backwards{s} }), killers: []string{"LIMIT-08"},
 	}, {
@@ -59,7 +62,7 @@ var answerMutants = []mutant{
 			if g.N > 0 {
 				g.ValidFor = l.Per
 			}
-		}), killers: []string{"LIMIT-50"},
+		}), killers: []string{"LIMIT-50", "LIMIT-51"},
 	}, {
 		name: "retry time of a grant", bug: "the time is computed, although there is nothing to wait for",
 		new: answering(func(_ driver.Limit, t *driver.Taken, g *driver.Granted) {
@@ -118,6 +121,23 @@ func (b costlyDenial) Take(ctx context.Context, key string, l driver.Limit, asks
 	t, err := b.store.Take(ctx, key, l, asks)
 	if err == nil && t.Asks[0].N == 0 && asks[0].N > 0 {
 		_, err = b.store.Take(ctx, key, l, []driver.Ask{{Min: 1, N: asks[0].N}})
+	}
+	return t, err
+}
+
+// cheapGrant debits the least of an ask.
+type cheapGrant struct{ store }
+
+func (b cheapGrant) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	t, err := b.store.Take(ctx, key, l, eachAsk(func(a *driver.Ask) {
+		if a.Min > 0 {
+			a.N = a.Min
+		}
+	})(asks))
+	for i := range t.Asks {
+		if t.Asks[i].N > 0 {
+			t.Asks[i].N = asks[i].N
+		}
 	}
 	return t, err
 }

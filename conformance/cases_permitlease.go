@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func permitLeaseCases() []Case {
+	return []Case{
+		{
+			ID: "LIMIT-51", Name: "leased-permits-keep-the-bound", Clause: "R7", run: leaseBound,
+			Why:    "a client that has taken permits in advance, and spends them together with what others are granted, exceeds the limit",
+			Remedy: "set ValidFor to how long a permit may be spent late without a period holding more than the rate: to the end of its sub-window",
+		}, {
+			ID: "LIMIT-52", Name: "leased-permits-are-accounted-for", Clause: "R7", run: leaseAccounts,
+			Why:    "what was taken in advance and is given back must be what was not spent, once",
+			Remedy: "Refund gives back at most what the ask was granted, once for each id; a partial grant debits what it grants",
+		},
+	}
+}
+
+// elsewhere is a store that does not say that it is in this process, where clients lease
+// nothing.
+type elsewhere struct {
+	driver.Backend
+	driver.Limiter
+}
+
+func (s elsewhere) Info() driver.Info {
+	info := s.Backend.Info()
+	info.Claims = info.Claims.Without(driver.ScopeProcess)
+	return info
+}
+
+// refundingElsewhere is the same of a store that takes permits back.
+type refundingElsewhere struct {
+	elsewhere
+	driver.Refunder
+}
+
+func (e *env) lessee(opts ...coord.Option) *coord.Client {
+	b := e.open()
+	far := elsewhere{b, b.(driver.Limiter)}
+	if r, ok := b.(driver.Refunder); ok {
+		return e.clientOn(refundingElsewhere{far, r}, opts...)
+	}
+	return e.clientOn(far, opts...)
+}
+
+// leaseBound: a lessee has a lease, waits for longer than a sub-window, and then spends what it
+// can, while another client takes all that it is granted, for longer than a period.
+func leaseBound(e *env) {
+	const rate, per = 400, time.Second
+	limit, key := algorithms(rate, per)["sliding window"], e.key("k")
+	lessee := e.lessee(coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: 1}))
+	greedy := e.limiter()
+	var spends []spend
+	ask := func() {
+		sent := time.Now()
+		r, err := lessee.Allow(e.within(soon), key, limit)
+		e.noError(err, "Allow of a lessee")
+		if r.Allowed {
+			spends = append(spends, spend{sent, time.Now(), 1})
+		}
+	}
+	for range rate / 4 {
+		ask()
+		e.pass(200 * time.Microsecond) // so that there is a rate
+	}
+	e.pass(per / 10)
+	for range rate / 4 {
+		ask()
+	}
+	for end := time.Now().Add(per + per/5); time.Now().Before(end); {
+		if a := e.ask(greedy, key, limit, 1, rate); a.N > 0 {
+			spends = append(spends, spend{a.sent, a.came, a.N})
+		}
+		e.pass(2 * time.Millisecond)
+	}
+	most := mostWithin(spends, per-time.Microsecond)
+	e.admitted(total(spends), total(spends)-max(0, most-rate))
+	if most > rate {
+		e.Errorf("%v, with permits that were leased and kept for %v: saw %d granted within %v, want at most %d", limit, per/10, most, per, rate)
+	}
+}
+
+func total(spends []spend) (n int) {
+	for _, s := range spends {
+		n += s.n
+	}
+	return n
+}
+
+// leaseAccounts: what the store has debited in the end is what lessees have spent, and what they
+// have lost.
+func leaseAccounts(e *env) {
+	for name, limit := range still(100_000) {
+		if limit.Algorithm == driver.TokenBucket {
+			continue // too small to lease, and takes nothing back
+		}
+		key := e.key(name)
+		var mu sync.Mutex
+		granted, lost := 0, 0
+		observer := coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
+			mu.Lock()
+			defer mu.Unlock()
+			lost += l.Wasted
+		}})
+		var wg sync.WaitGroup
+		var clients []*coord.Client
+		for range 2 {
+			c := e.lessee(coord.WithPermitLease(coord.PermitLease{}), observer)
+			clients = append(clients, c)
+			for n := range 3 {
+				wg.Go(func() {
+					for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); {
+						r, err := c.AllowAtMost(e.within(soon), key, limit, 1+n)
+						if err != nil {
+							e.Errorf("AllowAtMost of a lessee under %s: saw %v, want an answer", name, err)
+							return
+						}
+						mu.Lock()
+						granted += r.Granted
+						mu.Unlock()
+						time.Sleep(100 * time.Microsecond)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for _, c := range clients {
+			e.noError(c.Close(), "Close of a lessee")
+		}
+		a := e.ask(e.limiter(), key, limit, 0, 0)
+		if debited := limit.Rate - a.Remaining; debited != granted+lost {
+			e.Errorf("two lessees under %s: saw %d permits debited in the end, want %d, which are %d spent and %d lost", name, debited, granted+lost, granted, lost)
+		}
+	}
+}
