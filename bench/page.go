@@ -115,7 +115,7 @@ func peersSection(r *Results) []byte {
 	var b bytes.Buffer
 	b.WriteString("\n## Against other libraries\n\n")
 	if r == nil || len(r.Rows) == 0 {
-		b.WriteString("Nothing was measured yet: `make bench-peers` does.\n\n")
+		b.WriteString("Nothing was measured yet: `make bench-peers` does.\n\n### Where coord is slower\n\nThe same.\n\n")
 		return b.Bytes()
 	}
 	writeWhere(&b, r)
