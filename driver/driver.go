@@ -127,8 +127,9 @@ type Grant struct {
 	// keepalive was sent.
 	Since time.Time
 	// FairWaiting: a fair request of another id was in line for the key when this grant
-	// was made or renewed. The core then hands the hold to nobody inside the client. A store
-	// that does not claim [Fair] leaves it false.
+	// was made or renewed, or would come into line without the holder being told. The core
+	// then hands the hold to nobody inside the client. A store that does not claim [Fair]
+	// leaves it false.
 	FairWaiting bool
 }
 
