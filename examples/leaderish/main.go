@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"slices"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -57,7 +56,11 @@ func worker(ctx context.Context, p *program.Program) error {
 			lock, _ := coord.Held(ctx, "leader")
 			return lead(ctx, p, lock.Token())
 		}, coord.TTL(*ttl))
-		if err != nil && !errors.Is(err, coord.ErrLost) { // one that has lost the lock runs for it again
+		switch {
+		case err == nil, errors.Is(err, coord.ErrLost): // it runs again
+		case errors.Is(err, coord.ErrUnavailable):
+			pause(ctx, time.Second) // the store will come back
+		default:
 			return err
 		}
 	}
@@ -74,10 +77,14 @@ func lead(ctx context.Context, p *program.Program, token coord.Token) error {
 		if err := p.Tell(sign{at.UnixNano(), token}); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(beat):
-		case <-ctx.Done():
-		}
+		pause(ctx, beat)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
@@ -119,39 +126,4 @@ func watch(ctx context.Context, p *program.Program) (err error) {
 	p.Check(overlaps == 0, "never two at once")
 	p.Check(rising, "the fencing token rises from leader to leader")
 	return nil
-}
-
-// tenure is the time from a leader's first sign to its last.
-type tenure struct {
-	leader      string
-	token       coord.Token
-	first, last int64
-	signs       int
-}
-
-// record adds a sign to the tenure that it belongs to, and tells how many that has.
-func record(all []tenure, leader string, s sign) (_ []tenure, signs int) {
-	i := slices.IndexFunc(all, func(t tenure) bool { return t.leader == leader && t.token == s.Token })
-	if i < 0 {
-		i, all = len(all), append(all, tenure{leader: leader, token: s.Token, first: s.At})
-	}
-	all[i].last = s.At
-	all[i].signs++
-	return all, all[i].signs
-}
-
-// audit counts the leaders who began before the one before them had ended, and tells whether tokens rise.
-func audit(all []tenure) (overlaps int, rising bool) {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b tenure) int { return int(a.first - b.first) })
-	rising = true
-	var last int64
-	for i, t := range all {
-		if i > 0 && t.first <= last {
-			overlaps++
-		}
-		rising = rising && (i == 0 || all[i-1].token < t.token)
-		last = max(last, t.last)
-	}
-	return overlaps, rising
 }

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	ttl            = flag.Duration("ttl", time.Second, "the lease of the lock")
+	ttl            = flag.Duration("ttl", 2*time.Second, "the lease of the lock")
 	withoutRenewal = flag.Bool("without-renewal", false, "let the lease lapse under a job that does not look, to see what renewal is for")
 	byHand         = flag.Bool("by-hand", false, "leave it to you to take the lock away")
 )
@@ -44,8 +44,11 @@ func show(ctx context.Context, p *program.Program) (err error) {
 		defer func() { err = errors.Join(err, (*c).Close()) }()
 	}
 	acts := []func(context.Context) error{s.renewal, s.maxHold, s.loss}
-	if *withoutRenewal {
+	switch {
+	case *withoutRenewal:
 		acts = acts[:1]
+	case *byHand:
+		acts = acts[2:]
 	}
 	for _, act := range acts {
 		if err := act(ctx); err != nil {
@@ -71,7 +74,7 @@ func (s *scene) renewal(ctx context.Context) error {
 	rival := make(chan bool, 1)
 	err := coord.Do(ctx, s.worker, "report", func(ctx context.Context) error {
 		lock, _ := coord.Held(ctx, "report")
-		work := lock.TTL() * 5 / 2
+		work := lock.TTL() * 3 / 2
 		s.Say("A job of %v under a lease of %v", work, lock.TTL())
 		working.Store(true)
 		defer working.Store(false)

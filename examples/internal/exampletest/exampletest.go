@@ -4,6 +4,7 @@ package exampletest
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,13 +26,17 @@ func Main(m *testing.M, program func()) {
 		program()
 		os.Exit(0)
 	}
+	// Examples mostly wait. A flag on the command line has the last word.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 // Stores are those that processes can share.
 var Stores = []string{"file", "redis", "etcd", "zookeeper", "memcached"}
 
-// Few are enough where a store makes no difference: one of files, and a server.
+// Few are enough where stores make no difference: one of files, and a server.
 var Few = []string{"file", "redis"}
 
 // On runs a test on each store of a list, on some at once: what an example does is mostly to wait.
@@ -75,7 +80,8 @@ func Command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe, args...)
-	cmd.Env = append(os.Environ(), envRun+"=1")
+	// A program that was built with -race sleeps for a second at its end, and so does each of its processes.
+	cmd.Env = append(os.Environ(), envRun+"=1", "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	// Its processes end when their input does.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordgo/coord"
 )
 
 const (
@@ -50,6 +52,9 @@ type Process struct {
 // Start starts a process of each name, with the flags of this one, and waits until all are ready. They begin when they are
 // told to: see Go. End the crew.
 func Start[E any](ctx context.Context, p *Program, names ...string) (*Crew[E], error) {
+	if strings.HasPrefix(p.URL, "memory:") {
+		return nil, fmt.Errorf("%w: a memory store is one process's own, and this example starts several: leave --url out, or name file:// or redis://", coord.ErrInvalid)
+	}
 	c := &Crew[E]{events: make(chan Event[E], 1024), patience: p.Patience}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	started := make(chan struct{}, len(names))
