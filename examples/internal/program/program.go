@@ -71,7 +71,8 @@ func (p *Program) Run(ctx context.Context, show func(context.Context, *Program) 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.Dir)) }()
 	if p.URL == "" {
-		p.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(p.Dir, "store"))}).String()
+		path := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Join(p.Dir, "store")), "/") // also of C:/dir
+		p.URL = (&url.URL{Scheme: "file", Path: path}).String()
 	}
 	if p.Prefix == "" {
 		p.Prefix = coord.Key("example", rand.Text()[:8]) + "/"
