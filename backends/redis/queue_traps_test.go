@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -307,4 +309,36 @@ func TestSilentSubscription(t *testing.T) {
 	eventually(t, "another subscription", func() bool { return d.subscriptions.Load() > 1 })
 	d.dropping.Store(false)
 	eventually(t, "that it listens again", waiting.line.isUp)
+}
+
+// TestTrap07GrantWithoutReplicas: a waiter whose grant no replica has gives it back, and the
+// next in line has it.
+func TestTrap07GrantWithoutReplicas(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	client := redis.NewClient(clientOptions(srv.Addr))
+	defer client.Close()
+	made, err := New(client, WithWaitReplicas(1, 10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	alone := made.(*backend)
+	if _, err := alone.Lock(ctx, "free", request("w", time.Minute)); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("Lock of a free key: %v, want ErrNotSent", err)
+	}
+	must[driver.Grant](t)(b.TryLock(ctx, "free", request("h", time.Minute)))
+
+	held, next := request("h", time.Minute), request("next", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	short := waitFor(t, alone, "k", request("w", time.Minute), 1)
+	w := waitFor(t, pushed(t, srv), "k", next, 2)
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-short; !errors.Is(a.err, driver.ErrNotSent) {
+		t.Errorf("a grant that no replica has: %+v, want ErrNotSent", a)
+	}
+	grantOf(t, w)
+	holderIs(t, b, "k", next.ID)
 }
