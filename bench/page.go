@@ -139,6 +139,9 @@ func writeWhere(b *bytes.Buffer, r *Results) {
 	if !r.Complete {
 		b.WriteString(" **This was not the full run**, which has five rounds of a second or more of everything: read it as an outline.")
 	}
+	if m.Load > float64(m.Cores) {
+		b.WriteString(" **The machine did other work meanwhile**: even the ratios are rough.")
+	}
 	b.WriteString("\n\nStores: " + pairs(r.Stores) + ". Libraries: " + pairs(r.Libraries) + ".\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
 		fmt.Fprintf(b, "\nNot measured: %s: %s.\n", name, r.Absent[name])
