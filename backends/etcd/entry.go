@@ -33,6 +33,8 @@ type entry struct {
 	name   string
 	slot   int   // of the name, noSlot if it is not one of this client's
 	create int64 // revision of its creation; 0: unsure
+	// It was made on a lease that we did not know, perhaps another client's.
+	adopted bool
 
 	state    state
 	lease    *lease
@@ -322,5 +324,6 @@ func (b *backend) hold(e *entry) driver.Grant {
 		e.guardAt = time.Now().Add(guardAfter)
 	}
 	b.plan(e)
-	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since}
+	b.countGrant()
+	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since, FairWaiting: b.fairBehind(e)}
 }

@@ -82,6 +82,7 @@ type backend struct {
 	own    bool // Close closes client
 	names  names
 	tag    string // this client's, in the names of its slots
+	box    int64  // this client's, in the ids of its leases
 	info   driver.Info
 	minTTL int64 // seconds
 
@@ -100,6 +101,8 @@ type backend struct {
 	kick    chan struct{}     // wakes the keeper
 	reaping chan struct{}     // wakes the reaper
 	lostFn  func(key, id string, cause error)
+	bell    bell
+	leases  int64 // how many were asked for
 
 	limits limitTable
 }
@@ -108,6 +111,7 @@ var (
 	_ driver.Locker          = (*backend)(nil)
 	_ driver.Queuer          = (*backend)(nil)
 	_ driver.LossNotifier    = (*backend)(nil)
+	_ driver.FairNotifier    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
@@ -127,11 +131,13 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), slots: make(map[string]*slots), tag: newTag(), kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
+		entries: make(map[place]*entry), slots: make(map[string]*slots), tag: newTag(), box: newBox(),
+		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.close = sync.OnceValue(b.shut)
 	b.limits.init()
+	b.bell.pulse = pulseEvery
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it

@@ -51,6 +51,10 @@ type waiter struct {
 	second  bool   // there is none before that one
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
+
+	fair     bool
+	surveyed bool     // bells is known
+	bells    []string // where to ring yet
 }
 
 // enqueue takes a place in line by one transaction, or finds the one that an earlier
@@ -60,7 +64,7 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 	taken := 0
 	defer func() { b.burnSlots(key, taken) }()
 	for ; ; taken++ {
-		name, slot, err := b.standIn(p)
+		name, slot, err := b.standIn(p, r.Fair)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +80,7 @@ var errSlotTaken = errors.New("etcd: the name is taken")
 
 // standIn chooses the name for an entry: that of an earlier call whose reply was lost, or
 // one that is not in use.
-func (b *backend) standIn(p place) (name string, slot int, err error) {
+func (b *backend) standIn(p place, fair bool) (name string, slot int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.entries[p]; e != nil {
@@ -89,14 +93,19 @@ func (b *backend) standIn(p place) (name string, slot int, err error) {
 		}
 	}
 	slot = b.takeSlot(p.key)
-	return b.names.slot(p.key, b.tag, slot), slot, nil
+	name = b.names.slot(p.key, b.tag, slot)
+	if fair {
+		name += fairMark
+	}
+	return name, slot, nil
 }
 
 // enqueueAs makes the entry under a name, whose slot it sees to.
 func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
-	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
-	create, err := b.putInLine(ctx, w, name, r.ID, l)
-	if err == nil && create == 0 {
+	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole, fair: r.Fair}
+	create, err := b.putInLine(ctx, w, p.key, name, r.ID, l)
+	adopted := err == nil && create == 0
+	if adopted {
 		var its *lease
 		if its, create, err = b.alreadyInLine(ctx, w.line, name, r); err == nil {
 			l = its
@@ -123,21 +132,23 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		b.giveSlot(p.key, slot)
 		return nil, err
 	}
-	w.entry = &entry{place: p, name: name, slot: slot, create: create, state: waiting}
+	w.entry = &entry{place: p, name: name, slot: slot, create: create, adopted: adopted, state: waiting}
 	b.add(w.entry, l)
 	b.guard(w.entry)
 	return w, nil
 }
 
 // putInLine makes the transaction. create is 0 if there is an entry of that name.
-func (b *backend) putInLine(ctx context.Context, w *waiter, name, id string, l *lease) (create int64, err error) {
-	resp, err := b.txn(ctx,
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)},
-		[]clientv3.Op{
-			clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
-			// Ours, being the newest, and the two before it.
-			clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
-		}, nil)
+func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string, l *lease) (create int64, err error) {
+	ops := []clientv3.Op{
+		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
+		// Ours, being the newest, and the two before it.
+		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
+	}
+	if w.fair {
+		ops = append(ops, clientv3.OpGet(w.line, clientv3.WithPrefix()))
+	}
+	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, ops, nil)
 	switch {
 	case err != nil:
 		return 0, err
@@ -146,6 +157,9 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, name, id string, l *
 	}
 	if newest := kvsOf(resp, 1); len(newest) > 1 {
 		w.follow(newest[1:], l.id)
+	}
+	if w.fair {
+		b.survey(w, key, resp.Header.Revision, kvsOf(resp, 2))
 	}
 	return resp.Header.Revision, nil
 }
@@ -282,9 +296,13 @@ func (b *backend) step(ctx context.Context, w *waiter) error {
 	return b.orOver(w, b.await(ctx, w, events))
 }
 
-// prepare keeps the lease alive if that is due, establishes the watch, and looks.
+// prepare keeps the lease alive if that is due, rings if ours is a fair one, establishes the
+// watch, and looks.
 func (b *backend) prepare(ctx context.Context, w *waiter) (clientv3.WatchChan, error) {
 	if err := b.stayAlive(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := b.ring(ctx, w); err != nil {
 		return nil, err
 	}
 	before := w.before

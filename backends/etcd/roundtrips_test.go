@@ -28,14 +28,18 @@ const (
 func TestRoundTrips(t *testing.T) {
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
-	client := must[*coord.Client](t)(coord.New(must[driver.Backend](t)(New(rawWith(t, cfg)))))
+	backend := must[driver.Backend](t)(New(rawWith(t, cfg))).(*backend)
+	client := must[*coord.Client](t)(coord.New(backend))
 	defer client.Close()
 	ctx := coord.WithOwner(t.Context())
 	limit := coord.PerHour(1)
 	lock := func() error { return coord.Do(ctx, client, "k", func(context.Context) error { return nil }) }
-	if err := lock(); err != nil { // takes the lease
-		t.Fatal(err)
+	for range listenFrom { // takes the lease, and has the doorbell watched
+		if err := lock(); err != nil {
+			t.Fatal(err)
+		}
 	}
+	until(t, 10*time.Second, "the doorbell to be watched", backend.listens)
 	if _, err := client.Allow(ctx, "warm up", limit); err != nil {
 		t.Fatal(err)
 	}
