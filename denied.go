@@ -45,7 +45,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 	if ask.N == 0 {
 		return r, false
 	}
-	now := ds.c.clock.now().mono
+	now := ds.c.clock.mono()
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	for _, e := range ds.byKey[d.Key] {
@@ -63,7 +63,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 // remember keeps a denial whose call was sent at sent.
 func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent instant, epoch uint64) {
 	until := sent.mono + min(t.RetryAfter, maxDenial)
-	now := ds.c.clock.now().mono
+	now := ds.c.clock.mono()
 	if until <= now {
 		return
 	}
