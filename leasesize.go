@@ -14,8 +14,8 @@ type sizer struct {
 
 	unfit     bool          // the store does not say for how long permits are valid
 	rate      float64       // permits a second
-	used, at  int64         // permits had in all, at
-	measured  time.Duration // this time
+	used      int64         // permits had in all, when
+	measured  time.Duration // it was measured
 	most      int           // that the leases of late say are spent in time
 	remaining int           // at the store, of late; -1: it has not been heard of
 	ends      time.Duration // when a period ended, or will
