@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,6 +48,7 @@ type asking struct {
 	b        *backend
 	lock, id string
 	args     []any
+	placed   bool // the server has said that it is in line
 }
 
 // ask gives a grant or an error, or else how long to wait for being told otherwise.
@@ -55,7 +57,7 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	reply, short, err := a.run(ctx, told)
 	switch {
 	case err != nil:
-		return driver.Grant{}, 0, err
+		return driver.Grant{}, 0, a.failure(ctx, err)
 	case short != nil:
 		return driver.Grant{}, 0, a.b.giveBack(ctx, a.lock, a.id, short)
 	case reply[0] != 0:
@@ -66,10 +68,24 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	if left, err = lockedFor(a.lock, reply); left == 0 {
 		return driver.Grant{}, 0, err
 	}
+	a.placed = true
 	if reply[2] > 0 { // it is not the first, and is told when it is
 		left = never
 	}
 	return driver.Grant{}, left, nil
+}
+
+// failure is err as that of the whole wait: that this time nothing was asked does not say
+// that nothing is left of the times before.
+func (a *asking) failure(ctx context.Context, err error) error {
+	switch {
+	case !a.placed || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default: // err is definite, but of one question only: it is not wrapped
+		return fmt.Errorf("redis: a place in line may be left: %v", err)
+	}
 }
 
 // confirmWithin is how long a call may take that does not look at whether its ctx is

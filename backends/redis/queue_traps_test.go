@@ -342,3 +342,20 @@ func TestTrap07GrantWithoutReplicas(t *testing.T) {
 	grantOf(t, w)
 	holderIs(t, b, "k", next.ID)
 }
+
+// TestWaitOfAServerThatIsGone: a waiter that cannot ask any more does not say that nothing is
+// left of it, for its place may be.
+func TestWaitOfAServerThatIsGone(t *testing.T) {
+	srv, b := open(t)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
+	w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)
+	srv.Kill()
+	select {
+	case a := <-w:
+		if a.err == nil || driver.Definite(a.err) {
+			t.Errorf("%v, want an unknown outcome", a.err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("still waits after 20s")
+	}
+}
