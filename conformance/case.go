@@ -54,6 +54,7 @@ func Cases() []Case {
 		renewalCases(),
 		ownershipCases(),
 		waitCases(),
+		handOverCases(),
 		reentryCases(),
 		leaseCases(),
 		keyCases(),

@@ -34,8 +34,22 @@ var queueMutants = []mutant{
 	}, {
 		name: "wait that ends late", bug: "a cancelled wait returns when its next poll is due", sound: "line",
 		new: lined(queueBug{late: time.Second}), killers: []string{"LOCK-40", "LOCK-41"},
+	}, {
+		name: "fair waiter that nobody tells of", bug: "NotifyFair is there, and its function is never called", sound: "telling",
+		new: on(func(s store) driver.Backend { return mute{s} }), killers: []string{"LOCK-89"},
 	},
 }
+
+// telling has its client hand locks on, until there is a fair waiter.
+type telling struct {
+	store
+	driver.FairNotifier
+}
+
+// mute never tells of one.
+type mute struct{ store }
+
+func (mute) NotifyFair(func(key string)) {}
 
 type queueBug struct {
 	lifo     bool

@@ -1,0 +1,279 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func handOverCases() []Case {
+	return []Case{
+		{
+			ID: "LOCK-67", Name: "tokens-rise-over-hand-overs", Clause: "L2", run: handedTokens,
+			Why:    "a resource that is fenced must tell goroutines of one process apart, too, and the next process from all of them",
+			Remedy: "answer Renew and a repeated TryLock with the token of the hold; count a new one for a new id only",
+		}, {
+			ID: "LOCK-68", Name: "old-handle-does-not-touch-the-next-tenure", Clause: "L5", run: oldHandle,
+			Why:    "a second Unlock, in a defer, ended the hold of the goroutine that came next (redsync#170)",
+			Remedy: "release by the id that the call names, and nothing else",
+		}, {
+			ID: "LOCK-69", Name: "hand-over-passes-by-who-has-left", Clause: "L6", run: passedBy,
+			Why:    "a lock that is handed to a waiter which has just left is held by nobody, and renewed",
+			Remedy: "end a call with its context; the rest is the core's",
+		}, {
+			ID: "LOCK-87", Name: "other-clients-have-their-turn", Clause: "L8", run: turns, bound: 60 * time.Second,
+			Why:    "goroutines that hand a lock on among themselves starve every other process, unless their turn is bounded",
+			Remedy: "free the key in Unlock at once, and grant whoever waits, or asks next",
+		}, {
+			ID: "LOCK-88", Name: "loss-is-told-to-who-has-the-hold", Clause: "L3", run: handedLoss, bound: 60 * time.Second,
+			Why:    "a hold that was handed on is lost like any other: whoever has it has to know, and nobody may be handed it after that",
+			Remedy: "end a lease at its time; the rest is the core's",
+		}, {
+			ID: "LOCK-89", Name: "no-hand-over-ahead-of-a-fair-waiter", Clause: "L8", run: fairBeforeLocal, Needs: driver.Claims{driver.Fair},
+			Why:    "goroutines of the holder's own process never ask the store, and so pass by whoever waits in its line",
+			Remedy: "tell the holder's client of a fair request in line (FairNotifier), or implement no FairNotifier at all",
+		},
+	}
+}
+
+// crowd is a client that tells when a Lock has begun to wait.
+func (e *env) crowd(b driver.Backend) (c *coord.Client, waits <-chan struct{}) {
+	began := make(chan struct{}, 100)
+	return e.clientOn(b, coord.WithObserver(coord.Observer{
+		WaitBegan: func(context.Context, coord.WaitBegan) { began <- struct{}{} },
+	})), began
+}
+
+// tenant is what came of a Lock in a crowd.
+type tenant struct {
+	l   *coord.Lock
+	err error
+}
+
+// lineUp starts a Lock that waits behind a hold of its own client.
+func (e *env) lineUp(ctx context.Context, c *coord.Client, waits <-chan struct{}, key string, opts ...coord.LockOption) <-chan tenant {
+	got := make(chan tenant, 1)
+	go func() {
+		l, err := c.Lock(ctx, key, opts...)
+		got <- tenant{l, err}
+	}()
+	recv(e, waits, soon, "a Lock to wait behind its own client's")
+	return got
+}
+
+// admit gives the lock of a tenant, and ends the case without.
+func (e *env) admit(got <-chan tenant, within time.Duration, what string) *coord.Lock {
+	t := recv(e, got, within, what)
+	if t.err != nil {
+		e.Fatalf("%s: saw %v, want a lock", what, t.err)
+	}
+	return t.l
+}
+
+func handedTokens(e *env) {
+	const waiters = 5
+	c, waits := e.crowd(e.open())
+	rival, key := e.locker(), e.key("k")
+	l := e.lock(c, key, coord.TTL(e.long))
+	var line []<-chan tenant
+	for range waiters {
+		line = append(line, e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long)))
+	}
+	for i, got := range line {
+		e.noError(l.Unlock(e.ctx), "Unlock with goroutines of the own client in line")
+		next := e.admit(got, e.lapse(e.ttl), fmt.Sprintf("goroutine %d of the line", i))
+		if next.Token() <= l.Token() {
+			e.Errorf("token of goroutine %d of the line: saw %d after %d, want a greater one", i, next.Token(), l.Token())
+		}
+		e.noError(next.Err(), "Err of a lock that was handed over")
+		e.refused(rival, key, "while a goroutine has the lock that another gave up")
+		l = next
+	}
+	e.noError(l.Unlock(e.ctx), "Unlock by the last in line")
+	if next := e.lock(e.client(), key); next.Token() <= l.Token() {
+		e.Errorf("token of the next client: saw %d after %d, want a greater one", next.Token(), l.Token())
+	}
+}
+
+func oldHandle(e *env) {
+	c, waits := e.crowd(e.open())
+	rival, key := e.locker(), e.key("k")
+	old := e.lock(c, key, coord.TTL(e.long))
+	got := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
+	ctx, cancel := old.Context(e.ctx)
+	defer cancel()
+	e.noError(old.Unlock(e.ctx), "Unlock")
+	next := e.admit(got, e.lapse(e.ttl), "the goroutine in line")
+	if ctx.Err() == nil {
+		e.Errorf("context of a lock that was unlocked: saw it go on while the next goroutine has the lock")
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { e.wantError(old.Unlock(e.ctx), "Unlock of an old handle", coord.ErrNotHeld) })
+	}
+	wg.Wait()
+	e.wantError(old.Err(), "Err of an old handle", coord.ErrNotHeld)
+	e.noError(next.Err(), "Err of the next holder after Unlock of an old handle")
+	e.refused(rival, key, "after Unlock of an old handle")
+	e.noError(next.Unlock(e.ctx), "Unlock by the next holder")
+	e.free(rival, key, time.Second, "after both were unlocked")
+}
+
+func passedBy(e *env) {
+	c, waits := e.crowd(e.open())
+	rival := e.locker()
+	for i := range 10 {
+		key := e.key(fmt.Sprint("k", i%2))
+		l := e.lock(c, key, coord.TTL(e.long))
+		ctx, cancel := context.WithCancel(e.ctx)
+		leaver := e.lineUp(ctx, c, waits, key, coord.TTL(e.long))
+		stayer := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
+		var wg sync.WaitGroup
+		wg.Go(cancel)
+		wg.Go(func() {
+			if err := l.Unlock(e.ctx); err != nil {
+				e.Errorf("Unlock: saw %v, want nil", err)
+			}
+		})
+		wg.Wait()
+		if t := recv(e, leaver, soon, "a Lock that was cancelled at the hand-over"); t.err == nil {
+			e.noError(t.l.Unlock(e.ctx), "Unlock by a waiter that was cancelled too late")
+		} else {
+			e.wantError(t.err, "Lock that was cancelled at the hand-over", context.Canceled)
+		}
+		next := e.admit(stayer, e.lapse(e.ttl), "the goroutine behind one that has left")
+		e.noError(next.Unlock(e.ctx), "Unlock by the goroutine behind one that has left")
+		e.free(rival, key, 3*time.Second, "after a waiter has left at the hand-over")
+	}
+}
+
+// turns has the goroutines of two clients contend until each client was granted by the store
+// three times.
+func turns(e *env) {
+	const clients, goroutines, want, enough = 2, 4, 3, 20 * time.Second
+	key := e.key("k")
+	var inside atomic.Int32
+	var last coord.Token // guarded by the lock alone, as is what follows
+	grants := [clients]map[int64]bool{{}, {}}
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	start := time.Now()
+	for i := range clients {
+		c := e.client()
+		for range goroutines {
+			wg.Go(func() {
+				for !over.Load() {
+					l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+					if err != nil {
+						e.Errorf("Lock: saw %v, want a lock", err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						e.Errorf("saw %d holders at a time, want 1", n)
+					}
+					if l.Token() <= last {
+						e.Errorf("saw token %d after %d, want a greater one", l.Token(), last)
+					}
+					last = l.Token()
+					grants[i][int64(last)>>10] = true
+					if len(grants[0]) >= want && len(grants[1]) >= want || time.Since(start) > enough {
+						over.Store(true)
+					}
+					time.Sleep(2 * time.Millisecond)
+					inside.Add(-1)
+					if err := l.Unlock(e.ctx); err != nil {
+						e.Errorf("Unlock: saw %v, want nil", err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i, g := range grants {
+		if len(g) < want {
+			e.Errorf("client %d beside one whose goroutines hand the lock on: saw it granted %d times in %v, want at least %d", i, len(g), time.Since(start), want)
+		}
+	}
+}
+
+func handedLoss(e *env) {
+	b, link := byDriver(e)
+	c, waits := e.crowd(b)
+	key, ttl := e.key("k"), coord.TTL(e.ttl)
+	old := e.lock(c, key, ttl)
+	lines := []<-chan tenant{e.lineUp(e.ctx, c, waits, key, ttl), e.lineUp(e.ctx, c, waits, key, ttl)}
+	e.noError(old.Unlock(e.ctx), "Unlock with goroutines of the own client in line")
+	l := e.admit(lines[0], e.lapse(e.ttl), "the first in line")
+	link.Cut()
+	recv(e, l.Done(), e.lapse(e.ttl), "Done of a holder that is cut off")
+	e.wantError(l.Err(), "Err of a holder that is cut off", coord.ErrLost)
+	e.wantError(old.Err(), "Err of the handle before it", coord.ErrNotHeld)
+	link.Heal()
+	next := e.admit(lines[1], e.lapse(e.ttl), "the goroutine behind a hold that was lost")
+	if int64(next.Token())>>10 <= int64(l.Token())>>10 {
+		e.Errorf("token of the goroutine behind a hold that was lost: saw %d after %d, want one of another grant by the store", next.Token(), l.Token())
+	}
+	e.wantError(l.Unlock(e.ctx), "Unlock of a lock that was lost", coord.ErrLost)
+	e.noError(next.Err(), "Err of the next holder")
+	e.noError(next.Unlock(e.ctx), "Unlock by the next holder")
+}
+
+// fairBeforeLocal has a goroutine come after a fair waiter of another client, and behind its own client's
+// hold. The store may need a moment to tell of the fair waiter, so that one hand-over in that moment
+// is no overtaking; as a rule it is.
+func fairBeforeLocal(e *env) {
+	const rounds, told, handsFor = 10, 10 * time.Millisecond, 40 * time.Millisecond
+	c, waits := e.crowd(e.open())
+	judged, overtaken := 0, 0
+	for i := range rounds {
+		key := e.key(fmt.Sprint("k", i))
+		b := e.open()
+		q, ok := b.(driver.Queuer)
+		if !ok {
+			e.Fatalf("the store is no driver.Queuer: it has no order of waiters")
+		}
+		start := time.Now()
+		l := e.lock(c, key, coord.TTL(e.long))
+		r := driver.Request{ID: e.newID(), TTL: e.long, Fair: true}
+		var order atomic.Int32
+		fair := async(func() error {
+			_, err := q.Lock(e.ctx, key, r)
+			order.CompareAndSwap(0, 1)
+			return err
+		})
+		e.queued(key, 1)
+		local := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
+		e.pass(told)
+		quick := time.Since(start) < handsFor
+		e.noError(l.Unlock(e.ctx), "Unlock with a fair waiter and a goroutine of the own client in line")
+		select {
+		case t := <-local:
+			order.CompareAndSwap(0, 2)
+			e.noError(t.err, "Lock of the goroutine in line")
+			e.noError(t.l.Unlock(e.ctx), "Unlock by the goroutine in line")
+			e.noError(recv(e, fair, e.lapse(e.ttl), "the fair waiter"), "Lock of the fair waiter")
+			e.noError(b.(driver.Locker).Unlock(e.within(soon), key, r.ID), "Unlock by the fair waiter")
+		case err := <-fair:
+			e.noError(err, "Lock of the fair waiter")
+			e.noError(b.(driver.Locker).Unlock(e.within(soon), key, r.ID), "Unlock by the fair waiter")
+			e.noError(e.admit(local, e.lapse(e.ttl), "the goroutine in line").Unlock(e.ctx), "Unlock by the goroutine in line")
+		}
+		if quick {
+			judged++
+			if order.Load() == 2 {
+				overtaken++
+			}
+		}
+	}
+	if judged == 0 {
+		e.notJudged("whether a goroutine of the holder's client overtakes a fair waiter")
+	}
+	if overtaken*2 > judged {
+		e.Errorf("goroutine that came after a fair waiter of another client: saw it granted first in %d of %d rounds, want the fair waiter first", overtaken, judged)
+	}
+}
