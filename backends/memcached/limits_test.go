@@ -345,13 +345,13 @@ func TestGivingUpWithoutAConnection(t *testing.T) {
 			t.Errorf("given up after %v: %v, want ErrNotSent", d, err)
 		}
 	}
-	wg.Go(func() { take(100 * time.Millisecond) })
+	wg.Go(func() { take(time.Second) })
 	for begun := false; !begun; time.Sleep(time.Millisecond) { // until there is a line to stand in
 		b.lines.mu.Lock()
 		begun = len(b.lines.m) > 0
 		b.lines.mu.Unlock()
 	}
-	take(300 * time.Millisecond)
+	take(2 * time.Second)
 	free()
 	wg.Wait()
 	srv.Resume()
