@@ -20,6 +20,7 @@ type attempt struct {
 	t      ticket    // our node, once it is there
 	heard  time.Time // when there was a connection, as far as we noticed
 	handed bool      // a goroutine has the turn now, and clears up
+	rung   bool      // those before ours know of it, if it is a fair one
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -102,7 +103,7 @@ func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
 			return t, err
 		}
 	}
-	t, err = a.b.create(a.e, session)
+	t, err = a.b.create(a.e, a.boxOf(), session)
 	if now := a.b.conn.SessionID(); now != session {
 		t.session = now
 		if err == nil {
@@ -168,7 +169,11 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 		case !a.wait:
 			return driver.Grant{}, a.refused(ctx)
 		}
-		switch err := a.await(ctx, p.prev, withdraw); {
+		err = a.ring(ctx, p.boxes)
+		if err == nil {
+			err = a.await(ctx, p.prev, withdraw)
+		}
+		switch {
 		case errors.Is(err, errWithdrawn):
 			a.giveUp()
 			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
@@ -210,9 +215,14 @@ func (a *attempt) line(in bool) chan struct{} {
 // place asks where the node stands.
 func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
 	since = time.Now()
+	rings, own := a.r.Fair && !a.rung, a.t.path[len(a.e.dir)+1:]
 	p, err = fly(ctx, a.b, func() (place, error) {
 		children, err := a.b.list(a.e.dir, false)
-		return placeOf(children, a.t.path[len(a.e.dir)+1:]), err
+		p := placeOf(children, own)
+		if rings {
+			p.boxes = boxesBefore(children, own)
+		}
+		return p, err
 	}, nil)
 	if err == nil {
 		a.heard = time.Now()
@@ -293,7 +303,7 @@ func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, erro
 	case err != nil:
 		return driver.Grant{}, err
 	}
-	return driver.Grant{Token: stat.Czxid, Since: time.Now()}, nil
+	return driver.Grant{Token: stat.Czxid, Since: time.Now(), FairWaiting: true}, nil
 }
 
 // await waits until the node before ours goes.

@@ -152,7 +152,8 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.timer = time.AfterFunc(time.Until(e.until), func() { e.lapse(t.path) })
 	e.arm = time.AfterFunc(watchAfter, func() { e.observe(t.path) })
-	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
+	b.countGrant()
+	return driver.Grant{Token: t.token, TTL: lease, Since: since, FairWaiting: b.fairBehind(e.key, t.token)}, nil
 }
 
 // extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
@@ -170,7 +171,7 @@ func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
 		e.until = until
 		e.timer.Reset(time.Until(until))
 	}
-	return driver.Grant{Token: e.token, TTL: lease, Since: e.since}, nil
+	return driver.Grant{Token: e.token, TTL: lease, Since: e.since, FairWaiting: e.b.fairBehind(e.key, e.token)}, nil
 }
 
 // revoked notes that an operator broke the hold. Its node stays until the lease that

@@ -117,13 +117,14 @@ var errNoParent = errors.New("zookeeper: no answer about the parent node")
 //
 // The parent is written to, so that its Stat comes with the answer: the number of
 // its children, and the id of this very transaction.
-func (b *backend) create(e *entry, session int64) (ticket, error) {
+func (b *backend) create(e *entry, box string, session int64) (ticket, error) {
+	name := e.dir + "/" + e.tag + box + "-"
 	for range 10 {
 		if err := b.parent(e.dir); err != nil {
 			return ticket{}, notMade(err)
 		}
 		r, err := b.conn.Multi(
-			&zk.CreateRequest{Path: e.dir + "/" + e.tag + "-", Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.CreateRequest{Path: name, Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
 			&zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1},
 		)
 		switch {
@@ -135,7 +136,7 @@ func (b *backend) create(e *entry, session int64) (ticket, error) {
 			return ticket{}, fmt.Errorf("%w: node %s is ephemeral", driver.ErrCorrupt, e.dir)
 		case err != nil:
 			return ticket{}, err
-		case len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, e.dir+"/"+e.tag+"-"):
+		case len(r) != 2 || r[1].Stat == nil || !strings.HasPrefix(r[0].String, name):
 			return ticket{}, fmt.Errorf("zookeeper: unexpected answer %+v to a create", r)
 		}
 		return ticket{path: r[0].String, session: session, token: r[1].Stat.Mzxid, alone: r[1].Stat.NumChildren == 1}, nil

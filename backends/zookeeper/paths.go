@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -67,29 +68,44 @@ func bucketOf(name string) byte {
 	return sum[0]
 }
 
-// tagOf is the part of a child's name that says whose it is. It has 128 bits of a
-// hash: ids differ in as many random ones.
+// tagOf is the part of a child's name that says whose it is. It has 96 bits of a
+// hash; ids differ in 128 random ones.
 func tagOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:tagLen/2])
 }
 
-// tagLen is the length of a tag.
-const tagLen = 32
+// After the tag comes the box of the client that made the child.
+const tagLen, boxLen = 24, 8
+
+// newBox gives a box, which is not fairBox. Two clients with the same one would hear each other's
+// bells, and no more.
+func newBox() string {
+	var random [boxLen / 2]byte
+	rand.Read(random[:])
+	random[0] |= 1
+	return hex.EncodeToString(random[:])
+}
+
+// doorbell is where the client with that box is told of fair waiters.
+func (b *backend) doorbell(box string) string { return b.root + fairDir + "/" + box }
+
+const fairDir = "/fair"
 
 // child is one of a lock's queue.
 type child struct {
-	name, tag string
-	seq       int32
+	name, tag, box string
+	seq            int32
 }
 
 // parseChild reads a child's name. What is not ours is not ok, and no part of the queue.
 func parseChild(name string) (c child, ok bool) {
-	if len(name) < tagLen+1+10 || name[tagLen] != '-' {
+	const whose = tagLen + boxLen
+	if len(name) < whose+1+10 || name[whose] != '-' {
 		return child{}, false
 	}
-	tag, digits := name[:tagLen], name[tagLen+1:]
-	if strings.Trim(tag, "0123456789abcdef") != "" {
+	digits := name[whose+1:]
+	if strings.Trim(name[:whose], "0123456789abcdef") != "" {
 		return child{}, false
 	}
 	// The server writes ten digits, of a counter that becomes negative after 2^31.
@@ -97,7 +113,7 @@ func parseChild(name string) (c child, ok bool) {
 	if err != nil || n > math.MaxInt32 || n < math.MinInt32 || fmt.Sprintf("%010d", n) != digits {
 		return child{}, false
 	}
-	return child{name: name, tag: tag, seq: int32(n)}, true
+	return child{name: name, tag: name[:tagLen], box: name[tagLen:whose], seq: int32(n)}, true
 }
 
 // before reports whether c was created before d. The counter wraps: of two numbers
@@ -115,6 +131,8 @@ type place struct {
 	head    child // the first of the queue
 	prev    child // the one before the node; zero if it is the head
 	waiters int   // behind the head
+	// The clients before the node, each once, where that was asked for.
+	boxes []string
 }
 
 // placeOf finds the node of that name among the children of its parent. Foreign
