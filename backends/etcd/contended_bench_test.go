@@ -2,6 +2,9 @@ package etcd
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +52,50 @@ func BenchmarkContended(b *testing.B) {
 				requests += n
 			}
 			b.ReportMetric(float64(requests)/float64(locks), "requests/lock")
+		})
+	}
+}
+
+// What a client waits for a key that sixteen goroutines of another client hand on among themselves,
+// each with a millisecond of work: with Fair it ends their turn, without it waits until that is over.
+func BenchmarkWaitAmongHandOvers(b *testing.B) {
+	for name, opts := range map[string][]coord.LockOption{"fair": {coord.Fair()}, "plain": nil} {
+		b.Run(name, func(b *testing.B) {
+			srv := testserver.Etcd(b)
+			open := func() *coord.Client {
+				c := must[*coord.Client](b)(coord.New(connect(b, srv.Addr)))
+				b.Cleanup(func() { c.Close() })
+				return c
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			busy, c := open(), open()
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						_ = coord.Do(ctx, busy, "k", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+					}
+				})
+			}
+			var waits []float64
+			for b.Loop() {
+				start := time.Now()
+				l, err := c.Lock(ctx, "k", opts...)
+				if err != nil {
+					b.Fatal(err)
+				}
+				waits = append(waits, float64(time.Since(start).Microseconds())/1000)
+				if err := l.Unlock(ctx); err != nil {
+					b.Error(err)
+				}
+				time.Sleep(rand.N(20 * time.Millisecond)) // they begin anew
+			}
+			stop()
+			wg.Wait()
+			slices.Sort(waits)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(waits[len(waits)/2], "ms-p50")
+			b.ReportMetric(waits[len(waits)*9/10], "ms-p90")
 		})
 	}
 }

@@ -327,15 +327,19 @@ func TestNothingIsHandedOverUnheard(t *testing.T) {
 
 // A session that ends takes the doorbell with it; the next one has another.
 func TestDoorbellOfTheNextSession(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
-	b := connect(t, storeURL(srv.Addr))
+	p := newTap(t, testserver.ZooKeeper(t).Addr)
+	b := connect(t, storeURL(p.addr()))
 	listening(t, b)
 	old := b.conn.SessionID()
-	srv.Pause()
-	time.Sleep(3 * testSession)
-	srv.Resume()
+	other := connect(t, urlWith(p.target, calmSession))
+	p.disturb(func(int32) deed { return cut })
+	p.breakAll()
+	eventually(t, 20*time.Second, "the doorbell to go", func() bool {
+		ok, _, err := other.conn.Exists(b.doorbell(b.box))
+		return err == nil && !ok
+	})
+	p.disturb(nil)
 	eventually(t, 20*time.Second, "another session", func() bool { return b.conn.SessionID() != old && b.conn.State() == zk.StateHasSession })
-	other := connect(t, urlWith(srv.Addr, calmSession))
 	eventually(t, 20*time.Second, "its doorbell", func() bool {
 		_, stat, err := other.conn.Exists(b.doorbell(b.box))
 		return err == nil && stat != nil && stat.EphemeralOwner == b.conn.SessionID() && b.listens()
