@@ -31,9 +31,23 @@ func (l *line) listen(ctx context.Context) {
 		err := l.receive(ctx, pubsub)
 		_ = pubsub.Close()
 		l.deaf(ctx, err)
-		if refusesPush(err) && l.b.pause(ctx, listenRefused) != nil {
+		if l.b.pause(ctx, pauseAfter(err)) != nil {
 			return
 		}
+	}
+}
+
+// pauseAfter is how long to pause before another subscription. A client that is closed answers
+// at once: one of the application, which may close it first, or that of a node that has
+// left the cluster.
+func pauseAfter(err error) time.Duration {
+	switch {
+	case refusesPush(err):
+		return listenRefused
+	case errors.Is(err, redis.ErrClosed):
+		return listenMost
+	default:
+		return 0
 	}
 }
 
