@@ -93,9 +93,10 @@ func (a *asking) failure(ctx context.Context, err error) error {
 const confirmWithin = 80 * time.Millisecond
 
 // run runs the script. A waiter that was told that the lock is its own is in a hurry: it asks
-// in this goroutine, and if that takes long asks again.
+// in this goroutine, and if that takes long asks again. Not so where replicas are waited for,
+// which may take longer.
 func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err error) {
-	if told && ctx.Err() == nil {
+	if told && a.b.options.replicas == 0 && ctx.Err() == nil {
 		bound := driver.NewBound(ctx, confirmWithin)
 		defer bound.Stop()
 		if reply, short, err = a.b.runGrant(bound, waitScript, a.lock, a.args...); err == nil {
