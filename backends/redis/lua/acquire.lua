@@ -1,7 +1,8 @@
 -- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the
 -- fencing token in KEYS[2] for ARGV[3] (ms). ARGV[4] is "", or a space and the
 -- channel on which the holder hears of fair waiters, which is put behind the token.
--- Reply: {1, ms of the lease, token}, or {0, ms left of the holder's lease}.
+-- Reply: {1, ms of the lease, token}, and 1 if the holder would not hear of a fair
+-- waiter, or {0, ms left of the holder's lease}.
 --
 -- Where others wait, what follows this file decides. The usual case, a free key,
 -- takes four calls: numbers stay the strings that they come as, because to print a
@@ -16,7 +17,8 @@ if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
     end
     -- The same attempt again: it never shortens the lease, and has its token.
     token = call('GET', fence)
-    if token then token = string.match(token, '^(%d+)$') or string.match(token, '^(%d+) %S+$') or '' end
+    local bare = token and string.match(token, '^(%d+)$')
+    if token then token = bare or string.match(token, '^(%d+) %S+$') or '' end
     if token == '' then
       return redis.error_reply('COORDCORRUPT the fence is not a number')
     end
@@ -27,7 +29,7 @@ if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
     end
     if token then
       call('PEXPIRE', fence, ttl + 3600000)
-      return {1, tonumber(ttl), tonumber(token)}
+      return {1, tonumber(ttl), tonumber(token), bare and 1 or 0}
     end
   end
 

@@ -7,6 +7,8 @@
 --
 --   alive-until(ms) TTL(ms) fair(0|1) number channel
 --
+-- The set :fair has the ids of those who wait fairly.
+--
 -- A waiter is told on the channel of its client: "number" that it was granted,
 -- "number ms" that it is the first in line, behind a lease with that much left. And a
 -- holder is, on the channel behind the fence's token: "!key" that someone fair waits.
@@ -26,7 +28,17 @@ local provisional, life = 1000, 8000
 local function drop(id)
   call('ZREM', queue, id)
   call('HDEL', waiters, id)
+  redis.pcall('SREM', fairs, id)
 end
+
+-- keepfair says that id, which waits fairly, is alive; fairwaits is 1 if anyone is, or if
+-- that cannot be told: on a cluster, while the slot moves.
+local function keepfair(id)
+  call('SADD', fairs, id)
+  call('PEXPIRE', fairs, life)
+end
+
+local function fairwaits() return redis.pcall('EXISTS', fairs) ~= 0 and 1 or 0 end
 
 -- first gives id, TTL, number and channel of the first in line who lives, and
 -- drops those before it.

@@ -3,7 +3,7 @@
 -- Reply: {ms left of the holder's lease, and for each id 0 if it is not in line, 1
 -- if it is, 2 if it is the first, 3 if it was granted}.
 if not call('GET', lock) then pcall(pass) end
-local alive, fair = string.format('%.0f ', now + life), false
+local alive = string.format('%.0f ', now + life)
 local head, holder, reply = first(), call('GET', lock), {call('PTTL', lock)}
 for i, id in ipairs(ARGV) do
   local known = call('HGET', waiters, id)
@@ -12,7 +12,7 @@ for i, id in ipairs(ARGV) do
   elseif known then
     known = string.match(known, '^%d+ (.*)$')
     call('HSET', waiters, id, alive .. known)
-    fair = fair or string.find(known, '^%d+ 1 ')
+    if string.find(known, '^%d+ 1 ') then keepfair(id) end
     reply[i + 1] = id == head and 2 or 1
   else
     reply[i + 1] = 0
@@ -20,5 +20,4 @@ for i, id in ipairs(ARGV) do
 end
 call('PEXPIRE', queue, life + 1000)
 call('PEXPIRE', waiters, life + 1000)
-if fair then call('SET', fairs, 1, 'PX', life) end
 return reply

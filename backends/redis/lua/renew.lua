@@ -13,7 +13,7 @@ local token = redis.call('GETEX', KEYS[2], 'PX', left + 3600000)
 if not token then
   -- Deleted under a live hold: seeded again, as a new hold would.
   local t = redis.call('TIME')
-  token = t[1] * 1000000 + t[2]
+  token = t[1] .. string.sub('00000' .. t[2], -6)
   redis.call('SET', KEYS[2], token, 'PX', left + 3600000)
 end
 return {1, left, tonumber(string.match(token, '^%d+')) or 0, redis.pcall('EXISTS', KEYS[1] .. ':fair') == 1 and 1 or 0}

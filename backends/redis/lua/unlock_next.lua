@@ -7,7 +7,7 @@ if holds then
 end
 local head = call('ZRANGE', queue, 0, 0)[1]
 local waited = call('ZREM', queue, ARGV[1])
-if waited == 1 then call('HDEL', waiters, ARGV[1]) end
+if waited == 1 then drop(ARGV[1]) end
 if call('EXISTS', lock) == 0 then
   pcall(pass)
 elseif head == ARGV[1] then

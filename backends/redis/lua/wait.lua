@@ -11,7 +11,7 @@ local holder, token, err = call('GET', lock), nil, nil
 if holder == id then -- but its fence was deleted: it is seeded again
   token, err = count(ttl, channel)
   if err then return err end
-  return {1, call('PTTL', lock), tonumber(token), call('EXISTS', fairs)}
+  return {1, call('PTTL', lock), tonumber(token), fairwaits()}
 end
 
 if not holder then
@@ -24,7 +24,7 @@ if not holder then
       drop(id)
       pcall(tellfirst, ttl)
     end
-    return {1, tonumber(ttl), tonumber(token), call('EXISTS', fairs)}
+    return {1, tonumber(ttl), tonumber(token), fairwaits()}
   end
   err = pass()
   if err then return err end
@@ -33,7 +33,12 @@ end
 local left = call('PTTL', lock)
 if not where or left < 0 then return {0, left, 0} end
 local fair = string.sub(where, 1, 1) == '1'
-if not call('ZSCORE', queue, id) then
+local placed = call('ZSCORE', queue, id)
+-- These may be refused, and come before what would then be left behind.
+if fair then keepfair(id) end
+call('HSET', waiters, id, string.format('%.0f ', now + life) .. ttl .. ' ' .. where)
+call('PEXPIRE', waiters, life + 1000)
+if not placed then
   if fair then
     local listens = string.match(call('GET', fence) or '', '^%d+ (%S+)$')
     if listens then tell(listens, '!' .. lock) end
@@ -41,8 +46,5 @@ if not call('ZSCORE', queue, id) then
   local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
   call('ZADD', queue, (last[2] or 0) + 1, id)
 end
-call('HSET', waiters, id, string.format('%.0f ', now + life) .. ttl .. ' ' .. where)
 call('PEXPIRE', queue, life + 1000)
-call('PEXPIRE', waiters, life + 1000)
-if fair then call('SET', fairs, 1, 'PX', life) end
 return {0, left, call('ZRANK', queue, id)}

@@ -1,0 +1,206 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// TestRenewalSeedsTheFenceWhole: the token of a renewal that finds the fence deleted is the one
+// that it has put there.
+func TestRenewalSeedsTheFenceWhole(t *testing.T) {
+	_, b := open(t)
+	ctx := t.Context()
+	r := request("h", time.Minute)
+	first := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+	b.client.Del(ctx, "coord:{k}:fence")
+	g := must[driver.Grant](t)(b.Renew(ctx, "k", r))
+	stored, err := b.client.Get(ctx, "coord:{k}:fence").Int64()
+	if err != nil || g.Token != stored || g.Token <= first.Token {
+		t.Errorf("renewed with token %d, %d is stored (%v), granted %d", g.Token, stored, err, first.Token)
+	}
+}
+
+// subscriptions counts those that a client is asked for.
+type subscriptions struct {
+	*redis.Client
+	n atomic.Int64
+}
+
+func (s *subscriptions) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	s.n.Add(1)
+	return s.Client.Subscribe(ctx, channels...)
+}
+
+// TestClosedClientIsLeftAlone: an application that closes its client before the store does not
+// make the store ask it for a subscription all the time.
+func TestClosedClientIsLeftAlone(t *testing.T) {
+	srv, b := open(t)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
+	client := &subscriptions{Client: redis.NewClient(clientOptions(srv.Addr))}
+	made, err := New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	waiting := made.(*backend)
+	waitFor(t, waiting, "k", request("w", time.Minute), 1)
+	eventually(t, "that it listens", waiting.line.isUp)
+	before := client.n.Load()
+	client.Close()
+	eventually(t, "that it hears nothing", func() bool { return !waiting.line.isUp() })
+	time.Sleep(200 * time.Millisecond) // what is counted is what happens while nothing does
+	if n := client.n.Load() - before; n > 20 {
+		t.Errorf("%d subscriptions asked of a closed client in 200ms", n)
+	}
+}
+
+// TestRepeatedAttemptWhileTheSlotMoves: an attempt that finds its own hold, with others in
+// line, has it also on a node that is giving the slot away, where keys that are not there
+// cannot be looked at.
+func TestRepeatedAttemptWhileTheSlotMoves(t *testing.T) {
+	c := testserver.RedisCluster(t, 0, silently)
+	b, other := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
+	ctx := t.Context()
+	held := request("h", time.Minute)
+	first := must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	waitFor(t, other, "k", request("w", time.Minute), 1)
+	slot := c.RedisSlot(lockKey("k"))
+	c.BeginRedisMove(slot, otherMaster(c, slot))
+	for name, lock := range map[string]func(context.Context, string, driver.Request) (driver.Grant, error){"TryLock": b.TryLock, "Lock": b.Lock} {
+		if g, err := lock(ctx, "k", held); err != nil || g.Token != first.Token {
+			t.Errorf("%s: %+v, %v, want token %d", name, g, err, first.Token)
+		}
+	}
+}
+
+func otherMaster(c *testserver.Cluster, slot int) *testserver.Server {
+	return other(c, c.RedisMaster(slot))
+}
+
+// TestRepeatedAttemptHearsOfFairWaiters: the client has begun to listen between an attempt
+// whose reply was lost and its repetition. The server does not know where to tell it of
+// fair waiters, and so its grant says that there may be one.
+func TestRepeatedAttemptHearsOfFairWaiters(t *testing.T) {
+	for name, again := range map[string]func(*backend) func(context.Context, string, driver.Request) (driver.Grant, error){
+		"TryLock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.TryLock },
+		"Lock":    func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.Lock },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, b := open(t)
+			ctx := t.Context()
+			told := notices(b)
+			held, fair := request("h", time.Minute), request("fair", time.Minute)
+			fair.Fair = true
+			must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+			b.line.mu.Lock()
+			b.line.start()
+			b.line.mu.Unlock()
+			eventually(t, "that it listens", b.line.isUp)
+			g := must[driver.Grant](t)(again(b)(ctx, "k", held))
+			waitFor(t, connect(t, srv.Addr), "k", fair, 1)
+			if g.FairWaiting {
+				return
+			}
+			select {
+			case <-told:
+			case <-time.After(5 * time.Second):
+				t.Error("neither the grant nor a notice has told of a fair waiter")
+			}
+		})
+	}
+}
+
+// TestFairWaitersAreForgotten: once those who wanted to wait fairly have had the lock or have
+// left, grants do not tell of them any more.
+func TestFairWaitersAreForgotten(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	waiting := connect(t, srv.Addr)
+	held, fair, gone, plain := request("h", time.Minute), request("fair", time.Minute), request("gone", time.Minute), request("plain", time.Minute)
+	fair.Fair, gone.Fair = true, true
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	one := waitFor(t, waiting, "k", fair, 1)
+	leaving, leave := context.WithCancel(ctx)
+	two := waitUnder(t, leaving, waiting, "k", gone, 2)
+	three := waitFor(t, waiting, "k", plain, 3)
+	leave()
+	<-two
+	if err := waiting.Unlock(ctx, "k", gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	if g := grantOf(t, one); g.FairWaiting {
+		t.Error("the fair waiter's grant tells of itself")
+	}
+	if err := b.Unlock(ctx, "k", fair.ID); err != nil {
+		t.Fatal(err)
+	}
+	if g := grantOf(t, three); g.FairWaiting {
+		t.Error("a grant tells of a fair waiter, and none is left")
+	}
+}
+
+// TestForeignPartsOfALine: what is not ours beside a line, that has not begun, makes a wait fail
+// and leaves nothing, and not a key without an end.
+func TestForeignPartsOfALine(t *testing.T) {
+	for _, part := range []string{"waiters", "fair"} {
+		t.Run(part, func(t *testing.T) {
+			_, b := open(t)
+			ctx := t.Context()
+			must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
+			b.client.Set(ctx, "coord:{k}:"+part, "x", time.Hour)
+			r := request("w", time.Minute)
+			r.Fair = true
+			if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrCorrupt) {
+				t.Errorf("Lock: %v, want ErrCorrupt", err)
+			}
+			if n := b.client.Exists(ctx, "coord:{k}:queue").Val(); n != 0 {
+				t.Error("a place in line is left, and the wait has failed")
+			}
+		})
+	}
+}
+
+// TestWaitersOfASlowReplica: a waiter waits for its replica for as long as it was told to, also
+// when it is granted from the line.
+func TestWaitersOfASlowReplica(t *testing.T) {
+	srv, b := open(t)
+	replica, there := open(t)
+	ctx := t.Context()
+	host, port, err := net.SplitHostPort(srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := there.client.SlaveOf(ctx, host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica", func() bool { return b.client.Do(ctx, "WAIT", 1, 100).Val() == int64(1) })
+	client := redis.NewClient(clientOptions(srv.Addr))
+	defer client.Close()
+	made, err := New(client, WithWaitReplicas(1, 1900*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	held := request("h", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	w := waitFor(t, made.(*backend), "k", request("w", time.Minute), 1)
+	eventually(t, "that it listens", made.(*backend).line.isUp)
+	replica.Pause()
+	time.AfterFunc(300*time.Millisecond, replica.Resume)
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	grantOf(t, w)
+}
