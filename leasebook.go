@@ -67,7 +67,11 @@ func (c *Client) changeLeases(lease PermitLease, of []Limit) error {
 		policy = old.policy
 	}
 	policy, err := policy.with(lease, of)
-	if err == nil && !c.denied.off { // a store in this process is quicker
+	switch {
+	case err != nil:
+	case c.state.Load() == stateClosed: // Close has locked mu since, or will, and then finds the book
+		err = ErrClosed
+	case !c.denied.off: // a store in this process is quicker
 		c.leases.Store(newLeaseBook(c, policy))
 	}
 	c.mu.Unlock()
@@ -77,9 +81,6 @@ func (c *Client) changeLeases(lease PermitLease, of []Limit) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	old.close(ctx)
-	if c.state.Load() == stateClosed { // Close may have missed the new one
-		c.leases.Load().close(ctx)
-	}
 	return nil
 }
 

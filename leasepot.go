@@ -113,6 +113,14 @@ func (p *pot) spend(n int, r *Result) bool {
 // that the store has denied.
 func (p *pot) spendRest(least, n int, r *Result) bool {
 	n = min(n, p.left())
+	if n > 0 && n >= least && p.spend(n, r) {
+		return true
+	}
+	l := p.cur.Load()
+	if l == nil {
+		return false
+	}
+	n = min(n, int(l.left.Load())) // there is more in the next one
 	return n > 0 && n >= least && p.spend(n, r)
 }
 
@@ -151,7 +159,8 @@ func (p *pot) advance(l *lease) *lease {
 	if now := p.cur.Load(); now != l {
 		return now
 	}
-	if l.left.Load() > 0 && !l.ends.reached(p.book.c.clock.now()) {
+	// Below zero is an ask for too much, which is about to put back what it took.
+	if l.left.Load() != 0 && !l.ends.reached(p.book.c.clock.now()) {
 		return l
 	}
 	p.retire(l)
@@ -172,7 +181,7 @@ func (p *pot) put(l *lease) {
 	switch cur := p.cur.Load(); {
 	case cur == nil:
 		p.cur.Store(l)
-	case cur.left.Load() <= 0 || cur.ends.reached(p.book.c.clock.now()):
+	case cur.left.Load() == 0 || cur.ends.reached(p.book.c.clock.now()):
 		p.retire(cur)
 		p.cur.Store(l)
 	default: // asking keeps a second one from being taken beside it

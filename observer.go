@@ -259,7 +259,8 @@ type LeaseEnded struct {
 	Key     string
 	Limit   Limit
 	// Spent permits, those that were given back, and those that were lost: debited at the
-	// store, and spent by nobody.
+	// store, and spent by nobody. An ask that comes just as the lease ends may be among
+	// the spent, although it was answered otherwise.
 	Spent, Returned, Wasted int
 }
 

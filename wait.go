@@ -190,6 +190,9 @@ func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration
 		if t.N > 0 {
 			return 0, from, nil
 		}
+		if p != nil && p.spend(d.N, new(Result)) { // taken in advance since, out of what is missing now
+			return 0, fromLease, nil
+		}
 		ready := time.Now().Add(t.RetryAfter)
 		c.lines.warn(k, ready)
 		if !w.deadline.IsZero() && w.deadline.Before(ready) {

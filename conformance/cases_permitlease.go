@@ -104,11 +104,11 @@ func leaseAccounts(e *env) {
 		}
 		key := e.key(name)
 		var mu sync.Mutex
-		granted, lost := 0, 0
+		granted, lost, ended := 0, 0, 0
 		observer := coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
 			mu.Lock()
 			defer mu.Unlock()
-			lost += l.Wasted
+			lost, ended = lost+l.Wasted, ended+1
 		}})
 		var wg sync.WaitGroup
 		var clients []*coord.Client
@@ -136,8 +136,11 @@ func leaseAccounts(e *env) {
 			e.noError(c.Close(), "Close of a lessee")
 		}
 		a := e.ask(e.limiter(), key, limit, 0, 0)
-		if debited := limit.Rate - a.Remaining; debited != granted+lost {
-			e.Errorf("two lessees under %s: saw %d permits debited in the end, want %d, which are %d spent and %d lost", name, debited, granted+lost, granted, lost)
+		// The asks that come just as a lease ends, at most one of each goroutine, may count as
+		// spent, and have got nothing of it.
+		least, most := granted+lost, granted+lost+ended*(1+2+3)
+		if debited := limit.Rate - a.Remaining; debited < least || debited > most {
+			e.Errorf("two lessees under %s: saw %d permits debited in the end, want %d to %d, which are %d spent and %d lost in %d leases", name, debited, least, most, granted, lost, ended)
 		}
 	}
 }

@@ -1,0 +1,119 @@
+package coord
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What the store has debited is what was spent and what was lost, however asks meet the end of
+// a lease; only an ask that comes just then may count as spent and have got nothing of it.
+func TestLeaseAccounts(t *testing.T) {
+	limit := Limit{Rate: 1 << 30, Per: time.Hour, Algorithm: FixedWindow}
+	f, l := newFakeLimits(), &ledger{}
+	c := newTestClient(t, f, WithPermitLease(PermitLease{For: 2 * time.Millisecond}), l.observer())
+	granted := make([]int, 4)
+	var wg sync.WaitGroup
+	for i := range granted {
+		wg.Go(func() {
+			for range 10_000 {
+				granted[i] += must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, 1+i)).Granted
+			}
+		})
+	}
+	wg.Wait()
+	must[any](t)(nil, c.Close())
+	least := l.waste
+	for _, n := range granted {
+		least += n
+	}
+	debited := limit.Rate - left(t, newTestClient(t, f), "k", limit)
+	if most := least + l.leases*(1+2+3+4); debited < least || debited > most {
+		t.Errorf("%d debited: want %d to %d, of which %d were lost in %d leases", debited, least, most, l.waste, l.leases)
+	}
+}
+
+// stock puts a lease of n permits into the pot of limit, beside what is there.
+func stock(t *testing.T, c *Client, limit Limit, n int) {
+	t.Helper()
+	p := potOf(t, c, limit)
+	l := &lease{n: n, ends: c.clock.now().add(time.Minute), renew: never}
+	l.left.Store(int64(n))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(l)
+}
+
+// exhausted is a limit under "k" of which the store has nothing left, and a client that may lease it.
+func exhausted(t *testing.T) (*Client, *fakeLimits, Limit) {
+	t.Helper()
+	f := newFakeLimits()
+	limit := Limit{Rate: 100, Per: time.Hour, Algorithm: FixedWindow}
+	c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+	must[Result](t)(c.AllowN(t.Context(), "k", limit, 100))
+	return c, f, limit
+}
+
+// An ask for too much that has not yet put back what it took is not the end of a lease.
+func TestLeaseOutlivesAnAskForTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, limit := exhausted(t)
+		stock(t, c, limit, 5)
+		l := current(t, c, limit)
+		l.left.Add(-7)
+		_, _ = c.Allow(t.Context(), "k", limit)
+		stock(t, c, limit, 3)
+		l.left.Add(7)
+		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, 5)); !r.Allowed {
+			t.Errorf("%+v: want what is leased", r)
+		}
+	})
+}
+
+// What is there is in two leases.
+func TestAllowAtMostOfTwoLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, limit := exhausted(t)
+		stock(t, c, limit, 3)
+		stock(t, c, limit, 5)
+		granted := 0
+		for range 2 {
+			r := must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, 8))
+			if !r.Allowed {
+				t.Errorf("%+v: want what is leased", r)
+			}
+			granted += r.Granted
+		}
+		if granted != 8 {
+			t.Errorf("%d granted of 8", granted)
+		}
+	})
+}
+
+// A wait that the store denies does not sleep beside permits that were taken meanwhile.
+func TestDeniedWaitLooksAtTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, f, limit := exhausted(t)
+		f.setIntercept(func(op, key string) outcome { stock(t, c, limit, 3); return outcome{} })
+		began := time.Now()
+		must[any](t)(nil, c.Wait(t.Context(), "k", limit))
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it slept for %v", d)
+		}
+	})
+}
+
+// Close ends all leases, also of a policy that comes while it closes.
+func TestNoLeasesAfterClose(t *testing.T) {
+	for name, opts := range map[string][]Option{"first policy": nil, "changed policy": {WithPermitLease(PermitLease{})}} {
+		t.Run(name, func(t *testing.T) {
+			c := newTestClient(t, newFakeLimits(), opts...)
+			must[any](t)(nil, c.Close())
+			wantErr(t, c.changeLeases(PermitLease{Max: 7}, nil), ErrClosed)
+			if b := c.leases.Load(); b != nil && !b.closed {
+				t.Error("a closed client leases")
+			}
+		})
+	}
+}
