@@ -72,11 +72,14 @@ func (c *Config) leaseClash() error {
 	return nil
 }
 
-// leases are the limits that are leased, and how.
+// leases are the limits that are leased, in normal form, and how: a limit may have two names,
+// and be written in two ways.
 func (c *Config) leases() map[coord.Limit]coord.PermitLease {
 	all := make(map[coord.Limit]coord.PermitLease)
 	for name, lease := range c.Leases {
-		all[c.Limits[name]] = lease
+		if l, err := c.Limits[name].Normal(); err == nil { // it was checked
+			all[l] = lease
+		}
 	}
 	return all
 }

@@ -417,20 +417,7 @@ func TestReloadLeases(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		limit, err := client.Limit("a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, key := counted.calls.Load(), rand.Text()
-		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
-			for range 100 {
-				if _, err := client.Allow(t.Context(), key, limit); err != nil {
-					t.Fatal(err)
-				}
-				calls++
-			}
-		}
-		return calls - (counted.calls.Load() - before)
+		return spared(t, client)
 	}
 	if n := take("true"); n <= 0 {
 		t.Errorf("%d asks were spared the store after a reload to a lease", n)
@@ -438,6 +425,48 @@ func TestReloadLeases(t *testing.T) {
 	if n := take("false"); n != 0 {
 		t.Errorf("%d asks were spared the store after a reload to none", n)
 	}
+}
+
+// A limit that loses one of its two names, which write it in two ways, is leased as before.
+func TestReloadLeaseOfTwoNames(t *testing.T) {
+	registerCounted()
+	const one = "url: counting://\nlimits:\n  a: {rate: 1000000000, per: 1h, lease: true}\n"
+	path := file(t, one+"  b: {rate: 1000000000, per: 1h, algorithm: sliding-window, lease: true}\n")
+	c, err := config.LoadEnv(path, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	write(t, path, one)
+	if err := client.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := spared(t, client); n <= 0 {
+		t.Errorf("%d asks were spared the store", n)
+	}
+}
+
+// spared is how many of many asks of the limit "a" the store did not see.
+func spared(t *testing.T, client *config.Client) (n int64) {
+	t.Helper()
+	limit, err := client.Limit("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, key := counted.calls.Load(), rand.Text()
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		for range 100 {
+			if _, err := client.Allow(t.Context(), key, limit); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	return n - (counted.calls.Load() - before)
 }
 
 var (
