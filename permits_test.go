@@ -47,21 +47,44 @@ func (f *crowd) stuckFirst() (release func()) {
 	return func() { close(gate) }
 }
 
-func TestAsksFlyTogether(t *testing.T) {
+// stuck is a client whose first call does not return from the store until release is called.
+type stuck struct {
+	*Client
+	f       *crowd
+	release func()
+	wg      sync.WaitGroup // of the asks
+}
+
+// whileStuck runs fn in a bubble. ask is the first ask, under "k", which is in the store by then.
+func whileStuck(t *testing.T, ask func(*testing.T, *Client), fn func(*testing.T, *stuck)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCrowd()
-		c := newTestClient(t, f)
-		release := f.stuckFirst()
-		limit := PerHour(50)
-		results := make([]Result, 10)
-		var wg sync.WaitGroup
-		for i := range results {
-			wg.Go(func() { results[i] = must[Result](t)(c.AllowN(t.Context(), "k", limit, i+1)) })
+		s := &stuck{Client: newTestClient(t, f), f: f, release: f.stuckFirst()}
+		s.wg.Go(func() { ask(t, s.Client) })
+		synctest.Wait()
+		fn(t, s)
+	})
+}
+
+// askTen asks for one permit of ten.
+func askTen(t *testing.T, c *Client) {
+	must[Result](t)(c.Allow(t.Context(), "k", ten))
+}
+
+func TestAsksFlyTogether(t *testing.T) {
+	limit := PerHour(50)
+	results := make([]Result, 10)
+	ask := func(t *testing.T, c *Client, i int) {
+		results[i] = must[Result](t)(c.AllowN(t.Context(), "k", limit, i+1))
+	}
+	whileStuck(t, func(t *testing.T, c *Client) { ask(t, c, 0) }, func(t *testing.T, s *stuck) {
+		for i := 1; i < len(results); i++ {
+			s.wg.Go(func() { ask(t, s.Client, i) })
 			synctest.Wait() // one after the other, so that the order is known
 		}
-		release()
-		wg.Wait()
-		if got := fmt.Sprint(f.flights); got != "[[1] [2 3 4 5 6 7 8 9 10]]" {
+		s.release()
+		s.wg.Wait()
+		if got := fmt.Sprint(s.f.flights); got != "[[1] [2 3 4 5 6 7 8 9 10]]" {
 			t.Errorf("flights %s: want the first ask alone and the others together, in order", got)
 		}
 		sum := 0
@@ -72,32 +95,26 @@ func TestAsksFlyTogether(t *testing.T) {
 				t.Errorf("ask %d: %+v", i+1, r)
 			}
 		}
-		if n := left(t, c, "k", limit); sum != 45 || n != 5 {
+		if n := left(t, s.Client, "k", limit); sum != 45 || n != 5 {
 			t.Errorf("%d granted and %d left of 50", sum, n)
 		}
-		if len(c.flights.lines) != 0 {
-			t.Errorf("%d lines are left", len(c.flights.lines))
+		if len(s.flights.lines) != 0 {
+			t.Errorf("%d lines are left", len(s.flights.lines))
 		}
 	})
 }
 
 // Different keys and limits do not wait for one another.
 func TestFlightsAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
-		c := newTestClient(t, f)
-		release := f.stuckFirst()
-		var wg sync.WaitGroup
-		wg.Go(func() { must[Result](t)(c.Allow(t.Context(), "k", ten)) })
-		synctest.Wait()
+	whileStuck(t, askTen, func(t *testing.T, s *stuck) {
 		start := time.Now()
-		must[Result](t)(c.Allow(t.Context(), "other", ten))
-		must[Result](t)(c.Allow(t.Context(), "k", PerSecond(11)))
+		must[Result](t)(s.Allow(t.Context(), "other", ten))
+		must[Result](t)(s.Allow(t.Context(), "k", PerSecond(11)))
 		if d := time.Since(start); d != 0 {
 			t.Errorf("they waited %v for a call on another limit", d)
 		}
-		release()
-		wg.Wait()
+		s.release()
+		s.wg.Wait()
 	})
 }
 
@@ -151,76 +168,53 @@ func TestCancelledAskHarmsNoOther(t *testing.T) {
 
 // A call nobody waits for any more is ended.
 func TestFlightEndsWhenAllHaveLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
-		c := newTestClient(t, f)
-		hang := false
-		release := f.stuckFirst()
-		first := make(chan struct{})
-		go func() {
-			defer close(first)
-			must[Result](t)(c.Allow(t.Context(), "k", ten))
-		}()
-		synctest.Wait()
+	whileStuck(t, askTen, func(t *testing.T, s *stuck) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() {
-				_, err := c.Allow(ctx, "k", ten)
+			s.wg.Go(func() {
+				_, err := s.Allow(ctx, "k", ten)
 				wantErr(t, err, ErrUnavailable, context.DeadlineExceeded)
 			})
 		}
 		synctest.Wait()
-		f.setIntercept(func(op, key string) outcome { hang = true; return outcome{hang: true} })
-		release()
-		wg.Wait()
-		<-first
+		hang := false
+		s.f.setIntercept(func(op, key string) outcome { hang = true; return outcome{hang: true} })
+		s.release()
+		s.wg.Wait()
 		synctest.Wait()
-		if !hang || len(c.flights.lines) != 0 {
-			t.Errorf("hung: %v; %d lines are left, want none: the call ends with its callers", hang, len(c.flights.lines))
+		if !hang || len(s.flights.lines) != 0 {
+			t.Errorf("hung: %v; %d lines are left, want none: the call ends with its callers", hang, len(s.flights.lines))
 		}
 	})
 }
 
 // A call that does not return keeps others waiting for a moment only.
 func TestStuckCallIsPassed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
-		c := newTestClient(t, f)
-		release := f.stuckFirst()
-		var wg sync.WaitGroup
-		wg.Go(func() { must[Result](t)(c.Allow(t.Context(), "k", ten)) })
-		synctest.Wait()
+	whileStuck(t, askTen, func(t *testing.T, s *stuck) {
 		start := time.Now()
 		for range 3 {
-			wg.Go(func() {
-				must[Result](t)(c.Allow(t.Context(), "k", ten))
+			s.wg.Go(func() {
+				askTen(t, s.Client)
 				if d := time.Since(start); d != patience {
 					t.Errorf("an ask behind a call that is stuck took %v, want %v", d, patience)
 				}
 			})
 		}
 		time.Sleep(10 * patience)
-		release()
-		wg.Wait()
-		if len(f.flights) != 2 || len(c.flights.lines) != 0 {
-			t.Errorf("flights %v, %d lines are left", f.flights, len(c.flights.lines))
+		s.release()
+		s.wg.Wait()
+		if len(s.f.flights) != 2 || len(s.flights.lines) != 0 {
+			t.Errorf("flights %v, %d lines are left", s.f.flights, len(s.flights.lines))
 		}
 	})
 }
 
 func TestPanicStrandsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
-		c := newTestClient(t, f)
-		release := f.stuckFirst()
-		var wg sync.WaitGroup
-		wg.Go(func() { must[Result](t)(c.Allow(t.Context(), "k", ten)) })
-		synctest.Wait()
+	whileStuck(t, askTen, func(t *testing.T, s *stuck) {
 		for range 3 {
-			wg.Go(func() {
-				_, err := c.Allow(t.Context(), "k", ten)
+			s.wg.Go(func() {
+				_, err := s.Allow(t.Context(), "k", ten)
 				wantErr(t, err, ErrUnknownOutcome)
 				if err == nil || !strings.Contains(err.Error(), "panicked: out of cheese") {
 					t.Errorf("%v: want the panic", err)
@@ -228,9 +222,9 @@ func TestPanicStrandsNobody(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
-		release()
-		wg.Wait()
+		s.f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
+		s.release()
+		s.wg.Wait()
 		// One that flew alone panics where it was called, and leaves the key usable.
 		func() {
 			defer func() {
@@ -238,31 +232,25 @@ func TestPanicStrandsNobody(t *testing.T) {
 					t.Error("a panic of a lone call was swallowed")
 				}
 			}()
-			_, _ = c.Allow(t.Context(), "k", ten)
+			_, _ = s.Allow(t.Context(), "k", ten)
 		}()
-		f.setIntercept(nil)
-		must[Result](t)(c.Allow(t.Context(), "k", ten))
+		s.f.setIntercept(nil)
+		askTen(t, s.Client)
 	})
 }
 
 func TestCloseEndsTheLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
-		c := newTestClient(t, f)
-		release := f.stuckFirst()
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = c.Allow(t.Context(), "k", ten) })
-		synctest.Wait()
-		wg.Go(func() {
-			_, err := c.Allow(t.Context(), "k", ten)
+	whileStuck(t, askTen, func(t *testing.T, s *stuck) {
+		s.wg.Go(func() {
+			_, err := s.Allow(t.Context(), "k", ten)
 			wantErr(t, err, ErrClosed)
 		})
 		synctest.Wait()
-		if err := c.Close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		release()
-		wg.Wait()
+		s.release()
+		s.wg.Wait()
 	})
 }
 
