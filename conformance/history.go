@@ -52,8 +52,8 @@ type operation struct {
 
 	// What the other operations of the history say about this one; see prepare.
 	excused, refunded bool
-	// end is the end of the history.
-	end int64
+	// blur is how far the clocks of the clients may be apart, and end is the end of the history.
+	blur, end int64
 }
 
 // The operations.
@@ -200,11 +200,11 @@ func forChecker(ops []operation) []porcupine.Operation {
 	ops = slices.Clone(ops)
 	prepare(ops)
 	_, end := span(ops)
-	rows := lanes(ops)
+	rows, blur := lanes(ops), blurOf(ops)
 	out := make([]porcupine.Operation, len(ops))
 	for i := range ops {
 		o := &ops[i]
-		o.end = end
+		o.end, o.blur = end, blur
 		out[i] = porcupine.Operation{ClientId: rows[i], Input: o, Call: o.Call, Return: min(o.last(), end+1)}
 	}
 	return out

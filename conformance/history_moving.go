@@ -20,13 +20,25 @@ const modelMoving = "moving"
 // tolerance is for clocks that are read in steps, and drift from ours during a run.
 const tolerance = int64(5 * time.Millisecond)
 
+// blurOf is how far apart two clients may take the store's clock to be: a client that learns it from the store's answers
+// errs by half a round trip, and the longest call tells what a round trip was at worst.
+func blurOf(ops []operation) int64 {
+	longest := int64(0)
+	for i := range ops {
+		if o := &ops[i]; o.Op == opTake && o.Result == resOK {
+			longest = max(longest, o.Return-o.Call)
+		}
+	}
+	return tolerance + longest/2
+}
+
 // when is between which instants an operation was counted.
 func (o *operation) when() (from, to int64) {
 	to = o.last()
 	if to < math.MaxInt64 {
-		to += tolerance
+		to += o.blur
 	}
-	return o.Call - tolerance, to
+	return o.Call - o.blur, to
 }
 
 // plus adds without leaving the range.

@@ -290,6 +290,8 @@ func TestMovingModels(t *testing.T) {
 	checkWritten(t, bucket, []written{
 		{"burst and refill", true, []operation{taken(0, 1, "a", 3, 3, 3, 0), taken(105, 106, "b", 1, 1, 1, 0), taken(310, 311, "c", 2, 2, 2, 0)}},
 		{"over the burst", false, []operation{taken(0, 1, "a", 3, 3, 3, 0), taken(20, 21, "b", 1, 1, 1, 0)}},
+		{"clocks as far apart as a slow call explains", true, []operation{taken(0, 60, "a", 3, 3, 3, 0), taken(100, 101, "b", 1, 1, 1, 0), taken(165, 166, "c", 1, 1, 1, 0), after(taken(166, 167, "d", 1, 1, 0, 0), 100, 300)}},
+		{"clocks further apart than any call explains", false, []operation{taken(0, 1, "a", 3, 3, 3, 0), taken(100, 101, "b", 1, 1, 1, 0), taken(165, 166, "c", 1, 1, 1, 0), after(taken(166, 167, "d", 1, 1, 0, 0), 100, 300)}},
 		{"refill that is too fast", false, []operation{taken(0, 1, "a", 3, 3, 3, 0), taken(150, 151, "b", 2, 2, 2, 0)}},
 		{"more than the burst after a rest", false, []operation{taken(0, 1, "a", 1, 1, 1, 2), taken(900, 901, "b", 3, 3, 3, 1)}},
 		{"denied too long", false, []operation{taken(0, 1, "a", 3, 3, 3, 0), after(taken(150, 151, "b", 1, 1, 0, 0), 50, 0)}},
