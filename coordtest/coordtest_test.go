@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -89,5 +90,49 @@ func TestLeakIsReported(t *testing.T) {
 	}
 	if len(r.failures) != 1 || !strings.Contains(r.failures[0], `"forgotten" is still held`) {
 		t.Errorf("failures %q: want one that names the lock", r.failures)
+	}
+}
+
+// A hold that MaxHold has ended is no leak, although its release may still be on the way
+// to the store when the test ends.
+func TestEndedHoldIsNoLeak(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			client := coordtest.New(t)
+			err := coord.Do(t.Context(), client, "k", func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}, coord.MaxHold(20*time.Millisecond))
+			if !errors.Is(err, coord.ErrMaxHold) {
+				t.Errorf("Do: %v: want ErrMaxHold", err)
+			}
+		})
+	}
+}
+
+// A lock that was handed to another goroutine of the client leaks like any other.
+func TestHandedLeakIsReported(t *testing.T) {
+	r := &recorder{TB: t}
+	client := coordtest.New(r)
+	first, err := client.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error)
+	go func() {
+		_, err := client.Lock(t.Context(), "k")
+		got <- err
+	}()
+	if err := first.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	for _, fn := range r.cleanups {
+		fn()
+	}
+	if len(r.failures) != 1 {
+		t.Errorf("failures %q: want one", r.failures)
 	}
 }
