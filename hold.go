@@ -220,9 +220,10 @@ func (t *tenure) unwatch(w *watcher) {
 
 // lose ends a hold that t has lost. What may still be at the store is withdrawn
 // after Done has closed, so that the key is free as soon as it can be. If t has handed
-// the hold over meanwhile, the clocks were looked at then, and nothing is lost.
+// the hold over meanwhile, the clocks were looked at then, and nothing is lost. A nil t is
+// whichever has it.
 func (h *hold) lose(t *tenure, cause error) {
-	if h.end(t, cause) == nil {
+	if t = h.end(t, cause); t == nil {
 		return
 	}
 	t.seen.lost(t, reasonOf(cause), cause)

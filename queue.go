@@ -380,7 +380,9 @@ func (h *hold) leaveSlot() {
 	delete(c.holds, h.id)
 	c.wakeStoppers()
 	if s.hold == h {
-		s.hold, s.fairAhead = nil, false
+		s.hold = nil
+		// A leader may have been granted already, and the news be about its hold.
+		s.fairAhead = s.fairAhead && s.leader != nil
 	}
 	c.next(h.key, s)
 }

@@ -45,7 +45,7 @@ func (s *scheduler) add(h *hold) {
 	h.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || h.over.Load() { // over is set before remove is called
 		return
 	}
 	h.next, h.slack = next, slack
@@ -158,9 +158,28 @@ func (s *scheduler) look() {
 		}()
 	}
 	s.mu.Unlock()
+	s.endAll(lost)
+}
+
+// endAll ends what is lost. A hold that was handed over in the same moment goes on, and
+// is looked at again at once: the clocks are judged anew for the tenure that has it now.
+func (s *scheduler) endAll(lost []loss) {
 	for _, l := range lost {
 		l.t.h.lose(l.t, l.cause)
+		s.putBack(l.t.h)
 	}
+}
+
+// putBack looks after h again, which collect has taken out, unless it is over.
+func (s *scheduler) putBack(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || h.over.Load() || h.heapIndex >= 0 {
+		return
+	}
+	h.next, h.slack = s.c.clock.now().mono, 0
+	heap.Push(&s.holds, h)
+	s.arm()
 }
 
 // watchClocks makes every hold due when the clocks have moved apart.
@@ -262,7 +281,7 @@ func (h *hold) renewed(g granted, err error) {
 		h.gone(ErrLost)
 		return
 	case err == nil && g.Token != h.stored:
-		h.lose(h.current(), chainOf(ErrLost, errors.New("the store renewed under another token")))
+		h.lose(nil, chainOf(ErrLost, errors.New("the store renewed under another token")))
 		return
 	}
 	if err == nil && g.FairWaiting {
