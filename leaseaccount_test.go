@@ -117,3 +117,31 @@ func TestNoLeasesAfterClose(t *testing.T) {
 		})
 	}
 }
+
+// The life of a lease counts from when it was asked for, however long the answer took.
+func TestLeaseLivesFromTheSend(t *testing.T) {
+	for name, limit := range leasing {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const slow = 40 * time.Millisecond
+				f := newFakeLimits()
+				c := newTestClient(t, f, WithPermitLease(PermitLease{}))
+				l := hoard(t, c, limit)
+				f.setIntercept(func(op, key string) outcome { time.Sleep(slow); return outcome{} })
+				for range l.left.Load() { // fetches the next one
+					must[Result](t)(c.Allow(t.Context(), "k", limit))
+				}
+				time.Sleep(slow)
+				synctest.Wait()
+				must[Result](t)(c.Allow(t.Context(), "k", limit))
+				next := current(t, c, limit)
+				if next == nil || next == l {
+					t.Fatal("no other lease")
+				}
+				if life := next.ends.mono - next.told; life > 100*time.Millisecond-slow {
+					t.Errorf("it lives for %v after an answer that took %v", life, slow)
+				}
+			})
+		})
+	}
+}
