@@ -41,7 +41,7 @@ func open(t *testing.T, text string, opts ...coord.Option) (*config.Client, erro
 // What the file says reaches the client: prefix, lock defaults and limits.
 func TestOpen(t *testing.T) {
 	store := "memory://" + rand.Text() // of this run's own
-	c, err := open(t, "url: "+store+"\nprefix: shop/\nrequire: [fair]\nlock: {ttl: 7s, wait: 20ms}\nlimits: {supplier: 2/1m}\n")
+	c, err := open(t, "url: "+store+"\nprefix: shop/\nrequire: [fair]\nlock: {ttl: 7s, wait: 1s}\nlimits: {supplier: 2/1m}\n")
 	if err != nil {
 		t.Fatal(err)
 	}

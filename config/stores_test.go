@@ -18,7 +18,7 @@ func TestOneLine(t *testing.T) {
 	const service = `
 prefix: "shop/"
 require: [scope-hosts, per-hold-ttl, atomic-multi]
-lock: {ttl: 5s, wait: 20ms}
+lock: {ttl: 5s, wait: 1s}
 limits:
   supplier: 3/24h
 rules:

@@ -151,7 +151,7 @@ func TestLimitTwelve(t *testing.T) {
 func TestConfigFile(t *testing.T) {
 	u := newUser(t, "")
 	path := filepath.Join(u.dir, "coord.yaml")
-	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 7s, wait: 30ms}\nlimits:\n  supplier: 2/1m\n", u.dir)
+	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 7s, wait: 1s}\nlimits:\n  supplier: 2/1m\n", u.dir)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
