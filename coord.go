@@ -255,7 +255,8 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 }
 
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a
-// store that cannot show it.
+// store that cannot show it. A lock that was handed over inside a client is shown with the
+// token of the store's grant: that of its holder is greater, and less than the next grant's.
 func (c *Client) Inspect(ctx context.Context, key string) (Holder, error) {
 	h, err := c.inspect(ctx, key)
 	if err != nil {
