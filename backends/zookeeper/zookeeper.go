@@ -198,6 +198,7 @@ func (b *backend) Close() error {
 		b.mu.Unlock()
 		close(b.closing)
 		if b.wire != nil {
+			b.landAll()
 			b.hangUp(keep)
 		}
 		b.work.Wait()
@@ -207,6 +208,25 @@ func (b *backend) Close() error {
 
 // closeWithin is how long a server may take to answer the end of a session.
 const closeWithin = 300 * time.Millisecond
+
+// landAll gives requests that are under way a moment to be answered. The library gives up what is under way when the connection
+// ends, and may still be reading an answer into it.
+func (b *backend) landAll() {
+	if b.conn.State() != zk.StateHasSession {
+		return // then there are no answers
+	}
+	landed := make(chan struct{})
+	go func() {
+		defer close(landed)
+		b.work.Wait()
+	}()
+	t := time.NewTimer(closeWithin)
+	defer t.Stop()
+	select {
+	case <-landed:
+	case <-t.C:
+	}
+}
 
 // hangUp ends our own connection and waits for its goroutines.
 func (b *backend) hangUp(keep bool) {

@@ -1,0 +1,31 @@
+package zookeeper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// Close lets what was sent be answered before it ends the connection: the library reads an answer while it gives the
+// request up, which the race detector sees.
+func TestCloseAmidRequests(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	for i := range 40 {
+		b := connect(t, urlWith(srv.Addr, calmSession))
+		b.NotifyFair(func(string) {})
+		for range listenFrom { // whereupon the doorbell is hung up, in the background
+			r := request("a", time.Minute)
+			key := newID("k")
+			must[driver.Grant](t)(b.TryLock(t.Context(), key, r))
+			if err := b.Unlock(t.Context(), key, r.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // at each of its requests
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
