@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/coordgo/coord"
@@ -35,27 +33,7 @@ func BenchmarkHotKey(b *testing.B) {
 					b.Errorf("%+v, %v", r, err)
 				}
 			}
-			for range 1000 {
-				allow()
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			hammer(bb.goroutines, b.N, allow)
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "permits/s")
+			testserver.Hammer(b, bb.goroutines, 1000, allow)
 		})
 	}
-}
-
-// hammer calls fn n times, over so many goroutines.
-func hammer(goroutines, n int, fn func()) {
-	var wg sync.WaitGroup
-	var taken atomic.Int64
-	for range goroutines {
-		wg.Go(func() {
-			for taken.Add(1) <= int64(n) {
-				fn()
-			}
-		})
-	}
-	wg.Wait()
 }

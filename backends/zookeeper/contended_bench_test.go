@@ -2,9 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,35 +58,16 @@ func BenchmarkWaitAmongHandOvers(b *testing.B) {
 				b.Cleanup(func() { c.Close() })
 				return c
 			}
-			ctx, stop := context.WithCancel(context.Background())
 			busy, c := open(), open()
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						_ = coord.Do(ctx, busy, "k", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
-					}
-				})
-			}
-			var waits []float64
-			for b.Loop() {
-				start := time.Now()
+			testserver.WaitAmid(b, 16, func(ctx context.Context) {
+				_ = coord.Do(ctx, busy, "k", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+			}, func(ctx context.Context) (func(context.Context) error, error) {
 				l, err := c.Lock(ctx, "k", opts...)
 				if err != nil {
-					b.Fatal(err)
+					return nil, err
 				}
-				waits = append(waits, float64(time.Since(start).Microseconds())/1000)
-				if err := l.Unlock(ctx); err != nil {
-					b.Error(err)
-				}
-				time.Sleep(rand.N(20 * time.Millisecond)) // they begin anew
-			}
-			stop()
-			wg.Wait()
-			slices.Sort(waits)
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(waits[len(waits)/2], "ms-p50")
-			b.ReportMetric(waits[len(waits)*9/10], "ms-p90")
+				return l.Unlock, nil
+			})
 		})
 	}
 }

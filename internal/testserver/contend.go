@@ -1,10 +1,15 @@
 package testserver
 
 import (
+	"context"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coordgo/coord/internal/bench"
 )
 
 // Contended is what came of goroutines that took one lock in turn.
@@ -26,14 +31,7 @@ func (c Contended) Total() int {
 func (c Contended) Rate() float64 { return float64(c.Total()) / c.Took.Seconds() }
 
 // Jain is the fairness index of Jain: 1 if all had the same, 1/n if one of n had all.
-func (c Contended) Jain() float64 {
-	var sum, squares float64
-	for _, each := range c.Each {
-		sum += float64(each)
-		squares += float64(each) * float64(each)
-	}
-	return sum * sum / (float64(len(c.Each)) * squares)
-}
+func (c Contended) Jain() float64 { return bench.Jain(c.Each) }
 
 // Contend has n goroutines call hold again and again until d is over.
 func Contend(tb testing.TB, n int, d time.Duration, hold func() error) Contended {
@@ -77,4 +75,60 @@ func CompareContended(b *testing.B, n int, d time.Duration, bare, ours func() er
 	b.ReportMetric(Median(ratios), "×bare")
 	b.ReportMetric(Median(rates), "locks/s")
 	b.ReportMetric(jain, "jain")
+}
+
+// Hammer reports how many permits a second so many goroutines are given who ask at once, after warm
+// asks of one of them.
+func Hammer(b *testing.B, goroutines, warm int, allow func()) {
+	b.Helper()
+	for range warm {
+		allow()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	var taken atomic.Int64
+	for range goroutines {
+		wg.Go(func() {
+			for taken.Add(1) <= int64(b.N) {
+				allow()
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "permits/s")
+}
+
+// WaitAmid reports how long a waiter waits for a lock that n goroutines hold in turn. busy holds it
+// once; take takes it for the waiter, and gives what unlocks it.
+func WaitAmid(b *testing.B, n int, busy func(context.Context), take func(context.Context) (unlock func(context.Context) error, err error)) {
+	b.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				busy(ctx)
+			}
+		})
+	}
+	var waits []float64
+	for b.Loop() {
+		start := time.Now()
+		unlock, err := take(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		waits = append(waits, float64(time.Since(start).Microseconds())/1000)
+		if err := unlock(ctx); err != nil {
+			b.Error(err)
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) // they begin anew
+	}
+	stop()
+	wg.Wait()
+	slices.Sort(waits)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(waits[len(waits)/2], "ms-p50")
+	b.ReportMetric(waits[len(waits)*9/10], "ms-p90")
 }
