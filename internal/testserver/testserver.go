@@ -154,6 +154,14 @@ func dataDir(t testing.TB) string {
 	return t.TempDir()
 }
 
+// Pid is the process of a server that was started here, 0 of another.
+func (s *Server) Pid() int {
+	if s.process == nil {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
+}
+
 // launch starts the server on a free port. Another process can take the port
 // between our look and the server's bind: then another is tried.
 func (s *Server) launch(binary string) {
@@ -300,11 +308,31 @@ func (s *Server) end() {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
+// How much is shown of a server's output: enough to see how it ended, and so little that what the
+// test says is found among it.
+const (
+	logLines = 12
+	logWidth = 240
+)
+
 // log is the end of the server's output.
 func (s *Server) log() string {
 	b, err := os.ReadFile(s.logFile())
 	if err != nil {
 		return err.Error()
 	}
-	return string(b[max(0, len(b)-4000):])
+	return lastOf(string(b))
+}
+
+// lastOf gives the last lines of text. Of a line that is too long it gives both ends: what a server says
+// is at the one, and the error at the other.
+func lastOf(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[max(0, len(lines)-logLines):]
+	for i, l := range lines {
+		if len(l) > logWidth {
+			lines[i] = strings.ToValidUTF8(l[:logWidth/2], "") + "…" + strings.ToValidUTF8(l[len(l)-logWidth/2:], "")
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -1,11 +1,13 @@
 package testserver
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func call(t *testing.T, s *Server, args ...string) string {
@@ -131,5 +133,25 @@ func awaitGone(t *testing.T, s *Server) {
 			t.Fatal("the server outlived its parent")
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// Of a server's output its end is shown, and no line as a whole that is very long.
+func TestLastOf(t *testing.T) {
+	var text strings.Builder
+	for i := range 3 * logLines {
+		fmt.Fprintf(&text, "%d %s\n", i, strings.Repeat("ä", logWidth))
+	}
+	lines := strings.Split(lastOf(text.String()), "\n")
+	if len(lines) != logLines || !strings.HasPrefix(lines[0], fmt.Sprint(2*logLines)) || !strings.HasPrefix(lines[logLines-1], fmt.Sprint(3*logLines-1)) {
+		t.Errorf("%d lines, from %.9q to %.9q", len(lines), lines[0], lines[len(lines)-1])
+	}
+	for _, l := range lines {
+		if len(l) > logWidth+len("…") || !utf8.ValidString(l) {
+			t.Errorf("%q", l)
+		}
+	}
+	if got := lastOf(""); got != "" {
+		t.Errorf("of nothing: %q", got)
 	}
 }
