@@ -68,7 +68,7 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 // prefix that the URL names. It is for programs that combine stores or work on the
 // driver, like Split and the conformance suite.
 func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix string, err error) {
-	u, err := parseURL(rawURL)
+	u, err := ParseURL(rawURL)
 	if err != nil {
 		return nil, "", &Error{Op: "open", Err: err}
 	}
@@ -115,18 +115,6 @@ func closeAfter(b driver.Backend, err error) error {
 		return chainOf(err, cerr)
 	}
 	return err
-}
-
-// parseURL parses without ever showing the password that a malformed URL may hold.
-func parseURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme == "" {
-		return nil, fmt.Errorf("%w: store URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord", ErrInvalid)
-	}
-	if _, err := url.ParseQuery(u.RawQuery); err != nil {
-		return nil, fmt.Errorf("%w: store URL: its query is malformed", ErrInvalid)
-	}
-	return u, nil
 }
 
 // backendPackage is the package that a scheme most likely lives in: rediss://

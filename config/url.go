@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/coordgo/coord"
 )
 
 // URL is the address of a store, password and all. Every way of printing it
@@ -24,14 +26,11 @@ func (u URL) String() string {
 	if err != nil {
 		return hidden // nobody can say which part is secret
 	}
-	parsed, err := url.Parse(m.text)
-	if err != nil || parsed.Scheme == "" || parsed.Opaque != "" {
+	parsed, err := coord.ParseURL(m.text)
+	if err != nil || parsed.Opaque != "" {
 		return hidden
 	}
-	query, err := url.ParseQuery(parsed.RawQuery)
-	if err != nil {
-		return hidden
-	}
+	query := parsed.Query()
 	var found bool
 	if password, ok := parsed.User.Password(); ok && !m.references(password) {
 		found = true
@@ -74,14 +73,15 @@ func (u URL) problem() string {
 	if err != nil {
 		return err.Error()
 	}
-	parsed, err := url.Parse(m.text)
+	beforeQuery, _, _ := strings.Cut(m.text, "?")
+	parsed, err := coord.ParseURL(beforeQuery)
 	switch {
-	case err != nil || parsed.Scheme == "":
+	case err != nil:
 		return "not a URL: " + want
 	case parsed.Opaque != "" || !strings.Contains(string(u), "://"):
 		return "no // after the scheme: " + want
 	}
-	if _, err := url.ParseQuery(parsed.RawQuery); err != nil {
+	if parsed, err = coord.ParseURL(m.text); err != nil {
 		return "malformed query: " + want
 	}
 	if m.misplaced(parsed) {
@@ -96,7 +96,7 @@ func (u URL) prefix() string {
 	if err != nil {
 		return ""
 	}
-	parsed, err := url.Parse(m.text)
+	parsed, err := coord.ParseURL(m.text)
 	if err != nil {
 		return ""
 	}

@@ -49,7 +49,7 @@ func Main(open driver.OpenFunc, claims ...driver.Claim) {
 
 // register makes the scheme of a URL known to this process, in which workers open the store.
 func register(raw string, open driver.OpenFunc) {
-	u, err := url.Parse(raw)
+	u, err := coord.ParseURL(raw)
 	if err == nil && u.Scheme != "" && !slices.Contains(coord.Schemes(), u.Scheme) {
 		coord.Register(u.Scheme, open)
 	}
@@ -74,8 +74,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	case err != nil:
 		return complain(exitUsage, err)
 	}
-	u, err := url.Parse(f.url)
-	if err != nil || u.Scheme == "" {
+	u, err := coord.ParseURL(f.url)
+	if err != nil {
 		return complain(exitUsage, errors.New("the store's URL: want a form like mystore://host:port"))
 	}
 	register(f.url, open)

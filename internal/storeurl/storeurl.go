@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -97,15 +98,9 @@ func Parse(u *url.URL, spec Spec) (URL, error) {
 func hosts(list string, spec Spec) ([]string, error) {
 	var out []string
 	for _, h := range strings.Split(list, ",") {
-		host, port, err := net.SplitHostPort(h)
+		host, port, err := splitHost(h, spec.DefaultPort)
 		if err != nil {
-			host, port = strings.TrimSuffix(strings.TrimPrefix(h, "["), "]"), spec.DefaultPort
-		}
-		switch n, err := strconv.ParseUint(port, 10, 16); {
-		case host == "" || strings.Contains(h, "@"):
-			return nil, fmt.Errorf("%w: store URL: a host is empty: want host:%s", driver.ErrInvalid, spec.DefaultPort)
-		case err != nil || n == 0:
-			return nil, fmt.Errorf("%w: port %q: want 1 to 65535", driver.ErrInvalid, port)
+			return nil, err
 		}
 		if h = net.JoinHostPort(host, port); slices.Contains(out, h) {
 			return nil, fmt.Errorf("%w: host %s is given twice", driver.ErrInvalid, h)
@@ -116,6 +111,30 @@ func hosts(list string, spec Spec) ([]string, error) {
 		return nil, fmt.Errorf("%w: store URL: %d hosts: want one", driver.ErrInvalid, len(out))
 	}
 	return out, nil
+}
+
+// splitHost splits host, host:port, [address] or [address]:port.
+func splitHost(h, defaultPort string) (host, port string, err error) {
+	host, rest, closed := h, "", false
+	inside, bracketed := strings.CutPrefix(h, "[")
+	if bracketed {
+		host, rest, closed = strings.Cut(inside, "]")
+	} else if i := strings.IndexByte(h, ':'); i >= 0 {
+		host, rest = h[:i], h[i:]
+	}
+	a, notAddr := netip.ParseAddr(host)
+	port, hasPort := strings.CutPrefix(rest, ":")
+	switch n, notPort := strconv.ParseUint(port, 10, 16); {
+	case bracketed && (!closed || notAddr != nil || !a.Is6()), rest != "" && !hasPort, strings.Contains(port, ":"), !bracketed && strings.ContainsAny(host, "[]"):
+		return "", "", fmt.Errorf("%w: host %q: want host:%s, or an address of IPv6 in brackets, such as [::1]:%[3]s", driver.ErrInvalid, h, defaultPort)
+	case host == "" || strings.Contains(h, "@"):
+		return "", "", fmt.Errorf("%w: store URL: a host is empty: want host:%s", driver.ErrInvalid, defaultPort)
+	case rest == "":
+		return host, defaultPort, nil
+	case notPort != nil || n == 0:
+		return "", "", fmt.Errorf("%w: port %q: want 1 to 65535", driver.ErrInvalid, port)
+	}
+	return host, port, nil
 }
 
 func apply(query url.Values, spec Spec, secure bool) error {

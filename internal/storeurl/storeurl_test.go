@@ -2,12 +2,14 @@ package storeurl
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -47,6 +49,10 @@ func TestParse(t *testing.T) {
 	if got, err = Parse(u, spec(&timeout, &size, &mode)); err != nil || !slices.Equal(got.Hosts, []string{"[::1]:99"}) || got.TLS != nil {
 		t.Errorf("IPv6: %+v, %v", got, err)
 	}
+	u, _ = coord.ParseURL("store://[::1],[2001:db8::2]:7,h,10.0.0.1:8")
+	if got, err = Parse(u, spec(&timeout, &size, &mode)); err != nil || !slices.Equal(got.Hosts, []string{"[::1]:99", "[2001:db8::2]:7", "h:99", "10.0.0.1:8"}) {
+		t.Errorf("a list with IPv6: %+v, %v", got, err)
+	}
 	u, _ = url.Parse("stores://h1")
 	if got, err = Parse(u, spec(&timeout, &size, &mode)); err != nil || got.TLS.ServerName != "h1" {
 		t.Errorf("one host: %+v, %v", got, err)
@@ -63,6 +69,13 @@ func TestParseRefuses(t *testing.T) {
 		"store://h:0":                `port "0": want 1 to 65535`,
 		"store://h:70000":            `port "70000": want 1 to 65535`,
 		"store://h,h:99":             "host h:99 is given twice",
+		"store://[::1]:5,[::1]:5":    "host [::1]:5 is given twice",
+		"store://[::1]:0,h":          `port "0": want 1 to 65535`,
+		"store://h:,g":               `port "": want 1 to 65535`,
+		"store://::1":                `host "::1": want host:99, or an address of IPv6 in brackets, such as [::1]:99`,
+		"store://::1:7":              `host "::1:7": want host:99, or an address of IPv6 in brackets`,
+		"store://h:7:8":              `host "h:7:8": want host:99, or an address of IPv6 in brackets`,
+		"store://[fe80::1%25a,b]:7":  `host "[fe80::1%a": want host:99, or an address of IPv6 in brackets`,
 		"store://h?colour=red":       `parameter "colour": want prefix, mode, size, timeout, tls_ca, tls_cert, tls_insecure, tls_key, tls_server_name`,
 		"store://h?size=1&size=2":    "parameter size is given 2 times: want once",
 		"store://h?size=11":          `parameter size="11": want 1 to 10`,
@@ -73,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		"stores://h?tls_cert=x":      "want both or none",
 		"stores://h?tls_insecure=so": `parameter tls_insecure="so": want true or false`,
 	} {
-		u, err := url.Parse(raw)
+		u, err := coord.ParseURL(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,9 +108,10 @@ func TestParseRefuses(t *testing.T) {
 // Whatever the URL, Parse gives hosts or ErrInvalid, and never the password.
 func FuzzParse(f *testing.F) {
 	f.Add("store://h1,h2:7/p?size=2")
+	f.Add("store://[::1]:6,[::2],h:7/")
 	f.Add("stores://u:zzsecretzz@[::1]:2?tls_ca=x")
 	f.Fuzz(func(t *testing.T, raw string) {
-		u, err := url.Parse(raw)
+		u, err := coord.ParseURL(raw)
 		if err != nil || strings.Contains(raw, "tls_") {
 			return // not a URL, or one that names files
 		}
@@ -105,6 +119,11 @@ func FuzzParse(f *testing.F) {
 		var size int
 		var mode string
 		got, err := Parse(u, spec(&timeout, &size, &mode))
+		for _, h := range got.Hosts {
+			if host, port, herr := net.SplitHostPort(h); err == nil && (herr != nil || host == "" || port == "" || strings.ContainsAny(host, "[],")) {
+				t.Errorf("%q: host %q", raw, h)
+			}
+		}
 		if err == nil && len(got.Hosts) == 0 || err != nil && !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%q: %v, %v", raw, got.Hosts, err)
 		}

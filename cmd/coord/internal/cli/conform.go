@@ -148,7 +148,7 @@ func harnessFor(ctx context.Context, rawURL string) (conformance.Harness, error)
 	if strings.HasPrefix(rawURL, "memory:") {
 		rawURL = "memory://conform-" + rand.Text() // a store that several clients can share
 	}
-	u, err := url.Parse(rawURL)
+	u, err := coord.ParseURL(rawURL)
 	if err != nil {
 		return conformance.Harness{}, usage("the URL is malformed")
 	}

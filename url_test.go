@@ -1,0 +1,76 @@
+package coord
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestParseURL(t *testing.T) {
+	for raw, want := range map[string]string{ // the hosts
+		"redis://h1:1,h2:2/0":                         "h1:1,h2:2",
+		"redis://h1:1,h2":                             "h1:1,h2",
+		"redis://h1,h2:2?a=b":                         "h1,h2:2",
+		"redis://[::1]:6379/":                         "[::1]:6379",
+		"redis://[::1]:6379,[::2]:6379/":              "[::1]:6379,[::2]:6379",
+		"redis://[::1],[2001:db8::2]":                 "[::1],[2001:db8::2]",
+		"redis://[::1],h,10.0.0.1:7#x":                "[::1],h,10.0.0.1:7",
+		"redis://h,[fe80::1%25eth0]:5/0":              "h,[fe80::1%eth0]:5",
+		"redis://u:s3%2Fcret,@[::1],[::2]:2/0?a=b,c":  "[::1],[::2]:2",
+		"redis+sentinel://:p@[::1],[::2]/main/0?db=1": "[::1],[::2]",
+		"etcd://[::1],":                               "[::1],", // the store says which host is empty
+		"file:///var/a,b/[c]":                         "",
+		"memory://":                                   "",
+	} {
+		u, err := ParseURL(raw)
+		if err != nil || u.Host != want {
+			t.Errorf("%s: %v, %v, want hosts %s", raw, u, err, want)
+			continue
+		}
+		if again, err := ParseURL(u.String()); err != nil || again.String() != u.String() || again.Host != want {
+			t.Errorf("%s: printed as %s, which is %v, %v", raw, u, again, err)
+		}
+	}
+	u, err := ParseURL("redis://u:s3%2Fcret,@[::1],[::2]:2/0?a=b,c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := u.User.Password(); p != "s3/cret," || u.Path != "/0" || u.Query().Get("a") != "b,c" || strings.Contains(redacted(u), "s3") {
+		t.Errorf("%s, redacted %s", u, redacted(u))
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	for _, raw := range []string{
+		"", "s3cret", "//s3cret", "redis://u:s3cret@h:bad", "redis://u:s3cret@[::1],[::2", "redis://u:s3cret@[::1],[h]", "redis://u:s3cret@[::1]x,h",
+		"redis://u:s3cret@[::1],a b", "redis://u:s3cret@[::1]:1:2,h", "redis://u:%zzs3cret@[::1],h", "redis://[::1],h?s3cret=%zz", "redis://[::1,::2]:3/s3cret",
+		"1x://s3cret@[::1],h", "://s3cret@[::1],h",
+	} {
+		if u, err := ParseURL(raw); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v, %v", raw, u, err)
+		}
+	}
+}
+
+// What is accepted means the same when it is printed and read again, and no error shows what was read.
+func FuzzParseURL(f *testing.F) {
+	for _, raw := range []string{"redis://[::1]:6379,[::2]:6379/", "redis://u:p%40@h1:1,h2,[fe80::1%25e]/0?a=b#c", "file:///x", "a://,,", "a://[::1],é%C3%A9:1"} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := ParseURL(raw)
+		if err != nil {
+			if err.Error() != "invalid argument: store URL: its query is malformed" && !strings.HasPrefix(err.Error(), "invalid argument: store URL: want a form like redis://") {
+				t.Errorf("%q: %v", raw, err)
+			}
+			return
+		}
+		if !strings.Contains(u.Host, ",") || u.Opaque != "" {
+			return // the standard library's
+		}
+		again, err := ParseURL(u.String())
+		if err != nil || again.Host != u.Host || again.User.String() != u.User.String() || again.Path != u.Path || again.RawQuery != u.RawQuery {
+			t.Errorf("%q is %+v, and printed as %q is %+v, %v", raw, u, u, again, err)
+		}
+	})
+}
