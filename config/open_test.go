@@ -178,6 +178,7 @@ func TestOpenTwoRefuses(t *testing.T) {
 		"url: {locks: 'memory://', limits: 'nosuch://'}":                                       `coord: no backend for "nosuch"`,
 		"url: {locks: 'nosuch://', limits: 'memory://'}":                                       `coord: no backend for "nosuch"`,
 		"url: {locks: 'memory://', limits: 'memory://'}\nrequire: [scope-hosts]":               "scope-hosts",
+		"url: {locks: 'memory://:${NOSUCH}@h', limits: 'memory://'}":                           "url.locks: ${NOSUCH}: not set in the environment",
 		"url: {locks: 'memory://', limits: 'memory://:${NOSUCH}@h'}":                           "url.limits: ${NOSUCH}: not set in the environment",
 		"url: {locks: 'file://" + filepath.ToSlash(t.TempDir()) + "', limits: 'memory://h/x'}": "want memory:// or memory://name",
 	} {

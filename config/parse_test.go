@@ -119,6 +119,7 @@ func refusals() []struct{ text, want string } {
 		{"a: b: c", "coord.yaml: not YAML: mapping values are not allowed in this context"},
 		{"\x00", "coord.yaml: not YAML: control characters are not allowed"},
 		{"url: memory://\n---\nurl: memory://\n", "coord.yaml:2: a second document: want one"},
+		{"url: memory://\n---\n[\n", "coord.yaml:4: not YAML: did not find expected node content"},
 		{"hello", `coord.yaml:1: "hello": want a mapping`},
 		{"- a", "coord.yaml:1: a list: want a mapping"},
 		{"lock: &l {ttl: 1s}", "coord.yaml:1: an anchor or alias: write the value out"},
@@ -253,6 +254,7 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: a\n  match: {path: '/{a}/{a}'}\n", `coord.yaml:3: rules.a.match.path: path "/{a}/{a}": {a} twice`},
 		{"rules:\n- name: a\n  match: {path: 'redis://u:s3cret@h'}\n", `coord.yaml:3: rules.a.match.path: "…": want no URL`},
 		{"rules:\n- name: a\n  match: {rpc: shop.Orders}\n", `coord.yaml:3: rules.a.match.rpc: rpc "shop.Orders": want /package.Service/Method, with * at the end or nowhere`},
+		{"rules:\n- name: a\n  match: {rpc: 7}\n", `coord.yaml:3: rules.a.match.rpc: "7": want a pattern such as /shop.Orders/*`},
 		{"rules:\n- name: a\n  match: {rpc: /a/b, path: /a}\n", `coord.yaml:3: rules.a.match: a match by rpc and by method or path: no request has both`},
 
 		{"rules:\n- name: a\n  subject: session\n", `coord.yaml:3: rules.a.subject: "session": want ` + subjects},

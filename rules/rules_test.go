@@ -188,6 +188,8 @@ func TestNewRefuses(t *testing.T) {
 		`rule "": invalid argument: a rule without a name`:                                                         {{Limits: hour(1)}},
 		`rule "ok": invalid argument: the name stands twice`:                                                       {ok, ok},
 		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                         {{Name: "r"}},
+		`rule "r": invalid argument: rate 0: want 1 to 1000000000000`:                                              {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(0)}}}},
+		`rule "r": invalid argument: path "/{9a}": {9a}: want a name of letters, digits and _`:                     {{Name: "r", Match: Match{Path: "/{9a}"}, Final: true}},
 		`rule "r": invalid argument: method "get": want capitals, such as GET`:                                     {{Name: "r", Match: Match{Methods: []string{"get"}}, Final: true}},
 		`rule "r": invalid argument: path "x": want it to begin with /`:                                            {{Name: "r", Match: Match{Path: "x"}, Final: true}},
 		`rule "r": invalid argument: path "/a//b": want it without empty, . and .. segments`:                       {{Name: "r", Match: Match{Path: "/a//b"}, Final: true}},
