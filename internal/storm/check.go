@@ -10,13 +10,10 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// late is how late after its context a call may return: what the contract allows and
-// something for a busy machine.
-const late = 100*time.Millisecond + 900*time.Millisecond
-
 // checker sees all that clients see, and compares.
 type checker struct {
 	storm *Storm
+	pulse *pulse
 
 	mu     sync.Mutex
 	start  time.Time
@@ -43,7 +40,7 @@ type take struct{ sent, got time.Time }
 type window struct{ from, to time.Time }
 
 func newChecker(s *Storm) *checker {
-	c := &checker{storm: s, start: time.Now(), keys: make([]keyState, s.Keys), news: make(chan struct{}, 1)}
+	c := &checker{storm: s, pulse: newPulse(), start: time.Now(), keys: make([]keyState, s.Keys), news: make(chan struct{}, 1)}
 	c.rep = Report{Name: s.Name, Clients: s.Clients, Keys: s.Keys, TTL: s.TTL, Limit: s.Limit.String(), Errors: map[string]int{}}
 	return c
 }
@@ -81,19 +78,21 @@ func (c *checker) leave(k int, l *coord.Lock) {
 	}
 }
 
-// returned: a call came back.
-func (c *checker) returned(ctx context.Context, op string, err error) {
-	now := time.Now()
+// returned: the call that s watched came back.
+func (c *checker) returned(s *bystander, err error) {
+	wrong, stalled := s.done()
+	op := s.op
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d, ok := ctx.Deadline(); ok && now.Sub(d) > late {
-		c.rep.Late = append(c.rep.Late, fmt.Sprintf("%s returned %v after its deadline", op, now.Sub(d)))
+	c.rep.LongestStall = max(c.rep.LongestStall, stalled)
+	if wrong != "" {
+		c.rep.Late = append(c.rep.Late, c.at()+wrong)
 	}
 	if err == nil {
 		return
 	}
 	if !isExpected(err) {
-		c.rep.Unexpected = append(c.rep.Unexpected, fmt.Sprintf("%s: %v", op, err))
+		c.rep.Unexpected = append(c.rep.Unexpected, c.at()+fmt.Sprintf("%s: %v", op, err))
 		return
 	}
 	for _, e := range expected {
@@ -123,19 +122,29 @@ func (c *checker) closed(took time.Duration, err error) {
 	defer c.mu.Unlock()
 	c.rep.LongestClose = max(c.rep.LongestClose, took)
 	if err != nil {
-		c.rep.Unexpected = append(c.rep.Unexpected, fmt.Sprintf("Close: %v", err))
+		c.rep.Unexpected = append(c.rep.Unexpected, c.at()+fmt.Sprintf("Close: %v", err))
 	}
 }
 
 // wrong notes a breach: a failure, unless the store is lossy and was broken just now.
 // checker.mu is held.
 func (c *checker) wrong(list *[]string, format string, args ...any) {
-	text := fmt.Sprintf("%v: ", time.Since(c.start).Round(time.Millisecond)) + fmt.Sprintf(format, args...)
+	text := c.at() + fmt.Sprintf(format, args...)
 	if c.storm.Lossy && c.inWindow(time.Now()) {
 		c.documented(text)
 		return
 	}
 	*list = append(*list, text)
+}
+
+// at says when something went wrong, and in what weather. checker.mu is held.
+func (c *checker) at() string {
+	now := time.Now()
+	at := fmt.Sprintf("%v", now.Sub(c.start).Round(time.Millisecond))
+	if n := len(c.rep.Breaks); n > 0 {
+		at += fmt.Sprintf(", %v after the begin of %q", now.Sub(c.window[n-1].from).Round(time.Millisecond), c.rep.Breaks[n-1].Name)
+	}
+	return at + ": "
 }
 
 // documented notes a breach that a lossy store is known for. checker.mu is held.

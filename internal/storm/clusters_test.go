@@ -21,9 +21,17 @@ const (
 	usually    = 60 * time.Second
 )
 
-// weather runs a storm over a cluster.
-func weather(t *testing.T, s Storm, url string) {
+// weather runs a storm over the cluster that start gives, by its URL and what breaks it.
+func weather(t *testing.T, s Storm, start func() (url string, breaks []Break)) {
 	t.Helper()
+	var verdict error
+	t.Cleanup(func() { // the last one to run, so that this stands behind the logs of the servers
+		if verdict != nil {
+			t.Logf("%s, once more: %v", s.Name, verdict)
+		}
+	})
+	url, breaks := start()
+	s.Breaks = breaks
 	s.For = usually
 	if v := os.Getenv(forEnv); v != "" {
 		d, err := time.ParseDuration(v)
@@ -47,8 +55,8 @@ func weather(t *testing.T, s Storm, url string) {
 	}
 	r.Server = server
 	t.Log(r)
-	if err := r.Err(); err != nil {
-		t.Error(err)
+	if verdict = r.Err(); verdict != nil {
+		t.Error(verdict)
 	}
 	if dir := os.Getenv(reportsEnv); dir != "" {
 		data, err := json.MarshalIndent(r, "", "  ")
@@ -91,14 +99,17 @@ func quorumBreaks(c *testserver.Cluster) []Break {
 }
 
 func TestStormEtcd(t *testing.T) {
-	c := testserver.EtcdCluster(t, testserver.WithNetwork())
-	weather(t, Storm{Name: "etcd", TTL: 2 * time.Second, Breaks: quorumBreaks(c)}, "etcd://"+strings.Join(c.Addrs(), ","))
+	weather(t, Storm{Name: "etcd", TTL: 2 * time.Second}, func() (string, []Break) {
+		c := testserver.EtcdCluster(t, testserver.WithNetwork())
+		return "etcd://" + strings.Join(c.Addrs(), ","), quorumBreaks(c)
+	})
 }
 
 func TestStormZooKeeper(t *testing.T) {
-	c := testserver.ZooKeeperCluster(t, testserver.WithNetwork())
-	weather(t, Storm{Name: "zookeeper", TTL: 2 * time.Second, Breaks: quorumBreaks(c)},
-		"zookeeper://"+strings.Join(c.Addrs(), ",")+"?session_timeout=2s")
+	weather(t, Storm{Name: "zookeeper", TTL: 2 * time.Second}, func() (string, []Break) {
+		c := testserver.ZooKeeperCluster(t, testserver.WithNetwork())
+		return "zookeeper://" + strings.Join(c.Addrs(), ",") + "?session_timeout=2s", quorumBreaks(c)
+	})
 }
 
 // failoverBreaks are what may happen to a master with replicas. whole waits until all
@@ -124,18 +135,20 @@ func failoverBreaks(c *testserver.Cluster, nodes []*testserver.Server, whole fun
 }
 
 func TestStormRedisSentinel(t *testing.T) {
-	c := testserver.RedisSentinel(t, testserver.WithNetwork())
-	breaks := failoverBreaks(c, c.Nodes[:3], func() { c.AwaitReplicas(2) })
-	weather(t, Storm{Name: "redis-sentinel", Lossy: true, Breaks: breaks},
-		"redis+sentinel://"+strings.Join(c.Sentinels(), ",")+"/"+testserver.RedisSentinelMaster)
+	weather(t, Storm{Name: "redis-sentinel", Lossy: true}, func() (string, []Break) {
+		c := testserver.RedisSentinel(t, testserver.WithNetwork())
+		url := "redis+sentinel://" + strings.Join(c.Sentinels(), ",") + "/" + testserver.RedisSentinelMaster
+		return url, failoverBreaks(c, c.Nodes[:3], func() { c.AwaitReplicas(2) })
+	})
 }
 
 func TestStormRedisCluster(t *testing.T) {
-	c := testserver.RedisCluster(t, 1, testserver.WithNetwork())
-	breaks := failoverBreaks(c, c.Nodes, func() {
-		if err := c.AwaitRedis(); err != nil {
-			t.Error(err)
-		}
+	weather(t, Storm{Name: "redis-cluster", Lossy: true}, func() (string, []Break) {
+		c := testserver.RedisCluster(t, 1, testserver.WithNetwork())
+		return "redis+cluster://" + strings.Join(c.Addrs()[:3], ","), failoverBreaks(c, c.Nodes, func() {
+			if err := c.AwaitRedis(); err != nil {
+				t.Error(err)
+			}
+		})
 	})
-	weather(t, Storm{Name: "redis-cluster", Lossy: true, Breaks: breaks}, "redis+cluster://"+strings.Join(c.Addrs()[:3], ","))
 }

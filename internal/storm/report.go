@@ -26,8 +26,11 @@ type Report struct {
 	Admitted int `json:"admitted"`
 	Denied   int `json:"denied"`
 	// Peak is the most permits that were certainly granted within one period.
-	Peak         int            `json:"peak"`
-	LongestClose time.Duration  `json:"longest_close_ns"`
+	Peak         int           `json:"peak"`
+	LongestClose time.Duration `json:"longest_close_ns"`
+	// LongestStall is how late at most somebody saw the end of a context who waited for nothing
+	// else: for so long the machine had no time for the storm.
+	LongestStall time.Duration  `json:"longest_stall_ns"`
 	Breaks       []BreakReport  `json:"breaks"`
 	Errors       map[string]int `json:"errors"` // that a broken store may cause
 	// Failover counts what went wrong while a lossy store was broken; Failures are the
@@ -133,6 +136,7 @@ func (r *Report) String() string {
 	for _, e := range slices.Sorted(maps.Keys(r.Errors)) {
 		fmt.Fprintf(&b, "  %d × %s\n", r.Errors[e], e)
 	}
+	fmt.Fprintf(&b, "  the end of a context was seen at most %v late\n", r.LongestStall.Round(time.Millisecond))
 	if r.Failover > 0 {
 		fmt.Fprintf(&b, "  %d breaches while the store was broken, as documented; the first: %s\n", r.Failover, r.Failures[0])
 	}

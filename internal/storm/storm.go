@@ -83,6 +83,7 @@ const calm = 2 * time.Second
 func (s Storm) Run(ctx context.Context) (*Report, error) {
 	s.defaults()
 	check := newChecker(&s)
+	defer check.pulse.stop()
 	clients := make([]*coord.Client, 0, s.Clients)
 	closeAll := func() {
 		for _, c := range clients {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -125,4 +126,80 @@ func TestStuckStoreIsSeen(t *testing.T) {
 	if err := r.Err(); err == nil || !strings.Contains(err.Error(), "work that does not go on") {
 		t.Errorf("not seen: %v", err)
 	}
+}
+
+// deaf is a store that does not hear that its caller has left.
+type deaf struct {
+	driver.Backend
+	driver.Locker
+	driver.Limiter
+}
+
+func (d deaf) Info() driver.Info { return d.Backend.Info() }
+
+func (d deaf) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	<-ctx.Done()
+	p := newPulse()
+	defer p.stop()
+	for p.time() < 3*late/2 {
+		pause(context.WithoutCancel(ctx), beat)
+	}
+	return d.Locker.TryLock(context.WithoutCancel(ctx), key, r)
+}
+
+// A call that outlasts its context is seen, and where it was.
+func TestLateCallIsSeen(t *testing.T) {
+	store := memory.NewStore()
+	r, err := Storm{
+		Name: "deaf", For: calm, TTL: 50 * time.Millisecond,
+		Open: onMemory(store, func(b driver.Backend) driver.Backend {
+			return deaf{b, b.(driver.Locker), b.(driver.Limiter)}
+		}),
+	}.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Err()
+	for _, want := range []string{"calls that outlast their context", "context deadline exceeded", "storm.deaf.TryLock"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("not seen: %s in %v", want, err)
+		}
+	}
+}
+
+// A call is late by the time that the process was alive since the end of its context, and one that hangs
+// is late however seldom that is.
+func TestLateness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alive := newPulse()
+		defer alive.stop()
+		starved := new(pulse)
+		for name, c := range map[string]struct {
+			pulse *pulse
+			hangs time.Duration
+			beats int64 // of a pulse that has none by itself
+			late  bool
+		}{
+			"returns in time":            {alive, late - 2*beat, 0, false},
+			"a little late":              {alive, late + 2*beat, 0, true},
+			"hangs":                      {alive, 10 * time.Second, 0, true},
+			"late with the machine":      {starved, 10 * time.Second, int64(late/beat) - 1, false},
+			"hangs on a machine so slow": {starved, 10 * time.Second, int64(late/beat) + 1, true},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			call := c.pulse.watch(ctx, "Call")
+			<-ctx.Done()
+			cancel()
+			synctest.Wait() // it has seen the end
+			c.pulse.beats.Add(c.beats)
+			time.Sleep(c.hangs)
+			wrong, _ := call.done()
+			if (wrong != "") != c.late {
+				t.Errorf("%s: %q", name, wrong)
+			}
+			if c.late && (!strings.Contains(wrong, "Call returned") || !strings.Contains(wrong, "storm.TestLateness")) {
+				t.Errorf("%s: it does not say where the call was: %q", name, wrong)
+			}
+		}
+	})
 }

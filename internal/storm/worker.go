@@ -34,8 +34,9 @@ func (w *worker) lock(ctx context.Context) {
 	k := w.rand.IntN(w.storm.Keys)
 	waiting, cancel := context.WithTimeout(ctx, 2*w.storm.TTL)
 	defer cancel()
+	call := w.check.pulse.watch(waiting, "Lock")
 	l, err := w.c.Lock(waiting, fmt.Sprint("storm/", k), coord.TTL(w.storm.TTL))
-	w.check.returned(waiting, "Lock", err)
+	w.check.returned(call, err)
 	if err != nil {
 		return
 	}
@@ -55,18 +56,20 @@ func (w *worker) lock(ctx context.Context) {
 	// Unlock has a bound of its own.
 	freeing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
+	call = w.check.pulse.watch(freeing, "Unlock")
 	err = l.Unlock(freeing)
-	w.check.returned(freeing, "Unlock", err)
+	w.check.returned(call, err)
 }
 
 // limit asks the limit that all share for one permit.
 func (w *worker) limit(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, w.storm.TTL)
 	defer cancel()
+	call := w.check.pulse.watch(asking, "Allow")
 	sent := time.Now()
 	r, err := w.c.Allow(asking, "storm/limit", w.storm.Limit)
 	now := time.Now()
-	w.check.returned(asking, "Allow", err)
+	w.check.returned(call, err)
 	if err == nil {
 		w.check.answered(sent, now, r.Allowed)
 	}
