@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +18,8 @@ type denials struct {
 	off   bool          // the store is as fast as the cache
 	epoch atomic.Uint64 // counts forget, so that a denial from before it is not remembered after
 	any   atomic.Int64  // entries, so that an empty cache costs one load
-	mu    sync.Mutex
-	byKey map[string][]denial
+	byKey sync.Map      // key to *[]denial, which is not changed but replaced; read without a lock
+	mu    sync.Mutex    // guards what follows, and changes of byKey
 	swept time.Duration // when the last sweep was
 }
 
@@ -45,10 +46,13 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 	if ask.N == 0 {
 		return r, false
 	}
+	known := ds.of(d.Key)
+	if len(known) == 0 {
+		return r, false
+	}
 	now := ds.c.clock.mono()
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	for _, e := range ds.byKey[d.Key] {
+	for i := range known {
+		e := &known[i]
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
 			r.set(&e.t, ask.N)
 			age := now - e.told
@@ -58,6 +62,15 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 		}
 	}
 	return r, false
+}
+
+// of is what is known of key.
+func (ds *denials) of(key string) []denial {
+	known, ok := ds.byKey.Load(key)
+	if !ok {
+		return nil
+	}
+	return *known.(*[]denial)
 }
 
 // remember keeps a denial whose call was sent at sent.
@@ -78,39 +91,32 @@ func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne
 	if ds.any.Load() >= maxDenials {
 		return
 	}
-	if ds.byKey == nil {
-		ds.byKey = make(map[string][]denial)
-	}
-	entry := denial{limit: d.Limit, min: ask.Min, until: until, t: *t, told: now}
-	list := ds.byKey[d.Key]
-	for i := range list {
-		if list[i].until <= now || list[i].min == ask.Min && list[i].limit == d.Limit {
-			list[i] = entry
-			return
+	was := ds.of(d.Key)
+	list := make([]denial, 0, len(was)+1)
+	for _, e := range was {
+		if now < e.until && (e.min != ask.Min || e.limit != d.Limit) {
+			list = append(list, e)
 		}
 	}
-	ds.byKey[d.Key] = append(list, entry)
-	ds.any.Add(1)
+	list = append(list, denial{limit: d.Limit, min: ask.Min, until: until, t: *t, told: now})
+	ds.any.Add(int64(len(list) - len(was)))
+	ds.byKey.Store(d.Key, &list)
 }
 
 // sweep drops what is over. denials.mu is held.
 func (ds *denials) sweep(now time.Duration) {
 	ds.swept = now
 	n := 0
-	for key, list := range ds.byKey {
-		live := list[:0]
-		for _, e := range list {
-			if now < e.until {
-				live = append(live, e)
-			}
-		}
+	ds.byKey.Range(func(key, known any) bool {
+		live := slices.DeleteFunc(slices.Clone(*known.(*[]denial)), func(e denial) bool { return e.until <= now })
 		if len(live) == 0 {
-			delete(ds.byKey, key)
-			continue
+			ds.byKey.Delete(key)
+		} else {
+			ds.byKey.Store(key, &live)
 		}
-		ds.byKey[key] = live
 		n += len(live)
-	}
+		return true
+	})
 	ds.any.Store(int64(n))
 }
 
@@ -139,6 +145,7 @@ func (ds *denials) drop(key string) {
 
 // remove takes out the entries of key. denials.mu is held.
 func (ds *denials) remove(key string) {
-	ds.any.Add(int64(-len(ds.byKey[key])))
-	delete(ds.byKey, key)
+	if known, ok := ds.byKey.LoadAndDelete(key); ok {
+		ds.any.Add(int64(-len(*known.(*[]denial))))
+	}
 }

@@ -147,7 +147,7 @@ func TestForgetRacesRemember(t *testing.T) {
 			stale++
 		}
 		ds.mu.Lock()
-		ds.byKey = nil
+		ds.byKey.Clear()
 		ds.any.Store(0)
 		ds.mu.Unlock()
 	}
