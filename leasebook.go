@@ -67,6 +67,7 @@ func (c *Client) changeLeases(lease PermitLease, of []Limit) error {
 		policy = old.policy
 	}
 	policy, err := policy.with(lease, of)
+	policy.forget(of)
 	switch {
 	case err != nil:
 	case c.state.Load() == stateClosed: // Close has locked mu since, or will, and then finds the book

@@ -83,7 +83,8 @@ func WithPermitLease(lease PermitLease, of ...Limit) Option {
 
 // LeasePermits does what [WithPermitLease] does, from now on, for a Client that is in
 // use: a lease of the limits named, or of those that are not named, replaces what was
-// said of them. Permits that were taken in advance until now are given back as far as
+// said of them. With Max 1 they are leased no more, as if they had never been named, unless
+// all limits that are not named are. Permits that were taken in advance until now are given back as far as
 // the store takes them.
 func (c *Client) LeasePermits(lease PermitLease, of ...Limit) error {
 	if c.state.Load() == stateClosed {
@@ -125,6 +126,17 @@ func (p *leasePolicy) with(lease PermitLease, of []Limit) (*leasePolicy, error) 
 		next.of[normal] = lease
 	}
 	return next, nil
+}
+
+// forget drops what is said of limits that are not leased, where none is unless it is
+// named: a client that changes its limits again and again does not remember them all. The
+// policy is not in use yet.
+func (p *leasePolicy) forget(limits []Limit) {
+	for _, l := range limits {
+		if normal, err := l.Normal(); err == nil && p.rest.Max <= 1 && p.of[normal].Max <= 1 {
+			delete(p.of, normal)
+		}
+	}
 }
 
 // lease says how limit is leased; Max is at most 1 if it is not.

@@ -625,3 +625,22 @@ func TestLeasesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Limits that are leased no more are not remembered, unless that says something.
+func TestUnleasedLimitsAreForgotten(t *testing.T) {
+	c := newTestClient(t, newFakeLimits())
+	for i := range 100 {
+		limit := PerHour(1000 + i)
+		must[any](t)(nil, c.LeasePermits(PermitLease{}, limit))
+		must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, limit))
+	}
+	if n := len(c.leases.Load().policy.of); n != 0 {
+		t.Errorf("%d limits are remembered: want none", n)
+	}
+	must[any](t)(nil, c.LeasePermits(PermitLease{}))
+	must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, PerHour(7)))
+	normal := must[Limit](t)(PerHour(7).Normal())
+	if l := c.leases.Load().policy.lease(&normal); l.Max != 1 {
+		t.Errorf("a lease of %d of a limit that is not to be leased", l.Max)
+	}
+}
