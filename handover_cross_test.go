@@ -63,7 +63,7 @@ func TestNoLookAfterTheEnd(t *testing.T) {
 	l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 	unlock(t, l)
 	c.sched.add(l.t.h)
-	c.sched.endAll([]loss{{l.t, ErrLost}})
+	c.sched.endAll([]loss{{t: l.t, cause: ErrLost}})
 	if left := c.leftovers(); left != (leftovers{}) {
 		t.Errorf("left behind: %+v", left)
 	}

@@ -223,9 +223,13 @@ func (t *tenure) unwatch(w *watcher) {
 // the hold over meanwhile, the clocks were looked at then, and nothing is lost. A nil t is
 // whichever has it.
 func (h *hold) lose(t *tenure, cause error) {
-	if t = h.end(t, cause); t == nil {
-		return
+	if t = h.end(t, cause); t != nil {
+		h.afterLoss(t, cause)
 	}
+}
+
+// afterLoss is what follows once Done of the lost tenure has closed.
+func (h *hold) afterLoss(t *tenure, cause error) {
 	t.seen.lost(t, reasonOf(cause), cause)
 	h.c.sched.remove(h)
 	h.cleanUp()

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"slices"
@@ -18,7 +19,7 @@ import (
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
-	tasks   []*chore
+	tasks   choreHeap // those that nobody is at
 	workers int
 	idle    chan struct{} // closed when no worker is left; made by drain
 	timer   *time.Timer
@@ -37,7 +38,6 @@ type chore struct {
 
 	giveUp time.Duration // the store has not answered for too long
 	pause  time.Duration
-	busy   bool
 }
 
 const (
@@ -61,35 +61,28 @@ func (j *janitor) put(t *chore) {
 	if j.stopped {
 		return // the lease bounds what is left
 	}
-	j.tasks = append(j.tasks, t)
+	heap.Push(&j.tasks, t)
 	j.plan()
 }
 
-// plan starts a worker for what is due, and sets the timer for what is not.
-// janitor.mu is held.
+// plan starts workers for what is due, and sets the timer for what is not. A client can
+// lose a hundred thousand holds in one moment: what there is to do is looked at in order,
+// and never as a whole. janitor.mu is held.
 func (j *janitor) plan() {
 	now := j.c.clock.now().mono
-	var wait time.Duration = -1
-	for _, t := range j.tasks {
-		switch {
-		case t.busy:
-		case t.at > now:
-			if wait < 0 || t.at-now < wait {
-				wait = t.at - now
-			}
-		case j.workers < janitorWidth:
-			j.workers++
-			t.busy = true
-			j.c.bg.Add(1)
-			go j.work(t)
-		}
+	for len(j.tasks) > 0 && j.tasks[0].at <= now && j.workers < janitorWidth {
+		j.workers++
+		j.c.bg.Add(1)
+		go j.work(heap.Pop(&j.tasks).(*chore))
 	}
-	if wait >= 0 {
-		if j.timer == nil {
-			j.timer = time.AfterFunc(wait, j.wake)
-		} else {
-			j.timer.Reset(wait)
-		}
+	if len(j.tasks) == 0 || j.workers == janitorWidth { // whoever is done plans on
+		return
+	}
+	wait := j.tasks[0].at - now
+	if j.timer == nil {
+		j.timer = time.AfterFunc(wait, j.wake)
+	} else {
+		j.timer.Reset(wait)
 	}
 }
 
@@ -114,16 +107,15 @@ func (j *janitor) work(t *chore) {
 	if j.workers == 0 && j.idle != nil {
 		close(j.idle)
 	}
-	t.busy = false
-	if t.finished(err, now.mono) {
-		j.tasks = slices.DeleteFunc(j.tasks, func(o *chore) bool { return o == t })
-	} else {
+	if j.stopped {
+		return
+	}
+	if !t.finished(err, now.mono) {
 		t.at = now.mono + t.pause
 		t.pause = min(2*t.pause, maxChore)
+		heap.Push(&j.tasks, t)
 	}
-	if !j.stopped {
-		j.plan()
-	}
+	j.plan()
 }
 
 // finished reports whether nothing of the id can be left at the store.
@@ -150,7 +142,7 @@ func (j *janitor) drain(ctx context.Context) {
 	if j.timer != nil {
 		j.timer.Stop()
 	}
-	tasks := slices.DeleteFunc(slices.Clone(j.tasks), func(t *chore) bool { return t.held || t.busy })
+	tasks := slices.DeleteFunc(j.tasks, func(t *chore) bool { return t.held })
 	j.tasks = nil
 	idle := make(chan struct{})
 	if j.workers == 0 {
@@ -169,4 +161,21 @@ func (j *janitor) drain(ctx context.Context) {
 	case <-idle:
 	case <-ctx.Done():
 	}
+}
+
+// choreHeap orders chores by when they are due.
+type choreHeap []*chore
+
+func (q choreHeap) Len() int           { return len(q) }
+func (q choreHeap) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q choreHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+func (q *choreHeap) Push(x any) { *q = append(*q, x.(*chore)) }
+
+func (q *choreHeap) Pop() any {
+	old := *q
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return t
 }

@@ -333,7 +333,8 @@ func TestLateAcquireIsRemoved(t *testing.T) {
 		_, err := c.Lock(ctx, "k", TTL(10*time.Second))
 		wantErr(t, err, context.DeadlineExceeded, ErrUnknownOutcome)
 		f.setIntercept(nil)
-		id := "" // the request is applied now, long after the caller has gone
+		id := ""        // the request is applied now, long after the caller has gone
+		synctest.Wait() // until the janitor has found nothing
 		c.janitor.mu.Lock()
 		id = c.janitor.tasks[0].id
 		c.janitor.mu.Unlock()

@@ -161,11 +161,18 @@ func (s *scheduler) look() {
 	s.endAll(lost)
 }
 
-// endAll ends what is lost. A hold that was handed over in the same moment goes on, and
-// is looked at again at once: the clocks are judged anew for the tenure that has it now.
+// endAll ends what is lost: all of it is told before anything is cleaned up, so that the
+// last of a hundred thousand learns of it as soon as the first. A hold that was handed
+// over in the same moment goes on, and is looked at again at once: the clocks are judged anew for
+// the tenure that has it now.
 func (s *scheduler) endAll(lost []loss) {
+	for i, l := range lost {
+		lost[i].ended = l.t.h.end(l.t, l.cause) != nil
+	}
 	for _, l := range lost {
-		l.t.h.lose(l.t, l.cause)
+		if l.ended {
+			l.t.h.afterLoss(l.t, l.cause)
+		}
 		s.putBack(l.t.h)
 	}
 }
@@ -200,6 +207,7 @@ func (s *scheduler) watchClocks(now instant) {
 type loss struct {
 	t     *tenure
 	cause error
+	ended bool // by the scheduler: otherwise it has ended, or goes on as another
 }
 
 // collect takes from the heap what is due. scheduler.mu is held.
@@ -209,7 +217,7 @@ func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
 		h := heap.Pop(&s.holds).(*hold)
 		h.mu.Lock()
 		if cause := h.tenure.overdue(now); cause != nil {
-			lost = append(lost, loss{h.tenure, cause})
+			lost = append(lost, loss{t: h.tenure, cause: cause})
 		} else if h.tenure.err == nil {
 			if h.renews() && h.renewAt.mono-h.slack <= now.mono {
 				h.renewing = true
