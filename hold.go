@@ -383,10 +383,16 @@ func (c *Client) releaseAll(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			// What is not confirmed is left to its lease.
-			_ = h.unlockOnce(ctx, unlockTry)
+			h.tryUnlock(ctx)
 		}
 	})
+}
+
+// tryUnlock gives the hold back once. What is not confirmed is left to its lease.
+func (h *hold) tryUnlock(ctx context.Context) {
+	var err error
+	defer h.c.survive("a lock was given back", &err)
+	err = h.unlockOnce(ctx, unlockTry)
 }
 
 // forEach runs fn on each of list, a few at a time, and waits.

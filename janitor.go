@@ -98,7 +98,7 @@ func (j *janitor) wake() {
 func (j *janitor) work(t *chore) {
 	defer j.c.bg.Done()
 	ctx := driver.NewBound(context.Background(), janitorTry)
-	err := j.c.locks.Unlock(ctx, t.key, t.id)
+	err := j.unlock(ctx, t)
 	ctx.Stop()
 	now := j.c.clock.now()
 	j.mu.Lock()
@@ -116,6 +116,11 @@ func (j *janitor) work(t *chore) {
 		heap.Push(&j.tasks, t)
 	}
 	j.plan()
+}
+
+func (j *janitor) unlock(ctx context.Context, t *chore) (err error) {
+	defer j.c.survive("what an attempt left behind was removed", &err)
+	return j.c.locks.Unlock(ctx, t.key, t.id)
 }
 
 // finished reports whether nothing of the id can be left at the store.
@@ -154,7 +159,7 @@ func (j *janitor) drain(ctx context.Context) {
 	forEach(tasks, func(t *chore) {
 		if ctx.Err() == nil {
 			// What is not removed now is left to its lease.
-			_ = j.c.locks.Unlock(ctx, t.key, t.id)
+			_ = j.unlock(ctx, t)
 		}
 	})
 	select {

@@ -2,8 +2,6 @@ package coord
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -147,17 +145,14 @@ func (p *pot) fetch(la *leaseAsk, ask driver.Ask) {
 	c := p.book.c
 	defer c.bg.Done()
 	defer la.done()
-	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("coord: the store panicked while permits were taken in advance", "backend", c.info.Name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-		}
-	}()
+	var err error
+	defer c.survive("permits were taken in advance", &err)
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTry)
 	defer cancel()
 	d := driver.Demand{Key: p.key.key, Limit: p.key.limit, N: ask.N}
 	sent, epoch := c.clock.now(), c.denied.epoch.Load()
 	var t driver.TakenOne
-	if _, err := c.flights.take(ctx, &d, ask, &t, la); err == nil && la.denied {
+	if _, err = c.flights.take(ctx, &d, ask, &t, la); err == nil && la.denied {
 		c.denied.remember(&d, ask, &t, sent, epoch)
 	}
 }

@@ -237,12 +237,17 @@ func (b *leaseBook) giveBack(ctx context.Context, back []leftover) {
 			return
 		}
 		returned := 0
-		if err := c.limits.refund.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n); err == nil {
+		if err := b.refund(ctx, lo); err == nil {
 			returned = lo.n
 		}
 		c.denied.forget(lo.key.key)
 		b.ended(lo.key, lo.l, lo.n, returned)
 	})
+}
+
+func (b *leaseBook) refund(ctx context.Context, lo leftover) (err error) {
+	defer b.c.survive("leased permits were given back", &err)
+	return b.c.limits.refund.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
 }
 
 // ended tells observers of a lease that is over, with left permits unspent, of which

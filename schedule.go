@@ -254,14 +254,20 @@ func (c *Client) renewAll(holds []*hold) {
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
 	sent := c.clock.now()
-	answers := c.locks.batch.RenewAll(ctx, batch)
+	answers, err := c.renewBatch(ctx, batch)
 	for i, h := range holds {
-		r := driver.Renewal{Err: errNoAnswer}
+		r := driver.Renewal{Err: err}
 		if i < len(answers) {
 			r = answers[i]
 		}
 		h.renewed(granted{r.Grant, sent}, r.Err)
 	}
+}
+
+func (c *Client) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
+	err = errNoAnswer
+	defer c.survive("holds were renewed", &err)
+	return c.locks.batch.RenewAll(ctx, batch), err
 }
 
 // errNoAnswer is a hold that a batch left out; it is renewed again.
@@ -274,8 +280,13 @@ func (c *Client) renewOne(h *hold) {
 	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
 	defer ctx.Stop()
 	sent := c.clock.now()
-	g, err := c.locks.Renew(ctx, h.key, h.request())
+	g, err := c.renew(ctx, h)
 	h.renewed(granted{g, sent}, err)
+}
+
+func (c *Client) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
+	defer c.survive("a hold was renewed", &err)
+	return c.locks.Renew(ctx, h.key, h.request())
 }
 
 func (h *hold) request() driver.Request {
