@@ -139,22 +139,14 @@ func (m *multi) unseen() {
 	}
 }
 
-// takeAtOnce is one atomic step at the store.
+// takeAtOnce is one atomic step at the store, perhaps together with others of this client.
 func (m *multi) takeAtOnce(ctx context.Context) error {
-	c := m.c
-	sent, epoch := c.clock.now(), c.denied.epoch.Load()
-	taken, err := c.limits.multi.TakeAll(ctx, m.demands)
-	if err != nil {
-		return err
+	a := m.c.convoys.take(ctx, m.demands)
+	if a.err != nil {
+		return a.err
 	}
-	if len(taken) != len(m.demands) || slices.ContainsFunc(taken, func(t driver.Taken) bool { return len(t.Asks) != 1 }) {
-		return fmt.Errorf("%s answered %d demands of %d", c.info.Name, len(taken), len(m.demands))
-	}
-	granted := true
-	for i, t := range taken {
-		granted = granted && t.Asks[0].N == m.demands[i].N
-	}
-	for i, t := range taken {
+	granted := a.granted(m.demands)
+	for i, t := range a.taken {
 		r := &m.results[i]
 		r.Allowed, r.Remaining, r.ResetAfter = granted, t.Remaining, t.ResetAfter
 		if granted {
@@ -163,25 +155,25 @@ func (m *multi) takeAtOnce(ctx context.Context) error {
 			r.RetryAfter = t.Asks[0].RetryAfter
 		}
 	}
-	m.learn(taken, granted, sent, epoch)
+	m.learn(&a, granted)
 	return nil
 }
 
 // learn keeps the cache of denials right. What stood in the way only as a sum says nothing
 // of a single demand.
-func (m *multi) learn(taken []driver.Taken, granted bool, sent instant, epoch uint64) {
+func (m *multi) learn(a *answer, granted bool) {
 	denied := &m.c.denied
 	if denied.off {
 		return
 	}
 	for _, sum := range m.sums() {
-		one := taken[sum.of[0]]
+		one := a.taken[sum.of[0]]
 		switch {
 		case granted:
 			denied.drop(sum.Key)
 		case len(sum.of) == 1 && one.Asks[0].RetryAfter > 0:
 			t := driver.TakenOne{Granted: one.Asks[0], Remaining: one.Remaining, ResetAfter: one.ResetAfter}
-			denied.remember(&sum.Demand, driver.Ask{Min: sum.N, N: sum.N}, &t, sent, epoch)
+			denied.remember(&sum.Demand, driver.Ask{Min: sum.N, N: sum.N}, &t, a.sent, a.epoch)
 		}
 	}
 }

@@ -70,6 +70,7 @@ type Client struct {
 	janitor  janitor
 	denied   denials
 	flights  flights
+	convoys  convoys
 	lines    waitLines
 	leases   atomic.Pointer[leaseBook] // nil: nothing is taken in advance
 
@@ -134,6 +135,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c.janitor.init(c)
 	c.denied.init(c)
 	c.flights.init(c)
+	c.convoys.init(c)
 	if policy != nil && !c.denied.off {
 		c.leases.Store(newLeaseBook(c, policy))
 	}

@@ -217,26 +217,31 @@ func (f *flights) depart(l *flightLine) {
 	go f.fly(ctx, l, fl)
 }
 
-// board gives the context of the call: it ends when all riders have left, and with the last
-// of their deadlines. flights.mu is held.
+// board gives the context of the call. flights.mu is held.
 func (fl *flight) board() (ctx context.Context) {
+	contexts := make([]context.Context, len(fl.riders))
+	for i, r := range fl.riders {
+		r.flight, contexts[i] = fl, r.ctx
+	}
+	ctx, fl.cancel = untilLast(contexts)
+	return ctx
+}
+
+// untilLast is a context for a call that is made for several callers: it ends with the last
+// of their deadlines, or when it is cancelled.
+func untilLast(callers []context.Context) (context.Context, context.CancelFunc) {
 	var last time.Time
-	bounded := true
-	for _, r := range fl.riders {
-		r.flight = fl
-		d, ok := r.ctx.Deadline()
-		bounded = bounded && ok
+	ctx := context.WithoutCancel(callers[0])
+	for _, c := range callers {
+		d, ok := c.Deadline()
+		if !ok {
+			return context.WithCancel(ctx)
+		}
 		if d.After(last) {
 			last = d
 		}
 	}
-	ctx = context.WithoutCancel(fl.riders[0].ctx)
-	if bounded {
-		ctx, fl.cancel = context.WithDeadline(ctx, last)
-	} else {
-		ctx, fl.cancel = context.WithCancel(ctx)
-	}
-	return ctx
+	return context.WithDeadline(ctx, last)
 }
 
 // fly makes the call and hands the answers out.
