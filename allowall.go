@@ -34,7 +34,7 @@ func (c *Client) AllowAll(ctx context.Context, demands ...Demand) (_ []Result, e
 	if len(demands) == 0 {
 		return m.results, nil
 	}
-	if c.observing != nil {
+	if c.observesLimits() {
 		began := c.clock.mono()
 		defer func() {
 			if err == nil {

@@ -128,8 +128,8 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		return nil, c.fail("new", "", err)
 	}
 	c.connect(halves(b))
-	if c.observing != nil {
-		c.observing.timeStore()
+	if o := c.observing; o != nil {
+		o.attach()
 	}
 	c.sched.init(c)
 	c.janitor.init(c)
@@ -183,7 +183,7 @@ func (c *Client) configure(opts []Option) (*leasePolicy, error) {
 	}
 	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
 	if len(o.observers) > 0 {
-		c.observing = &observing{c: c, list: o.observers}
+		c.observing = newObserving(c, o.observers)
 	}
 	if o.floor > 0 {
 		c.floor = int64(o.floor>>tokenSeqBits) + 1

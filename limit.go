@@ -147,7 +147,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
 	switch {
-	case c.observing != nil:
+	case c.observesLimits():
 		return c.observedTake(ctx, r, op, key, limit, least, n)
 	case c.denied.off && c.limits.one != nil:
 		return c.takeHere(ctx, r, op, key, limit, least, n)

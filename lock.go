@@ -129,7 +129,7 @@ func (l *Lock) binds(ctx context.Context) bool {
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
 func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	if c.observing != nil {
+	if c.observesLocks() {
 		return c.observedLock(ctx, "lock", key, opts, false)
 	}
 	l, err := c.lock(ctx, key, opts, false, nil)
@@ -141,7 +141,7 @@ func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Loc
 
 // TryLock makes one attempt to hold key. See [Locker].
 func (c *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	if c.observing != nil {
+	if c.observesLocks() {
 		return c.observedLock(ctx, "trylock", key, opts, true)
 	}
 	l, err := c.lock(ctx, key, opts, true, nil)

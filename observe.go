@@ -18,7 +18,31 @@ type observing struct {
 	c        *Client
 	list     []Observer
 	panicked sync.Map // names of fields
+
+	// Whether an observer has a function for any event of them. What nobody is told of
+	// is not looked at.
+	locks, limits, store bool
 }
+
+// newObserving is for observers of which some may want nothing.
+func newObserving(c *Client, list []Observer) *observing {
+	o := &observing{c: c, list: list}
+	for i := range list {
+		one := &list[i]
+		o.locks = o.locks || one.CallBegan != nil || one.CallEnded != nil || one.WaitBegan != nil || one.WaitEnded != nil ||
+			one.Acquired != nil || one.Reentered != nil || one.Refused != nil || one.Renewed != nil || one.RenewFailed != nil ||
+			one.Lost != nil || one.Released != nil
+		o.limits = o.limits || one.Allowed != nil || one.Denied != nil || one.Degraded != nil
+		o.store = o.store || one.StoreCalled != nil
+	}
+	return o
+}
+
+// observesLocks reports whether anybody is told of locks and calls.
+func (c *Client) observesLocks() bool { return c.observing != nil && c.observing.locks }
+
+// observesLimits reports whether anybody is told of what limits decide.
+func (c *Client) observesLimits() bool { return c.observing != nil && c.observing.limits }
 
 // tell calls one function of every observer.
 func tell[E any](o *observing, ctx context.Context, field string, fn func(*Observer) func(context.Context, E), e E) {
@@ -299,7 +323,7 @@ func (a *attempt) way() Way {
 // observerOf finds the observers behind a Locker, which may embed a Client.
 func observerOf(l Locker) *observing {
 	if c, ok := l.(*Client); ok {
-		return c.observing
+		return c.observers()
 	}
 	if c, ok := l.(interface{ observers() *observing }); ok {
 		return c.observers()
@@ -307,7 +331,13 @@ func observerOf(l Locker) *observing {
 	return nil
 }
 
-func (c *Client) observers() *observing { return c.observing }
+// observers are those of locks and calls, nil without any.
+func (c *Client) observers() *observing {
+	if c.observesLocks() {
+		return c.observing
+	}
+	return nil
+}
 
 // do is Do under observation.
 func (o *observing) do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (err error) {

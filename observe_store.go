@@ -11,6 +11,13 @@ import (
 // Under observation the driver's calls go through what is here; without, they do
 // not, and cost nothing.
 
+// attach changes the client's store to what can be observed, as far as somebody is told.
+func (o *observing) attach() {
+	if o.store {
+		o.timeStore()
+	}
+}
+
 // timeStore puts a stopwatch before every call on the store.
 func (o *observing) timeStore() {
 	l := &o.c.locks

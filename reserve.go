@@ -29,7 +29,7 @@ type Reservation struct {
 func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*Reservation, error) {
 	began := c.clock.mono()
 	r, retry, err := c.reserve(ctx, key, limit, n, MaxReserve)
-	if c.observing != nil && n > 0 {
+	if c.observesLimits() && n > 0 {
 		c.observing.reserved(ctx, key, limit, n, began, r, retry, err)
 	}
 	if err != nil {

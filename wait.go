@@ -19,7 +19,7 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
-	if c.observing != nil && n > 0 {
+	if (c.observesLocks() || c.observesLimits()) && n > 0 {
 		return c.observedWait(ctx, key, limit, n)
 	}
 	_, _, err := c.waitN(ctx, key, limit, n)
