@@ -103,6 +103,7 @@ type lockDriver struct {
 type limitDriver struct {
 	driver.Limiter
 	one    driver.OneTaker
+	quick  driver.QuickTaker // nil where limits are observed, for it tells nobody
 	multi  driver.MultiLimiter
 	refund driver.Refunder
 }
@@ -152,6 +153,7 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	c.locks.breaker, _ = locks.(driver.Breaker)
 	c.limits.Limiter, _ = limits.(driver.Limiter)
 	c.limits.one, _ = limits.(driver.OneTaker)
+	c.limits.quick, _ = limits.(driver.QuickTaker)
 	c.limits.refund, _ = limits.(driver.Refunder)
 	if limits.Info().Claims.Has(driver.AtomicMulti) {
 		c.limits.multi, _ = limits.(driver.MultiLimiter)

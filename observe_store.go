@@ -16,6 +16,9 @@ func (o *observing) attach() {
 	if o.store {
 		o.timeStore()
 	}
+	if o.limits {
+		o.c.limits.quick = nil
+	}
 }
 
 // timeStore puts a stopwatch before every call on the store.
@@ -46,6 +49,7 @@ func (o *observing) timeLimits(l *limitDriver) {
 	if l.Limiter != nil {
 		l.Limiter = &timedLimiter{l.Limiter, o}
 	}
+	l.quick = nil
 	if l.one != nil {
 		l.one = &timedTaker{l.one, o}
 	}

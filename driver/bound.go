@@ -39,7 +39,7 @@ func (b *Bound) Value(key any) any { return context.WithoutCancel(b.values).Valu
 func (b *Bound) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.err == nil && !time.Now().Before(b.deadline) {
+	if b.err == nil && time.Until(b.deadline) <= 0 {
 		b.end(context.DeadlineExceeded)
 	}
 	return b.err

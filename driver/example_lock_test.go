@@ -23,6 +23,7 @@ type everything interface {
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
+	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
 }

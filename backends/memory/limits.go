@@ -18,6 +18,8 @@ type account struct {
 	per       time.Duration // 0 for a token bucket
 	state     limits.State
 	limit     driver.Limit
+	gate      *gate   // nil, or one for asks of one limit, which may be open
+	seen      instant // when it was asked last, save at its gate
 	next      *account
 }
 
@@ -39,12 +41,17 @@ func (acc *account) find(l *driver.Limit) *account {
 	return acc
 }
 
-// accountsIdle reports whether the list says no more than its absence would.
-func (s *Store) accountsIdle(acc *account, now instant) bool {
-	for ; acc != nil; acc = acc.next {
+// accountsIdle reports whether the list says no more than its absence would. Its gates
+// are gone then. The shard is locked.
+func (s *Store) accountsIdle(first *account, now instant) bool {
+	for acc := first; acc != nil; acc = acc.next {
+		s.settle(acc, now)
 		if acc.state.Expiry(acc.limit, s.clock.unixMicro(now)) > 0 {
 			return false
 		}
+	}
+	for acc := first; acc != nil; acc = acc.next {
+		s.close(acc)
 	}
 	return true
 }
@@ -52,6 +59,20 @@ func (s *Store) accountsIdle(acc *account, now instant) bool {
 type limitShard = shard[account]
 
 func (s *Store) limitShard(key string) *limitShard { return &s.limits.shards[s.limits.index(key)] }
+
+// lockFor locks the shard of key, and finds the account of l, settled; nil if there is none.
+func (s *Store) lockFor(key string, l *driver.Limit) (sh *limitShard, acc *account, now instant) {
+	hash := s.limits.hash(key)
+	g := s.gatesOf(hash).find(hash, key, l)
+	sh = &s.limits.shards[hash%shards]
+	sh.Lock()
+	now = s.enter(sh)
+	if g != nil && g.acc != nil {
+		s.settle(g.acc, now)
+		return sh, g.acc, now
+	}
+	return sh, s.find(sh, key, l, now), now
+}
 
 // enter reads the clock in a shard that the caller has locked: whoever comes
 // later sees a later time.
@@ -62,10 +83,21 @@ func (s *Store) enter(sh *limitShard) (now instant) {
 	return now
 }
 
+// find is the account of l, settled, in a shard that the caller has locked; nil if there
+// is none.
+func (s *Store) find(sh *limitShard, key string, l *driver.Limit, now instant) *account {
+	acc := sh.get(key).find(l)
+	if acc != nil {
+		s.settle(acc, now)
+	}
+	return acc
+}
+
 // put makes state the account of l, in a shard that the caller has locked.
 func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.State, now instant) {
 	first := sh.get(key)
 	if acc := first.find(l); acc != nil {
+		s.settle(acc, now)
 		acc.state, acc.limit = state, *l
 		return
 	}
@@ -77,16 +109,20 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 	acc.next, first.next = first.next, acc
 }
 
-// takeLocked evaluates one ask in a shard that the caller has locked.
-func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
-	acc := sh.get(key).find(l)
+// takeLocked evaluates one ask of acc, settled or nil, in a shard that the caller has locked.
+func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, acc *account, key string, l *driver.Limit, a *driver.Ask, now instant) {
 	if acc == nil {
 		s.takeFresh(one, sh, key, l, a, now)
 		return
 	}
+	again := acc.limit == *l
 	if acc.state.TakeInto(one, l, s.clock.unixMicro(now), a) {
 		acc.limit = *l
 	}
+	if again && s.quick.Load() && (acc.gate != nil || worthGate(l, now-acc.seen)) {
+		s.open(acc, key, l, now)
+	}
+	acc.seen = now
 }
 
 // takeFresh is takeLocked for a state that is not there.
@@ -105,14 +141,8 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 		}
 	}
 	s := b.store
-	sh := s.limitShard(key)
-	sh.Lock()
-	now := s.enter(sh)
-	if acc := sh.get(key).find(&l); acc == nil {
-		s.takeFresh(&one, sh, key, &l, &a, now)
-	} else if acc.state.TakeInto(&one, &l, s.clock.unixMicro(now), &a) {
-		acc.limit = l
-	}
+	sh, acc, now := s.lockFor(key, &l)
+	s.takeLocked(&one, sh, acc, key, &l, &a, now)
 	sh.Unlock()
 	return one, nil
 }
@@ -149,7 +179,7 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	now := s.enter(sh)
 	var one driver.TakenOne
 	for i := range asks {
-		s.takeLocked(&one, sh, key, &l, &asks[i], now)
+		s.takeLocked(&one, sh, s.find(sh, key, &l, now), key, &l, &asks[i], now)
 		taken.Asks[i], taken.Remaining, taken.ResetAfter = one.Granted, one.Remaining, one.ResetAfter
 	}
 	return taken, nil
@@ -160,11 +190,15 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	if err := b.checkAsk(ctx, key, l, driver.Ask{}); err != nil {
 		return err
 	}
-	sh := b.store.limitShard(key)
+	s := b.store
+	sh := s.limitShard(key)
 	sh.Lock()
 	defer sh.Unlock()
 	first := sh.get(key)
-	acc := first.find(&l)
+	acc := s.find(sh, key, &l, s.clock.now())
+	if acc != nil {
+		s.close(acc)
+	}
 	switch {
 	case acc == nil:
 	case acc == first && acc.next == nil:
@@ -191,7 +225,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	sh.Lock()
 	defer sh.Unlock()
 	now := s.enter(sh)
-	if acc := sh.get(key).find(&l); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
+	if acc := s.find(sh, key, &l, now); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
 		acc.limit = l
 	}
 	return nil
@@ -313,7 +347,7 @@ func (s *Store) lockAll(groups []demandGroup) (instant, func()) {
 
 // try takes the demands of g from a copy of its state.
 func (s *Store) try(g *demandGroup, now instant, taken []driver.Taken) (denied bool) {
-	g.trial = s.copyOf(g)
+	g.trial = s.copyOf(g, now)
 	at := s.clock.unixMicro(now)
 	for _, p := range g.parts {
 		one, _ := g.trial.Take(p.limit, at, driver.Ask{Min: p.n, N: p.n})
@@ -329,7 +363,7 @@ func (s *Store) try(g *demandGroup, now instant, taken []driver.Taken) (denied b
 
 // peek answers for a group of which nothing was taken.
 func (s *Store) peek(g *demandGroup, now instant, taken []driver.Taken) {
-	state := s.copyOf(g)
+	state := s.copyOf(g, now)
 	for _, p := range g.parts {
 		one, _ := state.Take(p.limit, s.clock.unixMicro(now), driver.Ask{})
 		for _, index := range p.indices {
@@ -351,8 +385,8 @@ func (s *Store) keep(g *demandGroup, now instant) {
 
 // copyOf is a state of its own that equals the one of g. A copy of the struct
 // would share memory.
-func (s *Store) copyOf(g *demandGroup) (state limits.State) {
-	acc := s.limits.shards[g.shard].get(g.key).find(&g.parts[0].limit)
+func (s *Store) copyOf(g *demandGroup, now instant) (state limits.State) {
+	acc := s.find(&s.limits.shards[g.shard], g.key, &g.parts[0].limit, now)
 	if acc == nil {
 		return state
 	}

@@ -26,8 +26,14 @@ func normal(t testing.TB, text string) driver.Limit {
 	return l
 }
 
+// take asks as the core does: at the gate first.
 func (c client) take(key string, l driver.Limit, a driver.Ask) driver.TakenOne {
 	c.t.Helper()
+	if a.ID == "" && a.MaxDelay == 0 {
+		if q, ok := c.TakeQuick(key, l, a.Min, a.N); ok {
+			return driver.TakenOne{Granted: driver.Granted{N: q.N, RetryAfter: q.RetryAfter}, Remaining: q.Remaining, ResetAfter: q.ResetAfter}
+		}
+	}
 	one, err := c.TakeOne(c.t.Context(), key, l, a)
 	if err != nil {
 		c.t.Fatalf("TakeOne(%q, %v, %+v): %v", key, l, a, err)
@@ -271,7 +277,9 @@ func TestLimitsAreForgotten(t *testing.T) {
 		kept := normal(t, "10/24h")
 		c.take("kept", kept, n(4))
 		for i := range 100_000 {
-			c.take("k"+strconv.Itoa(i), limits[i%len(limits)], n(1))
+			for range 1 + i%3 {
+				c.take("k"+strconv.Itoa(i), limits[i%len(limits)], n(1))
+			}
 			if i%100 == 0 {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -279,12 +287,18 @@ func TestLimitsAreForgotten(t *testing.T) {
 		if size := s.limits.size(); size > 2*shards*sweepFloor {
 			t.Errorf("%d states left of 100000 keys", size)
 		}
+		if n, heads := s.gatesLeft(t); n > s.limits.size() || heads > 16*(n+shards) {
+			t.Errorf("%d gates in %d chains are left of %d states", n, heads, s.limits.size())
+		}
 		for range 3 * shards {
 			time.Sleep(sweepEvery)
 			c.take("hot", limits[0], n(1))
 		}
 		if size := s.limits.size(); size > 2 {
 			t.Errorf("%d states left, want two", size)
+		}
+		if n, _ := s.gatesLeft(t); n > 2 {
+			t.Errorf("%d gates left, want two", n)
 		}
 		if got := c.remaining("kept", kept); got != 6 {
 			t.Errorf("%d remaining of the key in debt, want 6", got)

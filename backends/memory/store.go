@@ -31,6 +31,8 @@ type Store struct {
 	tokens atomic.Int64
 	locks  table[slot]
 	limits table[account]
+	gates  [shards]gates
+	quick  atomic.Bool // somebody asks at gates
 }
 
 // NewStore makes an empty store.
@@ -69,6 +71,7 @@ var _ interface {
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
+	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
 } = (*backend)(nil)

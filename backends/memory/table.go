@@ -80,11 +80,13 @@ func (t *table[V]) init(idle func(*V, instant) bool) {
 }
 
 // index gives the shard of key.
-func (t *table[V]) index(key string) int {
+func (t *table[V]) index(key string) int { return int(t.hash(key) % shards) }
+
+func (t *table[V]) hash(key string) uint64 {
 	if key == "" || len(key) > shortKey {
-		return int(maphash.String(t.seed, key) % shards)
+		return maphash.String(t.seed, key)
 	}
-	return int(fold(t.salt, key) % shards)
+	return fold(t.salt, key)
 }
 
 // add puts a new cell into sh, which the caller has locked.
