@@ -80,7 +80,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Request, now instant) (driver.Grant, error) {
 	s := b.store
 	if sl == nil {
-		sl = &slot{}
+		sl = sh.fresh()
 		s.locks.add(sh, key, sl, now)
 		return s.take(sl, b, r.ID, r.TTL, now), nil
 	}
@@ -146,6 +146,10 @@ func (s *Store) end(sh *shard[slot], sl *slot, key string, until, now instant) {
 		s.arm(sh, sl, now)
 	} else if slotIdle(sl, now) {
 		sh.set(key, nil)
+		if sl.queue.timer == nil { // else it may look at the slot once more
+			*sl = slot{}
+			sh.spare = sl
+		}
 	}
 }
 

@@ -472,3 +472,28 @@ func TestExclusion(t *testing.T) {
 		t.Errorf("counted %d, want %d", sum, clients*goroutines*rounds)
 	}
 }
+
+// A key that is locked and unlocked again and again costs no memory, and its cell, which is
+// used for the next one, tells nothing of the last.
+func TestCellsAreUsedAgain(t *testing.T) {
+	c := open(t, NewStore())
+	ctx, r := t.Context(), driver.Request{ID: "a", TTL: time.Minute}
+	once := func() {
+		if _, err := c.TryLock(ctx, "k", r); err != nil {
+			t.Error(err)
+		}
+		if err := c.Unlock(ctx, "k", "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	once()
+	if allocs := testing.AllocsPerRun(1000, once); allocs != 0 {
+		t.Errorf("%v allocations, want none", allocs)
+	}
+	last := c.mustTry("k", "b", time.Minute)
+	wantErr(t, "Unlock by the one before", c.unlock("k", "a"), driver.ErrNotHeld)
+	wantErr(t, "Unlock", c.unlock("k", "b"), nil)
+	if token := c.mustTry("k", "b", time.Minute); token <= last {
+		t.Errorf("token %d after %d", token, last)
+	}
+}

@@ -38,6 +38,8 @@ type shard[V any] struct {
 	full  int     // cells at which the next sweep comes
 	due   instant // when it comes at the latest
 
+	spare *V // a zero cell that nobody knows of, for the next key; or nil
+
 	// What get found last, which a hot key asks for again; nil if nothing.
 	hotKey string
 	hot    *V
@@ -67,6 +69,16 @@ func (sh *shard[V]) set(key string, v *V) {
 	} else {
 		sh.cells[key] = v
 	}
+}
+
+// fresh gives a zero cell. The caller has locked sh.
+func (sh *shard[V]) fresh() *V {
+	v := sh.spare
+	if v == nil {
+		return new(V)
+	}
+	sh.spare = nil
+	return v
 }
 
 func (t *table[V]) init(idle func(*V, instant) bool) {
