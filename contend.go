@@ -26,6 +26,9 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 	if err := c.yield(ctx, a); err != nil {
 		return granted{}, err
 	}
+	if !try && c.goesDirect(a) {
+		return c.contendQueued(ctx, a)
+	}
 	answered := c.clock.now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
 		g, err := c.tryOnce(ctx, a)
@@ -53,6 +56,24 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 	}
 }
 
+// goesDirect reports whether a asks for a place in the store's line without a try before:
+// a fair one does, and one of a key that other clients held lately.
+func (c *Client) goesDirect(a *attempt) bool {
+	if c.locks.direct == nil {
+		return false
+	}
+	return a.cfg.fair || c.hasRivals(a)
+}
+
+// hasRivals reports whether the store has lately refused the key to this client, because
+// of another.
+func (c *Client) hasRivals(a *attempt) bool {
+	c.mu.Lock()
+	rivals := a.slot.rivals
+	c.mu.Unlock()
+	return rivals != 0 && c.clock.mono()-rivals < rivalsLast
+}
+
 // The pauses between polls. A waiter costs the store at most about 30 attempts
 // a second.
 const (
@@ -67,17 +88,26 @@ func (c *Client) yield(ctx context.Context, a *attempt) error {
 		return nil
 	}
 	a.yields = false
-	c.mu.Lock()
-	rivals := a.slot.rivals
-	c.mu.Unlock()
 	d := yieldAlone
-	if rivals != 0 && c.clock.mono()-rivals < rivalsLast {
+	if c.hasRivals(a) {
 		d = yieldAmong
 	}
 	return c.pause(ctx, d/2+rand.N(d))
 }
 
 // How long a leader yields: among other clients, and where none was met lately.
+//
+// Measured on memcached and files with 2 and 4 processes of 4 goroutines that want one key and hold it
+// for no time (medians of three interleaved runs; Jain's index over the goroutines, and locks a second
+// as a share of those without yielding):
+//
+//	none          fairness 0.25 to 0.79: who has the key keeps it
+//	2 ms, 0.5 ms  fairness 0.88 to 1.00, 0.41 to 0.73 of the locks
+//	8 ms, 0.5 ms  fairness 0.98 to 1.00, 0.41 to 0.57 of the locks
+//	32 ms, 4 ms   fairness 0.99 to 1.00, 0.16 to 0.32 of the locks
+//
+// A rival polls every 20 to 60 ms once it has waited for a moment, and meets a free key in the time
+// that is yielded, so that less than 8 ms favours who was there.
 const (
 	yieldAmong = 8 * time.Millisecond
 	yieldAlone = 500 * time.Microsecond
@@ -113,7 +143,7 @@ func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
 func (a *attempt) request() driver.Request {
 	// A lease that is not renewed, or that is to outlive its holder, is wanted whole.
 	whole := a.cfg.noRenew || a.cfg.minHold > 0
-	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair, Whole: whole}
+	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair, Whole: whole, Queued: a.queued}
 }
 
 // mayHave notes a call that was given up at now and may have taken the lock, or may
@@ -123,7 +153,8 @@ func (a *attempt) mayHave(now instant) {
 	a.ghost = now.add(a.cfg.lease)
 }
 
-// contendQueued waits in the store's own queue.
+// contendQueued waits in the store's own queue. An attempt that gets there directly, and is
+// not in line yet, fails as a try does.
 func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,29 +162,48 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 	answered := c.clock.now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
 		sent := c.clock.now()
-		g, err := c.locks.queuer.Lock(waiting, a.key, a.request())
+		g, lined, err := c.lockInLine(waiting, a)
+		now := c.clock.now()
+		if err == nil && g.Provisional && c.deadlineOf(granted{g, sent}).reached(now) {
+			a.mayHave(now) // the process was stopped: what is its own by now the store knows
+			continue
+		}
 		if err == nil {
-			a.lined = true
+			a.lined = a.waits
 			return granted{g, sent}, nil
 		}
-		now := c.clock.now()
 		if !driver.Definite(err) {
 			a.mayHave(now)
 			awaitEnd(ctx)
 		}
-		if now.mono-sent.mono > maxPause { // it was in line until then
+		if lined || c.locks.direct == nil && now.mono-sent.mono > maxPause { // it was in line until then
 			answered = now
 		}
+		inLine := a.waits || a.queued
 		switch {
-		case waiting.Err() != nil:
+		case waiting.Err() != nil && (inLine || ctx.Err() == nil):
 			return granted{}, c.waitFailure(ctx)
-		case !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
+		case !inLine || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
 			return granted{}, storeError(ctx, err, true)
 		}
 		if err := c.pause(ctx, pause); err != nil {
 			return granted{}, err
 		}
 	}
+}
+
+// lockInLine makes one call on the store's queue. lined is whether a was in line in it, where
+// the store can tell.
+func (c *Client) lockInLine(ctx context.Context, a *attempt) (g driver.Grant, lined bool, err error) {
+	if c.locks.direct == nil {
+		g, err = c.locks.queuer.Lock(ctx, a.key, a.request())
+		return g, false, err
+	}
+	g, err = c.locks.direct.LockDirect(ctx, a.key, a.request(), func() {
+		lined = true
+		c.refusedOnce(a)
+	})
+	return g, lined, err
 }
 
 // pause sleeps, unless the wait ends first.
@@ -203,7 +253,7 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	h := &hold{
 		c: c, name: a.name, key: a.key, id: a.id, cfg: a.cfg,
 		stored: g.Token, ttl: g.TTL,
-		renewAt: c.since(g).add(g.TTL / 3),
+		renewAt: c.firstRenewal(g, now),
 		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
 	}
 	h.deadline.store(deadline)
@@ -212,6 +262,20 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	h.first.begin(h, &h.cfg, token, a.owner, now)
 	return h, nil
 }
+
+// firstRenewal is when a hold is renewed first: a third of its lease on, or, if the lease is
+// provisional, so soon that what can go wrong until then hardly differs from at once, and yet
+// who holds for a moment only, and hands the key on to the next in line, needs no renewal.
+func (c *Client) firstRenewal(g granted, now instant) instant {
+	at := c.since(g).add(g.TTL / 3)
+	if soon := now.add(min(provisionalRest, g.TTL/50)); g.Provisional && soon.mono < at.mono {
+		return soon
+	}
+	return at
+}
+
+// provisionalRest is how long a provisional lease rests before it is renewed.
+const provisionalRest = 20 * time.Millisecond
 
 // begin makes t a tenure of h, from now on.
 func (t *tenure) begin(h *hold, cfg *lockConfig, token Token, o *owner, now instant) {

@@ -93,6 +93,7 @@ const (
 type lockDriver struct {
 	driver.Locker
 	queuer  driver.Queuer
+	direct  driver.DirectQueuer // queuer, if it is one
 	batch   driver.BatchRenewer
 	delayed driver.DelayedUnlocker
 	inspect driver.Inspector
@@ -147,6 +148,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 func (c *Client) connect(locks, limits driver.Backend) {
 	c.locks.Locker, _ = locks.(driver.Locker)
 	c.locks.queuer, _ = locks.(driver.Queuer)
+	c.locks.direct, _ = locks.(driver.DirectQueuer)
 	c.locks.batch, _ = locks.(driver.BatchRenewer)
 	c.locks.delayed, _ = locks.(driver.DelayedUnlocker)
 	c.locks.inspect, _ = locks.(driver.Inspector)

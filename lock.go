@@ -28,7 +28,8 @@ func (l *Lock) Key() string { return l.t.h.name }
 // holder of the key, and the same for every re-entry.
 func (l *Lock) Token() Token { return l.t.token }
 
-// TTL is the lease that the store granted, which is at least what was asked.
+// TTL is the lease that the store granted, which is at least what was asked; of a lock
+// that a store gave on to a waiter it may be less until the first renewal, which comes at once.
 func (l *Lock) TTL() time.Duration { return l.t.ttl() }
 
 // Deadline is until when the hold is certain without another renewal. It moves

@@ -30,6 +30,9 @@ func (o *observing) timeStore() {
 	if l.queuer != nil {
 		l.queuer = &timedQueuer{l.queuer, o}
 	}
+	if l.direct != nil {
+		l.direct = &timedDirect{l.direct, o}
+	}
 	if l.batch != nil {
 		l.batch = &timedRenewer{l.batch, o}
 	}
@@ -104,6 +107,18 @@ type timedQueuer struct {
 func (t *timedQueuer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	sent := t.o.c.clock.mono()
 	g, err := t.Queuer.Lock(ctx, key, r)
+	t.o.called(ctx, "lock", key, sent, err)
+	return g, err
+}
+
+type timedDirect struct {
+	driver.DirectQueuer
+	o *observing
+}
+
+func (t *timedDirect) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	sent := t.o.c.clock.mono()
+	g, err := t.DirectQueuer.LockDirect(ctx, key, r, waits)
 	t.o.called(ctx, "lock", key, sent, err)
 	return g, err
 }

@@ -109,6 +109,10 @@ type Request struct {
 	// before the call. A store whose holds share a lease restarts it; on any
 	// other it is so anyway. The core asks it of holds that nobody renews.
 	Whole bool
+	// Queued: this request has waited for the key inside the client, where others may wait
+	// behind it. It is granted no differently; a store can make ready to tell a
+	// [FairNotifier] of fair requests, without which no hold is handed on there.
+	Queued bool
 }
 
 // Grant is a lease that the store gave or extended.
@@ -131,6 +135,11 @@ type Grant struct {
 	// then hands the hold to nobody inside the client. A store that does not claim [Fair]
 	// leaves it false.
 	FairWaiting bool
+	// Provisional: TTL is shorter than was asked, because the store gave the key on to a
+	// waiter that might have died. Within it the lease is as certain as any. The core
+	// renews it at once, unless it is unlocked before. Only a [Queuer] grants so, and
+	// never to a request for a Whole lease.
+	Provisional bool
 }
 
 // Hold names one hold in a batch.
@@ -155,6 +164,18 @@ type Queuer interface {
 	// entry may remain: the core withdraws it with Unlock, and the store
 	// skips waiters that died without doing so.
 	Lock(ctx context.Context, key string, r Request) (Grant, error)
+}
+
+// DirectQueuer is a Queuer that can be asked for a key without a try before, because
+// to be granted a free key there costs what TryLock costs. The core then makes
+// fair requests so, and those that are likely to wait. Without it the core always tries
+// first.
+type DirectQueuer interface {
+	Queuer
+	// LockDirect is Lock. It calls waits, once, when it is certain that the request is not
+	// granted at once: it is in line then. waits does not block and does not call the
+	// backend.
+	LockDirect(ctx context.Context, key string, r Request, waits func()) (Grant, error)
 }
 
 // LossNotifier pushes losses that the store knows of. Without it the core
@@ -209,7 +230,8 @@ type Inspector interface {
 type Breaker interface {
 	// Break makes every later Renew and Unlock of id answer ErrNotHeld while
 	// the key stays taken until id's lease lapses, so that the holder learns
-	// of it before anyone else is granted. ErrNotHeld if id does not hold.
+	// of it before anyone else is granted. ErrNotHeld if id does not hold. The
+	// holder's own Unlock may free the key, though it answers ErrNotHeld.
 	Break(ctx context.Context, key, id string) error
 }
 

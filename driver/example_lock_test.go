@@ -162,6 +162,33 @@ func ExampleQueuer() {
 	// Output: <nil> <nil>
 }
 
+// straight asks for a place in line without a try before.
+type straight struct{ everything }
+
+func (s straight) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	if h, err := s.Inspect(ctx, key); err == nil && h.ID != r.ID {
+		waits()
+	}
+	return s.Lock(ctx, key, r)
+}
+
+// A free key is granted at once, and who has to wait is told so.
+func ExampleDirectQueuer() {
+	ctx, store := context.Background(), straight{memory.NewStore().Open().(everything)}
+	defer store.Close()
+	waits := func() { fmt.Println("waits") }
+	_, err := store.LockDirect(ctx, "invoices", driver.Request{ID: "a", TTL: time.Minute}, waits)
+	fmt.Println(err)
+	late, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err = store.LockDirect(late, "invoices", driver.Request{ID: "b", TTL: time.Minute}, waits)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output:
+	// <nil>
+	// waits
+	// true
+}
+
 // MinHold at the store: unlocked, and yet not free.
 func ExampleDelayedUnlocker() {
 	ctx, store := context.Background(), memory.NewStore().Open().(everything)

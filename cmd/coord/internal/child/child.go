@@ -67,6 +67,7 @@ func notRun(name string, err error) error {
 type Lock interface {
 	Done() <-chan struct{}
 	Deadline() time.Time
+	TTL() time.Duration
 	Err() error
 }
 
@@ -76,7 +77,8 @@ type Lock interface {
 // A command does not outlive lock. When the lease cannot be renewed, the command
 // gets TERM grace before the lease ends, and KILL, with all of its process group,
 // when it ends. When the lock is found lost, it gets TERM at once and KILL after
-// grace, or when the lease ends if that is sooner. Either way lost is true.
+// grace, or when the lease ends if that is sooner. Either way lost is true. Of a lease
+// that is shorter than was asked for, grace is a third at most.
 //
 // It is a [*NotRunError] if cmd was not started.
 func Run(cmd Command, env []string, lock Lock, grace time.Duration, sigs *Signals) (code int, lost bool, err error) {

@@ -15,4 +15,5 @@ type forever struct{}
 
 func (forever) Done() <-chan struct{} { return nil }
 func (forever) Deadline() time.Time   { return time.Now().Add(24 * time.Hour) }
+func (forever) TTL() time.Duration    { return 24 * time.Hour }
 func (forever) Err() error            { return nil }

@@ -35,11 +35,22 @@ func (w *watch) stop() { w.timer.Stop() }
 
 // rest sets the timer for what comes next.
 func (w *watch) rest() {
-	next := min(time.Until(w.lock.Deadline().Add(-w.grace)), glance)
+	next := min(time.Until(w.term()), glance)
 	if w.lost {
 		next = time.Until(w.kill)
 	}
 	w.timer.Reset(max(next, 0))
+}
+
+// fits is grace, or what of it fits the lease: a store with sessions may have granted a shorter one
+// than was asked for, and one that gave the lock on to a waiter has until the first renewal.
+func (w *watch) fits() time.Duration { return min(w.grace, w.lock.TTL()/3) }
+
+// term is when TERM is due. A renewal between the two questions must not look like the
+// grace of a long lease at the end of a short one.
+func (w *watch) term() time.Time {
+	grace := w.fits()
+	return w.lock.Deadline().Add(-grace)
 }
 
 // look says what is due now.
@@ -51,7 +62,7 @@ func (w *watch) look() verdict {
 		return killNow
 	case w.lost:
 		return nothing
-	case w.lock.Err() != nil || !time.Now().Before(w.lock.Deadline().Add(-w.grace)):
+	case w.lock.Err() != nil || !time.Now().Before(w.term()):
 		w.lose()
 		return termNow
 	}
@@ -68,7 +79,7 @@ func (w *watch) lose() bool {
 		return false
 	}
 	now, end := time.Now(), w.lock.Deadline()
-	w.lost, w.kill = true, now.Add(w.grace)
+	w.lost, w.kill = true, now.Add(w.fits())
 	if end.After(now) && end.Before(w.kill) {
 		w.kill = end
 	}

@@ -14,7 +14,14 @@ type lease struct {
 
 	mu       sync.Mutex
 	deadline time.Time
+	ttl      time.Duration
 	err      error
+}
+
+func (l *lease) TTL() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ttl
 }
 
 func (l *lease) Done() <-chan struct{} { return l.done }
@@ -32,10 +39,12 @@ func (l *lease) Err() error {
 }
 
 // until moves the end of the lease.
-func (l *lease) until(t time.Time) {
+func (l *lease) until(t time.Time) { l.set(t, l.TTL()) }
+
+func (l *lease) set(t time.Time, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deadline = t
+	l.deadline, l.ttl = t, ttl
 }
 
 // lose ends the hold; the lock does not tell.
@@ -45,7 +54,8 @@ func (l *lease) lose() {
 	l.err = errors.New("lost")
 }
 
-// When TERM and KILL are due, counted from the start. The lease lasts 30s, the grace is 5s.
+// When TERM and KILL are due, counted from the start. The lease lasts 30s, the grace is 5s. A
+// provisional lease lasts a second.
 func TestWatch(t *testing.T) {
 	const grace = 5 * time.Second
 	for _, tt := range []struct {
@@ -62,6 +72,14 @@ func TestWatch(t *testing.T) {
 			time.Sleep(26 * time.Second)
 			l.until(began.Add(56 * time.Second))
 		}, 25 * time.Second, 30 * time.Second},
+		{"provisional, and renewed: the grace is that of the whole lease", func(l *lease, began time.Time) {
+			l.set(began.Add(time.Second), time.Second)
+			time.Sleep(20 * time.Millisecond)
+			l.set(began.Add(30*time.Second), 30*time.Second)
+		}, 25 * time.Second, 30 * time.Second},
+		{"provisional, and never renewed: a third of it is the grace", func(l *lease, began time.Time) {
+			l.set(began.Add(1200*time.Millisecond), 1200*time.Millisecond)
+		}, 800 * time.Millisecond, 1200 * time.Millisecond},
 		{"lost early: the grace counts", func(l *lease, _ time.Time) {
 			time.Sleep(10 * time.Second)
 			l.lose()
@@ -87,11 +105,12 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				l := &lease{done: make(chan struct{}), deadline: began.Add(30 * time.Second)}
+				l := &lease{done: make(chan struct{}), deadline: began.Add(30 * time.Second), ttl: 30 * time.Second}
 				w := watch{lock: l, grace: grace}
+				go tt.happen(l, began)
+				synctest.Wait()
 				w.arm()
 				defer w.stop()
-				go tt.happen(l, began)
 				var term time.Duration
 				for {
 					var due verdict

@@ -203,15 +203,13 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) error {
 	began := time.Now()
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
-	// A store with sessions may have granted a shorter lease than was asked for.
-	f.grace = min(f.grace, lock.TTL()/3)
 	code, lost, err := child.Run(cmd, env, lock, f.grace, a.signals)
 	ran := time.Since(began)
 	unlockErr := lock.Unlock(context.Background())
 	switch {
 	case err != nil:
 		return err
-	case lost && f.maxHold > 0 && ran >= f.maxHold-f.grace:
+	case lost && f.maxHold > 0 && ran >= f.maxHold-min(f.grace, lock.TTL()/3):
 		return exit(exitLost, "the lock %q reached its --max-hold of %v: the command was ended", lock.Key(), f.maxHold)
 	case lost || errors.Is(unlockErr, coord.ErrNotHeld):
 		return exit(exitLost, "the lock %q was lost while the command ran: check what it left half done", lock.Key())
