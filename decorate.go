@@ -1,11 +1,19 @@
 package coord
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // Locked makes of fn a function that runs under a lock, one call per key at a
 // time over all clients of the store. key names the lock from the argument. fn's
-// ctx ends when the lock is lost; [Held] gives the lock inside it. The errors are
-// those of [Do].
+// ctx ends when the lock is lost; [Held] gives the lock inside it, and a call under that
+// ctx re-enters. The errors are those of [Do]; with ErrLost and fn's own comes fn's
+// result too.
+//
+// The wrappers nest: Locked of a Limited function takes the lock first, Limited of a Locked
+// one the permit. fn may be a method value, or [NoResult] of a function that gives none.
 func Locked[A, R any](l Locker, key func(A) string, fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {
 		err = Do(ctx, l, key(arg), func(ctx context.Context) (err error) {
@@ -16,19 +24,64 @@ func Locked[A, R any](l Locker, key func(A) string, fn func(context.Context, A) 
 	}
 }
 
+// TryLocked is Locked with one attempt: while someone else holds the key, fn does not run
+// and the error is ErrLocked.
+func TryLocked[A, R any](l Locker, key func(A) string, fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
+	return func(ctx context.Context, arg A) (result R, err error) {
+		k := key(arg)
+		ran, err := TryDo(ctx, l, k, func(ctx context.Context) (err error) {
+			result, err = fn(ctx, arg)
+			return err
+		}, opts...)
+		if !ran && err == nil {
+			err = &Error{Op: "trylock", Key: k, Err: ErrLocked}
+		}
+		return result, err
+	}
+}
+
 // Limited makes of fn a function that takes a permit before it runs. Without a
 // permit it does not run: the error is ErrLimited, an *Error with RetryAfter.
 func Limited[A, R any](l Limiter, key func(A) string, limit Limit, fn func(context.Context, A) (R, error)) func(context.Context, A) (R, error) {
-	return func(ctx context.Context, arg A) (R, error) {
+	return func(ctx context.Context, arg A) (none R, err error) {
 		k := key(arg)
 		r, err := l.Allow(ctx, k, limit)
 		if err == nil && !r.Allowed {
 			err = &Error{Op: "limited", Key: k, RetryAfter: r.RetryAfter, Err: ErrLimited}
 		}
 		if err != nil {
-			var none R
 			return none, err
 		}
 		return fn(ctx, arg)
 	}
+}
+
+// LimitedWait is Limited that waits for its permit: as long as ctx allows, and at most for
+// wait unless that is 0. A wait that cannot end in time fails at once, with ErrLimited. fn has
+// the whole of ctx.
+func LimitedWait[A, R any](l Limiter, key func(A) string, limit Limit, wait time.Duration, fn func(context.Context, A) (R, error)) func(context.Context, A) (R, error) {
+	return func(ctx context.Context, arg A) (none R, err error) {
+		if err := waitAtMost(ctx, l, key(arg), limit, wait); err != nil {
+			return none, err
+		}
+		return fn(ctx, arg)
+	}
+}
+
+// waitAtMost is Wait for a bounded time, where wait is not 0.
+func waitAtMost(ctx context.Context, l Limiter, key string, limit Limit, wait time.Duration) error {
+	switch {
+	case wait < 0:
+		return &Error{Op: "limited", Key: key, Err: fmt.Errorf("%w: a wait of %v: want 0 or above", ErrInvalid, wait)}
+	case wait > 0:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	return l.Wait(ctx, key, limit)
+}
+
+// NoResult makes a function without a result one for the wrappers.
+func NoResult[A any](fn func(context.Context, A) error) func(context.Context, A) (struct{}, error) {
+	return func(ctx context.Context, arg A) (struct{}, error) { return struct{}{}, fn(ctx, arg) }
 }

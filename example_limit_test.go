@@ -123,3 +123,28 @@ func ExampleLimited() {
 	// hello ann <nil>
 	// true
 }
+
+// Wrappers nest: the lock of the user first, then a permit, for which it waits.
+func ExampleLimitedWait() {
+	client, err := coord.Open(context.Background(), "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	byUser := func(user string) string { return coord.Key("user", user) }
+	mail := func(ctx context.Context, user string) (string, error) {
+		lock, _ := coord.Held(ctx, byUser(user))
+		return fmt.Sprintf("mail to %s, under a lock: %v", user, lock.Err() == nil), nil
+	}
+	send := coord.Locked(client, byUser,
+		coord.LimitedWait(client, func(string) string { return "mail" }, coord.PerHour(1), time.Minute, mail),
+		coord.TTL(10*time.Second), coord.MaxHold(2*time.Minute))
+	fmt.Println(send(context.Background(), "ann"))
+	_, err = send(context.Background(), "bob") // not within a minute: it does not wait at all
+	fmt.Println(errors.Is(err, coord.ErrLimited))
+	// Output:
+	// mail to ann, under a lock: true <nil>
+	// true
+}

@@ -121,6 +121,29 @@ func ExampleWithOwner() {
 	// <nil> <nil>
 }
 
+// A method without a result, for which another call of the same order is not waited for.
+func ExampleTryLocked() {
+	client, err := coord.Open(context.Background(), "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	byOrder := func(order int) string { return coord.Key("order", fmt.Sprint(order)) }
+	var cancel func(context.Context, int) (struct{}, error)
+	cancel = coord.TryLocked(client, byOrder, coord.NoResult(func(ctx context.Context, order int) error {
+		_, err := cancel(context.Background(), order) // somebody else's call: not under this ctx
+		fmt.Println("at the same time:", errors.Is(err, coord.ErrLocked))
+		return nil
+	}))
+	_, err = cancel(context.Background(), 42)
+	fmt.Println(err)
+	// Output:
+	// at the same time: true
+	// <nil>
+}
+
 func ExampleLocked() {
 	client, err := coord.Open(context.Background(), "memory://")
 	if err != nil {

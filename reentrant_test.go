@@ -332,23 +332,6 @@ func TestGoHasAFreshOwner(t *testing.T) {
 	}
 }
 
-func TestLockedAndLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c := newTestClient(t, f)
-		double := Locked(c, func(n int) string { return Key("n", string(rune('a'+n))) },
-			func(ctx context.Context, n int) (int, error) {
-				if l, ok := Held(ctx, "n/b"); !ok || l.Token() == 0 {
-					t.Error("no lock inside Locked")
-				}
-				return 2 * n, nil
-			}, TTL(time.Second))
-		if got, err := double(t.Context(), 1); got != 2 || err != nil {
-			t.Errorf("%d, %v", got, err)
-		}
-	})
-}
-
 // Re-entry asks nobody, and allocates nothing but its share of a block of handles.
 func TestReentryAllocations(t *testing.T) {
 	c := newTestClient(t, newFake())
