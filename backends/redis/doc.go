@@ -18,8 +18,8 @@
 // coord:{tickets}:queue has their ids in order, coord:{tickets}:waiters what is known of
 // each, and coord:{tickets}:fair has those of them who are fair. The state of a limit is
 // coord:{tickets}:tb, :sw:60000000 or :fw:60000000, by algorithm and period in
-// microseconds, packed as doubles, with a hash :h beside it for sub-windows and
-// reservations. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
+// microseconds, packed as doubles, with a hash :h beside it for what can be given
+// back. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
 // # What is promised
 //

@@ -37,7 +37,7 @@ func lockKeys(name string) (lock, fence string) {
 }
 
 // limitKeys are the keys of the state of l under name: the main one, and the
-// hash beside it.
+// hash beside it, of what can be given back.
 func limitKeys(name string, l driver.Limit) (state, hash string) {
 	var b [32]byte
 	suffix := append(limits.AppendName(append(b[:0], ':'), l), ":h"...)

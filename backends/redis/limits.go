@@ -39,10 +39,22 @@ func forLimit(p packed, l driver.Limit, bucket, window *script) (*script, packed
 	return window, p.append(int64(l.Rate), width, span)
 }
 
-// appendAsk adds what the take scripts read of an ask. A delay beyond what a
-// double holds exactly is beyond any limit too.
-func (p packed) appendAsk(a driver.Ask) packed {
-	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53))
+// appendAsk adds what the scripts read of an ask that is made so many times. A delay beyond
+// what a double holds exactly is beyond any limit too.
+func (p packed) appendAsk(a driver.Ask, times int) packed {
+	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53), int64(times))
+}
+
+// alike is how many asks, from the first on, are the same: of all or nothing, at once, and
+// without an id. The scripts decide on them in one step.
+func alike(asks []driver.Ask) int {
+	first, n := asks[0], 1
+	if first.N > 0 && first.Min == first.N && first.MaxDelay == 0 && first.ID == "" {
+		for n < len(asks) && asks[n] == first {
+			n++
+		}
+	}
+	return n
 }
 
 // takeCall is a take together with the command line and the numbers of a single
@@ -50,25 +62,33 @@ func (p packed) appendAsk(a driver.Ask) packed {
 type takeCall struct {
 	bytesCall
 	argv [7]any
-	buf  [48]byte
+	buf  [56]byte
+	runs int // asks that are not alike
 }
 
-// newTake makes the call that asks.
+// newTake makes the call that asks; of no asks it is one for nothing.
 func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (*script, []any, *takeCall) {
 	c := new(takeCall)
 	s, numbers := forLimit(c.buf[:0], l, b.limits.bucketTake, b.limits.windowTake)
-	named := 0 // asks up to the last that has an id
-	for i, a := range asks {
-		numbers = numbers.appendAsk(a)
-		if a.ID != "" {
-			named = i + 1
-		}
-	}
 	state, hash := limitKeys(key, l)
-	args := append(c.argv[:0], "evalsha", s.sha, s.keys, state, hash, []byte(numbers))
-	for _, a := range asks[:named] {
-		args = append(args, a.ID)
+	args := append(c.argv[:0], "evalsha", s.sha, s.keys, state, hash, nil)
+	named := len(args)
+	for i := 0; i < len(asks); c.runs++ {
+		n := alike(asks[i:])
+		numbers = numbers.appendAsk(asks[i], n)
+		if len(asks) > 1 || asks[i].ID != "" {
+			args = append(args, asks[i].ID)
+		}
+		if asks[i].ID != "" {
+			named = len(args)
+		}
+		i += n
 	}
+	if c.runs == 0 {
+		numbers, c.runs = numbers.appendAsk(driver.Ask{}, 1), 1
+	}
+	args[5] = []byte(numbers)
+	args = args[:named]
 	c.bytesCall = bytesCall{*redis.NewStringCmd(ctx, args...)}
 	return s, args, c
 }
@@ -77,7 +97,7 @@ func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks 
 func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*script, []any) {
 	s, numbers := forLimit(nil, l, b.limits.bucketRefund, b.limits.windowRefund)
 	state, hash := limitKeys(key, l)
-	return s, []any{"evalsha", s.sha, s.keys, state, hash, []byte(numbers.append(int64(n))), id}
+	return s, []any{"evalsha", s.sha, s.keys, state, hash, []byte(numbers.appendAsk(driver.Ask{N: n}, 1)), id}
 }
 
 // Take implements driver.Limiter.
@@ -89,13 +109,7 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	if err != nil {
 		return driver.Taken{}, err
 	}
-	out := driver.Taken{Asks: make([]driver.Granted, len(asks))}
-	for i := range asks {
-		out.Asks[i] = grantedOf(reply[8*4*i:])
-	}
-	rest := reply[8*4*len(asks):]
-	out.Remaining, out.ResetAfter = int(rest.at(0)), micros(rest.at(1))
-	return out, nil
+	return takenOf(reply, l, asks), nil
 }
 
 // TakeOne implements driver.OneTaker.
@@ -107,12 +121,48 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	if err != nil {
 		return driver.TakenOne{}, err
 	}
-	return driver.TakenOne{Granted: grantedOf(reply), Remaining: int(reply.at(4)), ResetAfter: micros(reply.at(5))}, nil
+	return driver.TakenOne{Granted: grantedOf(reply, l), Remaining: int(reply.at(4)), ResetAfter: micros(reply.at(5))}, nil
 }
 
 func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packed, error) {
 	s, args, c := b.newTake(ctx, key, l, asks...)
-	return b.runBytes(ctx, s, &c.bytesCall, args, 8*(4*len(asks)+2))
+	return b.runBytes(ctx, s, &c.bytesCall, args, 8*(4*c.runs+2))
+}
+
+// takenOf is the answer to asks, as the reply has it.
+func takenOf(reply packed, l driver.Limit, asks []driver.Ask) driver.Taken {
+	out := driver.Taken{Asks: make([]driver.Granted, len(asks))}
+	for rest := out.Asks; len(rest) > 0; {
+		n := alike(asks[len(asks)-len(rest):])
+		if n == 1 {
+			rest[0] = grantedOf(reply, l)
+		} else {
+			share(rest[:n], reply, l, asks[len(asks)-len(rest)].N)
+		}
+		rest, reply = rest[n:], reply[8*4:]
+	}
+	if len(asks) == 0 {
+		reply = reply[8*4:]
+	}
+	out.Remaining, out.ResetAfter = int(reply.at(0)), micros(reply.at(1))
+	return out
+}
+
+// share gives each of the asks of a run, of n permits each, what the reply has for it: n to as
+// many as there were permits for, in order.
+func share(run []driver.Granted, reply packed, l driver.Limit, n int) {
+	granted, retry, valid := int(reply.at(0))/n, micros(reply.at(2)), reply.at(3)
+	rate, unit := int64(1), int64(0)
+	if l.Algorithm == driver.TokenBucket {
+		rate, unit = l.Refill()
+	}
+	for i := range run {
+		if i < granted {
+			run[i] = driver.Granted{N: n, ValidFor: micros((valid + int64(i)*int64(n)*unit) / rate)}
+		} else {
+			run[i] = driver.Granted{RetryAfter: retry}
+		}
+	}
 }
 
 // runBytes runs s as the call c with args, which replies with so many bytes.
@@ -132,8 +182,16 @@ func (b *backend) runBytes(ctx context.Context, s *script, c *bytesCall, args []
 	return reply, nil
 }
 
-func grantedOf(p packed) driver.Granted {
-	return driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2)), ValidFor: micros(p.at(3))}
+// grantedOf is the answer to one ask of l.
+func grantedOf(p packed, l driver.Limit) driver.Granted {
+	g := driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2))}
+	valid := p.at(3)
+	if valid > 0 && g.Delay == 0 && l.Algorithm == driver.TokenBucket {
+		rate, _ := l.Refill()
+		valid /= rate
+	}
+	g.ValidFor = micros(valid)
+	return g
 }
 
 // micros converts a duration in microseconds, saturating.

@@ -65,7 +65,7 @@ func (b *backend) takeAllArgs(parts []demandPart) (*script, []any) {
 	args = append(args, kinds.String())
 	for _, p := range parts {
 		_, numbers := forLimit(nil, p.limit, nil, nil)
-		args = append(args, []byte(numbers.appendAsk(driver.Ask{Min: p.n, N: p.n})))
+		args = append(args, []byte(numbers.appendAsk(driver.Ask{Min: p.n, N: p.n}, 1)))
 	}
 	return s, args
 }
@@ -91,7 +91,7 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 	for i, p := range parts {
 		one := reply[8*6*i:]
 		for _, index := range p.indices {
-			granted := grantedOf(one)
+			granted := grantedOf(one, p.limit)
 			granted.N = min(granted.N, demands[index].N)
 			taken[index] = driver.Taken{Asks: []driver.Granted{granted}, Remaining: int(one.at(4)), ResetAfter: micros(one.at(5))}
 		}

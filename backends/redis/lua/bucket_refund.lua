@@ -1,8 +1,9 @@
--- ARGV[1] goes on with n, ARGV[2] is the id. Gives back what driver/limits.Refund does.
+-- ARGV[1] asks for as many as are given back, ARGV[2] is the id. Gives back what driver/limits.Refund does.
 -- Reply: {1} if the state changed, else {0}.
 if bad then return redis.error_reply(corrupt) end
 if head == tail then return {0} end
 
+local min, max = math.min, math.max
 local names = {}
 for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
 local found
@@ -13,14 +14,14 @@ for i, r in ipairs(call('HMGET', KEYS[2], unpack(names))) do
   if n and when > at then
     local rec = {n = n, at = when, id = id, field = names[i]}
     live[#live + 1] = rec
-    reserved = min(reserved + mulmax(n, unit), MAX)
+    reserved = min(reserved + n * unit, MAX)
     if id == ARGV[2] then found = rec end
   end
 end
 if not found then return {0} end
 
 -- Once per id: all its records lose their name.
-if at >= blind then found.n = max(found.n - (unpackd('<d', ARGV[1], pos)), 0) end
+if at >= blind then found.n = max(found.n - want, 0) end
 for _, rec in ipairs(live) do
   if rec.id == ARGV[2] then
     call('HSET', KEYS[2], rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
@@ -35,8 +36,7 @@ end
 table.sort(rest, function(a, b) return a.at < b.at end)
 
 local function drain(d, us)
-  if us >= ceildiv(d, rate) then return 0 end
-  return d - rate * us
+  return max(d - rate * us, 0)
 end
 
 -- The debt that has to stay: see freed in driver/limits.
@@ -44,8 +44,8 @@ local level = min(max(debt - reserved, 0), cap)
 local need, from = level, at
 due = 0
 for _, rec in ipairs(rest) do
-  level = min(drain(level, rec.at - from) + mulmax(rec.n, unit), MAX)
-  need = max(need, min(level + mulmax(rate, rec.at - at), MAX))
+  level = min(drain(level, rec.at - from) + rec.n * unit, MAX)
+  need = max(need, min(level + rate * (rec.at - at), MAX))
   from = rec.at
   due = max(due, rec.at)
 end

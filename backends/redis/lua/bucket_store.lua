@@ -8,11 +8,15 @@ elseif dirty then
     till = now + ms * 1000
   end
   if long or head < tail then
-    call('SETRANGE', KEYS[1], '0', pack('<dddddddd', debt, unit, at, till, due, blind, head, tail))
-    if head < tail then call('PEXPIRE', KEYS[2], ceildiv(max(till - now, 1), 1000)) end
+    state = pack('<dddddddd', debt, unit, at, till, due, blind, head, tail)
+    if head < tail then call('PEXPIRE', KEYS[2], ceildiv(math.max(till - now, 1), 1000)) end
   else
-    call('SETRANGE', KEYS[1], '0', pack('<dddd', debt, unit, at, till))
+    state = pack('<dddd', debt, unit, at, till)
   end
-  if ms then call('PEXPIRE', KEYS[1], ms) end
+  if ms then
+    call('SET', KEYS[1], state, 'PX', ms)
+  else
+    call('SETRANGE', KEYS[1], '0', state)
+  end
 end
 return reply

@@ -1,26 +1,37 @@
--- ARGV[1] goes on with min, n and max delay in microseconds of each ask; the
--- other arguments are the ids of the asks, which may be left out.
--- Reply, as doubles: n, delay, retry, valid of each ask; remaining, reset.
+-- ARGV[1] goes on with what the first ask has, of each that follows; the other arguments are
+-- the ids of the asks, which may be left out. More than one ask so only for all or nothing,
+-- at once and without an id: as many as there are permits for are granted.
+-- Reply, as doubles: n, delay, retry, valid of each ask; remaining, reset. Of several, n is
+-- what they have together, and retry is of those who have nothing. Of what is granted at once,
+-- valid is the debt before it, in credits, for the client to divide.
 if bad then return redis.error_reply(corrupt) end
 
-local out, i = '', 1
-local furthest = min(div(MAX - cap, rate), MAX - at)
+local out, i = nil, 1
 local g, delay, retry, valid
-repeat
-  local least, n, ahead
-  least, n, ahead, pos = unpackd('<ddd', ARGV[1], pos)
+while true do
   i = i + 1
   g, delay, retry, valid = 0, 0, 0, 0
-  local room = cap + rate * min(max(ahead - lag, 0), furthest) - debt
-  if room >= unit then g = min(n, div(room, unit)) end
+  local room = cap - debt
+  if ahead > 0 then
+    local furthest = math.min((MAX - cap - (MAX - cap) % rate) / rate, MAX - at)
+    if ahead > lag then room = room + rate * math.min(ahead - lag, furthest) end
+    ahead = math.min(ahead, furthest)
+  end
+  if want * times * unit <= room then
+    g = want * times
+  elseif times > 1 then
+    if want * unit <= room then g = (room - room % (want * unit)) / unit end
+  elseif room >= unit then
+    g = (room - room % unit) / unit
+  end
   if g > 0 and g >= least then
-    valid = div(debt, rate)
+    valid = debt
     debt = debt + g * unit
     dirty = true
     local wait = 0
     if debt > cap then
       wait = ceildiv(debt - cap, rate)
-      delay, valid = wait + lag, max(valid, wait)
+      delay, valid = wait + lag, math.max((valid - valid % rate) / rate, wait)
     end
     if wait > 0 or head < tail then
       local function field(seq) return string.format('r%.0f', seq) end
@@ -34,9 +45,9 @@ repeat
         head = head + 1
       end
       if wait > 0 then
-        due = max(due, at + wait)
+        due = math.max(due, at + wait)
         if tail - head == 1024 then
-          blind = max(blind, dueof(head))
+          blind = math.max(blind, dueof(head))
           call('HDEL', KEYS[2], field(head))
           head = head + 1
         end
@@ -46,15 +57,20 @@ repeat
     end
   else
     g = 0
-    local missing = debt - cap + max(least, 1) * unit
+  end
+  if g == 0 or times > 1 and g < want * times then
+    local missing = debt - cap + math.max(least, 1) * unit
     if missing > 0 then
-      retry = max(ceildiv(missing, rate) - min(ahead, furthest) + lag, 0)
+      retry = math.max(ceildiv(missing, rate) - ahead + lag, 0)
     end
   end
-  local last = pos > #ARGV[1]
-  if not last then out = out .. pack('<dddd', g, delay, retry, valid) end
-until last
+  if pos > #ARGV[1] then break end
+  out = (out or '') .. pack('<dddd', g, delay, retry, valid)
+  least, want, ahead, times, pos = unpackd('<dddd', ARGV[1], pos)
+end
 
+local left = cap - debt
+if left < 0 then left = 0 end
 if debt > 0 then us = ceildiv(debt, rate) + lag end
-reply = pack('<dddddd', g, delay, retry, valid, div(max(cap - debt, 0), unit), us)
-if out ~= '' then reply = out .. reply end
+reply = pack('<dddddd', g, delay, retry, valid, (left - left % unit) / unit, us)
+if out then reply = out .. reply end

@@ -13,22 +13,17 @@
 -- A script is this file, one that reads the state, one that decides, and one that
 -- stores the state if it is dirty, of use for us microseconds, and replies.
 local call, pack, unpackd = redis.call, struct.pack, struct.unpack
-local min, max, fmod = math.min, math.max, math.fmod
 local MAX = 9007199254740992
 
--- div is a/b rounded down. fmod is exact, where a/b may round up.
-local function div(a, b) return (a - fmod(a, b)) / b end
-
+-- a/b rounded down, of a from 0 to MAX and b from 1 on, is (a - a % b) / b. Between a/b and
+-- the next integer is 1/b at least, more than half of what doubles of that size are apart:
+-- the quotient does not round up to it, and % is exact. It is an instruction; to call
+-- math.fmod, min or max takes as long as five of them. A product of two integers is
+-- exact up to MAX, and beyond it at least MAX: where MAX bounds it, that is enough.
 local function ceildiv(a, b)
-  local r = fmod(a, b)
+  local r = a % b
   if r == 0 then return a / b end
   return (a - r) / b + 1
-end
-
--- mulmax is a*b, or MAX if that is less.
-local function mulmax(a, b)
-  if b ~= 0 and a > div(MAX, b) then return MAX end
-  return a * b
 end
 
 local corrupt = 'COORDCORRUPT the state of a limit does not parse'

@@ -1,4 +1,4 @@
--- ARGV[1] goes on with n, ARGV[2] is the id. Gives back what driver/limits.Refund does.
+-- ARGV[1] asks for as many as are given back, ARGV[2] is the id. Gives back what driver/limits.Refund does.
 -- Reply: {1} if the state changed, else {0}.
 if bad then return redis.error_reply(corrupt) end
 if sum == 0 or head == tail then return {0} end
@@ -16,30 +16,32 @@ for i, r in ipairs(call('HMGET', KEYS[2], unpack(names))) do
 end
 if not found then return {0} end
 
-local back = min((unpackd('<d', ARGV[1], pos)), found.n)
+if #state == 128 then state = call('GET', KEYS[1]) end
+older = string.sub(state, from)
+local back = math.min(want, found.n)
 if found.index == index then
-  back = min(back, n)
+  back = math.min(back, n)
   n = n - back
 else
-  local _, counts = spilled(found.index, found.index)
-  back = min(back, counts[1])
-  if back == counts[1] then
-    call('HDEL', KEYS[2], string.format('%.0f', found.index))
-  else
-    call('HSET', KEYS[2], string.format('%.0f', found.index), counts[1] - back)
-  end
-end
-sum = sum - back
-if sum > 0 and n == 0 then
-  -- The newest sub-window says when the state may go: it must not be empty.
-  local slots, counts = spilled(oldest, index - 1)
-  for k = #slots, 1, -1 do
-    if counts[k] > 0 then
-      index, n = oldest + k - 1, counts[k]
-      call('HDEL', KEYS[2], slots[k])
+  local most = 0
+  for p = 1, #older, 8 do
+    local slot = unpackd('<d', older, p)
+    if index - (index - slot) % 128 == found.index then
+      most = (slot - slot % 128) / 128
+      back = math.min(back, most)
+      slot = back < most and pack('<d', slot - back * 128) or ''
+      older = string.sub(older, 1, p - 1) .. slot .. string.sub(older, p + 8)
       break
     end
   end
+  back = math.min(back, most)
+end
+sum = sum - back
+if sum > 0 and n == 0 and older ~= '' then
+  -- The newest sub-window says when the state may go: it must not be empty.
+  local slot = unpackd('<d', older, #older - 7)
+  index, n = index - (index - slot) % 128, (slot - slot % 128) / 128
+  older = string.sub(older, 1, -9)
 end
 if sum > 0 then us = (index + span + 1) * width - at + lag end
 dirty, beside, reply = true, true, {1}

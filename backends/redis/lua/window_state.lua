@@ -1,63 +1,52 @@
--- A sliding or fixed window. KEYS[1] is a string of doubles: last, sum, index,
--- n, oldest and the time of its expiry; and with refundable grants also head
--- and tail: sum permits in all, of which n in the newest sub-window, index, and
--- none before oldest. KEYS[2] is a hash of the other sub-windows, index -> permits,
--- and of the refundable grants: field r<seq>, head <= seq < tail, has "n index id".
--- Each sub-window is written once when the next begins and read once when it
--- leaves: the work of a grant does not depend on how many there are.
+-- A sliding or fixed window. KEYS[1] is a string of doubles: last, sum, index, n and the time
+-- of its expiry: sum permits in all, of which n in the newest sub-window, index. The expiry is
+-- negative where refundable grants follow: head and tail. Then, oldest first, n * 128 +
+-- index % 128 of each older sub-window that has some. KEYS[2] is a hash of refundable grants:
+-- field r<seq>, head <= seq < tail, has "n index id".
+-- What a grant reads is the beginning. An older sub-window is written once, when the next one
+-- begins, and only then does any leave: the work of a grant does not depend on how many there are.
 -- ARGV[1]: rate, width of a sub-window in microseconds, how many count beside the
--- current one, and what follows them.
-local rate, width, span, pos = unpackd('<ddd', ARGV[1])
+-- current one; then of the first ask the least and the most permits, 0, and how many ask so
+-- one after the other.
+local rate, width, span, least, want, ahead, times, pos = unpackd('<ddddddd', ARGV[1])
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local at, lag, sum, index, n, oldest, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0, 0
-local state = call('GET', KEYS[1])
+local at, lag, sum, index, n, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0
+local state = call('GETRANGE', KEYS[1], '0', '127')
 local bad = false
-local long = false -- whether the state has its last part
-if state then
+local from = 1 -- where in state the older sub-windows begin
+if state ~= '' then
   local last = -1
-  if #state == 48 then
-    last, sum, index, n, oldest, till = unpackd('<dddddd', state)
-  elseif #state == 64 then
-    long = true
-    last, sum, index, n, oldest, till, head, tail = unpackd('<dddddddd', state)
+  if #state >= 40 and #state % 8 == 0 then
+    last, sum, index, n, till, from = unpackd('<ddddd', state)
+    if till < 0 and #state >= 56 then
+      till, head, tail, from = -till, unpackd('<dd', state, from)
+    end
   end
-  if last >= 0 and last <= MAX and sum >= n and n >= 0 and oldest <= index and index - oldest <= span
-    and index <= div(last, width) and tail >= head and tail - head <= 1024 then
+  if last >= 0 and last <= MAX and sum >= n and n >= 0 and till >= 0
+    and index * width <= last and tail >= head and tail - head <= 1024 then
     if now < last then at, lag = last, last - now end
   else
     bad = true
   end
 end
-local current = div(at, width)
+local current = (at - at % width) / width
 local first = current - span -- the oldest that counts
 
-local us, dirty, beside, reply = 0, false, false, nil -- beside: the hash has something new
+local us, dirty, reply = 0, false, nil
+local begin = from
+local older -- what the older sub-windows are now, if that has changed
+local beside = false -- the hash has something new
 
--- spilled reads the permits of the sub-windows from i to j in the hash.
-local function spilled(i, j)
-  local names = {}
-  for k = i, j do names[#names + 1] = string.format('%.0f', k) end
-  if #names == 0 then return names, {} end
-  local counts = call('HMGET', KEYS[2], unpack(names))
-  for k = 1, #names do counts[k] = tonumber(counts[k] or 0) or 0 end
-  return names, counts
-end
-
-local gone
-if sum > 0 and not bad then
+if sum > 0 and index < current and not bad then
+  if #state == 128 then state = call('GET', KEYS[1]) end
   if index < first then
-    sum, n = 0, 0
-  elseif oldest < first then
-    local names, counts = spilled(oldest, first - 1)
-    gone = {}
-    for k = 1, #names do
-      if counts[k] > 0 then
-        sum = sum - counts[k]
-        gone[#gone + 1] = names[k]
-      end
-    end
-    if first == index then sum = n end -- whatever was lost of the hash
-    oldest = first
+    sum, n, from = 0, 0, #state + 1
   end
+  while from < #state do
+    local slot, next = unpackd('<d', state, from)
+    if (index - slot) % 128 <= index - first then break end
+    sum, from = sum - (slot - slot % 128) / 128, next
+  end
+  bad = not (sum >= n) -- nor is it a number if a sub-window is none
 end

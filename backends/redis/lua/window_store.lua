@@ -2,20 +2,31 @@
 if dirty and us == 0 then
   call('DEL', KEYS[1], KEYS[2])
 elseif dirty then
-  if gone and #gone > 0 then call('HDEL', KEYS[2], unpack(gone)) end
   local ms
   if now + us > till then
     ms = ceildiv(us, 500) + 1000
     till = now + ms * 1000
   end
-  if long or head < tail then
-    call('SETRANGE', KEYS[1], '0', pack('<dddddddd', at, sum, index, n, oldest, till, head, tail))
+  local value
+  if begin == 57 or head < tail then
+    value = pack('<ddddddd', at, sum, index, n, -till, head, tail)
   else
-    call('SETRANGE', KEYS[1], '0', pack('<dddddd', at, sum, index, n, oldest, till))
+    value = pack('<ddddd', at, sum, index, n, till)
   end
-  if ms then call('PEXPIRE', KEYS[1], ms) end
-  if beside or ms and (oldest < index or head < tail) then
-    call('PEXPIRE', KEYS[2], ceildiv(max(till - now, 1), 1000))
+  if not older and (ms or #value + 1 ~= begin) then
+    if #state == 128 then state = call('GET', KEYS[1]) end
+    older = string.sub(state, begin)
+  end
+  if older then value = value .. older end
+  if ms then
+    call('SET', KEYS[1], value, 'PX', ms)
+  elseif older and #value < #state then
+    call('SET', KEYS[1], value, 'KEEPTTL')
+  else
+    call('SETRANGE', KEYS[1], '0', value)
+  end
+  if head < tail and (beside or ms) then
+    call('PEXPIRE', KEYS[2], ceildiv(math.max(till - now, 1), 1000))
   end
 end
 return reply

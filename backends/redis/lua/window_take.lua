@@ -1,25 +1,29 @@
--- ARGV[1] goes on with min, n and 0 of each ask; the other arguments are the ids
--- of the asks, which may be left out.
--- Reply, as doubles: n, 0, retry, valid of each ask; remaining, reset.
+-- ARGV[1] goes on with what the first ask has, of each that follows; the other arguments are
+-- the ids of the asks, which may be left out. More than one ask so only for all or nothing
+-- and without an id: as many as there are permits for are granted.
+-- Reply, as doubles: n, 0, retry, valid of each ask; remaining, reset. Of several, n is what
+-- they have together, and retry is of those who have nothing.
 if bad then return redis.error_reply(corrupt) end
 
-local out, i = '', 1
+local out, i = nil, 1
 local g, retry, valid
-repeat
-  local least, _
-  least, g, _, pos = unpackd('<ddd', ARGV[1], pos)
+while true do
   i = i + 1
-  retry, valid = 0, 0
-  g = min(g, max(rate - sum, 0))
+  g, retry, valid = want * times, 0, 0
+  local room = rate - sum
+  if g > room then
+    g = room
+    if times > 1 then g = room - room % want end
+    if g < 0 then g = 0 end
+  end
   if g > 0 and g >= least then
     valid = (current + 1) * width - at
     dirty = true
     if sum == 0 then
-      if oldest ~= index or head ~= tail then call('DEL', KEYS[2]) end
-      index, oldest, head, tail = current, current, 0, 0
+      if head ~= tail then call('DEL', KEYS[2]) end
+      index, older, head, tail = current, '', 0, 0
     elseif index < current then
-      call('HSET', KEYS[2], string.format('%.0f', index), n)
-      beside = true
+      older = string.sub(state, from) .. pack('<d', n * 128 + index % 128)
       index, n = current, 0
     end
     n, sum = n + g, sum + g
@@ -43,27 +47,25 @@ repeat
     end
   else
     g = 0
-    -- How long until need permits have left: look at few sub-windows first,
-    -- the oldest is most often enough.
-    local need = sum + max(least, 1) - rate
-    local from, step = max(oldest, first), 4
+  end
+  if g == 0 or times > 1 and g < want * times then
+    -- How long until need permits have left: the oldest is most often enough.
+    local need = sum + math.max(least, 1) - rate
     if need > 0 then retry = (index + span + 1) * width - at + lag end
-    while need > 0 and from < index do
-      local _, counts = spilled(from, min(from + step - 1, index - 1))
-      for k = 1, #counts do
-        need = need - counts[k]
-        if need <= 0 then
-          retry = (from + k - 1 + span + 1) * width - at + lag
-          break
-        end
-      end
-      from, step = from + step, step * 4
+    if need > 0 and not older and #state == 128 then state = call('GET', KEYS[1]) end
+    local slots, p = older or state, older and 1 or from
+    while need > 0 and p < #slots do
+      local slot
+      slot, p = unpackd('<d', slots, p)
+      need = need - (slot - slot % 128) / 128
+      if need <= 0 then retry = (index - (index - slot) % 128 + span + 1) * width - at + lag end
     end
   end
-  local last = pos > #ARGV[1]
-  if not last then out = out .. pack('<dddd', g, 0, retry, valid) end
-until last
+  if pos > #ARGV[1] then break end
+  out = (out or '') .. pack('<dddd', g, 0, retry, valid)
+  least, want, ahead, times, pos = unpackd('<dddd', ARGV[1], pos)
+end
 
 if sum > 0 then us = (index + span + 1) * width - at + lag end
-reply = pack('<dddddd', g, 0, retry, valid, max(rate - sum, 0), us)
-if out ~= '' then reply = out .. reply end
+reply = pack('<dddddd', g, 0, retry, valid, sum < rate and rate - sum or 0, us)
+if out then reply = out .. reply end
