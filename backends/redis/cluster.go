@@ -51,28 +51,23 @@ func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 	}
 }
 
-// toMaster runs a script in this goroutine, as flyBound does, if it may and there is a
-// connection to the server that the key was on when last heard. landed is false if it
-// was not run. A redirection is not followed, for that could take a new connection.
-func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (landed bool, err error) {
-	bound, ok := ctx.(*driver.Bound)
+// toMaster runs a script at the server that its keys were on when last heard, together with
+// other calls to that server. sent is false if nobody has tried. A redirection is not
+// followed.
+func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (sent bool, err error) {
 	args := cmd.Args()
-	if !ok || len(args) < 4 || b.closed() {
-		return false, nil
-	}
-	deadline, _ := bound.Deadline()
-	if left := time.Until(deadline); left <= 0 || left > inline {
+	if len(args) < 4 || b.closed() {
 		return false, nil
 	}
 	key, ok := args[3].(string)
 	if !ok {
 		return false, nil
 	}
-	node, err := b.cluster.MasterForKey(quiet{bound}, key)
-	if err != nil || node.PoolStats().IdleConns == 0 {
+	node, err := b.cluster.MasterForKey(context.Background(), key) // is known
+	if err != nil {
 		return false, nil
 	}
-	return true, node.Process(quiet{bound}, cmd)
+	return true, b.gates.of(b, node).process(ctx, cmd)
 }
 
 // pause waits for d, or says what has ended before that.

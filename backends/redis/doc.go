@@ -26,7 +26,10 @@
 // Each operation is one script, made once: nothing is sent again behind the
 // caller's back, whatever the client's MaxRetries. A call ends with its ctx. That
 // takes a goroutine for the time of the call, unless ctx never ends: then the
-// client's ReadTimeout bounds it. Limits run on the server's
+// client's ReadTimeout bounds it. While four calls to a server are under way, others wait
+// for the first of them to return, for two milliseconds at most, and then go in one
+// pipeline: so do many goroutines with few round trips, and few wait for nobody.
+// The hooks of the client see such a pipeline without any caller's context. Limits run on the server's
 // clock. Leases are relative times on the server's clock: clients' clocks do not
 // matter.
 //

@@ -18,14 +18,48 @@ import (
 // may have been sent: the outcome is unknown.
 var errClosing = errors.New("redis: backend closed during the call")
 
-// results are channels for one result each, empty while in the pool.
-var results = sync.Pool{New: func() any { return make(chan error, 1) }}
+// spare is what a call needs for a moment.
+type spare struct {
+	results    sync.Pool // of channels for one result each, empty while in the pool
+	timers     sync.Pool // of stopped timers, whose channels are empty
+	passengers sync.Pool
+}
+
+func (s *spare) result() chan error {
+	if c, ok := s.results.Get().(chan error); ok {
+		return c
+	}
+	return make(chan error, 1)
+}
+
+func (s *spare) timer(d time.Duration) *time.Timer {
+	if t, ok := s.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+func (s *spare) stop(t *time.Timer) {
+	t.Stop()
+	s.timers.Put(t)
+}
+
+func (s *spare) passenger() *passenger {
+	if p, ok := s.passengers.Get().(*passenger); ok {
+		return p
+	}
+	return &passenger{result: make(chan error, 1)}
+}
 
 // process runs cmd and returns when ctx ends at the latest. After an error of
 // ctx, cmd must not be touched.
 func (b *backend) process(ctx context.Context, cmd redis.Cmder) error {
 	if b.cluster != nil {
 		return b.processOnCluster(ctx, cmd)
+	}
+	if c, ok := b.client.(*redis.Client); ok {
+		return b.gates.of(b, c).process(ctx, cmd)
 	}
 	_, err := b.fly(ctx, b.client, cmd)
 	return err
@@ -56,11 +90,11 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	result := results.Get().(chan error)
+	result := b.spare.result()
 	go land(ctx, p, cmd, result)
 	select {
 	case err := <-result:
-		results.Put(result)
+		b.spare.results.Put(result)
 		return true, err
 	case <-ctx.Done():
 		// The result has no reader any more: the channel is not reused.
@@ -73,27 +107,23 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 // flyBound is fly for a ctx that has a deadline and is not cancelled. On a
 // connection that is there, the deadline is all it takes, and the command runs
 // here: a second goroutine costs more than the command where processors are few.
-// Of a cluster or sentinels nobody can tell beforehand whether there is one.
+// Of a whole cluster, or sentinels, nobody can tell beforehand whether there is one.
 func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (landed bool, err error) {
 	deadline, _ := bound.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
 		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, context.DeadlineExceeded)
 	}
-	if b.direct && left <= inline && b.client.PoolStats().IdleConns > 0 {
+	if left <= inline && b.connected(p) {
 		return true, p.Process(quiet{bound}, cmd)
 	}
-	timer := timers.Get().(*time.Timer)
-	timer.Reset(left)
-	defer func() {
-		timer.Stop()
-		timers.Put(timer)
-	}()
-	result := results.Get().(chan error)
+	timer := b.spare.timer(left)
+	defer b.spare.stop(timer)
+	result := b.spare.result()
 	go land(quiet{bound}, p, cmd, result)
 	select {
 	case err := <-result:
-		results.Put(result)
+		b.spare.results.Put(result)
 		return true, err
 	case <-timer.C:
 		return false, context.DeadlineExceeded
@@ -102,15 +132,19 @@ func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (l
 	}
 }
 
+// connected reports whether there is a connection that p can use now.
+func (b *backend) connected(p processor) bool {
+	if !b.direct {
+		return false
+	}
+	if node, ok := p.(*redis.Client); ok {
+		return node.PoolStats().IdleConns > 0
+	}
+	return b.cluster == nil && b.client.PoolStats().IdleConns > 0
+}
+
 // inline is the longest that a call may take which Close does not interrupt.
 const inline = time.Second
-
-// timers are stopped timers, whose channels are empty.
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
 
 // quiet is a Bound for go-redis, which needs the deadline and only looks at Done in passing.
 type quiet struct{ *driver.Bound }

@@ -1,0 +1,194 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+const crowd = 64 // goroutines
+
+// reads is how often the server has read from its connections.
+func reads(t *testing.T, b *backend) int {
+	t.Helper()
+	text := must[string](t)(b.client.Info(t.Context(), "stats").Result())
+	return must[int](t)(strconv.Atoi(parseInfo(text)["total_reads_processed"]))
+}
+
+// TestManyGoroutinesShareRoundTrips: while a few calls are under way, those of others gather, and
+// then go to the server together.
+func TestManyGoroutinesShareRoundTrips(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute)))
+	g := b.gates.of(b, b.client.(*redis.Client))
+	g.patience = time.Hour
+	before := reads(t, b)
+	srv.Pause()
+	var wg sync.WaitGroup
+	for i := range crowd {
+		wg.Go(func() {
+			if _, err := b.TryLock(ctx, fmt.Sprint("k", i), request("a", time.Minute)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiting := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.queue)
+	}
+	for deadline := time.Now().Add(10 * time.Second); waiting() < crowd-flightsAtMost; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d calls wait", waiting())
+		}
+	}
+	srv.Resume()
+	wg.Wait()
+	// Each new connection begins with a few.
+	n := reads(t, b) - before
+	t.Logf("%d reads for %d calls", n, crowd)
+	if n > crowd/2 {
+		t.Errorf("%d reads for %d calls: want them to share", n, crowd)
+	}
+}
+
+// swimmer is one of the crowd: it has a lock and a limit of its own.
+type swimmer struct {
+	b     *backend
+	i     int
+	limit driver.Limit
+	lock  int   // number; a call that has come to nobody knows what may yet be carried out, and so the next has another key
+	last  int64 // token
+	left  int   // of the limit
+	done  int   // rounds that were all well
+}
+
+const swimWithin = 150 * time.Millisecond
+
+// swim locks, takes and unlocks once.
+func (s *swimmer) swim() (err error) {
+	key, limited := fmt.Sprint("k", s.i, ".", s.lock), fmt.Sprint("k", s.i)
+	ctx, cancel := context.WithTimeout(context.Background(), swimWithin)
+	defer cancel()
+	start := time.Now()
+	defer func() {
+		// What is forgotten takes for ever; a busy machine takes a while.
+		if took := time.Since(start); took > 2*swimWithin+5*time.Second {
+			err = errors.Join(err, fmt.Errorf("a round took %v", took))
+		}
+	}()
+	r := request("a", 200*time.Millisecond)
+	g, err := s.b.TryLock(ctx, key, r)
+	switch {
+	case errors.Is(err, driver.ErrLocked):
+		return fmt.Errorf("its own key is taken: %w", err)
+	case err == nil && g.Token <= s.last:
+		return fmt.Errorf("token %d after %d", g.Token, s.last)
+	case driver.Definite(err):
+		return nil
+	case err != nil:
+		s.lock, s.last = s.lock+1, 0
+		return nil
+	}
+	s.last = g.Token
+	taken, limitErr := s.b.TakeOne(ctx, limited, s.limit, driver.Ask{Min: 1, N: 1})
+	if limitErr == nil {
+		if taken.N != 1 || taken.Remaining >= s.left || taken.Remaining < s.left/2 {
+			return fmt.Errorf("was given %+v of %d: the answer to another", taken, s.left)
+		}
+		s.left = taken.Remaining
+	}
+	bound := driver.NewBound(context.Background(), swimWithin)
+	defer bound.Stop()
+	switch err := s.b.Unlock(bound, key, r.ID); {
+	case err == nil && limitErr == nil:
+		s.done++
+	case err == nil:
+	case errors.Is(err, driver.ErrNotHeld) && time.Since(start) < r.TTL:
+		return fmt.Errorf("its own lock is gone: %w", err)
+	default: // it may hold for a while
+		s.lock, s.last = s.lock+1, 0
+	}
+	return nil
+}
+
+// TestManyGoroutinesThroughFaults: whatever becomes of server and network, each caller gets
+// its own answer or an error, in time, and when all is well again, so are the calls.
+func TestManyGoroutinesThroughFaults(t *testing.T) {
+	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
+	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
+	defer p.Close()
+	o := clientOptions(p.Addr())
+	o.ReadTimeout, o.DialTimeout = 250*time.Millisecond, 250*time.Millisecond
+	client := redis.NewClient(o)
+	defer client.Close()
+	made := must[driver.Backend](t)(New(client, WithLogger(slog.New(slog.DiscardHandler))))
+	defer made.Close()
+	b := made.(*backend)
+	var stop, swum atomic.Bool
+	var wg sync.WaitGroup
+	swimmers := make([]*swimmer, crowd)
+	for i := range swimmers {
+		l := limitOf(t, fmt.Sprintf("%d/1h", 10_000<<(i%16)))
+		s := &swimmer{b: b, i: i, limit: l, left: l.Rate}
+		swimmers[i] = s
+		wg.Go(func() {
+			for !stop.Load() {
+				if err := s.swim(); err != nil {
+					t.Error(err)
+					return
+				}
+				if s.done > 0 {
+					swum.Store(true)
+				}
+			}
+		})
+	}
+	eventually(t, "a round without a fault", swum.Load)
+	for range 3 {
+		for _, fault := range []struct{ begin, end func() }{
+			{p.Cut, p.Heal},
+			{p.DropReply, p.Heal},
+			{p.StallReplies, p.Heal},
+			{p.StallRequests, func() { p.Reset(); p.Heal() }},
+			{srv.Pause, srv.Resume},
+		} {
+			time.Sleep(30 * time.Millisecond) // of swimming
+			fault.begin()
+			time.Sleep(60 * time.Millisecond)
+			fault.end()
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	rounds := 0
+	for _, s := range swimmers {
+		rounds += s.done
+		s.done = 0
+	}
+	t.Logf("%d rounds without a fault", rounds)
+	for _, s := range swimmers { // the water is calm
+		for deadline := time.Now().Add(5 * time.Second); s.done == 0 && time.Now().Before(deadline); {
+			if err := s.swim(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.done == 0 {
+			t.Fatalf("goroutine %d: calls fail although all is well", s.i)
+		}
+	}
+}
