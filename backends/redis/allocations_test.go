@@ -20,13 +20,13 @@ func TestAllocations(t *testing.T) {
 		most float64
 		op   func() error
 	}{
-		"TryLock+Unlock": {20, func() error {
+		"TryLock+Unlock": {18, func() error {
 			if _, err := b.TryLock(ctx, "k", r); err != nil {
 				return err
 			}
 			return b.Unlock(ctx, "k", r.ID)
 		}},
-		"TakeOne": {12, func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{Min: 1, N: 1}); return err }},
+		"TakeOne": {11, func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{Min: 1, N: 1}); return err }},
 	} {
 		var err error
 		n := testing.AllocsPerRun(300, func() { err = errors.Join(err, tt.op()) })

@@ -15,8 +15,8 @@
 // A lock named tickets is the string coord:{tickets}, which holds the id of the
 // hold and expires with its lease: GET shows who holds it. Beside it
 // coord:{tickets}:fence is the last fencing token. While others wait for the lock,
-// coord:{tickets}:queue has their ids in order, coord:{tickets}:waiters what is known of
-// each, and coord:{tickets}:fair has those of them who are fair. The state of a limit is
+// coord:{tickets}:queue has their ids in order, and coord:{tickets}:waiters what is known of
+// each. The state of a limit is
 // coord:{tickets}:tb, :sw:60000000 or :fw:60000000, by algorithm and period in
 // microseconds, packed as doubles, with a hash :h beside it for what can be given
 // back. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
@@ -35,13 +35,14 @@
 //
 // Tokens are max(last+1, the server's clock in microseconds). They rise even
 // when Redis lost everything, provided that its clock did not go back; and
-// without such a loss, for an hour after a lease, whatever the clock does.
+// without such a loss, for an hour after a lease at least, whatever the clock does.
 //
 // Waiters are granted in the order in which they came, over all clients, and nobody
-// overtakes them. The script that gives a lock back grants it to the next, and tells that
-// client on a channel of its own, coord:wake: and a random number. A client begins to
-// listen, on one more connection, when it first has to wait, or when it takes a lock that
-// it has just given back, as goroutines do that wait for each other: then it hears of
+// overtakes them. The script that gives a lock back grants it to the next, for a second, and
+// tells that client on a channel of its own, coord:wake: and a random number. Its waiter has
+// the lock then, and renews it behind the caller's back; [driver.Grant] calls that provisional. A client begins to
+// listen, on one more connection, when it first has to wait, or when it takes a lock for which
+// goroutines of it wait for each other: then it hears of
 // fair waiters, and the core can hand locks on inside the client; where it listens
 // stands behind the token, in coord:{tickets}:fence. Messages get lost with a
 // connection: then waiters look for themselves, as all do every two seconds. Where the
@@ -54,7 +55,8 @@
 // On a cluster each name is in one slot, with all its keys. So locks and limits are as
 // atomic as on one server; several limits at once are so only for one name, and
 // ErrUnsupported for more. Redirections, by which a node says that it did not run a
-// command, are followed; nothing else is sent again. While a slot moves, a lock in it
+// command, are followed; nothing else is sent again. A client that waits listens on each
+// master that has a lock for which it does. While a slot moves, a lock in it
 // that is free cannot be taken: calls wait for that for about a second.
 //
 // Redis replicates after it has answered. A failover to a replica that has not seen the

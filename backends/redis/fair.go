@@ -1,8 +1,9 @@
 package redis
 
 import (
-	"sync"
-	"time"
+	"context"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // A hold that the core hands on inside the client must not overtake a fair waiter of
@@ -20,71 +21,37 @@ func (l *line) fairWaits(lock string) {
 	}
 }
 
-// hearing is whether, and since which subscription, a client hears what it is told.
-type hearing struct {
-	ups    int
-	up     bool
-	suffix any // for acquire.lua; boxed once
-}
-
-// hearing is that of now.
-func (l *line) hearing() hearing {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := hearing{ups: l.ups, up: l.up, suffix: noSuffix}
-	if l.up {
-		h.suffix = l.suffix
+// hearing is what the client hears of a lock now.
+func (l *line) hearing(ctx context.Context, lock string) hearing {
+	if !l.listens.Load() {
+		return hearing{suffix: noSuffix}
 	}
-	return h
+	return l.ear(ctx, lock, false).hearing()
 }
-
-var noSuffix any = ""
 
 // hears reports whether the client has heard all that it was told since then, or does not care.
 func (l *line) hears(since hearing) bool {
 	if l.fair.Load() == nil {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return since.up && l.up && l.ups == since.ups
-}
-
-// sameAgain is how soon after a lock was given back it is taken again by a goroutine that
-// has waited for it inside the client.
-const sameAgain = 5 * time.Millisecond
-
-// lastLock is the lock that was given back last.
-type lastLock struct {
-	mu   sync.Mutex
-	lock string
-	at   time.Time
-}
-
-// gaveBack and took notice that goroutines of the client wait for each other: then it
-// begins to listen, so that their next locks can be handed on.
-func (l *line) gaveBack(lock string) {
-	if l.listens.Load() || l.fair.Load() == nil {
-		return
-	}
-	l.gone.mu.Lock()
-	defer l.gone.mu.Unlock()
-	l.gone.lock, l.gone.at = lock, time.Now()
-}
-
-func (l *line) took(lock string) {
-	if l.listens.Load() || l.fair.Load() == nil {
-		return
-	}
-	l.gone.mu.Lock()
-	again := l.gone.lock == lock && time.Since(l.gone.at) < sameAgain
-	l.gone.mu.Unlock()
-	if !again {
-		return
+	if !since.up {
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return since.ear.up && since.ear.ups == since.ups
+}
+
+// took begins to listen, if r has waited for lock inside the client, so that the next locks of
+// those who wait there can be handed on.
+func (l *line) took(ctx context.Context, lock string, r driver.Request, heard hearing) {
+	if !r.Queued || heard.up || l.fair.Load() == nil {
+		return
+	}
+	l.mu.Lock()
 	if l.cancel == nil && !l.b.closed() {
 		l.start()
 	}
+	l.mu.Unlock()
+	l.ear(ctx, lock, true)
 }

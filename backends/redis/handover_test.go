@@ -101,3 +101,65 @@ func TestFairWaiterEndsHandOver(t *testing.T) {
 	stop()
 	wg.Wait()
 }
+
+// TestFairLocksInFewScripts: a fair lock that others want costs the question for a place, which the
+// first also is granted by, and the release, which grants the next.
+func TestFairLocksInFewScripts(t *testing.T) {
+	srv := testserver.Redis(t)
+	ctx := t.Context()
+	const clients, each, locks = 4, 4, 50
+	var wg sync.WaitGroup
+	var inside atomic.Int32
+	for range clients {
+		c := openAt(t, srv.Addr)
+		for range each {
+			wg.Go(func() {
+				for range locks {
+					l, err := c.Lock(ctx, "k", coord.Fair())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two hold one key")
+					}
+					inside.Add(-1)
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	counts := srv.Commands()
+	const all = clients * each * locks
+	// What comes on top is places that are kept alive, and a few holders that were kept waiting for the processor for
+	// so long that they were renewed.
+	if n := counts["evalsha"] + counts["eval"]; n > all*23/10 {
+		t.Errorf("%d scripts for %d locks, want two for each and a few more", n, all)
+	}
+	if n := counts["publish"]; n > all*13/10 {
+		t.Errorf("%d messages for %d locks, want one for each, to who has it, and a few more", n, all)
+	}
+	t.Logf("%d scripts and %d messages for %d locks", counts["evalsha"]+counts["eval"], counts["publish"], all)
+}
+
+// TestLoneGoroutineListensToNothing: one that takes a lock over and over again, with nobody behind
+// it, makes its client open no connection to hear of fair waiters.
+func TestLoneGoroutineListensToNothing(t *testing.T) {
+	srv := testserver.Redis(t)
+	client := openAt(t, srv.Addr)
+	for range 100 {
+		l, err := client.Lock(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := srv.Commands()["subscribe"]; n != 0 {
+		t.Errorf("%d subscriptions", n)
+	}
+}

@@ -36,18 +36,22 @@ func (l *line) keep(ctx context.Context) {
 	}
 }
 
+// pause is short while anyone is in line who hears nothing.
 func (l *line) pause() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.up {
-		return l.every
+	for _, w := range l.waiters {
+		if w.ear == nil || !w.ear.up {
+			return pollEvery
+		}
 	}
-	return pollEvery
+	return l.every
 }
 
 // refresh looks at the places of all who wait, in one round trip to each server, and
 // reports whether anyone does.
 func (l *line) refresh(ctx context.Context) bool {
+	l.follow(ctx)
 	groups := l.groups()
 	for from := 0; from < len(groups); from += maxBatch {
 		batch := groups[from:min(from+maxBatch, len(groups))]
@@ -65,7 +69,35 @@ func (l *line) refresh(ctx context.Context) bool {
 type group struct {
 	lock    string
 	waiters []*waiter
+	heard   []hearing // of each
 	call    *call
+	sent    time.Time
+}
+
+// follow makes those ask again whose lock is on another master of the cluster than it was:
+// then they are told on another connection.
+func (l *line) follow(ctx context.Context) {
+	if l.b.cluster == nil {
+		return
+	}
+	bound := driver.NewBound(ctx, keepWithin)
+	defer bound.Stop()
+	now := map[string]*ear{}
+	l.mu.Lock()
+	for _, w := range l.waiters {
+		now[w.lock] = nil
+	}
+	l.mu.Unlock()
+	for lock := range now {
+		now[lock] = l.ear(bound, lock, true)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.waiters {
+		if e := now[w.lock]; w.inLine && e != nil && e != w.ear {
+			w.tell(true, 0)
+		}
+	}
 }
 
 // groups are those who are in line, by lock.
@@ -84,7 +116,7 @@ func (l *line) groups() []*group {
 			of[w.lock] = g
 			groups = append(groups, g)
 		}
-		g.waiters = append(g.waiters, w)
+		g.waiters, g.heard = append(g.waiters, w), append(g.heard, w.ear.hears())
 	}
 	return groups
 }
@@ -94,6 +126,7 @@ func (l *line) refreshPipelined(ctx context.Context, groups []*group, source boo
 	bound := driver.NewBound(ctx, keepWithin)
 	defer bound.Stop()
 	pipe := l.b.client.Pipeline()
+	sent := time.Now()
 	for _, g := range groups {
 		args := append(refreshScript.args(), g.lock)
 		for _, w := range g.waiters {
@@ -102,7 +135,7 @@ func (l *line) refreshPipelined(ctx context.Context, groups []*group, source boo
 		if source {
 			args = refreshScript.withSource(args)
 		}
-		g.call = newCall(bound, args)
+		g.sent, g.call = sent, newCall(bound, args)
 		_ = pipe.Process(bound, g.call) // is put on a list
 	}
 	landed, err := l.b.fly(bound, pipeline{pipe}, nil)
@@ -146,8 +179,13 @@ func (l *line) seen(g *group) {
 	defer l.mu.Unlock()
 	for i, w := range g.waiters {
 		state := int64(notInLine)
-		if i+1 < len(reply) {
-			state = reply[i+1]
+		if i+2 < len(reply) {
+			state = reply[i+2]
+		}
+		if state == inLine || state == firstInLine {
+			seen := lookAt(g.sent, g.heard[i])
+			seen.at = reply[1]
+			w.saw(seen)
 		}
 		switch {
 		case state == inLine:

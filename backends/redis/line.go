@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,51 +17,54 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// line is those calls of Lock of one client that wait. It has one connection, on
-// which the server tells of grants, and one goroutine that keeps all their places
-// alive; both begin with the first wait and end with Close.
+// line is those calls of Lock of one client that wait. It has one connection, or on a
+// cluster one to each master concerned, on which the server tells of grants, and one
+// goroutine that keeps all their places alive; they begin with the first wait and end
+// with Close.
 type line struct {
-	b       *backend
-	pushes  bool   // the server lets itself be listened to
-	channel string // on which this client alone listens, "-" for none
+	b      *backend
+	pushes bool // the server lets itself be listened to
+	only   *ear // that of a client of one server; else one that hears nothing
 
 	// keepEvery and maxSilence, which tests change.
 	every, silence time.Duration
 
 	fair    atomic.Pointer[func(key string)] // of NotifyFair
-	suffix  any                              // the channel, for acquire.lua
 	listens atomic.Bool                      // start was called
-	gone    lastLock
 
-	stir   chan struct{} // signalled when there are waiters again
-	asap   chan struct{} // signalled when places are to be looked at now
+	stir   chan struct{}   // signalled when there are waiters again
+	asap   chan struct{}   // signalled when places are to be looked at now
+	ctx    context.Context // that of start, until cancel
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	last    uint64
 	waiters map[uint64]*waiter
-	idle    bool // the keeper sleeps, because nobody waits
-	up      bool // the server has confirmed the subscription
-	ups     int  // how often
-	pubsub  *redis.PubSub
+	ears    map[string]*ear // by the address of the master of a cluster
+	idle    bool            // the keeper sleeps, because nobody waits
 	warned  bool
 }
 
 // channelPrefix is that of the channels of all clients, for access lists.
 const channelPrefix = "coord:wake:"
 
+func newChannel() string {
+	var random [8]byte
+	rand.Read(random[:])
+	return channelPrefix + hex.EncodeToString(random[:])
+}
+
 func (l *line) init(b *backend, pushes bool) {
-	l.b, l.pushes, l.channel = b, pushes, "-"
-	if pushes {
-		var random [8]byte
-		rand.Read(random[:])
-		l.channel = channelPrefix + hex.EncodeToString(random[:])
+	l.b, l.pushes = b, pushes
+	channel := noChannel
+	if pushes && b.cluster == nil {
+		channel = newChannel()
 	}
-	l.suffix = " " + l.channel
+	l.only = l.newEar(b.client, "", channel)
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.every, l.silence = keepEvery, maxSilence
-	l.waiters, l.idle = map[uint64]*waiter{}, true
+	l.waiters, l.ears, l.idle = map[uint64]*waiter{}, map[string]*ear{}, true
 }
 
 // join makes a waiter, and sees to it that somebody listens and keeps its place.
@@ -73,7 +78,10 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 		l.start()
 	}
 	l.last++
-	w := &waiter{n: l.last, lock: lock, id: r.ID, fair: r.Fair, line: l, news: make(chan struct{}, 1)}
+	w := &waiter{n: l.last, lock: lock, id: r.ID, fair: r.Fair, line: l, stir: make(chan struct{}, 1)}
+	if l.b.cluster == nil {
+		w.ear = l.only
+	}
 	l.waiters[w.n] = w
 	if l.idle {
 		l.idle = false
@@ -85,11 +93,11 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 // start begins to listen and to keep. l.mu is held.
 func (l *line) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
+	l.ctx, l.cancel = ctx, cancel
 	l.listens.Store(true)
 	l.wg.Go(func() { l.keep(ctx) })
-	if l.pushes {
-		l.wg.Go(func() { l.listen(ctx) })
+	if l.only.channel != noChannel {
+		l.wg.Go(func() { l.only.listen(ctx) })
 	}
 }
 
@@ -101,7 +109,12 @@ func (l *line) stop() {
 	if begun {
 		l.cancel()
 	}
-	pubsub := l.pubsub
+	var pubsubs []*redis.PubSub
+	for _, e := range append(slices.Collect(maps.Values(l.ears)), l.only) {
+		if e.pubsub != nil {
+			pubsubs = append(pubsubs, e.pubsub)
+		}
+	}
 	l.mu.Unlock()
 	if !begun {
 		return
@@ -109,8 +122,8 @@ func (l *line) stop() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if pubsub != nil {
-			_ = pubsub.Close()
+		for _, p := range pubsubs {
+			_ = p.Close()
 		}
 		l.wg.Wait()
 	}()
@@ -131,45 +144,52 @@ func (l *line) leave(w *waiter) {
 
 // place is what the server keeps of a waiter: whether it is fair, its number, and the
 // channel on which it is told.
-func (l *line) place(w *waiter) string {
+func (w *waiter) place(e *ear) string {
 	fair := "0 "
 	if w.fair {
 		fair = "1 "
 	}
-	return fair + strconv.FormatUint(w.n, 10) + " " + l.channel
+	return fair + strconv.FormatUint(w.n, 10) + " " + e.channel
 }
 
 // placed notes that w is in line. What it was told before a subscription that was
 // confirmed since it asked, it has not heard: then it asks again.
-func (l *line) placed(w *waiter, heard hearing) {
+func (l *line) placed(w *waiter, seen look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.inLine = true
-	if l.ups != heard.ups {
+	w.inLine, w.ear = true, seen.heard.ear
+	w.saw(seen)
+	if e := w.ear; e.ups != seen.heard.ups || e.gone {
 		w.tell(true, 0)
 	}
 }
 
-// message takes in what a script has published: "number" of a waiter that was granted, or
-// "number ms" of one that is the first in line, or "!key" of a lock for which someone fair
-// waits.
-func (l *line) message(payload string) {
+// message takes in what a script has published, see lua/queue.lua.
+func (e *ear) message(payload string) {
+	l := e.line
 	if lock, isFair := strings.CutPrefix(payload, "!"); isFair {
 		l.fairWaits(lock)
 		return
 	}
-	number, left, isFirst := strings.Cut(payload, " ")
+	number, rest, more := strings.Cut(payload, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return
 	}
-	ms, err := strconv.ParseInt(left, 10, 64)
+	var ms int64
+	granted, isGrant := parseHanded(rest)
+	if more && !isGrant {
+		ms, _ = strconv.ParseInt(rest, 10, 64) // else it is news of another kind
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.waiters[n]
 	switch {
 	case w == nil: // it has left
-	case isFirst && err == nil && ms > 0:
+	case isGrant:
+		granted.heard = e.hears()
+		w.hand(granted)
+	case ms > 0:
 		w.tell(false, leaseEnds(ms))
 	default:
 		w.tell(true, 0)

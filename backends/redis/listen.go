@@ -22,24 +22,25 @@ const (
 	listenRefused = 30 * time.Second
 )
 
-// listen has a subscription until ctx ends. The channel is the client's own: on a cluster
-// the nodes pass on what any of them publishes, and so one connection, to any node, hears
-// of the locks in all slots.
-func (l *line) listen(ctx context.Context) {
+// listen has a subscription until ctx ends, or the node has left the cluster.
+func (e *ear) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		pubsub := l.subscribe(ctx)
-		err := l.receive(ctx, pubsub)
+		pubsub := e.subscribe(ctx)
+		err := e.receive(ctx, pubsub)
 		_ = pubsub.Close()
-		l.deaf(ctx, err)
-		if l.b.pause(ctx, pauseAfter(err)) != nil {
+		e.deaf(ctx, err)
+		if e.addr != "" && errors.Is(err, redis.ErrClosed) {
+			e.line.lose(e)
+			return
+		}
+		if e.line.b.pause(ctx, pauseAfter(err)) != nil {
 			return
 		}
 	}
 }
 
 // pauseAfter is how long to pause before another subscription. A client that is closed answers
-// at once: one of the application, which may close it first, or that of a node that has
-// left the cluster.
+// at once: the application may close its own first.
 func pauseAfter(err error) time.Duration {
 	switch {
 	case refusesPush(err):
@@ -52,14 +53,14 @@ func pauseAfter(err error) time.Duration {
 }
 
 // subscribe asks for the subscription, which receive finds to have succeeded or not.
-func (l *line) subscribe(ctx context.Context) *redis.PubSub {
-	pubsub := l.b.client.Subscribe(ctx) // does not connect
-	l.mu.Lock()
-	l.pubsub = pubsub
+func (e *ear) subscribe(ctx context.Context) *redis.PubSub {
+	pubsub := e.node.Subscribe(ctx) // does not connect
+	e.line.mu.Lock()
+	e.pubsub = pubsub
 	ended := ctx.Err() != nil // then stop has not seen it
-	l.mu.Unlock()
+	e.line.mu.Unlock()
 	if !ended {
-		_ = pubsub.Subscribe(ctx, l.channel)
+		_ = pubsub.Subscribe(ctx, e.channel)
 	}
 	return pubsub
 }
@@ -67,27 +68,27 @@ func (l *line) subscribe(ctx context.Context) *redis.PubSub {
 // receive takes in what the server says. After an error the client connects anew, and
 // subscribes; receive returns where that is of no use: after ctx has ended, on a
 // connection that gives no sign of life, and when the server refuses.
-func (l *line) receive(ctx context.Context, pubsub *redis.PubSub) error {
+func (e *ear) receive(ctx context.Context, pubsub *redis.PubSub) error {
 	silent, pause := false, listenFirst
 	for ctx.Err() == nil {
-		said, err := pubsub.ReceiveTimeout(ctx, l.silence)
+		said, err := pubsub.ReceiveTimeout(ctx, e.line.silence)
 		switch said := said.(type) {
 		case *redis.Message:
-			l.message(said.Payload)
+			e.message(said.Payload)
 		case *redis.Subscription:
-			l.confirmed()
+			e.confirmed()
 		}
 		switch {
 		case err == nil:
 			silent, pause = false, listenFirst
-		case timedOut(err) && !silent && l.isUp():
+		case timedOut(err) && !silent && e.isUp():
 			silent = true
 			_ = pubsub.Ping(ctx) // what is wrong shows when nothing comes
 		case timedOut(err), refusesPush(err), errors.Is(err, redis.ErrClosed):
 			return err
 		default:
-			l.deaf(ctx, err)
-			if l.b.pause(ctx, pause) != nil {
+			e.deaf(ctx, err)
+			if e.line.b.pause(ctx, pause) != nil {
 				return err
 			}
 			pause = min(2*pause, listenMost)
@@ -101,30 +102,30 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-func (l *line) isUp() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.up
+func (e *ear) isUp() bool {
+	e.line.mu.Lock()
+	defer e.line.mu.Unlock()
+	return e.up
 }
 
 // confirmed: from now on nothing is lost. What was said before may have been.
-func (l *line) confirmed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.up = true
-	l.ups++
-	signal(l.asap)
+func (e *ear) confirmed() {
+	e.line.mu.Lock()
+	defer e.line.mu.Unlock()
+	e.up = true
+	e.ups++
+	signal(e.line.asap)
 }
 
 // deaf: until the next subscription places are looked at often. A server that refuses it
 // is told of once.
-func (l *line) deaf(ctx context.Context, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.up = false
-	signal(l.asap)
-	if refusesPush(err) && !l.warned {
-		l.warned = true
-		l.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
+func (e *ear) deaf(ctx context.Context, err error) {
+	e.line.mu.Lock()
+	defer e.line.mu.Unlock()
+	e.up = false
+	signal(e.line.asap)
+	if refusesPush(err) && !e.line.warned {
+		e.line.warned = true
+		e.line.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
 	}
 }

@@ -9,14 +9,19 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Queuer = (*backend)(nil)
+var _ driver.DirectQueuer = (*backend)(nil)
 
-// Lock implements driver.Queuer. The line is at the server, in the order in which
-// waiters came; see lua/queue.lua. Who gives the lock back grants it to the first in line in
-// the same step, for a second at most, and tells that client, which confirms it by
-// asking again. A waiter asks also when it is told to, and the first in line when the
-// lease in its way has run out.
+// Lock implements driver.Queuer.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return b.LockDirect(ctx, key, r, func() {})
+}
+
+// LockDirect implements driver.DirectQueuer. The line is at the server, in the order in which
+// waiters came; see lua/queue.lua. Who gives the lock back grants it to the first in line in
+// the same step, for a second at most, and tells that client. Its waiter has the lock then;
+// one to which that is not enough, or not certain, confirms it by asking again. A waiter asks
+// also when it is told to, and the first in line when the lease in its way has run out.
+func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
@@ -28,19 +33,49 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	defer b.line.leave(w)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	a := &asking{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, b.line.place(w)}}
+	a := &asking{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, nil}}
 	for told := false; ; {
-		heard := b.line.hearing()
+		heard := a.place(ctx, w)
 		g, left, err := a.ask(ctx, told)
 		if left == 0 {
 			g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
 			return g, err
 		}
-		b.line.placed(w, heard)
-		if told, err = w.await(ctx, timer, left, b.closing); err != nil {
+		a.seen.heard = heard // as it was when it asked
+		b.line.placed(w, a.seen)
+		if waits != nil {
+			waits()
+			waits = nil
+		}
+		news, err := w.await(ctx, timer, left, b.closing)
+		if err != nil {
 			return driver.Grant{}, err
 		}
+		if g, ok := a.take(&news, r); ok {
+			return g, nil
+		}
+		told = news.ask
 	}
+}
+
+// place sets where the waiter is to be told, and gives what it hears there.
+func (a *asking) place(ctx context.Context, w *waiter) hearing {
+	e := a.b.line.ear(ctx, a.lock, true)
+	if e != a.ear {
+		a.ear, a.args[4] = e, w.place(e)
+	}
+	return e.hearing()
+}
+
+// take is the grant that a waiter was told of, unless it is to ask: for a whole lease, or to
+// learn whether replicas have it.
+func (a *asking) take(n *news, r driver.Request) (driver.Grant, bool) {
+	if n.granted.token == 0 || r.Whole || a.b.options.replicas != 0 {
+		return driver.Grant{}, false
+	}
+	g, ok := n.granted.grant(n.seen, time.Now(), r.TTL)
+	g.FairWaiting = g.FairWaiting || !a.b.line.hears(n.granted.heard)
+	return g, ok
 }
 
 // asking is what a waiter asks the server until it is granted.
@@ -48,7 +83,9 @@ type asking struct {
 	b        *backend
 	lock, id string
 	args     []any
+	ear      *ear // that args names
 	placed   bool // the server has said that it is in line
+	seen     look // the last time
 }
 
 // ask gives a grant or an error, or else how long to wait for being told otherwise.
@@ -68,7 +105,11 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	if left, err = lockedFor(a.lock, reply); left == 0 {
 		return driver.Grant{}, 0, err
 	}
-	a.placed = true
+	a.placed, a.seen = true, look{}
+	if len(reply) > 3 {
+		a.seen = lookAt(sent, hearing{})
+		a.seen.at = reply[3]
+	}
 	if reply[2] > 0 { // it is not the first, and is told when it is
 		left = never
 	}
@@ -93,13 +134,14 @@ func (a *asking) failure(ctx context.Context, err error) error {
 const confirmWithin = 80 * time.Millisecond
 
 // run runs the script. A waiter that was told that the lock is its own is in a hurry: it asks
-// in this goroutine, and if that takes long asks again. Not so where replicas are waited for,
-// which may take longer.
+// in this goroutine, and if that takes long asks again. What it gives up may still reach the
+// server when the hold is over: so that first question only confirms. Not so where replicas are
+// waited for, which may take longer.
 func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err error) {
 	if told && a.b.options.replicas == 0 && ctx.Err() == nil {
 		bound := driver.NewBound(ctx, confirmWithin)
 		defer bound.Stop()
-		if reply, short, err = a.b.runGrant(bound, waitScript, a.lock, a.args...); err == nil {
+		if reply, short, err = a.b.runGrant(bound, confirmScript, a.lock, a.args[:4]...); err == nil && reply[0] != 0 {
 			return reply, short, nil
 		}
 	}
@@ -148,54 +190,76 @@ type waiter struct {
 	id   string
 	fair bool
 	line *line
-	news chan struct{} // signalled when ask or first was set
+	stir chan struct{} // signalled when there is news
 	// Guarded by line.mu.
-	inLine bool          // the server has said that it is
-	ask    bool          // it was granted, or does not know
-	first  time.Duration // it is the first, behind a lease with that much left; 0 if it was not told
+	inLine bool // the server has said that it is
+	ear    *ear // by which it is told there
+	news   news
+}
+
+// news is what a waiter was told since it last heard.
+type news struct {
+	ask     bool          // it was granted, or does not know
+	granted handed        // with a token: how
+	first   time.Duration // it is the first, behind a lease with that much left; 0 if it was not told
+	seen    look          // the last at its place, whenever that was
 }
 
 // await returns when it is time to ask again, because it was told to or because the lease in
 // the way, of which there is left, is over; or with what has ended the wait. News on two
 // connections overtake each other: what they say can shorten the wait, and not prolong it.
-func (w *waiter) await(ctx context.Context, timer *time.Timer, left time.Duration, closing <-chan struct{}) (told bool, err error) {
+func (w *waiter) await(ctx context.Context, timer *time.Timer, left time.Duration, closing <-chan struct{}) (news, error) {
 	until := time.Now().Add(left)
 	timer.Reset(left)
 	for {
 		select {
-		case <-w.news:
-			ask, first := w.take()
-			if ask {
-				return true, nil
+		case <-w.stir:
+			n := w.hear()
+			if n.ask {
+				return n, nil
 			}
-			if end := time.Now().Add(first); first > 0 && end.Before(until) {
+			if end := time.Now().Add(n.first); n.first > 0 && end.Before(until) {
 				until = end
-				timer.Reset(first)
+				timer.Reset(n.first)
 			}
 		case <-timer.C:
-			return false, nil
+			return news{}, nil
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return news{}, ctx.Err()
 		case <-closing:
-			return false, errClosing // its place in line stays for a while
+			return news{}, errClosing // its place in line stays for a while
 		}
 	}
 }
 
-// take is the news since it was last taken.
-func (w *waiter) take() (ask bool, first time.Duration) {
+// hear gives the news.
+func (w *waiter) hear() news {
 	w.line.mu.Lock()
 	defer w.line.mu.Unlock()
-	ask, first = w.ask, w.first
-	w.ask, w.first = false, 0
-	return ask, first
+	n := w.news
+	w.news = news{seen: n.seen}
+	return n
 }
 
 // tell makes the waiter ask, or know that it is the first. line.mu is held.
 func (w *waiter) tell(ask bool, first time.Duration) {
-	w.ask = w.ask || ask
-	if first > 0 && (w.first == 0 || first < w.first) {
-		w.first = first
+	n := &w.news
+	n.ask = n.ask || ask
+	if first > 0 && (n.first == 0 || first < n.first) {
+		n.first = first
 	}
-	signal(w.news)
+	signal(w.stir)
+}
+
+// saw notes an answer about its place, of which the latest counts. line.mu is held.
+func (w *waiter) saw(l look) {
+	if l.sent.After(w.news.seen.sent) {
+		w.news.seen = l
+	}
+}
+
+// hand tells it of its grant. line.mu is held.
+func (w *waiter) hand(h handed) {
+	w.news.granted = h
+	w.tell(true, 0)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func TestFairWaitersAreForgotten(t *testing.T) {
 // TestForeignPartsOfALine: what is not ours beside a line, that has not begun, makes a wait fail
 // and leaves nothing, and not a key without an end.
 func TestForeignPartsOfALine(t *testing.T) {
-	for _, part := range []string{"waiters", "fair"} {
+	for part, ours := range map[string]string{"waiters": "queue", "queue": "waiters"} {
 		t.Run(part, func(t *testing.T) {
 			_, b := open(t)
 			ctx := t.Context()
@@ -165,10 +166,134 @@ func TestForeignPartsOfALine(t *testing.T) {
 			if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrCorrupt) {
 				t.Errorf("Lock: %v, want ErrCorrupt", err)
 			}
-			if n := b.client.Exists(ctx, "coord:{k}:queue").Val(); n != 0 {
-				t.Error("a place in line is left, and the wait has failed")
+			if n := b.client.Exists(ctx, "coord:{k}:"+ours).Val(); n != 0 {
+				t.Errorf("coord:{k}:%s is left, and the wait has failed", ours)
 			}
 		})
+	}
+}
+
+// TestForeignFence: so does what is in place of a fence, also of a number after which there is no
+// token, whether or not the lock is free and others wait.
+func TestForeignFence(t *testing.T) {
+	ctx := t.Context()
+	for name, spoil := range map[string]func(*backend){
+		"of another type": func(b *backend) { b.client.LPush(ctx, "coord:{k}:fence", "x") },
+		"out of range":    func(b *backend) { b.client.Set(ctx, "coord:{k}:fence", maxToken-1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, b := open(t)
+			untouched := func(what string, err error, want string) {
+				t.Helper()
+				if !errors.Is(err, driver.ErrCorrupt) {
+					t.Errorf("%s: %v, want ErrCorrupt", what, err)
+				}
+				if got := b.client.Get(ctx, "coord:{k}").Val(); got != want {
+					t.Errorf("%s: the lock has %q, want %q", what, got, want)
+				}
+				if n := b.client.Exists(ctx, "coord:{k}:queue", "coord:{k}:waiters").Val(); n != 0 {
+					t.Errorf("%s: %d keys of a line are left", what, n)
+				}
+			}
+			spoil(b)
+			_, err := b.TryLock(ctx, "k", request("t", time.Minute))
+			untouched("TryLock", err, "")
+			_, err = b.Lock(ctx, "k", request("l", time.Minute))
+			untouched("Lock", err, "")
+
+			b.client.Del(ctx, "coord:{k}:fence")
+			held := request("h", time.Minute)
+			must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+			w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)
+			b.client.Del(ctx, "coord:{k}:fence")
+			spoil(b)
+			if err := b.Unlock(ctx, "k", held.ID); err != nil {
+				t.Fatal(err)
+			}
+			untouched("Lock in line", (<-w).err, "")
+		})
+	}
+}
+
+// TestForeignFenceOfAHeldLock: a wait that begins beside one fails, and leaves no line.
+func TestForeignFenceOfAHeldLock(t *testing.T) {
+	_, b := open(t)
+	ctx := t.Context()
+	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
+	b.client.Del(ctx, "coord:{k}:fence")
+	b.client.LPush(ctx, "coord:{k}:fence", "x")
+	for _, fair := range []bool{false, true} {
+		r := request("w", time.Minute)
+		r.Fair = fair
+		if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrCorrupt) {
+			t.Errorf("Lock: %v, want ErrCorrupt", err)
+		}
+		for _, part := range []string{"coord:{k}:queue", "coord:{k}:waiters"} {
+			if ttl := b.client.PTTL(ctx, part).Val(); ttl != -2 {
+				t.Errorf("%s is left, and expires in %v", part, ttl)
+			}
+		}
+	}
+}
+
+// TestLostQueue: those who wait find out that their places are lost, as by an eviction, have the lock
+// all the same, and are not overtaken from then on.
+func TestLostQueue(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	g := must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
+	waits := []driver.Request{request("1", time.Minute), request("2", time.Minute)}
+	clients := []*backend{connect(t, srv.Addr), connect(t, srv.Addr)}
+	results := []<-chan answer{waitFor(t, clients[0], "k", waits[0], 1), waitFor(t, clients[1], "k", waits[1], 2)}
+	lose := b.client.TxPipeline()
+	lose.Set(ctx, "coord:{k}:fence", g.Token, time.Hour) // as after a hold with nobody in line
+	lose.Del(ctx, "coord:{k}:queue")
+	if _, err := lose.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inLineAre(t, b, "k", 2)
+	b.client.Del(ctx, "coord:{k}") // as if the lease had run out
+	if g, err := b.TryLock(ctx, "k", request("late", time.Minute)); !errors.Is(err, driver.ErrLocked) {
+		t.Fatalf("past the line: %+v, %v, want ErrLocked", g, err)
+	}
+	for range waits {
+		var i int
+		var a answer
+		select {
+		case a = <-results[0]:
+		case a = <-results[1]:
+			i = 1
+		case <-time.After(20 * time.Second):
+			t.Fatal("still waits after 20s")
+		}
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		if err := clients[i].Unlock(ctx, "k", waits[i].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestForeignWaiters: a release that cannot tell who waits ends the hold, and leaves the line as it is.
+func TestForeignWaiters(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	held, r := request("h", time.Minute), request("w", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	waitFor(t, pushed(t, srv), "k", r, 1)
+	b.client.Set(ctx, "coord:{k}:waiters", "x", time.Hour)
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.client.Exists(ctx, "coord:{k}").Val(); n != 0 {
+		t.Error("the lock is still held")
+	}
+	if line := b.client.ZRange(ctx, "coord:{k}:queue", 0, -1).Val(); len(line) != 1 || line[0] != r.ID {
+		t.Errorf("%q in line, want %q", line, r.ID)
+	}
+	if ttl := b.client.PTTL(ctx, "coord:{k}:queue").Val(); ttl <= 0 {
+		t.Errorf("the queue expires in %v", ttl)
 	}
 }
 
@@ -203,4 +328,74 @@ func TestWaitersOfASlowReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	grantOf(t, w)
+}
+
+// late keeps back the first question of a waiter that it is armed for, which its caller gives up.
+type late struct {
+	armed atomic.Bool
+	kept  chan []any
+}
+
+func (l *late) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); (name == "evalsha" || name == "eval") && l.armed.CompareAndSwap(true, false) {
+			l.kept <- slices.Clone(cmd.Args())
+			err := context.DeadlineExceeded
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// TestLateConfirmation: a confirmation that is given up and asked again may reach the server when the
+// hold is over. It takes no lock then, and no place in line, of which nobody would know.
+func TestLateConfirmation(t *testing.T) {
+	srv, b := open(t)
+	ctx := t.Context()
+	waiting := connect(t, srv.Addr)
+	l := &late{kept: make(chan []any, 1)}
+	waiting.client.AddHook(l)
+	held, r := request("h", time.Minute), request("w", time.Minute)
+	r.Whole = true // is what has to be confirmed
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	w := waitFor(t, waiting, "k", r, 1)
+	eventually(t, "that it listens", waiting.line.isUp)
+	settleCommands(t, srv)
+	l.armed.Store(true)
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	if g := grantOf(t, w); g.TTL != r.TTL {
+		t.Errorf("%+v", g)
+	}
+	question := <-l.kept
+	for _, s := range []*script{waitScript, confirmScript} { // whichever it was
+		if err := b.client.ScriptLoad(ctx, s.source.(string)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := waiting.Unlock(ctx, "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Do(ctx, question...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := b.Inspect(ctx, "k"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("%+v, %v: want that nobody holds", h, err)
+	}
+	other := request("o", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", other))
+	if err := b.client.Do(ctx, question...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.ID != other.ID || h.Waiters != 0 {
+		t.Errorf("%+v: want that nobody waits", h)
+	}
 }

@@ -115,8 +115,11 @@ func TestLine(t *testing.T) {
 			t.Errorf("a newcomer: %v", err)
 		}
 		g := grantOf(t, w)
-		if g.Token <= last || g.TTL != time.Minute || g.Since.IsZero() {
+		if g.Token <= last || g.Since.IsZero() {
 			t.Errorf("waiter %d: %+v after token %d", i, g, last)
+		}
+		if g.Provisional { // not if the client listens only since a moment
+			wholeLease(t, clients[i%3], "k", requests[i], g)
 		}
 		if left := holder.client.PTTL(ctx, lockKey("k")).Val(); left < 50*time.Second {
 			t.Errorf("waiter %d: its lease ends in %v although it was confirmed", i, left)
@@ -139,8 +142,8 @@ func TestLineExpires(t *testing.T) {
 	r.Fair = true
 	waitFor(t, other, "k", r, 1)
 	keys := b.client.Keys(ctx, "*").Val()
-	if len(keys) != 5 {
-		t.Errorf("keys %q, want lock, fence, queue, waiters and fair", keys)
+	if len(keys) != 4 {
+		t.Errorf("keys %q, want lock, fence, queue and waiters", keys)
 	}
 	for _, k := range keys {
 		if ttl := b.client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 2*time.Hour {
@@ -319,8 +322,8 @@ func TestFairWaitingIsTold(t *testing.T) {
 	}
 }
 
-// TestForeignLine: what is not ours in place of a line is left as it is, and a hold ends all
-// the same.
+// TestForeignLine: what is not ours in place of a line is left as it is, a hold ends all the
+// same, and who need not look for a line has the lock.
 func TestForeignLine(t *testing.T) {
 	_, b := open(t)
 	ctx := t.Context()
@@ -336,8 +339,16 @@ func TestForeignLine(t *testing.T) {
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
+	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
+	if err := b.Unlock(ctx, "k", held.ID); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	b.client.Del(ctx, "coord:{k}:fence") // now it has to
 	if _, err := b.TryLock(ctx, "k", held); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("TryLock: %v, want ErrCorrupt", err)
+	}
+	if _, err := b.Inspect(ctx, "k"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("after a refusal: %v, want ErrNotHeld", err)
 	}
 	if got := b.client.Get(ctx, "coord:{k}:queue").Val(); got != "x" {
 		t.Errorf("changed to %q", got)
@@ -519,7 +530,7 @@ func TestFairNotice(t *testing.T) {
 	if err := b.Unlock(ctx, key, held.ID); err != nil {
 		t.Fatal(err)
 	}
-	b.line.took(lockKey(key)) // as one who has waited inside the client
+	b.line.took(ctx, lockKey(key), driver.Request{Queued: true}, hearing{})
 	eventually(t, "that it listens", b.line.isUp)
 	again := request("h", time.Minute)
 	first := must[driver.Grant](t)(b.TryLock(ctx, key, again))
@@ -613,7 +624,7 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 func TestNewsShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{}
-		w := &waiter{line: l, news: make(chan struct{}, 1)}
+		w := &waiter{line: l, stir: make(chan struct{}, 1)}
 		tell := func(first time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -626,8 +637,8 @@ func TestNewsShortenTheWait(t *testing.T) {
 			timer := time.NewTimer(time.Hour)
 			waited := make(chan bool)
 			go func() {
-				told, err := w.await(t.Context(), timer, never, nil)
-				waited <- told || err != nil
+				n, err := w.await(t.Context(), timer, never, nil)
+				waited <- n.ask || err != nil
 			}()
 			for _, first := range order {
 				tell(first)

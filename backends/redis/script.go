@@ -37,6 +37,8 @@ var (
 	unlockLua string
 	//go:embed lua/unlock_next.lua
 	unlockNextLua string
+	//go:embed lua/withdraw.lua
+	withdrawLua string
 	//go:embed lua/unlock_after.lua
 	unlockAfterLua string
 	//go:embed lua/unlock_after_next.lua
@@ -45,6 +47,10 @@ var (
 	queueLua string
 	//go:embed lua/confirm.lua
 	confirmLua string
+	//go:embed lua/line.lua
+	lineLua string
+	//go:embed lua/free.lua
+	freeLua string
 	//go:embed lua/wait.lua
 	waitLua string
 	//go:embed lua/refresh.lua
@@ -81,16 +87,26 @@ var (
 
 // The scripts.
 var (
-	acquireScript     = newScript(2, acquireLua, confirmLua, queueLua, "local where", waitLua)
-	waitScript        = newScript(2, confirmLua, queueLua, "local where = ARGV[3]", waitLua)
-	refreshScript     = newScript(1, queueLua, refreshLua)
+	acquireScript     = newScript(2, "local full = false", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
+	acquireFullScript = newScript(2, "local full = true", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
+	waitScript        = newScript(2, waitParts("local id, ttl, where = ARGV[1], ARGV[2], ARGV[3]"))
+	confirmScript     = newScript(2, confirmLua, "return {0}")
+	refreshScript     = newScript(1, queueLua, lineLua, refreshLua)
 	renewScript       = newScript(2, renewLua)
-	unlockScript      = newScript(1, unlockLua, queueLua, unlockNextLua)
-	unlockAfterScript = newScript(1, unlockAfterLua, queueLua, unlockAfterNextLua)
+	unlockScript      = newScript(1, unlockLua, queueLua, unlockNextLua, lineLua, withdrawLua)
+	unlockAfterScript = newScript(1, unlockAfterLua, queueLua, lineLua, unlockAfterNextLua)
 	breakScript       = newScript(1, breakLua)
 	inspectScript     = newScript(2, inspectLua)
 	resetScript       = newScript(2, resetLua)
 )
+
+// waitParts is the script of those who wait, the arguments of which are named first.
+func waitParts(arguments string) string {
+	return strings.Join([]string{
+		confirmLua, arguments, queueLua,
+		"if not holder or holder == id then", lineLua, freeLua, "end", waitLua,
+	}, "\n")
+}
 
 // limitScripts are the scripts of limits: of one limit over its two keys, and
 // takeAll over those of several.
@@ -142,6 +158,23 @@ type bytesCall struct{ redis.StringCmd }
 
 func (c *bytesCall) NoRetry() bool { return true }
 
+// anyNumbers is one run of a script that replies with one integer or with several, together
+// with its command line.
+type anyNumbers struct {
+	redis.Cmd
+	argv [9]any
+}
+
+func (c *anyNumbers) NoRetry() bool { return true }
+
+// numberCall is one run of a script that replies with one integer, likewise.
+type numberCall struct {
+	redis.IntCmd
+	argv [7]any
+}
+
+func (c *numberCall) NoRetry() bool { return true }
+
 func newBytesCall(ctx context.Context, args []any) *bytesCall {
 	return &bytesCall{*redis.NewStringCmd(ctx, args...)}
 }
@@ -155,6 +188,12 @@ func (s *script) args(keysAndArgs ...any) []any {
 	args := make([]any, 3, 3+len(keysAndArgs))
 	args[0], args[1], args[2] = "evalsha", s.sha, s.keys
 	return append(args, keysAndArgs...)
+}
+
+// into is args, in a line that is there.
+func (s *script) into(line []any, keysAndArgs []any) []any {
+	line[0], line[1], line[2] = "evalsha", s.sha, s.keys
+	return line[:3+copy(line[3:], keysAndArgs)]
 }
 
 // withSource is the same run with the source, for a server that does not know
@@ -174,8 +213,7 @@ type smallCall struct {
 // runInts runs s and gives its reply of want integers or more, or of a zero.
 func (b *backend) runInts(ctx context.Context, s *script, want int, keysAndArgs ...any) ([]int64, error) {
 	c := new(smallCall)
-	c.argv[0], c.argv[1], c.argv[2] = "evalsha", s.sha, s.keys
-	args := c.argv[:3+copy(c.argv[3:], keysAndArgs)]
+	args := s.into(c.argv[:], keysAndArgs)
 	c.call = call{*redis.NewIntSliceCmd(ctx, args...)}
 	return b.intsOf(ctx, s, want, &c.call, args)
 }
@@ -202,6 +240,42 @@ func checkReply(reply []int64, want int) ([]int64, error) {
 		return nil, fmt.Errorf("script replied %d numbers, want %d", len(reply), want)
 	}
 	return reply, nil
+}
+
+// runNumber runs s and gives its reply of one integer.
+func (b *backend) runNumber(ctx context.Context, s *script, keysAndArgs ...any) (int64, error) {
+	c := new(numberCall)
+	args := s.into(c.argv[:], keysAndArgs)
+	c.IntCmd = *redis.NewIntCmd(ctx, args...)
+	err := b.process(ctx, c)
+	if noScript(err) {
+		c = &numberCall{IntCmd: *redis.NewIntCmd(ctx, s.withSource(args)...)}
+		err = b.process(ctx, c)
+	}
+	if err != nil {
+		return 0, classify(err)
+	}
+	return c.Val(), nil
+}
+
+// runAny runs s and gives its reply: an integer, or several.
+func (b *backend) runAny(ctx context.Context, s *script, keysAndArgs ...any) (one int64, several []int64, err error) {
+	c := new(anyNumbers)
+	args := s.into(c.argv[:], keysAndArgs)
+	c.Cmd = *redis.NewCmd(ctx, args...)
+	err = b.process(ctx, c)
+	if noScript(err) {
+		c = &anyNumbers{Cmd: *redis.NewCmd(ctx, s.withSource(args)...)}
+		err = b.process(ctx, c)
+	}
+	if err != nil {
+		return 0, nil, classify(err)
+	}
+	if one, ok := c.Val().(int64); ok {
+		return one, nil, nil
+	}
+	several, err = c.Int64Slice()
+	return 0, several, err
 }
 
 func noScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }

@@ -1,59 +1,50 @@
--- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the
--- fencing token in KEYS[2] for ARGV[3] (ms). ARGV[4] is "", or a space and the
--- channel on which the holder hears of fair waiters, which is put behind the token.
--- Reply: {1, ms of the lease, token}, and 1 if the holder would not hear of a fair
--- waiter, or {0, ms left of the holder's lease}.
+-- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the fencing
+-- token in KEYS[2]. ARGV[3] is "", or a space and the channel on which the holder
+-- hears of fair waiters, which is put behind the token. ARGV[4] (ms) is how long the
+-- fence is to live, where that lease needs more than two hours. Both may be left out.
+-- Reply: the token of a new hold, unless full is asked for; else {1, ms of the lease, token},
+-- and 1 if the holder would not hear of a fair waiter, or {0, ms left of the holder's lease}.
 --
--- Where others wait, what follows this file decides. The usual case, a free key,
--- takes four calls: numbers stay the strings that they come as, because to print a
--- number costs more than a call.
-if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
-  local call, lock, fence, ttl, token = redis.call, KEYS[1], KEYS[2], ARGV[2], nil
-  local taken = call('SET', lock, ARGV[1], 'NX', 'PX', ttl)
+-- The usual case, a free key that nobody waits for, takes three calls. A line has
+-- something behind the token, see wait.lua, so that nobody needs to look for one where the
+-- last token is a bare number. Numbers stay the strings that they come as, because to
+-- print one costs more than a call, to match a pattern as much as a call, and to reply with
+-- a table half of one. What follows this file decides about a key for which others wait,
+-- and about the same attempt again.
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  -- The clock keeps tokens rising when the counter is gone, or when what was counted
+  -- last is, after a failover; the counter outlives the lease by an hour, and a clock that
+  -- steps back by less than that does no harm.
+  local t = redis.call('TIME')
+  local token = #t[2] == 6 and t[1] .. t[2] or t[1] .. string.sub('00000' .. t[2], -6)
+  local behind, life = ARGV[3] or '', ARGV[4] or '7200000'
+  local last = redis.pcall('SET', KEYS[2], token .. behind, 'PX', life, 'GET')
+  local n, count, waits = tonumber(last), tonumber(token), false
 
-  if not taken then
-    if call('GET', lock) ~= ARGV[1] then
-      return {0, call('PTTL', lock)}
-    end
-    -- The same attempt again: it never shortens the lease, and has its token.
-    token = call('GET', fence)
-    local bare = token and string.match(token, '^(%d+)$')
-    if token then token = bare or string.match(token, '^(%d+) %S+$') or '' end
-    if token == '' then
-      return redis.error_reply('COORDCORRUPT the fence is not a number')
-    end
-    if call('PTTL', lock) < tonumber(ttl) then
-      call('PEXPIRE', lock, ttl)
-    else
-      ttl = call('PTTL', lock)
-    end
-    if token then
-      call('PEXPIRE', fence, ttl + 3600000)
-      return {1, tonumber(ttl), tonumber(token), bare and 1 or 0}
-    end
-  end
-
-  -- A new hold, or a repeated attempt whose fence was deleted meanwhile. The
-  -- clock keeps tokens rising when the counter is gone; the counter outlives the
-  -- lease by an hour, and a clock that steps back by less than that does no harm.
-  local t = call('TIME')
-  token = t[1] .. string.sub('00000' .. t[2], -6)
-  local last = redis.pcall('SET', fence, token .. ARGV[4], 'PX', ARGV[3], 'GET')
-  if last then
+  if not (n and n >= 1 and n < count) then
     if type(last) == 'table' then -- an error: something else is there
-      if taken then call('DEL', lock) end
+      redis.call('DEL', KEYS[1])
       return last
     end
-    local n = string.match(last, '^(%d+)$') or string.match(last, '^(%d+) %S+$')
-    if not n then
-      call('SET', fence, last)
-      if taken then call('DEL', lock) end
-      return redis.error_reply('COORDCORRUPT the fence is not a number')
+    n = last and tonumber(string.match(last, '^%d+$') or string.match(last, '^(%d+) %S+$'))
+    if last and not (n and n < 9007199254740991) then -- there is no token after it
+      redis.call('SET', KEYS[2], last)
+      redis.call('DEL', KEYS[1])
+      return redis.error_reply('COORDCORRUPT the fence is not a token')
     end
-    if tonumber(n) >= tonumber(token) then
-      token = string.format('%.0f', n + 1)
-      call('SET', fence, token .. ARGV[4], 'PX', ARGV[3])
+    waits = redis.pcall('EXISTS', KEYS[1] .. ':queue') == 1
+    if waits then -- as if nothing had been done
+      redis.call('DEL', KEYS[1])
+      if last then redis.call('SET', KEYS[2], last, 'PX', life) else redis.call('DEL', KEYS[2]) end
+    elseif n and n >= count then
+      count = n + 1
+      redis.call('SET', KEYS[2], string.format('%.0f', count) .. behind, 'PX', life)
     end
   end
-  return {1, tonumber(ttl), tonumber(token)}
+  if not waits then
+    if full then return {1, tonumber(ARGV[2]), count} end
+    return count
+  end
+elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return {0, redis.call('PTTL', KEYS[1])}
 end

@@ -20,17 +20,25 @@ local function field(key, name)
   return redis.call('HGET', key, name)
 end
 
+local function string_at(key)
+  if strings[key] == nil then strings[key] = redis.call('GET', key) end
+  return strings[key]
+end
+
 local buffer = {
   TIME = function()
     clock = clock or redis.call('TIME')
     return clock
   end,
-  GET = function(key)
-    if strings[key] == nil then strings[key] = redis.call('GET', key) end
-    return strings[key]
+  GET = string_at,
+  GETRANGE = function(key, first, last)
+    return string.sub(string_at(key) or '', first + 1, last + 1)
   end,
-  -- The scripts always write the whole of a state.
-  SETRANGE = function(key, _, value) strings[key] = value end,
+  SET = function(key, value) strings[key] = value end,
+  -- A state is always written from its beginning on.
+  SETRANGE = function(key, _, value)
+    strings[key] = value .. string.sub(string_at(key) or '', #value + 1)
+  end,
   HGET = field,
   HMGET = function(key, ...)
     local values = {}
@@ -52,7 +60,7 @@ local buffer = {
   end,
   PEXPIRE = function() end,
 }
-local reads = {TIME = true, GET = true, HGET = true, HMGET = true}
+local reads = {TIME = true, GET = true, GETRANGE = true, HGET = true, HMGET = true}
 
 call = function(command, ...)
   if not reads[command] then writes[#writes + 1] = {command, ...} end

@@ -19,7 +19,7 @@ end
 strings, hashes, emptied = {}, {}, {}
 for i = 1, #ARGV[1] do
   local take = string.sub(ARGV[1], i, i) == 'b' and bucket or window
-  local peek = string.sub(ARGV[i + 1], 1, 24) .. pack('<ddd', 0, 0, 0)
+  local peek = string.sub(ARGV[i + 1], 1, 24) .. pack('<dddd', 0, 0, 0, 1)
   local there = take({KEYS[2 * i - 1], KEYS[2 * i]}, {peek})
   taken[i] = pack('<dd', 0, 0) .. string.sub(taken[i], 17, 24) .. pack('<d', 0) .. string.sub(there, 33)
 end

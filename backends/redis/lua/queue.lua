@@ -1,98 +1,93 @@
 -- The line of those who wait for the lock KEYS[1]: what the scripts share that
--- look at it. They come here only when there is a line, because to make these
--- functions takes longer than the usual case as a whole.
+-- look at it. They come here only when there is a line. Everybody waits for what they
+-- do, and mostly for the calls: so the usual case has few of them, and makes few functions.
 --
--- The sorted set :queue has the ids in the order in which they came, the hash
--- :waiters what is known of each:
+-- The sorted set :queue has the ids in the order in which they came, by place. The hash
+-- :waiters has what is known of each,
 --
---   alive-until(ms) TTL(ms) fair(0|1) number channel
+--   alive-at(ms) TTL(ms) fair(0|1) number channel
 --
--- The set :fair has the ids of those who wait fairly.
+-- and, with a blank before the name, which no id has: ' last', the place of the youngest;
+-- ' fair', a place behind which nobody waits fairly, which is there while somebody may do so before it;
+-- ' until' (ms), when both keys expire. It is gone when the line is empty.
 --
--- A waiter is told on the channel of its client: "number" that it was granted,
--- "number ms" that it is the first in line, behind a lease with that much left. And a
--- holder is, on the channel behind the fence's token: "!key" that someone fair waits.
+-- A waiter is told on the channel of its client: "number token ms at fair" that it was
+-- granted at this moment (ms) a lease of so many ms, behind which someone fair waits
+-- (1) or not (0); "number ms" that it is the first in line, behind a lease with that much
+-- left; "number" that it is to look for itself. And a holder is, on the channel behind the fence's token: "!key" that someone fair waits.
 -- A channel of "-" is one that nobody can listen to. Messages may get lost: who
 -- waits looks for itself once in a while. The names of these keys are made here and
 -- not among KEYS, so that on a cluster a slot that moves needs to have only those
 -- of a lock without a line.
-local call, lock = redis.call, KEYS[1]
-local fence, queue, waiters, fairs = lock .. ':fence', lock .. ':queue', lock .. ':waiters', lock .. ':fair'
+local call, match, lock = redis.call, string.match, KEYS[1]
+local fence, queue, waiters = lock .. ':fence', lock .. ':queue', lock .. ':waiters'
 local t = call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local us = t[1] .. string.sub('00000' .. t[2], -6) -- stays text, and so do others: to print a number takes as long as a call
+local now = string.sub(us, 1, -4)
 
 -- provisional (ms) is how long a grant lasts at most that its waiter does not
--- confirm, life how long a waiter is in line that does not refresh its place.
-local provisional, life = 1000, 8000
+-- renew or confirm, life how long a waiter is in line that does not refresh its place.
+local provisional, life = '1000', 8000
 
-local function drop(id)
-  call('ZREM', queue, id)
-  call('HDEL', waiters, id)
-  redis.pcall('SREM', fairs, id)
+-- expire lets both keys outlive all places by far, so that it is seldom needed.
+local function expire()
+  call('HSET', waiters, ' until', now + 2 * life)
+  call('PEXPIRE', waiters, 2 * life)
+  call('PEXPIRE', queue, 2 * life)
 end
 
--- keepfair says that id, which waits fairly, is alive; fairwaits is 1 if anyone is, or if
--- that cannot be told: on a cluster, while the slot moves.
-local function keepfair(id)
-  call('SADD', fairs, id)
-  call('PEXPIRE', fairs, life)
-end
-
-local function fairwaits() return redis.pcall('EXISTS', fairs) ~= 0 and 1 or 0 end
-
--- first gives id, TTL, number and channel of the first in line who lives, and
--- drops those before it.
-local function first()
-  while true do
-    local id = call('ZRANGE', queue, 0, 0)[1]
-    if not id then return nil end
-    local till, ttl, n, channel = string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) %d (%d+) (%S+)$')
-    if till and tonumber(till) > now then return id, ttl, n, channel end
-    drop(id)
-  end
-end
-
--- tell sends a message, if the client may be sent one.
-local function tell(channel, text)
-  if channel ~= '-' then redis.pcall('PUBLISH', channel, text) end
-end
-
--- tellfirst says to the first in line who is not yet so, behind a lease of ms.
-local function tellfirst(ms)
-  local id, _, n, channel = first()
-  if id then tell(channel, n .. ' ' .. string.format('%.0f', ms)) end
-end
-
--- count is the next fencing token, as text, or nil and an error. It is of a holder that
--- listens to channel.
-local function count(ttl, channel)
-  local token = t[1] .. string.sub('00000' .. t[2], -6)
-  local last = redis.pcall('GET', fence)
-  if type(last) == 'table' then return nil, last end
-  if last then
-    last = string.match(last, '^(%d+)$') or string.match(last, '^(%d+) %S+$')
-    if not last then
-      return nil, redis.error_reply('COORDCORRUPT the fence is not a number')
-    end
-    if tonumber(last) >= tonumber(token) then token = string.format('%.0f', last + 1) end
-  end
-  call('SET', fence, channel == '-' and token or token .. ' ' .. channel, 'PX', ttl + 3600000)
-  return token
-end
-
--- pass gives the lock, which is free, to the first in line: provisionally, until
--- it confirms. One that cannot be given it is told to look for itself.
+-- pass gives the lock, which nobody is to have any more, to the first in line who lives: for a
+-- short while, until it confirms by a renewal. It gives that id, or nil and perhaps an error, with
+-- which the first has lost its place, and is told to look for itself. The last result says in how many
+-- ms the next in line is to look for itself, if the keeper of its client could be too late
+-- for that: because nobody has heard of the grant, or because it is so short.
 local function pass()
-  local id, ttl, n, channel = first()
-  if not id then return end
-  local token, err = count(ttl, channel)
-  if not token then
-    tell(channel, n)
-    return err
+  while true do
+    local first = call('ZPOPMIN', queue)
+    local id, place = first[1], first[2]
+    if not id then return nil end
+    local known = redis.pcall('HMGET', waiters, id, ' last', ' fair')
+    if known.err then -- not a hash, or elsewhere, while the slot moves
+      call('ZADD', queue, place, id)
+      call('PEXPIRE', queue, 2 * life) -- it may have been the only one
+      return nil, known
+    end
+    local fair = known[3]
+    if known[2] == place then
+      call('DEL', waiters)
+      fair = false
+    elseif fair and fair - place <= 0 then
+      call('HDEL', waiters, id, ' fair')
+      fair = false
+    else
+      call('HDEL', waiters, id)
+    end
+    local alive, ttl, n, channel = match(known[1] or '', '^(%d+) (%d+) %d (%d+) (%S+)$')
+    if alive and now - alive < life then
+      local ms, token = ttl - provisional > 0 and provisional or ttl, us
+      -- The fence outlives the lease by an hour, as in acquire.lua.
+      local last, err = redis.pcall('SET', fence, token .. ' ' .. channel, 'PX', '3601000', 'GET'), nil
+      if type(last) == 'table' then
+        err = last -- something else is there
+      elseif last then
+        local before = match(last, '^(%d+) %S+$') or match(last, '^%d+$')
+        if before and before - token >= 0 then
+          token = before - 9007199254740991 < 0 and string.format('%.0f', before + 1)
+          if token then call('SET', fence, token .. ' ' .. channel, 'PX', '3601000') end
+        end
+        if not (before and token) then
+          call('SET', fence, last)
+          err = redis.error_reply('COORDCORRUPT the fence is not a token')
+        end
+      end
+      if err then
+        if channel ~= '-' then redis.pcall('PUBLISH', channel, n) end
+        return nil, err
+      end
+      call('SET', lock, id, 'PX', ms) -- from then on, which is after the moment that is told
+      local heard = channel ~= '-'
+        and redis.pcall('PUBLISH', channel, n .. ' ' .. token .. ' ' .. ms .. ' ' .. now .. (fair and ' 1' or ' 0'))
+      return id, nil, (heard ~= 1 or ms ~= provisional) and ms
+    end
   end
-  local ms = math.min(tonumber(ttl), provisional)
-  call('SET', lock, id, 'PX', ms)
-  drop(id)
-  tell(channel, n)
-  tellfirst(ms)
 end

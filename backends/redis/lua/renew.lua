@@ -11,9 +11,11 @@ if left < ttl then
 end
 local token = redis.call('GETEX', KEYS[2], 'PX', left + 3600000)
 if not token then
-  -- Deleted under a live hold: seeded again, as a new hold would.
+  -- Deleted under a live hold: seeded again, as a new hold would, and marked if there is
+  -- a line, see wait.lua.
   local t = redis.call('TIME')
   token = t[1] .. string.sub('00000' .. t[2], -6)
-  redis.call('SET', KEYS[2], token, 'PX', left + 3600000)
+  local behind = redis.pcall('EXISTS', KEYS[1] .. ':queue') == 1 and ' -' or ''
+  redis.call('SET', KEYS[2], token .. behind, 'PX', left + 3600000)
 end
-return {1, left, tonumber(string.match(token, '^%d+')) or 0, redis.pcall('EXISTS', KEYS[1] .. ':fair') == 1 and 1 or 0}
+return {1, left, tonumber(string.match(token, '^%d+')) or 0, redis.pcall('HEXISTS', KEYS[1] .. ':waiters', ' fair') == 1 and 1 or 0}

@@ -1,2 +1,2 @@
 pcall(tellfirst, ARGV[2])
-return {1}
+return 1

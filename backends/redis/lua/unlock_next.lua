@@ -1,16 +1,9 @@
 -- The end of unlock where others wait. Whatever passing on comes to, the hold has
 -- ended.
+local soon
 if holds then
-  call('DEL', lock)
-  pcall(pass)
-  return {1}
+  local ok, passed, _, ms = pcall(pass)
+  if not (ok and passed) and call('GET', lock) == ARGV[1] then call('DEL', lock) end
+  if not (ok and ms) then return 1 end
+  soon = ms
 end
-local head = call('ZRANGE', queue, 0, 0)[1]
-local waited = call('ZREM', queue, ARGV[1])
-if waited == 1 then drop(ARGV[1]) end
-if call('EXISTS', lock) == 0 then
-  pcall(pass)
-elseif head == ARGV[1] then
-  pcall(tellfirst, call('PTTL', lock))
-end
-return {waited}

@@ -3,48 +3,38 @@
 -- ARGV[1] meanwhile. Else, where is the place to wait at (fair, number, channel),
 -- or nil: ARGV[1] then is in line, where it keeps the place that it has.
 -- Reply: {1, ms of the lease, token, 1 if someone fair waits}, or {0, ms left of the
--- holder's lease, how many are before it in line}.
-local id, ttl = ARGV[1], ARGV[2]
-local channel = where and string.match(where, '%S+$') or string.match(ARGV[4] or '', '%S+') or '-'
-local holder, token, err = call('GET', lock), nil, nil
-
-if holder == id then -- but its fence was deleted: it is seeded again
-  token, err = count(ttl, channel)
-  if err then return err end
-  return {1, call('PTTL', lock), tonumber(token), fairwaits()}
-end
-
-if not holder then
-  local head = first()
-  if not head or head == id then
-    token, err = count(ttl, channel)
-    if err then return err end
-    call('SET', lock, id, 'PX', ttl)
-    if head then
-      drop(id)
-      pcall(tellfirst, ttl)
-    end
-    return {1, tonumber(ttl), tonumber(token), fairwaits()}
-  end
-  err = pass()
-  if err then return err end
-end
-
+-- holder's lease, 0 if it is the first in line, the server's clock (ms)}.
+--
+-- A lock that is free, or its own, has been seen to before this, by free.lua.
 local left = call('PTTL', lock)
 if not where or left < 0 then return {0, left, 0} end
-local fair = string.sub(where, 1, 1) == '1'
-local placed = call('ZSCORE', queue, id)
--- These may be refused, and come before what would then be left behind.
-if fair then keepfair(id) end
-call('HSET', waiters, id, string.format('%.0f ', now + life) .. ttl .. ' ' .. where)
-call('PEXPIRE', waiters, life + 1000)
-if not placed then
-  if fair then
-    local listens = string.match(call('GET', fence) or '', '^%d+ (%S+)$')
-    if listens then tell(listens, '!' .. lock) end
+local known = call('HMGET', waiters, id, ' last', ' fair', ' until')
+local record = now .. ' ' .. ttl .. ' ' .. where
+local rank = known[1] and call('ZRANK', queue, id)
+if rank then
+  call('HSET', waiters, id, record)
+else
+  local place = us -- by the clock, but never before others
+  if known[2] and known[2] - place >= 0 then place = string.format('%.0f', known[2] + 1) end
+  rank = known[2] and not known[1] and 1 or 0 -- who is known and has no place: the line was lost
+  local isfair = string.sub(where, 1, 1) == '1'
+  -- What may be refused comes first, so that nothing is left behind: a fence of another type, and the place.
+  local last = (rank == 0 or isfair and not known[3]) and (call('GET', fence) or '')
+  call('ZADD', queue, place, id)
+  if isfair then
+    call('HSET', waiters, id, record, ' last', place, ' fair', place)
+  else
+    call('HSET', waiters, id, record, ' last', place)
   end
-  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-  call('ZADD', queue, (last[2] or 0) + 1, id)
+  if last then
+    local listens = match(last, '^%d+ (%S+)$')
+    if not listens and match(last, '^%d+$') then
+      -- While there is a line, no fence is a bare number: so acquire.lua may see that there is none.
+      call('SET', fence, last .. ' -', 'KEEPTTL')
+    elseif isfair and listens and listens ~= '-' then
+      redis.pcall('PUBLISH', listens, '!' .. lock) -- others have told before, or the grant has
+    end
+  end
 end
-call('PEXPIRE', queue, life + 1000)
-return {0, left, call('ZRANK', queue, id)}
+if not known[4] or known[4] - now < life + 1000 then expire() end
+return {0, left, rank, tonumber(now)}
