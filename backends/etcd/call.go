@@ -28,9 +28,31 @@ func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFun
 	if ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
 	}
+	if bound, ok := ctx.(*driver.Bound); ok {
+		until, _ := bound.Deadline()
+		call, cancel := context.WithDeadline(b.life, until)
+		return valued{call, ctx}, cancel, nil
+	}
+	if ctx.Done() == nil {
+		return valued{b.life, ctx}, func() {}, nil
+	}
 	call, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(errClosing) })
 	return call, func() { stop(); cancel(nil) }, nil
+}
+
+// valued ends with one context, and has the values of another. Where the caller's context has no
+// cancellation of its own, the call's is one of the backend's, for which no goroutine has to wait.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (v valued) Value(key any) any {
+	if own := v.Context.Value(key); own != nil {
+		return own
+	}
+	return v.values.Value(key)
 }
 
 // ended is the error of a call whose ctx has ended. It matches ctx.Err() and the

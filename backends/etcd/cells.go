@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,8 +36,9 @@ func take(ctx context.Context, turn chan struct{}) error {
 // limitTable is what this client remembers of limits. It is no authority: a state that
 // it remembers wrongly costs a second request.
 type limitTable struct {
-	now func() time.Time
-	rtt atomic.Int64 // round trip of a write, a moving average in ns
+	now   func() time.Time
+	pause func(context.Context, time.Duration) error
+	rtt   atomic.Int64 // round trip of a write, a moving average in ns
 
 	mu          sync.Mutex
 	cells       map[string]*cell
@@ -44,10 +46,10 @@ type limitTable struct {
 }
 
 // maxCells is how many states are remembered beside those in use.
-const maxCells = 4096
+const maxCells = 16_384
 
 func (t *limitTable) init() {
-	t.now = time.Now
+	t.now, t.pause = time.Now, sleep
 	t.cells, t.generations = make(map[string]*cell), make(map[int64]*generation)
 }
 
@@ -132,15 +134,22 @@ func readAll(cells []*cell, resp *clientv3.TxnResponse) error {
 
 // swap writes cells if the store has what we know, and otherwise reads them: one request.
 // After an error it is not known what the store has.
-func (b *backend) swap(ctx context.Context, cells []*cell, writes []clientv3.Op) (swapped bool, err error) {
-	cmps := make([]clientv3.Cmp, len(cells))
-	reads := make([]clientv3.Op, len(cells))
+func (b *backend) swap(ctx context.Context, cells []*cell, writes []*pb.RequestOp) (swapped bool, err error) {
+	cmps := make([]*pb.Compare, len(cells))
+	reads := make([]*pb.RequestOp, len(cells))
 	for i, c := range cells {
-		cmps[i] = clientv3.Compare(clientv3.ModRevision(c.name), "=", c.revision)
-		reads[i] = clientv3.OpGet(c.name)
+		name := []byte(c.name)
+		cmps[i], reads[i] = changedAt(name, c.revision), getOf(name)
 	}
+	s := step{txn: &pb.TxnRequest{Compare: cmps, Success: writes, Failure: reads}}
 	sent := time.Now()
-	resp, err := b.txn(ctx, cmps, writes, reads)
+	var a answer
+	if len(cells) == 1 {
+		s.place = cells[0].name
+		a, err = b.perform(ctx, s)
+	} else {
+		a, err = b.send(ctx, s)
+	}
 	if err != nil {
 		for _, c := range cells {
 			c.forget()
@@ -148,15 +157,15 @@ func (b *backend) swap(ctx context.Context, cells []*cell, writes []clientv3.Op)
 		return false, err
 	}
 	b.limits.measure(time.Since(sent))
-	if !resp.Succeeded {
-		return false, readAll(cells, resp)
+	if !a.txn.Succeeded {
+		return false, readAll(cells, (*clientv3.TxnResponse)(a.txn))
 	}
 	for i, c := range cells {
 		switch {
-		case writes[i].IsDelete():
+		case writes[i].GetRequestDeleteRange() != nil:
 			c.forget()
-		case writes[i].IsPut():
-			c.revision = resp.Header.Revision
+		case writes[i].GetRequestPut() != nil:
+			c.revision = a.revision
 		}
 		c.known = true
 	}
@@ -193,7 +202,7 @@ func (t *limitTable) backOff(ctx context.Context, defeats int) error {
 		return nil
 	}
 	most := min(time.Duration(t.rtt.Load())<<defeats, maxBackOff)
-	if err := sleep(ctx, rand.N(max(most, time.Microsecond))); err != nil {
+	if err := t.pause(ctx, rand.N(max(most, time.Microsecond))); err != nil {
 		return errors.Join(driver.ErrNotSent, err)
 	}
 	return nil

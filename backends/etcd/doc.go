@@ -14,7 +14,7 @@
 //	coord/lock/tickets/0          =  coord-lock 1 held id=app@host/4711/…
 //	coord/lock/tickets/5f0c…12-0  =  coord-lock 1 held id=other@host/99/…
 //
-// The line's name is the key, escaped as in URLs. An entry that finds the line empty is
+// The line's name is the key, escaped as in URLs. The first entry that a client makes in an empty line is
 // named 0, any other by its client and a small number. Names are used again, because etcd
 // looks at every name that a line ever had, until its history is compacted. The entry
 // that was created first is the holder's; its CreateRevision is the fencing token. So
@@ -24,14 +24,24 @@
 //
 //	etcdctl get --prefix coord/lock/tickets/ --sort-by=CREATE
 //
-// Each step is one transaction:
+// Each step is one request, and but for one a transaction:
 //
-//	TryLock   if the line is empty            put 0                 else get first
+//	TryLock   if the line is empty            put 0 or own          else get first
 //	Lock      if the name is not in use       put own, get newest 2
 //	look      —                               get own, get the two before it
+//	Unlock    of a short hold with a name of its client's: delete own, and look at what it was
 //	Unlock    if own is held [and as created] delete own            else get own, or all
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
+//
+// A deletion without a condition is less work for a server than a transaction, on etcd 3.4 by a third. It is made of a
+// name that no other entry can have: that is its client's alone, and after a request whose reply was lost
+// none of the names so far is used again. A hold that was broken in its first 100 ms, and is unlocked before its client
+// knows, is deleted that way too: Unlock then tells that it was not held, and the key is free.
+//
+// While four requests of a client are under way, further ones gather: TryLocks and Unlocks of different
+// keys and decisions on different limits then share a transaction of up to a hundred smaller ones. None waits longer
+// than 10 ms for that; what the server refuses of one is made again one by one.
 //
 // A waiter watches the one entry before its own. When that goes, having been the first,
 // its own is the first; otherwise it reads again. The watch
@@ -86,7 +96,8 @@
 //
 //	if ModRevision is the one we know: put the new state, else get it
 //
-// and so one request, as long as nobody else has written. A client's own callers
+// and so one request, as long as nobody else has written. A client remembers the states of 16,384 limits; one that it
+// does not know it takes for new, which costs a second request if it is not. A client's own callers
 // take turns; after a defeat by another client it pauses at random for up to about a
 // round trip, doubling up to 20 ms, and after six defeats in a row no more, so that nobody
 // starves; and that for as long as the caller's context allows. A denial and a peek write

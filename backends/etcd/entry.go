@@ -135,7 +135,7 @@ func (b *backend) plan(e *entry) {
 	} else {
 		heap.Fix(&b.due, e.index)
 	}
-	if b.due[0] == e {
+	if e.look.Before(b.wake) {
 		select {
 		case b.kick <- struct{}{}:
 		default:
@@ -154,6 +154,7 @@ func (b *backend) keep() {
 		if len(b.due) > 0 {
 			wait = time.Until(b.due[0].look)
 		}
+		b.wake = time.Now().Add(wait)
 		b.mu.Unlock()
 		timer.Reset(max(wait, 0))
 		select {

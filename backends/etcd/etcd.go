@@ -81,22 +81,24 @@ type backend struct {
 	services
 	own    bool // Close closes client
 	names  names
-	tag    string // this client's, in the names of its slots
-	box    int64  // this client's, in the ids of its leases
+	box    int64 // this client's, in the ids of its leases
 	info   driver.Info
 	minTTL int64 // seconds
 
 	life  context.Context // ends with Close
-	end   context.CancelFunc
+	end   func()
 	bg    sync.WaitGroup
 	close func() error
 
 	mu      sync.Mutex
+	tag     string            // this client's, in the names of its slots
 	classes map[int64]*class  // by TTL in seconds
 	granted map[int64]*lease  // those that may still live, by id
 	entries map[place]*entry  // ours at the store
 	slots   map[string]*slots // names in use, by key
+	known   map[string]bool   // keys that were locked before
 	due     schedule          // when to look at entries
+	wake    time.Time         // when the keeper looks next
 	doomed  []*entry          // to be removed
 	kick    chan struct{}     // wakes the keeper
 	reaping chan struct{}     // wakes the reaper
@@ -105,6 +107,7 @@ type backend struct {
 	leases  int64 // how many were asked for
 
 	limits limitTable
+	convoy convoy
 }
 
 var (
@@ -131,12 +134,14 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), slots: make(map[string]*slots), tag: newTag(), box: newBox(),
+		entries: make(map[place]*entry), slots: make(map[string]*slots), known: make(map[string]bool), tag: newTag(), box: newBox(),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
-	b.life, b.end = context.WithCancel(context.Background())
+	life, end := context.WithCancelCause(context.Background())
+	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
 	b.limits.init()
+	b.convoy.most, b.convoy.wait = maxBatch, maxWait
 	b.bell.pulse = pulseEvery
 	server, err := b.probe(ctx)
 	if err != nil {

@@ -50,6 +50,7 @@ func (l leases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb
 type services struct {
 	client  *clientv3.Client
 	kv      clientv3.KV
+	pbKV    pb.KVClient
 	lease   clientv3.Lease
 	pbLease pb.LeaseClient
 	watcher clientv3.Watcher // of waiters
@@ -61,6 +62,7 @@ func servicesOf(client *clientv3.Client) services {
 	return services{
 		client:  client,
 		kv:      clientv3.NewKVFromKVClient(kvs{clientv3.RetryKVClient(client)}, client),
+		pbKV:    clientv3.RetryKVClient(client),
 		lease:   clientv3.NewLeaseFromLeaseClient(l, client, defaultTimeout),
 		pbLease: l,
 		watcher: clientv3.NewWatcher(client),

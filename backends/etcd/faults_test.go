@@ -57,6 +57,9 @@ func streamed(t testing.TB, fn grpc.StreamClientInterceptor, addr string) *backe
 // errLost is what gRPC says when a connection breaks under a call.
 var errLost = status.Error(codes.Unavailable, "error reading from server: EOF")
 
+// errNoConnection is what gRPC says when there was none to send anything on.
+var errNoConnection = status.Error(codes.Unavailable, "there is no connection available")
+
 // puts reports whether a request is a transaction that would put something.
 func puts(req any) bool {
 	txn, ok := req.(*pb.TxnRequest)

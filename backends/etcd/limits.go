@@ -3,7 +3,7 @@ package etcd
 import (
 	"context"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -83,7 +83,9 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 //
 // The newest state that this client has seen is decided upon, and written if the
 // store still has it: one request. If it has another, the same request brings that. A
-// decision that writes nothing is made on a state that was read during this call.
+// decision that writes nothing is made on a state that was read during this call. A state of which
+// nothing is known is taken for none: the first decision on a key is one request, and the first
+// since its state was forgotten two.
 func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn stateFunc) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -100,7 +102,8 @@ func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn sta
 	}
 	defer func() { <-c.turn }()
 	read := false
-	for defeats := 0; ; defeats++ {
+	for defeats := 0; ; {
+		guess := !c.known
 		now := b.limits.now().UnixMicro()
 		v := fn(&c.state, now)
 		if v == leaveIt || v == deleteIt && c.revision == 0 {
@@ -114,19 +117,20 @@ func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn sta
 		case putIt:
 			swapped, err = b.put(call, c, l, now)
 		case deleteIt:
-			swapped, err = b.swap(call, []*cell{c}, []clientv3.Op{clientv3.OpDelete(c.name)})
+			swapped, err = b.swap(call, []*cell{c}, []*pb.RequestOp{deletionOf([]byte(c.name))})
 		default:
 			err = b.load(call, c)
 		}
 		if err != nil || swapped {
 			return err
 		}
-		read = c.known
-		if v != leaveIt {
-			if err := b.limits.backOff(call, defeats); err != nil {
-				return err
-			}
+		if read = c.known; v == leaveIt || guess {
+			continue // nobody was faster: we did not know the state
 		}
+		if err := b.limits.backOff(call, defeats); err != nil {
+			return err
+		}
+		defeats++
 	}
 }
 
@@ -139,7 +143,7 @@ func (b *backend) put(ctx context.Context, c *cell, l driver.Limit, now int64) (
 		c.forget()
 		return false, err
 	}
-	swapped, err = b.swap(ctx, []*cell{c}, []clientv3.Op{op})
+	swapped, err = b.swap(ctx, []*cell{c}, []*pb.RequestOp{op})
 	if b.limits.leaseRefused(err) {
 		return false, nil
 	}
@@ -147,11 +151,11 @@ func (b *backend) put(ctx context.Context, c *cell, l driver.Limit, now int64) (
 }
 
 // putOp is the write of the state of c.
-func (b *backend) putOp(ctx context.Context, c *cell, l driver.Limit, now int64) (clientv3.Op, error) {
+func (b *backend) putOp(ctx context.Context, c *cell, l driver.Limit, now int64) (*pb.RequestOp, error) {
 	value, err := c.state.AppendBinary(nil)
 	if err != nil {
-		return clientv3.Op{}, err
+		return nil, err
 	}
 	id, err := b.limits.lease(ctx, b, c.state.Expiry(l, now))
-	return clientv3.OpPut(c.name, string(value), clientv3.WithLease(id)), err
+	return putOf([]byte(c.name), value, int64(id)), err
 }

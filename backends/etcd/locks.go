@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -84,20 +85,23 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 // the first in line is read, which may be our own of an earlier attempt.
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	line := b.names.line(key)
-	resp, err := b.txn(ctx,
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(line), "=", 0).WithPrefix()},
-		[]clientv3.Op{clientv3.OpPut(b.names.free(key), heldValue(r.ID), clientv3.WithLease(clientv3.LeaseID(l.id)))},
-		[]clientv3.Op{first(line)})
+	name, slot := b.nameOf(key)
+	a, err := b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
+		Compare: []*pb.Compare{emptyLine([]byte(line))},
+		Success: []*pb.RequestOp{putOf([]byte(name), []byte(heldValue(r.ID)), l.id)},
+		Failure: []*pb.RequestOp{firstOfLine([]byte(line))},
+	}})
+	if err == nil && a.txn.Succeeded {
+		return b.created(&entry{place: place{key, r.ID}, name: name, slot: slot, create: a.revision}, l)
+	}
+	b.ungive(key, slot, err)
 	if err != nil {
 		if !driver.Definite(err) {
 			b.taint(l)
 		}
 		return driver.Grant{}, err
 	}
-	if resp.Succeeded {
-		return b.created(key, r.ID, resp.Header.Revision, l)
-	}
-	before := kvsOf(resp, 0)
+	before := kvsOf((*clientv3.TxnResponse)(a.txn), 0)
 	if len(before) == 0 {
 		return driver.Grant{}, errors.New("etcd: a line that is neither empty nor has a first")
 	}
@@ -121,14 +125,15 @@ func kvsOf(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 	return resp.Responses[i].GetResponseRange().GetKvs()
 }
 
-// created notes a hold that was created on l just now.
-func (b *backend) created(key, id string, revision int64, l *lease) (driver.Grant, error) {
-	if revision >= maxToken {
-		return driver.Grant{}, fmt.Errorf("etcd: revision %d is above what a token can be, %d", revision, int64(maxToken)-1)
-	}
+// created notes a hold whose entry was created on l just now.
+func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := &entry{place: place{key, id}, name: b.names.free(key), slot: noSlot, create: revision}
+	if e.create >= maxToken {
+		b.giveSlot(e.key, e.slot)
+		return driver.Grant{}, fmt.Errorf("etcd: revision %d is above what a token can be, %d", e.create, int64(maxToken)-1)
+	}
+	b.know(e.key)
 	b.add(e, l)
 	if l.lost {
 		// It was gone before we knew of the entry.
@@ -221,10 +226,21 @@ func rebinding(name, id string, create int64, l *lease) clientv3.Op {
 	}, []clientv3.Op{clientv3.OpGet(name)})
 }
 
-// Unlock implements driver.Locker: one transaction, and another one if this client does not
+// Unlock implements driver.Locker: one request, and another one if this client does not
 // know the id and it is not the first that came to an empty line.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	_, _, err := b.leave(ctx, key, id, func(name string) clientv3.Op { return clientv3.OpDelete(name) })
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if e, slot := b.ownName(place{key, id}); e != nil {
+		return b.unlockOwn(call, e, slot)
+	}
+	_, _, err = b.leave(call, key, id, func(name string) clientv3.Op { return clientv3.OpDelete(name) })
 	return err
 }
 
@@ -233,15 +249,7 @@ var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 
 // leave ends the hold or the wait of id by op, and gives the name of its entry. An entry is
 // told by its value and, as far as we know it, the revision of its creation.
-func (b *backend) leave(ctx context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
-	if err := checkHold(key, id); err != nil {
-		return "", nil, err
-	}
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	defer done()
+func (b *backend) leave(call context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
 	e, lapsed, name := b.leaving(place{key, id})
 	var cmps []clientv3.Cmp
 	otherwise := clientv3.OpGet(name)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -82,7 +82,8 @@ func (b *backend) takeParts(ctx context.Context, parts []part, cells []*cell) ([
 		return nil, nil
 	}
 	read := false
-	for defeats := 0; ; defeats++ {
+	for defeats := 0; ; {
+		guess := slices.ContainsFunc(cells, func(c *cell) bool { return !c.known })
 		now := b.limits.now().UnixMicro()
 		taken, written, err := decide(parts, now)
 		if err != nil {
@@ -105,10 +106,13 @@ func (b *backend) takeParts(ctx context.Context, parts []part, cells []*cell) ([
 		case swapped:
 			return taken, nil
 		}
-		read = cells[0].known // all of them are, or none
+		if read = cells[0].known; guess { // all of them are known now, or none
+			continue
+		}
 		if err := b.limits.backOff(ctx, defeats); err != nil {
 			return nil, err
 		}
+		defeats++
 	}
 }
 
@@ -161,13 +165,13 @@ func (b *backend) putAll(ctx context.Context, parts []part, cells []*cell, writt
 	for _, p := range parts {
 		limitOf[p.cell] = p.Limit
 	}
-	ops := make([]clientv3.Op, len(cells))
+	ops := make([]*pb.RequestOp, len(cells))
 	for i, c := range cells {
 		if ops[i], err = b.putOp(ctx, c, limitOf[c], now); err != nil {
 			break
 		}
 		if !written[c] {
-			ops[i] = clientv3.OpGet(c.name) // only compared
+			ops[i] = getOf([]byte(c.name)) // only compared
 		}
 	}
 	if err == nil {

@@ -45,11 +45,11 @@ func (n names) line(key string) string { return n.base + "lock/" + url.PathEscap
 // a line, until it compacts its history: a name for each hold would make every lock a little
 // slower than the one before it.
 
-// free is the name of an entry that is made in an empty line.
+// free is the name of an entry that is made in an empty line by a client that has not locked the
+// key before: a key that each client locks once has one name.
 func (n names) free(key string) string { return n.line(key) + "0" }
 
-// slot is the name of an entry that is made behind others: one of those that belong to one
-// client.
+// slot is the name of any other entry: one of those that belong to one client.
 func (n names) slot(key, client string, i int) string {
 	return n.line(key) + client + "-" + strconv.Itoa(i)
 }

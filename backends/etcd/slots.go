@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"strings"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // slots are the numbers that this client uses in a line, for the names of its entries.
@@ -75,6 +77,43 @@ func (b *backend) returnSlot(p place, slot int) {
 		return
 	}
 	b.giveSlot(p.key, slot)
+}
+
+// nameOf chooses the name of an entry that is to be made in an empty line. A key that this client
+// has locked before gets a name of this client's own, which it can delete without a look.
+func (b *backend) nameOf(key string) (name string, slot int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.known[key] {
+		return b.names.free(key), noSlot
+	}
+	slot = b.takeSlot(key)
+	return b.names.slot(key, b.tag, slot), slot
+}
+
+// maxKnown bounds how many keys are remembered as locked before.
+const maxKnown = 4096
+
+// know remembers that key was locked. backend.mu is held.
+func (b *backend) know(key string) {
+	if b.known[key] {
+		return
+	}
+	if len(b.known) >= maxKnown {
+		clear(b.known)
+	}
+	b.known[key] = true
+}
+
+// ungive gives back a slot for whose name there is no entry. After an unknown outcome there may be
+// one yet: then no name is used again.
+func (b *backend) ungive(key string, slot int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slot != noSlot && err != nil && !driver.Definite(err) {
+		b.tag = newTag()
+	}
+	b.giveSlot(key, slot)
 }
 
 func (b *backend) unuse(key string, s *slots) {

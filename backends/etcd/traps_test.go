@@ -484,3 +484,64 @@ func TestTrap16RevisionGoesBack(t *testing.T) {
 		t.Error("claims that tokens rise though all is lost")
 	}
 }
+
+// A limit whose state this client has forgotten costs one request more than one that it remembers, and
+// no pause: nobody was faster.
+func TestForgottenLimit(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	var pauses int
+	b.limits.pause = func(context.Context, time.Duration) error { pauses++; return nil }
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 100, Per: time.Hour}.Normal())
+	take := func() error {
+		_, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})
+		return err
+	}
+	takeAll := func() error {
+		_, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "k", Limit: limit, N: 1}, {Key: "l", Limit: limit, N: 1}})
+		return err
+	}
+	forget := func() {
+		b.limits.mu.Lock()
+		defer b.limits.mu.Unlock()
+		clear(b.limits.cells)
+	}
+	for _, step := range []struct {
+		name   string
+		forget bool
+		do     func() error
+		want   int
+	}{
+		{"new, with a lease", false, take, 1},
+		{"remembered", false, take, 1},
+		{"forgotten", true, take, 2},
+		{"of two one new", false, takeAll, 1},
+		{"two remembered", false, takeAll, 1},
+		{"two forgotten", true, takeAll, 2},
+	} {
+		if step.forget {
+			forget()
+		}
+		count.take()
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := count.take()[methodTxn]; got != step.want {
+			t.Errorf("%s: %d requests, want %d", step.name, got, step.want)
+		}
+	}
+	if pauses != 0 {
+		t.Errorf("%d pauses after defeats, without another client", pauses)
+	}
+	other := connect(t, srv.Addr)
+	if _, err := other.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := take(); err != nil {
+		t.Fatal(err)
+	}
+	if pauses != 1 {
+		t.Errorf("%d pauses after a defeat by another client, want 1", pauses)
+	}
+}

@@ -1,0 +1,50 @@
+package etcd
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// The parts of a request. A request of ours has few of them, and always the same.
+
+// madeAt holds if a key was created by that revision; 0: if there is none.
+func madeAt(key []byte, revision int64) *pb.Compare {
+	return &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_CreateRevision{CreateRevision: revision}}
+}
+
+// changedAt holds if a key was written last by that revision; 0: if there is none.
+func changedAt(key []byte, revision int64) *pb.Compare {
+	return &pb.Compare{Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_ModRevision{ModRevision: revision}}
+}
+
+// emptyLine holds if there is nothing in a line.
+func emptyLine(line []byte) *pb.Compare {
+	c := madeAt(line, 0)
+	c.RangeEnd = lineEnd(line)
+	return c
+}
+
+// lineEnd is the first key behind a line, whose last byte is a slash.
+func lineEnd(line []byte) []byte {
+	end := append(make([]byte, 0, len(line)), line...)
+	end[len(end)-1]++
+	return end
+}
+
+func putOf(key, value []byte, lease int64) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value, Lease: lease}}}
+}
+
+func getOf(key []byte) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}
+}
+
+func deletionOf(key []byte) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: key}}}
+}
+
+// firstOfLine reads the first in a line.
+func firstOfLine(line []byte) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+		Key: line, RangeEnd: lineEnd(line), Limit: 1, SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
+	}}}
+}

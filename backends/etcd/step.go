@@ -1,0 +1,75 @@
+package etcd
+
+import (
+	"context"
+	"math"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// step is one change at the store that looks at nothing beyond its place, which is a line or the
+// state of a limit: a transaction or the deletion of one key. These are what most requests are, so
+// they are made without the client library's builders, and steps of different places share a
+// request where many come at a time.
+type step struct {
+	place string
+	txn   *pb.TxnRequest         // this,
+	del   *pb.DeleteRangeRequest // or this
+}
+
+// bytes is how much the step puts.
+func (s *step) bytes() (n int) {
+	for _, op := range s.txn.GetSuccess() {
+		n += len(op.GetRequestPut().GetValue())
+	}
+	return n
+}
+
+// answer is what the store says to a step.
+type answer struct {
+	revision int64 // of the store, after it
+	txn      *pb.TxnResponse
+	del      *pb.DeleteRangeResponse
+}
+
+// send makes a request of a step.
+func (b *backend) send(ctx context.Context, s step) (a answer, err error) {
+	if s.del != nil {
+		a.del, err = b.pbKV.DeleteRange(ctx, s.del, failFast)
+		a.revision = a.del.GetHeader().GetRevision()
+	} else {
+		a.txn, err = b.pbKV.Txn(ctx, s.txn, failFast)
+		a.revision = a.txn.GetHeader().GetRevision()
+	}
+	if err != nil {
+		return answer{}, classify(ctx, clientv3.ContextError(ctx, err))
+	}
+	return a, nil
+}
+
+// anySize lets an answer be as large as it is: that to many steps may be.
+var anySize = grpc.MaxCallRecvMsgSize(math.MaxInt32)
+
+// sendAll makes one request of several steps, which is all or nothing: what the store refuses of one, it
+// refuses of all.
+func (b *backend) sendAll(ctx context.Context, steps []step) ([]answer, error) {
+	req := &pb.TxnRequest{Success: make([]*pb.RequestOp, len(steps))}
+	for i, s := range steps {
+		if s.del != nil {
+			req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: s.del}}
+		} else {
+			req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: s.txn}}
+		}
+	}
+	resp, err := b.pbKV.Txn(ctx, req, failFast, anySize)
+	if err != nil {
+		return nil, classify(ctx, clientv3.ContextError(ctx, err))
+	}
+	out := make([]answer, len(steps))
+	for i, r := range resp.Responses {
+		out[i] = answer{resp.Header.GetRevision(), r.GetResponseTxn(), r.GetResponseDeleteRange()}
+	}
+	return out, nil
+}
