@@ -48,7 +48,8 @@
 // is established first, at the present revision, and the line read after that: nothing
 // falls in between, and the server pushes at once, which it does not for a watch that
 // begins in the past. A watch that breaks, that has no leader or whose revision was
-// compacted is begun anew; and every five seconds the waiter looks though nothing was
+// compacted is begun anew. The present of a member that lags is the past of the others: what it tells of
+// those that had the name before the entry's own revision is passed over. And every five seconds the waiter looks though nothing was
 // pushed.
 //
 // # Fair waiters
@@ -86,7 +87,8 @@
 // late, ends with the tainted lease.
 //
 // A loss is pushed: the entry of a waiter, and of a hold older than 100 ms, is watched.
-// That takes two goroutines for each hold that lasts, and three for each waiter beside its own.
+// All those watches are on one stream of the client, and what waiters wait for is on another. A hold that lasts takes no
+// goroutine, a waiter one beside its own.
 //
 // # Limits
 //

@@ -42,8 +42,8 @@ type entry struct {
 	gone     chan struct{}
 	cause    error // why gone is closed
 
-	guardAt time.Time          // held: when to begin to watch it; zero: it is watched
-	unguard context.CancelFunc // ends the watch
+	guardAt time.Time // held: when to begin to watch it; zero: it is watched
+	unguard func()    // ends the watch
 
 	look  time.Time // when the keeper looks at it next, at the latest
 	index int       // in the schedule, -1 if it is not in it

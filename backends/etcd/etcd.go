@@ -104,7 +104,9 @@ type backend struct {
 	reaping chan struct{}     // wakes the reaper
 	lostFn  func(key, id string, cause error)
 	bell    bell
-	leases  int64 // how many were asked for
+	waits   *watches // of waiters
+	guards  *watches // of own entries
+	leases  int64    // how many were asked for
 
 	limits limitTable
 	convoy convoy
@@ -140,6 +142,8 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
+	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
+	b.waits, b.guards = newWatches(life, client), newWatches(life, client)
 	b.limits.init()
 	b.convoy.most, b.convoy.wait = maxBatch, maxWait
 	b.bell.pulse = pulseEvery
@@ -155,6 +159,8 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		Claims: Claims,
 	}
 	b.bg.Go(b.keep)
+	b.bg.Go(b.waits.run)
+	b.bg.Go(b.guards.run)
 	b.bg.Go(b.reapDoomed)
 	return b, nil
 }
@@ -190,7 +196,7 @@ func (b *backend) Close() error { return b.close() }
 
 // disconnect gives back what New or Open made.
 func (b *backend) disconnect() error {
-	err := errors.Join(b.watcher.Close(), b.guards.Close(), b.lease.Close())
+	err := b.lease.Close()
 	if b.own {
 		err = errors.Join(err, b.client.Close())
 	}

@@ -53,8 +53,6 @@ type services struct {
 	pbKV    pb.KVClient
 	lease   clientv3.Lease
 	pbLease pb.LeaseClient
-	watcher clientv3.Watcher // of waiters
-	guards  clientv3.Watcher // of own entries
 }
 
 func servicesOf(client *clientv3.Client) services {
@@ -65,9 +63,5 @@ func servicesOf(client *clientv3.Client) services {
 		pbKV:    clientv3.RetryKVClient(client),
 		lease:   clientv3.NewLeaseFromLeaseClient(l, client, defaultTimeout),
 		pbLease: l,
-		watcher: clientv3.NewWatcher(client),
-		// Watches of one stream begin one after the other. Nobody should wait behind those of
-		// ten thousand holds.
-		guards: clientv3.NewWatcher(client),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -48,6 +49,7 @@ type waiter struct {
 	seconds int64
 	whole   bool   // the lease is to begin with the grant
 	before  string // the entry right before ours, "" if there is none
+	made    int64  // the revision that made it
 	second  bool   // there is none before that one
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
@@ -288,17 +290,17 @@ func (b *backend) step(ctx context.Context, w *waiter) error {
 		case <-ready:
 		}
 	}()
-	events, err := b.prepare(ctx, w)
+	before, err := b.prepare(ctx, w)
 	close(ready)
 	if err != nil || w.before == "" {
 		return b.orOver(w, err)
 	}
-	return b.orOver(w, b.await(ctx, w, events))
+	return b.orOver(w, b.await(ctx, w, before))
 }
 
 // prepare keeps the lease alive if that is due, rings if ours is a fair one, establishes the
 // watch, and looks.
-func (b *backend) prepare(ctx context.Context, w *waiter) (clientv3.WatchChan, error) {
+func (b *backend) prepare(ctx context.Context, w *waiter) (*predecessor, error) {
 	if err := b.stayAlive(ctx, w); err != nil {
 		return nil, err
 	}
@@ -306,36 +308,65 @@ func (b *backend) prepare(ctx context.Context, w *waiter) (clientv3.WatchChan, e
 		return nil, err
 	}
 	before := w.before
-	events := b.watchBefore(ctx, w)
+	seen := b.watchBefore(ctx, w)
 	if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
 		return nil, err
 	}
 	switch {
 	case w.before != before:
 		return nil, errNext
-	case events == nil:
+	case seen == nil:
 		return nil, errors.New("etcd: no watch could be established")
 	}
-	return events, nil
+	return seen, nil
 }
 
-// watchBefore watches the predecessor until ctx ends. The client library tries to
-// establish a watch for as long as it takes; we do so only for a time in which the lease
-// need not be kept alive, and nil says that it could not be done.
-func (b *backend) watchBefore(ctx context.Context, w *waiter) clientv3.WatchChan {
+// predecessor is what a waiter sees of the one before it.
+type predecessor struct {
+	watch *watch
+	made  int64
+	gone  chan struct{} // closed when it goes
+	lost  chan struct{} // closed when the watch is no more
+	once  sync.Once     // for gone
+}
+
+// saw takes the end of the predecessor for that only if it came after its beginning: names are used
+// again, and a member that lags behind begins a watch in its own present, and tells what became of those
+// that had the name before.
+func (p *predecessor) saw(ev *mvccpb.Event) {
+	if ev.Type == mvccpb.DELETE && ev.Kv.ModRevision > p.made {
+		p.once.Do(func() { close(p.gone) })
+	}
+}
+
+func (p *predecessor) blind() { close(p.lost) }
+
+// watchBefore watches the predecessor until ctx ends. A watch is begun for as long as it takes; we
+// wait for that only for a time in which the lease need not be kept alive, and nil says that it
+// could not be done.
+func (b *backend) watchBefore(ctx context.Context, w *waiter) *predecessor {
 	if w.before == "" {
 		return nil
 	}
 	b.mu.Lock()
 	within := min(w.lease.ttl/3, recheck)
 	b.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(within, cancel)
-	events := b.watcher.Watch(ctx, w.before)
-	if !timer.Stop() {
-		return nil
+	ready := make(chan struct{})
+	p := &predecessor{made: w.made, gone: make(chan struct{}), lost: make(chan struct{})}
+	p.watch = &watch{key: w.before, of: p, ready: ready}
+	b.waits.begin(p.watch)
+	context.AfterFunc(ctx, func() { b.waits.end(p.watch) })
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		return p
+	case <-p.lost:
+	case <-ctx.Done():
+	case <-timer.C:
 	}
-	return events
+	b.waits.end(p.watch)
+	return nil
 }
 
 // orOver gives why the wait is over at the store, if it is.
@@ -351,21 +382,16 @@ func (b *backend) orOver(w *waiter, err error) error {
 }
 
 // await waits until the predecessor is gone, and looks again.
-func (b *backend) await(ctx context.Context, w *waiter, events clientv3.WatchChan) error {
+func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
 	looked := time.Now()
 	tick := time.NewTimer(b.nextTick(w, looked))
 	defer tick.Stop()
 	for {
 		select {
-		case resp, ok := <-events:
-			if !ok || resp.Err() != nil {
-				return errors.Join(errors.New("etcd: the watch ended"), resp.Err())
-			}
-			for _, ev := range resp.Events {
-				if ev.Type == clientv3.EventTypeDelete {
-					return b.moved(ctx, w)
-				}
-			}
+		case <-p.gone:
+			return b.moved(ctx, w)
+		case <-p.lost:
+			return errors.New("etcd: the watch ended")
 		case <-tick.C:
 			if err := b.stayAlive(ctx, w); err != nil {
 				return err
@@ -455,7 +481,8 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 
 // follow notes what is right before ours, the nearest first; there is at least one.
 func (w *waiter) follow(before []*mvccpb.KeyValue, lease int64) {
-	w.before, w.second, w.tied = string(before[0].Key), len(before) == 1, before[0].Lease == lease
+	w.before, w.made = string(before[0].Key), before[0].CreateRevision
+	w.second, w.tied = len(before) == 1, before[0].Lease == lease
 }
 
 // stillBehind makes sure that our entry and the one before it are there. It reads

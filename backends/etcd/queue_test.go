@@ -141,3 +141,58 @@ func TestWaiterWatchesBesideHolds(t *testing.T) {
 		t.Error(got.err)
 	}
 }
+
+// laggard begins a watch that is to begin at present with all that there ever was, as a member does that
+// has yet to take it in.
+type laggard struct{ grpc.ClientStream }
+
+func (l laggard) SendMsg(m any) error {
+	if req, ok := m.(*pb.WatchRequest); ok && req.GetCreateRequest() != nil && req.GetCreateRequest().StartRevision == 0 {
+		req.GetCreateRequest().StartRevision = 1
+	}
+	return l.ClientStream.SendMsg(m)
+}
+
+// A waiter whose watch is on a member that lags is told of the end of holds that had the holder's name
+// before, and does not take that for the holder's.
+func TestWaiterHearsOfTheDead(t *testing.T) {
+	srv, holder := open(t)
+	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil || !strings.HasSuffix(method, "/Watch") {
+			return stream, err
+		}
+		return laggard{stream}, nil
+	}, srv.Addr)
+	var last driver.Request
+	for range 4 {
+		if last.ID != "" {
+			if err := holder.Unlock(t.Context(), "k", last.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = request("holder", time.Minute)
+		if _, err := holder.TryLock(t.Context(), "k", last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if g, err := b.Lock(ctx, "k", request("waiter", time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside the holder: %+v, %v", g, err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context(), "k", request("waiter", time.Minute))
+		granted <- err
+	}()
+	until(t, 10*time.Second, "the waiter is in line", func() bool {
+		return len(entriesOf(t, holder.client, holder.names.line("k")).Kvs) == 2
+	})
+	if err := holder.Unlock(t.Context(), "k", last.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+}

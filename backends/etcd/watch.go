@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -27,54 +28,98 @@ func (b *backend) lose(e *entry, cause error) {
 	}
 }
 
+// guard sees to it, while e is watched, that a loss of it is told at once.
+type guard struct {
+	b *backend
+	e *entry
+
+	// guarded by backend.mu
+	watch *watch
+	began time.Time
+	pause time.Duration // before it begins anew
+	off   bool
+}
+
 // guard watches e until it is dropped or doomed. backend.mu is held.
 func (b *backend) guard(e *entry) {
 	if e.guardAt = (time.Time{}); b.life.Err() != nil {
 		return // Close does not wait for what begins after it
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(b.life))
-	e.unguard = cancel
-	b.bg.Go(func() {
-		defer cancel()
-		b.watchOwn(ctx, e)
-	})
+	g := &guard{b: b, e: e}
+	e.unguard = g.end
+	g.begin(e.create + 1) // so that nothing is missed
 }
 
-// watchOwn sees to it that a loss of e is told at once. The watch begins at the entry's
-// creation, so that nothing is missed; should that be compacted away, or the watch
-// break, the entry is read and a new one begun.
-func (b *backend) watchOwn(ctx context.Context, e *entry) {
+// begin begins a watch at a revision. backend.mu is held.
+func (g *guard) begin(from int64) {
+	g.watch, g.began = &watch{key: g.e.name, of: g, from: from}, time.Now()
+	g.b.guards.begin(g.watch)
+}
+
+// end ends it. backend.mu is held.
+func (g *guard) end() {
+	g.off = true
+	g.b.guards.end(g.watch)
+}
+
+func (g *guard) saw(ev *mvccpb.Event) {
+	switch {
+	case ev.Type == mvccpb.DELETE:
+		g.lose(errEntryGone)
+	case string(ev.Kv.Value) != heldValue(g.e.id):
+		g.lose(errBroken)
+	}
+}
+
+// lose ends the guard, for it has seen the loss.
+func (g *guard) lose(cause error) {
+	g.b.mu.Lock()
+	off := g.off
+	g.end()
+	g.b.mu.Unlock()
+	if !off {
+		g.b.lose(g.e, cause)
+	}
+}
+
+// blind begins anew, from what the store has now.
+func (g *guard) blind() {
+	g.b.start(g.again)
+}
+
+func (g *guard) again() {
 	const least, most = 10 * time.Millisecond, time.Second
-	pause := least
-	from := e.create + 1
-	for ctx.Err() == nil {
-		began := time.Now()
-		cause := b.watchFrom(ctx, e, from)
-		if cause != nil {
-			if ctx.Err() == nil {
-				b.lose(e, cause)
-			}
+	for {
+		g.b.mu.Lock()
+		if g.pause = min(max(2*g.pause, least), most); time.Since(g.began) > most { // it was not refused
+			g.pause = least
+		}
+		pause, off := g.pause, g.off
+		g.b.mu.Unlock()
+		if off || sleep(g.b.life, pause) != nil {
 			return
 		}
-		resp, err := b.kv.Get(ctx, e.name)
+		resp, err := g.b.kv.Get(g.b.life, g.e.name)
 		if err == nil {
-			if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != e.create {
-				b.lose(e, errEntryGone)
-				return
-			}
-			if string(resp.Kvs[0].Value) != heldValue(e.id) {
-				b.lose(e, errBroken)
-				return
-			}
-			from = resp.Header.Revision + 1
-			if time.Since(began) > most { // it was not refused
-				pause = least
-			}
-		}
-		if sleep(ctx, pause) != nil {
+			g.found(resp)
 			return
 		}
-		pause = min(2*pause, most)
+	}
+}
+
+// found goes on with what the store has.
+func (g *guard) found(resp *clientv3.GetResponse) {
+	switch {
+	case len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != g.e.create:
+		g.lose(errEntryGone)
+	case string(resp.Kvs[0].Value) != heldValue(g.e.id):
+		g.lose(errBroken)
+	default:
+		g.b.mu.Lock()
+		defer g.b.mu.Unlock()
+		if !g.off {
+			g.begin(resp.Header.Revision + 1)
+		}
 	}
 }
 
@@ -82,26 +127,6 @@ var (
 	errEntryGone = errors.New("etcd: the entry is gone")
 	errBroken    = errors.New("etcd: the hold was broken")
 )
-
-// watchFrom watches until the entry is lost, and says how, or the watch ends.
-func (b *backend) watchFrom(ctx context.Context, e *entry, from int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for resp := range b.guards.Watch(ctx, e.name, clientv3.WithRev(from)) {
-		if resp.Err() != nil {
-			return nil
-		}
-		for _, ev := range resp.Events {
-			switch {
-			case ev.Type == clientv3.EventTypeDelete:
-				return errEntryGone
-			case string(ev.Kv.Value) != heldValue(e.id):
-				return errBroken
-			}
-		}
-	}
-	return nil
-}
 
 // sleep waits for d, or ctx.
 func sleep(ctx context.Context, d time.Duration) error {
