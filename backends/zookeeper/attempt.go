@@ -21,6 +21,7 @@ type attempt struct {
 	heard  time.Time // when there was a connection, as far as we noticed
 	handed bool      // a goroutine has the turn now, and clears up
 	rung   bool      // those before ours know of it, if it is a fair one
+	making making
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -70,7 +71,12 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			return since, false, unknownIf(ctx, lost, err)
 		}
 		since = time.Now()
-		t, err := fly(ctx, a.b, func() (ticket, error) { return a.make(session, lost) }, a.abandoned)
+		m := &a.making
+		m.of, m.session, m.lost = a, session, lost
+		var t ticket
+		if err = a.b.send(ctx, m); err == nil {
+			t, err = m.t, classify(m.err)
+		}
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
@@ -94,6 +100,30 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 	}
 }
 
+// making is the trip that makes the node of an attempt. Parts of its requests are here, to be one object.
+type making struct {
+	of      *attempt
+	session int64
+	lost    bool
+	t       ticket
+	err     error
+
+	create zk.CreateRequest
+	set    zk.SetDataRequest
+	ops    [2]any
+	id     [driver.MaxID]byte
+}
+
+func (m *making) do() { m.t, m.err = m.of.make(m.session, m.lost) }
+
+// late clears up after a create whose caller has gone, and ends the turn. What was made
+// was made in the session of this moment, or in an earlier one, with which it has gone.
+func (m *making) late() {
+	a := m.of
+	a.b.purge(a.e, a.b.conn.SessionID())
+	a.e.end()
+}
+
 // make has the node made, unless it is found. The library sends what it has when it has a
 // connection, be it in a later session than the one that the attempt began in:
 // such a node is no hold, and its ticket, with errNewSession, is for its removal.
@@ -103,7 +133,7 @@ func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
 			return t, err
 		}
 	}
-	t, err = a.b.create(a.e, a.boxOf(), session)
+	t, err = a.create(session)
 	if now := a.b.conn.SessionID(); now != session {
 		t.session = now
 		if err == nil {
@@ -125,13 +155,6 @@ func unknownIf(ctx context.Context, unknown bool, err error) error {
 		return fmt.Errorf("%w: %w", errLostAnswer, ctx.Err())
 	}
 	return fmt.Errorf("%w: %v", errLostAnswer, err)
-}
-
-// abandoned clears up after a create whose caller has gone, and ends the turn. What was made
-// was made in the session of this moment, or in an earlier one, with which it has gone.
-func (a *attempt) abandoned(ticket, error) {
-	a.b.purge(a.e, a.b.conn.SessionID())
-	a.e.end()
 }
 
 // queued goes on with a node that may have others before it.

@@ -16,23 +16,27 @@ type holdName struct{ key, id string }
 type entry struct {
 	b *backend
 	holdName
-	dir, tag string
-	// turn is taken by whoever works on the id at the store, so that a node is never
-	// looked for while a request that may make it is under way.
-	turn chan struct{}
+	name     string // of its nodes, but for their numbers
+	dir, tag string // parts of name
 
 	// guarded by backend.mu
-	refs     int
-	node     string // path of the node that holds, "" if there is none
-	session  int64  // that made node
+	refs int
+	// busy is set by whoever has the turn to work on the id at the store, so that a node is never
+	// looked for while a request that may make it is under way.
+	busy     bool
+	freed    chan struct{} // closed when the turn is free; nil: nobody waits
+	node     string        // path of the node that holds, "" if there is none
+	session  int64         // that made node
 	token    int64
 	broken   bool          // revoked: the key is only kept taken
 	since    time.Time     // from when the lease certainly runs
 	until    time.Time     // when the node is given up
-	timer    *time.Timer   // then
-	arm      *time.Timer   // when node is to be watched
+	arm      time.Time     // when node is to be watched; zero: it is
+	alarm    *alarm        // at the earlier of these; nil: there is no hold
 	withdraw chan struct{} // while it waits in line; closed to end that
 	watching bool          // it has found its place, and watches the node before
+
+	removal removal // whoever has the turn
 }
 
 // enter gives the entry of an id; leave it after use.
@@ -42,7 +46,10 @@ func (b *backend) enter(key, id string) *entry {
 	name := holdName{key, id}
 	e := b.entries[name]
 	if e == nil {
-		e = &entry{b: b, holdName: name, dir: b.lockDir(key), tag: tagOf(id), turn: make(chan struct{}, 1)}
+		e = &entry{b: b, holdName: name}
+		var dir int
+		e.name, dir = b.nodeOf(key, id)
+		e.dir, e.tag = e.name[:dir], e.name[dir+1:dir+1+tagLen]
 		b.entries[name] = e
 	}
 	e.refs++
@@ -63,26 +70,51 @@ func (e *entry) tidy() {
 	}
 }
 
-// begin takes the turn, end gives it back.
+// begin takes the turn, end gives it back and leaves.
 func (e *entry) begin(ctx context.Context) error {
-	select {
-	case e.turn <- struct{}{}:
-		return nil
-	default:
+	for {
+		freed, free := e.tryBegin()
+		if free {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			// An earlier call of this id is still under way, and may have effect yet.
+			return ctx.Err()
+		case <-e.b.closing:
+			return driver.ErrClosed
+		}
 	}
-	select {
-	case e.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		// An earlier call of this id is still under way, and may have effect yet.
-		return ctx.Err()
-	case <-e.b.closing:
-		return driver.ErrClosed
+}
+
+// tryBegin takes the turn if it is free, and otherwise tells when it may be.
+func (e *entry) tryBegin() (freed <-chan struct{}, free bool) {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	if !e.busy {
+		e.busy = true
+		return nil, true
+	}
+	if e.freed == nil {
+		e.freed = make(chan struct{})
+	}
+	return e.freed, false
+}
+
+// yield gives the turn back.
+func (e *entry) yield() {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	e.busy = false
+	if e.freed != nil {
+		close(e.freed)
+		e.freed = nil
 	}
 }
 
 func (e *entry) end() {
-	<-e.turn
+	e.yield()
 	e.leave()
 }
 
@@ -104,8 +136,8 @@ func (e *entry) held() (node string, broken bool) {
 // drop forgets the hold. backend.mu is held.
 func (e *entry) drop() {
 	e.node, e.broken = "", false
-	e.timer.Stop()
-	e.arm.Stop()
+	e.alarm.off()
+	e.alarm = nil
 	e.tidy()
 }
 
@@ -150,8 +182,8 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	}
 	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, false
 	e.since, e.until = since, sent.Add(max(lease, ttl))
-	e.timer = time.AfterFunc(time.Until(e.until), func() { e.lapse(t.path) })
-	e.arm = time.AfterFunc(watchAfter, func() { e.observe(t.path) })
+	e.arm = time.Now().Add(watchAfter)
+	e.plan()
 	b.countGrant()
 	return driver.Grant{Token: t.token, TTL: lease, Since: since, FairWaiting: b.fairBehind(e.key, t.token)}, nil
 }
@@ -169,7 +201,7 @@ func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
 	}
 	if until := sent.Add(max(lease, p.ttl)); until.After(e.until) {
 		e.until = until
-		e.timer.Reset(time.Until(until))
+		e.plan()
 	}
 	return driver.Grant{Token: e.token, TTL: lease, Since: e.since, FairWaiting: e.b.fairBehind(e.key, e.token)}, nil
 }
@@ -185,30 +217,48 @@ func (e *entry) revoked(node string) (news bool) {
 	}
 	e.broken = true
 	e.until = e.since.Add(lease)
-	e.timer.Reset(time.Until(e.until))
+	e.plan()
 	return true
 }
 
-// lapse gives the node up when its time is over: the session lives on, for the
-// client's other holds, and would keep it for ever.
-func (e *entry) lapse(node string) {
+// plan sets the alarm to what is due next. backend.mu is held.
+func (e *entry) plan() {
+	next := e.until
+	if !e.arm.IsZero() && e.arm.Before(next) {
+		next = e.arm
+	}
+	if e.alarm == nil {
+		e.alarm = alarmOf(e)
+	}
+	e.alarm.timer.Reset(time.Until(next))
+}
+
+// due does what is. It may come late, for a hold before this one: then nothing is.
+func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()
-	if e.node != node {
-		b.mu.Unlock()
-		return
+	node, session, now := e.node, e.session, time.Now()
+	lapsed := node != "" && !now.Before(e.until)
+	armed := node != "" && !lapsed && !e.arm.IsZero() && !now.Before(e.arm)
+	switch {
+	case lapsed:
+		e.refs++
+		e.drop()
+	case armed:
+		e.arm = time.Time{}
+		e.plan()
+	case node != "":
+		e.plan()
 	}
-	if left := time.Until(e.until); left > 0 {
-		e.timer.Reset(left)
-		b.mu.Unlock()
-		return
-	}
-	session := e.session
-	e.refs++
-	e.drop()
 	b.mu.Unlock()
-	b.background(func() {
-		defer e.leave()
-		b.discard(node, session)
-	})
+	switch {
+	case lapsed:
+		// The session lives on, for the client's other holds, and would keep the node for ever.
+		b.background(func() {
+			defer e.leave()
+			b.discard(node, session)
+		})
+	case armed:
+		e.observe(node)
+	}
 }

@@ -116,14 +116,6 @@ func (b *backend) tellHeld() {
 // hold is not handed over, and nobody rings for it.
 const fairBox = "00000000"
 
-// boxOf is what a node of this request has in its name.
-func (a *attempt) boxOf() string {
-	if a.r.Fair {
-		return fairBox
-	}
-	return a.b.box
-}
-
 // boxesBefore are the boxes of the clients with nodes before own, each once.
 func boxesBefore(children []string, own string) (boxes []string) {
 	self, ok := parseChild(own)

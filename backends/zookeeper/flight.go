@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -73,13 +72,6 @@ func (b *backend) ready() (bool, error) {
 // downLook is how often a call without an answer looks whether there is a server at all.
 const downLook = 100 * time.Millisecond
 
-// A flight has landed, or nobody waits for it any more; whichever is first.
-const (
-	flying int32 = iota
-	landed
-	abandoned
-)
-
 // errLeft is part of the error of a call whose request is still under way: late
 // will be called, or has been.
 var errLeft = errors.New("zookeeper: no answer yet")
@@ -88,54 +80,77 @@ var errLeft = errors.New("zookeeper: no answer yet")
 // library knows no ctx: the requests then stay under way, and late, unless it is nil, is
 // called with what comes of them. Close waits for late.
 func fly[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
-	var none T
-	if _, err := b.await(ctx); err != nil {
+	j := &errand[T]{make: do, missed: late}
+	if err := b.send(ctx, j); err != nil {
+		var none T
 		return none, err
 	}
-	type outcome struct {
-		value T
-		err   error
+	return j.value, classify(j.err)
+}
+
+// errand is a trip of functions.
+type errand[T any] struct {
+	make   func() (T, error)
+	missed func(T, error)
+	value  T
+	err    error
+}
+
+func (j *errand[T]) do() { j.value, j.err = j.make() }
+
+func (j *errand[T]) late() {
+	if j.missed != nil {
+		j.missed(j.value, j.err)
 	}
-	var state atomic.Int32
-	result := make(chan outcome, 1)
-	flight := func() {
-		v, err := do()
-		result <- outcome{v, err}
-		if !state.CompareAndSwap(flying, landed) && late != nil {
-			late(v, err)
-		}
+}
+
+// trip is requests that are made in a flight.
+type trip interface {
+	// do makes them, and keeps what comes of them.
+	do()
+	// late is called after do if nobody waits any more.
+	late()
+}
+
+// send has a trip made, and waits until it is or ctx ends. An error says that it was not begun, or with
+// errLeft that it is under way: then it belongs to others.
+func (b *backend) send(ctx context.Context, j trip) error {
+	if _, err := b.await(ctx); err != nil {
+		return err
 	}
-	if b.wire == nil {
-		// The application's connection may outlive this backend.
-		go flight()
-	} else if !b.start(flight) {
-		return none, driver.ErrClosed
+	f := flights.Get().(*flight)
+	f.state.Store(flying)
+	f.trip = j
+	if !b.takeOff(f) {
+		return driver.ErrClosed
 	}
+	f.look.Reset(downLook)
 	var err error
-	look := time.NewTimer(downLook)
-	defer look.Stop()
 	for err == nil {
 		select {
-		case o := <-result:
-			return o.value, classify(o.err)
+		case <-f.landed:
+			f.reuse()
+			return nil
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-b.closing:
 			err = errClosing
-		case <-look.C:
+		case <-f.look.C:
 			// A request that was handed in while the connection broke waits in
 			// the library for the next one, however long there is none. It is sent then.
 			if b.wire != nil && b.conn.State() != zk.StateHasSession {
 				err = b.wire.unreachable()
 			}
-			look.Reset(downLook)
+			f.look.Reset(downLook)
 		}
 	}
-	if state.CompareAndSwap(flying, abandoned) {
-		return none, fmt.Errorf("%w: %w", errLeft, err)
+	if f.state.CompareAndSwap(flying, abandoned) {
+		f.look.Stop()
+		return fmt.Errorf("%w: %w", errLeft, err)
 	}
-	o := <-result
-	return o.value, classify(o.err)
+	<-f.landed
+	f.reuse()
+	return nil
 }
 
 // run is fly where there is only an error.

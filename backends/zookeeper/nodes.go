@@ -113,20 +113,23 @@ func (b *backend) forgetParent(dir string) {
 // errNoParent is a failure to see to the parent, before a node was asked for.
 var errNoParent = errors.New("zookeeper: no answer about the parent node")
 
-// create puts a node of e at the end of its queue.
+// create puts a node at the end of the queue.
 //
 // The parent is written to, so that its Stat comes with the answer: the number of
 // its children, and the id of this very transaction.
-func (b *backend) create(e *entry, box string, session int64) (ticket, error) {
-	name := e.dir + "/" + e.tag + box + "-"
+func (a *attempt) create(session int64) (ticket, error) {
+	b, e, m, name := a.b, a.e, &a.making, a.e.name
+	if a.r.Fair {
+		name = e.dir + "/" + e.tag + fairBox + "-"
+	}
+	m.create = zk.CreateRequest{Path: name, Data: append(m.id[:0], e.id...), Acl: b.acl, Flags: zk.FlagEphemeralSequential}
+	m.set = zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1}
+	m.ops = [2]any{&m.create, &m.set}
 	for range 10 {
 		if err := b.parent(e.dir); err != nil {
 			return ticket{}, notMade(err)
 		}
-		r, err := b.conn.Multi(
-			&zk.CreateRequest{Path: name, Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
-			&zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1},
-		)
+		r, err := b.conn.Multi(m.ops[:]...)
 		switch {
 		case errors.Is(err, zk.ErrNoNode): // a container that was empty for a while is removed
 			b.forgetParent(e.dir)

@@ -22,6 +22,9 @@ const hexDigits = "0123456789ABCDEF"
 // lies between U+D800 and U+F8FF or from U+FFF0 in UTF-16, which is how it counts:
 // there, everything from U+10000 is such a pair. A colon ends the key in names of limits.
 func escape(key string) string {
+	if plain(key) {
+		return key
+	}
 	var b strings.Builder
 	for i := 0; i < len(key); {
 		r, n := utf8.DecodeRuneInString(key[i:])
@@ -37,6 +40,16 @@ func escape(key string) string {
 		i += n
 	}
 	return b.String()
+}
+
+// plain reports whether every byte of a key stands for itself, as in most.
+func plain(key string) bool {
+	for i := range len(key) {
+		if c := key[i]; c < ' ' || c >= 0x7f || c == '/' || c == '%' || c == ':' {
+			return false
+		}
+	}
+	return key == "" || key[0] != '.'
 }
 
 // allowed reports whether the rune of n bytes stands for itself.
@@ -71,8 +84,33 @@ func bucketOf(name string) byte {
 // tagOf is the part of a child's name that says whose it is. It has 96 bits of a
 // hash; ids differ in 128 random ones.
 func tagOf(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:tagLen/2])
+	tag := tagBytes(id)
+	return string(tag[:])
+}
+
+func tagBytes(id string) (tag [tagLen]byte) {
+	var buf [driver.MaxID]byte
+	sum := sha256.Sum256(append(buf[:0], id...))
+	hex.Encode(tag[:], sum[:tagLen/2])
+	return tag
+}
+
+// nodeOf is where the nodes of an id are made: the path of one is this and a number. It begins with the
+// lock's own, of dir bytes, and the tag follows after a slash.
+func (b *backend) nodeOf(key, id string) (name string, dir int) {
+	key = escape(key)
+	tag := tagBytes(id)
+	var n strings.Builder
+	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + tagLen + boxLen + 1)
+	n.WriteString(b.root)
+	n.WriteString("/locks/")
+	n.WriteString(key)
+	dir = n.Len()
+	n.WriteByte('/')
+	n.Write(tag[:])
+	n.WriteString(b.box)
+	n.WriteByte('-')
+	return n.String(), dir
 }
 
 // After the tag comes the box of the client that made the child.

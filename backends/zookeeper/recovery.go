@@ -104,14 +104,12 @@ func (b *backend) haunt(e *entry, session int64) {
 	b.background(func() {
 		defer e.leave()
 		for pause := 20 * time.Millisecond; b.sleep(pause); pause = min(2*pause, time.Second) {
-			select {
-			case e.turn <- struct{}{}:
-			default:
+			if _, free := e.tryBegin(); !free {
 				continue // a call is about it
 			}
 			late := time.Now().After(end)
 			ok := b.conn.State() == zk.StateHasSession && (b.conn.SessionID() != session || answered(b.clean(e, session)))
-			<-e.turn
+			e.yield()
 			if ok && (late || b.conn.SessionID() != session) {
 				return
 			}

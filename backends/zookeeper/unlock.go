@@ -54,29 +54,48 @@ func (e *entry) leaveLine() bool {
 // unlockOwn removes the node of a hold of this client. It is of version 0 unless it
 // was revoked.
 func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
-	settle := func(err error) error {
-		switch {
-		case err == nil:
-			e.dropNode(node)
-			b.removed(e.dir)
-		case errors.Is(err, zk.ErrNoNode):
-			e.dropNode(node)
-			return driver.ErrNotHeld
-		case errors.Is(err, zk.ErrBadVersion):
-			e.revoked(node)
-			return driver.ErrNotHeld
-		}
-		return err
-	}
-	err := b.run(ctx, func() error { return b.conn.Delete(node, 0) }, func(err error) {
-		_ = settle(err) // its caller has gone
-		e.end()
-	})
+	r := &e.removal
+	*r = removal{e: e, node: node}
+	err := b.send(ctx, r)
 	if errors.Is(err, errLeft) {
 		return err
 	}
-	err = settle(err)
+	if err == nil {
+		err = r.settle()
+	}
 	e.end()
+	return err
+}
+
+// removal is the trip that removes the node of a hold. It has the turn of its entry.
+type removal struct {
+	e    *entry
+	node string
+	err  error
+}
+
+func (r *removal) do() { r.err = r.e.b.conn.Delete(r.node, 0) }
+
+// late ends the turn: the caller has gone.
+func (r *removal) late() {
+	_ = r.settle()
+	r.e.end()
+}
+
+// settle takes in what came of it.
+func (r *removal) settle() error {
+	err := classify(r.err)
+	switch {
+	case err == nil:
+		r.e.dropNode(r.node)
+		r.e.b.removed(r.e.dir)
+	case errors.Is(err, zk.ErrNoNode):
+		r.e.dropNode(r.node)
+		return driver.ErrNotHeld
+	case errors.Is(err, zk.ErrBadVersion):
+		r.e.revoked(r.node)
+		return driver.ErrNotHeld
+	}
 	return err
 }
 

@@ -104,6 +104,8 @@ type backend struct {
 
 	collecting atomic.Bool
 
+	runway  chan *flight // to a goroutine that is idle
+	idle    atomic.Int32 // how many are
 	closing chan struct{}
 	once    sync.Once
 
@@ -134,7 +136,7 @@ var (
 func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
 		conn: conn, root: o.root, box: newBox(), acl: o.acl, session: o.session,
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), runway: make(chan *flight),
 		entries: make(map[holdName]*entry), parents: make(map[string]struct{}), watches: make(map[string]*watch),
 	}
 	b.clock.init()
@@ -191,8 +193,8 @@ func (b *backend) Close() error {
 				continue
 			}
 			keep = true
-			if b.wire != nil && e.timer != nil {
-				e.timer.Stop()
+			if b.wire != nil {
+				e.alarm.timer.Stop()
 			}
 		}
 		b.mu.Unlock()
