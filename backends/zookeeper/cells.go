@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -55,6 +56,7 @@ type cell struct {
 	path string
 	turn chan struct{}
 
+	met     bool // a server has told of the node, or it was written
 	known   bool // the rest is what a server said last
 	exists  bool
 	version int32
@@ -76,10 +78,31 @@ type cellCache struct {
 	cells map[string]*cell
 
 	rtt ewma
+
+	omen atomic.Int32 // whether limits that were met lately were there: see expectsNew
 }
 
 // maxCells bounds what is remembered: beyond it a decision may cost a read more.
-const maxCells = 10_000
+const maxCells = 16_384
+
+// expectsNew guesses whether a limit that this client meets for the first time has no node yet. Then making
+// it is the first request, and otherwise reading it: a wrong guess costs one request more. The guess is
+// what was found of late.
+func (cc *cellCache) expectsNew() bool { return cc.omen.Load() >= 0 }
+
+// foretell takes in what was found of a limit that was met for the first time.
+func (cc *cellCache) foretell(isNew bool) {
+	n := cc.omen.Load()
+	if isNew {
+		n = min(n+1, maxOmen)
+	} else {
+		n = max(n-1, -maxOmen-1)
+	}
+	cc.omen.Store(n) // of two that come at once one may be lost
+}
+
+// maxOmen is how many findings of one kind it takes at most to change the guess.
+const maxOmen = 2
 
 func (cc *cellCache) enter(node string) *cell {
 	cc.mu.Lock()
@@ -159,7 +182,7 @@ func (c *cell) saw(a answer, err error) error {
 	c.known = false
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		c.known, c.exists, c.record = true, false, record{}
+		c.known, c.met, c.exists, c.record = true, true, false, record{}
 		return nil
 	case err != nil:
 		return err
@@ -168,7 +191,7 @@ func (c *cell) saw(a answer, err error) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", c.path, err)
 	}
-	c.known, c.exists, c.version, c.record = true, true, a.stat.Version, r
+	c.known, c.met, c.exists, c.version, c.record = true, true, true, a.stat.Version, r
 	return nil
 }
 
@@ -185,7 +208,7 @@ func (b *backend) write(c *cell, r record) error {
 	} else {
 		err = b.makeNode(c.path, r.bytes())
 	}
-	c.known = false
+	c.known, c.met = false, true
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):
 		return errConflict
@@ -206,7 +229,7 @@ func (b *backend) write(c *cell, r record) error {
 func (b *backend) makeNode(node string, data []byte) error {
 	_, err := b.conn.Create(node, data, zk.FlagPersistent, b.acl)
 	if errors.Is(err, zk.ErrNoNode) {
-		if err = b.makePath(path.Dir(node)); err == nil {
+		if err = b.makeDir(path.Dir(node)); err == nil {
 			_, err = b.conn.Create(node, data, zk.FlagPersistent, b.acl)
 		}
 	}

@@ -28,7 +28,8 @@
 // answers how many there are; Unlock is one delete. One that is not free costs a
 // listing more, and a watch of the node before; being woken, a notification and a
 // listing. One transaction checks all holds of a client at every renewal. A limit is
-// one setData guarded by the version that was seen last.
+// one setData guarded by the version that was seen last, for 10 s at least; one that a client has not met before is
+// made by one request or read by one before, as those it met last were new or not.
 //
 // # Fair waiters
 //

@@ -215,15 +215,19 @@ func TestCollect(t *testing.T) {
 		defer b.clock.mu.Unlock()
 		b.clock.offset += d.Microseconds()
 	}
-	later(10 * time.Second)
+	later(leastLife + collectMargin - time.Second)
+	if n := collectAll(); n != 0 {
+		t.Errorf("%d removed while a client may still rely on them", n)
+	}
+	later(2 * time.Second)
 	if n := collectAll(); n != 1 {
-		t.Errorf("%d removed after 10s, want the short one", n)
+		t.Errorf("%d removed after 16s, want the short one", n)
 	}
 	later(2 * time.Hour)
 	if n := collectAll(); n != 2 {
 		t.Errorf("%d removed after 2h, want the long ones", n)
 	}
-	later(-2*time.Hour - 10*time.Second)
+	later(-2*time.Hour - leastLife - collectMargin - time.Second)
 	if g := must[driver.TakenOne](t)(b.TakeOne(ctx, "long", long, one)); g.N != 1 {
 		t.Error("after it was collected: denied")
 	}
@@ -246,7 +250,9 @@ func TestCollectorKeepsUp(t *testing.T) {
 		})
 	}
 	all.Wait()
-	<-time.After(collectMargin + 100*time.Millisecond)
+	b.clock.mu.Lock()
+	b.clock.offset += (leastLife + collectMargin + time.Second).Microseconds()
+	b.clock.mu.Unlock()
 	// Another client has used some of them since: ours are not the latest versions.
 	other := connect(t, urlWith(p.target, calmSession))
 	for i := range 5 {

@@ -104,6 +104,18 @@ func (b *backend) makePath(dir string) error {
 	return nil
 }
 
+// makeDir makes a persistent node, and those above it if there are none.
+func (b *backend) makeDir(dir string) error {
+	_, err := b.conn.Create(dir, []byte{}, zk.FlagPersistent, b.acl)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return b.makePath(dir)
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	}
+	return err
+}
+
 func (b *backend) forgetParent(dir string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"runtime"
 	"slices"
 	"testing"
@@ -131,6 +132,48 @@ func TestRequests(t *testing.T) {
 		t.Errorf("under a ctx that has ended: %v", err)
 	}
 	expect("under a ctx that has ended")
+}
+
+// A limit that a client meets for the first time is made at once if those before it were new, and read first if
+// they were not; after that a decision is one request, whatever the algorithm.
+func TestRequestsOfColdLimits(t *testing.T) {
+	p, b := openTapped(t)
+	l := limitOf(t, "1000000/1s burst=1000000") // as if unused in a microsecond
+	take := func(b *backend, key string) {
+		t.Helper()
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, l, driver.Ask{Min: 1, N: 1})); one.N != 1 {
+			t.Fatalf("%+v", one)
+		}
+	}
+	const keys = 20
+	p.take()
+	dirs := make(map[string]bool)
+	for i := range keys {
+		key := fmt.Sprint("k", i)
+		dirs[path.Dir(b.limitPath(key, l))] = true
+		take(b, key)
+	}
+	if got, want := len(p.take()), keys+2*len(dirs); got != want {
+		t.Errorf("%d requests for %d new limits in %d new directories, want %d", got, keys, len(dirs), want)
+	}
+	for i := range keys {
+		take(b, fmt.Sprint("k", i))
+	}
+	if got := p.take(); len(got) != keys || slices.ContainsFunc(got, func(op int32) bool { return op != opSet }) {
+		t.Errorf("known limits: requests %v, want a write for each", got)
+	}
+	other := connect(t, urlWith(p.addr(), calmSession))
+	p.take()
+	for i := range keys {
+		take(other, fmt.Sprint("k", i))
+	}
+	if got, want := len(p.take()), 2*keys+1; got != want {
+		t.Errorf("%d requests for %d limits of another client, want %d: a wrong guess, and a look and a write for each", got, keys, want)
+	}
+	must[driver.TakenOne](t)(connect(t, urlWith(p.addr(), calmSession)).TakeOne(t.Context(), "k0", l, driver.Ask{}))
+	if got := p.take(); got[len(got)-1] != opGet {
+		t.Errorf("a look at a limit that was not met before: requests %v", got)
+	}
 }
 
 // waiting waits until an id is in line and watches the one before it.

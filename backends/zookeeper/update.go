@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
 )
@@ -27,7 +29,8 @@ const maxChanges = 256
 //
 // What was read or written last is tried at once, and found out of date by its
 // version: a decision costs one round trip while no other client decides on the key.
-// A decision that writes nothing is made on what a server says now. Decisions that come
+// A decision that writes nothing is made on what a server says now. A limit that this client
+// has not met before is read first or made first, as those before it suggest. Decisions that come
 // while one is under way are made together, in the order in which they came.
 func (b *backend) update(ctx context.Context, key string, l driver.Limit, fn func(*limits.State, int64) (dirty bool)) error {
 	if err := checkHold(key, "limit"); err != nil {
@@ -144,6 +147,7 @@ func (b *backend) see(c *cell) {
 
 // apply makes a batch of changes. It ends early, with nothing done, when nobody waits for it.
 func (b *backend) apply(c *cell, batch []*change) error {
+	guess := !c.met && b.cells.expectsNew() // that there is no node
 	for conflicts, current := 0, false; ; {
 		if batch = b.cells.staying(batch); len(batch) == 0 {
 			return driver.ErrNotSent
@@ -156,11 +160,14 @@ func (b *backend) apply(c *cell, batch []*change) error {
 			}
 			continue
 		}
-		if !current && (c.rivals || !c.fresh(b.clock.now())) {
+		if !guess && !current && (c.rivals || !c.fresh(b.clock.now())) {
+			met := c.met
 			if err := c.saw(b.look(c)); err != nil {
 				return classify(err)
 			}
-			current = true
+			if current = true; !met {
+				b.cells.foretell(!c.exists)
+			}
 		}
 		next, dirty, err := decide(c.record, b.clock.now(), batch...)
 		switch {
@@ -170,13 +177,20 @@ func (b *backend) apply(c *cell, batch []*change) error {
 			c.rivals = false
 			return nil
 		case !dirty:
-			c.known = false
+			c.known, guess = false, false
 			continue
 		}
 		err = b.write(c, next)
+		if guess && (err == nil || errors.Is(err, errConflict)) {
+			b.cells.foretell(err == nil)
+		}
 		if err == nil {
 			c.rivals = conflicts > 0
 			return nil
+		}
+		if guess && (errors.Is(err, errConflict) || errors.Is(err, zk.ErrNoAuth)) {
+			guess = false // who may not make a node may still write to one
+			continue
 		}
 		if !errors.Is(err, errConflict) {
 			return err
@@ -191,6 +205,10 @@ func (b *backend) apply(c *cell, batch []*change) error {
 	}
 }
 
+// leastLife is how long a record is relied on at least, whatever it says: so a limit that is soon as if it
+// had not been used, as most buckets are, is not read anew for each decision.
+const leastLife = 10 * time.Second
+
 // decide makes changes to a state, and gives the record to be stored if any is dirty.
 func decide(r record, now int64, batch ...*change) (next record, dirty bool, err error) {
 	var s limits.State
@@ -203,7 +221,7 @@ func decide(r record, now int64, batch ...*change) (next record, dirty bool, err
 	for _, ch := range batch {
 		if ch.fn(&s, now) {
 			dirty = true
-			next.until = max(next.until, now+s.Expiry(ch.l, now).Microseconds())
+			next.until = max(next.until, now+max(s.Expiry(ch.l, now), leastLife).Microseconds())
 		}
 	}
 	if dirty {
