@@ -2,8 +2,10 @@ package httpcoord_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/httpcoord"
@@ -60,4 +62,33 @@ type asked struct{ *coord.Client }
 func (a asked) Allow(ctx context.Context, key string, limit coord.Limit) (coord.Result, error) {
 	fmt.Println("marks one key in", limit.Per)
 	return a.Client.Allow(ctx, key, limit)
+}
+
+// Machines that call one supplier share what it asks for: a *coord.Client is a PauseStore.
+func ExamplePauseStore() {
+	client := newClient()
+	defer client.Close()
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer busy.Close()
+
+	var shared httpcoord.PauseStore = client
+	machine := func() *http.Client {
+		return &http.Client{Transport: &httpcoord.Transport{
+			Limiter: client, Limit: coord.PerMinute(2000), FailFast: true, Shared: shared,
+		}}
+	}
+	resp, err := machine().Get(busy.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(resp.StatusCode, resp.Body.Close())
+	_, err = machine().Get(busy.URL) // another, which the supplier has told nothing
+	fmt.Println("not sent:", errors.Is(err, coord.ErrLimited))
+	// Output:
+	// 429 <nil>
+	// not sent: true
 }

@@ -2,15 +2,12 @@ package httpcoord
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/middleware"
 )
 
 // Transport is an http.RoundTripper for calls of a service that limits its clients: "a
@@ -21,7 +18,8 @@ import (
 // *url.Error of http.Client.
 //
 // When the service itself answers 429 or 503 with Retry-After, requests of that key pause for
-// so long, in this process, and then take permits again.
+// so long, and then take permits again: those of this Transport, and with Shared those of all
+// machines.
 //
 // Limiter and Limit are needed. Do not change a Transport that is in use. It is safe
 // for concurrent use.
@@ -37,13 +35,23 @@ type Transport struct {
 	Key func(*http.Request) string
 	// FailFast makes a request fail that would have to wait.
 	FailFast bool
+	// Shared tells other machines of pauses that the service asks for, and is asked for
+	// theirs once a second and key. Usually it is the same *coord.Client. The default keeps
+	// pauses to this Transport.
+	Shared PauseStore
 
-	mu     sync.Mutex
-	pauses map[string]time.Time // until when; guarded by mu
+	pauses middleware.Pauses
+}
+
+// PauseStore is what Transport.Shared needs of a [coord.Client]. A pause is a lock
+// that stays taken for as long as it lasts.
+type PauseStore interface {
+	TryLock(ctx context.Context, key string, opts ...coord.LockOption) (*coord.Lock, error)
+	Inspect(ctx context.Context, key string) (coord.Holder, error)
 }
 
 // MaxPause is the longest that a Transport pauses because a service says so.
-const MaxPause = time.Hour
+const MaxPause = middleware.MaxPause
 
 // RoundTrip sends r when there is a permit.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -51,7 +59,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if key == "" {
 		return t.base().RoundTrip(r)
 	}
-	if err := t.admit(r.Context(), key); err != nil {
+	out := t.outgoing()
+	if err := out.Admit(r.Context(), key); err != nil {
 		if r.Body != nil { // a RoundTripper closes it, whatever happens
 			_ = r.Body.Close() // what matters is why nothing was sent
 		}
@@ -59,9 +68,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.base().RoundTrip(r)
 	if err == nil {
-		t.learn(key, resp)
+		out.Learn(r.Context(), key, pauseOf(resp))
 	}
 	return resp, err
+}
+
+func (t *Transport) outgoing() *middleware.Outgoing {
+	return &middleware.Outgoing{Op: "send", Limiter: t.Limiter, Limit: t.Limit, FailFast: t.FailFast, Shared: t.Shared, Pauses: &t.pauses}
 }
 
 func (t *Transport) base() http.RoundTripper {
@@ -78,98 +91,13 @@ func (t *Transport) key(r *http.Request) string {
 	return coord.Key("http", r.URL.Host)
 }
 
-// admit takes a permit, and waits for it and for the end of a pause. A permit that was
-// taken before a pause must not be used after it, or more than the limit could be
-// sent at once then: it counts as spent, and another is taken.
-func (t *Transport) admit(ctx context.Context, key string) error {
-	for {
-		if pause := t.paused(key); pause > 0 {
-			if err := t.sit(ctx, key, pause); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := t.take(ctx, key); err != nil {
-			return err
-		}
-		if t.paused(key) == 0 {
-			return nil
-		}
-	}
-}
-
-func (t *Transport) take(ctx context.Context, key string) error {
-	if !t.FailFast {
-		return t.Limiter.Wait(ctx, key, t.Limit)
-	}
-	r, err := t.Limiter.Allow(ctx, key, t.Limit)
-	if err == nil && !r.Allowed {
-		err = limitedFor(key, r.RetryAfter, coord.ErrLimited)
-	}
-	return err
-}
-
-// sit waits for the end of a pause.
-func (t *Transport) sit(ctx context.Context, key string, pause time.Duration) error {
-	if t.FailFast {
-		return limitedFor(key, pause, coord.ErrLimited)
-	}
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
-		return limitedFor(key, pause, fmt.Errorf("%w: %w", coord.ErrLimited, context.DeadlineExceeded))
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		err := ctx.Err()
-		if cause := context.Cause(ctx); !errors.Is(cause, err) {
-			err = fmt.Errorf("%w: %w", err, cause)
-		}
-		return limitedFor(key, 0, fmt.Errorf("%w: %w", coord.ErrLimited, err))
-	}
-}
-
-func limitedFor(key string, after time.Duration, err error) error {
-	return &coord.Error{Op: "send", Key: key, RetryAfter: after, Err: err}
-}
-
-// paused is for how long requests of key have to pause yet.
-func (t *Transport) paused(key string) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	until, ok := t.pauses[key]
-	if !ok {
-		return 0
-	}
-	rest := time.Until(until)
-	if rest <= 0 {
-		delete(t.pauses, key)
-		return 0
-	}
-	return rest
-}
-
-// learn begins or lengthens a pause.
-func (t *Transport) learn(key string, resp *http.Response) {
+// pauseOf is what a response asks for; 0 is nothing.
+func pauseOf(resp *http.Response) time.Duration {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
-		return
+		return 0
 	}
-	pause, ok := retryAfter(resp.Header)
-	if !ok || pause <= 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(t.pauses, func(_ string, until time.Time) bool { return !until.After(now) })
-	if t.pauses == nil {
-		t.pauses = make(map[string]time.Time)
-	}
-	if until := now.Add(min(pause, MaxPause)); until.After(t.pauses[key]) {
-		t.pauses[key] = until
-	}
+	pause, _ := retryAfter(resp.Header)
+	return pause
 }
 
 // retryAfter reads Retry-After (RFC 9110, part 10.2.3): seconds, or a date, which is

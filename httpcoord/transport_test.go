@@ -2,6 +2,7 @@ package httpcoord
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -172,10 +173,12 @@ func TestTransportPauses(t *testing.T) {
 		if code, err := get(t.Context(), rt, "https://a.example/"); code != 429 || err != nil {
 			t.Fatalf("%d %v: the answer is the caller's", code, err)
 		}
-		_, err := get(t.Context(), &Transport{Base: s, Limiter: rt.Limiter, Limit: rt.Limit, FailFast: true, pauses: rt.pauses}, "https://a.example/")
+		rt.FailFast = true
+		_, err := get(t.Context(), rt, "https://a.example/")
 		if after := wantLimited(t, err, nil); after != 30*time.Second {
 			t.Errorf("retry after %v: want 30s", after)
 		}
+		rt.FailFast = false
 		short, cancel := context.WithTimeout(t.Context(), 29*time.Second)
 		defer cancel()
 		_, err = get(short, rt, "https://a.example/")
@@ -211,6 +214,78 @@ func TestTransportPauses(t *testing.T) {
 	})
 }
 
+// A pause that one machine was told of is kept by all that share the store, within a second.
+func TestTransportsShareAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := "memory://" + rand.Text()
+		s := &supplier{reply: func(n int) (int, http.Header) {
+			if n == 1 {
+				return 503, http.Header{"Retry-After": {"30"}}
+			}
+			return 200, nil
+		}}
+		machine := func(failFast bool) *Transport {
+			c, err := coord.Open(t.Context(), store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() }) // one is closed before
+			return &Transport{Base: s, Limiter: c, Shared: c, Limit: coord.PerSecond(100), FailFast: failFast}
+		}
+		told, fast, slow := machine(false), machine(true), machine(false)
+		alone := &Transport{Base: s, Limiter: fast.Limiter, Limit: fast.Limit, FailFast: true}
+		if code, err := get(t.Context(), told, "https://a.example/"); code != 503 || err != nil {
+			t.Fatalf("%d %v", code, err)
+		}
+		began := time.Now()
+		_, err := get(t.Context(), fast, "https://a.example/")
+		if after := wantLimited(t, err, nil); after < 29*time.Second || after > 30*time.Second {
+			t.Errorf("another machine: retry after %v", after)
+		}
+		if _, err := get(t.Context(), fast, "https://b.example/"); err != nil {
+			t.Errorf("another host pauses too: %v", err)
+		}
+		if _, err := get(t.Context(), alone, "https://a.example/"); err != nil {
+			t.Errorf("without Shared: %v", err)
+		}
+		if err := told.Limiter.(*coord.Client).Close(); err != nil { // it has not the pause alone
+			t.Fatal(err)
+		}
+		if _, err := get(t.Context(), slow, "https://a.example/"); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d < 29*time.Second || d > 31*time.Second {
+			t.Errorf("a request that waits was sent after %v", d)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := get(t.Context(), fast, "https://a.example/"); err != nil {
+			t.Errorf("after the pause: %v", err)
+		}
+	})
+}
+
+// A store that is away makes no pause, and a pause that cannot be told is kept here.
+func TestSharedPauseWithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &supplier{reply: func(int) (int, http.Header) { return 429, http.Header{"Retry-After": {"30"}} }}
+		closed := coordClosed(t)
+		rt := &Transport{Base: s, Limiter: middlewaretest.Client(t), Shared: closed, Limit: coord.PerSecond(100), FailFast: true}
+		if code, err := get(t.Context(), rt, "https://a.example/"); code != 429 || err != nil {
+			t.Errorf("%d, %v", code, err)
+		}
+		_, err := get(t.Context(), rt, "https://a.example/")
+		wantLimited(t, err, nil)
+	})
+}
+
+func coordClosed(t *testing.T) *coord.Client {
+	c := middlewaretest.Client(t)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestRetryAfter(t *testing.T) {
 	const date = "Wed, 21 Oct 2015 07:28:00 GMT"
 	for _, tc := range []struct {
@@ -243,8 +318,8 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add("-1", "x")
 	f.Fuzz(func(t *testing.T, after, date string) {
 		rt := &Transport{}
-		rt.learn("k", &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {after}, "Date": {date}}})
-		if p := rt.paused("k"); p < 0 || p > MaxPause {
+		rt.outgoing().Learn(t.Context(), "k", pauseOf(&http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {after}, "Date": {date}}}))
+		if p := rt.pauses.Rest("k"); p < 0 || p > MaxPause {
 			t.Errorf("%q %q: a pause of %v", after, date, p)
 		}
 	})

@@ -74,6 +74,7 @@ func supplierClient(client *coord.Client) *http.Client {
 		Limiter: client,
 		Limit:   coord.PerMinute(2000),
 		Key:     func(*http.Request) string { return "supplier" },
+		Shared:  client,
 	}}
 }
 
@@ -85,7 +86,7 @@ func grpcServer(client *coord.Client, chain *rules.Chain) *grpc.Server {
 
 // dialSupplier keeps to the limit of a service that is called by gRPC.
 func dialSupplier(client *coord.Client, target string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
-	calls := grpccoord.Outgoing{Limiter: client, Limit: coord.PerMinute(2000)}
+	calls := grpccoord.Outgoing{Limiter: client, Limit: coord.PerMinute(2000), Shared: client}
 	opts = append(opts, grpc.WithChainUnaryInterceptor(calls.Unary()), grpc.WithChainStreamInterceptor(calls.Stream()))
 	return grpc.NewClient(target, opts...)
 }
