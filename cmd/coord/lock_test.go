@@ -448,3 +448,14 @@ func TestStatus(t *testing.T) {
 	u.run("status", "a", "b").want(t, 64, "", "coord: want one NAME, not 2 arguments")
 	u.run("break").want(t, 64, "", "coord: want one NAME, not 0 arguments: see coord break --help\n")
 }
+
+// Fair is refused where waiters are not in one line.
+func TestLockFair(t *testing.T) {
+	onStores(t, func(t *testing.T, u *user) {
+		if !u.store.fair {
+			u.run("lock", "a", "--fair", "--", "true").want(t, 64, "", `does not claim "fair"`)
+			return
+		}
+		u.run("lock", "a", "--fair", "--", "true").want(t, 0, "", "")
+	})
+}

@@ -84,20 +84,22 @@ type sharedStore struct {
 	kept bool
 	// clock: the store has one, and its tokens show it.
 	clock bool
+	// fair: waiters are in one line.
+	fair bool
 }
 
 var sharedStores = []sharedStore{
-	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true},
-	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr }, time.Second, true, true},
-	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr }, 2 * time.Second, true, false},
+	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true, false},
+	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr }, time.Second, true, true, true},
+	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr }, 2 * time.Second, true, false, true},
 	// The session is the lease.
 	{"zookeeper", func(t *testing.T) string {
 		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s"
-	}, 4 * time.Second, false, false},
+	}, 4 * time.Second, false, false, true},
 	// -M: a server that may evict is warned of.
 	{"memcached", func(t *testing.T) string {
 		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr
-	}, 3 * time.Second, true, false},
+	}, 3 * time.Second, true, false, false},
 }
 
 // onStores runs the test on each of them.

@@ -51,7 +51,7 @@ func (a *app) limit(stop func()) *cobra.Command {
 		Short:             "Take permits of a rate limit, and run a command if they are granted",
 		Long:              limitLong,
 		Example:           limitExample,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: afterName(a.limitNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, err := nameAndCommand(cmd, args)
 			if err != nil {

@@ -45,7 +45,7 @@ const defaultGrace = 5 * time.Second
 // lockFlags are the flags of coord lock.
 type lockFlags struct {
 	ttl, wait, maxHold, minHold, grace time.Duration
-	noWait, verbose                    bool
+	noWait, fair, verbose              bool
 	conflictExit                       int
 }
 
@@ -56,7 +56,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 		Short:             "Run a command while holding a lock",
 		Long:              lockLong,
 		Example:           lockExample,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, err := nameAndCommand(cmd, args)
 			if err == nil && command == nil {
@@ -79,6 +79,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 	flags.DurationVar(&f.ttl, "ttl", 0, "lease: how long the lock stays taken if this machine dies (default 30s)")
 	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most this long (default: as long as it takes)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
+	flags.BoolVar(&f.fair, "fair", false, "be granted in the order of those who wait so, over all machines")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "hold the lock, and let CMD run, at most this long (default: no bound)")
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
@@ -151,6 +152,9 @@ func (f *lockFlags) options(waits bool) []coord.LockOption {
 	}
 	add(f.maxHold, coord.MaxHold)
 	add(f.minHold, coord.MinHold)
+	if f.fair {
+		opts = append(opts, coord.Fair())
+	}
 	return opts
 }
 

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord/config"
+)
+
+// afterName completes NAME -- CMD ARGS: the name by names, the command by programs of the path,
+// and what follows it by files, as a shell does without us.
+func afterName(names func() []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) == 0:
+			return beginning(begun, names()), cobra.ShellCompDirectiveNoFileComp
+		case len(args) == 1 && !strings.ContainsRune(begun, filepath.Separator):
+			return beginning(begun, programs()), cobra.ShellCompDirectiveDefault
+		}
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// beginning are the words that begin so.
+func beginning(begun string, words []string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, begun) })
+}
+
+// noNames are the names of locks: nobody lists them.
+func noNames() []string { return nil }
+
+// limitNames are the limits of the file that --config names.
+func (a *app) limitNames() []string {
+	if a.store.file == "" {
+		return nil
+	}
+	cfg, err := config.Load(a.store.file)
+	if err != nil {
+		return nil // whoever runs the command is told
+	}
+	return slices.Sorted(maps.Keys(cfg.Limits))
+}
+
+// programs are those of the path, each once.
+func programs() []string {
+	found := make(map[string]bool)
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, _ := os.ReadDir(dir) // one that is not there has none
+		for _, e := range entries {
+			info, err := os.Stat(filepath.Join(dir, e.Name())) // through links
+			if err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0) {
+				found[e.Name()] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
