@@ -18,9 +18,9 @@ func TestOneLeaderAfterTheOther(t *testing.T) {
 	})
 }
 
-// Where waiters are in line at the store, the next in line takes over.
+// With leases of whole seconds, and on stores where waiters are in line.
 func TestOneLeaderAfterTheOtherInLine(t *testing.T) {
-	exampletest.On(t, []string{"etcd", "zookeeper"}, func(t *testing.T, url string) {
+	exampletest.On(t, []string{"etcd", "zookeeper", "memcached"}, func(t *testing.T, url string) {
 		exampletest.Kept(t, "--url", url)
 	})
 }

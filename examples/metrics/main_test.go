@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/internal/testserver"
+	"github.com/coordgo/coord/examples/internal/exampletest"
 	"github.com/coordgo/coord/otelcoord"
 )
 
@@ -104,11 +104,9 @@ func TestNamesOfTheDashboard(t *testing.T) {
 
 // What the dashboard asks for comes from a service that works; the keys of orders do not get there.
 func TestMetricsOfTheDashboard(t *testing.T) {
-	for name, url := range map[string]func(t *testing.T) string{
-		"memory": func(*testing.T) string { return "memory://metrics" },
-		"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },
-	} {
+	for _, name := range append([]string{"memory"}, exampletest.Stores...) {
 		t.Run(name, func(t *testing.T) {
+			url := exampletest.URL(t, name)
 			l, err := net.Listen("tcp", "localhost:0")
 			if err != nil {
 				t.Fatal(err)
@@ -116,7 +114,7 @@ func TestMetricsOfTheDashboard(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
-			go func() { ended <- run(ctx, url(t), l) }()
+			go func() { ended <- run(ctx, url, l) }()
 
 			missing := shown(t)
 			// Nobody breaks the store, re-enters or leases permits here; what counts that has no samples.

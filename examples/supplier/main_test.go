@@ -31,6 +31,18 @@ func TestNeverAboveTheLimit(t *testing.T) {
 	})
 }
 
+// In memory, the callers are clients of one process.
+func TestClientsOfOneProcess(t *testing.T) {
+	figures := filepath.Join(t.TempDir(), "plot.json")
+	said := exampletest.Kept(t, append(short, "--url", "memory://", "--json", figures)...)
+	if !strings.Contains(said, "12 clients in one process share") {
+		t.Errorf("it said %s", said)
+	}
+	if r := read(t, figures); r.Most > 100 || r.Calls < 200 || !r.InOne || r.Store != "memory" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestEachForItselfIsAbove(t *testing.T) {
 	exampletest.Broken(t, append(short, "--alone")...)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -18,23 +19,29 @@ type report struct {
 	Store     string        `json:"store"`
 	Server    string        `json:"server"`
 	Alone     bool          `json:"alone,omitempty"`
+	InOne     bool          `json:"in_one_process,omitempty"` // clients of one process, not processes
 	Rate      int           `json:"rate"`
 	Per       time.Duration `json:"per_ns"`
 	For       time.Duration `json:"for_ns"`
 	Processes int           `json:"processes"`
+	When      string        `json:"when"` // the day
+	OS        string        `json:"os"`
+	Arch      string        `json:"arch"`
+	CPUs      int           `json:"cpus"`
 	Load      float64       `json:"load"`
 	Calls     int           `json:"calls"`
 	Denied    int           `json:"denied"`
 	Most      int           `json:"most_in_any_period"`
 	Slice     time.Duration `json:"slice_ns"`
-	Counts    []int         `json:"calls_per_slice"`          // calls in each slice
-	Sums      []int         `json:"calls_in_the_last_period"` // calls in the period before the end of each slice
+	Counts    []int         `json:"calls_per_slice"`  // calls in each slice
+	Sums      []int         `json:"most_in_a_period"` // most calls in a period that ended in each slice, wherever it began
 }
 
 // newReport counts calls from began on.
 func newReport(began int64, made []call) *report {
 	r := &report{
 		Alone: *alone, Rate: *rate, Per: *per, For: *during, Processes: *processes, Load: *load,
+		When: time.Unix(0, began).UTC().Format(time.DateOnly), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Calls: len(made), Slice: *during / columns, Counts: make([]int, columns), Sums: make([]int, columns),
 	}
 	slices.SortFunc(made, func(a, b call) int { return cmp.Compare(a.Sent, b.Sent) })
@@ -47,7 +54,12 @@ func newReport(began int64, made []call) *report {
 		r.Sums[i] = within(made, end-int64(r.Per), end)
 	}
 	for i, c := range made {
-		r.Most = max(r.Most, within(made[i:], c.Sent, c.Sent+int64(r.Per)))
+		end := c.Sent + int64(r.Per)
+		n := within(made[i:], c.Sent, end)
+		r.Most = max(r.Most, n)
+		if at := (end - began) / int64(r.Slice); at < columns {
+			r.Sums[at] = max(r.Sums[at], n)
+		}
 	}
 	return r
 }
@@ -70,7 +82,7 @@ func within(made []call, from, to int64) (n int) {
 // terminal is the plot as two lines of text.
 func (r *report) terminal() string {
 	sums := slices.Max(r.Sums)
-	return fmt.Sprintf("calls in each %-8v %s  at most %d\nin the last %-10v %s  at most %d",
+	return fmt.Sprintf("calls in each %-8v %s  at most %d\nin any %-15v %s  at most %d",
 		r.Slice.Round(time.Millisecond), bars(r.Counts, slices.Max(r.Counts)), slices.Max(r.Counts), r.Per, bars(r.Sums, max(r.Rate, sums)), sums)
 }
 

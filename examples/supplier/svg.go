@@ -17,12 +17,16 @@ const (
 	gap           = 48  // between them
 )
 
-// svg is the plot as a picture: above, calls per second; below, calls in the period that has just passed, and the limit.
+// svg is the plot as a picture: above, calls per second; below, the most calls in any period, and the limit.
 func (r *report) svg() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12" fill="#222">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
-	title := fmt.Sprintf("%d processes, %d calls in any %v, on %s", r.Processes, r.Rate, r.Per, r.Store)
+	callers := "processes"
+	if r.InOne {
+		callers = "clients in one process"
+	}
+	title := fmt.Sprintf("%d %s, %d calls in any %v, on %s", r.Processes, callers, r.Rate, r.Per, r.Store)
 	if r.Alone {
 		title = fmt.Sprintf("%d processes, each with a limit of its own of %d calls in any %v", r.Processes, r.Rate, r.Per)
 	}
@@ -50,10 +54,10 @@ func (r *report) bars(b *strings.Builder, y int, values []float64) {
 	}
 }
 
-// sums draws the calls in the period before each moment, and the limit.
+// sums draws the most calls in a period that ended in each slice, and the limit.
 func (r *report) sums(b *strings.Builder, y int) {
 	highest := 1.1 * float64(max(r.Rate, slices.Max(r.Sums)))
-	r.axes(b, y, fmt.Sprintf("calls in the last %v", r.Per), highest)
+	r.axes(b, y, fmt.Sprintf("most calls in any %v that ended then", r.Per), highest)
 	at := func(v int) float64 { return float64(y+panel) - float64(v)/highest*panel }
 	step := float64(width-left-right) / float64(len(r.Sums))
 	points := []string{fmt.Sprintf("%d,%d", left, y+panel)}

@@ -70,14 +70,14 @@ func URL(t *testing.T, store string) string {
 	return ""
 }
 
-// Command is the example with flags, not yet started. It does not outlive the test, and has a minute.
+// Command is the example with flags, not yet started. It does not outlive the test, and has three minutes.
 func Command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe, args...)
 	// A program that was built with -race sleeps for a second at its end, and so does each of its processes.
