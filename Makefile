@@ -3,6 +3,7 @@
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance.md is made of it
+# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
@@ -13,8 +14,8 @@
 
 GO       ?= go
 TOOL      = $(GO) tool -modfile=internal/tools/go.mod
-STORES    = redis etcd zookeeper memcached network
-REQUIRE   = redis,etcd,zookeeper,memcached,network
+STORES    = redis etcd zookeeper memcached network hey wrk
+REQUIRE   = redis,etcd,zookeeper,memcached,network,hey,wrk
 # Modules of their own, whose dependencies are nobody else's.
 MODULES   = examples examples/adapter-nats internal/containers bench
 FUZZTIME ?= 10s
@@ -25,7 +26,7 @@ DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers supplier-plots fuzz soak reports demo build
+.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers bench-http supplier-plots fuzz soak reports demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
@@ -77,7 +78,11 @@ bench:
 bench-peers: stores
 	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs
 
-supplier-plots: export COORD_TEST_REQUIRE = $(REQUIRE)
+bench-http supplier-plots: export COORD_TEST_REQUIRE = $(REQUIRE)
+bench-http: stores
+	cd examples && COORD_HTTPLOAD_ROUNDS=5 $(GO) test -count=1 -timeout 30m -run TestMeasure ./httpload
+	cd examples && $(GO) test ./httpload -run TestPage -update
+
 supplier-plots: stores
 	cd examples && COORD_SUPPLIER_PLOTS=1m $(GO) test -count=1 -timeout 30m -run TestPlots ./supplier
 	cd examples && $(GO) test ./supplier -run TestPage -update

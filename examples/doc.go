@@ -2,7 +2,7 @@
 //
 //	go run ./tour --url redis://localhost:6379
 //
-// ticketing, supplier, doublesubmit, httpapi, longjob, cron, leaderish and fencedwrites each show one promise, exit with
+// ticketing, supplier, doublesubmit, httpapi, httpload, longjob, cron, leaderish and fencedwrites each show one promise, exit with
 // 1 if it was not kept, and have a flag with which it is not. docs/examples.md tells of them.
 //
 // They are a module of their own, which is never tagged, so that what they need beyond
