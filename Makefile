@@ -5,6 +5,8 @@
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance.md is made of it
 # make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
+# make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
+#              else (BENCH="-mode quick" for less); docs/scaling.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
 # make reports the conformance suite on every store; the page docs/compatibility.md is made of it
@@ -86,6 +88,9 @@ bench-http: stores
 supplier-plots: stores
 	cd examples && COORD_SUPPLIER_PLOTS=1m $(GO) test -count=1 -timeout 30m -run TestPlots ./supplier
 	cd examples && $(GO) test ./supplier -run TestPage -update
+
+bench-scale: stores
+	cd bench && $(GO) run . scale $(BENCH) -out results/scaling.json -docs ../docs
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores

@@ -28,6 +28,14 @@ func openCoordLocks(ctx context.Context, s *store) (lockClient, error) {
 	return coordLocks{c}, nil
 }
 
+func openFairLocks(ctx context.Context, s *store) (lockClient, error) {
+	c, err := coord.Open(ctx, s.url())
+	if err != nil {
+		return nil, err
+	}
+	return fairLocks{c}, nil
+}
+
 type coordLimits struct {
 	*coord.Client
 	limit coord.Limit
@@ -67,6 +75,9 @@ func coordSubjects() (list []subject) {
 			subject{store: store, name: "coord, token bucket", kind: bench.Ours, limits: openCoordLimits(coord.TokenBucket), limit: "token bucket"},
 			subject{store: store, name: "coord, fixed window", kind: bench.Ours, limits: openCoordLimits(coord.FixedWindow), limit: "so many in each period"},
 		)
+		if store == "redis" {
+			list = append(list, subject{store: store, name: "coord, Fair()", kind: bench.Ours, uses: contended, locks: openFairLocks, waits: "woken, in order over all processes"})
+		}
 		if store != "memory" { // where leases do nothing
 			list = append(list, subject{
 				store: store, name: "coord, leased permits", kind: bench.Ours,

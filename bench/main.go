@@ -1,6 +1,9 @@
 // Command bench measures coord against the libraries that do the same, and against the bare
 // commands that all of them are made of: on the same servers, in turn, in one run. It
 // writes its results as JSON, and docs/performance.md and its plots are made of them.
+//
+// With the word scale before the flags it measures how the cost of coord grows with the number of
+// locks, waiters, clients and keys: docs/scaling.md is made of that.
 package main
 
 import (
@@ -30,19 +33,26 @@ func main() {
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(workerMain())
 	}
-	o, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stop()
-		err = o.main(ctx)
-	}
-	if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := command(ctx, os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// command does what the arguments say: compare with others, or, with the word scale, measure
+// how cost grows.
+func command(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "scale" {
+		return scaleMain(ctx, args[1:])
+	}
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return o.main(ctx)
 }
 
 func parse(args []string) (*options, error) {

@@ -162,21 +162,26 @@ func TestPageIsOfItsResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(docs, pageName))
+	page, err := os.ReadFile(filepath.Join(docs, peersPage.name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := spliced(page, peersSection(r)); err != nil || !bytes.Equal(page, want) {
-		t.Errorf("%s is not what the results say (%v): %s", pageName, err, again)
+	if want, err := peersPage.spliced(page, peersSection(r)); err != nil || !bytes.Equal(page, want) {
+		t.Errorf("%s is not what the results say (%v): %s", peersPage.name, err, again)
 	}
-	want := plots(r)
+	wantPlots(t, peersPage, plots(r), again)
+}
+
+// wantPlots wants the plots of a page to be there, and no others.
+func wantPlots(t *testing.T, p page, want map[string][]byte, again string) {
+	t.Helper()
 	wantXML(t, want)
-	there, err := filepath.Glob(filepath.Join(docs, plotsName, "*"))
+	there, err := filepath.Glob(filepath.Join(docs, p.plots, "*.svg"))
 	if err != nil || len(there) != len(want) {
 		t.Errorf("%d plots, want %d (%v): %s", len(there), len(want), err, again)
 	}
 	for name, svg := range want {
-		if got, err := os.ReadFile(filepath.Join(docs, plotsName, name)); err != nil || !bytes.Equal(got, svg) {
+		if got, err := os.ReadFile(filepath.Join(docs, p.plots, name)); err != nil || !bytes.Equal(got, svg) {
 			t.Errorf("%s is not what the results say (%v): %s", name, err, again)
 		}
 	}
@@ -185,7 +190,7 @@ func TestPageIsOfItsResults(t *testing.T) {
 // The page is written again, and nothing beside its section is touched.
 func TestWritePage(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, pageName)
+	path := filepath.Join(dir, peersPage.name)
 	r := &Results{Schema: schema, Rows: []Row{
 		{Workload: "lock-alone", Store: "redis", Subject: "coord", Kind: bench.Ours, Figures: map[string]bench.Spread{"us": {Median: 30, Min: 29, Max: 31, N: 5}}, Rounds: []float64{30, 31, 29}, Ratio: &bench.Spread{Median: 3}},
 		{Workload: "lock-alone", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"us": {Median: 20, N: 5}}, Rounds: []float64{20, 20, 0}},
@@ -195,7 +200,7 @@ func TestWritePage(t *testing.T) {
 		{Workload: "lock-keys", Store: "redis", Subject: "quick", Kind: bench.Peer, Figures: map[string]bench.Spread{"ops_s": {Median: 100, N: 5}}, Rounds: []float64{100}},
 		{Workload: "lock-keys", Store: "redis", Subject: "gone", Kind: bench.Peer, Failures: []string{"it hung"}},
 	}}
-	for _, bad := range []string{"", pageBegin, pageEnd} {
+	for _, bad := range []string{"", peersPage.begin, peersPage.end} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -203,18 +208,34 @@ func TestWritePage(t *testing.T) {
 			t.Errorf("a page of %q was written", bad)
 		}
 	}
-	if err := os.WriteFile(path, []byte("before\n"+pageBegin+"what was there\n"+pageEnd+"after\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n"+peersPage.begin+"what was there\n"+peersPage.end+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	others := filepath.Join(dir, peersPage.plots, "others", "plot.svg")
+	stale := filepath.Join(dir, peersPage.plots, "stale.svg")
+	if err := os.MkdirAll(filepath.Dir(others), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{others, stale} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := writePage(r, dir); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(others); err != nil {
+		t.Errorf("plots of another page are gone: %v", err)
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("a plot that nothing is told of any more is still there")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
-	if !strings.HasPrefix(page, "before\n"+pageBegin) || !strings.HasSuffix(page, pageEnd+"after\n") || strings.Contains(page, "what was there") {
+	if !strings.HasPrefix(page, "before\n"+peersPage.begin) || !strings.HasSuffix(page, peersPage.end+"after\n") || strings.Contains(page, "what was there") {
 		t.Errorf("what is not generated has changed:\n%s", page)
 	}
 	for _, want := range []string{"redis, coord: 1.52 × quick\n", "not the full run", "| redis | **coord** | 30 |", "redis, gone, failed in 1 of its rounds: `it hung`"} {
@@ -225,7 +246,7 @@ func TestWritePage(t *testing.T) {
 	if strings.Contains(page, "× slow") || strings.Count(page, "× quick") != 1 {
 		t.Errorf("coord is said to be slower than it is:\n%s", page)
 	}
-	if svg, err := os.ReadFile(filepath.Join(dir, plotsName, "lock-keys.svg")); err != nil || !bytes.Contains(svg, []byte("no figures")) {
+	if svg, err := os.ReadFile(filepath.Join(dir, peersPage.plots, "lock-keys.svg")); err != nil || !bytes.Contains(svg, []byte("no figures")) {
 		t.Errorf("the plot does not show what failed: %v\n%s", err, svg)
 	}
 }

@@ -24,6 +24,8 @@ type store struct {
 	name, addr, version string
 	// count is what the server has been asked so far.
 	count func() (counts, error)
+	// pid is the server's process, 0 where there is none.
+	pid int
 }
 
 // counts are numbers of requests. What a server does not tell is zero.
@@ -32,10 +34,20 @@ type counts struct {
 	Commands float64
 	// Reads from the server's sockets: on Redis only. Without pipelining they are the round trips.
 	Reads float64
+	// Scripts: on Redis only. Of coord, they are the requests.
+	Scripts float64
+}
+
+// requests are what clients of coord have asked.
+func (c counts) requests() float64 {
+	if c.Scripts > 0 {
+		return c.Scripts
+	}
+	return c.Commands
 }
 
 func (c counts) minus(other counts) counts {
-	return counts{c.Commands - other.Commands, c.Reads - other.Reads}
+	return counts{c.Commands - other.Commands, c.Reads - other.Reads, c.Scripts - other.Scripts}
 }
 
 // url is how coord opens the store.
@@ -43,29 +55,36 @@ func (s *store) url() string {
 	if s.name == "memory" {
 		return "memory://"
 	}
+	// The address of a file store is its directory.
 	return s.name + "://" + s.addr
 }
 
 func openStore(tb testing.TB, name string) (*store, error) {
 	s := &store{name: name}
+	var srv *testserver.Server
 	switch name {
 	case "redis":
-		s.addr = testserver.Redis(tb).Addr
+		srv = testserver.Redis(tb)
 		s.count = s.redisCounts
 	case "etcd":
-		s.addr = testserver.Etcd(tb).Addr
+		srv = testserver.Etcd(tb)
 		s.count = s.etcdCounts
 	case "zookeeper":
-		s.addr = testserver.ZooKeeper(tb).Addr
+		srv = testserver.ZooKeeper(tb)
 		s.count = s.zookeeperCounts
 	case "memcached":
-		srv := testserver.Memcached(tb, testserver.WithFlags("-M"))
-		s.addr = srv.Addr
+		srv = testserver.Memcached(tb, testserver.WithFlags("-M"))
 		s.count = func() (counts, error) { return memcachedCounts(srv), nil }
-	case "memory":
+	case "memory", "file":
 		s.count = func() (counts, error) { return counts{}, nil }
 	default:
-		return nil, fmt.Errorf("no store %q: want some of %v", name, storeNames)
+		return nil, fmt.Errorf("no store %q: want some of %v", name, scaleStores)
+	}
+	switch {
+	case srv != nil:
+		s.addr, s.pid = srv.Addr, srv.Pid()
+	case name == "file":
+		s.addr = fastDir(tb)
 	}
 	c, err := coord.Open(tb.Context(), s.url())
 	if err != nil {
@@ -73,6 +92,16 @@ func openStore(tb testing.TB, name string) (*store, error) {
 	}
 	s.version = c.Info().Server
 	return s, c.Close()
+}
+
+// fastDir is a directory in memory where there is such a place.
+func fastDir(tb testing.TB) string {
+	dir, remove, err := sharedDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(remove)
+	return dir
 }
 
 func (s *store) redisCounts() (c counts, err error) {
@@ -88,6 +117,9 @@ func (s *store) redisCounts() (c counts, err error) {
 			}
 			digits, _, _ := strings.Cut(rest, ",")
 			c.Commands += number(digits)
+			if name == "cmdstat_evalsha" || name == "cmdstat_eval" {
+				c.Scripts += number(digits)
+			}
 		}
 		if rest, ok := strings.CutPrefix(line, "total_reads_processed:"); ok {
 			c.Reads = number(rest)

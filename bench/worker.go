@@ -20,15 +20,17 @@ const workerEnv = "COORD_BENCH_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind         string // "locks", "wake", "herd" or "permits"
+	Kind         string // "locks", "wake", "herd", "permits", "waiters" or "phases"
 	Store, Addr  string
 	Subject      string
 	Key, Words   string
 	Workers      int
 	First        int // number of the first goroutine; of a wake the side
 	For, Section time.Duration
+	Long         time.Duration // of the long phases
 	Patience     time.Duration
 	Rate         bench.Rate
+	Fair         bool // of waiters
 }
 
 // reply is what it answers.
@@ -38,6 +40,9 @@ type reply struct {
 	Took      time.Duration
 	Wait      *bench.Hist    // of locks and wake
 	Permits   []bench.Permit // of permits
+	Heap      float64        // of waiters: bytes for each
+	Routines  float64        // of waiters: goroutines for each
+	Phases    []phaseReply
 }
 
 // workerMain reads a job, says that it is ready, waits for the word to go, and replies.
@@ -69,17 +74,23 @@ func readLine(r *bufio.Reader, v any) error {
 
 // do opens the subject, tries it once, and runs the job.
 func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), j.For+j.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), j.lasts())
 	defer cancel()
-	sub, ok := subjectNamed(j.Store, j.Subject)
-	if !ok {
-		return nil, fmt.Errorf("no subject %s on %s", j.Subject, j.Store)
-	}
 	words, err := mapWords(j.Words)
 	if err != nil {
 		return nil, err
 	}
 	st := &store{name: j.Store, addr: j.Addr}
+	switch j.Kind {
+	case "waiters":
+		return j.waiters(ctx, st, words, in, out)
+	case "phases":
+		return j.phases(ctx, st, words, in, out)
+	}
+	sub, ok := subjectNamed(j.Store, j.Subject)
+	if !ok {
+		return nil, fmt.Errorf("no subject %s on %s", j.Subject, j.Store)
+	}
 	if j.Kind == "permits" {
 		return j.permits(ctx, sub, st, in, out)
 	}
@@ -233,15 +244,18 @@ func endWorkers(list []*worker) {
 	}
 }
 
-// wordsFile is a new file for words, in memory where there is such a place.
+// wordsFile is a new file for words.
 func wordsFile() (path string, remove func(), err error) {
+	dir, remove, err := sharedDir()
+	return filepath.Join(dir, "words"), remove, err
+}
+
+// sharedDir is a new directory, in memory where there is such a place.
+func sharedDir() (dir string, remove func(), err error) {
 	parent := "/dev/shm"
 	if _, err := os.Stat(parent); err != nil {
 		parent = ""
 	}
-	dir, err := os.MkdirTemp(parent, "coord-bench-")
-	if err != nil {
-		return "", nil, err
-	}
-	return filepath.Join(dir, "words"), func() { os.RemoveAll(dir) }, nil
+	dir, err = os.MkdirTemp(parent, "coord-bench-")
+	return dir, func() { os.RemoveAll(dir) }, err
 }

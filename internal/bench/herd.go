@@ -11,6 +11,7 @@ import (
 // herdWords is where a herd and the one it waits for meet.
 type herdWords struct {
 	waiting, done atomic.Int64
+	settled       atomic.Bool
 	// last is when the last waiter had had the lock.
 	last atomic.Int64
 }

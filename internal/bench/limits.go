@@ -26,6 +26,9 @@ type LimitLoad struct {
 	Load
 	Key  string // of it, or before its number
 	Keys int
+	// First is the number of the first worker, where there are processes with more of them: each
+	// worker draws other keys.
+	First int
 }
 
 // LimitSample is what a use of limits came to. An operation is one decision.
@@ -47,7 +50,7 @@ func Limits(ctx context.Context, l Limiter, load LimitLoad) (*LimitSample, error
 	}
 	tallies := make([]tally, load.Workers)
 	for i := range tallies {
-		tallies[i].draw = rand.NewPCG(1, uint64(i))
+		tallies[i].draw = rand.NewPCG(1, uint64(load.First+i))
 	}
 	sample, err := Run(ctx, load.Load, func(ctx context.Context, worker int) error {
 		t, key := &tallies[worker], keys[0]

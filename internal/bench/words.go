@@ -62,5 +62,11 @@ func (r *Register) Entered() int { return int(r.entered.Load()) }
 // Register is the guarded resource of w.
 func (w *Words) Register() *Register { return &w.register }
 
+// Settle tells those who wait that all of them are in line by now.
+func (w *Words) Settle() { w.herd.settled.Store(true) }
+
+// Settled reports whether Settle was called.
+func (w *Words) Settled() bool { return w.herd.settled.Load() }
+
 // wall is the time that all processes of a machine agree on.
 func wall() int64 { return time.Now().UnixNano() }
