@@ -332,7 +332,7 @@ func TestNothingIsHandedOverAfterALoss(t *testing.T) {
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 		waiter := waitFor(t.Context(), c)
 		h, now := l.t.h, c.clock.now()
-		h.end(nil, ErrLost) // the first half of a loss: the slot is still the hold's
+		h.end(nil, ErrLost, LossExpired) // the first half of a loss: the slot is still the hold's
 		if h.handTo(t.Context(), l.t, now) {
 			t.Error("a hold that was lost was handed over")
 		}

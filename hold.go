@@ -62,6 +62,7 @@ type tenure struct {
 
 	over     atomic.Bool // err is set, and what follows it
 	err      error       // why it is over; nil while it is held
+	loss     LossReason  // likewise, as observers are told; "" unless it was lost
 	lastEnd  instant     // the deadline that it had when it ended
 	lastTTL  time.Duration
 	done     chan struct{}
@@ -162,11 +163,11 @@ func (t *tenure) ended() error {
 	return t.err
 }
 
-// end ends the hold, and the tenure that has it, with err: Done closes and
-// contexts are cancelled before it returns. If t is given and does not have the
+// end ends the hold, and the tenure that has it, with err, and a reason if that is a loss:
+// Done closes and contexts are cancelled before it returns. If t is given and does not have the
 // hold any more, its end is no end of the hold. It gives the tenure that it ended,
 // nil if there was none to end.
-func (h *hold) end(t *tenure, err error) *tenure {
+func (h *hold) end(t *tenure, err error, loss LossReason) *tenure {
 	h.mu.Lock()
 	last := h.tenure
 	if last.err != nil || t != nil && t != last {
@@ -175,6 +176,7 @@ func (h *hold) end(t *tenure, err error) *tenure {
 	}
 	h.over.Store(true)
 	watchers := last.finish(err)
+	last.loss = loss
 	h.mu.Unlock()
 	cancelAll(watchers, err)
 	return last
@@ -223,14 +225,14 @@ func (t *tenure) unwatch(w *watcher) {
 // the hold over meanwhile, the clocks were looked at then, and nothing is lost. A nil t is
 // whichever has it.
 func (h *hold) lose(t *tenure, cause error) {
-	if t = h.end(t, cause); t != nil {
-		h.afterLoss(t, cause)
+	if t = h.end(t, cause, reasonOf(cause)); t != nil {
+		h.afterLoss(t)
 	}
 }
 
 // afterLoss is what follows once Done of the lost tenure has closed.
-func (h *hold) afterLoss(t *tenure, cause error) {
-	t.seen.lost(t, reasonOf(cause), cause)
+func (h *hold) afterLoss(t *tenure) {
+	t.tellLoss()
 	h.c.sched.remove(h)
 	h.cleanUp()
 	h.leaveSlot()
@@ -238,11 +240,11 @@ func (h *hold) afterLoss(t *tenure, cause error) {
 
 // gone ends a hold that the store has said it does not have, whoever has it here.
 func (h *hold) gone(cause error) {
-	t := h.end(nil, cause)
+	t := h.end(nil, cause, LossRevoked)
 	if t == nil {
 		return
 	}
-	t.seen.lost(t, LossRevoked, cause)
+	t.tellLoss()
 	h.c.sched.remove(h)
 	h.exorcise()
 	h.leaveSlot()
@@ -291,7 +293,7 @@ func (t *tenure) release(ctx context.Context, now instant) (err error) {
 	if h.handTo(ctx, t, now) {
 		return nil
 	}
-	if h.end(t, errReleased) == nil {
+	if h.end(t, errReleased, "") == nil {
 		return t.ended()
 	}
 	h.c.sched.remove(h)
@@ -374,11 +376,10 @@ func (c *Client) releaseAll(ctx context.Context) {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
-	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosedHold) == nil })
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosedHold, LossClosed) == nil })
 	forEach(holds, func(h *hold) {
 		defer h.leaveSlot()
-		t := h.current()
-		t.seen.lost(t, LossClosed, errClosedHold)
+		h.current().tellLoss()
 		if h.lingers() {
 			return
 		}

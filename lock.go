@@ -72,6 +72,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		err = l.t.release(ctx, now)
 	}
 	if err != nil {
+		l.t.tellLoss()
 		return c.fail("unlock", l.Key(), err)
 	}
 	return nil

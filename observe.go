@@ -227,11 +227,23 @@ func (w *lockWatch) renewed(t *tenure, g granted, err error) {
 	})
 }
 
-// lost tells of a loss. The tenure has ended.
-func (w *lockWatch) lost(t *tenure, reason LossReason, err error) {
-	if w == nil {
+// tellLoss tells of a loss, if there was one, unless it was told. Whoever comes first tells:
+// who found the loss, or an Unlock of what was lost, so that a call that fails for
+// a loss does not return before.
+func (t *tenure) tellLoss() {
+	if t.seen == nil {
 		return
 	}
+	t.h.mu.Lock()
+	loss, err := t.loss, t.err
+	t.h.mu.Unlock()
+	if loss != "" {
+		t.seen.lost(t, loss, err)
+	}
+}
+
+// lost tells of a loss. The tenure has ended.
+func (w *lockWatch) lost(t *tenure, reason LossReason, err error) {
 	held := w.o.c.clock.mono() - t.granted.mono
 	w.last(t, func() {
 		tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },

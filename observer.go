@@ -18,7 +18,8 @@ import (
 // The events of one hold, and of one token of a hold that is handed on inside the
 // client, come one after the other: Acquired first, then Renewed,
 // RenewFailed and Reentered, and last exactly one of Released and Lost. Lost comes after Done
-// has closed and before anything is sent to free the key. The order of events of
+// has closed, before anything is sent to free the key, and before an Unlock or a Do that fails
+// because of it returns. The order of events of
 // different holds, in different goroutines, is not defined.
 //
 // Keys are as the application gave them, and can be as many as it has users and

@@ -225,6 +225,24 @@ func TestLossIsToldBeforeTheRelease(t *testing.T) {
 	})
 }
 
+// A loss is told once, and has been told when Unlock says that there was one, even if
+// whoever found it has got no further than to close Done.
+func TestLossIsToldBeforeUnlockSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(eventLog)
+		c := newTestClient(t, newFake(), WithObserver(log.locks()))
+		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(3*time.Second)))
+		log.want(t, "acquired k token 1024 0s free ttl 3s")
+		if l.t.h.end(l.t, ErrMaxHold, LossMaxHold) == nil {
+			t.Fatal("nothing ended")
+		}
+		wantErr(t, l.Unlock(t.Context()), ErrLost)
+		log.want(t, "lost k token 1024 held 0s max_hold")
+		l.t.h.afterLoss(l.t)
+		log.want(t)
+	})
+}
+
 func TestObserverOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type spanKey struct{}

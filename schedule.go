@@ -167,11 +167,11 @@ func (s *scheduler) look() {
 // the tenure that has it now.
 func (s *scheduler) endAll(lost []loss) {
 	for i, l := range lost {
-		lost[i].ended = l.t.h.end(l.t, l.cause) != nil
+		lost[i].ended = l.t.h.end(l.t, l.cause, reasonOf(l.cause)) != nil
 	}
 	for _, l := range lost {
 		if l.ended {
-			l.t.h.afterLoss(l.t, l.cause)
+			l.t.h.afterLoss(l.t)
 		}
 		s.putBack(l.t.h)
 	}
