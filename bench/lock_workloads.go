@@ -121,12 +121,8 @@ func (m *measurement) load(ctx context.Context, load bench.LockLoad) (figures, e
 
 // jobs are of n processes on this subject.
 func (m *measurement) jobs(n int, j job) (jobs []job, words *bench.Words, remove func(), err error) {
-	path, remove, err := wordsFile()
+	path, words, remove, err := newWords()
 	if err != nil {
-		return nil, nil, nil, err
-	}
-	if words, err = mapWords(path); err != nil {
-		remove()
 		return nil, nil, nil, err
 	}
 	j.Store, j.Addr, j.Subject, j.Key, j.Words, j.Patience = m.st.name, m.st.addr, m.name, m.key, path, patience

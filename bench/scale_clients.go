@@ -189,15 +189,11 @@ func clients(ctx context.Context, s *scaler, st *store, series *Series) error {
 }
 
 func (s *scaler) clientsOf(ctx context.Context, st *store, n int, key string) (figures, error) {
-	path, remove, err := wordsFile()
+	path, words, remove, err := newWords()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	words, err := mapWords(path)
-	if err != nil {
-		return nil, err
-	}
 	const each = 4
 	long := s.size.phase * time.Duration(max(1, n/32))
 	jobs := make([]job, n)

@@ -73,15 +73,11 @@ func waiters(ctx context.Context, s *scaler, st *store, series *Series) error {
 func (s *scaler) herdOf(ctx context.Context, st *store, n int, key string, fair bool) (figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitAtMost)
 	defer cancel()
-	path, remove, err := wordsFile()
+	path, words, remove, err := newWords()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	words, err := mapWords(path)
-	if err != nil {
-		return nil, err
-	}
 	var jobs []job
 	processes := min(4, n)
 	if st.name == "memory" {

@@ -244,10 +244,18 @@ func endWorkers(list []*worker) {
 	}
 }
 
-// wordsFile is a new file for words.
-func wordsFile() (path string, remove func(), err error) {
+// newWords makes words in a new file, which is there until remove is called.
+func newWords() (path string, words *bench.Words, remove func(), err error) {
 	dir, remove, err := sharedDir()
-	return filepath.Join(dir, "words"), remove, err
+	if err != nil {
+		return "", nil, nil, err
+	}
+	path = filepath.Join(dir, "words")
+	if words, err = mapWords(path); err != nil {
+		remove()
+		return "", nil, nil, err
+	}
+	return path, words, remove, nil
 }
 
 // sharedDir is a new directory, in memory where there is such a place.
