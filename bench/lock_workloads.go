@@ -135,12 +135,8 @@ func (m *measurement) jobs(n int, j job) (jobs []job, words *bench.Words, remove
 
 // together runs jobs at once.
 func together(ctx context.Context, jobs []job) ([]reply, error) {
-	ws, err := startWorkers(ctx, jobs)
+	ws, err := launch(ctx, jobs)
 	if err != nil {
-		return nil, err
-	}
-	if err := let(ws); err != nil {
-		endWorkers(ws)
 		return nil, err
 	}
 	return replies(ws)

@@ -203,12 +203,8 @@ func (s *scaler) clientsOf(ctx context.Context, st *store, n int, key string) (f
 		}
 	}
 	idle := st.connections()
-	ws, err := startWorkers(ctx, jobs)
+	ws, err := launch(ctx, jobs)
 	if err != nil {
-		return nil, err
-	}
-	if err := let(ws); err != nil {
-		endWorkers(ws)
 		return nil, err
 	}
 	seen := st.watchPhases(&jobs[0])

@@ -219,6 +219,19 @@ func let(list []*worker) error {
 	return nil
 }
 
+// launch starts a process for each job, and lets them begin at once.
+func launch(ctx context.Context, jobs []job) ([]*worker, error) {
+	list, err := startWorkers(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	if err := let(list); err != nil {
+		endWorkers(list)
+		return nil, err
+	}
+	return list, nil
+}
+
 // replies waits for all workers, and ends them.
 func replies(list []*worker) ([]reply, error) {
 	defer endWorkers(list)
