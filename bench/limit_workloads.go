@@ -114,7 +114,7 @@ func exact(ctx context.Context, m *measurement) (figures, error) {
 		endWorkers(ws)
 		return nil, err
 	}
-	all, err := replies(ws)
+	all, err := replies(ctx, ws)
 	if err != nil {
 		return nil, err
 	}

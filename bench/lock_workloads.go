@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/internal/bench"
@@ -139,7 +138,7 @@ func together(ctx context.Context, jobs []job) ([]reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replies(ws)
+	return replies(ctx, ws)
 }
 
 func lockProcesses(ctx context.Context, m *measurement) (figures, error) {
@@ -217,13 +216,9 @@ func herd(ctx context.Context, m *measurement) (figures, error) {
 		return nil, err
 	}
 	defer closing(c)
-	ws, err := startWorkers(ctx, jobs)
-	if err != nil {
-		return nil, err
-	}
 	var broken error
 	var asked []counts // before and after the wait, before and after the drain
-	count := func() float64 {
+	count := func(context.Context) float64 {
 		n, err := m.st.count()
 		if err != nil {
 			broken = err
@@ -231,21 +226,16 @@ func herd(ctx context.Context, m *measurement) (figures, error) {
 		asked = append(asked, n)
 		return n.Commands
 	}
-	start := func() {
-		if err := let(ws); err != nil {
-			broken = err
-		}
+	waiters := func(ctx context.Context) error {
+		_, err := together(ctx, jobs)
+		return err
 	}
-	s, err := bench.HoldUp(ctx, c, m.key, processes*each, m.forEach, words, start, count)
+	s, err := bench.HoldUp(ctx, c, m.key, processes*each, m.forEach, words, waiters, count)
 	if err == nil {
 		err = broken
 	}
 	if err != nil {
-		endWorkers(ws)
 		return nil, err
-	}
-	if _, err := replies(ws); err != nil {
-		return nil, fmt.Errorf("a waiter: %w", err)
 	}
 	f := figures{
 		"waiting_s": max(s.Idle, 0) / s.Waiting.Seconds(), "drain_ms": millis(s.Drain),

@@ -208,7 +208,7 @@ func (s *scaler) clientsOf(ctx context.Context, st *store, n int, key string) (f
 		return nil, err
 	}
 	seen := st.watchPhases(&jobs[0])
-	all, err := replies(ws)
+	all, err := replies(ctx, ws)
 	if err != nil {
 		return nil, err
 	}

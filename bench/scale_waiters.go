@@ -94,24 +94,25 @@ func (s *scaler) herdOf(ctx context.Context, st *store, n int, key string, fair 
 		return nil, err
 	}
 	defer closing(c)
-	party := newParty(ctx, c, jobs, words)
-	if party.err != nil {
-		return nil, party.err
-	}
+	var broken error
 	settled := false
-	count := func() float64 {
+	count := func(ctx context.Context) float64 {
 		if !settled { // they have come, and are asking
 			settled = true
-			party.err = errors.Join(party.err, st.settle(ctx))
+			broken = errors.Join(broken, st.settle(ctx))
 			words.Settle()
 		}
 		now, err := st.count()
-		party.err = errors.Join(party.err, err)
+		broken = errors.Join(broken, err)
 		return now.requests()
 	}
-	sample, err := bench.HoldUp(ctx, coordLocks{c}, key, n, s.size.wait, words, party.start, count)
-	replies, ended := party.end(err == nil)
-	if err := errors.Join(err, ended); err != nil {
+	var replies []reply
+	party := func(ctx context.Context) (err error) {
+		replies, err = waitTogether(ctx, c, jobs, words)
+		return err
+	}
+	sample, err := bench.HoldUp(ctx, coordLocks{c}, key, n, s.size.wait, words, party, count)
+	if err := errors.Join(err, broken); err != nil {
 		return nil, err
 	}
 	f := figures{
@@ -150,54 +151,16 @@ func (s *store) settle(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// party is the waiting processes, or, on a store that one process has for itself, goroutines of this one.
-type party struct {
-	workers []*worker
-	local   func() (*reply, error)
-	done    chan *reply
-	err     error
-}
-
-func newParty(ctx context.Context, c *coord.Client, jobs []job, words *bench.Words) *party {
-	h := new(party)
+// waitTogether has processes wait, or, on a store that one process has for itself, goroutines of this one.
+func waitTogether(ctx context.Context, c *coord.Client, jobs []job, words *bench.Words) ([]reply, error) {
 	if jobs[0].Store != "memory" {
-		h.workers, h.err = startWorkers(ctx, jobs)
-		return h
+		return together(ctx, jobs)
 	}
-	h.done = make(chan *reply, 1)
-	h.local = func() (*reply, error) { return jobs[0].waitFor(ctx, c, words) }
-	return h
-}
-
-func (h *party) start() {
-	if h.local == nil {
-		h.err = errors.Join(h.err, let(h.workers))
-		return
+	r, err := jobs[0].waitFor(ctx, c, words)
+	if err != nil {
+		return nil, err
 	}
-	go func() {
-		r, err := h.local()
-		if err != nil {
-			r = &reply{Error: err.Error()}
-		}
-		h.done <- r
-	}()
-}
-
-// end gives what the processes tell, if they were served.
-func (h *party) end(served bool) (all []reply, err error) {
-	switch {
-	case h.local != nil && served:
-		r := <-h.done
-		if r.Error != "" {
-			err = errors.New(r.Error)
-		}
-		all = []reply{*r}
-	case h.local == nil && served:
-		all, err = replies(h.workers)
-	case h.local == nil:
-		endWorkers(h.workers)
-	}
-	return all, errors.Join(h.err, err)
+	return []reply{*r}, nil
 }
 
 // waiters is the job of a process that waits.
@@ -224,8 +187,15 @@ func (j *job) waitFor(ctx context.Context, c *coord.Client, words *bench.Words) 
 	before, goroutines := heap()
 	done := make(chan error, 1)
 	go func() { done <- bench.Herd(ctx, l, j.Key, j.Workers, j.First, words) }()
-	for !words.Settled() && ctx.Err() == nil { // then they are held up for a while
-		time.Sleep(time.Millisecond)
+	for !words.Settled() { // then they are held up for a while
+		select {
+		case err := <-done:
+			if err != nil {
+				return nil, err
+			}
+			done <- nil // they have settled, and been served, meanwhile
+		case <-time.After(time.Millisecond):
+		}
 	}
 	now, more := heap()
 	r := &reply{Heap: (now - before) / float64(j.Workers), Routines: float64(more-goroutines) / float64(j.Workers)}

@@ -232,28 +232,49 @@ func launch(ctx context.Context, jobs []job) ([]*worker, error) {
 	return list, nil
 }
 
-// replies waits for all workers, and ends them.
-func replies(list []*worker) ([]reply, error) {
+// replies waits for all workers, or until one fails or ctx ends, and ends them.
+func replies(ctx context.Context, list []*worker) ([]reply, error) {
 	defer endWorkers(list)
+	stop := context.AfterFunc(ctx, func() { killWorkers(list) })
+	defer stop()
 	all := make([]reply, len(list))
-	var failed error
+	errs := make(chan error, len(list))
 	for i, w := range list {
-		err := readLine(w.out, &all[i])
-		if err == nil && all[i].Error != "" {
-			err = errors.New(all[i].Error)
-		}
-		if failed == nil && err != nil {
+		go func() { errs <- w.reply(&all[i]) }()
+	}
+	var failed error
+	for range list {
+		if err := <-errs; err != nil && failed == nil {
 			failed = err
+			killWorkers(list)
 		}
 	}
 	return all, failed
 }
 
-// endWorkers kills them: they have said all there is.
-func endWorkers(list []*worker) {
+// reply reads what a worker answers.
+func (w *worker) reply(r *reply) error {
+	if err := readLine(w.out, r); err != nil {
+		return err
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return nil
+}
+
+// killWorkers ends what they do.
+func killWorkers(list []*worker) {
 	for _, w := range list {
 		_ = w.cmd.Process.Kill() // it may have ended
-		_ = w.cmd.Wait()         // how does not matter
+	}
+}
+
+// endWorkers kills them: they have said all there is.
+func endWorkers(list []*worker) {
+	killWorkers(list)
+	for _, w := range list {
+		_ = w.cmd.Wait() // how does not matter
 	}
 }
 

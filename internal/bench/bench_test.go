@@ -280,14 +280,43 @@ func TestWakeAndHerdTellALockThatWakesNobody(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var words Words
-		var wg sync.WaitGroup
 		s := new(stuck)
-		start := func() { wg.Go(func() { _ = Herd(ctx, s, "k", 5, 0, &words) }) }
-		_, err := HoldUp(ctx, s, "k", 5, time.Second, &words, start, func() float64 { return 0 })
+		herd := func(ctx context.Context) error { return Herd(ctx, s, "k", 5, 0, &words) }
+		_, err := HoldUp(ctx, s, "k", 5, time.Second, &words, herd, func(context.Context) float64 { return 0 })
 		if !errors.Is(err, ErrHung) || !strings.Contains(err.Error(), "0 of 5 waiters had the lock") {
 			t.Errorf("%v, want %v", err, ErrHung)
 		}
-		wg.Wait()
+	})
+}
+
+// refusing is a lock whose second caller fails while the first has it and others wait.
+type refusing struct {
+	stuck
+	asked atomic.Int32
+}
+
+var errRefused = errors.New("refused")
+
+func (r *refusing) Lock(ctx context.Context, key string) (Held, error) {
+	if r.asked.Add(1) == 2 {
+		return nil, errRefused
+	}
+	return r.stuck.Lock(ctx, key)
+}
+
+// A waiter that fails ends the wait for all, at once.
+func TestHerdThatLosesAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var words Words
+		r := new(refusing)
+		began := time.Now()
+		herd := func(ctx context.Context) error { return Herd(ctx, r, "k", 5, 0, &words) }
+		_, err := HoldUp(ctx, r, "k", 5, 10*time.Second, &words, herd, func(context.Context) float64 { return 0 })
+		if !errors.Is(err, errRefused) || errors.Is(err, ErrHung) || time.Since(began) >= time.Second {
+			t.Errorf("after %v: %v, want %v", time.Since(began), err, errRefused)
+		}
 	})
 }
 
@@ -295,14 +324,12 @@ func TestHerdDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var words Words
 		m := newMutex()
-		var wg sync.WaitGroup
-		start := func() { wg.Go(func() { _ = Herd(t.Context(), m, "k", 50, 0, &words) }) }
+		herd := func(ctx context.Context) error { return Herd(ctx, m, "k", 50, 0, &words) }
 		began := time.Now()
-		s, err := HoldUp(t.Context(), m, "k", 50, 2*time.Second, &words, start, func() float64 { return time.Since(began).Seconds() })
+		s, err := HoldUp(t.Context(), m, "k", 50, 2*time.Second, &words, herd, func(context.Context) float64 { return time.Since(began).Seconds() })
 		if err != nil {
 			t.Fatal(err)
 		}
-		wg.Wait()
 		if s.Waiting != 2*time.Second || s.Idle != 2 || s.Overlaps != 0 || words.Register().Entered() != 50 {
 			t.Errorf("%+v, %d had it", s, words.Register().Entered())
 		}

@@ -221,22 +221,23 @@ func benchHold(ctx context.Context, b *benchRun, key string) (benchFigures, erro
 	}
 	defer closeAll(list)
 	words := new(bench.Words)
-	errs := make([]error, benchCrowd)
-	var wg sync.WaitGroup
-	start := func() {
+	herd := func(ctx context.Context) error {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		var wg sync.WaitGroup
 		for i, c := range list[1:] {
-			wg.Go(func() { errs[i] = bench.Herd(ctx, benchLocker{c}, key, benchHerd, i*benchHerd, words) })
+			wg.Go(func() {
+				if err := bench.Herd(ctx, benchLocker{c}, key, benchHerd, i*benchHerd, words); err != nil {
+					end(err) // for the others too
+				}
+			})
 		}
+		wg.Wait()
+		return context.Cause(ctx)
 	}
-	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchCrowd*benchHerd, b.flags.forEach, words, start, calls.count)
+	count := func(context.Context) float64 { return calls.count() }
+	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchCrowd*benchHerd, b.flags.forEach, words, herd, count)
 	if err != nil {
-		cancel() // the herd goes home
-	}
-	wg.Wait()
-	if err != nil {
-		return benchFigures{}, err
-	}
-	if err := errors.Join(errs...); err != nil {
 		return benchFigures{}, err
 	}
 	return benchFigures{
