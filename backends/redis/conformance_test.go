@@ -17,7 +17,9 @@ import (
 func TestConformance(t *testing.T) {
 	srv := testserver.Redis(t)
 	open := func(tb conformance.TB, addr string) driver.Backend {
-		return backendOver(tb, redis.NewClient(clientOptions(addr)))
+		o := clientOptions(addr)
+		o.Dialer = dialer(o.DialTimeout) // as Open has it
+		return backendOver(tb, redis.NewClient(o))
 	}
 	faults := conformance.TCPFaults(srv.Addr, open)
 	// The scripts read the server's clock. The client has none to be wrong.
