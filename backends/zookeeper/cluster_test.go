@@ -119,7 +119,7 @@ func TestHoldsOutliveServers(t *testing.T) {
 		session := b.conn.SessionID()
 		s.Kill()
 		before := l.Deadline()
-		eventually(t, 20*time.Second, "a renewal after "+what+" has died", func() bool {
+		eventually(t, "a renewal after "+what+" has died", func() bool {
 			if err := l.Err(); err != nil {
 				t.Fatalf("after %s has died: %v", what, err)
 			}
@@ -130,7 +130,7 @@ func TestHoldsOutliveServers(t *testing.T) {
 		}
 		s.Start()
 		s.AwaitReady()
-		eventually(t, 10*time.Second, "both clients to be connected", func() bool {
+		eventually(t, "both clients to be connected", func() bool {
 			return b.Ping(t.Context()) == nil && rival.Ping(t.Context()) == nil
 		})
 	}
@@ -170,7 +170,7 @@ func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
 		}
 		granted <- err
 	}()
-	eventually(t, 5*time.Second, "a rival in line", func() bool {
+	eventually(t, "a rival in line", func() bool {
 		h, err := rival.Inspect(t.Context(), "k")
 		return err == nil && h.Waiters == 1
 	})

@@ -40,7 +40,7 @@ func (b *backend) collects() {
 		for b.pause(context.Background(), next) {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
 			// What fails is tried again another time.
-			removed, err := b.collect(ctx, byte(rand.N(256)))
+			removed, err := b.collect(ctx, b.clock.now(), byte(rand.N(256)))
 			cancel()
 			next = collectEvery/2 + rand.N(collectEvery)
 			if removed >= collectMuch && err == nil {
@@ -56,10 +56,11 @@ type litter struct {
 	version int32
 }
 
-// collect removes what is over: of the limits that this client used, and of all in one
+// collect removes what is over at now: of the limits that this client used, and of all in one
 // bucket, so that those of clients that have gone are removed too.
-func (b *backend) collect(ctx context.Context, bucket byte) (removed int, err error) {
-	removed, err = b.sweep(ctx, b.cells.over(b.clock.now()-collectMargin.Microseconds(), collectOwn))
+func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed int, err error) {
+	until := now - collectMargin.Microseconds()
+	removed, err = b.sweep(ctx, b.cells.over(until, collectOwn))
 	if err != nil {
 		return removed, err
 	}
@@ -80,7 +81,7 @@ func (b *backend) collect(ctx context.Context, bucket byte) (removed int, err er
 	rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
 	var found []litter
 	for _, node := range listed[:min(len(listed), collectMost)] {
-		l, over, err := b.isOver(ctx, node)
+		l, over, err := b.isOver(ctx, node, until)
 		if err != nil {
 			return removed, err
 		}
@@ -92,8 +93,8 @@ func (b *backend) collect(ctx context.Context, bucket byte) (removed int, err er
 	return removed + n, err
 }
 
-// isOver looks at one node. What is not ours, or not ours to read, is not over.
-func (b *backend) isOver(ctx context.Context, node string) (l litter, over bool, err error) {
+// isOver looks whether one node says nothing more after until. What is not ours, or not ours to read, is not over.
+func (b *backend) isOver(ctx context.Context, node string, until int64) (l litter, over bool, err error) {
 	a, err := fly(ctx, b, func() (answer, error) {
 		data, stat, err := b.conn.Get(node)
 		return answer{data, stat}, err
@@ -105,7 +106,7 @@ func (b *backend) isOver(ctx context.Context, node string) (l litter, over bool,
 		return l, false, err
 	}
 	r, _, err := parseRecord(a.data)
-	if err != nil || r.until > b.clock.now()-collectMargin.Microseconds() {
+	if err != nil || r.until > until {
 		return l, false, nil
 	}
 	return litter{node, a.stat.Version}, true, nil

@@ -59,7 +59,7 @@ func listening(t testing.TB, b *backend) *told {
 	for range listenFrom {
 		isFree(t, b, "first")
 	}
-	eventually(t, 10*time.Second, "the doorbell to be watched", b.listens)
+	eventually(t, "the doorbell to be watched", b.listens)
 	return n
 }
 
@@ -73,7 +73,7 @@ func client(t testing.TB, b *backend) *coord.Client {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "the doorbell to be watched", b.listens)
+	eventually(t, "the doorbell to be watched", b.listens)
 	return c
 }
 
@@ -105,7 +105,7 @@ func soonResult(t testing.TB, done <-chan result, what string) result {
 	select {
 	case r := <-done:
 		return r
-	case <-time.After(10 * time.Second):
+	case <-time.After(hung):
 		t.Fatalf("waited for %s", what)
 		return result{}
 	}
@@ -149,7 +149,7 @@ func TestFairWaiterEndsHandOver(t *testing.T) {
 		l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
 		fair := fairly("fair")
 		granted := waitInLine(t, t.Context(), other, "k", fair)
-		eventually(t, 5*time.Second, "the ring to be heard", func() bool { return b.rungBy("k") > 0 })
+		eventually(t, "the ring to be heard", func() bool { return b.rungBy("k") > 0 })
 		next := make(chan error, 1)
 		go func() {
 			second, err := c.Lock(t.Context(), "k")
@@ -195,8 +195,8 @@ func TestFairWaiterTellsAllBefore(t *testing.T) {
 		t.Error("a waiter that is not fair was told of")
 	}
 	waitsFairly := waitInLine(t, t.Context(), other, "k", fair)
-	eventually(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
-	eventually(t, 5*time.Second, "the waiter to be told", func() bool { return second.rungBy("k") > 0 && second.listens() })
+	eventually(t, "the holder to be told", func() bool { return news.of("k") > 0 })
+	eventually(t, "the waiter to be told", func() bool { return second.rungBy("k") > 0 && second.listens() })
 	if g := must[driver.Grant](t)(first.Renew(t.Context(), "k", r1)); !g.FairWaiting {
 		t.Error("a renewal does not tell")
 	}
@@ -295,8 +295,8 @@ func TestNothingIsHandedOverUnheard(t *testing.T) {
 	}
 	// The connection breaks, and comes back: whoever rang meanwhile is heard.
 	p.breakAll()
-	eventually(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
-	eventually(t, 10*time.Second, "the connection to be back", func() bool {
+	eventually(t, "the holder to be told", func() bool { return news.of("k") > 0 })
+	eventually(t, "the connection to be back", func() bool {
 		g, err := b.Renew(t.Context(), "k", r)
 		return err == nil && !g.FairWaiting
 	})
@@ -311,12 +311,12 @@ func TestNothingIsHandedOverUnheard(t *testing.T) {
 	if err := connect(t, urlWith(p.target, calmSession)).conn.Delete(b.doorbell(b.box), -1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > n })
+	eventually(t, "the holder to be told", func() bool { return news.of("k") > n })
 	if g := must[driver.Grant](t)(b.TryLock(t.Context(), "unheard", request("b", calmSession))); !g.FairWaiting {
 		t.Error("nobody fair, as far as an unheard doorbell tells")
 	}
 	p.disturb(nil)
-	eventually(t, 20*time.Second, "the doorbell to be watched again", b.listens)
+	eventually(t, "the doorbell to be watched again", b.listens)
 	if g := must[driver.Grant](t)(b.Renew(t.Context(), "k", r)); !g.FairWaiting {
 		t.Error("nobody fair, though a ring may have been lost")
 	}
@@ -334,18 +334,18 @@ func TestDoorbellOfTheNextSession(t *testing.T) {
 	other := connect(t, urlWith(p.target, calmSession))
 	p.disturb(func(int32) deed { return cut })
 	p.breakAll()
-	eventually(t, 20*time.Second, "the doorbell to go", func() bool {
+	eventually(t, "the doorbell to go", func() bool {
 		ok, _, err := other.conn.Exists(b.doorbell(b.box))
 		return err == nil && !ok
 	})
 	p.disturb(nil)
-	eventually(t, 20*time.Second, "another session", func() bool { return b.conn.SessionID() != old && b.conn.State() == zk.StateHasSession })
-	eventually(t, 20*time.Second, "its doorbell", func() bool {
+	eventually(t, "another session", func() bool { return b.conn.SessionID() != old && b.conn.State() == zk.StateHasSession })
+	eventually(t, "its doorbell", func() bool {
 		_, stat, err := other.conn.Exists(b.doorbell(b.box))
 		return err == nil && stat != nil && stat.EphemeralOwner == b.conn.SessionID() && b.listens()
 	})
 	r := request("a", testSession)
-	eventually(t, 10*time.Second, "a grant that tells of nobody", func() bool {
+	eventually(t, "a grant that tells of nobody", func() bool {
 		g, err := b.TryLock(t.Context(), "k", r)
 		if err == nil {
 			_ = b.Unlock(t.Context(), "k", r.ID)
@@ -374,7 +374,7 @@ func TestManyRings(t *testing.T) {
 		waits.Go(func() { _, _ = other.Lock(ctx, h.Key, fairly("fair")) })
 	}
 	for _, h := range holds {
-		eventually(t, 10*time.Second, "the holder to be told", func() bool { return news.of(h.Key) > 0 })
+		eventually(t, "the holder to be told", func() bool { return news.of(h.Key) > 0 })
 	}
 	for i, r := range b.RenewAll(t.Context(), holds) {
 		if r.Err != nil || !r.Grant.FairWaiting {
@@ -395,7 +395,7 @@ func TestRingIsRepeated(t *testing.T) {
 	lost := p.once(opSet, cut)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := waitInLine(t, ctx, b, "k", fairly("fair"))
-	eventually(t, 10*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
+	eventually(t, "the holder to be told", func() bool { return news.of("k") > 0 })
 	select {
 	case <-lost:
 	default:
@@ -414,7 +414,7 @@ func TestUnreadableRing(t *testing.T) {
 	if _, err := b.conn.Set(b.doorbell(b.box), []byte("ding"), -1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
+	eventually(t, "the holder to be told", func() bool { return news.of("k") > 0 })
 	if g := must[driver.Grant](t)(b.Renew(t.Context(), "k", r)); !g.FairWaiting {
 		t.Error("nobody fair, though a ring could not be read")
 	}
@@ -480,7 +480,7 @@ func TestDoorbellOfAnApplicationsConnection(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the doorbell to be taken down", func() bool {
+	eventually(t, "the doorbell to be taken down", func() bool {
 		ok, _, err := conn.Exists(b.doorbell(b.box))
 		return err == nil && !ok
 	})

@@ -24,8 +24,12 @@ func TestMain(m *testing.M) {
 // of life, short enough to wait for its end.
 const testSession = 1300 * time.Millisecond
 
-// calmSession is that of tests which do not wait for the end of a session.
-const calmSession = 20 * time.Second
+// calmSession is that of tests which do not wait for the end of a session: nothing that hangs until then is in time.
+const calmSession = time.Minute
+
+// hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
+// machine under load is late.
+const hung = 30 * time.Second
 
 func storeURL(addr string) string { return urlWith(addr, testSession) }
 

@@ -41,7 +41,7 @@ func TestBreakOfAWaiterBeforeItsGrant(t *testing.T) {
 		if !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("the waiter: %v, want ErrNotHeld", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("the waiter goes on")
 	}
 	isFree(t, beside, "k")

@@ -43,7 +43,7 @@ func TestFlightsAreNotMixedUp(t *testing.T) {
 				}
 			}
 			r := request("last", testSession)
-			eventually(t, 5*time.Second, "what was left to be removed", func() bool {
+			eventually(t, "what was left to be removed", func() bool {
 				_, err := b.TryLock(t.Context(), key, r)
 				return err == nil
 			})
@@ -53,7 +53,7 @@ func TestFlightsAreNotMixedUp(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, 5*time.Second, "the entries to be forgotten", func() bool {
+	eventually(t, "the entries to be forgotten", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.entries) == 0

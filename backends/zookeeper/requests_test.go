@@ -23,11 +23,11 @@ func limitOf(t testing.TB, s string) driver.Limit {
 }
 
 // eventually waits for a condition.
-func eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hung); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v for: %s", within, what)
+			t.Fatalf("waited %v for: %s", hung, what)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("a refused lock: requests %v", got)
 	}
 	// Once it is old enough a hold is watched, by one more request.
-	eventually(t, 5*time.Second, "the hold to be watched", func() bool {
+	eventually(t, "the hold to be watched", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.watches) == 1
@@ -88,7 +88,7 @@ func TestRequests(t *testing.T) {
 		must[driver.Grant](t)(b.TryLock(ctx, h.Key, h.Request))
 		holds = append(holds, h)
 	}
-	eventually(t, 5*time.Second, "the holds to be watched", func() bool {
+	eventually(t, "the holds to be watched", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.watches) == 151
@@ -179,7 +179,7 @@ func TestRequestsOfColdLimits(t *testing.T) {
 // waiting waits until an id is in line and watches the one before it.
 func waiting(t testing.TB, b *backend, key, id string) {
 	t.Helper()
-	eventually(t, 5*time.Second, "a waiter to be in line", func() bool {
+	eventually(t, "a waiter to be in line", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		e := b.entries[holdName{key, id}]
@@ -195,7 +195,7 @@ func TestGoroutinesOfHolds(t *testing.T) {
 	for i := range n {
 		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", i), request("a", time.Minute)))
 	}
-	eventually(t, 10*time.Second, "the holds to be watched by one goroutine each", func() bool {
+	eventually(t, "the holds to be watched by one goroutine each", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.watches) == n && runtime.NumGoroutine() <= before+n+10

@@ -35,7 +35,7 @@ func children(t testing.TB, conn *zk.Conn, b *backend, key string) []string {
 func isFree(t testing.TB, b *backend, key string) {
 	t.Helper()
 	r := request("free", testSession)
-	eventually(t, 10*time.Second, key+" to be free", func() bool {
+	eventually(t, key+" to be free", func() bool {
 		_, err := b.TryLock(t.Context(), key, r)
 		if err != nil && !errors.Is(err, driver.ErrLocked) {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 	if err == nil || driver.Definite(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without an answer: %v, want an unknown outcome", err)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > hung {
 		t.Errorf("it took %v", took)
 	}
 	if _, err := beside.TryLock(t.Context(), "k", request("b", testSession)); !errors.Is(err, driver.ErrLocked) {
@@ -149,7 +149,7 @@ func TestTrap02LateSuccessIsUndone(t *testing.T) {
 	}
 	p.take()
 	p.release()
-	eventually(t, 5*time.Second, "the node to be made and removed", func() bool {
+	eventually(t, "the node to be made and removed", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.entries) == 0
@@ -295,11 +295,11 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 		select {
 		case key := <-lost:
 			keys = append(keys, key)
-		case <-time.After(10 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("losses of %v only", keys)
 		}
 	}
-	eventually(t, 10*time.Second, "a new session", func() bool {
+	eventually(t, "a new session", func() bool {
 		id, err := b.await(t.Context())
 		return err == nil && id != old
 	})
@@ -340,14 +340,14 @@ func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 5*time.Second, "traffic", func() bool { return sent.Load() > 2*n || ctx.Err() != nil })
+	eventually(t, "traffic", func() bool { return sent.Load() > 2*n || ctx.Err() != nil })
 	old := b.conn.SessionID()
 	p.disturb(func(int32) deed { return cut })
 	p.breakAll()
 	all.Wait()
 	isFree(t, beside, "marker") // the server has ended the session
 	p.disturb(nil)
-	eventually(t, 10*time.Second, "a new session", func() bool {
+	eventually(t, "a new session", func() bool {
 		id, err := b.await(t.Context())
 		return err == nil && id != old
 	})
@@ -409,7 +409,7 @@ func TestTrap08EventsMayOverflow(t *testing.T) {
 	defer b.Close()
 	for range 10 { // a few events each, for a channel of six
 		p.breakAll()
-		eventually(t, 10*time.Second, "a connection", func() bool { return b.Ping(t.Context()) == nil })
+		eventually(t, "a connection", func() bool { return b.Ping(t.Context()) == nil })
 		if len(events) == cap(events) {
 			break
 		}
@@ -426,7 +426,7 @@ func TestTrap08EventsMayOverflow(t *testing.T) {
 	}
 	select {
 	case <-lost:
-	case <-time.After(5 * time.Second):
+	case <-time.After(hung):
 		t.Error("the loss was not told")
 	}
 }
@@ -542,7 +542,7 @@ func TestTrap13ParentsAreContainers(t *testing.T) {
 	_, b := open(t)
 	for range 2 {
 		isFree(t, b, "k")
-		eventually(t, 10*time.Second, "the empty parent to be removed", func() bool {
+		eventually(t, "the empty parent to be removed", func() bool {
 			ok, _, err := b.conn.Exists(b.lockDir("k"))
 			return err == nil && !ok
 		})
@@ -560,7 +560,7 @@ func TestTrap13WithoutContainers(t *testing.T) {
 	})
 	for range 3 {
 		isFree(t, b, "k")
-		eventually(t, 10*time.Second, "the empty parent to be removed", func() bool {
+		eventually(t, "the empty parent to be removed", func() bool {
 			ok, _, err := b.conn.Exists(b.lockDir("k"))
 			return err == nil && !ok
 		})
@@ -648,7 +648,7 @@ func TestTrap16SilentHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	u, err := url.Parse("zookeeper://" + l.Addr().String() + "?session_timeout=20s")
+	u, err := url.Parse("zookeeper://" + l.Addr().String() + "?session_timeout=1h&dial_timeout=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -658,13 +658,13 @@ func TestTrap16SilentHandshake(t *testing.T) {
 	if _, err := Open(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Open on a silent host: %v", err)
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > hung {
 		t.Errorf("it took %v", took)
 	}
 	srv := testserver.ZooKeeper(t)
 	start = time.Now()
 	b := connect(t, "zookeeper://"+l.Addr().String()+","+srv.Addr+"/coord-test?session_timeout=1s")
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > hung {
 		t.Errorf("with a second host it took %v", took)
 	}
 	isFree(t, b, "k")
@@ -678,7 +678,7 @@ func TestWatchesAreAskedForBeforeAnswersCome(t *testing.T) {
 	for _, user := range []string{"", "me:secret@"} {
 		b := connect(t, "zookeeper://"+user+srv.Addr+"/watches"+strconv.Itoa(len(user))+"?session_timeout="+calmSession.String())
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
-		eventually(t, 5*time.Second, "the hold to be watched", b.watching)
+		eventually(t, "the hold to be watched", b.watching)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 8 {
@@ -691,7 +691,7 @@ func TestWatchesAreAskedForBeforeAnswersCome(t *testing.T) {
 		for range 20 {
 			old := b.wire.current()
 			b.wire.cut()
-			eventually(t, 5*time.Second, "another connection", func() bool { return b.wire.current() != old && b.Ping(ctx) == nil })
+			eventually(t, "another connection", func() bool { return b.wire.current() != old && b.Ping(ctx) == nil })
 		}
 		cancel()
 		all.Wait()
