@@ -47,7 +47,7 @@ func (r *runner) newEnv(rec *recorder, c *Case) *env {
 	}
 	e := &env{recorder: rec, r: r, c: c, info: r.info, rand: rand.New(rand.NewPCG(seed, 0))}
 	e.ttl = e.round(shortTTL)
-	e.long = e.round(max(20*time.Second, 10*e.ttl))
+	e.long = e.round(max(2*time.Minute, 10*e.ttl))
 	return e
 }
 
