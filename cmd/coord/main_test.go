@@ -90,15 +90,15 @@ type sharedStore struct {
 
 var sharedStores = []sharedStore{
 	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true, false},
-	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr }, time.Second, true, true, true},
-	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr }, 2 * time.Second, true, false, true},
+	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr + "?dial_timeout=1m" }, time.Second, true, true, true},
+	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr + "?dial_timeout=1m" }, 2 * time.Second, true, false, true},
 	// The session is the lease.
 	{"zookeeper", func(t *testing.T) string {
-		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s"
+		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s&dial_timeout=1m"
 	}, 4 * time.Second, false, false, true},
 	// -M: a server that may evict is warned of.
 	{"memcached", func(t *testing.T) string {
-		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr
+		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr + "?timeout=5s"
 	}, 3 * time.Second, true, false, false},
 }
 
