@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
+// machine under load is late.
+const hung = 30 * time.Second
+
 // clientConfig is that of an application's client.
 func clientConfig(addrs ...string) clientv3.Config {
 	return clientv3.Config{Endpoints: addrs, DialTimeout: 2 * time.Second, MaxUnaryRetries: 2, Logger: zap.NewNop()}
