@@ -247,7 +247,7 @@ func TestCallersTravelTogether(t *testing.T) {
 			if left == 0 {
 				break
 			}
-			if time.Since(start) > 5*time.Second {
+			if time.Since(start) > hung {
 				t.Fatalf("%d lines are left", left)
 			}
 		}
@@ -290,27 +290,28 @@ func TestGivingUpInLine(t *testing.T) {
 		b, l := connect(srv.Addr), limitFrom(t, "100/1h")
 		must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1}))
 		pause(t, srv)
-		ask := func(d time.Duration) <-chan error {
+		ask := func(ctx context.Context) <-chan error {
 			ch := make(chan error, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), d)
 			a := &ask{apply: func(*limits.State, int64) bool { return false }}
-			go func() {
-				defer cancel()
-				ch <- b.ask(ctx, limitOf("k", l), a)
-			}()
+			go func() { ch <- b.ask(ctx, limitOf("k", l), a) }()
 			return ch
 		}
-		first := ask(300 * time.Millisecond)
+		underWay, give := context.WithCancel(t.Context())
+		defer give()
+		first := ask(underWay)
 		for boarding := true; boarding; time.Sleep(time.Millisecond) { // until the first is under way
 			b.lines.mu.Lock()
 			line := b.lines.m[limitOf("k", l).storeKey()]
 			boarding = line == nil || len(line.queue) > 0
 			b.lines.mu.Unlock()
 		}
-		if err := <-ask(50 * time.Millisecond); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		inLine, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := <-ask(inLine); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("in line: %v, want ErrNotSent", err)
 		}
-		if err := <-first; driver.Definite(err) || !errors.Is(err, context.DeadlineExceeded) {
+		give()
+		if err := <-first; driver.Definite(err) || !errors.Is(err, context.Canceled) {
 			t.Errorf("under way: %v, want an unknown outcome", err)
 		}
 		srv.Resume()
@@ -338,20 +339,23 @@ func TestGivingUpWithoutAConnection(t *testing.T) {
 		}
 	})
 	underWay(b.lanes.to(n), 1)
-	take := func(d time.Duration) {
-		ctx, cancel := context.WithTimeout(t.Context(), d)
-		defer cancel()
-		if _, err := b.TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("given up after %v: %v, want ErrNotSent", d, err)
+	take := func(ctx context.Context, want error) {
+		if _, err := b.TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, want) {
+			t.Errorf("%v, want ErrNotSent and %v", err, want)
 		}
 	}
-	wg.Go(func() { take(time.Second) })
+	first, leave := context.WithCancel(t.Context())
+	defer leave()
+	wg.Go(func() { take(first, context.Canceled) })
 	for begun := false; !begun; time.Sleep(time.Millisecond) { // until there is a line to stand in
 		b.lines.mu.Lock()
 		begun = len(b.lines.m) > 0
 		b.lines.mu.Unlock()
 	}
-	take(2 * time.Second)
+	time.AfterFunc(100*time.Millisecond, leave) // the other is the first in line then
+	later, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	take(later, context.DeadlineExceeded)
 	free()
 	wg.Wait()
 	srv.Resume()

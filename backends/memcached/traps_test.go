@@ -155,9 +155,10 @@ func TestTrap06ReadsHaveACasID(t *testing.T) {
 }
 
 // TestTrap07ALeaseLasts: however the lease lies to the server's tick, it lasts what was granted,
-// and ends two seconds later at most. Leases begin all over a second.
+// and ends two seconds later at most, by the server's clock: it ticks late on a machine under load.
+// Leases begin all over a second.
 func TestTrap07ALeaseLasts(t *testing.T) {
-	_, b := open(t, "-M")
+	srv, b := open(t, "-M")
 	const leases = 20
 	var wg sync.WaitGroup
 	for i := range leases {
@@ -169,8 +170,12 @@ func TestTrap07ALeaseLasts(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			granted := srv.Stats()["time"]
 			for {
-				asked := time.Now()
+				lasted := time.Duration(0)
+				if time.Since(g.Since) > g.TTL+slack*time.Second {
+					lasted = time.Duration(srv.Stats()["time"]-granted) * time.Second
+				}
 				_, err := b.TryLock(ctx, key, request("b", time.Second))
 				switch took := time.Since(g.Since); {
 				case err == nil && took < g.TTL:
@@ -181,8 +186,8 @@ func TestTrap07ALeaseLasts(t *testing.T) {
 				case !errors.Is(err, driver.ErrLocked):
 					t.Error(err)
 					return
-				case asked.Sub(g.Since) > g.TTL+slack*time.Second+100*time.Millisecond:
-					t.Errorf("a lease of %v lasts after %v", g.TTL, took)
+				case lasted >= g.TTL+slack*time.Second:
+					t.Errorf("a lease of %v lasts after %v, %v of the server's", g.TTL, took, lasted)
 					return
 				}
 				time.Sleep(2 * time.Millisecond) // a poll
@@ -407,12 +412,11 @@ func TestTrap12Lost(t *testing.T) {
 
 // eventually repeats a call while it fails without an answer: connections have to break first.
 func eventually[T any](call func() (T, error)) (v T, err error) {
-	for range 200 {
-		if v, err = call(); err == nil || answered(err) {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		if v, err = call(); err == nil || answered(err) || time.Since(start) > hung {
 			return v, err
 		}
 	}
-	return v, err
 }
 
 // TestTrap13ServerForgetsCasIDs: a server that restarts counts its ids anew. A swap that was read
@@ -616,11 +620,11 @@ func TestTrap16ContextBounds(t *testing.T) {
 }
 
 // promptly checks that a call which is to end after 50 ms ends within 100 ms of it, and fails. A
-// machine that is busy can hold a process up for longer than that, so the best of three counts.
+// machine that is busy can hold a process up for longer than that, so the best of many counts.
 func promptly(t *testing.T, name string, call func() error) (err error) {
 	t.Helper()
 	best := time.Hour
-	for range 3 {
+	for range 50 {
 		began := time.Now()
 		if err = call(); err == nil {
 			t.Errorf("%s: no error although its ctx ended", name)
@@ -655,7 +659,7 @@ func TestTrap16LateSuccessIsUndone(t *testing.T) {
 				}
 				break
 			}
-			if time.Since(start) > 5*time.Second {
+			if time.Since(start) > hung {
 				t.Fatalf("the key is still taken: %v", err)
 			}
 		}
