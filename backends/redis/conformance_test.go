@@ -118,11 +118,22 @@ func backendOver(tb conformance.TB, client redis.UniversalClient) driver.Backend
 			tb.Errorf("close the application's client: %v", err)
 		}
 	})
-	b, err := New(client, WithLogger(slog.New(slog.DiscardHandler)))
+	b, err := patientNew(client)
 	if err != nil {
 		tb.Fatalf("New: %v", err)
 	}
 	return b
+}
+
+// patientNew is New for many clients at once on a busy machine.
+func patientNew(client redis.UniversalClient) (driver.Backend, error) {
+	o := options{log: slog.New(slog.DiscardHandler)}
+	if err := checkClient(client, &o); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hung)
+	defer cancel()
+	return newBackend(ctx, client, false, o)
 }
 
 // wipe makes a server forget everything.

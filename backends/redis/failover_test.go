@@ -57,7 +57,7 @@ func onBoth(t *testing.T, test func(t *testing.T, r replicated)) {
 // settled repeats op until the store answers, and gives its answer.
 func settled(t *testing.T, op func(ctx context.Context) error) error {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; {
+	for deadline := time.Now().Add(hung); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := op(ctx)
 		cancel()
@@ -93,7 +93,7 @@ func awaitSilence(t *testing.T, s *testserver.Server) {
 	o.ReadTimeout, o.MaxRetries = 100*time.Millisecond, -1
 	client := redis.NewClient(o)
 	defer client.Close()
-	for deadline := time.Now().Add(10 * time.Second); client.Ping(t.Context()).Err() == nil; {
+	for deadline := time.Now().Add(hung); client.Ping(t.Context()).Err() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s still answers", s.Addr)
 		}
@@ -284,7 +284,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 		}
 		await := func(what string, after time.Time) {
 			t.Helper()
-			for deadline := time.Now().Add(20 * time.Second); granted(after) < 50; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(hung); granted(after) < 50; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%s: only %d locks", what, granted(after))
 				}

@@ -51,7 +51,7 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 		defer g.mu.Unlock()
 		return len(g.queue)
 	}
-	for deadline := time.Now().Add(10 * time.Second); waiting() < crowd-flightsAtMost; runtime.Gosched() {
+	for deadline := time.Now().Add(hung); waiting() < crowd-flightsAtMost; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d calls wait", waiting())
 		}
@@ -182,7 +182,7 @@ func TestManyGoroutinesThroughFaults(t *testing.T) {
 	}
 	t.Logf("%d rounds without a fault", rounds)
 	for _, s := range swimmers { // the water is calm
-		for deadline := time.Now().Add(5 * time.Second); s.done == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(hung); s.done == 0 && time.Now().Before(deadline); {
 			if err := s.swim(); err != nil {
 				t.Fatal(err)
 			}

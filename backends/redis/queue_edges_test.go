@@ -113,7 +113,7 @@ func TestRepeatedAttemptHearsOfFairWaiters(t *testing.T) {
 			}
 			select {
 			case <-told:
-			case <-time.After(5 * time.Second):
+			case <-time.After(hung):
 				t.Error("neither the grant nor a notice has told of a fair waiter")
 			}
 		})
@@ -263,7 +263,7 @@ func TestLostQueue(t *testing.T) {
 		case a = <-results[0]:
 		case a = <-results[1]:
 			i = 1
-		case <-time.After(20 * time.Second):
+		case <-time.After(hung):
 			t.Fatal("still waits after 20s")
 		}
 		if a.err != nil {

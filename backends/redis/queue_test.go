@@ -51,7 +51,7 @@ func inLineAre(t *testing.T, b *backend, key string, n int) {
 // eventually fails the test if what it waits for takes so long that it cannot be the machine.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(hung); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not seen in 20s: %s", what)
 		}
@@ -66,7 +66,7 @@ func grantOf(t *testing.T, result <-chan answer) driver.Grant {
 			t.Fatal(a.err)
 		}
 		return a.grant
-	case <-time.After(20 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("still waits after 20s")
 		return driver.Grant{}
 	}
@@ -556,7 +556,7 @@ func TestFairNotice(t *testing.T) {
 		if got != key {
 			t.Errorf("told of %q, want %q", got, key)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("not told")
 	}
 	// What comes after takes the token from behind which the channel is.

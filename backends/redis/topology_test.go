@@ -26,7 +26,7 @@ func sentinelOptions(c *testserver.Cluster, w *wire) *redis.FailoverOptions {
 	o := &redis.FailoverOptions{
 		MasterName: testserver.RedisSentinelMaster, SentinelAddrs: c.Sentinels(),
 		ContextTimeoutEnabled: true, DialerRetries: 1,
-		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+		DialTimeout: hung, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
 	}
 	if w != nil {
 		sentinels := map[string]bool{}
@@ -50,7 +50,7 @@ func sentinelClient(c *testserver.Cluster, w *wire) *redis.Client {
 func clusterOptions(c *testserver.Cluster, w *wire) *redis.ClusterOptions {
 	o := &redis.ClusterOptions{
 		Addrs: c.Addrs(), ContextTimeoutEnabled: true, DialerRetries: 1,
-		DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+		DialTimeout: hung, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
 	}
 	if w != nil {
 		o.Dialer = w.dial
@@ -143,7 +143,7 @@ func (e *exchange) relay(in net.Conn) {
 		return
 	}
 	addr = strings.TrimSpace(addr)
-	out, err := net.DialTimeout("tcp", addr, time.Second)
+	out, err := net.DialTimeout("tcp", addr, hung)
 	if err != nil {
 		return
 	}

@@ -133,8 +133,8 @@ func TestOpenTopologiesInABlackHole(t *testing.T) {
 	}
 	defer hole.Close()
 	for _, raw := range []string{
-		"redis+cluster://" + hole.Addr().String() + "?read_timeout=300ms&dial_timeout=300ms",
-		"redis+sentinel://" + hole.Addr().String() + "/mymaster?read_timeout=300ms&dial_timeout=300ms",
+		"redis+cluster://" + hole.Addr().String() + "?read_timeout=1m&dial_timeout=1m",
+		"redis+sentinel://" + hole.Addr().String() + "/mymaster?read_timeout=1m&dial_timeout=1m",
 	} {
 		u := must[*url.URL](t)(url.Parse(raw))
 		promptly(t, func() error {
@@ -182,7 +182,7 @@ func TestTrap14ClusterDown(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	other(c, first).Kill()
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(hung); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err = b.TryLock(t.Context(), "k", r); err != nil {
 			break
 		}
