@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -146,7 +145,7 @@ func (p *tap) accept() {
 }
 
 func (p *tap) serve(client net.Conn) {
-	server, err := net.DialTimeout("tcp", p.target, time.Second)
+	server, err := net.DialTimeout("tcp", p.target, hung)
 	if err != nil {
 		_ = client.Close()
 		return
