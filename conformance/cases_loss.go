@@ -129,7 +129,7 @@ func fiftyBlackHoled(e *env) {
 	}
 	var holders []holder
 	var links []Link
-	ttl := e.round(2 * e.ttl)
+	ttl := e.round(max(2*e.ttl, 4*time.Second)) // they are all kept while the last of them are opened
 	for i := range n {
 		b, link := byNetwork(e)
 		key := e.key(fmt.Sprint(i))
@@ -227,9 +227,9 @@ func frozen(e *env) {
 func removed(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.ttl))
-	lost := watchLoss(l)
 	rival, r := e.locker(), e.req(e.long)
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(max(e.ttl, 3*time.Second)))) // it is removed, and does not lapse
+	lost := watchLoss(l)
 	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
 	e.take(rival, key, r)
 	recv(e, lost, l.TTL()/3+500*time.Millisecond, "the holder's Done, one renewal after its entry was removed")

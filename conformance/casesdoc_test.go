@@ -25,7 +25,7 @@ What each of the %d cases shows, why it exists, and what an adapter that fails i
 [contract](contract.md). This page is written by `+"`go test ./conformance -run TestCasesDoc -update`"+`.
 
 **Decides** names the claim that the case proves: it is unsupported where the claim is not made, and reported where it would pass. **Needs**
-names claims and hooks of the harness without which it is not run. **Bound** is when its watchdog ends it; leases longer than half a second add to it.
+names claims and hooks of the harness without which it is not run. **Bound** is when its watchdog ends it; leases longer than 0.9 seconds add to it.
 
 ## Which case for which scenario
 

@@ -32,7 +32,8 @@ type env struct {
 }
 
 const (
-	shortTTL = 500 * time.Millisecond
+	// shortTTL is no whole second: there are stores that would make none of it.
+	shortTTL = 900 * time.Millisecond
 	// prompt is how late a call may be that is to end at once: what the
 	// contract allows, and something for a busy machine.
 	prompt = 100*time.Millisecond + 150*time.Millisecond
