@@ -90,9 +90,6 @@ type counter struct {
 func (c *counter) note(method string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[string]int)
-	}
 	c.calls[method]++
 }
 
@@ -101,13 +98,13 @@ func (c *counter) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	calls := c.calls
-	c.calls = nil
+	c.calls = make(map[string]int)
 	return calls
 }
 
 // counting makes cfg's client count.
 func counting(cfg clientv3.Config) (clientv3.Config, *counter) {
-	c := &counter{}
+	c := &counter{calls: make(map[string]int)}
 	cfg.DialOptions = append(cfg.DialOptions,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			c.note(method)
