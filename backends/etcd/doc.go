@@ -27,12 +27,22 @@
 // Each step is one request, and but for one a transaction:
 //
 //	TryLock   if the line is empty            put 0 or own          else get first
-//	Lock      if the name is not in use       put own, get newest 2
+//	Lock      if the name is not in use       put own, get newest 2 or get tail, put tail own
 //	look      —                               get own, get the two before it
 //	Unlock    of a short hold with a name of its client's: delete own, and look at what it was
 //	Unlock    if own is held [and as created] delete own            else get own, or all
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
+//
+// To find the newest entries, the server reads the whole line. So one that is long, because a client has 16 entries in
+// it or has seen 16, has a tail beside it, which names the last:
+//
+//	coord/lock/tickets  =  coord-tail 1 last=5f0c…12-0
+//
+// Who comes puts its own name there, in the transaction that makes its entry, and waits for who was named before. The
+// tail tells whom to wait for, and no more: whose predecessor has gone reads the line, and is granted if nothing in it
+// was created before its own entry. So nothing is wrong where the tail is missing, is late to go, or names nobody. It is
+// bound to the lease of the entry that it names and goes with it, or when the line has become short.
 //
 // A deletion without a condition is less work for a server than a transaction, on etcd 3.4 by a third. It is made of a
 // name that no other entry can have: that is its client's alone, and after a request whose reply was lost
@@ -66,7 +76,8 @@
 // the lease of whoever rang last. While the watch is not there, nothing is handed on, and
 // neither is what was granted before it was there again. Whether the server still pushes is asked
 // every five seconds, by a client that takes locks. An entry that is waited with fairly has
-// an f at the end of its name: it is not handed on, and nobody rings for it.
+// an f at the end of its name: it is not handed on, and nobody rings for it. One behind such an entry
+// in a long line rings only if that goes before its turn, for it has told all.
 //
 // # Leases
 //

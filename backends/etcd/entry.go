@@ -36,6 +36,9 @@ type entry struct {
 	// It was made on a lease that we did not know, perhaps another client's.
 	adopted bool
 
+	tail  string // the value of the line's tail that goes with it
+	short bool   // the line has become short: its tail goes anyway
+
 	state    state
 	lease    *lease
 	deadline time.Time // held, kept: when it lapses
@@ -231,12 +234,12 @@ func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 }
 
 // removal removes e unless it is another's by now: made anew, or bound to a lease
-// that is not the one we know.
-func removal(e *entry, lease int64) clientv3.Op {
+// that is not the one we know. backend.mu is held.
+func (b *backend) removal(e *entry) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(e.name), "=", e.create),
-		clientv3.Compare(clientv3.LeaseValue(e.name), "=", lease),
-	}, []clientv3.Op{clientv3.OpDelete(e.name)}, nil)
+		clientv3.Compare(clientv3.LeaseValue(e.name), "=", e.lease.id),
+	}, b.withTail(clientv3.OpDelete(e.name), e), nil)
 }
 
 // reap removes entries, at most maxOps, in one request. That nobody else's is
@@ -245,7 +248,7 @@ func (b *backend) reap(ctx context.Context, list []*entry) error {
 	ops := make([]clientv3.Op, len(list))
 	b.mu.Lock()
 	for i, e := range list {
-		ops[i] = removal(e, e.lease.id)
+		ops[i] = b.removal(e)
 	}
 	b.mu.Unlock()
 	if _, err := b.txn(ctx, nil, ops, nil); err != nil {

@@ -250,7 +250,7 @@ var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 // leave ends the hold or the wait of id by op, and gives the name of its entry. An entry is
 // told by its value and, as far as we know it, the revision of its creation.
 func (b *backend) leave(call context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
-	e, lapsed, name := b.leaving(place{key, id})
+	e, lapsed, name, ops := b.leaving(place{key, id}, op)
 	var cmps []clientv3.Cmp
 	otherwise := clientv3.OpGet(name)
 	if known := e != nil && e.create != 0; known {
@@ -259,7 +259,7 @@ func (b *backend) leave(call context.Context, key, id string, op func(name strin
 		otherwise = clientv3.OpGet(b.names.line(key), clientv3.WithPrefix())
 	}
 	cmps = append(cmps, clientv3.Compare(clientv3.Value(name), "=", heldValue(id)))
-	resp, err = b.txn(call, cmps, []clientv3.Op{op(name)}, []clientv3.Op{otherwise})
+	resp, err = b.txn(call, cmps, ops, []clientv3.Op{otherwise})
 	if err == nil && !resp.Succeeded {
 		name, resp, err = b.leaveFound(call, place{key, id}, kvsOf(resp, 0), len(cmps) > 1, op)
 	}
@@ -288,10 +288,11 @@ func (b *backend) leaveFound(ctx context.Context, p place, kvs []*mvccpb.KeyValu
 		case known || rec.released || rec.id != p.id:
 			continue
 		}
+		found := &entry{place: p, name: rec.name, tail: tailValue(b.names.line(p.key), rec.name)}
 		resp, err := b.txn(ctx, []clientv3.Cmp{
 			clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
 			clientv3.Compare(clientv3.Value(rec.name), "=", heldValue(p.id)),
-		}, []clientv3.Op{op(rec.name)}, nil)
+		}, b.withTail(op(rec.name), found), nil)
 		if err == nil && !resp.Succeeded {
 			err = driver.ErrNotHeld
 		}
@@ -301,18 +302,19 @@ func (b *backend) leaveFound(ctx context.Context, p place, kvs []*mvccpb.KeyValu
 }
 
 // leaving looks up what this client knows of an entry that is to end, and ceases to
-// watch it: that it goes now is no loss. The name is where to look first.
-func (b *backend) leaving(p place) (e *entry, lapsed bool, name string) {
+// watch it: that it goes now is no loss. The name is where to look first, with what to do there.
+func (b *backend) leaving(p place, op func(name string) clientv3.Op) (e *entry, lapsed bool, name string, ops []clientv3.Op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e = b.entries[p]; e == nil {
-		return nil, false, b.names.free(p.key)
+		name = b.names.free(p.key)
+		return nil, false, name, []clientv3.Op{op(name)}
 	}
 	if e.state == held && e.unguard != nil {
 		e.unguard()
 	}
 	lapsed = e.state == held && !time.Now().Before(e.deadline)
-	return e, lapsed, e.name
+	return e, lapsed, e.name, b.withTail(op(e.name), e)
 }
 
 // left takes in that the hold or wait of e has ended, or that it was not there. What

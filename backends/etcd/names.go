@@ -41,6 +41,9 @@ const maxNamespace = 256
 // line is the prefix of all entries of a lock.
 func (n names) line(key string) string { return n.base + "lock/" + url.PathEscape(key) + "/" }
 
+// tail is the name of what says who came last to a long line.
+func (n names) tail(key string) string { return strings.TrimSuffix(n.line(key), "/") }
+
 // Names of entries are used again, because etcd looks at every name that there ever was in
 // a line, until it compacts its history: a name for each hold would make every lock a little
 // slower than the one before it.

@@ -24,7 +24,7 @@ func (b *backend) ownName(p place) (e *entry, slot int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e = b.entries[p]
-	if e == nil || e.state != held || e.slot == noSlot || e.adopted || e.unguard != nil || !time.Now().Before(e.deadline) {
+	if e == nil || e.state != held || e.slot == noSlot || e.adopted || e.tail != "" || e.unguard != nil || !time.Now().Before(e.deadline) {
 		return nil, noSlot
 	}
 	slot, e.slot = e.slot, noSlot

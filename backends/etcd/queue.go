@@ -50,12 +50,15 @@ type waiter struct {
 	whole   bool   // the lease is to begin with the grant
 	before  string // the entry right before ours, "" if there is none
 	made    int64  // the revision that made it
+	named   bool   // the tail of the line names ours
+	long    bool   // the line is long, and has no tail
 	second  bool   // there is none before that one
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
 
 	fair     bool
 	surveyed bool     // bells is known
+	relies   bool     // the fair one before ours rings
 	bells    []string // where to ring yet
 }
 
@@ -135,6 +138,9 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		return nil, err
 	}
 	w.entry = &entry{place: p, name: name, slot: slot, create: create, adopted: adopted, state: waiting}
+	if w.named || adopted {
+		w.tail = tailValue(w.line, name)
+	}
 	b.add(w.entry, l)
 	b.guard(w.entry)
 	return w, nil
@@ -142,13 +148,14 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 
 // putInLine makes the transaction. create is 0 if there is an entry of that name.
 func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string, l *lease) (create int64, err error) {
+	tail := b.names.tail(key)
 	ops := []clientv3.Op{
 		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
-		// Ours, being the newest, and the two before it.
-		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3)),
+		nearest(tail, w.line),
+		extend(tail, tailValue(w.line, name), l.id, b.lengthOf(key) >= longLine),
 	}
 	if w.fair {
-		ops = append(ops, clientv3.OpGet(w.line, clientv3.WithPrefix()))
+		ops = append(ops, wholeLine(tail, w.line))
 	}
 	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, ops, nil)
 	switch {
@@ -157,11 +164,20 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string
 	case !resp.Succeeded:
 		return 0, nil
 	}
-	if newest := kvsOf(resp, 1); len(newest) > 1 {
-		w.follow(newest[1:], l.id)
+	w.named, _, _ = inTxn(resp, 2)
+	switch tail, found, count := inTxn(resp, 1); {
+	case tail:
+		w.before, w.made = readTail(w.line, found[0]), found[0].ModRevision
+	case len(found) > 1:
+		w.follow(found[1:], l.id)
+		w.long = count > longLine && !w.named
 	}
 	if w.fair {
-		b.survey(w, key, resp.Header.Revision, kvsOf(resp, 2))
+		if fair, line, _ := inTxn(resp, 3); fair {
+			w.surveyed, w.relies = true, true
+		} else {
+			b.survey(w, key, resp.Header.Revision, line)
+		}
 	}
 	return resp.Header.Revision, nil
 }
@@ -195,6 +211,7 @@ func (b *backend) doubt(p place, name string, slot int, l *lease) {
 	l.tainted = true
 	b.supersede(b.entries[p], "")
 	e := &entry{place: p, name: name, slot: slot, state: unsure, deadline: l.until().Add(doubtGrace)}
+	e.tail = tailValue(b.names.line(p.key), name)
 	b.add(e, l)
 	b.plan(e)
 }
@@ -481,6 +498,9 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 
 // follow notes what is right before ours, the nearest first; there is at least one.
 func (w *waiter) follow(before []*mvccpb.KeyValue, lease int64) {
+	if w.relies { // who was to ring has gone, and may not have rung
+		w.relies, w.surveyed = false, false
+	}
 	w.before, w.made = string(before[0].Key), before[0].CreateRevision
 	w.second, w.tied = len(before) == 1, before[0].Lease == lease
 }
@@ -491,15 +511,22 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 	if w.before == "" {
 		return b.look(ctx, w)
 	}
-	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(w.name), clientv3.OpGet(w.before)}, nil)
+	ops := []clientv3.Op{clientv3.OpGet(w.name), clientv3.OpGet(w.before)}
+	if w.long {
+		b.mu.Lock()
+		w.tail, w.long = tailHeader, false
+		ops = append(ops, beginTail(b.names.tail(w.key), w.lease.id))
+		b.mu.Unlock()
+	}
+	resp, err := b.txn(ctx, nil, ops, nil)
 	if err != nil {
-		return readOnly(ctx, err)
+		return readOnly(ctx, err) // a tail may be there, or come, which harms nobody
 	}
 	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
 		return err
 	}
 	before := kvsOf(resp, 1)
-	if len(before) == 0 || before[0].CreateRevision > w.create {
+	if len(before) == 0 || before[0].CreateRevision != w.made {
 		return b.look(ctx, w)
 	}
 	_, err = readRecord(w.line, before[0])
@@ -542,6 +569,9 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 		w.follow(before, own[0].Lease)
 		return nil
 	}
+	b.mu.Lock()
+	w.short = resp.Responses[1].GetResponseRange().GetCount() <= shortLine
+	b.mu.Unlock()
 	return b.grantTo(ctx, w)
 }
 
