@@ -114,7 +114,7 @@ type backend struct {
 
 var (
 	_ driver.Locker          = (*backend)(nil)
-	_ driver.Queuer          = (*backend)(nil)
+	_ driver.DirectQueuer    = (*backend)(nil)
 	_ driver.LossNotifier    = (*backend)(nil)
 	_ driver.FairNotifier    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)

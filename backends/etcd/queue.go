@@ -15,6 +15,24 @@ import (
 
 // Lock implements driver.Queuer.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return b.lock(ctx, key, r, func() {})
+}
+
+// LockDirect implements driver.DirectQueuer: where this client has somebody in line, the key is not tried
+// before.
+func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	if b.lengthOf(key) == 0 {
+		g, err := b.TryLock(ctx, key, r)
+		if !errors.Is(err, driver.ErrLocked) {
+			return g, err
+		}
+		waits()
+		return b.Lock(ctx, key, r)
+	}
+	return b.lock(ctx, key, r, waits)
+}
+
+func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := check(key, r); err != nil {
 		return driver.Grant{}, err
 	}
@@ -37,6 +55,9 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 		}
 		if err != nil {
 			return driver.Grant{}, err
+		}
+		if w.before != "" {
+			waits()
 		}
 		return b.wait(call, w)
 	}

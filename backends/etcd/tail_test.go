@@ -256,7 +256,8 @@ func TestLongLineIsNotRead(t *testing.T) {
 		}
 	}
 	// The first request has ranges, for lines without a tail. With one it takes the other branch.
-	resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), &pb.TxnRequest{Success: []*pb.RequestOp{requests()[0].Success[1], requests()[0].Success[3]}}))
+	reads := []*pb.RequestOp{requests()[0].Success[1], requests()[0].Success[3]}
+	resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), &pb.TxnRequest{Success: reads}))
 	for i, r := range resp.Responses {
 		if txn := r.GetResponseTxn(); !txn.Succeeded || i == 0 && string(txn.Responses[0].GetResponseRange().Kvs[0].Key) != b.names.tail("k") {
 			t.Errorf("the line was read: %v", txn)
@@ -290,4 +291,51 @@ func TestFairWaiterWhoseBellRingerGoes(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	until(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
+}
+
+// Without a look at the key before: one request on a free one, and what a wait takes on one in whose line this client
+// is already.
+func TestLockDirect(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg, count := counting(clientConfig(srv.Addr))
+	b := connectWith(t, cfg)
+	first, second, third := request("first", time.Minute), fairly("second"), fairly("third")
+	third.TTL, second.TTL = time.Minute, time.Minute
+	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", first)) // it is there
+	lock := func(r driver.Request) (done chan result, waits func() int) {
+		var mu sync.Mutex
+		n := 0
+		done = make(chan result, 1)
+		go func() {
+			g, err := b.LockDirect(t.Context(), "k", r, func() { mu.Lock(); n++; mu.Unlock() })
+			done <- result{g, err, time.Now()}
+		}()
+		return done, func() int { mu.Lock(); defer mu.Unlock(); return n }
+	}
+	count.take()
+	granted, waits := lock(first)
+	got := soonResult(t, granted, 5*time.Second, "a free key")
+	if calls := count.take(); got.err != nil || waits() != 0 || calls[methodTxn] != 1 || len(calls) != 1 {
+		t.Errorf("a free key: %v, told %d times that it waits, %v", got.err, waits(), calls)
+	}
+	next, waits := lock(second)
+	until(t, 5*time.Second, "the second to be told that it waits", func() bool { return waits() == 1 })
+	until(t, 5*time.Second, "the look", func() bool { return len(entriesOf(t, b.client, b.names.line("k")).Kvs) == 2 })
+	tried := 0
+	until(t, 5*time.Second, "the second to be in line", func() bool { tried += count.take()[methodTxn]; return tried >= 3 })
+	last, waits := lock(third)
+	until(t, 5*time.Second, "the third to be told that it waits", func() bool { return waits() == 1 })
+	time.Sleep(50 * time.Millisecond) // for what should not come
+	if calls := count.take(); calls[methodTxn] > 2 {
+		t.Errorf("behind another of its client: %v, want a place in line and a look", calls)
+	}
+	for _, r := range []driver.Request{first, second} {
+		if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := soonResult(t, next, 5*time.Second, "the next in line"); got.err != nil || waits() != 1 {
+			t.Errorf("%v, told %d times that it waits", got.err, waits())
+		}
+		next = last
+	}
 }
