@@ -39,8 +39,8 @@ func TestCluster(t *testing.T) {
 }
 
 // asks lets a node ask another one: MIGRATE of a key opens a connection from the one to
-// the other.
-func asks(from, to *Server) error {
+// the other. It gives up after so many milliseconds.
+func asks(from, to *Server, within string) error {
 	if _, err := from.redisDo("SET", "k", "v"); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func asks(from, to *Server) error {
 	if err != nil {
 		return err
 	}
-	_, err = from.redisDo("MIGRATE", host, port, "k", "0", "300", "COPY", "REPLACE")
+	_, err = from.redisDo("MIGRATE", host, port, "k", "0", within, "COPY", "REPLACE")
 	return err
 }
 
@@ -57,7 +57,11 @@ func TestNetwork(t *testing.T) {
 	a, b, other := c.Nodes[0], c.Nodes[1], c.Nodes[2]
 	reach := func(when string, from, to *Server, want bool) {
 		t.Helper()
-		if err := asks(from, to); (err == nil) != want {
+		within := "300" // for what should not come
+		if want {
+			within = "30000"
+		}
+		if err := asks(from, to, within); (err == nil) != want {
 			t.Errorf("%s: node %d to node %d: %v, want reached %v", when, from.index, to.index, err, want)
 		}
 	}

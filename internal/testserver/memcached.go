@@ -148,7 +148,7 @@ func (s *Server) memcachedLogin(w io.Writer, r *bufio.Reader) error {
 }
 
 func (s *Server) memcachedDial() (net.Conn, *bufio.Reader, error) {
-	dialer := &net.Dialer{Timeout: time.Second}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	var conn net.Conn
 	var err error
 	if s.TLS != nil {
@@ -159,7 +159,7 @@ func (s *Server) memcachedDial() (net.Conn, *bufio.Reader, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	return conn, bufio.NewReader(conn), nil

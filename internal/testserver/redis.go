@@ -86,7 +86,7 @@ func (s *Server) redisDo(args ...string) (string, error) { return s.redisAll(arg
 // redisAll makes commands on a connection of their own, up to the first error, and
 // gives the last reply.
 func (s *Server) redisAll(commands ...[]string) (reply string, err error) {
-	dialer := &net.Dialer{Timeout: time.Second}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	var conn net.Conn
 	if s.TLS != nil {
 		conn, err = tls.DialWithDialer(dialer, "tcp", s.Addr, s.TLS.Config)
@@ -97,7 +97,7 @@ func (s *Server) redisAll(commands ...[]string) (reply string, err error) {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return "", err
 	}
 	r := bufio.NewReader(conn)
