@@ -96,9 +96,9 @@ func TestRemovedAndLapsed(t *testing.T) {
 		t.Fatalf("revision %d after the removal of %d", gone, one)
 	}
 	swap(one, []byte("late"), time.Hour, false)
-	swap(gone, []byte{}, 100*time.Millisecond, true)
+	swap(gone, []byte{}, 2*time.Second, true)
 	short := load("", true)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the server collects in its own time
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the server collects in its own time
 		l, err := v.Load(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestRemovedAndLapsed(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a value that was kept for 100 ms is there after ten seconds")
+			t.Fatal("a value that was kept for two seconds is there after thirty")
 		}
 	}
 	swap(short, []byte("late"), time.Hour, false)
@@ -151,7 +151,7 @@ func TestOpen(t *testing.T) {
 	if _, err := coord.Open(ctx, base+"/b"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that hangs: got %v", err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("a server that hangs held Open for %v", took)
 	}
 }

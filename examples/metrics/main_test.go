@@ -125,7 +125,7 @@ func TestMetricsOfTheDashboard(t *testing.T) {
 				delete(missing, quiet)
 			}
 			var samples map[string]string
-			for deadline := time.Now().Add(15 * time.Second); len(missing) > 0; {
+			for deadline := time.Now().Add(time.Minute); len(missing) > 0; {
 				samples = scrape(t, "http://"+l.Addr().String()+"/metrics")
 				for name := range missing {
 					if _, ok := samples[name]; ok {
