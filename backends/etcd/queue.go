@@ -56,8 +56,9 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 		if err != nil {
 			return driver.Grant{}, err
 		}
+		w.waits = sync.OnceFunc(waits)
 		if w.before != "" {
-			waits()
+			w.waits()
 		}
 		return b.wait(call, w)
 	}
@@ -76,6 +77,7 @@ type waiter struct {
 	second  bool   // there is none before that one
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
+	waits   func() // of LockDirect: ours is not the first
 
 	fair     bool
 	surveyed bool     // bells is known
@@ -588,6 +590,7 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 			return err
 		}
 		w.follow(before, own[0].Lease)
+		w.waits()
 		return nil
 	}
 	b.mu.Lock()

@@ -339,3 +339,25 @@ func TestLockDirect(t *testing.T) {
 		next = last
 	}
 }
+
+// One that learns only by reading the line that it is not the first says so.
+func TestLockDirectBehindATailOfNobody(t *testing.T) {
+	_, _, b, ids, done, _ := lined(t, 1)
+	must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), b.names.tail("k"), tailHeader))
+	r, waits := request("last", time.Minute), make(chan bool, 2)
+	last := make(chan result, 1)
+	go func() {
+		g, err := b.LockDirect(t.Context(), "k", r, func() { waits <- true })
+		last <- result{g, err, time.Now()}
+	}()
+	select {
+	case <-waits:
+	case <-time.After(30 * time.Second):
+		t.Fatal("not told that it waits")
+	}
+	serve(t, b, append(ids, r.ID), append(done, last))
+	if len(waits) > 0 {
+		t.Error("told twice")
+	}
+	nothingLeft(t, b)
+}
