@@ -90,13 +90,17 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.TCPConn.Write(p)
 }
 
-// SyscallConn is what go-redis looks at the connection by, when it takes it from the pool.
+// SyscallConn is what go-redis looks at the connection by, when it takes it from the pool. Under a
+// read deadline that has passed, it would see nothing but that.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	now := time.Now()
 	rested := now.Sub(c.taken)
 	c.taken = now
 	if rested < lookAfter {
 		return unseen{}, nil
+	}
+	if err := c.read.settle(); err != nil {
+		return nil, err
 	}
 	return c.TCPConn.SyscallConn()
 }

@@ -141,3 +141,31 @@ func TestConnThatWasClosedIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A connection that has rested past the deadline of its last command is used again.
+func TestConnOutlivesItsDeadline(t *testing.T) {
+	srv := testserver.Redis(t)
+	dial := dialer(time.Minute)
+	var dialled []*conn
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, PoolSize: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err == nil {
+			dialled = append(dialled, nc.(*conn))
+		}
+		return nc, err
+	}})
+	defer client.Close()
+	for range 3 {
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		last := dialled[len(dialled)-1]
+		last.taken = time.Time{} // it has rested
+		if err := last.SetDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(dialled); n != 1 {
+		t.Errorf("%d connections, want one", n)
+	}
+}
