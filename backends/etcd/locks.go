@@ -168,6 +168,7 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	if e == nil || e.state != held || e.create != rec.create {
 		slot := b.supersede(e, rec.name)
 		e = &entry{place: place{key, r.ID}, name: rec.name, slot: slot, create: rec.create, adopted: true}
+		e.tail = tailValue(b.names.line(key), rec.name)
 		b.add(e, l)
 	} else {
 		b.bind(e, l)

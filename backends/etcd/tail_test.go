@@ -219,6 +219,27 @@ func TestLostReplyInALongLine(t *testing.T) {
 	nothingLeft(t, b)
 }
 
+// A wait whose reply was lost, and that is found to hold by a TryLock, takes the tail with it when it ends.
+func TestTailGoesWithAHoldThatWasFound(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.Durable())
+	b, m := meddled(t, srv.Addr)
+	must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), b.names.tail("k"), tailHeader))
+	m.loseReply()
+	r := request("lost", 20*time.Second)
+	if _, err := b.Lock(t.Context(), "k", r); err == nil || driver.Definite(err) {
+		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
+	}
+	m.on(nil)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	if tailOf(t, b, "k") == tailHeader {
+		t.Fatal("the tail does not name it: the test shows nothing")
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, b)
+}
+
 // To come into a long line is not more for the server than into a short one: it reads neither the line nor
 // those who are in it.
 func TestLongLineIsNotRead(t *testing.T) {
