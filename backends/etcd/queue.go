@@ -347,13 +347,13 @@ func (b *backend) prepare(ctx context.Context, w *waiter) (*predecessor, error) 
 	if err := b.ring(ctx, w); err != nil {
 		return nil, err
 	}
-	before := w.before
+	before, made := w.before, w.made
 	seen := b.watchBefore(ctx, w)
 	if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
 		return nil, err
 	}
 	switch {
-	case w.before != before:
+	case w.before != before || w.made != made: // another, perhaps of the same name
 		return nil, errNext
 	case seen == nil:
 		return nil, errors.New("etcd: no watch could be established")
@@ -442,7 +442,7 @@ func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
 				if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
 					return err
 				}
-				if w.before != before {
+				if w.before != before || w.made != p.made {
 					return errNext
 				}
 				looked = time.Now()

@@ -153,17 +153,20 @@ func (l laggard) SendMsg(m any) error {
 	return l.ClientStream.SendMsg(m)
 }
 
+// lag makes laggards of watches.
+func lag(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil || !strings.HasSuffix(method, "/Watch") {
+		return stream, err
+	}
+	return laggard{stream}, nil
+}
+
 // A waiter whose watch is on a member that lags is told of the end of holds that had the holder's name
 // before, and does not take that for the holder's.
 func TestWaiterHearsOfTheDead(t *testing.T) {
 	srv, holder := open(t)
-	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := streamer(ctx, desc, cc, method, opts...)
-		if err != nil || !strings.HasSuffix(method, "/Watch") {
-			return stream, err
-		}
-		return laggard{stream}, nil
-	}, srv.Addr)
+	b := streamed(t, lag, srv.Addr)
 	var last driver.Request
 	for range 4 {
 		if last.ID != "" {

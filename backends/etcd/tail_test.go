@@ -240,6 +240,36 @@ func TestTailGoesWithAHoldThatWasFound(t *testing.T) {
 	nothingLeft(t, b)
 }
 
+// A tail that was left behind names one that has gone, and whose name the holder has now. A member that lags tells of the
+// end of that one; the hold goes on.
+func TestTailOfTheDeadOnAMemberThatLags(t *testing.T) {
+	srv, holder := open(t)
+	known(t, holder, "k")
+	var name string
+	for range 2 {
+		r := request("holder", time.Minute)
+		must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+		now := string(entriesOf(t, holder.client, holder.names.line("k")).Kvs[0].Key)
+		if name == now {
+			break
+		}
+		name = now
+		must[*clientv3.PutResponse](t)(holder.client.Put(t.Context(), holder.names.tail("k"), tailValue(holder.names.line("k"), name)))
+		if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(entriesOf(t, holder.client, holder.names.line("k")).Kvs) != 1 {
+		t.Fatal("no name was used again: the test shows nothing")
+	}
+	b := streamed(t, lag, srv.Addr)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if g, err := b.Lock(ctx, "k", request("waiter", time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside the holder: %+v, %v", g, err)
+	}
+}
+
 // To come into a long line is not more for the server than into a short one: it reads neither the line nor
 // those who are in it.
 func TestLongLineIsNotRead(t *testing.T) {
