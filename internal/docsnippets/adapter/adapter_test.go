@@ -4,8 +4,10 @@ package adapter
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
+	"github.com/coordgo/coord/internal/docsnippets/adapter/kv"
 )
 
 // Locks in the store's own idiom keep the contract, too.
@@ -27,6 +30,57 @@ func TestOwnConformance(t *testing.T) {
 		Claims: OwnClaims,
 		Faults: faults,
 	})
+}
+
+// intercepted is a listener whose connections do something before the next answer that is sent.
+type intercepted struct {
+	net.Listener
+	before atomic.Pointer[func()]
+}
+
+func (l *intercepted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return answering{c, l}, err
+}
+
+type answering struct {
+	net.Conn
+	of *intercepted
+}
+
+func (c answering) Write(p []byte) (int, error) {
+	if fn := c.of.before.Swap(nil); fn != nil {
+		(*fn)()
+	}
+	return c.Conn.Write(p)
+}
+
+// A hold of the id that ends while it is asked for again is no reason to refuse: the attempt is a fresh one.
+func TestAgainAsItLapses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	server := &intercepted{Listener: l}
+	go func() { _ = kv.NewServer().Serve(server) }()
+	b, other := NewOwn(l.Addr().String()).(*own), NewOwn(l.Addr().String()).(*own)
+	t.Cleanup(func() { _, _ = b.Close(), other.Close() })
+	r := driver.Request{ID: "a", TTL: time.Minute}
+	first, err := b.TryLock(t.Context(), "k", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lapse := func() {
+		if err := other.Unlock(t.Context(), "k", "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	server.before.Store(&lapse)
+	again, err := b.TryLock(t.Context(), "k", r)
+	if err != nil || again.Token <= first.Token {
+		t.Errorf("%+v, %v: want a token above %d", again, err, first.Token)
+	}
 }
 
 // And so does a store without expiry.

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -103,7 +104,11 @@ func (o *own) TryLock(ctx context.Context, key string, r driver.Request) (driver
 		case err != nil:
 			return driver.Grant{}, err
 		case h.revision != 0 && h.id == r.ID: // an earlier attempt did it, and its reply was lost
-			return o.Renew(ctx, key, r)
+			g, err := o.Renew(ctx, key, r)
+			if errors.Is(err, driver.ErrNotHeld) { // and now it has lapsed
+				continue
+			}
+			return g, err
 		case h.revision != 0:
 			return driver.Grant{}, &driver.LockedError{Remaining: h.left}
 		}
