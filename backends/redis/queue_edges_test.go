@@ -264,7 +264,7 @@ func TestLostQueue(t *testing.T) {
 		case a = <-results[1]:
 			i = 1
 		case <-time.After(hung):
-			t.Fatal("still waits after 20s")
+			t.Fatalf("still waits after %v", hung)
 		}
 		if a.err != nil {
 			t.Fatal(a.err)

@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(hung); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not seen in 20s: %s", what)
+			t.Fatalf("not seen in %v: %s", hung, what)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func grantOf(t *testing.T, result <-chan answer) driver.Grant {
 		}
 		return a.grant
 	case <-time.After(hung):
-		t.Fatal("still waits after 20s")
+		t.Fatalf("still waits after %v", hung)
 		return driver.Grant{}
 	}
 }

@@ -397,6 +397,6 @@ func TestWaitOfAServerThatIsGone(t *testing.T) {
 			t.Errorf("%v, want an unknown outcome", a.err)
 		}
 	case <-time.After(hung):
-		t.Fatal("still waits after 20s")
+		t.Fatalf("still waits after %v", hung)
 	}
 }
