@@ -135,6 +135,8 @@ type rule struct {
 	// of each that the middle step adds, a difference is chance.
 	grain  map[string]float64
 	atMost float64 // by how much one item may cost more at the last step than at the middle one
+	// atMostOn is atMost on stores that are known to grow faster.
+	atMostOn map[string]float64
 	// unlike has, by subject, another one with which the last step is compared, at the same number or, where one of
 	// them has stopped before, the nearest: what the subject does for an item is not the same at few and at many.
 	unlike map[string]string
@@ -196,6 +198,7 @@ func (r rule) growth(s *Series) (g growth, ok bool) {
 // compare judges the last step of s by a step of first.
 func (r rule) compare(s, first *Series, base Point) (g growth, ok bool) {
 	last, least := s.last(), r.least(first, base)
+	r.atMost = cmp.Or(r.atMostOn[s.Store], r.atMost)
 	from, before, had := r.cost(base, least)
 	to, after, has := r.cost(last, least)
 	shared := 1.0
