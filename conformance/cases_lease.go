@@ -120,8 +120,8 @@ func minHold(e *env) {
 	l := e.lock(c, key, coord.TTL(e.long), coord.MinHold(least))
 	granted := time.Now()
 	e.noError(l.Unlock(e.ctx), "Unlock before MinHold")
-	if took := time.Since(granted); took > prompt+e.starved(granted) {
-		e.Errorf("Unlock before MinHold: saw it return after %v, want at once", took)
+	if took := time.Since(granted); took > least*3/4+e.starved(granted) {
+		e.Errorf("Unlock before MinHold of %v: saw it return after %v, want at once", least, took)
 	}
 	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
 	_, at := e.free(e.locker(), key, e.lapse(least), "after MinHold")
