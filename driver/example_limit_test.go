@@ -144,7 +144,7 @@ func ExampleTakenOne() {
 	// Output: true true <nil>
 }
 
-// The first ask of a limit has to be checked, and is nobody's for QuickTaker.
+// The first asks of a limit have to be checked, and are nobody's for QuickTaker.
 func ExampleQuickTaker() {
 	ctx, store := context.Background(), memory.NewStore().Open().(everything)
 	defer store.Close()
@@ -159,11 +159,14 @@ func ExampleQuickTaker() {
 	for range 3 {
 		if quick, ok := store.TakeQuick("mails", limit, 1, 1); ok {
 			fmt.Println(quick.N, quick.Remaining)
-			continue
+		} else if one, err := store.TakeOne(ctx, "mails", limit, driver.Ask{Min: 1, N: 1}); err == nil {
+			fmt.Println(one.N, one.Remaining)
 		}
-		one, err := store.TakeOne(ctx, "mails", limit, driver.Ask{Min: 1, N: 1})
-		fmt.Println(one.N, one.Remaining, err)
 	}
+	// Output:
+	// 1 9
+	// 1 8
+	// 1 7
 }
 
 func ExampleQuick() {
