@@ -21,6 +21,28 @@ import (
 
 const crowd = 64 // goroutines
 
+// fault is one of the way to a server, or of the server.
+type fault struct{ begin, end func() }
+
+// amidFaults has faults of every kind come and go, while calls are made.
+func amidFaults(srv *testserver.Server, p *conformance.Proxy, rounds int, more ...fault) {
+	faults := append([]fault{
+		{p.Cut, p.Heal},
+		{p.DropReply, p.Heal},
+		{p.StallReplies, p.Heal},
+		{p.StallRequests, func() { p.Reset(); p.Heal() }},
+		{srv.Pause, srv.Resume},
+	}, more...)
+	for range rounds {
+		for _, f := range faults {
+			time.Sleep(30 * time.Millisecond) // of calls that are all well
+			f.begin()
+			time.Sleep(60 * time.Millisecond)
+			f.end()
+		}
+	}
+}
+
 // reads is how often the server has read from its connections.
 func reads(t *testing.T, b *backend) int {
 	t.Helper()
@@ -159,20 +181,7 @@ func TestManyGoroutinesThroughFaults(t *testing.T) {
 		})
 	}
 	eventually(t, "a round without a fault", swum.Load)
-	for range 3 {
-		for _, fault := range []struct{ begin, end func() }{
-			{p.Cut, p.Heal},
-			{p.DropReply, p.Heal},
-			{p.StallReplies, p.Heal},
-			{p.StallRequests, func() { p.Reset(); p.Heal() }},
-			{srv.Pause, srv.Resume},
-		} {
-			time.Sleep(30 * time.Millisecond) // of swimming
-			fault.begin()
-			time.Sleep(60 * time.Millisecond)
-			fault.end()
-		}
-	}
+	amidFaults(srv, p, 3)
 	stop.Store(true)
 	wg.Wait()
 	rounds := 0

@@ -80,21 +80,7 @@ func TestGateTellsTheOutcome(t *testing.T) {
 	direct := connect(t, srv.Addr).client
 	forget := func() { direct.ScriptFlush(t.Context()) }
 	eventually(t, "an answer", answered.Load)
-	for range 2 {
-		for _, fault := range []struct{ begin, end func() }{
-			{p.Cut, p.Heal},
-			{p.DropReply, p.Heal},
-			{p.StallReplies, p.Heal},
-			{p.StallRequests, func() { p.Reset(); p.Heal() }},
-			{srv.Pause, srv.Resume},
-			{forget, forget},
-		} {
-			time.Sleep(30 * time.Millisecond) // of calls that are all well
-			fault.begin()
-			time.Sleep(60 * time.Millisecond)
-			fault.end()
-		}
-	}
+	amidFaults(srv, p, 2, fault{forget, forget})
 	stop.Store(true)
 	wg.Wait()
 	counts := map[string]int{}
