@@ -210,6 +210,15 @@ type BatchRenewer interface {
 	RenewAll(ctx context.Context, holds []Hold) []Renewal
 }
 
+// Partitioner names the part of the store that a key lives on, where parts can fail alone:
+// one of several memcached servers, one master of a Redis Cluster. The core then never lets
+// a call on one part wait for another part. Without it all keys are of one part.
+type Partitioner interface {
+	// Partition returns the name of the part that key lives on now. It does not block and
+	// makes no call; the name may change when the store is resharded.
+	Partition(key string) string
+}
+
 // DelayedUnlocker ends a hold later, at the store, so that MinHold outlives the
 // process. Without it the core keeps the hold and unlocks when it is due.
 type DelayedUnlocker interface {

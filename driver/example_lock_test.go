@@ -333,6 +333,17 @@ func ExampleHold() {
 	// Output: invoices a 1m0s
 }
 
+// A store of two servers: a call on one never waits for the other.
+func ExamplePartitioner() {
+	var p driver.Partitioner = servers{"10.0.0.1:11211", "10.0.0.2:11211"}
+	fmt.Println(p.Partition("invoices"), p.Partition("price"))
+	// Output: 10.0.0.1:11211 10.0.0.2:11211
+}
+
+type servers []string
+
+func (s servers) Partition(key string) string { return s[len(key)%len(s)] }
+
 func ExampleDescriber() {
 	var d driver.Describer = &pushing{}
 	fmt.Println(d.Describe(context.Background()))
