@@ -20,7 +20,6 @@ type attempt struct {
 	t      ticket    // our node, once it is there
 	heard  time.Time // when there was a connection, as far as we noticed
 	handed bool      // a goroutine has the turn now, and clears up
-	rung   bool      // those before ours know of it, if it is a fair one
 	making making
 }
 
@@ -192,10 +191,7 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 		case !a.wait:
 			return driver.Grant{}, a.refused(ctx)
 		}
-		err = a.ring(ctx, p.boxes)
-		if err == nil {
-			err = a.await(ctx, p.prev, withdraw)
-		}
+		err = a.await(ctx, p.prev, withdraw)
 		switch {
 		case errors.Is(err, errWithdrawn):
 			a.giveUp()
@@ -238,14 +234,10 @@ func (a *attempt) line(in bool) chan struct{} {
 // place asks where the node stands.
 func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
 	since = time.Now()
-	rings, own := a.r.Fair && !a.rung, a.t.path[len(a.e.dir)+1:]
+	own := a.t.path[len(a.e.dir)+1:]
 	p, err = fly(ctx, a.b, func() (place, error) {
 		children, err := a.b.list(a.e.dir, false)
-		p := placeOf(children, own)
-		if rings {
-			p.boxes = boxesBefore(children, own)
-		}
-		return p, err
+		return placeOf(children, own), err
 	}, nil)
 	if err == nil {
 		a.heard = time.Now()
@@ -326,7 +318,7 @@ func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, erro
 	case err != nil:
 		return driver.Grant{}, err
 	}
-	return driver.Grant{Token: stat.Czxid, Since: time.Now(), FairWaiting: true}, nil
+	return driver.Grant{Token: stat.Czxid, Since: time.Now()}, nil
 }
 
 // await waits until the node before ours goes.

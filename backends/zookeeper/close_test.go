@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -14,15 +15,13 @@ func TestCloseAmidRequests(t *testing.T) {
 	srv := testserver.ZooKeeper(t)
 	for i := range 40 {
 		b := connect(t, urlWith(srv.Addr, calmSession))
-		b.NotifyFair(func(string) {})
-		for range listenFrom { // whereupon the doorbell is hung up, in the background
-			r := request("a", time.Minute)
-			key := newID("k")
-			must[driver.Grant](t)(b.TryLock(t.Context(), key, r))
-			if err := b.Unlock(t.Context(), key, r.ID); err != nil {
-				t.Fatal(err)
-			}
+		r := request("a", time.Minute)
+		key := newID("k")
+		must[driver.Grant](t)(b.TryLock(t.Context(), key, r))
+		if err := b.Unlock(t.Context(), key, r.ID); err != nil {
+			t.Fatal(err)
 		}
+		b.start(func() { _ = b.Ping(context.Background()) })  // fails when Close comes first
 		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // at each of its requests
 		if err := b.Close(); err != nil {
 			t.Fatal(err)

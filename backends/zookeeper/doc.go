@@ -11,10 +11,9 @@
 //
 // Under the path of the URL, or /coord, the container locks/tickets is the queue of
 // the lock named tickets. Each of its children is one that holds or waits: an ephemeral
-// node TAGBOX-0000000007 with the id as its data. TAG, 24 digits, is a hash of the id, so that
-// whoever knows an id finds its node, also after a reply was lost. BOX, 8 digits, is the
-// client's, or zero for a fair waiter. The lowest number
-// holds. The server removes a container some time after its last child.
+// node TAG-0000000007 with the id as its data. TAG, 32 digits, is a hash of the id, so that
+// whoever knows an id finds its node, also after a reply was lost. The lowest number
+// holds: every waiter is a fair one. The server removes a container some time after its last child.
 //
 // The node limits/5f/tickets:sw:60000000 is the state of one limit, by algorithm
 // and period in microseconds, behind the time at which it says no more than its
@@ -30,16 +29,6 @@
 // listing. One transaction checks all holds of a client at every renewal. A limit is
 // one setData guarded by the version that was seen last, for 10 s at least; one that a client has not met before is
 // made by one request or read by one before, as those it met last were new or not.
-//
-// # Fair waiters
-//
-// Goroutines of one client hand a hold on among themselves, unless a fair waiter is behind
-// it. So that one rings, when it has come into line, at the doorbells of the clients before it: it writes
-// the key and the transaction that made its node to fair/BOX, by one setData for each client. Every
-// client that locks more than once has such a node, an ephemeral one, and watches it; the version tells it whether it
-// has read every ring. A ring counts for the client's nodes that are older, so that nobody takes it
-// back. While there is no watch, or no connection, nothing is handed on, and neither is what was
-// granted before the watch was there again. For a node of a fair waiter nobody rings: it is not handed on.
 //
 // # What is promised
 //

@@ -184,8 +184,7 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.arm = time.Now().Add(watchAfter)
 	e.plan()
-	b.countGrant()
-	return driver.Grant{Token: t.token, TTL: lease, Since: since, FairWaiting: b.fairBehind(e.key, t.token)}, nil
+	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
 }
 
 // extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
@@ -203,7 +202,7 @@ func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
 		e.until = until
 		e.plan()
 	}
-	return driver.Grant{Token: e.token, TTL: lease, Since: e.since, FairWaiting: e.b.fairBehind(e.key, e.token)}, nil
+	return driver.Grant{Token: e.token, TTL: lease, Since: e.since}, nil
 }
 
 // revoked notes that an operator broke the hold. Its node stays until the lease that

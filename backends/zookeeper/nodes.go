@@ -131,9 +131,6 @@ var errNoParent = errors.New("zookeeper: no answer about the parent node")
 // its children, and the id of this very transaction.
 func (a *attempt) create(session int64) (ticket, error) {
 	b, e, m, name := a.b, a.e, &a.making, a.e.name
-	if a.r.Fair {
-		name = e.dir + "/" + e.tag + fairBox + "-"
-	}
 	m.create = zk.CreateRequest{Path: name, Data: append(m.id[:0], e.id...), Acl: b.acl, Flags: zk.FlagEphemeralSequential}
 	m.set = zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1}
 	m.ops = [2]any{&m.create, &m.set}

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -81,8 +80,7 @@ func bucketOf(name string) byte {
 	return sum[0]
 }
 
-// tagOf is the part of a child's name that says whose it is. It has 96 bits of a
-// hash; ids differ in 128 random ones.
+// tagOf is the part of a child's name that says whose it is: 128 bits of a hash of the id.
 func tagOf(id string) string {
 	tag := tagBytes(id)
 	return string(tag[:])
@@ -101,49 +99,33 @@ func (b *backend) nodeOf(key, id string) (name string, dir int) {
 	key = escape(key)
 	tag := tagBytes(id)
 	var n strings.Builder
-	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + tagLen + boxLen + 1)
+	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + tagLen + 1)
 	n.WriteString(b.root)
 	n.WriteString("/locks/")
 	n.WriteString(key)
 	dir = n.Len()
 	n.WriteByte('/')
 	n.Write(tag[:])
-	n.WriteString(b.box)
 	n.WriteByte('-')
 	return n.String(), dir
 }
 
-// After the tag comes the box of the client that made the child.
-const tagLen, boxLen = 24, 8
-
-// newBox gives a box, which is not fairBox. Two clients with the same one would hear each other's
-// bells, and no more.
-func newBox() string {
-	var random [boxLen / 2]byte
-	rand.Read(random[:])
-	random[0] |= 1
-	return hex.EncodeToString(random[:])
-}
-
-// doorbell is where the client with that box is told of fair waiters.
-func (b *backend) doorbell(box string) string { return b.root + fairDir + "/" + box }
-
-const fairDir = "/fair"
+// tagLen is how many hexadecimal digits a tag has.
+const tagLen = 32
 
 // child is one of a lock's queue.
 type child struct {
-	name, tag, box string
-	seq            int32
+	name, tag string
+	seq       int32
 }
 
 // parseChild reads a child's name. What is not ours is not ok, and no part of the queue.
 func parseChild(name string) (c child, ok bool) {
-	const whose = tagLen + boxLen
-	if len(name) < whose+1+10 || name[whose] != '-' {
+	if len(name) < tagLen+1+10 || name[tagLen] != '-' {
 		return child{}, false
 	}
-	digits := name[whose+1:]
-	if strings.Trim(name[:whose], "0123456789abcdef") != "" {
+	digits := name[tagLen+1:]
+	if strings.Trim(name[:tagLen], "0123456789abcdef") != "" {
 		return child{}, false
 	}
 	// The server writes ten digits, of a counter that becomes negative after 2^31.
@@ -151,7 +133,7 @@ func parseChild(name string) (c child, ok bool) {
 	if err != nil || n > math.MaxInt32 || n < math.MinInt32 || fmt.Sprintf("%010d", n) != digits {
 		return child{}, false
 	}
-	return child{name: name, tag: name[:tagLen], box: name[tagLen:whose], seq: int32(n)}, true
+	return child{name: name, tag: name[:tagLen], seq: int32(n)}, true
 }
 
 // before reports whether c was created before d. The counter wraps: of two numbers
@@ -169,8 +151,6 @@ type place struct {
 	head    child // the first of the queue
 	prev    child // the one before the node; zero if it is the head
 	waiters int   // behind the head
-	// The clients before the node, each once, where that was asked for.
-	boxes []string
 }
 
 // placeOf finds the node of that name among the children of its parent. Foreign

@@ -465,7 +465,7 @@ func TestTrap10ForeignChildrenAreIgnored(t *testing.T) {
 	beside := raw(t, srv.Addr)
 	isFree(t, b, "k")
 	dir := b.lockDir("k")
-	foreign := []string{dir + "/foreign", dir + "/foreign/nested", dir + "/_c_00000000000000000000000000000000-lock-0000000000", dir + "/" + tagOf("x") + b.box + "-1"}
+	foreign := []string{dir + "/foreign", dir + "/foreign/nested", dir + "/_c_00000000000000000000000000000000-lock-0000000000", dir + "/" + tagOf("x") + "-1"}
 	for _, path := range foreign {
 		if _, err := beside.Create(path, []byte("theirs"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func (b *backend) afterEvent(w *watch, fn func(zk.Event)) {
 func (b *backend) watching() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.watches) > 0 || b.bell.heard
+	return len(b.watches) > 0
 }
 
 // watchNode gives the watch of a node, and its Stat if it was asked for now.

@@ -37,7 +37,6 @@ type wire struct {
 	// slow and the store is not open.
 	patience time.Duration
 	watching func() bool // whether there are watches
-	broken   func()      // is told that a connection is closed
 	ctx      context.Context
 	quit     context.CancelFunc
 
@@ -391,7 +390,6 @@ func (c *wireConn) Close() error {
 	c.once.Do(func() {
 		err = c.Conn.Close()
 		c.w.lost(c)
-		c.w.broken()
 	})
 	if errors.Is(err, net.ErrClosed) {
 		return nil

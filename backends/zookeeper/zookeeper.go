@@ -95,7 +95,6 @@ type backend struct {
 	wire    *wire           // nil: the application's connection
 	ended   <-chan struct{} // closed once a connection of our own is gone
 	root    string
-	box     string // this client's, in the names of its nodes
 	acl     []zk.ACL
 	session time.Duration // the timeout, of the application's connection
 	info    driver.Info
@@ -118,7 +117,6 @@ type backend struct {
 	watches map[string]*watch
 	lost    func(key, id string, cause error)
 	signs   signs
-	bell    bell
 	work    sync.WaitGroup // goroutines that Close waits for
 }
 
@@ -127,7 +125,6 @@ var (
 	_ driver.Queuer       = (*backend)(nil)
 	_ driver.BatchRenewer = (*backend)(nil)
 	_ driver.LossNotifier = (*backend)(nil)
-	_ driver.FairNotifier = (*backend)(nil)
 	_ driver.Inspector    = (*backend)(nil)
 	_ driver.Breaker      = (*backend)(nil)
 	_ driver.Pinger       = (*backend)(nil)
@@ -135,7 +132,7 @@ var (
 
 func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
-		conn: conn, root: o.root, box: newBox(), acl: o.acl, session: o.session,
+		conn: conn, root: o.root, acl: o.acl, session: o.session,
 		closing: make(chan struct{}), runway: make(chan *flight),
 		entries: make(map[holdName]*entry), parents: make(map[string]struct{}), watches: make(map[string]*watch),
 	}
