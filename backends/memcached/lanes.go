@@ -145,8 +145,20 @@ func (ls *lanes) close() (err error) {
 	return err
 }
 
+// each runs fn for all servers at once, and joins its errors in the order of the list.
+func (ls *lanes) each(fn func(*pool) error) error {
+	errs := make([]error, len(ls.servers))
+	var wg sync.WaitGroup
+	for i, s := range ls.servers {
+		wg.Go(func() { errs[i] = fn(ls.pools[s.addr]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 // pool has the lanes to one server, at most as many as there are slots.
 type pool struct {
+	addr  string
 	make  func() *lane
 	slots chan struct{}
 
@@ -157,7 +169,7 @@ type pool struct {
 }
 
 func newPool(size int, timeout time.Duration, s server, d dialer) *pool {
-	p := &pool{slots: make(chan struct{}, size), active: make(map[*lane]struct{})}
+	p := &pool{addr: s.addr, slots: make(chan struct{}, size), active: make(map[*lane]struct{})}
 	p.make = func() *lane {
 		l := &lane{pool: p, dialer: d, client: memcache.NewFromSelector(servers{s})}
 		l.client.DialContext, l.client.Timeout, l.client.MaxIdleConns = l.dial, timeout, 1

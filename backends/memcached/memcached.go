@@ -52,6 +52,7 @@ type Option func(*options)
 type options struct {
 	log       *slog.Logger
 	onMissing OnMissing
+	selector  memcache.ServerSelector
 }
 
 // WithLogger sets where warnings of the start-up probe go. The default is slog.Default.
@@ -65,6 +66,11 @@ func WithLogger(l *slog.Logger) Option {
 
 // WithOnMissing says what a limit is that is not there. The default is Full.
 func WithOnMissing(m OnMissing) Option { return func(o *options) { o.onMissing = m } }
+
+// WithSelector says by which selector the client of New places its keys: the client does not tell.
+// With it, a server that does not answer holds up renewals and clean-up of no other server's locks.
+// PickServer must not block.
+func WithSelector(s memcache.ServerSelector) Option { return func(o *options) { o.selector = s } }
 
 // New makes a store over the application's own client, which Close leaves open. It probes, within
 // five seconds, that compare-and-swap works.
@@ -99,8 +105,9 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
-	client    *memcache.Client // the application's, or nil
-	lanes     *lanes           // of the backend's own clients, or nil
+	client    *memcache.Client        // the application's, or nil
+	selector  memcache.ServerSelector // of client, nil if it is not known
+	lanes     *lanes                  // of the backend's own clients, or nil
 	onMissing OnMissing
 	info      driver.Info
 	settings  map[string]string // what the servers told at opening
@@ -120,6 +127,7 @@ var (
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
+	_ driver.Partitioner     = (*backend)(nil)
 )
 
 func newBackend(opts []Option) (*backend, error) {
@@ -131,7 +139,7 @@ func newBackend(opts []Option) (*backend, error) {
 		return nil, fmt.Errorf("%w: OnMissing %d: want Full or Empty", driver.ErrInvalid, o.onMissing)
 	}
 	return &backend{
-		onMissing: o.onMissing, log: o.log, clock: time.Now, closing: make(chan struct{}),
+		onMissing: o.onMissing, selector: o.selector, log: o.log, clock: time.Now, closing: make(chan struct{}),
 		info: driver.Info{
 			Name: "memcached", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, Claims: slices.Clone(Claims),
 		},
@@ -145,7 +153,25 @@ func (b *backend) Info() driver.Info {
 	return info
 }
 
-// Ping implements driver.Pinger. It asks every server.
+// Partition implements driver.Partitioner: the address of the server of key. Behind an
+// application's client whose selector is not known all keys are of one part.
+func (b *backend) Partition(key string) string {
+	n := nameOf(key)
+	if b.lanes != nil {
+		return b.lanes.to(n).addr
+	}
+	if b.selector == nil {
+		return ""
+	}
+	addr, err := b.selector.PickServer(n.key(lockKind))
+	if err != nil {
+		return "" // a call says why
+	}
+	return addr.String()
+}
+
+// Ping implements driver.Pinger. It asks all servers at once: one that does not answer does not
+// keep the others from being asked.
 func (b *backend) Ping(ctx context.Context) error {
 	ping := func(c *call) (struct{}, error) {
 		if err := c.client.Ping(); err != nil {
@@ -160,12 +186,12 @@ func (b *backend) Ping(ctx context.Context) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	for _, s := range b.lanes.servers {
-		if _, err := ride(ctx, b, b.lanes.pools[s.addr], ping); err != nil {
-			return err
+	return b.lanes.each(func(p *pool) error {
+		if _, err := ride(ctx, b, p, ping); err != nil {
+			return fmt.Errorf("%s: %w", p.addr, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Close implements driver.Backend.
