@@ -143,7 +143,7 @@ func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
 func (a *attempt) request() driver.Request {
 	// A lease that is not renewed, or that is to outlive its holder, is wanted whole.
 	whole := a.cfg.noRenew || a.cfg.minHold > 0
-	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair, Whole: whole, Queued: a.queued}
+	return driver.Request{ID: a.id, TTL: a.cfg.lease, Fair: a.cfg.fair, Whole: whole}
 }
 
 // mayHave notes a call that was given up at now and may have taken the lock, or may

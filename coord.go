@@ -98,7 +98,6 @@ type lockDriver struct {
 	delayed driver.DelayedUnlocker
 	inspect driver.Inspector
 	breaker driver.Breaker
-	hands   bool // the core may hand a hold over inside the client: no fair waiter is unknown to it
 }
 
 type limitDriver struct {
@@ -163,11 +162,6 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	if n, ok := locks.(driver.LossNotifier); ok {
 		n.NotifyLost(c.lossPushed)
 	}
-	notifier, told := locks.(driver.FairNotifier)
-	if told {
-		notifier.NotifyFair(c.fairPushed)
-	}
-	c.locks.hands = told || !locks.Info().Claims.Has(driver.Fair)
 }
 
 // configure applies the options, save for the leases, which it returns.

@@ -11,7 +11,9 @@ import (
 // store next to nothing. This is lock cohorting (Dice, Marathe and Shavit 2012).
 //
 // The store sees one hold all the while, and waiters of other processes see a long
-// one: so its turn is bounded, and nobody is handed a hold ahead of a fair waiter.
+// one: so its turn is bounded. Within it a fair waiter of another client may be
+// overtaken, for this client does not know of it. One of this client is known, and
+// nobody is handed a hold ahead of it.
 
 // turn is how long after the store's grant a hold is still handed over. Then it goes
 // back, and other processes have their turn.
@@ -22,7 +24,7 @@ const turn = 50 * time.Millisecond
 // when t was found to hold.
 func (h *hold) handTo(ctx context.Context, t *tenure, now instant) bool {
 	c := h.c
-	if !c.locks.hands || !h.cfg.lends() {
+	if !h.cfg.lends() {
 		return false
 	}
 	c.mu.Lock()
@@ -63,7 +65,7 @@ func (h *hold) heir(now instant) *attempt {
 	if s == nil || s.hold != h || s.queue.first == nil {
 		return nil
 	}
-	if h.c.state.Load() != stateOpen || s.fairs > 0 || s.fairAhead {
+	if h.c.state.Load() != stateOpen || s.fairs > 0 {
 		return nil
 	}
 	a := s.queue.first
@@ -125,23 +127,4 @@ func (c *Client) takeOver(a *attempt) bool {
 	a.handed.Store(false)
 	a.passed, a.first = nil, true
 	return false
-}
-
-// fairPushed is a FairNotifier's news: a fair request of some client waits for a key
-// that this client holds, or is just being granted.
-func (c *Client) fairPushed(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.slots[key]; s != nil {
-		s.fairAhead = true
-	}
-}
-
-// fairBehind is the same news, told by a renewal.
-func (c *Client) fairBehind(h *hold) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h.slot != nil {
-		h.slot.fairAhead = true
-	}
 }

@@ -1,9 +1,7 @@
 package coord
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,53 +83,5 @@ func TestWrongTokenAfterHandOver(t *testing.T) {
 		if errors.Is(l.Err(), ErrLost) {
 			t.Errorf("an old handle lost what it did not have: %v", l.Err())
 		}
-	})
-}
-
-// crossingFake answers slowly: the end of a fair hold, and the next grant of its own client,
-// after which somebody fair comes, are on the wire at the same time.
-type crossingFake struct {
-	*fairFake
-	slow sync.Once
-}
-
-func (f *crossingFake) TryLock(ctx context.Context, key string, r driver.Request) (g driver.Grant, err error) {
-	slow := false
-	if !r.Fair {
-		f.slow.Do(func() { slow = true })
-	}
-	if !slow {
-		return f.fairFake.TryLock(ctx, key, r)
-	}
-	time.Sleep(20 * time.Millisecond)
-	g, err = f.fairFake.TryLock(ctx, key, r)
-	f.notify(key)
-	time.Sleep(40 * time.Millisecond)
-	return g, err
-}
-
-func (f *crossingFake) Unlock(ctx context.Context, key, id string) error {
-	defer time.Sleep(30 * time.Millisecond)
-	return f.fairFake.Unlock(ctx, key, id)
-}
-
-// What is told of a hold whose grant is on its way is not forgotten with the hold before it.
-func TestFairNewsCrossesUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &crossingFake{fairFake: newFairFake()}
-		c := newTestClient(t, f)
-		leader := waitFor(t.Context(), c)
-		fair := must[*Lock](t)(c.Lock(t.Context(), "k", Fair()))
-		time.Sleep(10 * time.Millisecond)
-		unlock(t, fair) // granted to the leader at 20ms, known here at 40ms
-		l := (<-leader).lock(t)
-		waiter := waitFor(t.Context(), c)
-		h := l.t.h
-		unlock(t, l)
-		next := (<-waiter).lock(t)
-		if next.t.h == h {
-			t.Error("handed over although the store has told of a fair waiter")
-		}
-		unlock(t, next)
 	})
 }

@@ -200,8 +200,11 @@ func MinHold(d time.Duration) LockOption { return LockOption{fieldMinHold, d} }
 // that is longer, with ErrLost.
 func NoRenew() LockOption { return LockOption{fieldNoRenew, 1} }
 
-// Fair grants in the order of asking, over all clients; nobody overtakes. It
-// is ErrUnsupported on a store that does not claim driver.Fair.
+// Fair grants in the order of asking, over all clients. If all clients use it for a
+// key, nobody overtakes anybody. Where some do not, a client that holds the key without
+// Fair may pass it between its own goroutines for 50 ms after the store's grant, ahead of
+// a fair waiter of another client. It is ErrUnsupported on a store that does not claim
+// driver.Fair.
 func Fair() LockOption { return LockOption{fieldFair, 1} }
 
 // lockConfig is what the options of one lock come to.

@@ -21,9 +21,8 @@ type slot struct {
 	queue   line     // who waits for the leader's place
 	warned  *tenure  // the one about whose long wait a warning was logged
 
-	fairs     int  // fair attempts of this client
-	fairAhead bool // the store has told of a fair one of another behind this client's hold
-	yields    bool // the turn was used up, and the next leader lets others go first
+	fairs  int  // fair attempts of this client
+	yields bool // the turn was used up, and the next leader lets others go first
 	// When the store last said that another client holds, on the monotonic clock.
 	rivals time.Duration
 }
@@ -356,7 +355,6 @@ func (c *Client) settle(a *attempt, g granted) (*tenure, error) {
 	}
 	s := a.slot
 	s.hold = h
-	s.fairAhead = s.fairAhead || g.FairWaiting
 	h.slot = s
 	c.holds[h.id] = h
 	c.vacate(a)
@@ -381,8 +379,6 @@ func (h *hold) leaveSlot() {
 	c.wakeStoppers()
 	if s.hold == h {
 		s.hold = nil
-		// A leader may have been granted already, and the news be about its hold.
-		s.fairAhead = s.fairAhead && s.leader != nil
 	}
 	c.next(h.key, s)
 }

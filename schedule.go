@@ -303,9 +303,6 @@ func (h *hold) renewed(g granted, err error) {
 		h.lose(nil, chainOf(ErrLost, errors.New("the store renewed under another token")))
 		return
 	}
-	if err == nil && g.FairWaiting {
-		h.c.fairBehind(h)
-	}
 	now := h.c.clock.now()
 	h.mu.Lock()
 	t := h.tenure

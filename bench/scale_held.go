@@ -75,16 +75,10 @@ func (k *keeper) Renew(ctx context.Context, key string, r driver.Request) (drive
 	return k.Locker.Renew(ctx, key, r)
 }
 
-// NotifyLost and NotifyFair pass on what the store can tell, which costs it something.
+// NotifyLost passes on what the store can tell, which costs it something.
 func (k *keeper) NotifyLost(fn func(key, id string, cause error)) {
 	if n, ok := k.Locker.(driver.LossNotifier); ok {
 		n.NotifyLost(fn)
-	}
-}
-
-func (k *keeper) NotifyFair(fn func(key string)) {
-	if n, ok := k.Locker.(driver.FairNotifier); ok {
-		n.NotifyFair(fn)
 	}
 }
 

@@ -72,9 +72,9 @@ const (
 var ErrInjected = errors.New("injected fault: connection lost")
 
 // NewInjector puts an Injector before b. The backend that it gives implements
-// Queuer, FairNotifier and DelayedUnlocker if b does, for those the core does without; the
-// other optional interfaces always, with the core's own fallback where b lacks
-// them. Close closes b.
+// Queuer and DelayedUnlocker if b does, for those the core does without; the other
+// optional interfaces always, with the core's own fallback where b lacks them. Close
+// closes b.
 func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
 	in := &Injector{inner: b, quit: make(chan struct{}), breaks: make(chan struct{}), ended: make(map[string]int)}
 	base := &faulty{in: in, inner: b}
@@ -82,21 +82,7 @@ func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
 	base.limiter, _ = b.(driver.Limiter)
 	q, queues := b.(driver.Queuer)
 	d, delays := b.(driver.DelayedUnlocker)
-	n, notifies := b.(driver.FairNotifier)
 	switch {
-	case queues && notifies && delays:
-		return &struct {
-			*faulty
-			faultyQueuer
-			driver.FairNotifier
-			faultyDelayer
-		}{base, faultyQueuer{in, q}, n, faultyDelayer{in, d}}, in
-	case queues && notifies:
-		return &struct {
-			*faulty
-			faultyQueuer
-			driver.FairNotifier
-		}{base, faultyQueuer{in, q}, n}, in
 	case queues && delays:
 		return &struct {
 			*faulty

@@ -22,11 +22,6 @@ type queuing struct {
 	driver.Queuer
 }
 
-type notifying struct {
-	queuing
-	driver.FairNotifier
-}
-
 type delaying struct {
 	bare
 	driver.DelayedUnlocker
@@ -36,11 +31,9 @@ func TestInjectorKeepsOptionalParts(t *testing.T) {
 	for name, test := range map[string]struct {
 		store          driver.Backend
 		queues, delays bool
-		notifies       bool
 	}{
 		"bare": {store: bare{}}, "queuer": {store: queuing{}, queues: true},
-		"delayed unlocker": {store: delaying{}, delays: true}, "memory": {store: memory.New(), queues: true, delays: true, notifies: true},
-		"notifier": {store: notifying{}, queues: true, notifies: true},
+		"delayed unlocker": {store: delaying{}, delays: true}, "memory": {store: memory.New(), queues: true, delays: true},
 	} {
 		b, _ := NewInjector(test.store)
 		if _, ok := b.(driver.Queuer); ok != test.queues {
@@ -48,9 +41,6 @@ func TestInjectorKeepsOptionalParts(t *testing.T) {
 		}
 		if _, ok := b.(driver.DelayedUnlocker); ok != test.delays {
 			t.Errorf("%s behind an Injector: DelayedUnlocker %v, want %v", name, ok, test.delays)
-		}
-		if _, ok := b.(driver.FairNotifier); ok != test.notifies {
-			t.Errorf("%s behind an Injector: FairNotifier %v, want %v", name, ok, test.notifies)
 		}
 		if _, ok := test.store.(driver.Limiter); !ok {
 			_, err := b.(driver.Limiter).Take(t.Context(), "k", driver.Limit{}, nil)

@@ -35,21 +35,10 @@ var queueMutants = []mutant{
 		name: "wait that ends late", bug: "a cancelled wait returns when its next poll is due", sound: "line",
 		new: lined(queueBug{late: time.Second}), killers: []string{"LOCK-40", "LOCK-41"},
 	}, {
-		name: "fair waiter that nobody tells of", bug: "NotifyFair is there, and its function is never called", sound: "telling",
-		new: on(func(s store) driver.Backend { return mute{s} }), killers: []string{"LOCK-89"},
+		name: "line that favours a client", bug: "who waits at the client that unlocked is granted before those in line", sound: "line",
+		new: lined(queueBug{own: true}), killers: []string{"LOCK-89"},
 	},
 }
-
-// telling has its client hand locks on, until there is a fair waiter.
-type telling struct {
-	store
-	driver.FairNotifier
-}
-
-// mute never tells of one.
-type mute struct{ store }
-
-func (mute) NotifyFair(func(key string)) {}
 
 type queueBug struct {
 	lifo     bool
@@ -58,6 +47,7 @@ type queueBug struct {
 	keep     bool // Unlock withdraws nobody
 	deaf     bool // to leases that lapse
 	phantom  bool
+	own      bool // the client that unlocked comes first
 	late     time.Duration
 }
 
@@ -65,18 +55,20 @@ type queueBug struct {
 type line struct {
 	mu      sync.Mutex
 	waiting map[string][]*place
-	unlocks map[string]int // how often a key was unlocked
+	unlocks map[string]int   // how often a key was unlocked
+	last    map[string]store // which client unlocked it last
 }
 
 type place struct {
 	id   string
-	seen int  // unlocks when it came
-	gone bool // withdrawn
+	at   store // its client
+	seen int   // unlocks when it came
+	gone bool  // withdrawn
 }
 
 func lined(bug queueBug) func() harness {
 	return func() harness {
-		shared := &line{waiting: make(map[string][]*place), unlocks: make(map[string]int)}
+		shared := &line{waiting: make(map[string][]*place), unlocks: make(map[string]int), last: make(map[string]store)}
 		return on(func(s store) driver.Backend { return queued{s, shared, bug} })()
 	}
 }
@@ -136,7 +128,7 @@ func (b queued) attempt(ctx context.Context, key string, r driver.Request, p *pl
 func (b queued) join(key, id string) *place {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
-	p := &place{id: id, seen: b.line.unlocks[key]}
+	p := &place{id: id, at: b.store, seen: b.line.unlocks[key]}
 	b.line.waiting[key] = append(b.line.waiting[key], p)
 	return p
 }
@@ -157,6 +149,9 @@ func (b queued) turn(key string, p *place) (first, woken, gone bool) {
 	next := list[0]
 	if b.bug.lifo {
 		next = list[len(list)-1]
+	}
+	if i := slices.IndexFunc(list, func(p *place) bool { return p.at == b.line.last[key] }); b.bug.own && i >= 0 {
+		next = list[i]
 	}
 	return next == p, b.line.unlocks[key] > p.seen, false
 }
@@ -184,6 +179,7 @@ func (b queued) Unlock(ctx context.Context, key, id string) error {
 	if err == nil {
 		b.line.mu.Lock()
 		b.line.unlocks[key]++
+		b.line.last[key] = b.store
 		b.line.mu.Unlock()
 	}
 	return err

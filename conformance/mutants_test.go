@@ -54,7 +54,6 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"pushing":    pushed(func(fn notify, key, id string) { fn(key, id, driver.ErrNotHeld) }),
 	"batching":   batched(func([]driver.Renewal) {}),
 	"cells":      shelved(cellBug{}),
-	"telling":    on(func(s store) driver.Backend { return telling{s, s.(driver.FairNotifier)} }),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

@@ -117,7 +117,6 @@ type full interface {
 	driver.Backend
 	driver.Locker
 	driver.Queuer
-	driver.FairNotifier
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker

@@ -14,7 +14,6 @@ type slot struct {
 	token    int64
 	until    instant // the key is taken before this moment
 	released bool    // nobody holds: the key is only kept taken
-	holder   *backend
 	queue    queue
 }
 
@@ -26,27 +25,16 @@ func (sl *slot) heldBy(id string, now instant) bool {
 	return sl.id == id && !sl.released && now < sl.until
 }
 
-// take starts a new hold of a client's.
-func (s *Store) take(sl *slot, b *backend, id string, ttl time.Duration, now instant) driver.Grant {
-	sl.holder, sl.id, sl.token, sl.until, sl.released = b, id, s.tokens.Add(1), now+ttl, false
-	return driver.Grant{Token: sl.token, TTL: ttl, FairWaiting: sl.queue.fair > 0}
+// take starts a new hold.
+func (s *Store) take(sl *slot, id string, ttl time.Duration, now instant) driver.Grant {
+	sl.id, sl.token, sl.until, sl.released = id, s.tokens.Add(1), now+ttl, false
+	return driver.Grant{Token: sl.token, TTL: ttl}
 }
 
 // extend prolongs the hold, and never shortens it.
 func (sl *slot) extend(ttl time.Duration, now instant) driver.Grant {
 	sl.until = max(sl.until, now+ttl)
-	return driver.Grant{Token: sl.token, TTL: sl.until - now, FairWaiting: sl.queue.fair > 0}
-}
-
-// NotifyFair has fn told of fair requests that come to wait for what this client holds.
-func (b *backend) NotifyFair(fn func(key string)) { b.fair = fn }
-
-// tellHolder tells the client that holds key, or believes so, of a fair request in line. The
-// shard is locked: no grant comes in between.
-func (sl *slot) tellHolder(key string, now instant) {
-	if b := sl.holder; b != nil && b.fair != nil && now < sl.until {
-		b.fair(key)
-	}
+	return driver.Grant{Token: sl.token, TTL: sl.until - now}
 }
 
 // lockKey locks the shard of key and brings its slot up to date: a waiter whose
@@ -82,7 +70,7 @@ func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Reques
 	if sl == nil {
 		sl = sh.fresh()
 		s.locks.add(sh, key, sl, now)
-		return s.take(sl, b, r.ID, r.TTL, now), nil
+		return s.take(sl, r.ID, r.TTL, now), nil
 	}
 	if sl.heldBy(r.ID, now) {
 		return sl.extend(r.TTL, now), nil
@@ -92,7 +80,7 @@ func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Reques
 	if now < sl.until {
 		return driver.Grant{}, &driver.LockedError{Remaining: sl.until - now}
 	}
-	return s.take(sl, b, r.ID, r.TTL, now), nil
+	return s.take(sl, r.ID, r.TTL, now), nil
 }
 
 // Renew extends the lease of r.ID.

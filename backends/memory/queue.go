@@ -14,15 +14,12 @@ import (
 type queue struct {
 	first, last *waiter
 	byID        map[string]*waiter
-	fair        int         // how many of them are
 	timer       *time.Timer // runs while there are waiters, at the end of the lease in the way at the latest
 }
 
 type waiter struct {
-	b          *backend
 	id         string
 	ttl        time.Duration
-	fair       bool
 	next, prev *waiter
 	done       chan struct{} // closed once grant or err is set
 	grant      driver.Grant
@@ -37,9 +34,6 @@ func (q *queue) push(w *waiter) {
 		q.byID = make(map[string]*waiter)
 	}
 	q.byID[w.id] = w
-	if w.fair {
-		q.fair++
-	}
 	w.prev = q.last
 	if q.last == nil {
 		q.first = w
@@ -51,9 +45,6 @@ func (q *queue) push(w *waiter) {
 
 func (q *queue) remove(w *waiter) {
 	delete(q.byID, w.id)
-	if w.fair {
-		q.fair--
-	}
 	if w.prev == nil {
 		q.first = w.next
 	} else {
@@ -91,7 +82,7 @@ func (s *Store) advance(sl *slot, now instant) {
 	since := time.Now() // before the lease starts, in every order of the two clocks
 	now = s.clock.now()
 	sl.queue.remove(w)
-	w.grant = s.take(sl, w.b, w.id, w.ttl, now)
+	w.grant = s.take(sl, w.id, w.ttl, now)
 	w.grant.Since = since
 	close(w.done)
 	if !sl.queue.empty() {
@@ -154,11 +145,8 @@ func (b *backend) enqueue(key string, r driver.Request) (*waiter, driver.Grant, 
 	if sl.queue.byID[r.ID] != nil {
 		return nil, driver.Grant{}, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, r.ID)
 	}
-	w := &waiter{b: b, id: r.ID, ttl: r.TTL, fair: r.Fair, done: make(chan struct{})}
+	w := &waiter{id: r.ID, ttl: r.TTL, done: make(chan struct{})}
 	sl.queue.push(w)
-	if w.fair {
-		sl.tellHolder(key, now)
-	}
 	if sl.queue.first == w {
 		s.arm(sh, sl, now)
 	}

@@ -57,14 +57,12 @@ type backend struct {
 	store  *Store
 	closed atomic.Bool
 	once   sync.Once
-	done   chan struct{}    // closed by Close, after closed was set
-	fair   func(key string) // nil unless the client wants to know of fair waiters
+	done   chan struct{} // closed by Close, after closed was set
 }
 
 var _ interface {
 	driver.Locker
 	driver.Queuer
-	driver.FairNotifier
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
