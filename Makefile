@@ -7,6 +7,8 @@
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
 #              else (BENCH="-mode quick" for less); docs/scaling.md is made of it
+# make bench-availability  locks while processes and the store fail, beside other libraries, some 20 minutes of a
+#              machine that does nothing else (BENCH="-seeds 1" for less); docs/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
 # make reports the conformance suite on every store; the page docs/compatibility.md is made of it
@@ -28,7 +30,7 @@ DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers bench-http supplier-plots fuzz soak reports demo build
+.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
@@ -91,6 +93,9 @@ supplier-plots: stores
 
 bench-scale: stores
 	cd bench && $(GO) run . scale $(BENCH) -out results/scaling.json -docs ../docs
+
+bench-availability: stores
+	cd bench && $(GO) run . availability $(BENCH) -out results/availability.json -docs ../docs
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores

@@ -3,7 +3,9 @@
 // writes its results as JSON, and docs/performance.md and its plots are made of them.
 //
 // With the word scale before the flags it measures how the cost of coord grows with the number of
-// locks, waiters, clients and keys: docs/scaling.md is made of that.
+// locks, waiters, clients and keys: docs/scaling.md is made of that. With the word availability it
+// measures for which share of time somebody holds a lock while processes and the store fail:
+// docs/availability.md is made of that.
 package main
 
 import (
@@ -43,10 +45,15 @@ func main() {
 }
 
 // command does what the arguments say: compare with others, or, with the word scale, measure
-// how cost grows.
+// how cost grows, or, with the word availability, measure locks under faults.
 func command(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "scale" {
-		return scaleMain(ctx, args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case "scale":
+			return scaleMain(ctx, args[1:])
+		case "availability":
+			return availMain(ctx, args[1:])
+		}
 	}
 	o, err := parse(args)
 	if err != nil {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		{store: "redis", name: "broken", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return brokenLocks{}, nil }},
 		{store: "redis", name: "stuck", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return stuckLocks{}, nil }},
 	}
+	testAvailSubjects = []availSubject{{"redis", "open door", time.Second, openDoor}}
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(workerMain())
 	}

@@ -16,7 +16,7 @@ import (
 
 // page is a page of which a section is generated, with plots beside it.
 type page struct {
-	name, plots string // the directory of the plots, beside the page
+	name, plots string // the directory of the plots, beside the page; "" where there are none
 	// What lies between these lines is generated.
 	begin, end string
 }
@@ -45,6 +45,9 @@ func (p page) write(dir string, section []byte, plots map[string][]byte) error {
 	}
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		return err
+	}
+	if p.plots == "" {
+		return nil
 	}
 	plotsDir := filepath.Join(dir, p.plots)
 	if err := emptyOfPlots(plotsDir); err != nil {

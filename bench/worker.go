@@ -20,7 +20,7 @@ const workerEnv = "COORD_BENCH_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind         string // "locks", "wake", "herd", "permits", "waiters" or "phases"
+	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases" or "availability"
 	Store, Addr  string
 	Subject      string
 	Key, Words   string
@@ -76,11 +76,14 @@ func readLine(r *bufio.Reader, v any) error {
 func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.lasts())
 	defer cancel()
+	st := &store{name: j.Store, addr: j.Addr}
+	if j.Kind == "availability" {
+		return &reply{}, j.available(ctx, st, in, out)
+	}
 	words, err := mapWords(j.Words)
 	if err != nil {
 		return nil, err
 	}
-	st := &store{name: j.Store, addr: j.Addr}
 	switch j.Kind {
 	case "waiters":
 		return j.waiters(ctx, st, words, in, out)

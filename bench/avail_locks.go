@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/coordgo/coord"
+)
+
+// availLock locks one key for a process that may be frozen or killed at any time.
+type availLock interface {
+	lock(ctx context.Context, key string) (availHeld, error)
+}
+
+type availHeld interface {
+	// err is not nil once the lock is known to be lost.
+	err() error
+	unlock(ctx context.Context) error
+}
+
+// availSubject is one library on one store. A lease is as short as the store can do, at least a second.
+type availSubject struct {
+	store, name string
+	ttl         time.Duration
+	open        func(ctx context.Context, s *store, ttl time.Duration) (availLock, error)
+}
+
+// testAvailSubjects are those that tests are made with.
+var testAvailSubjects []availSubject
+
+func availSubjects() []availSubject {
+	return append(testAvailSubjects, []availSubject{
+		{"redis", "coord", time.Second, openAvailCoord},
+		{"redis", "redislock, 20 ms", time.Second, openAvailRedislock},
+		{"etcd", "coord", 2 * time.Second, openAvailCoord},
+		{"etcd", "concurrency.Mutex", 2 * time.Second, openAvailMutex},
+		{"zookeeper", "coord", 2 * time.Second, openAvailCoord},
+		{"zookeeper", "zk.Lock", 2 * time.Second, openAvailZKLock},
+	}...)
+}
+
+type availCoord struct {
+	c   *coord.Client
+	ttl time.Duration
+}
+
+func openAvailCoord(ctx context.Context, s *store, ttl time.Duration) (availLock, error) {
+	url := s.url()
+	if s.name == "zookeeper" {
+		url += "?session_timeout=" + ttl.String()
+	}
+	c, err := coord.Open(ctx, url)
+	return availCoord{c, ttl}, err
+}
+
+func (a availCoord) lock(ctx context.Context, key string) (availHeld, error) {
+	l, err := a.c.Lock(ctx, key, coord.TTL(a.ttl))
+	return coordHeld{l}, err
+}
+
+type coordHeld struct{ *coord.Lock }
+
+func (h coordHeld) err() error                       { return h.Err() }
+func (h coordHeld) unlock(ctx context.Context) error { return h.Unlock(ctx) }
+
+type availRedislock struct {
+	c   *redislock.Client
+	ttl time.Duration
+}
+
+func openAvailRedislock(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
+	return availRedislock{redislock.New(redis.NewClient(&redis.Options{Addr: s.addr})), ttl}, nil
+}
+
+func (a availRedislock) lock(ctx context.Context, key string) (availHeld, error) {
+	l, err := a.c.Obtain(ctx, key, a.ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(20 * time.Millisecond)})
+	return redislockHeld{l, time.Now().Add(a.ttl)}, err
+}
+
+// redislockHeld judges its lease by the clock, as a careful user of the library would: the library
+// reports no loss. The lease is counted from the return of Obtain, which may have waited before.
+type redislockHeld struct {
+	l   *redislock.Lock
+	end time.Time
+}
+
+var errLapsed = errors.New("the lease has lapsed")
+
+func (h redislockHeld) err() error {
+	if time.Now().After(h.end) {
+		return errLapsed
+	}
+	return nil
+}
+
+func (h redislockHeld) unlock(ctx context.Context) error { return h.l.Release(ctx) }
+
+// availMutex is package concurrency of etcd, with a session that is made anew when it has ended.
+type availMutex struct {
+	c       *clientv3.Client
+	ttl     time.Duration
+	session *concurrency.Session
+}
+
+func openAvailMutex(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
+	c, err := newEtcd(s)
+	return &availMutex{c: c, ttl: ttl}, err
+}
+
+func (a *availMutex) lock(ctx context.Context, key string) (availHeld, error) {
+	if a.session != nil {
+		select {
+		case <-a.session.Done():
+			a.session = nil
+		default:
+		}
+	}
+	if a.session == nil {
+		s, err := concurrency.NewSession(a.c, concurrency.WithTTL(int(a.ttl.Seconds())))
+		if err != nil {
+			return nil, err
+		}
+		a.session = s
+	}
+	m := concurrency.NewMutex(a.session, key)
+	if err := m.Lock(ctx); err != nil {
+		return nil, err
+	}
+	return sessionHeld{a.session, m}, nil
+}
+
+type sessionHeld struct {
+	s *concurrency.Session
+	m *concurrency.Mutex
+}
+
+func (h sessionHeld) err() error {
+	select {
+	case <-h.s.Done():
+		return errLapsed
+	default:
+		return nil
+	}
+}
+
+func (h sessionHeld) unlock(ctx context.Context) error { return h.m.Unlock(ctx) }
+
+// availZKLock is the lock of the client library. It heeds no context and tells no loss but by the
+// state of its connection.
+type availZKLock struct{ conn *zk.Conn }
+
+func openAvailZKLock(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
+	conn, _, err := zk.Connect([]string{s.addr}, ttl, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+	return availZKLock{conn}, err
+}
+
+func (a availZKLock) lock(_ context.Context, key string) (availHeld, error) {
+	l := zk.NewLock(a.conn, "/"+key, anybody)
+	if err := l.Lock(); err != nil {
+		return nil, err
+	}
+	return zkHeld{a.conn, l}, nil
+}
+
+type zkHeld struct {
+	conn *zk.Conn
+	l    *zk.Lock
+}
+
+func (h zkHeld) err() error {
+	if h.conn.State() != zk.StateHasSession {
+		return errLapsed
+	}
+	return nil
+}
+
+func (h zkHeld) unlock(context.Context) error { return h.l.Unlock() }
