@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ const shards = 64
 type store struct {
 	dir      string
 	sharedFS func(string) (string, error)
+	settling sync.Mutex // around settle
 	clock    atomic.Pointer[clock]
 	done     chan struct{} // closed by Close
 	shards   [shards]shard
@@ -60,7 +62,7 @@ func openStore(ctx context.Context, dir string, sharedFS func(string) (string, e
 	}
 	now, err := s.clock.Load().now()
 	if err != nil {
-		return nil, fmt.Errorf("file store: %w", err)
+		return nil, fmt.Errorf("file store: %w", join(err, s.clock.Load().close()))
 	}
 	s.nextTidy.Store(now.Add(tidyEvery).UnixMicro())
 	return s, nil
@@ -76,6 +78,7 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	}
 	now, err := s.changeAndLeave(sh, file, fn)
 	if err == nil {
+		s.advance(now)
 		s.tidy(now)
 	}
 	return err
@@ -94,8 +97,7 @@ func (s *store) changeAndLeave(sh *shard, file string, fn cas.Func) (time.Time, 
 // change makes the change. sweep says that the shard is due for a sweep.
 func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, sweep bool, err error) {
 	// The clock is read inside: whoever comes later sees a later time.
-	clock := s.clock.Load()
-	if now, err = clock.now(); err != nil {
+	if now, err = s.clock.Load().now(); err != nil {
 		return now, false, notSent(err)
 	}
 	path := filepath.Join(sh.dir, file)
@@ -114,9 +116,7 @@ func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, swee
 	case change.Value == nil:
 		err = c.remove()
 	default:
-		if err = clock.advance(s.dir, now); err == nil {
-			err = c.write(change.Value, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
-		}
+		err = c.write(change.Value, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
 	}
 	if err != nil {
 		return now, false, notSent(err)
@@ -180,17 +180,46 @@ func (s *store) makeShard(ctx context.Context, sh *shard) error {
 	return os.MkdirAll(sh.dir, 0o700)
 }
 
-// settle checks the format and reads the clock.
+// settle checks the format and the clock, which are new if somebody deleted the
+// directory.
 func (s *store) settle(ctx context.Context) error {
+	s.settling.Lock()
+	defer s.settling.Unlock()
 	if err := settleFormat(s.dir); err != nil {
 		return err
+	}
+	old := s.clock.Load()
+	if old != nil {
+		current, err := old.current(s.dir)
+		if err != nil {
+			return err
+		}
+		if current {
+			return old.restore()
+		}
 	}
 	c, err := openClock(ctx, s.dir)
 	if err != nil {
 		return err
 	}
 	s.clock.Store(c)
+	if old != nil {
+		return old.close()
+	}
 	return nil
+}
+
+// advance lets the mark in CLOCK follow the clock.
+func (s *store) advance(now time.Time) {
+	if !s.clock.Load().lags(now) {
+		return
+	}
+	s.settling.Lock()
+	defer s.settling.Unlock()
+	c := s.clock.Load()
+	if current, err := c.current(s.dir); current && err == nil {
+		c.writeMark()
+	}
 }
 
 // leave ends the critical section. If the kernel refuses to unlock, closing the
@@ -217,7 +246,7 @@ func (s *store) Close() (err error) {
 		err = join(err, sh.guard.close())
 		<-sh.turn
 	}
-	return err
+	return join(err, s.clock.Load().close())
 }
 
 // notSent marks an error of a call that changed nothing.

@@ -15,6 +15,11 @@ import (
 // different versions would not agree on.
 const format = "coord-file 1 shards=64\n"
 
+const (
+	newPrefix   = ".new-" // of files that are not in place yet
+	probePrefix = ".probe-"
+)
+
 // settle makes the directory if it is not there and checks that a store works in it.
 func settle(dir string, sharedFS func(string) (string, error)) error {
 	if !filepath.IsAbs(dir) {
@@ -36,7 +41,7 @@ func settle(dir string, sharedFS func(string) (string, error)) error {
 	return probeLocks(dir)
 }
 
-// settleFormat reads FORMAT, or writes it into a directory that is empty.
+// settleFormat reads FORMAT, or writes it where it is missing.
 func settleFormat(dir string) error {
 	path := filepath.Join(dir, "FORMAT")
 	text, err := os.ReadFile(path)
@@ -48,19 +53,23 @@ func settleFormat(dir string) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := wantEmpty(dir); err != nil {
+	if err := wantOurs(dir); err != nil {
 		return err
 	}
-	// Several processes may come here at once: each writes a file of its own,
-	// and the last rename wins with the same content.
-	tmp, err := os.CreateTemp(dir, ".format-")
+	return replaceFile(dir, "FORMAT", format)
+}
+
+// replaceFile writes a file of dir in one step, and to the disk. Several clients
+// may do that at once: each writes a file of its own, and the last rename wins.
+func replaceFile(dir, name, content string) error {
+	tmp, err := os.CreateTemp(dir, newPrefix+name+"-")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.WriteString(format)
+	_, err = tmp.WriteString(content)
 	err = join(join(err, tmp.Sync()), tmp.Close())
 	if err == nil {
-		err = os.Rename(tmp.Name(), path)
+		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
 		return join(err, os.Remove(tmp.Name()))
@@ -68,21 +77,22 @@ func settleFormat(dir string) error {
 	return nil
 }
 
-// wantEmpty refuses a directory with entries that a store without a FORMAT, which
-// is still being made, would not have.
-func wantEmpty(dir string) error {
+// wantOurs refuses a directory without a FORMAT that has other entries than a
+// store's. Those of a store are no mistake: cleaners of old files remove what was
+// not written for long, and FORMAT is written once.
+func wantOurs(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		n := e.Name()
-		// A volume that was just made has a lost+found.
-		if n != "FORMAT" && n != "lost+found" && !strings.HasPrefix(n, ".format-") && !strings.HasPrefix(n, ".probe-") {
-			if _, err := os.Stat(filepath.Join(dir, "FORMAT")); err == nil {
-				return nil // another process has just made it
+		switch n := e.Name(); n {
+		case "FORMAT", "CLOCK", "cells":
+		case "lost+found": // of a volume that was just made
+		default:
+			if !strings.HasPrefix(n, newPrefix) && !strings.HasPrefix(n, probePrefix) {
+				return fmt.Errorf("%w: %s holds %q and is not a coord store: want an empty directory or a new one", driver.ErrInvalid, dir, n)
 			}
-			return fmt.Errorf("%w: %s holds %q and is not a coord store: want an empty directory or a new one", driver.ErrInvalid, dir, n)
 		}
 	}
 	return nil
@@ -90,7 +100,7 @@ func wantEmpty(dir string) error {
 
 // probeLocks finds out whether two opens of one file exclude each other here.
 func probeLocks(dir string) (err error) {
-	a, err := os.CreateTemp(dir, ".probe-")
+	a, err := os.CreateTemp(dir, probePrefix)
 	if err != nil {
 		return err
 	}

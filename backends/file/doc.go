@@ -28,9 +28,15 @@
 //
 // # Time
 //
-// On Linux all processes follow one clock of the machine that is set once per
-// boot and then runs steadily, in suspension too: setting the wall clock neither
-// ends a lease nor mints a permit. Elsewhere it is the wall clock.
+// On Linux all clients follow one clock of the machine, which is set once per boot
+// and then runs steadily, in suspension too: setting the wall clock neither ends a
+// lease nor mints a permit. Open clients lock the directory, and a client that
+// joins them adopts their clock. It is refused if CLOCK is missing then: close the
+// others, or let one of them lock something, which restores it within a minute.
+//
+// Where the boot id cannot be read, as in a sandbox, the clock is set anew by the
+// first client that opens the store while no other is open. On other systems
+// than Linux all follow the wall clock.
 //
 // # In the directory
 //
@@ -42,8 +48,8 @@
 //	  lock,orders%2f42  one cell, in two versions of which one counts; text
 //
 // A cell that says nothing any more is removed in passing, an hour after the
-// lease for a lock. The directory may be deleted when no process uses it. A
-// client keeps up to 64 files open.
+// lease for a lock. The directory may be deleted, as a whole, when no process uses
+// it. A client keeps up to 65 files open.
 //
 // It is tested on Linux. Darwin, the BSDs and Windows have what it needs.
 package file

@@ -17,9 +17,12 @@ import (
 // costs one system call.
 
 // tryLock takes the lock if nobody has it.
-func tryLock(f *os.File) (bool, error) {
+func tryLock(f *os.File) (bool, error) { return tryFlock(f, unix.LOCK_EX) }
+
+// tryFlock takes a lock of that kind if no other lock is in the way.
+func tryFlock(f *os.File, kind int) (bool, error) {
 	for {
-		err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
+		err := flock(f, kind|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

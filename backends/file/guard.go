@@ -31,27 +31,9 @@ const (
 	maxPause = time.Millisecond
 )
 
-// lock takes the lock; it gives up when ctx ends or done is closed. It asks
-// again and again, with growing random pauses, rather than wait in the kernel:
-// that wait could not be ended, and the process that has the lock may have been
-// stopped.
+// lock takes the lock; it gives up when ctx ends or done is closed.
 func (g *guard) lock(ctx context.Context, done <-chan struct{}) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		ok, err := g.tryLock()
-		if ok || err != nil {
-			return err
-		}
-		t := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return ended(ctx)
-		case <-done:
-			t.Stop()
-			return driver.ErrClosed
-		}
-	}
+	return poll(ctx, done, g.tryLock)
 }
 
 // tryLock takes the lock if nobody has it.
@@ -68,7 +50,7 @@ func (g *guard) tryLock() (bool, error) {
 		if !ok || err != nil {
 			return false, err
 		}
-		current, err := g.current()
+		current, err := isAt(g.file, g.path)
 		if current && err == nil {
 			return true, nil
 		}
@@ -76,19 +58,6 @@ func (g *guard) tryLock() (bool, error) {
 			return false, err
 		}
 	}
-}
-
-// current reports whether the open file is still the one at its path.
-func (g *guard) current() (bool, error) {
-	open, err := g.file.Stat()
-	if err != nil {
-		return false, err
-	}
-	there, err := os.Stat(g.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(open, there), err
 }
 
 // unlock releases the lock.
@@ -117,4 +86,39 @@ func ended(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// poll calls try until it is ok or fails, with growing random pauses. It does not
+// wait in the kernel: that wait could not be ended, and the process that has the
+// lock may have been stopped.
+func poll(ctx context.Context, done <-chan struct{}, try func() (bool, error)) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		ok, err := try()
+		if ok || err != nil {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ended(ctx)
+		case <-done:
+			t.Stop()
+			return driver.ErrClosed
+		}
+	}
+}
+
+// isAt reports whether the open file is still the one at path.
+func isAt(f *os.File, path string) (bool, error) {
+	open, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(open, there), err
 }
