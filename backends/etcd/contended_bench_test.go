@@ -54,7 +54,7 @@ func BenchmarkContended(b *testing.B) {
 }
 
 // What a client waits for a key that sixteen goroutines of another client hand on among themselves,
-// each with a millisecond of work: with Fair it ends their turn, without it waits until that is over.
+// each with a millisecond of work: which each grant of the store allows them for 50 ms.
 func BenchmarkWaitAmongHandOvers(b *testing.B) {
 	for name, opts := range map[string][]coord.LockOption{"fair": {coord.Fair()}, "plain": nil} {
 		b.Run(name, func(b *testing.B) {

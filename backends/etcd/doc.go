@@ -62,23 +62,6 @@
 // those that had the name before the entry's own revision is passed over. And every five seconds the waiter looks though nothing was
 // pushed.
 //
-// # Fair waiters
-//
-// Goroutines of one client hand a hold on among themselves, unless a fair waiter is behind
-// it. So that one rings, when it has come into line, at the doorbells of the clients before it, in one more
-// transaction:
-//
-//	coord/fair/5f0c…  =  coord-fair 1 revision=4711 key=tickets
-//
-// Every client that locks more than once watches its own doorbell, by one stream for all its keys; the
-// leases of a client have the doorbell's name in their ids. A ring counts for the client's entries
-// that are older than the revision, so that nobody takes it back; the key ends with
-// the lease of whoever rang last. While the watch is not there, nothing is handed on, and
-// neither is what was granted before it was there again. Whether the server still pushes is asked
-// every five seconds, by a client that takes locks. An entry that is waited with fairly has
-// an f at the end of its name: it is not handed on, and nobody rings for it. One behind such an entry
-// in a long line rings only if that goes before its turn, for it has told all.
-//
 // # Leases
 //
 // Holds and waiters with the same TTL in whole seconds share one lease, so that a lock

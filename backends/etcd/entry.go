@@ -328,6 +328,5 @@ func (b *backend) hold(e *entry) driver.Grant {
 		e.guardAt = time.Now().Add(guardAfter)
 	}
 	b.plan(e)
-	b.countGrant()
-	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since, FairWaiting: b.fairBehind(e)}
+	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since}
 }

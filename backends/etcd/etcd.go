@@ -81,7 +81,6 @@ type backend struct {
 	services
 	own    bool // Close closes client
 	names  names
-	box    int64 // this client's, in the ids of its leases
 	info   driver.Info
 	minTTL int64 // seconds
 
@@ -103,10 +102,8 @@ type backend struct {
 	kick    chan struct{}     // wakes the keeper
 	reaping chan struct{}     // wakes the reaper
 	lostFn  func(key, id string, cause error)
-	bell    bell
 	waits   *watches // of waiters
 	guards  *watches // of own entries
-	leases  int64    // how many were asked for
 
 	limits limitTable
 	convoy convoy
@@ -116,7 +113,6 @@ var (
 	_ driver.Locker          = (*backend)(nil)
 	_ driver.DirectQueuer    = (*backend)(nil)
 	_ driver.LossNotifier    = (*backend)(nil)
-	_ driver.FairNotifier    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
@@ -136,7 +132,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), slots: make(map[string]*slots), known: make(map[string]bool), tag: newTag(), box: newBox(),
+		entries: make(map[place]*entry), slots: make(map[string]*slots), known: make(map[string]bool), tag: newTag(),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	life, end := context.WithCancelCause(context.Background())
@@ -146,7 +142,6 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.waits, b.guards = newWatches(life, client), newWatches(life, client)
 	b.limits.init()
 	b.convoy.most, b.convoy.wait = maxBatch, maxWait
-	b.bell.pulse = pulseEvery
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it

@@ -121,29 +121,15 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 }
 
 func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
-	var sent time.Time
-	var resp *pb.LeaseGrantResponse
-	err := error(rpctypes.ErrLeaseExist)
-	for errors.Is(err, rpctypes.ErrLeaseExist) { // as after a lost reply, when the library repeats a request
-		sent = time.Now()
-		resp, err = b.pbLease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds, ID: b.leaseID()})
-		err = clientv3.ContextError(ctx, err)
-	}
+	sent := time.Now()
+	resp, err := b.lease.Grant(ctx, seconds)
 	if err != nil {
 		return nil, readOnly(ctx, err)
 	}
 	return &lease{
-		id: resp.ID, seconds: seconds,
+		id: int64(resp.ID), seconds: seconds,
 		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),
 	}, nil
-}
-
-// leaseID is an id for a lease: this client's box, and a number.
-func (b *backend) leaseID() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leases++
-	return b.box<<boxShift | b.leases&(1<<boxShift-1)
 }
 
 // ago is an n-th of the lease's time ago.

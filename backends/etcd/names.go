@@ -57,9 +57,6 @@ func (n names) slot(key, client string, i int) string {
 	return n.line(key) + client + "-" + strconv.Itoa(i)
 }
 
-// doorbell is where the client with that box is told of fair waiters.
-func (n names) doorbell(box int64) string { return n.base + "fair/" + strconv.FormatInt(box, 16) }
-
 // place is how this client knows an acquisition.
 type place struct{ key, id string }
 

@@ -78,11 +78,6 @@ type waiter struct {
 	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
 	waits   func() // of LockDirect: ours is not the first
-
-	fair     bool
-	surveyed bool     // bells is known
-	relies   bool     // the fair one before ours rings
-	bells    []string // where to ring yet
 }
 
 // enqueue takes a place in line by one transaction, or finds the one that an earlier
@@ -92,7 +87,7 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 	taken := 0
 	defer func() { b.burnSlots(key, taken) }()
 	for ; ; taken++ {
-		name, slot, err := b.standIn(p, r.Fair)
+		name, slot, err := b.standIn(p)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +103,7 @@ var errSlotTaken = errors.New("etcd: the name is taken")
 
 // standIn chooses the name for an entry: that of an earlier call whose reply was lost, or
 // one that is not in use.
-func (b *backend) standIn(p place, fair bool) (name string, slot int, err error) {
+func (b *backend) standIn(p place) (name string, slot int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.entries[p]; e != nil {
@@ -121,16 +116,12 @@ func (b *backend) standIn(p place, fair bool) (name string, slot int, err error)
 		}
 	}
 	slot = b.takeSlot(p.key)
-	name = b.names.slot(p.key, b.tag, slot)
-	if fair {
-		name += fairMark
-	}
-	return name, slot, nil
+	return b.names.slot(p.key, b.tag, slot), slot, nil
 }
 
 // enqueueAs makes the entry under a name, whose slot it sees to.
 func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
-	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole, fair: r.Fair}
+	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
 	create, err := b.putInLine(ctx, w, p.key, name, r.ID, l)
 	adopted := err == nil && create == 0
 	if adopted {
@@ -177,9 +168,6 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string
 		nearest(tail, w.line),
 		extend(tail, tailValue(w.line, name), l.id, b.lengthOf(key) >= longLine),
 	}
-	if w.fair {
-		ops = append(ops, wholeLine(tail, w.line))
-	}
 	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, ops, nil)
 	switch {
 	case err != nil:
@@ -194,13 +182,6 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string
 	case len(found) > 1:
 		w.follow(found[1:], l.id)
 		w.long = count > longLine && !w.named
-	}
-	if w.fair {
-		if fair, line, _ := inTxn(resp, 3); fair {
-			w.surveyed, w.relies = true, true
-		} else {
-			b.survey(w, key, resp.Header.Revision, line)
-		}
 	}
 	return resp.Header.Revision, nil
 }
@@ -338,13 +319,9 @@ func (b *backend) step(ctx context.Context, w *waiter) error {
 	return b.orOver(w, b.await(ctx, w, before))
 }
 
-// prepare keeps the lease alive if that is due, rings if ours is a fair one, establishes the
-// watch, and looks.
+// prepare keeps the lease alive if that is due, establishes the watch, and looks.
 func (b *backend) prepare(ctx context.Context, w *waiter) (*predecessor, error) {
 	if err := b.stayAlive(ctx, w); err != nil {
-		return nil, err
-	}
-	if err := b.ring(ctx, w); err != nil {
 		return nil, err
 	}
 	before, made := w.before, w.made
@@ -521,9 +498,6 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 
 // follow notes what is right before ours, the nearest first; there is at least one.
 func (w *waiter) follow(before []*mvccpb.KeyValue, lease int64) {
-	if w.relies { // who was to ring has gone, and may not have rung
-		w.relies, w.surveyed = false, false
-	}
 	w.before, w.made = string(before[0].Key), before[0].CreateRevision
 	w.second, w.tied = len(before) == 1, before[0].Lease == lease
 }

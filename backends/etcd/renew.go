@@ -230,7 +230,7 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 	if d := n.to.since.Add(ttl); d.After(e.deadline) {
 		e.deadline = d
 	}
-	return driver.Grant{Token: e.create, TTL: e.deadline.Sub(n.to.since), Since: n.to.since, FairWaiting: b.fairBehind(e)}, nil
+	return driver.Grant{Token: e.create, TTL: e.deadline.Sub(n.to.since), Since: n.to.since}, nil
 }
 
 // notThere ends a hold whose entry is not what it was. It gives true, for there is nothing

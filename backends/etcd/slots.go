@@ -2,9 +2,7 @@ package etcd
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
-	"strings"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -72,7 +70,7 @@ func (b *backend) keepSlot(p place) (slot int) {
 
 // returnSlot undoes keepSlot. backend.mu is held.
 func (b *backend) returnSlot(p place, slot int) {
-	if e := b.entries[p]; e != nil && e.slot == noSlot && slot != noSlot && strings.TrimSuffix(e.name, fairMark) == b.names.slot(p.key, b.tag, slot) {
+	if e := b.entries[p]; e != nil && e.slot == noSlot && slot != noSlot && e.name == b.names.slot(p.key, b.tag, slot) {
 		e.slot = slot
 		return
 	}
@@ -120,17 +118,6 @@ func (b *backend) unuse(key string, s *slots) {
 	if s.used--; s.used == 0 {
 		delete(b.slots, key)
 	}
-}
-
-// boxShift is how many bits number the leases of a client, in their ids. The 43 bits above
-// them are its box. Two clients with the same box would hear each other's bells, and no more.
-const boxShift = 20
-
-// newBox gives a box, which is not zero.
-func newBox() int64 {
-	var random [8]byte
-	rand.Read(random[:])
-	return int64(binary.BigEndian.Uint64(random[:])>>(boxShift+1) | 1)
 }
 
 // newTag tells this client's names from those of others.

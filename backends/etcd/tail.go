@@ -25,27 +25,17 @@ const (
 	shortLine = 8
 )
 
-const (
-	tailHeader = "coord-tail 1 last=" // and nobody's name, if the next is the first to be named
-	fairHeader = "coord-tail 1 fair=" // the last is waited with fairly
-	fairLimit  = "coord-tail 1 fair>" // above whatever begins so
-)
+const tailHeader = "coord-tail 1 last=" // and nobody's name, if the next is the first to be named
 
 // tailValue names an entry of a line.
 func tailValue(line, name string) string {
-	if strings.HasSuffix(name, fairMark) {
-		return fairHeader + strings.TrimPrefix(name, line)
-	}
 	return tailHeader + strings.TrimPrefix(name, line)
 }
 
 // readTail reads the name back; "" if it is nobody's, or the value is not coord's.
 func readTail(line string, kv *mvccpb.KeyValue) (name string) {
-	value := string(kv.Value)
-	for _, header := range []string{tailHeader, fairHeader} {
-		if last, ok := strings.CutPrefix(value, header); ok && last != "" {
-			return line + last
-		}
+	if last, ok := strings.CutPrefix(string(kv.Value), tailHeader); ok && last != "" {
+		return line + last
 	}
 	return ""
 }
@@ -65,13 +55,6 @@ func extend(tail, value string, lease int64, long bool) clientv3.Op {
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(tail), ">", 0))
 	}
 	return clientv3.OpTxn(cmps, []clientv3.Op{clientv3.OpPut(tail, value, clientv3.WithLease(clientv3.LeaseID(lease)))}, nil)
-}
-
-// wholeLine reads all that are in line, unless the last is fair: it has told those before it.
-func wholeLine(tail, line string) clientv3.Op {
-	return clientv3.OpTxn([]clientv3.Cmp{
-		clientv3.Compare(clientv3.Value(tail), ">", fairHeader), clientv3.Compare(clientv3.Value(tail), "<", fairLimit),
-	}, nil, []clientv3.Op{clientv3.OpGet(line, clientv3.WithPrefix())})
 }
 
 // inTxn is what a transaction within one has found: whether its condition held, what its first read has, and of

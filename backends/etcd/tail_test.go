@@ -29,11 +29,10 @@ func tailOf(t testing.TB, b *backend, key string) string {
 }
 
 // queue has n wait in line, one behind the other, for as long as they are not left, and gives how each ended.
-func queue(t testing.TB, b *backend, key string, before, n int, fair bool) (ids []string, done []<-chan result, leave []context.CancelFunc) {
+func queue(t testing.TB, b *backend, key string, before, n int) (ids []string, done []<-chan result, leave []context.CancelFunc) {
 	t.Helper()
 	for i := range n {
 		r := request("waiter", 20*time.Second)
-		r.Fair = fair
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		ids, leave = append(ids, r.ID), append(leave, cancel)
@@ -49,7 +48,7 @@ func lined(t testing.TB, n int) (srv *testserver.Server, holder, b *backend, ids
 	r := request("holder", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	b = connect(t, srv.Addr)
-	more, done, leave := queue(t, b, "k", 1, n, false)
+	more, done, leave := queue(t, b, "k", 1, n)
 	return srv, holder, b, append([]string{r.ID}, more...), done, leave
 }
 
@@ -122,7 +121,7 @@ func TestTailOfManyClients(t *testing.T) {
 		if i < 4 {
 			all = append(all, connect(t, srv.Addr))
 		}
-		id, d, _ := queue(t, all[i%4], "k", i+1, 1, i%2 == 0)
+		id, d, _ := queue(t, all[i%4], "k", i+1, 1)
 		ids, done = append(ids, id...), append(done, d...)
 	}
 	until(t, 5*time.Second, "a tail", func() bool { return strings.Contains(tailOf(t, holder, "k"), "=") })
@@ -144,7 +143,6 @@ func TestTailThatIsWrong(t *testing.T) {
 			return tailValue(b.names.line("k"), string(kvs[7].Key))
 		},
 		"one who is not":     func(*backend, []*mvccpb.KeyValue) string { return tailHeader + "gone-1" },
-		"a fair one, gone":   func(*backend, []*mvccpb.KeyValue) string { return fairHeader + "gone-1f" },
 		"whoever comes next": func(b *backend, _ []*mvccpb.KeyValue) string { return tailHeader + fmt.Sprint(b.tag, "-", before) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +154,7 @@ func TestTailThatIsWrong(t *testing.T) {
 			} else {
 				must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), b.names.tail("k"), value))
 			}
-			more, last, _ := queue(t, b, "k", before+1, 3, false)
+			more, last, _ := queue(t, b, "k", before+1, 3)
 			serve(t, b, append(ids, more...), append(done, last...))
 			nothingLeft(t, b)
 		})
@@ -187,13 +185,13 @@ func TestLastOfALongLineGoes(t *testing.T) {
 			const n = longLine + 2
 			srv, _, b, ids, done, _ := lined(t, n)
 			other, third := connect(t, srv.Addr), connect(t, srv.Addr)
-			_, gone, leave := queue(t, other, "k", n+1, 3, false)
-			behind, behindDone, _ := queue(t, third, "k", n+4, 2, false)
+			_, gone, leave := queue(t, other, "k", n+1, 3)
+			behind, behindDone, _ := queue(t, third, "k", n+4, 2)
 			by(t, other, gone, leave)
 			until(t, 5*time.Second, "they have left", func() bool {
 				return len(entriesOf(t, b.client, b.names.line("k")).Kvs) == n+3
 			})
-			next, nextDone, _ := queue(t, third, "k", n+3, 2, false)
+			next, nextDone, _ := queue(t, third, "k", n+3, 2)
 			serve(t, b, slices.Concat(ids, behind, next), slices.Concat(done, behindDone, nextDone))
 			nothingLeft(t, b)
 		})
@@ -206,7 +204,7 @@ func TestLostReplyInALongLine(t *testing.T) {
 	b, m := meddled(t, srv.Addr)
 	ids := []string{newID("holder")}
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", driver.Request{ID: ids[0], TTL: time.Minute}))
-	more, done, _ := queue(t, b, "k", 1, longLine+2, false)
+	more, done, _ := queue(t, b, "k", 1, longLine+2)
 	m.loseReply()
 	lost := request("lost", 20*time.Second)
 	if _, err := b.Lock(t.Context(), "k", lost); err == nil || driver.Definite(err) {
@@ -214,7 +212,7 @@ func TestLostReplyInALongLine(t *testing.T) {
 	}
 	m.on(nil)
 	again := waitInLine(t, t.Context(), b, "k", lost, longLine+4)
-	behind, last, _ := queue(t, b, "k", longLine+4, 1, false)
+	behind, last, _ := queue(t, b, "k", longLine+4, 1)
 	serve(t, b, slices.Concat(ids, more, []string{lost.ID}, behind), slices.Concat(done, []<-chan result{again}, last))
 	nothingLeft(t, b)
 }
@@ -276,7 +274,7 @@ func TestLongLineIsNotRead(t *testing.T) {
 	srv := testserver.Etcd(t)
 	others := connect(t, srv.Addr)
 	must[driver.Grant](t)(others.TryLock(t.Context(), "k", request("holder", time.Minute)))
-	queue(t, others, "k", 1, longLine+2, true)
+	queue(t, others, "k", 1, longLine+2)
 	b, m := meddled(t, srv.Addr)
 	var mu sync.Mutex
 	var sent []*pb.TxnRequest
@@ -288,7 +286,7 @@ func TestLongLineIsNotRead(t *testing.T) {
 		}
 		return send()
 	})
-	queue(t, b, "k", longLine+3, 1, true)
+	queue(t, b, "k", longLine+3, 1)
 	requests := func() []*pb.TxnRequest {
 		mu.Lock()
 		defer mu.Unlock()
@@ -307,41 +305,11 @@ func TestLongLineIsNotRead(t *testing.T) {
 		}
 	}
 	// The first request has ranges, for lines without a tail. With one it takes the other branch.
-	reads := []*pb.RequestOp{requests()[0].Success[1], requests()[0].Success[3]}
+	reads := []*pb.RequestOp{requests()[0].Success[1]}
 	resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), &pb.TxnRequest{Success: reads}))
-	for i, r := range resp.Responses {
-		if txn := r.GetResponseTxn(); !txn.Succeeded || i == 0 && string(txn.Responses[0].GetResponseRange().Kvs[0].Key) != b.names.tail("k") {
-			t.Errorf("the line was read: %v", txn)
-		}
+	if txn := resp.Responses[0].GetResponseTxn(); !txn.Succeeded || string(txn.Responses[0].GetResponseRange().Kvs[0].Key) != b.names.tail("k") {
+		t.Errorf("the line was read: %v", txn)
 	}
-}
-
-// A fair waiter relies on the fair one before it to tell the others. If that goes without having told, it does so itself.
-func TestFairWaiterWhoseBellRingerGoes(t *testing.T) {
-	srv := testserver.Etcd(t)
-	first := connect(t, srv.Addr)
-	news := listening(t, first)
-	mute, m := meddled(t, srv.Addr)
-	r := request("holder", time.Minute)
-	must[driver.Grant](t)(first.TryLock(t.Context(), "k", r))
-	crowd, _, _ := queue(t, connect(t, srv.Addr), "k", 1, longLine+2, false)
-	m.on(func(_ string, req any, send func() error) error {
-		if strings.Contains(fmt.Sprint(req), "coord/fair/") {
-			return errLost
-		}
-		return send()
-	})
-	_, silent, leave := queue(t, mute, "k", len(crowd)+1, 1, true)
-	queue(t, connect(t, srv.Addr), "k", len(crowd)+2, 1, true)
-	time.Sleep(50 * time.Millisecond)
-	if news.of("k") != 0 {
-		t.Fatal("the holder was told: the test shows nothing")
-	}
-	leave[0]()
-	if got := soonResult(t, silent[0], 5*time.Second, "the silent one to leave"); !errors.Is(got.err, context.Canceled) {
-		t.Fatal(got.err)
-	}
-	until(t, 5*time.Second, "the holder to be told", func() bool { return news.of("k") > 0 })
 }
 
 // Without a look at the key before: one request on a free one, and what a wait takes on one in whose line this client
@@ -350,8 +318,7 @@ func TestLockDirect(t *testing.T) {
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
-	first, second, third := request("first", time.Minute), fairly("second"), fairly("third")
-	third.TTL, second.TTL = time.Minute, time.Minute
+	first, second, third := request("first", time.Minute), request("second", time.Minute), request("third", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", first)) // it is there
 	lock := func(r driver.Request) (done chan result, waits func() int) {
 		var mu sync.Mutex
