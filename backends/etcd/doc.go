@@ -27,8 +27,8 @@
 // Each step is one request, and but for one a transaction:
 //
 //	TryLock   if the line is empty            put 0 or own          else get first
-//	Lock      if the name is not in use       put own, get newest 2 or get tail, put tail own
-//	look      —                               get own, get the two before it
+//	Lock      if the name is not in use       put own, get newest or get tail, put tail own
+//	look      —                               get own, get the one before it
 //	Unlock    of a short hold with a name of its client's: delete own, and look at what it was
 //	Unlock    if own is held [and as created] delete own            else get own, or all
 //	renew     —                               get own, get own, … up to 100 holds
@@ -53,8 +53,9 @@
 // keys and decisions on different limits then share a transaction of up to a hundred smaller ones. None waits longer
 // than 10 ms for that; what the server refuses of one is made again one by one.
 //
-// A waiter watches the one entry before its own. When that goes, having been the first,
-// its own is the first; otherwise it reads again. The watch
+// A waiter watches the one entry before its own. When that goes, it looks: it is granted
+// by an answer that has its own entry in it, and none before that. An event proves less, for
+// the waiter's own lease may have been revoked meanwhile. The watch
 // is established first, at the present revision, and the line read after that: nothing
 // falls in between, and the server pushes at once, which it does not for a watch that
 // begins in the past. A watch that breaks, that has no leader or whose revision was

@@ -74,8 +74,6 @@ type waiter struct {
 	made    int64  // the revision that made it
 	named   bool   // the tail of the line names ours
 	long    bool   // the line is long, and has no tail
-	second  bool   // there is none before that one
-	tied    bool   // that one is on our lease, and goes with ours if the lease is revoked
 	granted driver.Grant
 	waits   func() // of LockDirect: ours is not the first
 }
@@ -180,7 +178,7 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string
 	case tail:
 		w.before, w.made = readTail(w.line, found[0]), found[0].ModRevision
 	case len(found) > 1:
-		w.follow(found[1:], l.id)
+		w.follow(found[1])
 		w.long = count > longLine && !w.named
 	}
 	return resp.Header.Revision, nil
@@ -433,13 +431,9 @@ func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
 	}
 }
 
-// moved goes on when the predecessor is gone.
+// moved goes on when the predecessor is gone. It reads the line, though none else was before: only an answer that has
+// our entry in it proves that this was not removed meanwhile.
 func (b *backend) moved(ctx context.Context, w *waiter) error {
-	if w.second && !w.tied {
-		// It was the only one before ours, and nobody comes in between: ours is the first, and
-		// the watch of it has said nothing.
-		return b.grantTo(ctx, w)
-	}
 	if err := b.look(ctx, w); err != nil || w.before == "" {
 		return err
 	}
@@ -496,10 +490,9 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// follow notes what is right before ours, the nearest first; there is at least one.
-func (w *waiter) follow(before []*mvccpb.KeyValue, lease int64) {
-	w.before, w.made = string(before[0].Key), before[0].CreateRevision
-	w.second, w.tied = len(before) == 1, before[0].Lease == lease
+// follow notes what is right before ours.
+func (w *waiter) follow(before *mvccpb.KeyValue) {
+	w.before, w.made = string(before.Key), before.CreateRevision
 }
 
 // stillBehind makes sure that our entry and the one before it are there. It reads
@@ -527,7 +520,6 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 		return b.look(ctx, w)
 	}
 	_, err = readRecord(w.line, before[0])
-	w.tied = before[0].Lease == kvsOf(resp, 0)[0].Lease
 	return err
 }
 
@@ -544,13 +536,13 @@ func (b *backend) standing(w *waiter, own []*mvccpb.KeyValue) error {
 	return nil
 }
 
-// look reads our entry and the ones right before it, in one request. When there is none
-// before it, ours is granted.
+// look reads our entry and the one right before it, in one request. When there is none
+// before it, ours is granted: the answer shows that it is in line, and the first.
 func (b *backend) look(ctx context.Context, w *waiter) error {
 	resp, err := b.txn(ctx, nil, []clientv3.Op{
 		clientv3.OpGet(w.name),
 		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)),
 	}, nil)
 	if err != nil {
 		return readOnly(ctx, err)
@@ -563,7 +555,7 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 		if _, err := readRecord(w.line, before[0]); err != nil {
 			return err
 		}
-		w.follow(before, own[0].Lease)
+		w.follow(before[0])
 		w.waits()
 		return nil
 	}

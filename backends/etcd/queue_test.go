@@ -109,6 +109,58 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 	}
 }
 
+// lateStream hears the events of the keys of late only when released, as from a member that lags behind.
+type lateStream struct {
+	grpc.ClientStream
+	late    func(key string) bool
+	release <-chan struct{}
+}
+
+func (l lateStream) RecvMsg(m any) error {
+	err := l.ClientStream.RecvMsg(m)
+	if w, ok := m.(*pb.WatchResponse); ok && err == nil {
+		for _, ev := range w.Events {
+			if l.late(string(ev.Kv.Key)) {
+				<-l.release
+			}
+		}
+	}
+	return err
+}
+
+// A waiter's lease is revoked, and the news of its own entry is late. When the holder goes, the waiter is not granted, for
+// the next in line is.
+func TestRevokedWaiterIsNotGranted(t *testing.T) {
+	srv, holder := open(t)
+	var name atomic.Value
+	release := make(chan struct{})
+	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil || !strings.HasSuffix(method, "/Watch") {
+			return stream, err
+		}
+		return lateStream{stream, func(key string) bool { return key == name.Load() }, release}, nil
+	}, srv.Addr)
+	defer close(release)
+	r := request("holder", time.Minute)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	revoked := waitInLine(t, t.Context(), b, "k", request("revoked", time.Minute), 2)
+	next := waitInLine(t, t.Context(), connect(t, srv.Addr), "k", request("next", time.Minute), 3)
+	entry := entriesOf(t, holder.client, holder.names.line("k")).Kvs[1]
+	name.Store(string(entry.Key))
+	until(t, 10*time.Second, "the waiter to watch the holder and itself", func() bool { return b.waits.count() == 1 && b.guards.count() == 1 })
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entry.Lease)))
+	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, next, hung, "the next in line"); got.err != nil {
+		t.Error(got.err)
+	}
+	if got := soonResult(t, revoked, hung, "the waiter that was revoked"); got.err == nil || errors.Is(got.err, driver.ErrLocked) {
+		t.Errorf("%+v, %v: want an error", got.Grant, got.err)
+	}
+}
+
 // silentStream hears nothing.
 type silentStream struct{ grpc.ClientStream }
 

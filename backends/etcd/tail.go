@@ -45,7 +45,7 @@ func nearest(tail, line string) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tail), ">", 0)},
 		[]clientv3.Op{clientv3.OpGet(tail)},
 		[]clientv3.Op{clientv3.OpGet(line, clientv3.WithPrefix(),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(3))})
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2))})
 }
 
 // extend makes the tail name an entry. Only a long line is given one that has none.
