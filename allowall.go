@@ -139,14 +139,19 @@ func (m *multi) unseen() {
 	}
 }
 
-// takeAtOnce is one atomic step at the store, perhaps together with others of this client.
+// takeAtOnce is one atomic step at the store.
 func (m *multi) takeAtOnce(ctx context.Context) error {
-	a := m.c.convoys.take(ctx, m.demands)
-	if a.err != nil {
-		return a.err
+	c := m.c
+	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	taken, err := c.limits.multi.TakeAll(ctx, m.demands)
+	if err != nil {
+		return err
 	}
-	granted := a.granted(m.demands)
-	for i, t := range a.taken {
+	if len(taken) != len(m.demands) || slices.ContainsFunc(taken, func(t driver.Taken) bool { return len(t.Asks) != 1 }) {
+		return fmt.Errorf("%s answered %d demands of %d", c.info.Name, len(taken), len(m.demands))
+	}
+	granted := m.granted(taken)
+	for i, t := range taken {
 		r := &m.results[i]
 		r.Allowed, r.Remaining, r.ResetAfter = granted, t.Remaining, t.ResetAfter
 		if granted {
@@ -155,25 +160,34 @@ func (m *multi) takeAtOnce(ctx context.Context) error {
 			r.RetryAfter = t.Asks[0].RetryAfter
 		}
 	}
-	m.learn(&a, granted)
+	if !c.denied.off {
+		m.learn(taken, granted, sent, epoch)
+	}
 	return nil
+}
+
+// granted reports whether every demand was met.
+func (m *multi) granted(taken []driver.Taken) bool {
+	for i, t := range taken {
+		if t.Asks[0].N != m.demands[i].N {
+			return false
+		}
+	}
+	return true
 }
 
 // learn keeps the cache of denials right. What stood in the way only as a sum says nothing
 // of a single demand.
-func (m *multi) learn(a *answer, granted bool) {
+func (m *multi) learn(taken []driver.Taken, granted bool, sent instant, epoch uint64) {
 	denied := &m.c.denied
-	if denied.off {
-		return
-	}
 	for _, sum := range m.sums() {
-		one := a.taken[sum.of[0]]
+		one := taken[sum.of[0]]
 		switch {
 		case granted:
 			denied.drop(sum.Key)
 		case len(sum.of) == 1 && one.Asks[0].RetryAfter > 0:
 			t := driver.TakenOne{Granted: one.Asks[0], Remaining: one.Remaining, ResetAfter: one.ResetAfter}
-			denied.remember(&sum.Demand, driver.Ask{Min: sum.N, N: sum.N}, &t, a.sent, a.epoch)
+			denied.remember(&sum.Demand, driver.Ask{Min: sum.N, N: sum.N}, &t, sent, epoch)
 		}
 	}
 }

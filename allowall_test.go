@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,4 +215,45 @@ func TestAllowAllRefuses(t *testing.T) {
 			t.Errorf("failing open: %+v", r)
 		}
 	})
+}
+
+// A crowd has its answers within a round trip or two, for nobody waits for another's call.
+func TestAllowAllInACrowd(t *testing.T) {
+	const goroutines, roundTrip = 5000, time.Millisecond
+	for name, denied := range map[string]int{"granted": 0, "a tenth denied": goroutines / 10} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeMulti()
+				c := newTestClient(t, f)
+				f.setIntercept(func(string, string) outcome { time.Sleep(roundTrip); return outcome{} })
+				wide, tight := Demand{Key: "all", Limit: PerHour(goroutines), N: 1}, PerHour(1)
+				start := time.Now()
+				var wg sync.WaitGroup
+				for i := range goroutines {
+					demands := []Demand{wide, {Key: fmt.Sprint("user", i%20), Limit: wide.Limit, N: 1}}
+					if i < denied {
+						d := Demand{Key: fmt.Sprint("denied", i), Limit: tight, N: 1}
+						f.state(d.Key, tight).Take(tight, start.UnixMicro(), driver.Ask{Min: 1, N: 1})
+						demands = append(demands, d)
+					}
+					wg.Go(func() {
+						r, err := c.AllowAll(t.Context(), demands...)
+						if err != nil || r[0].Allowed != (i >= denied) {
+							t.Errorf("goroutine %d: %+v, %v", i, r, err)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(start); took > 2*roundTrip {
+					t.Errorf("took %v at a round trip of %v", took, roundTrip)
+				}
+				if n := f.count("takeall"); n != goroutines {
+					t.Errorf("%d calls for %d goroutines", n, goroutines)
+				}
+				if n := left(t, c, "all", wide.Limit); n != denied {
+					t.Errorf("%d left, want %d", n, denied)
+				}
+			})
+		})
+	}
 }

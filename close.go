@@ -74,7 +74,6 @@ func (c *Client) Close() error {
 	c.stop()
 	close(c.ended)
 	c.flights.close()
-	c.convoys.close()
 	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()

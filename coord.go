@@ -70,7 +70,6 @@ type Client struct {
 	janitor  janitor
 	denied   denials
 	flights  flights
-	convoys  convoys
 	lines    waitLines
 	leases   atomic.Pointer[leaseBook] // nil: nothing is taken in advance
 
@@ -136,7 +135,6 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c.janitor.init(c)
 	c.denied.init(c)
 	c.flights.init(c)
-	c.convoys.init(c)
 	if policy != nil && !c.denied.off {
 		c.leases.Store(newLeaseBook(c, policy))
 	}
