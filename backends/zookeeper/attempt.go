@@ -252,7 +252,7 @@ func (a *attempt) place(ctx context.Context) (p place, since time.Time, err erro
 // at since. In an ensemble a listing is none: the server may have lost its leader.
 func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, error) {
 	b := a.b
-	if b.isAlone() {
+	if b.alone.Load() {
 		return since, nil
 	}
 	if last := b.lastSign(a.t.session); since.Sub(last) < b.lease()/8 {

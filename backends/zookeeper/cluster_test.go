@@ -91,8 +91,8 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 func TestHoldsOutliveServers(t *testing.T) {
 	c := testserver.ZooKeeperCluster(t)
 	b := connect(t, clusterURL(c))
-	if b.isAlone() || b.lease() != clusterSession*3/4 {
-		t.Fatalf("alone %v, lease %v: want three quarters of the session", b.isAlone(), b.lease())
+	if b.alone.Load() || b.lease() != clusterSession*3/4 {
+		t.Fatalf("alone %v, lease %v: want three quarters of the session", b.alone.Load(), b.lease())
 	}
 	holder := must[*coord.Client](t)(coord.New(b))
 	l := must[*coord.Lock](t)(holder.Lock(t.Context(), "k"))
@@ -242,7 +242,8 @@ func TestCertain(t *testing.T) {
 		"one that is older than ping": {of: 1, list: []sign{{ago(900), ago(900)}}, want: ago(375)},
 		"another session's":           {of: 2, list: []sign{{ago(250), ago(250)}}, want: ago(375)},
 	} {
-		b := &backend{session: session, alone: tc.alone, signs: signs{session: tc.of, list: tc.list}}
+		b := &backend{session: session, signs: signs{session: tc.of, list: tc.list}}
+		b.alone.Store(tc.alone)
 		if got := b.certain(1, now); got.Sub(tc.want).Abs() > time.Microsecond {
 			t.Errorf("%s: %v before the write, want %v", what, now.Sub(got), now.Sub(tc.want))
 		}

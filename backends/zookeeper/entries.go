@@ -28,7 +28,7 @@ type entry struct {
 	node     string        // path of the node that holds, "" if there is none
 	session  int64         // that made node
 	token    int64
-	broken   bool          // revoked: the key is only kept taken
+	broken   error         // why the hold is over while its node keeps the key taken
 	since    time.Time     // from when the lease certainly runs
 	until    time.Time     // when the node is given up
 	arm      time.Time     // when node is to be watched; zero: it is
@@ -130,12 +130,12 @@ func (e *entry) held() (node string, broken bool) {
 		e.drop() // nodes end with their session
 		return "", false
 	}
-	return e.node, e.broken
+	return e.node, e.broken != nil
 }
 
 // drop forgets the hold. backend.mu is held.
 func (e *entry) drop() {
-	e.node, e.broken = "", false
+	e.node, e.broken = "", nil
 	e.alarm.off()
 	e.alarm = nil
 	e.tidy()
@@ -168,7 +168,7 @@ const watchAfter = 50 * time.Millisecond
 // that says so was sent at sent.
 func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant, error) {
 	b := e.b
-	lease, since := b.lease(), b.certain(t.session, sent)
+	since := b.certain(t.session, sent)
 	if t.token >= 1<<53 {
 		return driver.Grant{}, fmt.Errorf("%w: transaction id %d: want one below 2^53", driver.ErrUnsupported, t.token)
 	}
@@ -180,7 +180,8 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	if b.closed {
 		return driver.Grant{}, errClosing
 	}
-	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, false
+	lease := b.lease() // under mu: see shorten
+	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, nil
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.arm = time.Now().Add(watchAfter)
 	e.plan()
@@ -189,12 +190,13 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 
 // extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
 func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
-	lease, since := e.b.lease(), e.b.certain(p.session, sent)
+	since := e.b.certain(p.session, sent)
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	if e.node != p.node || e.broken {
+	if e.node != p.node || e.broken != nil {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
+	lease := e.b.lease()
 	if since.After(e.since) {
 		e.since = since
 	}
@@ -211,13 +213,33 @@ func (e *entry) revoked(node string) (news bool) {
 	lease := e.b.lease()
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	if e.node != node || e.broken {
+	if e.node != node || e.broken != nil {
 		return false
 	}
-	e.broken = true
+	e.broken = errBroken
 	e.until = e.since.Add(lease)
 	e.plan()
 	return true
+}
+
+// shorten ends every hold, because a server has resumed the session for less time than holds were
+// promised. Each is told at once, and again when its node is removed, a lease later: a grant that was
+// on its way to its caller at first is a hold by then.
+func (b *backend) shorten() {
+	b.mu.Lock()
+	until := time.Now().Add(b.lease())
+	var ended []*entry
+	for _, e := range b.entries {
+		if e.node != "" && e.broken == nil {
+			e.broken, e.until = errShortened, until
+			e.plan()
+			ended = append(ended, e)
+		}
+	}
+	b.mu.Unlock()
+	for _, e := range ended {
+		e.tell(errShortened)
+	}
 }
 
 // plan sets the alarm to what is due next. backend.mu is held.
@@ -236,7 +258,7 @@ func (e *entry) plan() {
 func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()
-	node, session, now := e.node, e.session, time.Now()
+	node, session, broken, now := e.node, e.session, e.broken, time.Now()
 	lapsed := node != "" && !now.Before(e.until)
 	armed := node != "" && !lapsed && !e.arm.IsZero() && !now.Before(e.arm)
 	switch {
@@ -252,6 +274,9 @@ func (e *entry) due() {
 	b.mu.Unlock()
 	switch {
 	case lapsed:
+		if broken != nil {
+			e.tell(broken)
+		}
 		// The session lives on, for the client's other holds, and would keep the node for ever.
 		b.background(func() {
 			defer e.leave()

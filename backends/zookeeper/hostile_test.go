@@ -265,8 +265,8 @@ func TestTLS(t *testing.T) {
 	pair := "&tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
 	b := connect(t, "zookeepers://"+srv.Addr+"/tls"+params+pair)
 	isFree(t, b, "k")
-	if b.Info().Server != "ZooKeeper 3.8.0" && !strings.HasPrefix(b.Info().Server, "ZooKeeper ") || !b.isAlone() {
-		t.Errorf("server %q, alone %v", b.Info().Server, b.isAlone())
+	if b.Info().Server != "ZooKeeper 3.8.0" && !strings.HasPrefix(b.Info().Server, "ZooKeeper ") || !b.alone.Load() {
+		t.Errorf("server %q, alone %v", b.Info().Server, b.alone.Load())
 	}
 	for what, raw := range map[string]string{
 		"an unknown authority":     "zookeepers://" + srv.Addr + "/tls?session_timeout=5s",

@@ -119,7 +119,7 @@ func (silence) Printf(string, ...any) {}
 func dial(u storeurl.URL, session, patience time.Duration, o options) (*backend, error) {
 	w := newWire(u.Hosts, u.TLS, session, patience)
 	b := newBackend(nil, o)
-	w.watching = b.watching
+	w.watching, w.shortened = b.watching, b.shorten
 	conn, events, err := zk.Connect(u.Hosts, session,
 		zk.WithDialer(w.dial), zk.WithHostProvider(w), zk.WithLogger(silence{}), zk.WithLogInfo(false))
 	if err != nil {

@@ -13,9 +13,7 @@ import (
 func TestBreakOfAWaiterBeforeItsGrant(t *testing.T) {
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(p.target, calmSession))
-	b.mu.Lock()
-	b.alone = false
-	b.mu.Unlock()
+	b.alone.Store(false)
 	holder, waiter := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", holder))
 	ended := make(chan error, 1)

@@ -25,9 +25,7 @@ func (b *backend) probe(ctx context.Context) error {
 		return err
 	}
 	server, alone := b.about(ctx)
-	b.mu.Lock()
-	b.alone = alone
-	b.mu.Unlock()
+	b.alone.Store(alone)
 	if err := b.insist(ctx, func() error { return b.prepare(ctx) }); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type signs struct {
 // at most is therefore not counted on.
 func (b *backend) lease() time.Duration {
 	t := b.timeout()
-	if !b.isAlone() {
+	if !b.alone.Load() {
 		t -= t / 4
 	}
 	return t
@@ -33,7 +33,7 @@ func (b *backend) lease() time.Duration {
 // so that one is what lasts a whole timeout. If we know of none, it is a ping: the library sends
 // one in every third of the timeout. A little is added for its way.
 func (b *backend) certain(session int64, sent time.Time) time.Time {
-	if b.isAlone() {
+	if b.alone.Load() {
 		return sent
 	}
 	t := b.timeout()
@@ -60,7 +60,7 @@ const signsKept = 32
 
 // lives notes a sign of life, sent at sent, that the leader has acknowledged now.
 func (b *backend) lives(session int64, sent time.Time) {
-	if b.isAlone() || b.conn.SessionID() != session {
+	if b.alone.Load() || b.conn.SessionID() != session {
 		return
 	}
 	t, now := b.timeout(), time.Now()

@@ -134,6 +134,8 @@ func (e *entry) heard(node string, ev zk.Event) {
 var (
 	errRemoved = errors.New("zookeeper: its node was removed")
 	errBroken  = errors.New("zookeeper: an operator broke the lock")
+
+	errShortened = errors.New("zookeeper: a server resumed the session with a shorter timeout")
 )
 
 // gone tells the core of a node that was removed, unless we did it.

@@ -37,8 +37,10 @@ type wire struct {
 	// slow and the store is not open.
 	patience time.Duration
 	watching func() bool // whether there are watches
-	ctx      context.Context
-	quit     context.CancelFunc
+	// shortened is told that a server has resumed the session for less time than before.
+	shortened func()
+	ctx       context.Context
+	quit      context.CancelFunc
 
 	mu       sync.Mutex
 	next     int // of hosts
@@ -174,12 +176,16 @@ func passing(err error) bool {
 	return errors.As(err, &n) && n.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// connected notes an established session.
+// connected notes an established session, and ends what an earlier one, or the same, had promised for longer.
 func (w *wire) connected(granted time.Duration) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	shorter := granted < w.granted
 	w.failures, w.err, w.down, w.granted = 0, nil, time.Time{}, granted
 	w.slow = false
+	w.mu.Unlock()
+	if shorter {
+		w.shortened()
+	}
 }
 
 // opened notes that the store is open: there may be holds now, whose session is not to
@@ -263,12 +269,13 @@ type wireConn struct {
 	w     *wire
 	limit time.Time // of the handshake
 
+	reply []byte // of the handshake, as far as it was read; Read's
+
 	mu     sync.Mutex
-	reply  []byte // of the handshake, as far as it was read
-	sent   bool   // the connect request
-	shaken bool   // the handshake is over
-	asked  bool   // a request that has an answer
-	again  bool   // the library has watches, and has not asked for them
+	sent   bool // the connect request
+	shaken bool // the handshake is over
+	asked  bool // a request that has an answer
+	again  bool // the library has watches, and has not asked for them
 	once   sync.Once
 }
 
@@ -349,19 +356,21 @@ const (
 func (c *wireConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.holdBack()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shaken {
+	if c.ready() {
 		return n, err
 	}
 	c.reply = append(c.reply, b[:n]...)
-	if timeout, session, ok := parseConnectReply(c.reply); ok {
-		c.shaken, c.reply, c.again = true, nil, c.w.watching()
-		if session != 0 {
-			c.w.connected(timeout)
-		}
-	} else if err != nil {
+	timeout, session, ok := parseConnectReply(c.reply)
+	switch {
+	case !ok && err != nil:
 		c.w.failed(err)
+	case ok && session != 0:
+		c.w.connected(timeout)
+	}
+	if ok {
+		c.mu.Lock()
+		c.shaken, c.reply, c.again = true, nil, c.w.watching()
+		c.mu.Unlock()
 	}
 	return n, err
 }

@@ -48,7 +48,8 @@ type options struct {
 // WithSessionTimeout states the session timeout of the connection, from 200ms to an
 // hour: the one that the server granted, which is the one given to zk.Connect unless
 // that is outside of the server's minSessionTimeout and maxSessionTimeout (by default 2
-// and 20 ticks). Leases last that long, and the library does not tell it, so New requires it.
+// and 20 ticks). Every server of an ensemble must grant it. Leases last that long, and the library does
+// not tell it, so New requires it.
 func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.session = d } }
 
 // WithRoot sets the path under which everything is kept. The default is /coord.
@@ -101,6 +102,7 @@ type backend struct {
 	clock   clock
 	cells   cellCache
 
+	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
 
 	runway  chan *flight // to a goroutine that is idle
@@ -113,7 +115,6 @@ type backend struct {
 	entries map[holdName]*entry
 	parents map[string]struct{} // known to be ours
 	plain   bool                // the server knows no containers
-	alone   bool                // the server is no part of an ensemble
 	watches map[string]*watch
 	lost    func(key, id string, cause error)
 	signs   signs
@@ -164,12 +165,6 @@ func (b *backend) timeout() time.Duration {
 		return b.wire.timeout()
 	}
 	return b.session
-}
-
-func (b *backend) isAlone() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.alone
 }
 
 func (b *backend) isClosed() bool {

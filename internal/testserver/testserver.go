@@ -271,6 +271,9 @@ func (s *Server) Restart() {
 	}
 }
 
+// Reconfigure adds lines to the server's configuration file, for its next start.
+func (s *Server) Reconfigure(lines ...string) { s.config.lines = append(s.config.lines, lines...) }
+
 // Pause stops the server with SIGSTOP: connections stay open, and nothing answers
 // any more when it returns.
 func (s *Server) Pause() {
