@@ -138,7 +138,7 @@ func refusals() []struct{ text, want string } {
 		{"url: redis://u:s3cret@h:bad", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: 'redis://u:s3cret@[::1]:1,[::2'", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis:s3cret", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
-		{"url: file:/tmp/x", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+		{"url: file:/var/lib/x", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis://h?p=%zz", "coord.yaml:1: url: malformed query: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis://u:s3cret@h?prefix=a\nprefix: b\n", `coord.yaml:2: prefix: prefix "b" contradicts prefix "a" in url`},
 

@@ -116,7 +116,7 @@ func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, swee
 	case change.Value == nil:
 		err = c.remove()
 	default:
-		err = c.write(change.Value, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
+		err = c.write(change.Value, now, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
 	}
 	if err != nil {
 		return now, false, notSent(err)

@@ -20,7 +20,8 @@ import (
 // clock is the machine's clock as all clients of the store see it: the time since
 // boot plus an offset, which CLOCK keeps. Setting the wall clock changes nothing.
 //
-// Each open client keeps a shared lock on the store's directory. A client that
+// Each open client keeps a shared lock on the store's directory, which keeps
+// systemd-tmpfiles out of it, too. A client that
 // comes while others have theirs adopts the offset in CLOCK, whatever it can find
 // out about the boot: the locks prove that it is the same. A client that comes
 // alone keeps the offset if CLOCK is of this boot. Otherwise it sets the clock by
@@ -170,7 +171,10 @@ func (c *clock) writeMark() {
 }
 
 // current reports whether the locked directory is still the one at dir.
-func (c *clock) current(dir string) (bool, error) { return isAt(c.alive, dir) }
+func (c *clock) current(dir string) (bool, error) {
+	_, is, err := isAt(c.alive, dir)
+	return is, err
+}
 
 // close leaves the clients of the store.
 func (c *clock) close() error {

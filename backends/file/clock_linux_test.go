@@ -169,6 +169,20 @@ func TestClockOfOpenClients(t *testing.T) {
 	wantErr(t, "behind the mark", err, driver.ErrUnsupported)
 }
 
+// systemd-tmpfiles leaves a directory alone that it cannot lock.
+func TestOpenClientKeepsCleanersOut(t *testing.T) {
+	dir := t.TempDir()
+	newStore(t, dir)
+	cleaner, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := tryLock(cleaner); ok || err != nil {
+		t.Errorf("lock of the directory of an open store: %v, %v, want it refused", ok, err)
+	}
+	wantErr(t, "Close", cleaner.Close(), nil)
+}
+
 // openedBy opens the store, whose CLOCK is of the boot.
 func openedBy(t *testing.T, dir, boot string) *store {
 	t.Helper()

@@ -149,8 +149,28 @@ func (c *cell) read() error {
 	return nil
 }
 
-// write makes value the content of the cell. After an error it is as it was.
-func (c *cell) write(value []byte, keep int64, tmp string) error {
+// cleanerAge is less than the age at which any cleaner of old files removes one:
+// macOS waits for three days, systemd-tmpfiles and tmpreaper for a week and more.
+const cleanerAge = 24 * time.Hour
+
+// write makes value the content of the cell, which is needed until keep. After an
+// error it is as it was.
+func (c *cell) write(value []byte, now time.Time, keep int64, tmp string) error {
+	if err := c.put(value, keep, tmp); err != nil {
+		return err
+	}
+	if d := time.UnixMicro(keep).Sub(now); d > cleanerAge {
+		// Dated in the future, it is not old before it is needed no longer. If
+		// that fails, the value stands.
+		_ = setTimes(c.path, time.Now().Add(d))
+	}
+	return nil
+}
+
+// setTimes dates a file for cleaners of old files.
+func setTimes(path string, t time.Time) error { return os.Chtimes(path, t, t) }
+
+func (c *cell) put(value []byte, keep int64, tmp string) error {
 	next := slot{seq: c.slot.seq + 1, keep: keep, value: value}
 	b := next.append(make([]byte, 0, minSlot))
 	used := len(b)

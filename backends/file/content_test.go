@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -114,7 +115,7 @@ func TestCellWrites(t *testing.T) {
 	}
 	for i, size := range []int{0, 1, 100, 4000, 10, 5000, 3, 20_000, 300_000, 1, 2} {
 		value := strings.Repeat(string(rune('a'+i)), size)
-		if err := reopen(t, path).write([]byte(value), int64(i), tmp); err != nil {
+		if err := reopen(t, path).write([]byte(value), time.Now(), int64(i), tmp); err != nil {
 			t.Fatalf("write %d bytes: %v", size, err)
 		}
 		c := reopen(t, path)
@@ -122,7 +123,7 @@ func TestCellWrites(t *testing.T) {
 			t.Fatalf("after a write of %d bytes: %d bytes, keep %d, seq %d", size, len(c.slot.value), c.slot.keep, c.slot.seq)
 		}
 	}
-	if err := reopen(t, path).write(make([]byte, maxSlot), 0, tmp); !errors.Is(err, driver.ErrInvalid) {
+	if err := reopen(t, path).write(make([]byte, maxSlot), time.Now(), 0, tmp); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("huge value: %v, want ErrInvalid", err)
 	}
 	if _, err := os.Stat(tmp); !errors.Is(err, os.ErrNotExist) {
@@ -135,7 +136,7 @@ func TestCutOffWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock,k")
 	for _, v := range []string{"one", "two"} {
-		if err := reopen(t, path).write([]byte(v), 1, filepath.Join(dir, "tmp")); err != nil {
+		if err := reopen(t, path).write([]byte(v), time.Now(), 1, filepath.Join(dir, "tmp")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // guard is a file whose lock only one open guard has at a time, over all
 // processes; the kernel releases it when the process ends. It is never deleted
 // while the store is in use: whoever locked a deleted file would share the
-// critical section with whoever locked the next one. As a directory may be deleted
-// all the same, a lock only counts if the file is still the one at its path.
+// critical section with whoever locked the next one. As others may delete it all
+// the same, a lock only counts if the file is still the one at its path.
 //
 // A guard is for one goroutine at a time.
 type guard struct {
@@ -29,6 +29,9 @@ func newGuard(path string) *guard { return &guard{path: path} }
 const (
 	minPause = 20 * time.Microsecond
 	maxPause = time.Millisecond
+	// touchEvery is how old a guard may look: a lock leaves no trace in its times,
+	// and a cleaner would take a guard for unused. Much less than cleanerAge.
+	touchEvery = time.Hour
 )
 
 // lock takes the lock; it gives up when ctx ends or done is closed.
@@ -50,8 +53,11 @@ func (g *guard) tryLock() (bool, error) {
 		if !ok || err != nil {
 			return false, err
 		}
-		current, err := isAt(g.file, g.path)
+		open, current, err := isAt(g.file, g.path)
 		if current && err == nil {
+			if now := time.Now(); now.Sub(open.ModTime()) > touchEvery {
+				_ = setTimes(g.path, now) // if it fails, the lock holds all the same
+			}
 			return true, nil
 		}
 		if err := join(err, g.close()); err != nil { // which unlocks
@@ -111,14 +117,13 @@ func poll(ctx context.Context, done <-chan struct{}, try func() (bool, error)) e
 }
 
 // isAt reports whether the open file is still the one at path.
-func isAt(f *os.File, path string) (bool, error) {
-	open, err := f.Stat()
-	if err != nil {
-		return false, err
+func isAt(f *os.File, path string) (open fs.FileInfo, is bool, err error) {
+	if open, err = f.Stat(); err != nil {
+		return nil, false, err
 	}
 	there, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return open, false, nil
 	}
-	return err == nil && os.SameFile(open, there), err
+	return open, err == nil && os.SameFile(open, there), err
 }

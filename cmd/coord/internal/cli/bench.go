@@ -37,7 +37,7 @@ func (a *app) bench() *cobra.Command {
 		Example: `  coord bench redis://127.0.0.1:6379
 
   # only locks, half a second each, with a page of plots
-  coord bench file:///tmp/store --run '^lock' --for 500ms --html bench.html
+  coord bench file:///var/lib/myapp/coord --run '^lock' --for 500ms --html bench.html
 
   coord bench memory:// --json bench.json --svg bench.svg`,
 		Args:              cobra.ArbitraryArgs,

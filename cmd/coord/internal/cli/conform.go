@@ -41,7 +41,7 @@ func (a *app) conform() *cobra.Command {
   coord conform etcd://127.0.0.1:2379 --profile lock-correctness
 
   # the cases about limits alone, told one by one
-  coord conform file:///tmp/store --run '^LIMIT' --verbose`,
+  coord conform file:///var/lib/myapp/coord --run '^LIMIT' --verbose`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
