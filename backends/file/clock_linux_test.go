@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -269,16 +268,4 @@ func TestClientsInSandboxes(t *testing.T) {
 	// Nor do those outside notice anything.
 	wantErr(t, "Renew", second(b.Renew(t.Context(), "k", request("a", time.Hour))), nil)
 	wantErr(t, "TryLock of the next", second(newBackend(t, dir).TryLock(t.Context(), "k", request("b", time.Hour))), driver.ErrLocked)
-}
-
-// needRoot skips a test that mounts file systems where it may not.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if slices.Contains(strings.Split(os.Getenv("COORD_TEST_REQUIRE"), ","), "mount") {
-		t.Fatal("not root, and COORD_TEST_REQUIRE names mount")
-	}
-	t.Skip("unsupported: mounts need root")
 }

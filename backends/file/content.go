@@ -189,8 +189,11 @@ func (c *cell) put(value []byte, keep int64, tmp string) error {
 	return nil
 }
 
-// create makes a new file, with b in its first slot, by way of tmp. Only one
-// process at a time uses tmp.
+// create makes a new file, with b in its first slot, by way of tmp, and replaces
+// the cell by it in one step. Only one process at a time uses tmp.
+//
+// Both slots are written, so that the file system has room for them: a hold can be
+// renewed and released on a disk that is full.
 func (c *cell) create(b []byte, tmp string) error {
 	size := c.size
 	for size < len(b) {
@@ -199,12 +202,19 @@ func (c *cell) create(b []byte, tmp string) error {
 	if size > maxSlot {
 		return fmt.Errorf("%w: value of %d bytes: want at most %d", driver.ErrInvalid, len(b), maxSlot)
 	}
-	return writeFile(c.path, tmp, func(f *os.File) error {
-		if _, err := f.Write(b); err != nil {
-			return err
-		}
-		return f.Truncate(2 * int64(size))
-	})
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, make([]byte, 2*size-len(b))...))
+	err = join(err, f.Close())
+	if err == nil {
+		err = os.Rename(tmp, c.path)
+	}
+	if err != nil {
+		return join(err, os.Remove(tmp))
+	}
+	return nil
 }
 
 // remove deletes the cell.
@@ -221,23 +231,6 @@ func (c *cell) close() {
 	if c.file != nil {
 		_ = c.file.Close()
 	}
-}
-
-// writeFile replaces path in one step, by way of tmp. After an error path is as
-// it was.
-func writeFile(path, tmp string, write func(*os.File) error) error {
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	err = join(write(f), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return join(err, os.Remove(tmp))
-	}
-	return nil
 }
 
 // keepUntil is the moment keep from now, rounded up to a microsecond.

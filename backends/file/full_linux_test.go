@@ -1,0 +1,106 @@
+package file
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/cas"
+)
+
+// needRoot skips a test that mounts file systems where it may not.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("COORD_TEST_REQUIRE"), ","), "mount") {
+		t.Fatal("not root, and COORD_TEST_REQUIRE names mount")
+	}
+	t.Skip("unsupported: mounts need root")
+}
+
+// smallDisk is a directory on a file system of one megabyte.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	needRoot(t)
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "filling"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, os.Getpagesize())
+	_, _ = rand.Read(page) // never fails
+	for err == nil {
+		_, err = f.Write(page)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// On a full disk what is held is renewed and released, and what has a state goes on.
+func TestHoldsOnAFullDisk(t *testing.T) {
+	top := smallDisk(t)
+	s := newStore(t, filepath.Join(top, "store"))
+	b := cas.New(driver.Info{Name: "file"}, s)
+	ctx := t.Context()
+	limit, err := driver.ParseLimit("100/1h")
+	if err == nil {
+		limit, err = limit.Normal()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"renewed", "released"} {
+		wantErr(t, key, second(b.TryLock(ctx, key, request("a", time.Hour))), nil)
+	}
+	wantErr(t, "TakeOne", second(b.TakeOne(ctx, "k", limit, driver.Ask{Min: 1, N: 1})), nil)
+	fill(t, top)
+	wantErr(t, "TryLock of a new key", second(b.TryLock(ctx, "k", request("a", time.Hour))), syscall.ENOSPC)
+
+	// The mark in CLOCK is due with the next update.
+	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())
+	for range 3 {
+		wantErr(t, "Renew", second(b.Renew(ctx, "renewed", request("a", time.Hour))), nil)
+		wantErr(t, "TakeOne", second(b.TakeOne(ctx, "k", limit, driver.Ask{Min: 1, N: 1})), nil)
+	}
+	f, err := readClock(filepath.Join(top, "store", "CLOCK"))
+	if err != nil || f.mark != s.clock.Load().mark.Load() {
+		t.Errorf("mark %d, %v, want %d", f.mark, err, s.clock.Load().mark.Load())
+	}
+	// Even without CLOCK, for which there is no room.
+	if err := os.Remove(filepath.Join(top, "store", "CLOCK")); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, top)
+	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())
+	wantErr(t, "Unlock", b.Unlock(ctx, "released", "a"), nil)
+	wantErr(t, "TryLock of a key that is free", second(b.TryLock(ctx, "released", request("b", time.Hour))), nil)
+}
