@@ -176,7 +176,7 @@ func (b *backend) lookAtDue(now time.Time) {
 		e := b.due[0]
 		switch {
 		case !now.Before(e.deadline) && e.state == unsure:
-			b.drop(e)
+			b.outlive(e, now)
 		case !now.Before(e.deadline):
 			b.doom(e)
 		case !e.guardAt.IsZero() && !now.Before(e.guardAt):
@@ -186,6 +186,16 @@ func (b *backend) lookAtDue(now time.Time) {
 			b.plan(e)
 		}
 	}
+}
+
+// outlive drops what is unsure once its lease has ended, which may have been kept alive meanwhile. backend.mu is held.
+func (b *backend) outlive(e *entry, now time.Time) {
+	e.deadline = e.lease.until().Add(doubtGrace)
+	if e.lease.lost || !now.Before(e.deadline) {
+		b.drop(e)
+		return
+	}
+	b.plan(e)
 }
 
 // schedule is a heap of entries by when the keeper looks at them.

@@ -45,6 +45,11 @@ type lease struct {
 // until is when the store may let the lease expire. backend.mu is held.
 func (l *lease) until() time.Time { return l.since.Add(l.ttl) }
 
+// patience is how long a request may take that can be made again: then another member may answer.
+func (l *lease) patience() time.Duration {
+	return min(time.Duration(l.seconds)*time.Second/12, time.Second)
+}
+
 // usable reports whether new entries may be bound to l. backend.mu is held.
 func (l *lease) usable(now time.Time) bool {
 	return l != nil && !l.tainted && !l.lost && now.Before(l.until())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
 	"github.com/coordgo/coord/driver"
 )
 
@@ -17,20 +19,32 @@ var minVersion = [2]int{3, 4}
 // probe connects, finds out the version, refuses a server that is too old, and
 // learns the shortest lease that the server grants.
 func (b *backend) probe(ctx context.Context) (server string, err error) {
-	// The lease is not used: it ends by itself after that time.
-	resp, err := b.lease.Grant(ctx, 1)
-	if err != nil {
-		return "", readOnly(ctx, err)
+	if b.minTTL, err = b.shortestLease(ctx); err != nil {
+		return "", err
 	}
-	if resp.TTL <= 0 {
-		return "", fmt.Errorf("%w: the server grants a lease of %ds", driver.ErrUnsupported, resp.TTL)
-	}
-	b.minTTL = resp.TTL
 	// Whoever is logged in may ask for a lease; what is ours has to be open to us, too.
 	if err := b.Ping(ctx); err != nil {
 		return "", err
 	}
 	return b.version(ctx)
+}
+
+// usualMinTTL is the shortest lease in seconds of a server with etcd's own time-outs: one and a half of a second.
+const usualMinTTL = 2
+
+// shortestLease asks for a lease of a second, which is not used, and ends by itself. A server whose space is used up grants
+// none. It is opened all the same: what is held can be looked at and given back.
+func (b *backend) shortestLease(ctx context.Context) (seconds int64, err error) {
+	resp, err := b.lease.Grant(ctx, 1)
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return usualMinTTL, nil
+	case err != nil:
+		return 0, readOnly(ctx, err)
+	case resp.TTL <= 0:
+		return 0, fmt.Errorf("%w: the server grants a lease of %ds", driver.ErrUnsupported, resp.TTL)
+	}
+	return resp.TTL, nil
 }
 
 // version asks all servers at once, and takes the first answer: one that is down is not

@@ -455,18 +455,28 @@ func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
 // share one keepalive. backend.mu is held.
 func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
 
-// stayAlive keeps the lease of a waiter alive, if that is due, and moves it from a
-// tainted one.
+// stayAlive moves a waiter from a tainted lease, and keeps the lease alive, if that is due. A
+// waiter that the store refuses to move stays where it is, as a hold does.
 func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	b.mu.Lock()
 	l, tainted, due := w.lease, w.lease.tainted, !time.Now().Before(w.lease.due())
 	b.mu.Unlock()
-	switch {
-	case !tainted && !due:
-		return nil
-	case !tainted:
-		return b.keepAlive(ctx, l, b.ago(l, 4))
+	if tainted {
+		moving, cancel := context.WithTimeout(ctx, l.patience())
+		err := b.moveWaiter(moving, w)
+		cancel()
+		if err == nil || errors.Is(err, errOver) {
+			return err
+		}
 	}
+	if !due {
+		return nil
+	}
+	return b.keepAlive(ctx, l, b.ago(l, 4))
+}
+
+// moveWaiter binds a waiter to another lease.
+func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	next, err := b.leaseFor(ctx, w.seconds)
 	if err != nil {
 		return err

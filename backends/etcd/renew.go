@@ -59,7 +59,7 @@ type renewal struct {
 // renew renews what this client holds in few requests, and anything else one by one.
 func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
-	var ours, others []*renewal
+	var ours, moving, others []*renewal
 	for i, h := range holds {
 		n := &renewal{Hold: h, out: &out[i]}
 		if n.out.Err = check(h.Key, h.Request); n.out.Err != nil {
@@ -69,22 +69,60 @@ func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renew
 		switch known, err := b.lookUp(n); {
 		case err != nil:
 			n.out.Err = err
+		case n.to == nil && known:
+			moving = append(moving, n)
 		case known:
 			ours = append(ours, n)
 		default:
 			others = append(others, n)
 		}
 	}
+	others = append(others, b.move(ctx, moving)...)
+	for _, n := range moving {
+		if b.stays(n) {
+			ours = append(ours, n)
+		}
+	}
+	others = append(others, b.renewOurs(ctx, ours)...)
+	for _, n := range others {
+		n.out.Grant, n.out.Err = b.renewOther(ctx, n)
+	}
+	return out
+}
+
+// move renews holds on another lease than theirs. It takes no more than half of the time, so that those which the store
+// refuses can be renewed where they are.
+func (b *backend) move(ctx context.Context, moving []*renewal) (others []*renewal) {
+	if len(moving) == 0 {
+		return nil
+	}
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	return b.renewOurs(ctx, moving)
+}
+
+// stays makes a hold that could not be moved one that is to be renewed on the lease that it has. A full store refuses new
+// leases, and renews old ones. What an earlier request may have made then lives on with the hold.
+func (b *backend) stays(n *renewal) bool {
+	if n.out.Err == nil || errors.Is(n.out.Err, driver.ErrNotHeld) || b.seconds(n.TTL) > n.from.seconds {
+		return false
+	}
+	n.to, n.out.Err = n.from, nil
+	return true
+}
+
+// renewOurs keeps alive the leases of holds and proves these, in one request for each hundred.
+func (b *backend) renewOurs(ctx context.Context, ours []*renewal) (others []*renewal) {
 	ours = b.keepAlives(ctx, ours)
 	for len(ours) > 0 {
 		chunk := ours[:min(len(ours), maxOps)]
 		ours = ours[len(chunk):]
 		others = append(others, b.prove(ctx, chunk)...)
 	}
-	for _, n := range others {
-		n.out.Grant, n.out.Err = b.renewOther(ctx, n)
-	}
-	return out
+	return others
 }
 
 // lookUp finds the entry of a hold. ErrNotHeld: it has lapsed.
@@ -146,16 +184,15 @@ func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*re
 // one that they leave was kept alive before now, so that nothing is shortened.
 func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lease, error) {
 	now := time.Now()
-	if l != nil {
-		// Renewals that come one by one share a request.
-		now = now.Add(-time.Duration(l.seconds) * time.Second / 10)
-	} else {
-		var err error
-		if l, err = b.leaseFor(ctx, seconds); err != nil {
+	if l == nil {
+		l, err := b.leaseFor(ctx, seconds)
+		if err != nil {
 			return nil, err
 		}
+		return l, b.keepAlive(ctx, l, now)
 	}
-	err := b.keepAlive(ctx, l, now)
+	// Renewals that come one by one share a request.
+	err := b.keepAlive(ctx, l, now.Add(-time.Duration(l.seconds)*time.Second/10))
 	if errors.Is(err, errLeaseLost) {
 		err = driver.ErrNotHeld
 	}

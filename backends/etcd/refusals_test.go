@@ -1,0 +1,80 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// fill uses up the server's space, so that it refuses whatever would take more.
+func fill(t testing.TB, client *clientv3.Client) {
+	t.Helper()
+	value := strings.Repeat("x", 256<<10)
+	for i := range 1000 {
+		_, err := client.Put(t.Context(), fmt.Sprint("fill", i), value)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("the server takes everything: the test shows nothing")
+}
+
+// A server whose space is used up refuses new locks, and nothing else: what is held and who waits lives on, though a refusal
+// leaves it unknown whether a lock was made.
+func TestNoSpaceLosesNothing(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithFlags("--quota-backend-bytes", "4194304"))
+	holder, b := connect(t, srv.Addr), connect(t, srv.Addr)
+	c := must[*coord.Client](t)(coord.New(b))
+	defer c.Close()
+	const ttl = 3 * time.Second
+	var locks []*coord.Lock
+	for i := range 20 {
+		locks = append(locks, must[*coord.Lock](t)(c.Lock(t.Context(), fmt.Sprint("k", i), coord.TTL(ttl))))
+	}
+	taken := request("taken", time.Minute)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "taken", taken))
+	waits := waitInLine(t, t.Context(), b, "taken", request("waiter", ttl), 2)
+	fill(t, holder.client)
+	refused := 0
+	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 10) {
+		if _, err := c.TryLock(t.Context(), fmt.Sprint("new", refused), coord.TTL(ttl)); err == nil || errors.Is(err, coord.ErrLocked) {
+			t.Fatalf("TryLock on a server without space: %v", err)
+		}
+		refused++
+		for _, l := range locks {
+			if err := l.Err(); err != nil {
+				t.Fatalf("after %v, %s: %v", time.Since(began), l.Key(), err)
+			}
+		}
+	}
+	stillWaiting(t, waits, "on a server without space")
+
+	operator := must[*coord.Client](t)(coord.Open(t.Context(), "etcd://"+srv.Addr))
+	defer operator.Close()
+	if err := operator.BreakNow(t.Context(), "k0", must[coord.Holder](t)(operator.Inspect(t.Context(), "k0")).ID); err != nil {
+		t.Errorf("BreakNow on a server without space: %v", err)
+	}
+	for _, l := range locks[1:] {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock on a server without space: %v", err)
+		}
+	}
+	if err := holder.Unlock(t.Context(), "taken", taken.ID); err != nil {
+		t.Error(err)
+	}
+	if got := soonResult(t, waits, hung, "the waiter to be granted"); got.err != nil {
+		t.Error(got.err)
+	}
+}
