@@ -21,16 +21,12 @@ type convoy struct {
 	out    int    // requests under way
 	shared int    // those of several steps among them
 	next   *batch // of the steps that wait; nil: none does
-	most   int    // steps in a batch
 	wait   time.Duration
 }
 
 const (
 	// maxOut is how many requests are under way before steps wait for each other.
 	maxOut = 4
-	// maxBatch is how many steps share a request. Each may have some operations of its own: the server's
-	// bound is 128 for both together.
-	maxBatch = 100
 	// maxBytes is how much they put together. A server takes 1.5 MiB as a rule, and a client sends 2.
 	maxBytes = 512 << 10
 	// maxWait is how long a step waits at most for a request to come back: one may hang on a
@@ -108,7 +104,7 @@ func (b *backend) join(s step) (*batch, *ride) {
 	bt.rides, bt.places[s.place] = append(bt.rides, r), struct{}{}
 	bt.stay++
 	bt.bytes += bytes
-	if len(bt.rides) >= c.most {
+	if len(bt.rides) >= b.ops.most() {
 		b.launch()
 	}
 	return bt, r
@@ -218,15 +214,7 @@ func (b *backend) carry(ctx context.Context, rides []*ride) (err error) {
 		return nil
 	case !errors.As(err, &refusal) || !driver.Definite(err):
 		return err
-	case errors.Is(err, rpctypes.ErrTooManyOps):
-		b.convoy.shrink(len(rides))
 	}
+	b.ops.tooMany(err, len(rides))
 	return errAlone
-}
-
-// shrink takes in that n steps are too many for this server.
-func (c *convoy) shrink(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.most = max(1, min(c.most, n/2))
 }

@@ -212,8 +212,8 @@ func TestConvoyWithARefusal(t *testing.T) {
 			}
 			b.convoy.mu.Lock()
 			defer b.convoy.mu.Unlock()
-			if want := map[bool]int{true: 3, false: maxBatch}[errors.Is(refusal, rpctypes.ErrGRPCTooManyOps)]; b.convoy.most != want {
-				t.Errorf("up to %d steps share a request, want %d", b.convoy.most, want)
+			if want := map[bool]int{true: 3, false: maxOps}[errors.Is(refusal, rpctypes.ErrGRPCTooManyOps)]; b.ops.most() != want {
+				t.Errorf("up to %d steps share a request, want %d", b.ops.most(), want)
 			}
 		})
 	}

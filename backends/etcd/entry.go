@@ -252,7 +252,7 @@ func (b *backend) removal(e *entry) clientv3.Op {
 	}, b.withTail(clientv3.OpDelete(e.name), e), nil)
 }
 
-// reap removes entries, at most maxOps, in one request. That nobody else's is
+// reap removes entries in one request. That nobody else's is
 // removed makes it safe to do again.
 func (b *backend) reap(ctx context.Context, list []*entry) error {
 	ops := make([]clientv3.Op, len(list))
@@ -272,21 +272,20 @@ func (b *backend) reap(ctx context.Context, list []*entry) error {
 	return nil
 }
 
-// maxOps is how many operations share a request. etcd's own default bound is 128, by
-// its flag --max-txn-ops.
-const maxOps = 100
-
 // reapDoomed removes what is doomed, and tries again until the store has answered.
 func (b *backend) reapDoomed() {
 	const least, most = 10 * time.Millisecond, time.Second
 	pause := least
 	for b.awaitDoomed() {
 		b.mu.Lock()
-		list := b.doomed[:min(len(b.doomed), maxOps)]
+		list := b.doomed[:min(len(b.doomed), b.ops.most())]
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(b.life, time.Second)
 		err := b.reap(ctx, list)
 		cancel()
+		if b.ops.tooMany(err, len(list)) {
+			continue
+		}
 		if err == nil {
 			b.mu.Lock()
 			b.doomed = b.doomed[len(list):]

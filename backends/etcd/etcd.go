@@ -105,6 +105,7 @@ type backend struct {
 	waits   *watches // of waiters
 	guards  *watches // of own entries
 
+	ops    opsLimit
 	limits limitTable
 	convoy convoy
 }
@@ -141,7 +142,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
 	b.waits, b.guards = newWatches(life, client), newWatches(life, client)
 	b.limits.init()
-	b.convoy.most, b.convoy.wait = maxBatch, maxWait
+	b.convoy.wait = maxWait
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it

@@ -78,3 +78,38 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 		t.Error(got.err)
 	}
 }
+
+// A server that takes few operations in a transaction gets few.
+func TestFewOperationsInATransaction(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithFlags("--max-txn-ops", "16"))
+	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
+	var holds []driver.Hold
+	for i := range 90 {
+		h := driver.Hold{Key: fmt.Sprint("k", i), Request: request("a", 20*time.Second)}
+		must[driver.Grant](t)(b.TryLock(t.Context(), h.Key, h.Request))
+		holds = append(holds, h)
+	}
+	renewed := func(when string) {
+		t.Helper()
+		for i, r := range b.RenewAll(t.Context(), holds) {
+			if r.Err != nil {
+				t.Fatalf("%s, hold %d: %v", when, i, r.Err)
+			}
+		}
+	}
+	renewed("on their lease")
+	b.mu.Lock()
+	for _, l := range b.granted {
+		l.tainted = true
+	}
+	b.mu.Unlock()
+	renewed("to another lease")
+	b.mu.Lock()
+	for _, e := range b.entries {
+		b.doom(e)
+	}
+	b.mu.Unlock()
+	until(t, hung, "all to be removed", func() bool {
+		return must[*clientv3.GetResponse](t)(other.client.Get(t.Context(), b.names.base+"lock/", clientv3.WithPrefix(), clientv3.WithCountOnly())).Count == 0
+	})
+}

@@ -114,13 +114,17 @@ func (b *backend) stays(n *renewal) bool {
 	return true
 }
 
-// renewOurs keeps alive the leases of holds and proves these, in one request for each hundred.
+// renewOurs keeps alive the leases of holds and proves these, in as few requests as the server takes.
 func (b *backend) renewOurs(ctx context.Context, ours []*renewal) (others []*renewal) {
 	ours = b.keepAlives(ctx, ours)
 	for len(ours) > 0 {
-		chunk := ours[:min(len(ours), maxOps)]
+		chunk := ours[:min(len(ours), b.ops.most())]
+		found, err := b.prove(ctx, chunk)
+		if b.ops.tooMany(err, len(chunk)) {
+			continue
+		}
 		ours = ours[len(chunk):]
-		others = append(others, b.prove(ctx, chunk)...)
+		others = append(others, found...)
 	}
 	return others
 }
@@ -201,7 +205,7 @@ func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lea
 
 // prove asks the store for each entry, and moves those that are to move, in one request. It
 // gives those that are bound to a lease which is not ours.
-func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal) {
+func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal, err error) {
 	ops := make([]clientv3.Op, len(chunk))
 	for i, n := range chunk {
 		if n.to == n.from {
@@ -224,7 +228,7 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 			others = append(others, n)
 		}
 	}
-	return others
+	return others, err
 }
 
 // proved reports whether the entry was found as we know it. If it is gone, or nobody's,
