@@ -3,7 +3,6 @@ package memcached
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -13,26 +12,26 @@ var _ driver.Describer = (*backend)(nil)
 // told are the settings of "stats settings" that Describe gives.
 var told = map[string]bool{"maxbytes": true, "evictions": true, "cas_enabled": true}
 
-// Describe implements driver.Describer: what the servers told when the store was opened,
+// Describe implements driver.Describer: what the servers told when they were probed,
 // settings as one server has them. Behind an application's client the servers cannot be seen.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
-	if err := b.ready(ctx); err != nil {
+	if err := b.ready(ctx); err != nil || b.lanes == nil {
 		return nil, err
 	}
-	return maps.Clone(b.settings), nil
-}
-
-// note keeps what one of n servers told.
-func (b *backend) note(n int, a about) {
-	if b.settings == nil {
-		b.settings = map[string]string{"topology": "1 server"}
-		if n != 1 {
-			b.settings["topology"] = fmt.Sprintf("%d servers", n)
+	settings := map[string]string{"topology": "1 server"}
+	if n := len(b.lanes.servers); n != 1 {
+		settings["topology"] = fmt.Sprintf("%d servers", n)
+	}
+	for _, s := range b.lanes.servers {
+		about := b.lanes.pools[s.addr].about.Load()
+		if about == nil {
+			continue // it was away when the store was opened, and was not used since
+		}
+		for name, value := range about.settings {
+			if told[name] {
+				settings[name] = value
+			}
 		}
 	}
-	for name, value := range a.settings {
-		if told[name] {
-			b.settings[name] = value
-		}
-	}
+	return settings, nil
 }

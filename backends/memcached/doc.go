@@ -38,7 +38,8 @@
 // name that is too long for memcached is replaced by '#' and its SHA-256, and is kept in
 // full in the value. All items expire.
 //
-// With the selector of Open, all items of one name are on one server.
+// With the selector of Open, all items of one name are on one server. Each server has an item
+// coord/servers, the list of servers that its clients have; see [ServersError].
 //
 // # Leases
 //

@@ -207,6 +207,7 @@ func (c *call) noteBroken(err error) bool {
 	if broken && c.lane != nil {
 		// They are of no use any more, whatever closing them says.
 		_ = c.lane.pool.drop()
+		c.lane.pool.seen.forget()
 	}
 	return broken
 }

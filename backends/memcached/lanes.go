@@ -1,11 +1,14 @@
 package memcached
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -108,29 +111,55 @@ func (l *lane) gone() bool {
 	return l.aborted
 }
 
-// fresh closes a connection that was found dead while the lane was idle, as after a restart of the
-// server, so that the call to come dials anew. What was sent on it would have an unknown outcome.
-func (l *lane) fresh() {
+// raw runs fn on the connection that the last command was made on, for commands that gomemcache does not
+// have. After an error the connection is closed: an answer that comes on it yet is not the next command's.
+func (l *lane) raw(fn func(net.Conn, *bufio.Reader) error) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil && !alive(l.conn.Conn) {
+	conn := l.conn
+	l.mu.Unlock()
+	if conn == nil {
+		return net.ErrClosed
+	}
+	err := conn.SetDeadline(time.Now().Add(l.client.Timeout))
+	if err == nil {
+		err = fn(conn, bufio.NewReader(conn))
+	}
+	if err != nil {
 		// It is of no use any more, whatever closing it says.
 		_ = l.client.Close()
-		l.conn = nil
 	}
+	return err
+}
+
+// fresh closes a connection that was found dead while the lane was idle, as after a restart of the
+// server, so that the call to come dials anew. What was sent on it would have an unknown outcome.
+func (l *lane) fresh() (closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || alive(l.conn.Conn) {
+		return false
+	}
+	// It is of no use any more, whatever closing it says.
+	_ = l.client.Close()
+	l.conn = nil
+	return true
 }
 
 // lanes are those of a backend with its own clients: a pool for each server, so that one which
 // does not answer holds up nothing but its own names.
 type lanes struct {
 	servers servers
+	addrs   []string         // sorted
 	pools   map[string]*pool // by address
 }
 
-func newLanes(size int, timeout time.Duration, addrs []string, d dialer) *lanes {
-	ls := &lanes{servers: newServers(addrs), pools: make(map[string]*pool)}
-	for _, s := range ls.servers {
-		ls.pools[s.addr] = newPool(size, timeout, s, d)
+// newLanes makes the pools of the servers in s. Their lists of servers live for life.
+func newLanes(s settings, life time.Duration, d dialer) *lanes {
+	ls := &lanes{servers: newServers(s.url.Hosts), addrs: slices.Sorted(slices.Values(s.url.Hosts)), pools: make(map[string]*pool)}
+	for _, srv := range ls.servers {
+		p := newPool(s.pool, s.timeout, srv, d)
+		p.addrs, p.list, p.life = ls.addrs, formatList(ls.addrs), life
+		ls.pools[srv.addr] = p
 	}
 	return ls
 }
@@ -145,20 +174,27 @@ func (ls *lanes) close() (err error) {
 	return err
 }
 
-// each runs fn for all servers at once, and joins its errors in the order of the list.
-func (ls *lanes) each(fn func(*pool) error) error {
-	errs := make([]error, len(ls.servers))
+// each runs fn for all servers at once, and gives the errors with the servers' names.
+func (ls *lanes) each(fn func(*pool) error) []error {
+	errs := make([]error, len(ls.addrs))
 	var wg sync.WaitGroup
-	for i, s := range ls.servers {
-		wg.Go(func() { errs[i] = fn(ls.pools[s.addr]) })
+	for i, addr := range ls.addrs {
+		p := ls.pools[addr]
+		wg.Go(func() { errs[i] = p.named(fn(p)) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }
 
 // pool has the lanes to one server, at most as many as there are slots.
 type pool struct {
 	addr  string
+	about atomic.Pointer[about] // what the server told when it was probed; nil before
+	addrs []string              // of all servers, sorted
+	list  string                // what the server keeps of them
+	life  time.Duration         // for which it does
+	seen  seen
+
 	make  func() *lane
 	slots chan struct{}
 
@@ -176,6 +212,14 @@ func newPool(size int, timeout time.Duration, s server, d dialer) *pool {
 		return l
 	}
 	return p
+}
+
+// named says of which server an error is.
+func (p *pool) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", p.addr, err)
 }
 
 // take waits for a lane. Its errors say that nothing was sent.
@@ -197,7 +241,9 @@ func (p *pool) take(ctx context.Context, closing <-chan struct{}) (*lane, error)
 		<-p.slots
 		return nil, err
 	}
-	l.fresh()
+	if l.fresh() {
+		p.seen.forget()
+	}
 	return l, nil
 }
 

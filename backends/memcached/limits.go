@@ -82,6 +82,10 @@ const (
 // have been made it does not.
 func (c *call) carry(n limitName, batch []*ask) {
 	batch = boarding(batch)
+	if err := c.admit(); err != nil {
+		answerAll(batch, err)
+		return
+	}
 	pause := minPause
 	for {
 		if batch = present(batch); len(batch) == 0 {

@@ -25,6 +25,9 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	}
 	n := nameOf(key)
 	return fly(ctx, b, n, func(c *call) (driver.Grant, error) {
+		if err := c.admit(); err != nil {
+			return driver.Grant{}, err
+		}
 		a := acquisition{call: c, name: n, id: r.ID, ttl: ceilSeconds(r.TTL)}
 		return a.run()
 	})

@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -77,7 +78,7 @@ func WithSelector(s memcache.ServerSelector) Option { return func(o *options) { 
 //
 // The client's own selector places the keys. It must be the same in every client of the store, and
 // must not move keys when a server is away: gomemcache's ServerList depends on the order of the
-// list. New cannot see the servers behind it: that they do not evict, which Open checks, is the
+// list. New does not check that, as Open does. New cannot see the servers behind it: that they do not evict, which Open checks, is the
 // application's to see to. Its MaxIdleConns should be as many calls as are under way at a time: the
 // default of two dials anew for all others.
 //
@@ -110,12 +111,13 @@ type backend struct {
 	lanes     *lanes                  // of the backend's own clients, or nil
 	onMissing OnMissing
 	info      driver.Info
-	settings  map[string]string // what the servers told at opening
 	log       *slog.Logger
 	clock     func() time.Time
 	lines     lines
 	closing   chan struct{}
 	once      sync.Once
+	stop      context.CancelFunc // ends keepers
+	keepers   sync.WaitGroup
 }
 
 var (
@@ -186,12 +188,10 @@ func (b *backend) Ping(ctx context.Context) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	return b.lanes.each(func(p *pool) error {
-		if _, err := ride(ctx, b, p, ping); err != nil {
-			return fmt.Errorf("%s: %w", p.addr, err)
-		}
-		return nil
-	})
+	return errors.Join(b.lanes.each(func(p *pool) error {
+		_, err := ride(ctx, b, p, ping)
+		return err
+	})...)
 }
 
 // Close implements driver.Backend.
@@ -200,7 +200,9 @@ func (b *backend) Close() error {
 	b.once.Do(func() {
 		close(b.closing)
 		if b.lanes != nil {
+			b.stop()
 			err = b.lanes.close()
+			b.keepers.Wait()
 		}
 	})
 	return err

@@ -20,7 +20,7 @@ const (
 	maxPool     = 10_000
 )
 
-// Open opens the store that a URL names and probes each of its servers within ctx:
+// Open opens the store that a URL names and probes its servers within ctx:
 //
 //	memcached://[user:password@]host[:11211][,host2[:11211]…][?parameters]
 //	memcacheds://… the same over TLS
@@ -40,21 +40,38 @@ const (
 //     memcacheds.
 //
 // Every client of a store names the same servers by the same names, in any order: the text of the
-// list says where each key is, and "localhost" is not "127.0.0.1". Anything else is ErrInvalid, and
-// no error shows the password.
+// list says where each key is, and "localhost" is not "127.0.0.1". Each server keeps the list for a minute
+// after the last client has gone; a client with another one is refused with [ServersError]. Anything
+// else that is wrong with the URL is ErrInvalid, and no error shows the password.
+//
+// A server that does not answer is warned of, as long as another one does. It is probed before its
+// first use; until then calls on its keys fail.
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	s, err := parseURL(u)
 	if err != nil {
 		return nil, err
 	}
-	dial := dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password}
+	b, err := openSettings(ctx, s, listLife)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// openSettings opens a store whose servers keep their list for life.
+func openSettings(ctx context.Context, s settings, life time.Duration) (*backend, error) {
 	b, err := newBackend([]Option{WithOnMissing(s.onMissing)})
 	if err != nil {
 		return nil, err
 	}
-	b.lanes = newLanes(s.pool, s.timeout, s.url.Hosts, dial)
-	if err := b.probeServers(ctx, s, dial); err != nil {
+	b.lanes = newLanes(s, life, dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password})
+	var lifetime context.Context
+	lifetime, b.stop = context.WithCancel(context.Background())
+	if err := b.enter(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
+	}
+	for _, p := range b.lanes.pools {
+		b.keepers.Go(func() { b.keep(lifetime, p) })
 	}
 	return b, nil
 }

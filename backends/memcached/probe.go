@@ -9,7 +9,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
@@ -19,46 +18,31 @@ import (
 // minVersion is the oldest memcached whose cas and expiry are as the package comment says.
 var minVersion = [3]int{1, 4, 23}
 
-// probeServers asks each server for its version and settings, and tries compare-and-swap on it.
-func (b *backend) probeServers(ctx context.Context, s settings, dial dialer) error {
-	for _, addr := range s.url.Hosts {
-		about, err := b.probeServer(ctx, addr, s.timeout, dial)
-		if err != nil {
-			return fmt.Errorf("%s: %w", addr, err)
-		}
-		if b.info.Server == "" {
-			b.info.Server = strings.TrimSpace("memcached " + about.version)
-		}
-		b.note(len(s.url.Hosts), about)
+// probe looks at the server of c before its first use. It has to be 1.4.23 or later with
+// compare-and-swap, and should not evict.
+func (c *call) probe() error {
+	p := c.lane.pool
+	if p.about.Load() != nil {
+		return nil
 	}
-	return nil
-}
-
-// probeServer looks at one server. It has to be 1.4.23 or later with compare-and-swap, and should
-// not evict.
-func (b *backend) probeServer(ctx context.Context, addr string, timeout time.Duration, dial dialer) (about, error) {
-	one := &backend{closing: make(chan struct{}), lanes: newLanes(1, timeout, []string{addr}, dial)}
-	defer one.Close()
-	if err := one.probeCAS(ctx); err != nil {
-		return about{}, err
+	if err := tryCAS(c.client); err != nil {
+		return err
 	}
-	a, err := inquire(ctx, addr, timeout, dial)
-	if ctx.Err() != nil {
-		return about{}, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
-	}
+	a, err := c.inquire()
 	if err != nil {
-		return about{}, notSent(err)
+		return notSent(err)
 	}
 	if old(a.version) {
-		return about{}, fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
+		return fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
 	}
 	switch a.settings["evictions"] {
 	case "on":
-		b.log.WarnContext(ctx, "memcached: the server evicts items when its memory is full: locks and limits can be lost before their time; give coord a server of its own, with -M", "server", addr)
+		c.b.log.Warn("memcached: the server evicts items when its memory is full: locks and limits can be lost before their time; give coord a server of its own, with -M", "server", p.addr)
 	case "":
-		b.log.WarnContext(ctx, "memcached: the server does not tell its settings: whether it evicts is not checked", "server", addr)
+		c.b.log.Warn("memcached: the server does not tell its settings: whether it evicts is not checked", "server", p.addr)
 	}
-	return a, nil
+	p.about.Store(&a)
+	return nil
 }
 
 // about is what a server says of itself; what it does not say is "", or not there.
@@ -67,17 +51,9 @@ type about struct {
 	settings map[string]string
 }
 
-// inquire asks on a connection of its own: gomemcache has no stats.
-func inquire(ctx context.Context, addr string, timeout time.Duration, dial dialer) (a about, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	conn, err := dial.dial(ctx, "tcp", addr)
-	if err != nil {
-		return a, err
-	}
-	defer conn.Close()
-	err = within(ctx, conn, func() error {
-		r := bufio.NewReader(conn)
+// inquire asks for what gomemcache has no commands for.
+func (c *call) inquire() (a about, err error) {
+	err = c.lane.raw(func(conn net.Conn, r *bufio.Reader) error {
 		line, err := command(conn, r, "version\r\n")
 		if err != nil {
 			return err
