@@ -76,15 +76,18 @@ func (b *backend) claim(ctx context.Context, p *pool) error {
 	return err
 }
 
-// keep refreshes the list on a server until ctx ends.
+// keep refreshes the list on a server, and closes connections to it that nobody needs, until ctx ends.
 func (b *backend) keep(ctx context.Context, p *pool) {
 	tick := time.NewTicker(p.life / 3)
 	defer tick.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case now := <-tick.C:
+			p.prune(last)
+			last = now
 		}
 		_, before := p.seen.get()
 		// A server that is away is warned of by those whose calls fail.

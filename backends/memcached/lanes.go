@@ -26,6 +26,8 @@ type lane struct {
 	client *memcache.Client
 	dialer dialer
 
+	idleSince time.Time // guarded by pool.mu
+
 	mu       sync.Mutex
 	deadline time.Time // of the call; zero: none
 	aborted  bool
@@ -275,9 +277,24 @@ func (p *pool) give(l *lane) {
 		// Close has said what there was to say.
 		_ = l.client.Close()
 	} else {
+		l.idleSince = time.Now()
 		p.idle = append(p.idle, l)
 	}
 	<-p.slots
+}
+
+// prune closes the connections that no call has used since then. A server has places for so many
+// connections, and other clients want some.
+func (p *pool) prune(since time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	used := 0 // calls take the last of idle, so the first are those that nobody needs
+	for used < len(p.idle) && p.idle[used].idleSince.Before(since) {
+		// It is of no use any more, whatever closing it says.
+		_ = p.idle[used].client.Close()
+		used++
+	}
+	p.idle = slices.Delete(p.idle, 0, used)
 }
 
 // drop closes idle connections.

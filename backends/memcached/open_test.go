@@ -515,3 +515,29 @@ func awaitConnections(t *testing.T, srv *testserver.Server, most int64) {
 		}
 	}
 }
+
+// Connections that a burst of calls has made are closed when nobody uses them: the server has places for
+// so many only, and other clients want some.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	const burst = 40
+	clients := []*backend{openFor(t, srv.Addr, 3*time.Second), openFor(t, srv.Addr, 3*time.Second)}
+	pause(t, srv)
+	var wg sync.WaitGroup
+	for _, b := range clients {
+		for i := range burst {
+			wg.Go(func() {
+				// Whether the call comes through depends on how long the server is silent.
+				_, _ = b.TryLock(t.Context(), fmt.Sprint("k", i), request("a", time.Minute))
+			})
+		}
+		underWay(b.lanes.to(nameOf("k")), burst)
+	}
+	srv.Resume()
+	wg.Wait()
+	awaitConnections(t, srv, int64(len(clients)))
+	for _, b := range clients {
+		use(t, b)
+	}
+}
