@@ -41,10 +41,7 @@
 // overtakes them. The script that gives a lock back grants it to the next, for a second, and
 // tells that client on a channel of its own, coord:wake: and a random number. Its waiter has
 // the lock then, and renews it behind the caller's back; [driver.Grant] calls that provisional. A client begins to
-// listen, on one more connection, when it first has to wait, or when it takes a lock for which
-// goroutines of it wait for each other: then it hears of
-// fair waiters, and the core can hand locks on inside the client; where it listens
-// stands behind the token, in coord:{tickets}:fence. Messages get lost with a
+// listen, on one more connection, when it first waits at the server. Messages get lost with a
 // connection: then waiters look for themselves, as all do every two seconds. Where the
 // user may not publish there, waiters poll, and the backend does not claim wake.
 //

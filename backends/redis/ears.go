@@ -7,7 +7,7 @@ import (
 )
 
 // ear is a subscription, to a channel of its own. A client has one; on a cluster it has one
-// on each master that has locks for which it waits or that it hands on: a message
+// on each master that has locks for which it waits: a message
 // from another node has to take the way between the nodes, where it can be held up for
 // the 40 ms of a delayed acknowledgement. It still arrives that way when a slot has moved.
 type ear struct {
@@ -15,7 +15,6 @@ type ear struct {
 	node    subscriber
 	addr    string // of a master of a cluster
 	channel string
-	suffix  any // the channel, for acquire.lua; boxed once
 
 	// Guarded by line.mu.
 	up     bool // the server has confirmed the subscription
@@ -33,13 +32,12 @@ type subscriber interface {
 const noChannel = "-"
 
 func (l *line) newEar(node subscriber, addr, channel string) *ear {
-	return &ear{line: l, node: node, addr: addr, channel: channel, suffix: " " + channel}
+	return &ear{line: l, node: node, addr: addr, channel: channel}
 }
 
-// ear is the one that hears of lock. On a cluster it is made when it is asked for, by those
-// who listen; where it cannot be told which it is, or there is none, it is one that hears
-// nothing.
-func (l *line) ear(ctx context.Context, lock string, listens bool) *ear {
+// ear is the one that hears of lock. On a cluster it is made when it is first asked for;
+// where it cannot be told which it is, it is one that hears nothing.
+func (l *line) ear(ctx context.Context, lock string) *ear {
 	if l.b.cluster == nil || !l.pushes {
 		return l.only
 	}
@@ -54,7 +52,7 @@ func (l *line) ear(ctx context.Context, lock string, listens bool) *ear {
 	switch {
 	case e != nil:
 		return e
-	case !listens || l.b.closed() || l.cancel == nil:
+	case l.b.closed() || l.cancel == nil:
 		return l.only
 	}
 	e = l.newEar(node, addr, newChannel())
@@ -76,12 +74,10 @@ func (l *line) lose(e *ear) {
 	}
 }
 
-// hearing is whether, and since which subscription, a client hears what it is told.
+// hearing is since which subscription a client hears what it is told.
 type hearing struct {
-	ear    *ear // nil: it does not listen
-	ups    int
-	up     bool
-	suffix any // for acquire.lua
+	ear *ear // nil: it does not listen
+	ups int
 }
 
 // hearing is that of now.
@@ -93,14 +89,8 @@ func (e *ear) hearing() hearing {
 
 // hears is hearing. line.mu is held.
 func (e *ear) hears() hearing {
-	h := hearing{ear: e, ups: e.ups, up: e.up, suffix: noSuffix}
-	if e.up {
-		h.suffix = e.suffix
-	}
-	return h
+	return hearing{ear: e, ups: e.ups}
 }
-
-var noSuffix any = ""
 
 // isUp reports whether all ears hear, and there is one.
 func (l *line) isUp() bool {

@@ -32,13 +32,12 @@ type handed struct {
 	token int64
 	lease time.Duration
 	at    int64 // the server's clock at the grant, in ms
-	fair  bool  // someone fair waits
 	heard hearing
 }
 
-// parseHanded reads "token ms at fair".
+// parseHanded reads "token ms at".
 func parseHanded(text string) (h handed, ok bool) {
-	var numbers [4]int64
+	var numbers [3]int64
 	for i := range numbers {
 		var field string
 		field, text, _ = strings.Cut(text, " ")
@@ -54,7 +53,7 @@ func parseHanded(text string) (h handed, ok bool) {
 	}
 	return handed{
 		token: token, lease: time.Duration(ms) * time.Millisecond,
-		at: numbers[2], fair: numbers[3] != 0,
+		at: numbers[2],
 	}, true
 }
 
@@ -89,7 +88,7 @@ func (h *handed) grant(l look, now time.Time, asked time.Duration) (g driver.Gra
 		return driver.Grant{}, false
 	}
 	return driver.Grant{
-		Token: h.token, TTL: h.lease, Since: since, FairWaiting: h.fair,
+		Token: h.token, TTL: h.lease, Since: since,
 		Provisional: h.lease < asked,
 	}, true
 }

@@ -17,7 +17,7 @@ import (
 // clock and the server's show.
 func TestHandedGrant(t *testing.T) {
 	now := time.Now()
-	heard, other := hearing{ear: &ear{}, ups: 3, up: true}, hearing{ear: &ear{}, ups: 3, up: true}
+	heard, other := hearing{ear: &ear{}, ups: 3}, hearing{ear: &ear{}, ups: 3}
 	again := heard
 	again.ups++
 	asked := func(ago time.Duration, at int64) look {
@@ -74,12 +74,12 @@ func TestHandedGrant(t *testing.T) {
 }
 
 func TestParseHanded(t *testing.T) {
-	if h, ok := parseHanded("1795293537134371 1000 1795293537134 1"); !ok ||
-		h != (handed{token: 1795293537134371, lease: time.Second, at: 1795293537134, fair: true}) {
+	if h, ok := parseHanded("1795293537134371 1000 1795293537134"); !ok ||
+		h != (handed{token: 1795293537134371, lease: time.Second, at: 1795293537134}) {
 		t.Errorf("%+v, %v", h, ok)
 	}
 	for _, bad := range []string{
-		"", "1000", "1 1000 5", "1 1000 5 0 9", "0 1000 5 0", "9007199254740992 1000 5 0", "1 0 5 0", "1 -1 5 0", "1 9999999999999 5 0", "x 1000 5 0", "1 1000 5 ",
+		"", "1000", "1 1000", "1 1000 5 9", "0 1000 5", "9007199254740992 1000 5", "1 0 5", "1 -1 5", "1 9999999999999 5", "x 1000 5", "1 1000 ",
 	} {
 		if h, ok := parseHanded(bad); ok {
 			t.Errorf("%q: %+v", bad, h)
@@ -199,7 +199,7 @@ func TestMessagesThatAreNotTrue(t *testing.T) {
 	scripts := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] }
 	for what, at := range map[string]int64{"long ago": now - 60_000, "just lapsed": now - 1000, "half over": now - 500, "to come": now + 60_000} {
 		before := scripts()
-		if n := b.client.Publish(ctx, waiting.line.only.channel, fmt.Sprintf("1 %d 1000 %d 0", token, at)).Val(); n != 1 {
+		if n := b.client.Publish(ctx, waiting.line.only.channel, fmt.Sprintf("1 %d 1000 %d", token, at)).Val(); n != 1 {
 			t.Fatalf("%d have heard", n)
 		}
 		eventually(t, what+": that it asks", func() bool { return scripts() > before })

@@ -89,7 +89,7 @@ func (l *line) follow(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	for lock := range now {
-		now[lock] = l.ear(bound, lock, true)
+		now[lock] = l.ear(bound, lock)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

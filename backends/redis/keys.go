@@ -11,20 +11,12 @@ import (
 // in URLs. The tag then is the whole name, and distinct names stay distinct.
 var escaper = strings.NewReplacer("%", "%25", "}", "%7D")
 
-var unescaper = strings.NewReplacer("%25", "%", "%7D", "}")
-
 // tagged is the name as a hash tag, with what comes before and after it.
 func tagged(name, suffix string) string {
 	if strings.ContainsAny(name, "%}") {
 		name = escaper.Replace(name)
 	}
 	return "coord:{" + name + "}" + suffix
-}
-
-// nameOf is the name whose lock has the key.
-func nameOf(lock string) string {
-	name := strings.TrimSuffix(strings.TrimPrefix(lock, "coord:{"), "}")
-	return unescaper.Replace(name)
 }
 
 // lockKey is the key of the lock name; the other keys of name begin with it.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,9 +27,6 @@ type line struct {
 
 	// keepEvery and maxSilence, which tests change.
 	every, silence time.Duration
-
-	fair    atomic.Pointer[func(key string)] // of NotifyFair
-	listens atomic.Bool                      // start was called
 
 	stir   chan struct{}   // signalled when there are waiters again
 	asap   chan struct{}   // signalled when places are to be looked at now
@@ -78,7 +74,7 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 		l.start()
 	}
 	l.last++
-	w := &waiter{n: l.last, lock: lock, id: r.ID, fair: r.Fair, line: l, stir: make(chan struct{}, 1)}
+	w := &waiter{n: l.last, lock: lock, id: r.ID, line: l, stir: make(chan struct{}, 1)}
 	if l.b.cluster == nil {
 		w.ear = l.only
 	}
@@ -94,7 +90,6 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 func (l *line) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.ctx, l.cancel = ctx, cancel
-	l.listens.Store(true)
 	l.wg.Go(func() { l.keep(ctx) })
 	if l.only.channel != noChannel {
 		l.wg.Go(func() { l.only.listen(ctx) })
@@ -142,14 +137,10 @@ func (l *line) leave(w *waiter) {
 	delete(l.waiters, w.n)
 }
 
-// place is what the server keeps of a waiter: whether it is fair, its number, and the
-// channel on which it is told.
+// place is what the server keeps of a waiter: its number, and the channel on which it is
+// told.
 func (w *waiter) place(e *ear) string {
-	fair := "0 "
-	if w.fair {
-		fair = "1 "
-	}
-	return fair + strconv.FormatUint(w.n, 10) + " " + e.channel
+	return strconv.FormatUint(w.n, 10) + " " + e.channel
 }
 
 // placed notes that w is in line. What it was told before a subscription that was
@@ -167,10 +158,6 @@ func (l *line) placed(w *waiter, seen look) {
 // message takes in what a script has published, see lua/queue.lua.
 func (e *ear) message(payload string) {
 	l := e.line
-	if lock, isFair := strings.CutPrefix(payload, "!"); isFair {
-		l.fairWaits(lock)
-		return
-	}
 	number, rest, more := strings.Cut(payload, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {

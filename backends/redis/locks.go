@@ -26,22 +26,18 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	heard := b.line.hearing(ctx, lock)
-	g, err := b.acquire(ctx, lock, fence, r.ID, b.ttl(r.TTL), heard.suffix)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
-	b.line.took(ctx, lock, r, heard)
-	return g, nil
+	return b.acquire(ctx, lock, fence, r.ID, b.ttl(r.TTL))
 }
 
-func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxedTTL, suffix any) (driver.Grant, error) {
+func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxedTTL) (driver.Grant, error) {
 	var token int64
 	var reply []int64
 	var short, err error
-	all := [...]any{lock, fence, id, ttl.lease, suffix, ttl.fence}
-	args := needed(all[:])
+	all := [...]any{lock, fence, id, ttl.lease, ttl.fence}
+	args := all[:]
+	if ttl.fence == nil {
+		args = all[:4] // what goes without saying takes the server a fifth of a microsecond
+	}
 	if b.options.replicas == 0 {
 		token, reply, err = b.runAny(ctx, acquireScript, args...)
 	} else {
@@ -51,7 +47,7 @@ func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxe
 	case err != nil:
 		return driver.Grant{}, err
 	case reply == nil:
-		return newGrant(millis(ttl.d), token, false)
+		return newGrant(millis(ttl.d), token)
 	case len(reply) < 2, len(reply) < 3 && reply[0] != 0:
 		return driver.Grant{}, fmt.Errorf("script replied %d numbers", len(reply))
 	case reply[0] == 0:
@@ -61,18 +57,6 @@ func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxe
 		return driver.Grant{}, b.giveBack(ctx, lock, id, short)
 	}
 	return granted(reply)
-}
-
-// needed is the keys and arguments of acquire.lua without those at the end that go without
-// saying: each takes the server a fifth of a microsecond.
-func needed(args []any) []any {
-	if args[5] != nil {
-		return args
-	}
-	if args[4] != noSuffix {
-		return args[:5]
-	}
-	return args[:4]
 }
 
 // lockedFor is how long a lock stays taken, and the refusal that says so. If that is for
@@ -90,14 +74,14 @@ func lockedFor(lock string, reply []int64) (time.Duration, error) {
 func leaseEnds(ms int64) time.Duration { return time.Duration(ms+1) * time.Millisecond }
 
 func granted(reply []int64) (driver.Grant, error) {
-	return newGrant(reply[1], reply[2], len(reply) > 3 && reply[3] != 0)
+	return newGrant(reply[1], reply[2])
 }
 
-func newGrant(ms, token int64, fair bool) (driver.Grant, error) {
+func newGrant(ms, token int64) (driver.Grant, error) {
 	if token <= 0 || token >= maxToken {
 		return driver.Grant{}, fmt.Errorf("%w: fencing token %d: want 1 to %d", driver.ErrCorrupt, token, int64(maxToken-1))
 	}
-	return driver.Grant{Token: token, TTL: time.Duration(ms) * time.Millisecond, FairWaiting: fair}, nil
+	return driver.Grant{Token: token, TTL: time.Duration(ms) * time.Millisecond}, nil
 }
 
 func checkRequest(r driver.Request) error {

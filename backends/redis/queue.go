@@ -38,7 +38,6 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 		heard := a.place(ctx, w)
 		g, left, err := a.ask(ctx, told)
 		if left == 0 {
-			g.FairWaiting = g.FairWaiting || !b.line.hears(heard)
 			return g, err
 		}
 		a.seen.heard = heard // as it was when it asked
@@ -60,7 +59,7 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 
 // place sets where the waiter is to be told, and gives what it hears there.
 func (a *asking) place(ctx context.Context, w *waiter) hearing {
-	e := a.b.line.ear(ctx, a.lock, true)
+	e := a.b.line.ear(ctx, a.lock)
 	if e != a.ear {
 		a.ear, a.args[4] = e, w.place(e)
 	}
@@ -73,9 +72,7 @@ func (a *asking) take(n *news, r driver.Request) (driver.Grant, bool) {
 	if n.granted.token == 0 || r.Whole || a.b.options.replicas != 0 {
 		return driver.Grant{}, false
 	}
-	g, ok := n.granted.grant(n.seen, time.Now(), r.TTL)
-	g.FairWaiting = g.FairWaiting || !a.b.line.hears(n.granted.heard)
-	return g, ok
+	return n.granted.grant(n.seen, time.Now(), r.TTL)
 }
 
 // asking is what a waiter asks the server until it is granted.
@@ -188,7 +185,6 @@ type waiter struct {
 	n    uint64 // its number among those of the client
 	lock string
 	id   string
-	fair bool
 	line *line
 	stir chan struct{} // signalled when there is news
 	// Guarded by line.mu.

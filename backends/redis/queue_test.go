@@ -295,33 +295,6 @@ func TestWaitersAndBreak(t *testing.T) {
 	}
 }
 
-// TestFairWaitingIsTold, with grants and renewals, while someone fair is in line.
-func TestFairWaitingIsTold(t *testing.T) {
-	srv, b := open(t)
-	ctx := t.Context()
-	held := request("h", time.Minute)
-	if g := must[driver.Grant](t)(b.TryLock(ctx, "k", held)); g.FairWaiting {
-		t.Error("nobody waits, yet the grant says so")
-	}
-	plain, fair := request("plain", time.Minute), request("fair", time.Minute)
-	fair.Fair = true
-	other := connect(t, srv.Addr)
-	w := waitFor(t, other, "k", plain, 1)
-	if g := must[driver.Grant](t)(b.Renew(ctx, "k", held)); g.FairWaiting {
-		t.Error("nobody fair waits, yet the renewal says so")
-	}
-	waitFor(t, connect(t, srv.Addr), "k", fair, 2)
-	if g := must[driver.Grant](t)(b.Renew(ctx, "k", held)); !g.FairWaiting {
-		t.Error("the renewal does not tell of a fair waiter")
-	}
-	if err := b.Unlock(ctx, "k", held.ID); err != nil {
-		t.Fatal(err)
-	}
-	if g := grantOf(t, w); !g.FairWaiting {
-		t.Error("the grant does not tell of a fair waiter")
-	}
-}
-
 // TestForeignLine: what is not ours in place of a line is left as it is, a hold ends all the
 // same, and who need not look for a line has the lock.
 func TestForeignLine(t *testing.T) {
@@ -505,89 +478,6 @@ func TestWithoutPush(t *testing.T) {
 				t.Errorf("logged %q, want %q", got, tt.says)
 			}
 		})
-	}
-}
-
-// notices makes b tell of fair waiters.
-func notices(b *backend) <-chan string {
-	told := make(chan string, 100)
-	b.NotifyFair(func(key string) { told <- key })
-	return told
-}
-
-// TestFairNotice: a client that hears is told of a fair request that comes to wait for what
-// it holds, and of no other; one that does not hear is told with each grant that there may
-// be one.
-func TestFairNotice(t *testing.T) {
-	srv, b := open(t)
-	ctx := t.Context()
-	told := notices(b)
-	const key = "a}%7D%"
-	held := request("h", time.Minute)
-	if g := must[driver.Grant](t)(b.TryLock(ctx, key, held)); !g.FairWaiting {
-		t.Error("a client that does not listen would not be told, yet its grant does not say so")
-	}
-	if err := b.Unlock(ctx, key, held.ID); err != nil {
-		t.Fatal(err)
-	}
-	b.line.took(ctx, lockKey(key), driver.Request{Queued: true}, hearing{})
-	eventually(t, "that it listens", b.line.isUp)
-	again := request("h", time.Minute)
-	first := must[driver.Grant](t)(b.TryLock(ctx, key, again))
-	if first.FairWaiting {
-		t.Error("the grant says that someone fair waits")
-	}
-	if g := must[driver.Grant](t)(b.Renew(ctx, key, again)); g.Token != first.Token || g.FairWaiting {
-		t.Errorf("renewed %+v, granted %+v", g, first)
-	}
-	if h := must[driver.Holder](t)(b.Inspect(ctx, key)); int64(h.Token) != first.Token {
-		t.Errorf("token %d, want %d", h.Token, first.Token)
-	}
-	other := connect(t, srv.Addr)
-	plain, fair := request("plain", time.Minute), request("fair", time.Minute)
-	fair.Fair = true
-	w := waitFor(t, other, key, plain, 1)
-	if len(told) != 0 {
-		t.Errorf("told of %q, and nobody fair waits", <-told)
-	}
-	waitFor(t, other, key, fair, 2)
-	select {
-	case got := <-told:
-		if got != key {
-			t.Errorf("told of %q, want %q", got, key)
-		}
-	case <-time.After(hung):
-		t.Fatal("not told")
-	}
-	// What comes after takes the token from behind which the channel is.
-	if err := b.Unlock(ctx, key, again.ID); err != nil {
-		t.Fatal(err)
-	}
-	if g := grantOf(t, w); g.Token <= first.Token || !g.FairWaiting {
-		t.Errorf("%+v after token %d", g, first.Token)
-	}
-}
-
-// TestFairNoticeReachesAGrantee: one who was granted from the line hears, too.
-func TestFairNoticeReachesAGrantee(t *testing.T) {
-	srv, b := open(t)
-	ctx := t.Context()
-	waiting := connect(t, srv.Addr)
-	told := notices(waiting)
-	held, next, fair := request("h", time.Minute), request("w", time.Minute), request("fair", time.Minute)
-	fair.Fair = true
-	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	w := waitFor(t, waiting, "k", next, 1)
-	eventually(t, "that it listens", waiting.line.isUp)
-	if err := b.Unlock(ctx, "k", held.ID); err != nil {
-		t.Fatal(err)
-	}
-	if g := grantOf(t, w); g.FairWaiting {
-		t.Error("the grant says that someone fair waits")
-	}
-	waitFor(t, b, "k", fair, 1)
-	if got := <-told; got != "k" {
-		t.Errorf("told of %q", got)
 	}
 }
 

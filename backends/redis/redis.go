@@ -145,7 +145,6 @@ var (
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
-	_ driver.FairNotifier    = (*backend)(nil)
 )
 
 func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o options) (*backend, error) {

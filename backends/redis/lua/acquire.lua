@@ -1,13 +1,11 @@
 -- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the fencing
--- token in KEYS[2]. ARGV[3] is "", or a space and the channel on which the holder
--- hears of fair waiters, which is put behind the token. ARGV[4] (ms) is how long the
--- fence is to live, where that lease needs more than two hours. Both may be left out.
+-- token in KEYS[2]. ARGV[3] (ms) is how long the fence is to live, and may be left out
+-- where two hours are enough.
 -- Reply: the token of a new hold, unless full is asked for; else {1, ms of the lease, token},
--- and 1 if the holder would not hear of a fair waiter, or {0, ms left of the holder's lease}.
+-- or {0, ms left of the holder's lease}.
 --
--- The usual case, a free key that nobody waits for, takes three calls. A line has
--- something behind the token, see wait.lua, so that nobody needs to look for one where the
--- last token is a bare number. Numbers stay the strings that they come as, because to
+-- The usual case, a free key that nobody waits for, takes three calls. A queue leaves a
+-- mark behind the token, see wait.lua: a token without a mark says that there is no queue. Numbers stay the strings that they come as, because to
 -- print one costs more than a call, to match a pattern as much as a call, and to reply with
 -- a table half of one. What follows this file decides about a key for which others wait,
 -- and about the same attempt again.
@@ -17,8 +15,8 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   -- steps back by less than that does no harm.
   local t = redis.call('TIME')
   local token = #t[2] == 6 and t[1] .. t[2] or t[1] .. string.sub('00000' .. t[2], -6)
-  local behind, life = ARGV[3] or '', ARGV[4] or '7200000'
-  local last = redis.pcall('SET', KEYS[2], token .. behind, 'PX', life, 'GET')
+  local life = ARGV[3] or '7200000'
+  local last = redis.pcall('SET', KEYS[2], token, 'PX', life, 'GET')
   local n, count, waits = tonumber(last), tonumber(token), false
 
   if not (n and n >= 1 and n < count) then
@@ -26,7 +24,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
       redis.call('DEL', KEYS[1])
       return last
     end
-    n = last and tonumber(string.match(last, '^%d+$') or string.match(last, '^(%d+) %S+$'))
+    n = last and tonumber(string.match(last, '^%d+$') or string.match(last, '^(%d+) %-$'))
     if last and not (n and n < 9007199254740991) then -- there is no token after it
       redis.call('SET', KEYS[2], last)
       redis.call('DEL', KEYS[1])
@@ -38,7 +36,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
       if last then redis.call('SET', KEYS[2], last, 'PX', life) else redis.call('DEL', KEYS[2]) end
     elseif n and n >= count then
       count = n + 1
-      redis.call('SET', KEYS[2], string.format('%.0f', count) .. behind, 'PX', life)
+      redis.call('SET', KEYS[2], string.format('%.0f', count), 'PX', life)
     end
   end
   if not waits then

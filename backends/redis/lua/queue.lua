@@ -5,16 +5,14 @@
 -- The sorted set :queue has the ids in the order in which they came, by place. The hash
 -- :waiters has what is known of each,
 --
---   alive-at(ms) TTL(ms) fair(0|1) number channel
+--   alive-at(ms) TTL(ms) number channel
 --
 -- and, with a blank before the name, which no id has: ' last', the place of the youngest;
--- ' fair', a place behind which nobody waits fairly, which is there while somebody may do so before it;
 -- ' until' (ms), when both keys expire. It is gone when the line is empty.
 --
--- A waiter is told on the channel of its client: "number token ms at fair" that it was
--- granted at this moment (ms) a lease of so many ms, behind which someone fair waits
--- (1) or not (0); "number ms" that it is the first in line, behind a lease with that much
--- left; "number" that it is to look for itself. And a holder is, on the channel behind the fence's token: "!key" that someone fair waits.
+-- A waiter is told on the channel of its client: "number token ms at" that it was
+-- granted at this moment (ms) a lease of so many ms; "number ms" that it is the first in
+-- line, behind a lease with that much left; "number" that it is to look for itself.
 -- A channel of "-" is one that nobody can listen to. Messages may get lost: who
 -- waits looks for itself once in a while. The names of these keys are made here and
 -- not among KEYS, so that on a cluster a slot that moves needs to have only those
@@ -46,34 +44,25 @@ local function pass()
     local first = call('ZPOPMIN', queue)
     local id, place = first[1], first[2]
     if not id then return nil end
-    local known = redis.pcall('HMGET', waiters, id, ' last', ' fair')
+    local known = redis.pcall('HMGET', waiters, id, ' last')
     if known.err then -- not a hash, or elsewhere, while the slot moves
       call('ZADD', queue, place, id)
       call('PEXPIRE', queue, 2 * life) -- it may have been the only one
       return nil, known
     end
-    local fair = known[3]
-    if known[2] == place then
-      call('DEL', waiters)
-      fair = false
-    elseif fair and fair - place <= 0 then
-      call('HDEL', waiters, id, ' fair')
-      fair = false
-    else
-      call('HDEL', waiters, id)
-    end
-    local alive, ttl, n, channel = match(known[1] or '', '^(%d+) (%d+) %d (%d+) (%S+)$')
+    if known[2] == place then call('DEL', waiters) else call('HDEL', waiters, id) end
+    local alive, ttl, n, channel = match(known[1] or '', '^(%d+) (%d+) (%d+) (%S+)$')
     if alive and now - alive < life then
       local ms, token = ttl - provisional > 0 and provisional or ttl, us
       -- The fence outlives the lease by an hour, as in acquire.lua.
-      local last, err = redis.pcall('SET', fence, token .. ' ' .. channel, 'PX', '3601000', 'GET'), nil
+      local last, err = redis.pcall('SET', fence, token .. ' -', 'PX', '3601000', 'GET'), nil
       if type(last) == 'table' then
         err = last -- something else is there
       elseif last then
-        local before = match(last, '^(%d+) %S+$') or match(last, '^%d+$')
+        local before = match(last, '^(%d+) %-$') or match(last, '^%d+$')
         if before and before - token >= 0 then
           token = before - 9007199254740991 < 0 and string.format('%.0f', before + 1)
-          if token then call('SET', fence, token .. ' ' .. channel, 'PX', '3601000') end
+          if token then call('SET', fence, token .. ' -', 'PX', '3601000') end
         end
         if not (before and token) then
           call('SET', fence, last)
@@ -86,7 +75,7 @@ local function pass()
       end
       call('SET', lock, id, 'PX', ms) -- from then on, which is after the moment that is told
       local heard = channel ~= '-'
-        and redis.pcall('PUBLISH', channel, n .. ' ' .. token .. ' ' .. ms .. ' ' .. now .. (fair and ' 1' or ' 0'))
+        and redis.pcall('PUBLISH', channel, n .. ' ' .. token .. ' ' .. ms .. ' ' .. now)
       return id, nil, (heard ~= 1 or ms ~= provisional) and ms
     end
   end

@@ -1,6 +1,6 @@
 -- Extend the hold of ARGV[1] (id) on KEYS[1] to ARGV[2] (ms) from now, and the
 -- life of its fence KEYS[2] with it. Never creates, never shortens.
--- Reply: {1, ms of the lease, token, 1 if someone fair waits}, or {0} if it does not hold.
+-- Reply: {1, ms of the lease, token}, or {0} if it does not hold.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end
@@ -18,4 +18,4 @@ if not token then
   local behind = redis.pcall('EXISTS', KEYS[1] .. ':queue') == 1 and ' -' or ''
   redis.call('SET', KEYS[2], token .. behind, 'PX', left + 3600000)
 end
-return {1, left, tonumber(string.match(token, '^%d+')) or 0, redis.pcall('HEXISTS', KEYS[1] .. ':waiters', ' fair') == 1 and 1 or 0}
+return {1, left, tonumber(string.match(token, '^%d+')) or 0}
