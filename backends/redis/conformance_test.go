@@ -17,9 +17,7 @@ import (
 func TestConformance(t *testing.T) {
 	srv := testserver.Redis(t)
 	open := func(tb conformance.TB, addr string) driver.Backend {
-		o := clientOptions(addr)
-		o.Dialer = dialer(o.DialTimeout) // as Open has it
-		return backendOver(tb, redis.NewClient(o))
+		return backendOver(tb, redis.NewClient(clientOptions(addr)))
 	}
 	faults := conformance.TCPFaults(srv.Addr, open)
 	// The scripts read the server's clock. The client has none to be wrong.

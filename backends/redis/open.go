@@ -142,9 +142,6 @@ func parseURL(u *url.URL) (*target, error) {
 			return nil, fmt.Errorf("%w: store URL: no name of a master: want a form like %s://host:%s/mymaster", driver.ErrInvalid, u.Scheme, spec.DefaultPort)
 		}
 	}
-	if o.TLSConfig == nil {
-		o.Dialer = dialer(o.DialTimeout)
-	}
 	if db != "" {
 		n, err := strconv.ParseUint(db, 10, 31)
 		if err != nil {
