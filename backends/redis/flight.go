@@ -73,8 +73,7 @@ type processor interface {
 // fly runs cmd on p. landed is false if cmd was not started or still runs.
 //
 // go-redis gives deadlines to the connection but does not see that a ctx is
-// cancelled while it waits for a reply, and a deadline does not bound the
-// handshake of a new connection with a server that has stopped. Under a ctx
+// cancelled while it waits for a reply. Under a ctx
 // that can end, the command therefore runs in a goroutine, which is left behind
 // when ctx ends; it ends with the deadline of ctx or the client's ReadTimeout.
 func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed bool, err error) {
@@ -104,18 +103,18 @@ func (b *backend) fly(ctx context.Context, p processor, cmd redis.Cmder) (landed
 	}
 }
 
-// flyBound is fly for a ctx that has a deadline and is not cancelled. On a
-// connection that is there, the deadline is all it takes, and the command runs
-// here: a second goroutine costs more than the command where processors are few.
-// Of a whole cluster, or sentinels, nobody can tell beforehand whether there is one.
+// flyBound is fly for a ctx that has a deadline and is not cancelled. go-redis ends a short
+// call with it: its Done bounds the wait for a connection, and its deadline all that is read
+// and written. So the call runs here: a second goroutine costs half as much again as the
+// command where processors are few. A cluster may first look for its nodes, without a bound.
 func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (landed bool, err error) {
 	deadline, _ := bound.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
 		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, context.DeadlineExceeded)
 	}
-	if left <= inline && b.connected(p) {
-		return true, p.Process(quiet{bound}, cmd)
+	if _, node := p.(*redis.Client); left <= inline && (node || b.cluster == nil) {
+		return true, p.Process(bound, cmd)
 	}
 	timer := b.spare.timer(left)
 	defer b.spare.stop(timer)
@@ -130,17 +129,6 @@ func (b *backend) flyBound(bound *driver.Bound, p processor, cmd redis.Cmder) (l
 	case <-b.closing:
 		return false, errClosing
 	}
-}
-
-// connected reports whether there is a connection that p can use now.
-func (b *backend) connected(p processor) bool {
-	if !b.direct {
-		return false
-	}
-	if node, ok := p.(*redis.Client); ok {
-		return node.PoolStats().IdleConns > 0
-	}
-	return b.cluster == nil && b.client.PoolStats().IdleConns > 0
 }
 
 // inline is the longest that a call may take which Close does not interrupt.

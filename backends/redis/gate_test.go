@@ -58,7 +58,7 @@ func atTheGate(t *testing.T, test func(t *testing.T, g *gated)) {
 		client := redis.NewClient(clientOptions("127.0.0.1:1"))
 		defer client.Close()
 		client.AddHook(g.tower)
-		g.backend = &backend{client: client, direct: true, closing: make(chan struct{})}
+		g.backend = &backend{client: client, closing: make(chan struct{})}
 		test(t, g)
 	})
 }

@@ -121,7 +121,6 @@ func checkTimeouts(ctxBounds bool, read, write time.Duration) error {
 type backend struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // client, if it is one
-	direct  bool                 // to connect to a server takes one dial
 	own     bool                 // Close closes client
 	options options
 	limits  limitScripts
@@ -153,7 +152,6 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	}
 	b := &backend{client: client, own: own, options: o, limits: productionLimits, closing: make(chan struct{})}
 	claims, kind := Claims, topologyOf(client)
-	b.direct = kind != sentinel
 	if b.cluster, _ = client.(*redis.ClusterClient); b.cluster != nil {
 		claims = ClusterClaims
 	}

@@ -141,7 +141,7 @@ func TestTrap02ContextBounds(t *testing.T) {
 		o.ReadTimeout, o.PoolSize = 2*hung, 1
 		client := redis.NewClient(o)
 		defer client.Close()
-		silent := &backend{client: client, direct: true, closing: make(chan struct{}), limits: productionLimits}
+		silent := &backend{client: client, closing: make(chan struct{}), limits: productionLimits}
 		bounded(t, silent.Ping)
 	})
 }
