@@ -90,7 +90,7 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"lock", "a", "--wait", "-1s", "--", "true"}, 64, "coord: --wait -1s: want above 0\n"},
 		{[]string{"lock", "a", "--max-hold", "0s", "--", "true"}, 64, "coord: --max-hold 0s: want above 0\n"},
 		{[]string{"lock", "a", "--min-hold", "0s", "--", "true"}, 64, "coord: --min-hold 0s: want above 0\n"},
-		{[]string{"lock", "a", "--min-hold", "2m", "--max-hold", "1m", "--", "true"}, 64, "MinHold 2m0s above MaxHold 1m0s"},
+		{[]string{"lock", "a", "--min-hold", "2m", "--max-hold", "1m", "--", "true"}, 64, "coord: --min-hold 2m0s: want at most --max-hold, 1m0s\n"},
 		{[]string{"lock", "a", "--wait", "1s", "--no-wait", "--", "true"}, 64, "--wait and --no-wait contradict each other"},
 		{[]string{"lock", "a", "--conflict-exit", "256", "--", "true"}, 64, "coord: --conflict-exit 256: want 0 to 255\n"},
 		{[]string{"lock", "a", "--grace", "-1s", "--", "true"}, 64, "coord: --grace -1s: want 0 or more\n"},
@@ -332,7 +332,7 @@ func TestLockMaxHold(t *testing.T) {
 	began := time.Now()
 	r := u.start("lock", "a", "--max-hold", "3s", "--", "bash", "-c", `exec 2>/dev/null; trap 'echo TERM' TERM; echo up; while :; do sleep 0.02; done`)
 	r.await("TERM")
-	r.end().want(t, 74, "", `coord: the lock "a" reached its --max-hold of 3s: the command was ended`)
+	r.end().want(t, 74, "", `coord: the lock "a" reached its --max-hold of 3s: the command was told to end, and has ended`)
 	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -354,10 +354,15 @@ func TestLockStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDeath(t, strings.TrimSpace(string(text)))
-	if took := time.Since(paused); took > ttl+300*time.Millisecond {
+	dead := time.Now()
+	if took := dead.Sub(paused); took > ttl+300*time.Millisecond {
 		t.Errorf("the command lived %v after the last renewal, want at most %v", took, ttl)
 	}
 	r.end().want(t, 74, "", "was lost")
+	// An Unlock and a Close that wait for the store would take 2 s each.
+	if took := time.Since(dead); took > 3*time.Second {
+		t.Errorf("coord ended %v after the command, though there was nothing to free", took)
+	}
 	server.Resume()
 }
 

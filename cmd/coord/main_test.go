@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envRecorder) != "" {
 		os.Exit(record())
 	}
+	if how := os.Getenv(envEscape); how != "" {
+		os.Exit(escape(how))
+	}
 	heedSignals()
 	os.Exit(runTests(m))
 }
@@ -62,6 +65,7 @@ type user struct {
 	env   []string
 	dir   string
 	store sharedStore
+	attr  *syscall.SysProcAttr // of coord's process; nil: as the test runs
 }
 
 func newUser(t *testing.T, url string) *user {
@@ -120,6 +124,7 @@ func (u *user) command(args ...string) *exec.Cmd {
 	cmd.Env = u.env
 	cmd.Dir = u.dir
 	cmd.WaitDelay = 10 * time.Second
+	cmd.SysProcAttr = u.attr
 	return cmd
 }
 

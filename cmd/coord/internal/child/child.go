@@ -71,38 +71,60 @@ type Lock interface {
 	Err() error
 }
 
+// Limits say when a command has to end, though its lock would last.
+type Limits struct {
+	// Grace is the time between TERM and KILL. Of a lease that is shorter than was asked
+	// for, it is a third at most.
+	Grace time.Duration
+	// MaxRun bounds how long the command runs; 0 is no bound. Its last part is the grace.
+	MaxRun time.Duration
+}
+
+// Reason says why a command was told to end.
+type Reason int
+
+// The reasons. A command whose lock is lost counts as Lost, whatever came first.
+const (
+	Untold Reason = iota // it was not: it ended by itself, or by a signal that was passed on
+	MaxRun               // Limits.MaxRun was over
+	Lost                 // its lock was lost, or could not be renewed in time
+)
+
 // Run runs cmd with env added to the environment and gives its exit status; 128+n
-// if signal n killed it. Signals that come to this process are passed on.
+// if signal n killed it. Signals that come to this process are passed on. Run returns only
+// when the command has ended.
 //
-// A command does not outlive lock. When the lease cannot be renewed, the command
-// gets TERM grace before the lease ends, and KILL, with all of its process group,
-// when it ends. When the lock is found lost, it gets TERM at once and KILL after
-// grace, or when the lease ends if that is sooner. Either way lost is true. Of a lease
-// that is shorter than was asked for, grace is a third at most.
+// A command does not outlive lock, as far as it can be ended. When the lease cannot be
+// renewed, the command gets TERM l.Grace before the lease ends, and KILL, with all of its
+// process group, when it ends. When the lock is found lost, it gets TERM at once and KILL
+// after the grace, or when the lease ends if that is sooner. Limits.MaxRun ends it likewise.
 //
-// It is a [*NotRunError] if cmd was not started.
-func Run(cmd Command, env []string, lock Lock, grace time.Duration, sigs *Signals) (code int, lost bool, err error) {
+// warn is called at once, and not twice for one error, when a signal does not reach the
+// command: it may run as another user, and go on then.
+//
+// The error is a [*NotRunError] if cmd was not started.
+func Run(cmd Command, env []string, lock Lock, l Limits, sigs *Signals, warn func(error)) (code int, told Reason, err error) {
 	// The kernel ties the signal for the parent's death to the thread that
 	// starts the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	p := &process{Cmd: exec.Command(cmd.path, cmd.args[1:]...), sharesTerminal: hasTerminal()}
+	p := &process{Cmd: exec.Command(cmd.path, cmd.args[1:]...), sharesTerminal: hasTerminal(), warn: warn}
 	p.Args[0] = cmd.args[0]
 	p.Stdin, p.Stdout, p.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p.Env = append(os.Environ(), env...)
 	p.SysProcAttr = attributes(!p.sharesTerminal)
 	sigs.passStops(!p.sharesTerminal)
 	if err := p.Start(); err != nil {
-		return 0, false, notRun(cmd.args[0], err)
+		return 0, Untold, notRun(cmd.args[0], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.Wait() }()
-	lost, err = p.attend(ended, watch{lock: lock, grace: grace}, sigs)
+	told, err = p.attend(ended, newWatch(lock, l), sigs)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return 0, lost, fmt.Errorf("wait for %q: %w", cmd.args[0], err)
+		return 0, told, fmt.Errorf("wait for %q: %w", cmd.args[0], err)
 	}
-	return status(p.ProcessState), lost, nil
+	return status(p.ProcessState), told, nil
 }
 
 // status is the exit status as a shell gives it.
@@ -119,35 +141,61 @@ type process struct {
 	// sharesTerminal: it is in our own process group, so that the terminal's
 	// signals reach it without us. Otherwise it leads a group.
 	sharesTerminal bool
+	warn           func(error)
+	warned         map[string]bool
 }
 
 // attend passes signals on until the command has ended, and ends it with the lock.
-func (p *process) attend(ended <-chan error, w watch, sigs *Signals) (lost bool, err error) {
-	w.arm()
+func (p *process) attend(ended <-chan error, w *watch, sigs *Signals) (Reason, error) {
 	defer w.stop()
 	for {
 		select {
 		case err := <-ended:
-			if w.lost {
-				p.sweep()
+			if w.told != Untold {
+				p.check(p.sweep())
 			}
-			return w.lost, err
+			return w.told, err
 		case sig := <-sigs.ch:
 			if !p.sharesTerminal || !fromTerminal(sig) {
-				// It fails only if the command has just ended.
-				_ = p.Process.Signal(sig)
+				p.check(p.signal(sig))
 			}
 		case <-w.done:
 			if w.lose() {
-				p.terminate()
+				p.check(p.terminate())
 			}
 		case <-w.timer.C:
 			switch w.look() {
 			case termNow:
-				p.terminate()
+				p.check(p.terminate())
 			case killNow:
-				p.kill()
+				p.check(p.kill())
 			}
 		}
 	}
+}
+
+// signal sends sig to the command itself. That it has ended is no error.
+func (p *process) signal(sig os.Signal) error {
+	err := p.Process.Signal(sig)
+	if err == nil || errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return p.unreached(sig, err)
+}
+
+// unreached is that sig has not reached the command, or nobody of its process group.
+func (p *process) unreached(sig os.Signal, err error) error {
+	return fmt.Errorf("signal %v does not reach the command (pid %d), which may go on: %w", sig, p.Process.Pid, err)
+}
+
+// check warns of an error of which it has not warned.
+func (p *process) check(err error) {
+	if err == nil || p.warned[err.Error()] {
+		return
+	}
+	if p.warned == nil {
+		p.warned = map[string]bool{}
+	}
+	p.warned[err.Error()] = true
+	p.warn(err)
 }

@@ -6,7 +6,7 @@ import "time"
 
 // Become runs cmd and gives its exit status.
 func Become(cmd Command, sigs *Signals) (int, error) {
-	code, _, err := Run(cmd, nil, forever{}, 0, sigs)
+	code, _, err := Run(cmd, nil, forever{}, Limits{}, sigs, func(error) {})
 	return code, err
 }
 

@@ -19,10 +19,8 @@ func fromTerminal(os.Signal) bool { return true }
 func attributes(bool) *syscall.SysProcAttr { return nil }
 
 // terminate kills: there is no softer way that every command understands.
-func (p *process) terminate() { p.kill() }
+func (p *process) terminate() error { return p.kill() }
 
-func (p *process) kill() {
-	_ = p.Process.Kill() // it fails only if the command has just ended
-}
+func (p *process) kill() error { return p.signal(os.Kill) }
 
-func (p *process) sweep() {}
+func (p *process) sweep() error { return nil }

@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -33,14 +34,15 @@ func hasTerminal() bool {
 // fromTerminal reports whether the terminal has sent sig, and so to the command
 // as well: to its foreground group on a key, to all when it hangs up. The
 // signal itself does not tell, so that one sent by hand to a process in the
-// foreground is taken for the terminal's.
+// foreground is taken for the terminal's. Of a hang-up the kernel tells the leader of a
+// session alone, which we are under ssh -t: then it is ours to pass on.
 func fromTerminal(sig os.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGHUP {
 		return false
 	}
 	fd, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return sig == syscall.SIGHUP // it has hung up
+		return sig == syscall.SIGHUP && !leadsSession() // it has hung up
 	}
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	_ = unix.Close(fd) // nothing was written
@@ -50,27 +52,61 @@ func fromTerminal(sig os.Signal) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
+// leadsSession reports whether this process leads its session.
+func leadsSession() bool {
+	id, err := unix.Getsid(0)
+	return err == nil && id == os.Getpid()
+}
+
 // terminate asks the command to end, with its group where it has one. A stopped
 // process sees the request only when it continues.
-func (p *process) terminate() { p.signalAll(syscall.SIGTERM, syscall.SIGCONT) }
+func (p *process) terminate() error { return p.signalAll(syscall.SIGTERM, syscall.SIGCONT) }
 
 // kill ends the command, with its group where it has one.
-func (p *process) kill() { p.signalAll(syscall.SIGKILL) }
+func (p *process) kill() error { return p.signalAll(syscall.SIGKILL) }
 
-func (p *process) signalAll(sigs ...syscall.Signal) {
+// signalAll sends signals to the command and to the group that it was started in.
+func (p *process) signalAll(sigs ...syscall.Signal) (err error) {
 	for _, sig := range sigs {
-		// Both fail only if nobody is left to be signalled.
-		if p.sharesTerminal {
-			_ = p.Process.Signal(sig)
-		} else {
-			_ = syscall.Kill(-p.Process.Pid, sig)
-		}
+		err = errors.Join(err, p.signalGroup(sig))
 	}
+	return err
+}
+
+// signalGroup sends one signal, to each process once. A command may have left its group, and
+// the kernel reports no error when it may signal only some of a group: so the command itself is
+// asked about too.
+func (p *process) signalGroup(sig syscall.Signal) error {
+	if p.sharesTerminal {
+		return p.signal(sig)
+	}
+	group, err := unix.Getpgid(p.Process.Pid)
+	ended := err != nil // others of its group may live
+	if err := p.killGroup(sig); err != nil || ended {
+		return err
+	}
+	if group != p.Process.Pid {
+		return p.signal(sig)
+	}
+	if err := p.Process.Signal(syscall.Signal(0)); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return p.unreached(sig, err)
+	}
+	return nil
+}
+
+// killGroup sends a signal to the group that the command was started in. That nobody is left there
+// is no error.
+func (p *process) killGroup(sig syscall.Signal) error {
+	if err := syscall.Kill(-p.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return p.unreached(sig, err)
+	}
+	return nil
 }
 
 // sweep kills what a command that was told to end has left behind in its group.
-func (p *process) sweep() {
-	if !p.sharesTerminal {
-		_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) // most often there is nobody
+func (p *process) sweep() error {
+	if p.sharesTerminal {
+		return nil
 	}
+	return p.killGroup(syscall.SIGKILL) // most often there is nobody
 }

@@ -2,6 +2,7 @@ package child
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,10 +107,9 @@ func TestWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				l := &lease{done: make(chan struct{}), deadline: began.Add(30 * time.Second), ttl: 30 * time.Second}
-				w := watch{lock: l, grace: grace}
 				go tt.happen(l, began)
 				synctest.Wait()
-				w.arm()
+				w := newWatch(l, Limits{Grace: grace})
 				defer w.stop()
 				var term time.Duration
 				for {
@@ -132,7 +132,7 @@ func TestWatch(t *testing.T) {
 						if kill := time.Since(began); term != tt.term || kill != tt.kill {
 							t.Errorf("TERM after %v, KILL after %v, want %v and %v", term, kill, tt.term, tt.kill)
 						}
-						if !w.lost {
+						if w.told != Lost {
 							t.Error("the lock does not count as lost")
 						}
 						time.Sleep(time.Hour) // until happen is through
@@ -148,8 +148,7 @@ func TestWatch(t *testing.T) {
 func TestWatchKillsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{done: make(chan struct{}), deadline: time.Now().Add(time.Second)}
-		w := watch{lock: l}
-		w.arm()
+		w := newWatch(l, Limits{})
 		defer w.stop()
 		for kills := 0; kills < 3; {
 			<-w.timer.C
@@ -159,6 +158,31 @@ func TestWatchKillsAgain(t *testing.T) {
 		}
 		if took := time.Since(l.Deadline()); took != 2*glance {
 			t.Errorf("the third KILL came %v after the end of the lease, want %v", took, 2*glance)
+		}
+	})
+}
+
+// A command that has run for its bound gets TERM a grace before, KILL then and again, and its lock is
+// not lost by that. When the lock is lost meanwhile, that is why.
+func TestWatchMaxRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &lease{done: make(chan struct{}), deadline: began.Add(time.Hour), ttl: time.Hour}
+		w := newWatch(l, Limits{Grace: 2 * time.Second, MaxRun: 10 * time.Second})
+		defer w.stop()
+		var got []time.Duration
+		for len(got) < 3 {
+			<-w.timer.C
+			if due := w.look(); due != nothing {
+				got = append(got, time.Since(began))
+			}
+		}
+		if want := []time.Duration{8 * time.Second, 10 * time.Second, 11 * time.Second}; !slices.Equal(got, want) || w.told != MaxRun {
+			t.Errorf("told at %v because of %v, want %v", got, w.told, want)
+		}
+		l.lose()
+		if w.lose(); w.told != Lost {
+			t.Errorf("told because of %v after the lock was lost", w.told)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most this long (default: as long as it takes)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
 	flags.BoolVar(&f.fair, "fair", false, "be granted in the order of those who wait so, over all machines")
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "hold the lock, and let CMD run, at most this long (default: no bound)")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "let CMD run at most this long; the lock is freed when it has ended (default: no bound)")
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
@@ -112,6 +112,13 @@ func (f *lockFlags) check(cmd *cobra.Command, cfg *config.Config) error {
 	}
 	if f.maxHold == 0 {
 		f.maxHold = cfg.Lock.MaxHold
+	}
+	// The lease is kept until the command has ended: a command that cannot be ended must not
+	// go on beside the next holder. So it is the command's time that is bounded, not the hold's.
+	cfg.Lock.MaxHold = 0
+	minHold := max(f.minHold, cfg.Lock.MinHold)
+	if f.maxHold > 0 && minHold > f.maxHold {
+		return usage("--min-hold %v: want at most --max-hold, %v", minHold, f.maxHold)
 	}
 	longest := f.longestGrace(cfg)
 	if f.grace > longest {
@@ -150,7 +157,6 @@ func (f *lockFlags) options(waits bool) []coord.LockOption {
 	if waits {
 		add(f.wait, coord.WaitAtMost)
 	}
-	add(f.maxHold, coord.MaxHold)
 	add(f.minHold, coord.MinHold)
 	if f.fair {
 		opts = append(opts, coord.Fair())
@@ -168,7 +174,11 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 	if err != nil {
 		return cause(ctx, err)
 	}
+	lost := false
 	defer func() {
+		if lost {
+			return // Close could wait for a store that is silent, and give nothing back
+		}
 		// The lock is free, or on its way: what the command said is what counts.
 		if err := client.Close(); err != nil {
 			fmt.Fprintf(a.stderr, "coord: %s\n", oneLine(err))
@@ -185,7 +195,8 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 	if ctx.Err() != nil { // a signal came with the grant
 		return cause(ctx, errors.Join(ctx.Err(), lock.Unlock(ctx)))
 	}
-	return a.runHeld(lock, cmd, f)
+	lost, err = a.runHeld(lock, cmd, f)
+	return err
 }
 
 // acquire takes the lock, as patiently as the flags say.
@@ -203,27 +214,50 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 	return client.Lock(ctx, name, f.options(true)...)
 }
 
-// runHeld runs the command under lock and unlocks.
-func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) error {
-	began := time.Now()
+// runHeld runs the command under lock and unlocks. lost says that the lock was lost first.
+func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) (lost bool, err error) {
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
-	code, lost, err := child.Run(cmd, env, lock, f.grace, a.signals)
-	ran := time.Since(began)
-	unlockErr := lock.Unlock(context.Background())
+	warn := func(err error) {
+		fmt.Fprintf(a.stderr, "coord: the command under the lock %q has to end: %v\n", lock.Key(), err)
+	}
+	code, told, err := child.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
+	unlockErr := a.free(lock)
 	switch {
 	case err != nil:
-		return err
-	case lost && f.maxHold > 0 && ran >= f.maxHold-min(f.grace, lock.TTL()/3):
-		return exit(exitLost, "the lock %q reached its --max-hold of %v: the command was ended", lock.Key(), f.maxHold)
-	case lost || errors.Is(unlockErr, coord.ErrNotHeld):
-		return exit(exitLost, "the lock %q was lost while the command ran: check what it left half done", lock.Key())
+		return false, err
+	case told == child.Lost || errors.Is(unlockErr, coord.ErrNotHeld):
+		return true, exit(exitLost, "the lock %q was lost while the command ran: check what it left half done", lock.Key())
+	case told == child.MaxRun:
+		return false, exit(exitLost, "the lock %q reached its --max-hold of %v: the command was told to end, and has ended", lock.Key(), f.maxHold)
 	case unlockErr != nil:
 		fmt.Fprintf(a.stderr, "coord: the store did not confirm that %q is free; it is in %v at the latest: %s\n", lock.Key(), lock.TTL(), oneLine(unlockErr))
 	}
 	if code != 0 {
-		return exit(code, "")
+		return false, exit(code, "")
 	}
-	return nil
+	return false, nil
+}
+
+// errUnconfirmed: the lease has ended before the store confirmed that the lock is free.
+var errUnconfirmed = errors.New("no answer before the lease ended")
+
+// free unlocks. It waits for the store until the lease ends: then there is nothing left to free.
+func (a *app) free(lock *coord.Lock) error {
+	left := time.NewTimer(time.Until(lock.Deadline()))
+	defer left.Stop()
+	freed := make(chan error, 1)
+	go func() { freed <- lock.Unlock(context.Background()) }()
+	select {
+	case err := <-freed:
+		return err
+	case <-left.C:
+	}
+	select {
+	case err := <-freed: // both were ready
+		return err
+	default:
+		return errUnconfirmed
+	}
 }
 
 // notHad tells why the lock was not had.

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main_test
+
+const envEscape = "COORD_TEST_ESCAPE"
+
+func escape(string) int { return 1 }
