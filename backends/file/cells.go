@@ -26,6 +26,7 @@ type store struct {
 	sharedFS func(string) (string, error)
 	settling sync.Mutex // around settle
 	clock    atomic.Pointer[clock]
+	reserve  *reserve
 	done     chan struct{} // closed by Close
 	shards   [shards]shard
 	nextTidy atomic.Int64 // Unix microseconds
@@ -64,6 +65,7 @@ func openStore(ctx context.Context, dir string, sharedFS func(string) (string, e
 	if err != nil {
 		return nil, fmt.Errorf("file store: %w", join(err, s.clock.Load().close()))
 	}
+	s.reserve = newReserve(s.dir)
 	s.nextTidy.Store(now.Add(tidyEvery).UnixMicro())
 	return s, nil
 }
@@ -101,11 +103,11 @@ func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, swee
 		return now, false, notSent(err)
 	}
 	path := filepath.Join(sh.dir, file)
-	c, err := openCell(path)
+	c, release, err := s.reserve.openCell(path)
 	if err != nil {
 		return now, false, notSent(err)
 	}
-	defer c.close()
+	defer release()
 	if s.inside != nil {
 		s.inside(file)
 	}
@@ -246,7 +248,7 @@ func (s *store) Close() (err error) {
 		err = join(err, sh.guard.close())
 		<-sh.turn
 	}
-	return join(err, s.clock.Load().close())
+	return join(err, join(s.reserve.close(), s.clock.Load().close()))
 }
 
 // notSent marks an error of a call that changed nothing.
