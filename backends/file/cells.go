@@ -78,7 +78,7 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	if err := s.enter(ctx, sh); err != nil {
 		return notSent(err)
 	}
-	now, err := s.changeAndLeave(sh, file, fn)
+	now, err := s.update(ctx, sh, file, fn)
 	if err == nil {
 		s.advance(now)
 		s.tidy(now)
@@ -86,14 +86,42 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	return err
 }
 
-// changeAndLeave runs the critical section, which even a panic of fn ends.
-func (s *store) changeAndLeave(sh *shard, file string, fn cas.Func) (time.Time, error) {
-	defer s.leave(sh)
+// update runs the critical section, which even a panic of fn ends.
+func (s *store) update(ctx context.Context, sh *shard, file string, fn cas.Func) (now time.Time, err error) {
+	defer func() { <-sh.turn }()
+	err = s.lockGuard(ctx, sh)
+	if errors.Is(err, fs.ErrNotExist) {
+		if now, writes, err := s.absent(sh, file, fn); !writes {
+			return now, err
+		}
+		if err = s.makeShard(ctx, sh); err == nil {
+			err = s.lockGuard(ctx, sh)
+		}
+	}
+	if err != nil {
+		return now, notSent(err)
+	}
+	// If the kernel refuses to unlock, closing the file has unlocked it, and the
+	// next lock opens it again: the change stands.
+	defer func() { _ = sh.guard.unlock() }()
 	now, sweep, err := s.change(sh, file, fn)
 	if sweep {
 		sh.sweep(now)
 	}
 	return now, err
+}
+
+// absent asks fn what it makes of a cell that is not there, and neither is its
+// guard: what is only read makes no files. fn is called again if it writes.
+func (s *store) absent(sh *shard, file string, fn cas.Func) (now time.Time, writes bool, err error) {
+	if _, err := os.Lstat(filepath.Join(sh.dir, file)); !errors.Is(err, fs.ErrNotExist) {
+		return now, true, nil // somebody removed the guard alone
+	}
+	if now, err = s.clock.Load().now(); err != nil {
+		return now, false, notSent(err)
+	}
+	change, err := fn(nil, now)
+	return now, err == nil && change.Write && change.Value != nil, err
 }
 
 // change makes the change. sweep says that the shard is due for a sweep.
@@ -126,24 +154,20 @@ func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, swee
 	return now, c.file == nil && rand.IntN(sweepOdds) == 0, nil
 }
 
-// enter waits for the shard's critical section.
+// enter waits until no other goroutine is at the shard.
 func (s *store) enter(ctx context.Context, sh *shard) error {
 	select {
 	case sh.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return ended(ctx)
 	case <-s.done:
 		return driver.ErrClosed
 	}
-	err := s.lockGuard(ctx, sh)
-	if err != nil {
-		<-sh.turn
-	}
-	return err
 }
 
-// lockGuard locks the shard's guard, whose directory may not be there yet, or no
-// longer.
+// lockGuard locks the shard's guard. The error is fs.ErrNotExist if it is not
+// there yet, or no longer.
 func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 	select {
 	case <-s.done:
@@ -151,11 +175,6 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 	default:
 	}
 	err := sh.guard.lock(ctx, s.done)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = s.makeShard(ctx, sh); err == nil {
-			err = sh.guard.lock(ctx, s.done)
-		}
-	}
 	if err != nil || sh.guard.file == sh.known {
 		return err
 	}
@@ -168,7 +187,7 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-// makeShard makes the directory of sh, and the store if it is gone.
+// makeShard makes the directory of sh and its guard, and the store if it is gone.
 func (s *store) makeShard(ctx context.Context, sh *shard) error {
 	_, err := os.Stat(filepath.Join(s.dir, "FORMAT"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,7 +198,12 @@ func (s *store) makeShard(ctx context.Context, sh *shard) error {
 	if err != nil {
 		return err
 	}
-	return os.MkdirAll(sh.dir, 0o700)
+	for _, dir := range []string{filepath.Dir(sh.dir), sh.dir} {
+		if err := makeDir(dir); err != nil {
+			return err
+		}
+	}
+	return sh.guard.make()
 }
 
 // settle checks the format and the clock, which are new if somebody deleted the
@@ -222,13 +246,6 @@ func (s *store) advance(now time.Time) {
 	if current, err := c.current(s.dir); current && err == nil {
 		c.writeMark()
 	}
-}
-
-// leave ends the critical section. If the kernel refuses to unlock, closing the
-// file has unlocked it, and the next lock opens it again: the change stands.
-func (s *store) leave(sh *shard) {
-	_ = sh.guard.unlock()
-	<-sh.turn
 }
 
 // Ping reports whether the directory is there and ours.

@@ -202,12 +202,16 @@ func (c *cell) create(b []byte, tmp string) error {
 	if size > maxSlot {
 		return fmt.Errorf("%w: value of %d bytes: want at most %d", driver.ErrInvalid, len(b), maxSlot)
 	}
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// One may be left of a process that was killed. O_EXCL follows no link.
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(append(b, make([]byte, 2*size-len(b))...))
-	err = join(err, f.Close())
+	err = join(join(err, giveToOwner(f)), f.Close())
 	if err == nil {
 		err = os.Rename(tmp, c.path)
 	}

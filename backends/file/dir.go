@@ -67,7 +67,7 @@ func replaceFile(dir, name, content string) error {
 		return err
 	}
 	_, err = tmp.WriteString(content)
-	err = join(join(err, tmp.Sync()), tmp.Close())
+	err = join(join(join(err, giveToOwner(tmp)), tmp.Sync()), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
 	}
@@ -75,6 +75,18 @@ func replaceFile(dir, name, content string) error {
 		return join(err, os.Remove(tmp.Name()))
 	}
 	return nil
+}
+
+// makeDir makes a directory below the store's, if it is not there.
+func makeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	return join(giveToOwner(d), d.Close())
 }
 
 // wantOurs refuses a directory without a FORMAT that has other entries than a

@@ -185,6 +185,36 @@ func TestLeaseLapses(t *testing.T) {
 	wantErr(t, "Unlock", b.Unlock(ctx, "k", "a"), driver.ErrNotHeld)
 }
 
+// What only reads makes nothing, and finds a cell whose guard was removed.
+func TestReadsMakeNothing(t *testing.T) {
+	dir := t.TempDir()
+	b := newBackend(t, dir)
+	ctx := t.Context()
+	limit, err := driver.Limit{Rate: 10, Per: time.Hour}.Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "Inspect", second(b.Inspect(ctx, "k")), driver.ErrNotHeld)
+	wantErr(t, "Renew", second(b.Renew(ctx, "k", request("a", time.Hour))), driver.ErrNotHeld)
+	wantErr(t, "Unlock", b.Unlock(ctx, "k", "a"), driver.ErrNotHeld)
+	wantErr(t, "Reset", b.Reset(ctx, "k", limit), nil)
+	one, err := b.TakeOne(ctx, "k", limit, driver.Ask{})
+	if err != nil || one.Remaining != 10 {
+		t.Errorf("peek: %+v, %v, want 10 remaining", one, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cells")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("cells: %v, want none made", err)
+	}
+
+	wantErr(t, "TryLock", second(b.TryLock(ctx, "k", request("a", time.Hour))), nil)
+	if err := os.Remove(filepath.Join(shardDir(dir, cas.Name{Kind: cas.Lock, Key: "k"}), "guard")); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := b.Inspect(ctx, "k"); err != nil || h.ID != "a" {
+		t.Errorf("Inspect without the guard: %+v, %v, want a's hold", h, err)
+	}
+}
+
 func TestForeignFileIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	b := newBackend(t, dir)

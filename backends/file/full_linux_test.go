@@ -87,7 +87,12 @@ func TestHoldsOnAFullDisk(t *testing.T) {
 	}
 	wantErr(t, "TakeOne", second(b.TakeOne(ctx, "k", limit, driver.Ask{Min: 1, N: 1})), nil)
 	fill(t, top)
-	wantErr(t, "TryLock of a new key", second(b.TryLock(ctx, "k", request("a", time.Hour))), syscall.ENOSPC)
+	_, err = b.TryLock(ctx, "k", request("a", time.Hour))
+	wantErr(t, "TryLock of a new key", err, syscall.ENOSPC)
+	wantErr(t, "TryLock of a new key", err, driver.ErrNotSent)
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("error of more than one line: %q", err)
+	}
 
 	// The mark in CLOCK is due with the next update.
 	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())

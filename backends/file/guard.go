@@ -39,11 +39,23 @@ func (g *guard) lock(ctx context.Context, done <-chan struct{}) error {
 	return poll(ctx, done, g.tryLock)
 }
 
-// tryLock takes the lock if nobody has it.
+// make makes the file, if it is not there.
+func (g *guard) make() error {
+	f, err := os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return join(giveToOwner(f), f.Close())
+}
+
+// tryLock takes the lock if nobody has it. The file must be there.
 func (g *guard) tryLock() (bool, error) {
 	for {
 		if g.file == nil {
-			f, err := os.OpenFile(g.path, os.O_RDWR|os.O_CREATE, 0o600)
+			f, err := os.OpenFile(g.path, os.O_RDWR, 0)
 			if err != nil {
 				return false, err
 			}

@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,8 +14,18 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
+// guardPath is where a guard's file was made.
+func guardPath(t *testing.T) string {
+	t.Helper()
+	g := newGuard(filepath.Join(t.TempDir(), "guard"))
+	if err := g.make(); err != nil {
+		t.Fatal(err)
+	}
+	return g.path
+}
+
 func TestGuardsExclude(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "guard")
+	path := guardPath(t)
 	// The race detector does not know of file locks, so these are atomic.
 	var inside, count atomic.Int64
 	var wg sync.WaitGroup
@@ -47,7 +58,7 @@ func TestGuardsExclude(t *testing.T) {
 }
 
 func TestGuardWaitEnds(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "guard")
+	path := guardPath(t)
 	holder, waiter := newGuard(path), newGuard(path)
 	if err := holder.lock(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -74,7 +85,7 @@ func TestGuardWaitEnds(t *testing.T) {
 
 // The lock of a deleted file is worth nothing.
 func TestGuardOfDeletedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "guard")
+	path := guardPath(t)
 	a, b := newGuard(path), newGuard(path)
 	for _, g := range []*guard{a, b} {
 		if err := g.lock(t.Context(), nil); err != nil {
@@ -85,6 +96,10 @@ func TestGuardOfDeletedFile(t *testing.T) {
 		}
 	}
 	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "lock of a file that is gone", second(newGuard(path).tryLock()), fs.ErrNotExist)
+	if err := a.make(); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := a.tryLock(); !ok || err != nil {

@@ -10,30 +10,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/cas"
 )
-
-func TestFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	b := newBackend(t, dir)
-	shard := shardDir(dir, cas.Name{Kind: cas.Lock, Key: "k"})
-	if err := os.MkdirAll(shard, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/full", filepath.Join(shard, "tmp")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := b.TryLock(t.Context(), "k", request("a", minTTL))
-	wantErr(t, "TryLock", err, driver.ErrNotSent)
-	wantErr(t, "TryLock", err, syscall.ENOSPC)
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("error of more than one line: %q", err)
-	}
-	// The device went with the failed attempt; the next one succeeds.
-	wantErr(t, "TryLock", second(b.TryLock(t.Context(), "k", request("a", minTTL))), nil)
-}
 
 // A process without permission is told so. It is another process because the
 // superuser has all permissions.

@@ -72,6 +72,6 @@ func (s *store) tidy(now time.Time) {
 	}
 	if ok, err := sh.guard.tryLock(); ok && err == nil {
 		sh.sweep(now)
-		_ = sh.guard.unlock() // see leave
+		_ = sh.guard.unlock() // see update
 	}
 }
