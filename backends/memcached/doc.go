@@ -16,9 +16,9 @@
 //     renewal, at most a third of its TTL later, or its deadline. Fence your writes.
 //   - A full server evicts what was not used for long, long leases and idle limits among
 //     it. Give coord a server of its own, with -M, which refuses writes instead of
-//     evicting. [Open] warns of a server without. See to it that it never fills all the same:
-//     a renewal and an unlock need room for the new item beside the old one, so a full
-//     server refuses them too, and its locks end with their leases.
+//     evicting. [Open] warns of a server without. A full server with -M grants nothing new. With
+//     memcached 1.6 or later and a client of Open's, its locks are renewed and unlocked all the same, in place;
+//     otherwise these writes are refused too, and the locks end with their leases.
 //   - Permits that were taken are forgotten with the limit. [WithOnMissing] says whether a
 //     limit that is not there is fresh, or spent.
 //
@@ -44,7 +44,9 @@
 // # Leases
 //
 // A lock is taken with add, and changed and given up with gets and cas alone: whoever has
-// lost it changes nothing. To unlock is a cas that makes the item expire at once.
+// lost it changes nothing. To unlock is a cas that makes the item expire at once. A full server refuses
+// a cas; there the meta command md sets the expiry of the item, or removes it, if it has the same cas id. The
+// until of a lock that is renewed so stays behind.
 //
 // memcached counts whole seconds on a clock that ticks about once a second, a little slower
 // than that; now and then two seconds pass in one tick. An item that is to expire after N

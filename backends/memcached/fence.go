@@ -75,5 +75,8 @@ func countError(err error, key string) error {
 	if strings.Contains(err.Error(), "non-numeric value") {
 		return fmt.Errorf("%w: %s is no number: %w", driver.ErrCorrupt, key, err)
 	}
+	if refused(err) {
+		return notSent(err) // uncounted takes the item back
+	}
 	return err
 }

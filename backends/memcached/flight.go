@@ -225,7 +225,7 @@ func refused(err error) bool {
 	switch {
 	case errors.As(err, &connect), errors.As(err, &op) && op.Op == "dial":
 		return true
-	case errors.Is(err, memcache.ErrNoServers), errors.Is(err, memcache.ErrMalformedKey), errors.Is(err, errLogin):
+	case errors.Is(err, memcache.ErrNoServers), errors.Is(err, memcache.ErrMalformedKey), errors.Is(err, errLogin), errors.Is(err, errNoMeta):
 		return true
 	}
 	// gomemcache quotes an answer that it does not know.

@@ -82,14 +82,17 @@ func (a *acquisition) confirm() (driver.Grant, error) {
 				return driver.Grant{}, a.uncounted(item, err)
 			}
 		}
-		sent := time.Now()
+		sent, before := time.Now(), *item
+		taken := v.state == taking
 		v = v.extended(held, a.ttl, a.until(v.until))
 		item.Value, item.Expiration = v.bytes(), lasting(v.ttl, a.b.clock())
-		if err = a.cas(item); err == nil {
+		switch err = a.cas(item); {
+		case err == nil:
 			a.undo = func() { a.withdraw(item.Value) }
 			return v.grant(sent), nil
-		}
-		if err != memcache.ErrCASConflict {
+		case taken && refused(err):
+			return driver.Grant{}, a.uncounted(&before, notSent(err))
+		case err != memcache.ErrCASConflict:
 			return driver.Grant{}, err
 		}
 	}
@@ -108,20 +111,25 @@ func (a *acquisition) item(value []byte, seconds int64) *memcache.Item {
 
 // withdraw frees the lock if its item is still exactly what this call has written.
 func (a *acquisition) withdraw(written []byte) error {
-	item, err := a.client.Get(a.name.key(lockKind))
-	if err != nil || !bytes.Equal(item.Value, written) {
-		return err
+	undo := &call{b: a.b, client: a.client, lane: a.lane} // the caller of a may have gone
+	_, err := undo.replace(a.name, func(v value, _ time.Time) (value, int32, error) {
+		if !bytes.Equal(v.bytes(), written) {
+			return v, 0, driver.ErrNotHeld
+		}
+		return v, atOnce, nil
+	})
+	if err == driver.ErrNotHeld {
+		return nil
 	}
-	item.Expiration = atOnce
-	return a.client.CompareAndSwap(item)
+	return err
 }
 
 // uncounted is the error of an attempt that has no token. If it is a definite one, nothing may
 // be left of the attempt.
 func (a *acquisition) uncounted(item *memcache.Item, err error) error {
 	if driver.Definite(err) {
-		if failed := a.withdraw(item.Value); failed != nil && !answer(failed) {
-			return fmt.Errorf("memcached: take back the lock: %w, after %v", failed, err)
+		if failed := a.withdraw(item.Value); failed != nil {
+			return fmt.Errorf("memcached: take back the lock: %v, after %v", failed, err) // not definite
 		}
 		a.undo = nil
 	}
@@ -219,7 +227,8 @@ func (b *backend) finish(ctx context.Context, key, id string, fn change) error {
 // change says what becomes of a lock that is there, and for how long.
 type change func(v value, now time.Time) (next value, expiration int32, err error)
 
-// replace changes a lock by gets and cas: two commands. ErrNotHeld if there is none.
+// replace changes a lock by gets and cas: two commands. ErrNotHeld if there is none. On a server without room
+// for the new item beside the old one it makes, in place, those changes that can be made so.
 func (c *call) replace(n name, fn change) (value, error) {
 	for range maxRounds {
 		item, err := c.get(n.key(lockKind))
@@ -235,10 +244,12 @@ func (c *call) replace(n name, fn change) (value, error) {
 			return value{}, err
 		}
 		item.Value = v.bytes()
-		if err = c.cas(item); err == nil {
+		switch err = c.cas(item); {
+		case err == nil:
 			return v, nil
-		}
-		if err != memcache.ErrCASConflict {
+		case full(err) && c.lane != nil:
+			return c.replaceInPlace(n, fn, err)
+		case err != memcache.ErrCASConflict:
 			return value{}, absent(err)
 		}
 	}

@@ -257,12 +257,12 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestOld(t *testing.T) {
+func TestBefore(t *testing.T) {
 	for version, want := range map[string]bool{
 		"1.6.18": false, "1.4.23": false, "1.4.22": true, "1.3.99": true, "0.9.99": true, "2.0.0": false,
 		"1.4.24-beta1": false, "1.4.5_4": true, "": false, "UNKNOWN": false, "1.x.3": false,
 	} {
-		if got := old(version); got != want {
+		if got := before(version, minVersion); got != want {
 			t.Errorf("%q: %v", version, got)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 // minVersion is the oldest memcached whose cas and expiry are as the package comment says.
 var minVersion = [3]int{1, 4, 23}
 
+// metaVersion is the oldest one whose meta commands are as they are today.
+var metaVersion = [3]int{1, 6, 0}
+
 // probe looks at the server of c before its first use. It has to be 1.4.23 or later with
 // compare-and-swap, and should not evict.
 func (c *call) probe() error {
@@ -32,7 +35,7 @@ func (c *call) probe() error {
 	if err != nil {
 		return notSent(err)
 	}
-	if old(a.version) {
+	if before(a.version, minVersion) {
 		return fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
 	}
 	switch a.settings["evictions"] {
@@ -82,13 +85,13 @@ func readSettings(conn net.Conn, r *bufio.Reader) (settings map[string]string, e
 	return settings, err
 }
 
-// old reports whether a version is before minVersion. One that cannot be read is not.
-func old(version string) bool {
+// before reports whether a version is before another one. One that cannot be read is not.
+func before(version string, other [3]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 3 {
 		return false
 	}
-	for i, want := range minVersion {
+	for i, want := range other {
 		digits := parts[i]
 		if end := strings.IndexFunc(digits, func(c rune) bool { return c < '0' || c > '9' }); end >= 0 {
 			digits = digits[:end]

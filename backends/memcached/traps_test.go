@@ -360,8 +360,8 @@ func TestTrap11Eviction(t *testing.T) {
 		}
 		t.Error("a full server takes more locks")
 	})
-	// A swap needs room for the new item beside the old one, so that nothing that is there can be
-	// renewed either, or given up: its lease ends it.
+	// A swap needs room for the new item beside the old one, so that over an application's client nothing
+	// that is there can be renewed either, or given up: its lease ends it.
 	t.Run("-M, held", func(t *testing.T) {
 		_, b := open(t, "-m", "2", "-M")
 		ctx, first := t.Context(), request("a", time.Hour)
