@@ -51,6 +51,7 @@ type rider struct {
 	ask    driver.Ask
 	lease  *leaseAsk // of an ask for more than the rider wants
 	flight *flight   // guarded by flights.mu; nil in line
+	gone   bool      // it has left the line; guarded by flights.mu
 
 	done chan struct{} // closed when the answer is there
 	t    driver.TakenOne
@@ -74,6 +75,10 @@ func (f *flights) init(c *Client) {
 func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, la *leaseAsk) (origin, error) {
 	k := flightKey{d.Key, d.Limit}
 	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return fromStore, ErrClosed
+	}
 	l := f.lines[k]
 	if l == nil {
 		l = &flightLine{key: k, flying: 1}
@@ -122,12 +127,7 @@ func (f *flights) leave(l *flightLine, r *rider) error {
 	default:
 	}
 	if r.flight == nil {
-		for i, q := range l.queue {
-			if q == r {
-				l.queue = append(l.queue[:i], l.queue[i+1:]...)
-				break
-			}
-		}
+		r.gone = true // whoever sends the queue off passes it by
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
 	}
 	if r.flight.aboard--; r.flight.aboard == 0 {
@@ -176,8 +176,7 @@ func (f *flights) serve(l *flightLine) {
 	if p == nil {
 		return
 	}
-	for len(l.queue) > 0 {
-		r := l.queue[0]
+	for r := l.head(); r != nil; r = l.head() {
 		n := r.ask.N
 		if r.lease != nil {
 			n = r.lease.own
@@ -189,29 +188,45 @@ func (f *flights) serve(l *flightLine) {
 		r.t = driver.TakenOne{Granted: driver.Granted{N: n}, Remaining: got.Remaining, ResetAfter: got.ResetAfter}
 		r.from = fromLease
 		close(r.done)
-		l.queue = l.queue[1:]
+		l.pop()
 	}
-	l.queue = nil
+}
+
+// head is the first of the queue who still waits, nil if nobody does. flights.mu is held.
+func (l *flightLine) head() *rider {
+	for len(l.queue) > 0 && l.queue[0].gone {
+		l.pop()
+	}
+	if len(l.queue) == 0 {
+		return nil
+	}
+	return l.queue[0]
+}
+
+// pop takes the first out of the queue. flights.mu is held.
+func (l *flightLine) pop() {
+	l.queue[0] = nil
+	if l.queue = l.queue[1:]; len(l.queue) == 0 {
+		l.queue = nil
+	}
 }
 
 // depart sends the head of the queue off. flights.mu is held.
 func (f *flights) depart(l *flightLine) {
-	if f.serve(l); len(l.queue) == 0 {
+	f.serve(l)
+	fl := &flight{}
+	for r := l.head(); r != nil && len(fl.riders) < maxFlight; r = l.head() {
+		fl.riders = append(fl.riders, r)
+		l.pop()
+	}
+	if len(fl.riders) == 0 {
 		return
 	}
-	n := min(len(l.queue), maxFlight)
-	fl := &flight{riders: l.queue[:n:n], aboard: n}
-	if l.queue = l.queue[n:]; len(l.queue) == 0 {
-		l.queue = nil
-	} else {
+	if len(l.queue) > 0 {
 		f.watch(l)
 	}
+	fl.aboard = len(fl.riders)
 	ctx := fl.board()
-	if f.closed {
-		fl.cancel()
-		fl.fail(ErrClosed)
-		return
-	}
 	l.flying++
 	f.c.bg.Add(1)
 	go f.fly(ctx, l, fl)
@@ -292,9 +307,16 @@ func (fl *flight) fail(err error) {
 	}
 }
 
-// close lets nothing more fly.
+// close lets nothing more fly, and ends the waits of all who are in line.
 func (f *flights) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
+	for _, l := range f.lines {
+		for r := l.head(); r != nil; r = l.head() {
+			r.err = ErrClosed
+			close(r.done)
+			l.pop()
+		}
+	}
 }

@@ -254,6 +254,57 @@ func TestCloseEndsTheLine(t *testing.T) {
 	})
 }
 
+// deafLimits answers no call until it is closed.
+type deafLimits struct {
+	*fakeLimits
+	closing chan struct{}
+}
+
+func (f *deafLimits) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {
+	select {
+	case <-ctx.Done():
+		return driver.Taken{}, ctx.Err()
+	case <-f.closing:
+		return driver.Taken{}, driver.ErrClosed
+	}
+}
+
+func (f *deafLimits) Close() error {
+	close(f.closing)
+	return f.fakeLimits.Close()
+}
+
+// Close ends every ask, however many are in line behind those under way.
+func TestCloseEndsEveryAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &deafLimits{newFakeLimits(), make(chan struct{})}
+		c, err := New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const asks = 4 * maxFlight
+		ended := make(chan error, asks)
+		for range asks {
+			go func() {
+				_, err := c.Allow(context.Background(), "k", ten)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n, took := len(ended), time.Since(start); n != asks || took > closeBound {
+			t.Errorf("%d of %d have returned when Close has, after %v", n, asks, took)
+		}
+		for range len(ended) {
+			wantErr(t, <-ended, ErrClosed)
+		}
+	})
+}
+
 // However asks travel, the sum is exact.
 func TestCrowdIsExact(t *testing.T) {
 	f := newCrowd()
