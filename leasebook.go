@@ -60,22 +60,7 @@ func newLeaseBook(c *Client, policy *leasePolicy) *leaseBook {
 
 // changeLeases puts a new book in the place of the one in use, if there is one.
 func (c *Client) changeLeases(lease PermitLease, of []Limit) error {
-	c.mu.Lock()
-	var policy *leasePolicy
-	old := c.leases.Load()
-	if old != nil {
-		policy = old.policy
-	}
-	policy, err := policy.with(lease, of)
-	policy.forget(of)
-	switch {
-	case err != nil:
-	case c.state.Load() == stateClosed: // Close has locked mu since, or will, and then finds the book
-		err = ErrClosed
-	case !c.denied.off: // a store in this process is quicker
-		c.leases.Store(newLeaseBook(c, policy))
-	}
-	c.mu.Unlock()
+	old, err := c.replaceBook(lease, of)
 	if err != nil || old == nil {
 		return err
 	}
@@ -83,6 +68,27 @@ func (c *Client) changeLeases(lease PermitLease, of []Limit) error {
 	defer cancel()
 	old.close(ctx)
 	return nil
+}
+
+// replaceBook makes the new book the one in use, and gives the one before.
+func (c *Client) replaceBook(lease PermitLease, of []Limit) (old *leaseBook, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var policy *leasePolicy
+	if old = c.leases.Load(); old != nil {
+		policy = old.policy
+	}
+	if policy, err = policy.with(lease, of); err != nil {
+		return nil, err
+	}
+	policy.forget(of)
+	switch {
+	case c.state.Load() == stateClosed: // Close has locked mu since, or will, and then finds the book
+		return nil, ErrClosed
+	case !c.denied.off: // a store in this process is quicker
+		c.leases.Store(newLeaseBook(c, policy))
+	}
+	return old, nil
 }
 
 // pot is that of a demand; nil if its limit is not leased.

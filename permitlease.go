@@ -106,7 +106,7 @@ type leasePolicy struct {
 func (p *leasePolicy) with(lease PermitLease, of []Limit) (*leasePolicy, error) {
 	lease, err := lease.normal()
 	if err != nil {
-		return p, err
+		return nil, err
 	}
 	next := &leasePolicy{of: make(map[driver.Limit]PermitLease)}
 	if p != nil {
@@ -121,7 +121,7 @@ func (p *leasePolicy) with(lease PermitLease, of []Limit) (*leasePolicy, error) 
 	for _, l := range of {
 		normal, err := l.Normal()
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 		next.of[normal] = lease
 	}

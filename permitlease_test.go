@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -643,4 +644,36 @@ func TestUnleasedLimitsAreForgotten(t *testing.T) {
 	if l := c.leases.Load().policy.lease(&normal); l.Max != 1 {
 		t.Errorf("a lease of %d of a limit that is not to be leased", l.Max)
 	}
+}
+
+// LeasePermits with invalid arguments changes nothing, whoever asks meanwhile, and blocks nobody.
+func TestLeasePermitsRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, opts := range map[string][]Option{"without leases": nil, "with leases": {WithPermitLease(PermitLease{Max: 8}, ten)}} {
+			c := newTestClient(t, newFakeLimits(), opts...)
+			before := c.leases.Load()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for range 20 {
+					must[Result](t)(c.Allow(t.Context(), "k", ten))
+				}
+			})
+			for what, err := range map[string]error{
+				"a negative Max":       c.LeasePermits(PermitLease{Max: -1}),
+				"the same, of a limit": c.LeasePermits(PermitLease{Max: -1}, ten),
+				"a limit of nothing":   c.LeasePermits(PermitLease{}, Limit{}),
+				"one of two limits":    c.LeasePermits(PermitLease{Max: 1}, ten, Limit{}),
+				"For of a century":     c.LeasePermits(PermitLease{For: 100 * 365 * 24 * time.Hour}, PerHour(1)),
+			} {
+				if !errors.Is(err, ErrInvalid) {
+					t.Errorf("%s, %s: %v, want %v", name, what, err, ErrInvalid)
+				}
+			}
+			wg.Wait()
+			if c.leases.Load() != before {
+				t.Errorf("%s: the policy has changed", name)
+			}
+			unlock(t, must[*Lock](t)(c.Lock(t.Context(), "k")))
+		}
+	})
 }
