@@ -206,6 +206,7 @@ func (t *tenure) watch(w *watcher) {
 	t.h.mu.Lock()
 	err := t.err
 	if err == nil {
+		w.at = len(t.watchers)
 		t.watchers = append(t.watchers, w)
 	}
 	t.h.mu.Unlock()
@@ -214,10 +215,18 @@ func (t *tenure) watch(w *watcher) {
 	}
 }
 
+// unwatch takes w out, in constant time however many there are.
 func (t *tenure) unwatch(w *watcher) {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
-	t.watchers = slices.DeleteFunc(t.watchers, func(o *watcher) bool { return o == w })
+	if w.at >= len(t.watchers) || t.watchers[w.at] != w {
+		return // it was taken out before, or the tenure has ended
+	}
+	end := len(t.watchers) - 1
+	moved := t.watchers[end]
+	t.watchers[w.at], moved.at = moved, w.at
+	t.watchers[end] = nil
+	t.watchers = t.watchers[:end]
 }
 
 // lose ends a hold that t has lost. What may still be at the store is withdrawn

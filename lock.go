@@ -84,7 +84,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // clocks itself.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(parent)
-	w := &watcher{cancel}
+	w := &watcher{cancel: cancel}
 	l.t.watch(w)
 	return &holdCtx{inner, cancel, l}, func() {
 		l.t.unwatch(w)
@@ -93,7 +93,10 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 }
 
 // watcher is a context that ends with the tenure.
-type watcher struct{ cancel context.CancelCauseFunc }
+type watcher struct {
+	cancel context.CancelCauseFunc
+	at     int // where it is in tenure.watchers; guarded by hold.mu
+}
 
 // holdCtx is a context bound to a hold.
 type holdCtx struct {

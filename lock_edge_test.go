@@ -769,3 +769,31 @@ func (s *sessionStore) Renew(ctx context.Context, key string, r driver.Request) 
 	r.TTL = s.session
 	return s.fakeStore.Renew(ctx, key, r)
 }
+
+// However many contexts a hold has, each is cancelled at the same cost, in any order.
+func TestManyContextsOfAHold(t *testing.T) {
+	const contexts = 100_000
+	c := newTestClient(t, newFake())
+	l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+	ctx, cancel := make([]context.Context, contexts), make([]context.CancelFunc, contexts)
+	for i := range contexts {
+		ctx[i], cancel[i] = l.Context(t.Context())
+	}
+	start := time.Now()
+	for i := range contexts / 2 { // from both ends, and one in the middle stays
+		cancel[i]()
+		if end := contexts - 1 - i; end != contexts/2 {
+			cancel[end]()
+			cancel[end]()
+		}
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("cancelling %d contexts of one hold took %v", contexts, took)
+	}
+	if n := len(l.t.watchers); n != 1 || ctx[contexts/2].Err() != nil {
+		t.Fatalf("%d contexts are left, the last %v: want the one that was not cancelled", n, ctx[contexts/2].Err())
+	}
+	unlock(t, l)
+	wantErr(t, context.Cause(ctx[contexts/2]), ErrNotHeld)
+	cancel[contexts/2]()
+}
