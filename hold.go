@@ -363,6 +363,14 @@ func (h *hold) unlockStore(ctx context.Context) error {
 func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
 	ctx := driver.NewBound(parent, bound)
 	defer ctx.Stop()
+	returned := false
+	defer ifPanics(&returned, h.cleanUp)
+	err := h.sendUnlock(ctx)
+	returned = true
+	return err
+}
+
+func (h *hold) sendUnlock(ctx context.Context) error {
 	if d := h.minHoldLeft(); d > 0 {
 		return h.c.locks.delayed.UnlockAfter(ctx, h.key, h.id, d)
 	}

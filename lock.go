@@ -193,7 +193,10 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	if o != nil {
 		return c.lockOwned(ctx, a, try, w)
 	}
+	returned := false
+	defer ifPanics(&returned, func() { c.abandon(a) })
 	t, err := c.run(ctx, a, try, w)
+	returned = true
 	if err != nil {
 		c.abandon(a)
 		return nil, err

@@ -225,6 +225,7 @@ func TestPanicStrandsNobody(t *testing.T) {
 		s.f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
 		s.release()
 		s.wg.Wait()
+		synctest.Wait() // until the flight has landed
 		// One that flew alone panics where it was called, and leaves the key usable.
 		func() {
 			defer func() {

@@ -68,7 +68,10 @@ func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*
 	if t, err := c.enter(ctx, a, try); t != nil || err != nil {
 		return t, err
 	}
+	returned := false
+	defer ifPanics(&returned, func() { a.mayHave(c.clock.now()) })
 	g, err := c.contend(ctx, a, try)
+	returned = true
 	if err != nil {
 		return nil, err
 	}

@@ -240,7 +240,10 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool, w *lockWat
 
 // drive runs the attempt of an entry on behalf of all its members.
 func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool, w *lockWatch) (*Lock, error) {
+	returned := false
+	defer ifPanics(&returned, func() { _, _ = c.depart(a, ErrUnknownOutcome, true) })
 	t, err := c.run(ctx, a, try, w)
+	returned = true
 	if err != nil {
 		return c.depart(a, err, true)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,5 +116,96 @@ func TestDriverPanicsInABatch(t *testing.T) {
 		if !f.panicked || !strings.Contains(log.String(), "out of cheese") {
 			t.Errorf("panicked %v, log: %s", f.panicked, log.String())
 		}
+	})
+}
+
+// wantPanic runs call, which the store panics in.
+func wantPanic(t *testing.T, call func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic did not reach the caller")
+		}
+	}()
+	call()
+}
+
+// A panic of the store in a call of Lock or Unlock goes on to the caller, and nothing stays
+// locked: neither in the client nor, once it has cleaned up, in the store.
+func TestPanicLeavesNothingLocked(t *testing.T) {
+	for name, test := range map[string]struct {
+		op    string // that panics
+		owned bool
+		queue bool
+		opts  []LockOption
+	}{
+		"TryLock":              {op: "trylock"},
+		"TryLock of an owner":  {op: "trylock", owned: true},
+		"in the store's queue": {op: "trylock", queue: true, opts: []LockOption{Fair()}},
+		"Unlock":               {op: "unlock"},
+		"Unlock of an owner":   {op: "unlock", owned: true},
+		"Unlock with NoRenew":  {op: "unlock", opts: []LockOption{NoRenew()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				var b driver.Backend = f
+				if test.queue {
+					q := newFairFake()
+					b, f = q, q.fakeStore
+				}
+				c := newTestClient(t, b)
+				ctx := t.Context()
+				if test.owned {
+					ctx = WithOwner(ctx)
+				}
+				panicky(f, test.op)
+				wantPanic(t, func() {
+					l := must[*Lock](t)(c.Lock(ctx, "k", test.opts...))
+					_ = l.Unlock(ctx)
+				})
+				start := time.Now()
+				for range 2 { // once as another, and once as who had the panic
+					unlock(t, must[*Lock](t)(c.Lock(t.Context(), "k")))
+					unlock(t, must[*Lock](t)(c.Lock(ctx, "k")))
+				}
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("the key was free after %v", took)
+				}
+				time.Sleep(DefaultTTL + 2*choreGrace)
+				if left := c.leftovers(); left != (leftovers{}) {
+					t.Errorf("left behind: %+v", left)
+				}
+			})
+		})
+	}
+}
+
+// When the store panics for the goroutine of an owner that asks, the next one of the owner asks.
+func TestPanicPassesTheAttemptOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, f)
+		ctx := WithOwner(t.Context())
+		armed, gate := true, make(chan struct{})
+		f.setIntercept(func(op, _ string) outcome {
+			if armed && op == "trylock" {
+				armed = false
+				<-gate
+				panic("out of cheese")
+			}
+			return outcome{}
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { wantPanic(t, func() { _, _ = c.Lock(ctx, "k") }) })
+		synctest.Wait()
+		second := waitFor(ctx, c)
+		close(gate)
+		wg.Wait()
+		l := (<-second).lock(t)
+		if !f.held("k") {
+			t.Error("the second goroutine has a lock that the store does not know")
+		}
+		unlock(t, l)
 	})
 }
