@@ -57,7 +57,6 @@ func BenchmarkAllow(b *testing.B) {
 	srv := testserver.ZooKeeper(b)
 	store := connect(b, urlWith(srv.Addr, calmSession))
 	c := must[*coord.Client](b)(coord.New(store))
-	// Slow enough that a debt lasts from one permit to the next: a state that is over is read anew.
 	limit := limitOf(b, "1000000/1h burst=1000000")
 	if err := store.makePath("/bare"); err != nil {
 		b.Fatal(err)

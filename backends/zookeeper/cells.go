@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,9 @@ import (
 // record is what the node of a limit holds: the time on the leader's clock from
 // which it says no more than its absence, and the state.
 //
-// That time never goes back, whatever becomes of the state: a node is collected only
-// when no client relies any more on a version that it saw before, and so the versions of
-// its successor, which start anew, are never taken for those of the old.
+// The record is the data of a child of the limit's node, the incarnation, whose random name is not used
+// again. Versions start anew with each node, and a request can stall on its way: one that names an
+// incarnation that was removed meanwhile finds no node, whatever version its successor has.
 type record struct {
 	until int64 // Unix µs
 	state []byte
@@ -56,9 +57,9 @@ type cell struct {
 	path string
 	turn chan struct{}
 
-	met     bool // a server has told of the node, or it was written
-	known   bool // the rest is what a server said last
-	exists  bool
+	met     bool   // a server has told of the node, or it was written
+	known   bool   // the rest is what a server said last
+	node    string // the incarnation, as last seen; "" if there was none
 	version int32
 	record  record
 	rivals  bool // another client wrote it meanwhile
@@ -68,9 +69,6 @@ type cell struct {
 	changes []*change // that wait
 	flying  bool      // a goroutine sees to them
 }
-
-// fresh reports whether what is known may be relied on at now.
-func (c *cell) fresh(now int64) bool { return c.known && c.exists && now < c.record.until }
 
 // cellCache is the cells of one client.
 type cellCache struct {
@@ -168,13 +166,49 @@ func (b *backend) takeTurn(ctx context.Context, c *cell) error {
 
 // answer is a node as a server showed it.
 type answer struct {
+	node string
 	data []byte
 	stat *zk.Stat
 }
 
-func (b *backend) look(c *cell) (answer, error) {
-	data, stat, err := b.conn.Get(c.path)
-	return answer{data, stat}, err
+// look reads a limit: the incarnation that was seen last, or the one that has followed it. ErrNoNode
+// says that there is none.
+func (b *backend) look(dir, node string) (answer, error) {
+	for range 10 {
+		if node == "" {
+			var err error
+			if node, err = b.incarnation(dir); err != nil {
+				return answer{}, err
+			}
+		}
+		data, stat, err := b.conn.Get(node)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return answer{node, data, stat}, err
+		}
+		node = ""
+	}
+	return answer{}, fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, dir)
+}
+
+// incarnation finds the only child of a limit's node. Both are made and removed together.
+func (b *backend) incarnation(dir string) (node string, err error) {
+	names, stat, err := b.conn.Children(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(names) != 1 || len(names[0]) != incarnationLen || stat.DataLength != 0 {
+		return "", fmt.Errorf("%w: node %s has the children %.100q and %d bytes of data: want one incarnation of a limit",
+			driver.ErrCorrupt, dir, names, stat.DataLength)
+	}
+	return dir + "/" + names[0], nil
+}
+
+// incarnationLen is how many hexadecimal digits the name of an incarnation has: 64 random bits, of the few that one
+// limit ever has.
+const incarnationLen = 16
+
+func newIncarnation(dir string) (node string) {
+	return fmt.Sprintf("%s/%0*x", dir, incarnationLen, rand.Uint64())
 }
 
 // saw takes in what a server said of the node.
@@ -182,16 +216,16 @@ func (c *cell) saw(a answer, err error) error {
 	c.known = false
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		c.known, c.met, c.exists, c.record = true, true, false, record{}
+		c.known, c.met, c.node, c.record = true, true, "", record{}
 		return nil
 	case err != nil:
 		return err
 	}
 	r, _, err := parseRecord(a.data)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", c.path, err)
+		return fmt.Errorf("node %s: %w", a.node, err)
 	}
-	c.known, c.met, c.exists, c.version, c.record = true, true, true, a.stat.Version, r
+	c.known, c.met, c.node, c.version, c.record = true, true, a.node, a.stat.Version, r
 	return nil
 }
 
@@ -201,12 +235,13 @@ var errConflict = errors.New("zookeeper: another client's write came first")
 // write stores r in place of what is known of the cell.
 func (b *backend) write(c *cell, r record) error {
 	sent := time.Now()
-	stat := &zk.Stat{}
+	stat, node := &zk.Stat{}, c.node
 	var err error
-	if c.exists {
-		stat, err = b.conn.Set(c.path, r.bytes(), c.version)
+	if node != "" {
+		stat, err = b.conn.Set(node, r.bytes(), c.version)
 	} else {
-		err = b.makeNode(c.path, r.bytes())
+		node = newIncarnation(c.path)
+		err = b.makeLimit(c.path, node, r.bytes())
 	}
 	c.known, c.met = false, true
 	switch {
@@ -220,18 +255,26 @@ func (b *backend) write(c *cell, r record) error {
 	if stat.Mtime != 0 {
 		b.clock.learn(sent, came, stat.Mtime)
 	}
-	c.known, c.exists, c.version, c.record = true, true, stat.Version, r
+	c.known, c.node, c.version, c.record = true, node, stat.Version, r
 	return nil
 }
 
-// makeNode makes a node, and where need be its parents. It makes requests one after
-// the other.
-func (b *backend) makeNode(node string, data []byte) error {
-	_, err := b.conn.Create(node, data, zk.FlagPersistent, b.acl)
+// makeLimit makes the node of a limit and its incarnation, and where need be what they are under. It makes
+// requests one after the other.
+func (b *backend) makeLimit(dir, node string, data []byte) error {
+	_, err := b.conn.Multi(b.limitOps(dir, node, data)...)
 	if errors.Is(err, zk.ErrNoNode) {
-		if err = b.makeDir(path.Dir(node)); err == nil {
-			_, err = b.conn.Create(node, data, zk.FlagPersistent, b.acl)
+		if err = b.makeDir(path.Dir(dir)); err == nil {
+			_, err = b.conn.Multi(b.limitOps(dir, node, data)...)
 		}
 	}
 	return err
+}
+
+// limitOps are the parts of a transaction that make a limit.
+func (b *backend) limitOps(dir, node string, data []byte) []any {
+	return []any{
+		&zk.CreateRequest{Path: dir, Data: []byte{}, Acl: b.acl},
+		&zk.CreateRequest{Path: node, Data: data, Acl: b.acl},
+	}
 }

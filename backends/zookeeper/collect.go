@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 	// at those in one bucket.
 	collectOwn  = 1000
 	collectMost = 200
-	// collectBatch is how many nodes one transaction removes: their paths fit in a
+	// collectBatch is how many limits one transaction removes: their paths fit in a
 	// request of a megabyte.
 	collectBatch = 100
 )
@@ -50,10 +52,15 @@ func (b *backend) collects() {
 	})
 }
 
-// litter is a node that is over, as long as it has that version.
+// litter is a limit that is over, as long as its incarnation has that version.
 type litter struct {
-	node    string
-	version int32
+	dir, node string
+	version   int32
+}
+
+// ops are the parts of a transaction that remove it.
+func (l litter) ops() []any {
+	return []any{&zk.DeleteRequest{Path: l.node, Version: l.version}, &zk.DeleteRequest{Path: l.dir, Version: -1}}
 }
 
 // collect removes what is over at now: of the limits that this client used, and of all in one
@@ -80,8 +87,8 @@ func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed 
 	}
 	rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
 	var found []litter
-	for _, node := range listed[:min(len(listed), collectMost)] {
-		l, over, err := b.isOver(ctx, node, until)
+	for _, dir := range listed[:min(len(listed), collectMost)] {
+		l, over, err := b.isOver(ctx, dir, until)
 		if err != nil {
 			return removed, err
 		}
@@ -93,14 +100,11 @@ func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed 
 	return removed + n, err
 }
 
-// isOver looks whether one node says nothing more after until. What is not ours, or not ours to read, is not over.
-func (b *backend) isOver(ctx context.Context, node string, until int64) (l litter, over bool, err error) {
-	a, err := fly(ctx, b, func() (answer, error) {
-		data, stat, err := b.conn.Get(node)
-		return answer{data, stat}, err
-	}, nil)
+// isOver looks whether one limit says nothing more after until. What is not ours, or not ours to read, is not over.
+func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter, over bool, err error) {
+	a, err := fly(ctx, b, func() (answer, error) { return b.look(dir, "") }, nil)
 	switch {
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth), errors.Is(err, driver.ErrCorrupt):
 		return l, false, nil
 	case err != nil:
 		return l, false, err
@@ -109,24 +113,24 @@ func (b *backend) isOver(ctx context.Context, node string, until int64) (l litte
 	if err != nil || r.until > until {
 		return l, false, nil
 	}
-	return litter{node, a.stat.Version}, true, nil
+	return litter{dir, a.node, a.stat.Version}, true, nil
 }
 
-// sweep removes nodes that nobody has written to meanwhile: many at a time, or one by one
+// sweep removes limits that nobody has written to meanwhile: many at a time, or one by one
 // where one of them cannot be removed.
 func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err error) {
 	for batch := range slices.Chunk(all, collectBatch) {
 		n, err := fly(ctx, b, func() (int, error) {
-			ops := make([]any, len(batch))
-			for i, l := range batch {
-				ops[i] = &zk.DeleteRequest{Path: l.node, Version: l.version}
+			var ops []any
+			for _, l := range batch {
+				ops = append(ops, l.ops()...)
 			}
 			if _, err := b.conn.Multi(ops...); err == nil || !answered(err) {
 				return len(batch), err
 			}
 			n := 0
 			for _, l := range batch {
-				err := b.conn.Delete(l.node, l.version)
+				_, err := b.conn.Multi(l.ops()...)
 				if !answered(err) {
 					return n, err
 				}
@@ -144,23 +148,23 @@ func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err err
 	return removed, nil
 }
 
-// over gives nodes that were over at now, as far as is known, and forgets them: most at the
+// over gives limits that were over at now, as far as is known, and forgets them: most at the
 // most, the others another time.
 func (cc *cellCache) over(now int64, most int) []litter {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	var nodes []litter
+	var found []litter
 	for name, c := range cc.cells {
 		if c.refs > 0 {
 			continue // somebody has it, or waits for it
 		}
 		switch {
-		case !c.known || !c.exists:
+		case !c.known || c.node == "":
 			delete(cc.cells, name)
-		case c.record.until <= now && len(nodes) < most:
+		case c.record.until <= now && len(found) < most:
 			delete(cc.cells, name)
-			nodes = append(nodes, litter{name, c.version})
+			found = append(found, litter{name, c.node, c.version})
 		}
 	}
-	return nodes
+	return found
 }

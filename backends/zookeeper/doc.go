@@ -15,9 +15,9 @@
 // whoever knows an id finds its node, also after a reply was lost. The lowest number
 // holds: every waiter is a fair one. The server removes a container some time after its last child.
 //
-// The node limits/5f/tickets:sw:60000000 is the state of one limit, by algorithm
-// and period in microseconds, behind the time at which it says no more than its
-// absence; 5f is a hash of the name. Clients that use limits remove those whose
+// The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in
+// microseconds; 5f is a hash of the name. Its only child has a random name, and the limit's
+// state as its data, behind the time at which it says no more than its absence. Clients that use limits remove those whose
 // time is over. In names, whatever ZooKeeper does not allow is written %2F, and
 // so are '%' and ':'.
 //
@@ -27,8 +27,8 @@
 // answers how many there are; Unlock is one delete. One that is not free costs a
 // listing more, and a watch of the node before; being woken, a notification and a
 // listing. One transaction checks all holds of a client at every renewal. A limit is
-// one setData guarded by the version that was seen last, for 10 s at least; one that a client has not met before is
-// made by one request or read by one before, as those it met last were new or not.
+// one setData of its child, guarded by the version that was seen last; one that a client has not met before is
+// made by one request or read by two before, as those it met last were new or not.
 //
 // # What is promised
 //

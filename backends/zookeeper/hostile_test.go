@@ -72,7 +72,8 @@ func TestForeignLimits(t *testing.T) {
 	_, b := open(t)
 	ctx, l := t.Context(), limitOf(t, "10/1h")
 	for name, data := range map[string]string{"empty": "", "text": "not the state of a limit", "short": "\x01\x00", "state": "\x01\x00\x00\x00\x00\x00\x00\x00\x00junk", "time": "\x01\xff\x00\x00\x00\x00\x00\x00\x00"} {
-		path := b.limitPath(name, l)
+		dir := b.limitPath(name, l)
+		path := dir + "/0123456789abcdef"
 		put(t, b, path, data, 0)
 		for what, call := range map[string]func() error{
 			"Take":    func() error { _, err := b.TakeOne(ctx, name, l, driver.Ask{Min: 1, N: 1}); return err },
@@ -86,11 +87,38 @@ func TestForeignLimits(t *testing.T) {
 			}
 		}
 		untouched(t, b, path, data)
-		bucket := bucketOf(path[strings.LastIndexByte(path, '/')+1:])
+		bucket := bucketOf(dir[strings.LastIndexByte(dir, '/')+1:])
 		if n, err := b.collect(ctx, b.clock.now(), bucket); n != 0 || err != nil {
 			t.Errorf("the collector removed %d, %v", n, err)
 		}
 		untouched(t, b, path, data)
+	}
+}
+
+// A limit's node has one child that is named as ours, and no data.
+func TestForeignNodesOfLimits(t *testing.T) {
+	_, b := open(t)
+	l := limitOf(t, "10/1h")
+	for name, nodes := range map[string]map[string]string{
+		"none":  {"": ""},
+		"data":  {"": "theirs"},
+		"named": {"/theirs": "theirs"},
+		"two":   {"/0123456789abcdef": "theirs", "/0123456789abcde0": "theirs"},
+	} {
+		dir := b.limitPath(name, l)
+		for child, data := range nodes {
+			put(t, b, dir+child, data, 0)
+		}
+		if _, err := b.TakeOne(t.Context(), name, l, driver.Ask{Min: 1, N: 1}); !errors.Is(err, driver.ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+		bucket := bucketOf(dir[strings.LastIndexByte(dir, '/')+1:])
+		if n, err := b.collect(t.Context(), b.clock.now(), bucket); n != 0 || err != nil {
+			t.Errorf("%s: the collector removed %d, %v", name, n, err)
+		}
+		for child, data := range nodes {
+			untouched(t, b, dir+child, data)
+		}
 	}
 }
 
@@ -152,7 +180,7 @@ func TestNoRights(t *testing.T) {
 	l := limitOf(t, "3/1h")
 	one := driver.Ask{Min: 1, N: 1}
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "l", l, one))
-	for _, path := range []string{b.lockDir("k"), b.limitPath("l", l)} {
+	for _, path := range []string{b.lockDir("k"), must[string](t)(b.incarnation(b.limitPath("l", l)))} {
 		if _, err := b.conn.SetACL(path, zk.DigestACL(zk.PermAll, "root", "x"), -1); err != nil {
 			t.Fatal(err)
 		}

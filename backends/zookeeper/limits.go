@@ -62,7 +62,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	return b.update(ctx, key, l, func(s *limits.State, now int64) bool { return s.Refund(l, now, id, n) })
 }
 
-// Reset implements driver.Limiter. The node stays, with a fresh state: see record.
+// Reset implements driver.Limiter. The node stays, with a fresh state, until it is collected.
 func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	return b.update(ctx, key, l, func(s *limits.State, now int64) bool {
 		one, _ := s.Take(l, now, driver.Ask{})
@@ -139,7 +139,8 @@ type multi struct {
 func (m *multi) run(ctx context.Context) ([]driver.Taken, error) {
 	for conflicts := 0; ; conflicts++ {
 		for _, c := range m.cells {
-			if err := c.saw(fly(ctx, m.b, func() (answer, error) { return m.b.look(c) }, nil)); err != nil {
+			dir, node := c.path, c.node
+			if err := c.saw(fly(ctx, m.b, func() (answer, error) { return m.b.look(dir, node) }, nil)); err != nil {
 				return nil, err
 			}
 		}
@@ -213,12 +214,14 @@ func takenBy(s *limits.State, d driver.Demand, now int64) (driver.Taken, bool) {
 // write stores all in one transaction.
 func (m *multi) write(ctx context.Context, next map[*cell]record) error {
 	var ops []any
-	var dirs []string // of nodes to be made
+	var dirs []string // of limits to be made
+	made := make(map[*cell]string)
 	for _, c := range m.cells {
-		if r := next[c]; c.exists {
-			ops = append(ops, &zk.SetDataRequest{Path: c.path, Data: r.bytes(), Version: c.version})
+		if r := next[c]; c.node != "" {
+			ops = append(ops, &zk.SetDataRequest{Path: c.node, Data: r.bytes(), Version: c.version})
 		} else {
-			ops = append(ops, &zk.CreateRequest{Path: c.path, Data: r.bytes(), Acl: m.b.acl})
+			made[c] = newIncarnation(c.path)
+			ops = append(ops, m.b.limitOps(c.path, made[c], r.bytes())...)
 			dirs = append(dirs, path.Dir(c.path))
 		}
 	}
@@ -236,6 +239,11 @@ func (m *multi) write(ctx context.Context, next map[*cell]record) error {
 	}
 	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
 		return errConflict
+	}
+	if err == nil {
+		for c, node := range made {
+			c.node = node
+		}
 	}
 	return err
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -180,8 +183,7 @@ func TestConflictsEndWithCtx(t *testing.T) {
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
 }
 
-// What is over is collected by whoever comes by, and never while a version that somebody
-// has seen is still relied on.
+// What is over is collected by whoever comes by, and nothing is left of it.
 func TestCollect(t *testing.T) {
 	_, b := open(t)
 	ctx, one := t.Context(), driver.Ask{Min: 1, N: 1}
@@ -212,17 +214,84 @@ func TestCollect(t *testing.T) {
 	if n := collectAll(after, 0); n != 0 {
 		t.Errorf("%d removed at once", n)
 	}
-	if n := collectAll(before, leastLife+collectMargin-time.Second); n != 0 {
-		t.Errorf("%d removed while a client may still rely on them", n)
+	if n := collectAll(before, collectMargin-time.Second); n != 0 {
+		t.Errorf("%d removed though clocks may be so far apart", n)
 	}
-	if n := collectAll(after, leastLife+collectMargin+time.Second); n != 1 {
+	if n := collectAll(after, collectMargin+time.Second); n != 1 {
 		t.Errorf("%d removed a second after the short one was over, want that one", n)
 	}
 	if n := collectAll(after, 2*time.Hour); n != 2 {
 		t.Errorf("%d removed after 2h, want the long ones", n)
 	}
+	for i := range 256 {
+		if names, _, err := b.conn.Children(b.limitsDir(byte(i))); len(names) > 0 || err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("left in bucket %d: %v, %v", i, names, err)
+		}
+	}
 	if g := must[driver.TakenOne](t)(b.TakeOne(ctx, "long", long, one)); g.N != 1 {
 		t.Error("after it was collected: denied")
+	}
+}
+
+// A write, or a removal, that stalled on its way arrives when the limit was collected and made anew, and
+// has as many writes behind it as before: it changes nothing.
+func TestLateRequestsOfAnEarlierLimit(t *testing.T) {
+	t.Parallel()
+	l := limitOf(t, "10/1h")
+	one := driver.Ask{Min: 1, N: 1}
+	collect := func(b *backend) (n int, err error) {
+		var found []litter
+		eventually(t, "the last decision to leave the limit", func() bool {
+			found = b.cells.over(math.MaxInt64, 1)
+			return len(found) == 1
+		})
+		return b.sweep(context.Background(), found)
+	}
+	for what, late := range map[string]func(b *backend) error{
+		"write": func(b *backend) error {
+			_, err := b.TakeOne(context.Background(), "k", l, one)
+			return err
+		},
+		"removal": func(b *backend) error {
+			_, err := collect(b)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p, b := openTapped(t)
+			beside := connect(t, urlWith(p.target, calmSession))
+			must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
+			stalled := make(chan struct{})
+			var once sync.Once
+			p.disturb(func(op int32) deed {
+				if op != opSet && op != opMulti {
+					return pass
+				}
+				once.Do(func() { close(stalled) })
+				return hold
+			})
+			done := make(chan error, 1)
+			go func() { done <- late(b) }()
+			<-stalled
+			// The limit is over, and is collected; then it is used up.
+			if _, err := beside.TakeOne(t.Context(), "k", l, driver.Ask{}); err != nil {
+				t.Fatal(err)
+			}
+			if n := must[int](t)(collect(beside)); n != 1 {
+				t.Fatalf("%d collected, want 1", n)
+			}
+			if g := must[driver.TakenOne](t)(beside.TakeOne(t.Context(), "k", l, driver.Ask{Min: 10, N: 10})); g.N != 10 {
+				t.Fatalf("%d of 10 granted to the next", g.N)
+			}
+			p.disturb(nil)
+			p.release()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if g := must[driver.TakenOne](t)(beside.TakeOne(t.Context(), "k", l, one)); g.N != 0 {
+				t.Errorf("granted one of 10 that were spent: %+v", g)
+			}
+		})
 	}
 }
 
@@ -244,7 +313,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 	}
 	all.Wait()
 	b.clock.mu.Lock()
-	b.clock.offset += (leastLife + collectMargin + time.Second).Microseconds()
+	b.clock.offset += (collectMargin + time.Second).Microseconds()
 	b.clock.mu.Unlock()
 	// Another client has used some of them since: ours are not the latest versions.
 	other := connect(t, urlWith(p.target, calmSession))

@@ -167,8 +167,8 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	for i := range keys {
 		take(other, fmt.Sprint("k", i))
 	}
-	if got, want := len(p.take()), 2*keys+1; got != want {
-		t.Errorf("%d requests for %d limits of another client, want %d: a wrong guess, and a look and a write for each", got, keys, want)
+	if got, want := len(p.take()), 3*keys+1; got != want {
+		t.Errorf("%d requests for %d limits of another client, want %d: a wrong guess, and two looks and a write for each", got, keys, want)
 	}
 	must[driver.TakenOne](t)(connect(t, urlWith(p.addr(), calmSession)).TakeOne(t.Context(), "k0", l, driver.Ask{}))
 	if got := p.take(); got[len(got)-1] != opGet {

@@ -160,13 +160,13 @@ func (b *backend) apply(c *cell, batch []*change) error {
 			}
 			continue
 		}
-		if !guess && !current && (c.rivals || !c.fresh(b.clock.now())) {
+		if !guess && !current && (c.rivals || !c.known || c.node == "") {
 			met := c.met
-			if err := c.saw(b.look(c)); err != nil {
+			if err := c.saw(b.look(c.path, c.node)); err != nil {
 				return classify(err)
 			}
 			if current = true; !met {
-				b.cells.foretell(!c.exists)
+				b.cells.foretell(c.node == "")
 			}
 		}
 		next, dirty, err := decide(c.record, b.clock.now(), batch...)
@@ -205,10 +205,6 @@ func (b *backend) apply(c *cell, batch []*change) error {
 	}
 }
 
-// leastLife is how long a record is relied on at least, whatever it says: so a limit that is soon as if it
-// had not been used, as most buckets are, is not read anew for each decision.
-const leastLife = 10 * time.Second
-
 // decide makes changes to a state, and gives the record to be stored if any is dirty.
 func decide(r record, now int64, batch ...*change) (next record, dirty bool, err error) {
 	var s limits.State
@@ -217,11 +213,11 @@ func decide(r record, now int64, batch ...*change) (next record, dirty bool, err
 			return record{}, false, err
 		}
 	}
-	next.until = r.until
+	next.until = r.until // a client with a slower rate may still see a debt
 	for _, ch := range batch {
 		if ch.fn(&s, now) {
 			dirty = true
-			next.until = max(next.until, now+max(s.Expiry(ch.l, now), leastLife).Microseconds())
+			next.until = max(next.until, now+s.Expiry(ch.l, now).Microseconds())
 		}
 	}
 	if dirty {
