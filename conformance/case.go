@@ -67,6 +67,7 @@ func Cases() []Case {
 		permitLeaseCases(),
 		waitingCases(),
 		outageCases(),
+		refusalCases(),
 		faultLoopCases(),
 		skewCases(),
 		mutantCases(),

@@ -45,6 +45,9 @@ type Faults struct {
 	// Pause stops the server's process without ending it (SIGSTOP), Resume
 	// lets it go on.
 	Pause, Resume func(tb TB)
+	// Refuse makes the store refuse what needs more space, as one that is full, or what writes new
+	// keys: it goes on serving what it has. Accept ends that.
+	Refuse, Accept func(tb TB)
 	// Failover ends the server that leads, or that has the data, as a crash would, and
 	// returns when another has taken over. The server comes back by tb.Cleanup.
 	Failover func(tb TB)
@@ -63,6 +66,7 @@ const (
 	HookRestart  Hook = "Faults.Kill and Faults.Restart"
 	HookWipe     Hook = "Faults.Wipe"
 	HookPause    Hook = "Faults.Pause and Faults.Resume"
+	HookRefuse   Hook = "Faults.Refuse and Faults.Accept"
 	HookFailover Hook = "Faults.Failover"
 	HookSkew     Hook = "Faults.Skew"
 	HookWorker   Hook = "Harness.WorkerURL"
@@ -70,7 +74,7 @@ const (
 
 // shared reports whether using the hook disturbs every client of the store.
 func (hk Hook) shared() bool {
-	return hk == HookRestart || hk == HookPause || hk == HookWipe || hk == HookFailover
+	return hk == HookRestart || hk == HookPause || hk == HookWipe || hk == HookRefuse || hk == HookFailover
 }
 
 // pointless says why a hook can never be there, "" if it could.
@@ -100,6 +104,8 @@ func (h *Harness) lacks(hk Hook) string {
 		there = f.Wipe != nil
 	case HookPause:
 		there = f.Pause != nil && f.Resume != nil
+	case HookRefuse:
+		there = f.Refuse != nil && f.Accept != nil
 	case HookFailover:
 		there = f.Failover != nil
 	case HookSkew:

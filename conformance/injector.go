@@ -65,11 +65,16 @@ const (
 	// until its context ends.
 	HangBefore
 	HangAfter
+	// Refuse lets the store refuse the call: it has changed nothing, and says so.
+	Refuse
 )
 
 // ErrInjected is the error of a call that the Injector failed. It is no
 // definite error: its outcome is unknown.
 var ErrInjected = errors.New("injected fault: connection lost")
+
+// ErrRefused is the error of a call that the Injector refused.
+var ErrRefused = fmt.Errorf("%w: injected fault: out of memory", driver.ErrNotSent)
 
 // NewInjector puts an Injector before b. The backend that it gives implements
 // Queuer and DelayedUnlocker if b does, for those the core does without; the other
@@ -223,6 +228,8 @@ func (in *Injector) do(ctx context.Context, op, key, id string, apply func(conte
 	switch fault {
 	case FailBefore:
 		return ErrInjected
+	case Refuse:
+		return ErrRefused
 	case HangBefore:
 		return in.wait(ctx, -1, breaks)
 	}

@@ -41,7 +41,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -54,6 +54,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"pushing":    pushed(func(fn notify, key, id string) { fn(key, id, driver.ErrNotHeld) }),
 	"batching":   batched(func([]driver.Renewal) {}),
 	"cells":      shelved(cellBug{}),
+	"refusing":   refusing(refuseBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

@@ -28,6 +28,8 @@ func TestConformance(t *testing.T) {
 		faults.Pause = func(conformance.TB) { srv.Pause() }
 		faults.Resume = func(conformance.TB) { srv.Resume() }
 		faults.Wipe = func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(srv.Addr))) }
+		faults.Refuse = func(tb conformance.TB) { setMaxMemory(tb, srv.Addr, "1") }
+		faults.Accept = func(tb conformance.TB) { setMaxMemory(tb, srv.Addr, "0") }
 	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
@@ -132,6 +134,17 @@ func patientNew(client redis.UniversalClient) (driver.Backend, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
 	return newBackend(ctx, client, false, o)
+}
+
+// setMaxMemory gives a server so many bytes; with one byte it refuses what needs memory.
+func setMaxMemory(tb conformance.TB, addr, bytes string) {
+	client := redis.NewClient(clientOptions(addr))
+	if err := client.ConfigSet(context.Background(), "maxmemory", bytes).Err(); err != nil {
+		tb.Fatalf("CONFIG SET maxmemory: %v", err)
+	}
+	if err := client.Close(); err != nil {
+		tb.Fatalf("close: %v", err)
+	}
 }
 
 // wipe makes a server forget everything.

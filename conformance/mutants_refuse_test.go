@@ -1,0 +1,132 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+)
+
+// Bugs of a driver whose store refuses what needs more space.
+var refuseMutants = []mutant{
+	{
+		name: "refused grant that spoils the client", bug: "after a refusal renewals want a lease of their own, which is refused, too (etcd under NOSPACE)", sound: "refusing",
+		new: refusing(refuseBug{taints: true}), killers: []string{"LOCK-231"},
+	}, {
+		name: "refusal told as locked", bug: "whatever is not a grant is ErrLocked", sound: "refusing",
+		new: refusing(refuseBug{asLocked: true}), killers: []string{"LOCK-231"},
+	}, {
+		name: "renewal that needs space", bug: "a renewal writes its entry anew, and is refused as a grant is", sound: "refusing",
+		new: refusing(refuseBug{renews: true}), killers: []string{"LOCK-231"},
+	}, {
+		name: "release that needs space", bug: "Unlock writes a mark before it deletes, which is refused", sound: "refusing",
+		new: refusing(refuseBug{unlocks: true}), killers: []string{"LOCK-231"},
+	}, {
+		name: "limit that admits when it cannot count", bug: "an error of the store at a debit is dropped", sound: "refusing",
+		new: refusing(refuseBug{admits: true}), killers: []string{"LIMIT-231"},
+	}, {
+		name: "limit that denies when it cannot count", bug: "an error of the store at a debit is told as a denial, without a time to ask again", sound: "refusing",
+		new: refusing(refuseBug{denies: true}), killers: []string{"LIMIT-231"},
+	},
+}
+
+type refuseBug struct{ taints, asLocked, renews, unlocks, admits, denies bool }
+
+// errFull is what the store says while it refuses.
+var errFull = errors.New("out of memory")
+
+// full is a store that refuses new keys at times.
+type full struct {
+	mu  sync.Mutex
+	now bool
+}
+
+func (f *full) is() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *full) set(now bool) func(conformance.TB) {
+	return func(conformance.TB) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.now = now
+	}
+}
+
+func refusing(bug refuseBug) func() harness {
+	return func() harness {
+		shared, f := memory.NewStore(), &full{}
+		return harness{
+			Open: func(conformance.TB) driver.Backend {
+				return &refuser{store: shared.Open().(store), full: f, bug: bug}
+			},
+			Claims: memory.Claims,
+			Faults: &conformance.Faults{Refuse: f.set(true), Accept: f.set(false)},
+		}
+	}
+}
+
+type refuser struct {
+	store
+	full *full
+	bug  refuseBug
+
+	mu      sync.Mutex
+	tainted bool
+}
+
+func (b *refuser) spoilt() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tainted && b.bug.taints
+}
+
+func (b *refuser) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	h, err := b.Inspect(ctx, key)
+	switch {
+	case !b.full.is() || err == nil && h.ID != r.ID:
+		return b.store.TryLock(ctx, key, r)
+	case b.bug.asLocked:
+		return driver.Grant{}, driver.ErrLocked
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tainted = true
+	return driver.Grant{}, errors.Join(driver.ErrNotSent, errFull)
+}
+
+func (b *refuser) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if b.full.is() && (b.bug.renews || b.spoilt()) {
+		return driver.Grant{}, errFull
+	}
+	return b.store.Renew(ctx, key, r)
+}
+
+func (b *refuser) Unlock(ctx context.Context, key, id string) error {
+	if b.full.is() && b.bug.unlocks {
+		return errFull
+	}
+	return b.store.Unlock(ctx, key, id)
+}
+
+func (b *refuser) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	if !b.full.is() || !slices.ContainsFunc(asks, func(a driver.Ask) bool { return a.N > 0 }) {
+		return b.store.Take(ctx, key, l, asks)
+	}
+	if !b.bug.admits && !b.bug.denies {
+		return driver.Taken{}, errors.Join(driver.ErrNotSent, errFull)
+	}
+	t := driver.Taken{Asks: make([]driver.Granted, len(asks))}
+	for i, a := range asks {
+		if b.bug.admits {
+			t.Asks[i].N = a.N
+		}
+	}
+	return t, nil
+}
