@@ -68,6 +68,7 @@ func Cases() []Case {
 		waitingCases(),
 		outageCases(),
 		refusalCases(),
+		lateCases(),
 		faultLoopCases(),
 		skewCases(),
 		mutantCases(),

@@ -88,6 +88,7 @@ const scenarios = `| scenario | cases |
 | an entry is deleted or evicted | LOCK-14, LOCK-16, LOCK-17, LOCK-18 |
 | a passing failure is no loss | LOCK-21, LOCK-22 |
 | stale renewals and releases leave the successor alone | LOCK-24, LOCK-32, LOCK-33 |
+| a write that was stalled arrives after the key, or the account, was made anew | LOCK-233, LIMIT-233 |
 | a renewal races with the release | LOCK-26, LOCK-28 |
 | tokens rise over holders, lapses, restarts, failovers, the loss of all data | LOCK-05, LOCK-06, LOCK-57, LOCK-08, LOCK-29, LOCK-09 |
 | re-entry, its token, its depth, its loss | LOCK-60, LOCK-61, LOCK-62, LOCK-63, LOCK-64, LOCK-65, LOCK-66 |

@@ -26,6 +26,14 @@ type Link interface {
 	Heal()
 }
 
+// LateLink is a Link that stalls a client in the middle of a call. A case about calls that are
+// late stalls only whole calls where the link is none.
+type LateLink interface {
+	Link
+	// StallAfter lets n more requests reach the store, and then does what StallRequests does.
+	StallAfter(n int)
+}
+
 // blackHole swallows both ways.
 func blackHole(l Link) {
 	l.StallRequests()

@@ -41,7 +41,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -55,6 +55,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"batching":   batched(func([]driver.Renewal) {}),
 	"cells":      shelved(cellBug{}),
 	"refusing":   refusing(refuseBug{}),
+	"late":       late(lateBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

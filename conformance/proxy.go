@@ -38,6 +38,7 @@ type Proxy struct {
 	changed chan struct{} // closed and renewed at every change
 	closed  bool
 	stalled [2]bool // by direction
+	passing int     // requests that may pass before they stall; -1: all
 	drop    bool
 	refuse  bool
 	delay   time.Duration
@@ -74,7 +75,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: l, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	p := &Proxy{target: target, listener: l, passing: -1, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	p.wg.Go(p.accept)
 	return p, nil
 }
@@ -97,6 +98,9 @@ func (p *Proxy) Close() error {
 // StallRequests implements [Link]: bytes to the store wait until Heal.
 func (p *Proxy) StallRequests() { p.set(func() { p.stalled[request] = true }) }
 
+// StallAfter implements [LateLink]: what the client sends at a time counts as one request.
+func (p *Proxy) StallAfter(n int) { p.set(func() { p.passing = n }) }
+
 // StallReplies implements [Link].
 func (p *Proxy) StallReplies() { p.set(func() { p.stalled[reply] = true }) }
 
@@ -116,7 +120,7 @@ func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
 // Heal implements [Link]. Bytes that waited go on.
 func (p *Proxy) Heal() {
-	p.set(func() { p.stalled, p.drop, p.refuse, p.delay = [2]bool{}, false, false, 0 })
+	p.set(func() { p.stalled, p.passing, p.drop, p.refuse, p.delay = [2]bool{}, -1, false, false, 0 })
 }
 
 // Reset implements [Link].
@@ -177,6 +181,9 @@ func (p *Proxy) pump(pr *pair, dir direction, from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		if n > 0 && dir == request {
+			p.countRequest()
+		}
 		if n > 0 && (!p.pass(pr, dir) || !write(to, buf[:n])) {
 			pr.kill()
 			return
@@ -189,6 +196,18 @@ func (p *Proxy) pump(pr *pair, dir direction, from, to net.Conn) {
 			p.halfClose(pr, to)
 			return
 		}
+	}
+}
+
+// countRequest stalls the client's side once as many requests have passed as StallAfter allows.
+func (p *Proxy) countRequest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.passing == 0:
+		p.stalled[request] = true
+	case p.passing > 0:
+		p.passing--
 	}
 }
 
