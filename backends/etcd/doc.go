@@ -69,7 +69,7 @@
 // and an unlock are two requests. Nothing but a renewal, a waiter or a new lock keeps a
 // lease alive, each by one request that is sent at most once in a while for all: there is
 // no keepalive in the background that could outlive its reason. What counts is when
-// the last acknowledged keepalive was sent.
+// the last acknowledged keepalive was sent. All keepalives of a client are on one stream.
 //
 // Every hold still ends by itself. At its own deadline the client that made it
 // removes it; when that client is dead or cut off, nobody keeps the lease alive, and it

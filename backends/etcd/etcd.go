@@ -105,6 +105,7 @@ type backend struct {
 	waits   *watches // of waiters
 	guards  *watches // of own entries
 
+	beats  *heartbeats
 	ops    opsLimit
 	limits limitTable
 	convoy convoy
@@ -141,6 +142,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.close = sync.OnceValue(b.shut)
 	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
 	b.waits, b.guards = newWatches(life, client), newWatches(life, client)
+	b.beats = newHeartbeats(life, b.start, b.services)
 	b.limits.init()
 	b.convoy.wait = maxWait
 	server, err := b.probe(ctx)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -168,10 +166,9 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	if ok, err := enough(); ok {
 		return err
 	}
-	sent := time.Now()
-	ttl, err := b.sendKeepAlive(ctx, l.id)
+	sent, ttl, err := b.sendKeepAlive(ctx, l)
 	if err != nil {
-		return err
+		return readOnly(ctx, clientv3.ContextError(ctx, err))
 	}
 	if ttl <= 0 {
 		b.loseLease(l)
@@ -185,26 +182,23 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	return nil
 }
 
-// sendKeepAlive makes one request. A TTL of 0 or less says that there is no such lease.
-func (b *backend) sendKeepAlive(ctx context.Context, id int64) (ttl int64, err error) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // ends the stream
-	stream, err := b.pbLease.LeaseKeepAlive(ctx)
-	if err == nil {
-		err = stream.Send(&pb.LeaseKeepAliveRequest{ID: id})
-	}
-	var resp *pb.LeaseKeepAliveResponse
-	if err == nil {
-		resp, err = stream.Recv()
-	}
-	if err != nil {
-		err = clientv3.ContextError(ctx, err)
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return 0, nil
+// sendKeepAlive sends keepalives until one is answered, each by another member of etcd than the one before, as a rule.
+// Each may take twice as long as the one before, for it may be that all are slow.
+func (b *backend) sendKeepAlive(ctx context.Context, l *lease) (sent time.Time, ttl int64, err error) {
+	for patience := l.patience(); ; patience *= 2 {
+		sent = time.Now()
+		ttl, err = b.beats.send(ctx, l.id, patience)
+		if !errors.Is(err, errSilent) || !b.mayLive(l) {
+			return sent, ttl, err
 		}
-		return 0, readOnly(ctx, err)
 	}
-	return resp.TTL, nil
+}
+
+// mayLive reports whether the store has to have l still.
+func (b *backend) mayLive(l *lease) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !l.lost && time.Now().Before(l.until())
 }
 
 // taint marks a lease that may have a ghost on it.

@@ -1,0 +1,43 @@
+package etcd
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// All keepalives of a client share one stream, so that a server with a password is logged in to once for all of them.
+func TestKeepAlivesShareAStream(t *testing.T) {
+	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
+	cfg, count := counting(clientConfig(srv.Addr))
+	cfg.Username, cfg.Password = "root", "secret"
+	b := connectWith(t, cfg)
+	var holds []driver.Request
+	for ttl := range 3 { // and so on leases of their own
+		r := request("a", time.Duration(20+ttl)*time.Second)
+		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", len(holds)), r))
+		holds = append(holds, r)
+	}
+	renew := func() {
+		for i, r := range holds {
+			b.mu.Lock()
+			for _, l := range b.granted {
+				l.since = l.since.Add(-5 * time.Second) // a keepalive is due
+			}
+			b.mu.Unlock()
+			must[driver.Grant](t)(b.Renew(t.Context(), fmt.Sprint("k", i), r))
+		}
+	}
+	renew()
+	until(t, hung, "the holds to be watched", b.guardsAll)
+	count.take()
+	for range 5 {
+		renew()
+	}
+	if calls := count.take(); calls[methodTxn] != 15 || len(calls) != 1 {
+		t.Errorf("15 renewals: %v, want a read each, and neither a stream nor an Authenticate", calls)
+	}
+}
