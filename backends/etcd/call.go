@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -137,6 +138,65 @@ func noConnection(message string) bool {
 		}
 	}
 	return false
+}
+
+// maxPatience is how long a request may take at most that can be made again: then its member of etcd is taken to hang.
+const maxPatience = time.Second
+
+// again makes a request that does no harm if it is made twice. An attempt that takes longer than patience is given up, and
+// the client library sends the next to another member. Each may take twice as long as the one before, for it may be that
+// all are slow.
+func again(ctx context.Context, patience time.Duration, try func(ctx context.Context) error) error {
+	for ; ; patience *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		err := try(attempt)
+		silent := attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !silent {
+			return err
+		}
+	}
+}
+
+// get reads what op says, again and again if need be.
+func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetResponse, err error) {
+	err = again(ctx, maxPatience, func(ctx context.Context) error {
+		found, err := b.kv.Do(ctx, op)
+		resp = found.Get()
+		return err
+	})
+	return resp, readOnly(ctx, err)
+}
+
+// timeToLive asks for the state of a lease.
+func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *clientv3.LeaseTimeToLiveResponse, err error) {
+	err = again(ctx, maxPatience, func(ctx context.Context) error {
+		resp, err = b.lease.TimeToLive(ctx, clientv3.LeaseID(lease))
+		return err
+	})
+	return resp, readOnly(ctx, err)
+}
+
+// grantLease asks for a lease. One whose reply was lost is bound to nothing, and ends by itself.
+func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *clientv3.LeaseGrantResponse, sent time.Time, err error) {
+	err = again(ctx, patienceOf(seconds), func(ctx context.Context) error {
+		sent = time.Now()
+		resp, err = b.lease.Grant(ctx, seconds)
+		return err
+	})
+	return resp, sent, readOnly(ctx, err)
+}
+
+// txnAgain makes a transaction that may be made twice.
+func (b *backend) txnAgain(ctx context.Context, patience time.Duration, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	err = again(ctx, patience, func(ctx context.Context) error {
+		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	if err != nil {
+		return nil, classify(ctx, err)
+	}
+	return resp, nil
 }
 
 // txn makes one transaction.

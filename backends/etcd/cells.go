@@ -117,7 +117,7 @@ func (b *backend) load(ctx context.Context, cells ...*cell) error {
 	for i, c := range cells {
 		ops[i] = clientv3.OpGet(c.name)
 	}
-	resp, err := b.txn(ctx, nil, ops, nil)
+	resp, err := b.txnAgain(ctx, maxPatience, ops...)
 	if err != nil {
 		return readOnly(ctx, err)
 	}
@@ -265,10 +265,9 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	if id != clientv3.NoLease {
 		return id, nil
 	}
-	sent := time.Now()
-	resp, err := b.lease.Grant(ctx, generationLife*class)
+	resp, sent, err := b.grantLease(ctx, generationLife*class)
 	if err != nil {
-		return 0, readOnly(ctx, err)
+		return 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -54,6 +54,10 @@ func WithNamespace(namespace string) Option {
 // connection is used: what the application has wrapped around its KV, Lease and Watcher,
 // by clientv3/namespace for example, is passed by. Use [WithNamespace].
 //
+// The client needs no keepalives of its connections (clientv3.Config.DialKeepAliveTime) for locks to live: what can be made
+// again is made again at another member when the first does not answer. Without them a TryLock, an Unlock or a
+// decision on a limit that goes to a member which hangs takes as long as its ctx allows.
+//
 // Reads of a client with the default MaxUnaryRetries are repeated for some seconds
 // while no server can be reached, as far as the caller's ctx allows. Set it to 2, as
 // [Open] does, for calls that fail at once: one to ask and one to ask again with a new
@@ -141,7 +145,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
 	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
-	b.waits, b.guards = newWatches(life, client), newWatches(life, client)
+	b.waits, b.guards = newWatches(life, client, n.ping()), newWatches(life, client, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.limits.init()
 	b.convoy.wait = maxWait
@@ -184,8 +188,8 @@ func (b *backend) Ping(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	_, err = b.kv.Get(call, b.names.base+"ping", clientv3.WithCountOnly())
-	return readOnly(call, err)
+	_, err = b.get(call, clientv3.OpGet(b.names.ping(), clientv3.WithCountOnly()))
+	return err
 }
 
 // Close implements driver.Backend: it ends what is under way and gives the leases

@@ -55,6 +55,13 @@ func newHeartbeats(life context.Context, start func(func()) bool, s services) *h
 	return h
 }
 
+// prepare opens a stream where that takes a login, so that it is there when the first keepalive is due.
+func (h *heartbeats) prepare() {
+	if h.login > 0 {
+		h.current()
+	}
+}
+
 // send keeps a lease alive. A TTL of 0 or less says that there is no such lease. A server that does not answer within
 // patience is given up with errSilent: the next keepalive opens another stream.
 func (h *heartbeats) send(ctx context.Context, id int64, patience time.Duration) (ttl int64, err error) {

@@ -43,9 +43,13 @@ type lease struct {
 // until is when the store may let the lease expire. backend.mu is held.
 func (l *lease) until() time.Time { return l.since.Add(l.ttl) }
 
-// patience is how long a request may take that can be made again: then another member may answer.
-func (l *lease) patience() time.Duration {
-	return min(time.Duration(l.seconds)*time.Second/12, time.Second)
+// patience is how long a request for what is bound to l may take before it is made again.
+func (l *lease) patience() time.Duration { return patienceOf(l.seconds) }
+
+// patienceOf is that for a TTL. A renewal has a third of the TTL, for a keepalive and a proof: each can then meet a member
+// that hangs.
+func patienceOf(seconds int64) time.Duration {
+	return min(time.Duration(seconds)*time.Second/12, maxPatience)
 }
 
 // usable reports whether new entries may be bound to l. backend.mu is held.
@@ -124,11 +128,11 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 }
 
 func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
-	sent := time.Now()
-	resp, err := b.lease.Grant(ctx, seconds)
+	resp, sent, err := b.grantLease(ctx, seconds)
 	if err != nil {
-		return nil, readOnly(ctx, err)
+		return nil, err
 	}
+	b.beats.prepare()
 	return &lease{
 		id: int64(resp.ID), seconds: seconds,
 		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),

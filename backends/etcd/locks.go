@@ -151,7 +151,7 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 		return driver.Grant{}, err
 	}
 	if l.id != rec.lease {
-		resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(rec.name, r.ID, rec.create, l)}, nil)
+		resp, err := b.txnAgain(ctx, l.patience(), rebinding(rec.name, r.ID, rec.create, l))
 		switch {
 		case err != nil:
 			if !driver.Definite(err) {
@@ -203,9 +203,9 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 		return l, b.keepAlive(ctx, l, b.ago(l, 3))
 	}
 	asked := time.Now()
-	resp, err := b.lease.TimeToLive(ctx, clientv3.LeaseID(rec.lease))
+	resp, err := b.timeToLive(ctx, rec.lease)
 	if err != nil {
-		return nil, readOnly(ctx, err)
+		return nil, err
 	}
 	if resp.TTL > 0 {
 		seconds = max(seconds, resp.TTL+1) // the server rounds down

@@ -57,6 +57,9 @@ func (n names) slot(key, client string, i int) string {
 	return n.line(key) + client + "-" + strconv.Itoa(i)
 }
 
+// ping is a name that nothing has.
+func (n names) ping() string { return n.base + "ping" }
+
 // place is how this client knows an acquisition.
 type place struct{ key, id string }
 

@@ -23,10 +23,10 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err != nil {
 		return driver.Holder{}, err
 	}
-	lease, err := b.lease.TimeToLive(call, clientv3.LeaseID(rec.lease))
+	lease, err := b.timeToLive(call, rec.lease)
 	switch {
 	case err != nil:
-		return driver.Holder{}, readOnly(call, err)
+		return driver.Holder{}, err
 	case lease.TTL < 0: // it has expired in between
 		return driver.Holder{}, driver.ErrNotHeld
 	}
@@ -40,11 +40,10 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 // firstOf reads the first in line, and how many there are. ErrNotHeld if there is none.
 func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error) {
 	line := b.names.line(key)
-	resp, err := b.kv.Do(ctx, first(line))
+	found, err := b.get(ctx, first(line))
 	if err != nil {
-		return record{}, 0, readOnly(ctx, err)
+		return record{}, 0, err
 	}
-	found := resp.Get()
 	if len(found.Kvs) == 0 {
 		return record{}, 0, driver.ErrNotHeld
 	}

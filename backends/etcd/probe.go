@@ -35,12 +35,12 @@ const usualMinTTL = 2
 // shortestLease asks for a lease of a second, which is not used, and ends by itself. A server whose space is used up grants
 // none. It is opened all the same: what is held can be looked at and given back.
 func (b *backend) shortestLease(ctx context.Context) (seconds int64, err error) {
-	resp, err := b.lease.Grant(ctx, 1)
+	resp, _, err := b.grantLease(ctx, 1)
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return usualMinTTL, nil
 	case err != nil:
-		return 0, readOnly(ctx, err)
+		return 0, err
 	case resp.TTL <= 0:
 		return 0, fmt.Errorf("%w: the server grants a lease of %ds", driver.ErrUnsupported, resp.TTL)
 	}

@@ -187,9 +187,9 @@ func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string
 // alreadyInLine reads an entry that is there: ours of an earlier call, whose reply was lost, is
 // bound to a lease that we keep alive.
 func (b *backend) alreadyInLine(ctx context.Context, line, name string, r driver.Request) (*lease, int64, error) {
-	resp, err := b.kv.Get(ctx, name)
+	resp, err := b.get(ctx, clientv3.OpGet(name))
 	if err != nil {
-		return nil, 0, readOnly(ctx, err)
+		return nil, 0, err
 	}
 	if len(resp.Kvs) == 0 {
 		return nil, 0, errSlotTaken // and given up in this moment
@@ -227,7 +227,7 @@ func (b *backend) rebound(ctx context.Context, name string, r driver.Request, re
 	if err != nil || l.id == rec.lease {
 		return l, err
 	}
-	resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(name, r.ID, rec.create, l)}, nil)
+	resp, err := b.txnAgain(ctx, l.patience(), rebinding(name, r.ID, rec.create, l))
 	switch {
 	case err != nil:
 		if !driver.Definite(err) {
@@ -462,7 +462,7 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	l, tainted, due := w.lease, w.lease.tainted, !time.Now().Before(w.lease.due())
 	b.mu.Unlock()
 	if tainted {
-		moving, cancel := context.WithTimeout(ctx, l.patience())
+		moving, cancel := context.WithTimeout(ctx, time.Duration(l.seconds)*time.Second/4) // which leaves time to stay
 		err := b.moveWaiter(moving, w)
 		cancel()
 		if err == nil || errors.Is(err, errOver) {
@@ -481,7 +481,7 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	resp, err := b.txn(ctx, nil, []clientv3.Op{rebinding(w.name, w.id, w.create, next)}, nil)
+	resp, err := b.txnAgain(ctx, next.patience(), rebinding(w.name, w.id, w.create, next))
 	switch {
 	case err != nil:
 		if !driver.Definite(err) {
@@ -518,9 +518,9 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 		ops = append(ops, beginTail(b.names.tail(w.key), w.lease.id))
 		b.mu.Unlock()
 	}
-	resp, err := b.txn(ctx, nil, ops, nil)
+	resp, err := b.ask(ctx, w, ops...)
 	if err != nil {
-		return readOnly(ctx, err) // a tail may be there, or come, which harms nobody
+		return err // a tail may be there, or come, which harms nobody
 	}
 	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
 		return err
@@ -531,6 +531,17 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 	}
 	_, err = readRecord(w.line, before[0])
 	return err
+}
+
+// ask makes a request of a waiter, as often as it takes while the lease may live.
+func (b *backend) ask(ctx context.Context, w *waiter, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	b.mu.Lock()
+	until, patience := w.lease.until(), w.lease.patience()
+	b.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	resp, err := b.txnAgain(ctx, patience, ops...)
+	return resp, readOnly(ctx, err)
 }
 
 // standing makes sure that our entry is in line as it was put there.
@@ -549,13 +560,12 @@ func (b *backend) standing(w *waiter, own []*mvccpb.KeyValue) error {
 // look reads our entry and the one right before it, in one request. When there is none
 // before it, ours is granted: the answer shows that it is in line, and the first.
 func (b *backend) look(ctx context.Context, w *waiter) error {
-	resp, err := b.txn(ctx, nil, []clientv3.Op{
+	resp, err := b.ask(ctx, w,
 		clientv3.OpGet(w.name),
 		clientv3.OpGet(w.line, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)),
-	}, nil)
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)))
 	if err != nil {
-		return readOnly(ctx, err)
+		return err
 	}
 	own, before := kvsOf(resp, 0), kvsOf(resp, 1)
 	if err := b.standing(w, own); err != nil {

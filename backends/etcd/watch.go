@@ -99,7 +99,7 @@ func (g *guard) again() {
 		if off || sleep(g.b.life, pause) != nil {
 			return
 		}
-		resp, err := g.b.kv.Get(g.b.life, g.e.name)
+		resp, err := g.b.get(g.b.life, clientv3.OpGet(g.e.name))
 		if err == nil {
 			g.found(resp)
 			return

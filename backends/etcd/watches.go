@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -19,8 +20,12 @@ import (
 // its requests, for ever.
 type watches struct {
 	life context.Context
+	ping string // a key that nobody puts
 	dial func(context.Context) (pb.Watch_WatchClient, error)
 	kick chan struct{} // there is something to write
+
+	pulse time.Duration
+	heard atomic.Bool // the server has said something since the last look
 
 	mu     sync.Mutex
 	live   map[*watch]struct{}
@@ -51,13 +56,13 @@ type viewer interface {
 	blind()
 }
 
-func newWatches(life context.Context, client *clientv3.Client) *watches {
+func newWatches(life context.Context, client *clientv3.Client, ping string) *watches {
 	return &watches{
-		life: life,
+		life: life, ping: ping,
 		dial: func(ctx context.Context) (pb.Watch_WatchClient, error) {
 			return pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, failFast)
 		},
-		kick: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), pulse: pulseEvery,
 		live: make(map[*watch]struct{}), begun: make(map[int64]*watch),
 	}
 }
@@ -147,16 +152,20 @@ func (s *watches) restart() {
 // stream watches until the stream breaks.
 func (s *watches) stream() {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.life))
-	var writer sync.WaitGroup
-	defer writer.Wait()
+	var others sync.WaitGroup
+	defer others.Wait()
 	defer cancel()
 	stream, err := s.dial(ctx)
 	if err != nil {
 		return
 	}
-	writer.Go(func() {
+	others.Go(func() {
 		defer cancel()
 		s.write(ctx, stream)
+	})
+	others.Go(func() {
+		defer cancel()
+		s.feelPulse(ctx)
 	})
 	for began := time.Now(); ; {
 		resp, err := stream.Recv()
@@ -170,6 +179,43 @@ func (s *watches) stream() {
 		s.read(resp)
 	}
 }
+
+// pulseEvery is how often a client makes sure that it would hear an event, if it hears nothing. A member that hangs pushes
+// none, and an application's client may never find out that its connection is dead.
+const pulseEvery = recheck
+
+// feelPulse returns when the stream ends, or the server has been silent on it though it was asked to begin a watch. What is
+// asked for is of no interest: the server answers that at once, which it does not when it is asked for progress.
+func (s *watches) feelPulse(ctx context.Context) {
+	for sleep(ctx, s.pulse) == nil {
+		s.mu.Lock()
+		idle := len(s.live) == 0
+		s.mu.Unlock()
+		if s.heard.Swap(false) || idle {
+			continue
+		}
+		w := &watch{key: s.ping, of: unseen{}, ready: make(chan struct{})}
+		ready := w.ready
+		s.begin(w)
+		timer := time.NewTimer(s.pulse)
+		select {
+		case <-ready:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		s.end(w)
+		if !s.heard.Load() {
+			return
+		}
+	}
+}
+
+// unseen wants to see nothing.
+type unseen struct{}
+
+func (unseen) saw(*mvccpb.Event) {}
+func (unseen) blind()            {}
 
 // write asks the server for what is to begin and to end.
 func (s *watches) write(ctx context.Context, stream pb.Watch_WatchClient) {
@@ -213,6 +259,7 @@ func (s *watches) next() *pb.WatchRequest {
 
 // read takes in what the server says.
 func (s *watches) read(resp *pb.WatchResponse) {
+	s.heard.Store(true)
 	w, live := s.sort(resp)
 	if !live {
 		return

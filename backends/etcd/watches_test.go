@@ -195,3 +195,28 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 		t.Errorf("%d more losses", n)
 	}
 }
+
+// A stream on which the server keeps silent is given up for another, though nobody tells that it is dead.
+func TestSilentWatchesBeginAnew(t *testing.T) {
+	srv, holder := open(t)
+	r := request("holder", time.Hour)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
+	var silent atomic.Int32
+	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, cc, method, opts...)
+		if err == nil && strings.HasSuffix(method, "/Watch") && silent.Add(-1) >= 0 {
+			return silentStream{stream}, nil
+		}
+		return stream, err
+	}, srv.Addr)
+	b.waits.pulse = 50 * time.Millisecond
+	silent.Store(2)
+	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
+	until(t, hung, "the third stream", func() bool { return b.waits.count() > 0 })
+	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
+		t.Error(got.err)
+	}
+}
