@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 // sentinels replace meanwhile.
 func TestConformanceSentinel(t *testing.T) {
 	c := testserver.RedisSentinel(t, silently)
-	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, sentinelClient(c, w)) }
+	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, sentinelClient(tb, c, w)) }
 	var gone *testserver.Server
 	settle := func() { c.AwaitReplicas(2) }
 	conformance.Run(t, conformance.Harness{
@@ -67,7 +67,7 @@ func TestConformanceSentinel(t *testing.T) {
 			Resume:  func(conformance.TB) { gone.Resume(); settle() },
 			Wipe:    func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(c.Leader().Addr))) },
 		},
-		WorkerURL: "redis+sentinel://" + strings.Join(c.Sentinels(), ",") + "/" + testserver.RedisSentinelMaster,
+		WorkerURL: sentinelURL(c),
 	})
 }
 

@@ -56,6 +56,12 @@
 // master that has a lock for which it does. While a slot moves, a lock in it
 // that is free cannot be taken: calls wait for that for about a second.
 //
+// A store that is opened by a redis+sentinel URL asks all sentinels side by side and follows
+// the newest configuration, once a majority has answered. When they have elected another
+// master, all connections to the old one are closed. While there is no majority, the
+// client stays with the master that it knows, and no store can be opened. A client of
+// redis.NewFailoverClient, given to [New], follows the first sentinel that answers.
+//
 // Redis replicates after it has answered. A failover to a replica that has not seen the
 // last writes loses them: a lock can then be granted while its former holder, who learns
 // of it at the next renewal that is answered, and at its deadline at the latest, still

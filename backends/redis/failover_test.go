@@ -29,7 +29,7 @@ func overSentinels(t *testing.T) replicated {
 	c := testserver.RedisSentinel(t, silently)
 	return replicated{
 		Cluster: c, replicas: c.Nodes[1:3], master: c.Leader,
-		client: func() redis.UniversalClient { return sentinelClient(c, nil) },
+		client: func() redis.UniversalClient { return sentinelClient(t, c, nil) },
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"strings"
@@ -39,8 +40,8 @@ const (
 //	redis+cluster://[user[:password]@]host[:6379][,host…][?parameters]
 //	rediss://…, rediss+sentinel://…, rediss+cluster://… the same over TLS
 //
-// The hosts of redis+sentinel are sentinels, which say where the server called master
-// is at the time. Those of redis+cluster are some nodes of the cluster, which say
+// The hosts of redis+sentinel are all the sentinels that say where the server called master
+// is at the time; a majority of them has to answer. Those of redis+cluster are some nodes of the cluster, which say
 // where the others are; one that answers is enough. User and password are those of the
 // servers with the data.
 //
@@ -67,30 +68,10 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	client := t.client()
 	b, err := newBackend(ctx, client, true, t.wait)
 	if err != nil {
-		return nil, errors.Join(err, closeWithin(client, failedOpenWaits))
+		t.wait.sentinels.close()
+		return nil, errors.Join(err, client.Close())
 	}
 	return b, nil
-}
-
-// How long Open, when it has failed, and Close wait for the client to close.
-const (
-	failedOpenWaits = 50 * time.Millisecond
-	closeWaits      = 2 * time.Second
-)
-
-// closeWithin closes a client of ours. One that is asking silent sentinels does not close
-// before its timeout: then that goes on behind the caller's back.
-func closeWithin(client redis.UniversalClient, d time.Duration) error {
-	done := make(chan error, 1)
-	go func() { done <- client.Close() }()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return nil
-	}
 }
 
 // target is what a URL describes.
@@ -100,12 +81,13 @@ type target struct {
 	wait     options
 }
 
-// client makes the client, without connecting. It keeps the contract: deadlines bound
-// reads and writes, and one call is one attempt.
+// client makes the client, and what follows the sentinels. It keeps the contract: deadlines
+// bound reads and writes, and one call is one attempt.
 func (t *target) client() redis.UniversalClient {
 	switch t.topology {
 	case sentinel:
-		return redis.NewFailoverClient(t.options.Failover())
+		t.wait.sentinels = newResolver(&t.options, slog.Default())
+		return t.wait.sentinels.client()
 	case cluster:
 		o := t.options.Cluster()
 		// To know every command of the server is of no use here: each script

@@ -45,6 +45,7 @@ type options struct {
 	log            *slog.Logger
 	replicas       int // to wait for, with each grant
 	replicasWithin time.Duration
+	sentinels      *resolver // of a client of ours; nil: none
 }
 
 // WithLogger sets where warnings of the start-up probe go. The default is
@@ -60,12 +61,17 @@ func WithLogger(l *slog.Logger) Option {
 // New makes a store over the application's own client, which Close leaves open.
 // It probes the server, on a cluster each master, within five seconds.
 //
-// A *redis.Client (of NewFailoverClient too) and a *redis.ClusterClient are checked for
+// A *redis.Client and a *redis.ClusterClient are checked for
 // settings that would break the contract, and refused with ErrInvalid and the remedy:
 // the client has to have ContextTimeoutEnabled, and a ReadTimeout and WriteTimeout
 // that end. Its MaxRetries does not matter: commands are sent once, and on a cluster
 // again only where a node has replied that it did not run them. A *redis.Ring is
 // refused, because it moves keys when a server is away.
+//
+// A client of redis.NewFailoverClient works, and New warns of it: it believes the first
+// sentinel that answers, one that is cut off with an old master too. Then two clients
+// can hold one lock for as long as that lasts. It also waits for a sentinel that is silent.
+// [Open] with a redis+sentinel URL asks all sentinels, and does neither.
 func New(client redis.UniversalClient, opts ...Option) (driver.Backend, error) {
 	o := options{log: slog.Default()}
 	for _, opt := range opts {
@@ -73,6 +79,9 @@ func New(client redis.UniversalClient, opts ...Option) (driver.Backend, error) {
 	}
 	if err := checkClient(client, &o); err != nil {
 		return nil, err
+	}
+	if c, ok := client.(*redis.Client); ok && c.Options().Addr == failoverAddr {
+		o.log.Warn("redis: a failover client of go-redis follows the first sentinel that answers: two clients can have two masters, and grant a lock twice; open a redis+sentinel:// URL instead")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeWithin)
 	defer cancel()
@@ -184,7 +193,8 @@ func topologyOf(client redis.UniversalClient) topology {
 	case *redis.ClusterClient:
 		return cluster
 	case *redis.Client:
-		if c.Options().Addr == "FailoverClient" { // what NewFailoverClient writes there
+		switch c.Options().Addr {
+		case sentinelAddr, failoverAddr:
 			return sentinel
 		}
 	}
@@ -203,14 +213,18 @@ func (b *backend) Ping(ctx context.Context) error {
 	return classify(b.process(ctx, redis.NewStatusCmd(ctx, "ping")))
 }
 
+// closeWaits is how long Close waits for subscriptions to end.
+const closeWaits = 2 * time.Second
+
 // Close implements driver.Backend.
 func (b *backend) Close() error {
 	var err error
 	b.once.Do(func() {
 		close(b.closing)
+		b.options.sentinels.close()
 		b.line.stop()
 		if b.own {
-			err = closeWithin(b.client, closeWaits)
+			err = b.client.Close()
 		}
 	})
 	return err

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"net"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,31 +23,34 @@ import (
 // silently keeps the servers' logs short.
 var silently = testserver.WithFlags("--loglevel", "warning")
 
-// sentinelOptions are those of a client that keeps the contract. Over a wire, if there is
+// sentinelClient is the client that Open makes over sentinels. Over a wire, if there is
 // one, go the connections to servers with data.
-func sentinelOptions(c *testserver.Cluster, w *wire) *redis.FailoverOptions {
-	o := &redis.FailoverOptions{
-		MasterName: testserver.RedisSentinelMaster, SentinelAddrs: c.Sentinels(),
-		ContextTimeoutEnabled: true, DialerRetries: 1,
-		DialTimeout: hung, ReadTimeout: 2 * time.Second, WriteTimeout: 2 * time.Second,
+func sentinelClient(tb conformance.TB, c *testserver.Cluster, w *wire) *redis.Client {
+	u, err := url.Parse(sentinelURL(c))
+	if err != nil {
+		tb.Fatalf("%v", err)
 	}
+	target, err := parseURL(u)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	o := &target.options
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = hung, 2*time.Second, 2*time.Second
 	if w != nil {
-		sentinels := map[string]bool{}
-		for _, addr := range c.Sentinels() {
-			sentinels[addr] = true
-		}
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if sentinels[addr] {
+			if slices.Contains(c.Sentinels(), addr) {
 				return new(net.Dialer).DialContext(ctx, network, addr)
 			}
 			return w.dial(ctx, network, addr)
 		}
 	}
-	return o
+	r := newResolver(o, slog.New(slog.DiscardHandler))
+	tb.Cleanup(r.close)
+	return r.client()
 }
 
-func sentinelClient(c *testserver.Cluster, w *wire) *redis.Client {
-	return redis.NewFailoverClient(sentinelOptions(c, w))
+func sentinelURL(c *testserver.Cluster) string {
+	return "redis+sentinel://" + strings.Join(c.Sentinels(), ",") + "/" + testserver.RedisSentinelMaster
 }
 
 func clusterOptions(c *testserver.Cluster, w *wire) *redis.ClusterOptions {

@@ -1,0 +1,269 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// askWithin bounds a look at the sentinels. It is several round trips around the world,
+	// for a new connection takes about five, and it is what a lost connection to the master
+	// costs while most sentinels are silent: well below a third of the usual leases.
+	askWithin = time.Second
+	// lookEvery is from one look to the next while nothing happens: so long a client that
+	// no subscription reaches may go on with an old master. Sentinels tell each other of
+	// changes as often, so that to look more often shows little more.
+	lookEvery = 2 * time.Second
+	// rememberEpoch is for how long an epoch counts that no sentinel names any more: five
+	// times what they need to tell each other. After that, they have been set up anew.
+	rememberEpoch = 5 * lookEvery
+)
+
+// errClosedResolver ends dials of a resolver that is closed.
+var errClosedResolver = errors.New("redis: the client is closed")
+
+// resolver follows the master that sentinels watch. It asks all of them side by side, elects
+// the master by [choose], and makes the connections to it. When there is another
+// master, all connections to the old one are closed.
+//
+// go-redis has a client for sentinels, which believes the first that answers. One that is
+// cut off together with an old master then makes a second master.
+type resolver struct {
+	options *redis.UniversalOptions
+	peers   []*peer
+	log     *slog.Logger
+	ctx     context.Context // ends with close
+	end     context.CancelFunc
+	wg      sync.WaitGroup
+	asap    chan struct{} // has room for one: next is to begin now
+
+	mu     sync.Mutex
+	now    *master   // nil: none is known
+	named  time.Time // when a sentinel last named the epoch of now, or a higher one
+	others int       // sentinels that the sentinels know of besides the one asked, at most
+	next   *election // requested, not begun; or nil
+	doubt  *election // now is not to be relied on before this has ended; or nil
+}
+
+// master is a server as long as it is elected.
+type master struct {
+	view
+	ctx    context.Context // ends when another is elected, and with the resolver
+	retire context.CancelFunc
+}
+
+// election is one round of questions to all sentinels.
+type election struct {
+	done chan struct{} // closed when it has ended
+	err  error         // why it elected nobody
+}
+
+func newResolver(o *redis.UniversalOptions, log *slog.Logger) *resolver {
+	r := &resolver{options: o, log: log, asap: make(chan struct{}, 1)}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	for _, addr := range o.Addrs {
+		r.peers = append(r.peers, &peer{addr: addr})
+	}
+	r.doubt = r.requestLocked()
+	r.wg.Go(r.run)
+	for _, p := range r.peers {
+		r.wg.Go(func() { r.follow(p) })
+	}
+	return r
+}
+
+// close ends all connections, to sentinels and servers, and all goroutines. There may be no resolver.
+func (r *resolver) close() {
+	if r == nil {
+		return
+	}
+	r.end()
+	r.wg.Wait()
+	for _, p := range r.peers {
+		if p.client != nil {
+			_ = p.client.Close()
+		}
+	}
+}
+
+// run looks when that is requested, and now and then.
+func (r *resolver) run() {
+	for r.ctx.Err() == nil {
+		r.mu.Lock()
+		e := r.requestLocked()
+		r.next = nil // whoever requests one from now on may know what this one does not see
+		r.mu.Unlock()
+		select {
+		case <-r.asap: // this is it
+		default:
+		}
+		e.err = r.look()
+		r.mu.Lock()
+		if r.doubt == e {
+			r.doubt = nil
+		}
+		r.mu.Unlock()
+		close(e.done)
+		select {
+		case <-r.asap:
+		case <-time.After(lookEvery):
+		case <-r.ctx.Done():
+		}
+	}
+}
+
+// request makes run look again.
+func (r *resolver) request() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requestLocked()
+}
+
+func (r *resolver) requestLocked() *election {
+	if r.next == nil {
+		r.next = &election{done: make(chan struct{})}
+		signal(r.asap)
+	}
+	return r.next
+}
+
+// suspect requests a look, and lets nobody connect to m before that has ended. A connection
+// to it has failed, or it is no master: if there is another already, m must not grant
+// anything. Unless the sentinels elect another, m stays.
+func (r *resolver) suspect(m *master) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m != nil && r.now == m && r.ctx.Err() == nil {
+		r.doubt = r.requestLocked()
+	}
+}
+
+// suspectNow is suspect of whichever master is known.
+func (r *resolver) suspectNow() {
+	r.mu.Lock()
+	m := r.now
+	r.mu.Unlock()
+	r.suspect(m)
+}
+
+// master gives the present one. If it is in doubt, or none is known, it waits for a look.
+func (r *resolver) master(ctx context.Context) (*master, error) {
+	r.mu.Lock()
+	m, e := r.now, r.doubt
+	if m == nil && e == nil {
+		e = r.requestLocked()
+	}
+	r.mu.Unlock()
+	if e == nil {
+		return m, nil
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-r.ctx.Done():
+		return nil, errClosedResolver
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now == nil {
+		return nil, e.err
+	}
+	return r.now, nil
+}
+
+// look asks all sentinels and elects the master. A minority that is silent delays nothing, unless the
+// others differ.
+func (r *resolver) look() error {
+	answers := make(chan sentinelAnswer, len(r.peers))
+	for _, p := range r.peers {
+		r.wg.Go(func() { answers <- r.ask(p) })
+	}
+	known := r.known()
+	var views []view
+	var errs []error
+	for left := len(r.peers) - 1; left >= 0; left-- {
+		a := <-answers
+		if a.err != nil {
+			errs = append(errs, fmt.Errorf("sentinel %s: %w", a.peer.addr, a.err))
+		} else {
+			views = append(views, a.view)
+			r.heard(a)
+		}
+		if elected, ok := choose(views, len(r.peers), known, left > 0); ok {
+			r.elect(elected)
+			return nil
+		}
+	}
+	return &undecided{name: r.options.MasterName, views: views, configured: len(r.peers), errs: errs}
+}
+
+// known is the view that is in force, as far as it still counts.
+func (r *resolver) known() view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now == nil {
+		return view{}
+	}
+	known := r.now.view
+	if time.Since(r.named) > rememberEpoch {
+		known.epoch = 0
+	}
+	return known
+}
+
+// heard notes what an answer says besides who is the master.
+func (r *resolver) heard(a sentinelAnswer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others = max(r.others, a.others)
+	if r.now != nil && a.view.epoch >= r.now.epoch {
+		r.named = time.Now()
+	}
+}
+
+// undecided is the error of a look that elected nobody.
+type undecided struct {
+	name       string
+	views      []view
+	configured int
+	errs       []error
+}
+
+func (u *undecided) Error() string {
+	text := fmt.Sprintf("the sentinels do not agree on the master %q: %d of %d answer", u.name, len(u.views), u.configured)
+	for _, v := range u.views {
+		text += fmt.Sprintf(", %s with epoch %d", v.addr, v.epoch)
+	}
+	for _, err := range u.errs {
+		text += "; " + err.Error()
+	}
+	return text
+}
+
+func (u *undecided) Unwrap() []error { return u.errs }
+
+// elect makes v the view in force, and retires the master before.
+func (r *resolver) elect(v view) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.named = time.Now()
+	old := r.now
+	if old != nil && old.addr == v.addr {
+		old.epoch = v.epoch
+		return
+	}
+	m := &master{view: v}
+	m.ctx, m.retire = context.WithCancel(r.ctx)
+	r.now, r.doubt = m, nil
+	if old != nil {
+		old.retire()
+		r.log.InfoContext(r.ctx, "redis: the sentinels have elected another master", "master", v.addr, "before", old.addr, "epoch", v.epoch)
+	}
+}
