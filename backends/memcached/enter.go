@@ -28,6 +28,10 @@ func (b *backend) enter(ctx context.Context) error {
 			b.info.Server = strings.TrimSpace("memcached " + about.version)
 		}
 		err := p.named(b.claim(ctx, p))
+		if full(err) {
+			b.log.WarnContext(ctx, "memcached: a server is full: it grants nothing new", "error", err)
+			continue // what it has can be looked at, renewed and unlocked
+		}
 		if err == nil {
 			continue
 		}

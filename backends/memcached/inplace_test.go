@@ -14,14 +14,14 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// fillUp takes all places for items of the size of the lock.
+// fillUp takes all places for items of the size of the one that is there.
 func fillUp(t *testing.T, srv *testserver.Server, key string) {
 	t.Helper()
 	client := newClient(srv.Addr)
 	defer client.Close()
-	item := must[*memcache.Item](t)(client.Get(nameOf(key).key(lockKind)))
+	item := must[*memcache.Item](t)(client.Get(key))
 	for i := 0; ; i++ {
-		item.Key = filler(i)
+		item.Key = filler(key, i)
 		switch err := client.Add(item); {
 		case full(err):
 			return
@@ -31,7 +31,7 @@ func fillUp(t *testing.T, srv *testserver.Server, key string) {
 	}
 }
 
-func filler(i int) string { return fmt.Sprintf("coord/none/fill%%20%06d", i) }
+func filler(key string, i int) string { return fmt.Sprintf("%0*d", len(key), i) }
 
 // secondsLeft is how many seconds the lock's item still has.
 func secondsLeft(t *testing.T, srv *testserver.Server, key string) int {
@@ -58,7 +58,7 @@ func TestFullServerKeepsItsLocks(t *testing.T) {
 		keys = append(keys, fmt.Sprintf("full %06d", i))
 		tokens[keys[i]] = must[driver.Grant](t)(b.TryLock(ctx, keys[i], r)).Token
 	}
-	fillUp(t, srv, keys[0])
+	fillUp(t, srv, nameOf(keys[0]).key(lockKind))
 	for _, room := range []string{"for no item", "for one item"} { // a lock takes two of its size
 		if _, err := b.TryLock(ctx, "full other", r); !errors.Is(err, driver.ErrNotSent) {
 			t.Errorf("TryLock with room %s: %v, want ErrNotSent", room, err)
@@ -66,9 +66,9 @@ func TestFullServerKeepsItsLocks(t *testing.T) {
 		if _, err := b.Inspect(ctx, "full other"); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("a refused TryLock has left something: %v", err)
 		}
-		srv.Text("delete " + filler(0))
+		srv.Text("delete " + filler(nameOf(keys[0]).key(lockKind), 0))
 	}
-	fillUp(t, srv, keys[0])
+	fillUp(t, srv, nameOf(keys[0]).key(lockKind))
 	// The lease of the first is as good as over.
 	srv.Text("touch " + nameOf(keys[0]).key(lockKind) + " 60")
 	for _, key := range keys {
@@ -105,6 +105,36 @@ func TestFullServerKeepsItsLocks(t *testing.T) {
 		}
 	}
 	must[driver.Grant](t)(b.TryLock(ctx, keys[0], request("b", time.Hour)))
+}
+
+// A full server takes no item that shows how it works. It is opened all the same: what it has can be
+// inspected, renewed and unlocked.
+func TestFullServerIsOpened(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
+	url, r := "memcached://"+srv.Addr, request("a", time.Hour)
+	must[driver.Grant](t)(must[*backend](t)(openURL(t, url)).TryLock(t.Context(), "k", r))
+	srv.Text("delete " + listKey)
+	fillUp(t, srv, nameOf("k").key(lockKind))
+	for _, item := range []memcache.Item{probeItem(), {Key: listKey, Value: []byte(formatList([]string{srv.Addr}))}} {
+		data := fmt.Sprintf(" 0 60 %d\r\n%s", len(item.Value), item.Value)
+		srv.Text("set " + item.Key + data)
+		fillUp(t, srv, item.Key)
+		srv.Text("delete "+item.Key, "add "+strings.Repeat("x", len(item.Key))+data)
+	}
+	b := must[*backend](t)(openURL(t, url))
+	if info := b.Info(); !strings.HasPrefix(info.Server, "memcached 1.") {
+		t.Errorf("%+v", info)
+	}
+	if h := must[driver.Holder](t)(b.Inspect(t.Context(), "k")); h.ID != r.ID {
+		t.Errorf("held by %+v", h)
+	}
+	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
+	if _, err := b.TryLock(t.Context(), "other", r); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("TryLock: %v, want ErrNotSent", err)
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
 }
 
 // A change in place compares: whoever has read the lock before it changed hands changes nothing. And

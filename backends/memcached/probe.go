@@ -22,18 +22,26 @@ var minVersion = [3]int{1, 4, 23}
 var metaVersion = [3]int{1, 6, 0}
 
 // probe looks at the server of c before its first use. It has to be 1.4.23 or later with
-// compare-and-swap, and should not evict.
+// compare-and-swap, and should not evict. A full server cannot be tried: there its settings count.
 func (c *call) probe() error {
 	p := c.lane.pool
 	if p.about.Load() != nil {
 		return nil
 	}
-	if err := tryCAS(c.client); err != nil {
-		return err
+	err := tryCAS(c.client)
+	untried := full(err)
+	if untried {
+		err = c.client.Ping() // on a new connection: a refused write has ended the last one
+	}
+	if err != nil {
+		return notSent(err)
 	}
 	a, err := c.inquire()
 	if err != nil {
 		return notSent(err)
+	}
+	if untried && a.settings["cas_enabled"] != "yes" {
+		return fmt.Errorf("%w: the server is full, and does not tell whether compare-and-swap works", driver.ErrNotSent)
 	}
 	if before(a.version, minVersion) {
 		return fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
@@ -118,13 +126,17 @@ func (b *backend) probeCAS(ctx context.Context) error {
 // errCAS is why a server is refused.
 var errCAS = errors.New("compare-and-swap does not work: was memcached started with -C? Start it without")
 
+func probeItem() memcache.Item {
+	return memcache.Item{Key: keyPrefix + "probe/" + rand.Text(), Value: []byte("coord-probe 1\n"), Expiration: 10}
+}
+
 // tryCAS swaps an item of its own, and then once more with the id of before, which has to fail.
 func tryCAS(client *memcache.Client) error {
-	key := keyPrefix + "probe/" + rand.Text()
-	if err := client.Add(&memcache.Item{Key: key, Value: []byte("coord-probe 1\n"), Expiration: 10}); err != nil {
+	probe := probeItem()
+	if err := client.Add(&probe); err != nil {
 		return notSent(err)
 	}
-	item, err := client.Get(key)
+	item, err := client.Get(probe.Key)
 	if err != nil {
 		return notSent(err)
 	}

@@ -75,7 +75,7 @@ func TestOtherListIsRefused(t *testing.T) {
 		s1.Addr, s2.Addr, s1.Addr + "," + third.Addr, third.Addr + "," + s2.Addr, both + "," + third.Addr,
 		s1.Addr + ",localhost:" + port, // another spelling places keys otherwise
 	} {
-		_, err := openURL(t, "memcached://"+other)
+		_, err := openURL(t, "memcached://"+other+"?timeout=5s")
 		var e *ServersError
 		if !errors.As(err, &e) || !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s beside %s: %v, want a ServersError", other, both, err)
@@ -112,7 +112,7 @@ func TestOtherListAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, list := range lists {
 			wg.Go(func() {
-				b, err := openURL(t, "memcached://"+list)
+				b, err := openURL(t, "memcached://"+list+"?timeout=5s")
 				var e *ServersError
 				if err != nil && !errors.As(err, &e) {
 					t.Errorf("%s: %v", list, err)
