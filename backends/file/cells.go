@@ -27,6 +27,7 @@ type store struct {
 	settling sync.Mutex // around settle
 	clock    atomic.Pointer[clock]
 	reserve  *reserve
+	pinging  chan struct{} // full while a Ping is under way
 	done     chan struct{} // closed by Close
 	shards   [shards]shard
 	nextTidy atomic.Int64 // Unix microseconds
@@ -46,11 +47,20 @@ type shard struct {
 	known *os.File
 }
 
+// openStore opens the store within ctx. One that is open too late is closed again.
 func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
-	s := &store{dir: filepath.Clean(dir), sharedFS: sharedFS, done: make(chan struct{})}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
+	return within(ctx, func() (*store, error) { return makeStore(ctx, dir, sharedFS) }, func(s *store, err error) {
+		if err == nil {
+			_ = s.Close() // nobody is there who would be told
+		}
+	})
+}
+
+func makeStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
+	s := &store{dir: filepath.Clean(dir), sharedFS: sharedFS, done: make(chan struct{}), pinging: make(chan struct{}, 1)}
 	if err := settle(dir, sharedFS); err != nil {
 		return nil, fmt.Errorf("file store: %w", err)
 	}
@@ -70,28 +80,34 @@ func openStore(ctx context.Context, dir string, sharedFS func(string) (string, e
 	return s, nil
 }
 
-// Update makes one change. Every error of its own comes before the change takes
-// effect, which it does in one step, so that nothing has an unknown outcome.
+// Update makes one change. Its own errors come before the change takes effect,
+// which it does in one step: the outcome is unknown only if ctx ended while the
+// file system did not answer.
 func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	file := fileName(name)
 	sh := &s.shards[shardOf(file)]
 	if err := s.enter(ctx, sh); err != nil {
 		return notSent(err)
 	}
-	now, err := s.update(ctx, sh, file, fn)
-	if err == nil {
-		s.advance(now)
-		s.tidy(now)
-	}
-	return err
+	u := &update{sh: sh, file: file, fn: fn, done: make(chan struct{})}
+	go func() {
+		defer close(u.done)
+		defer func() { <-sh.turn }()
+		var now time.Time
+		if now, u.err = s.update(ctx, u); u.err == nil {
+			s.advance(now)
+			s.tidy(now)
+		}
+	}()
+	return u.wait(ctx)
 }
 
-// update runs the critical section, which even a panic of fn ends.
-func (s *store) update(ctx context.Context, sh *shard, file string, fn cas.Func) (now time.Time, err error) {
-	defer func() { <-sh.turn }()
+// update runs the critical section.
+func (s *store) update(ctx context.Context, u *update) (now time.Time, err error) {
+	sh := u.sh
 	err = s.lockGuard(ctx, sh)
 	if errors.Is(err, fs.ErrNotExist) {
-		if now, writes, err := s.absent(sh, file, fn); !writes {
+		if now, writes, err := s.absent(u); !writes {
 			return now, err
 		}
 		if err = s.makeShard(ctx, sh); err == nil {
@@ -104,49 +120,48 @@ func (s *store) update(ctx context.Context, sh *shard, file string, fn cas.Func)
 	// If the kernel refuses to unlock, closing the file has unlocked it, and the
 	// next lock opens it again: the change stands.
 	defer func() { _ = sh.guard.unlock() }()
-	now, sweep, err := s.change(sh, file, fn)
+	now, sweep, err := s.change(u)
 	if sweep {
 		sh.sweep(now)
 	}
 	return now, err
 }
 
-// absent asks fn what it makes of a cell that is not there, and neither is its
-// guard: what is only read makes no files. fn is called again if it writes.
-func (s *store) absent(sh *shard, file string, fn cas.Func) (now time.Time, writes bool, err error) {
-	if _, err := os.Lstat(filepath.Join(sh.dir, file)); !errors.Is(err, fs.ErrNotExist) {
+// absent decides on a cell that is not there, and neither is its guard: what is only
+// read makes no files. What is to be written is decided on again.
+func (s *store) absent(u *update) (now time.Time, writes bool, err error) {
+	if _, err := os.Lstat(filepath.Join(u.sh.dir, u.file)); !errors.Is(err, fs.ErrNotExist) {
 		return now, true, nil // somebody removed the guard alone
 	}
 	if now, err = s.clock.Load().now(); err != nil {
 		return now, false, notSent(err)
 	}
-	change, err := fn(nil, now)
-	return now, err == nil && change.Write && change.Value != nil, err
+	writes, err = u.absent(now)
+	return now, writes, err
 }
 
 // change makes the change. sweep says that the shard is due for a sweep.
-func (s *store) change(sh *shard, file string, fn cas.Func) (now time.Time, sweep bool, err error) {
+func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 	// The clock is read inside: whoever comes later sees a later time.
 	if now, err = s.clock.Load().now(); err != nil {
 		return now, false, notSent(err)
 	}
-	path := filepath.Join(sh.dir, file)
-	c, release, err := s.reserve.openCell(path)
+	c, release, err := s.reserve.openCell(filepath.Join(u.sh.dir, u.file))
 	if err != nil {
 		return now, false, notSent(err)
 	}
 	defer release()
 	if s.inside != nil {
-		s.inside(file)
+		s.inside(u.file)
 	}
-	change, err := fn(c.slot.value, now)
+	change, err := u.decide(c.slot.value, now)
 	switch {
 	case err != nil || !change.Write:
 		return now, false, err
 	case change.Value == nil:
 		err = c.remove()
 	default:
-		err = c.write(change.Value, now, keepUntil(now, change.Keep), filepath.Join(sh.dir, "tmp"))
+		err = c.write(change.Value, now, keepUntil(now, change.Keep), filepath.Join(u.sh.dir, "tmp"))
 	}
 	if err != nil {
 		return now, false, notSent(err)
@@ -250,15 +265,30 @@ func (s *store) advance(now time.Time) {
 
 // Ping reports whether the directory is there and ours.
 func (s *store) Ping(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	// One at a time: what waits for the file system cannot be ended.
+	select {
+	case s.pinging <- struct{}{}:
+	case <-ctx.Done():
 		return notSent(ended(ctx))
 	}
-	return settleFormat(s.dir)
+	_, err := within(ctx, func() (struct{}, error) {
+		defer func() { <-s.pinging }()
+		return struct{}{}, settleFormat(s.dir)
+	}, func(struct{}, error) {})
+	return err
 }
 
-// Close ends the calls that wait and closes the guards.
-func (s *store) Close() (err error) {
+// Close ends the calls that wait and closes the files. If the file system does not
+// answer, it leaves those that wait for it, and closes the files when they end.
+func (s *store) Close() error {
 	close(s.done)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, s.closeFiles() }, func(struct{}, error) {})
+	return err
+}
+
+func (s *store) closeFiles() (err error) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.turn <- struct{}{} // whoever is inside leaves first
