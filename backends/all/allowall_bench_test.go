@@ -1,4 +1,4 @@
-package coord_test
+package all_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
-	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
