@@ -142,7 +142,10 @@ func (c *Client) leftovers() (left leftovers) {
 	left.slots, left.attempts, left.holds = len(c.slots), c.attempts, len(c.holds)
 	c.mu.Unlock()
 	c.janitor.mu.Lock()
-	left.chores = len(c.janitor.tasks) + c.janitor.workers
+	left.chores = c.janitor.workers
+	for _, lane := range c.janitor.lanes {
+		left.chores += len(lane.tasks)
+	}
 	c.janitor.mu.Unlock()
 	c.sched.mu.Lock()
 	left.scheduled = len(c.sched.holds)

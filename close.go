@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -77,19 +78,32 @@ func (c *Client) Close() error {
 	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
-	c.releaseAll(ctx)
+	var giving sync.WaitGroup
+	giving.Go(func() { c.releaseAll(ctx) })
 	if leases := c.leases.Load(); leases != nil {
-		leases.close(ctx)
+		giving.Go(func() { leases.close(ctx) })
 	}
+	giving.Wait()
 	// Calls under way end by themselves: acquisitions see the state and withdraw
 	// what they are granted, releases go on. One that is stuck in the store is
 	// ended by closing the backend.
 	_ = c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
-	c.janitor.drain(ctx)
+	c.drainJanitor(ctx)
 	err := c.backend.Close()
 	c.bg.Wait()
 	if err != nil {
 		return c.fail("close", "", err)
 	}
 	return nil
+}
+
+// drainJanitor does what is left to clean up. If a part of the store that hangs has used up
+// ctx, the others have a moment more.
+func (c *Client) drainJanitor(ctx context.Context) {
+	if deadline, _ := ctx.Deadline(); time.Until(deadline) < unlockTry {
+		more, cancel := context.WithTimeout(context.Background(), unlockTry)
+		defer cancel()
+		ctx = more
+	}
+	c.janitor.drain(ctx)
 }

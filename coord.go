@@ -97,6 +97,7 @@ type lockDriver struct {
 	delayed driver.DelayedUnlocker
 	inspect driver.Inspector
 	breaker driver.Breaker
+	parts   parts
 }
 
 type limitDriver struct {
@@ -105,6 +106,7 @@ type limitDriver struct {
 	quick  driver.QuickTaker // nil where limits are observed, for it tells nobody
 	multi  driver.MultiLimiter
 	refund driver.Refunder
+	parts  parts
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -157,6 +159,9 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	if limits.Info().Claims.Has(driver.AtomicMulti) {
 		c.limits.multi, _ = limits.(driver.MultiLimiter)
 	}
+	c.locks.parts.c, c.limits.parts.c = c, c
+	c.locks.parts.names, _ = locks.(driver.Partitioner)
+	c.limits.parts.names, _ = limits.(driver.Partitioner)
 	if n, ok := locks.(driver.LossNotifier); ok {
 		n.NotifyLost(c.lossPushed)
 	}

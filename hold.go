@@ -387,14 +387,14 @@ func (c *Client) lossPushed(key, id string, cause error) {
 	}
 }
 
-// releaseAll gives every hold back, a bounded number at a time, after Done of
-// all has closed.
+// releaseAll gives every hold back, a bounded number at a time of each part of the
+// store, after Done of all has closed.
 func (c *Client) releaseAll(ctx context.Context) {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosedHold, LossClosed) == nil })
-	forEach(holds, func(h *hold) {
+	forEach(&c.locks.parts, holds, holdKey, func(h *hold) {
 		defer h.leaveSlot()
 		h.current().tellLoss()
 		if h.lingers() {
@@ -406,28 +406,11 @@ func (c *Client) releaseAll(ctx context.Context) {
 	})
 }
 
+func holdKey(h *hold) string { return h.key }
+
 // tryUnlock gives the hold back once. What is not confirmed is left to its lease.
 func (h *hold) tryUnlock(ctx context.Context) {
 	var err error
 	defer h.c.survive("a lock was given back", &err)
 	err = h.unlockOnce(ctx, unlockTry)
-}
-
-// forEach runs fn on each of list, a few at a time, and waits.
-func forEach[T any](list []T, fn func(T)) {
-	const width = 16
-	var wg sync.WaitGroup
-	work := make(chan T)
-	for range min(width, len(list)) {
-		wg.Go(func() {
-			for v := range work {
-				fn(v)
-			}
-		})
-	}
-	for _, v := range list {
-		work <- v
-	}
-	close(work)
-	wg.Wait()
 }

@@ -19,11 +19,18 @@ import (
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
-	tasks   choreHeap // those that nobody is at
-	workers int
-	idle    chan struct{} // closed when no worker is left; made by drain
+	lanes   map[string]*choreLane // by part of the store: those with something to do
+	workers int                   // of all lanes
+	idle    chan struct{}         // closed when no worker is left; made by drain
 	timer   *time.Timer
 	stopped bool
+}
+
+// choreLane is what there is to do on one part of the store. It has workers of its own, so
+// that a part that hangs delays no other.
+type choreLane struct {
+	tasks   choreHeap // those that nobody is at
+	workers int
 }
 
 // chore is one id to be removed. Its times are on the monotonic clock of the
@@ -41,7 +48,7 @@ type chore struct {
 }
 
 const (
-	janitorWidth = 8
+	janitorWidth = 8 // workers of a lane
 	janitorTry   = time.Second
 	minChore     = 10 * time.Millisecond
 	maxChore     = time.Second
@@ -50,7 +57,7 @@ const (
 	choreGrace = time.Minute
 )
 
-func (j *janitor) init(c *Client) { j.c = c }
+func (j *janitor) init(c *Client) { j.c, j.lanes = c, make(map[string]*choreLane) }
 
 // put starts a chore.
 func (j *janitor) put(t *chore) {
@@ -61,8 +68,19 @@ func (j *janitor) put(t *chore) {
 	if j.stopped {
 		return // the lease bounds what is left
 	}
-	heap.Push(&j.tasks, t)
+	j.add(t)
 	j.plan()
+}
+
+// add puts t into the lane of its part. janitor.mu is held.
+func (j *janitor) add(t *chore) {
+	part := j.c.locks.parts.of(t.key)
+	lane := j.lanes[part]
+	if lane == nil {
+		lane = &choreLane{}
+		j.lanes[part] = lane
+	}
+	heap.Push(&lane.tasks, t)
 }
 
 // plan starts workers for what is due, and sets the timer for what is not. A client can
@@ -70,15 +88,25 @@ func (j *janitor) put(t *chore) {
 // and never as a whole. janitor.mu is held.
 func (j *janitor) plan() {
 	now := j.c.clock.now().mono
-	for len(j.tasks) > 0 && j.tasks[0].at <= now && j.workers < janitorWidth {
-		j.workers++
-		j.c.bg.Add(1)
-		go j.work(heap.Pop(&j.tasks).(*chore))
+	next := never
+	for part, lane := range j.lanes {
+		for len(lane.tasks) > 0 && lane.tasks[0].at <= now && lane.workers < janitorWidth {
+			lane.workers++
+			j.workers++
+			j.c.bg.Add(1)
+			go j.work(lane, heap.Pop(&lane.tasks).(*chore))
+		}
+		switch {
+		case len(lane.tasks) == 0 && lane.workers == 0:
+			delete(j.lanes, part)
+		case len(lane.tasks) > 0 && lane.workers < janitorWidth: // else whoever is done plans on
+			next = min(next, lane.tasks[0].at)
+		}
 	}
-	if len(j.tasks) == 0 || j.workers == janitorWidth { // whoever is done plans on
+	if next == never {
 		return
 	}
-	wait := j.tasks[0].at - now
+	wait := next - now
 	if j.timer == nil {
 		j.timer = time.AfterFunc(wait, j.wake)
 	} else {
@@ -95,7 +123,7 @@ func (j *janitor) wake() {
 }
 
 // work does one chore once, and then plans on.
-func (j *janitor) work(t *chore) {
+func (j *janitor) work(lane *choreLane, t *chore) {
 	defer j.c.bg.Done()
 	ctx := driver.NewBound(context.Background(), janitorTry)
 	err := j.unlock(ctx, t)
@@ -103,6 +131,7 @@ func (j *janitor) work(t *chore) {
 	now := j.c.clock.now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	lane.workers--
 	j.workers--
 	if j.workers == 0 && j.idle != nil {
 		close(j.idle)
@@ -113,7 +142,7 @@ func (j *janitor) work(t *chore) {
 	if !t.finished(err, now.mono) {
 		t.at = now.mono + t.pause
 		t.pause = min(2*t.pause, maxChore)
-		heap.Push(&j.tasks, t)
+		j.add(t)
 	}
 	j.plan()
 }
@@ -147,8 +176,11 @@ func (j *janitor) drain(ctx context.Context) {
 	if j.timer != nil {
 		j.timer.Stop()
 	}
-	tasks := slices.DeleteFunc(j.tasks, func(t *chore) bool { return t.held })
-	j.tasks = nil
+	var tasks []*chore
+	for _, lane := range j.lanes {
+		tasks = append(tasks, slices.DeleteFunc(lane.tasks, func(t *chore) bool { return t.held })...)
+		lane.tasks = nil
+	}
 	idle := make(chan struct{})
 	if j.workers == 0 {
 		close(idle)
@@ -156,7 +188,7 @@ func (j *janitor) drain(ctx context.Context) {
 		j.idle = idle
 	}
 	j.mu.Unlock()
-	forEach(tasks, func(t *chore) {
+	forEach(&j.c.locks.parts, tasks, func(t *chore) string { return t.key }, func(t *chore) {
 		if ctx.Err() == nil {
 			// What is not removed now is left to its lease.
 			_ = j.unlock(ctx, t)

@@ -237,7 +237,7 @@ type leftover struct {
 // giveBack refunds, each lease once. What the store does not take counts as spent.
 func (b *leaseBook) giveBack(ctx context.Context, back []leftover) {
 	c := b.c
-	forEach(back, func(lo leftover) {
+	forEach(&c.limits.parts, back, func(lo leftover) string { return lo.key.key }, func(lo leftover) {
 		if ctx.Err() != nil || lo.l.ends.reached(c.clock.now()) {
 			b.ended(lo.key, lo.l, lo.n, 0)
 			return

@@ -336,7 +336,7 @@ func TestLateAcquireIsRemoved(t *testing.T) {
 		id := ""        // the request is applied now, long after the caller has gone
 		synctest.Wait() // until the janitor has found nothing
 		c.janitor.mu.Lock()
-		id = c.janitor.tasks[0].id
+		id = c.janitor.lanes[""].tasks[0].id
 		c.janitor.mu.Unlock()
 		late = func() { _, _ = f.TryLock(context.Background(), "k", driver.Request{ID: id, TTL: 10 * time.Second}) }
 		time.Sleep(3 * time.Second)

@@ -234,15 +234,25 @@ func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
 	return lost, renew
 }
 
-// renewAll renews a batch, in few requests where the store can.
+// renewAll renews a batch, in few requests where the store can, and each part of the
+// store by itself.
 func (c *Client) renewAll(holds []*hold) {
 	// What was unlocked meanwhile is not renewed after that.
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.over.Load() })
 	if len(holds) == 0 {
 		return
 	}
-	if c.locks.batch == nil || len(holds) == 1 {
-		forEach(holds, c.renewOne)
+	if c.locks.batch == nil {
+		forEach(&c.locks.parts, holds, holdKey, c.renewOne)
+		return
+	}
+	byPart(&c.locks.parts, holds, holdKey, c.renewPart)
+}
+
+// renewPart renews holds on one part of the store, in one request.
+func (c *Client) renewPart(holds []*hold) {
+	if len(holds) == 1 {
+		c.renewOne(holds[0])
 		return
 	}
 	batch := make([]driver.Hold, len(holds))

@@ -349,6 +349,13 @@ func (f *faulty) NotifyLost(fn func(key, id string, cause error)) {
 	}
 }
 
+func (f *faulty) Partition(key string) string {
+	if p, ok := f.inner.(driver.Partitioner); ok {
+		return p.Partition(key)
+	}
+	return ""
+}
+
 func (f *faulty) Inspect(ctx context.Context, key string) (h driver.Holder, err error) {
 	i, ok := f.inner.(driver.Inspector)
 	if !ok {

@@ -22,6 +22,11 @@ type queuing struct {
 	driver.Queuer
 }
 
+// divided is a store of two parts.
+type divided struct{ bare }
+
+func (divided) Partition(key string) string { return key[:1] }
+
 type delaying struct {
 	bare
 	driver.DelayedUnlocker
@@ -32,7 +37,7 @@ func TestInjectorKeepsOptionalParts(t *testing.T) {
 		store          driver.Backend
 		queues, delays bool
 	}{
-		"bare": {store: bare{}}, "queuer": {store: queuing{}, queues: true},
+		"bare": {store: bare{}}, "divided": {store: divided{}}, "queuer": {store: queuing{}, queues: true},
 		"delayed unlocker": {store: delaying{}, delays: true}, "memory": {store: memory.New(), queues: true, delays: true},
 	} {
 		b, _ := NewInjector(test.store)
@@ -41,6 +46,13 @@ func TestInjectorKeepsOptionalParts(t *testing.T) {
 		}
 		if _, ok := b.(driver.DelayedUnlocker); ok != test.delays {
 			t.Errorf("%s behind an Injector: DelayedUnlocker %v, want %v", name, ok, test.delays)
+		}
+		part := ""
+		if p, ok := test.store.(driver.Partitioner); ok {
+			part = p.Partition("k1")
+		}
+		if got := b.(driver.Partitioner).Partition("k1"); got != part {
+			t.Errorf("%s behind an Injector: part %q, want %q", name, got, part)
 		}
 		if _, ok := test.store.(driver.Limiter); !ok {
 			_, err := b.(driver.Limiter).Take(t.Context(), "k", driver.Limit{}, nil)
