@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,10 @@ func storeURL(addr string) string { return urlWith(addr, testSession) }
 
 func urlWith(addr string, session time.Duration) string {
 	return "zookeeper://" + addr + "/coord-test?session_timeout=" + session.String()
+}
+
+func urlWithHosts(addrs []string, session time.Duration) string {
+	return urlWith(strings.Join(addrs, ","), session)
 }
 
 // connect opens a backend that is closed with the test.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ import (
 //   - it does not tell the session timeout that the server granted: wire reads it in
 //     the reply to the connect request;
 //   - it waits for that reply for several session timeouts: wire bounds it;
+//   - it waits for any other answer for two thirds of the session: wire bounds that too;
+//   - it goes to the servers in the order of its host provider: wire shuffles them;
 //   - between attempts at the only server it sleeps for a second: wire is its
 //     host provider, and decides how long;
 //   - a server that lost its data refuses, for ever, a client that has seen later
@@ -62,7 +65,9 @@ const (
 
 func newWire(hosts []string, config *tls.Config, want, patience time.Duration) *wire {
 	now := time.Now()
-	w := &wire{hosts: slices.Clone(hosts), tls: config, want: want, start: now, patience: patience, granted: want, down: now}
+	hosts = slices.Clone(hosts)
+	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] }) // clients spread over the servers
+	w := &wire{hosts: hosts, tls: config, want: want, start: now, patience: patience, granted: want, down: now}
 	w.ctx, w.quit = context.WithCancel(context.Background())
 	return w
 }
@@ -272,10 +277,12 @@ type wireConn struct {
 	reply []byte // of the handshake, as far as it was read; Read's
 
 	mu     sync.Mutex
-	sent   bool // the connect request
-	shaken bool // the handshake is over
-	asked  bool // a request that has an answer
-	again  bool // the library has watches, and has not asked for them
+	wanted time.Time // read deadline of the library
+	silent time.Time // until when an answer has to come; zero: nothing was sent since the last
+	sent   bool      // the connect request
+	shaken bool      // the handshake is over
+	asked  bool      // a request that has an answer
+	again  bool      // the library has watches, and has not asked for them
 	once   sync.Once
 }
 
@@ -319,6 +326,7 @@ func (c *wireConn) Write(b []byte) (int, error) {
 func (c *wireConn) sends(op int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.awaits()
 	switch op {
 	case opPings, opAddAuth:
 	case opAddWatches:
@@ -357,6 +365,12 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.holdBack()
 	if c.ready() {
+		c.mu.Lock()
+		if n > 0 {
+			c.heard()
+		}
+		c.mu.Unlock()
+		c.giveUp(err)
 		return n, err
 	}
 	c.reply = append(c.reply, b[:n]...)
@@ -383,14 +397,6 @@ func parseConnectReply(b []byte) (timeout time.Duration, session int64, ok bool)
 	}
 	ms := int32(binary.BigEndian.Uint32(b[8:]))
 	return time.Duration(ms) * time.Millisecond, int64(binary.BigEndian.Uint64(b[12:])), true
-}
-
-// SetReadDeadline bounds the handshake, whatever the library wants.
-func (c *wireConn) SetReadDeadline(t time.Time) error {
-	if !c.ready() && (t.IsZero() || t.After(c.limit)) {
-		t = c.limit
-	}
-	return c.Conn.SetReadDeadline(t)
 }
 
 // Close breaks the connection.
