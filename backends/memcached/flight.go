@@ -33,7 +33,7 @@ type call struct {
 	// touched: a command that changes the lock has been sent, and was not refused. From then
 	// on no error is definite by itself.
 	touched bool
-	// readAt is when get was last sent.
+	// readAt is when an item was last asked for.
 	readAt time.Time
 	// undo takes back what was done for a caller who has gone; nil if there is nothing.
 	undo func()
@@ -132,7 +132,6 @@ func (c *call) get(key string) (*memcache.Item, error) {
 	if c.gone() {
 		return nil, errGone
 	}
-	c.readAt = time.Now()
 	item, err := c.read(key)
 	if err != nil && !answer(err) && !c.touched {
 		return nil, notSent(err) // it only reads
@@ -190,6 +189,7 @@ func (c *call) change(command func() error) error {
 // read is get, once more if the connection broke: one that was idle may have been dead for long,
 // since the server restarted. Only reads are ever sent again.
 func (c *call) read(key string) (*memcache.Item, error) {
+	c.readAt = time.Now()
 	item, err := c.client.Get(key)
 	if c.noteBroken(err) && !c.gone() {
 		item, err = c.client.Get(key)

@@ -167,9 +167,12 @@ func (c *call) store(n limitName, item *memcache.Item, s limits.State, now time.
 	case keep == 0:
 		item.Expiration = atOnce
 	}
-	if add {
+	switch {
+	case add:
 		err = c.client.Add(item)
-	} else {
+	case c.stale():
+		return false, nil
+	default:
 		err = c.client.CompareAndSwap(item)
 	}
 	c.noteBroken(err)

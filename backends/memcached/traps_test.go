@@ -470,6 +470,19 @@ func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 	if err := c.cas(&memcache.Item{Key: key}); err != memcache.ErrCASConflict || c.touched {
 		t.Errorf("a swap on an old read: %v", err)
 	}
+	limit := limitOf("k", limitFrom(t, "5/1m"))
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "k", limit.limit, driver.Ask{Min: 1, N: 1}))
+	item, state, err := c.load(limit)
+	if err != nil || item == nil {
+		t.Fatal(item, err)
+	}
+	c.readAt = time.Now().Add(-3*client.Timeout - 1)
+	if done, err := c.store(limit, item, state, time.Now()); done || err != nil {
+		t.Errorf("a swap of a limit on an old read: %v, %v", done, err)
+	}
+	if done, err := c.evaluate(limit, nil); !done || err != nil { // it reads anew
+		t.Errorf("the next attempt: %v, %v", done, err)
+	}
 }
 
 // A link that is slow takes longer, and that is all: what was read on it is not too old.
