@@ -167,7 +167,7 @@ func (b *backend) launch() {
 	if len(rides) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(b.life)
+	ctx, cancel := context.WithTimeout(b.life, makeWithin)
 	bt.cancel = cancel
 	c.out++
 	if len(rides) > 1 {

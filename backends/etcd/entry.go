@@ -39,6 +39,7 @@ type entry struct {
 	tail  string // the value of the line's tail that goes with it
 	short bool   // the line has become short: its tail goes anyway
 
+	making   *making // unsure: the request that is still under way
 	state    state
 	lease    *lease
 	deadline time.Time // held, kept: when it lapses

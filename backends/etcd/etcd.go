@@ -103,6 +103,7 @@ type backend struct {
 	due     schedule          // when to look at entries
 	wake    time.Time         // when the keeper looks next
 	doomed  []*entry          // to be removed
+	orphans int               // requests under way for which nobody waits
 	kick    chan struct{}     // wakes the keeper
 	reaping chan struct{}     // wakes the reaper
 	lostFn  func(key, id string, cause error)

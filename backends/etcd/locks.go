@@ -53,6 +53,9 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 // heldAlready answers a repeated attempt of an id that holds, as this client knows,
 // and clears away what is left of one that has lapsed.
 func (b *backend) heldAlready(ctx context.Context, key string, r driver.Request) (driver.Grant, bool, error) {
+	if err := b.awaitMade(ctx, place{key, r.ID}); err != nil {
+		return driver.Grant{}, false, err
+	}
 	e, err := b.lapsed(ctx, place{key, r.ID})
 	if err != nil || e == nil {
 		return driver.Grant{}, false, err
@@ -86,13 +89,25 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	line := b.names.line(key)
 	name, slot := b.nameOf(key)
-	a, err := b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
-		Compare: []*pb.Compare{emptyLine([]byte(line))},
-		Success: []*pb.RequestOp{putOf([]byte(name), []byte(heldValue(r.ID)), l.id)},
-		Failure: []*pb.RequestOp{firstOfLine([]byte(line))},
-	}})
-	if err == nil && a.txn.Succeeded {
-		return b.created(&entry{place: place{key, r.ID}, name: name, slot: slot, create: a.revision}, l)
+	e := &entry{place: place{key, r.ID}, name: name, slot: slot}
+	var a answer
+	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
+		a, err = b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
+			Compare: []*pb.Compare{emptyLine([]byte(line))},
+			Success: []*pb.RequestOp{putOf([]byte(name), []byte(heldValue(r.ID)), l.id)},
+			Failure: []*pb.RequestOp{firstOfLine([]byte(line))},
+		}})
+		if err == nil && a.txn.Succeeded {
+			create = a.revision
+		}
+		return create, err
+	})
+	switch {
+	case left:
+		return driver.Grant{}, err
+	case create > 0:
+		e.create = create
+		return b.created(e, l)
 	}
 	b.ungive(key, slot, err)
 	if err != nil {

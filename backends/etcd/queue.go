@@ -120,7 +120,13 @@ func (b *backend) standIn(p place) (name string, slot int, err error) {
 // enqueueAs makes the entry under a name, whose slot it sees to.
 func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
 	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
-	create, err := b.putInLine(ctx, w, p.key, name, r.ID, l)
+	e := &entry{place: p, name: name, slot: slot, tail: tailValue(b.names.line(p.key), name)}
+	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (int64, error) {
+		return b.putInLine(ctx, w, p.key, name, r.ID, l)
+	})
+	if left {
+		return nil, err
+	}
 	adopted := err == nil && create == 0
 	if adopted {
 		var its *lease
@@ -136,7 +142,10 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		b.supersede(old, "")
 		return nil, err
 	case err != nil && !driver.Definite(err):
-		b.doubt(p, name, slot, l)
+		b.supersede(old, "")
+		e.state = unsure
+		b.add(e, l)
+		b.doubt(e, l)
 		return nil, err
 	case errors.Is(err, driver.ErrNotSent) && old != nil && old.state == unsure:
 		old.slot = slot // we know no more than before
@@ -149,11 +158,12 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		b.giveSlot(p.key, slot)
 		return nil, err
 	}
-	w.entry = &entry{place: p, name: name, slot: slot, create: create, adopted: adopted, state: waiting}
-	if w.named || adopted {
-		w.tail = tailValue(w.line, name)
+	w.entry = e
+	e.create, e.adopted, e.state = create, adopted, waiting
+	if !w.named && !adopted {
+		e.tail = ""
 	}
-	b.add(w.entry, l)
+	b.add(e, l)
 	b.guard(w.entry)
 	return w, nil
 }
@@ -207,14 +217,11 @@ func (b *backend) alreadyInLine(ctx context.Context, line, name string, r driver
 	return l, rec.create, err
 }
 
-// doubt notes that an entry may be in line, or may yet come, for as long as the tainted
+// doubt notes that an unsure entry may be in line, or may yet come, for as long as the tainted
 // lease may last that it would be bound to. backend.mu is held.
-func (b *backend) doubt(p place, name string, slot int, l *lease) {
+func (b *backend) doubt(e *entry, l *lease) {
 	l.tainted = true
-	b.supersede(b.entries[p], "")
-	e := &entry{place: p, name: name, slot: slot, state: unsure, deadline: l.until().Add(doubtGrace)}
-	e.tail = tailValue(b.names.line(p.key), name)
-	b.add(e, l)
+	e.deadline = l.until().Add(doubtGrace)
 	b.plan(e)
 }
 

@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// A request that makes an entry goes on when its caller is cancelled. One that was cancelled on its way may have been
+// applied or not, so its lease would have to end, and all holds that share the lease to be written anew.
+
+const (
+	// makeWithin is how long such a request may take. A server of etcd gives a request up after 5 s and two election
+	// time-outs, 7 s by default.
+	makeWithin = 10 * time.Second
+	// maxLeft is how many of them may be under way for which nobody waits: a server may hang while callers come and go.
+	maxLeft = 100
+)
+
+// making is such a request. backend.mu guards it.
+type making struct {
+	e      *entry
+	l      *lease
+	create int64
+	err    error
+	done   chan struct{} // closed when the request is over
+	left   bool          // its caller has gone
+}
+
+// over reports whether the request is.
+func (m *making) over() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// makeEntry makes the entry e on l by a request, which gives the revision of its creation, or 0 if it has made none. left says
+// that ctx has ended before that: then the entry is removed as soon as it is known to be there.
+func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
+	if _, lasts := ctx.(valued); lasts { // its caller does not cancel it
+		ctx, cancel := context.WithTimeout(ctx, makeWithin)
+		defer cancel()
+		create, err = send(ctx)
+		return create, false, err
+	}
+	own, cancel := context.WithTimeout(b.life, makeWithin)
+	m := &making{e: e, l: l, done: make(chan struct{})}
+	if !b.start(func() {
+		defer cancel()
+		create, err := send(valued{own, ctx})
+		b.made(m, create, err)
+	}) {
+		cancel()
+		return 0, false, driver.ErrClosed
+	}
+	select {
+	case <-m.done:
+		return m.create, false, m.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.over() {
+		return m.create, false, m.err
+	}
+	if b.orphans >= maxLeft {
+		cancel()
+	}
+	b.orphans++
+	m.left, e.making = true, m
+	b.supersede(b.entries[e.place], "")
+	e.state = unsure
+	b.add(e, l)
+	return 0, true, ended(ctx)
+}
+
+// made takes in how a request has ended.
+func (b *backend) made(m *making, create int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.create, m.err = create, err
+	close(m.done)
+	if !m.left {
+		return
+	}
+	b.orphans--
+	e := m.e
+	e.making = nil
+	switch {
+	case e.state != unsure: // its lease is gone, or it was unlocked
+	case err != nil && !driver.Definite(err):
+		b.doubt(e, m.l)
+	case err != nil, create == 0:
+		b.drop(e)
+	default:
+		e.create = create
+		b.doom(e)
+	}
+}
+
+// awaitMade waits for a request of an earlier call of the same id, for which nobody waits any more.
+func (b *backend) awaitMade(ctx context.Context, p place) error {
+	b.mu.Lock()
+	var m *making
+	if e := b.entries[p]; e != nil {
+		m = e.making
+	}
+	b.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	select {
+	case <-m.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
+}
