@@ -150,9 +150,10 @@ func again(ctx context.Context, patience time.Duration, try func(ctx context.Con
 	for ; ; patience *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		err := try(attempt)
-		silent := attempt.Err() != nil && ctx.Err() == nil
+		// The server may tell that the time is up before our own clock does.
+		silent := attempt.Err() != nil || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 		cancel()
-		if err == nil || !silent {
+		if err == nil || !silent || ctx.Err() != nil {
 			return err
 		}
 	}
