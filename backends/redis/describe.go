@@ -48,7 +48,28 @@ func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	if n := b.options.replicas; n > 0 {
 		settings["wait_replicas"] = strconv.Itoa(n)
 	}
+	if b.options.sentinels != nil {
+		settings["sentinels"] = b.options.sentinels.describe()
+	}
+	if replicas > 0 {
+		b.describeMinReplicas(ctx, settings)
+	}
 	return settings, nil
+}
+
+// describeMinReplicas shows what ends the grants of a master that is cut off from its replicas, and advises it.
+func (b *backend) describeMinReplicas(ctx context.Context, settings map[string]string) {
+	const least, lag = "min-replicas-to-write", "min-replicas-max-lag"
+	switch n := b.config(ctx, least); n {
+	case "":
+	case "0":
+		settings[least] = "0: a master that is cut off goes on granting; set 1, with two replicas or more"
+	default:
+		settings[least], settings[lag] = n, b.config(ctx, lag)
+		if settings[lag] == "0" { // Redis then does not look at replicas
+			settings[lag] = "0: " + least + " has no effect; set 10 or less"
+		}
+	}
 }
 
 // config reads a setting of the server, or of some server of a cluster. Many services do not let

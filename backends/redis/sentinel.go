@@ -43,12 +43,11 @@ type resolver struct {
 	wg      sync.WaitGroup
 	asap    chan struct{} // has room for one: next is to begin now
 
-	mu     sync.Mutex
-	now    *master   // nil: none is known
-	named  time.Time // when a sentinel last named the epoch of now, or a higher one
-	others int       // sentinels that the sentinels know of besides the one asked, at most
-	next   *election // requested, not begun; or nil
-	doubt  *election // now is not to be relied on before this has ended; or nil
+	mu    sync.Mutex
+	now   *master   // nil: none is known
+	named time.Time // when a sentinel last named the epoch of now, or a higher one
+	next  *election // requested, not begun; or nil
+	doubt *election // now is not to be relied on before this has ended; or nil
 }
 
 // master is a server as long as it is elected.
@@ -86,9 +85,11 @@ func (r *resolver) close() {
 	r.end()
 	r.wg.Wait()
 	for _, p := range r.peers {
+		p.mu.Lock() // waits for the last question
 		if p.client != nil {
 			_ = p.client.Close()
 		}
+		p.mu.Unlock()
 	}
 }
 
@@ -181,27 +182,27 @@ func (r *resolver) master(ctx context.Context) (*master, error) {
 // look asks all sentinels and elects the master. A minority that is silent delays nothing, unless the
 // others differ.
 func (r *resolver) look() error {
-	answers := make(chan sentinelAnswer, len(r.peers))
-	for _, p := range r.peers {
-		r.wg.Go(func() { answers <- r.ask(p) })
-	}
-	known := r.known()
-	var views []view
-	var errs []error
+	known, answers := r.known(), r.askAll()
+	all := poll{configured: len(r.peers)}
 	for left := len(r.peers) - 1; left >= 0; left-- {
 		a := <-answers
-		if a.err != nil {
-			errs = append(errs, fmt.Errorf("sentinel %s: %w", a.peer.addr, a.err))
-		} else {
-			views = append(views, a.view)
-			r.heard(a)
-		}
-		if elected, ok := choose(views, len(r.peers), known, left > 0); ok {
+		all.add(a)
+		r.heard(a)
+		if elected, ok := choose(all.views, all.configured, known, left > 0); ok {
 			r.elect(elected)
 			return nil
 		}
 	}
-	return &undecided{name: r.options.MasterName, views: views, configured: len(r.peers), errs: errs}
+	return &undecided{name: r.options.MasterName, poll: all}
+}
+
+// askAll asks all sentinels side by side. The channel gets one answer of each.
+func (r *resolver) askAll() <-chan sentinelAnswer {
+	answers := make(chan sentinelAnswer, len(r.peers))
+	for _, p := range r.peers {
+		go func() { answers <- r.ask(p) }()
+	}
+	return answers
 }
 
 // known is the view that is in force, as far as it still counts.
@@ -218,36 +219,26 @@ func (r *resolver) known() view {
 	return known
 }
 
-// heard notes what an answer says besides who is the master.
+// heard notes that the epoch in force is still named.
 func (r *resolver) heard(a sentinelAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.others = max(r.others, a.others)
-	if r.now != nil && a.view.epoch >= r.now.epoch {
+	if a.err == nil && r.now != nil && a.view.epoch >= r.now.epoch {
 		r.named = time.Now()
 	}
 }
 
 // undecided is the error of a look that elected nobody.
 type undecided struct {
-	name       string
-	views      []view
-	configured int
-	errs       []error
+	name string
+	poll poll
 }
 
 func (u *undecided) Error() string {
-	text := fmt.Sprintf("the sentinels do not agree on the master %q: %d of %d answer", u.name, len(u.views), u.configured)
-	for _, v := range u.views {
-		text += fmt.Sprintf(", %s with epoch %d", v.addr, v.epoch)
-	}
-	for _, err := range u.errs {
-		text += "; " + err.Error()
-	}
-	return text
+	return fmt.Sprintf("the sentinels do not agree on the master %q: %v", u.name, u.poll)
 }
 
-func (u *undecided) Unwrap() []error { return u.errs }
+func (u *undecided) Unwrap() []error { return u.poll.errs }
 
 // elect makes v the view in force, and retires the master before.
 func (r *resolver) elect(v view) {

@@ -33,6 +33,9 @@ func (r *resolver) ask(p *peer) sentinelAnswer {
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return sentinelAnswer{peer: p, err: ctx.Err()}
+	}
 	if p.client == nil {
 		p.client = r.sentinelClient(p)
 	}
