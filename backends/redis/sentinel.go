@@ -153,30 +153,36 @@ func (r *resolver) suspectNow() {
 	r.suspect(m)
 }
 
-// master gives the present one. If it is in doubt, or none is known, it waits for a look.
+// master gives the present one. If it is in doubt, or none is known, it waits for a look, and while none is
+// known and sentinels are silent, for another: they, or this machine, may only be slow.
 func (r *resolver) master(ctx context.Context) (*master, error) {
-	r.mu.Lock()
-	m, e := r.now, r.doubt
-	if m == nil && e == nil {
-		e = r.requestLocked()
+	for {
+		r.mu.Lock()
+		m, e := r.now, r.doubt
+		if m == nil && e == nil {
+			e = r.requestLocked()
+		}
+		r.mu.Unlock()
+		if e == nil {
+			return m, nil
+		}
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-r.ctx.Done():
+			return nil, errClosedResolver
+		}
+		r.mu.Lock()
+		m = r.now
+		r.mu.Unlock()
+		if m != nil {
+			return m, nil
+		}
+		if deadline, ok := ctx.Deadline(); !errors.Is(e.err, errSilent) || ok && time.Until(deadline) < askWithin {
+			return nil, e.err
+		}
 	}
-	r.mu.Unlock()
-	if e == nil {
-		return m, nil
-	}
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-r.ctx.Done():
-		return nil, errClosedResolver
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.now == nil {
-		return nil, e.err
-	}
-	return r.now, nil
 }
 
 // look asks all sentinels and elects the master. A minority that is silent delays nothing, unless the

@@ -27,6 +27,9 @@ type sentinelAnswer struct {
 	err    error
 }
 
+// errSilent is the error of a sentinel that did not answer in time.
+var errSilent = fmt.Errorf("no answer within %v", askWithin)
+
 // ask asks one sentinel. It takes askWithin at most, also if the question before is not answered yet.
 func (r *resolver) ask(p *peer) sentinelAnswer {
 	ctx, cancel := context.WithTimeout(r.ctx, askWithin)
@@ -34,7 +37,7 @@ func (r *resolver) ask(p *peer) sentinelAnswer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil {
-		return sentinelAnswer{peer: p, err: ctx.Err()}
+		return sentinelAnswer{peer: p, err: errSilent}
 	}
 	if p.client == nil {
 		p.client = r.sentinelClient(p)
@@ -44,7 +47,10 @@ func (r *resolver) ask(p *peer) sentinelAnswer {
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	a := question(ctx, client, r.options.MasterName)
 	a.peer = p
-	if !stop() || a.err != nil {
+	if !stop() {
+		a.err = errSilent // whatever the closed connection gave
+	}
+	if a.err != nil {
 		_ = client.Close()
 		p.client = nil
 	}
