@@ -35,6 +35,8 @@ type Case struct {
 	Bound time.Duration `json:"bound_ns"`
 	// bound is the case's own bound; 0 is the usual one.
 	bound time.Duration
+	// again: it ran before, and was inconclusive.
+	again bool
 	run   func(e *env)
 }
 

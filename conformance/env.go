@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -70,8 +71,11 @@ func (e *env) lapse(ttl time.Duration) time.Duration {
 	return ttl + 2*e.info.TTLStep + 2*time.Second
 }
 
-// key is a key that no other case and no other run uses.
+// key is a key that no other case and no other run uses, nor the same case when it runs again.
 func (e *env) key(name string) string {
+	if e.c.again {
+		name = "again/" + name
+	}
 	return "conformance/" + e.r.report.Run + "/" + e.c.ID + "/" + name
 }
 
@@ -179,19 +183,26 @@ func (e *env) starved(since time.Time) time.Duration { return e.r.pulse.longest(
 // its renewals were on their way: each passes through several goroutines, which wait for their turn one after
 // the other.
 func (e *env) overworked(since time.Time, ttl time.Duration) bool {
-	gap := e.starved(since)
-	if 3*gap < ttl/3 {
+	if !e.mayLapse(since, ttl) {
 		return false
 	}
-	e.notJudged("this process was not scheduled for %v at a time: whether a lease of %v is kept", gap, ttl)
+	e.notJudged("this process was not scheduled for %v at a time: whether a lease of %v is kept", e.starved(since), ttl)
 	return true
 }
 
-// notJudged tells of something that the machine was too slow to be judged on. A report counts them, for a
-// pass says so much less.
+// mayLapse is overworked where nothing is left open by it.
+func (e *env) mayLapse(since time.Time, ttl time.Duration) bool { return 3*e.starved(since) >= ttl/3 }
+
+// notJudged makes the case inconclusive: there is something that the machine was too slow to be judged on. That is
+// only so if the stall detector saw it; else it is a failure.
 func (e *env) notJudged(format string, args ...any) {
-	e.Logf(format+": not judged", args...)
-	e.count(unjudged, 1)
+	what := fmt.Sprintf(format, args...)
+	if gap := e.starved(e.began); gap < stall {
+		e.Errorf("%s: not judged, though this process was never unscheduled for more than %v", what, gap)
+		return
+	}
+	e.Logf("%s: not judged", what)
+	e.leaveOpen(what)
 }
 
 // noError ends the case on an error.
@@ -213,7 +224,7 @@ func (e *env) wantError(err error, what string, targets ...error) bool {
 }
 
 // lock takes a lock that is free, or ends the case. A short lease may be over before a process that does not run
-// sees its grant: then it is asked for again, a few times, and each is counted.
+// sees its grant: then it is asked for again, a few times.
 func (e *env) lock(c *coord.Client, key string, opts ...coord.LockOption) *coord.Lock {
 	const most = 5
 	ctx := e.within(soon)
@@ -223,7 +234,7 @@ func (e *env) lock(c *coord.Client, key string, opts ...coord.LockOption) *coord
 		if err == nil {
 			return l
 		}
-		if n == most || !errors.Is(err, coord.ErrUnavailable) || !e.overworked(start, e.ttl) {
+		if n == most || !errors.Is(err, coord.ErrUnavailable) || !e.mayLapse(start, e.ttl) {
 			e.Fatalf("Lock of a free key, attempt %d: saw %v, want a lock", n, err)
 		}
 	}

@@ -15,8 +15,6 @@ const (
 	wakeUp = "wake-up"
 	// overBound counts permits that were granted above a limit's bound.
 	overBound = "permits over the bound"
-	// unjudged counts what the machine was too slow to be judged on.
-	unjudged = "not judged: the machine was too slow"
 	// granted counts permits that were granted while many asked.
 	granted = "permits granted under load"
 )
@@ -52,13 +50,24 @@ func figures(results []Result, starved time.Duration) []Figure {
 	if n, ok := all.Counts[overBound]; ok {
 		list = append(list, Figure{"over-admission, permits", strconv.FormatInt(n, 10), int(all.Counts[granted])})
 	}
-	if n := all.Counts[unjudged]; n > 0 {
-		list = append(list, Figure{"judgements left out, the machine being too slow", strconv.FormatInt(n, 10), int(n)})
+	if again := countAgain(results); again > 0 {
+		list = append(list, Figure{"cases that were inconclusive, and ran once more by themselves", strconv.Itoa(again), len(results)})
 	}
 	if starved > 0 {
 		list = append(list, Figure{"longest time that the suite was not scheduled", short(starved), 1})
 	}
 	return list
+}
+
+// countAgain is how many cases ran twice.
+func countAgain(results []Result) int {
+	n := 0
+	for i := range results {
+		if results[i].Again != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // merge joins what several cases measured by one name. Percentiles cannot be joined: the

@@ -48,7 +48,7 @@ func (e *env) judge(head heading, key string, ops []operation) {
 	case porcupine.Ok:
 	case porcupine.Unknown:
 		e.count("histories not decided", 1)
-		e.notJudged("history of %s: %d operations, %d of unknown outcome, were not decided within %v", key, len(ops), countUnknown(ops), patience)
+		e.Logf("history of %s: %d operations, %d of unknown outcome, were not decided within %v", key, len(ops), countUnknown(ops), patience)
 	default:
 		saved, drawn, err := v.save(head, ops)
 		if err != nil {

@@ -19,11 +19,11 @@ func TestJoinedSamplesKeepTheirEnds(t *testing.T) {
 	}
 }
 
-// A pass that left judgements out says so among its figures.
-func TestFiguresTellWhatWasNotJudged(t *testing.T) {
-	results := []Result{{Measures: Measures{Counts: map[string]int64{unjudged: 2}}}, {Measures: Measures{Counts: map[string]int64{unjudged: 1}}}}
-	if list := figures(results, 0); len(list) != 1 || list[0].Value != "3" {
-		t.Errorf("saw %+v, want the 3 that were not judged", list)
+// The figures tell how many cases ran twice.
+func TestFiguresTellWhatRanAgain(t *testing.T) {
+	results := []Result{{Again: "a lease"}, {}, {Again: "another"}}
+	if list := figures(results, 0); len(list) != 1 || list[0].Value != "2" || list[0].Of != 3 {
+		t.Errorf("saw %+v, want the 2 of 3 that ran again", list)
 	}
 }
 

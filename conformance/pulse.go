@@ -27,6 +27,9 @@ type gap struct {
 
 const (
 	beat = 2 * time.Millisecond
+	// stall is from when on the detector has fired: a process that was not scheduled for so long may have missed
+	// any of the moments that cases aim at, which are milliseconds.
+	stall = 5 * time.Millisecond
 	// arrhythmia is from when on a late beat is worth remembering.
 	arrhythmia = time.Millisecond
 	// beatersPerThread are enough for each thread to have one, most of the time.

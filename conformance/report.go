@@ -46,6 +46,9 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason of an outcome that is neither pass nor fail.
 	Reason string `json:"reason,omitempty"`
+	// Again is what the case could not judge at first, because this process was not scheduled: it was
+	// inconclusive, and ran once more by itself, which this result is of.
+	Again string `json:"again,omitempty"`
 	// Unclaimed is a capability that works although it is not claimed.
 	Unclaimed driver.Claim  `json:"unclaimed,omitempty"`
 	Messages  []Message     `json:"messages,omitempty"`
@@ -189,6 +192,9 @@ func (r *Report) Line() string {
 	}
 	parts = append(parts, fmt.Sprintf("%d passed, %d failed, %d unsupported, %d unproven in %v; seed %d",
 		r.Count(Pass), r.Count(Fail), r.Count(Unsupported), r.Count(Unproven), r.Took.Round(time.Millisecond), r.Seed))
+	if n := countAgain(r.Results); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d inconclusive at first and run again", n))
+	}
 	return fmt.Sprintf("%s %s: %s", r.Store.Name, r.Store.Server, strings.Join(parts, ", "))
 }
 

@@ -276,21 +276,45 @@ func (r *runner) finish() *Report {
 	return &report
 }
 
-// runCase runs one case, unless something that it needs is missing.
+// solo is write-locked by a case that runs by itself: no other runs in this process, of this suite or another.
+var solo sync.RWMutex
+
+// runCase runs one case. If it was inconclusive it runs once more, by itself; twice inconclusive is a failure.
 func (r *runner) runCase(ctx context.Context, c *Case) Result {
+	solo.RLock()
+	res, open := r.runOnce(ctx, c)
+	solo.RUnlock()
+	if open == "" || res.Outcome == Fail || res.Outcome == Deviates || ctx.Err() != nil {
+		return res
+	}
+	again := *c
+	again.again = true
+	solo.Lock()
+	defer solo.Unlock()
+	res, still := r.runOnce(ctx, &again)
+	res.Again = open
+	if still != "" && res.Outcome == Pass {
+		res.Messages = append(res.Messages, Message{Failure: true, Text: "inconclusive twice, the second time by itself: " + still})
+		res.Outcome = Fail
+	}
+	return res
+}
+
+// runOnce runs one case, unless something that it needs is missing, and says what it could not judge.
+func (r *runner) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
 	claims := r.suite.Harness.Claims
 	res := Result{Case: *c}
 	unclaimed := c.Proves != "" && !claimed(claims, c.Proves)
 	if reason := r.unsupported(c); reason != "" {
 		res.Outcome, res.Reason = Unsupported, reason
-		return res
+		return res, ""
 	}
 	if reason := r.unproven(c); reason != "" {
 		res.Outcome, res.Reason = Unproven, reason
 		if unclaimed {
 			res.Outcome, res.Reason = Unsupported, fmt.Sprintf("the store does not claim %q", c.Proves)
 		}
-		return res
+		return res, ""
 	}
 	began := time.Now()
 	rec := newRecorder(ctx, c.FullName())
@@ -317,7 +341,7 @@ func (r *runner) runCase(ctx context.Context, c *Case) Result {
 	default:
 		res.Outcome = Pass
 	}
-	return res
+	return res, rec.open()
 }
 
 // unsupported says why the case is not about this store, "" if it is.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -43,6 +44,7 @@ type recorder struct {
 	messages []Message
 	failed   bool
 	aside    string // why the case is not about the store, "" if it is
+	unclear  string // what the case could not judge, "" if it judged all
 	cleanups []func()
 	meter    *meter
 }
@@ -73,6 +75,22 @@ func (r *recorder) unsupported(reason string) {
 	r.aside = reason
 	r.mu.Unlock()
 	runtime.Goexit()
+}
+
+// leaveOpen notes something that the case could not judge.
+func (r *recorder) leaveOpen(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.unclear = what
+	}
+}
+
+// open is what the case could not judge, "" if it judged all.
+func (r *recorder) open() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unclear
 }
 
 // besides is why the case is not about the store, "" if it is.
@@ -213,5 +231,6 @@ func (r *recorder) join(inner *recorder) {
 	defer r.mu.Unlock()
 	if !r.over {
 		r.meter.join(inner.meter)
+		r.unclear = cmp.Or(r.unclear, inner.open())
 	}
 }
