@@ -243,7 +243,7 @@ func atMost(e *env) {
 }
 
 func noDrift(e *env) {
-	limit := normal(driver.Limit{Rate: 700, Per: time.Second, Burst: 140})
+	limit := normal(driver.Limit{Rate: 700, Per: time.Second, Burst: 700}) // not full before a busy machine asks again
 	l, key := e.limiter(), e.key("k")
 	first := e.ask(l, key, limit, 1, limit.Burst)
 	e.grantedN(first, limit.Burst, "all of a full bucket")
