@@ -13,7 +13,8 @@
 // the lock named tickets. Each of its children is one that holds or waits: an ephemeral
 // node TAG-0000000007 with the id as its data. TAG, 32 digits, is a hash of the id, so that
 // whoever knows an id finds its node, also after a reply was lost. The lowest number
-// holds: every waiter is a fair one. The server removes a container some time after its last child.
+// holds: every waiter is a fair one. A client removes the containers
+// that it has not used for 10 s, and the server those of clients that have ended.
 //
 // The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in
 // microseconds; 5f is a hash of the name. Its only child has a random name, and the limit's

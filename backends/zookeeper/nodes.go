@@ -28,6 +28,7 @@ func (b *backend) background(fn func()) {
 // parent makes sure that dir is there and a queue of ours.
 func (b *backend) parent(dir string) error {
 	b.mu.Lock()
+	b.used(dir)
 	_, known := b.parents[dir]
 	plain := b.plain
 	b.mu.Unlock()
@@ -185,23 +186,7 @@ func (b *backend) remove(node string) error {
 		err = nil
 	}
 	if err == nil {
-		b.removed(path.Dir(node))
+		b.released(path.Dir(node))
 	}
 	return err
-}
-
-// removed tidies up after a node was deleted: where there are no containers, an empty
-// parent is ours to remove.
-func (b *backend) removed(dir string) {
-	b.mu.Lock()
-	plain := b.plain
-	b.mu.Unlock()
-	if !plain {
-		return
-	}
-	b.background(func() {
-		if b.conn.Delete(dir, -1) == nil {
-			b.forgetParent(dir)
-		}
-	})
 }

@@ -536,7 +536,7 @@ func TestTrap13ReapedParentIsMadeAgain(t *testing.T) {
 	isFree(t, b, "k")
 }
 
-// The server removes parents that are empty: nobody else does.
+// The server removes parents that are empty, for clients that have gone.
 func TestTrap13ParentsAreContainers(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Dznode.container.checkIntervalMs=200")
 	_, b := open(t)
@@ -549,9 +549,10 @@ func TestTrap13ParentsAreContainers(t *testing.T) {
 	}
 }
 
-// A server that knows no containers gets plain parents, which we remove when they are empty.
+// A server that knows no containers gets plain parents, which the client removes too.
 func TestTrap13WithoutContainers(t *testing.T) {
 	p, b := openTapped(t)
+	b.parentRests = 100 * time.Millisecond
 	p.disturb(func(op int32) deed {
 		if op == opCreateContainer {
 			return refuse

@@ -88,7 +88,7 @@ func (r *removal) settle() error {
 	switch {
 	case err == nil:
 		r.e.dropNode(r.node)
-		r.e.b.removed(r.e.dir)
+		r.e.b.released(r.e.dir)
 	case errors.Is(err, zk.ErrNoNode):
 		r.e.dropNode(r.node)
 		return driver.ErrNotHeld
@@ -109,7 +109,7 @@ func (b *backend) unlockAny(e *entry) error {
 	for _, c := range tagged(children, e.tag) {
 		switch err := b.conn.Delete(e.dir+"/"+c.name, 0); {
 		case err == nil:
-			b.removed(e.dir)
+			b.released(e.dir)
 			result = nil
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		default:

@@ -92,15 +92,16 @@ func New(conn *zk.Conn, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
-	conn    *zk.Conn
-	wire    *wire           // nil: the application's connection
-	ended   <-chan struct{} // closed once a connection of our own is gone
-	root    string
-	acl     []zk.ACL
-	session time.Duration // the timeout, of the application's connection
-	info    driver.Info
-	clock   clock
-	cells   cellCache
+	conn        *zk.Conn
+	wire        *wire           // nil: the application's connection
+	ended       <-chan struct{} // closed once a connection of our own is gone
+	root        string
+	acl         []zk.ACL
+	session     time.Duration // the timeout, of the application's connection
+	info        driver.Info
+	parentRests time.Duration // before it is removed
+	clock       clock
+	cells       cellCache
 
 	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
@@ -110,15 +111,17 @@ type backend struct {
 	closing chan struct{}
 	once    sync.Once
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	entries map[holdName]*entry
-	parents map[string]struct{} // known to be ours
-	plain   bool                // the server knows no containers
-	watches map[string]*watch
-	lost    func(key, id string, cause error)
-	signs   signs
-	work    sync.WaitGroup // goroutines that Close waits for
+	mu          sync.Mutex // guards what follows
+	closed      bool
+	entries     map[holdName]*entry
+	parents     map[string]struct{}  // known to be ours
+	idleParents map[string]time.Time // since when this client has no node there
+	sweeping    bool                 // a goroutine removes them
+	plain       bool                 // the server knows no containers
+	watches     map[string]*watch
+	lost        func(key, id string, cause error)
+	signs       signs
+	work        sync.WaitGroup // goroutines that Close waits for
 }
 
 var (
@@ -135,7 +138,8 @@ func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
 		closing: make(chan struct{}), runway: make(chan *flight),
-		entries: make(map[holdName]*entry), parents: make(map[string]struct{}), watches: make(map[string]*watch),
+		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
+		parents: make(map[string]struct{}), idleParents: make(map[string]time.Time), parentRests: parentRests,
 	}
 	b.clock.init()
 	return b

@@ -1,0 +1,64 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// A client that locks many keys once removes their parents, many in one request. Parents that
+// somebody needs stay.
+func TestParentsOfManyKeysAreRemoved(t *testing.T) {
+	t.Parallel()
+	p, b := openTapped(t)
+	b.parentRests = 500 * time.Millisecond
+	other := connect(t, urlWith(p.target, calmSession))
+	mine, theirs := request("a", time.Minute), request("b", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
+	must[driver.Grant](t)(other.TryLock(t.Context(), "theirs", theirs))
+	p.take()
+	const keys = 2000
+	var next atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := next.Add(1); i <= keys; i = next.Add(1) {
+				key, r := fmt.Sprint("k", i), request("a", time.Minute)
+				must[driver.Grant](t)(b.TryLock(t.Context(), key, r))
+				if err := b.Unlock(t.Context(), key, r.ID); err != nil {
+					t.Error(err)
+				}
+				if i%100 != 0 {
+					continue
+				}
+				if _, err := b.TryLock(t.Context(), "theirs", request("a", time.Minute)); !errors.Is(err, driver.ErrLocked) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	eventually(t, "only those that are held to be left", func() bool {
+		names, _, err := other.conn.Children(b.root + "/locks")
+		slices.Sort(names)
+		return err == nil && slices.Equal(names, []string{"mine", "theirs"})
+	})
+	eventually(t, "the client to be done", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return !b.sweeping && len(b.idleParents) == 0
+	})
+	// Five make and use one, and one removes a hundred, where there are as many.
+	if n := len(p.take()); n > 5*keys+keys/10 {
+		t.Errorf("%d requests for %d keys", n, keys)
+	}
+	must[driver.Grant](t)(b.Renew(t.Context(), "mine", mine))
+	must[driver.Grant](t)(other.Renew(t.Context(), "theirs", theirs))
+	isFree(t, b, "k1")
+}
