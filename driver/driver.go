@@ -109,10 +109,6 @@ type Request struct {
 	// before the call. A store whose holds share a lease restarts it; on any
 	// other it is so anyway. The core asks it of holds that nobody renews.
 	Whole bool
-	// Queued: this request has waited for the key inside the client, where others may wait
-	// behind it. It is granted no differently; a store can make ready to tell a
-	// [FairNotifier] of fair requests, without which no hold is handed on there.
-	Queued bool
 }
 
 // Grant is a lease that the store gave or extended.
@@ -130,11 +126,6 @@ type Grant struct {
 	// always sets it; a store with sessions sets when the last acknowledged
 	// keepalive was sent.
 	Since time.Time
-	// FairWaiting: a fair request of another id was in line for the key when this grant
-	// was made or renewed, or would come into line without the holder being told. The core
-	// then hands the hold to nobody inside the client. A store that does not claim [Fair]
-	// leaves it false.
-	FairWaiting bool
 	// Provisional: TTL is shorter than was asked, because the store gave the key on to a
 	// waiter that might have died. Within it the lease is as certain as any. The core
 	// renews it at once, unless it is unlocked before. Only a [Queuer] grants so, and
@@ -183,24 +174,6 @@ type DirectQueuer interface {
 type LossNotifier interface {
 	// NotifyLost registers fn, once, before the first lock. fn does not block.
 	NotifyLost(fn func(key, id string, cause error))
-}
-
-// FairNotifier tells of fair waiters, so that the core can hand a hold from one
-// goroutine to the next without asking the store and yet overtake nobody. Without it the
-// core hands nothing over on a store that claims [Fair]; a store that does not
-// claim it needs no notifier.
-//
-// Between them, Grant.FairWaiting and the notices leave no gap: a fair request that was in
-// line when the hold was granted is told by the grant, and one that comes into line
-// later by a notice. A renewal may tell it again, which mends a notice that was lost.
-type FairNotifier interface {
-	// NotifyFair registers fn, once, before the first lock. The store calls it when
-	// a fair request comes to wait for key while a request of this backend holds
-	// it: as soon as it can tell, which is one message after the request
-	// is in line. The grant may still be on its way to the core by then. One notice
-	// for each hold is enough; one too many does no harm. fn does not block and does not
-	// call the backend.
-	NotifyFair(fn func(key string))
 }
 
 // BatchRenewer renews many holds in few requests. Without it the core renews

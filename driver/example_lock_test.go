@@ -31,13 +31,10 @@ type everything interface {
 // pushing is what of an adapter the examples of its optional interfaces need.
 type pushing struct {
 	lost func(key, id string, cause error)
-	fair func(key string)
 }
 
 func (p *pushing) NotifyLost(fn func(key, id string, cause error)) { p.lost = fn }
-func (p *pushing) NotifyFair(fn func(key string))                  { p.fair = fn }
 func (p *pushing) sessionEnded(cause error)                        { p.lost("invoices", "a", cause) }
-func (p *pushing) fairBehind(key string)                           { p.fair(key) }
 
 // RenewAll renews the holds of a; b has none.
 func (p *pushing) RenewAll(_ context.Context, holds []driver.Hold) []driver.Renewal {
@@ -134,8 +131,8 @@ func ExampleGrant() {
 	ctx, store := context.Background(), memory.NewStore().Open().(everything)
 	defer store.Close()
 	g, err := store.TryLock(ctx, "invoices", driver.Request{ID: "a", TTL: time.Minute})
-	fmt.Println(g.Token > 0, g.TTL, g.FairWaiting, err)
-	// Output: true 1m0s false <nil>
+	fmt.Println(g.Token > 0, g.TTL, err)
+	// Output: true 1m0s <nil>
 }
 
 // A store that knows when the lease in the way ends says so, and still it is ErrLocked.
@@ -294,14 +291,6 @@ func ExampleLossNotifier() {
 	s.NotifyLost(func(key, id string, cause error) { fmt.Println("lost", key, id, cause) })
 	s.sessionEnded(errors.New("session expired"))
 	// Output: lost invoices a session expired
-}
-
-// One who asked for its turn has come into line behind a hold of ours.
-func ExampleFairNotifier() {
-	s := &pushing{}
-	s.NotifyFair(func(key string) { fmt.Println("a fair request waits for", key) })
-	s.fairBehind("invoices")
-	// Output: a fair request waits for invoices
 }
 
 // Many holds are renewed in one request; each has an answer of its own.
