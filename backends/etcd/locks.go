@@ -266,11 +266,11 @@ var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 // leave ends the hold or the wait of id by op, and gives the name of its entry. An entry is
 // told by its value and, as far as we know it, the revision of its creation.
 func (b *backend) leave(call context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
-	e, lapsed, name, ops := b.leaving(place{key, id}, op)
+	e, create, lapsed, name, ops := b.leaving(place{key, id}, op)
 	var cmps []clientv3.Cmp
 	otherwise := clientv3.OpGet(name)
-	if known := e != nil && e.create != 0; known {
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(name), "=", e.create))
+	if create != 0 {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(name), "=", create))
 	} else {
 		otherwise = clientv3.OpGet(b.names.line(key), clientv3.WithPrefix())
 	}
@@ -319,18 +319,18 @@ func (b *backend) leaveFound(ctx context.Context, p place, kvs []*mvccpb.KeyValu
 
 // leaving looks up what this client knows of an entry that is to end, and ceases to
 // watch it: that it goes now is no loss. The name is where to look first, with what to do there.
-func (b *backend) leaving(p place, op func(name string) clientv3.Op) (e *entry, lapsed bool, name string, ops []clientv3.Op) {
+func (b *backend) leaving(p place, op func(name string) clientv3.Op) (e *entry, create int64, lapsed bool, name string, ops []clientv3.Op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e = b.entries[p]; e == nil {
 		name = b.names.free(p.key)
-		return nil, false, name, []clientv3.Op{op(name)}
+		return nil, 0, false, name, []clientv3.Op{op(name)}
 	}
 	if e.state == held && e.unguard != nil {
 		e.unguard()
 	}
 	lapsed = e.state == held && !time.Now().Before(e.deadline)
-	return e, lapsed, e.name, b.withTail(op(e.name), e)
+	return e, e.create, lapsed, e.name, b.withTail(op(e.name), e)
 }
 
 // left takes in that the hold or wait of e has ended, or that it was not there. What
