@@ -1,10 +1,12 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,9 +58,10 @@ func (t *limitTable) init() {
 // cell is the state of one limit as this client saw it last. Writers of this client
 // take turns, so that they do not defeat each other.
 type cell struct {
-	name string
-	refs int           // calls that use it; guarded by limitTable.mu
-	turn chan struct{} // holds a value while someone decides
+	name  string
+	refs  int           // calls that use it; guarded by limitTable.mu
+	lease *stateLease   // that its state was bound to last by this client; guarded by limitTable.mu
+	turn  chan struct{} // holds a value while someone decides
 
 	// whoever has the turn
 	known    bool  // the store had what follows; otherwise it is a guess: no state
@@ -208,23 +211,36 @@ func (t *limitTable) backOff(ctx context.Context, defeats int) error {
 	return nil
 }
 
-// generation is a lease that the states of one class share. It is not kept alive: while
-// it is young it is used, and what was written on it lasts long enough.
+// generation is the leases that the states of one class share. They are not kept alive: what was written on one of them
+// lasts long enough.
 type generation struct {
-	turn  turn // of who asks for a lease
-	id    clientv3.LeaseID
-	since time.Time
-	uses  int
+	turn   turn // of who asks for a lease
+	leases []*stateLease
 }
 
-// maxUses is how many writes are bound to one lease. A lease that ends takes its
-// keys in one step, for which the server stops: for 5 µs a key or so.
-const maxUses = 10_000
+// stateLease is one of them.
+type stateLease struct {
+	id     clientv3.LeaseID
+	until  time.Time
+	states int // that this client has bound to it
+}
+
+// lasts reports whether a state that needs d is kept long enough.
+func (l *stateLease) lasts(d time.Duration) bool {
+	return l != nil && time.Until(l.until) >= d
+}
+
+// maxStates is how many states share a lease. A lease that ends takes its keys in one step, for which the server stops: for
+// 5 µs a key or so.
+const maxStates = 10_000
+
+// maxLeases is how many leases of a class are used at a time; with those that are not used any more there are half as many
+// again. Beyond 640,000 states each has more of them: of a million, 16,000, for whose end the server stops 80 ms.
+const maxLeases = 64
 
 // Leases of a generation last three times as long as a state of the class needs, and
 // are used for two thirds of that: a decision costs no request for its expiry.
 const (
-	generationUse  = 2
 	generationLife = 3
 	// minClass is the shortest class; each next one is twice as long.
 	minClass = 64
@@ -240,8 +256,9 @@ func classOf(d time.Duration) int64 {
 	return min(c, maxClass)
 }
 
-// lease gives a lease that lasts at least for d from now. Its errors changed nothing.
-func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (clientv3.LeaseID, error) {
+// lease gives a lease for the state of c that lasts at least for d from now. A state stays on its lease as long as it can, so
+// that leases are as few as states need, however often they are written. Its errors changed nothing.
+func (t *limitTable) lease(ctx context.Context, b *backend, c *cell, d time.Duration) (clientv3.LeaseID, error) {
 	class := classOf(d)
 	t.mu.Lock()
 	g := t.generations[class]
@@ -249,7 +266,7 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 		g = &generation{}
 		t.generations[class] = g
 	}
-	id := t.young(g, class)
+	id := t.bind(c, g, class, d)
 	t.mu.Unlock()
 	if id != clientv3.NoLease {
 		return id, nil
@@ -260,7 +277,7 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	}
 	defer done()
 	t.mu.Lock()
-	id = t.young(g, class)
+	id = t.bind(c, g, class, d)
 	t.mu.Unlock()
 	if id != clientv3.NoLease {
 		return id, nil
@@ -271,17 +288,33 @@ func (t *limitTable) lease(ctx context.Context, b *backend, d time.Duration) (cl
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.id, g.since, g.uses = resp.ID, sent, 1
-	return g.id, nil
+	c.lease = &stateLease{id: resp.ID, until: sent.Add(time.Duration(resp.TTL) * time.Second), states: 1}
+	g.leases = append(g.leases, c.lease)
+	return resp.ID, nil
 }
 
-// young gives the lease of g if it is to be used. limitTable.mu is held.
-func (t *limitTable) young(g *generation, class int64) clientv3.LeaseID {
-	if g.id != clientv3.NoLease && g.uses < maxUses && time.Since(g.since) < generationUse*time.Duration(class)*time.Second {
-		g.uses++
-		return g.id
+// bind finds a lease for c: the one that it has, or else the newest, or if there are many the one with the fewest states.
+// NoLease: there is to be another. limitTable.mu is held.
+func (t *limitTable) bind(c *cell, g *generation, class int64, d time.Duration) clientv3.LeaseID {
+	if c.lease.lasts(d) {
+		return c.lease.id
 	}
-	return clientv3.NoLease
+	whole := time.Duration(class) * time.Second
+	g.leases = slices.DeleteFunc(g.leases, func(l *stateLease) bool { return !l.lasts(whole) })
+	n := len(g.leases)
+	if n == 0 {
+		return clientv3.NoLease
+	}
+	l := g.leases[n-1]
+	if l.states >= maxStates {
+		if n < maxLeases {
+			return clientv3.NoLease
+		}
+		l = slices.MinFunc(g.leases, func(x, y *stateLease) int { return cmp.Compare(x.states, y.states) })
+	}
+	l.states++
+	c.lease = l
+	return l.id
 }
 
 // leaseRefused reports whether a write failed because the server does not know a lease any
@@ -292,6 +325,9 @@ func (t *limitTable) leaseRefused(err error) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, c := range t.cells {
+		c.lease = nil
+	}
 	clear(t.generations)
 	return true
 }

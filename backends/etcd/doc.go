@@ -108,8 +108,8 @@
 // as you would for etcd itself.
 //
 // States expire by leases that last for three times what a state needs, rounded up to a power of
-// two from 64 s on, and are used for two thirds of that, and for at most 10,000 writes. They
-// are not kept alive, not revoked, and cost a decision nothing.
+// two from 64 s on. They are not kept alive, not revoked, and cost a decision nothing. A state stays on its lease
+// for two thirds of that; 10,000 states share one, and more when a client has 64 of them.
 //
 // # What etcd cannot do
 //

@@ -156,6 +156,6 @@ func (b *backend) putOp(ctx context.Context, c *cell, l driver.Limit, now int64)
 	if err != nil {
 		return nil, err
 	}
-	id, err := b.limits.lease(ctx, b, c.state.Expiry(l, now))
+	id, err := b.limits.lease(ctx, b, c, c.state.Expiry(l, now))
 	return putOf([]byte(c.name), value, int64(id)), err
 }

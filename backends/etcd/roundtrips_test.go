@@ -322,30 +322,70 @@ func TestHoldEndsByItself(t *testing.T) {
 	}
 }
 
-// A lease of states is replaced when many were written on it, so that its end does not
-// stop the server.
+// A lease of states is replaced when many are bound to it, so that its end does not
+// stop the server. Each state is counted once, and there are only so many leases.
 func TestFewStatesShareALease(t *testing.T) {
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
-	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Minute}.Normal())
-	take := func() {
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10_000_000, Per: time.Minute}.Normal())
+	keys := 0
+	take := func(key string) {
 		t.Helper()
-		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})); one.N != 1 {
+		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, limit, driver.Ask{Min: 1, N: 1})); one.N != 1 {
 			t.Fatalf("%+v", one)
 		}
 	}
-	take()
-	b.limits.mu.Lock()
-	for _, g := range b.limits.generations {
-		g.uses = maxUses - 1
+	another := func() { keys++; take(fmt.Sprint("k", keys)) }
+	each := func(fn func(l *stateLease)) {
+		b.limits.mu.Lock()
+		defer b.limits.mu.Unlock()
+		for _, g := range b.limits.generations {
+			for _, l := range g.leases {
+				fn(l)
+			}
+		}
 	}
-	b.limits.mu.Unlock()
+	full := func(l *stateLease) { l.states = maxStates }
+	another()
+	each(func(l *stateLease) { l.states = maxStates - 1 })
 	count.take()
 	for i, want := range []int{0, 1, 0} {
-		take()
+		another()
 		if calls := count.take(); calls[methodGrant] != want {
 			t.Errorf("decision %d: %v, want %d leases", i, calls, want)
+		}
+	}
+	each(full)
+	for range 100 {
+		take("k1")
+	}
+	if calls := count.take(); calls[methodGrant] != 0 {
+		t.Errorf("a hundred decisions on one limit: %d leases more", calls[methodGrant])
+	}
+	for range 2 * maxLeases {
+		each(full)
+		another()
+	}
+	if n := count.take()[methodGrant]; n != maxLeases-2 {
+		t.Errorf("with ever more states there are %d leases, want %d", n+2, maxLeases)
+	}
+	// As time goes by, a state that is used moves on twice in three lives of a lease, and what is forgotten is no lease's.
+	const rounds = 12
+	for range rounds {
+		each(func(l *stateLease) { l.until = l.until.Add(-minClass * time.Second) })
+		for range 10 {
+			take("k1")
+		}
+	}
+	if n := count.take()[methodGrant]; n < rounds/3 || n > rounds/2+1 {
+		t.Errorf("%d leases for one limit in %d thirds of a lease's life", n, rounds)
+	}
+	b.limits.mu.Lock()
+	defer b.limits.mu.Unlock()
+	for class, g := range b.limits.generations {
+		if len(g.leases) > 1 {
+			t.Errorf("%d leases of class %d are remembered", len(g.leases), class)
 		}
 	}
 }
