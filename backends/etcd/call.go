@@ -140,14 +140,16 @@ func noConnection(message string) bool {
 	return false
 }
 
-// maxPatience is how long a request may take at most that can be made again: then its member of etcd is taken to hang.
-const maxPatience = time.Second
+// answerWithin is how long a request may take at first that can be made again: then its member of etcd is taken to hang. A
+// renewal has a third of the TTL, for a keepalive and a proof: with a TTL of 6 s each can meet such a member, and a slow
+// but healthy one is rarely as late.
+const answerWithin = 500 * time.Millisecond
 
-// again makes a request that does no harm if it is made twice. An attempt that takes longer than patience is given up, and
-// the client library sends the next to another member. Each may take twice as long as the one before, for it may be that
+// again makes a request that does no harm if it is made twice. An attempt that takes longer than answerWithin is given up,
+// and the client library sends the next to another member. Each may take twice as long as the one before, for it may be that
 // all are slow.
-func again(ctx context.Context, patience time.Duration, try func(ctx context.Context) error) error {
-	for ; ; patience *= 2 {
+func again(ctx context.Context, try func(ctx context.Context) error) error {
+	for patience := answerWithin; ; patience *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		err := try(attempt)
 		// The server may tell that the time is up before our own clock does.
@@ -161,7 +163,7 @@ func again(ctx context.Context, patience time.Duration, try func(ctx context.Con
 
 // get reads what op says, again and again if need be.
 func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetResponse, err error) {
-	err = again(ctx, maxPatience, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		found, err := b.kv.Do(ctx, op)
 		resp = found.Get()
 		return err
@@ -171,7 +173,7 @@ func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetRe
 
 // timeToLive asks for the state of a lease.
 func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *clientv3.LeaseTimeToLiveResponse, err error) {
-	err = again(ctx, maxPatience, func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		resp, err = b.lease.TimeToLive(ctx, clientv3.LeaseID(lease))
 		return err
 	})
@@ -180,7 +182,7 @@ func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *clientv3.L
 
 // grantLease asks for a lease. One whose reply was lost is bound to nothing, and ends by itself.
 func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *clientv3.LeaseGrantResponse, sent time.Time, err error) {
-	err = again(ctx, patienceOf(seconds), func(ctx context.Context) error {
+	err = again(ctx, func(ctx context.Context) error {
 		sent = time.Now()
 		resp, err = b.lease.Grant(ctx, seconds)
 		return err
@@ -189,8 +191,8 @@ func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *clientv3
 }
 
 // txnAgain makes a transaction that may be made twice.
-func (b *backend) txnAgain(ctx context.Context, patience time.Duration, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	err = again(ctx, patience, func(ctx context.Context) error {
+func (b *backend) txnAgain(ctx context.Context, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	err = again(ctx, func(ctx context.Context) error {
 		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
 		return err
 	})

@@ -120,7 +120,7 @@ func (b *backend) load(ctx context.Context, cells ...*cell) error {
 	for i, c := range cells {
 		ops[i] = clientv3.OpGet(c.name)
 	}
-	resp, err := b.txnAgain(ctx, maxPatience, ops...)
+	resp, err := b.txnAgain(ctx, ops...)
 	if err != nil {
 		return readOnly(ctx, err)
 	}

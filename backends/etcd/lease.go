@@ -43,15 +43,6 @@ type lease struct {
 // until is when the store may let the lease expire. backend.mu is held.
 func (l *lease) until() time.Time { return l.since.Add(l.ttl) }
 
-// patience is how long a request for what is bound to l may take before it is made again.
-func (l *lease) patience() time.Duration { return patienceOf(l.seconds) }
-
-// patienceOf is that for a TTL. A renewal has a third of the TTL, for a keepalive and a proof: each can then meet a member
-// that hangs.
-func patienceOf(seconds int64) time.Duration {
-	return min(time.Duration(seconds)*time.Second/12, maxPatience)
-}
-
 // usable reports whether new entries may be bound to l. backend.mu is held.
 func (l *lease) usable(now time.Time) bool {
 	return l != nil && !l.tainted && !l.lost && now.Before(l.until())
@@ -90,7 +81,7 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	}
 	if usable {
 		err := b.keepAlive(ctx, l, b.ago(l, 3))
-		if err == nil || !errors.Is(err, errLeaseLost) {
+		if err == nil || !errors.Is(err, errLeaseLost) && !errors.Is(err, errSilent) {
 			return l, err
 		}
 	}
@@ -189,7 +180,7 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 // sendKeepAlive sends keepalives until one is answered, each by another member of etcd than the one before, as a rule.
 // Each may take twice as long as the one before, for it may be that all are slow.
 func (b *backend) sendKeepAlive(ctx context.Context, l *lease) (sent time.Time, ttl int64, err error) {
-	for patience := l.patience(); ; patience *= 2 {
+	for patience := answerWithin; ; patience *= 2 {
 		sent = time.Now()
 		ttl, err = b.beats.send(ctx, l.id, patience)
 		if !errors.Is(err, errSilent) || !b.mayLive(l) {

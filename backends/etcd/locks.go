@@ -166,7 +166,7 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 		return driver.Grant{}, err
 	}
 	if l.id != rec.lease {
-		resp, err := b.txnAgain(ctx, l.patience(), rebinding(rec.name, r.ID, rec.create, l))
+		resp, err := b.txnAgain(ctx, rebinding(rec.name, r.ID, rec.create, l))
 		switch {
 		case err != nil:
 			if !driver.Definite(err) {

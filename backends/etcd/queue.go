@@ -234,7 +234,7 @@ func (b *backend) rebound(ctx context.Context, name string, r driver.Request, re
 	if err != nil || l.id == rec.lease {
 		return l, err
 	}
-	resp, err := b.txnAgain(ctx, l.patience(), rebinding(name, r.ID, rec.create, l))
+	resp, err := b.txnAgain(ctx, rebinding(name, r.ID, rec.create, l))
 	switch {
 	case err != nil:
 		if !driver.Definite(err) {
@@ -488,7 +488,7 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	resp, err := b.txnAgain(ctx, next.patience(), rebinding(w.name, w.id, w.create, next))
+	resp, err := b.txnAgain(ctx, rebinding(w.name, w.id, w.create, next))
 	switch {
 	case err != nil:
 		if !driver.Definite(err) {
@@ -543,11 +543,11 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 // ask makes a request of a waiter, as often as it takes while the lease may live.
 func (b *backend) ask(ctx context.Context, w *waiter, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	b.mu.Lock()
-	until, patience := w.lease.until(), w.lease.patience()
+	until := w.lease.until()
 	b.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	resp, err := b.txnAgain(ctx, patience, ops...)
+	resp, err := b.txnAgain(ctx, ops...)
 	return resp, readOnly(ctx, err)
 }
 

@@ -214,7 +214,7 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 			ops[i] = rebinding(n.e.name, n.ID, n.e.create, n.to)
 		}
 	}
-	resp, err := b.txnAgain(ctx, chunk[0].to.patience(), ops...)
+	resp, err := b.txnAgain(ctx, ops...)
 	for i, n := range chunk {
 		switch {
 		case err != nil && n.to != n.from && !driver.Definite(err):
