@@ -35,6 +35,8 @@ type Case struct {
 	Bound time.Duration `json:"bound_ns"`
 	// bound is the case's own bound; 0 is the usual one.
 	bound time.Duration
+	// alone: it disturbs other cases, and runs when they are through.
+	alone bool
 	// again: it ran before, and was inconclusive.
 	again bool
 	run   func(e *env)
@@ -71,6 +73,7 @@ func Cases() []Case {
 		outageCases(),
 		refusalCases(),
 		lateCases(),
+		crowdCases(),
 		faultLoopCases(),
 		skewCases(),
 		mutantCases(),
@@ -99,4 +102,4 @@ func (c *Case) locks() bool  { return strings.HasPrefix(c.ID, "LOCK-") }
 func (c *Case) limits() bool { return strings.HasPrefix(c.ID, "LIMIT-") }
 
 // exclusive reports whether the case disturbs others, and so runs alone.
-func (c *Case) exclusive() bool { return slices.ContainsFunc(c.Hooks, Hook.shared) }
+func (c *Case) exclusive() bool { return c.alone || slices.ContainsFunc(c.Hooks, Hook.shared) }

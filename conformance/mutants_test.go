@@ -41,7 +41,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants, crowdMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -56,6 +56,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"cells":      shelved(cellBug{}),
 	"refusing":   refusing(refuseBug{}),
 	"late":       late(lateBug{}),
+	"crowded":    crowded(crowdBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.
