@@ -182,7 +182,7 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 		inLine := a.waits || a.queued
 		switch {
 		case waiting.Err() != nil && (inLine || ctx.Err() == nil):
-			return granted{}, c.waitFailure(ctx)
+			return granted{}, c.waitFailureOf(ctx, a)
 		case !inLine || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
 			return granted{}, storeError(ctx, err, true)
 		}

@@ -110,8 +110,9 @@ func (c *Client) place(a *attempt, try bool) (waits bool, err error) {
 		a.slot.join(a)
 	}
 	if a.slot.full(a) {
+		err = a.slot.locked()
 		c.mu.Unlock()
-		return false, ErrLocked
+		return false, err
 	}
 	if a.leading || a.cfg.fair {
 		c.mu.Unlock()
@@ -155,7 +156,7 @@ func (c *Client) awaitTurn(ctx context.Context, a *attempt) (handed bool, err er
 		case <-tooLong.C:
 			c.warnLongWait(a)
 		case <-ctx.Done():
-			return c.giveUp(a, c.waitFailure(ctx))
+			return c.giveUp(a, c.waitFailureOf(ctx, a))
 		case <-c.life.Done():
 			return c.giveUp(a, ErrClosed)
 		}
@@ -392,4 +393,30 @@ func (c *Client) waitFailure(ctx context.Context) error {
 		return ErrClosed
 	}
 	return chainOf(ErrLocked, ctxError(ctx))
+}
+
+// waitFailureOf is waitFailure of an attempt, which says so if its own client holds the key.
+func (c *Client) waitFailureOf(ctx context.Context, a *attempt) error {
+	if ctx.Err() == nil {
+		return ErrClosed
+	}
+	locked := ErrLocked
+	c.mu.Lock()
+	if a.slot != nil {
+		locked = a.slot.locked()
+	}
+	c.mu.Unlock()
+	return chainOf(locked, ctxError(ctx))
+}
+
+// errHeldHere is ErrLocked where the key is held by the client that asks: often by the caller
+// itself, whose ctx has lost the owner.
+var errHeldHere error = &kind{"held by this client; to re-enter, lock under the ctx that took it; otherwise unlock it first", ErrLocked}
+
+// locked says who is in the way. Client.mu is held.
+func (s *slot) locked() error {
+	if s.hold != nil {
+		return errHeldHere
+	}
+	return ErrLocked
 }

@@ -319,3 +319,27 @@ func TestCloseEndsQueuedWaiter(t *testing.T) {
 		}
 	})
 }
+
+// Who waits for a key that the own client holds, or tries it, is told so and what to do.
+func TestHeldByThisClientIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFairFake()
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.Lock(WithOwner(t.Context()), "k"))
+		_, tried := c.TryLock(t.Context(), "k")
+		_, waited := c.Lock(t.Context(), "k", WaitAtMost(time.Second))
+		_, fair := c.Lock(t.Context(), "k", Fair(), WaitAtMost(time.Second))
+		for what, err := range map[string]error{"TryLock": tried, "Lock": waited, "Lock with Fair": fair} {
+			wantErr(t, err, ErrLocked)
+			if err == nil || !strings.Contains(err.Error(), "held by this client; to re-enter") || strings.Contains(err.Error(), "another") {
+				t.Errorf("%s: %v, want it to say that this client holds the key", what, err)
+			}
+		}
+		wantErr(t, waited, context.DeadlineExceeded)
+		_, other := newTestClient(t, f).TryLock(t.Context(), "k")
+		if wantErr(t, other, ErrLocked); !strings.Contains(other.Error(), "another holder") {
+			t.Errorf("another client: %v", other)
+		}
+		unlock(t, l)
+	})
+}
