@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -133,7 +134,7 @@ func impossible(e *env) {
 
 func invalidAsk(e *env) {
 	c, key, limit := e.client(), e.key("k"), driver.Limit{Rate: 5, Per: time.Hour}
-	for _, n := range []int{-1, -1 << 62} {
+	for _, n := range []int{-1, math.MinInt} {
 		_, err := c.AllowN(e.ctx, key, limit, n)
 		e.wantError(err, "AllowN of a negative number", coord.ErrInvalid)
 		_, err = c.AllowAtMost(e.ctx, key, limit, n)

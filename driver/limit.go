@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -52,8 +53,8 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 
 // The ranges of a Limit.
 const (
-	// MaxRate is the largest Rate and Burst.
-	MaxRate = 1_000_000_000_000
+	// MaxRate is the largest Rate and Burst: 10^12, and 2^31-2 where an int has 32 bits.
+	MaxRate = min(1_000_000_000_000, math.MaxInt-1) // an int can exceed it, and be refused
 	// MinPer and MaxPer bound Per, which is a whole number of microseconds.
 	MinPer = time.Millisecond
 	MaxPer = 366 * 24 * time.Hour
