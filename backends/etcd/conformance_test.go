@@ -1,9 +1,11 @@
 package etcd
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/conformance"
@@ -41,6 +43,8 @@ func TestConformance(t *testing.T) {
 		faults.Pause = func(conformance.TB) { srv.Pause() }
 		faults.Resume = func(conformance.TB) { srv.Resume() }
 		faults.Wipe = func(conformance.TB) { srv.LoseData() }
+		faults.Refuse = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_ACTIVATE) }
+		faults.Accept = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_DEACTIVATE) }
 	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
@@ -48,4 +52,27 @@ func TestConformance(t *testing.T) {
 		Faults:    faults,
 		WorkerURL: "etcd://" + srv.Addr,
 	})
+}
+
+// setAlarm raises or clears the alarm of a server whose space is used up.
+func setAlarm(tb conformance.TB, addr string, action pb.AlarmRequest_AlarmAction) {
+	client, err := clientv3.New(clientConfig(addr))
+	if err != nil {
+		tb.Fatalf("client: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // that of tb may have ended
+	defer cancel()
+	members, err := client.MemberList(ctx)
+	if err != nil {
+		tb.Fatalf("members: %v", err)
+	}
+	for _, m := range members.Members {
+		ask := &pb.AlarmRequest{Action: action, MemberID: m.ID, Alarm: pb.AlarmType_NOSPACE}
+		if _, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, ask); err != nil {
+			tb.Fatalf("alarm: %v", err)
+		}
+	}
+	if err := client.Close(); err != nil {
+		tb.Fatalf("close: %v", err)
+	}
 }
