@@ -28,11 +28,9 @@ func lockKeys(name string) (lock, fence string) {
 	return fence[:len(fence)-len(":fence")], fence
 }
 
-// limitKeys are the keys of the state of l under name: the main one, and the
-// hash beside it, of what can be given back.
-func limitKeys(name string, l driver.Limit) (state, hash string) {
+// limitKey is the key of the state of l under name. What can be given back is in a hash
+// beside it, whose name ends with ":h".
+func limitKey(name string, l driver.Limit) string {
 	var b [32]byte
-	suffix := append(limits.AppendName(append(b[:0], ':'), l), ":h"...)
-	hash = tagged(name, string(suffix))
-	return hash[:len(hash)-len(":h")], hash
+	return tagged(name, string(limits.AppendName(append(b[:0], ':'), l)))
 }

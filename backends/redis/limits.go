@@ -61,7 +61,7 @@ func alike(asks []driver.Ask) int {
 // ask, in one allocation.
 type takeCall struct {
 	bytesCall
-	argv [7]any
+	argv [6]any
 	buf  [56]byte
 	runs int // asks that are not alike
 }
@@ -70,8 +70,7 @@ type takeCall struct {
 func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (*script, []any, *takeCall) {
 	c := new(takeCall)
 	s, numbers := forLimit(c.buf[:0], l, b.limits.bucketTake, b.limits.windowTake)
-	state, hash := limitKeys(key, l)
-	args := append(c.argv[:0], "evalsha", s.sha, s.keys, state, hash, nil)
+	args := append(c.argv[:0], "evalsha", s.sha, s.keys, limitKey(key, l), nil)
 	named := len(args)
 	for i := 0; i < len(asks); c.runs++ {
 		n := alike(asks[i:])
@@ -87,7 +86,7 @@ func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks 
 	if c.runs == 0 {
 		numbers, c.runs = numbers.appendAsk(driver.Ask{}, 1), 1
 	}
-	args[5] = []byte(numbers)
+	args[4] = []byte(numbers)
 	args = args[:named]
 	c.bytesCall = bytesCall{*redis.NewStringCmd(ctx, args...)}
 	return s, args, c
@@ -96,8 +95,7 @@ func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks 
 // refundArgs is the command line that gives back.
 func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*script, []any) {
 	s, numbers := forLimit(nil, l, b.limits.bucketRefund, b.limits.windowRefund)
-	state, hash := limitKeys(key, l)
-	return s, []any{"evalsha", s.sha, s.keys, state, hash, []byte(numbers.appendAsk(driver.Ask{N: n}, 1)), id}
+	return s, []any{"evalsha", s.sha, s.keys, limitKey(key, l), []byte(numbers.appendAsk(driver.Ask{N: n}, 1)), id}
 }
 
 // Take implements driver.Limiter.
@@ -214,7 +212,6 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 
 // Reset implements driver.Limiter.
 func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
-	state, hash := limitKeys(key, l)
-	_, err := b.runInts(ctx, resetScript, 1, state, hash)
+	_, err := b.runInts(ctx, resetScript, 1, limitKey(key, l))
 	return err
 }

@@ -97,7 +97,7 @@ var (
 	unlockAfterScript = newScript(1, unlockAfterLua, queueLua, lineLua, unlockAfterNextLua)
 	breakScript       = newScript(1, breakLua)
 	inspectScript     = newScript(2, inspectLua)
-	resetScript       = newScript(2, resetLua)
+	resetScript       = newScript(1, resetLua)
 )
 
 // waitParts is the script of those who wait, the arguments of which are named first.
@@ -108,7 +108,7 @@ func waitParts(arguments string) string {
 	}, "\n")
 }
 
-// limitScripts are the scripts of limits: of one limit over its two keys, and
+// limitScripts are the scripts of limits: of one limit over its state, and
 // takeAll over those of several.
 type limitScripts struct {
 	bucketTake, bucketRefund, windowTake, windowRefund, takeAll *script
@@ -124,7 +124,7 @@ func newLimitScripts(edit func(string) string) limitScripts {
 		for i, p := range parts {
 			parts[i] = edit(p)
 		}
-		return newScript(2, parts...)
+		return newScript(1, parts...)
 	}
 	return limitScripts{
 		bucketTake:   build(commonLua, bucketStateLua, bucketTakeLua, bucketStoreLua),

@@ -50,12 +50,11 @@ func partsOf(demands []driver.Demand) ([]demandPart, error) {
 // takeAllArgs is the command line that takes parts.
 func (b *backend) takeAllArgs(parts []demandPart) (*script, []any) {
 	s := b.limits.takeAll
-	args := make([]any, 3, 4+3*len(parts))
-	args[0], args[1], args[2] = "evalsha", s.sha, 2*len(parts)
+	args := make([]any, 3, 4+2*len(parts))
+	args[0], args[1], args[2] = "evalsha", s.sha, len(parts)
 	var kinds strings.Builder
 	for _, p := range parts {
-		state, hash := limitKeys(p.key, p.limit)
-		args = append(args, state, hash)
+		args = append(args, limitKey(p.key, p.limit))
 		if p.limit.Algorithm == driver.TokenBucket {
 			kinds.WriteByte('b')
 		} else {

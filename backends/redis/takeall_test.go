@@ -219,7 +219,7 @@ func TestTakeAllIsAllOrNone(t *testing.T) {
 	ctx := t.Context()
 	fixed, sliding := limitOf(t, "10/1h fixed-window"), limitOf(t, "10/1h")
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "b", sliding, driver.Ask{Min: 1, N: 1, ID: newID("a")}))
-	_, hash := limitKeys("b", sliding)
+	hash := limitKey("b", sliding) + ":h"
 	if err := b.client.Set(ctx, hash, "foreign", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}

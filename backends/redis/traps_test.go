@@ -245,12 +245,12 @@ func TestTrap04OneTag(t *testing.T) {
 func checkKeys(t *testing.T, name string) {
 	t.Helper()
 	lock := lockKey(name)
-	state, hash := limitKeys(name, driver.Limit{Rate: 1, Per: time.Second, Algorithm: driver.SlidingWindow})
+	state := limitKey(name, driver.Limit{Rate: 1, Per: time.Second, Algorithm: driver.SlidingWindow})
 	lock2, fence := lockKeys(name)
 	if lock2 != lock {
 		t.Errorf("lock keys %q and %q", lock, lock2)
 	}
-	keys := []string{lock, fence, state, hash}
+	keys := []string{lock, fence, state, state + ":h"}
 	for _, k := range keys {
 		_, rest, _ := strings.Cut(k, "{")
 		tag, _, closed := strings.Cut(rest, "}")
@@ -549,11 +549,11 @@ func TestTrap15ForeignKeys(t *testing.T) {
 	b.client.LPush(ctx, "coord:{list}", "x")
 	b.client.Set(ctx, "coord:{string}", "x", 0)
 	for _, l := range []driver.Limit{bucket, window} {
-		state, _ := limitKeys("list", l)
+		state := limitKey("list", l)
 		b.client.LPush(ctx, state, "x")
-		state, _ = limitKeys("string", l)
+		state = limitKey("string", l)
 		b.client.Set(ctx, state, strings.Repeat("\xff", 64), 0)
-		state, _ = limitKeys("short", l)
+		state = limitKey("short", l)
 		b.client.Set(ctx, state, "x", 0)
 	}
 	// A window that is sound up to an older sub-window, which is no number.
@@ -561,7 +561,7 @@ func TestTrap15ForeignKeys(t *testing.T) {
 	last := time.Now().UnixMicro()
 	damaged := packed(nil).append(last, 3, last/width-1, 1, last+1e9)
 	damaged = binary.LittleEndian.AppendUint64(damaged, math.Float64bits(math.NaN()))
-	state, _ := limitKeys("damaged", window)
+	state := limitKey("damaged", window)
 	b.client.Set(ctx, state, []byte(damaged), time.Hour)
 	before := b.client.DBSize(ctx).Val()
 	check := func(what string, err error) {

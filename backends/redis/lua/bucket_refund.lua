@@ -8,7 +8,7 @@ local names = {}
 for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
 local found
 local live, reserved = {}, 0
-for i, r in ipairs(call('HMGET', KEYS[2], unpack(names))) do
+for i, r in ipairs(call('HMGET', KEYS[1] .. ':h', unpack(names))) do
   local n, when, id = string.match(r or '', '^(%d+) (%d+) (.*)$')
   n, when = tonumber(n), tonumber(when)
   if n and when > at then
@@ -24,7 +24,7 @@ if not found then return {0} end
 if at >= blind then found.n = max(found.n - want, 0) end
 for _, rec in ipairs(live) do
   if rec.id == ARGV[2] then
-    call('HSET', KEYS[2], rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
+    call('HSET', KEYS[1] .. ':h', rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
   end
 end
 if at < blind then return {1} end

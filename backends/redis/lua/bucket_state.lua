@@ -1,5 +1,5 @@
 -- A token bucket. KEYS[1] is a string of doubles: debt, unit, last and the time
--- of its expiry; and with reservations also due, blind, head and tail. KEYS[2]
+-- of its expiry; and with reservations also due, blind, head and tail. KEYS[1]:h
 -- is a hash of reservations: field r<seq>, head <= seq < tail, has "n due id".
 -- ARGV[1]: rate, unit and capacity in credits; then of the first ask the least and the most
 -- permits, how far ahead in microseconds, and how many ask so one after the other.

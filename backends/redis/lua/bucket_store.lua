@@ -1,6 +1,7 @@
 -- See common.lua.
 if dirty and us == 0 then
-  call('DEL', KEYS[1], KEYS[2])
+  call('DEL', KEYS[1] .. ':h')
+  call('DEL', KEYS[1])
 elseif dirty then
   local ms
   if now + us > till then
@@ -9,7 +10,7 @@ elseif dirty then
   end
   if long or head < tail then
     state = pack('<dddddddd', debt, unit, at, till, due, blind, head, tail)
-    if head < tail then call('PEXPIRE', KEYS[2], ceildiv(math.max(till - now, 1), 1000)) end
+    if head < tail then call('PEXPIRE', KEYS[1] .. ':h', ceildiv(math.max(till - now, 1), 1000)) end
   else
     state = pack('<dddd', debt, unit, at, till)
   end

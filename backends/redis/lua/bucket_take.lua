@@ -37,21 +37,21 @@ while true do
       local function field(seq) return string.format('r%.0f', seq) end
       -- dueof is when the reservation in field seq is due, 0 if it is not there.
       local function dueof(seq)
-        local r = call('HGET', KEYS[2], field(seq))
+        local r = call('HGET', KEYS[1] .. ':h', field(seq))
         return r and tonumber(string.match(r, '^%d+ (%d+)')) or 0
       end
       while head < tail and dueof(head) <= at do
-        call('HDEL', KEYS[2], field(head))
+        call('HDEL', KEYS[1] .. ':h', field(head))
         head = head + 1
       end
       if wait > 0 then
         due = math.max(due, at + wait)
         if tail - head == 1024 then
           blind = math.max(blind, dueof(head))
-          call('HDEL', KEYS[2], field(head))
+          call('HDEL', KEYS[1] .. ':h', field(head))
           head = head + 1
         end
-        call('HSET', KEYS[2], field(tail), string.format('%.0f %.0f ', g, at + wait) .. (ARGV[i] or ''))
+        call('HSET', KEYS[1] .. ':h', field(tail), string.format('%.0f %.0f ', g, at + wait) .. (ARGV[i] or ''))
         tail = tail + 1
       end
     end

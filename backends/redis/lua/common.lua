@@ -10,6 +10,9 @@
 -- the usual case does not need are made where they are needed: to make one
 -- takes longer than most of what they do.
 --
+-- The hash beside a state is seldom there. Its name is made where it is needed, and is not among
+-- KEYS: on a cluster a slot that moves would answer TRYAGAIN for as long as it is missing.
+--
 -- A script is this file, one that reads the state, one that decides, and one that
 -- stores the state if it is dirty, of use for us microseconds, and replies.
 local call, pack, unpackd = redis.call, struct.pack, struct.unpack

@@ -1,10 +1,10 @@
--- KEYS: two of each limit. ARGV[1]: of each limit, b for a bucket or w for a window;
+-- KEYS: the state of each limit. ARGV[1]: of each limit, b for a bucket or w for a window;
 -- the others: the numbers of each limit, as its script takes them, with one ask.
 -- Reply, as doubles: n, delay, retry, valid, remaining, reset of each limit.
 local taken, denied = {}, false
 for i = 1, #ARGV[1] do
   local take = string.sub(ARGV[1], i, i) == 'b' and bucket or window
-  taken[i] = take({KEYS[2 * i - 1], KEYS[2 * i]}, {ARGV[i + 1]})
+  taken[i] = take({KEYS[i]}, {ARGV[i + 1]})
   if type(taken[i]) == 'table' then return taken[i] end -- an error
   if unpackd('<d', taken[i]) < unpackd('<d', ARGV[i + 1], 33) then denied = true end
 end
@@ -20,7 +20,7 @@ strings, hashes, emptied = {}, {}, {}
 for i = 1, #ARGV[1] do
   local take = string.sub(ARGV[1], i, i) == 'b' and bucket or window
   local peek = string.sub(ARGV[i + 1], 1, 24) .. pack('<dddd', 0, 0, 0, 1)
-  local there = take({KEYS[2 * i - 1], KEYS[2 * i]}, {peek})
+  local there = take({KEYS[i]}, {peek})
   taken[i] = pack('<dd', 0, 0) .. string.sub(taken[i], 17, 24) .. pack('<d', 0) .. string.sub(there, 33)
 end
 return table.concat(taken)

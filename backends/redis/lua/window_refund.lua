@@ -6,11 +6,11 @@ if sum == 0 or head == tail then return {0} end
 local names = {}
 for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
 local found
-for i, r in ipairs(call('HMGET', KEYS[2], unpack(names))) do
+for i, r in ipairs(call('HMGET', KEYS[1] .. ':h', unpack(names))) do
   local g, where, id = string.match(r or '', '^(%d+) (%d+) (.*)$')
   if g and id == ARGV[2] and tonumber(where) >= first then
     -- Once per id: all its records lose their name.
-    call('HSET', KEYS[2], names[i], g .. ' ' .. where .. ' ')
+    call('HSET', KEYS[1] .. ':h', names[i], g .. ' ' .. where .. ' ')
     found = {n = tonumber(g), index = tonumber(where)}
   end
 end

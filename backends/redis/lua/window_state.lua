@@ -1,7 +1,7 @@
 -- A sliding or fixed window. KEYS[1] is a string of doubles: last, sum, index, n and the time
 -- of its expiry: sum permits in all, of which n in the newest sub-window, index. The expiry is
 -- negative where refundable grants follow: head and tail. Then, oldest first, n * 128 +
--- index % 128 of each older sub-window that has some. KEYS[2] is a hash of refundable grants:
+-- index % 128 of each older sub-window that has some. KEYS[1]:h is a hash of refundable grants:
 -- field r<seq>, head <= seq < tail, has "n index id".
 -- What a grant reads is the beginning. An older sub-window is written once, when the next one
 -- begins, and only then does any leave: the work of a grant does not depend on how many there are.

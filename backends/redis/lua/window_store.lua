@@ -1,6 +1,7 @@
 -- See common.lua.
 if dirty and us == 0 then
-  call('DEL', KEYS[1], KEYS[2])
+  call('DEL', KEYS[1] .. ':h')
+  call('DEL', KEYS[1])
 elseif dirty then
   local ms
   if now + us > till then
@@ -26,7 +27,7 @@ elseif dirty then
     call('SETRANGE', KEYS[1], '0', value)
   end
   if head < tail and (beside or ms) then
-    call('PEXPIRE', KEYS[2], ceildiv(math.max(till - now, 1), 1000))
+    call('PEXPIRE', KEYS[1] .. ':h', ceildiv(math.max(till - now, 1), 1000))
   end
 end
 return reply

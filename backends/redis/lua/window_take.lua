@@ -20,7 +20,7 @@ while true do
     valid = (current + 1) * width - at
     dirty = true
     if sum == 0 then
-      if head ~= tail then call('DEL', KEYS[2]) end
+      if head ~= tail then call('DEL', KEYS[1] .. ':h') end
       index, older, head, tail = current, '', 0, 0
     elseif index < current then
       older = string.sub(state, from) .. pack('<d', n * 128 + index % 128)
@@ -32,15 +32,15 @@ while true do
       local function field(seq) return string.format('r%.0f', seq) end
       -- indexof is the sub-window of the grant in field seq, 0 if it is not there.
       local function indexof(seq)
-        local r = call('HGET', KEYS[2], field(seq))
+        local r = call('HGET', KEYS[1] .. ':h', field(seq))
         return r and tonumber(string.match(r, '^%d+ (%d+)')) or 0
       end
       while head < tail and (indexof(head) < first or id ~= '' and tail - head == 1024) do
-        call('HDEL', KEYS[2], field(head))
+        call('HDEL', KEYS[1] .. ':h', field(head))
         head = head + 1
       end
       if id ~= '' then
-        call('HSET', KEYS[2], field(tail), string.format('%.0f %.0f ', g, current) .. id)
+        call('HSET', KEYS[1] .. ':h', field(tail), string.format('%.0f %.0f ', g, current) .. id)
         tail = tail + 1
         beside = true
       end
