@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,14 +21,26 @@ var told = map[string]string{
 }
 
 // Describe implements driver.Describer. What the user may not ask is left out. On a
-// cluster, settings are those of the master that answered last.
+// cluster, masters that do not answer are left out, and settings are those of the one that
+// answered last.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
-	servers, err := b.census(ctx, "memory", "replication", "persistence")
+	var mu sync.Mutex
+	var servers []map[string]string
+	_, err := b.census(ctx, func(ctx context.Context, s server) error {
+		about, err := info(ctx, s, "memory", "replication", "persistence")
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		servers = append(servers, about)
+		return nil
+	})
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	settings, replicas := map[string]string{}, 0
 	for _, about := range servers {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -49,20 +50,43 @@ func (l *line) pause() time.Duration {
 }
 
 // refresh looks at the places of all who wait, in one round trip to each server, and
-// reports whether anyone does.
+// reports whether anyone does. It waits for no server: one that does not answer costs the
+// places on others nothing.
 func (l *line) refresh(ctx context.Context) bool {
 	l.follow(ctx)
-	groups := l.groups()
-	for from := 0; from < len(groups); from += maxBatch {
-		batch := groups[from:min(from+maxBatch, len(groups))]
+	parts := map[string][]*group{}
+	for _, g := range l.groups() {
+		part := l.b.part(g.lock)
+		parts[part] = append(parts[part], g)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for part, groups := range parts {
+		if _, under := l.refreshing[part]; under {
+			l.refreshing[part] = true
+			continue
+		}
+		l.refreshing[part] = false
+		l.wg.Go(func() { l.refreshPart(ctx, part, groups) })
+	}
+	l.idle = len(l.waiters) == 0
+	return !l.idle
+}
+
+// refreshPart looks at the places on one server. If others were to be looked at meanwhile, it
+// makes the keeper look again.
+func (l *line) refreshPart(ctx context.Context, part string, groups []*group) {
+	for batch := range slices.Chunk(groups, maxBatch) {
 		if again := l.refreshPipelined(ctx, batch, false); len(again) > 0 {
 			l.refreshPipelined(ctx, again, true) // the server forgot the script
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.idle = len(l.waiters) == 0
-	return !l.idle
+	if l.refreshing[part] {
+		signal(l.asap)
+	}
+	delete(l.refreshing, part)
 }
 
 // group is some who wait for one lock, and the call that looks at their places.

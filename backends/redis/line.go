@@ -40,6 +40,9 @@ type line struct {
 	ears    map[string]*ear // by the address of the master of a cluster
 	idle    bool            // the keeper sleeps, because nobody waits
 	warned  bool
+	// refreshing has the servers at which places are being looked at, and whether that is
+	// to be done again at once.
+	refreshing map[string]bool
 }
 
 // channelPrefix is that of the channels of all clients, for access lists.
@@ -61,6 +64,7 @@ func (l *line) init(b *backend, pushes bool) {
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.every, l.silence = keepEvery, maxSilence
 	l.waiters, l.ears, l.idle = map[uint64]*waiter{}, map[string]*ear{}, true
+	l.refreshing = map[string]bool{}
 }
 
 // join makes a waiter, and sees to it that somebody listens and keeps its place.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,51 +18,77 @@ import (
 // minVersion is the oldest Redis that has all that the scripts use (GETEX).
 var minVersion = [2]int{6, 2}
 
+// found is what the probe has found out.
+type found struct {
+	mu     sync.Mutex
+	about  []map[string]string // INFO of each server that may be asked for it
+	noInfo bool                // some server did not tell
+	noPush error               // some server does not let waiters be notified
+}
+
 // probe connects, finds out product and version, refuses a server that is too
-// old and warns of one that may evict locks; on a cluster it looks at each master. A
+// old and warns of one that may evict locks; on a cluster it looks at each master. One that
+// does not answer is not needed by every lock: it is warned of, unless none answers. A
 // user who may not ask for INFO gets one warning instead.
-func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, err error) {
-	if err := b.Ping(ctx); err != nil {
-		return "", err
-	}
-	servers, err := b.census(ctx, "server", "memory")
+func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, pushes bool, err error) {
+	var f found
+	silent, err := b.census(ctx, f.ask)
 	if err != nil {
-		if !redis.HasErrorPrefix(err, "NOPERM") {
-			return "", classify(err)
-		}
-		log.WarnContext(ctx, "redis: the user may not run INFO: version and eviction policy are not checked")
-		return "", nil
+		return "", false, err
 	}
-	for _, about := range servers {
+	if len(silent) > 0 {
+		log.WarnContext(ctx, "redis: some masters of the cluster do not answer", "err", errors.Join(silent...))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noInfo {
+		log.WarnContext(ctx, "redis: the user may not run INFO: version and eviction policy are not checked")
+	}
+	if f.noPush != nil {
+		log.WarnContext(ctx, "redis: the user may not publish on coord:wake:*: waiters poll, and wake is not claimed", "err", f.noPush)
+	}
+	for _, about := range f.about {
 		// The nodes of a cluster have one version as a rule: any will do to show.
 		if server, err = serverVersion(about); err != nil {
-			return "", err
+			return "", false, err
 		}
 	}
-	for _, memory := range servers {
+	for _, memory := range f.about {
 		if policy := memory["maxmemory_policy"]; memory["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
 			log.WarnContext(ctx, "redis: the server evicts keys when its memory is full: locks and limits can be lost before their time; set maxmemory-policy noeviction",
 				"maxmemory", memory["maxmemory"], "maxmemory-policy", policy)
 			break
 		}
 	}
-	return server, nil
+	return server, f.noPush == nil, nil
 }
 
-// probePush reports whether the server lets waiters be told of grants: whether the user may
-// publish on their channels. That goes for listening, too, as a rule; to try it would
-// take a connection, which a client that never waits does not need.
-func (b *backend) probePush(ctx context.Context, log *slog.Logger) (bool, error) {
-	err := b.process(ctx, redis.NewIntCmd(ctx, "publish", channelPrefix+"probe", ""))
-	switch {
-	case err == nil:
-		return true, nil
-	case refusesPush(err):
-		log.WarnContext(ctx, "redis: the user may not publish on coord:wake:*: waiters poll, and wake is not claimed", "err", err)
-		return false, nil
-	default:
-		return false, classify(err)
+// ask looks whether a server serves, what it is, and whether it lets waiters be notified of
+// grants: whether the user may publish on their channels. That goes for subscriptions, too, as
+// a rule; to try one would take a connection, which a client that never waits does not need.
+func (f *found) ask(ctx context.Context, s server) error {
+	if err := s.serves(ctx); err != nil {
+		return err
 	}
+	about, err := info(ctx, s, "server", "memory")
+	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
+		return err
+	}
+	push := s.Process(ctx, redis.NewIntCmd(ctx, "publish", channelPrefix+"probe", ""))
+	if push != nil && !refusesPush(push) {
+		return push
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.noInfo = true
+	} else {
+		f.about = append(f.about, about)
+	}
+	if push != nil {
+		f.noPush = push
+	}
+	return nil
 }
 
 // refusesPush: the server will not have it, now or later.
@@ -69,43 +96,17 @@ func refusesPush(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
 }
 
-// census asks each server with data for sections of its INFO.
-func (b *backend) census(ctx context.Context, sections ...string) (servers []map[string]string, err error) {
-	c := &census{b: b, sections: sections}
-	if _, err := b.fly(ctx, c, nil); err != nil {
-		return nil, err
-	}
-	return c.servers, nil
-}
-
-type census struct {
-	b        *backend
-	sections []string
-	mu       sync.Mutex
-	servers  []map[string]string // the fields that each has told
-}
-
-// Process asks them; the command it is given is ignored.
-func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
-	if c.b.cluster != nil {
-		return c.b.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return c.ask(ctx, node) })
-	}
-	return c.ask(ctx, c.b.client)
-}
-
-func (c *census) ask(ctx context.Context, p processor) error {
+// info asks a server for sections of its INFO.
+func info(ctx context.Context, p processor, sections ...string) (map[string]string, error) {
 	fields := map[string]string{}
-	for _, section := range c.sections {
+	for _, section := range sections {
 		cmd := redis.NewStringCmd(ctx, "info", section)
 		if err := p.Process(ctx, cmd); err != nil {
-			return err
+			return nil, err
 		}
 		maps.Copy(fields, parseInfo(cmd.Val()))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.servers = append(c.servers, fields)
-	return nil
+	return fields, nil
 }
 
 func parseInfo(text string) map[string]string {

@@ -59,7 +59,8 @@ func WithLogger(l *slog.Logger) Option {
 }
 
 // New makes a store over the application's own client, which Close leaves open.
-// It probes the server, on a cluster each master, within five seconds.
+// It probes the server, on a cluster each master, within five seconds. A master that does not
+// answer is warned of, if another one does.
 //
 // A *redis.Client and a *redis.ClusterClient are checked for
 // settings that would break the contract, and refused with ErrInvalid and the remedy:
@@ -164,11 +165,7 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	if b.cluster, _ = client.(*redis.ClusterClient); b.cluster != nil {
 		claims = ClusterClaims
 	}
-	server, err := b.probe(ctx, o.log)
-	if err != nil {
-		return nil, err
-	}
-	pushes, err := b.probePush(ctx, o.log)
+	server, pushes, err := b.probe(ctx, o.log)
 	if err != nil {
 		return nil, err
 	}

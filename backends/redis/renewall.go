@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,13 +12,15 @@ import (
 // maxBatch is how many renewals share a round trip.
 const maxBatch = 500
 
-// RenewAll implements driver.BatchRenewer by pipelines.
+// RenewAll implements driver.BatchRenewer by pipelines. On a cluster each master has its own,
+// all at once: so one that does not answer costs no other its renewals.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
-	for from := 0; from < len(holds); from += maxBatch {
-		to := min(from+maxBatch, len(holds))
-		b.renewBatch(ctx, holds[from:to], out[from:to])
-	}
+	b.eachPart(len(holds), func(i int) string { return lockKey(holds[i].Key) }, func(which []int) {
+		for batch := range slices.Chunk(which, maxBatch) {
+			b.renewBatch(ctx, holds, out, batch)
+		}
+	})
 	return out
 }
 
@@ -30,10 +33,11 @@ func (p pipeline) Process(ctx context.Context, _ redis.Cmder) error {
 	return err
 }
 
-func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, out []driver.Renewal) {
-	all := make([]int, 0, len(holds))
-	for i, h := range holds {
-		if out[i].Err = checkRequest(h.Request); out[i].Err == nil {
+// renewBatch renews those of holds that which lists.
+func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, out []driver.Renewal, which []int) {
+	all := make([]int, 0, len(which))
+	for _, i := range which {
+		if out[i].Err = checkRequest(holds[i].Request); out[i].Err == nil {
 			all = append(all, i)
 		}
 	}
@@ -60,6 +64,7 @@ func (b *backend) renewPipelined(ctx context.Context, holds []driver.Hold, out [
 		w.add(lock, newCall(ctx, args))
 	}
 	if landed, err := b.fly(ctx, b.batch(ctx, w), nil); !landed {
+		b.noticeTopology(err)
 		for _, i := range which {
 			out[i].Err = classify(err)
 		}
