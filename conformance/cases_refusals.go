@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -189,14 +190,22 @@ func callRefused(e *env, op string) {
 		h = e.holdersOf(c, "held "+op, 2)
 		e.take(e.locker(), taken, e.req(e.long))
 	}
+	var refused atomic.Int64
 	in.Script(func(call Call) Fault {
 		if call.Op == op || call.Op == op+"All" && op == "Renew" {
+			refused.Add(1)
 			return Refuse
 		}
 		return NoFault
 	})
-	// Longer than a third of the lease, so that a renewal is refused; much shorter than what is left after it.
-	for until := time.Now().Add(e.round(refusalLease) / 2); time.Now().Before(until); e.pass(100 * time.Millisecond) {
+	// Longer than a third of the lease, which is the session's on some stores. Of renewals one is refused: what
+	// is left of the lease after it may be little more than a third.
+	lease := e.round(refusalLease)
+	if h != nil {
+		lease = h.locks[0].TTL()
+	}
+	enough := func() bool { return op == "Renew" && refused.Load() > 0 }
+	for until := time.Now().Add(lease / 2); time.Now().Before(until) && !enough(); e.pass(min(100*time.Millisecond, lease/20)) {
 		useAll(e, c, op, func(what string, err error) {
 			if err != nil && !errors.Is(err, coord.ErrLocked) {
 				e.fairlyRefused(what, err)
