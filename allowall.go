@@ -21,8 +21,8 @@ type Demand = driver.Demand
 // by one costs nothing of the others. Results are in the order of the demands, and
 // Allowed is the same in each. After a denial RetryAfter is above zero where the demand
 // stood in the way, and Remaining is -1 where it was not looked at. Demands
-// of one limit under one key add up. More than MaxDemands are ErrInvalid; more permits than
-// a limit ever grants at once are ErrExceedsBurst.
+// of one limit under one key add up. Two limits that count on one account of a key (clause R3) are
+// ErrInvalid, as are more than MaxDemands; more permits than a limit ever grants at once are ErrExceedsBurst.
 //
 // It is one atomic step on a store that claims driver.AtomicMulti. On any other it is
 // ErrUnsupported, unless the Client was made with [WithBestEffort].
@@ -73,6 +73,9 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 		if err := m.c.demand(ctx, d.Key, d.Limit, d.N, &m.demands[i]); err != nil {
 			return d.Key, err
 		}
+		if other := m.rival(i); other != nil {
+			return d.Key, fmt.Errorf("%w: %v and %v count on one account of a key: want one of them", ErrInvalid, other.Limit, m.demands[i].Limit)
+		}
 	}
 	for _, sum := range m.sums() {
 		if most := sum.Limit.Max(); sum.N > most {
@@ -92,6 +95,18 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 		return "", fmt.Errorf("%w: several limits on %s, which cannot give permits back", ErrUnsupported, c.info.Name)
 	}
 	return "", nil
+}
+
+// rival is a demand before the i-th that counts on its account under another limit: that
+// the permits of both fit together, neither of the limits says.
+func (m *multi) rival(i int) *driver.Demand {
+	d := &m.demands[i]
+	for j := range m.demands[:i] {
+		if o := &m.demands[j]; o.Key == d.Key && o.Limit != d.Limit && o.Limit.Shares(d.Limit) {
+			return o
+		}
+	}
+	return nil
 }
 
 // summed are the demands of one limit under one key.
@@ -115,21 +130,24 @@ func (m *multi) sums() []summed {
 	return sums
 }
 
-// knownDenied answers from memory if one demand is certain to be denied.
-func (m *multi) knownDenied() bool {
-	denied := &m.c.denied
-	if denied.any.Load() == 0 {
+// knownDenied answers from memory if one demand is certain to be denied, and tells of all that are.
+func (m *multi) knownDenied() (denied bool) {
+	memory := &m.c.denied
+	if memory.any.Load() == 0 {
 		return false
 	}
 	for i := range m.demands {
 		d := &m.demands[i]
-		if known, ok := denied.lookup(d, driver.Ask{Min: d.N, N: d.N}); ok {
-			m.unseen()
-			m.results[i] = known
-			return true
+		known, ok := memory.lookup(d, driver.Ask{Min: d.N, N: d.N})
+		if !ok {
+			continue
 		}
+		if !denied {
+			m.unseen()
+		}
+		m.results[i], denied = known, true
 	}
-	return false
+	return denied
 }
 
 // unseen makes every result a denial by another demand.
@@ -154,9 +172,10 @@ func (m *multi) takeAtOnce(ctx context.Context) error {
 	for i, t := range taken {
 		r := &m.results[i]
 		r.Allowed, r.Remaining, r.ResetAfter = granted, t.Remaining, t.ResetAfter
-		if granted {
-			r.Granted = m.demands[i].N
-		} else {
+		switch n := m.demands[i].N; {
+		case granted:
+			r.Granted = n
+		case n > 0: // a demand for nothing is never in the way
 			r.RetryAfter = t.Asks[0].RetryAfter
 		}
 	}
@@ -185,19 +204,25 @@ func (m *multi) learn(taken []driver.Taken, granted bool, sent instant, epoch ui
 		switch {
 		case granted:
 			denied.drop(sum.Key)
-		case len(sum.of) == 1 && one.Asks[0].RetryAfter > 0:
+		case len(sum.of) == 1 && sum.N > 0 && one.Asks[0].RetryAfter > 0:
 			t := driver.TakenOne{Granted: one.Asks[0], Remaining: one.Remaining, ResetAfter: one.ResetAfter}
 			denied.remember(&sum.Demand, driver.Ask{Min: sum.N, N: sum.N}, &t, sent, epoch)
 		}
 	}
 }
 
-// takeInTurn takes one limit after the other, the tightest first, for that is the one
-// that denies most often. On a denial, or an error, what was taken is given back.
+// takeInTurn takes one limit after the other: windows first, which give back all, and the
+// tightest first, for that is the one that denies most often. On a denial, or an error, what
+// was taken is given back.
 func (m *multi) takeInTurn(ctx context.Context) error {
 	c := m.c
 	sums := m.sums()
-	slices.SortStableFunc(sums, func(a, b summed) int { return cmp.Compare(a.room(), b.room()) })
+	slices.SortStableFunc(sums, func(a, b summed) int {
+		return cmp.Or(cmp.Compare(a.keeps(), b.keeps()), cmp.Compare(a.room(), b.room()))
+	})
+	if err := m.shortFirst(ctx, sums); err != nil {
+		return err
+	}
 	for i := range sums {
 		sum := &sums[i]
 		sum.id = c.newID()
@@ -218,6 +243,36 @@ func (m *multi) takeInTurn(ctx context.Context) error {
 		return nil
 	}
 	return nil
+}
+
+// shortFirst looks at token buckets before one of several is taken, and puts one that has too little
+// before all other limits. Buckets give nothing back: without that, users over a limit of their
+// own would use up the one that they share.
+func (m *multi) shortFirst(ctx context.Context, sums []summed) error {
+	first := slices.IndexFunc(sums, func(s summed) bool { return s.keeps() == 1 })
+	if first < 0 || first == len(sums)-1 {
+		return nil
+	}
+	for i := first; i < len(sums); i++ {
+		var t driver.TakenOne
+		if _, err := m.c.askStore(ctx, nil, &sums[i].Demand, driver.Ask{}, &t); err != nil {
+			return err
+		}
+		if short := sums[i]; t.Remaining < short.N {
+			copy(sums[1:], sums[:i])
+			sums[0] = short
+			return nil
+		}
+	}
+	return nil
+}
+
+// keeps is 1 for a token bucket, which keeps what was taken, and 0 for a window.
+func (s *summed) keeps() int {
+	if s.Limit.Algorithm == driver.TokenBucket {
+		return 1
+	}
+	return 0
 }
 
 // room is how many such demands the limit admits in an hour, and at once: the less, the

@@ -148,6 +148,51 @@ func TestAllowAllRemembersDenials(t *testing.T) {
 	})
 }
 
+// What is remembered of one demand is told with what is remembered of the others.
+func TestAllowAllTellsOfAllThatIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeMulti()
+		c, ctx := newTestClient(t, f), t.Context()
+		second, hour := Demand{Key: "user", Limit: PerSecond(1), N: 1}, Demand{Key: "all", Limit: PerHour(1), N: 1}
+		must[[]Result](t)(c.AllowAll(ctx, second, hour))
+		first := must[[]Result](t)(c.AllowAll(ctx, second, hour))
+		again := must[[]Result](t)(c.AllowAll(ctx, second, hour))
+		if n := f.count("takeall"); n != 2 {
+			t.Errorf("%d calls, want 2: the third is answered from memory", n)
+		}
+		for i := range first {
+			if again[i].RetryAfter != first[i].RetryAfter || first[i].RetryAfter <= 0 {
+				t.Errorf("demand %d: %v from memory, %v from the store", i, again[i].RetryAfter, first[i].RetryAfter)
+			}
+		}
+	})
+}
+
+// deniesAll denies every demand, each with a RetryAfter.
+type deniesAll struct{ fakeMulti }
+
+func (f deniesAll) TakeAll(_ context.Context, demands []driver.Demand) (out []driver.Taken, err error) {
+	for range demands {
+		out = append(out, driver.Taken{Asks: []driver.Granted{{RetryAfter: time.Minute}}, Remaining: 100})
+	}
+	return out, nil
+}
+
+// A demand for nothing is not in the way, whatever is left of its limit.
+func TestAllowAllOfNothingIsNotInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := deniesAll{newFakeMulti()}
+		c, ctx := newTestClient(t, f), t.Context()
+		nothing := Demand{Key: "used up", Limit: PerHour(1)}
+		for range 2 { // from the store, and from memory
+			r := must[[]Result](t)(c.AllowAll(ctx, nothing, Demand{Key: "k", Limit: ten, N: 1}))
+			if r[0].Allowed || r[0].RetryAfter != 0 || r[1].RetryAfter <= 0 {
+				t.Errorf("%+v: want only the second to be in the way", r)
+			}
+		}
+	})
+}
+
 // What was taken before a denial, or an error, is given back, under a context that has
 // ended too.
 func TestBestEffortGivesBack(t *testing.T) {
@@ -171,6 +216,51 @@ func TestBestEffortGivesBack(t *testing.T) {
 		}
 		if n := left(t, c, "tight", tight.Limit); n != 5 {
 			t.Errorf("%d left of 5 after a failed AllowAll", n)
+		}
+	})
+}
+
+// Users over a limit of their own, in token buckets, which give nothing back, leave alone the
+// limit that they share with others.
+func TestBestEffortLooksBeforeItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c, ctx := newTestClient(t, f, WithBestEffort()), t.Context()
+		own, all := Limit{Rate: 1000, Per: time.Hour, Burst: 1000}, Limit{Rate: 1, Per: time.Hour, Burst: 50}
+		ask := func(user string) bool {
+			r := must[[]Result](t)(c.AllowAll(ctx, Demand{Key: user, Limit: own, N: 1}, Demand{Key: "all", Limit: all, N: 1}))
+			if !r[0].Allowed && r[0].RetryAfter+r[1].RetryAfter == 0 {
+				t.Errorf("denied without a RetryAfter: %+v", r)
+			}
+			return r[0].Allowed
+		}
+		for i := range 60 {
+			user := fmt.Sprint("greedy ", i)
+			must[Result](t)(c.AllowN(ctx, user, own, 1000))
+			if ask(user) {
+				t.Errorf("%s was admitted over its own limit", user)
+			}
+		}
+		admitted := 0
+		for ask("good") {
+			admitted++
+		}
+		if admitted != 50 {
+			t.Errorf("%d of a good user's were admitted, want all 50", admitted)
+		}
+	})
+}
+
+// Two limits of one account are a mistake.
+func TestAllowAllRefusesTwoLimitsOfOneAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ctx := newTestClient(t, newFakeMulti()), t.Context()
+		a, b := Demand{Key: "k", Limit: Limit{Rate: 10, Per: time.Second, Burst: 5}, N: 1}, Demand{Key: "k", Limit: Limit{Rate: 600, Per: time.Minute, Burst: 9}, N: 1}
+		_, err := c.AllowAll(ctx, a, b)
+		wantErr(t, err, ErrInvalid)
+		b.Limit.Rate = 601
+		if r := must[[]Result](t)(c.AllowAll(ctx, a, b)); !r[0].Allowed {
+			t.Errorf("two rates: %+v", r)
 		}
 	})
 }

@@ -339,6 +339,7 @@ var unrefusing = map[string]string{
 	"WithObserver": "every field is optional", "Split": "what it gives is judged by New", "Reservation.Cancel": "takes a context alone, and does nothing when it has nothing to give back",
 	"Client.Shutdown": "takes a context alone; the client takes no more locks whatever it is",
 	"ParseURL":        "its error is no *Error; OpenBackend makes it one",
+	"RedactURL":       "shows the scheme alone of what is no URL",
 	"Client.Describe": "takes a context alone, which the driver judges",
 }
 

@@ -135,11 +135,11 @@ func TestChaos(t *testing.T) {
 }
 
 // leftovers counts what a client keeps.
-type leftovers struct{ slots, attempts, holds, chores, scheduled int }
+type leftovers struct{ slots, attempts, asking, holds, chores, scheduled int }
 
 func (c *Client) leftovers() (left leftovers) {
 	c.mu.Lock()
-	left.slots, left.attempts, left.holds = len(c.slots), c.attempts, len(c.holds)
+	left.slots, left.attempts, left.asking, left.holds = len(c.slots), c.attempts, len(c.asking), len(c.holds)
 	c.mu.Unlock()
 	c.janitor.mu.Lock()
 	left.chores = c.janitor.workers

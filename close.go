@@ -80,6 +80,10 @@ func (c *Client) Close() error {
 	defer cancel()
 	var giving sync.WaitGroup
 	giving.Go(func() { c.releaseAll(ctx) })
+	giving.Go(func() {
+		c.waits.close(ctx)
+		c.refunds.close(ctx)
+	})
 	if leases := c.leases.Load(); leases != nil {
 		giving.Go(func() { leases.close(ctx) })
 	}

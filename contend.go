@@ -131,6 +131,7 @@ func passing(err error) bool {
 
 // tryOnce makes one attempt at the store.
 func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
+	c.expectLoss(a)
 	sent := c.clock.now()
 	g, err := c.locks.TryLock(ctx, a.key, a.request())
 	if err != nil && !driver.Definite(err) {
@@ -164,10 +165,6 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 		sent := c.clock.now()
 		g, lined, err := c.lockInLine(waiting, a)
 		now := c.clock.now()
-		if err == nil && g.Provisional && c.deadlineOf(granted{g, sent}).reached(now) {
-			a.mayHave(now) // the process was stopped: what is its own by now the store knows
-			continue
-		}
 		if err == nil {
 			a.lined = a.waits
 			return granted{g, sent}, nil
@@ -195,6 +192,7 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 // lockInLine makes one call on the store's queue. lined is whether a was in line in it, where
 // the store can tell.
 func (c *Client) lockInLine(ctx context.Context, a *attempt) (g driver.Grant, lined bool, err error) {
+	c.expectLoss(a)
 	if c.locks.direct == nil {
 		g, err = c.locks.queuer.Lock(ctx, a.key, a.request())
 		return g, false, err
@@ -253,7 +251,7 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	h := &hold{
 		c: c, name: a.name, key: a.key, id: a.id, cfg: a.cfg,
 		stored: g.Token, ttl: g.TTL,
-		renewAt: c.firstRenewal(g, now),
+		renewAt: c.since(g).add(g.TTL / 3),
 		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
 	}
 	h.deadline.store(deadline)
@@ -262,20 +260,6 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	h.first.begin(h, &h.cfg, token, a.owner, now)
 	return h, nil
 }
-
-// firstRenewal is when a hold is renewed first: a third of its lease on, or, if the lease is
-// provisional, so soon that what can go wrong until then hardly differs from at once, and yet
-// who holds for a moment only, and hands the key on to the next in line, needs no renewal.
-func (c *Client) firstRenewal(g granted, now instant) instant {
-	at := c.since(g).add(g.TTL / 3)
-	if soon := now.add(min(provisionalRest, g.TTL/50)); g.Provisional && soon.mono < at.mono {
-		return soon
-	}
-	return at
-}
-
-// provisionalRest is how long a provisional lease rests before it is renewed.
-const provisionalRest = 20 * time.Millisecond
 
 // begin makes t a tenure of h, from now on.
 func (t *tenure) begin(h *hold, cfg *lockConfig, token Token, o *owner, now instant) {

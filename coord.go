@@ -63,14 +63,16 @@ type Client struct {
 	clock    clock
 	mu       sync.Mutex // guards slots and the fields of every slot
 	slots    map[string]*slot
-	holds    map[string]*hold // by id, those not given back; guarded by mu
-	attempts int              // acquisitions under way, guarded by mu
-	stoppers []*stopper       // who waits for these to be none, guarded by mu
+	holds    map[string]*hold    // by id, those not given back; guarded by mu
+	asking   map[string]*attempt // by id, those whose loss the store may tell; guarded by mu, nil if it tells none
+	attempts int                 // acquisitions under way, guarded by mu
+	stoppers []*stopper          // who waits for these to be none, guarded by mu
 	sched    scheduler
 	janitor  janitor
 	denied   denials
 	flights  flights
-	lines    waitLines
+	waits    waitQueues
+	refunds  refunds
 	leases   atomic.Pointer[leaseBook] // nil: nothing is taken in advance
 
 	state atomic.Int32    // stateOpen, stateDraining, stateClosed
@@ -137,6 +139,8 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c.janitor.init(c)
 	c.denied.init(c)
 	c.flights.init(c)
+	c.waits.init(c)
+	c.refunds.c = c
 	if policy != nil && !c.denied.off {
 		c.leases.Store(newLeaseBook(c, policy))
 	}
@@ -163,6 +167,7 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	c.locks.parts.names, _ = locks.(driver.Partitioner)
 	c.limits.parts.names, _ = limits.(driver.Partitioner)
 	if n, ok := locks.(driver.LossNotifier); ok {
+		c.asking = make(map[string]*attempt)
 		n.NotifyLost(c.lossPushed)
 	}
 }

@@ -377,14 +377,29 @@ func (h *hold) sendUnlock(ctx context.Context) error {
 	return h.c.locks.Unlock(ctx, h.key, h.id)
 }
 
-// lossPushed is a LossNotifier's news.
+// lossPushed is a LossNotifier's news. What is told before the grant has arrived is kept for settle.
 func (c *Client) lossPushed(key, id string, cause error) {
+	cause = chainOf(ErrLost, cause)
 	c.mu.Lock()
 	h := c.holds[id]
+	if a := c.asking[id]; a != nil && a.key == key {
+		a.lost = cause
+	}
 	c.mu.Unlock()
 	if h != nil && h.key == key {
-		h.gone(chainOf(ErrLost, cause))
+		h.gone(cause)
 	}
+}
+
+// expectLoss has losses of a noted from now on, before a call for it. One that was told before is not of what this
+// call is granted.
+func (c *Client) expectLoss(a *attempt) {
+	if c.asking == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asking[a.id], a.lost = a, nil
 }
 
 // releaseAll gives every hold back, a bounded number at a time of each part of the

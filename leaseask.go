@@ -73,7 +73,6 @@ func (la *leaseAsk) landed(t *driver.TakenOne) {
 	}
 	if p.over || p.epoch != la.epoch || l.ends.reached(now) {
 		l.close()
-		p.sizer.ended(more, more)
 		p.book.ended(p.key, l, more, 0)
 		return
 	}
@@ -123,6 +122,22 @@ func (p *pot) refill(l *lease) {
 	if l.renewed.Load() || !l.renewed.CompareAndSwap(false, true) {
 		return
 	}
+	p.prefetch()
+}
+
+// answered takes in the answer to a request of which no ask was for a lease.
+func (p *pot) answered(granted int, taken *driver.Taken, sent instant) {
+	last := driver.TakenOne{Granted: taken.Asks[len(taken.Asks)-1], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	p.direct.Add(int64(granted))
+	now := p.book.c.clock.mono()
+	p.mu.Lock()
+	p.sizer.learn(&last, sent.mono, now)
+	p.mu.Unlock()
+	p.prefetch()
+}
+
+// prefetch asks for a lease in the background, if there is reason to.
+func (p *pot) prefetch() {
 	ask := driver.Ask{Min: 1}
 	la := p.lease(&ask)
 	if la == nil {

@@ -2,9 +2,11 @@ package coord
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // BenchmarkLeased is one hot limit on a store that costs nothing, so what is measured is what a
@@ -59,4 +61,39 @@ func inParallel(b *testing.B, goroutines int, fn func() error) {
 		})
 	}
 	wg.Wait()
+}
+
+// BenchmarkManyKeys is asks of 10,000 limits, none of which is asked often enough to be leased, at a round
+// trip of 1 ms: leases must not slow them down.
+func BenchmarkManyKeys(b *testing.B) {
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("user/", i)
+	}
+	for name, opts := range map[string][]Option{"plain": nil, "leased": {WithPermitLease(PermitLease{})}} {
+		b.Run(name, func(b *testing.B) {
+			c := newTestClient(b, &farStore{newFakeLimits(), time.Millisecond}, opts...)
+			ctx := context.Background()
+			var next atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			inParallel(b, 500, func() error {
+				_, err := c.Allow(ctx, keys[next.Add(7)%int64(len(keys))], PerHour(1<<39))
+				return err
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+		})
+	}
+}
+
+// BenchmarkSweep is what a client that leases one limit does every 25 ms.
+func BenchmarkSweep(b *testing.B) {
+	c := newTestClient(b, newFakeLimits(), WithPermitLease(PermitLease{}))
+	if _, err := c.Allow(context.Background(), "k", PerHour(1000)); err != nil {
+		b.Fatal(err)
+	}
+	book := c.leases.Load()
+	for b.Loop() {
+		book.sweep()
+	}
 }

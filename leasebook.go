@@ -27,14 +27,15 @@ type leaseBook struct {
 	chains [leaseChains]atomic.Pointer[pot]
 
 	mu       sync.Mutex // guards what follows, and changes of the chains
-	pots     int
+	pots     []*pot     // all of them, in no order
 	closed   bool
 	sweeping *time.Timer // runs while there are pots
 	every    time.Duration
+	sweeps   int
 }
 
 const (
-	leaseChains = 1024
+	leaseChains = 16 * 1024 // so that a chain of maxPots is short
 	// maxPots bounds how many limits are leased at once; more are asked of the
 	// store as without leases.
 	maxPots = 10_000
@@ -42,6 +43,8 @@ const (
 	minSweep = 10 * time.Millisecond
 	// potIdle is how long a pot is kept that nobody asks.
 	potIdle = time.Second
+	// wideSweep is how many sweeps pass before pots without a lease are looked at, too.
+	wideSweep = 8
 )
 
 func newLeaseBook(c *Client, policy *leasePolicy) *leaseBook {
@@ -132,14 +135,14 @@ func (b *leaseBook) add(d *driver.Demand, lease PermitLease) *pot {
 	if p := b.find(d.Key, &d.Limit); p != nil {
 		return p
 	}
-	if b.closed || b.pots >= maxPots {
+	if b.closed || len(b.pots) >= maxPots {
 		return nil
 	}
 	p := newPot(b, d, lease)
 	head := b.chain(d.Key)
 	p.after.Store(head.Load())
 	head.Store(p)
-	if b.pots++; b.pots == 1 {
+	if b.pots = append(b.pots, p); len(b.pots) == 1 {
 		if b.sweeping == nil {
 			b.sweeping = time.AfterFunc(b.every, b.sweep)
 		} else {
@@ -152,20 +155,25 @@ func (b *leaseBook) add(d *driver.Demand, lease PermitLease) *pot {
 // each calls fn for every pot, and takes those out for which it is false. leaseBook.mu
 // is held.
 func (b *leaseBook) each(fn func(*pot) bool) {
-	for i := range b.chains {
-		b.eachIn(&b.chains[i], fn)
+	kept := b.pots[:0]
+	for _, p := range b.pots {
+		if fn(p) {
+			kept = append(kept, p)
+		} else {
+			b.unchain(p)
+		}
 	}
+	clear(b.pots[len(kept):])
+	b.pots = kept
 }
 
-func (b *leaseBook) eachIn(at *atomic.Pointer[pot], fn func(*pot) bool) {
-	for p := at.Load(); p != nil; p = p.after.Load() {
-		if fn(p) {
-			at = &p.after
-			continue
-		}
-		at.Store(p.after.Load()) // who stands on p goes on from there
-		b.pots--
+// unchain takes a pot out of its chain. leaseBook.mu is held.
+func (b *leaseBook) unchain(p *pot) {
+	at := b.chain(p.key.key)
+	for at.Load() != p {
+		at = &at.Load().after
 	}
+	at.Store(p.after.Load()) // who stands on p goes on from there
 }
 
 // sweep gives back what idle pots have, and drops pots that have been idle for long.
@@ -176,8 +184,12 @@ func (b *leaseBook) sweep() {
 		return
 	}
 	now := b.c.clock.now()
+	b.sweeps++
 	var back []leftover
 	b.each(func(p *pot) (keep bool) {
+		if p.cur.Load() == nil && b.sweeps%wideSweep != 0 {
+			return true
+		}
 		left, keep := p.sweep(now)
 		back = append(back, left...)
 		return keep
@@ -191,7 +203,7 @@ func (b *leaseBook) sweep() {
 			b.giveBack(ctx, back)
 		}()
 	}
-	if b.pots > 0 {
+	if len(b.pots) > 0 {
 		b.sweeping.Reset(b.every)
 	}
 }
@@ -201,13 +213,11 @@ func (b *leaseBook) sweep() {
 func (b *leaseBook) reset(key string, limit *driver.Limit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.eachIn(b.chain(key), func(p *pot) bool {
-		l := p.key.limit
-		if p.key.key == key && l.Algorithm == limit.Algorithm && (l.Per == limit.Per || l.Algorithm == driver.TokenBucket) {
+	for p := b.chain(key).Load(); p != nil; p = p.after.Load() {
+		if p.key.key == key && p.key.limit.Shares(*limit) {
 			p.drop()
 		}
-		return true
-	})
+	}
 }
 
 // close ends all leases and gives back what is left of them, as far as ctx allows.

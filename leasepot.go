@@ -17,9 +17,8 @@ type pot struct {
 	rule  PermitLease
 	after atomic.Pointer[pot] // in the chain
 
-	cur     atomic.Pointer[lease]
-	direct  atomic.Int64 // permits that the store granted to asks themselves
-	sleeper atomic.Int64 // waits that have reserved permits and sleep until they are due
+	cur    atomic.Pointer[lease]
+	direct atomic.Int64 // permits that the store granted to asks themselves
 
 	mu     sync.Mutex // guards what follows, and changes of cur
 	next   *lease
@@ -172,7 +171,6 @@ func (p *pot) advance(l *lease) *lease {
 func (p *pot) retire(l *lease) {
 	left := l.close()
 	p.spent += int64(l.n - left)
-	p.sizer.ended(l.n, left)
 	p.book.ended(p.key, l, left, 0)
 }
 
@@ -238,11 +236,11 @@ func (p *pot) sweep(now instant) (back []leftover, keep bool) {
 	defer p.mu.Unlock()
 	used := p.used()
 	switch {
-	case p.asking || p.sleeper.Load() > 0 || used != p.seen:
+	case p.asking || used != p.seen:
 		p.seen, p.idle = used, 0
 		return nil, true
-	case p.idle == 0:
-		p.idle = max(now.mono, 1)
+	case p.idle == 0: // since the last sweep, at least
+		p.idle = max(now.mono-p.book.every, 1)
 	}
 	idle := now.mono - p.idle
 	for _, l := range [...]*lease{p.cur.Load(), p.next} {

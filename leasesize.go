@@ -12,19 +12,27 @@ type sizer struct {
 	rule   PermitLease
 	window time.Duration // permits end with the period of this length in which they were taken; 0: a token bucket
 
+	period    time.Duration // of the limit
+	scarce    time.Duration // until then nothing is taken in advance, for the store has denied an ask
 	unfit     bool          // the store does not say for how long permits are valid
 	rate      float64       // permits a second
 	used      int64         // permits had in all, when
 	measured  time.Duration // it was measured
-	most      int           // that the leases of late say are spent in time
 	remaining int           // at the store, of late; -1: it has not been heard of
 	ends      time.Duration // when a period ended, or will
 	trip      time.Duration // how long calls take, of late
 }
 
+// The least permits that are worth taking in advance. Those of a window end with the sub-window, often
+// before they are spent: what is lost of a small lease is more than what it saves.
+const (
+	leastOfWindow = 16
+	leastOfBucket = 2
+)
+
 func (s *sizer) init(limit *driver.Limit, rule PermitLease, now time.Duration) {
 	s.rule, s.measured, s.remaining = rule, now, -1
-	s.most = 2
+	s.period = limit.Per
 	switch limit.Algorithm {
 	case driver.SlidingWindow:
 		s.window = (limit.Per + driver.SubWindows - 1) / driver.SubWindows
@@ -37,25 +45,15 @@ func (s *sizer) init(limit *driver.Limit, rule PermitLease, now time.Duration) {
 // in all until now, and rest are there and will be spent before them.
 func (s *sizer) size(now time.Duration, used int64, rest int) int {
 	s.measure(now, used)
-	if s.unfit || s.remaining <= 0 {
+	if s.unfit || s.remaining <= 0 || now < s.scarce {
 		return 0
 	}
 	n := int(s.rate*s.horizon(now).Seconds()) - rest
-	n = min(n, s.rule.Max, s.most, s.remaining/(2*s.rule.Lessees))
-	if n <= 1 {
+	n = min(n, s.rule.Max, s.remaining/(2*s.rule.Lessees))
+	if n < leastOfBucket || s.window > 0 && n < leastOfWindow {
 		return 0
 	}
 	return n
-}
-
-// ended learns from a lease of n of which left were lost: the next ones grow as long as
-// leases are spent in time, and shrink quickly when they are not.
-func (s *sizer) ended(n, left int) {
-	if left <= n/8 {
-		s.most = min(max(s.most, 2*n), s.rule.Max)
-		return
-	}
-	s.most = max(min(s.most, n-left)*3/4, 2)
 }
 
 // measure brings the rate up to date. It follows a rise quickly, as asks that the
@@ -91,6 +89,9 @@ func (s *sizer) horizon(now time.Duration) time.Duration {
 func (s *sizer) learn(t *driver.TakenOne, sent, now time.Duration) {
 	s.remaining = t.Remaining
 	s.trip += (now - sent - s.trip) / 8
+	if t.N == 0 && t.RetryAfter > 0 { // near the limit every permit that is not spent is missed
+		s.scarce = now + s.period
+	}
 	if s.window == 0 || t.N == 0 {
 		return
 	}

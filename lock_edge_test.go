@@ -54,6 +54,81 @@ func TestCauseIsComparable(t *testing.T) {
 	}
 }
 
+// pushingFake is a store that tells of losses.
+type pushingFake struct {
+	*fakeStore
+	lost    func(key, id string, cause error)
+	revokes bool // each grant, before TryLock returns
+}
+
+func (f *pushingFake) NotifyLost(fn func(key, id string, cause error)) { f.lost = fn }
+
+func (f *pushingFake) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := f.fakeStore.TryLock(ctx, key, r)
+	if err == nil && f.revokes {
+		f.mu.Lock()
+		delete(f.leases, key)
+		f.mu.Unlock()
+		f.lost(key, r.ID, errWire)
+	}
+	return g, err
+}
+
+// A loss may be told before the call that granted the hold has returned.
+func TestLossPushedBeforeTheGrantArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &pushingFake{fakeStore: newFake(), revokes: true}
+		c := newTestClient(t, f)
+		l := must[*Lock](t)(c.TryLock(t.Context(), "k"))
+		if err := l.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, errWire) {
+			t.Errorf("Err %v, want ErrLost and its cause", err)
+		}
+		f.revokes = false
+		next := must[*Lock](t)(c.TryLock(t.Context(), "k"))
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock of the next hold: %v", err)
+		}
+		if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		if left := c.leftovers(); left != (leftovers{}) {
+			t.Errorf("left behind: %+v", left)
+		}
+	})
+}
+
+// A loss that was told before the store was asked again says nothing of what is granted then.
+func TestLossPushedBeforeTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &pushingFake{fakeStore: newFake()}
+		f.leases["k"] = &fakeLease{id: "other", end: time.Now().Add(time.Second)}
+		unanswered := make(chan struct{})
+		f.setIntercept(func(op, key string) outcome {
+			if op != "trylock" || f.held(key) {
+				return outcome{}
+			}
+			f.setIntercept(nil)
+			close(unanswered)
+			return outcome{after: errWire}
+		})
+		c := newTestClient(t, f)
+		granted := make(chan *Lock, 1)
+		go func() { granted <- must[*Lock](t)(c.Lock(t.Context(), "k")) }()
+		<-unanswered
+		synctest.Wait() // until the next attempt
+		f.mu.Lock()
+		id := f.leases["k"].id
+		delete(f.leases, "k")
+		f.mu.Unlock()
+		f.lost("k", id, errWire)
+		l := <-granted
+		if err := l.Err(); err != nil || l.t.h.id != id {
+			t.Errorf("%s after a loss of %s: %v", l.t.h.id, id, err)
+		}
+	})
+}
+
 // patientFake waits at the store by asking again.
 type patientFake struct{ *fakeStore }
 

@@ -135,7 +135,7 @@ type Acquired struct {
 	// Waited since the call.
 	Waited time.Duration
 	Way    Way
-	// TTL of the lease; of a provisional one, less than was asked until it is renewed.
+	// TTL of the lease.
 	TTL time.Duration
 }
 

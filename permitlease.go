@@ -13,8 +13,8 @@ import (
 // value of each field is a default.
 type PermitLease struct {
 	// Max is the most permits of one lease; 0 means 1000. 1 takes none in advance. A
-	// lease is as large as what is spent while it lasts, by the rate of late, and
-	// shrinks to nothing near the limit: then every ask is the store's again.
+	// lease is as large as what is spent while it lasts, by the rate of late. After a
+	// denial none is taken for a period, nor of a window where one would be small.
 	Max int
 	// For is the longest that a leased permit may wait to be spent, from 1ms to 10s; 0
 	// means 100ms. Permits of a window end with the sub-window, or the window, in

@@ -45,16 +45,18 @@ type flightLine struct {
 	late   *time.Timer // flies the queue beside a call that does not return
 }
 
-// rider is an ask in line, and then in flight.
+// rider is an ask in line, and then in flight, or several that fly together.
 type rider struct {
 	ctx    context.Context
 	ask    driver.Ask
-	lease  *leaseAsk // of an ask for more than the rider wants
-	flight *flight   // guarded by flights.mu; nil in line
-	gone   bool      // it has left the line; guarded by flights.mu
+	more   []driver.Ask // after ask
+	lease  *leaseAsk    // of an ask for more than the rider wants
+	flight *flight      // guarded by flights.mu; nil in line
+	gone   bool         // it has left; guarded by flights.mu
 
 	done chan struct{} // closed when the answer is there
 	t    driver.TakenOne
+	all  []driver.Granted // the answers to ask and more
 	err  error
 	from origin
 }
@@ -88,26 +90,70 @@ func (f *flights) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t 
 		return fromStore, f.alone(ctx, d, ask, t, la)
 	}
 	r := &rider{ctx: ctx, ask: ask, lease: la, done: make(chan struct{})}
+	f.queue(l, r)
+	f.mu.Unlock()
+	if err := f.await(l, r); err != nil {
+		return fromStore, err
+	}
+	*t = r.t
+	return r.from, nil
+}
+
+// takeEach asks the store for several, in one step and in their order, together with others.
+func (f *flights) takeEach(ctx context.Context, k flightKey, asks []driver.Ask) (driver.Taken, error) {
+	if f.c.denied.off { // a store in this process is quicker than that
+		return f.call(ctx, k, asks)
+	}
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return driver.Taken{}, ErrClosed
+	}
+	l := f.lines[k]
+	if l == nil {
+		l = &flightLine{key: k, flying: 1}
+		f.lines[k] = l
+		f.mu.Unlock()
+		defer f.landed(l)
+		return f.call(ctx, k, asks)
+	}
+	r := &rider{ctx: ctx, ask: asks[0], more: asks[1:], done: make(chan struct{})}
+	f.queue(l, r)
+	f.mu.Unlock()
+	if err := f.await(l, r); err != nil {
+		return driver.Taken{}, err
+	}
+	return driver.Taken{Asks: r.all, Remaining: r.t.Remaining, ResetAfter: r.t.ResetAfter}, nil
+}
+
+// queue puts r in line. flights.mu is held.
+func (f *flights) queue(l *flightLine, r *rider) {
 	l.queue = append(l.queue, r)
 	if len(l.queue) == 1 {
 		f.watch(l)
 	}
-	f.mu.Unlock()
+}
+
+// await waits for the answer.
+func (f *flights) await(l *flightLine, r *rider) error {
 	select {
 	case <-r.done:
-	case <-ctx.Done():
+	case <-r.ctx.Done():
 		if err := f.leave(l, r); err != nil {
-			return fromStore, err
+			return err
 		}
 	}
-	*t = r.t
-	return r.from, r.err
+	return r.err
 }
 
 // alone makes the call for one ask.
 func (f *flights) alone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, la *leaseAsk) error {
 	if la == nil {
-		return f.c.callOne(ctx, d, ask, t)
+		err := f.c.callOne(ctx, d, ask, t)
+		if err != nil && hasEnded(ctx) {
+			f.giveBack(flightKey{d.Key, d.Limit}, &ask)
+		}
+		return err
 	}
 	la.sent = f.c.clock.now()
 	err := f.c.callOne(ctx, d, ask, t)
@@ -130,10 +176,24 @@ func (f *flights) leave(l *flightLine, r *rider) error {
 		r.gone = true // whoever sends the queue off passes it by
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
 	}
+	r.gone = true
 	if r.flight.aboard--; r.flight.aboard == 0 {
 		r.flight.cancel()
 	}
-	return r.ctx.Err() // what it is granted counts as spent
+	return r.ctx.Err() // what it is granted is given back if it has an id, and else counts as spent
+}
+
+// hasEnded reports whether ctx has ended, or is about to: of two timers for one moment either may be first.
+func hasEnded(ctx context.Context) bool {
+	d, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(d)
+}
+
+// giveBack gives back what an ask was granted, or may have been, whose caller has left.
+func (f *flights) giveBack(k flightKey, ask *driver.Ask) {
+	if ask.ID != "" {
+		f.c.refunds.start(k, ask.ID, ask.N, func() {})
+	}
 }
 
 // watch sees to it that the queue does not wait for ever. flights.mu is held.
@@ -182,10 +242,11 @@ func (f *flights) serve(l *flightLine) {
 			n = r.lease.own
 		}
 		var got Result
-		if n == 0 || r.lease == nil && r.ask.ID != "" || !p.spend(n, &got) {
+		if n == 0 || len(r.more) > 0 || r.lease == nil && r.ask.ID != "" || !p.spend(n, &got) {
 			return
 		}
 		r.t = driver.TakenOne{Granted: driver.Granted{N: n}, Remaining: got.Remaining, ResetAfter: got.ResetAfter}
+		r.all = []driver.Granted{r.t.Granted}
 		r.from = fromLease
 		close(r.done)
 		l.pop()
@@ -214,9 +275,10 @@ func (l *flightLine) pop() {
 // depart sends the head of the queue off. flights.mu is held.
 func (f *flights) depart(l *flightLine) {
 	f.serve(l)
-	fl := &flight{}
-	for r := l.head(); r != nil && len(fl.riders) < maxFlight; r = l.head() {
+	fl, asks := &flight{}, 0
+	for r := l.head(); r != nil && (asks == 0 || asks+1+len(r.more) <= maxFlight); r = l.head() {
 		fl.riders = append(fl.riders, r)
+		asks += 1 + len(r.more)
 		l.pop()
 	}
 	if len(fl.riders) == 0 {
@@ -264,23 +326,29 @@ func (f *flights) fly(ctx context.Context, l *flightLine, fl *flight) {
 	defer f.c.bg.Done()
 	defer f.landed(l)
 	defer fl.cancel()
-	asks := make([]driver.Ask, len(fl.riders))
+	asks := make([]driver.Ask, 0, len(fl.riders))
 	sent := f.c.clock.now()
-	for i, r := range fl.riders {
-		asks[i] = r.ask
+	for _, r := range fl.riders {
+		asks = append(append(asks, r.ask), r.more...)
 		if r.lease != nil {
 			r.lease.sent = sent
 		}
 	}
 	taken, err := f.call(ctx, l.key, asks)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil {
-		fl.fail(err)
+		f.fail(l, fl, err)
 		return
 	}
-	for i, r := range fl.riders {
-		r.t = driver.TakenOne{Granted: taken.Asks[i], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	rest := taken.Asks
+	for _, r := range fl.riders {
+		r.all, rest = rest[:1+len(r.more)], rest[1+len(r.more):]
+		r.t = driver.TakenOne{Granted: r.all[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
 		if r.lease != nil {
 			r.lease.landed(&r.t)
+		} else if r.gone && r.t.N > 0 {
+			f.giveBack(l.key, &r.ask)
 		}
 		close(r.done)
 	}
@@ -300,8 +368,12 @@ func (f *flights) call(ctx context.Context, k flightKey, asks []driver.Ask) (tak
 	return taken, err
 }
 
-func (fl *flight) fail(err error) {
+// fail tells the riders of fl that the store did not answer. flights.mu is held.
+func (f *flights) fail(l *flightLine, fl *flight, err error) {
 	for _, r := range fl.riders {
+		if r.lease == nil && hasEnded(r.ctx) {
+			f.giveBack(l.key, &r.ask)
+		}
 		r.err = err
 		close(r.done)
 	}

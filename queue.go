@@ -19,6 +19,7 @@ type slot struct {
 	leader  *attempt // who contends at the store, nil if none
 	refused bool     // the leader knows that the key is locked elsewhere
 	queue   line     // who waits for the leader's place
+	recalls bool     // one that is to be turned away may be ahead of one that was
 	warned  *tenure  // the one about whose long wait a warning was logged
 
 	fairs  int  // fair attempts of this client
@@ -52,8 +53,10 @@ type attempt struct {
 	try           bool    // leaves rather than wait
 	waiting       bool    // a goroutine is in awaitTurn
 	out           bool    // turned away by the slot
+	told          bool    // knows that the key cannot be had now
 	yields        bool    // lets other clients go first
 	passed        *tenure // what it is handed
+	lost          error   // why the store ended what the call under way is granted
 
 	handed atomic.Bool   // passed is its own now
 	turn   chan struct{} // signalled on a change of leading, out or handed
@@ -103,11 +106,14 @@ func (c *Client) place(a *attempt, try bool) (waits bool, err error) {
 		c.mu.Unlock()
 		return false, ErrClosed
 	}
-	a.try, a.out = try, false
+	a.drivenBy(try)
+	a.out, a.told = false, false
 	if a.slot == nil {
 		a.slot = c.slotFor(a.key)
 		c.attempts++
 		a.slot.join(a)
+	} else {
+		a.slot.recalls = true
 	}
 	if a.slot.full(a) {
 		err = a.slot.locked()
@@ -218,6 +224,7 @@ func (s *slot) join(a *attempt) {
 		s.leader, s.refused, a.leading = a, false, true
 	case a.first:
 		s.queue.pushFront(a)
+		s.recalls = true
 	default:
 		s.queue.push(a)
 	}
@@ -232,6 +239,9 @@ func (s *slot) full(a *attempt) bool {
 	if s.hold != nil || s.refused {
 		return true
 	}
+	if a == s.queue.last { // as most are: a crowd of tries is not looked through by each of them
+		return s.queue.patient > 0
+	}
 	for q := s.queue.first; q != nil && q != a; q = q.behind {
 		if !q.try {
 			return true
@@ -241,15 +251,18 @@ func (s *slot) full(a *attempt) bool {
 }
 
 // turnAway tells those in line that the key cannot be had now, which ends the
-// tries among them. Client.mu is held.
+// tries among them. It begins with the last and ends at one that was told before, so that a long
+// queue is not walked at each grant. Client.mu is held.
 func (s *slot) turnAway() {
-	for a := s.queue.first; a != nil; a = a.behind {
+	for a := s.queue.last; a != nil && (s.recalls || !a.told); a = a.ahead {
+		a.told = true
 		a.joint.noteRefusal()
 		if a.try {
 			a.out = true
 			a.signal()
 		}
 	}
+	s.recalls = false
 }
 
 func (a *attempt) signal() {
@@ -297,6 +310,7 @@ func (c *Client) abandon(a *attempt) {
 func (c *Client) vacate(a *attempt) {
 	s := a.slot
 	a.slot = nil
+	delete(c.asking, a.id)
 	c.attempts--
 	c.wakeStoppers()
 	switch {
@@ -363,9 +377,13 @@ func (c *Client) settle(a *attempt, g granted) (*tenure, error) {
 	c.holds[h.id] = h
 	c.vacate(a)
 	s.turnAway()
+	lost := a.lost
 	c.mu.Unlock()
 	c.sched.add(h)
 	a.watch.taken(t, a.way(), true)
+	if lost != nil { // the call may have been granted the key twice: what it has now is given back
+		h.lose(nil, lost)
+	}
 	return t, nil
 }
 

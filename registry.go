@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -47,8 +46,8 @@ func Schemes() []string {
 //	import _ "github.com/coordgo/coord/backends/redis"
 //
 // The query parameter prefix is WithPrefix and any other is the backend's; an
-// unknown one is ErrInvalid. Open connects within ctx. Errors never show the URL's
-// password. Close the Client to give the connections back.
+// unknown one is ErrInvalid. Open connects within ctx. Errors show of the URL what
+// [RedactURL] does. Close the Client to give the connections back.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	backend, prefix, err := OpenBackend(ctx, rawURL)
 	if err != nil {
@@ -86,19 +85,9 @@ func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix s
 	}
 	backend, err := open(ctx, u)
 	if err != nil {
-		return nil, "", &Error{Op: "open " + redacted(u), Err: openError(ctx, err)}
+		return nil, "", &Error{Op: "open " + RedactURL(rawURL), Err: openError(ctx, err)}
 	}
 	return backend, prefix, nil
-}
-
-// redacted prints u without what may be secret: its password, and its query,
-// in which some stores take one.
-func redacted(u *url.URL) string {
-	bare := *u
-	if bare.RawQuery != "" {
-		bare.RawQuery = "…"
-	}
-	return bare.Redacted()
 }
 
 // openError adds ErrUnavailable to what is not a mistake in the URL.

@@ -3,7 +3,9 @@ package coord
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +13,13 @@ import (
 // hosts in which addresses of IPv6 stand or some have no port, as in
 // etcd://[::1]:2379,[::2]:2379 and redis://h1:6379,h2: URL.Host is the whole list. An error
 // never shows the password that a malformed URL may hold.
+//
+// An @ behind the hosts is refused, because nobody can say where the password ends then: write it as %40, and / ? #
+// of a password as %2F %3F %23.
 func ParseURL(rawURL string) (*url.URL, error) {
+	if ambiguous(rawURL) {
+		return nil, fmt.Errorf("%w: store URL: an @ behind the hosts: write / ? # of a password as %%2F %%3F %%23, and an @ elsewhere as %%40", ErrInvalid)
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		u, err = parseList(rawURL)
@@ -23,6 +31,68 @@ func ParseURL(rawURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: store URL: its query is malformed", ErrInvalid)
 	}
 	return u, nil
+}
+
+// ambiguous reports whether what looks like the hosts may be a part of a password, as in
+// redis://user:pass/word@host.
+func ambiguous(raw string) bool {
+	_, rest, ok := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	return ok && end > 0 && strings.Contains(rest[end:], "@")
+}
+
+// RedactURL gives what may be shown of the URL of a store: its scheme, its hosts, and those parameters that hold no
+// secret. Without hosts the path is shown, because it is the address of a file store, and so is a
+// database number. xxxxx stands for everything else. Of what is no URL of a store only the scheme is shown.
+func RedactURL(rawURL string) string {
+	scheme, _, ok := strings.Cut(rawURL, "://")
+	if !ok || strings.ContainsFunc(scheme, notOfScheme) {
+		return redacted
+	}
+	u, err := ParseURL(rawURL)
+	if err != nil {
+		return scheme + "://" + redacted
+	}
+	shown := u.Scheme + "://"
+	if u.User != nil {
+		shown += redacted + "@"
+	}
+	path := u.EscapedPath()
+	if u.Host != "" {
+		shown += strings.TrimPrefix((&url.URL{Host: u.Host}).String(), "//")
+		if len(path) > 1 && !database(path[1:]) {
+			path = "/" + redacted
+		}
+	}
+	query := u.Query()
+	all := len(query)
+	maps.DeleteFunc(query, func(name string, _ []string) bool { return !slices.Contains(shownParameters, name) })
+	parameters := query.Encode()
+	if len(query) < all || u.Fragment != "" {
+		parameters = strings.TrimPrefix(parameters+"&"+redacted, "&")
+	}
+	if parameters != "" {
+		parameters = "?" + parameters
+	}
+	return shown + path + parameters
+}
+
+// redacted stands for what is not shown.
+const redacted = "xxxxx"
+
+// shownParameters are those of the stores of this module that hold no secret.
+var shownParameters = []string{
+	"client_name", "dial_timeout", "on_missing", "pool_size", "prefix", "read_timeout", "session_timeout", "timeout", "tls_ca", "tls_cert",
+	"tls_insecure", "tls_key", "tls_server_name", "wait_replicas", "wait_timeout", "write_timeout",
+}
+
+func notOfScheme(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("+-.", c)
+}
+
+// database reports whether a path is the number of a database.
+func database(path string) bool {
+	return len(path) <= 4 && !strings.ContainsFunc(path, func(c rune) bool { return c < '0' || c > '9' })
 }
 
 // parseList reads a URL whose hosts are a list: the rest of it with one host in their place, and

@@ -3,8 +3,6 @@ package coord
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -15,7 +13,7 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 	return c.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN waits for n permits. See [Limiter]. On a token bucket it reserves them and
+// WaitN waits for n permits. See [Limiter]. The first in line reserves them on a token bucket and
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
@@ -37,10 +35,8 @@ func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Res
 	case err != nil:
 	case n == 0:
 		return granted, from, nil
-	case d.Limit.Algorithm == driver.TokenBucket && c.info.Claims.Has(driver.Reserve):
-		retry, from, err = c.waitReserved(ctx, key, limit, &d)
 	default:
-		retry, from, err = c.waitInLine(ctx, d)
+		retry, from, err = c.wait(ctx, &d)
 	}
 	if err == nil {
 		return granted, from, nil
@@ -55,62 +51,52 @@ func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Res
 // errTooLate: the permits cannot come before ctx's deadline.
 var errTooLate = chainOf(ErrLimited, context.DeadlineExceeded)
 
-// waitReserved takes the permits ahead of time; the store keeps the order. What is leased is
-// for who comes when nobody of this client waits.
-func (c *Client) waitReserved(ctx context.Context, key string, limit Limit, d *driver.Demand) (time.Duration, origin, error) {
-	p := c.pot(d)
-	if p != nil {
-		if p.sleeper.Add(1) == 1 && p.spend(d.N, new(Result)) {
-			p.sleeper.Add(-1)
-			return 0, fromLease, nil
-		}
-		defer p.sleeper.Add(-1)
+// wait waits in line for the permits, and until they are due.
+func (c *Client) wait(ctx context.Context, d *driver.Demand) (time.Duration, origin, error) {
+	w := &waiter{ctx: ctx, n: d.N, done: make(chan struct{})}
+	w.deadline, _ = ctx.Deadline()
+	q := c.waits.join(d, w)
+	if q == nil {
+		return 0, fromStore, ErrClosed
 	}
-	retry, err := c.sleepReserved(ctx, key, limit, d.N)
-	return retry, fromStore, err
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	case <-c.ended:
+	}
+	if left, unknown := q.leave(w); left {
+		return 0, fromStore, waitEnded(ctx, unknown)
+	}
+	switch {
+	case w.err == errTooLate:
+		return w.retry, w.from, w.err
+	case w.err != nil && w.denied && ctx.Err() != nil: // the time was up while it asked again
+		return 0, w.from, waitEnded(ctx, false)
+	case w.err != nil:
+		return 0, w.from, storeError(ctx, w.err, true)
+	case w.due.IsZero():
+		return 0, w.from, nil
+	}
+	err := c.sleep(ctx, time.Until(w.due))
+	if over := q.passed(w, err != nil); over != nil {
+		select { // so that what comes next finds the permits, unless the store is slow
+		case <-over:
+		case <-time.After(patience / 2):
+		}
+	}
+	return 0, w.from, err
 }
 
-// sleepReserved reserves permits and sleeps until they are due.
-func (c *Client) sleepReserved(ctx context.Context, key string, limit Limit, n int) (time.Duration, error) {
-	r, retry, err := c.reserveInTime(ctx, key, limit, n)
-	if err != nil {
-		return retry, err
+// waitEnded is the error of a wait that ctx, or the client, has ended. unknown says that the store
+// owes the answer.
+func waitEnded(ctx context.Context, unknown bool) error {
+	switch {
+	case ctx.Err() == nil:
+		return ErrClosed
+	case unknown:
+		return storeError(ctx, ctx.Err(), true)
 	}
-	delay := r.Delay()
-	if delay == 0 {
-		return 0, nil
-	}
-	if err := c.sleep(ctx, delay); err != nil {
-		// ctx is over: give back under a bound of our own.
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTry)
-		defer cancel()
-		// What cannot be given back counts as spent; the error is about the wait.
-		_ = r.Cancel(back)
-		return 0, err
-	}
-	return 0, nil
-}
-
-// reserveInTime reserves permits that are due before ctx's deadline.
-func (c *Client) reserveInTime(ctx context.Context, key string, limit Limit, n int) (*Reservation, time.Duration, error) {
-	for {
-		ahead := MaxReserve
-		deadline, bounded := ctx.Deadline()
-		if bounded {
-			ahead = min(ahead, max(time.Until(deadline), 0))
-		}
-		r, retry, err := c.reserve(ctx, key, limit, n, ahead)
-		if !errors.Is(err, ErrLimited) {
-			return r, 0, err
-		}
-		// The store counts until it grants so far ahead.
-		if due := retry + ahead; bounded && time.Until(deadline) < due {
-			return nil, due, errTooLate
-		}
-		if err := c.sleep(ctx, retry); err != nil {
-			return nil, 0, err
-		}
-	}
+	return chainOf(ErrLimited, ctxError(ctx))
 }
 
 // sleep waits for d, or says why not.
@@ -124,139 +110,5 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 		return chainOf(ErrLimited, ctxError(ctx))
 	case <-c.ended:
 		return ErrClosed
-	}
-}
-
-// waitLines are the lines in which goroutines wait for permits of a window,
-// one line per key and limit. Only the first in line asks the store.
-type waitLines struct {
-	mu    sync.Mutex
-	lines map[lineKey]*waitLine
-}
-
-type waitLine struct {
-	waiters []*waiter // in order; never empty
-	ready   time.Time // the first is not served before; zero: not known
-}
-
-type lineKey struct {
-	key   string
-	limit driver.Limit
-}
-
-type waiter struct {
-	turn     chan struct{} // closed when it is the first
-	tooLate  chan time.Duration
-	deadline time.Time // zero: none
-}
-
-// waitInLine waits for its turn, and then for the permits.
-func (c *Client) waitInLine(ctx context.Context, d driver.Demand) (time.Duration, origin, error) {
-	k := lineKey{d.Key, d.Limit}
-	w := &waiter{turn: make(chan struct{}), tooLate: make(chan time.Duration, 1)}
-	w.deadline, _ = ctx.Deadline()
-	c.lines.join(k, w)
-	defer c.lines.leave(k, w)
-	select {
-	case <-w.turn:
-	case retry := <-w.tooLate:
-		return retry, fromStore, errTooLate
-	case <-ctx.Done():
-		return 0, fromStore, chainOf(ErrLimited, ctxError(ctx))
-	case <-c.ended:
-		return 0, fromStore, ErrClosed
-	}
-	ask := driver.Ask{Min: d.N, N: d.N}
-	for denied := false; ; denied = true {
-		switch { // the turn and the end may come together
-		case ctx.Err() != nil:
-			return 0, fromStore, chainOf(ErrLimited, ctxError(ctx))
-		case c.state.Load() == stateClosed:
-			return 0, fromStore, ErrClosed
-		}
-		p := c.pot(&d)
-		if p != nil && p.spend(d.N, new(Result)) {
-			return 0, fromLease, nil
-		}
-		var t driver.TakenOne
-		from, err := c.askStore(ctx, p, &d, ask, &t)
-		if err != nil {
-			err = storeError(ctx, err, true)
-			if denied && ctx.Err() != nil { // the time was up while it asked again
-				err = chainOf(ErrLimited, ctxError(ctx))
-			}
-			return 0, from, err
-		}
-		if t.N > 0 {
-			return 0, from, nil
-		}
-		if p != nil && p.spend(d.N, new(Result)) { // taken in advance since, out of what is missing now
-			return 0, fromLease, nil
-		}
-		ready := time.Now().Add(t.RetryAfter)
-		c.lines.warn(k, ready)
-		if !w.deadline.IsZero() && w.deadline.Before(ready) {
-			return t.RetryAfter, from, errTooLate
-		}
-		if err := c.sleep(ctx, t.RetryAfter); err != nil {
-			return 0, from, err
-		}
-	}
-}
-
-// join puts w at the end of its line.
-func (l *waitLines) join(k lineKey, w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lines == nil {
-		l.lines = make(map[lineKey]*waitLine)
-	}
-	line := l.lines[k]
-	if line == nil {
-		line = &waitLine{}
-		l.lines[k] = line
-		close(w.turn)
-	}
-	line.waiters = append(line.waiters, w)
-	w.checkTime(line.ready)
-}
-
-// leave takes w out of its line; the next in line follows.
-func (l *waitLines) leave(k lineKey, w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	line := l.lines[k]
-	first := line.waiters[0] == w
-	line.waiters = slices.DeleteFunc(line.waiters, func(o *waiter) bool { return o == w })
-	if len(line.waiters) == 0 {
-		delete(l.lines, k)
-		return
-	}
-	if first {
-		line.ready = time.Time{} // the next may want less
-		close(line.waiters[0].turn)
-	}
-}
-
-// warn sends away who would be too late: nobody in line is served before the
-// first, whose permits come at ready.
-func (l *waitLines) warn(k lineKey, ready time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	line := l.lines[k]
-	line.ready = ready
-	for _, w := range line.waiters[1:] {
-		w.checkTime(ready)
-	}
-}
-
-// checkTime tells w if it will be too late for a permit at ready.
-func (w *waiter) checkTime(ready time.Time) {
-	if w.deadline.IsZero() || !w.deadline.Before(ready) {
-		return
-	}
-	select {
-	case w.tooLate <- time.Until(ready):
-	default: // told before
 	}
 }

@@ -74,6 +74,7 @@ func Cases() []Case {
 		refusalCases(),
 		lateCases(),
 		crowdCases(),
+		memberCases(),
 		faultLoopCases(),
 		skewCases(),
 		mutantCases(),

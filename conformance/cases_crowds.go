@@ -26,6 +26,10 @@ func crowdCases() []Case {
 			ID: "LIMIT-235", Name: "crowd-of-asks-returns-at-close", Clause: "L11", run: crowdAtClose, bound: 3 * time.Minute, alone: true,
 			Why:    "callers without a deadline end with the client, or never",
 			Remedy: "end every call at Close, those that wait for a connection, too",
+		}, {
+			ID: "LIMIT-236", Name: "crowd-at-one-hot-key-returns-at-close-and-is-counted", Clause: "R5", run: crowdAtHotKey, bound: 3 * time.Minute, alone: true, Needs: driver.Claims{driver.AtomicMulti},
+			Why:    "a limit that all requests share is where a crowd meets: what is read by one and written by another between is lost",
+			Remedy: "make the look at all limits and the debit of all one step, and end every call at Close",
 		},
 	}
 }
@@ -129,42 +133,152 @@ func crowdInLock(e *env) {
 	}
 }
 
-// crowdOfAsks lets nine of ten have a permit.
+// barrier holds up all calls on a store until a crowd has come.
+type barrier struct {
+	came   atomic.Int64
+	passed chan struct{}
+}
+
+func (e *env) behindBarrier() (*coord.Client, *barrier) {
+	b, in := e.injected()
+	bar := &barrier{passed: make(chan struct{})}
+	in.Script(func(Call) Fault {
+		<-bar.passed
+		return NoFault
+	})
+	return e.clientOn(b), bar
+}
+
+// lift lets the calls pass when n have come, or are about to.
+func (bar *barrier) lift(e *env, n int) {
+	defer close(bar.passed)
+	e.until(time.Minute, "a crowd to call", func() bool { return bar.came.Load() == int64(n) })
+}
+
+// crowdOfAsks has half of the crowd meet at one key, and the others at fifty, and lets nine of ten have a permit.
+// All come while the store does not answer: so as many as can wait in one line, on however slow a machine.
 func crowdOfAsks(e *env) {
 	n := e.crowdSize()
-	limit := coord.Per(n/crowdKeys*9/10, year)
-	c := e.client()
-	var granted [crowdKeys]atomic.Int64
-	var failed atomic.Int64
+	c, bar := e.behindBarrier()
+	hot := n / 2
+	asks := crowdAsks(e, n, hot)
+	var granted, failed [crowdKeys + 1]atomic.Int64
 	// A client library gives up a call that the machine did not get to. Then permits may be spent unseen.
-	answered := func(op string, err error) {
+	answered := func(op string, err error, failed *atomic.Int64) {
 		if err != nil {
 			failed.Add(1)
 			e.wantError(err, op+" in a crowd", coord.ErrUnavailable)
 		}
 	}
-	e.gather(n, func(i int) {
-		r, err := c.Allow(context.Background(), e.key(fmt.Sprint(i%crowdKeys)), limit)
-		answered("Allow", err)
-		granted[i%crowdKeys].Add(int64(r.Granted))
-	}).disperse("a crowd in Allow")
-	for i := range granted {
-		got := int(granted[i].Load())
-		e.admitted(got, limit.Rate)
-		if got > limit.Rate || got < limit.Rate && failed.Load() == 0 {
-			e.Errorf("permits of %v granted to a crowd of %d: saw %d, want %d", limit, n/crowdKeys, got, limit.Rate)
+	crowd := e.gather(n, func(i int) {
+		at := 0
+		if i >= hot {
+			at = 1 + i%crowdKeys
 		}
+		bar.came.Add(1)
+		r, err := c.Allow(context.Background(), asks[at].Key, asks[at].Limit)
+		answered("Allow", err, &failed[at])
+		granted[at].Add(int64(r.Granted))
+	})
+	bar.lift(e, n)
+	crowd.disperse("a crowd in Allow")
+	all := 0
+	for i, ask := range asks {
+		got, lost, rate := int(granted[i].Load()), int(failed[i].Load()), ask.Limit.Rate
+		e.admitted(got, rate)
+		if got > rate || got+lost < rate {
+			e.Errorf("permits of %v granted to a crowd of %d, of which %d failed: saw %d, want %d", ask.Limit, ask.N, lost, got, rate)
+		}
+		all += lost
 	}
-	e.count("asks of a crowd that failed", int(failed.Load()))
+	e.count("asks of a crowd that failed", all)
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
+	limit := coord.Per(n/crowdKeys*9/10, year)
 	e.gather(n, func(i int) {
 		_, err := c.AllowAll(context.Background(),
 			coord.Demand{Key: e.key(fmt.Sprint("other ", i/crowdKeys%crowdKeys)), Limit: limit, N: 1},
 			coord.Demand{Key: e.key(fmt.Sprint("one ", i%crowdKeys)), Limit: limit, N: 1})
-		answered("AllowAll", err)
+		answered("AllowAll", err, new(atomic.Int64))
 	}).disperse("a crowd in AllowAll")
+}
+
+// crowdAsks are the hot key, which N of the crowd ask for, and fifty others.
+func crowdAsks(e *env, n, hot int) []coord.Demand {
+	asks := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
+	each := (n - hot) / crowdKeys
+	for i := range crowdKeys {
+		asks = append(asks, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
+	}
+	return asks
+}
+
+// crowdAtHotKey is a crowd in AllowAll of one key that all share and one of fifty others. A tenth is denied
+// by a limit of its own, and the client closes amid them.
+func crowdAtHotKey(e *env) {
+	n := e.crowdSize()
+	c, rival := e.client(), e.client()
+	hot := coord.Demand{Key: e.key("hot"), Limit: coord.Per(n, year), N: 1}
+	other := func(i int) coord.Demand {
+		return coord.Demand{Key: e.key(fmt.Sprint(i % crowdKeys)), Limit: coord.Per(n, year), N: 1}
+	}
+	empty := func(i int) coord.Demand {
+		return coord.Demand{Key: e.key(fmt.Sprint("empty ", i%crowdKeys)), Limit: coord.Per(1, year), N: 1}
+	}
+	for i := range crowdKeys {
+		_, err := rival.Allow(e.within(soon), empty(i).Key, empty(i).Limit)
+		e.noError(err, "Allow of the only permit")
+	}
+	var granted, denied, failed atomic.Int64
+	crowd := e.gather(n, func(i int) {
+		demands := []coord.Demand{hot, other(i)}
+		if i%10 == 0 {
+			demands[1] = empty(i / 10)
+		}
+		r, err := c.AllowAll(context.Background(), demands...)
+		switch {
+		case err != nil:
+			failed.Add(1)
+			e.ended("AllowAll", err)
+		case !r[0].Allowed:
+			denied.Add(1)
+		case i%10 == 0:
+			e.Errorf("AllowAll of a limit that is used up: saw it granted")
+		default:
+			granted.Add(1)
+		}
+	})
+	crowd.reach(int64(n / 10))
+	if err := c.Close(); err != nil {
+		e.Errorf("Close amid a crowd: saw %v, want nil", err)
+	}
+	crowd.disperse("from Close to the last return from AllowAll")
+	e.count("AllowAll of a crowd that was granted", int(granted.Load()))
+	e.count("AllowAll of a crowd that was denied", int(denied.Load()))
+	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
+	var others []coord.Demand
+	for i := range crowdKeys {
+		others = append(others, other(i))
+	}
+	e.counted(rival, "the other keys", others, int(granted.Load()), int(failed.Load()))
+}
+
+// counted fails the case unless what was granted of all demands is counted, and at most what failed beside it.
+func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, granted, failed int) {
+	spent := 0
+	for _, d := range demands {
+		r, err := c.Peek(e.within(soon), d.Key, d.Limit)
+		e.noError(err, "Peek after a crowd")
+		spent += d.Limit.Rate - r.Remaining
+	}
+	if spent < granted {
+		e.Errorf("permits counted of %s: saw %d, want at least the %d that were granted", what, spent, granted)
+		e.count(overBound, granted-spent)
+	}
+	if spent > granted+failed {
+		e.Errorf("permits counted of %s: saw %d, want at most the %d that were granted and %d that failed", what, spent, granted, failed)
+	}
 }
 
 func crowdAtClose(e *env) {

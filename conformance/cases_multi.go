@@ -17,6 +17,10 @@ func multiCases() []Case {
 			ID: "LIMIT-42", Name: "best-effort-gives-back", Clause: "R5", run: allowAllInTurn,
 			Why:    "limits that are taken one after the other, and not given back, lock everyone out by the denials of one",
 			Remedy: "Refund gives back what an ask of a window was granted, once for each id, as long as it is in the window",
+		}, {
+			ID: "LIMIT-243", Name: "two-limits-of-one-account-are-refused", Clause: "R5", run: oneAccountTwice, Needs: driver.Claims{driver.AtomicMulti},
+			Why:    "which of two limits on one account a call keeps is anybody's guess: it is a mistake, and says so",
+			Remedy: "the client refuses it before the store is asked",
 		},
 	}
 }
@@ -43,6 +47,38 @@ func allowAll(e *env) {
 		r = e.twoLimits(c, name, limit, 3)
 		if !r[0].Allowed || r[0].Granted != 3 || r[0].Remaining != 7 || r[1].Granted != 3 || r[1].Remaining != 0 {
 			e.Errorf("3 and 3 with 10 and 3 left under %s, after a denial of 4 and 4: saw %+v, want 3 granted of each, 7 and 0 left", name, r)
+		}
+	}
+}
+
+func oneAccountTwice(e *env) {
+	c, key := e.client(), e.key("k")
+	for name, two := range map[string][2]driver.Limit{
+		"two bursts of a token bucket":      {{Rate: 1, Per: year, Burst: 5}, {Rate: 1, Per: year, Burst: 10}},
+		"two rates of a sliding window":     {{Rate: 5, Per: year}, {Rate: 10, Per: year}},
+		"two rates of a fixed window":       {{Rate: 5, Per: year, Algorithm: driver.FixedWindow}, {Rate: 10, Per: year, Algorithm: driver.FixedWindow}},
+		"a rate of a bucket in other words": {{Rate: 1, Per: year / 2, Burst: 5}, {Rate: 2, Per: year, Burst: 10}},
+	} {
+		_, err := c.AllowAll(e.within(soon), coord.Demand{Key: key, Limit: two[0], N: 1}, coord.Demand{Key: key, Limit: two[1], N: 1})
+		e.wantError(err, "AllowAll of "+name, coord.ErrInvalid)
+		for _, limit := range two {
+			r, err := c.Peek(e.within(soon), key, limit)
+			e.noError(err, "Peek after AllowAll of "+name)
+			if n := normal(limit).Max(); r.Remaining != n {
+				e.Errorf("left of %v after AllowAll of %s was refused: saw %d, want %d", limit, name, r.Remaining, n)
+			}
+		}
+	}
+	r, err := c.AllowAll(e.within(soon),
+		coord.Demand{Key: key, Limit: driver.Limit{Rate: 10, Per: year, Burst: 3}, N: 1},
+		coord.Demand{Key: key, Limit: driver.Limit{Rate: 100, Per: year, Burst: 5}, N: 1},
+		coord.Demand{Key: key, Limit: driver.Limit{Rate: 4, Per: year}, N: 1},
+		coord.Demand{Key: key, Limit: driver.Limit{Rate: 2, Per: year / 2}, N: 1})
+	e.noError(err, "AllowAll of limits that count on different accounts of one key")
+	for i, want := range []int{2, 4, 3, 1} {
+		if len(r) != 4 || !r[i].Allowed || r[i].Remaining != want {
+			e.Errorf("AllowAll of limits on different accounts of one key: saw %+v, want one taken of each", r)
+			break
 		}
 	}
 }

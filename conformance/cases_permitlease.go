@@ -54,26 +54,26 @@ func (e *env) lessee(opts ...coord.Option) *coord.Client {
 // leaseBound: a lessee has a lease, waits for longer than a sub-window, and then spends what it
 // can, while another client takes all that it is granted, for longer than a period.
 func leaseBound(e *env) {
-	const rate, per = 400, time.Second
+	const rate, per, each = 4000, time.Second, 5
 	limit, key := algorithms(rate, per)["sliding window"], e.key("k")
 	lessee := e.lessee(coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: 1}))
 	greedy := e.limiter()
 	var spends []spend
 	ask := func() {
 		sent := time.Now()
-		r, err := lessee.Allow(e.within(soon), key, limit)
-		e.noError(err, "Allow of a lessee")
+		r, err := lessee.AllowN(e.within(soon), key, limit, each)
+		e.noError(err, "AllowN of a lessee")
 		if r.Allowed {
-			spends = append(spends, spend{sent, time.Now(), 1})
+			spends = append(spends, spend{sent, time.Now(), each})
 		}
 	}
-	// A client measures its rate over a hundredth of For, and leases no more than two before.
+	// A client measures its rate over a hundredth of For, and leases no fewer than 16.
 	for end := time.Now().Add(per / 5); time.Now().Before(end); {
 		ask()
 		e.pass(time.Millisecond)
 	}
 	e.pass(per / 10)
-	for range rate / 4 {
+	for range rate / each / 8 {
 		ask()
 	}
 	for end := time.Now().Add(per + per/5); time.Now().Before(end); {

@@ -104,10 +104,17 @@ func connectionReset(e *env) {
 	for time.Since(start) < 3*ttl/2 {
 		link.Reset()
 		e.pass(ttl / 5)
-		e.noError(l.Err(), "Err of a lock whose connections break now and then")
+		if err := l.Err(); err != nil {
+			if !e.overworked(start, ttl) {
+				e.noError(err, "Err of a lock whose connections break now and then")
+			}
+			return
+		}
 		e.refused(rival, key, "while the holder's connections break now and then")
 	}
-	e.noError(l.Unlock(e.ctx), "Unlock")
+	if err := l.Unlock(e.ctx); err != nil && !e.overworked(start, ttl) {
+		e.noError(err, "Unlock")
+	}
 	e.free(rival, key, time.Second, "after the Unlock")
 }
 

@@ -15,6 +15,14 @@ func stateCases() []Case {
 			Why:    "a limit that is tuned in production must not mint a burst at every change",
 			Remedy: "store the debt, not what is left: a new rate or burst then applies to it",
 		}, {
+			ID: "LIMIT-241", Name: "smaller-burst-lowers-no-debt", Clause: "R3", run: mixedBursts,
+			Why:    "in a rolling deploy that changes a burst the old processes made the new ones' buckets full again, grant by grant: without bound",
+			Remedy: "store the whole debt, and cap it by the burst of the ask when it is looked at",
+		}, {
+			ID: "LIMIT-242", Name: "rates-of-one-key-keep-their-bounds", Clause: "R1", run: mixedRates,
+			Why:    "two buckets of one key, one per second and one per hour, shared a debt that drained at the faster rate",
+			Remedy: "make the rate of a token bucket part of the key's name in the store, as limits.Name does",
+		}, {
 			ID: "LIMIT-31", Name: "algorithms-and-periods-are-apart", Clause: "R3", run: changedAlgorithm,
 			Why:    "one algorithm that reads the state of another computes nonsense",
 			Remedy: "make algorithm and, for windows, the period part of the key's name in the store",
@@ -85,6 +93,42 @@ func changedRate(e *env) {
 	e.grantedN(e.ask(l, key, of(5), 1, 1), 0, "one more after the burst fell to 5, 8 being spent")
 	if a := e.ask(l, key, of(5), 0, 0); a.Remaining > 5 {
 		e.Errorf("left after the burst fell to 5: saw %d", a.Remaining)
+	}
+}
+
+// mixedBursts takes all that two bursts of one rate give for some turns.
+func mixedBursts(e *env) {
+	const each, turns = 200 * time.Millisecond, 4
+	l, key := e.limiter(), e.key("k")
+	wide := normal(driver.Limit{Rate: 1, Per: each, Burst: 50})
+	narrow := normal(driver.Limit{Rate: 1, Per: each, Burst: 2})
+	start := time.Now()
+	e.grantedN(e.ask(l, key, wide, 50, 50), 50, "all of a bucket of 50")
+	total, small := 50, 0
+	for range turns {
+		e.pass(each + each/4)
+		n := e.ask(l, key, narrow, 1, 1).N
+		small += n
+		total += n + e.ask(l, key, wide, 1, 50).N
+	}
+	if most := 50 + int(time.Since(start)/each) + 1; total > most {
+		e.Errorf("granted by bursts of 2 and 50 of %d permits: saw %d in %v, want at most %d, the bound of the larger", 50, total, time.Since(start).Round(time.Millisecond), most)
+	}
+	if small == 0 && time.Since(start) < 3*time.Second {
+		e.Errorf("granted by a burst of 2 while one of 50 owes all: saw nothing in %d turns, want what has come since", turns)
+	}
+}
+
+func mixedRates(e *env) {
+	l, key := e.limiter(), e.key("k")
+	slow := normal(driver.Limit{Rate: 1, Per: year, Burst: 10})
+	fast := normal(driver.Limit{Rate: 100, Per: time.Second, Burst: 5})
+	e.grantedN(e.ask(l, key, slow, 10, 10), 10, "all of a slow bucket")
+	e.grantedN(e.ask(l, key, fast, 5, 5), 5, "all of a fast bucket of the same key")
+	for range 10 {
+		e.pass(20 * time.Millisecond)
+		e.ask(l, key, fast, 1, 5)
+		e.grantedN(e.ask(l, key, slow, 1, 1), 0, "one more of a slow bucket, of whose key a fast one is used")
 	}
 }
 

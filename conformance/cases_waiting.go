@@ -36,7 +36,115 @@ func waitingCases() []Case {
 			ID: "LIMIT-54", Name: "late-refund-does-nothing", Clause: "R8", run: lateRefund, Needs: driver.Claims{driver.Reserve},
 			Why:    "permits that fell due may have been used: giving them back lets them be used twice",
 			Remedy: "refuse a refund whose permits are due, by the store's clock",
+		}, {
+			ID: "LIMIT-261", Name: "nobody-in-line-is-overtaken", Clause: "R8", run: waitTogether,
+			Why:    "waits share a request: a store that serves a later one of them first starves the others",
+			Remedy: "evaluate the asks of one call in their order",
+		}, {
+			ID: "LIMIT-262", Name: "wait-cancelled-while-it-asks-gives-back", Clause: "R8", run: waitCancelledInFlight, Needs: driver.Claims{driver.Reserve},
+			Why:    "a reservation whose caller has left before the answer came makes everyone else wait for nobody",
+			Remedy: "implement driver.Refunder: what was granted to an id goes back, whether its answer came or not",
+		}, {
+			ID: "LIMIT-263", Name: "denial-is-of-one-limit", Clause: "R6", run: denialOfOne,
+			Why:    "a denial that is remembered for another limit, or of one demand where only a sum was too much, denies what is there",
+			Remedy: "remember denials by key and limit, or not at all: the client does",
 		},
+	}
+}
+
+// waitTogether: nine wait for six permits at a time, of a window that they have all at once.
+func waitTogether(e *env) {
+	c, key := e.client(), e.key("k")
+	const permits, waiters = 6, 9
+	limit := normal(driver.Limit{Rate: permits, Per: 600 * time.Millisecond})
+	r, err := c.AllowN(e.within(soon), key, limit, permits)
+	e.noError(err, "AllowN")
+	if !r.Allowed {
+		e.Fatalf("AllowN of a fresh key: saw it denied")
+	}
+	returned := make([]time.Time, waiters)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range waiters {
+		wg.Go(func() {
+			if err := c.Wait(e.within(soon), key, limit); err != nil {
+				e.Errorf("Wait of caller %d: saw %v, want nil", i, err)
+			}
+			returned[i] = time.Now()
+		})
+		e.pass(10 * time.Millisecond)
+	}
+	wg.Wait()
+	for i := range waiters - 1 {
+		if before := returned[i].Sub(returned[i+1]); before > 100*time.Millisecond+e.starved(start) {
+			e.Errorf("Wait: saw caller %d served %v before caller %d, want the order in which they came", i+1, before, i)
+		}
+	}
+}
+
+func waitCancelledInFlight(e *env) {
+	b, in := e.injected()
+	c, key := e.clientOn(b), e.key("k")
+	limit := driver.Limit{Rate: 1, Per: 5 * time.Second, Burst: 1}
+	r, err := c.Allow(e.within(soon), key, limit)
+	e.noError(err, "Allow")
+	if !r.Allowed {
+		e.Errorf("Allow of a fresh key: saw it denied")
+	}
+	in.Script(func(c Call) Fault {
+		if c.Op == "Take" {
+			return HangAfter
+		}
+		return NoFault
+	})
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	result := async(func() error { return c.Wait(ctx, key, limit) })
+	e.until(soon, "Wait to ask", func() bool { return in.count("Take") > 1 })
+	e.pass(100 * time.Millisecond) // the store has granted it, and the answer does not come
+	cancel()
+	e.wantError(recv(e, result, soon, "a cancelled Wait"), "Wait that is cancelled while it asks", context.Canceled)
+	in.Script(nil)
+	start := time.Now()
+	e.until(2*time.Second, "what a Wait that was cancelled while it asked has reserved to be given back", func() bool {
+		r, err := c.Peek(e.within(soon), key, limit)
+		e.noError(err, "Peek")
+		return r.ResetAfter <= limit.Per
+	})
+	e.measure("given back after a Wait was cancelled while it asked", time.Since(start))
+}
+
+// denialOfOne: what is denied under one limit is there under others of the same key.
+func denialOfOne(e *env) {
+	c, key := e.client(), e.key("k")
+	denied := normal(driver.Limit{Rate: 5, Per: year})
+	e.deny(c, key, denied)
+	for name, limit := range map[string]driver.Limit{
+		"a shorter period": normal(driver.Limit{Rate: 5, Per: year / 2}),
+		"a fixed window":   normal(driver.Limit{Rate: 5, Per: year, Algorithm: driver.FixedWindow}),
+		"a token bucket":   normal(driver.Limit{Rate: 5, Per: year, Burst: 5}),
+	} {
+		r, err := c.Allow(e.within(soon), key, limit)
+		e.noError(err, "Allow under "+name)
+		if !r.Allowed {
+			e.Errorf("Allow under %s, after a denial under another limit of the key: saw it denied, want it granted", name)
+		}
+	}
+	if !e.info.Claims.Has(driver.AtomicMulti) {
+		return
+	}
+	demand := coord.Demand{Key: e.key("sum"), Limit: normal(driver.Limit{Rate: 10, Per: year}), N: 3}
+	_, err := c.AllowN(e.within(soon), demand.Key, demand.Limit, 5)
+	e.noError(err, "AllowN")
+	all, err := c.AllowAll(e.within(soon), demand, demand)
+	e.noError(err, "AllowAll of twice 3 with 5 left")
+	if len(all) != 2 || all[0].Allowed {
+		e.Errorf("AllowAll of twice 3 with 5 left: saw %+v, want a denial", all)
+	}
+	r, err := c.AllowN(e.within(soon), demand.Key, demand.Limit, demand.N)
+	e.noError(err, "AllowN of 3 with 5 left")
+	if !r.Allowed {
+		e.Errorf("AllowN of 3 with 5 left, after a denial of twice 3: saw it denied, want it granted")
 	}
 }
 

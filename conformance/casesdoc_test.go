@@ -101,20 +101,21 @@ const scenarios = `| scenario | cases |
 | clients close while they hold and wait | LOCK-90, LOCK-91, LOCK-92, LOCK-93, LOCK-94, CORE-04 |
 | the context has ended before the call | CORE-03, CORE-06 |
 | the store cannot be reached, is paused, comes back | CORE-02, LOCK-15, LOCK-48, LOCK-49, LIMIT-60, LIMIT-61 |
+| one server of several hangs, is cut off, is slow, or comes back empty | LOCK-251, LOCK-252, LOCK-253, LOCK-254, LIMIT-251, LIMIT-252 |
 | the store is full or read-only for a while, or refuses one kind of call | LOCK-231, LOCK-232, LIMIT-231, LIMIT-232 |
 | clocks of clients are seconds or an hour off, or set back | LOCK-83, LIMIT-11, LIMIT-12, LIMIT-13, LIMIT-14 |
-| thousands call at once, and the client closes amid them | LOCK-234, LIMIT-234, LIMIT-235 |
+| thousands call at once, and the client closes amid them | LOCK-234, LIMIT-234, LIMIT-235, LIMIT-236 |
 | many clients, goroutines and processes share one limit exactly | LIMIT-01, LIMIT-10, LIMIT-17, LIMIT-39 |
 | each algorithm keeps its bound, also about its edges | LIMIT-02, LIMIT-03, LIMIT-04, LIMIT-18, LIMIT-19, LIMIT-34 |
 | partial grants, denials and rounding lose and mint nothing | LIMIT-05, LIMIT-06, LIMIT-07, LIMIT-08, LIMIT-09 |
 | retry and reset times are exact; impossible asks say so | LIMIT-20, LIMIT-21, LIMIT-22, LIMIT-23 |
-| rates, bursts, algorithms and periods are changed | LIMIT-30, LIMIT-31 |
-| reset, peek, denial cache | LIMIT-32, LIMIT-35, LIMIT-45, LIMIT-46 |
+| rates, bursts, algorithms and periods are changed, or mixed | LIMIT-30, LIMIT-31, LIMIT-241, LIMIT-242, LIMIT-243 |
+| reset, peek, denial cache | LIMIT-32, LIMIT-35, LIMIT-45, LIMIT-46, LIMIT-263 |
 | the state of a limit is lost | LIMIT-16, LIMIT-38, LIMIT-15 |
 | refunds twice, late, or of what never was | LIMIT-54, LIMIT-59 |
 | several limits at once, one of them twice | LIMIT-40, LIMIT-41, LIMIT-42, LIMIT-43 |
 | permits taken in advance | LIMIT-50, LIMIT-51, LIMIT-52 |
-| waiting in order, in time, cancelled, hopeless | LIMIT-55, LIMIT-56, LIMIT-57, LIMIT-58 |
+| waiting in order, in time, cancelled, hopeless | LIMIT-55, LIMIT-56, LIMIT-57, LIMIT-58, LIMIT-261, LIMIT-262 |
 | scripts flushed, slots moved, leases of sessions, watches compacted | the store's own business: tests of each backend |
 | a stored value is corrupt, or of another type | the store's own business: tests of each backend |
 | keys that never expire | the store's own business: tests of each backend |

@@ -26,6 +26,9 @@ type Harness struct {
 	// to pause, and no network to it. Cases about these are then unsupported. A store
 	// of one process (driver.ScopeProcess) is embedded in any case.
 	Embedded bool
+	// Members are a store of several servers, one of which fails. Without it, the cases about one
+	// member of several do not apply.
+	Members *Members
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
 }
@@ -69,12 +72,21 @@ const (
 	HookRefuse   Hook = "Faults.Refuse and Faults.Accept"
 	HookFailover Hook = "Faults.Failover"
 	HookSkew     Hook = "Faults.Skew"
+	HookHang     Hook = "Members.Hang"
+	HookCutOff   Hook = "Members.CutOff"
+	HookSlow     Hook = "Members.Slow"
+	HookEmpty    Hook = "Members.Empty"
 	HookWorker   Hook = "Harness.WorkerURL"
 )
 
 // shared reports whether using the hook disturbs every client of the store.
 func (hk Hook) shared() bool {
-	return hk == HookRestart || hk == HookPause || hk == HookWipe || hk == HookRefuse || hk == HookFailover
+	return hk == HookRestart || hk == HookPause || hk == HookWipe || hk == HookRefuse || hk == HookFailover || hk.ofMembers()
+}
+
+// ofMembers reports whether the hook is one of Members.
+func (hk Hook) ofMembers() bool {
+	return hk == HookHang || hk == HookCutOff || hk == HookSlow || hk == HookEmpty
 }
 
 // pointless says why a hook can never be there, "" if it could.
@@ -84,6 +96,8 @@ func (h *Harness) pointless(hk Hook) string {
 		return "the store is of one process, and the case is about several"
 	case (hk == HookLink || hk == HookPause) && (h.Embedded || h.Claims.Has(driver.ScopeProcess)):
 		return "the store is embedded: there is no server, and no network to it"
+	case hk.ofMembers() && h.Members == nil:
+		return "the harness has no Members: the store is one of a single server"
 	}
 	return ""
 }
@@ -110,6 +124,8 @@ func (h *Harness) lacks(hk Hook) string {
 		there = f.Failover != nil
 	case HookSkew:
 		there = f.Skew != nil
+	case HookHang, HookCutOff, HookSlow, HookEmpty:
+		there = h.Members != nil && h.Members.fault(hk) != nil
 	case HookWorker:
 		if h.WorkerURL != "" {
 			return workerProblem()

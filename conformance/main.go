@@ -88,7 +88,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	}
 	c := f.command
 	c.Out, c.Live, c.Suite.Harness = stdout, IsTerminal(stdout), h
-	c.Suite.Alone = fmt.Sprintf("%s --seed {seed} --run '^{case}$' '%s'", args[0], u.Redacted())
+	c.Suite.Alone = fmt.Sprintf("%s --seed {seed} --run '^{case}$' '%s'", args[0], coord.RedactURL(f.url))
 	report, err := c.Run(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -172,7 +172,7 @@ func URLHarness(ctx context.Context, open driver.OpenFunc, u *url.URL, claims dr
 	own := *u // an OpenFunc may keep what it is given
 	b, err := open(ctx, &own)
 	if err != nil {
-		return Harness{}, fmt.Errorf("open %s: %w", u.Redacted(), err)
+		return Harness{}, fmt.Errorf("open %s: %w", coord.RedactURL(u.String()), err)
 	}
 	made := b.Info().Claims
 	if err := b.Close(); err != nil {

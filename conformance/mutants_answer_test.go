@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -35,7 +36,10 @@ var answerMutants = []mutant{
 		new: on(func(s store) driver.Backend { return cheapGrant{s} }), killers: []string{"LIMIT-07", "LIMIT-52"},
 	}, {
 		name: "asks out of order", bug: "the asks of one call are evaluated from the last to the first",
-		new: on(func(s store) driver.Backend { return backwards{s} }), killers: []string{"LIMIT-08"},
+		new: on(func(s store) driver.Backend { return backwards{s} }), killers: []string{"LIMIT-08", "LIMIT-261"},
+	}, {
+		name: "denial of a key", bug: "a denial is remembered for the key, and not for the limit",
+		new: on(func(s store) driver.Backend { return &deniedKeys{store: s, until: make(map[string]time.Time)} }), killers: []string{"LIMIT-263"},
 	}, {
 		name: "asks of one call apart", bug: "each ask of a call sees the state before the call",
 		new: on(func(s store) driver.Backend { return forgetful{s} }), killers: []string{"LIMIT-08"},
@@ -196,4 +200,30 @@ func (b oneByOne) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		all = append(all, t)
 	}
 	return all, nil
+}
+
+// deniedKeys denies whatever is asked under a key for a second after a denial.
+type deniedKeys struct {
+	store
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (b *deniedKeys) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := driver.Taken{Asks: make([]driver.Granted, len(asks))}
+	if left := time.Until(b.until[key]); left > 0 {
+		for i := range taken.Asks {
+			taken.Asks[i].RetryAfter = left
+		}
+		return taken, nil
+	}
+	taken, err := b.store.Take(ctx, key, l, asks)
+	for _, g := range taken.Asks {
+		if g.RetryAfter > 0 {
+			b.until[key] = time.Now().Add(time.Second)
+		}
+	}
+	return taken, err
 }

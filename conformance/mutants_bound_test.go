@@ -59,6 +59,12 @@ var boundMutants = []mutant{
 			return fmt.Sprint(key, l.Rate, l.Burst), l
 		}), killers: []string{"LIMIT-30"},
 	}, {
+		name: "debt that a burst caps", bug: "what a smaller burst is granted stores the debt as it sees it: a larger one is full again",
+		new: counted(driver.TokenBucket, capping), killers: []string{"LIMIT-241"},
+	}, {
+		name: "two rates on one debt", bug: "the rate is not part of the name: a faster one drains the debt of a slower",
+		new: counted(driver.TokenBucket, draining), killers: []string{"LIMIT-242"},
+	}, {
 		name: "two algorithms on one state", bug: "the algorithm is not part of the name",
 		new: limited(func(key string, l driver.Limit) (string, driver.Limit) {
 			if l.Algorithm == driver.FixedWindow {
@@ -220,6 +226,20 @@ func overflowing(c *counter, l driver.Limit, now time.Time) (int, time.Duration)
 	n, each := c.refill(l, now)
 	c.used -= n // below zero, after a while: more than the burst is there
 	return l.Burst - int(c.used), each
+}
+
+// capping has one account for each rate.
+func capping(c *counter, l driver.Limit, now time.Time) (int, time.Duration) {
+	n, each := c.refill(l, now)
+	c.used = min(max(0, c.used-n), float64(l.Burst))
+	return int(float64(l.Burst) - c.used), each
+}
+
+// draining has one account for all rates.
+func draining(c *counter, l driver.Limit, now time.Time) (int, time.Duration) {
+	n, each := c.refill(l, now)
+	c.used = max(0, c.used-n)
+	return int(max(0, float64(l.Burst)-c.used)), each
 }
 
 func drifting(c *counter, l driver.Limit, now time.Time) (int, time.Duration) {

@@ -2,6 +2,9 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,19 +21,26 @@ var crowdMutants = []mutant{
 	}, {
 		name: "batch cut short", bug: "of many asks that come in one call the first 64 are counted, and the others granted uncounted", sound: "crowded",
 		new: crowded(crowdBug{batch: true}), killers: []string{"LIMIT-234"},
+	}, {
+		name: "connection lost to the pool", bug: "a call that Close ends does not give its connection back, and who waits for one waits for ever", sound: "crowded",
+		new: crowded(crowdBug{pool: true}), killers: []string{"LIMIT-235", "LIMIT-236"},
+	}, {
+		name: "debit lost in a crowd", bug: "of the calls that meet at a key, between its look and its write, one alone is counted", sound: "crowded",
+		new: crowded(crowdBug{meets: true}), killers: []string{"LIMIT-236"},
 	},
 }
 
-type crowdBug struct{ unlock, batch bool }
+type crowdBug struct{ unlock, batch, pool, meets bool }
 
-// crowded is a store at some distance: a call takes a millisecond.
+// crowded is a store at some distance: a call takes a millisecond, on one of few connections.
 func crowded(bug crowdBug) func() harness {
 	return func() harness {
 		shared := memory.NewStore()
 		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
 		return harness{
 			Open: func(conformance.TB) driver.Backend {
-				return claimer{&crowdedStore{store: shared.Open().(store), bug: bug}, claims}
+				b := &crowdedStore{store: shared.Open().(store), bug: bug, pool: make(chan struct{}, connections), closed: make(chan struct{})}
+				return claimer{b, claims}
 			},
 			Claims: claims,
 		}
@@ -39,8 +49,13 @@ func crowded(bug crowdBug) func() harness {
 
 type crowdedStore struct {
 	store
-	bug  crowdBug
-	busy atomic.Int64
+	bug    crowdBug
+	busy   atomic.Int64
+	pool   chan struct{} // the connections in use
+	closed chan struct{}
+	once   sync.Once
+	// writing counts the calls of TakeAll under way.
+	writing atomic.Int64
 }
 
 const (
@@ -57,6 +72,35 @@ func (b *crowdedStore) Unlock(ctx context.Context, key, id string) error {
 	return b.store.Unlock(ctx, key, id)
 }
 
+func (b *crowdedStore) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.store.Close()
+}
+
+// connect waits for a connection, and for a millisecond on it.
+func (b *crowdedStore) connect(ctx context.Context) error {
+	closed := b.closed
+	if b.bug.pool {
+		closed = leaked
+	}
+	select {
+	case b.pool <- struct{}{}:
+	case <-ctx.Done():
+		return errors.Join(driver.ErrNotSent, ctx.Err())
+	case <-closed:
+		return driver.ErrClosed
+	}
+	select {
+	case <-time.After(time.Millisecond):
+	case <-b.closed:
+		if b.bug.pool {
+			return driver.ErrClosed
+		}
+	}
+	<-b.pool
+	return nil
+}
+
 func (b *crowdedStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	time.Sleep(time.Millisecond)
 	if len(asks) <= cutAt || !b.bug.batch {
@@ -67,4 +111,32 @@ func (b *crowdedStore) Take(ctx context.Context, key string, l driver.Limit, ask
 		t.Asks = append(t.Asks, driver.Granted{N: a.N})
 	}
 	return t, err
+}
+
+func (b *crowdedStore) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	met := b.writing.Add(1) > 1
+	defer b.writing.Add(-1)
+	if err := b.connect(ctx); err != nil {
+		return nil, err
+	}
+	if met && b.bug.meets {
+		return b.uncounted(ctx, demands)
+	}
+	return b.store.TakeAll(ctx, demands)
+}
+
+// uncounted grants what can be granted, and counts none of it.
+func (b *crowdedStore) uncounted(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	looks := slices.Clone(demands)
+	for i := range looks {
+		looks[i].N = 0
+	}
+	out, err := b.store.TakeAll(ctx, looks)
+	for i, t := range out {
+		if t.Remaining < demands[i].N {
+			return b.store.TakeAll(ctx, demands) // which denies it
+		}
+		t.Asks[0].N = demands[i].N
+	}
+	return out, err
 }

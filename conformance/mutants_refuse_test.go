@@ -31,10 +31,16 @@ var refuseMutants = []mutant{
 	}, {
 		name: "limit that denies when it cannot count", bug: "an error of the store at a debit is told as a denial, without a time to ask again", sound: "refusing",
 		new: refusing(refuseBug{denies: true}), killers: []string{"LIMIT-231"},
+	}, {
+		name: "holder named by its client", bug: "a client is granted what it still holds under another id, as by PostgreSQL's advisory locks", sound: "refusing",
+		new: refusing(refuseBug{ofClient: true}), killers: []string{"LOCK-232"},
+	}, {
+		name: "script that one call loads", bug: "Take loads the script that Reset and TakeAll run by its name (NOSCRIPT)", sound: "refusing",
+		new: refusing(refuseBug{scripts: true}), killers: []string{"LIMIT-232"},
 	},
 }
 
-type refuseBug struct{ taints, asLocked, renews, unlocks, admits, denies bool }
+type refuseBug struct{ taints, asLocked, renews, unlocks, admits, denies, ofClient, scripts bool }
 
 // errFull is what the store says while it refuses.
 var errFull = errors.New("out of memory")
@@ -79,6 +85,24 @@ type refuser struct {
 
 	mu      sync.Mutex
 	tainted bool
+	loaded  bool            // the script, by a Take
+	own     map[string]bool // the ids of this client
+}
+
+// asked notes an id of this client.
+func (b *refuser) asked(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.own == nil {
+		b.own = make(map[string]bool)
+	}
+	b.own[id] = true
+}
+
+func (b *refuser) owns(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.own[id]
 }
 
 func (b *refuser) spoilt() bool {
@@ -88,8 +112,11 @@ func (b *refuser) spoilt() bool {
 }
 
 func (b *refuser) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	b.asked(r.ID)
 	h, err := b.Inspect(ctx, key)
 	switch {
+	case b.bug.ofClient && err == nil && b.owns(h.ID):
+		return driver.Grant{Token: int64(h.Token), TTL: r.TTL}, nil
 	case !b.full.is() || err == nil && h.ID != r.ID:
 		return b.store.TryLock(ctx, key, r)
 	case b.bug.asLocked:
@@ -116,6 +143,7 @@ func (b *refuser) Unlock(ctx context.Context, key, id string) error {
 }
 
 func (b *refuser) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	b.load()
 	if !b.full.is() || !slices.ContainsFunc(asks, func(a driver.Ask) bool { return a.N > 0 }) {
 		return b.store.Take(ctx, key, l, asks)
 	}
@@ -129,4 +157,36 @@ func (b *refuser) Take(ctx context.Context, key string, l driver.Limit, asks []d
 		}
 	}
 	return t, nil
+}
+
+var errNoScript = errors.New("NOSCRIPT no matching script")
+
+func (b *refuser) load() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.loaded = true
+}
+
+// script is what Reset and TakeAll run.
+func (b *refuser) script() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bug.scripts && !b.loaded {
+		return errNoScript
+	}
+	return nil
+}
+
+func (b *refuser) Reset(ctx context.Context, key string, l driver.Limit) error {
+	if err := b.script(); err != nil {
+		return err
+	}
+	return b.store.Reset(ctx, key, l)
+}
+
+func (b *refuser) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	if err := b.script(); err != nil {
+		return nil, err
+	}
+	return b.store.TakeAll(ctx, demands)
 }

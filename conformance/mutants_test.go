@@ -41,7 +41,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants, crowdMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -57,6 +57,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"refusing":   refusing(refuseBug{}),
 	"late":       late(lateBug{}),
 	"crowded":    crowded(crowdBug{}),
+	"members":    membered(memberBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

@@ -51,7 +51,9 @@ func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
 		t.Fatalf("coordtest: %v", err)
 	}
 	c := &Client{Client: client, t: t, store: store, lossy: b}
+	clients.add(store, b)
 	t.Cleanup(func() {
+		defer clients.remove(store, b)
 		held := b.leaked()
 		err := client.Close()
 		for _, h := range held {
@@ -95,18 +97,58 @@ func (c *closing) ended(id string) bool {
 
 // Lose takes the lock on key from its holder, as a store that lost its data would:
 // the key is free at once, and Done of the holder's Lock closes before Lose
-// returns. key is with the client's prefix. It fails the test if nobody holds key.
+// returns. The holder may be any Client of this package on the same store. key is with the client's prefix. It fails the test
+// if no such Client holds key.
 func (c *Client) Lose(key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	h, err := c.lossy.Inspect(ctx, key)
 	if err == nil {
-		err = c.lossy.drop(ctx, key, h.ID)
+		if holder := clients.holding(c.store, hold{key, h.ID}); holder != nil {
+			err = holder.drop(ctx, key, h.ID)
+		} else {
+			err = errors.New("its holder is no Client of coordtest, and could not be told")
+		}
 	}
 	if err != nil {
 		c.t.Fatalf("coordtest: Lose(%q): %v", key, err)
 	}
+}
+
+// clients are the open ones of each store.
+var clients = registry{open: make(map[*memory.Store][]*lossy)}
+
+type registry struct {
+	mu   sync.Mutex
+	open map[*memory.Store][]*lossy
+}
+
+func (r *registry) add(s *memory.Store, l *lossy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[s] = append(r.open[s], l)
+}
+
+func (r *registry) remove(s *memory.Store, l *lossy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[s] = slices.DeleteFunc(r.open[s], func(o *lossy) bool { return o == l })
+	if len(r.open[s]) == 0 {
+		delete(r.open, s)
+	}
+}
+
+// holding is the client that has the hold; nil if none has.
+func (r *registry) holding(s *memory.Store, h hold) *lossy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.open[s] {
+		if l.has(h) {
+			return l
+		}
+	}
+	return nil
 }
 
 // errDropped is the cause that a loss made by Lose gives.
@@ -174,6 +216,12 @@ func (l *lossy) forget(key, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, hold{key, id})
+}
+
+func (l *lossy) has(h hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[h]
 }
 
 // drop ends the hold at the store, and tells its holder.

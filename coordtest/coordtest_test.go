@@ -42,6 +42,23 @@ func TestLose(t *testing.T) {
 	})
 }
 
+// A loss is told to the holder, whichever client of the store makes it.
+func TestLoseOfAnotherClient(t *testing.T) {
+	store := memory.NewStore()
+	a, b := coordtest.NewOn(t, store), coordtest.NewOn(t, store)
+	l, err := a.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Lose("k")
+	if err := l.Err(); !errors.Is(err, coord.ErrLost) {
+		t.Errorf("the holder sees %v: want ErrLost", err)
+	}
+	if err := l.Unlock(t.Context()); !errors.Is(err, coord.ErrLost) {
+		t.Errorf("Unlock: %v: want ErrLost", err)
+	}
+}
+
 func TestSharedStore(t *testing.T) {
 	store := memory.NewStore()
 	a, b := coordtest.NewOn(t, store), coordtest.NewOn(t, store)

@@ -126,11 +126,6 @@ type Grant struct {
 	// always sets it; a store with sessions sets when the last acknowledged
 	// keepalive was sent.
 	Since time.Time
-	// Provisional: TTL is shorter than was asked, because the store gave the key on to a
-	// waiter that might have died. Within it the lease is as certain as any. The core
-	// renews it at once, unless it is unlocked before. Only a [Queuer] grants so, and
-	// never to a request for a Whole lease.
-	Provisional bool
 }
 
 // Hold names one hold in a batch.
@@ -172,7 +167,8 @@ type DirectQueuer interface {
 // LossNotifier pushes losses that the store knows of. Without it the core
 // learns of a loss at the next renewal or at the deadline.
 type LossNotifier interface {
-	// NotifyLost registers fn, once, before the first lock. fn does not block.
+	// NotifyLost registers fn, once, before the first lock. fn does not block. It may be called before the
+	// call that is granted the hold has returned: then that hold is lost as soon as it is there.
 	NotifyLost(fn func(key, id string, cause error))
 }
 

@@ -22,8 +22,8 @@ type Holder struct {
 	TTL time.Duration
 	// Waiters in line, -1 where the store does not know.
 	Waiters int
-	// Released: nobody holds any more; the key is kept taken until TTL is
-	// over, by MinHold or by Break.
+	// Released: nobody holds; the key is kept taken until TTL is over, by
+	// MinHold or by Break, or while it is offered to the waiter of ID.
 	Released bool
 }
 

@@ -140,6 +140,24 @@ func (l Limit) Refill() (rate, unit int64) {
 	return rate / a, unit / a
 }
 
+// Shares reports whether l and o count on one account of a key: windows of one
+// algorithm and period, whatever their rates are, and token buckets of one rate,
+// whatever their bursts are. It wants normal limits.
+func (l Limit) Shares(o Limit) bool {
+	if l.Algorithm != o.Algorithm {
+		return false
+	}
+	if l.Per == o.Per {
+		return l.Rate == o.Rate || l.Algorithm != TokenBucket
+	}
+	if l.Algorithm != TokenBucket {
+		return false
+	}
+	hi, lo := bits.Mul64(uint64(l.Rate), uint64(o.Per))
+	hi2, lo2 := bits.Mul64(uint64(o.Rate), uint64(l.Per))
+	return hi == hi2 && lo == lo2
+}
+
 // Max is the most permits that one ask can ever be granted: Burst for a token
 // bucket, Rate for a window. It wants a normal limit.
 func (l Limit) Max() int {

@@ -7,9 +7,9 @@ import (
 
 // Limiter is the limit half of a backend: permits counted against a [Limit].
 //
-// State belongs to the key, the algorithm and, for windows, the period. A
-// changed rate or burst keeps the debt. The arithmetic is in package limits,
-// once; an adapter either runs it or ports it and is proved equal by test.
+// State belongs to the key, the algorithm and, for windows, the period, for token
+// buckets the rate ([Limit.Shares]). A changed burst, or rate of a window, keeps the
+// debt. The arithmetic is in package limits, once; an adapter either runs it or ports it and is proved equal by test.
 type Limiter interface {
 	// Take evaluates asks in order in one atomic step. A denied ask changes
 	// nothing. Asks have been validated: 0 <= Min <= N <= l.Max().

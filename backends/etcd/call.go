@@ -153,12 +153,20 @@ func again(ctx context.Context, try func(ctx context.Context) error) error {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		err := try(attempt)
 		// The server may tell that the time is up before our own clock does.
-		silent := attempt.Err() != nil || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
+		silent := attempt.Err() != nil || timeIsUp(err)
 		cancel()
 		if err == nil || !silent || ctx.Err() != nil {
 			return err
 		}
 	}
+}
+
+// timeIsUp reports whether err says that an attempt took too long. Some parts of the server give the error of its context
+// without a code.
+func timeIsUp(err error) bool {
+	s := status.Convert(err)
+	return errors.Is(err, context.DeadlineExceeded) || s.Code() == codes.DeadlineExceeded ||
+		s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()
 }
 
 // get reads what op says, again and again if need be.

@@ -214,7 +214,7 @@ func (t *limitTable) backOff(ctx context.Context, defeats int) error {
 // generation is the leases that the states of one class share. They are not kept alive: what was written on one of them
 // lasts long enough.
 type generation struct {
-	turn   turn // of who asks for a lease
+	asking ctxMutex // held while a lease is asked for
 	leases []*stateLease
 }
 
@@ -271,11 +271,11 @@ func (t *limitTable) lease(ctx context.Context, b *backend, c *cell, d time.Dura
 	if id != clientv3.NoLease {
 		return id, nil
 	}
-	done, err := g.turn.take(ctx)
+	unlock, err := g.asking.lock(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer done()
+	defer unlock()
 	t.mu.Lock()
 	id = t.bind(c, g, class, d)
 	t.mu.Unlock()

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,13 +11,14 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestConformance(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
-	open := func(tb conformance.TB, addr string) driver.Backend {
-		client, err := clientv3.New(clientConfig(addr))
+	open := func(tb conformance.TB, addrs ...string) driver.Backend {
+		client, err := clientv3.New(clientConfig(addrs...))
 		if err != nil {
 			tb.Fatalf("client: %v", err)
 		}
@@ -31,7 +33,7 @@ func TestConformance(t *testing.T) {
 		}
 		return b
 	}
-	faults := conformance.HTTP2Faults(srv.Addr, open)
+	faults := conformance.HTTP2Faults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend { return open(tb, addr) })
 	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
 		b := open(tb, srv.Addr)
 		b.(*backend).limits.now = func() time.Time { return time.Now().Add(ahead) }
@@ -46,11 +48,16 @@ func TestConformance(t *testing.T) {
 		faults.Refuse = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_ACTIVATE) }
 		faults.Accept = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_DEACTIVATE) }
 	}
+	cluster := sync.OnceValue(func() *testserver.Cluster { return testserver.EtcdCluster(t, testserver.WithNetworkIfAny()) })
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: "etcd://" + srv.Addr,
+		Members: members.OfQuorum(cluster, conformance.Members{
+			Open:  func(tb conformance.TB) driver.Backend { return open(tb, cluster().Addrs()...) },
+			Bound: 2 * answerWithin,
+		}),
 	})
 }
 

@@ -11,11 +11,11 @@
 //
 // Whoever holds a lock or waits for it has one entry in the lock's line:
 //
-//	coord/lock/tickets/0          =  coord-lock 1 held id=app@host/4711/…
-//	coord/lock/tickets/5f0c…12-0  =  coord-lock 1 held id=other@host/99/…
+//	coord/lock/tickets/0   =  coord-lock 1 held id=app@host/4711/…
+//	coord/lock/tickets/17  =  coord-lock 1 held id=other@host/99/…
 //
-// The line's name is the key, escaped as in URLs. The first entry that a client makes in an empty line is
-// named 0, any other by its client and a small number. Names are used again, because etcd
+// The line's name is the key, escaped as in URLs. An entry is named by a number that means nothing: 0 in an empty
+// line, a number of its client's or a random one for a waiter. Numbers are small and used again, because etcd
 // looks at every name that a line ever had, until its history is compacted. The entry
 // that was created first is the holder's; its CreateRevision is the fencing token. So
 // a grant is never written: it is the disappearance of whatever came before. An entry
@@ -24,30 +24,19 @@
 //
 //	etcdctl get --prefix coord/lock/tickets/ --sort-by=CREATE
 //
-// Each step is one request, and but for one a transaction:
+// Each step is one transaction:
 //
-//	TryLock   if the line is empty            put 0 or own          else get first
-//	Lock      if the name is not in use       put own, get newest or get tail, put tail own
+//	TryLock   if the line is empty            put 0                 else get first
+//	Lock      if the name is not in use       put own, get the newest two, else get what has it, and choose another name
 //	look      —                               get own, get the one before it
-//	Unlock    of a short hold with a name of its client's: delete own, and look at what it was
-//	Unlock    if own is held [and as created] delete own            else get own, or all
+//	Unlock    if own is held and as created   delete own            else get own
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
 //
-// To find the newest entries, the server reads the whole line. So one that is long, because a client has 16 entries in
-// it or has seen 16, has a tail beside it, which names the last:
+// To find the newest entries, the server reads the whole queue: once for each request that joins it, and once for each
+// hand-over. That is about a microsecond for each entry of the queue.
 //
-//	coord/lock/tickets  =  coord-tail 1 last=5f0c…12-0
-//
-// Who comes puts its own name there, in the transaction that makes its entry, and waits for who was named before. The
-// tail tells whom to wait for, and no more: whose predecessor has gone reads the line, and is granted if nothing in it
-// was created before its own entry. So nothing is wrong where the tail is missing, is late to go, or names nobody. It is
-// bound to the lease of the entry that it names and goes with it, or when the line has become short.
-//
-// A deletion without a condition is less work for a server than a transaction, on etcd 3.4 by a third. It is made of a
-// name that no other entry can have: that is its client's alone, and after a request whose reply was lost
-// none of the names so far is used again. A hold that was broken in its first 100 ms, and is unlocked before its client
-// knows, is deleted that way too: Unlock then tells that it was not held, and the key is free.
+// An Unlock of an id that this client does not know, or of a wait whose reply was lost, reads the line first.
 //
 // While four requests of a client are under way, further ones gather: TryLocks and Unlocks of different
 // keys and decisions on different limits then share a transaction of up to a hundred smaller ones. None waits longer
@@ -88,8 +77,8 @@
 //
 // # Limits
 //
-// The state of a limit is coord/limit/tickets/tb, sw:60000000 or fw:60000000, by
-// algorithm and period in microseconds, in the form of package driver/limits. A
+// The state of a limit is coord/limit/tickets/tb:1:100000, sw:60000000 or fw:60000000, by
+// algorithm and rate or period in microseconds, in the form of package driver/limits. A
 // decision is one transaction,
 //
 //	if ModRevision is the one we know: put the new state, else get it
@@ -104,7 +93,7 @@
 // etcd has no clock to ask. Each state runs on the greatest time that any client gave
 // it. If the fastest client's clock is ahead of the true time by ε, then over any time
 // W a limit admits at most what its bound allows for W+ε; a client whose clock lags is told
-// to wait until its clock has caught up. Keep the clocks of the machines synchronised,
+// to wait until its clock has caught up, or for a minute and the time of the limit at most. Keep the clocks of the machines synchronised,
 // as you would for etcd itself.
 //
 // States expire by leases that last for three times what a state needs, rounded up to a power of

@@ -31,13 +31,7 @@ const (
 type entry struct {
 	place
 	name   string
-	slot   int   // of the name, noSlot if it is not one of this client's
 	create int64 // revision of its creation; 0: unsure
-	// It was made on a lease that we did not know, perhaps another client's.
-	adopted bool
-
-	tail  string // the value of the line's tail that goes with it
-	short bool   // the line has become short: its tail goes anyway
 
 	making   *making // unsure: the request that is still under way
 	state    state
@@ -61,6 +55,7 @@ const guardAfter = 100 * time.Millisecond
 func (b *backend) add(e *entry, l *lease) {
 	e.gone, e.index = make(chan struct{}), -1
 	b.entries[e.place] = e
+	b.inLine[e.key]++
 	b.bind(e, l)
 }
 
@@ -82,7 +77,9 @@ func (b *backend) drop(e *entry) {
 	if b.entries[e.place] == e {
 		delete(b.entries, e.place)
 	}
-	b.giveSlot(e.key, e.slot)
+	if b.inLine[e.key]--; b.inLine[e.key] == 0 {
+		delete(b.inLine, e.key)
+	}
 	delete(e.lease.bound, e)
 	if e.unguard != nil {
 		e.unguard()
@@ -246,11 +243,11 @@ func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 
 // removal removes e unless it is another's by now: made anew, or bound to a lease
 // that is not the one we know. backend.mu is held.
-func (b *backend) removal(e *entry) clientv3.Op {
+func removal(e *entry) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(e.name), "=", e.create),
 		clientv3.Compare(clientv3.LeaseValue(e.name), "=", e.lease.id),
-	}, b.withTail(clientv3.OpDelete(e.name), e), nil)
+	}, []clientv3.Op{clientv3.OpDelete(e.name)}, nil)
 }
 
 // reap removes entries in one request. That nobody else's is
@@ -259,7 +256,7 @@ func (b *backend) reap(ctx context.Context, list []*entry) error {
 	ops := make([]clientv3.Op, len(list))
 	b.mu.Lock()
 	for i, e := range list {
-		ops[i] = b.removal(e)
+		ops[i] = removal(e)
 	}
 	b.mu.Unlock()
 	if _, err := b.txn(ctx, nil, ops, nil); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -87,6 +88,7 @@ type backend struct {
 	names  names
 	info   driver.Info
 	minTTL int64 // seconds
+	number int   // of this client, in the names of its entries
 
 	life  context.Context // ends with Close
 	end   func()
@@ -94,26 +96,24 @@ type backend struct {
 	close func() error
 
 	mu      sync.Mutex
-	tag     string            // this client's, in the names of its slots
-	classes map[int64]*class  // by TTL in seconds
-	granted map[int64]*lease  // those that may still live, by id
-	entries map[place]*entry  // ours at the store
-	slots   map[string]*slots // names in use, by key
-	known   map[string]bool   // keys that were locked before
-	due     schedule          // when to look at entries
-	wake    time.Time         // when the keeper looks next
-	doomed  []*entry          // to be removed
-	orphans int               // requests under way for which nobody waits
-	kick    chan struct{}     // wakes the keeper
-	reaping chan struct{}     // wakes the reaper
+	classes map[int64]*class // by TTL in seconds
+	granted map[int64]*lease // those that may still live, by id
+	entries map[place]*entry // ours at the store
+	inLine  map[string]int   // how many of them, by key
+	due     schedule         // when to look at entries
+	wake    time.Time        // when the keeper looks next
+	doomed  []*entry         // to be removed
+	orphans int              // requests under way for which nobody waits
+	kick    chan struct{}    // wakes the keeper
+	reaping chan struct{}    // wakes the reaper
 	lostFn  func(key, id string, cause error)
 	waits   *watches // of waiters
 	guards  *watches // of own entries
 
-	beats  *heartbeats
-	ops    opsLimit
-	limits limitTable
-	convoy convoy
+	beats   *heartbeats
+	ops     opsLimit
+	limits  limitTable
+	batcher batcher
 }
 
 var (
@@ -137,9 +137,9 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		services: servicesOf(client), own: own, names: n,
+		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers),
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), slots: make(map[string]*slots), known: make(map[string]bool), tag: newTag(),
+		entries: make(map[place]*entry), inLine: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	life, end := context.WithCancelCause(context.Background())
@@ -149,7 +149,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.waits, b.guards = newWatches(life, client, n.ping()), newWatches(life, client, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.limits.init()
-	b.convoy.wait = maxWait
+	b.batcher.wait = maxWait
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it

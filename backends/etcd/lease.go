@@ -16,8 +16,8 @@ var errLeaseLost = errors.New("etcd: the lease has expired or was revoked")
 // it.
 type class struct {
 	seconds int64
-	turn    turn   // of who asks for a lease
-	current *lease // guarded by backend.mu
+	asking  ctxMutex // held while a lease is asked for
+	current *lease   // guarded by backend.mu
 }
 
 // lease is one at the store.
@@ -28,8 +28,8 @@ type class struct {
 // with the tainted lease, and a request that arrives later still is refused by the
 // server, whatever else this client holds.
 type lease struct {
-	id   int64
-	turn turn // of who keeps it alive
+	id      int64
+	beating ctxMutex // held while a keepalive is under way
 
 	// guarded by backend.mu
 	seconds int64
@@ -67,11 +67,11 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	if l != nil {
 		return l, nil
 	}
-	done, err := c.turn.take(ctx)
+	unlock, err := c.asking.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer unlock()
 	b.mu.Lock()
 	fresh, l := b.freshOf(c), c.current
 	usable := l.usable(time.Now())
@@ -97,7 +97,7 @@ func (b *backend) freshOf(c *class) *lease {
 	return nil
 }
 
-// grant asks for a new lease. Its holder has the class' turn. A lease whose reply was
+// grant asks for a new lease. Its caller holds c.asking. A lease whose reply was
 // lost is bound to nothing, and ends by itself.
 func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 	l, err := b.newLease(ctx, c.seconds)
@@ -153,11 +153,11 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	if ok, err := enough(); ok {
 		return err
 	}
-	done, err := l.turn.take(ctx)
+	unlock, err := l.beating.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	if ok, err := enough(); ok {
 		return err
 	}

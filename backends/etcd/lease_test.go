@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,30 +43,49 @@ func TestHangingKeepAliveHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A request for a lease hangs. Those who want one of the same TTL ask by themselves.
+// A request for a lease hangs, on a member that does not answer perhaps. It is made again, and all who want a lease of
+// the same TTL share what comes of it.
 func TestHangingGrantHoldsUpNobody(t *testing.T) {
 	srv := testserver.Etcd(t)
-	b, m := meddled(t, srv.Addr)
-	release, first := make(chan struct{}), make(chan error, 1)
-	var hangs atomic.Bool
-	m.on(func(method string, _ any, send func() error) error {
-		if method == "LeaseGrant" && hangs.CompareAndSwap(false, true) {
-			<-release
-		}
-		return send()
-	})
-	go func() {
-		_, err := b.TryLock(t.Context(), "a", request("a", 20*time.Second))
-		first <- err
-	}()
-	until(t, 5*time.Second, "a request for a lease", hangs.Load)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if _, err := b.TryLock(ctx, "b", request("b", 20*time.Second)); err != nil {
-		t.Error(err)
+	var hang, hangs atomic.Bool
+	var grants atomic.Int32
+	cfg := clientConfig(srv.Addr)
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if strings.HasSuffix(method, "/LeaseGrant") {
+				grants.Add(1)
+				if hang.CompareAndSwap(true, false) {
+					hangs.Store(true)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			}
+			return invoker(ctx, method, req, reply, cc, opts...)
+		}))
+	b := connectWith(t, cfg)
+	grants.Store(0)
+	hang.Store(true)
+	done := make(chan error, 10)
+	lock := func(key string) {
+		_, err := b.TryLock(t.Context(), key, request(key, 20*time.Second))
+		done <- err
 	}
-	close(release)
-	if err := <-first; err != nil {
-		t.Errorf("the one that hung: %v", err)
+	go lock("first")
+	until(t, hung, "a request for a lease", hangs.Load)
+	for i := range cap(done) - 1 {
+		go lock(fmt.Sprint("other", i))
+	}
+	for range cap(done) {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(hung):
+			t.Fatal("a lock waits for the request that hangs")
+		}
+	}
+	if n := grants.Load(); n != 2 {
+		t.Errorf("%d requests for a lease, want the one that hung and another", n)
 	}
 }

@@ -88,8 +88,8 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 // the first in line is read, which may be our own of an earlier attempt.
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	line := b.names.line(key)
-	name, slot := b.nameOf(key)
-	e := &entry{place: place{key, r.ID}, name: name, slot: slot}
+	name := b.names.entry(key, 0)
+	e := &entry{place: place{key, r.ID}, name: name}
 	var a answer
 	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
 		a, err = b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
@@ -109,7 +109,6 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 		e.create = create
 		return b.created(e, l)
 	}
-	b.ungive(key, slot, err)
 	if err != nil {
 		if !driver.Definite(err) {
 			b.taint(l)
@@ -145,10 +144,8 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e.create >= maxToken {
-		b.giveSlot(e.key, e.slot)
 		return driver.Grant{}, fmt.Errorf("etcd: revision %d is above what a token can be, %d", e.create, int64(maxToken)-1)
 	}
-	b.know(e.key)
 	b.add(e, l)
 	if l.lost {
 		// It was gone before we knew of the entry.
@@ -181,9 +178,8 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	defer b.mu.Unlock()
 	e := b.entries[place{key, r.ID}]
 	if e == nil || e.state != held || e.create != rec.create {
-		slot := b.supersede(e, rec.name)
-		e = &entry{place: place{key, r.ID}, name: rec.name, slot: slot, create: rec.create, adopted: true}
-		e.tail = tailValue(b.names.line(key), rec.name)
+		b.supersede(e)
+		e = &entry{place: place{key, r.ID}, name: rec.name, create: rec.create}
 		b.add(e, l)
 	} else {
 		b.bind(e, l)
@@ -191,20 +187,11 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	return b.hold(e), nil
 }
 
-// supersede ends what was unsure, now that its name is known to be in line, or another, and
-// gives the slot of the name. backend.mu is held.
-func (b *backend) supersede(old *entry, name string) (slot int) {
-	slot = noSlot
-	if old == nil {
-		return slot
-	}
-	if old.name == name {
-		slot, old.slot = old.slot, noSlot
-	}
-	if old.state == unsure {
+// supersede ends what was unsure, now that another entry of its id is known. backend.mu is held.
+func (b *backend) supersede(old *entry) {
+	if old != nil && old.state == unsure {
 		b.drop(old)
 	}
-	return slot
 }
 
 // moveTo gives the lease that an entry is to be bound to: one of ours, of at least
@@ -242,8 +229,8 @@ func rebinding(name, id string, create int64, l *lease) clientv3.Op {
 	}, []clientv3.Op{clientv3.OpGet(name)})
 }
 
-// Unlock implements driver.Locker: one request, and another one if this client does not
-// know the id and it is not the first that came to an empty line.
+// Unlock implements driver.Locker: one request, and a read of the queue before it if this client does not know the
+// entry.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
@@ -253,31 +240,22 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 		return err
 	}
 	defer done()
-	if e, slot := b.ownName(place{key, id}); e != nil {
-		return b.unlockOwn(call, e, slot)
-	}
-	_, _, err = b.leave(call, key, id, func(name string) clientv3.Op { return clientv3.OpDelete(name) })
+	_, err = b.leave(call, place{key, id}, func(name []byte) *pb.RequestOp { return deletionOf(name) })
 	return err
 }
 
 // errWithdrawn ends a wait whose id was unlocked.
 var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 
-// leave ends the hold or the wait of id by op, and gives the name of its entry. An entry is
-// told by its value and, as far as we know it, the revision of its creation.
-func (b *backend) leave(call context.Context, key, id string, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
-	e, create, lapsed, name, ops := b.leaving(place{key, id}, op)
-	var cmps []clientv3.Cmp
-	otherwise := clientv3.OpGet(name)
-	if create != 0 {
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(name), "=", create))
-	} else {
-		otherwise = clientv3.OpGet(b.names.line(key), clientv3.WithPrefix())
+// leave ends the hold or the wait of p by op, and gives its entry.
+func (b *backend) leave(ctx context.Context, p place, op func(name []byte) *pb.RequestOp) (record, error) {
+	e, rec, lapsed := b.leaving(p)
+	var err error
+	if rec.create == 0 {
+		rec, err = b.find(ctx, p)
 	}
-	cmps = append(cmps, clientv3.Compare(clientv3.Value(name), "=", heldValue(id)))
-	resp, err = b.txn(call, cmps, ops, []clientv3.Op{otherwise})
-	if err == nil && !resp.Succeeded {
-		name, resp, err = b.leaveFound(call, place{key, id}, kvsOf(resp, 0), len(cmps) > 1, op)
+	if err == nil {
+		err = b.conclude(ctx, p, rec, op)
 	}
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
@@ -288,49 +266,64 @@ func (b *backend) leave(call context.Context, key, id string, op func(name strin
 			err = driver.ErrNotHeld
 		}
 	}
-	return name, resp, err
-}
-
-// leaveFound goes on when the entry was not where it was looked for: in the line that was
-// read, if this client did not know better.
-func (b *backend) leaveFound(ctx context.Context, p place, kvs []*mvccpb.KeyValue, known bool, op func(name string) clientv3.Op) (name string, resp *clientv3.TxnResponse, err error) {
-	absent := driver.ErrNotHeld
-	for _, kv := range kvs {
-		rec, err := readRecord(b.names.line(p.key), kv)
-		switch {
-		case err != nil:
-			absent = err // who knows whose that is
-			continue
-		case known || rec.released || rec.id != p.id:
-			continue
-		}
-		found := &entry{place: p, name: rec.name, tail: tailValue(b.names.line(p.key), rec.name)}
-		resp, err := b.txn(ctx, []clientv3.Cmp{
-			clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
-			clientv3.Compare(clientv3.Value(rec.name), "=", heldValue(p.id)),
-		}, b.withTail(op(rec.name), found), nil)
-		if err == nil && !resp.Succeeded {
-			err = driver.ErrNotHeld
-		}
-		return rec.name, resp, err
-	}
-	return "", nil, absent
+	return rec, err
 }
 
 // leaving looks up what this client knows of an entry that is to end, and ceases to
-// watch it: that it goes now is no loss. The name is where to look first, with what to do there.
-func (b *backend) leaving(p place, op func(name string) clientv3.Op) (e *entry, create int64, lapsed bool, name string, ops []clientv3.Op) {
+// watch it: that it goes now is no loss. rec.create is 0 if the entry is not known.
+func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e = b.entries[p]; e == nil {
-		name = b.names.free(p.key)
-		return nil, 0, false, name, []clientv3.Op{op(name)}
+		return nil, record{}, false
 	}
-	if e.state == held && e.unguard != nil {
-		e.unguard()
+	if e.state == held {
+		e.guardAt = time.Time{}
+		if e.unguard != nil {
+			e.unguard()
+		}
+		lapsed = !time.Now().Before(e.deadline)
 	}
-	lapsed = e.state == held && !time.Now().Before(e.deadline)
-	return e, e.create, lapsed, e.name, b.withTail(op(e.name), e)
+	return e, record{name: e.name, create: e.create}, lapsed
+}
+
+// find reads the queue for the entry of p.
+func (b *backend) find(ctx context.Context, p place) (record, error) {
+	line := b.names.line(p.key)
+	resp, err := b.get(ctx, clientv3.OpGet(line, clientv3.WithPrefix()))
+	if err != nil {
+		return record{}, err
+	}
+	absent := driver.ErrNotHeld
+	for _, kv := range resp.Kvs {
+		rec, err := readRecord(line, kv)
+		switch {
+		case err != nil:
+			absent = err // who knows whose that is
+		case rec.id == p.id && !rec.released:
+			return rec, nil
+		}
+	}
+	return record{}, absent
+}
+
+// conclude makes op of an entry that is p's still, and as it was made.
+func (b *backend) conclude(ctx context.Context, p place, rec record, op func(name []byte) *pb.RequestOp) error {
+	line, name := b.names.line(p.key), []byte(rec.name)
+	a, err := b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(name, rec.create), hasValue(name, heldValue(p.id))},
+		Success: []*pb.RequestOp{op(name)},
+		Failure: []*pb.RequestOp{getOf(name)},
+	}})
+	if err != nil || a.txn.Succeeded {
+		return err
+	}
+	for _, kv := range kvsOf((*clientv3.TxnResponse)(a.txn), 0) {
+		if _, err := readRecord(line, kv); err != nil {
+			return err // who knows whose that is
+		}
+	}
+	return driver.ErrNotHeld
 }
 
 // left takes in that the hold or wait of e has ended, or that it was not there. What
@@ -372,20 +365,15 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if err != nil {
 		return err
 	}
-	slot := b.keepSlot(place{key, id})
-	name, resp, err := b.leave(call, key, id, func(name string) clientv3.Op {
-		return clientv3.OpPut(name, releasedValue(id), clientv3.WithLease(clientv3.LeaseID(l.id)), clientv3.WithPrevKV())
+	rec, err := b.leave(call, place{key, id}, func(name []byte) *pb.RequestOp {
+		return putOf(name, []byte(releasedValue(id)), l.id)
 	})
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if err != nil {
-		b.returnSlot(place{key, id}, slot)
 		return err
 	}
-	e := &entry{
-		place: place{key, id}, name: name, slot: slot, state: kept, deadline: until,
-		create: resp.Responses[0].GetResponsePut().GetPrevKv().GetCreateRevision(),
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := &entry{place: place{key, id}, name: rec.name, create: rec.create, state: kept, deadline: until}
 	b.add(e, l)
 	b.plan(e)
 	return nil

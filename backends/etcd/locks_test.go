@@ -18,7 +18,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 	_, b := open(t)
 	r := request("a", 2*time.Second)
 	first := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.free("k")))
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.entry("k", 0)))
 	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Renew of a lost hold: %v", err)
 	}
@@ -36,7 +36,8 @@ func TestLockAgainAfterLoss(t *testing.T) {
 func TestBrokenHoldEnds(t *testing.T) {
 	srv, b := open(t)
 	operator := connect(t, srv.Addr)
-	other, r := request("other", time.Second), request("a", time.Second)
+	const ttl = 4 * time.Second // a busy machine does not lose it
+	other, r := request("other", ttl), request("a", ttl)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	if err := operator.Break(t.Context(), "k", r.ID); err != nil {

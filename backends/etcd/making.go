@@ -73,7 +73,7 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(c
 	}
 	b.orphans++
 	m.left, e.making = true, m
-	b.supersede(b.entries[e.place], "")
+	b.supersede(b.entries[e.place])
 	e.state = unsure
 	b.add(e, l)
 	return 0, true, ended(ctx)

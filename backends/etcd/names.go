@@ -30,7 +30,7 @@ func newNames(namespace string) (names, error) {
 	}
 	for segment := range strings.SplitSeq(namespace, "/") {
 		if segment == "" || segment == root {
-			return names{}, fmt.Errorf("%w: namespace %q: want segments between slashes that are not empty and not %q", driver.ErrInvalid, namespace, root)
+			return names{}, fmt.Errorf("%w: namespace: want segments between slashes that are not empty and not %q", driver.ErrInvalid, root)
 		}
 	}
 	return names{namespace + "/" + root + "/"}, nil
@@ -41,21 +41,10 @@ const maxNamespace = 256
 // line is the prefix of all entries of a lock.
 func (n names) line(key string) string { return n.base + "lock/" + url.PathEscape(key) + "/" }
 
-// tail is the name of what says who came last to a long line.
-func (n names) tail(key string) string { return strings.TrimSuffix(n.line(key), "/") }
-
-// Names of entries are used again, because etcd looks at every name that there ever was in
-// a line, until it compacts its history: a name for each hold would make every lock a little
-// slower than the one before it.
-
-// free is the name of an entry that is made in an empty line by a client that has not locked the
-// key before: a key that each client locks once has one name.
-func (n names) free(key string) string { return n.line(key) + "0" }
-
-// slot is the name of any other entry: one of those that belong to one client.
-func (n names) slot(key, client string, i int) string {
-	return n.line(key) + client + "-" + strconv.Itoa(i)
-}
+// entry is a name for an entry of a lock. The number means nothing. Numbers are small and used again, by all clients:
+// etcd looks at every name that a line ever had, until it compacts its history, so a new name for each hold would make
+// each lock slower than the one before it.
+func (n names) entry(key string, number int) string { return n.line(key) + strconv.Itoa(number) }
 
 // ping is a name that nothing has.
 func (n names) ping() string { return n.base + "ping" }

@@ -24,9 +24,8 @@ func TestNames(t *testing.T) {
 		n.line("a/b"):              "prod/app/coord/lock/a%2Fb/",
 		n.line("a%2Fb"):            "prod/app/coord/lock/a%252Fb/",
 		n.line("é "):               "prod/app/coord/lock/%C3%A9%20/",
-		n.free("k"):                "prod/app/coord/lock/k/0",
-		n.slot("k", "ab12", 7):     "prod/app/coord/lock/k/ab12-7",
-		n.limit("tickets", bucket): "prod/app/coord/limit/tickets/tb",
+		n.entry("k", 7):            "prod/app/coord/lock/k/7",
+		n.limit("tickets", bucket): "prod/app/coord/limit/tickets/tb:1:1000000",
 	} {
 		if got != want {
 			t.Errorf("%q: want %q", got, want)
@@ -66,7 +65,7 @@ func FuzzNames(f *testing.F) {
 func FuzzReadRecord(f *testing.F) {
 	const line = "coord/lock/k/"
 	f.Add(line+"0", heldValue("a/1/2/x"), int64(7))
-	f.Add(line+"ab-1", releasedValue("a"), int64(7))
+	f.Add(line+"12", releasedValue("a"), int64(7))
 	f.Add(line, heldValue("b"), int64(7))
 	f.Add(line+"a", heldValue("a"), int64(0))
 	f.Add("else", "", int64(1))

@@ -18,8 +18,11 @@ import (
 
 const (
 	defaultPort = "2379"
-	// defaultTimeout bounds dialling and the first authentication.
+	// defaultTimeout bounds the first authentication.
 	defaultTimeout = 5 * time.Second
+	// connectWithin is how long one attempt to connect may take, unless the URL says it: while gRPC waits for a
+	// connection, requests wait with it, and a renewal cannot wait for the 20 s that gRPC gives it, or for 5.
+	connectWithin = time.Second
 	// pingAfter and pingWithin find a connection that is dead without a word. A server
 	// does not take pings that come more often.
 	pingAfter, pingWithin = 10 * time.Second, 3 * time.Second
@@ -35,7 +38,8 @@ const (
 //
 // Parameters, all optional:
 //
-//   - dial_timeout: 1ms to 1h, default 5s; it bounds one attempt to connect.
+//   - dial_timeout: 1ms to 1h; it bounds one attempt to connect, default 1s, and the
+//     first login, default 5s.
 //   - tls_ca, tls_cert, tls_key: PEM files; tls_server_name: the name on the
 //     server's certificate, default host; tls_insecure=true: do not check the
 //     certificate. Only with etcds.
@@ -75,6 +79,10 @@ func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
 	if _, err := newNames(parsed.Path); err != nil {
 		return cfg, "", err
 	}
+	connect := connectWithin
+	if u.Query().Has("dial_timeout") {
+		connect = timeout
+	}
 	cfg = clientv3.Config{
 		DialTimeout: timeout, TLS: parsed.TLS, Username: parsed.User, Password: parsed.Password,
 		DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingWithin,
@@ -86,7 +94,7 @@ func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
 			// The waiters of a store that was away for a second should not be away for many.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-				MinConnectTimeout: timeout,
+				MinConnectTimeout: connect,
 			}),
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 // LockDirect implements driver.DirectQueuer: where this client has somebody in line, the key is not tried
 // before.
 func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	if b.lengthOf(key) == 0 {
+	if !b.isInLine(key) {
 		g, err := b.TryLock(ctx, key, r)
 		if !errors.Is(err, driver.ErrLocked) {
 			return g, err
@@ -30,6 +31,13 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 		return b.Lock(ctx, key, r)
 	}
 	return b.lock(ctx, key, r, waits)
+}
+
+// isInLine reports whether this client has an entry in the queue of key.
+func (b *backend) isInLine(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inLine[key] > 0
 }
 
 func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
@@ -72,65 +80,85 @@ type waiter struct {
 	whole   bool   // the lease is to begin with the grant
 	before  string // the entry right before ours, "" if there is none
 	made    int64  // the revision that made it
-	named   bool   // the tail of the line names ours
-	long    bool   // the line is long, and has no tail
 	granted driver.Grant
 	waits   func() // of LockDirect: ours is not the first
 }
+
+const (
+	// ownNumbers is how many numbers there are for clients. Two clients may have one number: that costs the second waiter
+	// a request.
+	ownNumbers = 1023
+	// leastNumbers is how many numbers there are at least to choose among. More would take the server longer for each lock.
+	leastNumbers = 64
+)
+
+// errNameTaken: the entry of that name is another waiter's.
+var errNameTaken = errors.New("etcd: the name is taken")
 
 // enqueue takes a place in line by one transaction, or finds the one that an earlier
 // call of the same id took.
 func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease) (*waiter, error) {
 	p := place{key, r.ID}
-	taken := 0
-	defer func() { b.burnSlots(key, taken) }()
-	for ; ; taken++ {
-		name, slot, err := b.standIn(p)
-		if err != nil {
-			return nil, err
+	name, err := b.earlierName(p)
+	if err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		if name == "" {
+			name = b.newName(key, tries)
 		}
-		w, err := b.enqueueAs(ctx, p, r, l, name, slot)
-		if !errors.Is(err, errSlotTaken) {
+		w, err := b.enqueueAs(ctx, p, r, l, name)
+		if !errors.Is(err, errNameTaken) {
 			return w, err
 		}
+		name = ""
 	}
 }
 
-// errSlotTaken: something is in line under that name that this client does not know of.
-var errSlotTaken = errors.New("etcd: the name is taken")
+// newName chooses the name for a waiter's entry: the client's own number, if this is its only entry in the queue, else a
+// random one among more than this client has entries there. It may be another waiter's: then the next attempt chooses among
+// twice as many.
+func (b *backend) newName(key string, tries int) string {
+	b.mu.Lock()
+	ours := b.inLine[key]
+	b.mu.Unlock()
+	if ours == 0 && tries == 0 {
+		return b.names.entry(key, b.number)
+	}
+	return b.names.entry(key, 1+rand.IntN((leastNumbers+8*ours)<<min(tries, 10)))
+}
 
-// standIn chooses the name for an entry: that of an earlier call whose reply was lost, or
-// one that is not in use.
-func (b *backend) standIn(p place) (name string, slot int, err error) {
+// earlierName gives the name for an entry of an earlier call whose reply was lost, "" if there was none.
+func (b *backend) earlierName(p place) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.entries[p]; e != nil {
-		switch e.state {
-		case waiting, held:
-			return "", 0, fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, p.id)
-		case unsure:
-			slot, e.slot = e.slot, noSlot
-			return e.name, slot, nil
-		}
+	e := b.entries[p]
+	switch {
+	case e == nil:
+		return "", nil
+	case e.state == waiting, e.state == held:
+		return "", fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, p.id)
+	case e.state == unsure:
+		return e.name, nil
 	}
-	slot = b.takeSlot(p.key)
-	return b.names.slot(p.key, b.tag, slot), slot, nil
+	return "", nil
 }
 
-// enqueueAs makes the entry under a name, whose slot it sees to.
-func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, slot int) (*waiter, error) {
+// enqueueAs makes the entry under a name.
+func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string) (*waiter, error) {
 	w := &waiter{line: b.names.line(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
-	e := &entry{place: p, name: name, slot: slot, tail: tailValue(b.names.line(p.key), name)}
-	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (int64, error) {
-		return b.putInLine(ctx, w, p.key, name, r.ID, l)
+	e := &entry{place: p, name: name}
+	var there *mvccpb.KeyValue
+	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
+		create, there, err = b.putInLine(ctx, w, name, r.ID, l)
+		return create, err
 	})
 	if left {
 		return nil, err
 	}
-	adopted := err == nil && create == 0
-	if adopted {
+	if err == nil && create == 0 {
 		var its *lease
-		if its, create, err = b.alreadyInLine(ctx, w.line, name, r); err == nil {
+		if its, create, err = b.alreadyInLine(ctx, w.line, there, r); err == nil {
 			l = its
 		}
 	}
@@ -138,82 +166,60 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 	defer b.mu.Unlock()
 	old := b.entries[p]
 	switch {
-	case errors.Is(err, errSlotTaken):
-		b.supersede(old, "")
-		return nil, err
-	case err != nil && !driver.Definite(err):
-		b.supersede(old, "")
+	case errors.Is(err, driver.ErrNotSent) && old != nil && old.state == unsure:
+		return nil, err // we know no more than before
+	case err != nil && !errors.Is(err, errNameTaken) && !driver.Definite(err):
+		b.supersede(old)
 		e.state = unsure
 		b.add(e, l)
 		b.doubt(e, l)
 		return nil, err
-	case errors.Is(err, driver.ErrNotSent) && old != nil && old.state == unsure:
-		old.slot = slot // we know no more than before
-		return nil, err
 	case err == nil && create >= maxToken:
 		err = fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
 	}
-	b.supersede(old, "")
+	b.supersede(old)
 	if err != nil {
-		b.giveSlot(p.key, slot)
 		return nil, err
 	}
 	w.entry = e
-	e.create, e.adopted, e.state = create, adopted, waiting
-	if !w.named && !adopted {
-		e.tail = ""
-	}
+	e.create, e.state = create, waiting
 	b.add(e, l)
 	b.guard(w.entry)
 	return w, nil
 }
 
 // putInLine makes the transaction. create is 0 if there is an entry of that name.
-func (b *backend) putInLine(ctx context.Context, w *waiter, key, name, id string, l *lease) (create int64, err error) {
-	tail := b.names.tail(key)
-	ops := []clientv3.Op{
+func (b *backend) putInLine(ctx context.Context, w *waiter, name, id string, l *lease) (create int64, there *mvccpb.KeyValue, err error) {
+	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, []clientv3.Op{
 		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
-		nearest(tail, w.line),
-		extend(tail, tailValue(w.line, name), l.id, b.lengthOf(key) >= longLine),
-	}
-	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, ops, nil)
+		clientv3.OpGet(w.line, clientv3.WithPrefix(), // the newest two, of which ours is one
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
+	}, []clientv3.Op{clientv3.OpGet(name)})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, nil, err
 	case !resp.Succeeded:
-		return 0, nil
+		return 0, kvsOf(resp, 0)[0], nil
 	}
-	w.named, _, _ = inTxn(resp, 2)
-	switch tail, found, count := inTxn(resp, 1); {
-	case tail:
-		w.before, w.made = readTail(w.line, found[0]), found[0].ModRevision
-	case len(found) > 1:
-		w.follow(found[1])
-		w.long = count > longLine && !w.named
+	if newest := kvsOf(resp, 1); len(newest) > 1 {
+		w.follow(newest[1])
 	}
-	return resp.Header.Revision, nil
+	return resp.Header.Revision, nil, nil
 }
 
-// alreadyInLine reads an entry that is there: ours of an earlier call, whose reply was lost, is
+// alreadyInLine looks at the entry that has the name: ours of an earlier call, whose reply was lost, is
 // bound to a lease that we keep alive.
-func (b *backend) alreadyInLine(ctx context.Context, line, name string, r driver.Request) (*lease, int64, error) {
-	resp, err := b.get(ctx, clientv3.OpGet(name))
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(resp.Kvs) == 0 {
-		return nil, 0, errSlotTaken // and given up in this moment
-	}
-	rec, err := readRecord(line, resp.Kvs[0])
+func (b *backend) alreadyInLine(ctx context.Context, line string, there *mvccpb.KeyValue, r driver.Request) (*lease, int64, error) {
+	rec, err := readRecord(line, there)
 	switch {
 	case err != nil:
 		return nil, 0, err
 	case rec.id != r.ID:
-		return nil, 0, errSlotTaken
+		return nil, 0, errNameTaken
 	case rec.released:
 		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
 	}
-	l, err := b.rebound(ctx, name, r, rec)
+	l, err := b.rebound(ctx, r, rec)
 	return l, rec.create, err
 }
 
@@ -229,12 +235,12 @@ func (b *backend) doubt(e *entry, l *lease) {
 const doubtGrace = time.Second
 
 // rebound binds an entry that an earlier call left in line to a lease that we keep alive.
-func (b *backend) rebound(ctx context.Context, name string, r driver.Request, rec record) (*lease, error) {
+func (b *backend) rebound(ctx context.Context, r driver.Request, rec record) (*lease, error) {
 	l, err := b.moveTo(ctx, rec, b.seconds(r.TTL))
 	if err != nil || l.id == rec.lease {
 		return l, err
 	}
-	resp, err := b.txnAgain(ctx, rebinding(name, r.ID, rec.create, l))
+	resp, err := b.txnAgain(ctx, rebinding(rec.name, r.ID, rec.create, l))
 	switch {
 	case err != nil:
 		if !driver.Definite(err) {
@@ -518,16 +524,9 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
 	if w.before == "" {
 		return b.look(ctx, w)
 	}
-	ops := []clientv3.Op{clientv3.OpGet(w.name), clientv3.OpGet(w.before)}
-	if w.long {
-		b.mu.Lock()
-		w.tail, w.long = tailHeader, false
-		ops = append(ops, beginTail(b.names.tail(w.key), w.lease.id))
-		b.mu.Unlock()
-	}
-	resp, err := b.ask(ctx, w, ops...)
+	resp, err := b.ask(ctx, w, clientv3.OpGet(w.name), clientv3.OpGet(w.before))
 	if err != nil {
-		return err // a tail may be there, or come, which harms nobody
+		return err
 	}
 	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
 		return err
@@ -586,9 +585,6 @@ func (b *backend) look(ctx context.Context, w *waiter) error {
 		w.waits()
 		return nil
 	}
-	b.mu.Lock()
-	w.short = resp.Responses[1].GetResponseRange().GetCount() <= shortLine
-	b.mu.Unlock()
 	return b.grantTo(ctx, w)
 }
 

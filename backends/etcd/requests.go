@@ -16,6 +16,11 @@ func changedAt(key []byte, revision int64) *pb.Compare {
 	return &pb.Compare{Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_ModRevision{ModRevision: revision}}
 }
 
+// hasValue holds if a key has that value.
+func hasValue(key []byte, value string) *pb.Compare {
+	return &pb.Compare{Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_Value{Value: []byte(value)}}
+}
+
 // emptyLine holds if there is nothing in a line.
 func emptyLine(line []byte) *pb.Compare {
 	c := madeAt(line, 0)

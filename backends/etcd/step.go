@@ -10,13 +10,11 @@ import (
 )
 
 // step is one change at the store that looks at nothing beyond its place, which is a line or the
-// state of a limit: a transaction or the deletion of one key. These are what most requests are, so
-// they are made without the client library's builders, and steps of different places share a
-// request where many come at a time.
+// state of a limit. These are what most requests are, so they are made without the client library's
+// builders, and steps of different places share a request where many come at a time.
 type step struct {
 	place string
-	txn   *pb.TxnRequest         // this,
-	del   *pb.DeleteRangeRequest // or this
+	txn   *pb.TxnRequest
 }
 
 // bytes is how much the step puts.
@@ -31,22 +29,15 @@ func (s *step) bytes() (n int) {
 type answer struct {
 	revision int64 // of the store, after it
 	txn      *pb.TxnResponse
-	del      *pb.DeleteRangeResponse
 }
 
 // send makes a request of a step.
-func (b *backend) send(ctx context.Context, s step) (a answer, err error) {
-	if s.del != nil {
-		a.del, err = b.pbKV.DeleteRange(ctx, s.del, failFast)
-		a.revision = a.del.GetHeader().GetRevision()
-	} else {
-		a.txn, err = b.pbKV.Txn(ctx, s.txn, failFast)
-		a.revision = a.txn.GetHeader().GetRevision()
-	}
+func (b *backend) send(ctx context.Context, s step) (answer, error) {
+	resp, err := b.pbKV.Txn(ctx, s.txn, failFast)
 	if err != nil {
 		return answer{}, classify(ctx, clientv3.ContextError(ctx, err))
 	}
-	return a, nil
+	return answer{resp.Header.GetRevision(), resp}, nil
 }
 
 // anySize lets an answer be as large as it is: that to many steps may be.
@@ -57,11 +48,7 @@ var anySize = grpc.MaxCallRecvMsgSize(math.MaxInt32)
 func (b *backend) sendAll(ctx context.Context, steps []step) ([]answer, error) {
 	req := &pb.TxnRequest{Success: make([]*pb.RequestOp, len(steps))}
 	for i, s := range steps {
-		if s.del != nil {
-			req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: s.del}}
-		} else {
-			req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: s.txn}}
-		}
+		req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: s.txn}}
 	}
 	resp, err := b.pbKV.Txn(ctx, req, failFast, anySize)
 	if err != nil {
@@ -69,7 +56,7 @@ func (b *backend) sendAll(ctx context.Context, steps []step) ([]answer, error) {
 	}
 	out := make([]answer, len(steps))
 	for i, r := range resp.Responses {
-		out[i] = answer{resp.Header.GetRevision(), r.GetResponseTxn(), r.GetResponseDeleteRange()}
+		out[i] = answer{resp.Header.GetRevision(), r.GetResponseTxn()}
 	}
 	return out, nil
 }

@@ -173,7 +173,7 @@ func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
 	b := connect(t, srv.Addr)
 	r := request("a", 20*time.Second)
 	must[driver.Grant](t)(a.TryLock(t.Context(), "k", r))
-	name := a.names.free("k")
+	name := a.names.entry("k", 0)
 	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), name))
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	if err := a.Unlock(t.Context(), "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
@@ -226,7 +226,8 @@ func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	b, w := connect(t, srv.Addr), request("waiter", 20*time.Second)
 	done := waitInLine(t, t.Context(), b, "k", w, 2)
-	must[*clientv3.DeleteResponse](t)(holder.client.Delete(t.Context(), b.names.slot("k", b.tag, 0)))
+	entry := entriesOf(t, b.client, b.names.line("k")).Kvs[1]
+	must[*clientv3.DeleteResponse](t)(holder.client.Delete(t.Context(), string(entry.Key)))
 	if got := soonResult(t, done, time.Second, "the waiter to be told"); got.err == nil {
 		t.Error("granted without an entry")
 	}
@@ -358,7 +359,7 @@ func TestTrap11WatchCompacted(t *testing.T) {
 		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
 	}
 	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
-	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.free("k")))
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.entry("k", 0)))
 	select {
 	case id := <-lost:
 		if id != r.ID {

@@ -24,8 +24,8 @@ type watches struct {
 	dial func(context.Context) (pb.Watch_WatchClient, error)
 	kick chan struct{} // there is something to write
 
-	pulse time.Duration
-	heard atomic.Bool // the server has said something since the last look
+	checkEvery time.Duration
+	heard      atomic.Bool // the server has said something since the last look
 
 	mu     sync.Mutex
 	live   map[*watch]struct{}
@@ -62,7 +62,7 @@ func newWatches(life context.Context, client *clientv3.Client, ping string) *wat
 		dial: func(ctx context.Context) (pb.Watch_WatchClient, error) {
 			return pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, failFast)
 		},
-		kick: make(chan struct{}, 1), pulse: pulseEvery,
+		kick: make(chan struct{}, 1), checkEvery: aliveCheckEvery,
 		live: make(map[*watch]struct{}), begun: make(map[int64]*watch),
 	}
 }
@@ -165,7 +165,7 @@ func (s *watches) stream() {
 	})
 	others.Go(func() {
 		defer cancel()
-		s.feelPulse(ctx)
+		s.checkAlive(ctx)
 	})
 	for began := time.Now(); ; {
 		resp, err := stream.Recv()
@@ -180,14 +180,14 @@ func (s *watches) stream() {
 	}
 }
 
-// pulseEvery is how often a client makes sure that it would hear an event, if it hears nothing. A member that hangs pushes
+// aliveCheckEvery is how often a client makes sure that it would hear an event, if it hears nothing. A member that hangs pushes
 // none, and an application's client may never find out that its connection is dead.
-const pulseEvery = recheck
+const aliveCheckEvery = recheck
 
-// feelPulse returns when the stream ends, or the server has been silent on it though it was asked to begin a watch. What is
+// checkAlive returns when the stream ends, or the server has been silent on it though it was asked to begin a watch. What is
 // asked for is of no interest: the server answers that at once, which it does not when it is asked for progress.
-func (s *watches) feelPulse(ctx context.Context) {
-	for sleep(ctx, s.pulse) == nil {
+func (s *watches) checkAlive(ctx context.Context) {
+	for sleep(ctx, s.checkEvery) == nil {
 		s.mu.Lock()
 		idle := len(s.live) == 0
 		s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *watches) feelPulse(ctx context.Context) {
 		w := &watch{key: s.ping, of: unseen{}, ready: make(chan struct{})}
 		ready := w.ready
 		s.begin(w)
-		timer := time.NewTimer(s.pulse)
+		timer := time.NewTimer(s.checkEvery)
 		select {
 		case <-ready:
 		case <-timer.C:

@@ -209,7 +209,7 @@ func TestSilentWatchesBeginAnew(t *testing.T) {
 		}
 		return stream, err
 	}, srv.Addr)
-	b.waits.pulse = 50 * time.Millisecond
+	b.waits.checkEvery = 50 * time.Millisecond
 	silent.Store(2)
 	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	until(t, hung, "the third stream", func() bool { return b.waits.count() > 0 })

@@ -50,8 +50,8 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	case u.User != nil || u.Fragment != "":
 		return nil, fmt.Errorf("%w: store URL: want no user and no fragment", driver.ErrInvalid)
 	}
-	for name := range u.Query() {
-		return nil, fmt.Errorf("%w: query parameter %q: a file store has none", driver.ErrInvalid, name)
+	if u.RawQuery != "" {
+		return nil, fmt.Errorf("%w: store URL: a parameter: a file store has none but prefix", driver.ErrInvalid)
 	}
 	dir := u.Path
 	if runtime.GOOS == "windows" {

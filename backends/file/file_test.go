@@ -41,7 +41,7 @@ func TestOpenRefusals(t *testing.T) {
 		want error
 		say  string
 	}{
-		"unknown parameter": {"file://" + dir + "/new?mode=0700", driver.ErrInvalid, `"mode"`},
+		"unknown parameter": {"file://" + dir + "/new?mode=0700", driver.ErrInvalid, "a parameter"},
 		"a host":            {"file://server/share", driver.ErrInvalid, "three slashes"},
 		"no slash":          {"file:coord", driver.ErrInvalid, "absolute"},
 		"a user":            {"file://me:secret@localhost" + dir + "/new", driver.ErrInvalid, "no user"},

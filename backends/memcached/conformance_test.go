@@ -3,18 +3,22 @@ package memcached
 import (
 	"context"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
 // Over a client of the backend's own, as a URL opens it.
 func TestConformance(t *testing.T) {
-	conform(t, func(tb conformance.TB, addr string) driver.Backend {
-		u, err := url.Parse("memcached://" + addr)
+	open := func(tb conformance.TB, addrs string) driver.Backend {
+		u, err := url.Parse("memcached://" + addrs)
 		if err != nil {
 			tb.Fatalf("%v", err)
 		}
@@ -23,6 +27,48 @@ func TestConformance(t *testing.T) {
 			tb.Fatalf("Open: %v", err)
 		}
 		return b
+	}
+	conform(t, open, twoMembers(t, open))
+}
+
+// twoMembers are two servers, each behind a proxy that can cut it off.
+func twoMembers(t *testing.T, open func(conformance.TB, string) driver.Backend) *conformance.Members {
+	type store struct {
+		servers []*testserver.Server
+		proxies []*conformance.Proxy
+		addrs   []string
+		place   servers
+	}
+	start := sync.OnceValue(func() (s store) {
+		for range 2 {
+			srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+			p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
+			t.Cleanup(func() {
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			s.servers, s.proxies, s.addrs = append(s.servers, srv), append(s.proxies, p), append(s.addrs, p.Addr())
+		}
+		s.place = newServers(s.addrs)
+		return s
+	})
+	at := func(key string) int {
+		s := start()
+		return slices.Index(s.addrs, s.place.pick(nameOf(key).enc).addr)
+	}
+	return members.Of(func() []*testserver.Server { return start().servers }, func() {}, conformance.Members{
+		Open:  func(tb conformance.TB) driver.Backend { return open(tb, strings.Join(start().addrs, ",")) },
+		Count: 2, Bound: defaultTimeout, LockAt: at, LimitAt: at,
+		CutOff: func(_ conformance.TB, i int) func() {
+			p := start().proxies[i]
+			p.Cut()
+			return p.Heal
+		},
+		Empty: func(_ conformance.TB, i int) func() {
+			start().servers[i].Restart()
+			return nil
+		},
 	})
 }
 
@@ -40,10 +86,10 @@ func TestConformanceOverAClient(t *testing.T) {
 			tb.Fatalf("New: %v", err)
 		}
 		return b
-	})
+	}, nil)
 }
 
-func conform(t *testing.T, open func(conformance.TB, string) driver.Backend) {
+func conform(t *testing.T, open func(conformance.TB, string) driver.Backend, several *conformance.Members) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	faults := conformance.TCPFaults(srv.Addr, open)
 	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
@@ -67,5 +113,6 @@ func conform(t *testing.T, open func(conformance.TB, string) driver.Backend) {
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: "memcached://" + srv.Addr,
+		Members:   several,
 	})
 }

@@ -32,8 +32,8 @@
 // with no token, is a lock whose taker has not counted its token yet; kept is one that
 // nobody holds any more and that stays taken all the same, after MinHold or Break. until is the
 // lease's end on the holder's clock, for people to read. Beside it coord/fence/tickets is
-// the last fencing token, a decimal number. The state of a limit is coord/tb/tickets,
-// coord/sw:60000000/tickets or coord/fw:60000000/tickets, by algorithm and period in
+// the last fencing token, a decimal number. The state of a limit is coord/tb:1:100000/tickets,
+// coord/sw:60000000/tickets or coord/fw:60000000/tickets, by algorithm and rate or period in
 // microseconds. In a name, spaces, control characters, '%' and '#' are written as in URLs. A
 // name that is too long for memcached is replaced by '#' and its SHA-256, and is kept in
 // full in the value. All items expire.

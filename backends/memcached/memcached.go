@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -113,6 +114,7 @@ type backend struct {
 	info      driver.Info
 	log       *slog.Logger
 	clock     func() time.Time
+	warned    atomic.Int64 // when a clock that is ahead was warned of, in ns
 	lines     lines
 	closing   chan struct{}
 	once      sync.Once

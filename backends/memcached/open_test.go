@@ -45,7 +45,7 @@ func TestBadURLs(t *testing.T) {
 	for raw, want := range map[string]string{
 		"redis://h":                      `scheme "redis"`,
 		"memcached:h":                    "store URL",
-		"memcached://h/1":                `path "/1"`,
+		"memcached://h/1":                "a path: want none",
 		"memcached://h,h":                "given twice",
 		"memcached://h?nope=1":           `parameter "nope": want prefix, on_missing`,
 		"memcached://h?on_missing=maybe": "want one of full, empty",

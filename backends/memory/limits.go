@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -14,28 +13,16 @@ import (
 // accounts of one key, seldom more than one, are a list; an absent account is a
 // fresh one.
 type account struct {
-	algorithm driver.Algorithm
-	per       time.Duration // 0 for a token bucket
-	state     limits.State
-	limit     driver.Limit
-	gate      *gate   // nil, or one for asks of one limit, which may be open
-	seen      instant // when it was asked last, save at its gate
-	next      *account
-}
-
-// perOf is, with the algorithm, what tells the states of a key apart: the same as
-// limits.Name, without making a string of it.
-func perOf(l *driver.Limit) time.Duration {
-	if l.Algorithm == driver.TokenBucket {
-		return 0
-	}
-	return l.Per
+	state limits.State
+	limit driver.Limit
+	gate  *gate   // nil, or one for asks of one limit, which may be open
+	seen  instant // when it was asked last, save at its gate
+	next  *account
 }
 
 // find looks for the account of l in the list.
 func (acc *account) find(l *driver.Limit) *account {
-	per := perOf(l)
-	for acc != nil && (acc.algorithm != l.Algorithm || acc.per != per) {
+	for acc != nil && !acc.limit.Shares(*l) {
 		acc = acc.next
 	}
 	return acc
@@ -101,7 +88,7 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 		acc.state, acc.limit = state, *l
 		return
 	}
-	acc := &account{algorithm: l.Algorithm, per: perOf(l), state: state, limit: *l}
+	acc := &account{state: state, limit: *l}
 	if first == nil {
 		s.limits.add(sh, key, acc, now)
 		return
@@ -290,11 +277,6 @@ type demandPart struct {
 	ns      []int
 }
 
-// sameState reports whether two limits of a key count on one state.
-func sameState(a, b *driver.Limit) bool {
-	return a.Algorithm == b.Algorithm && perOf(a) == perOf(b)
-}
-
 // group sorts demands by the state that they use.
 func group(demands []driver.Demand) ([]demandGroup, error) {
 	var groups []demandGroup
@@ -302,7 +284,7 @@ func group(demands []driver.Demand) ([]demandGroup, error) {
 		if err := checkKey(d.Key); err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(groups, func(g demandGroup) bool { return g.key == d.Key && sameState(&g.parts[0].limit, &d.Limit) })
+		at := slices.IndexFunc(groups, func(g demandGroup) bool { return g.key == d.Key && g.parts[0].limit.Shares(d.Limit) })
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, demandGroup{key: d.Key})

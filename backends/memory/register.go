@@ -23,8 +23,8 @@ func Open(_ context.Context, u *url.URL) (driver.Backend, error) {
 	if u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
 		return nil, fmt.Errorf("%w: store URL: want memory:// or memory://name", driver.ErrInvalid)
 	}
-	for name := range u.Query() {
-		return nil, fmt.Errorf("%w: query parameter %q: a memory store has none", driver.ErrInvalid, name)
+	if u.RawQuery != "" {
+		return nil, fmt.Errorf("%w: store URL: a parameter: a memory store has none but prefix", driver.ErrInvalid)
 	}
 	if u.Host == "" {
 		return New(), nil

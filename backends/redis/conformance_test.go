@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -108,6 +111,36 @@ func TestConformanceCluster(t *testing.T) {
 			}),
 		},
 		WorkerURL: "redis+cluster://" + strings.Join(c.Addrs(), ","),
+		Members:   masters(t),
+	})
+}
+
+// masters are those of another cluster, which serves while one of them does not.
+func masters(t *testing.T) *conformance.Members {
+	cluster := sync.OnceValue(func() *testserver.Cluster {
+		c := testserver.RedisCluster(t, 0, silently, testserver.WithNetworkIfAny())
+		serveInParts(t, c)
+		return c
+	})
+	at := func(key string) int {
+		slot := cluster().RedisSlot(lockKey(key))
+		return slices.IndexFunc([]int{1, 2, 3}, func(n int) bool { return slot < testserver.RedisSlots*n/3 })
+	}
+	whole := func(c *testserver.Cluster) {
+		if err := c.AwaitRedis(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return members.OfCluster(cluster, whole, conformance.Members{
+		Open:  func(tb conformance.TB) driver.Backend { return backendOver(tb, slowCluster(cluster())) },
+		Count: 3, Bound: time.Second, LockAt: at, LimitAt: at,
+		Empty: func(tb conformance.TB, i int) func() {
+			s := cluster().Nodes[i]
+			wipe(tb, redis.NewClient(clientOptions(s.Addr)))
+			s.Restart()
+			whole(cluster())
+			return nil
+		},
 	})
 }
 

@@ -17,14 +17,14 @@ import (
 
 // differ is a random walk of one key, in Go and in Lua, at the same times.
 type differ struct {
-	rnd   *rand.Rand
-	key   string
-	limit func() driver.Limit // of the same name
-	now   int64
-	wait  time.Duration
-	state limits.State
-	ids   []string
-	plain bool // no ask has an id
+	rnd    *rand.Rand
+	key    string
+	limit  func() driver.Limit
+	now    int64
+	wait   time.Duration
+	states map[string]*limits.State // by limits.Name
+	ids    []string
+	plain  bool // no ask has an id
 }
 
 // expectation is a script call and what Go answered to the same question.
@@ -57,8 +57,20 @@ func (d *differ) step(t *testing.T, ctx context.Context, b *backend) expectation
 	return d.take(ctx, b, l, asks...)
 }
 
+// state is the one that l counts on.
+func (d *differ) state(l driver.Limit) *limits.State {
+	name := limits.Name(l)
+	if d.states == nil {
+		d.states = make(map[string]*limits.State)
+	}
+	if d.states[name] == nil {
+		d.states[name] = new(limits.State)
+	}
+	return d.states[name]
+}
+
 func (d *differ) take(ctx context.Context, b *backend, l driver.Limit, asks ...driver.Ask) expectation {
-	want, _ := d.state.TakeEach(l, d.now, asks)
+	want, _ := d.state(l).TakeEach(l, d.now, asks)
 	for _, g := range want.Asks {
 		if g.RetryAfter > 0 {
 			d.wait = g.RetryAfter
@@ -103,9 +115,10 @@ func (d *differ) refund(ctx context.Context, b *backend, l driver.Limit) expecta
 		id = d.ids[len(d.ids)-1-d.rnd.IntN(8)]
 	}
 	n := 1 + d.rnd.IntN(4)
-	changed := d.state.Refund(l, d.now, id, n)
-	if changed && d.state.Expiry(l, d.now) == 0 {
-		d.state = limits.State{} // as the store drops it
+	s := d.state(l)
+	changed := s.Refund(l, d.now, id, n)
+	if changed && s.Expiry(l, d.now) == 0 {
+		*s = limits.State{} // as the store drops it
 	}
 	want := []int64{0}
 	if changed {
@@ -132,6 +145,10 @@ func (d *differ) advance(l driver.Limit) {
 		d.now += d.rnd.Int64N(2*per) / int64(1+d.rnd.IntN(10))
 	case 11:
 		d.now -= d.rnd.Int64N(per) / int64(1+d.rnd.IntN(50))
+		if d.rnd.IntN(20) == 0 { // a clock that was wrong is set right
+			d.now -= 2 * per
+			d.now -= d.rnd.Int64N(120_000_000)
+		}
 	}
 	// Beyond that the clock is out of the range that both compute in.
 	const year2200 = 7_258_118_400_000_000
@@ -148,7 +165,10 @@ func walks(rnd *rand.Rand) []func() driver.Limit {
 			for _, rate := range []int{1, 7, 100} {
 				all = append(all, of(driver.Limit{Rate: rate, Per: per, Algorithm: a}))
 			}
-			all = append(all, func() driver.Limit { // a rate that changes
+			all = append(all, func() driver.Limit { // one that changes on its account
+				if a == driver.TokenBucket {
+					return driver.Limit{Rate: 20, Per: per, Burst: 1 + rnd.IntN(20)}
+				}
 				return driver.Limit{Rate: 1 + rnd.IntN(20), Per: per, Algorithm: a}
 			})
 		}
@@ -162,6 +182,9 @@ func walks(rnd *rand.Rand) []func() driver.Limit {
 		of(driver.Limit{Rate: 1_000_000_000, Per: 24 * time.Hour, Burst: 5}),
 		func() driver.Limit { // everything changes but the algorithm
 			return driver.Limit{Rate: 1 + rnd.IntN(30), Per: pers[2+rnd.IntN(2)], Burst: 1 + rnd.IntN(10)}
+		},
+		func() driver.Limit { // bursts of all sizes
+			return driver.Limit{Rate: 7, Per: time.Second, Burst: 1 << rnd.IntN(20)}
 		},
 	)
 }

@@ -13,11 +13,12 @@
 // # What is stored
 //
 // A lock named tickets is the string coord:{tickets}, which holds the id of the
-// hold and expires with its lease: GET shows who holds it. Beside it
+// hold and expires with its lease: GET shows who holds it, or "offered" and the id of the waiter
+// to which it is offered. Beside it
 // coord:{tickets}:fence is the last fencing token. While others wait for the lock,
 // coord:{tickets}:queue has their ids in order, and coord:{tickets}:waiters what is known of
 // each. The state of a limit is
-// coord:{tickets}:tb, :sw:60000000 or :fw:60000000, by algorithm and period in
+// coord:{tickets}:tb:1:100000, :sw:60000000 or :fw:60000000, by algorithm and rate or period in
 // microseconds, packed as doubles, with a hash :h beside it for what can be given
 // back. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
@@ -38,9 +39,11 @@
 // without such a loss, for an hour after a lease at least, whatever the clock does.
 //
 // Waiters are granted in the order in which they came, over all clients, and nobody
-// overtakes them. The script that gives a lock back grants it to the next, for a second, and
-// tells that client on a channel of its own, coord:wake: and a random number. Its waiter has
-// the lock then, and renews it behind the caller's back; [driver.Grant] calls that provisional. A client begins to
+// overtakes them. The script that gives a lock back offers it to the next, for some 50 ms and twice
+// the time that the server takes to answer that client. It tells the client on a channel of its
+// own, coord:wake: and a random number, and the waiter takes the lock by one script. A waiter that does
+// not take it is passed over, and keeps its place for 16 seconds: when it shows life again, it comes first
+// again. A client begins to
 // listen, on one more connection, when it first waits at the server. Messages get lost with a
 // connection: then waiters look for themselves, as all do every two seconds. Where the
 // user may not publish there, waiters poll, and the backend does not claim wake.

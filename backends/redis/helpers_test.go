@@ -97,6 +97,7 @@ func injectClock(t testing.TB, b *backend) {
 		for _, r := range [][2]string{
 			{"local now = time[1] * 1000000 + time[2]", "local now = tonumber(table.remove(ARGV))"},
 			{"ms = ceildiv(us, 500) + 1000", "ms = 3600000"},
+			{"left = ceildiv(us, 1000) + 1000", "left = 3600000"},
 			{"{ARGV[i + 1]}", "{ARGV[i + 1], ARGV[#ARGV]}"},
 			{"{peek}", "{peek, ARGV[#ARGV]}"},
 		} {
@@ -105,7 +106,7 @@ func injectClock(t testing.TB, b *backend) {
 		}
 		return part
 	})
-	if replaced != 14 { // clock and expiry of each script, twice in takeAll and passed on there
+	if replaced != 19 { // clock and expiry of each script, twice in takeAll and passed on there
 		t.Fatalf("replaced %d lines in the scripts", replaced)
 	}
 	for _, s := range b.limits.all() {

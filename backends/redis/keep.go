@@ -9,8 +9,8 @@ import (
 )
 
 // How often places in line are looked at: while the server tells of grants, to say that who
-// waits is alive; while it does not, to learn of grants. The scripts forget those who were
-// silent for four times keepEvery, see lua/queue.lua.
+// waits is alive; while it does not, to learn of offers, which last long enough then. The scripts forget those who were
+// silent for eight times keepEvery, see lua/line.lua.
 const (
 	keepEvery  = 2 * time.Second
 	pollEvery  = 100 * time.Millisecond
@@ -93,9 +93,7 @@ func (l *line) refreshPart(ctx context.Context, part string, groups []*group) {
 type group struct {
 	lock    string
 	waiters []*waiter
-	heard   []hearing // of each
 	call    *call
-	sent    time.Time
 }
 
 // follow makes those ask again whose lock is on another master of the cluster than it was:
@@ -140,7 +138,7 @@ func (l *line) groups() []*group {
 			of[w.lock] = g
 			groups = append(groups, g)
 		}
-		g.waiters, g.heard = append(g.waiters, w), append(g.heard, w.ear.hears())
+		g.waiters = append(g.waiters, w)
 	}
 	return groups
 }
@@ -150,7 +148,6 @@ func (l *line) refreshPipelined(ctx context.Context, groups []*group, source boo
 	bound := driver.NewBound(ctx, keepWithin)
 	defer bound.Stop()
 	pipe := l.b.client.Pipeline()
-	sent := time.Now()
 	for _, g := range groups {
 		args := append(refreshScript.args(), g.lock)
 		for _, w := range g.waiters {
@@ -159,7 +156,7 @@ func (l *line) refreshPipelined(ctx context.Context, groups []*group, source boo
 		if source {
 			args = refreshScript.withSource(args)
 		}
-		g.sent, g.call = sent, newCall(bound, args)
+		g.call = newCall(bound, args)
 		_ = pipe.Process(bound, g.call) // is put on a list
 	}
 	landed, err := l.b.fly(bound, pipeline{pipe}, nil)
@@ -188,13 +185,8 @@ func (l *line) lostSight(g *group, err error) {
 	}
 }
 
-// What refresh.lua says of a waiter.
-const (
-	notInLine = iota
-	inLine
-	firstInLine
-	holdsNow
-)
+// inLine is what refresh.lua says of a waiter that need not ask.
+const inLine = 1
 
 // seen tells those who wait what the server has said of them.
 func (l *line) seen(g *group) {
@@ -202,20 +194,9 @@ func (l *line) seen(g *group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, w := range g.waiters {
-		state := int64(notInLine)
-		if i+2 < len(reply) {
-			state = reply[i+2]
-		}
-		if state == inLine || state == firstInLine {
-			seen := lookAt(g.sent, g.heard[i])
-			seen.at = reply[1]
-			w.saw(seen)
-		}
-		switch {
-		case state == inLine:
-		case state == firstInLine && reply[0] > 0:
+		if i+1 < len(reply) && reply[i+1] == inLine && reply[0] > 0 {
 			w.tell(false, leaseEnds(reply[0]))
-		default:
+		} else {
 			w.tell(true, 0)
 		}
 	}

@@ -156,7 +156,10 @@ func share(run []driver.Granted, reply packed, l driver.Limit, n int) {
 	}
 	for i := range run {
 		if i < granted {
-			run[i] = driver.Granted{N: n, ValidFor: micros((valid + int64(i)*int64(n)*unit) / rate)}
+			run[i].N = n
+			if valid >= 0 {
+				run[i].ValidFor = micros((valid + int64(i)*int64(n)*unit) / rate)
+			}
 		} else {
 			run[i] = driver.Granted{RetryAfter: retry}
 		}
@@ -183,7 +186,7 @@ func (b *backend) runBytes(ctx context.Context, s *script, c *bytesCall, args []
 // grantedOf is the answer to one ask of l.
 func grantedOf(p packed, l driver.Limit) driver.Granted {
 	g := driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2))}
-	valid := p.at(3)
+	valid := max(p.at(3), 0)
 	if valid > 0 && g.Delay == 0 && l.Algorithm == driver.TokenBucket {
 		rate, _ := l.Refill()
 		valid /= rate

@@ -25,8 +25,8 @@ type line struct {
 	pushes bool // the server lets itself be listened to
 	only   *ear // that of a client of one server; else one that hears nothing
 
-	// keepEvery and maxSilence, which tests change.
-	every, silence time.Duration
+	// keepEvery, maxSilence and patienceLeast, which tests change.
+	every, silence, least time.Duration
 
 	stir   chan struct{}   // signalled when there are waiters again
 	asap   chan struct{}   // signalled when places are to be looked at now
@@ -39,6 +39,7 @@ type line struct {
 	waiters map[uint64]*waiter
 	ears    map[string]*ear // by the address of the master of a cluster
 	idle    bool            // the keeper sleeps, because nobody waits
+	away    time.Duration   // how long the server lately took to answer; 0 if that is not known
 	warned  bool
 	// refreshing has the servers at which places are being looked at, and whether that is
 	// to be done again at once.
@@ -62,7 +63,7 @@ func (l *line) init(b *backend, pushes bool) {
 	}
 	l.only = l.newEar(b.client, "", channel)
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.every, l.silence = keepEvery, maxSilence
+	l.every, l.silence, l.least = keepEvery, maxSilence, patienceLeast
 	l.waiters, l.ears, l.idle = map[uint64]*waiter{}, map[string]*ear{}, true
 	l.refreshing = map[string]bool{}
 }
@@ -141,20 +142,49 @@ func (l *line) leave(w *waiter) {
 	delete(l.waiters, w.n)
 }
 
-// place is what the server keeps of a waiter: its number, and the channel on which it is
-// told.
+// place is what the server keeps of a waiter: for how long it is to be offered the lock, its
+// number, and the channel on which it is told.
 func (w *waiter) place(e *ear) string {
-	return strconv.FormatUint(w.n, 10) + " " + e.channel
+	return strconv.FormatInt(w.line.patience().Milliseconds(), 10) + " " + strconv.FormatUint(w.n, 10) + " " + e.channel
+}
+
+// How long a client is to be offered a lock. While it does not answer, everybody waits; one that
+// answers too late has to wait for its next turn.
+const (
+	patienceLeast = 50 * time.Millisecond  // for a client that is near, but kept from its processor
+	patienceFirst = 200 * time.Millisecond // is added while it is not known how far away the server is
+	patienceMost  = time.Second
+)
+
+// answered notes how long the server took to answer. What is shorter than before counts at once, what is
+// longer little by little: the server or this process may have been frozen.
+func (l *line) answered(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away == 0 || took < l.away {
+		l.away = took
+	} else {
+		l.away += (took - l.away) / 8
+	}
+}
+
+// patience allows for the way of the offer and of the answer, twice.
+func (l *line) patience() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away == 0 {
+		return l.least + patienceFirst
+	}
+	return l.least + min(2*l.away, patienceMost)
 }
 
 // placed notes that w is in line. What it was told before a subscription that was
 // confirmed since it asked, it has not heard: then it asks again.
-func (l *line) placed(w *waiter, seen look) {
+func (l *line) placed(w *waiter, heard hearing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.inLine, w.ear = true, seen.heard.ear
-	w.saw(seen)
-	if e := w.ear; e.ups != seen.heard.ups || e.gone {
+	w.inLine, w.ear = true, heard.ear
+	if e := w.ear; e.ups != heard.ups || e.gone {
 		w.tell(true, 0)
 	}
 }
@@ -168,8 +198,7 @@ func (e *ear) message(payload string) {
 		return
 	}
 	var ms int64
-	granted, isGrant := parseHanded(rest)
-	if more && !isGrant {
+	if more {
 		ms, _ = strconv.ParseInt(rest, 10, 64) // else it is news of another kind
 	}
 	l.mu.Lock()
@@ -177,9 +206,6 @@ func (e *ear) message(payload string) {
 	w := l.waiters[n]
 	switch {
 	case w == nil: // it has left
-	case isGrant:
-		granted.heard = e.hears()
-		w.hand(granted)
 	case ms > 0:
 		w.tell(false, leaseEnds(ms))
 	default:

@@ -20,6 +20,9 @@ const maxToken = 1 << 53
 // stays taken. No id contains a space.
 const released = "released "
 
+// offered marks likewise one that only the waiter of that id can take, for a moment.
+const offered = "offered "
+
 // TryLock implements driver.Locker.
 func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
@@ -230,6 +233,9 @@ func holder(lock, fence string, reply []any) (driver.Holder, error) {
 		return driver.Holder{}, fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
 	}
 	id, isReleased := strings.CutPrefix(value, released)
+	if !isReleased {
+		id, isReleased = strings.CutPrefix(value, offered)
+	}
 	var token int64
 	if last != "" {
 		var err error

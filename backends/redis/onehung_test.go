@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -17,12 +16,18 @@ import (
 func partlyHung(t *testing.T) (*testserver.Cluster, *testserver.Server) {
 	t.Helper()
 	c := testserver.RedisCluster(t, 0, silently)
+	serveInParts(t, c)
+	return c, c.Nodes[2]
+}
+
+// serveInParts lets a cluster serve the slots that have a master, while others have none.
+func serveInParts(t *testing.T, c *testserver.Cluster) {
+	t.Helper()
 	for _, s := range c.Nodes {
 		if err := connect(t, s.Addr).client.Do(t.Context(), "CONFIG", "SET", "cluster-require-full-coverage", "no").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return c, c.Nodes[2]
 }
 
 // slowCluster is a client as applications have it: its calls take seconds to fail.
@@ -64,57 +69,5 @@ func TestRenewalsOfHealthyMasters(t *testing.T) {
 	}
 	if failed == 0 || failed == len(holds) {
 		t.Fatalf("%d of %d holds are on the master that does not answer", failed, len(holds))
-	}
-}
-
-// TestOneHungMasterCostsOthersNothing: holds and waiters on all masters live through three times their
-// TTL, but for those of the master that does not answer; and a client that comes meanwhile
-// works on the others.
-func TestOneHungMasterCostsOthersNothing(t *testing.T) {
-	const ttl = 2 * time.Second
-	c, hung := partlyHung(t)
-	holder := must[*coord.Client](t)(coord.New(connectTo(t, slowCluster(c))))
-	defer holder.Close()
-	waiting := connectTo(t, slowCluster(c))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	healthy := map[string]*coord.Lock{}
-	waits := map[string]<-chan answer{}
-	for i := range 12 {
-		key := fmt.Sprint("k", i)
-		l := must[*coord.Lock](t)(holder.Lock(ctx, key, coord.TTL(ttl)))
-		w := waitUnder(t, ctx, waiting, key, request("w", time.Minute), 1)
-		if waiting.Partition(key) != hung.Addr {
-			healthy[key], waits[key] = l, w
-		}
-	}
-	hung.Pause()
-	defer hung.Resume()
-	began := time.Now()
-	for {
-		late, err := New(slowCluster(c))
-		if err != nil {
-			t.Fatalf("a client that comes meanwhile: %v", err)
-		}
-		for key := range healthy {
-			if h := must[driver.Holder](t)(late.(*backend).Inspect(ctx, key)); h.Waiters != 1 {
-				t.Errorf("%s: %d wait, want 1", key, h.Waiters)
-			}
-		}
-		late.Close()
-		late.(*backend).client.Close()
-		if time.Since(began) > 3*ttl {
-			break
-		}
-	}
-	for key, l := range healthy {
-		if err := l.Err(); err != nil {
-			t.Errorf("%s was lost: %v", key, err)
-			continue
-		}
-		if err := l.Unlock(ctx); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
-		grantOf(t, waits[key])
 	}
 }

@@ -127,7 +127,7 @@ func parseURL(u *url.URL) (*target, error) {
 	if db != "" {
 		n, err := strconv.ParseUint(db, 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("%w: database %q: want a number from 0", driver.ErrInvalid, db)
+			return nil, fmt.Errorf("%w: store URL: its path: want the number of a database, from 0", driver.ErrInvalid)
 		}
 		o.DB = int(n)
 	}

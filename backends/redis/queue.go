@@ -17,10 +17,9 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 }
 
 // LockDirect implements driver.DirectQueuer. The line is at the server, in the order in which
-// waiters came; see lua/queue.lua. Who gives the lock back grants it to the first in line in
-// the same step, for a second at most, and tells that client. Its waiter has the lock then;
-// one to which that is not enough, or not certain, confirms it by asking again. A waiter asks
-// also when it is told to, and the first in line when the lease in its way has run out.
+// waiters came; see lua/queue.lua. Who gives the lock back offers it to the first in line in
+// the same step, for a moment, and tells that client. Its waiter takes it by asking again. A
+// waiter asks also when the lease in its way has run out.
 func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
@@ -40,8 +39,7 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 		if left == 0 {
 			return g, err
 		}
-		a.seen.heard = heard // as it was when it asked
-		b.line.placed(w, a.seen)
+		b.line.placed(w, heard)
 		if waits != nil {
 			waits()
 			waits = nil
@@ -50,9 +48,6 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if g, ok := a.take(&news, r); ok {
-			return g, nil
-		}
 		told = news.ask
 	}
 }
@@ -60,19 +55,8 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 // place sets where the waiter is to be told, and gives what it hears there.
 func (a *asking) place(ctx context.Context, w *waiter) hearing {
 	e := a.b.line.ear(ctx, a.lock)
-	if e != a.ear {
-		a.ear, a.args[4] = e, w.place(e)
-	}
+	a.args[4] = w.place(e)
 	return e.hearing()
-}
-
-// take is the grant that a waiter was told of, unless it is to ask: for a whole lease, or to
-// learn whether replicas have it.
-func (a *asking) take(n *news, r driver.Request) (driver.Grant, bool) {
-	if n.granted.token == 0 || r.Whole || a.b.options.replicas != 0 {
-		return driver.Grant{}, false
-	}
-	return n.granted.grant(n.seen, time.Now(), r.TTL)
 }
 
 // asking is what a waiter asks the server until it is granted.
@@ -80,15 +64,16 @@ type asking struct {
 	b        *backend
 	lock, id string
 	args     []any
-	ear      *ear // that args names
 	placed   bool // the server has said that it is in line
-	seen     look // the last time
 }
 
 // ask gives a grant or an error, or else how long to wait for being told otherwise.
 func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.Duration, err error) {
 	sent := time.Now()
 	reply, short, err := a.run(ctx, told)
+	if err == nil {
+		a.b.line.answered(time.Since(sent))
+	}
 	switch {
 	case err != nil:
 		return driver.Grant{}, 0, a.failure(ctx, err)
@@ -102,14 +87,7 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	if left, err = lockedFor(a.lock, reply); left == 0 {
 		return driver.Grant{}, 0, err
 	}
-	a.placed, a.seen = true, look{}
-	if len(reply) > 3 {
-		a.seen = lookAt(sent, hearing{})
-		a.seen.at = reply[3]
-	}
-	if reply[2] > 0 { // it is not the first, and is told when it is
-		left = never
-	}
+	a.placed = true
 	return driver.Grant{}, left, nil
 }
 
@@ -130,10 +108,10 @@ func (a *asking) failure(ctx context.Context, err error) error {
 // cancelled, so that it ends soon enough all the same.
 const confirmWithin = 80 * time.Millisecond
 
-// run runs the script. A waiter that was told that the lock is its own is in a hurry: it asks
+// run runs the script. A waiter that was told that the lock is offered to it is in a hurry: it asks
 // in this goroutine, and if that takes long asks again. What it gives up may still reach the
-// server when the hold is over: so that first question only confirms. Not so where replicas are
-// waited for, which may take longer.
+// server when the hold is over: so that first question only takes what is offered. Not so where
+// replicas are waited for, which may take longer.
 func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err error) {
 	if told && a.b.options.replicas == 0 && ctx.Err() == nil {
 		bound := driver.NewBound(ctx, confirmWithin)
@@ -177,9 +155,6 @@ func outlasting(ctx context.Context) (late context.Context, end func()) {
 	}
 }
 
-// never is a time that nobody waits for.
-const never = 1000 * time.Hour
-
 // waiter is one call of Lock.
 type waiter struct {
 	n    uint64 // its number among those of the client
@@ -195,10 +170,8 @@ type waiter struct {
 
 // news is what a waiter was told since it last heard.
 type news struct {
-	ask     bool          // it was granted, or does not know
-	granted handed        // with a token: how
-	first   time.Duration // it is the first, behind a lease with that much left; 0 if it was not told
-	seen    look          // the last at its place, whenever that was
+	ask   bool          // it was offered the lock, or does not know
+	first time.Duration // it comes next, behind a lease with that much left; 0 if it was not told
 }
 
 // await returns when it is time to ask again, because it was told to or because the lease in
@@ -233,11 +206,11 @@ func (w *waiter) hear() news {
 	w.line.mu.Lock()
 	defer w.line.mu.Unlock()
 	n := w.news
-	w.news = news{seen: n.seen}
+	w.news = news{}
 	return n
 }
 
-// tell makes the waiter ask, or know that it is the first. line.mu is held.
+// tell makes the waiter ask, or know when the lease in its way ends. line.mu is held.
 func (w *waiter) tell(ask bool, first time.Duration) {
 	n := &w.news
 	n.ask = n.ask || ask
@@ -245,17 +218,4 @@ func (w *waiter) tell(ask bool, first time.Duration) {
 		n.first = first
 	}
 	signal(w.stir)
-}
-
-// saw notes an answer about its place, of which the latest counts. line.mu is held.
-func (w *waiter) saw(l look) {
-	if l.sent.After(w.news.seen.sent) {
-		w.news.seen = l
-	}
-}
-
-// hand tells it of its grant. line.mu is held.
-func (w *waiter) hand(h handed) {
-	w.news.granted = h
-	w.tell(true, 0)
 }

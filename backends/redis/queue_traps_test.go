@@ -110,35 +110,6 @@ func TestTrap13NoSubscription(t *testing.T) {
 	grantOf(t, w)
 }
 
-// TestSilentGrantee: a grant that a client has heard of, by what the server knows, and that nobody
-// renews, costs who is next a second or two: it is not told, and looks for itself.
-func TestSilentGrantee(t *testing.T) {
-	srv, b := open(t)
-	ctx := t.Context()
-	var d deaf
-	o := clientOptions(srv.Addr)
-	o.Dialer = d.dial
-	frozen := connectWith(t, o)
-	frozen.line.every = time.Hour
-	held, silent, alive := request("h", time.Minute), request("silent", time.Minute), request("alive", time.Minute)
-	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	waitFor(t, frozen, "k", silent, 1)
-	eventually(t, "that it listens", frozen.line.isUp)
-	settleCommands(t, srv)
-	d.dropping.Store(true)
-	w := waitFor(t, connect(t, srv.Addr), "k", alive, 2)
-	start := time.Now()
-	if err := b.Unlock(ctx, "k", held.ID); err != nil {
-		t.Fatal(err)
-	}
-	holderIs(t, b, "k", silent.ID)
-	grantOf(t, w)
-	if took := time.Since(start); took < 900*time.Millisecond || took > hung {
-		t.Errorf("granted after %v, want after one or two seconds", took)
-	}
-	holderIs(t, b, "k", alive.ID)
-}
-
 // TestLostMessage: the connection that listens is ended, again and again, at the moment of
 // the grant. A client that nothing but messages tells of grants learns of it when it hears
 // again.
@@ -296,7 +267,7 @@ func TestWaitersOverAFailover(t *testing.T) {
 func TestTopologiesPushWakeUps(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
-		waiting.line.every = time.Hour
+		waiting.line.every, waiting.line.least = time.Hour, hung
 		ctx := t.Context()
 		for i := range 12 {
 			key := fmt.Sprint("key", i)

@@ -43,6 +43,10 @@ var (
 	unlockAfterLua string
 	//go:embed lua/unlock_after_next.lua
 	unlockAfterNextLua string
+	//go:embed lua/place.lua
+	placeLua string
+	//go:embed lua/grant.lua
+	grantLua string
 	//go:embed lua/queue.lua
 	queueLua string
 	//go:embed lua/confirm.lua
@@ -90,11 +94,11 @@ var (
 	acquireScript     = newScript(2, "local full = false", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
 	acquireFullScript = newScript(2, "local full = true", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
 	waitScript        = newScript(2, waitParts("local id, ttl, where = ARGV[1], ARGV[2], ARGV[3]"))
-	confirmScript     = newScript(2, confirmLua, "return {0}")
-	refreshScript     = newScript(1, queueLua, lineLua, refreshLua)
+	confirmScript     = newScript(2, placeLua, grantLua, confirmLua, "return {0}")
+	refreshScript     = newScript(1, placeLua, queueLua, lineLua, refreshLua)
 	renewScript       = newScript(2, renewLua)
-	unlockScript      = newScript(1, unlockLua, queueLua, unlockNextLua, lineLua, withdrawLua)
-	unlockAfterScript = newScript(1, unlockAfterLua, queueLua, lineLua, unlockAfterNextLua)
+	unlockScript      = newScript(1, unlockLua, placeLua, queueLua, unlockNextLua, withdrawLua)
+	unlockAfterScript = newScript(1, unlockAfterLua, placeLua, queueLua, unlockAfterNextLua)
 	breakScript       = newScript(1, breakLua)
 	inspectScript     = newScript(2, inspectLua)
 	resetScript       = newScript(1, resetLua)
@@ -103,8 +107,8 @@ var (
 // waitParts is the script of those who wait, the arguments of which are named first.
 func waitParts(arguments string) string {
 	return strings.Join([]string{
-		confirmLua, arguments, queueLua,
-		"if not holder or holder == id then", lineLua, freeLua, "end", waitLua,
+		placeLua, grantLua, confirmLua, arguments, queueLua, lineLua,
+		"if not holder or holder == id then", freeLua, "end", waitLua,
 	}, "\n")
 }
 

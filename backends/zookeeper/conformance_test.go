@@ -2,11 +2,13 @@ package zookeeper
 
 import (
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -16,17 +18,7 @@ func conformanceURL(addr string) string { return urlWith(addr, 2500*time.Millise
 
 // harness runs the suite on a server, or one of an ensemble.
 func harness(srv *testserver.Server) conformance.Harness {
-	open := func(tb conformance.TB, addr string) driver.Backend {
-		u, err := url.Parse(conformanceURL(addr))
-		if err != nil {
-			tb.Fatalf("%v", err)
-		}
-		b, err := Open(tb.Context(), u)
-		if err != nil {
-			tb.Fatalf("Open: %v", err)
-		}
-		return b
-	}
+	open := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, conformanceURL(addr)) }
 	faults := conformance.TCPFaults(srv.Addr, open)
 	// The clock is off as after a step that the backend has not looked at yet.
 	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
@@ -53,6 +45,32 @@ func harness(srv *testserver.Server) conformance.Harness {
 	}
 }
 
+func openIn(tb conformance.TB, rawURL string) driver.Backend {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	b, err := Open(tb.Context(), u)
+	if err != nil {
+		tb.Fatalf("Open: %v", err)
+	}
+	return b
+}
+
 func TestConformance(t *testing.T) {
-	conformance.Run(t, harness(testserver.ZooKeeper(t, testserver.Durable())))
+	// A server that does not answer is left after a sixth of the session. The rest is for finding another one.
+	const bound = 2 * time.Second
+	cluster := sync.OnceValue(func() *testserver.Cluster {
+		return testserver.ZooKeeperCluster(t, testserver.WithNetworkIfAny(), testserver.WithConfig("syncLimit=10"))
+	})
+	h := harness(testserver.ZooKeeper(t, testserver.Durable()))
+	h.Members = members.OfQuorumAndLeader(cluster, conformance.Members{
+		Open:  func(tb conformance.TB) driver.Backend { return openIn(tb, urlWithHosts(cluster().Addrs(), 3*bound)) },
+		Bound: bound,
+		Empty: func(_ conformance.TB, i int) func() {
+			cluster().Nodes[i].Wipe()
+			return nil
+		},
+	})
+	conformance.Run(t, h)
 }

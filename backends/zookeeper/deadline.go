@@ -58,6 +58,9 @@ func (c *wireConn) heard() {
 // the library from noticing.
 func (c *wireConn) giveUp(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.w.mu.Lock()
+		c.w.passOver()
+		c.w.mu.Unlock()
 		_ = c.Close()
 	}
 }

@@ -37,7 +37,8 @@
 // agrees, counts for every hold, and Lock.TTL says so. In an ensemble a server may
 // know of a client's sign of life half a tick before the leader does, and may die then. So
 // there three quarters of the timeout are promised, and at first, when a client that was idle
-// takes a lock, about three eighths: it is renewed at once. A hold whose lease is not renewed is
+// takes a lock, about three eighths: it is renewed at once. The leader opens sessions itself, so a
+// lock of a session that has just begun is certain for three quarters, too. A hold whose lease is not renewed is
 // given up by its own client, whose session lives on, when the TTL that was asked
 // for is over.
 //

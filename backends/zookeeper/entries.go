@@ -223,8 +223,7 @@ func (e *entry) revoked(node string) (news bool) {
 }
 
 // shorten ends every hold, because a server has resumed the session for less time than holds were
-// promised. Each is told at once, and again when its node is removed, a lease later: a grant that was
-// on its way to its caller at first is a hold by then.
+// promised. Their nodes are removed a lease later.
 func (b *backend) shorten() {
 	b.mu.Lock()
 	until := time.Now().Add(b.lease())
@@ -258,7 +257,7 @@ func (e *entry) plan() {
 func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()
-	node, session, broken, now := e.node, e.session, e.broken, time.Now()
+	node, session, now := e.node, e.session, time.Now()
 	lapsed := node != "" && !now.Before(e.until)
 	armed := node != "" && !lapsed && !e.arm.IsZero() && !now.Before(e.arm)
 	switch {
@@ -274,9 +273,6 @@ func (e *entry) due() {
 	b.mu.Unlock()
 	switch {
 	case lapsed:
-		if broken != nil {
-			e.tell(broken)
-		}
 		// The session lives on, for the client's other holds, and would keep the node for ever.
 		b.background(func() {
 			defer e.leave()

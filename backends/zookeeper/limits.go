@@ -217,7 +217,9 @@ func (m *multi) write(ctx context.Context, next map[*cell]record) error {
 	var dirs []string // of limits to be made
 	made := make(map[*cell]string)
 	for _, c := range m.cells {
-		if r := next[c]; c.node != "" {
+		if r := next[c]; c.node == "" && len(r.state) == 0 {
+			continue // nothing is taken of it
+		} else if c.node != "" {
 			ops = append(ops, &zk.SetDataRequest{Path: c.node, Data: r.bytes(), Version: c.version})
 		} else {
 			made[c] = newIncarnation(c.path)

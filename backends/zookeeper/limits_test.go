@@ -375,3 +375,17 @@ func FuzzParseRecord(f *testing.F) {
 		}
 	})
 }
+
+// A demand for nothing of a limit that is new makes no node: one without a state reads as corrupt.
+func TestTakeAllOfNothingMakesNoNode(t *testing.T) {
+	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
+	l := driver.Limit{Rate: 10, Per: time.Minute, Algorithm: driver.SlidingWindow}
+	if _, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 0}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b"} {
+		if one, err := b.TakeOne(t.Context(), key, l, driver.Ask{Min: 1, N: 1}); err != nil || one.N != 1 {
+			t.Errorf("%s: %+v, %v", key, one, err)
+		}
+	}
+}

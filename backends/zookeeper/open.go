@@ -63,7 +63,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	}
 	if parsed.User != "" {
 		if strings.Contains(parsed.User, ":") {
-			return nil, fmt.Errorf("%w: store URL: user %q: want none with a colon", driver.ErrInvalid, parsed.User)
+			return nil, fmt.Errorf("%w: store URL: user: want none with a colon", driver.ErrInvalid)
 		}
 		o.acl = zk.AuthACL(zk.PermAll)
 	}
@@ -80,14 +80,14 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err := b.probe(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	b.wire.opened()
+	b.wire.serves()
 	return b, nil
 }
 
 // checkRoot refuses a path that ZooKeeper would.
 func checkRoot(root string) error {
 	bad := func(why string) error {
-		return fmt.Errorf("%w: path %q: %s", driver.ErrInvalid, root, why)
+		return fmt.Errorf("%w: path: %s", driver.ErrInvalid, why)
 	}
 	if !strings.HasPrefix(root, "/") || len(root) > 1024 {
 		return bad("want one from the root, of at most 1024 bytes")
@@ -119,7 +119,7 @@ func (silence) Printf(string, ...any) {}
 func dial(u storeurl.URL, session, patience time.Duration, o options) (*backend, error) {
 	w := newWire(u.Hosts, u.TLS, session, patience)
 	b := newBackend(nil, o)
-	w.watching, w.shortened = b.watching, b.shorten
+	w.watching, w.shortened, w.opened = b.watching, b.shorten, b.opened
 	conn, events, err := zk.Connect(u.Hosts, session,
 		zk.WithDialer(w.dial), zk.WithHostProvider(w), zk.WithLogger(silence{}), zk.WithLogInfo(false))
 	if err != nil {

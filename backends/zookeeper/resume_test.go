@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ func TestSessionResumedForLess(t *testing.T) {
 	p := newTap(t, srv.Addr)
 	b := connect(t, urlWith(p.addr(), before))
 	c := must[*coord.Client](t)(coord.New(b))
+	var told atomic.Int32
+	tell := b.lost
+	b.NotifyLost(func(key, id string, cause error) { told.Add(1); tell(key, id, cause) })
 	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
 	waits := must[*coord.Lock](t)(c.Lock(t.Context(), "free"))
 	session := b.conn.SessionID()
@@ -37,6 +41,9 @@ func TestSessionResumedForLess(t *testing.T) {
 		t.Errorf("a lease of %v, want %v", g.TTL, after)
 	}
 	isFree(t, connect(t, urlWith(srv.Addr, calmSession)), "free") // a lost hold's node does not stay with the session
+	if n := told.Load(); n != 2 {
+		t.Errorf("%d losses told of 2 holds", n)
+	}
 	if err := b.Unlock(t.Context(), "other", r.ID); err != nil {
 		t.Error(err)
 	}

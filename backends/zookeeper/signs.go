@@ -8,6 +8,7 @@ type sign struct{ sent, answered time.Time }
 // signs are the latest signs of life of one session.
 type signs struct {
 	session int64
+	opened  time.Time // when its connection was asked for
 	list    []sign
 }
 
@@ -32,6 +33,9 @@ func (b *backend) lease() time.Duration {
 // the last quarter of the session. The leader then counts from the sign of life before,
 // so that one is what lasts a whole timeout. If we know of none, it is a ping: the library sends
 // one in every third of the timeout. A little is added for its way.
+//
+// The leader itself opens and resumes sessions: it knows of that at once. It was the leader then, if a
+// write on the same connection is acknowledged later.
 func (b *backend) certain(session int64, sent time.Time) time.Time {
 	if b.alone.Load() {
 		return sent
@@ -43,6 +47,9 @@ func (b *backend) certain(session int64, sent time.Time) time.Time {
 	if b.signs.session != session {
 		return since
 	}
+	if from := b.signs.opened.Add(t / 4); from.After(since) && !b.signs.opened.After(sent) {
+		since = from
+	}
 	known := sent.Add(-t / 4) // what was answered by then the leader knows
 	for _, s := range b.signs.list {
 		if from := s.sent.Add(t / 4); !s.answered.After(known) && from.After(since) {
@@ -53,6 +60,16 @@ func (b *backend) certain(session int64, sent time.Time) time.Time {
 		return sent
 	}
 	return since
+}
+
+// opened notes that a connection with the session was asked for at sent, and is there.
+func (b *backend) opened(session int64, sent time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.signs.session != session {
+		b.signs = signs{session: session}
+	}
+	b.signs.opened = sent
 }
 
 // signsKept is how many signs of life are remembered for each timeout.

@@ -1,53 +1,11 @@
 package zookeeper
 
 import (
-	"fmt"
+	"io"
+	"os"
 	"testing"
 	"time"
-
-	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/internal/testserver"
 )
-
-// One server of three hangs. What is held by its clients, and by the others', lives on: a client leaves the
-// silent server early enough to renew by another.
-func TestHoldsOutliveAServerThatHangs(t *testing.T) {
-	const session, clients, holds = 6 * time.Second, 4, 4
-	c := testserver.ZooKeeperCluster(t)
-	victim := c.Followers(c.Leader())[0]
-	var backends []*backend
-	var locks []*coord.Lock
-	for i := range clients {
-		b := connect(t, urlWithHosts(c.Addrs(), session))
-		for i < clients/2 && nodeOf(t, c, b) != victim { // half of them are at the one that hangs
-			b.wire.cut()
-			eventually(t, "a connection to the next server", func() bool { return b.Ping(t.Context()) == nil })
-		}
-		holder := must[*coord.Client](t)(coord.New(b))
-		t.Cleanup(func() { holder.Close() })
-		for j := range holds {
-			locks = append(locks, must[*coord.Lock](t)(holder.Lock(t.Context(), fmt.Sprint("k", i, j))))
-		}
-		backends = append(backends, b)
-	}
-	victim.Pause()
-	paused := time.Now()
-	for i, l := range locks {
-		eventually(t, "a renewal while a server hangs", func() bool {
-			if err := l.Err(); err != nil {
-				t.Errorf("hold %d, %v after a server hung: %v", i, time.Since(paused), err)
-				return true
-			}
-			return l.Deadline().After(paused.Add(session))
-		})
-	}
-	for i, b := range backends {
-		if b.conn.Server() == victim.Addr {
-			t.Errorf("client %d is still at the server that hangs", i)
-		}
-	}
-	victim.Resume()
-}
 
 // Clients do not all go to the server that is named first.
 func TestClientsSpreadOverServers(t *testing.T) {
@@ -61,5 +19,37 @@ func TestClientsSpreadOverServers(t *testing.T) {
 	}
 	if len(first) != len(hosts) {
 		t.Errorf("first are %v only", first)
+	}
+}
+
+// A server that does not answer is passed over for a while: the others, which refuse while they elect a leader, are
+// asked again and again.
+func TestSilentServerIsPassedOver(t *testing.T) {
+	hosts := []string{"a:1", "b:1", "c:1"}
+	w := newWire(hosts, nil, time.Hour, time.Second)
+	defer w.quit()
+	w.opened = func(int64, time.Time) {}
+	hung, _ := w.Next()
+	w.failed(os.ErrDeadlineExceeded)
+	for range 2 * len(hosts) {
+		if host, _ := w.Next(); host == hung {
+			t.Fatalf("asked again, %s does not answer", host)
+		}
+		w.failed(io.EOF)
+	}
+	second, _ := w.Next()
+	w.failed(os.ErrDeadlineExceeded)
+	third, _ := w.Next()
+	w.failed(os.ErrDeadlineExceeded)
+	for _, want := range []string{hung, second, third} { // the one first that was silent first
+		host, _ := w.Next()
+		if host != want {
+			t.Errorf("all are silent: %s, want %s", host, want)
+		}
+		w.failed(os.ErrDeadlineExceeded)
+	}
+	w.connected(time.Hour, 1, time.Now())
+	if host, _ := w.Next(); host != third {
+		t.Errorf("%s, want %s, which has answered", host, third)
 	}
 }

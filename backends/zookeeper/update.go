@@ -213,7 +213,7 @@ func decide(r record, now int64, batch ...*change) (next record, dirty bool, err
 			return record{}, false, err
 		}
 	}
-	next.until = r.until // a client with a slower rate may still see a debt
+	next.until = r.until // and never sooner: no client that has read it is surprised
 	for _, ch := range batch {
 		if ch.fn(&s, now) {
 			dirty = true

@@ -21,7 +21,8 @@ import (
 //     the reply to the connect request;
 //   - it waits for that reply for several session timeouts: wire bounds it;
 //   - it waits for any other answer for two thirds of the session: wire bounds that too;
-//   - it goes to the servers in the order of its host provider: wire shuffles them;
+//   - it goes to the servers in the order of its host provider: wire shuffles them, and passes
+//     over one that did not answer a moment ago;
 //   - between attempts at the only server it sleeps for a second: wire is its
 //     host provider, and decides how long;
 //   - a server that lost its data refuses, for ever, a client that has seen later
@@ -42,11 +43,14 @@ type wire struct {
 	watching func() bool // whether there are watches
 	// shortened is told that a server has resumed the session for less time than before.
 	shortened func()
-	ctx       context.Context
-	quit      context.CancelFunc
+	// opened is told of each connection with a session, and when it was asked for.
+	opened func(session int64, sent time.Time)
+	ctx    context.Context
+	quit   context.CancelFunc
 
 	mu       sync.Mutex
-	next     int // of hosts
+	at       int         // of hosts: the one that was given last
+	silent   []time.Time // of each host: until when it is passed over
 	granted  time.Duration
 	ready    bool      // the store is open
 	slow     bool      // a failure since then was one that may pass
@@ -67,7 +71,10 @@ func newWire(hosts []string, config *tls.Config, want, patience time.Duration) *
 	now := time.Now()
 	hosts = slices.Clone(hosts)
 	rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] }) // clients spread over the servers
-	w := &wire{hosts: hosts, tls: config, want: want, start: now, patience: patience, granted: want, down: now}
+	w := &wire{
+		hosts: hosts, tls: config, want: want, start: now, patience: patience, granted: want, down: now,
+		at: len(hosts) - 1, silent: make([]time.Time, len(hosts)),
+	}
 	w.ctx, w.quit = context.WithCancel(context.Background())
 	return w
 }
@@ -87,8 +94,8 @@ func (w *wire) Connected() {}
 // then: it would sleep for a second too.
 func (w *wire) Next() (host string, retryStart bool) {
 	w.mu.Lock()
-	host = w.hosts[w.next]
-	w.next = (w.next + 1) % len(w.hosts)
+	w.at = w.choose(time.Now())
+	host = w.hosts[w.at]
 	var pause time.Duration
 	if rounds := w.failures / len(w.hosts); rounds > 0 {
 		pause = min(minRedial<<min(rounds, 10), maxRedial)
@@ -104,6 +111,27 @@ func (w *wire) Next() (host string, retryStart bool) {
 	}
 	return host, w.ctx.Err() != nil
 }
+
+// choose gives the host after the last that is not passed over. If all are, it gives the one that has been for
+// longest. w.mu is held.
+func (w *wire) choose(now time.Time) int {
+	best := (w.at + 1) % len(w.hosts)
+	for i := range w.hosts {
+		host := (w.at + 1 + i) % len(w.hosts)
+		if !now.Before(w.silent[host]) {
+			return host
+		}
+		if w.silent[host].Before(w.silent[best]) {
+			best = host
+		}
+	}
+	return best
+}
+
+// passOver notes that the host that was given last does not answer. It accepts connections nevertheless if it hangs:
+// while the others elect a leader, and refuse, each attempt at it would take as long as a handshake may. w.mu
+// is held.
+func (w *wire) passOver() { w.silent[w.at] = time.Now().Add(w.want / 3) }
 
 // handshake is how long connecting to one host may take: all of them together, a
 // third of the session, which is what is left of it when the library notices that a
@@ -172,30 +200,39 @@ func (w *wire) failed(err error) {
 	w.failures++
 	w.err = err
 	w.slow = w.slow || passing(err)
+	if timedOut(err) {
+		w.passOver()
+	}
+}
+
+func timedOut(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
 }
 
 // passing reports whether a failure to connect is one of a server that is there, and is
 // busy or in an election.
 func passing(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	return timedOut(err) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// connected notes an established session, and ends what an earlier one, or the same, had promised for longer.
-func (w *wire) connected(granted time.Duration) {
+// connected notes an established session that was asked for at sent, and ends what an earlier one, or the same,
+// had promised for longer.
+func (w *wire) connected(granted time.Duration, session int64, sent time.Time) {
 	w.mu.Lock()
 	shorter := granted < w.granted
 	w.failures, w.err, w.down, w.granted = 0, nil, time.Time{}, granted
-	w.slow = false
+	w.slow, w.silent[w.at] = false, time.Time{}
 	w.mu.Unlock()
+	w.opened(session, sent)
 	if shorter {
 		w.shortened()
 	}
 }
 
-// opened notes that the store is open: there may be holds now, whose session is not to
+// serves notes that the store is open: there may be holds now, whose session is not to
 // be lost by patience.
-func (w *wire) opened() {
+func (w *wire) serves() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ready = true
@@ -279,7 +316,7 @@ type wireConn struct {
 	mu     sync.Mutex
 	wanted time.Time // read deadline of the library
 	silent time.Time // until when an answer has to come; zero: nothing was sent since the last
-	sent   bool      // the connect request
+	sent   time.Time // the connect request; zero: it was not
 	shaken bool      // the handshake is over
 	asked  bool      // a request that has an answer
 	again  bool      // the library has watches, and has not asked for them
@@ -305,8 +342,10 @@ func (c *wireConn) ready() bool {
 // Write sends a request.
 func (c *wireConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
-	first := !c.sent
-	c.sent = true
+	first := c.sent.IsZero()
+	if first {
+		c.sent = time.Now()
+	}
 	c.mu.Unlock()
 	switch {
 	case first && len(b) >= 16 && c.w.over():
@@ -379,7 +418,10 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	case !ok && err != nil:
 		c.w.failed(err)
 	case ok && session != 0:
-		c.w.connected(timeout)
+		c.mu.Lock()
+		sent := c.sent
+		c.mu.Unlock()
+		c.w.connected(timeout, session, sent)
 	}
 	if ok {
 		c.mu.Lock()

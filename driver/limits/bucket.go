@@ -18,43 +18,44 @@ import (
 type bucketView struct {
 	at, lag         int64
 	rate, unit, cap int64
-	debt            int64
-	blind           int64
+	debt            int64 // as the limit's burst caps it
+	owed            int64 // the whole debt
 }
 
 // read makes v, which is zero, the view of s.
 func (v *bucketView) read(s *State, l *driver.Limit, now int64) {
-	v.rate, v.unit = s.refill(l)
-	v.cap = int64(l.Burst) * v.unit // at most 2^52, by Normal
-	if s.kind != bucketed {
+	if !s.bucketOf(l) {
+		v.rate, v.unit = l.Refill()
+		v.cap = int64(l.Burst) * v.unit // at most 2^52, by Normal
 		v.at = clamp(now)
 		return
 	}
-	v.at, v.lag = s.ratchet(now)
-	v.blind = s.blind
-	v.debt = s.debt
-	if s.unit != v.unit {
-		v.debt = mulMax(ceilDiv(s.debt, s.unit), v.unit)
+	v.rate, v.unit = s.rate, s.unit
+	v.cap = int64(l.Burst) * v.unit
+	v.at, v.lag, _ = s.ratchet(now, ceilDiv(v.cap, v.rate))
+	v.debt, v.owed = s.debt-s.over, drain(s.debt, v.rate, v.at-s.last)
+	if v.cap != s.cap {
+		v.debt = v.seen(s.debt, s.due-s.last)
 	}
-	// A lowered burst lowers the debt, but not what reservations hold beyond
-	// it. Done as of the last grant, so that a denied caller's wait is not
-	// prolonged by asking.
-	v.debt = min(v.debt, v.beyond(v.cap, max(s.due-s.last, 0)))
 	v.debt = drain(v.debt, v.rate, v.at-s.last)
 }
 
-// refill is l.Refill(), as it was at the last grant if l refills as fast as
-// that limit did: two fractions in lowest terms are the same one if they are
-// equal, which two products tell sooner than a greatest common divisor.
-func (s *State) refill(l *driver.Limit) (rate, unit int64) {
-	if s.rate > 0 {
-		hi, lo := bits.Mul64(uint64(s.rate), uint64(l.Per.Microseconds()))
-		hi2, lo2 := bits.Mul64(uint64(l.Rate), uint64(s.unit))
-		if hi == hi2 && lo == lo2 {
-			return s.rate, s.unit
-		}
+// seen is what a burst sees of a debt: no more than itself, and what reservations
+// hold beyond it, the last of which is due in us microseconds. It is asked at a grant, for
+// a denied caller's wait is not to be prolonged by asking.
+func (v *bucketView) seen(debt, us int64) int64 {
+	return min(debt, v.beyond(v.cap, max(us, 0)))
+}
+
+// bucketOf reports whether s is a bucket that refills as fast as l: two products
+// tell it sooner than a greatest common divisor.
+func (s *State) bucketOf(l *driver.Limit) bool {
+	if s.kind != bucketed {
+		return false
 	}
-	return l.Refill()
+	hi, lo := bits.Mul64(uint64(s.rate), uint64(l.Per.Microseconds()))
+	hi2, lo2 := bits.Mul64(uint64(l.Rate), uint64(s.unit))
+	return hi == hi2 && lo == lo2
 }
 
 // drain is debt after us microseconds of refill.
@@ -102,12 +103,12 @@ func (v *bucketView) retryAfter(n int64, maxDelay time.Duration) int64 {
 	return max(ceilDiv(missing, v.rate)-v.aheadOf(maxDelay.Microseconds())+v.lag, 0)
 }
 
-// resetAfter is how long until the bucket is full.
-func (v *bucketView) resetAfter() int64 {
-	if v.debt == 0 {
+// clears is how long until nothing is left of a debt.
+func (v *bucketView) clears(debt int64) int64 {
+	if debt == 0 {
 		return 0
 	}
-	return ceilDiv(v.debt, v.rate) + v.lag
+	return ceilDiv(debt, v.rate) + v.lag
 }
 
 func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *driver.Ask) (changed bool) {
@@ -125,6 +126,9 @@ func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *
 		// until then, the permits count as if spent at once. Later the bucket
 		// would have refilled for them before they were spent.
 		valid := v.debt / v.rate
+		if s.due > v.at { // a reservation may be given back, and the debt drains sooner
+			valid = 0
+		}
 		v.debt += n * v.unit
 		changed = true
 		out.N = int(n)
@@ -140,20 +144,28 @@ func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *
 		out.RetryAfter = micros(v.retryAfter(max(int64(a.Min), 1), a.MaxDelay))
 	}
 	out.Remaining = int(v.permits(v.cap - v.debt))
-	out.ResetAfter = micros(v.resetAfter())
+	out.ResetAfter = micros(v.clears(v.debt))
 	return changed
 }
 
 // store makes v the state of the bucket, save for its reservations.
 func (v *bucketView) store(s *State) {
-	s.last, s.debt, s.rate, s.unit = v.at, v.debt, v.rate, v.unit
+	s.last, s.debt, s.over, s.cap, s.rate, s.unit = v.at, v.owed, v.owed-v.debt, v.cap, v.rate, v.unit
 }
 
-// storeBucket stores v, and records n permits of id if they fall due later.
+// storeBucket stores v after a grant of n permits to id, and records them if they
+// fall due later.
 func (s *State) storeBucket(v *bucketView, id string, n, due int64) {
-	if s.kind != bucketed {
+	if s.kind != bucketed || s.rate != v.rate || s.unit != v.unit {
 		*s = State{kind: bucketed}
 	}
+	// No more is spent at one time than was missing before there were reservations, or
+	// than a burst and what it does not see of the debt.
+	if s.due <= v.at {
+		s.wide = v.owed
+	}
+	s.wide = max(s.wide, min(v.cap+v.owed+n*v.unit-v.debt, maxExact))
+	v.owed = max(min(v.owed+n*v.unit, maxExact), v.debt)
 	v.store(s)
 	s.prune(v.at)
 	if due == 0 {
@@ -170,26 +182,27 @@ func (s *State) storeBucket(v *bucketView, id string, n, due int64) {
 func (s *State) refundBucket(l *driver.Limit, now int64, id string, n int64) (changed bool) {
 	var v bucketView
 	v.read(s, l, now)
-	if s.kind != bucketed {
+	if v.owed == 0 {
 		return false
 	}
 	r := s.claim(id, v.at)
 	if r == nil {
 		return false
 	}
-	if v.at < v.blind {
+	if v.at < s.blind {
 		return true // used up, for nothing: see freed
 	}
 	reserved := v.reserved(s)
 	r.n -= min(n, r.n)
-	v.debt = v.freed(s, reserved)
-	v.store(s)
+	v.owed = v.freed(s, reserved)
 	s.due = 0
 	for i := range s.records.len() {
 		if r := s.records.at(i); r.n > 0 && r.at > v.at {
 			s.due = max(s.due, r.at)
 		}
 	}
+	v.debt = min(v.debt, v.seen(v.owed, s.due-v.at))
+	v.store(s)
 	return true
 }
 
@@ -222,14 +235,13 @@ func (v *bucketView) freed(s *State, reserved int64) int64 {
 		}
 	}
 	slices.SortFunc(rest, func(a, b record) int { return cmp.Compare(a.at, b.at) })
-	// What was already spent is at most the debt less the reservations, and
-	// at most cap, as in any bucket.
-	level := min(max(v.debt-reserved, 0), v.cap)
+	// What was already spent is at most the debt less the reservations.
+	level := min(max(v.owed-reserved, 0), s.wide)
 	need, at := level, v.at
 	for _, r := range rest {
 		level = min(drain(level, v.rate, r.at-at)+mulMax(r.n, v.unit), maxExact)
 		need = max(need, v.beyond(level, r.at-v.at))
 		at = r.at
 	}
-	return min(v.debt, need)
+	return min(v.owed, need)
 }

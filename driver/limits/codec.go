@@ -10,7 +10,7 @@ import (
 // The stored form is a version, a kind and then unsigned varints:
 //
 //	window:  last width span  slots (index n)...  records (id n at)...
-//	bucket:  last debt unit due blind             records (id n at)...
+//	bucket:  last debt over cap rate unit due wide blind  records (id n at)...
 //
 // Slots and records are preceded by their number; the index of a slot is the
 // distance from the one before; an id is preceded by its length.
@@ -41,7 +41,7 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 			}
 		}
 	case bucketed:
-		put(s.last, s.debt, s.unit, s.due, s.blind)
+		put(s.last, s.debt, s.over, s.cap, s.rate, s.unit, s.due, s.wide, s.blind)
 	default:
 		return b, nil
 	}
@@ -121,10 +121,12 @@ func (r *reader) state() (s State) {
 	case s.kind == windowed:
 		r.window(&s)
 	case s.kind == bucketed:
-		s.last, s.debt, s.unit = r.num(maxExact), r.num(maxExact), r.num(driver.MaxPer.Microseconds())
-		s.due, s.blind = r.num(maxExact), r.num(maxExact)
-		if s.unit == 0 {
-			r.fail("no unit")
+		s.last, s.debt = r.num(maxExact), r.num(maxExact)
+		s.over, s.cap = r.num(s.debt), r.num(maxExact)
+		s.rate, s.unit = r.num(driver.MaxRate), r.num(driver.MaxPer.Microseconds())
+		s.due, s.wide, s.blind = r.num(maxExact), r.num(maxExact), r.num(maxExact)
+		if s.rate == 0 || s.unit == 0 {
+			r.fail("no rate")
 		}
 	default:
 		r.fail("unknown kind")

@@ -23,10 +23,14 @@
 // The bucket is kept as what is missing from it: a debt, in credits so small
 // that one permit and the refill of one microsecond are both whole numbers of
 // them ([driver.Limit.Refill]). Nothing is ever rounded in favour of the caller
-// and nothing drifts. Kept as a debt it outlives a change of the limit: a
-// changed burst leaves the debt as it is, a changed rate converts it into whole
-// permits, rounded up, and a debt above the new burst is lowered to the burst,
-// plus what reservations that are not due yet have taken beyond it.
+// and nothing drifts. Buckets of different rates are different states.
+//
+// The debt is that of all grants, whatever burst each was made by. A smaller burst
+// sees no more of it than itself, plus what reservations that are not due yet have
+// taken beyond it, as of the last grant of another. What is stored is the whole:
+// were it capped, a larger burst would be full again after each grant of a smaller
+// one. So each limit keeps its own bound, and all of a rate together that of the
+// largest burst.
 //
 // All stored numbers and products stay below 2^53, so that a port to float64
 // is exact.

@@ -90,7 +90,7 @@ func (g *Gate) openWindow(s *State, now int64) {
 	var v windowView
 	v.read(s, g.grid, now)
 	left, k := int64(g.limit.Rate)-v.sum, s.slots.len()
-	if left < 0 || v.gone == k || v.lag > 0 {
+	if left < 0 || v.gone == k || v.at > now {
 		return
 	}
 	newest := s.slots.at(k - 1).index
@@ -112,7 +112,7 @@ func (g *Gate) openBucket(s *State, now int64) {
 	}
 	var v bucketView
 	v.read(s, &g.limit, now)
-	if v.lag == 0 {
+	if v.at == now && v.debt == v.owed { // a wider burst has left more than this one sees
 		g.open(g.refill*(now-g.base)+v.debt, now, now+gateOpen)
 	}
 }
@@ -158,6 +158,7 @@ func (g *Gate) Shut(s *State, now int64) {
 		soonest := g.base + ceilDiv(max(word-g.cap, 0), g.refill)
 		s.last = max(s.last, min(clamp(now), g.ends.Load()), soonest)
 		s.debt = max(word-g.refill*(s.last-g.base), 0)
+		s.over, s.cap, s.wide = 0, g.cap, max(s.wide, g.cap)
 	default:
 		newest := s.slots.at(s.slots.len() - 1)
 		newest.n += opened - word

@@ -15,10 +15,11 @@ import (
 const maxExact = 1 << 53
 
 // Name says which state of a key the limit l uses: "sw:60000000" and
-// "fw:60000000" for the windows, by their period in microseconds, and "tb" for
-// the token bucket, whose state outlives a change of rate. l is normal.
+// "fw:60000000" for the windows, by their period in microseconds, and
+// "tb:1:100000" for the token bucket, by its rate as [driver.Limit.Refill] has
+// it. l is normal.
 func Name(l driver.Limit) string {
-	var b [24]byte
+	var b [32]byte
 	return string(AppendName(b[:0], l))
 }
 
@@ -26,7 +27,9 @@ func Name(l driver.Limit) string {
 func AppendName(b []byte, l driver.Limit) []byte {
 	switch l.Algorithm {
 	case driver.TokenBucket:
-		return append(b, "tb"...)
+		rate, unit := l.Refill()
+		b = strconv.AppendInt(append(b, "tb:"...), rate, 10)
+		return strconv.AppendInt(append(b, ':'), unit, 10)
 	case driver.FixedWindow:
 		b = append(b, "fw:"...)
 	default:
@@ -89,10 +92,13 @@ type State struct {
 	slots ring[slot] // sub-windows with permits, oldest first
 
 	// Of the token bucket.
-	debt  int64 // credits missing at last, those reserved ahead of time included
-	unit  int64 // credits of one permit
-	rate  int64 // credits refilled per microsecond, in lowest terms with unit; 0: unknown, and not stored
+	debt  int64 // credits missing at last, those reserved ahead of time included; no burst caps it
+	over  int64 // of them, what the burst of the last grant did not see
+	cap   int64 // that burst, in credits
+	rate  int64 // credits refilled per microsecond
+	unit  int64 // credits of one permit, in lowest terms with rate
 	due   int64 // when the last reservation falls due
+	wide  int64 // while there are reservations: credits that were spent at one time, at most
 	blind int64 // until then reservations are outstanding that records no longer know
 
 	records ring[record] // what Refund can give back, oldest first
@@ -151,12 +157,13 @@ func (s *State) Refund(l driver.Limit, now int64, id string, n int) (changed boo
 }
 
 // Expiry is how long after now, without calls, the state equals a fresh one and
-// may be dropped.
+// may be dropped. One that a wrong clock has made is dropped after the time in which
+// the limit comes back, by the store's clock: then all its grants are that old.
 func (s *State) Expiry(l driver.Limit, now int64) time.Duration {
 	if l.Algorithm == driver.TokenBucket {
 		var v bucketView
 		v.read(s, &l, now)
-		return micros(v.resetAfter())
+		return micros(v.clears(v.owed))
 	}
 	var v windowView
 	v.read(s, gridOf(&l), now)
@@ -171,14 +178,28 @@ func micros(us int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// ratchet gives the time that counts, and by how much the clock lags behind it.
-func (s *State) ratchet(now int64) (at, lag int64) {
+// maxLag is by how many microseconds, beyond the time in which a whole limit comes back, a
+// clock may lag behind a state.
+const maxLag = 60_000_000
+
+// ratchet gives the time that counts, and by how much the clock lags behind it. Whole is how long a
+// whole limit takes to come back. A state that is further ahead than that and maxLag was made
+// by a clock that was wrong. It is far: it stands still, what it says does not
+// wait for the clock, and it may be dropped when the limit would be whole.
+func (s *State) ratchet(now, whole int64) (at, lag int64, far bool) {
 	now = clamp(now)
-	if now < s.last {
-		return s.last, s.last - now
+	switch lag = s.last - now; {
+	case lag <= 0:
+		return now, 0, false
+	case lag > whole+maxLag:
+		return s.last, 0, true
 	}
-	return now, 0
+	return s.last, lag, false
 }
+
+// Ahead is how far the time of the last grant is after now: by how much another clock is
+// ahead of the one that now was read from.
+func (s *State) Ahead(now int64) time.Duration { return micros(max(s.last-clamp(now), 0)) }
 
 // clamp keeps a time in the range that is exact, which ends in the year 2255.
 func clamp(now int64) int64 { return min(max(now, 0), maxExact) }

@@ -34,8 +34,8 @@ func TestName(t *testing.T) {
 	for in, want := range map[string]string{
 		"10/1m":              "sw:60000000",
 		"10/1m fixed-window": "fw:60000000",
-		"10/1m burst=5":      "tb",
-		"7/1s token-bucket":  "tb",
+		"10/1m burst=5":      "tb:1:6000000",
+		"7/1s token-bucket":  "tb:7:1000000",
 		"1/1ms":              "sw:1000",
 	} {
 		if got := Name(parse(t, in)); got != want {

@@ -375,7 +375,79 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestChangedLimit: a changed rate or burst keeps the debt, capped by the new limit.
+// TestMixedBursts: what a smaller burst is granted lowers no debt of a larger one, and
+// reservations that are given back by it do not either.
+func TestMixedBursts(t *testing.T) {
+	wide, narrow := parse(t, "10/1s burst=100"), parse(t, "10/1s burst=5")
+	for name, ask := range map[string]driver.Ask{
+		"takes":        {Min: 1, N: 1},
+		"reservations": {ID: "r", Min: 1, N: 1, MaxDelay: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s State
+			total, small := 0, 0
+			for at := range int64(500) {
+				now := t0 + at*10_000
+				out, _ := s.Take(wide, now, driver.Ask{Min: 1, N: 100})
+				total += out.N
+				out, _ = s.Take(narrow, now, ask)
+				if out.Delay > 0 {
+					s.Refund(narrow, now, "r", 1)
+					out.N = 0
+				}
+				small += out.N
+			}
+			if total+small > 150 || small > 55 {
+				t.Errorf("granted %d and %d in 5 s, want at most 150 in all and 55 by the smaller burst", total, small)
+			}
+			if total+small < 149 {
+				t.Errorf("granted %d and %d in 5 s, want 150 in all", total, small)
+			}
+		})
+	}
+}
+
+// TestRefundAmongBursts: what is given back of a smaller burst frees no more of a larger one than that. A
+// walk against internal/limitmodel found both.
+func TestRefundAmongBursts(t *testing.T) {
+	wide, narrow := parse(t, "1/1s burst=27"), parse(t, "1/1s burst=11")
+	at := func(sec int64) int64 { return t0 + sec*1_000_000 }
+	setUp := func(t *testing.T) (s State) {
+		t.Helper()
+		for _, step := range []struct {
+			limit driver.Limit
+			sec   int64
+			ask   driver.Ask
+			delay time.Duration
+		}{
+			{wide, 0, driver.Ask{Min: 20, N: 20}, 0},
+			{narrow, 1, driver.Ask{Min: 1, N: 1}, 0}, // which sees 11 of the 20 that are owed
+			{narrow, 3, driver.Ask{ID: "spent", Min: 6, N: 6, MaxDelay: time.Minute}, 4 * time.Second},
+			{narrow, 5, driver.Ask{ID: "back", Min: 2, N: 2, MaxDelay: time.Minute}, 4 * time.Second},
+		} {
+			if out, _ := s.Take(step.limit, at(step.sec), step.ask); out.N != step.ask.N || out.Delay != step.delay {
+				t.Fatalf("at %d s: %+v, want a delay of %v", step.sec, out, step.delay)
+			}
+		}
+		return s
+	}
+	t.Run("what was spent stays", func(t *testing.T) {
+		s := setUp(t)
+		s.Refund(narrow, at(8), "back", 2)
+		if out, _ := s.Take(wide, at(8), driver.Ask{}); out.Remaining != 8 {
+			t.Errorf("%d remain of 27, where 20+1+6 were taken and 8 s have passed: want 8", out.Remaining)
+		}
+	})
+	t.Run("what is spent late does not rely on it", func(t *testing.T) {
+		s := setUp(t)
+		if out, _ := s.Take(wide, at(8), driver.Ask{Min: 1, N: 1}); out.N != 1 || out.ValidFor != 0 {
+			t.Errorf("%+v: want a permit that is to be spent at once, since the debt may be given back", out)
+		}
+	})
+}
+
+// TestChangedLimit: a changed burst keeps the debt, and sees of it what it can. Another
+// rate starts anew, as another period does.
 func TestChangedLimit(t *testing.T) {
 	peek := func(s *State, limit string, at time.Duration) driver.TakenOne {
 		out, _ := s.Take(parse(t, limit), t0+us(at), driver.Ask{})
@@ -404,18 +476,21 @@ func TestChangedLimit(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
-	t.Run("raised rate", func(t *testing.T) {
+	t.Run("the same rate in other words", func(t *testing.T) {
 		var s State
-		take(&s, "7/1s burst=10", 10)
-		if out := peek(&s, "1000/1s burst=10", 0); out.Remaining != 0 || out.RetryAfter != time.Millisecond {
+		take(&s, "10/1s burst=10", 10)
+		if out := peek(&s, "600/1m burst=10", 0); out.Remaining != 0 || out.RetryAfter != 100*time.Millisecond {
 			t.Errorf("%+v", out)
 		}
 	})
-	t.Run("a part of a permit is rounded up", func(t *testing.T) {
+	t.Run("another rate starts anew", func(t *testing.T) {
 		var s State
-		take(&s, "7/1s burst=10", 1)
-		if out := peek(&s, "3/1s burst=10", 0); out.Remaining != 9 || out.ResetAfter != 333334*time.Microsecond {
+		take(&s, "7/1s burst=10", 10)
+		if out := peek(&s, "1000/1s burst=10", 0); out.Remaining != 10 || out.ResetAfter != 0 {
 			t.Errorf("%+v", out)
+		}
+		if a, b := Name(parse(t, "7/1s burst=10")), Name(parse(t, "1000/1s burst=10")); a == b {
+			t.Errorf("both are %s", a)
 		}
 	})
 	t.Run("lowered burst under reservations", func(t *testing.T) {
@@ -487,6 +562,50 @@ func TestWindowRefund(t *testing.T) {
 			s.Take(l, at, driver.Ask{ID: "a", Min: 6, N: 6})
 			if s.Refund(l, at+2_000_000, "a", 6) || remaining(at+2_000_000) != 10 {
 				t.Error("refunded what had left the window")
+			}
+		})
+	}
+}
+
+// TestClockADayAhead: one client's clock is a day ahead for a while. All together are granted at most
+// what the limit allows and once more the whole of it, and when the clock is right again,
+// the others go on after the time in which the limit comes back. The store forgets a state when it may.
+func TestClockADayAhead(t *testing.T) {
+	const day, step, ahead, until = 86_400_000_000, 20_000, 10_000_000, 40_000_000
+	for _, limit := range []string{"10/1s", "10/1s fixed-window", "10/1s burst=10"} {
+		t.Run(limit, func(t *testing.T) {
+			l := parse(t, limit)
+			var s State
+			var forget int64
+			var uses []use
+			after := 0
+			take := func(passed, now int64) (n int) {
+				if passed >= forget {
+					s = State{}
+				}
+				out, changed := s.Take(l, now, driver.Ask{Min: 1, N: 10})
+				if changed {
+					forget = passed + us(s.Expiry(l, now))
+					uses = append(uses, use{passed, int64(out.N)})
+				} else if out.RetryAfter > 3*time.Second && now < t0+day {
+					t.Fatalf("to come again in %v", out.RetryAfter)
+				}
+				return out.N
+			}
+			for passed := int64(0); passed < until; passed += step {
+				if passed < ahead && passed%1_700_000 == 0 {
+					take(passed, t0+passed+day)
+				}
+				n := take(passed, t0+passed)
+				if passed >= ahead+3_000_000 {
+					after += n
+				}
+			}
+			if err := worstWindow(uses, us(l.Per), 2*int64(l.Rate+l.Burst)); err != nil {
+				t.Error(err)
+			}
+			if least := (until - ahead - 3_000_000) / 1_000_000 * 9; after < least {
+				t.Errorf("granted %d after the clock was right again, want at least %d", after, least)
 			}
 		})
 	}

@@ -30,6 +30,7 @@ func (g grid) leaves(index int64) int64 { return (index + g.span + 1) * g.width 
 type windowView struct {
 	grid
 	at, lag int64
+	far     bool
 	index   int64 // of the current sub-window
 	gone    int   // slots that no longer count
 	sum     int64 // of those that do
@@ -43,7 +44,7 @@ func (v *windowView) read(s *State, g grid, now int64) {
 		v.index = v.at / g.width
 		return
 	}
-	v.at, v.lag = s.ratchet(now)
+	v.at, v.lag, v.far = s.ratchet(now, g.leaves(0))
 	v.index, v.sum = s.indexOf(v.at), s.sum
 	// Each slot is passed over until the next grant drops it for good: O(1)
 	// per grant on average.
@@ -80,8 +81,11 @@ func (v *windowView) retryAfter(s *State, rate, n int64) int64 {
 
 // resetAfter is how long until no slot counts any more.
 func (v *windowView) resetAfter(s *State) int64 {
-	if v.sum == 0 {
+	switch {
+	case v.sum == 0:
 		return 0
+	case v.far:
+		return v.grid.leaves(0)
 	}
 	return v.leaves(s.slots.at(s.slots.len()-1).index) - v.at + v.lag
 }

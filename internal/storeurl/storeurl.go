@@ -4,7 +4,7 @@
 //	scheme://[user[:password]@]host[:port][,host[:port]…][/path][?parameters]
 //
 // A backend says with a [Spec] which parts its URLs have. Whatever else is found is
-// refused with driver.ErrInvalid, and no error shows a password.
+// refused with driver.ErrInvalid, and no error shows what [coord.RedactURL] would not.
 package storeurl
 
 import (
@@ -67,7 +67,7 @@ func Parse(u *url.URL, spec Spec) (URL, error) {
 	case u.Opaque != "" || u.Host == "":
 		return out, fmt.Errorf("%w: store URL: want a form like %s", driver.ErrInvalid, example)
 	case u.Fragment != "":
-		return out, fmt.Errorf("%w: store URL: fragment %q: want none", driver.ErrInvalid, u.Fragment)
+		return out, fmt.Errorf("%w: store URL: a fragment: want none", driver.ErrInvalid)
 	case u.User != nil && !spec.User:
 		return out, fmt.Errorf("%w: store URL: %s takes no user", driver.ErrInvalid, spec.Scheme)
 	}
@@ -79,7 +79,7 @@ func Parse(u *url.URL, spec Spec) (URL, error) {
 	out.Password, _ = u.User.Password()
 	out.Path = strings.TrimPrefix(u.Path, "/")
 	if out.Path != "" && !spec.Path {
-		return out, fmt.Errorf("%w: store URL: path %q: want none", driver.ErrInvalid, u.Path)
+		return out, fmt.Errorf("%w: store URL: a path: want none", driver.ErrInvalid)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -148,7 +148,7 @@ func apply(query url.Values, spec Spec, secure bool) error {
 				names = append(names, tlsParams...)
 			}
 			slices.Sort(names)
-			return fmt.Errorf("%w: parameter %q: want prefix, %s", driver.ErrInvalid, name, strings.Join(names, ", "))
+			return fmt.Errorf("%w: %s: want prefix, %s", driver.ErrInvalid, unknown(name, query.Get(name)), strings.Join(names, ", "))
 		case len(query[name]) != 1:
 			return fmt.Errorf("%w: parameter %s is given %d times: want once", driver.ErrInvalid, name, len(query[name]))
 		case ofTLS && !secure:
@@ -161,6 +161,15 @@ func apply(query url.Values, spec Spec, secure bool) error {
 		}
 	}
 	return nil
+}
+
+// unknown names an unknown parameter, unless it may be a secret that was put in a wrong place.
+func unknown(name, value string) string {
+	other := func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') }
+	if value == "" || len(name) > 20 || strings.ContainsFunc(name, other) {
+		return "an unknown parameter"
+	}
+	return fmt.Sprintf("parameter %q", name)
 }
 
 // Duration is a parameter from least to most.

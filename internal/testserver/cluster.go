@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,17 @@ type Cluster struct {
 // iptables; without them the test is skipped, or fails if COORD_TEST_REQUIRE names
 // "network".
 func WithNetwork() Option { return func(c *config) { c.network = true } }
+
+// HasNetwork reports whether a cluster can be started [WithNetwork], or has to be, since COORD_TEST_REQUIRE
+// names "network".
+func HasNetwork() bool { return lacksNetwork() == "" || requiresNetwork() }
+
+// WithNetworkIfAny is [WithNetwork] where [HasNetwork] is true.
+func WithNetworkIfAny() Option { return func(c *config) { c.network = HasNetwork() } }
+
+func requiresNetwork() bool {
+	return slices.Contains(strings.Split(os.Getenv("COORD_TEST_REQUIRE"), ","), "network")
+}
 
 // startCluster starts one server of each kind, which know each other by
 // Server.cluster: all are started before any has to be ready.

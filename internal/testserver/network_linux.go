@@ -30,7 +30,7 @@ var networks atomic.Int32
 func newNetwork(t testing.TB, n int) *network {
 	t.Helper()
 	if why := lacksNetwork(); why != "" {
-		if slices.Contains(strings.Split(os.Getenv("COORD_TEST_REQUIRE"), ","), "network") {
+		if requiresNetwork() {
 			t.Fatalf("testserver: %s, and COORD_TEST_REQUIRE names network", why)
 		}
 		t.Skipf("testserver: no network of its own: %s", why)

@@ -12,9 +12,11 @@ type network struct{ namespaces, addresses []string }
 
 func newNetwork(t testing.TB, _ int) *network {
 	t.Helper()
-	t.Skip("testserver: no network of its own: only Linux has network namespaces")
+	t.Skip("testserver: no network of its own: " + lacksNetwork())
 	return nil
 }
+
+func lacksNetwork() string { return "only Linux has network namespaces" }
 
 var errNoNetwork = errors.New("no network namespaces here")
 

@@ -7,24 +7,24 @@ import (
 )
 
 // RedisSlot is the slot of a key.
-func (c *Cluster) RedisSlot(key string) int {
-	c.t.Helper()
-	reply, err := c.anyNode().redisDo("CLUSTER", "KEYSLOT", key)
-	slot, err2 := strconv.Atoi(reply)
-	if err != nil || err2 != nil {
-		c.t.Fatalf("testserver: slot of %q: %q, %v", key, reply, err)
-	}
-	return slot
-}
-
-func (c *Cluster) anyNode() *Server {
-	for _, s := range c.Nodes {
-		if s.running() && !s.paused {
-			return s
+func (*Cluster) RedisSlot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
 		}
 	}
-	c.t.Fatal("testserver: no node runs")
-	return nil
+	crc := uint16(0)
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % RedisSlots
 }
 
 // RedisMove is a slot on its way from one node of a Redis Cluster to another.

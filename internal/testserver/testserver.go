@@ -299,6 +299,35 @@ func (s *Server) Resume() {
 	s.paused = false
 }
 
+// Slow stops the server again and again for so long, and lets it serve a little in between, until end is called.
+func (s *Server) Slow(stopped, serves time.Duration) (end func()) {
+	s.t.Helper()
+	s.owned()
+	quit, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			if err = s.process.stop(); err == nil {
+				time.Sleep(stopped)
+				err = s.process.resume()
+			}
+			select {
+			case <-quit:
+				done <- err
+				return
+			case <-time.After(serves):
+			}
+		}
+		done <- err
+	}()
+	return func() {
+		close(quit)
+		if err := <-done; err != nil {
+			s.t.Errorf("testserver: slow %s: %v", s.Store, err)
+		}
+	}
+}
+
 // end is the cleanup: the server goes, and its log is shown if the test failed.
 func (s *Server) end() {
 	if s.process != nil {

@@ -5,10 +5,11 @@
 -- or {0, ms left of the holder's lease}.
 --
 -- The usual case, a free key that nobody waits for, takes three calls. A queue leaves a
--- mark behind the token, see wait.lua: a token without a mark says that there is no queue. Numbers stay the strings that they come as, because to
--- print one costs more than a call, to match a pattern as much as a call, and to reply with
--- a table half of one. What follows this file decides about a key for which others wait,
--- and about the same attempt again.
+-- mark behind the token, see wait.lua: a token without a mark says that there is no queue.
+-- Numbers stay the strings that they come as, because to print one costs more than a call, to
+-- match a pattern as much as a call, and to reply with a table half of one. What follows this
+-- file decides about a key for which others wait, about the same attempt again, and about a
+-- token that is none, or is ahead of the clock.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   -- The clock keeps tokens rising when the counter is gone, or when what was counted
   -- last is, after a failover; the counter outlives the lease by an hour, and a clock that
@@ -17,31 +18,21 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local token = #t[2] == 6 and t[1] .. t[2] or t[1] .. string.sub('00000' .. t[2], -6)
   local life = ARGV[3] or '7200000'
   local last = redis.pcall('SET', KEYS[2], token, 'PX', life, 'GET')
-  local n, count, waits = tonumber(last), tonumber(token), false
-
-  if not (n and n >= 1 and n < count) then
-    if type(last) == 'table' then -- an error: something else is there
-      redis.call('DEL', KEYS[1])
-      return last
-    end
-    n = last and tonumber(string.match(last, '^%d+$') or string.match(last, '^(%d+) %-$'))
-    if last and not (n and n < 9007199254740991) then -- there is no token after it
-      redis.call('SET', KEYS[2], last)
-      redis.call('DEL', KEYS[1])
-      return redis.error_reply('COORDCORRUPT the fence is not a token')
-    end
-    waits = redis.pcall('EXISTS', KEYS[1] .. ':queue') == 1
-    if waits then -- as if nothing had been done
-      redis.call('DEL', KEYS[1])
-      if last then redis.call('SET', KEYS[2], last, 'PX', life) else redis.call('DEL', KEYS[2]) end
-    elseif n and n >= count then
-      count = n + 1
-      redis.call('SET', KEYS[2], string.format('%.0f', count), 'PX', life)
-    end
+  local n, count = tonumber(last), tonumber(token)
+  local free = n and n >= 1 and n < count
+  if not free and type(last) ~= 'table' then -- no token, or one with a mark
+    n = not last and 0 or tonumber(string.match(last, '^(%d+) %-$'))
+    free = n and n < count and redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1
   end
-  if not waits then
+  if free then
     if full then return {1, tonumber(ARGV[2]), count} end
     return count
+  end
+  redis.call('DEL', KEYS[1]) -- as if nothing had been done
+  if not last then
+    redis.call('DEL', KEYS[2])
+  elseif type(last) ~= 'table' then -- which is an error: something else is there
+    redis.call('SET', KEYS[2], last, 'PX', life)
   end
 elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0, redis.call('PTTL', KEYS[1])}

@@ -40,7 +40,7 @@ local function drain(d, us)
 end
 
 -- The debt that has to stay: see freed in driver/limits.
-local level = min(max(debt - reserved, 0), cap)
+local level = min(max(owed - reserved, 0), wide)
 local need, from = level, at
 due = 0
 for _, rec in ipairs(rest) do
@@ -49,6 +49,7 @@ for _, rec in ipairs(rest) do
   from = rec.at
   due = max(due, rec.at)
 end
-debt = min(debt, need)
-if debt > 0 then us = ceildiv(debt, rate) + lag end
+owed = min(owed, need)
+debt = min(debt, owed, cap + rate * max(due - at, 0))
+if owed > 0 then us = ceildiv(owed, rate) + lag end
 dirty, reply = true, {1}

@@ -8,11 +8,11 @@ elseif dirty then
     ms = ceildiv(us, 500) + 1000
     till = now + ms * 1000
   end
-  if long or head < tail then
-    state = pack('<dddddddd', debt, unit, at, till, due, blind, head, tail)
+  if long or head < tail or debt < owed then
+    state = pack('<dddddddddd', owed, at, till, due, wide, blind, head, tail, owed - debt, cap)
     if head < tail then call('PEXPIRE', KEYS[1] .. ':h', ceildiv(math.max(till - now, 1), 1000)) end
   else
-    state = pack('<dddd', debt, unit, at, till)
+    state = pack('<ddd', owed, at, till)
   end
   if ms then
     call('SET', KEYS[1], state, 'PX', ms)

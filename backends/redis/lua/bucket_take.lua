@@ -3,7 +3,7 @@
 -- at once and without an id: as many as there are permits for are granted.
 -- Reply, as doubles: n, delay, retry, valid of each ask; remaining, reset. Of several, n is
 -- what they have together, and retry is of those who have nothing. Of what is granted at once,
--- valid is the debt before it, in credits, for the client to divide.
+-- valid is the debt before it, in credits, for the client to divide; -1: they are to be spent at once.
 if bad then return redis.error_reply(corrupt) end
 
 local out, i = nil, 1
@@ -25,8 +25,14 @@ while true do
     g = (room - room % unit) / unit
   end
   if g > 0 and g >= least then
-    valid = debt
-    debt = debt + g * unit
+    if due <= at then
+      valid, wide = debt, owed
+    else
+      valid = -1 -- a reservation may be given back, and the debt drains sooner
+    end
+    wide = math.max(wide, math.min(cap + owed - debt, MAX))
+    debt, owed = debt + g * unit, owed + g * unit
+    if owed > MAX then owed = debt > MAX and debt or MAX end
     dirty = true
     local wait = 0
     if debt > cap then
@@ -71,6 +77,8 @@ end
 
 local left = cap - debt
 if left < 0 then left = 0 end
-if debt > 0 then us = ceildiv(debt, rate) + lag end
-reply = pack('<dddddd', g, delay, retry, valid, (left - left % unit) / unit, us)
+local reset = 0
+if debt > 0 then reset = ceildiv(debt, rate) + lag end
+if owed > 0 then us = ceildiv(owed, rate) + lag end
+reply = pack('<dddddd', g, delay, retry, valid, (left - left % unit) / unit, reset)
 if out then reply = out .. reply end

@@ -29,4 +29,13 @@ local function ceildiv(a, b)
   return (a - r) / b + 1
 end
 
+-- The clock of who asks may be behind that of the last grant, for a server's clock can be set back.
+-- A state that is ahead by more than the time in which the limit comes back, and this, was made by a clock
+-- that was wrong, and is to be gone after that time.
+local MAXLAG = 60000000
+local function far(key, us)
+  local left = ceildiv(us, 1000) + 1000
+  if redis.call('PTTL', key) > left then redis.call('PEXPIRE', key, left) end
+end
+
 local corrupt = 'COORDCORRUPT the state of a limit does not parse'

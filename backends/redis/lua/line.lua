@@ -1,36 +1,26 @@
--- What is seldom done with the line.
+-- What is seldom done with the line. life (ms) is how long a waiter that was passed over keeps its place
+-- without a sign of life.
+local life = 16000
+local t = call('TIME')
+local us = t[1] .. string.sub('00000' .. t[2], -6) -- stays text, as in grant.lua
+local now = string.sub(us, 1, -4)
 
--- tell sends a message, if the client may be sent one.
-local function tell(channel, text)
-  if channel ~= '-' then redis.pcall('PUBLISH', channel, text) end
+-- expire lets both keys outlive all places by far, so that it is seldom needed.
+local function expire()
+  call('HSET', waiters, ' until', now + 2 * life)
+  call('PEXPIRE', waiters, 2 * life)
+  call('PEXPIRE', queue, 2 * life)
 end
 
--- drop takes id out, and reports whether it was in line.
-local function drop(id)
-  local place = call('ZSCORE', queue, id)
-  if not place then return false end
-  call('ZREM', queue, id)
-  call('HDEL', waiters, id)
-  if call('HGET', waiters, ' last') == place then
-    local before = call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-    if before then call('HSET', waiters, ' last', before) else call('DEL', waiters) end
+-- sweep drops those who were passed over and are dead, some at a time.
+local function sweep()
+  local ids, dead = call('ZRANGEBYSCORE', queue, silent, '+inf', 'LIMIT', 0, most), {}
+  if not ids[1] then return end
+  for i, record in ipairs(call('HMGET', waiters, unpack(ids))) do
+    local alive = match(record or '', '^%d+')
+    if not alive or now - alive >= life then dead[#dead + 1] = ids[i] end
   end
-  return true
-end
-
--- first gives the first in line who lives, its number and its channel. It drops those before it.
-local function first()
-  while true do
-    local id = call('ZRANGE', queue, 0, 0)[1]
-    if not id then return nil end
-    local alive, n, channel = match(call('HGET', waiters, id) or '', '^(%d+) %d+ (%d+) (%S+)$')
-    if alive and now - alive < life then return id, n, channel end
-    drop(id)
-  end
-end
-
--- tellfirst says to the first in line who is not yet so, behind a lease of ms.
-local function tellfirst(ms)
-  local id, n, channel = first()
-  if id then tell(channel, n .. ' ' .. ms) end
+  if not dead[1] then return end
+  call('ZREM', queue, unpack(dead))
+  if call('EXISTS', queue) == 1 then call('HDEL', waiters, unpack(dead)) else call('DEL', waiters) end
 end

@@ -1,82 +1,67 @@
--- The line of those who wait for the lock KEYS[1]: what the scripts share that
--- look at it. They come here only when there is a line. Everybody waits for what they
--- do, and mostly for the calls: so the usual case has few of them, and makes few functions.
+-- The line of those who wait for the lock KEYS[1]. The scripts come here only when there is one.
+-- Everybody waits for what they do, and mostly for the calls: so the usual case has few of them,
+-- and makes few functions.
 --
 -- The sorted set :queue has the ids in the order in which they came, by place. The hash
 -- :waiters has what is known of each,
 --
---   alive-at(ms) TTL(ms) number channel
+--   alive-at(ms) patience(ms) number channel
 --
 -- and, with a blank before the name, which no id has: ' last', the place of the youngest;
 -- ' until' (ms), when both keys expire. It is gone when the line is empty.
 --
--- A waiter is told on the channel of its client: "number token ms at" that it was
--- granted at this moment (ms) a lease of so many ms; "number ms" that it is the first in
--- line, behind a lease with that much left; "number" that it is to look for itself.
--- A channel of "-" is one that nobody can listen to. Messages may get lost: who
--- waits looks for itself once in a while. The names of these keys are made here and
--- not among KEYS, so that on a cluster a slot that moves needs to have only those
--- of a lock without a line.
-local call, match, lock = redis.call, string.match, KEYS[1]
-local fence, queue, waiters = lock .. ':fence', lock .. ':queue', lock .. ':waiters'
-local t = call('TIME')
-local us = t[1] .. string.sub('00000' .. t[2], -6) -- stays text, and so do others: to print a number takes as long as a call
-local now = string.sub(us, 1, -4)
+-- A lock that is given back is offered to the first in line: its value is 'offered ID' for as long as the
+-- patience says that this waiter takes at most to answer. It, and nobody else, can take the lock
+-- meanwhile. Who is offered the lock, or does not hear that it is, is passed over from then on: its place
+-- is behind all others, by silent, until it shows life. So a waiter that is dead or frozen costs one
+-- offer, and keeps its place.
+--
+-- A waiter is told on the channel of its client: "number" that it is to ask, because it was offered
+-- the lock; "number ms" that it comes next, behind a lease with that much left. A channel of
+-- "-" is one that nobody can listen to. Messages may get lost: who waits looks for itself once
+-- in a while, and when the lease ends that was in its way.
 
--- provisional (ms) is how long a grant lasts at most that its waiter does not
--- renew or confirm, life how long a waiter is in line that does not refresh its place.
-local provisional, life = '1000', 8000
+-- unheard (ms) is added if nobody could be told, for those who look for themselves. most is how many
+-- waiters a script looks at.
+local unheard, silent, most = 200, 4000000000000000, 100
 
--- expire lets both keys outlive all places by far, so that it is seldom needed.
-local function expire()
-  call('HSET', waiters, ' until', now + 2 * life)
-  call('PEXPIRE', waiters, 2 * life)
-  call('PEXPIRE', queue, 2 * life)
+-- tell sends the waiter of a record its number and more. It gives whether that was heard, or nil if it cannot
+-- be told, and its patience.
+local function tell(record, more)
+  local patience, number, channel = match(record or '', '^%d+ (%d+) (%d+) (%S+)$')
+  if channel == '-' then return nil, patience end
+  return number and redis.pcall('PUBLISH', channel, number .. more) == 1 or false, patience
 end
 
--- pass gives the lock, which nobody is to have any more, to the first in line who lives: for a
--- short while, until it confirms by a renewal. It gives that id, or nil and perhaps an error, with
--- which the first has lost its place, and is told to look for itself. The last result says in how many
--- ms the next in line is to look for itself, if the keeper of its client could be too late
--- for that: because nobody has heard of the grant, or because it is so short.
-local function pass()
-  while true do
-    local first = call('ZPOPMIN', queue)
-    local id, place = first[1], first[2]
-    if not id then return nil end
-    local known = redis.pcall('HMGET', waiters, id, ' last')
-    if known.err then -- not a hash, or elsewhere, while the slot moves
-      call('ZADD', queue, place, id)
-      call('PEXPIRE', queue, 2 * life) -- it may have been the only one
-      return nil, known
-    end
-    if known[2] == place then call('DEL', waiters) else call('HDEL', waiters, id) end
-    local alive, ttl, n, channel = match(known[1] or '', '^(%d+) (%d+) (%d+) (%S+)$')
-    if alive and now - alive < life then
-      local ms, token = ttl - provisional > 0 and provisional or ttl, us
-      -- The fence outlives the lease by an hour, as in acquire.lua.
-      local last, err = redis.pcall('SET', fence, token .. ' -', 'PX', '3601000', 'GET'), nil
-      if type(last) == 'table' then
-        err = last -- something else is there
-      elseif last then
-        local before = match(last, '^(%d+) %-$') or match(last, '^%d+$')
-        if before and before - token >= 0 then
-          token = before - 9007199254740991 < 0 and string.format('%.0f', before + 1)
-          if token then call('SET', fence, token .. ' -', 'PX', '3601000') end
-        end
-        if not (before and token) then
-          call('SET', fence, last)
-          err = redis.error_reply('COORDCORRUPT the fence is not a token')
-        end
-      end
-      if err then
-        if channel ~= '-' then redis.pcall('PUBLISH', channel, n) end
-        return nil, err
-      end
-      call('SET', lock, id, 'PX', ms) -- from then on, which is after the moment that is told
-      local heard = channel ~= '-'
-        and redis.pcall('PUBLISH', channel, n .. ' ' .. token .. ' ' .. ms .. ' ' .. now)
-      return id, nil, (heard ~= 1 or ms ~= provisional) and ms
-    end
+-- tellnext says to the first in line who hears it that it comes next, behind a lease of ms. Nobody is passed
+-- over for not hearing that: a client that has only begun to wait does not listen yet.
+local function tellnext(ms)
+  for i = 0, most - 1 do
+    local id, place = unpack(call('ZRANGE', queue, i, i, 'WITHSCORES'))
+    if not id or place - silent >= 0 or tell(call('HGET', waiters, id), ' ' .. ms) ~= false then return end
   end
+end
+
+-- pass offers the lock, which nobody is to have any more, to the first in line who hears of it. It
+-- gives that id; or asker, if that comes first; or else nil, and whether there are more to look at.
+local function pass(asker)
+  local first, ms
+  for i = 1, most + 1 do
+    local id, place, after, behind = unpack(call('ZRANGE', queue, 0, 1, 'WITHSCORES'))
+    if not id or place - silent >= 0 then break end
+    local known = call('HMGET', waiters, id, after or id) -- fails if it is not ours, before anything is changed
+    if id == asker then return id end
+    if i > most then return nil, true end
+    local heard, patience = tell(known[1], '')
+    call('ZINCRBY', queue, silent, id)
+    if heard then
+      call('SET', lock, 'offered ' .. id, 'PX', patience)
+      if after and behind - silent < 0 and tell(known[2], ' ' .. patience) == false then pcall(tellnext, patience) end
+      return id
+    end
+    if patience and (heard == nil or not first) then first, ms = id, patience + unheard end
+    if heard == nil then break end
+  end
+  if first then call('SET', lock, 'offered ' .. first, 'PX', ms) end
+  return first
 end

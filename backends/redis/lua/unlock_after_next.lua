@@ -1,2 +1,2 @@
-pcall(tellfirst, ARGV[2])
+pcall(tellnext, ARGV[2])
 return 1

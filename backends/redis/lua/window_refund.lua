@@ -43,5 +43,5 @@ if sum > 0 and n == 0 and older ~= '' then
   index, n = index - (index - slot) % 128, (slot - slot % 128) / 128
   older = string.sub(older, 1, -9)
 end
-if sum > 0 then us = (index + span + 1) * width - at + lag end
+if sum > 0 then us = whole > 0 and whole or (index + span + 1) * width - at + lag end
 dirty, beside, reply = true, true, {1}

@@ -14,6 +14,7 @@ local now = time[1] * 1000000 + time[2]
 local at, lag, sum, index, n, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0
 local state = call('GETRANGE', KEYS[1], '0', '127')
 local bad = false
+local whole = 0 -- how long a state that is far ahead lasts
 local from = 1 -- where in state the older sub-windows begin
 if state ~= '' then
   local last = -1
@@ -25,7 +26,13 @@ if state ~= '' then
   end
   if last >= 0 and last <= MAX and sum >= n and n >= 0 and till >= 0
     and index * width <= last and tail >= head and tail - head <= 1024 then
-    if now < last then at, lag = last, last - now end
+    if now < last then
+      at, lag = last, last - now
+      if lag > (span + 1) * width + MAXLAG then
+        lag, till, whole = 0, 0, (span + 1) * width
+        far(KEYS[1], whole)
+      end
+    end
   else
     bad = true
   end

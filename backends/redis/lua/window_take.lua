@@ -66,6 +66,6 @@ while true do
   least, want, ahead, times, pos = unpackd('<dddd', ARGV[1], pos)
 end
 
-if sum > 0 then us = (index + span + 1) * width - at + lag end
+if sum > 0 then us = whole > 0 and whole or (index + span + 1) * width - at + lag end
 reply = pack('<dddddd', g, 0, retry, valid, sum < rate and rate - sum or 0, us)
 if out then reply = out .. reply end

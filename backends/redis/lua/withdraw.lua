@@ -1,15 +1,13 @@
--- The end of unlock where the next in line is to be told that it is, or where ARGV[1]
--- does not hold: then it leaves the line.
-if holds then
-  pcall(tellfirst, soon)
-  return 1
+-- The end of unlock where ARGV[1] does not hold: it leaves the line, and what it was offered goes to
+-- the next.
+local id, holder = ARGV[1], call('GET', lock)
+local offered = holder == 'offered ' .. id
+local first = call('ZRANGE', queue, 0, 0)[1] == id
+local waited = leave(id)
+if offered or not holder then
+  local ok, passed = pcall(pass)
+  if offered and not (ok and passed) then call('DEL', lock) end
+elseif first then
+  pcall(tellnext, call('PTTL', lock))
 end
-local head = call('ZRANGE', queue, 0, 0)[1]
-local waited = drop(ARGV[1])
-if call('EXISTS', lock) == 0 then
-  local ok, _, _, ms = pcall(pass)
-  if ok and ms then pcall(tellfirst, ms) end
-elseif head == ARGV[1] then
-  pcall(tellfirst, call('PTTL', lock))
-end
-return waited and 1 or 0
+return (waited or offered) and 1 or 0

@@ -12,11 +12,10 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// convoy lets steps of different places share requests once so many requests are under way that
-// more would only stand in line at the server, for which a request is more work than a step.
-// Up to then, each step is a request of its own. While one that is shared is under way, more steps
-// gather for the next: the more come, the more share a request.
-type convoy struct {
+// batcher sends steps of different places in one request, once so many requests are under way that more would only wait at
+// the server, for which a request is more work than a step. Up to then, each step is a request of its own. Steps that
+// arrive while a shared request is under way are sent together in the next one.
+type batcher struct {
 	mu     sync.Mutex
 	out    int    // requests under way
 	shared int    // those of several steps among them
@@ -34,20 +33,20 @@ const (
 	maxWait = 10 * time.Millisecond
 )
 
-// batch is steps that are to share a request. convoy.mu guards it until it is done.
+// batch is steps that are to share a request. batcher.mu guards it until it is done.
 type batch struct {
-	rides  []*ride
-	places map[string]struct{}
-	bytes  int // that they put
-	timer  *time.Timer
-	stay   int // callers that wait for it
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // once it is done
+	steps   []*batchedStep
+	places  map[string]struct{}
+	bytes   int // that they put
+	timer   *time.Timer
+	callers int // callers that wait for it
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // once it is done
 }
 
-// ride is a step in a batch.
-type ride struct {
+// batchedStep is a step in a batch.
+type batchedStep struct {
 	step
 	answer
 	left bool // nobody waits for it
@@ -59,12 +58,12 @@ var errAlone = errors.New("etcd: one of several steps was refused")
 
 // perform makes a step, by a request of its own or together with others.
 func (b *backend) perform(ctx context.Context, s step) (answer, error) {
-	c := &b.convoy
+	c := &b.batcher
 	c.mu.Lock()
-	if c.clear() {
+	if c.free() {
 		c.out++
 		c.mu.Unlock()
-		defer b.landed(1)
+		defer b.answered(1)
 		return b.send(ctx, s)
 	}
 	bt, r := b.join(s)
@@ -84,38 +83,38 @@ func (b *backend) perform(ctx context.Context, s step) (answer, error) {
 }
 
 // join puts a step into the batch that goes next; nil if there is one of the same place in it: steps of
-// a batch do not see each other. convoy.mu is held.
-func (b *backend) join(s step) (*batch, *ride) {
-	c := &b.convoy
+// a batch do not see each other. batcher.mu is held.
+func (b *backend) join(s step) (*batch, *batchedStep) {
+	c := &b.batcher
 	bytes := s.bytes()
 	if c.next != nil && c.next.bytes+bytes > maxBytes {
-		b.launch()
+		b.sendNext()
 	}
 	bt := c.next
 	if bt == nil {
 		bt = &batch{places: make(map[string]struct{}), done: make(chan struct{})}
-		bt.timer = time.AfterFunc(c.wait, func() { b.depart(bt) })
+		bt.timer = time.AfterFunc(c.wait, func() { b.sendLate(bt) })
 		c.next = bt
 	}
 	if _, there := bt.places[s.place]; there {
 		return nil, nil
 	}
-	r := &ride{step: s}
-	bt.rides, bt.places[s.place] = append(bt.rides, r), struct{}{}
-	bt.stay++
+	r := &batchedStep{step: s}
+	bt.steps, bt.places[s.place] = append(bt.steps, r), struct{}{}
+	bt.callers++
 	bt.bytes += bytes
-	if len(bt.rides) >= b.ops.most() {
-		b.launch()
+	if len(bt.steps) >= b.ops.most() {
+		b.sendNext()
 	}
 	return bt, r
 }
 
 // leave ends the wait for a step whose caller has gone.
-func (c *convoy) leave(ctx context.Context, bt *batch, r *ride) error {
+func (c *batcher) leave(ctx context.Context, bt *batch, r *batchedStep) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.left = true
-	if bt.stay--; bt.stay == 0 && bt.cancel != nil {
+	if bt.callers--; bt.callers == 0 && bt.cancel != nil {
 		bt.cancel()
 	}
 	if c.next == bt {
@@ -125,59 +124,59 @@ func (c *convoy) leave(ctx context.Context, bt *batch, r *ride) error {
 	return ended(ctx)
 }
 
-// clear reports whether a request is to be sent now. convoy.mu is held.
-func (c *convoy) clear() bool { return c.out < maxOut && c.shared == 0 }
+// free reports whether a request is to be sent now. batcher.mu is held.
+func (c *batcher) free() bool { return c.out < maxOut && c.shared == 0 }
 
-// landed takes in that a request of n steps has come back.
-func (b *backend) landed(n int) {
-	c := &b.convoy
+// answered takes in that a request of n steps has come back.
+func (b *backend) answered(n int) {
+	c := &b.batcher
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out--
 	if n > 1 {
 		c.shared--
 	}
-	if c.next != nil && c.clear() {
-		b.launch()
+	if c.next != nil && c.free() {
+		b.sendNext()
 	}
 }
 
-// depart sends a batch that has waited too long.
-func (b *backend) depart(bt *batch) {
-	c := &b.convoy
+// sendLate sends a batch that has waited too long.
+func (b *backend) sendLate(bt *batch) {
+	c := &b.batcher
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == bt {
-		b.launch()
+		b.sendNext()
 	}
 }
 
-// launch sends the next batch. convoy.mu is held.
-func (b *backend) launch() {
-	c := &b.convoy
+// sendNext sends the next batch. batcher.mu is held.
+func (b *backend) sendNext() {
+	c := &b.batcher
 	bt := c.next
 	c.next = nil
 	bt.timer.Stop()
-	var rides []*ride
-	for _, r := range bt.rides {
+	var steps []*batchedStep
+	for _, r := range bt.steps {
 		if !r.left {
-			rides = append(rides, r)
+			steps = append(steps, r)
 		}
 	}
-	if len(rides) == 0 {
+	if len(steps) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.life, makeWithin)
 	bt.cancel = cancel
 	c.out++
-	if len(rides) > 1 {
+	if len(steps) > 1 {
 		c.shared++
 	}
 	if !b.start(func() {
 		defer cancel()
-		bt.err = b.carry(ctx, rides)
+		bt.err = b.sendBatch(ctx, steps)
 		close(bt.done)
-		b.landed(len(rides))
+		b.answered(len(steps))
 	}) {
 		cancel() // the waits end with the backend
 	}
@@ -194,27 +193,27 @@ func (b *backend) start(fn func()) bool {
 	return true
 }
 
-// carry makes the request of a batch.
-func (b *backend) carry(ctx context.Context, rides []*ride) (err error) {
-	if len(rides) == 1 {
-		rides[0].answer, err = b.send(ctx, rides[0].step)
+// sendBatch makes the request of a batch.
+func (b *backend) sendBatch(ctx context.Context, batched []*batchedStep) (err error) {
+	if len(batched) == 1 {
+		batched[0].answer, err = b.send(ctx, batched[0].step)
 		return err
 	}
-	steps := make([]step, len(rides))
-	for i, r := range rides {
+	steps := make([]step, len(batched))
+	for i, r := range batched {
 		steps[i] = r.step
 	}
 	answers, err := b.sendAll(ctx, steps)
 	var refusal rpctypes.EtcdError
 	switch {
 	case err == nil:
-		for i, r := range rides {
+		for i, r := range batched {
 			r.answer = answers[i]
 		}
 		return nil
 	case !errors.As(err, &refusal) || !driver.Definite(err):
 		return err
 	}
-	b.ops.tooMany(err, len(rides))
+	b.ops.tooMany(err, len(steps))
 	return errAlone
 }

@@ -25,7 +25,7 @@ func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free 
 	var held atomic.Int32
 	open := make(chan struct{})
 	m.on(func(method string, req any, send func() error) error {
-		if method != "Txn" && method != "DeleteRange" {
+		if method != "Txn" {
 			return send()
 		}
 		if held.Add(1) <= maxOut {
@@ -55,17 +55,17 @@ func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free 
 // gathered reports whether n steps wait.
 func (b *backend) gathered(n int) func() bool {
 	return func() bool {
-		b.convoy.mu.Lock()
-		defer b.convoy.mu.Unlock()
-		return b.convoy.next != nil && len(b.convoy.next.rides) == n
+		b.batcher.mu.Lock()
+		defer b.batcher.mu.Unlock()
+		return b.batcher.next != nil && len(b.batcher.next.steps) == n
 	}
 }
 
 // patience sets how long steps wait for the requests that are out.
 func (b *backend) patience(d time.Duration) {
-	b.convoy.mu.Lock()
-	defer b.convoy.mu.Unlock()
-	b.convoy.wait = d
+	b.batcher.mu.Lock()
+	defer b.batcher.mu.Unlock()
+	b.batcher.wait = d
 }
 
 func noMeddling(any) error { return nil }
@@ -77,7 +77,7 @@ func leased(t *testing.T, b *backend) {
 }
 
 // Steps that come while others are under way share one request, and each has its own answer.
-func TestConvoy(t *testing.T) {
+func TestBatch(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	rival := connect(t, srv.Addr)
 	taken := request("taken", time.Minute)
@@ -86,7 +86,6 @@ func TestConvoy(t *testing.T) {
 	leased(t, b)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 1, Per: time.Hour}.Normal())
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "lease", limit, driver.Ask{Min: 1, N: 1}))
-	known(t, b, "own")
 	own := request("own", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "own", own))
 
@@ -148,11 +147,10 @@ func TestConvoy(t *testing.T) {
 }
 
 // Two steps of one place never share a request: they would not see each other, and both hold.
-func TestConvoyOfOnePlace(t *testing.T) {
+func TestBatchOfOnePlace(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
-	known(t, b, "k")
 	free, _ := jam(t, b, m, noMeddling)
 	var wins, refusals atomic.Int32
 	var wg sync.WaitGroup
@@ -179,7 +177,7 @@ func TestConvoyOfOnePlace(t *testing.T) {
 }
 
 // One that the server refuses spoils it for nobody else.
-func TestConvoyWithARefusal(t *testing.T) {
+func TestBatchWithARefusal(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"a lease that is gone": rpctypes.ErrGRPCLeaseNotFound,
 		"too many operations":  rpctypes.ErrGRPCTooManyOps,
@@ -210,8 +208,8 @@ func TestConvoyWithARefusal(t *testing.T) {
 			if got := passed.Load(); got != 7 {
 				t.Errorf("%d requests, want one for all, and one for each", got)
 			}
-			b.convoy.mu.Lock()
-			defer b.convoy.mu.Unlock()
+			b.batcher.mu.Lock()
+			defer b.batcher.mu.Unlock()
 			if want := map[bool]int{true: 3, false: maxOps}[errors.Is(refusal, rpctypes.ErrGRPCTooManyOps)]; b.ops.most() != want {
 				t.Errorf("up to %d steps share a request, want %d", b.ops.most(), want)
 			}
@@ -220,7 +218,7 @@ func TestConvoyWithARefusal(t *testing.T) {
 }
 
 // When the answer to a shared request is lost, nobody knows the outcome, and each finds its own again.
-func TestConvoyWithoutAnAnswer(t *testing.T) {
+func TestBatchWithoutAnAnswer(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
@@ -248,7 +246,7 @@ func TestConvoyWithoutAnAnswer(t *testing.T) {
 
 // A step does not wait for requests that hang, nor for ever for its turn. Its caller may leave at once; what the step then
 // makes is removed.
-func TestConvoyThatHangs(t *testing.T) {
+func TestBatchWhileRequestsHang(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
@@ -264,9 +262,9 @@ func TestConvoyThatHangs(t *testing.T) {
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that left: %v, want the end of its context", err)
 	}
-	b.convoy.mu.Lock()
-	b.convoy.next.timer.Reset(maxWait)
-	b.convoy.mu.Unlock()
+	b.batcher.mu.Lock()
+	b.batcher.next.timer.Reset(maxWait)
+	b.batcher.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("a", time.Minute)))
@@ -280,7 +278,7 @@ func TestConvoyThatHangs(t *testing.T) {
 }
 
 // Close ends steps that wait.
-func TestConvoyAndClose(t *testing.T) {
+func TestBatchAndClose(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
@@ -301,7 +299,7 @@ func TestConvoyAndClose(t *testing.T) {
 }
 
 // Steps share no more than a server takes in one request, nor a client sends.
-func TestConvoyOfLargeSteps(t *testing.T) {
+func TestBatchesOfLargeSteps(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)

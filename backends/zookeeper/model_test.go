@@ -1,0 +1,19 @@
+package zookeeper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/internal/limitmodel"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out. The clock is
+// the leader's, as far as its answers show it.
+func TestLimitsKeepToTheModel(t *testing.T) {
+	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
+	limitmodel.Test(t, limitmodel.Walk{
+		Store: b, Now: time.Now, Pass: time.Sleep,
+		Blur: 20 * time.Millisecond, Per: 50 * time.Millisecond,
+	}, 600)
+}

@@ -1,0 +1,433 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+func memberCases() []Case {
+	locks, limits := "locks-live-while-a-member-", "limits-answer-while-a-member-"
+	return []Case{
+		{
+			ID: "LOCK-251", Name: locks + "hangs", Clause: "L4", run: locksAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
+			Why:    "a server that stops answers nothing and refuses nothing; renewals of all locks in one batch, or on one connection, wait for it until all are lost (571 of 600)",
+			Remedy: "renew on each member apart (driver.Partitioner); where any majority serves, bound each request well below the lease, and repeat it at another member",
+		}, {
+			ID: "LOCK-252", Name: locks + "is-cut-off", Clause: "L4", run: locksAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
+			Why:    "a server behind a broken network makes every attempt to connect wait, or fail",
+			Remedy: "let an error, or a connection that takes long, speak for its own member only",
+		}, {
+			ID: "LOCK-253", Name: locks + "is-slow", Clause: "L4", run: locksAmid(HookSlow), Hooks: []Hook{HookSlow}, bound: 2 * time.Minute,
+			Why:    "a slow server is not replaced by anything, and lasts for hours",
+			Remedy: "let no call on one member wait for a call on another",
+		}, {
+			ID: "LOCK-254", Name: locks + "comes-back-empty", Clause: "L4", run: locksAmid(HookEmpty), Hooks: []Hook{HookEmpty}, bound: 2 * time.Minute,
+			Why:    "a server that has lost its data is the end of the locks on it, and of no other",
+			Remedy: "believe a member that a hold is gone only for holds that it kept",
+		}, {
+			ID: "LIMIT-251", Name: limits + "hangs", Clause: "R9", run: limitsAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
+			Why:    "a limit is asked at every request of a service: one server that hangs must not stop all of them",
+			Remedy: "let no call on one member wait for a call on another",
+		}, {
+			ID: "LIMIT-252", Name: limits + "is-cut-off", Clause: "R9", run: limitsAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
+			Why:    "a server behind a broken network makes every attempt to connect wait, or fail",
+			Remedy: "let an error, or a connection that takes long, speak for its own member only",
+		},
+	}
+}
+
+const (
+	memberClients = 3
+	// holdsOfEach are those of each client on each member: more than the calls that a client
+	// makes at a time.
+	holdsOfEach = 40
+	waitsOfEach = 2
+)
+
+// crew are clients of a store of several members, one of which fails.
+type crew struct {
+	*env
+	m       *Members
+	victim  int
+	ttl     time.Duration
+	clients []*coord.Client
+	held    [memberClients][]*coord.Lock
+	waits   []*inLine
+	broke   time.Time
+}
+
+// inLine is a waiter.
+type inLine struct {
+	holder *coord.Lock
+	result <-chan error
+}
+
+// crew opens clients of the store of several members.
+func (e *env) crew() *crew {
+	m := e.r.suite.Harness.Members
+	c := &crew{env: e, m: m, ttl: e.round(3 * m.Bound), victim: e.rand.IntN(m.Count)}
+	for range memberClients {
+		b := m.Open(e)
+		e.Cleanup(func() { e.close(b) })
+		c.clients = append(c.clients, e.clientOn(b))
+	}
+	return c
+}
+
+// breaks has the victim fail, until the function that it gives is called or the case is over.
+func (c *crew) breaks(hk Hook) (end func()) {
+	c.broke = time.Now()
+	end = c.m.fault(hk)(c, c.victim)
+	if end == nil {
+		return func() {}
+	}
+	end = sync.OnceFunc(end)
+	c.Cleanup(end)
+	return end
+}
+
+// keys are n on each member, or n where any majority serves every key.
+func (c *crew) keys(at func(string) int, name string, n int) (keys []string) {
+	const most = 100_000 // tries to find a key of each member
+	if at == nil {
+		for i := range n {
+			keys = append(keys, c.key(fmt.Sprint(name, " ", i)))
+		}
+		return keys
+	}
+	found := make([]int, c.m.Count)
+	for i := 0; len(keys) < n*c.m.Count && i < most; i++ {
+		key := c.key(fmt.Sprint(name, " ", i))
+		if k := at(key); found[k] < n {
+			found[k]++
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) < n*c.m.Count {
+		c.Fatalf("keys by member: saw %v of %d tries, want %d of each", found, most, n)
+	}
+	return keys
+}
+
+// healthy are keys that can be served while the victim cannot.
+func (c *crew) healthy(at func(string) int, name string, n int) (keys []string) {
+	for _, key := range c.keys(at, name, n) {
+		if serves(at, key, c.victim) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// each runs fn for each client, all at once.
+func (c *crew) each(fn func(e *env, i int, client *coord.Client)) {
+	var wg sync.WaitGroup
+	for i, client := range c.clients {
+		wg.Go(func() {
+			c.scopeOf(fmt.Sprint("client ", i), func(e *env) { fn(e, i, client) })
+		})
+	}
+	wg.Wait()
+}
+
+// hold has each client take locks on all members, and wait for some of the next client.
+func (c *crew) hold() {
+	c.each(func(e *env, i int, client *coord.Client) {
+		for _, key := range c.keys(c.m.LockAt, fmt.Sprint("held by ", i), holdsOfEach) {
+			c.held[i] = append(c.held[i], e.lock(client, key, coord.TTL(c.ttl)))
+		}
+	})
+	if c.Failed() {
+		c.Fatalf("not all locks were taken while all members served")
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.Cleanup(cancel)
+	for i, client := range c.clients {
+		left := map[int]int{}
+		for _, l := range c.held[(i+1)%memberClients] {
+			k := 0
+			if c.m.LockAt != nil {
+				k = c.m.LockAt(l.Key())
+			}
+			if left[k]++; left[k] > waitsOfEach {
+				continue
+			}
+			c.waits = append(c.waits, &inLine{l, async(func() error {
+				w, err := client.Lock(ctx, l.Key(), coord.TTL(c.ttl))
+				if err == nil {
+					err = w.Unlock(ctx)
+				}
+				return err
+			})})
+		}
+	}
+	c.pass(c.ttl / 10) // most of them are in line by then; the others come to it while a member fails
+}
+
+// ours reports whether the hold can be served while the victim cannot.
+func (c *crew) ours(l *coord.Lock) bool { return serves(c.m.LockAt, l.Key(), c.victim) }
+
+// unjudged reports whether the machine kept this process from what it is to be judged on.
+func (c *crew) unjudged(err error) bool { return err != nil && c.overworked(c.broke, c.ttl) }
+
+func locksAmid(hk Hook) func(*env) {
+	return func(e *env) {
+		c := e.crew()
+		c.hold()
+		end := c.breaks(hk)
+		c.useLocks(c.ttl * 7 / 6) // a hold that was not renewed since is lost by then
+		c.stillHeld()
+		c.servedInLine()
+		c.givenBack()
+		end()
+		c.allAgain()
+	}
+}
+
+// useLocks takes other locks until d has passed, while each client has calls that wait for the victim.
+func (c *crew) useLocks(d time.Duration) {
+	until := c.broke.Add(d)
+	c.each(func(e *env, i int, client *coord.Client) {
+		c.bother(e, c.m.LockAt, fmt.Sprint("in vain by ", i), func(ctx context.Context, key string) {
+			if l, err := client.TryLock(ctx, key, coord.TTL(c.ttl)); err == nil {
+				_ = l.Unlock(ctx)
+			}
+		})
+		keys, calls := c.healthy(c.m.LockAt, fmt.Sprint("new of ", i), 2), c.calls(e, c.m.LockAt)
+		for n := 0; time.Now().Before(until); n++ {
+			calls.make("TryLock and Unlock of a free key", func(ctx context.Context) error {
+				key := keys[n%len(keys)]
+				if !calls.alone {
+					key += e.newID() // a call that failed may have left the one before taken
+				}
+				l, err := client.TryLock(ctx, key, coord.TTL(c.ttl))
+				if err == nil {
+					err = l.Unlock(ctx)
+				}
+				return err
+			})
+			e.pass(c.ttl / 40)
+		}
+	})
+}
+
+// calls are those of one client that need no answer of the victim.
+type calls struct {
+	*env
+	c *crew
+	// alone: each call is of one member, which serves. Else a call may have gone to the victim. It fails then, and
+	// when it is made again it goes to another member.
+	alone bool
+}
+
+func (c *crew) calls(e *env, at func(string) int) *calls { return &calls{e, c, at != nil} }
+
+// make makes one call, which is to be served within the bound.
+func (s *calls) make(op string, call func(ctx context.Context) error) {
+	for start := time.Now(); ; {
+		began := time.Now()
+		err := s.once(call)
+		took := time.Since(began)
+		s.c.measure("a call that a healthy member can serve", took)
+		switch {
+		case err == nil:
+			return
+		case s.alone && !s.overworked(began, s.c.m.Bound):
+			s.Errorf("%s that a healthy member serves, %v after the fault: saw %v after %v, want it served", op, began.Sub(s.c.broke), err, took)
+		case !s.alone && time.Since(start) > soon+s.starved(start):
+			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
+		case !s.alone:
+			s.c.count("calls that failed, and were made again", 1)
+			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
+			continue
+		}
+		return
+	}
+}
+
+func (s *calls) once(call func(ctx context.Context) error) error {
+	bound := s.c.m.Bound
+	if !s.alone {
+		bound /= 2
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, bound)
+	defer cancel()
+	return call(ctx)
+}
+
+// bother makes calls that wait for the victim, where there is something that it alone serves.
+func (c *crew) bother(e *env, at func(string) int, name string, call func(ctx context.Context, key string)) {
+	if at == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	var wg sync.WaitGroup
+	for _, key := range c.keys(at, name, 2) {
+		if serves(at, key, c.victim) {
+			continue
+		}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				bound, cancel := context.WithTimeout(ctx, c.m.Bound)
+				call(bound, key) // how it ends says nothing of the other members
+				cancel()
+				select {
+				case <-ctx.Done():
+				case <-time.After(c.m.Bound / 20):
+				}
+			}
+		})
+	}
+	e.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// stillHeld fails the case if a hold or a place in line was lost that the victim has no part in.
+func (c *crew) stillHeld() {
+	lost, all, gone := 0, 0, 0
+	var sample error
+	for _, held := range c.held {
+		for _, l := range held {
+			err := l.Err()
+			switch {
+			case !c.ours(l):
+				if err != nil {
+					gone++
+				}
+				continue
+			case err != nil:
+				lost, sample = lost+1, fmt.Errorf("%s: %w", l.Key(), err)
+			}
+			all++
+		}
+	}
+	c.count("locks on healthy members", all)
+	c.count("locks that the victim had, and that were lost", gone)
+	if lost > 0 && !c.unjudged(sample) {
+		c.Errorf("locks on healthy members after %v of leases of %v: saw %d of %d lost, such as %v", time.Since(c.broke), c.ttl, lost, all, sample)
+	}
+	for _, w := range c.waits {
+		select {
+		case err := <-w.result:
+			if c.ours(w.holder) && w.holder.Err() == nil && !c.unjudged(errors.New("it returned")) {
+				c.Errorf("a waiter for %s, which is held: saw it return with %v, want it in line", w.holder.Key(), err)
+			}
+			w.result = nil
+		default:
+		}
+	}
+}
+
+// servedInLine unlocks what is waited for, and expects the waiters to get it.
+func (c *crew) servedInLine() {
+	var wg sync.WaitGroup
+	for _, w := range c.waits {
+		if c.ours(w.holder) && w.result != nil {
+			wg.Go(func() { c.scopeOf("a waiter for "+w.holder.Key(), func(e *env) { c.passOn(e, w) }) })
+		}
+	}
+	wg.Wait()
+}
+
+func (c *crew) passOn(e *env, w *inLine) {
+	// Where any member may be asked, it can be the victim: then the key is freed in the background.
+	err := w.holder.Unlock(e.ctx)
+	if err != nil && (c.m.LockAt != nil || !errors.Is(err, coord.ErrUnavailable)) && !c.unjudged(err) {
+		e.Errorf("the holder's Unlock: saw %v, want nil", err)
+		return
+	}
+	if err := recv(e, w.result, 2*soon, "the lock, which was unlocked"); err != nil && !c.unjudged(err) {
+		e.Errorf("Lock: saw %v, want the lock, which was unlocked", err)
+	}
+}
+
+// givenBack closes one client, and expects its locks to be free. The victim's lapse.
+func (c *crew) givenBack() {
+	if err := c.clients[0].Close(); err != nil && !errors.Is(err, coord.ErrUnavailable) {
+		c.Errorf("Close: saw %v, want nil or ErrUnavailable", err)
+	}
+	var wg sync.WaitGroup
+	for i := 0; i < len(c.held[0]); i += len(c.held[0]) / 10 {
+		if l := c.held[0][i]; c.ours(l) {
+			wg.Go(func() { c.scopeOf("given back", func(e *env) { c.takes(e, l.Key()) }) })
+		}
+	}
+	wg.Wait()
+}
+
+// allAgain takes a key of each member, now that all serve.
+func (c *crew) allAgain() {
+	for _, key := range c.keys(c.m.LockAt, "again", 1) {
+		c.takes(c.env, key)
+	}
+}
+
+// takes takes a lock that is to be free, and gives it back. It may take a while until that is known.
+func (c *crew) takes(e *env, key string) {
+	calls := calls{e, c, false}
+	calls.make("TryLock of "+key+", which is free", func(ctx context.Context) error {
+		l, err := c.clients[1].TryLock(ctx, key, coord.TTL(c.ttl))
+		if errors.Is(err, coord.ErrLocked) {
+			err = errors.Join(err, coord.ErrUnavailable)
+		}
+		if err == nil {
+			err = l.Unlock(e.ctx)
+		}
+		return err
+	})
+}
+
+// limitsAmid has all clients use up limits that the victim has no part in.
+func limitsAmid(hk Hook) func(*env) {
+	return func(e *env) {
+		const rate, asks = 100, 50 // of each client: more than there are permits
+		c := e.crew()
+		limit := coord.Per(rate, year)
+		keys := c.healthy(c.m.LimitAt, "limit", 2)
+		c.each(func(e *env, _ int, client *coord.Client) { // connections to all members
+			for _, key := range c.keys(c.m.LimitAt, "limit", 2) {
+				_, err := client.Peek(e.within(soon), key, limit)
+				e.noError(err, "Peek while all members serve")
+			}
+		})
+		end := c.breaks(hk)
+		var mu sync.Mutex
+		granted, failed := make(map[string]int), false
+		c.each(func(e *env, i int, client *coord.Client) {
+			c.bother(e, c.m.LimitAt, fmt.Sprint("in vain by ", i), func(ctx context.Context, key string) {
+				_, _ = client.Allow(ctx, key, limit)
+			})
+			calls := c.calls(e, c.m.LimitAt)
+			for range asks {
+				if time.Since(c.broke) >= c.ttl { // the machine is slow: not all permits are asked for
+					mu.Lock()
+					failed = true
+					mu.Unlock()
+					return
+				}
+				for _, key := range keys {
+					calls.make("Allow", func(ctx context.Context) error {
+						r, err := client.Allow(ctx, key, limit)
+						mu.Lock()
+						defer mu.Unlock()
+						granted[key] += r.Granted
+						failed = failed || err != nil
+						return err
+					})
+				}
+				e.pass(c.m.Bound / asks)
+			}
+		})
+		for key, n := range granted {
+			c.admitted(n, rate)
+			if n > rate || n < rate && !failed {
+				c.Errorf("permits of %v on a healthy member granted for %s: saw %d, want %d", limit, key, n, rate)
+			}
+		}
+		end()
+	}
+}

@@ -1,0 +1,76 @@
+package coord
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// refundBound is how long a client tries to give permits back that nobody waits for any more.
+const refundBound = 2 * time.Second
+
+// refunds gives permits back in the background: nobody waits for the store only to give back.
+type refunds struct {
+	c       *Client
+	mu      sync.Mutex // guards closed, and running against an Add after it
+	closed  bool
+	running sync.WaitGroup
+}
+
+// start gives back what the ask id was granted, if it was, and calls then. over is closed when that is done.
+// The ask itself must have come to its end, or may yet be granted.
+func (r *refunds) start(k flightKey, id string, n int, then func()) (over <-chan struct{}) {
+	done := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.c.limits.refund == nil {
+		go then()
+		return nil
+	}
+	r.running.Add(1)
+	go func() {
+		defer r.running.Done()
+		defer close(done)
+		defer then()
+		ctx, cancel := context.WithTimeout(context.Background(), refundBound)
+		defer cancel()
+		for pause := minChore; r.try(ctx, k, id, n) != nil; pause *= 2 {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done(): // what cannot be given back counts as spent
+				return
+			}
+		}
+	}()
+	return done
+}
+
+// try gives back once.
+func (r *refunds) try(ctx context.Context, k flightKey, id string, n int) (err error) {
+	defer r.c.survive("permits were given back", &err)
+	defer r.c.denied.forget(k.key)
+	ctx, cancel := context.WithTimeout(ctx, unlockTry)
+	defer cancel()
+	return r.c.limits.refund.Refund(ctx, k.key, k.limit, id, n)
+}
+
+// close waits until what is under way is given back, as far as ctx allows.
+func (r *refunds) close(ctx context.Context) {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	awaitAll(ctx, &r.running)
+}
+
+// awaitAll waits for wg until ctx ends.
+func awaitAll(ctx context.Context, wg *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

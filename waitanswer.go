@@ -1,0 +1,180 @@
+package coord
+
+import (
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// What a queue of waits makes of the store's answers. waitQueues.mu is held in all of it.
+
+// spend serves w of what was taken in advance.
+func (q *waitQueue) spend(p *pot, w *waiter) bool {
+	if p == nil || !p.spend(w.n, new(Result)) {
+		return false
+	}
+	q.remove(w)
+	w.answer(fromLease, nil)
+	return true
+}
+
+// failed tells front that the store did not answer. Permits of those who are told so count as spent.
+func (q *waitQueue) failed(front []*waiter, err error) {
+	for _, w := range front {
+		if w.place == nil { // it has left, and what it asked for may be granted
+			q.refund(w)
+			continue
+		}
+		if hasEnded(w.ctx) {
+			q.refund(w)
+		}
+		q.remove(w)
+		w.answer(fromStore, err)
+	}
+}
+
+// answered takes in what front was granted, and what not.
+func (q *waitQueue) answered(p *pot, front []*waiter, asks []driver.Ask, answers []driver.Granted) {
+	now, head := time.Now(), true
+	q.from, q.retryAt = time.Time{}, time.Time{}
+	for i, w := range front {
+		w.asked = false
+		g := &answers[i]
+		switch left := w.place == nil; {
+		case left && g.Delay > 0:
+			q.refund(w)
+		case left:
+		case g.N > 0:
+			q.grant(w, now, g.Delay)
+		case head && q.spend(p, w): // it was taken meanwhile, out of what is missing now
+		default:
+			w.denied = true
+			late := g.RetryAfter + asks[i].MaxDelay
+			if w.tooLate(now.Add(late)) {
+				q.remove(w)
+				w.retry = late
+				w.answer(fromStore, errTooLate)
+				continue
+			}
+			if head && (i == 0 || !q.reserves) { // else it may reserve further ahead as the first
+				q.retryAt, q.retryN = now.Add(g.RetryAfter), w.n
+				q.from = now.Add(late - q.refill(w.n))
+			}
+			head = false
+		}
+	}
+}
+
+// grant serves w, now or when its permits are due.
+func (q *waitQueue) grant(w *waiter, now time.Time, delay time.Duration) {
+	q.remove(w)
+	if delay > 0 {
+		w.due = now.Add(delay)
+		if last := q.ahead.Back(); last != nil && w.due.Before(last.Value.(*waiter).due) {
+			w.due = last.Value.(*waiter).due
+		}
+		w.place = q.ahead.PushBack(w)
+		q.from = w.due.Add(-q.trip) // the store told it earlier, by so much at most
+	}
+	w.answer(fromStore, nil)
+}
+
+// refill is how long a bucket takes to refill n permits. A window may have any number at once.
+func (q *waitQueue) refill(n int) time.Duration {
+	l := &q.key.limit
+	if l.Algorithm != driver.TokenBucket {
+		return 0
+	}
+	return time.Duration(min(float64(n)/float64(l.Rate)*float64(l.Per), float64(driver.MaxPer)))
+}
+
+// servedAt is when the last of n permits can be there, at the earliest; zero: not known.
+func (q *waitQueue) servedAt(n int) time.Time {
+	if q.from.IsZero() {
+		return q.from
+	}
+	return q.from.Add(q.refill(n))
+}
+
+// tooLate reports whether permits at that time would come too late.
+func (w *waiter) tooLate(at time.Time) bool {
+	return !w.deadline.IsZero() && w.deadline.Before(at)
+}
+
+// sendAway tells those who are certain to be too late.
+func (q *waitQueue) sendAway() {
+	if q.earliest.IsZero() || !q.earliest.Before(q.servedAt(q.wanted)) {
+		return
+	}
+	n, earliest := 0, time.Time{}
+	for e := q.waiting.Front(); e != nil; {
+		w := e.Value.(*waiter)
+		e = e.Next()
+		n += w.n
+		if at := q.servedAt(n); w.tooLate(at) {
+			n -= w.n
+			q.remove(w)
+			w.retry = time.Until(at)
+			w.answer(fromStore, errTooLate)
+			continue
+		}
+		if !w.deadline.IsZero() && (earliest.IsZero() || w.deadline.Before(earliest)) {
+			earliest = w.deadline
+		}
+	}
+	q.earliest = earliest
+}
+
+// learn tells the cache of denials, and what takes permits in advance, of the answers.
+func (q *waitQueue) learn(p *pot, asks []driver.Ask, taken *driver.Taken, sent instant, epoch uint64) {
+	c, granted := q.c, 0
+	for i, g := range taken.Asks {
+		granted += g.N
+		if g.N > 0 || c.denied.off {
+			continue
+		}
+		if asks[i].MaxDelay == 0 {
+			d := &driver.Demand{Key: q.key.key, Limit: q.key.limit}
+			c.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
+		}
+		break
+	}
+	if granted > 0 {
+		c.denied.drop(q.key.key)
+	}
+	if p != nil {
+		p.answered(granted, taken, sent)
+	}
+}
+
+// refund gives back what w reserved, or may have. over is closed when that is done.
+func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
+	if w.id == "" {
+		return nil
+	}
+	q.from = time.Time{}
+	q.refunds++
+	return q.c.refunds.start(q.key, w.id, w.n, func() {
+		mu := &q.c.waits.mu
+		mu.Lock()
+		defer mu.Unlock()
+		q.refunds--
+		q.wake()
+	})
+}
+
+// passed takes w out of those who are ahead: it is due, or has been cancelled.
+func (q *waitQueue) passed(w *waiter, cancelled bool) (over <-chan struct{}) {
+	mu := &q.c.waits.mu
+	mu.Lock()
+	defer mu.Unlock()
+	if w.place == nil { // Close gives it back
+		return nil
+	}
+	q.ahead.Remove(w.place)
+	if cancelled {
+		over = q.refund(w)
+	}
+	q.wake()
+	return over
+}
