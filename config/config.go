@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -64,11 +65,14 @@ const maxFile = 1 << 20
 // Load reads the file and applies the environment. A file that cannot be read is
 // an error of package os; a mistake in it or in the environment is an [*Error].
 // Path "" is the environment alone.
-func Load(path string) (*Config, error) { return LoadEnv(path, os.LookupEnv) }
+func Load(path string) (*Config, error) {
+	return LoadEnv(context.Background(), path, os.LookupEnv)
+}
 
-// LoadEnv is Load with another environment. Reload and references to secrets use it too.
-func LoadEnv(path string, lookup func(name string) (value string, set bool)) (*Config, error) {
-	text, err := readFile(path)
+// LoadEnv is Load within ctx, with another environment. Reload and references to secrets use
+// that environment too. The end of ctx is an error with its cause.
+func LoadEnv(ctx context.Context, path string, lookup func(name string) (value string, set bool)) (*Config, error) {
+	text, err := readFile(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +95,31 @@ func loadText(path string, text []byte, lookup func(string) (string, bool)) (*Co
 	return c, nil
 }
 
-func readFile(path string) ([]byte, error) {
+func readFile(ctx context.Context, path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	return readAtMost(path, maxFile)
+	return readWithin(ctx, path, maxFile)
+}
+
+// readWithin is readAtMost until ctx ends. A FIFO that nobody writes to, or the server of a file
+// system, may never answer. The goroutine ends when it does.
+func readWithin(ctx context.Context, path string, limit int64) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		text, err := readAtMost(path, limit)
+		read <- result{text, err}
+	}()
+	select {
+	case r := <-read:
+		return r.text, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s: %w", path, context.Cause(ctx))
+	}
 }
 
 // readAtMost reads the file, and refuses more than limit bytes.

@@ -50,7 +50,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 		"COORD_LIMITS": "of no meaning", "COORD_LOCK": "backup", // as coord lock sets for its command
 	}
 	for _, path := range []string{path, ""} { // with a file, and alone
-		c, err := config.LoadEnv(path, env.lookup)
+		c, err := config.LoadEnv(t.Context(), path, env.lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 // An empty variable is none.
 func TestEnvironmentEmpty(t *testing.T) {
 	path := file(t, "url: memory://\nprefix: a/\nlock: {ttl: 1s}\n")
-	c, err := config.LoadEnv(path, environ{"COORD_URL": "", "COORD_PREFIX": "", "COORD_LOCK_TTL": ""}.lookup)
+	c, err := config.LoadEnv(t.Context(), path, environ{"COORD_URL": "", "COORD_PREFIX": "", "COORD_LOCK_TTL": ""}.lookup)
 	if err != nil || c.URL != "memory://" || c.Prefix != "a/" || c.Lock.TTL != time.Second {
 		t.Errorf("Load = %+v, %v", c, err)
 	}
@@ -99,7 +99,7 @@ func TestEnvironmentStores(t *testing.T) {
 		{"", "", "file:///el", "file:///em", [3]config.URL{"", "file:///el", "file:///em"}},
 	} {
 		env := environ{"COORD_URL": test.url, "COORD_URL_LOCKS": test.locks, "COORD_URL_LIMITS": test.limits}
-		c, err := config.LoadEnv(file(t, test.text), env.lookup)
+		c, err := config.LoadEnv(t.Context(), file(t, test.text), env.lookup)
 		if err != nil {
 			t.Errorf("%+v: %v", test, err)
 			continue
@@ -137,7 +137,7 @@ func TestEnvironmentRefuses(t *testing.T) {
 		{"lock: {min_hold: 2m}", "COORD_LOCK_MAX_HOLD", "1m", "COORD_LOCK_MAX_HOLD: 1m0s is below 2m0s in FILE:1"},
 	} {
 		path := file(t, test.text)
-		_, err := config.LoadEnv(path, environ{test.name: test.value}.lookup)
+		_, err := config.LoadEnv(t.Context(), path, environ{test.name: test.value}.lookup)
 		if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != test.want || !errors.Is(err, coord.ErrInvalid) {
 			t.Errorf("%s=%s\n got: %v\nwant: %s", test.name, test.value, err, test.want)
 		}
@@ -154,7 +154,7 @@ func FuzzEnvironment(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, i uint8, value string) {
 		name := variables[int(i)%len(variables)]
-		c, err := config.LoadEnv("", environ{name: value}.lookup)
+		c, err := config.LoadEnv(t.Context(), "", environ{name: value}.lookup)
 		if err != nil {
 			var e *config.Error
 			if !errors.As(err, &e) || e.File != name || strings.ContainsAny(err.Error(), "\n\r") {

@@ -57,7 +57,7 @@ limits: {supplier: 2000/1m}
 		return
 	}
 	fmt.Println(file.URL)
-	// Output: redis://app:xxxxx@redis.internal:6379/0
+	// Output: redis://xxxxx@redis.internal:6379/0
 }
 
 // What is in force, and where each value is from.

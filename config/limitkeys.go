@@ -31,7 +31,7 @@ func (p *parser) limit(key string, n *yaml.Node, more ...field) (coord.Limit, er
 	switch {
 	case n.Kind == yaml.MappingNode:
 		return p.limitMap(key, n, more...)
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || strings.Contains(n.Value, "://"):
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || maybeURL(n.Value):
 		return coord.Limit{}, p.bad(key, n, "%s: %s", kind(n), want)
 	}
 	l, err := driver.ParseLimit(n.Value)

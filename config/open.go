@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ type Client struct {
 
 // Open loads the file and opens the store that it names. Close the Client.
 func Open(ctx context.Context, path string, opts ...coord.Option) (*Client, error) {
-	c, err := Load(path)
+	c, err := LoadEnv(ctx, path, os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (c *Config) Open(ctx context.Context, opts ...coord.Option) (*Client, error
 }
 
 func (c *Config) openOne(ctx context.Context, opts []coord.Option) (*coord.Client, error) {
-	raw, err := c.resolved("url", c.URL)
+	raw, err := c.resolved(ctx, "url", c.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +68,11 @@ func (c *Config) openOne(ctx context.Context, opts []coord.Option) (*coord.Clien
 }
 
 func (c *Config) openTwo(ctx context.Context, opts []coord.Option) (*coord.Client, error) {
-	lockURL, err := c.resolved("url.locks", c.LocksURL)
+	lockURL, err := c.resolved(ctx, "url.locks", c.LocksURL)
 	if err != nil {
 		return nil, err
 	}
-	limitURL, err := c.resolved("url.limits", c.LimitsURL)
+	limitURL, err := c.resolved(ctx, "url.limits", c.LimitsURL)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +107,11 @@ func closing(err error, c io.Closer) error {
 }
 
 // resolved is u with the secrets that it refers to.
-func (c *Config) resolved(key string, u URL) (string, error) {
-	raw, err := u.resolve(c.lookup)
+func (c *Config) resolved(ctx context.Context, key string, u URL) (string, error) {
+	raw, err := u.resolve(ctx, c.lookup)
+	if err != nil && ctx.Err() != nil { // no mistake of the file
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
 	if err != nil {
 		return "", c.places[key].mistake(key, err.Error())
 	}

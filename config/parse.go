@@ -137,11 +137,13 @@ func (p *parser) bad(key string, n *yaml.Node, format string, args ...any) error
 	return p.at(n.Line).mistake(key, fmt.Sprintf(format, args...))
 }
 
-// show quotes a value for a message. What looks like a URL may hold a password,
-// and is not shown, in whichever place it was put.
+// maybeURL reports whether s looks like a URL, or like one without its scheme: it may hold a password.
+func maybeURL(s string) bool { return strings.Contains(s, "://") || strings.Contains(s, "@") }
+
+// show quotes a value for a message. What may hold a password is not shown, in whichever place it was put.
 func show(s string) string {
 	switch {
-	case strings.Contains(s, "://"):
+	case maybeURL(s):
 		return `"…"`
 	case len(s) > 60:
 		return strconv.Quote(strings.ToValidUTF8(s[:60], "") + "…")

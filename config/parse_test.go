@@ -242,10 +242,11 @@ func refusals() []struct{ text, want string } {
 		{"rules: [" + strings.Repeat("{},", 256) + "{}]", "coord.yaml:1: rules: 257 rules: want at most 256"},
 
 		{"rules:\n- name: a\n  match: /orders\n", `coord.yaml:3: rules.a.match: "/orders": want a mapping`},
-		{"rules:\n- name: a\n  match: {method: GET}\n", `coord.yaml:3: rules.a.match: unknown key "method": want one of methods, path, rpc`},
+		{"rules:\n- name: a\n  match: {method: GET}\n", `coord.yaml:3: rules.a.match: unknown key "method": want one of methods, path, exact_slash, rpc`},
 		{"rules:\n- name: a\n  match: {methods: GET}\n", `coord.yaml:3: rules.a.match.methods: "GET": want a list such as [GET, POST]`},
 		{"rules:\n- name: a\n  match: {methods: []}\n", "coord.yaml:3: rules.a.match.methods: an empty list: want a list such as [GET, POST], or leave it out"},
 		{"rules:\n- name: a\n  match:\n    methods:\n    - GET\n    - get\n", `coord.yaml:6: rules.a.match.methods: method "get": want capitals, such as GET`},
+		{"rules:\n- name: a\n  match: {methods: [GETT]}\n", `coord.yaml:3: rules.a.match.methods: method "GETT": want a method of IANA's registry, such as GET`},
 		{"rules:\n- name: a\n  match: {methods: [GET, GET]}\n", `coord.yaml:3: rules.a.match.methods: "GET" again`},
 		{"rules:\n- name: a\n  match: {methods: [1]}\n", `coord.yaml:3: rules.a.match.methods: "1": want a method such as GET`},
 		{"rules:\n- name: a\n  match: {path: orders}\n", `coord.yaml:3: rules.a.match.path: path "orders": want it to begin with /`},

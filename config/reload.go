@@ -8,24 +8,25 @@ import (
 )
 
 // Reload reads the file again and takes its limits, with their leases, and rules from then on. What has been
-// counted stays counted, as clause R3 of the contract says: a limit whose rate or burst changes
-// keeps its account under each key, capped by the new limit; one whose algorithm changes, or
-// whose period does in a window, starts anew, and so does a rule with a new name.
+// counted stays counted, as clause R3 of the contract says: a window whose rate changes, or a
+// token bucket whose burst does, keeps its account under each key; one whose algorithm
+// changes, a window's period or a bucket's rate starts anew, and so does a rule with a new name.
 //
 // The other values do not change while a Client is open: a file that has others is
 // refused, as is one with a mistake. Then nothing changes, and the error says why.
 func (c *Client) Reload(ctx context.Context) error {
-	text, err := readFile(c.Config().path)
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	text, err := readFile(ctx, c.Config().path)
 	if err != nil {
 		return err
 	}
 	return c.reload(ctx, text)
 }
 
-// reload is Reload of a file that was read.
+// reload is Reload of a file that was read. It is called with c.reloading locked, like the reading, so that
+// an older file never replaces a newer one.
 func (c *Client) reload(ctx context.Context, text []byte) error {
-	c.reloading.Lock()
-	defer c.reloading.Unlock()
 	old := c.current.Load()
 	if old.path == "" {
 		return &Error{File: old.name, Problem: "no file to reload: the configuration was not loaded from one"}
@@ -84,8 +85,7 @@ func (c *Config) url(key string) URL {
 // read is reported once, until it can. Watch returns when ctx ends. It panics if period is not
 // above zero.
 func (c *Client) Watch(ctx context.Context, period time.Duration, report func(error)) {
-	w := watch{client: c, report: report, taken: c.Config().sum}
-	w.seen = w.taken
+	w := watch{client: c, report: report, seen: c.Config().sum}
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
@@ -100,28 +100,46 @@ func (c *Client) Watch(ctx context.Context, period time.Duration, report func(er
 
 // watch is what Watch has seen.
 type watch struct {
-	client      *Client
-	report      func(error)
-	seen, taken sum  // of the content at the last look, and at the last Reload
-	failed      bool // to read it
+	client  *Client
+	report  func(error)
+	seen    sum  // of the content at the last look
+	refused sum  // of the content that was refused last
+	failed  bool // to read it, at the last look
+	wrong   bool // the last report was an error
 }
 
 func (w *watch) look(ctx context.Context) {
-	text, err := readFile(w.client.Config().path)
+	if news, err := w.reload(ctx); news {
+		w.wrong = err != nil
+		w.report(err)
+	}
+}
+
+// reload takes the file if it has settled and is not what is in force. Where it is that again after an error,
+// this is news.
+func (w *watch) reload(ctx context.Context) (news bool, err error) {
+	c := w.client
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	text, err := readFile(ctx, c.Config().path)
 	if err != nil {
-		if !w.failed {
-			w.report(err)
-		}
-		w.failed = true
-		return
+		news, w.failed = !w.failed, true
+		return news, err
 	}
 	w.failed = false
 	now := sha256.Sum256(text)
 	settled := now == w.seen
 	w.seen = now
-	if !settled || now == w.taken {
-		return
+	switch {
+	case !settled || now == w.refused:
+		return false, nil
+	case now == c.Config().sum:
+		w.refused = sum{}
+		return w.wrong, nil
 	}
-	w.taken = now
-	w.report(w.client.reload(ctx, text))
+	w.refused = sum{}
+	if err = c.reload(ctx, text); err != nil {
+		w.refused = now
+	}
+	return true, err
 }

@@ -168,6 +168,7 @@ func (r *ruleReader) match(path string, n *yaml.Node) (m rules.Match, err error)
 			}
 			return try(key, n, rules.Match{Path: m.Path})
 		}},
+		{"exact_slash", func(key string, n *yaml.Node) (err error) { m.ExactSlash, err = r.boolean(key, n); return err }},
 		{"rpc", func(key string, n *yaml.Node) (err error) {
 			if m.RPC, err = r.pattern(key, n, "a pattern such as /shop.Orders/*"); err != nil {
 				return err

@@ -163,7 +163,7 @@ var accepted = []string{
 	"", "{}", "url: redis://h", "url: 'redis+sentinel://u:${A}@h1,h2/main?sentinel_password=${file:/x}'", "url: {locks: 'etcd://h', limits: 'redis://h'}",
 	"require: []", "failure_policy: closed", "best_effort: false", "lock: {}", "lock: {ttl: 1h30m0.5s}", "lock: {wait: 250us, max_hold: 1.s, min_hold: .5s}",
 	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
-	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE]}, final: true}]",
+	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
 }
 
@@ -174,7 +174,7 @@ func TestSchemaRefuses(t *testing.T) {
 	unseen := regexp.MustCompile(`not YAML|anchor|tagged|"…"|second document|again|contradicts|is above|no limit "|the same limit as|would be one account|never applies|` +
 		`malformed|not a URL|does not end|outside of the password|in all rules|` + // URLs
 		`want at least|whole microseconds|is not a|want 1 to|too fine|only a token-bucket|bytes of printable|want at most 256 of UTF-8|` + // numbers and names
-		`want it without|\{a\} twice|want capitals|want no URL`) // patterns
+		`want it without|\{a\} twice|want capitals|want a method of IANA's|want no URL`) // patterns
 	var seen int
 	for _, r := range refusals() {
 		v, err := instance([]byte(r.text))
@@ -242,7 +242,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	for _, key := range []string{
 		"url", "prefix", "require", "failure_policy", "best_effort", "lock.ttl", "lock.wait", "lock.max_hold", "lock.min_hold", "lock.fair", "lock.renew",
-		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.rpc", "subject", "limits", "final",
+		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "final",
 		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}",
 	} {
 		if !bytes.Contains(text, []byte("| `"+key+"` |")) {

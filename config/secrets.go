@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -69,12 +70,6 @@ func (m masked) count(text string) (n int, rest string) {
 	return n, m.replace(text, make([]string, len(m.words)))
 }
 
-// references reports whether text is references and nothing else.
-func (m masked) references(text string) bool {
-	n, rest := m.count(text)
-	return n > 0 && rest == ""
-}
-
 // misplaced reports whether a reference stands where a secret would be shown: anywhere
 // but in a password.
 func (m masked) misplaced(parsed *url.URL) bool {
@@ -96,14 +91,14 @@ func (m masked) misplaced(parsed *url.URL) bool {
 
 // resolve gives the URL with the secrets in it. Errors name the references and show no
 // secret.
-func (u URL) resolve(lookup func(string) (string, bool)) (string, error) {
+func (u URL) resolve(ctx context.Context, lookup func(string) (string, bool)) (string, error) {
 	m, err := mask(string(u))
 	if err != nil {
 		return "", err
 	}
 	values := make([]string, len(m.refs))
 	for i, ref := range m.refs {
-		value, err := look(ref[2:len(ref)-1], lookup)
+		value, err := look(ctx, ref[2:len(ref)-1], lookup)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", ref, err)
 		}
@@ -113,7 +108,7 @@ func (u URL) resolve(lookup func(string) (string, bool)) (string, error) {
 }
 
 // look finds the secret of that name.
-func look(name string, lookup func(string) (string, bool)) (string, error) {
+func look(ctx context.Context, name string, lookup func(string) (string, bool)) (string, error) {
 	path, ok := strings.CutPrefix(name, filePrefix)
 	if !ok {
 		if lookup == nil {
@@ -124,7 +119,7 @@ func look(name string, lookup func(string) (string, bool)) (string, error) {
 		}
 		return "", errors.New("not set in the environment")
 	}
-	text, err := readAtMost(path, maxSecret)
+	text, err := readWithin(ctx, path, maxSecret)
 	if err != nil {
 		return "", err
 	}

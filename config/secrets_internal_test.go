@@ -26,7 +26,7 @@ func FuzzURL(f *testing.F) {
 		if problem := u.problem(); problem != "" || value == "" {
 			return
 		}
-		resolved, err := u.resolve(func(name string) (string, bool) { return value, name == "A" })
+		resolved, err := u.resolve(t.Context(), func(name string) (string, bool) { return value, name == "A" })
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 
@@ -13,42 +12,16 @@ import (
 // that are elsewhere: see the package's documentation.
 type URL string
 
-// hidden stands for a secret.
-const hidden = "xxxxx"
-
-// String gives the URL with the password, and every query parameter that by its
-// name may be a secret, replaced by xxxxx, unless they are references only.
+// String gives what [coord.RedactURL] shows of the URL.
 func (u URL) String() string {
 	if u == "" {
 		return ""
 	}
 	m, err := mask(string(u))
-	if err != nil {
-		return hidden // nobody can say which part is secret
+	if err != nil { // what looks like a reference is none
+		return coord.RedactURL(string(u))
 	}
-	parsed, err := coord.ParseURL(m.text)
-	if err != nil || parsed.Opaque != "" {
-		return hidden
-	}
-	query := parsed.Query()
-	var found bool
-	if password, ok := parsed.User.Password(); ok && !m.references(password) {
-		found = true
-		parsed.User = url.UserPassword(parsed.User.Username(), hidden)
-	}
-	for name, values := range query {
-		for i, v := range values {
-			if secret(name) && !m.references(v) {
-				found = true
-				values[i] = hidden
-			}
-		}
-	}
-	if !found {
-		return string(u)
-	}
-	parsed.RawQuery = query.Encode()
-	return m.replace(parsed.String(), m.refs)
+	return m.replace(coord.RedactURL(m.text), m.refs)
 }
 
 // secret reports whether a query parameter of that name may hold a secret.
@@ -72,6 +45,9 @@ func (u URL) problem() string {
 	m, err := mask(string(u))
 	if err != nil {
 		return err.Error()
+	}
+	if _, err := coord.ParseURL(m.text); err != nil && strings.Contains(err.Error(), "%40") {
+		return reason(err)
 	}
 	beforeQuery, _, _ := strings.Cut(m.text, "?")
 	parsed, err := coord.ParseURL(beforeQuery)

@@ -105,6 +105,9 @@ func describeRule(r rules.Rule) string {
 	switch {
 	case r.Match.Path != "":
 		parts = append(parts, r.Match.Path)
+		if r.Match.ExactSlash {
+			parts = append(parts, "(exact slash)")
+		}
 	case r.Match.RPC != "":
 		parts = append(parts, "RPC "+r.Match.RPC)
 	case len(parts) == 0:

@@ -19,13 +19,13 @@ func values(c *config.Config) string {
 // What is in force, and where each value is from.
 func TestValues(t *testing.T) {
 	path := file(t, whole)
-	c, err := config.LoadEnv(path, environ{"COORD_LOCK_TTL": "1m", "COORD_URL_LOCKS": "etcd://e"}.lookup)
+	c, err := config.LoadEnv(t.Context(), path, environ{"COORD_LOCK_TTL": "1m", "COORD_URL_LOCKS": "etcd://e"}.lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := strings.ReplaceAll(values(c), path, "coord.yaml")
 	want := `url.locks = etcd://e (COORD_URL_LOCKS)
-url.limits = redis://app:xxxxx@localhost:6379/0?dial_timeout=1s (coord.yaml:2)
+url.limits = redis://xxxxx@localhost:6379/0?dial_timeout=1s (coord.yaml:2)
 prefix = shop/ (coord.yaml:3)
 require = per-hold-ttl, server-clock (coord.yaml:4)
 failure_policy = open (coord.yaml:5)
@@ -90,7 +90,7 @@ lock.renew = true (default)
 	if err := c.SetURL("--url", "redis://u:s3cret@h"); err != nil {
 		t.Fatal(err)
 	}
-	if got := values(c); !strings.HasPrefix(got, "url = redis://u:xxxxx@h (--url)\n") {
+	if got := values(c); !strings.HasPrefix(got, "url = redis://xxxxx@h (--url)\n") {
 		t.Errorf("got:\n%s", got)
 	}
 }

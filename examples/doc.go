@@ -5,6 +5,8 @@
 // ticketing, supplier, doublesubmit, httpapi, httpload, longjob, cron, leaderish and fencedwrites each show one promise, exit with
 // 1 if it was not kept, and have a flag with which it is not. docs/examples.md tells of them.
 //
+// quickstart and chiservice are services under the router chi, for docs/quick-start.md and docs/http.md.
+//
 // They are a module of their own, which is never tagged, so that what they need beyond
 // coord is nobody else's business.
 package examples

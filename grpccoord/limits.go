@@ -2,6 +2,7 @@ package grpccoord
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/httpcoord"
 	"github.com/coordgo/coord/internal/middleware"
 	"github.com/coordgo/coord/rules"
@@ -42,6 +44,9 @@ type Limits struct {
 	User func(ctx context.Context) string
 	// Permits is how many a call of a method takes; 0 is 1. The default is 1.
 	Permits func(ctx context.Context, method string) int
+	// Timeout is the longest that a call waits for the store. Then the failure policy decides: a limit must not
+	// cost more than it protects. 0 is httpcoord.DefaultTimeout; a negative one is no bound but the context's.
+	Timeout time.Duration
 	// Log takes warnings. The default is slog.Default().
 	Log *slog.Logger
 }
@@ -79,12 +84,17 @@ func (l Limits) limited() *limited {
 	if l.Limiter == nil || l.Rules == nil {
 		panic("grpccoord: Limits needs a Limiter and Rules")
 	}
+	if live, ok := l.Rules.(httpcoord.Live); ok && live == nil {
+		panic("grpccoord: Limits needs Rules, and Live is nil")
+	}
 	return &limited{Limits: l, log: middleware.Logger{Log: l.Log}}
 }
 
 // admit takes what a call counts against, or says why not.
 func (l *limited) admit(ctx context.Context, method string, setTrailer func(metadata.MD)) error {
-	d, err := l.Rules.Allow(ctx, l.Limiter, l.request(ctx, method))
+	within, cancel := middleware.Within(ctx, l.Timeout)
+	d, err := l.Rules.Allow(within, l.Limiter, l.request(ctx, method))
+	cancel()
 	switch {
 	case err != nil:
 		return l.fail(ctx, err)
@@ -141,6 +151,9 @@ func peerAddr(ctx context.Context) netip.Addr {
 func (l *limited) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil { // a client that has gone is no news
 		return status.FromContextError(ctx.Err()).Err()
+	}
+	if errors.Is(err, coord.ErrExceedsBurst) { // Permits is what the client has sent
+		return status.Error(codes.InvalidArgument, "the call takes more permits than its limit ever grants")
 	}
 	l.log.Warn(ctx, "coord: calls are refused: their limits cannot be checked", err)
 	if middleware.Mistake(err) {

@@ -2,12 +2,14 @@ package grpccoord
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -177,8 +179,8 @@ func TestLimitsOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDenied(t, check(t.Context(), c))
-	if code := status.Code(watch(t.Context(), c)); code != codes.Internal {
-		t.Errorf("more than the limit ever grants: %v: want INTERNAL", code)
+	if code := status.Code(watch(t.Context(), c)); code != codes.InvalidArgument {
+		t.Errorf("more than the limit ever grants: %v: want INVALID_ARGUMENT", code)
 	}
 	defer func() {
 		if recover() == nil {
@@ -248,4 +250,21 @@ func BenchmarkLimits(b *testing.B) {
 		bare, limited := serve(b, Limits{}), serve(b, limits)
 		testserver.Ratio(b, func() error { return check(b.Context(), bare) }, func() error { return check(b.Context(), limited) })
 	})
+}
+
+// A store that never answers costs a call no more than Timeout, and then the failure policy decides.
+func TestLimitsTimeout(t *testing.T) {
+	for policy, want := range map[coord.FailurePolicy]codes.Code{coord.FailOpen: codes.OK, coord.FailClosed: codes.Unavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			c := middlewaretest.Over(t, middlewaretest.Silent{}, coord.WithFailurePolicy(policy))
+			unary := Limits{Limiter: c, Rules: middlewaretest.Chain(t, one("a", rules.IP(), year(1))), Log: slog.New(slog.DiscardHandler)}.Unary()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			began := time.Now()
+			_, err := unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, func(context.Context, any) (any, error) { return nil, nil })
+			if took := time.Since(began); status.Code(err) != want || took < httpcoord.DefaultTimeout || took > httpcoord.DefaultTimeout+200*time.Millisecond {
+				t.Errorf("%v after %v: want %v after %v", err, took, want, httpcoord.DefaultTimeout)
+			}
+		})
+	}
 }

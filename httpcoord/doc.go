@@ -16,6 +16,6 @@
 //	  - [Transport] keeps to the limits of a service that is called.
 //
 // Middleware that limits by user stands behind the one that authenticates. Handlers behind Locks and
-// Idempotency get a ResponseWriter that is an http.Flusher, and whatever else theirs
+// Idempotency get a ResponseWriter that is an http.Flusher, an http.Hijacker and an io.ReaderFrom, and whatever else theirs
 // is through http.ResponseController.
 package httpcoord

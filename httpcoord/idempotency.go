@@ -65,13 +65,16 @@ type IdempotencyStore interface {
 	Reset(ctx context.Context, key string, limit coord.Limit) error
 }
 
-// Wrap puts the guard before next. It panics without a Store.
+// Wrap puts the guard before next. It panics without a Store, and with a Window that no limit can have.
 func (m Idempotency) Wrap(next http.Handler) http.Handler {
 	if m.Store == nil {
 		panic("httpcoord: Idempotency needs a Store")
 	}
 	if m.Window <= 0 {
 		m.Window = 24 * time.Hour
+	}
+	if _, err := (&idempotent{Idempotency: m}).mark().Normal(); err != nil {
+		panic("httpcoord: Idempotency.Window: " + err.Error())
 	}
 	if m.Methods == nil {
 		m.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -124,10 +127,14 @@ func (m *idempotent) key(r *http.Request, id string) string {
 	return coord.Key("idempotency", hex.EncodeToString(sum[:]))
 }
 
-// once serves r unless its key is, or was, in use.
+// once serves r unless its key is, or was, in use. Around a router and around one of its routes it is one guard.
 func (m *idempotent) once(w http.ResponseWriter, r *http.Request, key string) {
+	if _, held := coord.Held(r.Context(), key); held && isOwned(r.Context()) {
+		m.next.ServeHTTP(w, r)
+		return
+	}
 	out := newRecorder(w)
-	ran, err := coord.TryDo(r.Context(), m.Store, key, func(ctx context.Context) error {
+	ran, err := coord.TryDo(owned(r.Context()), m.Store, key, func(ctx context.Context) error {
 		return m.locked(ctx, out, r, key)
 	}, m.Options...)
 	switch {

@@ -335,3 +335,13 @@ func TestWrapNeedsItsParts(t *testing.T) {
 		}()
 	}
 }
+
+// Around a router and around one of its routes it is one guard.
+func TestIdempotencyWrappedTwice(t *testing.T) {
+	guard := Idempotency{Store: middlewaretest.Client(t)}
+	h := guard.Wrap(guard.Wrap(ok))
+	if w := serve(h, "POST", "/orders", with("Idempotency-Key", "k")); w.Code != 200 {
+		t.Errorf("%d %s: want the handler's answer", w.Code, w.Body)
+	}
+	wantProblem(t, serve(h, "POST", "/orders", with("Idempotency-Key", "k")), 409)
+}

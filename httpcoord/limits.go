@@ -2,12 +2,18 @@ package httpcoord
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/internal/middleware"
 	"github.com/coordgo/coord/rules"
 )
+
+// DefaultTimeout is for how long a request, or a call of gRPC, waits for the store of its limits.
+const DefaultTimeout = middleware.DefaultTimeout
 
 // Rules decide on requests. [*rules.Chain] does, and [Live] does by the chain of the moment.
 type Rules interface {
@@ -41,21 +47,27 @@ type Limits struct {
 	// User finds who the request is from, for rules that count by user. It must come
 	// from authentication, not from what a client may claim. The default is nobody.
 	User func(*http.Request) string
-	// Permits is how many a request takes; 0 is 1. The default is 1.
+	// Permits is how many a request takes; 0 is 1. The default is 1. More than a limit ever grants is answered with 413.
 	Permits func(*http.Request) int
 	// Fields is the version of the response fields. The default is Latest.
 	Fields Fields
 	// Deny answers a request that is denied; the fields and Retry-After are set by
 	// then. The default is 429 with problem details.
 	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
+	// Timeout is the longest that a request waits for the store. Then the failure policy decides: a limit must not
+	// cost more than it protects. 0 is DefaultTimeout; a negative one is no bound but the context's.
+	Timeout time.Duration
 	// Log takes warnings. The default is slog.Default().
 	Log *slog.Logger
 }
 
-// Wrap puts the limits before next. It panics without Limiter or Rules.
+// Wrap puts the limits before next. It panics without Limiter or Rules, also if Rules is a nil Live.
 func (l Limits) Wrap(next http.Handler) http.Handler {
 	if l.Limiter == nil || l.Rules == nil {
 		panic("httpcoord: Limits needs a Limiter and Rules")
+	}
+	if live, ok := l.Rules.(Live); ok && live == nil {
+		panic("httpcoord: Limits needs Rules, and Live is nil")
 	}
 	if l.Deny == nil {
 		l.Deny = deny
@@ -72,7 +84,9 @@ type limited struct {
 }
 
 func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d, err := l.Rules.Allow(r.Context(), l.Limiter, l.request(r))
+	ctx, cancel := middleware.Within(r.Context(), l.Timeout)
+	d, err := l.Rules.Allow(ctx, l.Limiter, l.request(r))
+	cancel()
 	if err != nil {
 		l.fail(w, r, err)
 		return
@@ -123,6 +137,10 @@ func deny(w http.ResponseWriter, _ *http.Request, d *rules.Decision) {
 
 // fail answers a request that could not be decided.
 func (l *limited) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, coord.ErrExceedsBurst) { // Permits is what the client has sent
+		plain(http.StatusRequestEntityTooLarge, "The request takes more permits than its limit ever grants. Send a smaller one.").write(w)
+		return
+	}
 	unavailable(w, r, &l.log, "coord: requests are refused: their limits cannot be checked", err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -116,8 +117,8 @@ func TestLimitsOptions(t *testing.T) {
 	if w.Code != http.StatusTeapot || strings.TrimSpace(w.Body.String()) != "r" || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 	}
-	if w := serve(h, "GET", "/12345678901"); w.Code != 500 {
-		t.Errorf("more than the limit ever grants: %d: want 500", w.Code)
+	if w := serve(h, "GET", "/12345678901"); w.Code != 413 {
+		t.Errorf("more than the limit ever grants: %d: want 413", w.Code)
 	}
 }
 
@@ -307,5 +308,65 @@ func BenchmarkLimitsOverHTTP(b *testing.B) {
 			}
 			testserver.Ratio(b, get(bare), get(ours))
 		})
+	}
+}
+
+// A store that never answers costs a request no more than Timeout, and then the failure policy decides.
+func TestLimitsTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy  coord.FailurePolicy
+		timeout time.Duration
+		status  int
+		within  time.Duration
+	}{
+		"open":           {coord.FailOpen, 0, 200, DefaultTimeout},
+		"closed":         {coord.FailClosed, 0, 503, DefaultTimeout},
+		"another":        {coord.FailOpen, 50 * time.Millisecond, 200, 50 * time.Millisecond},
+		"the context's":  {coord.FailOpen, -1, 200, 20 * time.Second},
+		"a longer one's": {coord.FailOpen, time.Minute, 200, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := middlewaretest.Over(t, middlewaretest.Silent{}, coord.WithFailurePolicy(tc.policy))
+				h := Limits{Limiter: c, Rules: middlewaretest.Chain(t, one("a", rules.IP(), coord.PerHour(1))), Timeout: tc.timeout, Log: slog.New(slog.DiscardHandler)}.Wrap(ok)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				began := time.Now()
+				w := serve(h, "GET", "/", func(r *http.Request) { *r = *r.WithContext(ctx) })
+				if took := time.Since(began); w.Code != tc.status || took < tc.within || took > tc.within+200*time.Millisecond {
+					t.Errorf("%d after %v: want %d after %v", w.Code, took, tc.status, tc.within)
+				}
+			})
+		})
+	}
+}
+
+// What a client provokes is told to it, and a mistake of the program is found when it starts.
+func TestLimitsMistakes(t *testing.T) {
+	c := middlewaretest.Client(t)
+	limits := Limits{
+		Limiter: c, Rules: middlewaretest.Chain(t, one("a", rules.IP(), coord.PerHour(5))),
+		Permits: func(r *http.Request) int { return int(r.ContentLength) },
+	}
+	body := func(n int64) func(*http.Request) { return func(r *http.Request) { r.ContentLength = n } }
+	if w := serve(limits.Wrap(ok), "POST", "/", body(5)); w.Code != 200 {
+		t.Errorf("%d", w.Code)
+	}
+	if p := wantProblem(t, serve(limits.Wrap(ok), "POST", "/", body(6)), 413); p.Detail == "" {
+		t.Error("413 without a reason")
+	}
+	for name, wrap := range map[string]func(){
+		"a nil Live":      func() { Limits{Limiter: c, Rules: Live(nil)}.Wrap(ok) },
+		"a large Window":  func() { Idempotency{Store: c, Window: 1 << 62}.Wrap(ok) },
+		"a Window of 1ns": func() { Idempotency{Store: c, Window: 1}.Wrap(ok) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s is not refused", name)
+				}
+			}()
+			wrap()
+		}()
 	}
 }

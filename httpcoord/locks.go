@@ -48,7 +48,7 @@ func (l Locks) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		out := newRecorder(w)
-		ran, err := l.do(r.Context(), key, func(ctx context.Context) error {
+		ran, err := l.do(owned(r.Context()), key, func(ctx context.Context) error {
 			next.ServeHTTP(out, r.WithContext(ctx))
 			return nil
 		})
@@ -83,6 +83,7 @@ func (l *Locks) do(ctx context.Context, key string, fn func(context.Context) err
 func lost(out *recorder, r *http.Request, log *middleware.Logger, err error) {
 	log.Warn(r.Context(), "coord: a request lost its lock before it was served", err)
 	if !out.begun() {
+		out.restart()
 		plain(http.StatusServiceUnavailable, "The lock of the request was lost.").write(out)
 	}
 }

@@ -60,6 +60,57 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// Requests exclude each other though the server's context has an owner, as inside a Do; middleware of one request
+// shares its owner.
+func TestEachRequestHasItsOwner(t *testing.T) {
+	c := middlewaretest.Client(t)
+	locks := Locks{Locker: c, Key: byOrder}
+	guard := Idempotency{Store: c}
+	for name, wrap := range map[string]func(http.Handler) http.Handler{
+		"Locks": locks.Wrap, "Locks twice": func(h http.Handler) http.Handler { return locks.Wrap(locks.Wrap(h)) },
+		"Idempotency": guard.Wrap, "Owner, then Locks": func(h http.Handler) http.Handler { return Owner(locks.Wrap(h)) },
+	} {
+		base, entered, leave := coord.WithOwner(t.Context()), make(chan struct{}), make(chan struct{})
+		h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			entered <- struct{}{}
+			<-leave
+		}))
+		send := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(base, "POST", "/7", nil)
+			r.Header.Set("Idempotency-Key", "k")
+			h.ServeHTTP(w, r)
+			return w
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { send() })
+		<-entered
+		second := make(chan *httptest.ResponseRecorder, 1)
+		wg.Go(func() { second <- send() })
+		select {
+		case w := <-second:
+			if w.Code != 409 {
+				t.Errorf("%s: %d: want 409", name, w.Code)
+			}
+		case <-entered:
+			t.Errorf("%s: two requests were served at once", name)
+		}
+		close(leave)
+		wg.Wait()
+	}
+}
+
+// A server inside of another one's handler gives its requests owners of their own.
+func TestServerInsideAHandler(t *testing.T) {
+	outer := owned(context.WithValue(t.Context(), http.ServerContextKey, &http.Server{}))
+	if !isOwned(outer) || owned(outer) != outer {
+		t.Error("the owner of a request is not kept")
+	}
+	if isOwned(context.WithValue(outer, http.ServerContextKey, &http.Server{})) {
+		t.Error("the request of another server has inherited an owner")
+	}
+}
+
 func TestLocksRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := middlewaretest.Client(t)

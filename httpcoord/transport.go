@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -73,6 +74,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// CloseIdleConnections closes those of Base, for http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
 func (t *Transport) outgoing() *middleware.Outgoing {
 	return &middleware.Outgoing{Op: "send", Limiter: t.Limiter, Limit: t.Limit, FailFast: t.FailFast, Shared: t.Shared, Pauses: &t.pauses}
 }
@@ -106,6 +114,9 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 	v := h.Get("Retry-After")
 	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
 		return time.Duration(min(n, uint64(MaxPause/time.Second))) * time.Second, true
+	}
+	if v != "" && strings.Trim(v, "0123456789") == "" { // more than any integer holds
+		return MaxPause, true
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {

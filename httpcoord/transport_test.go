@@ -299,7 +299,7 @@ func TestRetryAfter(t *testing.T) {
 		{http.Header{"Retry-After": {"-1"}}, 0, false},
 		{http.Header{"Retry-After": {"1.5"}}, 0, false},
 		{http.Header{"Retry-After": {"18446744073709551615"}}, MaxPause, true},
-		{http.Header{"Retry-After": {"99999999999999999999"}}, 0, false},
+		{http.Header{"Retry-After": {"99999999999999999999"}}, MaxPause, true},
 		{http.Header{"Retry-After": {"Wed, 21 Oct 2015 07:29:30 GMT"}, "Date": {date}}, 90 * time.Second, true},
 		{http.Header{"Retry-After": {"soon"}}, 0, false},
 	} {
@@ -323,4 +323,33 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("%q %q: a pause of %v", after, date, p)
 		}
 	})
+}
+
+func TestRetryAfterOfAnySize(t *testing.T) {
+	for v, want := range map[string]time.Duration{
+		"7": 7 * time.Second, "99999": MaxPause, "18446744073709551615": MaxPause, "18446744073709551616": MaxPause, "99999999999999999999999999": MaxPause,
+	} {
+		if got, ok := retryAfter(http.Header{"Retry-After": {v}}); !ok || got != want {
+			t.Errorf("Retry-After %s: %v, %v: want %v", v, got, ok, want)
+		}
+	}
+	if _, ok := retryAfter(http.Header{}); ok {
+		t.Error("no Retry-After is one")
+	}
+}
+
+// idle is a transport that notes that it was told to close its connections.
+type idle struct {
+	http.RoundTripper
+	closed bool
+}
+
+func (i *idle) CloseIdleConnections() { i.closed = true }
+
+func TestTransportClosesIdleConnections(t *testing.T) {
+	base := new(idle)
+	(&http.Client{Transport: &Transport{Base: base}}).CloseIdleConnections()
+	if !base.closed {
+		t.Error("the connections of Base stay open")
+	}
 }

@@ -26,25 +26,49 @@ type doing struct {
 	span trace.SpanContext
 }
 
-type doingKey struct{}
+// doingKey and spanKey are where a context has what this tracer put there: a client may have several, and
+// the application has spans of its own.
+type (
+	doingKey struct{ *tracer }
+	spanKey  struct{ *tracer }
+)
+
+// span is that of the call, never one of somebody else's.
+func (t *tracer) span(ctx context.Context) trace.Span {
+	if span, ok := ctx.Value(spanKey{t}).(trace.Span); ok {
+		return span
+	}
+	return trace.SpanFromContext(context.Background()) // it does nothing
+}
+
+// shown is what may be shown of a key; "" if show panics, for a call without a span of its own would end another's.
+func (t *tracer) shown(key string) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = ""
+		}
+	}()
+	return t.show(key)
+}
 
 func (t *tracer) callBegan(ctx context.Context, c coord.Call) context.Context {
 	attrs := []attribute.KeyValue{attribute.String(attrBackend, c.Backend)}
 	if t.show != nil {
-		attrs = append(attrs, attribute.String(attrKey, t.show(c.Key)))
+		attrs = append(attrs, attribute.String(attrKey, t.shown(c.Key)))
 	}
 	if c.Op == "wait" {
 		attrs = append(attrs, attribute.String("coord.limit", c.Limit.String()), attribute.Int("coord.permits", c.N))
 	}
 	ctx, span := t.tracer.Start(ctx, "coord."+c.Op, trace.WithAttributes(attrs...))
+	ctx = context.WithValue(ctx, spanKey{t}, span)
 	if c.Op == "do" || c.Op == "trydo" {
-		ctx = context.WithValue(ctx, doingKey{}, doing{c.Key, span.SpanContext()})
+		ctx = context.WithValue(ctx, doingKey{t}, doing{c.Key, span.SpanContext()})
 	}
 	return ctx
 }
 
 func (t *tracer) callEnded(ctx context.Context, c coord.CallEnded) {
-	span := trace.SpanFromContext(ctx)
+	span := t.span(ctx)
 	span.SetAttributes(outcome(c.Outcome))
 	switch c.Outcome {
 	case coord.OutcomeOK, coord.OutcomeRefused, coord.OutcomeCancelled:
@@ -59,7 +83,7 @@ func (t *tracer) waitBegan(ctx context.Context, e coord.WaitBegan) {
 	holder, known := t.holders[e.HeldBy]
 	t.mu.Unlock()
 	if known {
-		trace.SpanFromContext(ctx).AddLink(trace.Link{
+		t.span(ctx).AddLink(trace.Link{
 			SpanContext: holder,
 			Attributes:  []attribute.KeyValue{attribute.String("coord.link", "holder")},
 		})
@@ -67,10 +91,10 @@ func (t *tracer) waitBegan(ctx context.Context, e coord.WaitBegan) {
 }
 
 func (t *tracer) acquired(ctx context.Context, e coord.Acquired) {
-	span := trace.SpanFromContext(ctx)
+	span := t.span(ctx)
 	span.SetAttributes(attribute.Int64("coord.token", int64(e.Token)), attribute.String(attrWay, string(e.Way)))
 	holder := span.SpanContext()
-	if d, ok := ctx.Value(doingKey{}).(doing); ok && d.key == e.Key {
+	if d, ok := ctx.Value(doingKey{t}).(doing); ok && d.key == e.Key {
 		holder = d.span
 	}
 	if holder.IsValid() {
@@ -90,7 +114,7 @@ func (t *tracer) released(e coord.Released) { t.forget(e.ID) }
 
 func (t *tracer) lost(ctx context.Context, e coord.Lost) {
 	t.forget(e.ID)
-	trace.SpanFromContext(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
+	t.span(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
 		attribute.String(attrReason, string(e.Reason)),
 		attribute.Int64("coord.token", int64(e.Token)),
@@ -99,7 +123,7 @@ func (t *tracer) lost(ctx context.Context, e coord.Lost) {
 }
 
 func (t *tracer) renewFailed(ctx context.Context, e coord.RenewFailed) {
-	trace.SpanFromContext(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
+	t.span(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
 		attribute.Int64("coord.token", int64(e.Token)),
 		attribute.Float64("coord.left", e.Left.Seconds()),

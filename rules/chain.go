@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -41,7 +42,25 @@ func New(list ...Rule) (*Chain, error) {
 		p, _ := parsePattern(r.Match.Path) // it was checked
 		c.links = append(c.links, link{r.clone(), p})
 	}
-	return c, nil
+	return c, c.numbered()
+}
+
+// numbered refuses names that clients could not tell apart: limits of one name are numbered for them, as a, a-2, a-3.
+func (c *Chain) numbered() error {
+	count := make(map[string]int)
+	for i := range c.links {
+		for _, l := range c.links[i].Limits {
+			count[(&Bound{Rule: c.links[i].Name, Limit: l}).Name()]++
+		}
+	}
+	for name, n := range count {
+		for i := 2; i <= n; i++ {
+			if taken := name + "-" + strconv.Itoa(i); count[taken] > 0 {
+				return fmt.Errorf("rule %q: %w: clients are told of %d limits %q by this name too: choose another", taken, coord.ErrInvalid, n, name)
+			}
+		}
+	}
+	return nil
 }
 
 // Rules lists the rules in order.
@@ -72,17 +91,17 @@ func (b *Bound) Name() string {
 // Bounds lists what r counts against, in the order of the rules, each account once.
 func (c *Chain) Bounds(r *Request) []Bound {
 	var list []Bound
-	at := cleaned(r.Path)
+	paths := readings(r.Path)
 	for i := range c.links {
 		l := &c.links[i]
-		if !l.Match.of(r, &l.path, at) {
+		if !l.Match.limits(r, &l.path, paths) {
 			continue
 		}
 		subject := l.Subject.of(r)
 		for _, limit := range l.Limits {
 			list = add(list, l, limit, subject, max(r.N, 1))
 		}
-		if l.Final {
+		if l.Final && l.Match.ends(r, &l.path, paths) {
 			break
 		}
 	}

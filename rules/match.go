@@ -12,21 +12,38 @@ import (
 
 // Match says which requests a rule is about: those for which all that is set is true.
 type Match struct {
-	// Methods of HTTP, in capitals; none is any.
+	// Methods of HTTP, in capitals; none is any. GET is HEAD too, because servers answer HEAD
+	// by the handler of GET. A method that is not in IANA's registry is refused, except PURGE: leave
+	// Methods out to count requests with methods of your own.
 	Methods []string
 	// Path is a pattern of [net/http.ServeMux] without method and host: "/orders/{id}" is one
 	// segment, "/orders/" everything below, "/files/{rest...}" too, "/{$}" the root
-	// alone. "" is any path. A path is cleaned before it is compared.
+	// alone. "" is any path.
+	//
+	// Servers read a path in different ways. It may be as it was sent or decoded, and cleaned of
+	// "//", "." and ".." or not. The limits of a rule apply if the pattern matches in any of these ways.
 	Path string
+	// ExactSlash tells /orders from /orders/. By default a slash at the end makes no difference.
+	ExactSlash bool
 	// RPC is the full name of a method, or a name that ends in "*": "/shop.Orders/Place",
 	// "/shop.Orders/*", "/shop.*". "" is any.
 	RPC string
 }
 
+// methods are those of IANA's registry, and PURGE, which caches have.
+var methods = strings.Fields(`
+	GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE QUERY PURGE
+	ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL
+	MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PRI PROPFIND PROPPATCH REBIND REPORT SEARCH UNBIND UNCHECKOUT
+	UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL`)
+
 func (m *Match) check() error {
 	for _, method := range m.Methods {
 		if method == "" || strings.ToUpper(method) != method {
 			return fmt.Errorf("%w: method %q: want capitals, such as GET", coord.ErrInvalid, method)
+		}
+		if !slices.Contains(methods, method) {
+			return fmt.Errorf("%w: method %q: want a method of IANA's registry, such as GET", coord.ErrInvalid, method)
 		}
 	}
 	if m.RPC != "" {
@@ -128,36 +145,88 @@ func unescaped(s string) string {
 	return s
 }
 
-// matches compares a path that was cleaned.
-func (p *pattern) matches(s string) bool {
+// reading is one way to read the path of a request.
+type reading struct {
+	path    string // begins with a slash
+	encoded bool   // its segments are percent-encoded
+}
+
+// readings are the ways in which servers read a path that was sent, each once. http.ServeMux cleans the encoded
+// path, http.FileServer the decoded one, and other routers take either as it is.
+func readings(sent string) []reading {
+	if !strings.HasPrefix(sent, "/") {
+		sent = "/" + sent
+	}
+	list := append(make([]reading, 0, 4), reading{sent, true})
+	add := func(path string, encoded bool) {
+		for _, r := range list {
+			if r.path == path && (r.encoded == encoded || !strings.Contains(path, "%")) {
+				return
+			}
+		}
+		list = append(list, reading{path, encoded})
+	}
+	add(cleaned(sent), true)
+	if decoded := unescaped(sent); decoded != sent {
+		add(decoded, false)
+		add(cleaned(decoded), false)
+	}
+	return list
+}
+
+// matches compares one reading of a path.
+func (p *pattern) matches(r reading, exactSlash bool) bool {
 	if p.any {
 		return true
 	}
-	if s == "" {
-		return false
-	}
-	rest, more := s[1:], true
+	rest, more := r.path[1:], true
 	for _, seg := range p.segments {
-		if !more {
-			return false
+		if !more { // only the end that {$} means may be missing
+			return !exactSlash && seg == segment{}
 		}
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
-		if seg.any && part == "" || !seg.any && unescaped(part) != seg.literal {
+		if r.encoded {
+			part = unescaped(part)
+		}
+		// A {name} in the middle may be empty: some routers serve /orders//items.
+		if seg.any && part == "" && !more || !seg.any && part != seg.literal {
 			return false
 		}
 	}
-	return more == p.below
+	return more == p.below || !exactSlash && rest == ""
 }
 
-// of reports whether a request matches; p is m.Path in parts, at the request's path, cleaned.
-func (m *Match) of(r *Request, p *pattern, at string) bool {
+// limits reports whether the limits of a rule apply to a request: its path, which can be read in
+// the ways given, matches in one of them. p is m.Path in parts.
+func (m *Match) limits(r *Request, p *pattern, paths []reading) bool {
+	if done, ok := m.apartFromPath(r); done {
+		return ok
+	}
+	return slices.ContainsFunc(paths, func(path reading) bool { return p.matches(path, m.ExactSlash) })
+}
+
+// ends reports whether a final rule ends the chain for a request: its path matches to the
+// letter, however it is read. So no spelling makes a request exempt that is served as another one.
+func (m *Match) ends(r *Request, p *pattern, paths []reading) bool {
+	if done, ok := m.apartFromPath(r); done {
+		return ok
+	}
+	return !slices.ContainsFunc(paths, func(path reading) bool { return !p.matches(path, true) })
+}
+
+// apartFromPath compares all but the path. done says that the path does not matter.
+func (m *Match) apartFromPath(r *Request) (done, ok bool) {
 	switch {
 	case r.RPC == "" && m.RPC != "", r.RPC != "" && (len(m.Methods) > 0 || m.Path != ""):
-		return false
+		return true, false
 	case r.RPC != "":
 		prefix, wild := strings.CutSuffix(m.RPC, "*")
-		return m.RPC == "" || r.RPC == m.RPC || wild && strings.HasPrefix(r.RPC, prefix)
+		return true, m.RPC == "" || r.RPC == m.RPC || wild && strings.HasPrefix(r.RPC, prefix)
 	}
-	return (len(m.Methods) == 0 || slices.Contains(m.Methods, r.Method)) && p.matches(at)
+	return !m.method(r.Method), false
+}
+
+func (m *Match) method(method string) bool {
+	return len(m.Methods) == 0 || slices.Contains(m.Methods, method) || method == "HEAD" && slices.Contains(m.Methods, "GET")
 }

@@ -20,7 +20,8 @@ type Rule struct {
 	// Limits that a request counts against, all at once.
 	Limits []Limit
 	// Final ends the chain for requests that match: no later rule applies to
-	// them. A final rule without limits exempts.
+	// them. A final rule without limits exempts. A path that matches only when it is decoded, cleaned or
+	// without its slash at the end does not end the chain, because it may be served as another one.
 	Final bool
 }
 

@@ -163,6 +163,31 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
+// One credential, and one host, is one account however it is written.
+func TestHeadersAreNormal(t *testing.T) {
+	for name, same := range map[string][]string{
+		"Authorization": {"Basic dTpw", "basic dTpw", "bAsic  dTpw"},
+		"authorization": {"Basic YQ==", "Basic YR=="},
+		"Host":          {"example.com", "Example.com", "example.com:80", "example.com:8443", "EXAMPLE.com.:1"},
+		"host":          {"[::1]", "[::1]:80"},
+	} {
+		for _, s := range []Subject{Header(name), APIKey(name)} {
+			keys := make(map[string]bool)
+			for _, v := range same {
+				keys[chain(t, Rule{Name: "r", Subject: s, Limits: hour(1)}).Bounds(&Request{Header: header(name, v)})[0].Demand.Key] = true
+			}
+			if len(keys) != 1 {
+				t.Errorf("%s: %q are %d accounts: want 1", name, same, len(keys))
+			}
+		}
+	}
+	for _, pair := range [][3]string{{"Authorization", "Basic dTpw", "Bearer dTpw"}, {"Authorization", "Bearer a", "Bearer A"}, {"Host", "a", "b"}, {"X-Key", "a:1", "a:2"}} {
+		if normal(pair[0], pair[1]) == normal(pair[0], pair[2]) {
+			t.Errorf("%q are one account", pair)
+		}
+	}
+}
+
 func TestNamedLimitsAreShared(t *testing.T) {
 	l := Limit{Name: "tenant", Limit: coord.PerHour(10)}
 	ch := chain(
@@ -185,12 +210,16 @@ func TestNamedLimitsAreShared(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	ok := Rule{Name: "ok", Limits: hour(1)}
 	for want, list := range map[string][]Rule{
-		`rule "": invalid argument: a rule without a name`:                                                         {{Limits: hour(1)}},
-		`rule "ok": invalid argument: the name stands twice`:                                                       {ok, ok},
+		`rule "": invalid argument: a rule without a name`:   {{Limits: hour(1)}},
+		`rule "ok": invalid argument: the name stands twice`: {ok, ok},
+		`rule "a-2": invalid argument: clients are told of 2 limits "a" by this name too: choose another`: {
+			{Name: "a", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerSecond(1)}}}, {Name: "a-2", Limits: hour(1)},
+		},
 		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                         {{Name: "r"}},
 		`rule "r": invalid argument: rate 0: want 1 to 1000000000000`:                                              {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(0)}}}},
 		`rule "r": invalid argument: path "/{9a}": {9a}: want a name of letters, digits and _`:                     {{Name: "r", Match: Match{Path: "/{9a}"}, Final: true}},
 		`rule "r": invalid argument: method "get": want capitals, such as GET`:                                     {{Name: "r", Match: Match{Methods: []string{"get"}}, Final: true}},
+		`rule "r": invalid argument: method "GETT": want a method of IANA's registry, such as GET`:                 {{Name: "r", Match: Match{Methods: []string{"GETT"}}, Final: true}},
 		`rule "r": invalid argument: path "x": want it to begin with /`:                                            {{Name: "r", Match: Match{Path: "x"}, Final: true}},
 		`rule "r": invalid argument: path "/a//b": want it without empty, . and .. segments`:                       {{Name: "r", Match: Match{Path: "/a//b"}, Final: true}},
 		`rule "r": invalid argument: path "/a{b}": want a {name} to be a whole segment`:                            {{Name: "r", Match: Match{Path: "/a{b}"}, Final: true}},
@@ -253,6 +282,48 @@ func TestRPC(t *testing.T) {
 	}
 }
 
+// However a request is spelled, a rule limits what it names, and only the letter of its path ends the chain.
+func TestSpellings(t *testing.T) {
+	for _, test := range []struct {
+		match        Match
+		method, path string
+		limits, ends bool
+	}{
+		{Match{Path: "/files/"}, "GET", "/files/big.bin", true, true},
+		{Match{Path: "/files/"}, "GET", "/files%2Fbig.bin", true, false},
+		{Match{Path: "/files/"}, "GET", "/%66iles/big.bin", true, true},
+		{Match{Path: "/files/"}, "GET", "/public/%2e%2e/files/big.bin", true, false},
+		{Match{Path: "/public/"}, "GET", "/public/%2e%2e/files/big.bin", true, false},
+		{Match{Path: "/files/"}, "GET", "/public/../files/big.bin", true, false},
+		{Match{Path: "/files/"}, "GET", "//files/big.bin", true, false},
+		{Match{Path: "/files/"}, "GET", "/files%252Fbig.bin", false, false},
+		{Match{Path: "/files/"}, "GET", "/file", false, false},
+		{Match{Path: "/files/{name}"}, "GET", "/files/a%2Fb", true, false},
+		{Match{Path: "/files/{name}/meta"}, "GET", "/files//meta", true, false},
+		{Match{Path: "/a%20b"}, "GET", "/a%20b", true, true},
+		{Match{Path: "/orders"}, "GET", "/orders/", true, false},
+		{Match{Path: "/orders/"}, "GET", "/orders", true, false},
+		{Match{Path: "/orders/{id}"}, "GET", "/orders/7/", true, false},
+		{Match{Path: "/orders/{id}"}, "GET", "/orders/", false, false},
+		{Match{Path: "/orders/{$}"}, "GET", "/orders", true, false},
+		{Match{Path: "/orders", ExactSlash: true}, "GET", "/orders/", false, false},
+		{Match{Path: "/orders/", ExactSlash: true}, "GET", "/orders", false, false},
+		{Match{Path: "/orders/{$}", ExactSlash: true}, "GET", "/orders", false, false},
+		{Match{Path: "/{$}"}, "GET", "", true, true},
+		{Match{Path: "/"}, "OPTIONS", "*", true, true},
+		{Match{Methods: []string{"GET"}}, "HEAD", "/", true, true},
+		{Match{Methods: []string{"HEAD"}}, "GET", "/", false, false},
+		{Match{Methods: []string{"POST"}}, "HEAD", "/", false, false},
+	} {
+		rule := Rule{Name: "r", Match: test.match, Limits: hour(1), Final: true}
+		got := chain(t, rule, Rule{Name: "rest", Limits: hour(1)}).Bounds(&Request{Method: test.method, Path: test.path})
+		limits, ends := got[0].Rule == "r", got[len(got)-1].Rule == "r"
+		if limits != test.limits || ends != test.ends {
+			t.Errorf("%+v on %s %q: limits %v, ends the chain %v; want %v, %v", test.match, test.method, test.path, limits, ends, test.limits, test.ends)
+		}
+	}
+}
+
 func TestDegraded(t *testing.T) {
 	c := over(t, silent{memory.New().(limiter)}, coord.WithFailurePolicy(coord.FailOpen))
 	d, err := chain(t, Rule{Name: "one", Limits: hour(1)}).Allow(t.Context(), c, &Request{})
@@ -267,7 +338,7 @@ func (silent) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.
 	return driver.Taken{}, errors.New("no route to host")
 }
 
-// Paths match as in http.ServeMux, which is the oracle.
+// Cleaned paths match to the letter as in http.ServeMux, which is the oracle.
 func FuzzPath(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"/a/{id}", "/a/7"},
@@ -311,10 +382,11 @@ func FuzzPath(f *testing.F) {
 		}
 		_, found := mux.Handler(&http.Request{Method: "GET", URL: u, Host: "h"})
 		want := found == pattern
-		if !strings.HasSuffix(at, "/") && !p.matches(at) && p.matches(at+"/") {
+		matches := func(path string) bool { return p.matches(reading{path, true}, true) }
+		if !strings.HasSuffix(at, "/") && !matches(at) && matches(at+"/") {
 			want = false // the mux redirects it to where the pattern matches
 		}
-		if got := p.matches(at); got != want {
+		if got := matches(at); got != want {
 			t.Errorf("pattern %q on %q: %v, ServeMux says %v (%q)", pattern, at, got, want, found)
 		}
 	})

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -64,7 +65,9 @@ func Everyone() Subject { return Subject{} }
 // bits.
 func IP() Subject { return Subject{Kind: KindIP} }
 
-// Header counts by the value of a header.
+// Header counts by the value of a header. A client can send any value, and each is an account of its own with full limits
+// and some memory of the store until its limits are whole again: use a header that a proxy or authentication has checked, or count
+// by address beside it. Of Authorization the scheme, and of Host the port and the case make no difference.
 func Header(name string) Subject { return Subject{Kind: KindHeader, Name: name} }
 
 // User counts by [Request.User].
@@ -110,11 +113,11 @@ func (s Subject) of(r *Request) string {
 	case KindIP:
 		return s.address(r.IP)
 	case KindHeader:
-		return short(r.header(s.Name))
+		return short(normal(s.Name, r.header(s.Name)))
 	case KindUser:
 		return short(r.User)
 	case KindAPIKey:
-		if v := r.header(s.Name); v != "" {
+		if v := normal(s.Name, r.header(s.Name)); v != "" {
 			return hashed(v)
 		}
 	case KindConstant:
@@ -128,6 +131,26 @@ func (r *Request) header(name string) string {
 		return ""
 	}
 	return r.Header(name)
+}
+
+// normal is a value of a header without what says nothing of the credential or the host in it.
+func normal(name, v string) string {
+	switch strings.ToLower(name) {
+	case "authorization", "proxy-authorization":
+		scheme, credential, _ := strings.Cut(v, " ")
+		scheme, credential = strings.ToLower(scheme), strings.Trim(credential, " ")
+		if plain, err := base64.StdEncoding.DecodeString(credential); err == nil && scheme == "basic" {
+			credential = string(plain) // some texts have more than one encoding
+		}
+		return strings.TrimSuffix(scheme+" "+credential, " ")
+	case "host", ":authority":
+		host := strings.ToLower(v)
+		if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+			host = host[:i]
+		}
+		return strings.TrimSuffix(host, ".")
+	}
+	return v
 }
 
 func (s Subject) address(ip netip.Addr) string {

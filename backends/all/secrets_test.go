@@ -2,7 +2,6 @@ package all_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -32,24 +31,43 @@ func TestSecretsProcess(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	tell := func(what string, err error) { fmt.Fprintf(os.Stderr, "%s: %v | %+v | %#v\n", what, err, err, err) }
-	client, err := coord.Open(ctx, url, coord.WithObserver(coord.Observer{
-		StoreCalled: func(_ context.Context, e coord.StoreCall) { fmt.Fprintf(os.Stderr, "called: %+v\n", e) },
-	}))
+	spans, err := telemetry()
+	tell("telemetry", err)
+	client, err := coord.Open(ctx, url, coord.WithObserver(everything()), coord.WithObserver(spans), coord.WithBestEffort())
 	tell("opened", err)
 	if err != nil {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "info: %+v\n", client.Info())
+	tell("client", client)
+	use(ctx, client)
+	tell("closed", client.Close())
+}
+
+// use makes every kind of call, and writes what comes of it.
+func use(ctx context.Context, client *coord.Client) {
+	tell("info", client.Info())
+	settings, err := client.Describe(ctx)
+	tell("settings", settings)
+	tell("described", err)
 	l, err := client.TryLock(ctx, "k")
 	tell("locked", err)
 	if err == nil {
+		holder, err := client.Inspect(ctx, "k")
+		tell("holder", holder)
+		tell("inspected", err)
 		tell("unlocked", l.Unlock(ctx))
 	}
-	_, err = client.Allow(ctx, "k", coord.PerSecond(1))
+	tell("done", coord.Do(ctx, client, "k", func(context.Context) error { return nil }))
+	tell("broken", client.Break(ctx, "k", "nobody"))
+	limit := coord.PerSecond(1)
+	result, err := client.Allow(ctx, "k", limit)
+	tell("result", result)
 	tell("allowed", err)
+	results, err := client.AllowAll(ctx, coord.Demand{Key: "a", Limit: limit}, coord.Demand{Key: "b", Limit: limit})
+	tell("results", results)
+	tell("all allowed", err)
+	tell("reset", client.Reset(ctx, "k", limit))
 	tell("pinged", client.Ping(ctx))
-	tell("closed", client.Close())
 }
 
 // No password of a URL is in a log, an error or Info, whether it is wrong, right, not wanted or
@@ -61,7 +79,9 @@ func TestNoSecretIsTold(t *testing.T) {
 	user := "u:" + password + "@"
 	for name, tc := range map[string]struct{ url, want string }{
 		"redis, wrong":           {"redis://" + user + redis, "WRONGPASS"},
-		"redis, right":           {"redis://:" + password + "@" + right, "unlocked: <nil>"},
+		"redis, right":           {"redis://:" + password + "@" + right, "span coord.do: "},
+		"a lease, right":         {"redis://:" + password + "@" + right + "/0", "Acquired: "},
+		"metrics, right":         {"redis://:" + password + "@" + right + "/1", "counted: "},
 		"redis, down":            {"redis://" + user + "127.0.0.1:1", "xxxxx"},
 		"redis, bad database":    {"redis://" + user + redis + "/x?" + "password=" + other, "opened: coord"},
 		"sentinel, wrong":        {"redis+sentinel://" + user + redis + "?master=m&sentinel_password=" + other, "opened: coord"},
@@ -81,6 +101,17 @@ func TestNoSecretIsTold(t *testing.T) {
 		"malformed port":         {"etcd://" + user + "h:port", "opened: coord"},
 		"malformed query":        {"zookeeper://" + user + "h?a=%zz&password=" + other, "opened: coord"},
 		"a slash in the secret":  {"redis://u:" + password + "/x@h", "opened: coord"},
+		"an unread authority":    {"redis://user:6379?" + password + "@127.0.0.1:1", "an @ behind the hosts"},
+		"a secret as the user":   {"redis://" + password + "@127.0.0.1:1", "xxxxx@127.0.0.1:1"},
+		"a secret as the path":   {"redis://127.0.0.1:1/" + password, "the number of a database"},
+		"a namespace":            {"etcd://127.0.0.1:1//" + password, "namespace: want"},
+		"a path of ZooKeeper":    {"zookeeper://127.0.0.1:1//" + password, "path: "},
+		"a path of memcached":    {"memcached://127.0.0.1:1/" + password, "a path: want none"},
+		"a fragment":             {"redis://127.0.0.1:1#" + password, "a fragment: want none"},
+		"an unknown parameter":   {"redis://127.0.0.1:1?" + password, "an unknown parameter: want prefix"},
+		"its value":              {"redis://127.0.0.1:1?apikey=" + password, `parameter "apikey"`},
+		"of a file store":        {"file:///tmp/no/" + "x?" + password, "a file store has none"},
+		"of a memory store":      {"memory://x?" + password + "=1", "a memory store has none"},
 		"a host of the password": {"redis://u:x@" + password + "@h", "opened: coord"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,5 +129,25 @@ func TestNoSecretIsTold(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each parameter of a store that holds no secret is shown, and the others are not.
+func TestParametersAreShownOrSecret(t *testing.T) {
+	for _, scheme := range coord.Schemes() {
+		_, _, err := coord.OpenBackend(t.Context(), scheme+"://h?nosuch=1")
+		if err == nil {
+			t.Fatal("a store takes any parameter")
+		}
+		_, list, ok := strings.Cut(err.Error(), `parameter "nosuch": want prefix, `)
+		if !ok {
+			continue // it has none
+		}
+		for name := range strings.SplitSeq(list, ", ") {
+			shown := !strings.Contains(coord.RedactURL(scheme+"://h?"+name+"=v"), "xxxxx")
+			if secret := name == "sentinel_user" || name == "sentinel_password"; shown == secret {
+				t.Errorf("%s: parameter %s: shown: %v", scheme, name, shown)
+			}
+		}
 	}
 }

@@ -113,7 +113,7 @@ func TestBenchUsage(t *testing.T) {
 	u.run("bench", "memory://", "--run", "(").want(t, 64, "", "--run")
 	u.run("bench", "memory://", "--run", "nothing").want(t, 64, "", "nothing that is measured has such a name")
 	u.run("bench", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
-	u.run("bench", "memory://", "--for", "10ms", "--run", "^limit$", "--svg", "no/where.svg").want(t, 69, "", "no/where.svg")
+	u.run("bench", "memory://", "--for", "10ms", "--run", "^limit$", "--svg", "no/where.svg").want(t, 73, "", "no/where.svg")
 }
 
 // A signal ends it, and what was measured until then is shown and written.

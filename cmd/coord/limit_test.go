@@ -56,7 +56,7 @@ func TestLimitRefuses(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"limit"}, 64, "coord: no NAME: see coord limit --help\n"},
-		{[]string{"limit", "a"}, 64, "coord: no --rate, and "},
+		{[]string{"limit", "a"}, 64, "coord: no --rate: want one, such as --rate 2000/1m, or a --config file with the limit \"a\"\n"},
 		{[]string{"limit", "a", "true", "--rate", "1/1s"}, 64, "coord: put -- before the command"},
 		{[]string{"limit", "a", "--rate", "1/1s", "--"}, 64, "coord: no command after --"},
 		{[]string{"limit", "a", "--rate", "2000"}, 64, `limit "2000": no period`},
@@ -181,7 +181,7 @@ func TestConfigFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("url: redis://u:secret@h\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u.run("config", "check", path).want(t, 0, "redis://u:xxxxx@h", "")
+	u.run("config", "check", path).want(t, 0, "redis://xxxxx@h", "")
 
 	u.run("config", "schema").want(t, 0, string(config.Schema()), "")
 
@@ -205,14 +205,14 @@ func TestConfigFile(t *testing.T) {
 
 	// What is in force, and where each value is from.
 	u.run("config", "show", path, path).want(t, 64, "", "want one FILE")
-	u.run("config", "show", path).want(t, 0, "url             redis://u:xxxxx@h  "+path+":1\n", "")
-	u.run("config", "show", path).want(t, 0, "lock.ttl        30s                default\n", "")
+	u.run("config", "show", path).want(t, 0, "url             redis://xxxxx@h  "+path+":1\n", "")
+	u.run("config", "show", path).want(t, 0, "lock.ttl        30s              default\n", "")
 	u.run("--url", "file:///x", "config", "show", path).want(t, 0, "url             file:///x  --url\n", "")
 	u.env = append(u.env, "COORD_LOCK_TTL=9s", "COORD_URL_LIMITS=redis://u:${NOSUCH}@h2")
 	u.run("config", "show", "--json").want(t, 78, "", "coord: COORD_URL_LIMITS: no store beside it: set COORD_URL_LOCKS or COORD_URL too\n")
-	u.run("config", "show", path, "--json").want(t, 0, fmt.Sprintf("{\n    \"key\": \"url.locks\",\n    \"value\": \"redis://u:xxxxx@h\",\n    \"from\": \"%s:1\"\n  }", path), "")
-	u.run("config", "show", path).want(t, 0, "url.limits      redis://u:${NOSUCH}@h2  COORD_URL_LIMITS\n", "")
-	u.run("config", "show", path).want(t, 0, "lock.ttl        9s                      COORD_LOCK_TTL\n", "")
+	u.run("config", "show", path, "--json").want(t, 0, fmt.Sprintf("{\n    \"key\": \"url.locks\",\n    \"value\": \"redis://xxxxx@h\",\n    \"from\": \"%s:1\"\n  }", path), "")
+	u.run("config", "show", path).want(t, 0, "url.limits      redis://xxxxx@h2  COORD_URL_LIMITS\n", "")
+	u.run("config", "show", path).want(t, 0, "lock.ttl        9s                COORD_LOCK_TTL\n", "")
 	u.run("--config", path, "limit", "a", "--rate", "1/1s").want(t, 78, "", "coord: COORD_URL_LIMITS: ${NOSUCH}: not set in the environment\n")
 	u.run("--config", path, "demo").want(t, 64, "", "two stores: give the URL of one of them")
 	u.run("--config", path, "--url", "file://"+u.dir+"/own", "limit", "a", "--rate", "1/1s").want(t, 0, "", "")

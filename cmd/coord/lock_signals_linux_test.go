@@ -13,79 +13,18 @@ import (
 	"time"
 )
 
-// envEscape makes the test binary a command that gets out of reach: "user" becomes root, "group"
-// joins the process group of its parent. Both ignore TERM.
-const envEscape = "COORD_TEST_ESCAPE"
-
-// escape says "up" and its pid, and runs until it is killed.
-func escape(how string) int {
-	var err error
-	switch how {
-	case "user":
-		err = syscall.Setresuid(0, 0, 0)
-	case "group":
-		var group int
-		if group, err = syscall.Getpgid(os.Getppid()); err == nil {
-			err = syscall.Setpgid(0, group)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Printf("up\n%d\n", os.Getpid())
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed, or the test ends
-	return 9
-}
-
-const nobody = 65534
-
-// unprivileged makes a user without privileges, and a copy of the test binary that belongs to root
-// and runs as root for anybody.
-func unprivileged(t *testing.T) (u *user, setuid string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("unsupported: only root can make a command that runs as another user")
-	}
-	u = newUser(t, "")
-	open := func(dir string) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	open(filepath.Dir(u.dir))
-	open(filepath.Dir(binary))
-	if err := os.Chown(u.dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
-	tools := t.TempDir()
-	open(tools)
-	setuid = filepath.Join(tools, "setuid")
-	text, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(setuid, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(setuid, 0o755|os.ModeSetuid); err != nil {
-		t.Fatal(err)
-	}
-	u.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	return u, setuid
-}
-
 // A command that runs as another user cannot be ended by coord. coord says so at once, and keeps the
 // lock beyond --max-hold until the command has ended: two are never at work.
 func TestLockCommandOfAnotherUser(t *testing.T) {
-	u, setuid := unprivileged(t)
+	setuid := setuidBinary(t)
+	u := newNobody(t)
 	u.env = append(u.env, envEscape+"=user")
 	r := u.start("lock", "a", "--max-hold", "400ms", "--grace", "100ms", "--", setuid)
 	pid, err := strconv.Atoi(<-r.lines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	warning := fmt.Sprintf(`coord: the command under the lock "a" has to end: signal killed does not reach the command (pid %d), which may go on: operation not permitted`, pid)
+	warning := fmt.Sprintf(`coord: under the lock "a": signal killed does not reach the command (pid %d), which may go on: operation not permitted`, pid)
 	if !eventually(func() bool { return strings.Contains(r.stderr.String(), warning) }) {
 		t.Fatalf("it wrote %q, and not %q", r.stderr, warning)
 	}
@@ -94,7 +33,7 @@ func TestLockCommandOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := lastLine(r.end(), t, 74)
-	if want := `coord: the lock "a" reached its --max-hold of 400ms: the command was told to end, and has ended`; last != want {
+	if want := `coord: the lock "a" reached its --max-hold of 400ms: the command has ended`; last != want {
 		t.Errorf("it said %q, want %q", last, want)
 	}
 	u.run("lock", "a", "--no-wait", "--", "true").want(t, 0, "", "")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -332,7 +333,7 @@ func TestLockMaxHold(t *testing.T) {
 	began := time.Now()
 	r := u.start("lock", "a", "--max-hold", "3s", "--", "bash", "-c", `exec 2>/dev/null; trap 'echo TERM' TERM; echo up; while :; do sleep 0.02; done`)
 	r.await("TERM")
-	r.end().want(t, 74, "", `coord: the lock "a" reached its --max-hold of 3s: the command was told to end, and has ended`)
+	r.end().want(t, 74, "", `coord: the lock "a" reached its --max-hold of 3s: the command has ended`)
 	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -346,6 +347,7 @@ func TestLockStoreAway(t *testing.T) {
 	u := newUser(t, "redis://"+server.Addr)
 	r := u.start("lock", "a", "--ttl", ttl.String(), "--", "bash", "-c",
 		`exec 2>/dev/null; trap 'echo TERM' TERM; echo $$ > pid; echo up; while :; do sleep 0.02; done`)
+	stalls := watchStalls(t)
 	server.Pause()
 	paused := time.Now()
 	r.await("TERM")
@@ -354,16 +356,27 @@ func TestLockStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDeath(t, strings.TrimSpace(string(text)))
-	dead := time.Now()
-	if took := dead.Sub(paused); took > ttl+300*time.Millisecond {
-		t.Errorf("the command lived %v after the last renewal, want at most %v", took, ttl)
+	if took, late := time.Since(paused), 3*stalls(); took > ttl+300*time.Millisecond+late {
+		t.Errorf("the command lived %v after the last renewal, want at most %v, and %v on this machine", took, ttl, late)
 	}
-	r.end().want(t, 74, "", "was lost")
-	// An Unlock and a Close that wait for the store would take 2 s each.
-	if took := time.Since(dead); took > 3*time.Second {
-		t.Errorf("coord ended %v after the command, though there was nothing to free", took)
-	}
+	r.end().want(t, 74, "", "was lost") // the store is still away
 	server.Resume()
+}
+
+// watchStalls gives a function that tells for how long, at most, this process was not scheduled.
+func watchStalls(t *testing.T) (longest func() time.Duration) {
+	const every = 5 * time.Millisecond
+	var most atomic.Int64
+	go func() {
+		last := time.Now()
+		for t.Context().Err() == nil {
+			time.Sleep(every)
+			now := time.Now()
+			most.Store(max(most.Load(), int64(now.Sub(last)-every)))
+			last = now
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
 }
 
 // MinHold keeps the lock taken after the command has ended.

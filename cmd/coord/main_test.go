@@ -204,7 +204,13 @@ func (b *safeBuffer) String() string {
 // start starts coord and waits until the command's first line of output is "up".
 func (u *user) start(args ...string) *running {
 	u.t.Helper()
-	r := &running{t: u.t, cmd: u.command(args...), lines: make(chan string, 64), stderr: new(safeBuffer)}
+	return u.startCommand(u.command(args...))
+}
+
+// startCommand is start of a command that was made.
+func (u *user) startCommand(cmd *exec.Cmd) *running {
+	u.t.Helper()
+	r := &running{t: u.t, cmd: cmd, lines: make(chan string, 64), stderr: new(safeBuffer)}
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		u.t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	coordetcd "github.com/coordgo/coord/backends/etcd"
 )
 
-// etcdBefore has a session of its own for the lock.
+// etcdBefore needs a session for the lock.
 func etcdBefore(ctx context.Context, cli *clientv3.Client, work func(context.Context) error) error {
 	session, err := concurrency.NewSession(cli, concurrency.WithTTL(30))
 	if err != nil {
@@ -34,12 +34,12 @@ func etcdBefore(ctx context.Context, cli *clientv3.Client, work func(context.Con
 	return work(ctx)
 }
 
-// etcdAfter shares one lease of the client with all its locks of this TTL.
+// etcdAfter shares one lease with all locks of this TTL.
 func etcdAfter(ctx context.Context, client *coord.Client, work func(context.Context) error) error {
 	return coord.Do(ctx, client, "invoices", work)
 }
 
-// overEtcd makes a client of coord over the one that the program has.
+// overEtcd uses the client that the program has.
 func overEtcd(cli *clientv3.Client) (*coord.Client, error) {
 	store, err := coordetcd.New(cli)
 	if err != nil {

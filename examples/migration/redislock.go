@@ -11,7 +11,7 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// redislockBefore tries for ten seconds, and extends its lock by hand between steps.
+// redislockBefore tries for ten seconds, and extends the lock by hand between steps.
 func redislockBefore(ctx context.Context, locker *redislock.Client, steps []func(context.Context) error) error {
 	lock, err := locker.Obtain(ctx, "import", 30*time.Second, &redislock.Options{
 		RetryStrategy: redislock.LimitRetry(redislock.LinearBackoff(100*time.Millisecond), 100),
@@ -33,7 +33,7 @@ func redislockBefore(ctx context.Context, locker *redislock.Client, steps []func
 	return nil
 }
 
-// redislockAfter waits for ten seconds; renewal is the client's.
+// redislockAfter waits for ten seconds. The client renews the lock.
 func redislockAfter(ctx context.Context, client *coord.Client, steps []func(context.Context) error) error {
 	err := coord.Do(ctx, client, "import", func(ctx context.Context) error {
 		for _, step := range steps {

@@ -12,7 +12,7 @@ import (
 	coordredis "github.com/coordgo/coord/backends/redis"
 )
 
-// redsyncBefore has 30 seconds for the work, and is not told if it takes longer.
+// redsyncBefore has 30 seconds for the work, and does not notice if it takes longer.
 func redsyncBefore(ctx context.Context, rdb *redis.Client, work func(context.Context) error) error {
 	rs := redsync.New(goredis.NewPool(rdb))
 	mutex := rs.NewMutex("invoices", redsync.WithExpiry(30*time.Second))
@@ -23,19 +23,19 @@ func redsyncBefore(ctx context.Context, rdb *redis.Client, work func(context.Con
 	return work(ctx)
 }
 
-// redsyncAfter works as long as it takes, and ctx ends if the lock is lost.
+// redsyncAfter works as long as needed, and ctx ends if the lock is lost.
 func redsyncAfter(ctx context.Context, client *coord.Client, work func(context.Context) error) error {
 	return coord.Do(ctx, client, "invoices", work)
 }
 
-// redsyncBoth excludes both those that have moved and those that have not.
+// redsyncBoth excludes the processes that have moved and those that have not.
 func redsyncBoth(ctx context.Context, rdb *redis.Client, client *coord.Client, work func(context.Context) error) error {
 	return redsyncBefore(ctx, rdb, func(ctx context.Context) error {
 		return redsyncAfter(ctx, client, work)
 	})
 }
 
-// overRedis makes a client of coord over the one that the program has.
+// overRedis uses the client that the program has.
 func overRedis(rdb *redis.Client) (*coord.Client, error) {
 	store, err := coordredis.New(rdb) // wants redis.Options.ContextTimeoutEnabled
 	if err != nil {

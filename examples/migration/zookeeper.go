@@ -11,7 +11,7 @@ import (
 	coordzk "github.com/coordgo/coord/backends/zookeeper"
 )
 
-// zkBefore waits as long as it takes, whatever becomes of ctx.
+// zkBefore waits without limit, also when ctx has ended.
 func zkBefore(ctx context.Context, conn *zk.Conn, work func(context.Context) error) (err error) {
 	lock := zk.NewLock(conn, "/locks/invoices", zk.WorldACL(zk.PermAll))
 	if err := lock.Lock(); err != nil {
@@ -21,12 +21,12 @@ func zkBefore(ctx context.Context, conn *zk.Conn, work func(context.Context) err
 	return work(ctx)
 }
 
-// zkAfter waits as long as ctx allows, and its work is told of a loss.
+// zkAfter waits until ctx ends, and the context of its work ends with a loss.
 func zkAfter(ctx context.Context, client *coord.Client, work func(context.Context) error) error {
 	return coord.Do(ctx, client, "invoices", work)
 }
 
-// overZooKeeper makes a client of coord over the connection that the program has.
+// overZooKeeper uses the connection that the program has.
 func overZooKeeper(conn *zk.Conn) (*coord.Client, error) {
 	store, err := coordzk.New(conn, coordzk.WithSessionTimeout(10*time.Second)) // what zk.Connect was given
 	if err != nil {

@@ -70,7 +70,7 @@ func TestImports(t *testing.T) {
 }
 
 // forTests are the packages that serve tests alone.
-var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/middleware/middlewaretest", "internal/testserver"}
+var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver"}
 
 func forbidden(from, dep string) string {
 	switch {
@@ -78,6 +78,8 @@ func forbidden(from, dep string) string {
 		return "of what is no test, only " + strings.Join(forTests, ", ") + " import testing"
 	case standard(dep):
 		return ""
+	case under(from, "internal/limitmodel") && dep != module+"/driver":
+		return "the model of limits shares no arithmetic: it imports package driver alone"
 	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
 		return "only conformance checks histories"
 	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver"):

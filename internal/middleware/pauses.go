@@ -22,8 +22,26 @@ const storeWithin = 2 * time.Second
 // safe for concurrent use.
 type Pauses struct {
 	mu     sync.Mutex
-	until  map[string]time.Time
-	looked map[string]time.Time // in the store
+	until  times
+	looked times // when to look in the store again
+}
+
+// times are moments by key. Those that have passed are removed when there are twice as many as were left the last time, so that
+// a call costs the same however many there are.
+type times struct {
+	at    map[string]time.Time
+	sweep int // the size at which to remove
+}
+
+func (t *times) set(key string, at, now time.Time) {
+	if len(t.at) >= t.sweep {
+		maps.DeleteFunc(t.at, func(_ string, at time.Time) bool { return !at.After(now) })
+		t.sweep = max(2*len(t.at), 64)
+	}
+	if t.at == nil {
+		t.at = make(map[string]time.Time)
+	}
+	t.at[key] = at
 }
 
 // PauseStore is what Pauses need of a *coord.Client to be shared.
@@ -36,13 +54,13 @@ type PauseStore interface {
 func (p *Pauses) Rest(key string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	until, ok := p.until[key]
+	until, ok := p.until.at[key]
 	if !ok {
 		return 0
 	}
 	rest := time.Until(until)
 	if rest <= 0 {
-		delete(p.until, key)
+		delete(p.until.at, key)
 		return 0
 	}
 	return rest
@@ -53,12 +71,8 @@ func (p *Pauses) Begin(key string, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(p.until, func(_ string, until time.Time) bool { return !until.After(now) })
-	if p.until == nil {
-		p.until = make(map[string]time.Time)
-	}
-	if until := now.Add(pause); until.After(p.until[key]) {
-		p.until[key] = until
+	if until := now.Add(pause); until.After(p.until.at[key]) {
+		p.until.set(key, until, now)
 	}
 }
 
@@ -80,14 +94,10 @@ func (p *Pauses) due(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if at, ok := p.looked[key]; ok && now.Sub(at) < lookEvery {
+	if p.looked.at[key].After(now) {
 		return false
 	}
-	maps.DeleteFunc(p.looked, func(_ string, at time.Time) bool { return now.Sub(at) >= lookEvery })
-	if p.looked == nil {
-		p.looked = make(map[string]time.Time)
-	}
-	p.looked[key] = now
+	p.looked.set(key, now.Add(lookEvery), now)
 	return true
 }
 

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,4 +63,25 @@ func TestSilentStoreOfPauses(t *testing.T) {
 			t.Errorf("admitted after %v", took)
 		}
 	})
+}
+
+// What has passed is removed, and how often all are looked through does not depend on how many there are.
+func TestPausesOfManyHosts(t *testing.T) {
+	var p times
+	now := time.Now()
+	swept, before := 0, 0
+	for i := range 100_000 {
+		was := len(p.at)
+		p.set(strconv.Itoa(i), now.Add(time.Second), now)
+		if len(p.at) <= was || p.sweep != before {
+			swept, before = swept+was, p.sweep
+		}
+		now = now.Add(time.Millisecond) // so that 1000 are in the future
+	}
+	if swept > 400_000 {
+		t.Errorf("%d entries were looked at for 100000 calls", swept)
+	}
+	if len(p.at) > 4000 {
+		t.Errorf("%d are kept where 1000 count", len(p.at))
+	}
 }

@@ -2,7 +2,9 @@
 package middlewaretest
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
@@ -40,3 +42,26 @@ func Chain(t testing.TB, list ...rules.Rule) *rules.Chain {
 	}
 	return c
 }
+
+// Silent is a store of limits that never answers.
+type Silent struct{}
+
+// Take waits for the end of ctx.
+func (Silent) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {
+	<-ctx.Done()
+	return driver.Taken{}, ctx.Err()
+}
+
+// Reset waits for the end of ctx.
+func (Silent) Reset(ctx context.Context, _ string, _ driver.Limit) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Info claims nothing.
+func (Silent) Info() driver.Info {
+	return driver.Info{Name: "silent", MaxTTL: time.Hour, Claims: driver.Claims{driver.ScopeProcess}}
+}
+
+// Close does nothing.
+func (Silent) Close() error { return nil }

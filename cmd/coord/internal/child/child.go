@@ -100,7 +100,8 @@ const (
 // after the grace, or when the lease ends if that is sooner. Limits.MaxRun ends it likewise.
 //
 // warn is called at once, and not twice for one error, when a signal does not reach the
-// command: it may run as another user, and go on then.
+// command: it may run as another user, and go on then. On Linux it is also called when processes
+// that the command has started go on after it.
 //
 // The error is a [*NotRunError] if cmd was not started.
 func Run(cmd Command, env []string, lock Lock, l Limits, sigs *Signals, warn func(error)) (code int, told Reason, err error) {
@@ -114,12 +115,15 @@ func Run(cmd Command, env []string, lock Lock, l Limits, sigs *Signals, warn fun
 	p.Env = append(os.Environ(), env...)
 	p.SysProcAttr = attributes(!p.sharesTerminal)
 	sigs.passStops(!p.sharesTerminal)
+	p.orphans = adopt()
+	defer p.orphans.stop()
 	if err := p.Start(); err != nil {
 		return 0, Untold, notRun(cmd.args[0], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.Wait() }()
 	told, err = p.attend(ended, newWatch(lock, l), sigs)
+	p.check(p.orphans.left())
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return 0, told, fmt.Errorf("wait for %q: %w", cmd.args[0], err)
@@ -141,6 +145,7 @@ type process struct {
 	// sharesTerminal: it is in our own process group, so that the terminal's
 	// signals reach it without us. Otherwise it leads a group.
 	sharesTerminal bool
+	orphans        *orphans
 	warn           func(error)
 	warned         map[string]bool
 }
@@ -155,6 +160,8 @@ func (p *process) attend(ended <-chan error, w *watch, sigs *Signals) (Reason, e
 				p.check(p.sweep())
 			}
 			return w.told, err
+		case <-p.orphans.died:
+			p.orphans.reap(p.Process.Pid)
 		case sig := <-sigs.ch:
 			if !p.sharesTerminal || !fromTerminal(sig) {
 				p.check(p.signal(sig))

@@ -24,6 +24,9 @@ func Listen() *Signals {
 	return s
 }
 
+// Stop leaves signals to the system again: they end this process.
+func (s *Signals) Stop() { signal.Stop(s.ch) }
+
 // passStops adds the signals that stop and continue a command. A command that
 // shares our process group gets them from the terminal, and so do we.
 func (s *Signals) passStops(on bool) {

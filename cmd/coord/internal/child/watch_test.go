@@ -55,8 +55,7 @@ func (l *lease) lose() {
 	l.err = errors.New("lost")
 }
 
-// When TERM and KILL are due, counted from the start. The lease lasts 30s, the grace is 5s. A
-// provisional lease lasts a second.
+// When TERM and KILL are due, counted from the start. The lease lasts 30s, the grace is 5s.
 func TestWatch(t *testing.T) {
 	const grace = 5 * time.Second
 	for _, tt := range []struct {
@@ -73,12 +72,12 @@ func TestWatch(t *testing.T) {
 			time.Sleep(26 * time.Second)
 			l.until(began.Add(56 * time.Second))
 		}, 25 * time.Second, 30 * time.Second},
-		{"provisional, and renewed: the grace is that of the whole lease", func(l *lease, began time.Time) {
+		{"short, and renewed for longer: the grace is that of the longer lease", func(l *lease, began time.Time) {
 			l.set(began.Add(time.Second), time.Second)
 			time.Sleep(20 * time.Millisecond)
 			l.set(began.Add(30*time.Second), 30*time.Second)
 		}, 25 * time.Second, 30 * time.Second},
-		{"provisional, and never renewed: a third of it is the grace", func(l *lease, began time.Time) {
+		{"short, and never renewed: a third of it is the grace", func(l *lease, began time.Time) {
 			l.set(began.Add(1200*time.Millisecond), 1200*time.Millisecond)
 		}, 800 * time.Millisecond, 1200 * time.Millisecond},
 		{"lost early: the grace counts", func(l *lease, _ time.Time) {

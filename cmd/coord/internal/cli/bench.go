@@ -50,7 +50,7 @@ func (a *app) bench() *cobra.Command {
 			if !flags.chosen() {
 				return usage("no URL: see %s --help", cmd.CommandPath())
 			}
-			cfg, err := flags.loadOne()
+			cfg, err := flags.loadOne(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,11 +16,11 @@ import (
 
 // afterName completes NAME -- CMD ARGS: the name by names, the command by programs of the path,
 // and what follows it by files, as a shell does without us.
-func afterName(names func() []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func afterName(names func(context.Context) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return beginning(begun, names()), cobra.ShellCompDirectiveNoFileComp
+			return beginning(begun, names(cmd.Context())), cobra.ShellCompDirectiveNoFileComp
 		case len(args) == 1 && !strings.ContainsRune(begun, filepath.Separator):
 			return beginning(begun, programs()), cobra.ShellCompDirectiveDefault
 		}
@@ -33,14 +34,14 @@ func beginning(begun string, words []string) []string {
 }
 
 // noNames are the names of locks: nobody lists them.
-func noNames() []string { return nil }
+func noNames(context.Context) []string { return nil }
 
 // limitNames are the limits of the file that --config names.
-func (a *app) limitNames() []string {
+func (a *app) limitNames(ctx context.Context) []string {
 	if a.store.file == "" {
 		return nil
 	}
-	cfg, err := config.Load(a.store.file)
+	cfg, err := config.LoadEnv(ctx, a.store.file, os.LookupEnv)
 	if err != nil {
 		return nil // whoever runs the command is told
 	}

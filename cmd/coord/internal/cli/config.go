@@ -40,7 +40,7 @@ is told with file and line, and the exit status is 78.`,
 			if flags.file == "" {
 				return usage("no FILE: see %s --help", cmd.CommandPath())
 			}
-			cfg, err := flags.loadFile()
+			cfg, err := flags.loadFile(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -67,12 +67,12 @@ not opened.`,
 		Example: `  coord config show coord.yaml
   COORD_LOCK_TTL=1m coord config show coord.yaml --json`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			flags, err := a.store.withFile(args)
 			if err != nil {
 				return err
 			}
-			cfg, err := flags.load()
+			cfg, err := flags.load(cmd.Context())
 			if err != nil {
 				return err
 			}

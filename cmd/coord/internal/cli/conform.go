@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ func (a *app) conform() *cobra.Command {
 			if !flags.chosen() {
 				return usage("no URL: see %s --help", cmd.CommandPath())
 			}
-			cfg, err := flags.loadOne()
+			cfg, err := flags.loadOne(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) err
 		harness.Faults = nil
 	}
 	c := f.command
-	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, conformance.IsTerminal(a.stdout)
+	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, conformance.IsTerminal(os.Stdout)
 	report, err := c.Run(ctx)
 	switch {
 	case errors.Is(err, conformance.ErrNoStore):

@@ -29,7 +29,7 @@ func (a *app) demo() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{Out: a.stdout, Colour: terminal(os.Stdout)}
 			if a.store.chosen() {
-				cfg, err := a.store.loadOne()
+				cfg, err := a.store.loadOne(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -56,7 +56,7 @@ func (a *app) doctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := flags.load()
+			cfg, err := flags.load(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ const (
 	exitData        = 65 // EX_DATAERR
 	exitUnavailable = 69 // EX_UNAVAILABLE
 	exitInternal    = 70 // EX_SOFTWARE
+	exitOutput      = 73 // EX_CANTCREAT
 	exitLost        = 74 // EX_IOERR
 	exitRefused     = 75 // EX_TEMPFAIL
 	exitConfig      = 78 // EX_CONFIG
@@ -32,6 +34,7 @@ const exitHelp = `Exit status: that of the command that was run; 128+n if signal
    65  the store has something else under that name, or a file is no report
    69  the store is unavailable
    70  an error inside coord
+   73  standard output or a file cannot be written
    74  the lock was lost while the command ran
    75  the lock was not had, or the limit denied: try again later
    78  the configuration is wrong
@@ -94,8 +97,10 @@ func classify(err error) (code int, text string) {
 		return exitUsage, text
 	case errors.Is(err, coord.ErrCorrupt):
 		return exitData, text + ": choose another name or prefix"
-	case errors.Is(err, coord.ErrUnavailable), errors.Is(err, coord.ErrUnknownOutcome), errors.As(err, &path):
+	case errors.Is(err, coord.ErrUnavailable), errors.Is(err, coord.ErrUnknownOutcome), errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable, text
+	case errors.As(err, &path): // what is read has a status of its own
+		return exitOutput, text
 	}
 	return exitInternal, text
 }
@@ -103,5 +108,5 @@ func classify(err error) (code int, text string) {
 // oneLine is the text of err in one line, without the name that every line begins with.
 func oneLine(err error) string {
 	text := strings.TrimPrefix(err.Error(), "coord: ")
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/cmd/coord/internal/child"
@@ -36,11 +39,55 @@ func TestClassify(t *testing.T) {
 		{failed("lock", coord.ErrCorrupt), 65, `lock "a" on redis: stored value is not coord's: choose another name or prefix`},
 		{failed("lock", coord.ErrUnavailable, errors.New("refused")), 69, `lock "a" on redis: store unavailable; refused`},
 		{failed("lock", coord.ErrUnknownOutcome), 69, `lock "a" on redis: outcome unknown`},
-		{&os.PathError{Op: "mkdir", Path: "/x", Err: syscall.EACCES}, 69, "mkdir /x: permission denied"},
+		{&os.PathError{Op: "mkdir", Path: "/x", Err: syscall.EACCES}, 73, "mkdir /x: permission denied"},
+		{failed("lock", coord.ErrUnavailable, &os.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}), 69, `lock "a" on redis: store unavailable; open /x: permission denied`},
 		{fmt.Errorf("coord: %w", errors.New("what\nis\r\nthis")), 70, "what; is; this"},
 	} {
 		if code, text := classify(tt.err); code != tt.code || text != tt.text {
 			t.Errorf("classify(%v) = %d, %q, want %d, %q", tt.err, code, text, tt.code, tt.text)
+		}
+	}
+}
+
+// The page has the statuses that the help has.
+func TestExitTable(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(page), "`", "")
+	for line := range strings.Lines(exitHelp) {
+		fields := strings.Fields(line)
+		if _, err := strconv.Atoi(fields[0]); err != nil {
+			continue // the heading
+		}
+		if row := "| " + fields[0] + " | " + strings.Join(fields[1:], " ") + " |\n"; !strings.Contains(text, row) {
+			t.Errorf("docs/command.md has no row %q", row)
+		}
+	}
+}
+
+// What somebody else has written into the store cannot steer the terminal of whoever looks at it.
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"worker-1 ünï 漢":           "worker-1 ünï 漢",
+		"a\x1b[2Jb":                `a\x1b[2Jb`,
+		"a\r\nb\tc\x7f":            `a\r\nb\tc\x7f`,
+		"c1 \u009b31m, rtl \u202e": `c1 \u009b31m, rtl \u202e`,
+		"not \xff UTF-8":           `not \ufffd UTF-8`,
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q is printed as %q, want %q", text, got, want)
+		}
+		h := coord.Holder{Name: text, ID: text, PID: 7}
+		out := pairs([][2]string{{"holder", who(h)}, {"id", h.ID}})
+		cells := sight{lockStatus: &lockStatus{Name: text, State: stateHeld, holder: h}}.cells()
+		line := strings.Join(cells[:], " ")
+		for _, c := range line + strings.ReplaceAll(out, "\n", "") {
+			if !unicode.IsPrint(c) {
+				t.Errorf("%q: %q is printed in %q and %q", text, c, line, out)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,9 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +64,7 @@ func (a *app) limit(stop func()) *cobra.Command {
 			if f.json && command != nil {
 				return usage("--json with a command: both would write to standard output")
 			}
-			cfg, err := a.store.loadShared()
+			cfg, err := a.store.loadShared(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -103,6 +107,9 @@ func (f *limitFlags) limit(cmd *cobra.Command, cfg *config.Config, name string) 
 		return coord.Limit{}, usage("--burst and --algorithm want --rate beside them")
 	case !given("rate"):
 		l, err := cfg.Limit(name)
+		if len(cfg.Limits) == 0 {
+			return l, usage("no --rate: want one, such as --rate 2000/1m, or a --config file with the limit %q", name)
+		}
 		if err != nil {
 			return l, usage("no --rate, and %w", err)
 		}
@@ -160,6 +167,7 @@ func (a *app) runLimit(ctx context.Context, stop func(), cfg *config.Config, nam
 	if ctx.Err() != nil {
 		return cause(ctx, ctx.Err())
 	}
+	a.stderr.flush()
 	code, err := child.Become(cmd, a.signals)
 	if err == nil && code != 0 {
 		return exit(code, "")
@@ -218,10 +226,31 @@ func ceilMS(d time.Duration) int64 {
 
 // writeJSON prints v for programs.
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printableJSON(text.Bytes()))
+	return err
+}
+
+// printableJSON escapes what is not ASCII and not printable: encoding/json leaves it as it is, and a
+// terminal may obey it.
+func printableJSON(text []byte) []byte {
+	safe := make([]byte, 0, len(text))
+	for _, c := range string(text) {
+		if c < 0x7f || unicode.IsPrint(c) {
+			safe = utf8.AppendRune(safe, c)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, c) {
+			safe = fmt.Appendf(safe, `\u%04x`, unit)
+		}
+	}
+	return safe
 }
 
 // list joins names for people.

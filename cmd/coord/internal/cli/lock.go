@@ -65,7 +65,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := a.store.loadShared()
+			cfg, err := a.store.loadShared(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -218,7 +218,7 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) (lost bool, err error) {
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
 	warn := func(err error) {
-		fmt.Fprintf(a.stderr, "coord: the command under the lock %q has to end: %v\n", lock.Key(), err)
+		fmt.Fprintf(a.stderr, "coord: under the lock %q: %v\n", lock.Key(), err)
 	}
 	code, told, err := child.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
 	unlockErr := a.free(lock)
@@ -228,7 +228,7 @@ func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) (lost bo
 	case told == child.Lost || errors.Is(unlockErr, coord.ErrNotHeld):
 		return true, exit(exitLost, "the lock %q was lost while the command ran: check what it left half done", lock.Key())
 	case told == child.MaxRun:
-		return false, exit(exitLost, "the lock %q reached its --max-hold of %v: the command was told to end, and has ended", lock.Key(), f.maxHold)
+		return false, exit(exitLost, "the lock %q reached its --max-hold of %v: the command has ended", lock.Key(), f.maxHold)
 	case unlockErr != nil:
 		fmt.Fprintf(a.stderr, "coord: the store did not confirm that %q is free; it is in %v at the latest: %s\n", lock.Key(), lock.TTL(), oneLine(unlockErr))
 	}
@@ -292,5 +292,5 @@ func who(h coord.Holder) string {
 	if h.Name == "" {
 		return strconv.Quote(h.ID)
 	}
-	return fmt.Sprintf("%s (pid %d)", h.Name, h.PID)
+	return fmt.Sprintf("%s (pid %d)", printable(h.Name), h.PID)
 }

@@ -23,6 +23,7 @@ func (a *app) reportPage() *cobra.Command {
 		Example: "  coord report redis.json etcd.json --out stores.html --out stores.md",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.signals.Stop() // a file may be a FIFO, and there is nothing to clear up
 			if len(args) == 0 || len(out) == 0 {
 				return usage("want reports, and --out PAGE: see %s --help", cmd.CommandPath())
 			}
@@ -35,7 +36,7 @@ func (a *app) reportPage() *cobra.Command {
 			for _, path := range args {
 				data, err := os.ReadFile(path)
 				if err != nil {
-					return err
+					return exit(exitData, "%w", err)
 				}
 				r, err := conformance.ParseReport(data)
 				if err != nil {

@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"log"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,32 +17,21 @@ import (
 type app struct {
 	store   storeFlags
 	signals *child.Signals
-	stdout  io.Writer
-	stderr  io.Writer
-	// unwritten is the first error of writing to stdout by printf.
-	unwritten error
+	stdout  *output
+	stderr  *messages
 }
 
 // Main runs the command line and gives the exit status. Errors are told on
 // standard error, each in one line.
 func Main(args []string) int {
-	a := &app{signals: child.Listen(), stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{signals: child.Listen(), stdout: new(output), stderr: newMessages(ownStderr())}
+	defer a.stderr.flush()
+	log.SetOutput(a.stderr) // the warnings of the library too
 	ctx, stop := a.signals.Context(context.Background())
 	defer stop()
 	root := a.root(stop)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		err = a.unwritten
-	}
-	return a.report(err)
-}
-
-// printf writes to standard output. Main reports what could not be written.
-func (a *app) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(a.stdout, format, args...); err != nil && a.unwritten == nil {
-		a.unwritten = err
-	}
+	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
 }
 
 const rootLong = `coord holds distributed locks and limits rates for shell commands, on the store
@@ -82,6 +70,8 @@ func (a *app) root(stop func()) *cobra.Command {
 			return cmd.Help()
 		},
 	}
+	root.Version = readVersion().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -96,8 +86,16 @@ func (a *app) root(stop func()) *cobra.Command {
 		a.stores(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(),
 	)
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				topic, rest, _ := root.Find(args) // what is not found is in rest
+				return command(topic, rest)
+			}
+		case "completion":
+			cmd.Args, cmd.RunE = none, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			cmd.Example = "  source <(coord completion bash)\n  coord completion zsh > \"${fpath[1]}/_coord\""
 		}
 	}

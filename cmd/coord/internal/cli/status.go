@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -137,15 +140,38 @@ func (a *app) printStatusText(s lockStatus) {
 }
 
 // printPairs prints names and values in two columns.
-func (a *app) printPairs(lines [][2]string) {
+func (a *app) printPairs(lines [][2]string) { a.printf("%s", pairs(lines)) }
+
+func pairs(lines [][2]string) string {
 	width := 0
 	for _, l := range lines {
 		width = max(width, len(l[0]))
 	}
+	var b strings.Builder
 	for _, l := range lines {
-		a.printf("%-*s  %s\n", width, l[0], l[1])
+		fmt.Fprintf(&b, "%-*s  %s\n", width, l[0], printable(l[1]))
 	}
+	return b.String()
 }
+
+// printable is a text from the store or from an error, in which a hostile user of the store could have put control characters
+// for the terminal of whoever looks.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, c := range text {
+		if hidden(c) || c == utf8.RuneError {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(c), "'"))
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+func hidden(c rune) bool { return !unicode.IsPrint(c) }
 
 // round drops the digits of d that nobody reads.
 func round(d time.Duration) time.Duration {

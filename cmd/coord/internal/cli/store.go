@@ -24,8 +24,8 @@ type storeFlags struct{ url, file string }
 const openTime = 10 * time.Second
 
 // load gives the configuration that the flags, the environment and the defaults come to.
-func (f storeFlags) load() (*config.Config, error) {
-	cfg, err := f.loadFile()
+func (f storeFlags) load(ctx context.Context) (*config.Config, error) {
+	cfg, err := f.loadFile(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func scheme(u config.URL) string {
 }
 
 // loadOne is load for commands that want one store.
-func (f storeFlags) loadOne() (*config.Config, error) {
-	cfg, err := f.load()
+func (f storeFlags) loadOne(ctx context.Context) (*config.Config, error) {
+	cfg, err := f.load(ctx)
 	if err == nil && len(cfg.Stores()) != 1 {
 		return nil, usage("two stores: give the URL of one of them")
 	}
@@ -74,8 +74,8 @@ func (f storeFlags) loadOne() (*config.Config, error) {
 }
 
 // loadShared is load for commands that meet other processes at the store.
-func (f storeFlags) loadShared() (*config.Config, error) {
-	cfg, err := f.load()
+func (f storeFlags) loadShared(ctx context.Context) (*config.Config, error) {
+	cfg, err := f.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +125,17 @@ func urlVariables() []string {
 }
 
 // loadFile gives what the file and the environment say; without a file, the environment alone.
-func (f storeFlags) loadFile() (*config.Config, error) {
-	cfg, err := config.LoadEnv(f.file, func(name string) (string, bool) {
+func (f storeFlags) loadFile(ctx context.Context) (*config.Config, error) {
+	cfg, err := config.LoadEnv(ctx, f.file, func(name string) (string, bool) {
 		if f.url != "" && slices.Contains(urlVariables(), name) {
 			return "", false
 		}
 		return os.LookupEnv(name)
 	})
 	var mistake *config.Error
+	if err != nil && ctx.Err() != nil {
+		return nil, cause(ctx, err)
+	}
 	if err != nil && !errors.As(err, &mistake) {
 		return nil, exit(exitConfig, "--config: %w", err)
 	}
@@ -170,7 +173,7 @@ func stateDir() (string, error) {
 
 // open opens a store that is shared with others. The caller closes the client.
 func (a *app) open(ctx context.Context) (*config.Client, error) {
-	cfg, err := a.store.loadShared()
+	cfg, err := a.store.loadShared(ctx)
 	if err != nil {
 		return nil, err
 	}

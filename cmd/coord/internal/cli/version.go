@@ -31,19 +31,23 @@ func (a *app) version() *cobra.Command {
 			if asJSON {
 				return writeJSON(a.stdout, v)
 			}
-			text := "coord " + v.Version
-			if v.Revision != "" {
-				text += " " + v.Revision
-			}
-			if v.Modified {
-				text += " (modified)"
-			}
-			a.printf("%s %s %s\n", text, v.Go, v.Platform)
+			a.printf("%s\n", v)
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	return cmd
+}
+
+func (v versionInfo) String() string {
+	text := "coord " + v.Version
+	if v.Revision != "" {
+		text += " " + v.Revision
+	}
+	if v.Modified {
+		text += " (modified)"
+	}
+	return text + " " + v.Go + " " + v.Platform
 }
 
 func readVersion() versionInfo {

@@ -54,7 +54,7 @@ func (a *app) watch() *cobra.Command {
 		Example:           watchExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			cfg, err := a.store.loadShared()
+			cfg, err := a.store.loadShared(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (w *watcher) choose(cfg *config.Config, locks, limits []string) error {
 // run looks again and again until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
 	show := w.showNews()
-	if !w.asJSON && conformance.IsTerminal(w.stdout) && os.Getenv("TERM") != "dumb" {
+	if !w.asJSON && conformance.IsTerminal(os.Stdout) && os.Getenv("TERM") != "dumb" {
 		s := newScreen(w.stdout)
 		defer s.close()
 		show = s.show
@@ -270,17 +270,17 @@ func joinObjects(a, b any) ([]byte, error) {
 func (s sight) cells() [5]string {
 	switch {
 	case s.failed != nil:
-		return [5]string{s.failed.name, "unknown", s.failed.text}
+		return [5]string{printable(s.failed.name), "unknown", s.failed.text}
 	case s.limitStatus != nil:
 		l := s.limitStatus
-		c := [5]string{l.Name, strconv.Itoa(l.Remaining) + " left", "of " + l.Limit}
+		c := [5]string{printable(l.Name), strconv.Itoa(l.Remaining) + " left", "of " + l.Limit}
 		if l.RetryAfterMS > 0 {
 			c[4] = "next in " + round(time.Duration(l.RetryAfterMS)*time.Millisecond).String()
 		}
 		return c
 	}
 	l := s.lockStatus
-	c := [5]string{l.Name, l.State}
+	c := [5]string{printable(l.Name), l.State}
 	if l.State == stateFree {
 		return c
 	}
@@ -318,7 +318,7 @@ func (w *watcher) showLine(s sight) error {
 		if err != nil {
 			return err
 		}
-		_, err = w.stdout.Write(append(line, '\n'))
+		_, err = w.stdout.Write(append(printableJSON(line), '\n'))
 		return err
 	}
 	fields := []string{s.time.Format(time.TimeOnly), s.kind}

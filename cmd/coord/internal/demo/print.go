@@ -9,6 +9,7 @@ import (
 type printer struct {
 	out    io.Writer
 	colour bool
+	checks int
 	broken int
 	err    error // the first of writing
 }
@@ -30,6 +31,7 @@ func (p *printer) note(format string, args ...any) {
 
 // check prints what was measured, and whether it is as promised.
 func (p *printer) check(kept bool, format string, args ...any) {
+	p.checks++
 	verdict := p.good("ok")
 	if !kept {
 		p.broken++

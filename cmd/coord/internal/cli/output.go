@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// output is standard output. It keeps the first error of writing, which Main reports: packages
+// that print, such as cobra, drop it.
+type output struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := os.Stdout.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = err
+		}
+	}
+	return n, err
+}
+
+// check adds what could not be written to an end that has no text of its own.
+func (o *output) check(err error) error {
+	var known *exitError
+	if err == nil || errors.As(err, &known) && known.err == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err != nil {
+			return o.err
+		}
+	}
+	return err
+}
+
+// printf writes to standard output. Main reports what could not be written.
+func (a *app) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.stdout, format, args...) // output has noted the error
+}
