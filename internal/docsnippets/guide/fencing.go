@@ -9,7 +9,7 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// settleInvoice writes under a lock, and not after a later holder has written.
+// settleInvoice writes under a lock, unless a later holder has written.
 func settleInvoice(ctx context.Context, client *coord.Client, db *sql.DB, id string) error {
 	key := coord.Key("invoice", id)
 	return coord.Do(ctx, client, key, func(ctx context.Context) error {
@@ -21,20 +21,20 @@ func settleInvoice(ctx context.Context, client *coord.Client, db *sql.DB, id str
 		}
 		n, err := res.RowsAffected()
 		if err == nil && n == 0 {
-			err = fmt.Errorf("invoice %s is not there, or a later holder has written it", id)
+			err = fmt.Errorf("invoice %s does not exist, or a later holder has written it", id)
 		}
 		return err
 	})
 }
 
-// catalogue is a resource in this process.
+// catalogue holds prices in memory.
 type catalogue struct {
 	guard  coord.Guard
 	mu     sync.Mutex
 	prices map[string]int
 }
 
-// set refuses a writer whose lock has gone to another since.
+// set refuses a writer that is not the latest holder.
 func (c *catalogue) set(lock *coord.Lock, item string, price int) error {
 	return c.guard.Do(lock.Key(), lock.Token(), func() error {
 		c.mu.Lock()

@@ -69,14 +69,6 @@ func inDir(t *testing.T, yaml string) {
 	}
 }
 
-func TestReadme(t *testing.T) {
-	did := record(t, nil)
-	inDir(t, "url: file://"+t.TempDir()+"\nlimits: {supplier: 2000/1m}\n")
-	if err := readme(t.Context()); err != nil || !slices.Equal(did.did, []string{"invoices", "supplier"}) {
-		t.Fatalf("%v, %v", did.did, err)
-	}
-}
-
 func TestConfigured(t *testing.T) {
 	inDir(t, "url: file://"+t.TempDir()+"\nlimits: {supplier: 2000/1m}\n")
 	if err := configured(t.Context()); err != nil {

@@ -9,35 +9,35 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// invoices are written by one process at a time.
+// invoices lets one process at a time write invoices.
 func invoices(ctx context.Context, client *coord.Client) error {
 	return coord.Do(ctx, client, "invoices", func(ctx context.Context) error {
 		return writeInvoices(ctx) // ctx ends if the lock is lost
 	})
 }
 
-// refresh leaves the work to whoever is at it already.
+// refresh loads the prices, unless another process does so already.
 func refresh(ctx context.Context, client *coord.Client) error {
 	ran, err := coord.TryDo(ctx, client, "prices", loadPrices)
 	if err == nil && !ran {
-		slog.InfoContext(ctx, "prices are being loaded elsewhere")
+		slog.InfoContext(ctx, "another process loads the prices")
 	}
 	return err
 }
 
-// export waits a minute for its turn, and not longer.
+// export waits at most a minute for the lock.
 func export(ctx context.Context, client *coord.Client) error {
 	err := coord.Do(ctx, client, "export", writeExport, coord.TTL(20*time.Second), coord.WaitAtMost(time.Minute))
 	switch {
 	case errors.Is(err, coord.ErrLost):
-		return errors.Join(err, discardExport()) // somebody else may be writing it
+		return errors.Join(err, discardExport()) // another process may write it now
 	case errors.Is(err, coord.ErrLocked):
 		return errors.New("another export has been running for a minute")
 	}
 	return err
 }
 
-// byHand is for work that is no function: it begins here and ends elsewhere.
+// byHand takes the lock itself, and gives it back at its end.
 func byHand(ctx context.Context, client *coord.Client) (err error) {
 	lock, err := client.Lock(ctx, "report", coord.MaxHold(10*time.Minute))
 	if err != nil {
@@ -49,10 +49,10 @@ func byHand(ctx context.Context, client *coord.Client) (err error) {
 	return writeReport(work)
 }
 
-// pages goes on only as long as the lock is certainly held.
+// pages stops before the next page when the lock is lost.
 func pages(ctx context.Context, lock *coord.Lock, n int) error {
 	for page := range n {
-		if err := lock.Err(); err != nil { // looks at the clocks itself
+		if err := lock.Err(); err != nil { // reads the clocks
 			return err
 		}
 		if err := printPage(ctx, page); err != nil {
@@ -62,42 +62,42 @@ func pages(ctx context.Context, lock *coord.Lock, n int) error {
 	return nil
 }
 
-// gaveBack sorts out what Unlock says.
+// gaveBack handles the result of Unlock.
 func gaveBack(ctx context.Context, lock *coord.Lock) error {
 	err := lock.Unlock(ctx)
 	switch {
-	case errors.Is(err, coord.ErrLost): // or ErrMaxHold, which is ErrLost too
-		return errors.Join(err, undo()) // somebody else may have held the key since
+	case errors.Is(err, coord.ErrLost): // ErrMaxHold matches too
+		return errors.Join(err, undo()) // another process may have held the key since
 	case errors.Is(err, coord.ErrUnavailable):
-		return nil // the work is done; the key will be free in a moment
+		return nil // the work is done, and the key becomes free soon
 	}
 	return err
 }
 
-// expel takes the lock from whoever holds it, safely.
+// expel revokes the lock of the present holder.
 func expel(ctx context.Context, client *coord.Client, key string) error {
 	holder, err := client.Inspect(ctx, key)
 	if err != nil {
-		return err // ErrNotHeld: nobody holds it
+		return err // ErrNotHeld if nobody holds it
 	}
 	slog.WarnContext(ctx, "revoking a lock", "key", key, "holder", holder.Name, "pid", holder.PID, "left", holder.TTL)
 	return client.Break(ctx, key, holder.ID)
 }
 
-// tick runs once in five minutes, however many machines are told to run it.
+// tick runs the clean-up once in five minutes, on one of many machines.
 func tick(ctx context.Context, client *coord.Client) error {
 	_, err := coord.TryDo(ctx, client, "cron/cleanup", cleanUp, coord.MinHold(4*time.Minute))
 	return err
 }
 
-// lead keeps one worker active among many, until ctx ends.
+// lead keeps one of many workers active, until ctx ends.
 func lead(ctx context.Context, client *coord.Client) error {
 	for ctx.Err() == nil {
 		err := coord.Do(ctx, client, "leader", dispatch, coord.TTL(10*time.Second))
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		slog.WarnContext(ctx, "not leading any more", "error", err)
+		slog.WarnContext(ctx, "not the leader any more", "error", err)
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -106,12 +106,12 @@ func lead(ctx context.Context, client *coord.Client) error {
 	return context.Cause(ctx)
 }
 
-// importFiles works longer than its lease, in steps from which the next holder can go on.
+// importFiles works longer than its lease, in steps that the next holder can continue.
 func importFiles(ctx context.Context, client *coord.Client, files []string) error {
 	return coord.Do(ctx, client, "import", func(ctx context.Context) error {
 		lock, _ := coord.Held(ctx, "import")
 		for _, file := range files {
-			if err := importFile(ctx, file, lock.Token()); err != nil { // leaves out what was imported before
+			if err := importFile(ctx, file, lock.Token()); err != nil { // skips what is imported already
 				return err
 			}
 		}
@@ -119,7 +119,7 @@ func importFiles(ctx context.Context, client *coord.Client, files []string) erro
 	}, coord.TTL(15*time.Second), coord.MaxHold(2*time.Hour))
 }
 
-// move takes two locks, always in the same order, so that two moves cannot wait for each other.
+// move takes two locks in a fixed order, so that two moves cannot wait for each other.
 func move(ctx context.Context, client *coord.Client, from, to string) error {
 	first, second := min(from, to), max(from, to)
 	return coord.Do(ctx, client, coord.Key("account", first), func(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/coordgo/coord/otelcoord"
 )
 
-// openLogged opens a store whose losses are logged.
+// openLogged opens a store and logs lost locks.
 func openLogged(ctx context.Context, url string) (*coord.Client, error) {
 	return coord.Open(ctx, url, coord.WithObserver(coord.Observer{
 		Lost: func(ctx context.Context, e coord.Lost) {
@@ -17,7 +17,7 @@ func openLogged(ctx context.Context, url string) (*coord.Client, error) {
 	}))
 }
 
-// openMeasured opens a store that OpenTelemetry is told of.
+// openMeasured opens a store and reports to OpenTelemetry.
 func openMeasured(ctx context.Context, url string) (*coord.Client, error) {
 	observer, err := otelcoord.New() // the global providers; or WithMeterProvider, WithTracerProvider
 	if err != nil {

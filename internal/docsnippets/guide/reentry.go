@@ -6,14 +6,14 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// settle holds the account, and calls a function that holds it too.
+// settle locks the account, and calls a function that locks it too.
 func settle(ctx context.Context, l coord.Locker) error {
 	return coord.Do(ctx, l, "account/7", func(ctx context.Context) error {
 		return transfer(ctx, l)
 	})
 }
 
-// transfer locks by itself, for those who call it without the lock. Under settle it re-enters.
+// transfer locks the account for callers without the lock. Under settle it re-enters.
 func transfer(ctx context.Context, l coord.Locker) error {
 	return coord.Do(ctx, l, "account/7", func(ctx context.Context) error {
 		return book(ctx)
@@ -22,5 +22,5 @@ func transfer(ctx context.Context, l coord.Locker) error {
 
 // audited does something beside the work, in a goroutine that does not share its locks.
 func audited(ctx context.Context, audit func(context.Context)) {
-	coord.Go(ctx, func(ctx context.Context) { audit(ctx) }) // a fresh owner
+	coord.Go(ctx, func(ctx context.Context) { audit(ctx) }) // with a new owner
 }

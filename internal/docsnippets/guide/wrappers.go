@@ -13,7 +13,7 @@ type Shipping struct {
 	Print func(ctx context.Context, order Order) (struct{}, error)
 }
 
-// newShipping says once what is locked by what, and what is limited.
+// newShipping declares in one place what is locked and what is limited.
 func newShipping(client *coord.Client, db *ordersDB) *Shipping {
 	byOrder := func(o Order) string { return coord.Key("order", o.ID) }
 	carrier := func(Order) string { return "carrier" }
@@ -25,7 +25,7 @@ func newShipping(client *coord.Client, db *ordersDB) *Shipping {
 	}
 }
 
-// ship is called under the lock of its order, with a permit of the carrier's.
+// ship runs under the lock of its order, with a permit of the carrier.
 func (db *ordersDB) ship(ctx context.Context, o Order) (Receipt, error) {
 	lock, _ := coord.Held(ctx, coord.Key("order", o.ID))
 	return db.markShipped(ctx, o, lock.Token()) // ctx ends if the lock is lost, or after five minutes

@@ -1,4 +1,4 @@
-// Command quickstart sells tickets under a lock, and asks a supplier within a limit.
+// Command quickstart sells tickets under a lock, and calls a supplier within a limit.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
-	_ "github.com/coordgo/coord/backends/all" // every store, so that the file alone decides
+	_ "github.com/coordgo/coord/backends/all" // all stores; coord.yaml selects one
 	"github.com/coordgo/coord/config"
 )
 
@@ -25,14 +25,14 @@ func run(ctx context.Context, file string) error {
 	}
 	defer client.Close()
 
-	// One process at a time, over all that use the same store.
+	// One process at a time runs this function.
 	err = coord.Do(ctx, client, "tickets", func(ctx context.Context) error {
 		lock, _ := coord.Held(ctx, "tickets")
 		fmt.Println("selling, with token", lock.Token())
 		select {
 		case <-time.After(2 * time.Second): // the work
 			return nil
-		case <-ctx.Done(): // the lock was lost: stop
+		case <-ctx.Done(): // the lock is lost: stop
 			return context.Cause(ctx)
 		}
 	})
@@ -40,7 +40,7 @@ func run(ctx context.Context, file string) error {
 		return err
 	}
 
-	// At most so many in any period, over all that use the same store.
+	// All processes together get 3 permits in any minute.
 	limit, err := client.Limit("supplier")
 	if err != nil {
 		return err
@@ -51,10 +51,10 @@ func run(ctx context.Context, file string) error {
 			return err
 		}
 		if !r.Allowed {
-			fmt.Println("not now: again in", r.RetryAfter.Round(time.Second))
+			fmt.Println("denied, retry after", r.RetryAfter.Round(time.Second))
 			continue
 		}
-		fmt.Println("asking the supplier,", r.Remaining, "left")
+		fmt.Println("calling the supplier, permits left:", r.Remaining)
 	}
 	return nil
 }

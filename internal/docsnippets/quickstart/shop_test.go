@@ -12,11 +12,11 @@ import (
 func TestSellingEndsWithTheLock(t *testing.T) {
 	client := coordtest.New(t)
 	err := coord.Do(t.Context(), client, "tickets", func(ctx context.Context) error {
-		client.Lose("tickets") // as if the store had dropped the lock
-		<-ctx.Done()           // the work is told
+		client.Lose("tickets") // as if the store had lost it
+		<-ctx.Done()           // so the context of the work ends
 		return nil
 	})
 	if !errors.Is(err, coord.ErrLost) {
-		t.Errorf("%v: want ErrLost, so that the caller rolls back", err)
+		t.Errorf("got %v, want ErrLost", err)
 	}
 }
