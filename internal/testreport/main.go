@@ -1,5 +1,5 @@
 // Command testreport reads "go test -json" and tells what a person wants to
-// know of it: each package as it ends, the whole output of what failed, every
+// know of it: each package as it ends, with what failed in it, the whole output of what failed, every
 // skip with its reason, and a line for each store: which version was tested,
 // which way, and how many conformance cases passed.
 //
@@ -114,11 +114,16 @@ func (r *report) conformance(e event, name string) {
 }
 
 func (r *report) endPackage(e event, out io.Writer) {
-	if e.Action == "fail" {
-		r.failed = append(r.failed, e.Package)
+	fmt.Fprintf(out, "%-5s %-55s %6.1fs\n", e.Action, e.Package, e.Elapsed)
+	if e.Action != "fail" {
 		return
 	}
-	fmt.Fprintf(out, "%-5s %-55s %6.1fs\n", e.Action, e.Package, e.Elapsed)
+	for _, name := range r.failed {
+		if test, ok := strings.CutPrefix(name, e.Package+" "); ok {
+			fmt.Fprintln(out, "      failed:", test)
+		}
+	}
+	r.failed = append(r.failed, e.Package)
 }
 
 func (r *report) endTest(e event, name string) {

@@ -25,7 +25,7 @@ func TestReport(t *testing.T) {
 		want     []string
 	}{
 		{"passed", start + run + say + pass, true, []string{"pass  p", "1 passed, 0 failed, 0 skipped"}},
-		{"failed", start + run + say + fail, false, []string{"boom", "0 passed, 2 failed"}},
+		{"failed", start + run + say + fail, false, []string{"fail  p                                                          1.5s\n      failed: TestA\n", "boom", "0 passed, 2 failed"}},
 		{"skipped in silence", start + run + say + skip, false, []string{"skipped: p TestA: a_test.go:7: boom", "0 passed, 0 failed, 1 skipped"}},
 		{"nothing ran", start, false, []string{"never ended: p", "0 passed"}},
 		{"cut off", start + run + say, false, []string{"never ended: p TestA", "boom"}},
