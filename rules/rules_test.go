@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -186,6 +189,58 @@ func TestHeadersAreNormal(t *testing.T) {
 			t.Errorf("%q are one account", pair)
 		}
 	}
+}
+
+// Keys are seen in the store, in logs and in spans.
+func TestCredentialsAreNotInKeys(t *testing.T) {
+	for name, value := range map[string]string{
+		"Authorization": "Basic dTpzZXNhbWU=", "authorization": "Bearer sesame", "Proxy-Authorization": "sesame", "Cookie": "id=sesame",
+	} {
+		bounds := chain(t, Rule{Name: "r", Subject: Header(name), Limits: hour(1)}).Bounds(&Request{Header: header(name, value)})
+		if key := bounds[0].Demand.Key; strings.Contains(key, "sesame") || strings.Contains(key, value) {
+			t.Errorf("%s: %s: key %q shows the secret", name, value, key)
+		}
+	}
+}
+
+// A client may invent a subject for each request. What that keeps is bounded, and goes with the time of the limits.
+func TestInventedSubjectsAreForgotten(t *testing.T) {
+	const subjects = 20_000
+	synctest.Test(t, func(t *testing.T) {
+		client := client(t)
+		ch := chain(t, Rule{Name: "r", Subject: Header("X-Tenant"), Limits: []Limit{{Limit: coord.PerHour(1)}}})
+		ask := func(from, to int) {
+			for i := from; i < to; i++ {
+				r := &Request{Header: header("X-Tenant", "invented-"+strconv.Itoa(i))}
+				if d, err := ch.Allow(t.Context(), client, r); err != nil || !d.Allowed {
+					t.Fatalf("request %d: %+v, %v", i, d, err)
+				}
+			}
+		}
+		ask(0, 1) // what is made once
+		before := heap()
+		ask(1, subjects)
+		each := (heap() - before) / subjects
+		time.Sleep(3 * time.Hour)
+		// The store looks at a part of its keys whenever it is used.
+		for i := range 1000 {
+			ask(subjects+i, subjects+i+1)
+			time.Sleep(time.Second)
+		}
+		left := max(heap()-before, 0) / subjects
+		t.Logf("%d bytes for each of %d subjects, %d after 3 hours", each, subjects, left)
+		if each > 600 || left > each/10 {
+			t.Errorf("%d bytes for each of %d subjects, %d after 3 hours: want at most 600, and a tenth of it", each, subjects, left)
+		}
+	})
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func TestNamedLimitsAreShared(t *testing.T) {

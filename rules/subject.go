@@ -67,7 +67,8 @@ func IP() Subject { return Subject{Kind: KindIP} }
 
 // Header counts by the value of a header. A client can send any value, and each is an account of its own with full limits
 // and some memory of the store until its limits are whole again: use a header that a proxy or authentication has checked, or count
-// by address beside it. Of Authorization the scheme, and of Host the port and the case make no difference.
+// by address beside it. Of Authorization the case of the scheme, and of Host the port and the case make no difference. Of
+// Authorization, Proxy-Authorization and Cookie the store sees only a hash, as with [APIKey].
 func Header(name string) Subject { return Subject{Kind: KindHeader, Name: name} }
 
 // User counts by [Request.User].
@@ -112,14 +113,14 @@ func (s Subject) of(r *Request) string {
 	switch s.Kind {
 	case KindIP:
 		return s.address(r.IP)
-	case KindHeader:
-		return short(normal(s.Name, r.header(s.Name)))
-	case KindUser:
-		return short(r.User)
-	case KindAPIKey:
-		if v := normal(s.Name, r.header(s.Name)); v != "" {
+	case KindHeader, KindAPIKey:
+		v := normal(s.Name, r.header(s.Name))
+		if v != "" && (s.Kind == KindAPIKey || credential(s.Name)) {
 			return hashed(v)
 		}
+		return short(v)
+	case KindUser:
+		return short(r.User)
 	case KindConstant:
 		return short(s.Name)
 	}
@@ -131,6 +132,16 @@ func (r *Request) header(name string) string {
 		return ""
 	}
 	return r.Header(name)
+}
+
+// credential reports whether the value of a header is known to be a secret. Keys are seen in the store, in logs and in
+// spans.
+func credential(name string) bool {
+	switch strings.ToLower(name) {
+	case "authorization", "proxy-authorization", "cookie":
+		return true
+	}
+	return false
 }
 
 // normal is a value of a header without what says nothing of the credential or the host in it.
