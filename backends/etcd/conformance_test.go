@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 		WorkerURL: "etcd://" + srv.Addr,
 		Members: members.OfQuorum(cluster, conformance.Members{
 			Open:  func(tb conformance.TB) driver.Backend { return open(tb, cluster().Addrs()...) },
-			Bound: 2 * answerWithin,
+			Bound: 4 * answerWithin, // with leases of three times that, which stand a member that fails
 		}),
 	})
 }

@@ -54,9 +54,9 @@ func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 		defer b.mu.Unlock()
 		return !b.sweeping && len(b.idleParents) == 0
 	})
-	// Five make and use one, and one removes a hundred, where there are as many.
-	if n := len(p.take()); n > 5*keys+keys/10 {
-		t.Errorf("%d requests for %d keys", n, keys)
+	// Five make and use one, and one removes a hundred, where there are as many: fewer where requests are slow.
+	if n := len(p.take()); n > 5*keys+keys/2 {
+		t.Errorf("%d requests for %d keys: want five for each, and far less than one to remove it", n, keys)
 	}
 	must[driver.Grant](t)(b.Renew(t.Context(), "mine", mine))
 	must[driver.Grant](t)(other.Renew(t.Context(), "theirs", theirs))
