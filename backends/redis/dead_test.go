@@ -78,7 +78,7 @@ func TestDeadWaitersCostNothing(t *testing.T) {
 func TestFrozenWaiterIsPassedOver(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
-	var d deaf
+	var d dropper
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	frozen := connectWith(t, o)
@@ -129,7 +129,7 @@ func TestTwoFrozenInARow(t *testing.T) {
 	ctx := t.Context()
 	held, alive := request("h", time.Minute), request("alive", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	var d deaf
+	var d dropper
 	for i := range 2 {
 		o := clientOptions(srv.Addr)
 		o.Dialer = d.dial
@@ -173,9 +173,7 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	l := &waiting.line
-	l.mu.Lock()
-	l.cancel, l.idle = func() {}, false // it neither listens nor looks for itself
-	l.mu.Unlock()
+	listensNotYet(l)
 	w := waitFor(t, waiting, "k", r, 1)
 	if err := b.UnlockAfter(ctx, "k", held.ID, time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -187,11 +185,7 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 		t.Errorf("a newcomer: %+v, %v, want ErrLocked", g, err)
 	}
 	holderIs(t, b, "k", r.ID)
-	keeper, end := context.WithCancel(ctx)
-	defer l.wg.Wait()
-	defer end()
-	l.wg.Go(func() { l.keep(keeper) })
-	l.only.confirmed()
+	listens(t, l)
 	grantOf(t, w)
 }
 

@@ -67,7 +67,7 @@ func TestFenceOutlivesTheLease(t *testing.T) {
 	listening.line.mu.Unlock()
 	eventually(t, "that it listens", listening.line.isUp)
 	for _, ttl := range []time.Duration{minTTL, 30 * time.Second, time.Hour, time.Hour + time.Millisecond, 24 * time.Hour, maxTTL} {
-		for name, b := range map[string]*backend{"deaf": b, "listening": listening} {
+		for name, b := range map[string]*backend{"without messages": b, "listening": listening} {
 			r := request("a", ttl)
 			must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 			for what, op := range map[string]func() error{

@@ -37,12 +37,12 @@ func (l *line) keep(ctx context.Context) {
 	}
 }
 
-// pause is short while anyone is in line who hears nothing.
+// pause is short while a waiter in line gets no messages.
 func (l *line) pause() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiters {
-		if w.ear == nil || !w.ear.up {
+		if w.sub == nil || !w.sub.up {
 			return pollEvery
 		}
 	}
@@ -104,19 +104,19 @@ func (l *line) follow(ctx context.Context) {
 	}
 	bound := driver.NewBound(ctx, keepWithin)
 	defer bound.Stop()
-	now := map[string]*ear{}
+	now := map[string]*subscription{}
 	l.mu.Lock()
 	for _, w := range l.waiters {
 		now[w.lock] = nil
 	}
 	l.mu.Unlock()
 	for lock := range now {
-		now[lock] = l.ear(bound, lock)
+		now[lock] = l.subscriptionOf(bound, lock)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiters {
-		if e := now[w.lock]; w.inLine && e != nil && e != w.ear {
+		if e := now[w.lock]; w.inLine && e != nil && e != w.sub {
 			w.tell(true, 0)
 		}
 	}

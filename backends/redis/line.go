@@ -22,8 +22,8 @@ import (
 // with Close.
 type line struct {
 	b      *backend
-	pushes bool // the server lets itself be listened to
-	only   *ear // that of a client of one server; else one that hears nothing
+	pushes bool          // the server lets itself be listened to
+	only   *subscription // that of a client of one server; else one without a channel
 
 	// keepEvery, maxSilence and patienceLeast, which tests change.
 	every, silence, least time.Duration
@@ -34,13 +34,13 @@ type line struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	last    uint64
-	waiters map[uint64]*waiter
-	ears    map[string]*ear // by the address of the master of a cluster
-	idle    bool            // the keeper sleeps, because nobody waits
-	away    time.Duration   // how long the server lately took to answer; 0 if that is not known
-	warned  bool
+	mu            sync.Mutex
+	last          uint64
+	waiters       map[uint64]*waiter
+	subscriptions map[string]*subscription // by the address of the master of a cluster
+	idle          bool                     // the keeper sleeps, because nobody waits
+	away          time.Duration            // how long the server lately took to answer; 0 if that is not known
+	warned        bool
 	// refreshing has the servers at which places are being looked at, and whether that is
 	// to be done again at once.
 	refreshing map[string]bool
@@ -61,10 +61,10 @@ func (l *line) init(b *backend, pushes bool) {
 	if pushes && b.cluster == nil {
 		channel = newChannel()
 	}
-	l.only = l.newEar(b.client, "", channel)
+	l.only = l.newSubscription(b.client, "", channel)
 	l.stir, l.asap = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.every, l.silence, l.least = keepEvery, maxSilence, patienceLeast
-	l.waiters, l.ears, l.idle = map[uint64]*waiter{}, map[string]*ear{}, true
+	l.waiters, l.subscriptions, l.idle = map[uint64]*waiter{}, map[string]*subscription{}, true
 	l.refreshing = map[string]bool{}
 }
 
@@ -81,7 +81,7 @@ func (l *line) join(lock string, r driver.Request) (*waiter, error) {
 	l.last++
 	w := &waiter{n: l.last, lock: lock, id: r.ID, line: l, stir: make(chan struct{}, 1)}
 	if l.b.cluster == nil {
-		w.ear = l.only
+		w.sub = l.only
 	}
 	l.waiters[w.n] = w
 	if l.idle {
@@ -110,7 +110,7 @@ func (l *line) stop() {
 		l.cancel()
 	}
 	var pubsubs []*redis.PubSub
-	for _, e := range append(slices.Collect(maps.Values(l.ears)), l.only) {
+	for _, e := range append(slices.Collect(maps.Values(l.subscriptions)), l.only) {
 		if e.pubsub != nil {
 			pubsubs = append(pubsubs, e.pubsub)
 		}
@@ -144,7 +144,7 @@ func (l *line) leave(w *waiter) {
 
 // place is what the server keeps of a waiter: for how long it is to be offered the lock, its
 // number, and the channel on which it is told.
-func (w *waiter) place(e *ear) string {
+func (w *waiter) place(e *subscription) string {
 	return strconv.FormatInt(w.line.patience().Milliseconds(), 10) + " " + strconv.FormatUint(w.n, 10) + " " + e.channel
 }
 
@@ -180,18 +180,18 @@ func (l *line) patience() time.Duration {
 
 // placed notes that w is in line. What it was told before a subscription that was
 // confirmed since it asked, it has not heard: then it asks again.
-func (l *line) placed(w *waiter, heard hearing) {
+func (l *line) placed(w *waiter, heard subEpoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.inLine, w.ear = true, heard.ear
-	if e := w.ear; e.ups != heard.ups || e.gone {
+	w.inLine, w.sub = true, heard.sub
+	if e := w.sub; e.ups != heard.ups || e.gone {
 		w.tell(true, 0)
 	}
 }
 
 // message takes in what a script has published, see lua/queue.lua.
-func (e *ear) message(payload string) {
-	l := e.line
+func (s *subscription) message(payload string) {
+	l := s.line
 	number, rest, more := strings.Cut(payload, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {

@@ -23,17 +23,17 @@ const (
 )
 
 // listen has a subscription until ctx ends, or the node has left the cluster.
-func (e *ear) listen(ctx context.Context) {
+func (s *subscription) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		pubsub := e.subscribe(ctx)
-		err := e.receive(ctx, pubsub)
+		pubsub := s.subscribe(ctx)
+		err := s.receive(ctx, pubsub)
 		_ = pubsub.Close()
-		e.deaf(ctx, err)
-		if e.addr != "" && errors.Is(err, redis.ErrClosed) {
-			e.line.lose(e)
+		s.failed(ctx, err)
+		if s.addr != "" && errors.Is(err, redis.ErrClosed) {
+			s.line.lose(s)
 			return
 		}
-		if e.line.b.pause(ctx, pauseAfter(err)) != nil {
+		if s.line.b.pause(ctx, pauseAfter(err)) != nil {
 			return
 		}
 	}
@@ -53,14 +53,14 @@ func pauseAfter(err error) time.Duration {
 }
 
 // subscribe asks for the subscription, which receive finds to have succeeded or not.
-func (e *ear) subscribe(ctx context.Context) *redis.PubSub {
-	pubsub := e.node.Subscribe(ctx) // does not connect
-	e.line.mu.Lock()
-	e.pubsub = pubsub
+func (s *subscription) subscribe(ctx context.Context) *redis.PubSub {
+	pubsub := s.node.Subscribe(ctx) // does not connect
+	s.line.mu.Lock()
+	s.pubsub = pubsub
 	ended := ctx.Err() != nil // then stop has not seen it
-	e.line.mu.Unlock()
+	s.line.mu.Unlock()
 	if !ended {
-		_ = pubsub.Subscribe(ctx, e.channel)
+		_ = pubsub.Subscribe(ctx, s.channel)
 	}
 	return pubsub
 }
@@ -68,27 +68,27 @@ func (e *ear) subscribe(ctx context.Context) *redis.PubSub {
 // receive takes in what the server says. After an error the client connects anew, and
 // subscribes; receive returns where that is of no use: after ctx has ended, on a
 // connection that gives no sign of life, and when the server refuses.
-func (e *ear) receive(ctx context.Context, pubsub *redis.PubSub) error {
+func (s *subscription) receive(ctx context.Context, pubsub *redis.PubSub) error {
 	silent, pause := false, listenFirst
 	for ctx.Err() == nil {
-		said, err := pubsub.ReceiveTimeout(ctx, e.line.silence)
+		said, err := pubsub.ReceiveTimeout(ctx, s.line.silence)
 		switch said := said.(type) {
 		case *redis.Message:
-			e.message(said.Payload)
+			s.message(said.Payload)
 		case *redis.Subscription:
-			e.confirmed()
+			s.confirmed()
 		}
 		switch {
 		case err == nil:
 			silent, pause = false, listenFirst
-		case timedOut(err) && !silent && e.isUp():
+		case timedOut(err) && !silent && s.isUp():
 			silent = true
 			_ = pubsub.Ping(ctx) // what is wrong shows when nothing comes
 		case timedOut(err), refusesPush(err), errors.Is(err, redis.ErrClosed):
 			return err
 		default:
-			e.deaf(ctx, err)
-			if e.line.b.pause(ctx, pause) != nil {
+			s.failed(ctx, err)
+			if s.line.b.pause(ctx, pause) != nil {
 				return err
 			}
 			pause = min(2*pause, listenMost)
@@ -102,30 +102,30 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-func (e *ear) isUp() bool {
-	e.line.mu.Lock()
-	defer e.line.mu.Unlock()
-	return e.up
+func (s *subscription) isUp() bool {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	return s.up
 }
 
 // confirmed: from now on nothing is lost. What was said before may have been.
-func (e *ear) confirmed() {
-	e.line.mu.Lock()
-	defer e.line.mu.Unlock()
-	e.up = true
-	e.ups++
-	signal(e.line.asap)
+func (s *subscription) confirmed() {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	s.up = true
+	s.ups++
+	signal(s.line.asap)
 }
 
-// deaf: until the next subscription places are looked at often. A server that refuses it
+// failed: until the next subscription places are looked at often. A server that refuses it
 // is told of once.
-func (e *ear) deaf(ctx context.Context, err error) {
-	e.line.mu.Lock()
-	defer e.line.mu.Unlock()
-	e.up = false
-	signal(e.line.asap)
-	if refusesPush(err) && !e.line.warned {
-		e.line.warned = true
-		e.line.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
+func (s *subscription) failed(ctx context.Context, err error) {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	s.up = false
+	signal(s.line.asap)
+	if refusesPush(err) && !s.line.warned {
+		s.line.warned = true
+		s.line.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
 	}
 }

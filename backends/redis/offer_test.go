@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,33 +86,18 @@ func TestMessagesThatAreNotTrue(t *testing.T) {
 	grantOf(t, w)
 }
 
-// slow makes connections on which a client, once it listens, hears everything late.
-type slow struct{ by atomic.Int64 }
+// slow makes connections that deliver everything to subscribers late.
+type slow struct {
+	tapped
+	by atomic.Int64
+}
 
 func (s *slow) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	return &slowConn{Conn: conn, slow: s}, err
-}
-
-type slowConn struct {
-	net.Conn
-	slow    *slow
-	listens atomic.Bool
-}
-
-func (c *slowConn) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "subscribe") {
-		c.listens.Store(true)
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *slowConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.listens.Load() {
-		time.Sleep(time.Duration(c.slow.by.Load()))
-	}
-	return n, err
+	return s.tapped.dial(ctx, network, addr, func(read func([]byte) (int, error), p []byte) (int, error) {
+		n, err := read(p)
+		time.Sleep(time.Duration(s.by.Load()))
+		return n, err
+	})
 }
 
 // TestLateMessage: a waiter that is told of its offer when that is over, as one that was frozen, has the

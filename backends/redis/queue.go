@@ -52,11 +52,11 @@ func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, 
 	}
 }
 
-// place sets where the waiter is to be told, and gives what it hears there.
-func (a *asking) place(ctx context.Context, w *waiter) hearing {
-	e := a.b.line.ear(ctx, a.lock)
+// place sets the channel of the waiter, and gives the epoch of its subscription.
+func (a *asking) place(ctx context.Context, w *waiter) subEpoch {
+	e := a.b.line.subscriptionOf(ctx, a.lock)
 	a.args[4] = w.place(e)
-	return e.hearing()
+	return e.epoch()
 }
 
 // asking is what a waiter asks the server until it is granted.
@@ -163,8 +163,8 @@ type waiter struct {
 	line *line
 	stir chan struct{} // signalled when there is news
 	// Guarded by line.mu.
-	inLine bool // the server has said that it is
-	ear    *ear // by which it is told there
+	inLine bool          // the server has said that it is
+	sub    *subscription // for its messages
 	news   news
 }
 

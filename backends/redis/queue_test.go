@@ -193,7 +193,7 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 // frozenWaiter makes a client that does not answer be offered the key, with alive behind it.
 func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen string, alive driver.Request, w <-chan answer) {
 	srv, b := open(t)
-	var d deaf
+	var d dropper
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	client := connectWith(t, o)

@@ -17,38 +17,20 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// deaf makes connections on which a client, once it has asked for a subscription, hears
-// nothing while dropping is set.
-type deaf struct {
-	dropping      atomic.Bool
-	subscriptions atomic.Int32
+// dropper makes connections that drop all messages to subscribers while dropping is set.
+type dropper struct {
+	tapped
+	dropping atomic.Bool
 }
 
-func (d *deaf) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	return &deafConn{Conn: conn, deaf: d}, err
-}
-
-type deafConn struct {
-	net.Conn
-	deaf    *deaf
-	listens atomic.Bool
-}
-
-func (c *deafConn) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "subscribe") && c.listens.CompareAndSwap(false, true) {
-		c.deaf.subscriptions.Add(1)
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *deafConn) Read(p []byte) (int, error) {
-	for {
-		n, err := c.Conn.Read(p)
-		if err != nil || !c.listens.Load() || !c.deaf.dropping.Load() {
-			return n, err
+func (d *dropper) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return d.tapped.dial(ctx, network, addr, func(read func([]byte) (int, error), p []byte) (int, error) {
+		for {
+			if n, err := read(p); err != nil || !d.dropping.Load() {
+				return n, err
+			}
 		}
-	}
+	})
 }
 
 // TestTrap13GrantBeforeSubscription: a grant that is told before the server has the
@@ -63,11 +45,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 	l := &waiting.line
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	// The client is as between its SUBSCRIBE and the answer to it: it listens to nothing,
-	// and neither keeps places nor polls.
-	l.mu.Lock()
-	l.cancel, l.idle = func() {}, false
-	l.mu.Unlock()
+	listensNotYet(l)
 	w := waitFor(t, waiting, "k", r, 1)
 	eventually(t, "that it waits", func() bool {
 		l.mu.Lock()
@@ -84,11 +62,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 	default:
 	}
 	// Now the answer comes.
-	keeper, end := context.WithCancel(ctx)
-	defer l.wg.Wait()
-	defer end()
-	l.wg.Go(func() { l.keep(keeper) })
-	l.only.confirmed()
+	listens(t, l)
 	grantOf(t, w)
 }
 
@@ -96,7 +70,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 // are granted all the same.
 func TestTrap13NoSubscription(t *testing.T) {
 	srv, b := open(t)
-	var d deaf
+	var d dropper
 	d.dropping.Store(true)
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
@@ -298,7 +272,7 @@ func lockAsTheCore(ctx context.Context, b *backend, key string, r driver.Request
 // does is not.
 func TestSilentSubscription(t *testing.T) {
 	srv, b := open(t)
-	var d deaf
+	var d dropper
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	waiting := connectWith(t, o)

@@ -78,8 +78,8 @@ func TestWaiterOfASlotThatMoves(t *testing.T) {
 				waiting.line.mu.Lock()
 				defer waiting.line.mu.Unlock()
 				for _, w := range waiting.line.waiters {
-					if w.ear != nil { // it is in line
-						return w.ear.addr
+					if w.sub != nil { // it is in line
+						return w.sub.addr
 					}
 				}
 				return ""
