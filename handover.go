@@ -28,7 +28,7 @@ func (h *hold) handTo(ctx context.Context, t *tenure, now instant) bool {
 		return false
 	}
 	c.mu.Lock()
-	a := h.heir(now)
+	a := h.successor(now)
 	if a == nil {
 		c.mu.Unlock()
 		return false
@@ -58,9 +58,9 @@ func (cfg *lockConfig) lends() bool {
 	return !cfg.fair && !cfg.noRenew && cfg.minHold == 0
 }
 
-// heir is the waiter that has the hold next, nil if it goes back to the store.
+// successor is the waiter that has the hold next, nil if it goes back to the store.
 // Client.mu is held.
-func (h *hold) heir(now instant) *attempt {
+func (h *hold) successor(now instant) *attempt {
 	s := h.slot
 	if s == nil || s.hold != h || s.queue.first == nil {
 		return nil

@@ -407,7 +407,7 @@ func TestLossOfAHandedTenure(t *testing.T) {
 	})
 }
 
-// A hold that is lost between two tenures is nobody's: its heir begins anew.
+// A hold that is lost between two tenures is nobody's: its successor begins anew.
 func TestLossOnTheWay(t *testing.T) {
 	for name, opts := range map[string][]Option{"": nil, "observed": {WithObserver(new(eventLog).locks())}} {
 		t.Run(name, func(t *testing.T) {
@@ -415,9 +415,9 @@ func TestLossOnTheWay(t *testing.T) {
 				f := newFake()
 				c := newTestClient(t, f, opts...)
 				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-				heir, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
+				successor, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
 				c.mu.Lock() // the first half of handTo
-				a := l.t.h.heir(c.clock.now())
+				a := l.t.h.successor(c.clock.now())
 				_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
 				c.vacate(a)
 				c.mu.Unlock()
@@ -435,7 +435,7 @@ func TestLossOnTheWay(t *testing.T) {
 				for range 2 {
 					var r lockResult
 					select { // whichever of them the store has granted meanwhile
-					case r = <-heir:
+					case r = <-successor:
 					case r = <-other:
 					}
 					if next := r.lock(t); storeValue(next.Token()) == 1 || next.Err() != nil {
@@ -459,9 +459,9 @@ func TestFrozenOnTheWay(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		heir := waitFor(t.Context(), c)
+		successor := waitFor(t.Context(), c)
 		c.mu.Lock()
-		a := l.t.h.heir(c.clock.now())
+		a := l.t.h.successor(c.clock.now())
 		_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
 		c.vacate(a)
 		c.mu.Unlock()
@@ -471,7 +471,7 @@ func TestFrozenOnTheWay(t *testing.T) {
 		l.t.h.deadline.store(c.clock.now()) // as if so much time had passed
 		a.handed.Store(true)
 		a.signal()
-		next := (<-heir).lock(t)
+		next := (<-successor).lock(t)
 		if next.t.h == l.t.h || next.Err() != nil {
 			t.Errorf("was given the lapsed hold: %v", next.Err())
 		}
