@@ -99,7 +99,7 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 	}
 }
 
-// making is the trip that makes the node of an attempt. Parts of its requests are here, to be one object.
+// making is the task that makes the node of an attempt. Parts of its requests are here, to be one object.
 type making struct {
 	of      *attempt
 	session int64
@@ -235,7 +235,7 @@ func (a *attempt) line(in bool) chan struct{} {
 func (a *attempt) place(ctx context.Context) (p place, since time.Time, err error) {
 	since = time.Now()
 	own := a.t.path[len(a.e.dir)+1:]
-	p, err = fly(ctx, a.b, func() (place, error) {
+	p, err = call(ctx, a.b, func() (place, error) {
 		children, err := a.b.list(a.e.dir, false)
 		return placeOf(children, own), err
 	}, nil)
@@ -305,7 +305,7 @@ func (a *attempt) refused(ctx context.Context) error {
 // elsewhere answers an id that holds through another client. How long its session lasts, only
 // that client knows: the token is certain, the lease is not.
 func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, error) {
-	stat, err := fly(ctx, a.b, func() (*zk.Stat, error) {
+	stat, err := call(ctx, a.b, func() (*zk.Stat, error) {
 		_, stat, err := a.b.conn.Get(a.e.dir + "/" + head.name)
 		return stat, err
 	}, nil)
@@ -323,7 +323,7 @@ func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, erro
 
 // await waits until the node before ours goes.
 func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
-	w, err := fly(ctx, a.b, func() (*watch, error) {
+	w, err := call(ctx, a.b, func() (*watch, error) {
 		w, _, err := a.b.watchNode(a.e.dir + "/" + prev.name)
 		return w, err
 	}, nil)

@@ -67,7 +67,7 @@ type cell struct {
 	// guarded by cellCache.mu
 	refs    int
 	changes []*change // that wait
-	flying  bool      // a goroutine sees to them
+	busy    bool      // a goroutine sees to them
 }
 
 // cellCache is the cells of one client.
@@ -77,7 +77,7 @@ type cellCache struct {
 
 	rtt ewma
 
-	omen atomic.Int32 // whether limits that were met lately were there: see expectsNew
+	guess atomic.Int32 // whether limits that were met lately were there: see expectsNew
 }
 
 // maxCells bounds what is remembered: beyond it a decision may cost a read more.
@@ -86,21 +86,21 @@ const maxCells = 16_384
 // expectsNew guesses whether a limit that this client meets for the first time has no node yet. Then making
 // it is the first request, and otherwise reading it: a wrong guess costs one request more. The guess is
 // what was found of late.
-func (cc *cellCache) expectsNew() bool { return cc.omen.Load() >= 0 }
+func (cc *cellCache) expectsNew() bool { return cc.guess.Load() >= 0 }
 
-// foretell takes in what was found of a limit that was met for the first time.
-func (cc *cellCache) foretell(isNew bool) {
-	n := cc.omen.Load()
+// learnNew takes in what was found of a limit that was met for the first time.
+func (cc *cellCache) learnNew(isNew bool) {
+	n := cc.guess.Load()
 	if isNew {
-		n = min(n+1, maxOmen)
+		n = min(n+1, maxGuess)
 	} else {
-		n = max(n-1, -maxOmen-1)
+		n = max(n-1, -maxGuess-1)
 	}
-	cc.omen.Store(n) // of two that come at once one may be lost
+	cc.guess.Store(n) // of two that come at once one may be lost
 }
 
-// maxOmen is how many findings of one kind it takes at most to change the guess.
-const maxOmen = 2
+// maxGuess is how many findings of one kind it takes at most to change the guess.
+const maxGuess = 2
 
 func (cc *cellCache) enter(node string) *cell {
 	cc.mu.Lock()

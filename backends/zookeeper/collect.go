@@ -71,7 +71,7 @@ func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed 
 	if err != nil {
 		return removed, err
 	}
-	listed, err := fly(ctx, b, func() ([]string, error) {
+	listed, err := call(ctx, b, func() ([]string, error) {
 		dir := b.limitsDir(bucket)
 		names, _, err := b.conn.Children(dir)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -102,7 +102,7 @@ func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed 
 
 // isOver looks whether one limit says nothing more after until. What is not ours, or not ours to read, is not over.
 func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter, over bool, err error) {
-	a, err := fly(ctx, b, func() (answer, error) { return b.look(dir, "") }, nil)
+	a, err := call(ctx, b, func() (answer, error) { return b.look(dir, "") }, nil)
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth), errors.Is(err, driver.ErrCorrupt):
 		return l, false, nil
@@ -120,7 +120,7 @@ func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter
 // where one of them cannot be removed.
 func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err error) {
 	for batch := range slices.Chunk(all, collectBatch) {
-		n, err := fly(ctx, b, func() (int, error) {
+		n, err := call(ctx, b, func() (int, error) {
 			var ops []any
 			for _, l := range batch {
 				ops = append(ops, l.ops()...)

@@ -85,7 +85,7 @@ func (b *backend) calibrate(ctx context.Context) error {
 // askTime writes nothing to a node of our own, and learns when.
 func (b *backend) askTime(ctx context.Context) error {
 	sent := time.Now()
-	stat, err := fly(ctx, b, func() (*zk.Stat, error) { return b.conn.Set(b.root+"/limits", []byte{}, -1) }, nil)
+	stat, err := call(ctx, b, func() (*zk.Stat, error) { return b.conn.Set(b.root+"/limits", []byte{}, -1) }, nil)
 	if err == nil {
 		b.clock.learn(sent, time.Now(), stat.Mtime)
 	}
@@ -140,7 +140,7 @@ func (m *multi) run(ctx context.Context) ([]driver.Taken, error) {
 	for conflicts := 0; ; conflicts++ {
 		for _, c := range m.cells {
 			dir, node := c.path, c.node
-			if err := c.saw(fly(ctx, m.b, func() (answer, error) { return m.b.look(dir, node) }, nil)); err != nil {
+			if err := c.saw(call(ctx, m.b, func() (answer, error) { return m.b.look(dir, node) }, nil)); err != nil {
 				return nil, err
 			}
 		}
@@ -228,7 +228,7 @@ func (m *multi) write(ctx context.Context, next map[*cell]record) error {
 		}
 	}
 	// What is sent may outlast the turns: it does not look at the cells.
-	_, err := fly(ctx, m.b, func() ([]zk.MultiResponse, error) {
+	_, err := call(ctx, m.b, func() ([]zk.MultiResponse, error) {
 		for _, dir := range dirs {
 			if err := m.b.makePath(dir); err != nil {
 				return nil, notMade(err)

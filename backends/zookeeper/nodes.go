@@ -11,7 +11,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// What follows makes requests and waits for their answers: it runs in a flight,
+// What follows makes requests and waits for their answers: it runs in a task,
 // or in the background.
 
 // background runs fn in a goroutine. Over a connection of our own Close waits for it, and then

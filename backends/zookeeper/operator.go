@@ -21,7 +21,7 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err := checkHold(key, "inspect"); err != nil {
 		return driver.Holder{}, err
 	}
-	return fly(ctx, b, func() (driver.Holder, error) { return b.holder(b.lockDir(key)) }, nil)
+	return call(ctx, b, func() (driver.Holder, error) { return b.holder(b.lockDir(key)) }, nil)
 }
 
 func (b *backend) holder(dir string) (driver.Holder, error) {

@@ -79,7 +79,7 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 			ops[i] = &zk.CheckVersionRequest{Path: p.node, Version: 0}
 		}
 		sent := time.Now()
-		failed, err := fly(ctx, b, func() (int, error) {
+		failed, err := call(ctx, b, func() (int, error) {
 			answers, err := b.conn.Multi(ops...)
 			return firstFailure(answers, err), err
 		}, nil)

@@ -67,7 +67,7 @@ func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
 	return err
 }
 
-// removal is the trip that removes the node of a hold. It has the turn of its entry.
+// removal is the task that removes the node of a hold. It has the turn of its entry.
 type removal struct {
 	e    *entry
 	node string

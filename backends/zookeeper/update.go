@@ -70,10 +70,10 @@ func (cc *cellCache) add(c *cell, ch *change) bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
 	c.changes = append(c.changes, ch)
-	if c.flying {
+	if c.busy {
 		return false
 	}
-	c.flying = true
+	c.busy = true
 	c.refs++
 	return true
 }
@@ -84,7 +84,7 @@ func (cc *cellCache) next(c *cell) []*change {
 	defer cc.mu.Unlock()
 	n := min(len(c.changes), maxChanges)
 	if n == 0 {
-		c.changes, c.flying = nil, false
+		c.changes, c.busy = nil, false
 		c.refs--
 		return nil
 	}
@@ -108,7 +108,7 @@ func finish(batch []*change, err error) {
 
 // withdraw leaves a change to itself. The error is waiting if it was still in line, so that nothing
 // came of it.
-func (cc *cellCache) withdraw(c *cell, ch *change, flying, waiting error) error {
+func (cc *cellCache) withdraw(c *cell, ch *change, sent, waiting error) error {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
 	ch.gone = true
@@ -119,7 +119,7 @@ func (cc *cellCache) withdraw(c *cell, ch *change, flying, waiting error) error 
 			return waiting
 		}
 	}
-	return fmt.Errorf("%w: %w", errLeft, flying)
+	return fmt.Errorf("%w: %w", errLeft, sent)
 }
 
 // staying gives those of a batch for which somebody waits.
@@ -166,7 +166,7 @@ func (b *backend) apply(c *cell, batch []*change) error {
 				return classify(err)
 			}
 			if current = true; !met {
-				b.cells.foretell(c.node == "")
+				b.cells.learnNew(c.node == "")
 			}
 		}
 		next, dirty, err := decide(c.record, b.clock.now(), batch...)
@@ -182,7 +182,7 @@ func (b *backend) apply(c *cell, batch []*change) error {
 		}
 		err = b.write(c, next)
 		if guess && (err == nil || errors.Is(err, errConflict)) {
-			b.cells.foretell(err == nil)
+			b.cells.learnNew(err == nil)
 		}
 		if err == nil {
 			c.rivals = conflicts > 0

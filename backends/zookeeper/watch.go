@@ -90,7 +90,7 @@ func (e *entry) observe(node string) {
 	b.start(func() {
 		for {
 			var stat *zk.Stat
-			w, err := fly(ctx, b, func() (w *watch, err error) {
+			w, err := call(ctx, b, func() (w *watch, err error) {
 				w, stat, err = b.watchNode(node)
 				return w, err
 			}, nil)

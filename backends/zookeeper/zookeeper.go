@@ -106,8 +106,6 @@ type backend struct {
 	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
 
-	runway  chan *flight // to a goroutine that is idle
-	idle    atomic.Int32 // how many are
 	closing chan struct{}
 	once    sync.Once
 
@@ -137,7 +135,7 @@ var (
 func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
-		closing: make(chan struct{}), runway: make(chan *flight),
+		closing: make(chan struct{}),
 		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
 		parents: make(map[string]struct{}), idleParents: make(map[string]time.Time), parentRests: parentRests,
 	}
@@ -196,7 +194,7 @@ func (b *backend) Close() error {
 		b.mu.Unlock()
 		close(b.closing)
 		if b.wire != nil {
-			b.landAll()
+			b.awaitAnswers()
 			b.hangUp(keep)
 		}
 		b.work.Wait()
@@ -207,21 +205,21 @@ func (b *backend) Close() error {
 // closeWithin is how long a server may take to answer the end of a session.
 const closeWithin = 300 * time.Millisecond
 
-// landAll gives requests that are under way a moment to be answered. The library gives up what is under way when the connection
+// awaitAnswers gives requests that are under way a moment to be answered. The library gives up what is under way when the connection
 // ends, and may still be reading an answer into it.
-func (b *backend) landAll() {
+func (b *backend) awaitAnswers() {
 	if b.conn.State() != zk.StateHasSession {
 		return // then there are no answers
 	}
-	landed := make(chan struct{})
+	answered := make(chan struct{})
 	go func() {
-		defer close(landed)
+		defer close(answered)
 		b.work.Wait()
 	}()
 	t := time.NewTimer(closeWithin)
 	defer t.Stop()
 	select {
-	case <-landed:
+	case <-answered:
 	case <-t.C:
 	}
 }

@@ -76,90 +76,41 @@ const downLook = 100 * time.Millisecond
 // will be called, or has been.
 var errLeft = errors.New("zookeeper: no answer yet")
 
-// fly makes requests, which do is, and returns when ctx ends at the latest. The
+// call makes requests, which do is, and returns when ctx ends at the latest. The
 // library knows no ctx: the requests then stay under way, and late, unless it is nil, is
-// called with what comes of them. Close waits for late.
-func fly[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
-	j := &errand[T]{make: do, missed: late}
-	if err := b.send(ctx, j); err != nil {
+// called with their result. Close waits for late.
+func call[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
+	t := &funcTask[T]{make: do, missed: late}
+	if err := b.send(ctx, t); err != nil {
 		var none T
 		return none, err
 	}
-	return j.value, classify(j.err)
+	return t.value, classify(t.err)
 }
 
-// errand is a trip of functions.
-type errand[T any] struct {
+// funcTask is a task of functions.
+type funcTask[T any] struct {
 	make   func() (T, error)
 	missed func(T, error)
 	value  T
 	err    error
 }
 
-func (j *errand[T]) do() { j.value, j.err = j.make() }
+func (t *funcTask[T]) do() { t.value, t.err = t.make() }
 
-func (j *errand[T]) late() {
-	if j.missed != nil {
-		j.missed(j.value, j.err)
+func (t *funcTask[T]) late() {
+	if t.missed != nil {
+		t.missed(t.value, t.err)
 	}
 }
 
-// trip is requests that are made in a flight.
-type trip interface {
-	// do makes them, and keeps what comes of them.
-	do()
-	// late is called after do if nobody waits any more.
-	late()
-}
-
-// send has a trip made, and waits until it is or ctx ends. An error says that it was not begun, or with
-// errLeft that it is under way: then it belongs to others.
-func (b *backend) send(ctx context.Context, j trip) error {
-	if _, err := b.await(ctx); err != nil {
-		return err
-	}
-	f := flights.Get().(*flight)
-	f.state.Store(flying)
-	f.trip = j
-	if !b.takeOff(f) {
-		return driver.ErrClosed
-	}
-	f.look.Reset(downLook)
-	var err error
-	for err == nil {
-		select {
-		case <-f.landed:
-			f.reuse()
-			return nil
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-b.closing:
-			err = errClosing
-		case <-f.look.C:
-			// A request that was handed in while the connection broke waits in
-			// the library for the next one, however long there is none. It is sent then.
-			if b.wire != nil && b.conn.State() != zk.StateHasSession {
-				err = b.wire.unreachable()
-			}
-			f.look.Reset(downLook)
-		}
-	}
-	if f.state.CompareAndSwap(flying, abandoned) {
-		f.look.Stop()
-		return fmt.Errorf("%w: %w", errLeft, err)
-	}
-	<-f.landed
-	f.reuse()
-	return nil
-}
-
-// run is fly where there is only an error.
+// run is call where there is only an error.
 func (b *backend) run(ctx context.Context, do func() error, late func(error)) error {
 	var after func(struct{}, error)
 	if late != nil {
 		after = func(_ struct{}, err error) { late(err) }
 	}
-	_, err := fly(ctx, b, func() (struct{}, error) { return struct{}{}, do() }, after)
+	_, err := call(ctx, b, func() (struct{}, error) { return struct{}{}, do() }, after)
 	return err
 }
 
