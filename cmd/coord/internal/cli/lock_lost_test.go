@@ -5,7 +5,9 @@ package cli
 import (
 	"context"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,14 +39,18 @@ func (s *silent) Close() error {
 	return s.Backend.Close()
 }
 
+// schemes numbers the schemes of stores, which are registered once each.
+var schemes atomic.Int64
+
 // When its lock is lost the command ends without Close, which would wait for the store and has nothing to
 // give back. How long that takes is the machine's business, so the calls are looked at, not the clock.
 func TestLockLostDoesNotClose(t *testing.T) {
 	backend := memory.NewStore().Open()
 	store := &silent{Locker: backend.(driver.Locker), Backend: backend, closed: make(chan struct{})}
-	coord.Register("silent", func(context.Context, *url.URL) (driver.Backend, error) { return store, nil })
+	scheme := "silent" + strconv.FormatInt(schemes.Add(1), 10)
+	coord.Register(scheme, func(context.Context, *url.URL) (driver.Backend, error) { return store, nil })
 	var stderr strings.Builder
-	a := &app{store: storeFlags{url: "silent://host"}, signals: child.Listen(), stdout: new(output), stderr: newMessages(&stderr)}
+	a := &app{store: storeFlags{url: scheme + "://host"}, signals: child.Listen(), stdout: new(output), stderr: newMessages(&stderr)}
 	cfg, err := a.store.loadShared(t.Context())
 	if err != nil {
 		t.Fatal(err)
