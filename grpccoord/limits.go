@@ -45,7 +45,9 @@ type Limits struct {
 	// Permits is how many a call of a method takes; 0 is 1. The default is 1.
 	Permits func(ctx context.Context, method string) int
 	// Timeout is the longest that a call waits for the store. Then the failure policy decides: a limit must not
-	// cost more than it protects. 0 is httpcoord.DefaultTimeout; a negative one is no bound but the context's.
+	// cost more than it protects. If one has waited in vain while nobody was answered, one call at a time asks the
+	// store until it answers, and the policy decides the others at once.
+	// 0 is httpcoord.DefaultTimeout; with a negative one, each call waits as long as its context allows.
 	Timeout time.Duration
 	// Log takes warnings. The default is slog.Default().
 	Log *slog.Logger
@@ -77,7 +79,8 @@ func (l Limits) Stream() grpc.StreamServerInterceptor {
 // limited admits calls.
 type limited struct {
 	Limits
-	log middleware.Logger
+	breaker middleware.Breaker
+	log     middleware.Logger
 }
 
 func (l Limits) limited() *limited {
@@ -87,14 +90,15 @@ func (l Limits) limited() *limited {
 	if live, ok := l.Rules.(httpcoord.Live); ok && live == nil {
 		panic("grpccoord: Limits needs Rules, and Live is nil")
 	}
-	return &limited{Limits: l, log: middleware.Logger{Log: l.Log}}
+	return &limited{
+		Limits: l, log: middleware.Logger{Log: l.Log},
+		breaker: middleware.Breaker{Rules: l.Rules, Limiter: l.Limiter, Timeout: l.Timeout},
+	}
 }
 
 // admit takes what a call counts against, or says why not.
 func (l *limited) admit(ctx context.Context, method string, setTrailer func(metadata.MD)) error {
-	within, cancel := middleware.Within(ctx, l.Timeout)
-	d, err := l.Rules.Allow(within, l.Limiter, l.request(ctx, method))
-	cancel()
+	d, err := l.breaker.Allow(ctx, l.request(ctx, method))
 	switch {
 	case err != nil:
 		return l.fail(ctx, err)

@@ -55,7 +55,9 @@ type Limits struct {
 	// then. The default is 429 with problem details.
 	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
 	// Timeout is the longest that a request waits for the store. Then the failure policy decides: a limit must not
-	// cost more than it protects. 0 is DefaultTimeout; a negative one is no bound but the context's.
+	// cost more than it protects. If one has waited in vain while nobody was answered, one request at a time asks the
+	// store until it answers, and the policy decides the others at once.
+	// 0 is DefaultTimeout; with a negative one, each request waits as long as its context allows.
 	Timeout time.Duration
 	// Log takes warnings. The default is slog.Default().
 	Log *slog.Logger
@@ -72,21 +74,22 @@ func (l Limits) Wrap(next http.Handler) http.Handler {
 	if l.Deny == nil {
 		l.Deny = deny
 	}
-	m := &limited{Limits: l, log: middleware.Logger{Log: l.Log}, next: next}
-	return m
+	return &limited{
+		Limits: l, next: next, log: middleware.Logger{Log: l.Log},
+		breaker: middleware.Breaker{Rules: l.Rules, Limiter: l.Limiter, Timeout: l.Timeout},
+	}
 }
 
 // limited is a handler behind limits.
 type limited struct {
 	Limits
-	log  middleware.Logger
-	next http.Handler
+	breaker middleware.Breaker
+	log     middleware.Logger
+	next    http.Handler
 }
 
 func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := middleware.Within(r.Context(), l.Timeout)
-	d, err := l.Rules.Allow(ctx, l.Limiter, l.request(r))
-	cancel()
+	d, err := l.breaker.Allow(r.Context(), l.request(r))
 	if err != nil {
 		l.fail(w, r, err)
 		return

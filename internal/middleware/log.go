@@ -27,14 +27,19 @@ func (l *Logger) Warn(ctx context.Context, text string, err error) {
 	if !ok {
 		return
 	}
-	if e, ok := errors.AsType[*coord.Error](err); ok {
-		err = &coord.Error{Op: e.Op, Backend: e.Backend, Err: e.Err}
-	}
 	log := l.Log
 	if log == nil {
 		log = slog.Default()
 	}
-	log.WarnContext(ctx, text, "error", err, "not_logged", skipped)
+	log.WarnContext(ctx, text, "error", keyless(err), "not_logged", skipped)
+}
+
+// keyless is err without the key.
+func keyless(err error) error {
+	if e, ok := errors.AsType[*coord.Error](err); ok {
+		return &coord.Error{Op: e.Op, Backend: e.Backend, Err: e.Err}
+	}
+	return err
 }
 
 // Mistake reports whether the program, and not the store, is to blame for err.
