@@ -90,7 +90,7 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 	case ctx.Err() != nil:
 		return "", ctxError(ctx)
 	case c.limits.multi == nil && !c.bestEffort:
-		return "", fmt.Errorf("%w: several limits at once on %s, which does not claim %q; WithBestEffort takes them one after the other", ErrUnsupported, c.info.Name, driver.AtomicMulti)
+		return "", fmt.Errorf("%w: several limits at once on %s, which does not claim %q: make the client WithBestEffort, or let one limit apply", ErrUnsupported, c.info.Name, driver.AtomicMulti)
 	case c.limits.multi == nil && c.limits.refund == nil:
 		return "", fmt.Errorf("%w: several limits on %s, which cannot give permits back", ErrUnsupported, c.info.Name)
 	}

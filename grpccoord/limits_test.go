@@ -182,12 +182,16 @@ func TestLimitsOptions(t *testing.T) {
 	if code := status.Code(watch(t.Context(), c)); code != codes.InvalidArgument {
 		t.Errorf("more than the limit ever grants: %v: want INVALID_ARGUMENT", code)
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("Limits without its parts did not panic")
-		}
-	}()
-	Limits{}.Stream()
+	for name, l := range map[string]Limits{"without its parts": {}, "with a nil Live": {Limiter: middlewaretest.Client(t), Rules: httpcoord.Live(nil)}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Limits %s did not panic", name)
+				}
+			}()
+			l.Stream()
+		}()
+	}
 }
 
 func TestLimitsWithoutStore(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
 	_ "github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/middleware/middlewaretest"
@@ -338,6 +339,30 @@ func TestLimitsTimeout(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// oneAtATime is a store that cannot take several limits at once.
+type oneAtATime struct {
+	driver.Backend
+	driver.Limiter
+}
+
+func (p oneAtATime) Info() driver.Info {
+	info := p.Backend.Info()
+	info.Claims = info.Claims.Without(driver.AtomicMulti)
+	return info
+}
+
+// A request that meets two limits where the store can only do one is the program's mistake, and the log names the remedy.
+func TestLimitsNeedSeveralAtOnce(t *testing.T) {
+	backend := memory.New()
+	store := oneAtATime{backend, backend.(driver.Limiter)}
+	chain := middlewaretest.Chain(t, one("a", rules.IP(), coord.PerHour(5)), one("b", rules.Everyone(), coord.PerHour(5)))
+	var out testlog.Buffer
+	wantProblem(t, serve(Limits{Limiter: middlewaretest.Over(t, store), Rules: chain, Log: out.Logger()}.Wrap(ok), "GET", "/"), 500)
+	if s := out.String(); !strings.Contains(s, "WithBestEffort, or let one limit apply") {
+		t.Errorf("logged %q: want the remedy", s)
 	}
 }
 
