@@ -49,25 +49,18 @@ func (r *Rule) check() error {
 		return fmt.Errorf("%w: it has neither limits nor Final, and so does nothing", coord.ErrInvalid)
 	}
 	for i, l := range r.Limits {
-		if _, err := l.Normal(); err != nil {
+		normal, err := l.Normal()
+		if err != nil {
 			return err
 		}
 		for _, o := range r.Limits[:i] {
-			if l.Name == o.Name && sameAccount(l.Limit, o.Limit) {
+			other, _ := o.Normal() // it was checked
+			if l.Name == o.Name && normal.Shares(other) {
 				return fmt.Errorf("%w: %v and %v would be one account: give them different names", coord.ErrInvalid, o.Limit, l.Limit)
 			}
 		}
 	}
 	return nil
-}
-
-// sameAccount reports whether a store counts two limits of one key together: those of
-// one algorithm and, for windows, one period.
-func sameAccount(a, b coord.Limit) bool {
-	// Both have been checked.
-	a, _ = a.Normal()
-	b, _ = b.Normal()
-	return a.Algorithm == b.Algorithm && (a.Algorithm == coord.TokenBucket || a.Per == b.Per)
 }
 
 // clone is a copy that shares nothing with r.

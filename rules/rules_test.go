@@ -304,6 +304,27 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// Token buckets of different rates are different accounts (clause R3), so one rule may have both.
+func TestBucketsOfOneRule(t *testing.T) {
+	year := 8000 * time.Hour
+	few := coord.Limit{Rate: 1, Per: year, Burst: 2, Algorithm: coord.TokenBucket}
+	many := coord.Limit{Rate: 2, Per: year, Burst: 3, Algorithm: coord.TokenBucket}
+	ch, err := New(Rule{Name: "r", Limits: []Limit{{Limit: many}, {Limit: few}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := client(t)
+	for i := range 3 {
+		if d, err := ch.Allow(t.Context(), client, &Request{}); err != nil || d.Allowed != (i < 2) {
+			t.Errorf("request %d: %+v, %v", i, d, err)
+		}
+	}
+	few.Burst = 5
+	if _, err := New(Rule{Name: "r", Limits: []Limit{{Limit: few}, {Limit: coord.Limit{Rate: 2, Per: 2 * year, Burst: 9, Algorithm: coord.TokenBucket}}}}); !errors.Is(err, coord.ErrInvalid) {
+		t.Errorf("two bursts of one rate: %v, want ErrInvalid", err)
+	}
+}
+
 func TestRulesAreCopies(t *testing.T) {
 	methods := []string{"GET"}
 	ch := chain(t, Rule{Name: "r", Match: Match{Methods: methods}, Limits: hour(1)})
