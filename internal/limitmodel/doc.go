@@ -8,8 +8,8 @@
 // between calls the walk also holds the store to what it answers: what remains can be
 // had, and an ask that was denied is granted after its RetryAfter, not before.
 //
-// A second walk lets goroutines of several clients ask, wait, give up and take permits in
-// advance on a store in memory that is a round trip away, and counts them by the same model.
+// A second walk lets goroutines of several clients ask, wait, give up, reset and take permits in
+// advance on a store in memory that is a round trip away and loses replies, and counts them by the same model.
 //
 // The tests of the stores make the first walk, always the same one. -model.steps makes it longer, and -model.seed another one:
 //
