@@ -29,6 +29,10 @@ func skewCases() []Case {
 			ID: "LIMIT-14", Name: "limits-run-on-one-clock", Clause: "R1", run: oneClock, Proves: driver.ServerClock, Hooks: []Hook{HookSkew},
 			Why:    "a bound that holds as far as clocks agree is weaker than it looks, on a fleet of which nobody checks the clocks",
 			Remedy: "read the time at the store, in the step that decides, or do not claim server-clock",
+		}, {
+			ID: "LIMIT-244", Name: "a-day-ahead-stops-no-limit", Clause: "R4", run: dayAhead, Hooks: []Hook{HookSkew},
+			Why:    "one machine whose clock was a day ahead took permits, and its limits denied everyone for a day, long after it was gone",
+			Remedy: "let a state that is further ahead than clocks differ stand still, and begin anew when the limit has come back since its last grant",
 		},
 	}
 }
@@ -190,6 +194,34 @@ func oneClock(e *env) {
 			if a.RetryAfter > before.RetryAfter+10*time.Millisecond || a.RetryAfter < before.RetryAfter-passed {
 				e.Errorf("RetryAfter of a %s for a client %v ahead: saw %v, want the %v that another was told, less what has passed since", name, ahead, a.RetryAfter, before.RetryAfter)
 			}
+		}
+	}
+}
+
+// dayAhead lets a client that is a day ahead take all there is, and go. Then the others are served: at once where
+// the store's clock counts, and elsewhere when the permits that it took are back.
+func dayAhead(e *env) {
+	all := algorithms(10, time.Second)
+	e.scope(func(e *env) {
+		wrong := e.skewedLimiter(24 * time.Hour)
+		for name, limit := range all {
+			e.spendAll(wrong, e.key(name), limit, name)
+		}
+	})
+	right, granted := e.limiter(), make(map[string]int)
+	for start := time.Now(); len(all) > 0; e.pass(5 * time.Millisecond) {
+		for name, limit := range all {
+			a := e.ask(right, e.key(name), limit, 1, limit.Max())
+			granted[name] += a.N
+			if most := 2 * limit.Per; a.RetryAfter > most {
+				e.Errorf("RetryAfter of a %s after a client that was a day ahead: saw %v, want at most %v", name, a.RetryAfter, most)
+			}
+			if granted[name] >= 2*limit.Max() { // what follows the first grants is not ahead any more
+				delete(all, name)
+			}
+		}
+		if took := time.Since(start); len(all) > 0 && took > soon+e.starved(start) {
+			e.Fatalf("after a client that was a day ahead: saw %v granted in %v, want 20 of each", granted, took.Round(time.Millisecond))
 		}
 	}
 }

@@ -3,12 +3,14 @@ package conformance_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
+	"github.com/coordgo/coord/driver/limits"
 )
 
 // Bugs of cells that are swapped: of a store with no more than a read and a write.
@@ -25,24 +27,48 @@ var cellMutants = []mutant{
 	}, {
 		name: "write that is not made", bug: "releases are written to a cache that is never flushed", sound: "cells",
 		new: shelved(cellBug{lazy: true}), killers: []string{"LOCK-02", "LOCK-05"},
+	}, {
+		name: "state kept for a month", bug: "states last longer than they say anything: one that a wrong clock made waits for its time", sound: "clocks",
+		new: clocked(cellBug{month: true}), killers: []string{"LIMIT-244"},
+	}, {
+		name: "state of the future is none", bug: "a state that is ahead of the clock is taken for fresh at once: two clocks mint by turns", sound: "clocks",
+		new: clocked(cellBug{future: true}), killers: []string{"LIMIT-13"},
 	},
 }
 
-type cellBug struct{ twoSteps, short, fold, lazy bool }
+type cellBug struct{ twoSteps, short, fold, lazy, month, future bool }
 
 func shelved(bug cellBug) func() harness {
 	return func() harness {
 		s := &shelf{cells: make(map[cas.Name]value)}
 		return harness{
-			Open:   func(conformance.TB) driver.Backend { return cas.New(shelfInfo, badClient{client{s}, bug}) },
+			Open:   func(conformance.TB) driver.Backend { return cas.New(shelfInfo, badClient{client{s}, bug, 0}) },
 			Claims: shelfInfo.Claims,
+		}
+	}
+}
+
+// clocked is shelved on the clocks of its clients.
+func clocked(bug cellBug) func() harness {
+	return func() harness {
+		info := shelfInfo
+		info.Claims = slices.DeleteFunc(slices.Clone(info.Claims), func(c driver.Claim) bool { return c == driver.ServerClock })
+		s := &shelf{cells: make(map[cas.Name]value)}
+		skew := func(_ conformance.TB, ahead time.Duration) driver.Backend {
+			return cas.New(info, badClient{client{s}, bug, ahead})
+		}
+		return harness{
+			Open:   func(tb conformance.TB) driver.Backend { return skew(tb, 0) },
+			Claims: info.Claims,
+			Faults: &conformance.Faults{Skew: skew},
 		}
 	}
 }
 
 type badClient struct {
 	client
-	bug cellBug
+	bug   cellBug
+	ahead time.Duration // of its clock, by which limits count
 }
 
 func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
@@ -50,9 +76,19 @@ func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
 		n.Key = strings.ToLower(n.Key)
 	}
 	spoil := func(old []byte, now time.Time) (cas.Change, error) {
+		if n.Kind == cas.Limit {
+			now = now.Add(c.ahead)
+			if c.bug.future && aheadOf(old, now) > time.Minute {
+				old = nil
+			}
+		}
 		ch, err := fn(old, now)
-		if c.bug.short && n.Kind == cas.Limit {
+		switch {
+		case n.Kind != cas.Limit:
+		case c.bug.short:
 			ch.Keep /= 2
+		case c.bug.month:
+			ch.Keep = 30 * 24 * time.Hour
 		}
 		if c.bug.lazy && bytes.Contains(ch.Value, []byte(" free ")) {
 			ch = cas.Change{}
@@ -69,4 +105,15 @@ func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
 	}
 	time.Sleep(200 * time.Microsecond) // the way to the store and back
 	return c.client.Update(ctx, n, func(_ []byte, now time.Time) (cas.Change, error) { return fn(seen, now) })
+}
+
+// aheadOf is by how much a state, if there is one, is ahead of now.
+func aheadOf(state []byte, now time.Time) time.Duration {
+	var s limits.State
+	if s.UnmarshalBinary(state) != nil {
+		return 0
+	}
+	var look limits.Ahead
+	d, _ := look.Look(&s, "", 0, driver.Limit{Rate: 1, Per: time.Second, Algorithm: driver.SlidingWindow}, now.UnixMicro())
+	return d
 }

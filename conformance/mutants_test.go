@@ -54,6 +54,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"pushing":    pushed(func(fn notify, key, id string) { fn(key, id, driver.ErrNotHeld) }),
 	"batching":   batched(func([]driver.Renewal) {}),
 	"cells":      shelved(cellBug{}),
+	"clocks":     clocked(cellBug{}),
 	"refusing":   refusing(refuseBug{}),
 	"late":       late(lateBug{}),
 	"crowded":    crowded(crowdBug{}),

@@ -41,6 +41,7 @@ type limitTable struct {
 	now   func() time.Time
 	pause func(context.Context, time.Duration) error
 	rtt   atomic.Int64 // round trip of a write, a moving average in ns
+	ahead limits.Ahead
 
 	mu          sync.Mutex
 	cells       map[string]*cell

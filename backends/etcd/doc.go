@@ -93,8 +93,10 @@
 // etcd has no clock to ask. Each state runs on the greatest time that any client gave
 // it. If the fastest client's clock is ahead of the true time by ε, then over any time
 // W a limit admits at most what its bound allows for W+ε; a client whose clock lags is told
-// to wait until its clock has caught up, or for a minute and the time of the limit at most. Keep the clocks of the machines synchronised,
-// as you would for etcd itself.
+// to wait until its clock has caught up, or for a minute and the time of the limit at most. A state that is further
+// ahead begins anew when a client has seen it unchanged for the time of the limit. A client that meets a state which
+// is more than a minute ahead warns, see [WithLogger]. Keep the clocks of the machines synchronised, as you would for
+// etcd itself.
 //
 // States expire by leases that last for three times what a state needs, rounded up to a power of
 // two from 64 s on. They are not kept alive, not revoked, and cost a decision nothing. A state stays on its lease

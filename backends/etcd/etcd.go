@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -40,12 +41,24 @@ var Claims = driver.Claims{
 // Option configures New.
 type Option func(*options)
 
-type options struct{ namespace string }
+type options struct {
+	namespace string
+	log       *slog.Logger
+}
 
 // WithNamespace puts everything under namespace + "/", as the path of a URL does.
 // Its segments, between slashes, are not empty and not "coord".
 func WithNamespace(namespace string) Option {
 	return func(o *options) { o.namespace = namespace }
+}
+
+// WithLogger sets where warnings go, of clocks that are ahead. The default is slog.Default.
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) {
+		if l != nil {
+			o.log = l
+		}
+	}
 }
 
 // New makes a store over the application's own client, which Close leaves open.
@@ -89,6 +102,7 @@ type backend struct {
 	info   driver.Info
 	minTTL int64 // seconds
 	number int   // of this client, in the names of its entries
+	log    *slog.Logger
 
 	life  context.Context // ends with Close
 	end   func()
@@ -128,7 +142,7 @@ var (
 )
 
 func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []Option) (*backend, error) {
-	var o options
+	o := options{log: slog.Default()}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -137,7 +151,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers),
+		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), inLine: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),

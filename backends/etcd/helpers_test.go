@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"os"
 	"sync"
 	"testing"
@@ -41,7 +42,7 @@ func connect(t testing.TB, addrs ...string) *backend {
 func connectWith(t testing.TB, cfg clientv3.Config, opts ...Option) *backend {
 	t.Helper()
 	client := rawWith(t, cfg)
-	b, err := New(client, opts...)
+	b, err := New(client, append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

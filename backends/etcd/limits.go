@@ -105,6 +105,7 @@ func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn sta
 	for defeats := 0; ; {
 		guess := !c.known
 		now := b.limits.now().UnixMicro()
+		b.watchClock(c, l, now)
 		v := fn(&c.state, now)
 		if v == leaveIt || v == deleteIt && c.revision == 0 {
 			if read {
@@ -131,6 +132,13 @@ func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn sta
 			return err
 		}
 		defeats++
+	}
+}
+
+// watchClock warns of a state that is ahead of our clock, and ends one that stands still when it may.
+func (b *backend) watchClock(c *cell, l driver.Limit, now int64) {
+	if d, warn := b.limits.ahead.Look(&c.state, c.name, uint64(c.revision), l, now); warn {
+		b.log.Warn("etcd: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
 	}
 }
 

@@ -85,6 +85,9 @@ func (b *backend) takeParts(ctx context.Context, parts []part, cells []*cell) ([
 	for defeats := 0; ; {
 		guess := slices.ContainsFunc(cells, func(c *cell) bool { return !c.known })
 		now := b.limits.now().UnixMicro()
+		for _, p := range parts {
+			b.watchClock(p.cell, p.Limit, now)
+		}
 		taken, written, err := decide(parts, now)
 		if err != nil {
 			return nil, err

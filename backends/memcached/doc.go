@@ -74,7 +74,9 @@
 // Burst + Rate·(W+e)/Per in any time W; a bucket that has been full, and was forgotten, begins
 // with another e. A fixed window admits at most Rate as the clients count it; on any one clock, what others
 // count to the window before or after can be admitted in the first or last e of a window too, up
-// to 2·Rate in all. e counts once, not once per client. Keep clocks synchronised.
+// to 2·Rate in all. e counts once, not once per client. Keep clocks synchronised. A client that meets a state which
+// is more than a minute ahead of its clock warns, see [WithLogger]. A state that is further ahead than that and the time
+// of the limit begins anew when nothing was granted for that time, however long states are kept.
 //
 // Callers of one client who want the same limit travel together: one is under way, and those
 // who come meanwhile share the next read and write.

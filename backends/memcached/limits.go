@@ -115,7 +115,11 @@ func (c *call) evaluate(n limitName, batch []*ask) (done bool, err error) {
 		return false, err
 	}
 	now := c.b.clock()
-	c.b.noteAhead(s.Ahead(now.UnixMicro()))
+	if item != nil {
+		if d, warn := c.b.ahead.Look(&s, item.Key, item.CasID, n.limit, now.UnixMicro()); warn {
+			c.b.log.Warn("memcached: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
+		}
+	}
 	dirty := false
 	if item == nil && c.b.onMissing == Empty {
 		// What was lost may have been spent just now.
@@ -132,18 +136,6 @@ func (c *call) evaluate(n limitName, batch []*ask) (done bool, err error) {
 		return true, nil
 	}
 	return c.store(n, item, s, now)
-}
-
-// noteAhead warns, once a minute at most, that the clock of another client is ahead of ours by more than
-// a clock may be.
-func (b *backend) noteAhead(d time.Duration) {
-	if d < time.Minute {
-		return
-	}
-	now := time.Now().UnixNano()
-	if last := b.warned.Load(); (last == 0 || now-last > int64(time.Minute)) && b.warned.CompareAndSwap(last, now) {
-		b.log.Warn("memcached: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
-	}
 }
 
 // load reads the state; the item is nil if there is none.

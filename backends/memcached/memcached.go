@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
 )
 
 const (
@@ -57,7 +57,8 @@ type options struct {
 	selector  memcache.ServerSelector
 }
 
-// WithLogger sets where warnings of the start-up probe go. The default is slog.Default.
+// WithLogger sets where warnings go, of the start-up probe and of clocks that are ahead. The default is
+// slog.Default.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) {
 		if l != nil {
@@ -114,7 +115,7 @@ type backend struct {
 	info      driver.Info
 	log       *slog.Logger
 	clock     func() time.Time
-	warned    atomic.Int64 // when a clock that is ahead was warned of, in ns
+	ahead     limits.Ahead
 	lines     lines
 	closing   chan struct{}
 	once      sync.Once

@@ -1,11 +1,13 @@
 package memcached
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/limitmodel"
+	"github.com/coordgo/coord/internal/testlog"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -20,33 +22,39 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 }
 
 // TestClockADayAhead: one client's clock is a day ahead, and then that client is gone. The others do not wait
-// for a day.
+// for a day, however long states are kept, and warn of it once.
 func TestClockADayAhead(t *testing.T) {
-	addr := testserver.Memcached(t, testserver.WithFlags("-M")).Addr
-	wrong, right := connect(t, addr), connect(t, addr)
-	wrong.clock = func() time.Time { return time.Now().Add(24 * time.Hour) }
-	l := driver.Limit{Rate: 10, Per: time.Second, Algorithm: driver.SlidingWindow}
-	take := func(b *backend, n int) driver.TakenOne {
-		one, err := b.TakeOne(t.Context(), "k", l, driver.Ask{Min: n, N: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return one
-	}
-	if one := take(wrong, 1); one.N != 1 {
-		t.Fatalf("of a fresh limit: %+v", one)
-	}
-	if one := take(right, 9); one.N != 9 {
-		t.Fatalf("what is left of it: %+v", one)
-	}
-	one := take(right, 10)
-	if one.N > 0 || one.RetryAfter > 2*time.Second {
-		t.Fatalf("of a spent limit: %+v", one)
-	}
-	for start := time.Now(); one.N == 0; one = take(right, 10) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("after a minute: %+v", one)
-		}
-		time.Sleep(50 * time.Millisecond)
+	for name, missing := range map[string]OnMissing{"full": Full, "empty": Empty} {
+		t.Run(name, func(t *testing.T) {
+			addr := testserver.Memcached(t, testserver.WithFlags("-M")).Addr
+			var log testlog.Buffer
+			wrong := connect(t, addr, WithOnMissing(missing))
+			right := connect(t, addr, WithOnMissing(missing), WithLogger(log.Logger()))
+			wrong.clock = func() time.Time { return time.Now().Add(24 * time.Hour) }
+			l := driver.Limit{Rate: 10, Per: time.Second, Algorithm: driver.SlidingWindow}
+			take := func(b *backend) driver.TakenOne {
+				one, err := b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 10, N: 10})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return one
+			}
+			if one := take(wrong); one.N != 10 && missing == Full {
+				t.Fatalf("of a fresh limit: %+v", one)
+			}
+			one := take(right)
+			if one.N > 0 || one.RetryAfter > 2*time.Second {
+				t.Fatalf("of a spent limit: %+v", one)
+			}
+			for start := time.Now(); one.N == 0; one = take(right) {
+				if time.Since(start) > time.Minute {
+					t.Fatalf("after a minute: %+v", one)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if n := strings.Count(log.String(), "clock is ahead of this one's"); n != 1 {
+				t.Errorf("warned %d times, want once: %s", n, log.String())
+			}
+		})
 	}
 }

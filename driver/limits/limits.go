@@ -158,7 +158,8 @@ func (s *State) Refund(l driver.Limit, now int64, id string, n int) (changed boo
 
 // Expiry is how long after now, without calls, the state equals a fresh one and
 // may be dropped. One that a wrong clock has made is dropped after the time in which
-// the limit comes back, by the store's clock: then all its grants are that old.
+// the limit comes back, by the store's clock: then all its grants are that old. [Ahead] is
+// for a store that keeps it longer.
 func (s *State) Expiry(l driver.Limit, now int64) time.Duration {
 	if l.Algorithm == driver.TokenBucket {
 		var v bucketView
@@ -196,10 +197,6 @@ func (s *State) ratchet(now, whole int64) (at, lag int64, far bool) {
 	}
 	return s.last, lag, false
 }
-
-// Ahead is how far the time of the last grant is after now: by how much another clock is
-// ahead of the one that now was read from.
-func (s *State) Ahead(now int64) time.Duration { return micros(max(s.last-clamp(now), 0)) }
 
 // clamp keeps a time in the range that is exact, which ends in the year 2255.
 func clamp(now int64) int64 { return min(max(now, 0), maxExact) }
