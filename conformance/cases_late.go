@@ -17,7 +17,7 @@ func lateCases() []Case {
 			Remedy: "make the comparison and the change one step, and compare something that never comes again: the id, or a version that outlives the entry",
 		}, {
 			ID: "LIMIT-233", Name: "late-write-brings-no-permits-back", Clause: "R1", run: lateLimitWrites, Hooks: []Hook{HookLink}, bound: time.Minute,
-			Why:    "a debit that was stalled on its way arrives when the account has been removed and made anew under the same version, and puts its old count in place of the new one (20 permits of 10)",
+			Why:    "a debit that was stalled on its way arrives when the account has been reset, or collected, and made anew under the same version, and puts its old count in place of the new one (20 permits of 10)",
 			Remedy: "compare something that never comes again, such as an incarnation of the account that its maker draws at random",
 		},
 	}
@@ -121,21 +121,34 @@ func lateLimitWrites(e *env) {
 	for name := range still(20) {
 		kinds = append(kinds, name)
 	}
-	e.eachLate(kinds, lateLimitWrite)
+	ends := map[string]accountEnd{"reset": func(e *env, rival driver.Limiter, key string, l driver.Limit) {
+		e.noError(rival.Reset(e.within(soon), key, l), "Reset")
+	}}
+	if collect := e.r.suite.Harness.Faults.Collect; collect != nil {
+		ends["collected"] = func(e *env, _ driver.Limiter, key string, l driver.Limit) { collect(e, key, l) }
+	}
+	for what, end := range ends {
+		e.scopeOf("an account that was "+what, func(e *env) {
+			e.eachLate(kinds, func(e *env, kind string, n int) { lateLimitWrite(e, kind, n, what, end) })
+		})
+	}
 }
 
-func lateLimitWrite(e *env, kind string, n int) {
+// accountEnd removes the account of a limit.
+type accountEnd func(e *env, rival driver.Limiter, key string, l driver.Limit)
+
+func lateLimitWrite(e *env, kind string, n int, what string, end accountEnd) {
 	const rate, fresh = 20, 15
 	b, link := byNetwork(e)
 	l, meter, limit := b.(driver.Limiter), e.limiter(), still(rate)[kind]
-	key := e.key(fmt.Sprint(kind, n))
+	key := e.key(fmt.Sprint(what, kind, n))
 	e.grantedN(e.ask(l, key, limit, 1, 1), 1, "the first permit")
 	spent := 0
 	there := e.stalled(link, n, func(ctx context.Context) error {
 		_, err := l.Take(ctx, key, limit, []driver.Ask{{ID: e.newID(), Min: 1, N: 1}})
 		return err
 	}, func() {
-		e.noError(meter.Reset(e.within(soon), key, limit), "Reset")
+		end(e, meter, key, limit)
 		spent += e.ask(meter, key, limit, 1, fresh).N
 	})
 	if !there {

@@ -58,6 +58,9 @@ type Faults struct {
 	// negative, from its first call on. A client that never looks at its own clock
 	// cannot be skewed: give an ordinary one.
 	Skew func(tb TB, ahead time.Duration) driver.Backend
+	// Collect removes the account of a limit, over or not, as the store does by itself once it is
+	// over: by expiry or by a collector. The case about late debits runs with it, too, where it is there.
+	Collect func(tb TB, key string, l driver.Limit)
 }
 
 // Hook names what a case needs of the harness.

@@ -19,12 +19,15 @@ var lateMutants = []mutant{
 		name: "renewal that is late", bug: "the id is compared in one request and the entry written in another, whoever has it by then", sound: "late",
 		new: late(lateBug{renew: true}), killers: []string{"LOCK-233"},
 	}, {
-		name: "version that comes again", bug: "an account that is made anew begins at the same version, so that a late write to the old one succeeds (ZooKeeper)", sound: "late",
-		new: late(lateBug{take: true}), killers: []string{"LIMIT-233"},
+		name: "version that comes again", bug: "an account that was reset begins anew at the same version, so that a late write to the old one succeeds", sound: "late",
+		new: late(lateBug{reset: true}), killers: []string{"LIMIT-233"},
+	}, {
+		name: "version of a node that was collected", bug: "a reset counts as a write, but an account that was collected begins anew at the same version (ZooKeeper)", sound: "late",
+		new: late(lateBug{collect: true}), killers: []string{"LIMIT-233"},
 	},
 }
 
-type lateBug struct{ unlock, renew, take bool }
+type lateBug struct{ unlock, renew, reset, collect bool }
 
 func late(bug lateBug) func() harness {
 	return func() harness {
@@ -36,10 +39,17 @@ func late(bug lateBug) func() harness {
 		return harness{
 			Open:   func(conformance.TB) driver.Backend { return claimer{open(), claims} },
 			Claims: claims,
-			Faults: &conformance.Faults{Link: func(conformance.TB) (driver.Backend, conformance.Link) {
-				b := open()
-				return claimer{b, claims}, b.link
-			}},
+			Faults: &conformance.Faults{
+				Link: func(conformance.TB) (driver.Backend, conformance.Link) {
+					b := open()
+					return claimer{b, claims}, b.link
+				},
+				Collect: func(tb conformance.TB, key string, l driver.Limit) {
+					if err := v.end(tb.Context(), shared.Open().(store), key, l, bug.collect); err != nil {
+						tb.Fatalf("Reset: %v", err)
+					}
+				},
+			},
 		}
 	}
 }
@@ -102,6 +112,17 @@ func (g *gate) Delay(time.Duration) {}
 type versions struct {
 	mu sync.Mutex
 	of map[string]int
+}
+
+// end removes an account. The next one begins at the next version, or anew.
+func (v *versions) end(ctx context.Context, s store, key string, l driver.Limit, anew bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.of[key]++
+	if anew {
+		v.of[key] = 0
+	}
+	return s.Reset(ctx, key, l)
 }
 
 // twoStep makes each change in two requests.
@@ -172,14 +193,7 @@ func (b *twoStep) Renew(ctx context.Context, key string, r driver.Request) (g dr
 }
 
 func (b *twoStep) Reset(ctx context.Context, key string, l driver.Limit) error {
-	b.versions.mu.Lock()
-	defer b.versions.mu.Unlock()
-	if b.bug.take {
-		b.versions.of[key] = 0
-	} else {
-		b.versions.of[key]++
-	}
-	return b.store.Reset(ctx, key, l)
+	return b.versions.end(ctx, b.store, key, l, b.bug.reset)
 }
 
 func (b *twoStep) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {

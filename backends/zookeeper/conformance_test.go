@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"math"
 	"net/url"
 	"sync"
 	"testing"
@@ -29,6 +30,19 @@ func harness(srv *testserver.Server) conformance.Harness {
 		c.offset += ahead.Microseconds()
 		c.apart -= ahead.Microseconds()
 		return b
+	}
+	faults.Collect = func(tb conformance.TB, key string, l driver.Limit) {
+		b := open(tb, srv.Addr).(*backend)
+		tb.Cleanup(func() { _ = b.Close() })
+		for removed := 0; removed == 0; { // 0: somebody has written to it meanwhile
+			old, over, err := b.isOver(tb.Context(), b.limitPath(key, l), math.MaxInt64)
+			if err == nil && over {
+				removed, err = b.sweep(tb.Context(), []litter{old})
+			}
+			if err != nil || !over {
+				tb.Fatalf("collect: found %v, error %v", over, err)
+			}
+		}
 	}
 	if srv.Owned {
 		faults.Kill = func(conformance.TB) { srv.Kill() }
