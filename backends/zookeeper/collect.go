@@ -38,18 +38,32 @@ func (b *backend) collects() {
 		return
 	}
 	b.start(func() {
-		next := collectEvery/2 + rand.N(collectEvery)
-		for b.pause(context.Background(), next) {
+		r := round{bucket: byte(rand.N(256))}
+		for next := r.next(0); b.pause(context.Background(), next); {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
 			// What fails is tried again another time.
-			removed, err := b.collect(ctx, b.clock.now(), byte(rand.N(256)))
+			removed, err := b.collect(ctx, b.clock.now(), r.bucket)
 			cancel()
-			next = collectEvery/2 + rand.N(collectEvery)
-			if removed >= collectMuch && err == nil {
-				next = collectSoon
+			if err != nil {
+				removed = 0
 			}
+			next = r.next(removed)
 		}
 	})
+}
+
+// round goes from bucket to bucket, in order: as limits are spread evenly, the next bucket has about as
+// many that are over as this one. Were it chosen at random, one that was cleaned just now would make the client
+// pause, and 80,000 limits would take hours.
+type round struct{ bucket byte }
+
+// next goes on to the next bucket, and gives the time until the look at it.
+func (r *round) next(removed int) time.Duration {
+	r.bucket++
+	if removed >= collectMuch {
+		return collectSoon
+	}
+	return collectEvery/2 + rand.N(collectEvery)
 }
 
 // litter is a limit that is over, as long as its incarnation has that version.

@@ -389,3 +389,24 @@ func TestTakeAllOfNothingMakesNoNode(t *testing.T) {
 		}
 	}
 }
+
+// Limits that no client remembers, of clients that have gone or because they were too many, are removed without
+// a pause as long as a bucket has many of them.
+func TestRoundRemovesWhatIsForgotten(t *testing.T) {
+	var left [256]int
+	sum := 0
+	for i := range left {
+		left[i] = 330 // of 84,000
+		sum += left[i]
+	}
+	r, took := round{}, time.Duration(0)
+	for sum > 0 && took < 24*time.Hour {
+		n := min(left[r.bucket], collectMost)
+		left[r.bucket] -= n
+		sum -= n
+		took += r.next(n)
+	}
+	if most := 2 * 256 * collectSoon; sum > 0 || took > most+2*collectEvery {
+		t.Errorf("%d are left after %v: want none after %v", sum, took, most)
+	}
+}
