@@ -147,3 +147,60 @@ func TestLeaseLivesFromTheSend(t *testing.T) {
 		})
 	}
 }
+
+// abrupt is a store whose Close loses the replies of what is under way.
+type abrupt struct {
+	*fakeLimits
+	closed chan struct{}
+}
+
+func (a *abrupt) Close() error {
+	close(a.closed)
+	return a.fakeLimits.Close()
+}
+
+// Close waits for what is under way: what comes of a request for the next lease is given back, and permits that are given
+// back are not told as lost.
+func TestCloseAwaitsLeasesUnderWay(t *testing.T) {
+	for op, begin := range map[string]func(t *testing.T, c *Client, limit Limit, l *lease){
+		"take": func(t *testing.T, c *Client, limit Limit, l *lease) {
+			for l.left.Load() > 0 { // asks for the next one
+				must[Result](t)(c.Allow(t.Context(), "k", limit))
+			}
+		},
+		"refund": func(_ *testing.T, _ *Client, _ Limit, l *lease) {
+			time.Sleep(l.ends.mono - l.told - 20*time.Millisecond)
+		},
+	} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit, sum := leasing["sliding-window"], &ledger{}
+				f := &abrupt{newFakeLimits(), make(chan struct{})}
+				c := newTestClient(t, f, WithPermitLease(PermitLease{}), sum.observer())
+				l := hoard(t, c, limit)
+				began := make(chan struct{}, 1)
+				f.setIntercept(func(now, key string) outcome {
+					if now != op {
+						return outcome{}
+					}
+					began <- struct{}{}
+					select {
+					case <-time.After(30 * time.Millisecond):
+						return outcome{}
+					case <-f.closed:
+						return outcome{after: errWire}
+					}
+				})
+				begin(t, c, limit, l)
+				<-began
+				must[any](t)(nil, c.Close())
+				f.setIntercept(nil)
+				f.fakeLimits.closed = false
+				debited := limit.Rate - left(t, newTestClient(t, f.fakeLimits), "k", limit)
+				if want := sum.allowed + sum.waste; debited != want {
+					t.Errorf("%d debited: want %d, of which %d were lost", debited, want, sum.waste)
+				}
+			})
+		})
+	}
+}

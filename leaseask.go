@@ -150,15 +150,13 @@ func (p *pot) prefetch() {
 		la.done()
 		return
 	}
-	b.c.bg.Add(1)
-	go p.fetch(la, ask)
+	b.background(func() { p.fetch(la, ask) })
 }
 
 // fetch is the call of refill. Nobody waits for it: that it failed shows when the lease is
 // spent, and the next ask is the store's.
 func (p *pot) fetch(la *leaseAsk, ask driver.Ask) {
 	c := p.book.c
-	defer c.bg.Done()
 	defer la.done()
 	var err error
 	defer c.survive("permits were taken in advance", &err)

@@ -29,7 +29,8 @@ type leaseBook struct {
 	mu       sync.Mutex // guards what follows, and changes of the chains
 	pots     []*pot     // all of them, in no order
 	closed   bool
-	sweeping *time.Timer // runs while there are pots
+	calls    sync.WaitGroup // of the book itself, that are under way; none begins after closed
+	sweeping *time.Timer    // runs while there are pots
 	every    time.Duration
 	sweeps   int
 }
@@ -195,17 +196,26 @@ func (b *leaseBook) sweep() {
 		return keep
 	})
 	if len(back) > 0 {
-		b.c.bg.Add(1)
-		go func() {
-			defer b.c.bg.Done()
+		b.background(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), unlockTry)
 			defer cancel()
 			b.giveBack(ctx, back)
-		}()
+		})
 	}
 	if len(b.pots) > 0 {
 		b.sweeping.Reset(b.every)
 	}
+}
+
+// background makes a call of the book itself. leaseBook.mu is held, and the book is not closed.
+func (b *leaseBook) background(call func()) {
+	b.c.bg.Add(1)
+	b.calls.Add(1)
+	go func() {
+		defer b.c.bg.Done()
+		defer b.calls.Done()
+		call()
+	}()
 }
 
 // reset drops what was leased of the account that limit has under key, and what is
@@ -220,13 +230,17 @@ func (b *leaseBook) reset(key string, limit *driver.Limit) {
 	}
 }
 
-// close ends all leases and gives back what is left of them, as far as ctx allows.
+// close ends all leases and gives back what is left of them, as far as ctx allows. It waits for calls under way: closing
+// the store would lose their replies, and so a lease, or what is known of one.
 func (b *leaseBook) close(ctx context.Context) {
 	b.mu.Lock()
 	b.closed = true
 	if b.sweeping != nil {
 		b.sweeping.Stop()
 	}
+	b.mu.Unlock()
+	awaitAll(ctx, &b.calls)
+	b.mu.Lock()
 	now := b.c.clock.now()
 	var back []leftover
 	b.each(func(p *pot) bool {

@@ -18,7 +18,7 @@ import (
 type ledger struct {
 	mu                             sync.Mutex
 	leases, spent, returned, waste int
-	leased                         int // decisions
+	allowed, leased                int // decisions
 }
 
 func (l *ledger) observer() Option {
@@ -31,6 +31,7 @@ func (l *ledger) observer() Option {
 		Allowed: func(_ context.Context, e Decision) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			l.allowed++
 			if e.Leased {
 				l.leased++
 			}
