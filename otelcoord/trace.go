@@ -41,6 +41,14 @@ func (t *tracer) span(ctx context.Context) trace.Span {
 	return trace.SpanFromContext(context.Background()) // it does nothing
 }
 
+// around is the span around a lock: that of Do, or the application's, which gets events and nothing else.
+func (t *tracer) around(ctx context.Context) trace.Span {
+	if span, ok := ctx.Value(spanKey{t}).(trace.Span); ok {
+		return span
+	}
+	return trace.SpanFromContext(ctx)
+}
+
 // shown is what may be shown of a key; "" if show panics, for a call without a span of its own would end another's.
 func (t *tracer) shown(key string) (text string) {
 	defer func() {
@@ -114,7 +122,7 @@ func (t *tracer) released(e coord.Released) { t.forget(e.ID) }
 
 func (t *tracer) lost(ctx context.Context, e coord.Lost) {
 	t.forget(e.ID)
-	t.span(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
+	t.around(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
 		attribute.String(attrReason, string(e.Reason)),
 		attribute.Int64("coord.token", int64(e.Token)),
@@ -123,7 +131,7 @@ func (t *tracer) lost(ctx context.Context, e coord.Lost) {
 }
 
 func (t *tracer) renewFailed(ctx context.Context, e coord.RenewFailed) {
-	t.span(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
+	t.around(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
 		attribute.Int64("coord.token", int64(e.Token)),
 		attribute.Float64("coord.left", e.Left.Seconds()),

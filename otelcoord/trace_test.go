@@ -15,8 +15,9 @@ import (
 // spans is a provider that counts how often each span ends.
 type spans struct {
 	noop.TracerProvider
-	mu   sync.Mutex
-	ends map[*span]int
+	mu     sync.Mutex
+	ends   map[*span]int
+	events []string
 }
 
 type spanMaker struct {
@@ -85,5 +86,34 @@ func TestSpansEndOnce(t *testing.T) {
 				t.Errorf("observer %d: a span ended %d times: want 1", i, n)
 			}
 		}
+	}
+}
+
+func (s *span) AddEvent(name string, _ ...trace.EventOption) {
+	s.spans.mu.Lock()
+	defer s.spans.mu.Unlock()
+	s.spans.events = append(s.spans.events, name)
+}
+
+// The loss of a lock is an event of the application's span where no Do is around the lock.
+func TestLossIsTheApplicationsEvent(t *testing.T) {
+	own, app := &spans{ends: make(map[*span]int)}, &spans{ends: make(map[*span]int)}
+	o, err := New(WithTracerProvider(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := coord.New(memory.New(), coord.WithObserver(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, _ := app.Tracer("").Start(t.Context(), "app")
+	if _, err := c.Lock(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(app.events) != 1 || app.events[0] != "coord.lock.lost" || len(own.events) != 0 || len(own.ends) != 1 {
+		t.Errorf("events %q of the application, and %q of coord: want the loss of the first", app.events, own.events)
 	}
 }
