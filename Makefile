@@ -10,7 +10,8 @@
 # make bench-availability  locks while processes and the store fail, beside other libraries, some 20 minutes of a
 #              machine that does nothing else (BENCH="-seeds 1" for less); docs/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
-#              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak
+#              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
+#              leave behind in each store (KEYS=100000)
 # make reports the conformance suite on every store; the page docs/compatibility.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/
@@ -25,6 +26,7 @@ MODULES   = examples examples/adapter-nats internal/containers bench
 FUZZTIME ?= 10s
 SOAK     ?= 10m
 PASSES   ?= 20
+KEYS     ?= 100000
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
 # Tests of time share two cores: more packages at once only make each slower.
@@ -102,6 +104,7 @@ soak: stores
 	COORD_SOAK_MUTANTS=1 $(GO) test -timeout 1h -count=1 -run TestMutantsUnderTheWholeSuite ./conformance
 	$(GO) test -run TestMutantsPage ./conformance -update
 	COORD_SOAK_PASSES=$(PASSES) COORD_SOAK_REPORT=$(CURDIR)/docs/soak/conformance.json $(GO) test -timeout 3h -count=1 -v -run TestSoak ./internal/soak
+	COORD_SOAK_KEYS=$(KEYS) $(GO) test -timeout 2h -count=1 -v -run TestLongLives ./internal/soak
 	COORD_STORM=$(SOAK) COORD_STORM_REPORTS=$(CURDIR)/docs/soak $(GO) test -timeout 2h -count=1 -v -run TestStorm ./internal/storm
 
 reports: export COORD_TEST_REQUIRE = $(REQUIRE)
