@@ -275,6 +275,69 @@ func TestReserveGivesBackWhenItLands(t *testing.T) {
 	})
 }
 
+// A Wait whose caller has gone gives back when the answer comes, though others wait for the same answer.
+func TestWaitGivesBackWhenItLands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		bucket := Limit{Rate: 10, Per: time.Second, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", bucket))
+		f.slowly(time.Second)
+		var wg sync.WaitGroup
+		for i := range 20 { // the first asks alone, and then one request asks for all others
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i > 1 {
+					time.AfterFunc(1500*time.Millisecond, cancel)
+				}
+				if err := c.Wait(ctx, "k", bucket); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(1900 * time.Millisecond)
+		f.setIntercept(nil)
+		wg.Wait()
+		time.Sleep(200 * time.Millisecond)
+		other := newTestClient(t, f)
+		if r := must[Result](t)(other.Peek(t.Context(), "k", bucket)); r.ResetAfter > 500*time.Millisecond {
+			t.Errorf("%+v after %d takes and %d refunds: want what was reserved to be given back", r, f.count("take"), f.count("refund"))
+		}
+	})
+}
+
+// Those behind a Wait that is cancelled go up: nobody waits for permits that nobody wants any more.
+func TestWaitsGoUpWhenOthersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		f.slowly(time.Millisecond)
+		c := newTestClient(t, f)
+		bucket := Limit{Rate: 1, Per: time.Second, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", bucket))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i < 15 {
+					time.AfterFunc(1500*time.Millisecond, cancel)
+				}
+				if err := c.Wait(ctx, "k", bucket); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if d := time.Since(start); d > 8*time.Second {
+			t.Errorf("the last of 5 who stayed waited %v, want 6s or so", d)
+		}
+	})
+}
+
 // Close gives back what waits have reserved, before it closes the store.
 func TestCloseGivesReservationsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
