@@ -60,3 +60,19 @@ func ExampleGate() {
 	// at the gate: 1 0s
 	// at the gate: 0 1m0.6s
 }
+
+// A client of a store that counts on its clients' clocks meets a state that one has made whose clock is a day ahead.
+func ExampleAhead() {
+	limit, err := driver.Limit{Rate: 2, Per: time.Second}.Normal()
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now().UnixMicro()
+	var s limits.State
+	s.Take(limit, now+24*time.Hour.Microseconds(), driver.Ask{Min: 2, N: 2})
+
+	var watch limits.Ahead
+	ahead, warn := watch.Look(&s, "name at the store", 7, limit, now)
+	fmt.Println(ahead, warn)
+	// Output: 24h0m0s true
+}
