@@ -159,10 +159,10 @@ func (c *crew) hold() {
 			}
 			c.waits = append(c.waits, &inLine{l, async(func() error {
 				w, err := client.Lock(ctx, l.Key(), coord.TTL(c.ttl))
-				if err == nil {
-					err = w.Unlock(ctx)
+				if err != nil {
+					return err
 				}
-				return err
+				return c.tolerate(w.Unlock(ctx))
 			})})
 		}
 	}
@@ -333,10 +333,17 @@ func (c *crew) servedInLine() {
 	wg.Wait()
 }
 
+// tolerate is the error of an Unlock. Where any member may be asked, it can be the victim: then the key is freed in the
+// background.
+func (c *crew) tolerate(err error) error {
+	if c.m.LockAt == nil && errors.Is(err, coord.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
 func (c *crew) passOn(e *env, w *inLine) {
-	// Where any member may be asked, it can be the victim: then the key is freed in the background.
-	err := w.holder.Unlock(e.ctx)
-	if err != nil && (c.m.LockAt != nil || !errors.Is(err, coord.ErrUnavailable)) && !c.unjudged(err) {
+	if err := c.tolerate(w.holder.Unlock(e.ctx)); err != nil && !c.unjudged(err) {
 		e.Errorf("the holder's Unlock: saw %v, want nil", err)
 		return
 	}

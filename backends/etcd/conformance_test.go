@@ -48,7 +48,10 @@ func TestConformance(t *testing.T) {
 		faults.Refuse = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_ACTIVATE) }
 		faults.Accept = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_DEACTIVATE) }
 	}
-	cluster := sync.OnceValue(func() *testserver.Cluster { return testserver.EtcdCluster(t, testserver.WithNetworkIfAny()) })
+	// A leader may be late as by default: on a busy machine the members would elect, and not serve.
+	cluster := sync.OnceValue(func() *testserver.Cluster {
+		return testserver.EtcdCluster(t, testserver.WithNetworkIfAny(), testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))
+	})
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
