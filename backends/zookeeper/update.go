@@ -148,6 +148,7 @@ func (b *backend) see(c *cell) {
 // apply makes a batch of changes. It ends early, with nothing done, when nobody waits for it.
 func (b *backend) apply(c *cell, batch []*change) error {
 	guess := !c.met && b.cells.expectsNew() // that there is no node
+	synced := b.alone.Load()                // a follower may show what is old
 	for conflicts, current := 0, false; ; {
 		if batch = b.cells.staying(batch); len(batch) == 0 {
 			return driver.ErrNotSent
@@ -173,11 +174,16 @@ func (b *backend) apply(c *cell, batch []*change) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("node %s: %w", c.path, err)
-		case !dirty && current:
+		case !dirty && current && synced:
 			c.rivals = false
 			return nil
-		case !dirty:
-			c.known, guess = false, false
+		case !dirty: // no write will tell whether that is so
+			if !synced {
+				if _, err := b.conn.Sync(c.path); err != nil {
+					return classify(err)
+				}
+			}
+			synced, current, c.known, guess = true, false, false, false
 			continue
 		}
 		err = b.write(c, next)
