@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -117,7 +118,7 @@ type exchange struct {
 	mu       sync.Mutex
 	closed   bool
 	open     []net.Conn
-	lose     atomic.Pointer[string] // the address whose next reply is lost
+	lose     atomic.Pointer[string] // the address whose next reply to a script is lost
 }
 
 func (e *exchange) accept() {
@@ -157,23 +158,31 @@ func (e *exchange) relay(in net.Conn) {
 	if !e.keep(out) {
 		return
 	}
+	l := &losing{Conn: out, addr: addr, e: e}
 	e.wg.Go(func() {
 		defer in.Close()
-		_, _ = io.Copy(in, &losing{out, addr, e})
+		_, _ = io.Copy(in, l)
 	})
-	_, _ = io.Copy(out, r)
+	_, _ = io.Copy(l, r)
 }
 
-// losing ends a connection instead of giving the reply that is to be lost.
+// losing ends a connection instead of giving the reply that is to be lost. That is one to a script: the client library asks
+// for other things by itself.
 type losing struct {
 	net.Conn
-	addr string
-	e    *exchange
+	addr   string
+	e      *exchange
+	script atomic.Bool // the last request was one
+}
+
+func (l *losing) Write(p []byte) (int, error) {
+	l.script.Store(bytes.Contains(p, []byte("eval")))
+	return l.Conn.Write(p)
 }
 
 func (l *losing) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
-	if lose := l.e.lose.Load(); n > 0 && lose != nil && *lose == l.addr && l.e.lose.CompareAndSwap(lose, nil) {
+	if lose := l.e.lose.Load(); n > 0 && l.script.Load() && lose != nil && *lose == l.addr && l.e.lose.CompareAndSwap(lose, nil) {
 		return 0, io.EOF
 	}
 	return n, err
