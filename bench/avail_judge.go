@@ -63,8 +63,9 @@ func (h heldSpan) believed() span {
 		return s
 	}
 	for _, f := range h.by.frozen {
-		if f.from >= h.from && f.from < s.to {
-			s.to = f.from
+		// A process is noted as frozen just before it is: it may be granted the lock in between.
+		if f.to > h.from && f.from < s.to {
+			s.to = max(f.from, h.from)
 		}
 	}
 	return s

@@ -60,6 +60,8 @@ func TestAvailFigures(t *testing.T) {
 		{"nobody", nil, 0, 0, 10000},
 		{"two in turn", []heldSpan{{span{0, 5 * s}, a, false}, {span{5 * s, 10 * s}, a, false}}, 1, 0, 0},
 		{"lost, and granted to another meanwhile", []heldSpan{lost, {span{4 * s, 5 * s}, a, false}}, 0.2, 0, 5000},
+		{"lost, and frozen as it was granted", []heldSpan{{span{3 * s, 6 * s}, b, true}, {span{4 * s, 5 * s}, a, false}}, 0.1, 0, 5000},
+		{"lost, and granted as it was to be frozen", []heldSpan{{span{3*s + 1, 6 * s}, b, true}, {span{4 * s, 5 * s}, a, false}}, 0.1, 0, 5000},
 		{"believed in while another holds", []heldSpan{{span{2 * s, 7 * s}, b, false}, {span{4 * s, 5 * s}, a, false}}, 0.3, 1, 3000},
 	} {
 		r := &availRun{took: 10 * s, holds: test.holds}
