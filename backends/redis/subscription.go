@@ -83,11 +83,6 @@ type subEpoch struct {
 func (s *subscription) epoch() subEpoch {
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
-	return s.epochLocked()
-}
-
-// epochLocked is epoch. line.mu is held.
-func (s *subscription) epochLocked() subEpoch {
 	return subEpoch{sub: s, ups: s.ups}
 }
 
