@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // MaxDemands is how many demands one AllowAll may have.
@@ -35,7 +37,7 @@ func (c *Client) AllowAll(ctx context.Context, demands ...Demand) (_ []Result, e
 		return m.results, nil
 	}
 	if c.observesLimits() {
-		began := c.clock.mono()
+		began := c.clock.Mono()
 		defer func() {
 			if err == nil {
 				m.observed(ctx, began)
@@ -50,7 +52,7 @@ func (c *Client) AllowAll(ctx context.Context, demands ...Demand) (_ []Result, e
 		take = m.takeInTurn
 	}
 	if err := take(ctx); err != nil {
-		return m.degrade(ctx, storeError(ctx, err, true))
+		return m.degrade(ctx, errs.OfStore(ctx, err, true))
 	}
 	return m.results, nil
 }
@@ -88,7 +90,7 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 	case c.limits.Limiter == nil:
 		return "", ErrUnsupported
 	case ctx.Err() != nil:
-		return "", ctxError(ctx)
+		return "", errs.OfContext(ctx)
 	case c.limits.multi == nil && !c.bestEffort:
 		return "", fmt.Errorf("%w: several limits at once on %s, which does not claim %q: make the client WithBestEffort, or let one limit apply", ErrUnsupported, c.info.Name, driver.AtomicMulti)
 	case c.limits.multi == nil && c.limits.refund == nil:
@@ -160,7 +162,7 @@ func (m *multi) unseen() {
 // takeAtOnce is one atomic step at the store.
 func (m *multi) takeAtOnce(ctx context.Context) error {
 	c := m.c
-	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
 	taken, err := c.limits.multi.TakeAll(ctx, m.demands)
 	if err != nil {
 		return err
@@ -197,7 +199,7 @@ func (m *multi) granted(taken []driver.Taken) bool {
 
 // learn keeps the cache of denials right. What stood in the way only as a sum says nothing
 // of a single demand.
-func (m *multi) learn(taken []driver.Taken, granted bool, sent instant, epoch uint64) {
+func (m *multi) learn(taken []driver.Taken, granted bool, sent clock.Instant, epoch uint64) {
 	denied := &m.c.denied
 	for _, sum := range m.sums() {
 		one := taken[sum.of[0]]

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // closeBound is how long Close works on giving holds back and cleaning up
@@ -28,7 +30,7 @@ func (c *Client) await(ctx context.Context, met func() bool) error {
 	case <-s.wake:
 		return nil
 	case <-ctx.Done():
-		return ctxError(ctx)
+		return errs.OfContext(ctx)
 	}
 }
 

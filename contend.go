@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // granted is a store's yes, with the local instant before which the lease
 // cannot have started.
 type granted struct {
 	driver.Grant
-	sent instant
+	sent clock.Instant
 }
 
 // contend asks the store for a until it says yes, or something ends the wait.
@@ -29,7 +31,7 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 	if !try && c.goesDirect(a) {
 		return c.contendQueued(ctx, a)
 	}
-	answered := c.clock.now()
+	answered := c.clock.Now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
 		g, err := c.tryOnce(ctx, a)
 		inLine := a.waits || a.queued
@@ -37,7 +39,7 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 		case err == nil:
 			return g, nil
 		case errors.Is(err, ErrLocked):
-			answered = c.clock.now()
+			answered = c.clock.Now()
 			c.refusedOnce(a)
 			switch {
 			case try:
@@ -47,8 +49,8 @@ func (c *Client) contend(ctx context.Context, a *attempt, try bool) (granted, er
 			}
 		case ctx.Err() != nil && inLine:
 			return g, c.waitFailure(ctx)
-		case try || !inLine || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
-			return g, storeError(ctx, err, true)
+		case try || !inLine || !passing(err) || answered.Add(a.cfg.lease).Reached(c.clock.Now()):
+			return g, errs.OfStore(ctx, err, true)
 		}
 		if err := c.pause(ctx, untilFree(err, pause)); err != nil {
 			return g, err
@@ -71,7 +73,7 @@ func (c *Client) hasRivals(a *attempt) bool {
 	c.mu.Lock()
 	rivals := a.slot.rivals
 	c.mu.Unlock()
-	return rivals != 0 && c.clock.mono()-rivals < rivalsLast
+	return rivals != 0 && c.clock.Mono()-rivals < rivalsLast
 }
 
 // The pauses between polls. A waiter costs the store at most about 30 attempts
@@ -132,11 +134,11 @@ func passing(err error) bool {
 // tryOnce makes one attempt at the store.
 func (c *Client) tryOnce(ctx context.Context, a *attempt) (granted, error) {
 	c.expectLoss(a)
-	sent := c.clock.now()
+	sent := c.clock.Now()
 	g, err := c.locks.TryLock(ctx, a.key, a.request())
 	if err != nil && !driver.Definite(err) {
-		a.mayHave(c.clock.now())
-		awaitEnd(ctx)
+		a.mayHave(c.clock.Now())
+		errs.AwaitEnd(ctx)
 	}
 	return granted{g, sent}, err
 }
@@ -149,9 +151,9 @@ func (a *attempt) request() driver.Request {
 
 // mayHave notes a call that was given up at now and may have taken the lock, or may
 // yet do so: the store may apply what it still has in its hands.
-func (a *attempt) mayHave(now instant) {
+func (a *attempt) mayHave(now clock.Instant) {
 	a.sends++
-	a.ghost = now.add(a.cfg.lease)
+	a.ghost = now.Add(a.cfg.lease)
 }
 
 // contendQueued waits in the store's own queue. An attempt that gets there directly, and is
@@ -160,28 +162,28 @@ func (c *Client) contendQueued(ctx context.Context, a *attempt) (granted, error)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	answered := c.clock.now()
+	answered := c.clock.Now()
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
-		sent := c.clock.now()
+		sent := c.clock.Now()
 		g, lined, err := c.lockInLine(waiting, a)
-		now := c.clock.now()
+		now := c.clock.Now()
 		if err == nil {
 			a.lined = a.waits
 			return granted{g, sent}, nil
 		}
 		if !driver.Definite(err) {
 			a.mayHave(now)
-			awaitEnd(ctx)
+			errs.AwaitEnd(ctx)
 		}
-		if lined || c.locks.direct == nil && now.mono-sent.mono > maxPause { // it was in line until then
+		if lined || c.locks.direct == nil && now.Mono-sent.Mono > maxPause { // it was in line until then
 			answered = now
 		}
 		inLine := a.waits || a.queued
 		switch {
 		case waiting.Err() != nil && (inLine || ctx.Err() == nil):
 			return granted{}, c.waitFailureOf(ctx, a)
-		case !inLine || !passing(err) || answered.add(a.cfg.lease).reached(c.clock.now()):
-			return granted{}, storeError(ctx, err, true)
+		case !inLine || !passing(err) || answered.Add(a.cfg.lease).Reached(c.clock.Now()):
+			return granted{}, errs.OfStore(ctx, err, true)
 		}
 		if err := c.pause(ctx, pause); err != nil {
 			return granted{}, err
@@ -218,11 +220,11 @@ func (c *Client) pause(ctx context.Context, d time.Duration) error {
 }
 
 // since is the instant from which g's lease certainly runs.
-func (c *Client) since(g granted) instant {
+func (c *Client) since(g granted) clock.Instant {
 	if g.Since.IsZero() {
 		return g.sent
 	}
-	return c.clock.instant(g.Since)
+	return c.clock.At(g.Since)
 }
 
 // margin is what is taken off a lease for clocks that drift apart.
@@ -231,18 +233,18 @@ func margin(ttl time.Duration) time.Duration {
 }
 
 // deadlineOf is until when a grant is certain.
-func (c *Client) deadlineOf(g granted) instant {
-	return c.since(g).add(g.TTL - margin(g.TTL))
+func (c *Client) deadlineOf(g granted) clock.Instant {
+	return c.since(g).Add(g.TTL - margin(g.TTL))
 }
 
 // newHold makes a hold of a grant. A grant whose lease has run out on the way is
 // refused, and left to the janitor.
 func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
-	now := c.clock.now()
+	now := c.clock.Now()
 	deadline := c.deadlineOf(g)
 	token, err := makeToken(g.Token, c.floor, 0)
-	if err == nil && deadline.reached(now) {
-		err = chainOf(ErrUnavailable, fmt.Errorf("the grant of a lease of %v came %v after it was asked for", g.TTL, now.mono-g.sent.mono))
+	if err == nil && deadline.Reached(now) {
+		err = errs.Chain(ErrUnavailable, fmt.Errorf("the grant of a lease of %v came %v after it was asked for", g.TTL, now.Mono-g.sent.Mono))
 	}
 	if err != nil {
 		a.mayHave(now)
@@ -251,21 +253,21 @@ func (c *Client) newHold(a *attempt, g granted) (*hold, error) {
 	h := &hold{
 		c: c, name: a.name, key: a.key, id: a.id, cfg: a.cfg,
 		stored: g.Token, ttl: g.TTL,
-		renewAt: c.since(g).add(g.TTL / 3),
+		renewAt: c.since(g).Add(g.TTL / 3),
 		sends:   a.sends, ghost: a.ghost, heapIndex: -1,
 	}
-	h.deadline.store(deadline)
-	h.turn = now.mono + turn
+	h.deadline.Store(deadline)
+	h.turn = now.Mono + turn
 	h.tenure = &h.first
 	h.first.begin(h, &h.cfg, token, a.owner, now)
 	return h, nil
 }
 
 // begin makes t a tenure of h, from now on.
-func (t *tenure) begin(h *hold, cfg *lockConfig, token Token, o *owner, now instant) {
+func (t *tenure) begin(h *hold, cfg *lockConfig, token Token, o *owner, now clock.Instant) {
 	t.h, t.cfg, t.token, t.owner, t.granted, t.depth = h, cfg, token, o, now, 1
 	t.first.t = t
 	if cfg.maxHold > 0 {
-		t.endBy = now.add(cfg.maxHold)
+		t.endBy = now.Add(cfg.maxHold)
 	}
 }

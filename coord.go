@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // Locker takes locks by key. [*Client] is one.
@@ -60,7 +63,8 @@ type Client struct {
 	bestEffort bool
 	observing  *observing // nil without observers
 
-	clock    clock
+	panics   errs.Panics
+	clock    *clock.Clock
 	mu       sync.Mutex // guards slots and the fields of every slot
 	slots    map[string]*slot
 	holds    map[string]*hold    // by id, those not given back; guarded by mu
@@ -99,7 +103,7 @@ type lockDriver struct {
 	delayed driver.DelayedUnlocker
 	inspect driver.Inspector
 	breaker driver.Breaker
-	parts   parts
+	parts   partition.Parts
 }
 
 type limitDriver struct {
@@ -108,7 +112,7 @@ type limitDriver struct {
 	quick  driver.QuickTaker // nil where limits are observed, for it tells nobody
 	multi  driver.MultiLimiter
 	refund driver.Refunder
-	parts  parts
+	parts  partition.Parts
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -120,7 +124,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c := &Client{
 		backend: b,
 		info:    b.Info(),
-		clock:   newClock(),
+		clock:   clock.New(),
 		slots:   make(map[string]*slot),
 		holds:   make(map[string]*hold),
 		ended:   make(chan struct{}),
@@ -163,9 +167,7 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	if limits.Info().Claims.Has(driver.AtomicMulti) {
 		c.limits.multi, _ = limits.(driver.MultiLimiter)
 	}
-	c.locks.parts.c, c.limits.parts.c = c, c
-	c.locks.parts.names, _ = locks.(driver.Partitioner)
-	c.limits.parts.names, _ = limits.(driver.Partitioner)
+	c.locks.parts, c.limits.parts = partition.New(locks, &c.panics), partition.New(limits, &c.panics)
 	if n, ok := locks.(driver.LossNotifier); ok {
 		c.asking = make(map[string]*attempt)
 		n.NotifyLost(c.lossPushed)
@@ -188,6 +190,7 @@ func (c *Client) configure(opts []Option) (*leasePolicy, error) {
 		return nil, fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
 	}
 	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
+	c.panics = errs.Panics{Store: c.info.Name, Log: o.logger}
 	if len(o.observers) > 0 {
 		c.observing = newObserving(c, o.observers)
 	}
@@ -229,7 +232,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	for _, b := range backends(c.backend) {
 		if p, ok := b.(driver.Pinger); ok {
 			if err := p.Ping(ctx); err != nil {
-				return c.fail("ping", "", storeError(ctx, err, false))
+				return c.fail("ping", "", errs.OfStore(ctx, err, false))
 			}
 		}
 	}
@@ -250,7 +253,7 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 		}
 		settings, err := d.Describe(ctx)
 		if err != nil {
-			return nil, c.fail("describe", "", storeError(ctx, err, false))
+			return nil, c.fail("describe", "", errs.OfStore(ctx, err, false))
 		}
 		for name, value := range settings {
 			if len(stores) > 1 {
@@ -288,7 +291,7 @@ func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
 	}
 	h, err := c.locks.inspect.Inspect(ctx, full)
 	if err != nil {
-		return Holder{}, storeError(ctx, err, false)
+		return Holder{}, errs.OfStore(ctx, err, false)
 	}
 	h.Token, err = makeToken(int64(h.Token), c.floor, 0)
 	return h, err
@@ -326,7 +329,7 @@ func (c *Client) revoke(ctx context.Context, op, key string, do func(full string
 	}
 	if err == nil {
 		if err = do(full); err != nil {
-			err = storeError(ctx, err, true)
+			err = errs.OfStore(ctx, err, true)
 		}
 	}
 	if err != nil {

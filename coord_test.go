@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 func TestInvalidOptions(t *testing.T) {
@@ -246,7 +247,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Op: "lock", Backend: "redis", Key: "a b", RetryAfter: time.Second, Err: chainOf(ErrLocked, context.DeadlineExceeded)}
+	e := &Error{Op: "lock", Backend: "redis", Key: "a b", RetryAfter: time.Second, Err: errs.Chain(ErrLocked, context.DeadlineExceeded)}
 	if got, want := e.Error(), `coord: lock "a b" on redis: locked by another holder: context deadline exceeded (retry after 1s)`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // denials remembers what the store denied, and denies it again without asking.
@@ -50,7 +51,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 	if len(known) == 0 {
 		return r, false
 	}
-	now := ds.c.clock.mono()
+	now := ds.c.clock.Mono()
 	for i := range known {
 		e := &known[i]
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
@@ -74,9 +75,9 @@ func (ds *denials) of(key string) []denial {
 }
 
 // remember keeps a denial whose call was sent at sent.
-func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent instant, epoch uint64) {
-	until := sent.mono + min(t.RetryAfter, maxDenial)
-	now := ds.c.clock.mono()
+func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent clock.Instant, epoch uint64) {
+	until := sent.Mono + min(t.RetryAfter, maxDenial)
+	now := ds.c.clock.Mono()
 	if until <= now {
 		return
 	}

@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"time"
+
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // A hold that is unlocked while other goroutines of its client wait for the key need
@@ -22,7 +24,7 @@ const turn = 50 * time.Millisecond
 // handTo hands the hold from t, which is being unlocked, to the next local waiter. It
 // reports false if there is none that may have it; then nothing has changed. now is
 // when t was found to hold.
-func (h *hold) handTo(ctx context.Context, t *tenure, now instant) bool {
+func (h *hold) handTo(ctx context.Context, t *tenure, now clock.Instant) bool {
 	c := h.c
 	if !h.cfg.lends() {
 		return false
@@ -45,7 +47,7 @@ func (h *hold) handTo(ctx context.Context, t *tenure, now instant) bool {
 	if t.endBy != a.passed.endBy {
 		c.sched.update(h)
 	}
-	t.seen.handedOver(ctx, t, now.mono)
+	t.seen.handedOver(ctx, t, now.Mono)
 	a.handed.Store(true)
 	a.signal()
 	return true
@@ -60,7 +62,7 @@ func (cfg *lockConfig) lends() bool {
 
 // successor is the waiter that has the hold next, nil if it goes back to the store.
 // Client.mu is held.
-func (h *hold) successor(now instant) *attempt {
+func (h *hold) successor(now clock.Instant) *attempt {
 	s := h.slot
 	if s == nil || s.hold != h || s.queue.first == nil {
 		return nil
@@ -75,7 +77,7 @@ func (h *hold) successor(now instant) *attempt {
 	switch {
 	case a == nil || !a.cfg.lends() || a.cfg.lease != h.cfg.lease:
 		return nil
-	case now.mono >= h.turn || h.handOvers >= maxHandOvers:
+	case now.Mono >= h.turn || h.handOvers >= maxHandOvers:
 		s.yields = true
 		return nil
 	}
@@ -89,7 +91,7 @@ func (a *attempt) takes() bool { return a.waiting && !a.try }
 
 // bequeath ends t and makes a's tenure the next, in one step, unless the hold is lost or
 // its lease is too old. It gives the contexts that end with t. Client.mu is held.
-func (h *hold) bequeath(t *tenure, a *attempt, now instant) (watchers []*watcher, ok bool) {
+func (h *hold) bequeath(t *tenure, a *attempt, now clock.Instant) (watchers []*watcher, ok bool) {
 	token, err := makeToken(h.stored, h.c.floor, h.handOvers+1)
 	if err != nil {
 		return nil, false
@@ -98,7 +100,7 @@ func (h *hold) bequeath(t *tenure, a *attempt, now instant) (watchers []*watcher
 	next.begin(h, &a.cfg, token, a.owner, now)
 	a.watch.expect(next)
 	h.mu.Lock()
-	ok = h.tenure == t && t.err == nil && h.deadline.load().until(now) >= h.span()*2/3
+	ok = h.tenure == t && t.err == nil && h.deadline.Load().Until(now) >= h.span()*2/3
 	if ok {
 		watchers = t.finish(errReleased)
 		h.tenure = next
@@ -118,7 +120,7 @@ func (h *hold) bequeath(t *tenure, a *attempt, now instant) (watchers []*watcher
 func (c *Client) takeOver(a *attempt) bool {
 	t := a.passed
 	a.queued = true
-	if !t.over.Load() && !t.lapsed(c.clock.mono()) {
+	if !t.over.Load() && !t.lapsed(c.clock.Mono()) {
 		a.watch.taken(t, WayHanded, true)
 		return true
 	}

@@ -37,9 +37,9 @@ func TestHandOverCrossesMaxHold(t *testing.T) {
 				c := newTestClient(t, f)
 				l := must[*Lock](t)(c.Lock(t.Context(), "k", MaxHold(20*time.Millisecond)))
 				waiter := waitFor(t.Context(), c)
-				now := c.clock.now() // when Unlock looks
+				now := c.clock.Now() // when Unlock looks
 				c.sched.mu.Lock()    // the first half of look
-				lost, _ := c.sched.collect(now.add(20 * time.Millisecond))
+				lost, _ := c.sched.collect(now.Add(20 * time.Millisecond))
 				c.sched.mu.Unlock()
 				if len(lost) != 1 || !l.t.h.handTo(t.Context(), l.t, now) {
 					t.Fatalf("%d lost, or not handed over", len(lost))
@@ -75,7 +75,7 @@ func TestWrongTokenAfterHandOver(t *testing.T) {
 		waiter := waitFor(t.Context(), c)
 		unlock(t, l)
 		next := (<-waiter).lock(t)
-		l.t.h.renewed(granted{driver.Grant{Token: 99, TTL: DefaultTTL}, c.clock.now()}, nil)
+		l.t.h.renewed(granted{driver.Grant{Token: 99, TTL: DefaultTTL}, c.clock.Now()}, nil)
 		if !isClosed(next.Done()) {
 			t.Error("Done is open after the loss")
 		}

@@ -297,7 +297,7 @@ func TestNothingIsHandedOverAfterALoss(t *testing.T) {
 		c := newTestClient(t, newFake())
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 		waiter := waitFor(t.Context(), c)
-		h, now := l.t.h, c.clock.now()
+		h, now := l.t.h, c.clock.Now()
 		h.end(nil, ErrLost, LossExpired) // the first half of a loss: the slot is still the hold's
 		if h.handTo(t.Context(), l.t, now) {
 			t.Error("a hold that was lost was handed over")
@@ -417,8 +417,8 @@ func TestLossOnTheWay(t *testing.T) {
 				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 				successor, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
 				c.mu.Lock() // the first half of handTo
-				a := l.t.h.successor(c.clock.now())
-				_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
+				a := l.t.h.successor(c.clock.Now())
+				_, ok := l.t.h.bequeath(l.t, a, c.clock.Now())
 				c.vacate(a)
 				c.mu.Unlock()
 				if !ok {
@@ -461,14 +461,14 @@ func TestFrozenOnTheWay(t *testing.T) {
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 		successor := waitFor(t.Context(), c)
 		c.mu.Lock()
-		a := l.t.h.successor(c.clock.now())
-		_, ok := l.t.h.bequeath(l.t, a, c.clock.now())
+		a := l.t.h.successor(c.clock.Now())
+		_, ok := l.t.h.bequeath(l.t, a, c.clock.Now())
 		c.vacate(a)
 		c.mu.Unlock()
 		if !ok {
 			t.Fatal("not handed over")
 		}
-		l.t.h.deadline.store(c.clock.now()) // as if so much time had passed
+		l.t.h.deadline.Store(c.clock.Now()) // as if so much time had passed
 		a.handed.Store(true)
 		a.signal()
 		next := (<-successor).lock(t)

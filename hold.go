@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // hold is what this client has at the store: a lease on a key under an id. Its
@@ -23,19 +26,19 @@ type hold struct {
 
 	stored int64 // the store's fencing value
 	sends  int   // earlier calls of this id whose outcome was never known
-	ghost  instant
+	ghost  clock.Instant
 	turn   time.Duration // until when it is handed over, on the monotonic clock
 
 	// guarded by Client.mu
 	slot      *slot
 	handOvers int
 
-	deadline atomicInstant // until when the lease is certain; written under mu, only moves on
-	over     atomic.Bool   // its last tenure has ended; written under mu
+	deadline clock.Atomic // until when the lease is certain; written under mu, only moves on
+	over     atomic.Bool  // its last tenure has ended; written under mu
 
 	mu       sync.Mutex // guards what follows, and every tenure
 	ttl      time.Duration
-	renewAt  instant
+	renewAt  clock.Instant
 	renewing bool
 	tenure   *tenure // the one that has it, or the last that had
 
@@ -56,14 +59,14 @@ type tenure struct {
 	cfg     *lockConfig // as its holder asked
 	token   Token
 	owner   *owner
-	granted instant    // when the grant had arrived: not before the store made it
-	seen    *lockWatch // nil unless observed
-	endBy   instant    // MaxHold; zero: none
+	granted clock.Instant // when the grant had arrived: not before the store made it
+	seen    *lockWatch    // nil unless observed
+	endBy   clock.Instant // MaxHold; zero: none
 
-	over     atomic.Bool // err is set, and what follows it
-	err      error       // why it is over; nil while it is held
-	loss     LossReason  // likewise, as observers are told; "" unless it was lost
-	lastEnd  instant     // the deadline that it had when it ended
+	over     atomic.Bool   // err is set, and what follows it
+	err      error         // why it is over; nil while it is held
+	loss     LossReason    // likewise, as observers are told; "" unless it was lost
+	lastEnd  clock.Instant // the deadline that it had when it ended
 	lastTTL  time.Duration
 	done     chan struct{}
 	watchers []*watcher
@@ -98,8 +101,8 @@ func (t *tenure) ttl() time.Duration {
 }
 
 // deadline is until when the tenure is certain, or was when it ended.
-func (t *tenure) deadline() instant {
-	d := t.h.deadline.load().earlier(t.endBy)
+func (t *tenure) deadline() clock.Instant {
+	d := t.h.deadline.Load().Earlier(t.endBy)
 	if t.over.Load() { // then d may be of a later tenure
 		return t.lastEnd
 	}
@@ -128,9 +131,9 @@ func (t *tenure) doneChan() <-chan struct{} {
 
 // check is nil while the tenure holds. It looks at the clocks: what is past
 // its deadline is lost now, whether or not the scheduler has run.
-func (t *tenure) check() error { return t.checkAt(t.h.c.clock.now()) }
+func (t *tenure) check() error { return t.checkAt(t.h.c.clock.Now()) }
 
-func (t *tenure) checkAt(now instant) error {
+func (t *tenure) checkAt(now clock.Instant) error {
 	if t.over.Load() {
 		return t.ended()
 	}
@@ -142,11 +145,11 @@ func (t *tenure) checkAt(now instant) error {
 }
 
 // overdue says why the tenure cannot be held at now.
-func (t *tenure) overdue(now instant) error {
+func (t *tenure) overdue(now clock.Instant) error {
 	switch {
-	case t.endBy != instant{} && t.endBy.reached(now):
+	case t.endBy != clock.Instant{} && t.endBy.Reached(now):
 		return ErrMaxHold
-	case t.h.deadline.load().reached(now):
+	case t.h.deadline.Load().Reached(now):
 		return ErrLost
 	}
 	return nil
@@ -154,7 +157,7 @@ func (t *tenure) overdue(now instant) error {
 
 // lapsed is overdue by the monotonic clock alone.
 func (t *tenure) lapsed(mono time.Duration) bool {
-	return mono >= time.Duration(t.h.deadline.mono.Load()) || t.endBy.mono != 0 && mono >= t.endBy.mono
+	return mono >= t.h.deadline.Mono() || t.endBy.Mono != 0 && mono >= t.endBy.Mono
 }
 
 func (t *tenure) ended() error {
@@ -262,9 +265,9 @@ func (h *hold) gone(cause error) {
 // cleanUp has the janitor remove the hold from the store: now, or when MinHold
 // is over.
 func (h *hold) cleanUp() {
-	end := h.deadline.load().add(margin(h.ttlNow())).mono // of the lease
-	t := &chore{key: h.key, id: h.id, until: max(end, h.ghost.mono), known: true, unknown: h.sends}
-	t.at = h.c.clock.now().mono
+	end := h.deadline.Load().Add(margin(h.ttlNow())).Mono // of the lease
+	t := &chore{key: h.key, id: h.id, until: max(end, h.ghost.Mono), known: true, unknown: h.sends}
+	t.at = h.c.clock.Now().Mono
 	if d := h.minHoldLeft(); d > 0 {
 		t.at, t.held = t.at+d, true
 	}
@@ -273,8 +276,8 @@ func (h *hold) cleanUp() {
 
 // exorcise cleans up after calls of this id whose outcome was never known.
 func (h *hold) exorcise() {
-	if h.sends > 0 && h.ghost.mono > h.c.clock.now().mono {
-		h.c.janitor.put(&chore{key: h.key, id: h.id, until: h.ghost.mono, unknown: h.sends})
+	if h.sends > 0 && h.ghost.Mono > h.c.clock.Now().Mono {
+		h.c.janitor.put(&chore{key: h.key, id: h.id, until: h.ghost.Mono, unknown: h.sends})
 	}
 }
 
@@ -284,7 +287,7 @@ func (h *hold) minHoldLeft() time.Duration {
 	if h.cfg.minHold == 0 {
 		return 0
 	}
-	return max(h.first.granted.mono+h.cfg.minHold-h.c.clock.now().mono, 0)
+	return max(h.first.granted.Mono+h.cfg.minHold-h.c.clock.Now().Mono, 0)
 }
 
 // lingers reports whether the key must not be freed now, and the store cannot
@@ -292,12 +295,12 @@ func (h *hold) minHoldLeft() time.Duration {
 func (h *hold) lingers() bool { return h.c.locks.delayed == nil && h.minHoldLeft() > 0 }
 
 // errReleased ends a tenure that was unlocked.
-var errReleased error = &kind{"unlocked", ErrNotHeld}
+var errReleased = errs.Kind("unlocked", ErrNotHeld)
 
 // release hands the hold over to the next local waiter, or gives it back to the
 // store, whereupon that waiter asks there. Done closes first. now is when
 // the tenure was found to hold.
-func (t *tenure) release(ctx context.Context, now instant) (err error) {
+func (t *tenure) release(ctx context.Context, now clock.Instant) (err error) {
 	h := t.h
 	if h.handTo(ctx, t, now) {
 		return nil
@@ -308,7 +311,7 @@ func (t *tenure) release(ctx context.Context, now instant) (err error) {
 	h.c.sched.remove(h)
 	defer h.leaveSlot()
 	if w := t.seen; w != nil {
-		ended := h.c.clock.mono()
+		ended := h.c.clock.Mono()
 		defer func() { w.released(ctx, t, ended, err) }()
 	}
 	if h.lingers() {
@@ -331,10 +334,10 @@ func (h *hold) unlockStore(ctx context.Context) error {
 	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
 		bound = min(bound, max(time.Until(d), 100*time.Millisecond))
 	}
-	end := h.c.clock.now().add(bound)
+	end := h.c.clock.Now().Add(bound)
 	unknown := false
 	for pause := minPause; ; pause *= 2 {
-		try := min(unlockTry, end.until(h.c.clock.now()))
+		try := min(unlockTry, end.Until(h.c.clock.Now()))
 		err := h.unlockOnce(ctx, max(try, time.Millisecond))
 		switch {
 		case err == nil:
@@ -342,18 +345,18 @@ func (h *hold) unlockStore(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrNotHeld):
 			h.exorcise()
-			if unknown && !h.deadline.load().reached(h.c.clock.now()) {
+			if unknown && !h.deadline.Load().Reached(h.c.clock.Now()) {
 				return nil
 			}
 			return ErrLost
 		case !passing(err):
 			h.cleanUp()
-			return storeError(ctx, err, true)
+			return errs.OfStore(ctx, err, true)
 		}
 		unknown = unknown || !driver.Definite(err)
-		if end.until(h.c.clock.now()) <= pause {
+		if end.Until(h.c.clock.Now()) <= pause {
 			h.cleanUp()
-			return storeError(context.WithoutCancel(ctx), err, true)
+			return errs.OfStore(context.WithoutCancel(ctx), err, true)
 		}
 		time.Sleep(pause)
 	}
@@ -364,7 +367,7 @@ func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
 	ctx := driver.NewBound(parent, bound)
 	defer ctx.Stop()
 	returned := false
-	defer ifPanics(&returned, h.cleanUp)
+	defer errs.IfPanics(&returned, h.cleanUp)
 	err := h.sendUnlock(ctx)
 	returned = true
 	return err
@@ -379,7 +382,7 @@ func (h *hold) sendUnlock(ctx context.Context) error {
 
 // lossPushed is a LossNotifier's news. What is told before the grant has arrived is kept for settle.
 func (c *Client) lossPushed(key, id string, cause error) {
-	cause = chainOf(ErrLost, cause)
+	cause = errs.Chain(ErrLost, cause)
 	c.mu.Lock()
 	h := c.holds[id]
 	if a := c.asking[id]; a != nil && a.key == key {
@@ -409,7 +412,7 @@ func (c *Client) releaseAll(ctx context.Context) {
 	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosedHold, LossClosed) == nil })
-	forEach(&c.locks.parts, holds, holdKey, func(h *hold) {
+	partition.ForEach(&c.locks.parts, holds, holdKey, func(h *hold) {
 		defer h.leaveSlot()
 		h.current().tellLoss()
 		if h.lingers() {
@@ -426,6 +429,6 @@ func holdKey(h *hold) string { return h.key }
 // tryUnlock gives the hold back once. What is not confirmed is left to its lease.
 func (h *hold) tryUnlock(ctx context.Context) {
 	var err error
-	defer h.c.survive("a lock was given back", &err)
+	defer h.c.panics.Catch("a lock was given back", &err)
 	err = h.unlockOnce(ctx, unlockTry)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // janitor removes from the store what nobody holds: the lease that a call with
@@ -74,7 +75,7 @@ func (j *janitor) put(t *chore) {
 
 // add puts t into the lane of its part. janitor.mu is held.
 func (j *janitor) add(t *chore) {
-	part := j.c.locks.parts.of(t.key)
+	part := j.c.locks.parts.Of(t.key)
 	lane := j.lanes[part]
 	if lane == nil {
 		lane = &choreLane{}
@@ -87,7 +88,7 @@ func (j *janitor) add(t *chore) {
 // lose a hundred thousand holds in one moment: what there is to do is looked at in order,
 // and never as a whole. janitor.mu is held.
 func (j *janitor) plan() {
-	now := j.c.clock.now().mono
+	now := j.c.clock.Now().Mono
 	next := never
 	for part, lane := range j.lanes {
 		for len(lane.tasks) > 0 && lane.tasks[0].at <= now && lane.workers < janitorWidth {
@@ -128,7 +129,7 @@ func (j *janitor) work(lane *choreLane, t *chore) {
 	ctx := driver.NewBound(context.Background(), janitorTry)
 	err := j.unlock(ctx, t)
 	ctx.Stop()
-	now := j.c.clock.now()
+	now := j.c.clock.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	lane.workers--
@@ -139,8 +140,8 @@ func (j *janitor) work(lane *choreLane, t *chore) {
 	if j.stopped {
 		return
 	}
-	if !t.finished(err, now.mono) {
-		t.at = now.mono + t.pause
+	if !t.finished(err, now.Mono) {
+		t.at = now.Mono + t.pause
 		t.pause = min(2*t.pause, maxChore)
 		j.add(t)
 	}
@@ -148,7 +149,7 @@ func (j *janitor) work(lane *choreLane, t *chore) {
 }
 
 func (j *janitor) unlock(ctx context.Context, t *chore) (err error) {
-	defer j.c.survive("what an attempt left behind was removed", &err)
+	defer j.c.panics.Catch("what an attempt left behind was removed", &err)
 	return j.c.locks.Unlock(ctx, t.key, t.id)
 }
 
@@ -188,7 +189,7 @@ func (j *janitor) drain(ctx context.Context) {
 		j.idle = idle
 	}
 	j.mu.Unlock()
-	forEach(&j.c.locks.parts, tasks, func(t *chore) string { return t.key }, func(t *chore) {
+	partition.ForEach(&j.c.locks.parts, tasks, func(t *chore) string { return t.key }, func(t *chore) {
 		if ctx.Err() == nil {
 			// What is not removed now is left to its lease.
 			_ = j.unlock(ctx, t)

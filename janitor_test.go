@@ -54,7 +54,7 @@ func TestJanitorDoesNotSlowDownWithItsChores(t *testing.T) {
 		f.setIntercept(func(string, string) outcome { <-hung; return outcome{} })
 		c := newTestClient(t, f)
 		defer close(hung)
-		now := c.clock.now().mono
+		now := c.clock.Now().Mono
 		put := func(n int) {
 			for range n {
 				c.janitor.put(&chore{key: "k", id: "id", at: now, until: now + time.Hour, known: true})

@@ -40,7 +40,7 @@ func TestLeaseAccounts(t *testing.T) {
 func stock(t *testing.T, c *Client, limit Limit, n int) {
 	t.Helper()
 	p := potOf(t, c, limit)
-	l := &lease{n: n, ends: c.clock.now().add(time.Minute), renew: never}
+	l := &lease{n: n, ends: c.clock.Now().Add(time.Minute), renew: never}
 	l.left.Store(int64(n))
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +140,7 @@ func TestLeaseLivesFromTheSend(t *testing.T) {
 				if next == nil || next == l {
 					t.Fatal("no other lease")
 				}
-				if life := next.ends.mono - next.told; life > 100*time.Millisecond-slow {
+				if life := next.ends.Mono - next.told; life > 100*time.Millisecond-slow {
 					t.Errorf("it lives for %v after an answer that took %v", life, slow)
 				}
 			})
@@ -169,7 +169,7 @@ func TestCloseAwaitsLeasesUnderWay(t *testing.T) {
 			}
 		},
 		"refund": func(_ *testing.T, _ *Client, _ Limit, l *lease) {
-			time.Sleep(l.ends.mono - l.told - 20*time.Millisecond)
+			time.Sleep(l.ends.Mono - l.told - 20*time.Millisecond)
 		},
 	} {
 		t.Run(op, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // leaseAsk is an ask that wants more permits than its caller: the surplus is a lease. At
@@ -14,7 +15,7 @@ type leaseAsk struct {
 	own   int // permits for the caller
 	epoch uint64
 	id    string
-	sent  instant // set when the call is sent
+	sent  clock.Instant // set when the call is sent
 
 	denied bool // the store had nothing
 	over   bool // guarded by pot.mu
@@ -32,7 +33,7 @@ func (p *pot) lease(ask *driver.Ask) *leaseAsk {
 	if l := p.cur.Load(); l != nil {
 		rest = int(max(l.left.Load(), 0))
 	}
-	more := min(p.sizer.size(c.clock.mono(), p.used(), rest), p.key.limit.Max()-ask.N)
+	more := min(p.sizer.size(c.clock.Mono(), p.used(), rest), p.key.limit.Max()-ask.N)
 	if more <= 0 {
 		return nil
 	}
@@ -51,10 +52,10 @@ func (p *pot) lease(ask *driver.Ask) *leaseAsk {
 // anyone else is told that the call has landed.
 func (la *leaseAsk) landed(t *driver.TakenOne) {
 	p := la.p
-	now := p.book.c.clock.now()
+	now := p.book.c.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sizer.learn(t, la.sent.mono, now.mono)
+	p.sizer.learn(t, la.sent.Mono, now.Mono)
 	la.end()
 	la.denied = t.N == 0
 	more := t.N - la.own
@@ -62,16 +63,16 @@ func (la *leaseAsk) landed(t *driver.TakenOne) {
 		return
 	}
 	t.N = la.own
-	l := &lease{n: more, told: now.mono, remaining: t.Remaining, reset: t.ResetAfter, id: la.id, renew: never}
+	l := &lease{n: more, told: now.Mono, remaining: t.Remaining, reset: t.ResetAfter, id: la.id, renew: never}
 	l.left.Store(int64(more))
-	l.ends = la.sent.add(p.sizer.life(t))
+	l.ends = la.sent.Add(p.sizer.life(t))
 	if more >= 4 {
 		l.low = int64(more / 4)
 	}
 	if p.sizer.window == 0 {
-		l.renew = l.ends.mono - p.rule.For/4
+		l.renew = l.ends.Mono - p.rule.For/4
 	}
-	if p.over || p.epoch != la.epoch || l.ends.reached(now) {
+	if p.over || p.epoch != la.epoch || l.ends.Reached(now) {
 		l.close()
 		p.book.ended(p.key, l, more, 0)
 		return
@@ -102,14 +103,14 @@ func (p *pot) ask(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driv
 	if la != nil {
 		defer la.done()
 	}
-	sent := c.clock.mono()
+	sent := c.clock.Mono()
 	from, err := c.flights.take(ctx, d, ask, t, la)
 	if err != nil || from == fromLease {
 		return from, err
 	}
 	p.direct.Add(int64(t.N))
 	if la == nil {
-		now := c.clock.mono()
+		now := c.clock.Mono()
 		p.mu.Lock()
 		p.sizer.learn(t, sent, now)
 		p.mu.Unlock()
@@ -126,12 +127,12 @@ func (p *pot) refill(l *lease) {
 }
 
 // answered takes in the answer to a request of which no ask was for a lease.
-func (p *pot) answered(granted int, taken *driver.Taken, sent instant) {
+func (p *pot) answered(granted int, taken *driver.Taken, sent clock.Instant) {
 	last := driver.TakenOne{Granted: taken.Asks[len(taken.Asks)-1], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
 	p.direct.Add(int64(granted))
-	now := p.book.c.clock.mono()
+	now := p.book.c.clock.Mono()
 	p.mu.Lock()
-	p.sizer.learn(&last, sent.mono, now)
+	p.sizer.learn(&last, sent.Mono, now)
 	p.mu.Unlock()
 	p.prefetch()
 }
@@ -159,11 +160,11 @@ func (p *pot) fetch(la *leaseAsk, ask driver.Ask) {
 	c := p.book.c
 	defer la.done()
 	var err error
-	defer c.survive("permits were taken in advance", &err)
+	defer c.panics.Catch("permits were taken in advance", &err)
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTry)
 	defer cancel()
 	d := driver.Demand{Key: p.key.key, Limit: p.key.limit, N: ask.N}
-	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
 	var t driver.TakenOne
 	if _, err = c.flights.take(ctx, &d, ask, &t, la); err == nil && la.denied {
 		c.denied.remember(&d, ask, &t, sent, epoch)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // leaseBook has the leased permits of a Client, in one pot for each key and limit. A hot
@@ -184,7 +185,7 @@ func (b *leaseBook) sweep() {
 	if b.closed {
 		return
 	}
-	now := b.c.clock.now()
+	now := b.c.clock.Now()
 	b.sweeps++
 	var back []leftover
 	b.each(func(p *pot) (keep bool) {
@@ -241,7 +242,7 @@ func (b *leaseBook) close(ctx context.Context) {
 	b.mu.Unlock()
 	awaitAll(ctx, &b.calls)
 	b.mu.Lock()
-	now := b.c.clock.now()
+	now := b.c.clock.Now()
 	var back []leftover
 	b.each(func(p *pot) bool {
 		back = append(back, p.end(now)...)
@@ -261,8 +262,8 @@ type leftover struct {
 // giveBack refunds, each lease once. What the store does not take counts as spent.
 func (b *leaseBook) giveBack(ctx context.Context, back []leftover) {
 	c := b.c
-	forEach(&c.limits.parts, back, func(lo leftover) string { return lo.key.key }, func(lo leftover) {
-		if ctx.Err() != nil || lo.l.ends.reached(c.clock.now()) {
+	partition.ForEach(&c.limits.parts, back, func(lo leftover) string { return lo.key.key }, func(lo leftover) {
+		if ctx.Err() != nil || lo.l.ends.Reached(c.clock.Now()) {
 			b.ended(lo.key, lo.l, lo.n, 0)
 			return
 		}
@@ -276,7 +277,7 @@ func (b *leaseBook) giveBack(ctx context.Context, back []leftover) {
 }
 
 func (b *leaseBook) refund(ctx context.Context, lo leftover) (err error) {
-	defer b.c.survive("leased permits were given back", &err)
+	defer b.c.panics.Catch("leased permits were given back", &err)
 	return b.c.limits.refund.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
 }
 

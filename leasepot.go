@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // pot has the leased permits of one limit: a lease that is being spent, and perhaps the
@@ -38,7 +39,7 @@ type lease struct {
 
 	n         int // as granted
 	low       int64
-	ends      instant
+	ends      clock.Instant
 	renew     time.Duration // monotonic: from then on the next lease is taken
 	told      time.Duration // monotonic: when the store had answered
 	remaining int           // at the store, when it was taken
@@ -55,7 +56,7 @@ const never = time.Duration(math.MaxInt64)
 
 func newPot(b *leaseBook, d *driver.Demand, rule PermitLease) *pot {
 	p := &pot{book: b, key: flightKey{d.Key, d.Limit}, rule: rule}
-	p.sizer.init(&d.Limit, rule, b.c.clock.mono())
+	p.sizer.init(&d.Limit, rule, b.c.clock.Mono())
 	return p
 }
 
@@ -90,12 +91,12 @@ func (p *pot) spend(n int, r *Result) bool {
 	l := p.cur.Load()
 	for l != nil {
 		if left, ok := l.take(int64(n)); ok {
-			if now := p.book.c.clock.now(); !l.ends.reached(now) {
-				if left <= l.low || now.mono >= l.renew {
+			if now := p.book.c.clock.Now(); !l.ends.Reached(now) {
+				if left <= l.low || now.Mono >= l.renew {
 					p.refill(l)
 				}
 				r.Allowed, r.Granted, r.Remaining = true, n, l.remaining+int(left)
-				r.ResetAfter = max(l.reset-(now.mono-l.told), 0)
+				r.ResetAfter = max(l.reset-(now.Mono-l.told), 0)
 				return true
 			}
 			l.left.Add(int64(n)) // to be lost with the rest
@@ -141,9 +142,9 @@ func (c *Client) peekPot(d *driver.Demand, r *Result) {
 func (p *pot) left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, n := p.book.c.clock.now(), int64(0)
+	now, n := p.book.c.clock.Now(), int64(0)
 	for _, l := range [...]*lease{p.cur.Load(), p.next} {
-		if l != nil && !l.ends.reached(now) {
+		if l != nil && !l.ends.Reached(now) {
 			n += max(l.left.Load(), 0)
 		}
 	}
@@ -159,7 +160,7 @@ func (p *pot) advance(l *lease) *lease {
 		return now
 	}
 	// Below zero is an ask for too much, which is about to put back what it took.
-	if l.left.Load() != 0 && !l.ends.reached(p.book.c.clock.now()) {
+	if l.left.Load() != 0 && !l.ends.Reached(p.book.c.clock.Now()) {
 		return l
 	}
 	p.retire(l)
@@ -179,7 +180,7 @@ func (p *pot) put(l *lease) {
 	switch cur := p.cur.Load(); {
 	case cur == nil:
 		p.cur.Store(l)
-	case cur.left.Load() == 0 || cur.ends.reached(p.book.c.clock.now()):
+	case cur.left.Load() == 0 || cur.ends.Reached(p.book.c.clock.Now()):
 		p.retire(cur)
 		p.cur.Store(l)
 	default: // asking keeps a second one from being taken beside it
@@ -210,7 +211,7 @@ func (p *pot) clear(fn func(*lease)) {
 }
 
 // end takes the pot out of use, and says what is to be given back. leaseBook.mu is held.
-func (p *pot) end(now instant) (back []leftover) {
+func (p *pot) end(now clock.Instant) (back []leftover) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
@@ -219,8 +220,8 @@ func (p *pot) end(now instant) (back []leftover) {
 }
 
 // release ends a lease, and adds what can be given back of it to back. pot.mu is held.
-func (p *pot) release(l *lease, now instant, back []leftover) []leftover {
-	if l.id == "" || l.ends.reached(now) || l.left.Load() <= 0 {
+func (p *pot) release(l *lease, now clock.Instant, back []leftover) []leftover {
+	if l.id == "" || l.ends.Reached(now) || l.left.Load() <= 0 {
 		p.retire(l)
 		return back
 	}
@@ -231,7 +232,7 @@ func (p *pot) release(l *lease, now instant, back []leftover) []leftover {
 
 // sweep looks at the pot from time to time: one that nobody asks gives back what it
 // has, and later goes. leaseBook.mu is held.
-func (p *pot) sweep(now instant) (back []leftover, keep bool) {
+func (p *pot) sweep(now clock.Instant) (back []leftover, keep bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	used := p.used()
@@ -240,11 +241,11 @@ func (p *pot) sweep(now instant) (back []leftover, keep bool) {
 		p.seen, p.idle = used, 0
 		return nil, true
 	case p.idle == 0: // since the last sweep, at least
-		p.idle = max(now.mono-p.book.every, 1)
+		p.idle = max(now.Mono-p.book.every, 1)
 	}
-	idle := now.mono - p.idle
+	idle := now.Mono - p.idle
 	for _, l := range [...]*lease{p.cur.Load(), p.next} {
-		if l != nil && (l.ends.reached(now) || l.id != "" && idle >= p.rule.For/2) {
+		if l != nil && (l.ends.Reached(now) || l.id != "" && idle >= p.rule.For/2) {
 			back = p.release(l, now, back)
 			p.remove(l)
 		}

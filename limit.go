@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Limit is a rate of permits: Rate in each Per, counted by Algorithm.
@@ -101,7 +102,7 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 			defer leases.reset(d.Key, &d.Limit)
 		}
 		if err = c.limits.Reset(ctx, d.Key, d.Limit); err != nil {
-			err = storeError(ctx, err, true)
+			err = errs.OfStore(ctx, err, true)
 		}
 		c.denied.forget(d.Key)
 	}
@@ -137,7 +138,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	case c.limits.Limiter == nil:
 		return ErrUnsupported
 	case ctx.Err() != nil:
-		return ctxError(ctx)
+		return errs.OfContext(ctx)
 	}
 	return nil
 }
@@ -180,7 +181,7 @@ func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit
 	from, err := c.takeAsked(ctx, r, p, &d, driver.Ask{Min: least, N: n})
 	switch {
 	case err != nil:
-		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, storeError(ctx, err, n > 0))
+		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, errs.OfStore(ctx, err, n > 0))
 	case n == 0:
 		c.peekPot(&d, r)
 	case p != nil && !r.Allowed && p.spendRest(least, n, r):
@@ -246,7 +247,7 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	}
 	one, err := c.limits.one.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
 	if err != nil {
-		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, storeError(ctx, err, n > 0))
+		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, errs.OfStore(ctx, err, n > 0))
 		return err
 	}
 	r.Granted, r.Remaining, r.RetryAfter, r.ResetAfter = one.N, one.Remaining, one.RetryAfter, one.ResetAfter
@@ -260,7 +261,7 @@ func (c *Client) askStore(ctx context.Context, p *pot, d *driver.Demand, ask dri
 	if c.denied.off {
 		return fromStore, c.takeOne(ctx, d, ask, t)
 	}
-	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
 	if p == nil {
 		err = c.takeOne(ctx, d, ask, t)
 	} else {

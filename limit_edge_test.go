@@ -61,8 +61,8 @@ func BenchmarkDenialSweep(b *testing.B) {
 			var ds denials
 			c := newTestClient(b, newFakeLimits())
 			ds.init(c)
-			now := c.clock.now()
-			far := now.add(time.Hour)
+			now := c.clock.Now()
+			far := now.Add(time.Hour)
 			t := driver.TakenOne{Granted: driver.Granted{RetryAfter: time.Second}}
 			for i := range n {
 				ds.remember(&driver.Demand{Key: fmt.Sprint(i), Limit: ten}, driver.Ask{Min: 1, N: 1}, &t, far, 0)
@@ -129,7 +129,7 @@ func TestForgetRacesRemember(t *testing.T) {
 	stale := 0
 	for range 500 {
 		ds := &c.denied
-		sent, epoch := c.clock.now(), ds.epoch.Load()
+		sent, epoch := c.clock.Now(), ds.epoch.Load()
 		var wg sync.WaitGroup
 		inLine := func(call func()) { // most likely: nobody sees who waits for a Mutex
 			wg.Go(call)

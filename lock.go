@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Lock is one handle on a hold. It is unlocked once. A re-entry by the same
@@ -34,7 +36,7 @@ func (l *Lock) TTL() time.Duration { return l.t.ttl() }
 
 // Deadline is until when the hold is certain without another renewal. It moves
 // on with every renewal.
-func (l *Lock) Deadline() time.Time { return l.t.h.c.clock.time(l.t.deadline()) }
+func (l *Lock) Deadline() time.Time { return l.t.h.c.clock.Time(l.t.deadline()) }
 
 // Done is closed when the hold is lost, or unlocked by the last of its handles.
 func (l *Lock) Done() <-chan struct{} { return l.t.doneChan() }
@@ -166,7 +168,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		return nil, errTryWait
 	}
 	if ctx.Err() != nil {
-		return nil, ctxError(ctx)
+		return nil, errs.OfContext(ctx)
 	}
 	o := ownerOf(ctx)
 	if o != nil {
@@ -194,7 +196,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		return c.lockOwned(ctx, a, try, w)
 	}
 	returned := false
-	defer ifPanics(&returned, func() { c.abandon(a) })
+	defer errs.IfPanics(&returned, func() { c.abandon(a) })
 	t, err := c.run(ctx, a, try, w)
 	returned = true
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // A Bound does not end with its parent, and does not say that it did.
@@ -518,11 +519,11 @@ func TestMinHoldWhenTheWallClockSteps(t *testing.T) {
 		c := newTestClient(t, f)
 		var mu sync.Mutex
 		var step time.Duration
-		c.clock.read = func() instant {
+		c.clock.Read = func() clock.Instant {
 			mu.Lock()
 			defer mu.Unlock()
-			now := c.clock.instant(time.Now())
-			now.wall += int64(step)
+			now := c.clock.At(time.Now())
+			now.Wall += int64(step)
 			return now
 		}
 		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(30*time.Second), MinHold(20*time.Second)))
@@ -741,11 +742,11 @@ func TestDoneAfterSuspend(t *testing.T) {
 				c := newTestClient(t, newFake())
 				var mu sync.Mutex
 				var step time.Duration
-				c.clock.read = func() instant {
+				c.clock.Read = func() clock.Instant {
 					mu.Lock()
 					defer mu.Unlock()
-					now := c.clock.instant(time.Now())
-					now.wall += int64(step)
+					now := c.clock.At(time.Now())
+					now.Wall += int64(step)
 					return now
 				}
 				l := must[*Lock](t)(c.Lock(t.Context(), "k", tc.opts...))

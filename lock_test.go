@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 func TestLockUnlock(t *testing.T) {
@@ -130,9 +132,9 @@ func TestEntryRemovedMeansLossWithinOneRenewal(t *testing.T) {
 // A holder that was frozen sees the loss in its first call, before any timer runs, on
 // whichever clock went on.
 func TestFrozenHolderSeesLossAtOnce(t *testing.T) {
-	for name, skip := range map[string]instant{
-		"monotonic": {mono: time.Hour},
-		"wall":      {wall: int64(time.Hour)},
+	for name, skip := range map[string]clock.Instant{
+		"monotonic": {Mono: time.Hour},
+		"wall":      {Wall: int64(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,9 +142,9 @@ func TestFrozenHolderSeesLossAtOnce(t *testing.T) {
 				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 				work, cancel := l.Context(t.Context())
 				defer cancel()
-				c.clock.read = func() instant {
-					now := c.clock.instant(time.Now())
-					return instant{now.mono + skip.mono, now.wall + skip.wall}
+				c.clock.Read = func() clock.Instant {
+					now := c.clock.At(time.Now())
+					return clock.Instant{Mono: now.Mono + skip.Mono, Wall: now.Wall + skip.Wall}
 				}
 				if err := work.Err(); err == nil {
 					t.Error("the context does not see it")
@@ -405,7 +407,7 @@ func TestUnavailableStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
-		refused := chainOf(driver.ErrNotSent, errors.New("connection refused"))
+		refused := errs.Chain(driver.ErrNotSent, errors.New("connection refused"))
 		f.setIntercept(func(op, key string) outcome { return outcome{before: refused} })
 		_, err := c.Lock(t.Context(), "k")
 		wantErr(t, err, ErrUnavailable)

@@ -84,7 +84,7 @@ func (o *observing) begin(ctx context.Context, c *Call) context.Context {
 }
 
 func (o *observing) end(ctx context.Context, c Call, began time.Duration, err error, panicked bool) {
-	e := CallEnded{Call: c, Took: o.c.clock.mono() - began, Outcome: outcomeOf(err), Err: err, Panicked: panicked}
+	e := CallEnded{Call: c, Took: o.c.clock.Mono() - began, Outcome: outcomeOf(err), Err: err, Panicked: panicked}
 	if panicked {
 		e.Outcome = OutcomeError
 	}
@@ -127,7 +127,7 @@ type lockWatch struct {
 func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOption, try bool) (*Lock, error) {
 	o := c.observing
 	call := Call{Op: op, Backend: c.info.Name, Key: key}
-	w := &lockWatch{o: o, key: key, caller: ctx, began: c.clock.mono()}
+	w := &lockWatch{o: o, key: key, caller: ctx, began: c.clock.Mono()}
 	if owner := ownerOf(ctx); owner != nil {
 		w.owner = owner.String()
 	}
@@ -158,7 +158,7 @@ func (w *lockWatch) wait(held string) {
 	if w == nil || w.waits {
 		return
 	}
-	w.waits, w.waitBegan = true, w.o.c.clock.mono()
+	w.waits, w.waitBegan = true, w.o.c.clock.Mono()
 	tell(w.o, w.ctx, "WaitBegan", func(o *Observer) func(context.Context, WaitBegan) { return o.WaitBegan },
 		WaitBegan{LockEvent: w.event(nil), HeldBy: held})
 }
@@ -172,7 +172,7 @@ func (w *lockWatch) waited(t *tenure, err error, now time.Duration) {
 }
 
 func (w *lockWatch) refused(err error) {
-	now := w.o.c.clock.mono()
+	now := w.o.c.clock.Mono()
 	w.waited(nil, err, now)
 	tell(w.o, w.ctx, "Refused", func(o *Observer) func(context.Context, Refused) { return o.Refused },
 		Refused{LockEvent: w.event(nil), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
@@ -180,7 +180,7 @@ func (w *lockWatch) refused(err error) {
 
 // acquired tells of the grant. mu is held since before anyone else could know the tenure.
 func (w *lockWatch) acquired(t *tenure, way Way) {
-	now := w.o.c.clock.mono()
+	now := w.o.c.clock.Mono()
 	w.got = true
 	w.waited(t, nil, now)
 	tell(w.o, w.ctx, "Acquired", func(o *Observer) func(context.Context, Acquired) { return o.Acquired },
@@ -190,7 +190,7 @@ func (w *lockWatch) acquired(t *tenure, way Way) {
 // entered tells of another handle. The hold's own watch keeps the order.
 func (w *lockWatch) entered(l *Lock) {
 	t := l.t
-	now := w.o.c.clock.mono()
+	now := w.o.c.clock.Mono()
 	w.waited(t, nil, now)
 	t.owner.mu.Lock()
 	depth := t.depth
@@ -214,8 +214,8 @@ func (w *lockWatch) renewed(t *tenure, g granted, err error) {
 	if w == nil {
 		return
 	}
-	now := w.o.c.clock.now()
-	took := now.mono - g.sent.mono
+	now := w.o.c.clock.Now()
+	took := now.Mono - g.sent.Mono
 	w.inOrder(t, func() {
 		if err == nil {
 			tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
@@ -223,7 +223,7 @@ func (w *lockWatch) renewed(t *tenure, g granted, err error) {
 			return
 		}
 		tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
-			RenewFailed{LockEvent: w.event(t), Took: took, Left: max(t.deadline().until(now), 0), Err: err})
+			RenewFailed{LockEvent: w.event(t), Took: took, Left: max(t.deadline().Until(now), 0), Err: err})
 	})
 }
 
@@ -244,7 +244,7 @@ func (t *tenure) tellLoss() {
 
 // lost tells of a loss. The tenure has ended.
 func (w *lockWatch) lost(t *tenure, reason LossReason, err error) {
-	held := w.o.c.clock.mono() - t.granted.mono
+	held := w.o.c.clock.Mono() - t.granted.Mono
 	w.last(t, func() {
 		tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
 			Lost{LockEvent: w.event(t), Held: held, Reason: reason, Err: err})
@@ -261,13 +261,13 @@ func (w *lockWatch) released(ctx context.Context, t *tenure, ended time.Duration
 		w.lost(t, LossRevoked, err)
 		return
 	}
-	w.unlocked(ctx, t, Released{Held: ended - t.granted.mono, Took: w.o.c.clock.mono() - ended, Err: err})
+	w.unlocked(ctx, t, Released{Held: ended - t.granted.Mono, Took: w.o.c.clock.Mono() - ended, Err: err})
 }
 
 // handedOver tells of an Unlock, at ended, after which the hold is another's.
 func (w *lockWatch) handedOver(ctx context.Context, t *tenure, ended time.Duration) {
 	if w != nil {
-		w.unlocked(ctx, t, Released{Held: ended - t.granted.mono, HandedOver: true})
+		w.unlocked(ctx, t, Released{Held: ended - t.granted.Mono, HandedOver: true})
 	}
 }
 
@@ -354,7 +354,7 @@ func (c *Client) observers() *observing {
 // do is Do under observation.
 func (o *observing) do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (err error) {
 	call := Call{Op: "do", Backend: o.c.info.Name, Key: key}
-	began, returned := o.c.clock.mono(), false
+	began, returned := o.c.clock.Mono(), false
 	ctx = o.begin(ctx, &call)
 	defer func() { o.end(ctx, call, began, err, !returned) }()
 	err = doLocked(ctx, l, key, fn, opts)
@@ -365,7 +365,7 @@ func (o *observing) do(ctx context.Context, l Locker, key string, fn func(contex
 // tryDo is TryDo under observation.
 func (o *observing) tryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
 	call := Call{Op: "trydo", Backend: o.c.info.Name, Key: key}
-	began, returned := o.c.clock.mono(), false
+	began, returned := o.c.clock.Mono(), false
 	ctx = o.begin(ctx, &call)
 	defer func() {
 		told := err
@@ -396,10 +396,10 @@ func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
 
 // observedTake is take under observation.
 func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	began := c.clock.mono()
+	began := c.clock.Mono()
 	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
 	if err == nil && n > 0 {
-		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.mono() - began, Cached: from == fromCache, Leased: from == fromLease}, r)
+		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == fromCache, Leased: from == fromLease}, r)
 	}
 	return err
 }
@@ -408,11 +408,11 @@ func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, li
 func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n int) error {
 	o := c.observing
 	call := Call{Op: "wait", Backend: c.info.Name, Key: key, Limit: limit, N: n}
-	began := c.clock.mono()
+	began := c.clock.Mono()
 	ctx = o.begin(ctx, &call)
 	r, from, err := c.waitN(ctx, key, limit, n)
 	if err == nil || errors.Is(err, ErrLimited) {
-		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.mono() - began, Leased: from == fromLease, Err: err}
+		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began, Leased: from == fromLease, Err: err}
 		var told *Error
 		if errors.As(err, &told) {
 			r.RetryAfter = told.RetryAfter
@@ -426,7 +426,7 @@ func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n in
 
 // reserved tells of a Reserve.
 func (o *observing) reserved(ctx context.Context, key string, limit Limit, n int, began time.Duration, r *Reservation, retry time.Duration, err error) {
-	e := Decision{Op: "reserve", Key: key, Limit: limit, Asked: n, Took: o.c.clock.mono() - began}
+	e := Decision{Op: "reserve", Key: key, Limit: limit, Asked: n, Took: o.c.clock.Mono() - began}
 	result := Result{Remaining: -1, RetryAfter: retry}
 	switch {
 	case err == nil:
@@ -442,7 +442,7 @@ func (o *observing) reserved(ctx context.Context, key string, limit Limit, n int
 
 // observed tells of an AllowAll.
 func (m *multi) observed(ctx context.Context, began time.Duration) {
-	took := m.c.clock.mono() - began
+	took := m.c.clock.Mono() - began
 	for i := range m.results {
 		d, r := &m.as[i], &m.results[i]
 		if d.N > 0 && (r.Allowed || r.RetryAfter > 0) {

@@ -69,7 +69,7 @@ func (o *observing) called(ctx context.Context, op, key string, sent time.Durati
 	tell(o, ctx, "StoreCalled", func(o *Observer) func(context.Context, StoreCall) { return o.StoreCalled },
 		StoreCall{
 			Backend: o.c.info.Name, Op: op, Key: strings.TrimPrefix(key, o.c.prefix),
-			Took: o.c.clock.mono() - sent, Err: err,
+			Took: o.c.clock.Mono() - sent, Err: err,
 		})
 }
 
@@ -79,21 +79,21 @@ type timedLocker struct {
 }
 
 func (t *timedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	g, err := t.Locker.TryLock(ctx, key, r)
 	t.o.called(ctx, "trylock", key, sent, err)
 	return g, err
 }
 
 func (t *timedLocker) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	g, err := t.Locker.Renew(ctx, key, r)
 	t.o.called(ctx, "renew", key, sent, err)
 	return g, err
 }
 
 func (t *timedLocker) Unlock(ctx context.Context, key, id string) error {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	err := t.Locker.Unlock(ctx, key, id)
 	t.o.called(ctx, "unlock", key, sent, err)
 	return err
@@ -105,7 +105,7 @@ type timedQueuer struct {
 }
 
 func (t *timedQueuer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	g, err := t.Queuer.Lock(ctx, key, r)
 	t.o.called(ctx, "lock", key, sent, err)
 	return g, err
@@ -117,7 +117,7 @@ type timedDirect struct {
 }
 
 func (t *timedDirect) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	g, err := t.DirectQueuer.LockDirect(ctx, key, r, waits)
 	t.o.called(ctx, "lock", key, sent, err)
 	return g, err
@@ -129,7 +129,7 @@ type timedRenewer struct {
 }
 
 func (t *timedRenewer) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	answers := t.BatchRenewer.RenewAll(ctx, holds)
 	var err error // the first failure, as the request fails as a whole
 	for _, a := range answers {
@@ -148,7 +148,7 @@ type timedUnlocker struct {
 }
 
 func (t *timedUnlocker) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	err := t.DelayedUnlocker.UnlockAfter(ctx, key, id, d)
 	t.o.called(ctx, "unlock", key, sent, err)
 	return err
@@ -160,7 +160,7 @@ type timedInspector struct {
 }
 
 func (t *timedInspector) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	h, err := t.Inspector.Inspect(ctx, key)
 	t.o.called(ctx, "inspect", key, sent, err)
 	return h, err
@@ -172,7 +172,7 @@ type timedBreaker struct {
 }
 
 func (t *timedBreaker) Break(ctx context.Context, key, id string) error {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	err := t.Breaker.Break(ctx, key, id)
 	t.o.called(ctx, "break", key, sent, err)
 	return err
@@ -184,14 +184,14 @@ type timedLimiter struct {
 }
 
 func (t *timedLimiter) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	taken, err := t.Limiter.Take(ctx, key, l, asks)
 	t.o.called(ctx, "take", key, sent, err)
 	return taken, err
 }
 
 func (t *timedLimiter) Reset(ctx context.Context, key string, l driver.Limit) error {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	err := t.Limiter.Reset(ctx, key, l)
 	t.o.called(ctx, "reset", key, sent, err)
 	return err
@@ -203,7 +203,7 @@ type timedTaker struct {
 }
 
 func (t *timedTaker) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	taken, err := t.OneTaker.TakeOne(ctx, key, l, a)
 	t.o.called(ctx, "take", key, sent, err)
 	return taken, err
@@ -215,7 +215,7 @@ type timedMulti struct {
 }
 
 func (t *timedMulti) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	taken, err := t.MultiLimiter.TakeAll(ctx, demands)
 	t.o.called(ctx, "takeall", "", sent, err)
 	return taken, err
@@ -227,7 +227,7 @@ type timedRefunder struct {
 }
 
 func (t *timedRefunder) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	sent := t.o.c.clock.mono()
+	sent := t.o.c.clock.Mono()
 	err := t.Refunder.Refund(ctx, key, l, id, n)
 	t.o.called(ctx, "refund", key, sent, err)
 	return err

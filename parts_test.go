@@ -144,7 +144,7 @@ func TestCleanUpOfAPartThatHangs(t *testing.T) {
 				f.fakeStore.mu.Lock()
 				f.leases[key] = &fakeLease{id: id, token: 1, end: time.Now().Add(time.Hour)}
 				f.fakeStore.mu.Unlock()
-				now := c.clock.now().mono
+				now := c.clock.Now().Mono
 				c.janitor.put(&chore{key: key, id: id, at: now, until: now + time.Hour, known: true})
 			}
 		}

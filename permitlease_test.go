@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 // ledger counts what becomes of leases.
@@ -208,14 +209,14 @@ func TestLeaseExpires(t *testing.T) {
 		for _, by := range []string{"mono", "wall"} {
 			t.Run(name+" "+by, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f, ahead := newFakeLimits(), instant{}
+					f, ahead := newFakeLimits(), clock.Instant{}
 					c := newTestClient(t, f, WithPermitLease(PermitLease{}))
-					c.clock.read = func() instant {
-						now := c.clock.instant(time.Now())
-						return instant{now.mono + ahead.mono, now.wall + ahead.wall}
+					c.clock.Read = func() clock.Instant {
+						now := c.clock.At(time.Now())
+						return clock.Instant{Mono: now.Mono + ahead.Mono, Wall: now.Wall + ahead.Wall}
 					}
 					l := hoard(t, c, limit)
-					life := l.ends.until(c.clock.now())
+					life := l.ends.Until(c.clock.Now())
 					if life > 100*time.Millisecond {
 						t.Errorf("a lease for %v", life)
 					}
@@ -225,9 +226,9 @@ func TestLeaseExpires(t *testing.T) {
 						t.Errorf("%d calls while it lasts", got-calls)
 					}
 					if by == "mono" {
-						ahead.mono = life
+						ahead.Mono = life
 					} else {
-						ahead.wall = int64(life)
+						ahead.Wall = int64(life)
 					}
 					must[Result](t)(c.Allow(t.Context(), "k", limit))
 					synctest.Wait()
@@ -281,7 +282,7 @@ func TestLeaseIsNotGivenBack(t *testing.T) {
 			f, l := newFakeLimits(), &ledger{}
 			c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
 			skip := time.Duration(0)
-			c.clock.read = func() instant { return c.clock.instant(time.Now().Add(skip)) }
+			c.clock.Read = func() clock.Instant { return c.clock.At(time.Now().Add(skip)) }
 			hoard(t, c, leasing["fixed-window"])
 			skip = time.Second
 			must[any](t)(nil, c.Close())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Asks of one limit that come while a call on it is under way fly together in the
@@ -150,12 +151,12 @@ func (f *flights) await(l *flightLine, r *rider) error {
 func (f *flights) alone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, la *leaseAsk) error {
 	if la == nil {
 		err := f.c.callOne(ctx, d, ask, t)
-		if err != nil && hasEnded(ctx) {
+		if err != nil && errs.HasEnded(ctx) {
 			f.giveBack(flightKey{d.Key, d.Limit}, &ask)
 		}
 		return err
 	}
-	la.sent = f.c.clock.now()
+	la.sent = f.c.clock.Now()
 	err := f.c.callOne(ctx, d, ask, t)
 	if err == nil {
 		la.landed(t)
@@ -181,12 +182,6 @@ func (f *flights) leave(l *flightLine, r *rider) error {
 		r.flight.cancel()
 	}
 	return r.ctx.Err() // what it is granted is given back if it has an id, and else counts as spent
-}
-
-// hasEnded reports whether ctx has ended, or is about to: of two timers for one moment either may be first.
-func hasEnded(ctx context.Context) bool {
-	d, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(d)
 }
 
 // giveBack gives back what an ask was granted, or may have been, whose caller has left.
@@ -327,7 +322,7 @@ func (f *flights) fly(ctx context.Context, l *flightLine, fl *flight) {
 	defer f.landed(l)
 	defer fl.cancel()
 	asks := make([]driver.Ask, 0, len(fl.riders))
-	sent := f.c.clock.now()
+	sent := f.c.clock.Now()
 	for _, r := range fl.riders {
 		asks = append(append(asks, r.ask), r.more...)
 		if r.lease != nil {
@@ -371,7 +366,7 @@ func (f *flights) call(ctx context.Context, k flightKey, asks []driver.Ask) (tak
 // fail tells the riders of fl that the store did not answer. flights.mu is held.
 func (f *flights) fail(l *flightLine, fl *flight, err error) {
 	for _, r := range fl.riders {
-		if r.lease == nil && hasEnded(r.ctx) {
+		if r.lease == nil && errs.HasEnded(r.ctx) {
 			f.giveBack(l.key, &r.ask)
 		}
 		r.err = err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Goroutines of one client that want one key queue here, first in first out,
@@ -37,13 +40,13 @@ type attempt struct {
 	owner *owner
 
 	id     string
-	sends  int        // calls that may have taken the lock without our knowing
-	ghost  instant    // until when such a call may still have effect
-	waits  bool       // the store has refused it at least once
-	queued bool       // it has waited in the local line
-	lined  bool       // granted by the store's own line
-	first  bool       // it has stood in line before
-	watch  *lockWatch // of the call that drives it; nil unless observed
+	sends  int           // calls that may have taken the lock without our knowing
+	ghost  clock.Instant // until when such a call may still have effect
+	waits  bool          // the store has refused it at least once
+	queued bool          // it has waited in the local line
+	lined  bool          // granted by the store's own line
+	first  bool          // it has stood in line before
+	watch  *lockWatch    // of the call that drives it; nil unless observed
 
 	// Guarded by Client.mu.
 	slot          *slot
@@ -72,7 +75,7 @@ func (c *Client) run(ctx context.Context, a *attempt, try bool, w *lockWatch) (*
 		return t, err
 	}
 	returned := false
-	defer ifPanics(&returned, func() { a.mayHave(c.clock.now()) })
+	defer errs.IfPanics(&returned, func() { a.mayHave(c.clock.Now()) })
 	g, err := c.contend(ctx, a, try)
 	returned = true
 	if err != nil {
@@ -297,7 +300,7 @@ func (c *Client) next(key string, s *slot) {
 func (c *Client) abandon(a *attempt) {
 	// In this order: Close waits for attempts, and then for the janitor.
 	if a.sends > 0 {
-		c.janitor.put(&chore{key: a.key, id: a.id, until: a.ghost.mono, unknown: a.sends})
+		c.janitor.put(&chore{key: a.key, id: a.id, until: a.ghost.Mono, unknown: a.sends})
 	}
 	if a.slot != nil {
 		c.mu.Lock()
@@ -337,7 +340,7 @@ func (c *Client) refusedOnce(a *attempt) {
 	if s := a.slot; s != nil {
 		held = s.heldBy()
 		if s.leader == a {
-			s.refused, s.rivals = true, c.clock.mono()
+			s.refused, s.rivals = true, c.clock.Mono()
 			s.turnAway()
 		}
 	}
@@ -368,7 +371,7 @@ func (c *Client) settle(a *attempt, g granted) (*tenure, error) {
 	if c.state.Load() != stateOpen {
 		c.mu.Unlock()
 		a.watch.taken(t, a.way(), false)
-		a.mayHave(c.clock.now())
+		a.mayHave(c.clock.Now())
 		return nil, ErrClosed
 	}
 	s := a.slot
@@ -410,7 +413,7 @@ func (c *Client) waitFailure(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return ErrClosed
 	}
-	return chainOf(ErrLocked, ctxError(ctx))
+	return errs.Chain(ErrLocked, errs.OfContext(ctx))
 }
 
 // waitFailureOf is waitFailure of an attempt, which says so if its own client holds the key.
@@ -424,12 +427,12 @@ func (c *Client) waitFailureOf(ctx context.Context, a *attempt) error {
 		locked = a.slot.locked()
 	}
 	c.mu.Unlock()
-	return chainOf(locked, ctxError(ctx))
+	return errs.Chain(locked, errs.OfContext(ctx))
 }
 
 // errHeldHere is ErrLocked where the key is held by the client that asks: often by the caller
 // itself, whose ctx has lost the owner.
-var errHeldHere error = &kind{"held by this client; to re-enter, lock under the ctx that took it; otherwise unlock it first", ErrLocked}
+var errHeldHere = errs.Kind("held by this client; to re-enter, lock under the ctx that took it; otherwise unlock it first", ErrLocked)
 
 // locked says who is in the way. Client.mu is held.
 func (s *slot) locked() error {

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Re-entry is kept here, once, above every store. An owner is a token that
@@ -107,7 +110,7 @@ func (o *owner) reenter(c *Client, key string, cfg *lockConfig) (*Lock, error) {
 // enter counts one entry more and gives its handle. owner.mu is held.
 func (t *tenure) enter(cfg *lockConfig) (*Lock, error) {
 	// The monotonic clock will do: the scheduler watches the other one.
-	if t.over.Load() || t.lapsed(t.h.c.clock.mono()) {
+	if t.over.Load() || t.lapsed(t.h.c.clock.Mono()) {
 		if err := t.check(); err != nil {
 			return nil, err
 		}
@@ -151,10 +154,10 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 
 // leave counts one handle less, and reports whether it was the last. Only the
 // last looks at the clocks, and says when: until then the scheduler's word will do.
-func (t *tenure) leave() (last bool, now instant, err error) {
+func (t *tenure) leave() (last bool, now clock.Instant, err error) {
 	o := t.owner
 	if o == nil {
-		now = t.h.c.clock.now()
+		now = t.h.c.clock.Now()
 		return true, now, asLoss(t.checkAt(now))
 	}
 	o.mu.Lock()
@@ -167,7 +170,7 @@ func (t *tenure) leave() (last bool, now instant, err error) {
 		return false, now, asLoss(err)
 	}
 	o.forget(t)
-	now = t.h.c.clock.now()
+	now = t.h.c.clock.Now()
 	return true, now, asLoss(t.checkAt(now))
 }
 
@@ -234,14 +237,14 @@ func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool, w *lockWat
 	case <-first.joint.baton:
 		return c.drive(ctx, e, first, try, w)
 	case <-ctx.Done():
-		return c.depart(first, chainOf(ErrLocked, ctxError(ctx)), false)
+		return c.depart(first, errs.Chain(ErrLocked, errs.OfContext(ctx)), false)
 	}
 }
 
 // drive runs the attempt of an entry on behalf of all its members.
 func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool, w *lockWatch) (*Lock, error) {
 	returned := false
-	defer ifPanics(&returned, func() { _, _ = c.depart(a, ErrUnknownOutcome, true) })
+	defer errs.IfPanics(&returned, func() { _, _ = c.depart(a, ErrUnknownOutcome, true) })
 	t, err := c.run(ctx, a, try, w)
 	returned = true
 	if err != nil {

@@ -47,7 +47,7 @@ func (r *refunds) start(k flightKey, id string, n int, then func()) (over <-chan
 
 // try gives back once.
 func (r *refunds) try(ctx context.Context, k flightKey, id string, n int) (err error) {
-	defer r.c.survive("permits were given back", &err)
+	defer r.c.panics.Catch("permits were given back", &err)
 	defer r.c.denied.forget(k.key)
 	ctx, cancel := context.WithTimeout(ctx, unlockTry)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 var registry struct {
@@ -93,15 +94,15 @@ func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix s
 // openError adds ErrUnavailable to what is not a mistake in the URL.
 func openError(ctx context.Context, err error) error {
 	if driver.Definite(err) {
-		return storeError(ctx, err, false)
+		return errs.OfStore(ctx, err, false)
 	}
-	return chainOf(ErrUnavailable, err)
+	return errs.Chain(ErrUnavailable, err)
 }
 
 // closeAfter closes what was opened before err.
 func closeAfter(b driver.Backend, err error) error {
 	if cerr := b.Close(); cerr != nil {
-		return chainOf(err, cerr)
+		return errs.Chain(err, cerr)
 	}
 	return err
 }

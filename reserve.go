@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // MaxReserve is how far ahead Reserve and Wait take permits of a token bucket.
@@ -18,7 +20,7 @@ type Reservation struct {
 	key       string // as given
 	demand    driver.Demand
 	id        string
-	due       instant
+	due       clock.Instant
 	cancelled atomic.Bool
 }
 
@@ -27,7 +29,7 @@ type Reservation struct {
 // cancels. Windows are ErrUnsupported. If the permits are not due within
 // MaxReserve it is ErrLimited.
 func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*Reservation, error) {
-	began := c.clock.mono()
+	began := c.clock.Mono()
 	r, retry, err := c.reserve(ctx, key, limit, n, MaxReserve)
 	if c.observesLimits() && n > 0 {
 		c.observing.reserved(ctx, key, limit, n, began, r, retry, err)
@@ -48,20 +50,20 @@ func (c *Client) reserve(ctx context.Context, key string, limit Limit, n int, ah
 	if d.Limit.Algorithm != driver.TokenBucket || !c.info.Claims.Has(driver.Reserve) {
 		return nil, 0, fmt.Errorf("%w: reservations of a %v on %s: want a token-bucket and the claim %q", ErrUnsupported, d.Limit.Algorithm, c.info.Name, driver.Reserve)
 	}
-	r.due = c.clock.now()
+	r.due = c.clock.Now()
 	if n == 0 {
 		return r, 0, nil
 	}
 	r.id = c.newID()
 	var t driver.TakenOne
 	if err := c.takeOne(ctx, d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead}, &t); err != nil {
-		return nil, 0, storeError(ctx, err, true)
+		return nil, 0, errs.OfStore(ctx, err, true)
 	}
 	if t.N == 0 {
 		return nil, t.RetryAfter, ErrLimited
 	}
 	c.denied.drop(d.Key)
-	r.due = c.clock.now().add(t.Delay)
+	r.due = c.clock.Now().Add(t.Delay)
 	return r, 0, nil
 }
 
@@ -70,7 +72,7 @@ func (r *Reservation) N() int { return r.demand.N }
 
 // Delay is how long to wait until the permits may be used; 0 when they are due.
 func (r *Reservation) Delay() time.Duration {
-	return max(r.due.mono-r.c.clock.now().mono, 0)
+	return max(r.due.Mono-r.c.clock.Now().Mono, 0)
 }
 
 // Cancel gives the permits back, for use by others, as far as they are not due
@@ -92,7 +94,7 @@ func (r *Reservation) refund(ctx context.Context) error {
 	}
 	defer r.c.denied.forget(r.demand.Key)
 	if err := r.c.limits.refund.Refund(ctx, r.demand.Key, r.demand.Limit, r.id, r.demand.N); err != nil {
-		return storeError(ctx, err, true)
+		return errs.OfStore(ctx, err, true)
 	}
 	return nil
 }

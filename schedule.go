@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // scheduler renews the holds of one client and sees their deadlines. Ten
@@ -34,8 +37,8 @@ const (
 
 func (s *scheduler) init(c *Client) {
 	s.c = c
-	now := c.clock.now()
-	s.apart = time.Duration(now.wall) - now.mono
+	now := c.clock.Now()
+	s.apart = time.Duration(now.Wall) - now.Mono
 }
 
 // add starts to look after h.
@@ -80,9 +83,9 @@ func (s *scheduler) update(h *hold) {
 // nextLook is when something is due for h. A renewal has some slack: it may
 // come earlier, to join a batch. hold.mu is held.
 func (h *hold) nextLook() (next, slack time.Duration) {
-	end := h.tenure.deadline().mono
-	if h.renews() && h.renewAt.mono < end {
-		return h.renewAt.mono, h.span() / 32
+	end := h.tenure.deadline().Mono
+	if h.renews() && h.renewAt.Mono < end {
+		return h.renewAt.Mono, h.span() / 32
 	}
 	return end, 0
 }
@@ -103,7 +106,7 @@ func (h *hold) renews() bool {
 		return false
 	}
 	end := h.tenure.endBy
-	return end == instant{} || h.deadline.load().mono < end.mono
+	return end == clock.Instant{} || h.deadline.Load().Mono < end.Mono
 }
 
 // arm sets the timer for the first of the heap, unless it fires before that
@@ -116,9 +119,9 @@ func (s *scheduler) arm() {
 	if s.timer != nil && s.armed != 0 && s.armed <= first {
 		return
 	}
-	now := s.c.clock.now()
-	first = min(first, now.mono+clockLook)
-	wait := max(first-now.mono, 0)
+	now := s.c.clock.Now()
+	first = min(first, now.Mono+clockLook)
+	wait := max(first-now.Mono, 0)
 	s.armed = first
 	if s.timer == nil {
 		s.timer = time.AfterFunc(wait, s.look)
@@ -146,7 +149,7 @@ func (s *scheduler) look() {
 	s.c.bg.Add(1)
 	defer s.c.bg.Done()
 	s.armed = 0
-	now := s.c.clock.now()
+	now := s.c.clock.Now()
 	s.watchClocks(now)
 	lost, renew := s.collect(now)
 	s.arm()
@@ -184,21 +187,21 @@ func (s *scheduler) putBack(h *hold) {
 	if s.stopped || h.over.Load() || h.heapIndex >= 0 {
 		return
 	}
-	h.next, h.slack = s.c.clock.now().mono, 0
+	h.next, h.slack = s.c.clock.Now().Mono, 0
 	heap.Push(&s.holds, h)
 	s.arm()
 }
 
 // watchClocks makes every hold due when the clocks have moved apart.
 // scheduler.mu is held.
-func (s *scheduler) watchClocks(now instant) {
-	apart := time.Duration(now.wall) - now.mono
+func (s *scheduler) watchClocks(now clock.Instant) {
+	apart := time.Duration(now.Wall) - now.Mono
 	if moved := apart - s.apart; -clockStep < moved && moved < clockStep {
 		return
 	}
 	s.apart = apart
 	for _, h := range s.holds {
-		h.next = now.mono
+		h.next = now.Mono
 	}
 	heap.Init(&s.holds)
 }
@@ -211,15 +214,15 @@ type loss struct {
 }
 
 // collect takes from the heap what is due. scheduler.mu is held.
-func (s *scheduler) collect(now instant) (lost []loss, renew []*hold) {
+func (s *scheduler) collect(now clock.Instant) (lost []loss, renew []*hold) {
 	var later []*hold
-	for len(s.holds) > 0 && s.holds[0].next-s.holds[0].slack <= now.mono {
+	for len(s.holds) > 0 && s.holds[0].next-s.holds[0].slack <= now.Mono {
 		h := heap.Pop(&s.holds).(*hold)
 		h.mu.Lock()
 		if cause := h.tenure.overdue(now); cause != nil {
 			lost = append(lost, loss{t: h.tenure, cause: cause})
 		} else if h.tenure.err == nil {
-			if h.renews() && h.renewAt.mono-h.slack <= now.mono {
+			if h.renews() && h.renewAt.Mono-h.slack <= now.Mono {
 				h.renewing = true
 				renew = append(renew, h)
 			}
@@ -243,10 +246,10 @@ func (c *Client) renewAll(holds []*hold) {
 		return
 	}
 	if c.locks.batch == nil {
-		forEach(&c.locks.parts, holds, holdKey, c.renewOne)
+		partition.ForEach(&c.locks.parts, holds, holdKey, c.renewOne)
 		return
 	}
-	byPart(&c.locks.parts, holds, holdKey, c.renewPart)
+	partition.ByPart(&c.locks.parts, holds, holdKey, c.renewPart)
 }
 
 // renewPart renews holds on one part of the store, in one request.
@@ -263,7 +266,7 @@ func (c *Client) renewPart(holds []*hold) {
 	}
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
-	sent := c.clock.now()
+	sent := c.clock.Now()
 	answers, err := c.renewBatch(ctx, batch)
 	for i, h := range holds {
 		r := driver.Renewal{Err: err}
@@ -276,7 +279,7 @@ func (c *Client) renewPart(holds []*hold) {
 
 func (c *Client) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
 	err = errNoAnswer
-	defer c.survive("holds were renewed", &err)
+	defer c.panics.Catch("holds were renewed", &err)
 	return c.locks.batch.RenewAll(ctx, batch), err
 }
 
@@ -289,13 +292,13 @@ func (c *Client) renewOne(h *hold) {
 	}
 	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
 	defer ctx.Stop()
-	sent := c.clock.now()
+	sent := c.clock.Now()
 	g, err := c.renew(ctx, h)
 	h.renewed(granted{g, sent}, err)
 }
 
 func (c *Client) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
-	defer c.survive("a hold was renewed", &err)
+	defer c.panics.Catch("a hold was renewed", &err)
 	return c.locks.Renew(ctx, h.key, h.request())
 }
 
@@ -310,24 +313,24 @@ func (h *hold) renewed(g granted, err error) {
 		h.gone(ErrLost)
 		return
 	case err == nil && g.Token != h.stored:
-		h.lose(nil, chainOf(ErrLost, errors.New("the store renewed under another token")))
+		h.lose(nil, errs.Chain(ErrLost, errors.New("the store renewed under another token")))
 		return
 	}
-	now := h.c.clock.now()
+	now := h.c.clock.Now()
 	h.mu.Lock()
 	t := h.tenure
 	h.renewing = false
-	if d := h.c.deadlineOf(g); err == nil && d.mono > h.deadline.load().mono {
+	if d := h.c.deadlineOf(g); err == nil && d.Mono > h.deadline.Load().Mono {
 		// A renewal never shortens: of two deadlines the later one holds.
-		h.deadline.store(d)
+		h.deadline.Store(d)
 		h.ttl = g.TTL
 	}
-	retry := now.add(min(max(h.span()/20, 5*time.Millisecond), time.Second))
+	retry := now.Add(min(max(h.span()/20, 5*time.Millisecond), time.Second))
 	if err != nil {
 		h.renewAt = retry
 	} else {
-		h.renewAt = h.c.since(g).add(min(g.TTL, h.cfg.lease) / 3)
-		if h.renewAt.mono < retry.mono { // a session's keepalive may be of long ago
+		h.renewAt = h.c.since(g).Add(min(g.TTL, h.cfg.lease) / 3)
+		if h.renewAt.Mono < retry.Mono { // a session's keepalive may be of long ago
 			h.renewAt = retry
 		}
 	}

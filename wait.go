@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Wait waits for one permit. See [Limiter].
@@ -49,7 +50,7 @@ func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Res
 }
 
 // errTooLate: the permits cannot come before ctx's deadline.
-var errTooLate = chainOf(ErrLimited, context.DeadlineExceeded)
+var errTooLate = errs.Chain(ErrLimited, context.DeadlineExceeded)
 
 // wait waits in line for the permits, and until they are due.
 func (c *Client) wait(ctx context.Context, d *driver.Demand) (time.Duration, origin, error) {
@@ -73,7 +74,7 @@ func (c *Client) wait(ctx context.Context, d *driver.Demand) (time.Duration, ori
 	case w.err != nil && w.denied && ctx.Err() != nil: // the time was up while it asked again
 		return 0, w.from, waitEnded(ctx, false)
 	case w.err != nil:
-		return 0, w.from, storeError(ctx, w.err, true)
+		return 0, w.from, errs.OfStore(ctx, w.err, true)
 	case w.due.IsZero():
 		return 0, w.from, nil
 	}
@@ -94,9 +95,9 @@ func waitEnded(ctx context.Context, unknown bool) error {
 	case ctx.Err() == nil:
 		return ErrClosed
 	case unknown:
-		return storeError(ctx, ctx.Err(), true)
+		return errs.OfStore(ctx, ctx.Err(), true)
 	}
-	return chainOf(ErrLimited, ctxError(ctx))
+	return errs.Chain(ErrLimited, errs.OfContext(ctx))
 }
 
 // sleep waits for d, or says why not.
@@ -107,7 +108,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return chainOf(ErrLimited, ctxError(ctx))
+		return errs.Chain(ErrLimited, errs.OfContext(ctx))
 	case <-c.ended:
 		return ErrClosed
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // What a queue of waits makes of the store's answers. waitQueues.mu is held in all of it.
@@ -25,7 +27,7 @@ func (q *waitQueue) failed(front []*waiter, err error) {
 			q.refund(w)
 			continue
 		}
-		if hasEnded(w.ctx) {
+		if errs.HasEnded(w.ctx) {
 			q.refund(w)
 		}
 		q.remove(w)
@@ -126,7 +128,7 @@ func (q *waitQueue) sendAway() {
 }
 
 // learn tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learn(p *pot, asks []driver.Ask, taken *driver.Taken, sent instant, epoch uint64) {
+func (q *waitQueue) learn(p *pot, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
 	c, granted := q.c, 0
 	for i, g := range taken.Asks {
 		granted += g.N

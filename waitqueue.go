@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/partition"
 )
 
 // waitQueues are the queues in which goroutines wait for permits, one for each key and limit.
@@ -271,10 +272,10 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 	q.asked, q.abandon = len(front), abandon
 	asks := q.asks(front)
 	mu.Unlock()
-	sent, epoch := c.clock.now(), c.denied.epoch.Load()
+	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
 	taken, err := c.flights.takeEach(ctx, q.key, asks)
 	mu.Lock()
-	q.trip = c.clock.mono() - sent.mono
+	q.trip = c.clock.Mono() - sent.Mono
 	if err != nil {
 		q.failed(front, err)
 		return
@@ -320,7 +321,7 @@ func (qs *waitQueues) close(ctx context.Context) {
 		q.wake()
 	}
 	qs.mu.Unlock()
-	forEach(&qs.c.limits.parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
+	partition.ForEach(&qs.c.limits.parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
 		if ctx.Err() == nil && qs.c.limits.refund != nil {
 			_ = qs.c.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
 		}

@@ -1,0 +1,76 @@
+// Package partition works on many keys of a store whose parts can fail alone, each part by itself.
+package partition
+
+import (
+	"sync"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
+)
+
+// width is how many calls are made on one part at a time, by one batch of renewals or
+// by Close: a hundred holds then take seven round trips, and a server is not flooded.
+const width = 16
+
+// Parts tells the parts of a store apart, such as several servers. What a client does by
+// itself for many keys, it does for each part apart: renewals, cleaning up, and giving back
+// when it closes. So a part that hangs delays no other.
+type Parts struct {
+	panics *errs.Panics
+	store  driver.Partitioner // nil: all keys are of one part
+}
+
+// New is for a store, which may be a driver.Partitioner.
+func New(store driver.Backend, panics *errs.Panics) Parts {
+	p := Parts{panics: panics}
+	p.store, _ = store.(driver.Partitioner)
+	return p
+}
+
+// Of names the part that key lives on.
+func (p *Parts) Of(key string) (part string) {
+	if p.store == nil {
+		return ""
+	}
+	var err error
+	defer p.panics.Catch("the part of a key was looked up", &err)
+	return p.store.Partition(key)
+}
+
+// ByPart runs fn on what is on each part, on all parts at a time, and waits.
+func ByPart[T any](p *Parts, list []T, key func(T) string, fn func([]T)) {
+	if p.store == nil {
+		fn(list)
+		return
+	}
+	groups := make(map[string][]T)
+	for _, v := range list {
+		part := p.Of(key(v))
+		groups[part] = append(groups[part], v)
+	}
+	var wg sync.WaitGroup
+	for _, group := range groups {
+		wg.Go(func() { fn(group) })
+	}
+	wg.Wait()
+}
+
+// ForEach runs fn on each of list, at most width of each part at a time, and waits.
+func ForEach[T any](p *Parts, list []T, key func(T) string, fn func(T)) {
+	ByPart(p, list, key, func(group []T) {
+		var wg sync.WaitGroup
+		work := make(chan T)
+		for range min(width, len(group)) {
+			wg.Go(func() {
+				for v := range work {
+					fn(v)
+				}
+			})
+		}
+		for _, v := range group {
+			work <- v
+		}
+		close(work)
+		wg.Wait()
+	})
+}
