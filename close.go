@@ -76,19 +76,13 @@ func (c *Client) Close() error {
 	defer close(c.done)
 	c.stop()
 	close(c.ended)
-	c.flights.close()
+	c.permits.Stop()
 	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	var giving sync.WaitGroup
 	giving.Go(func() { c.releaseAll(ctx) })
-	giving.Go(func() {
-		c.waits.close(ctx)
-		c.refunds.close(ctx)
-	})
-	if leases := c.leases.Load(); leases != nil {
-		giving.Go(func() { leases.close(ctx) })
-	}
+	giving.Go(func() { c.permits.GiveBack(ctx) })
 	giving.Wait()
 	// Calls under way end by themselves: acquisitions see the state and withdraw
 	// what they are granted, releases go on. One that is stuck in the store is
@@ -97,6 +91,7 @@ func (c *Client) Close() error {
 	c.drainJanitor(ctx)
 	err := c.backend.Close()
 	c.bg.Wait()
+	c.permits.Wait()
 	if err != nil {
 		return c.fail("close", "", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/partition"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // Locker takes locks by key. [*Client] is one.
@@ -50,7 +51,7 @@ type Limiter interface {
 type Client struct {
 	backend driver.Backend
 	locks   lockDriver
-	limits  limitDriver
+	quick   driver.QuickTaker // nil where limits are observed, for it tells nobody
 	info    driver.Info
 
 	prefix   string
@@ -73,11 +74,7 @@ type Client struct {
 	stoppers []*stopper          // who waits for these to be none, guarded by mu
 	sched    scheduler
 	janitor  janitor
-	denied   denials
-	flights  flights
-	waits    waitQueues
-	refunds  refunds
-	leases   atomic.Pointer[leaseBook] // nil: nothing is taken in advance
+	permits  *permit.Pool
 
 	state atomic.Int32    // stateOpen, stateDraining, stateClosed
 	life  context.Context // ends with stateOpen
@@ -106,15 +103,6 @@ type lockDriver struct {
 	parts   partition.Parts
 }
 
-type limitDriver struct {
-	driver.Limiter
-	one    driver.OneTaker
-	quick  driver.QuickTaker // nil where limits are observed, for it tells nobody
-	multi  driver.MultiLimiter
-	refund driver.Refunder
-	parts  partition.Parts
-}
-
 // New makes a Client of an open backend. Close of the Client closes the
 // backend, which in turn leaves open what the application passed to it.
 func New(b driver.Backend, opts ...Option) (*Client, error) {
@@ -135,24 +123,23 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, c.fail("new", "", err)
 	}
-	c.connect(halves(b))
+	locks, limits := halves(b)
+	c.connectLocks(locks)
+	store := c.connectLimits(limits)
+	pool := permit.Config{Info: c.info, Clock: c.clock, Panics: &c.panics, NewID: c.newID}
 	if o := c.observing; o != nil {
-		o.attach()
+		o.attach(&store)
+		pool.Ended = o.leaseEnded
 	}
+	pool.Store = store
+	c.permits = permit.New(pool, policy)
 	c.sched.init(c)
 	c.janitor.init(c)
-	c.denied.init(c)
-	c.flights.init(c)
-	c.waits.init(c)
-	c.refunds.c = c
-	if policy != nil && !c.denied.off {
-		c.leases.Store(newLeaseBook(c, policy))
-	}
 	return c, nil
 }
 
-// connect finds what the halves of the store can do.
-func (c *Client) connect(locks, limits driver.Backend) {
+// connectLocks finds what the half of the store that locks can do.
+func (c *Client) connectLocks(locks driver.Backend) {
 	c.locks.Locker, _ = locks.(driver.Locker)
 	c.locks.queuer, _ = locks.(driver.Queuer)
 	c.locks.direct, _ = locks.(driver.DirectQueuer)
@@ -160,22 +147,28 @@ func (c *Client) connect(locks, limits driver.Backend) {
 	c.locks.delayed, _ = locks.(driver.DelayedUnlocker)
 	c.locks.inspect, _ = locks.(driver.Inspector)
 	c.locks.breaker, _ = locks.(driver.Breaker)
-	c.limits.Limiter, _ = limits.(driver.Limiter)
-	c.limits.one, _ = limits.(driver.OneTaker)
-	c.limits.quick, _ = limits.(driver.QuickTaker)
-	c.limits.refund, _ = limits.(driver.Refunder)
-	if limits.Info().Claims.Has(driver.AtomicMulti) {
-		c.limits.multi, _ = limits.(driver.MultiLimiter)
-	}
-	c.locks.parts, c.limits.parts = partition.New(locks, &c.panics), partition.New(limits, &c.panics)
+	c.locks.parts = partition.New(locks, &c.panics)
 	if n, ok := locks.(driver.LossNotifier); ok {
 		c.asking = make(map[string]*attempt)
 		n.NotifyLost(c.lossPushed)
 	}
 }
 
+// connectLimits finds what the half of the store that limits can do.
+func (c *Client) connectLimits(limits driver.Backend) permit.Store {
+	s := permit.Store{Parts: partition.New(limits, &c.panics)}
+	s.Limiter, _ = limits.(driver.Limiter)
+	s.One, _ = limits.(driver.OneTaker)
+	s.Refund, _ = limits.(driver.Refunder)
+	if limits.Info().Claims.Has(driver.AtomicMulti) {
+		s.Multi, _ = limits.(driver.MultiLimiter)
+	}
+	c.quick, _ = limits.(driver.QuickTaker)
+	return s
+}
+
 // configure applies the options, save for the leases, which it returns.
-func (c *Client) configure(opts []Option) (*leasePolicy, error) {
+func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 	host, _ := os.Hostname() // without a name the holder is "unknown"
 	if host == "" {
 		host = "unknown"

@@ -25,7 +25,7 @@ var (
 	ErrLimited = errs.Limited
 	// ErrExceedsBurst: more permits were asked for than the limit can ever
 	// grant at once.
-	ErrExceedsBurst = errors.New("more permits than the limit ever grants at once")
+	ErrExceedsBurst = errs.ExceedsBurst
 	// ErrUnknownOutcome: the store may or may not have applied the call. What
 	// a lock call may have left behind is being cleaned up; permits count as spent.
 	ErrUnknownOutcome = errs.UnknownOutcome

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,8 @@ const (
 	janitorTry   = time.Second
 	minChore     = 10 * time.Millisecond
 	maxChore     = time.Second
+	// never is a time that does not come.
+	never = time.Duration(math.MaxInt64)
 	// choreGrace is how long after until the janitor still asks a store that
 	// does not answer: one that was frozen applies old calls when it resumes.
 	choreGrace = time.Minute

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // What the store has debited is what was spent and what was lost, however asks meet the end of
@@ -36,85 +37,15 @@ func TestLeaseAccounts(t *testing.T) {
 	}
 }
 
-// stock puts a lease of n permits into the pot of limit, beside what is there.
-func stock(t *testing.T, c *Client, limit Limit, n int) {
-	t.Helper()
-	p := potOf(t, c, limit)
-	l := &lease{n: n, ends: c.clock.Now().Add(time.Minute), renew: never}
-	l.left.Store(int64(n))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.put(l)
-}
-
-// exhausted is a limit under "k" of which the store has nothing left, and a client that may lease it.
-func exhausted(t *testing.T) (*Client, *fakeLimits, Limit) {
-	t.Helper()
-	f := newFakeLimits()
-	limit := Limit{Rate: 100, Per: time.Hour, Algorithm: FixedWindow}
-	c := newTestClient(t, f, WithPermitLease(PermitLease{}))
-	must[Result](t)(c.AllowN(t.Context(), "k", limit, 100))
-	return c, f, limit
-}
-
-// An ask for too much that has not yet put back what it took is not the end of a lease.
-func TestLeaseOutlivesAnAskForTooMuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, limit := exhausted(t)
-		stock(t, c, limit, 5)
-		l := current(t, c, limit)
-		l.left.Add(-7)
-		_, _ = c.Allow(t.Context(), "k", limit)
-		stock(t, c, limit, 3)
-		l.left.Add(7)
-		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, 5)); !r.Allowed {
-			t.Errorf("%+v: want what is leased", r)
-		}
-	})
-}
-
-// What is there is in two leases.
-func TestAllowAtMostOfTwoLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, limit := exhausted(t)
-		stock(t, c, limit, 3)
-		stock(t, c, limit, 5)
-		granted := 0
-		for range 2 {
-			r := must[Result](t)(c.AllowAtMost(t.Context(), "k", limit, 8))
-			if !r.Allowed {
-				t.Errorf("%+v: want what is leased", r)
-			}
-			granted += r.Granted
-		}
-		if granted != 8 {
-			t.Errorf("%d granted of 8", granted)
-		}
-	})
-}
-
-// A wait that the store denies does not sleep beside permits that were taken meanwhile.
-func TestDeniedWaitLooksAtTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, f, limit := exhausted(t)
-		f.setIntercept(func(op, key string) outcome { stock(t, c, limit, 3); return outcome{} })
-		began := time.Now()
-		must[any](t)(nil, c.Wait(t.Context(), "k", limit))
-		if d := time.Since(began); d != 0 {
-			t.Errorf("it slept for %v", d)
-		}
-	})
-}
-
 // Close ends all leases, also of a policy that comes while it closes.
 func TestNoLeasesAfterClose(t *testing.T) {
 	for name, opts := range map[string][]Option{"first policy": nil, "changed policy": {WithPermitLease(PermitLease{})}} {
 		t.Run(name, func(t *testing.T) {
 			c := newTestClient(t, newFakeLimits(), opts...)
 			must[any](t)(nil, c.Close())
-			wantErr(t, c.changeLeases(PermitLease{Max: 7}, nil), ErrClosed)
-			if b := c.leases.Load(); b != nil && !b.closed {
-				t.Error("a closed client leases")
+			wantErr(t, c.permits.Prefetch(permit.Rule{Max: 7}, nil), ErrClosed)
+			if n := c.permits.Stats().Prefetched; n != 0 {
+				t.Errorf("a closed client prefetches for %d limits", n)
 			}
 		})
 	}
@@ -130,17 +61,17 @@ func TestLeaseLivesFromTheSend(t *testing.T) {
 				c := newTestClient(t, f, WithPermitLease(PermitLease{}))
 				l := hoard(t, c, limit)
 				f.setIntercept(func(op, key string) outcome { time.Sleep(slow); return outcome{} })
-				for range l.left.Load() { // fetches the next one
+				for range l.Left() { // fetches the next one
 					must[Result](t)(c.Allow(t.Context(), "k", limit))
 				}
 				time.Sleep(slow)
 				synctest.Wait()
 				must[Result](t)(c.Allow(t.Context(), "k", limit))
 				next := current(t, c, limit)
-				if next == nil || next == l {
+				if (next == permit.Block{}) || next == l {
 					t.Fatal("no other lease")
 				}
-				if life := next.ends.Mono - next.told; life > 100*time.Millisecond-slow {
+				if life := next.Life(); life > 100*time.Millisecond-slow {
 					t.Errorf("it lives for %v after an answer that took %v", life, slow)
 				}
 			})
@@ -162,14 +93,14 @@ func (a *abrupt) Close() error {
 // Close waits for what is under way: what comes of a request for the next lease is given back, and permits that are given
 // back are not told as lost.
 func TestCloseAwaitsLeasesUnderWay(t *testing.T) {
-	for op, begin := range map[string]func(t *testing.T, c *Client, limit Limit, l *lease){
-		"take": func(t *testing.T, c *Client, limit Limit, l *lease) {
-			for l.left.Load() > 0 { // asks for the next one
+	for op, begin := range map[string]func(t *testing.T, c *Client, limit Limit, l permit.Block){
+		"take": func(t *testing.T, c *Client, limit Limit, l permit.Block) {
+			for l.Left() > 0 { // asks for the next one
 				must[Result](t)(c.Allow(t.Context(), "k", limit))
 			}
 		},
-		"refund": func(_ *testing.T, _ *Client, _ Limit, l *lease) {
-			time.Sleep(l.ends.Mono - l.told - 20*time.Millisecond)
+		"refund": func(_ *testing.T, _ *Client, _ Limit, l permit.Block) {
+			time.Sleep(l.Life() - 20*time.Millisecond)
 		},
 	} {
 		t.Run(op, func(t *testing.T) {

@@ -85,15 +85,3 @@ func BenchmarkManyKeys(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkSweep is what a client that leases one limit does every 25 ms.
-func BenchmarkSweep(b *testing.B) {
-	c := newTestClient(b, newFakeLimits(), WithPermitLease(PermitLease{}))
-	if _, err := c.Allow(context.Background(), "k", PerHour(1000)); err != nil {
-		b.Fatal(err)
-	}
-	book := c.leases.Load()
-	for b.Loop() {
-		book.sweep()
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // admission is permits that were had between the two instants.
@@ -193,7 +195,7 @@ func TestHoardedLeaseKeepsTheBound(t *testing.T) {
 		"fixed-window":   {Rate: 4000, Per: 10 * time.Second, Algorithm: FixedWindow},
 		"token-bucket":   {Rate: 4000, Per: 10 * time.Second, Burst: 4000},
 	} {
-		for _, life := range []time.Duration{100 * time.Millisecond, maxLeaseFor} {
+		for _, life := range []time.Duration{100 * time.Millisecond, 10 * time.Second} {
 			if limit.Burst > 0 && life > time.Second {
 				continue // its bound is so far then that nothing can be seen
 			}
@@ -225,8 +227,8 @@ func crush(t *testing.T, a, b *Client, limit Limit) (all []admission) {
 		all = append(all, admission{now, time.Now(), r.Granted})
 		return r.Granted
 	}
-	if l := current(t, a, limit); l != nil {
-		for range l.left.Load() {
+	if l := current(t, a, limit); l != (permit.Block{}) {
+		for range l.Left() {
 			ask(a, 1)
 		}
 	}

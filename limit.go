@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // Limit is a rate of permits: Rate in each Per, counted by Algorithm.
@@ -95,16 +96,9 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, 0, &d)
 	if err == nil {
-		leases := c.leases.Load()
-		if leases != nil {
-			leases.reset(d.Key, &d.Limit)
-			// What is taken while the store resets may be forgotten too.
-			defer leases.reset(d.Key, &d.Limit)
-		}
-		if err = c.limits.Reset(ctx, d.Key, d.Limit); err != nil {
+		if err = c.permits.Reset(ctx, &d); err != nil {
 			err = errs.OfStore(ctx, err, true)
 		}
-		c.denied.forget(d.Key)
 	}
 	if err != nil {
 		return c.fail("reset", key, err)
@@ -135,7 +129,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 		return fmt.Errorf("%w: %d asked of %v, which grants at most %d", ErrExceedsBurst, n, *limit, most)
 	case c.state.Load() == stateClosed:
 		return ErrClosed
-	case c.limits.Limiter == nil:
+	case c.permits.Store.Limiter == nil:
 		return ErrUnsupported
 	case ctx.Err() != nil:
 		return errs.OfContext(ctx)
@@ -148,60 +142,27 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
 	switch {
-	case c.limits.quick != nil && c.takeQuick(ctx, r, key, limit, least, n):
+	case c.quick != nil && c.takeQuick(ctx, r, key, limit, least, n):
 		return nil
 	case c.observesLimits():
 		return c.observedTake(ctx, r, op, key, limit, least, n)
-	case c.denied.off && c.limits.one != nil:
+	case c.permits.Local() && c.permits.Store.One != nil:
 		return c.takeHere(ctx, r, op, key, limit, least, n)
 	}
 	_, err := c.takeThere(ctx, r, op, key, limit, least, n)
 	return err
 }
 
-// origin is where an answer is from.
-type origin uint8
-
-const (
-	fromStore origin = iota
-	fromCache        // a denial that was remembered
-	fromLease        // permits taken in advance
-)
-
 // takeThere is take on a store elsewhere.
-func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) (origin, error) {
+func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) (permit.Origin, error) {
 	var d driver.Demand
 	if err := c.demand(ctx, key, *limit, n, &d); err != nil {
-		return fromStore, c.fail(op, key, err)
+		return permit.FromStore, c.fail(op, key, err)
 	}
-	p := c.pot(&d)
-	if p != nil && p.spend(n, r) {
-		return fromLease, nil
-	}
-	from, err := c.takeAsked(ctx, r, p, &d, driver.Ask{Min: least, N: n})
-	switch {
-	case err != nil:
-		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, errs.OfStore(ctx, err, n > 0))
-	case n == 0:
-		c.peekPot(&d, r)
-	case p != nil && !r.Allowed && p.spendRest(least, n, r):
-		from = fromLease
-	}
-	return from, err
-}
-
-// takeAsked answers from the cache of denials, or asks the store.
-func (c *Client) takeAsked(ctx context.Context, r *Result, p *pot, d *driver.Demand, ask driver.Ask) (origin, error) {
-	if c.denied.any.Load() > 0 {
-		if known, ok := c.denied.lookup(d, ask); ok {
-			*r = known
-			return fromCache, nil
-		}
-	}
-	var t driver.TakenOne
-	from, err := c.askStore(ctx, p, d, ask, &t)
-	if err == nil {
-		r.set(&t, ask.N)
+	ask := driver.Ask{Min: least, N: n}
+	from, err := c.permits.Take(ctx, (*permit.Result)(r), &d, ask)
+	if err != nil {
+		*r, err = c.degrade(ctx, op, key, ask, errs.OfStore(ctx, err, n > 0))
 	}
 	return from, err
 }
@@ -225,7 +186,7 @@ func (c *Client) takeQuick(ctx context.Context, r *Result, key string, limit *Li
 	if l.Algorithm == TokenBucket && l.Burst == 0 {
 		l.Burst = l.Rate
 	}
-	q, ok := c.limits.quick.TakeQuick(key, l, least, n)
+	q, ok := c.quick.TakeQuick(key, l, least, n)
 	if ok {
 		r.Allowed, r.Granted, r.Remaining, r.RetryAfter, r.ResetAfter = q.N > 0, q.N, q.Remaining, q.RetryAfter, q.ResetAfter
 	}
@@ -245,7 +206,7 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	if err != nil {
 		return c.fail(op, key, err)
 	}
-	one, err := c.limits.one.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
+	one, err := c.permits.Store.One.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
 	if err != nil {
 		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, errs.OfStore(ctx, err, n > 0))
 		return err
@@ -253,64 +214,6 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	r.Granted, r.Remaining, r.RetryAfter, r.ResetAfter = one.N, one.Remaining, one.RetryAfter, one.ResetAfter
 	r.Allowed = one.N > 0 || n == 0 && one.Remaining > 0
 	return nil
-}
-
-// askStore makes one call, for more than is asked if p, which may be nil, wants a
-// lease, and remembers a denial.
-func (c *Client) askStore(ctx context.Context, p *pot, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from origin, err error) {
-	if c.denied.off {
-		return fromStore, c.takeOne(ctx, d, ask, t)
-	}
-	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
-	if p == nil {
-		err = c.takeOne(ctx, d, ask, t)
-	} else {
-		from, err = p.ask(ctx, d, ask, t)
-	}
-	switch {
-	case err != nil || ask.N == 0 || from == fromLease:
-	case t.N == 0:
-		c.denied.remember(d, ask, t, sent, epoch)
-	default:
-		c.denied.drop(d.Key)
-	}
-	return from, err
-}
-
-// takeOne asks the store, together with others who ask the same limit meanwhile. A store
-// in this process is quicker than that.
-func (c *Client) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
-	if c.denied.off {
-		return c.callOne(ctx, d, ask, t)
-	}
-	_, err := c.flights.take(ctx, d, ask, t, nil)
-	return err
-}
-
-// callOne makes one call for one ask.
-func (c *Client) callOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
-	if c.limits.one != nil {
-		*t, err = c.limits.one.TakeOne(ctx, d.Key, d.Limit, ask)
-		return err
-	}
-	taken, err := c.limits.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
-	if err != nil {
-		return err
-	}
-	if len(taken.Asks) != 1 {
-		return fmt.Errorf("%s answered %d asks of 1", c.info.Name, len(taken.Asks))
-	}
-	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
-	return nil
-}
-
-// set makes r, which is zero, the answer t to an ask for n.
-func (r *Result) set(t *driver.TakenOne, n int) {
-	r.Allowed, r.Granted, r.Remaining = t.N > 0, t.N, t.Remaining
-	r.RetryAfter, r.ResetAfter = t.RetryAfter, t.ResetAfter
-	if n == 0 {
-		r.Allowed = t.Remaining > 0
-	}
 }
 
 // degrade applies the failure policy to a store that did not serve the ask. A

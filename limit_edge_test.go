@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // A cached denial does not outlive the client's own grants under its key.
@@ -52,27 +48,6 @@ func TestDenialCacheUnderLatency(t *testing.T) {
 			t.Errorf("denied after its RetryAfter of %v, wait %v more", r.RetryAfter, again.RetryAfter)
 		}
 	})
-}
-
-// A full cache is not swept for every denial.
-func BenchmarkDenialSweep(b *testing.B) {
-	for _, n := range []int{100, maxDenials} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			var ds denials
-			c := newTestClient(b, newFakeLimits())
-			ds.init(c)
-			now := c.clock.Now()
-			far := now.Add(time.Hour)
-			t := driver.TakenOne{Granted: driver.Granted{RetryAfter: time.Second}}
-			for i := range n {
-				ds.remember(&driver.Demand{Key: fmt.Sprint(i), Limit: ten}, driver.Ask{Min: 1, N: 1}, &t, far, 0)
-			}
-			b.ResetTimer()
-			for i := range b.N {
-				ds.remember(&driver.Demand{Key: fmt.Sprint("x", i%10), Limit: ten}, driver.Ask{Min: 1, N: 1}, &t, far, 0)
-			}
-		})
-	}
 }
 
 // Limits work while a Shutdown waits for locks.
@@ -118,41 +93,6 @@ func TestFailOpenAdmitsAnEndedWait(t *testing.T) {
 		}
 		wantErr(t, <-done, ErrClosed)
 	})
-}
-
-// A denial from before a Reset is not remembered after it, also if it waits for the Reset to be through.
-func TestForgetRacesRemember(t *testing.T) {
-	c := newTestClient(t, newFakeLimits())
-	d := &driver.Demand{Key: "k", Limit: ten}
-	ask := driver.Ask{Min: 1, N: 1}
-	taken := driver.TakenOne{Granted: driver.Granted{RetryAfter: time.Second}}
-	stale := 0
-	for range 500 {
-		ds := &c.denied
-		sent, epoch := c.clock.Now(), ds.epoch.Load()
-		var wg sync.WaitGroup
-		inLine := func(call func()) { // most likely: nobody sees who waits for a Mutex
-			wg.Go(call)
-			for range 20 {
-				runtime.Gosched()
-			}
-		}
-		ds.mu.Lock()
-		inLine(func() { ds.forget("k") })
-		inLine(func() { ds.remember(d, ask, &taken, sent, epoch) })
-		ds.mu.Unlock()
-		wg.Wait()
-		if _, ok := ds.lookup(d, ask); ok {
-			stale++
-		}
-		ds.mu.Lock()
-		ds.byKey.Clear()
-		ds.any.Store(0)
-		ds.mu.Unlock()
-	}
-	if stale > 0 {
-		t.Errorf("%d denials from before a Reset were still there after it", stale)
-	}
 }
 
 // Who joins a line whose head sleeps beyond its deadline is told at once.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // observing is the observers of a Client. It is nil without one, and then nothing
@@ -399,7 +400,7 @@ func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, li
 	began := c.clock.Mono()
 	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
 	if err == nil && n > 0 {
-		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == fromCache, Leased: from == fromLease}, r)
+		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == permit.FromMemory, Leased: from == permit.FromPrefetch}, r)
 	}
 	return err
 }
@@ -412,7 +413,7 @@ func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n in
 	ctx = o.begin(ctx, &call)
 	r, from, err := c.waitN(ctx, key, limit, n)
 	if err == nil || errors.Is(err, ErrLimited) {
-		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began, Leased: from == fromLease, Err: err}
+		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began, Leased: from == permit.FromPrefetch, Err: err}
 		var told *Error
 		if errors.As(err, &told) {
 			r.RetryAfter = told.RetryAfter
@@ -446,17 +447,17 @@ func (m *multi) observed(ctx context.Context, began time.Duration) {
 	for i := range m.results {
 		d, r := &m.as[i], &m.results[i]
 		if d.N > 0 && (r.Allowed || r.RetryAfter > 0) {
-			m.c.observing.decided(ctx, Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N, Took: took, Cached: m.cached}, r)
+			m.c.observing.decided(ctx, Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N, Took: took, Cached: m.from == permit.FromMemory}, r)
 		}
 	}
 }
 
-// leaseEnded tells of a lease that is over.
-func (o *observing) leaseEnded(key flightKey, l *lease, left, returned int) {
+// leaseEnded tells of permits taken in advance that are over.
+func (o *observing) leaseEnded(e permit.PrefetchEnded) {
 	tell(o, context.Background(), "LeaseEnded", func(o *Observer) func(context.Context, LeaseEnded) { return o.LeaseEnded },
 		LeaseEnded{
-			Backend: o.c.info.Name, Key: strings.TrimPrefix(key.key, o.c.prefix), Limit: key.limit,
-			Spent: l.n - left, Returned: returned, Wasted: left - returned,
+			Backend: o.c.info.Name, Key: strings.TrimPrefix(e.Key, o.c.prefix), Limit: e.Limit,
+			Spent: e.Spent, Returned: e.Returned, Wasted: e.Wasted,
 		})
 }
 

@@ -6,23 +6,25 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // Under observation the driver's calls go through what is here; without, they do
 // not, and cost nothing.
 
 // attach changes the client's store to what can be observed, as far as somebody is told.
-func (o *observing) attach() {
+func (o *observing) attach(limits *permit.Store) {
 	if o.store {
-		o.timeStore()
+		o.timeLocks()
+		o.timeLimits(limits)
 	}
 	if o.limits {
-		o.c.limits.quick = nil
+		o.c.quick = nil
 	}
 }
 
-// timeStore puts a stopwatch before every call on the store.
-func (o *observing) timeStore() {
+// timeLocks puts a stopwatch before every call for a lock.
+func (o *observing) timeLocks() {
 	l := &o.c.locks
 	if l.Locker != nil {
 		l.Locker = &timedLocker{l.Locker, o}
@@ -45,22 +47,22 @@ func (o *observing) timeStore() {
 	if l.breaker != nil {
 		l.breaker = &timedBreaker{l.breaker, o}
 	}
-	o.timeLimits(&o.c.limits)
 }
 
-func (o *observing) timeLimits(l *limitDriver) {
+// timeLimits does so for limits.
+func (o *observing) timeLimits(l *permit.Store) {
 	if l.Limiter != nil {
 		l.Limiter = &timedLimiter{l.Limiter, o}
 	}
-	l.quick = nil
-	if l.one != nil {
-		l.one = &timedTaker{l.one, o}
+	o.c.quick = nil
+	if l.One != nil {
+		l.One = &timedTaker{l.One, o}
 	}
-	if l.multi != nil {
-		l.multi = &timedMulti{l.multi, o}
+	if l.Multi != nil {
+		l.Multi = &timedMulti{l.Multi, o}
 	}
-	if l.refund != nil {
-		l.refund = &timedRefunder{l.refund, o}
+	if l.Refund != nil {
+		l.Refund = &timedRefunder{l.Refund, o}
 	}
 }
 

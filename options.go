@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // maxOption bounds every duration of a lock, so that no sum of them overflows.
@@ -29,7 +30,7 @@ type settings struct {
 
 	bestEffort bool
 	observers  []Observer
-	leases     *leasePolicy
+	leases     *permit.Policy
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At

@@ -1,10 +1,9 @@
 package coord
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // PermitLease says how permits are taken in advance, for a limit that is asked more
@@ -26,37 +25,6 @@ type PermitLease struct {
 	Lessees int
 }
 
-const (
-	defaultLeaseMax     = 1000
-	defaultLeaseFor     = 100 * time.Millisecond
-	defaultLeaseLessees = 4
-	minLeaseFor         = time.Millisecond
-	maxLeaseFor         = 10 * time.Second
-	maxLessees          = 1_000_000
-)
-
-// normal fills in the defaults and checks the ranges.
-func (p PermitLease) normal() (PermitLease, error) {
-	switch {
-	case p.Max < 0 || p.Max > driver.MaxRate:
-		return p, fmt.Errorf("%w: permit lease of at most %d: want 1 to %d, or 0 for %d", ErrInvalid, p.Max, driver.MaxRate, defaultLeaseMax)
-	case p.For != 0 && (p.For < minLeaseFor || p.For > maxLeaseFor):
-		return p, fmt.Errorf("%w: permit lease for %v: want %v to %v, or 0 for %v", ErrInvalid, p.For, minLeaseFor, maxLeaseFor, defaultLeaseFor)
-	case p.Lessees < 0 || p.Lessees > maxLessees:
-		return p, fmt.Errorf("%w: permit lease among %d clients: want 1 to %d, or 0 for %d", ErrInvalid, p.Lessees, maxLessees, defaultLeaseLessees)
-	}
-	if p.Max == 0 {
-		p.Max = defaultLeaseMax
-	}
-	if p.For == 0 {
-		p.For = defaultLeaseFor
-	}
-	if p.Lessees == 0 {
-		p.Lessees = defaultLeaseLessees
-	}
-	return p, nil
-}
-
 // WithPermitLease takes permits in advance: of the limits named, or, where none is
 // named, of all that no other WithPermitLease names. Without it nothing is taken in
 // advance.
@@ -76,7 +44,7 @@ func (p PermitLease) normal() (PermitLease, error) {
 // in this process, which is quicker than a lease, the option does nothing.
 func WithPermitLease(lease PermitLease, of ...Limit) Option {
 	return func(o *settings) (err error) {
-		o.leases, err = o.leases.with(lease, of)
+		o.leases, err = o.leases.With(permit.Rule(lease), of)
 		return err
 	}
 }
@@ -90,61 +58,8 @@ func (c *Client) LeasePermits(lease PermitLease, of ...Limit) error {
 	if c.state.Load() == stateClosed {
 		return c.fail("leasepermits", "", ErrClosed)
 	}
-	if err := c.changeLeases(lease, of); err != nil {
+	if err := c.permits.Prefetch(permit.Rule(lease), of); err != nil {
 		return c.fail("leasepermits", "", err)
 	}
 	return nil
-}
-
-// leasePolicy says which limits are leased. It is not changed once it is in use.
-type leasePolicy struct {
-	rest PermitLease // of limits that are not named; Max 0: none
-	of   map[driver.Limit]PermitLease
-}
-
-// with is the policy with one more rule, as a new one. nil is the policy of no leases.
-func (p *leasePolicy) with(lease PermitLease, of []Limit) (*leasePolicy, error) {
-	lease, err := lease.normal()
-	if err != nil {
-		return nil, err
-	}
-	next := &leasePolicy{of: make(map[driver.Limit]PermitLease)}
-	if p != nil {
-		next.rest = p.rest
-		for l, was := range p.of {
-			next.of[l] = was
-		}
-	}
-	if len(of) == 0 {
-		next.rest = lease
-	}
-	for _, l := range of {
-		normal, err := l.Normal()
-		if err != nil {
-			return nil, err
-		}
-		next.of[normal] = lease
-	}
-	return next, nil
-}
-
-// forget drops what is said of limits that are not leased, where none is unless it is
-// named: a client that changes its limits again and again does not remember them all. The
-// policy is not in use yet.
-func (p *leasePolicy) forget(limits []Limit) {
-	for _, l := range limits {
-		if normal, err := l.Normal(); err == nil && p.rest.Max <= 1 && p.of[normal].Max <= 1 {
-			delete(p.of, normal)
-		}
-	}
-}
-
-// lease says how limit is leased; Max is at most 1 if it is not.
-func (p *leasePolicy) lease(limit *driver.Limit) PermitLease {
-	if len(p.of) > 0 {
-		if l, ok := p.of[*limit]; ok {
-			return l
-		}
-	}
-	return p.rest
 }

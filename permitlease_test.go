@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // ledger counts what becomes of leases.
@@ -116,91 +116,24 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 	})
 }
 
-// How large a lease is.
-func TestLeaseSize(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		rule      PermitLease
-		limit     Limit
-		every     time.Duration
-		remaining int
-		min, max  int
-	}{
-		{"by rate", PermitLease{}, PerHour(1_000_000), time.Millisecond, 1 << 30, 80, 100},
-		{"for longer", PermitLease{For: time.Second, Max: 10_000}, PerHour(1_000_000), time.Millisecond, 1 << 30, 700, 1000},
-		{"at most Max", PermitLease{Max: 20}, PerHour(1_000_000), time.Millisecond, 1 << 30, 20, 20},
-		{"slow key", PermitLease{}, PerHour(1_000_000), time.Second, 1 << 30, 0, 0},
-		{"share of what is left", PermitLease{}, PerHour(1_000_000), time.Millisecond, 240, 30, 30},
-		{"among more", PermitLease{Lessees: 10}, PerHour(1_000_000), time.Millisecond, 400, 20, 20},
-		{"near the limit", PermitLease{}, PerHour(1_000_000), time.Millisecond, 120, 0, 0},
-		{"limit reached", PermitLease{}, PerHour(1_000_000), time.Millisecond, 0, 0, 0},
-		{"not beyond the sub-window", PermitLease{}, PerSecond(1_000_000), time.Millisecond, 1 << 30, 0, 10},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			rule := must[PermitLease](t)(tt.rule.normal())
-			limit := must[Limit](t)(tt.limit.Normal())
-			var s sizer
-			s.init(&limit, rule, 0)
-			if n := s.size(tt.every, 0, 0); n != 0 {
-				t.Errorf("%d before anything is known", n)
-			}
-			got := 0
-			now := time.Duration(0)
-			for i := range 2000 {
-				now += tt.every
-				width := max(s.window, 1)
-				s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1, ValidFor: width - now%width}, Remaining: tt.remaining}, now, now)
-				got = s.size(now, int64(i+1), 0)
-			}
-			if got < tt.min || got > tt.max {
-				t.Errorf("%d permits: want %d to %d", got, tt.min, tt.max)
-			}
-		})
-	}
-}
-
-// A driver that does not say for how long a window's permits are valid is not leased from.
-func TestLeaseNeedsValidFor(t *testing.T) {
-	var s sizer
-	limit := must[Limit](t)(PerHour(1_000_000).Normal())
-	s.init(&limit, must[PermitLease](t)(PermitLease{}.normal()), 0)
-	for i := range 1000 {
-		now := time.Duration(i) * time.Millisecond
-		s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1}, Remaining: 1 << 30}, now, now)
-		if n := s.size(now, int64(i), 0); n != 0 {
-			t.Fatalf("%d permits", n)
-		}
-	}
-}
-
 // hoard makes c take a lease of limit under "k", and gives it.
-func hoard(t *testing.T, c *Client, limit Limit) *lease {
+func hoard(t *testing.T, c *Client, limit Limit) permit.Block {
 	t.Helper()
 	for range 1000 {
 		must[Result](t)(c.Allow(t.Context(), "k", limit))
 		synctest.Wait()
-		if l := current(t, c, limit); l != nil && l.left.Load() > 20 {
+		if l := current(t, c, limit); l != (permit.Block{}) && l.Left() > 20 {
 			return l
 		}
 		time.Sleep(time.Millisecond)
 	}
 	t.Fatal("no lease")
-	return nil
+	return permit.Block{}
 }
 
-func current(t *testing.T, c *Client, limit Limit) *lease {
+func current(t *testing.T, c *Client, limit Limit) permit.Block {
 	t.Helper()
-	p := potOf(t, c, limit)
-	if p == nil {
-		return nil
-	}
-	return p.cur.Load()
-}
-
-func potOf(t *testing.T, c *Client, limit Limit) *pot {
-	t.Helper()
-	normal := must[Limit](t)(limit.Normal())
-	return c.leases.Load().find("k", &normal)
+	return c.permits.Current("k", must[Limit](t)(limit.Normal()))
 }
 
 // Leased permits are dead after their time, on whichever clock it comes first.
@@ -216,7 +149,7 @@ func TestLeaseExpires(t *testing.T) {
 						return clock.Instant{Mono: now.Mono + ahead.Mono, Wall: now.Wall + ahead.Wall}
 					}
 					l := hoard(t, c, limit)
-					life := l.ends.Until(c.clock.Now())
+					life := l.Ends().Until(c.clock.Now())
 					if life > 100*time.Millisecond {
 						t.Errorf("a lease for %v", life)
 					}
@@ -334,11 +267,11 @@ func TestResetDropsLeases(t *testing.T) {
 		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
 		hoard(t, c, limit)
 		must[any](t)(nil, c.Reset(t.Context(), "k", PerMinute(5))) // another account
-		if current(t, c, limit) == nil {
+		if (current(t, c, limit) == permit.Block{}) {
 			t.Error("the reset of another account dropped the lease")
 		}
 		must[any](t)(nil, c.Reset(t.Context(), "k", Limit{Rate: 7, Per: time.Minute, Algorithm: FixedWindow}))
-		if current(t, c, limit) != nil {
+		if (current(t, c, limit) != permit.Block{}) {
 			t.Error("the lease outlived the reset")
 		}
 		// One that is on its way, before the store resets, is dropped when it lands.
@@ -350,15 +283,15 @@ func TestResetDropsLeases(t *testing.T) {
 			}
 			return outcome{}
 		})
-		for l := current(t, c, limit); l.left.Load() > 0; { // the next is fetched meanwhile
+		for l := current(t, c, limit); l.Left() > 0; { // the next is fetched meanwhile
 			must[Result](t)(c.Allow(t.Context(), "k", limit))
 		}
 		synctest.Wait()
 		must[any](t)(nil, c.Reset(t.Context(), "k", limit))
 		close(gate)
 		synctest.Wait()
-		if l := current(t, c, limit); l != nil {
-			t.Errorf("a lease of %d from before the reset", l.n)
+		if l := current(t, c, limit); l != (permit.Block{}) {
+			t.Errorf("a lease of %d from before the reset", l.Size())
 		}
 	})
 }
@@ -369,18 +302,8 @@ func TestLeaseServesTheLine(t *testing.T) {
 		f := newCrowd()
 		limit := leasing["fixed-window"]
 		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
-		for l := hoard(t, c, limit); l.left.Load() > 0; {
-			if !potOf(t, c, limit).spend(1, new(Result)) {
-				break
-			}
-		}
-		synctest.Wait()
-		time.Sleep(90 * time.Millisecond) // neither a lease nor a refund is left
-		if p := potOf(t, c, limit); p.left() > 0 {
-			p.mu.Lock()
-			p.clear(p.retire)
-			p.mu.Unlock()
-		}
+		hoard(t, c, limit)
+		must[any](t)(nil, c.Reset(t.Context(), "k", limit)) // the rate is remembered
 		calls := f.count("take")
 		gate := make(chan struct{})
 		f.setIntercept(func(op, key string) outcome { <-gate; return outcome{} })
@@ -413,7 +336,6 @@ func TestCancelledLesseeHarmsNoOther(t *testing.T) {
 		hoard(t, c, limit)
 		time.Sleep(150 * time.Millisecond) // it is over, the rate is remembered
 		f.setIntercept(func(op, key string) outcome { time.Sleep(20 * time.Millisecond); return outcome{} })
-		p := potOf(t, c, limit)
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
@@ -432,11 +354,9 @@ func TestCancelledLesseeHarmsNoOther(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(50 * time.Millisecond)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.asking {
-			t.Error("no lease can be asked for any more")
-		}
+		f.setIntercept(nil)
+		time.Sleep(150 * time.Millisecond) // what was taken meanwhile is over, too
+		hoard(t, c, limit)
 	})
 }
 
@@ -447,7 +367,7 @@ func TestPanicWhileLeasing(t *testing.T) {
 		c := newTestClient(t, f, WithPermitLease(PermitLease{}), WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		hoard(t, c, limit)
 		f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
-		for l := current(t, c, limit); l.left.Load() > 1; { // fetches the next meanwhile
+		for l := current(t, c, limit); l.Left() > 1; { // fetches the next meanwhile
 			must[Result](t)(c.Allow(t.Context(), "k", limit))
 		}
 		synctest.Wait()
@@ -456,7 +376,7 @@ func TestPanicWhileLeasing(t *testing.T) {
 			t.Errorf("log: %s", log.String())
 		}
 		busy(t, c, limit, time.Millisecond, 200)
-		if current(t, c, limit) == nil {
+		if (current(t, c, limit) == permit.Block{}) {
 			t.Error("no lease after the panic")
 		}
 	})
@@ -471,7 +391,7 @@ func TestLeaseOutlivesTheStore(t *testing.T) {
 			c := newTestClient(t, f, WithPermitLease(PermitLease{}), WithFailurePolicy(policy))
 			l := hoard(t, c, limit)
 			f.setIntercept(func(op, key string) outcome { return outcome{before: errWire} })
-			for l.left.Load() > 0 {
+			for l.Left() > 0 {
 				if r := must[Result](t)(c.Allow(t.Context(), "k", limit)); !r.Allowed || r.Degraded != nil {
 					t.Fatalf("%+v", r)
 				}
@@ -494,7 +414,7 @@ func TestLeaseAndOtherAsks(t *testing.T) {
 		limit := Limit{Rate: 1000, Per: time.Hour, Algorithm: FixedWindow}
 		c, other := newTestClient(t, f, WithPermitLease(PermitLease{Lessees: 1})), newTestClient(t, f)
 		l := hoard(t, c, limit)
-		has, store := int(l.left.Load()), left(t, other, "k", limit)
+		has, store := l.Left(), left(t, other, "k", limit)
 		if r := must[Result](t)(c.Peek(t.Context(), "k", limit)); r.Remaining != has+store {
 			t.Errorf("peek: %d remaining: want %d leased and %d at the store", r.Remaining, has, store)
 		}
@@ -510,11 +430,11 @@ func TestLeaseAndOtherAsks(t *testing.T) {
 		if n := left(t, other, "k", limit); n != 0 {
 			t.Fatalf("%d left at the store", n)
 		}
-		had := int(current(t, c, limit).left.Load())
+		had := current(t, c, limit).Left()
 		if r := must[Result](t)(c.AllowN(t.Context(), "k", limit, had+1)); r.Allowed {
 			t.Errorf("%d of %d: %+v", had+1, had, r)
 		}
-		if n := int(current(t, c, limit).left.Load()); n != had {
+		if n := current(t, c, limit).Left(); n != had {
 			t.Errorf("a denied ask took %d of the lease", had-n)
 		}
 		if r := must[Result](t)(c.Peek(t.Context(), "k", limit)); !r.Allowed || r.RetryAfter != 0 || r.Remaining != had {
@@ -580,56 +500,21 @@ func TestLeaseOptions(t *testing.T) {
 	c := newTestClient(t, f, WithPermitLease(PermitLease{Max: 7}), WithPermitLease(PermitLease{Max: 1}, ten))
 	for limit, want := range map[Limit]int{ten: 1, PerHour(3): 7} {
 		normal := must[Limit](t)(limit.Normal())
-		if n := c.leases.Load().policy.lease(&normal).Max; n != want {
+		if n := c.permits.RuleOf(normal).Max; n != want {
 			t.Errorf("%v: at most %d, want %d", limit, n, want)
 		}
 	}
 	wantErr(t, c.LeasePermits(PermitLease{Max: -1}), ErrInvalid)
 	must[any](t)(nil, c.LeasePermits(PermitLease{Max: 9}, ten))
 	normal := must[Limit](t)(ten.Normal())
-	if n := c.leases.Load().policy.lease(&normal).Max; n != 9 {
+	if n := c.permits.RuleOf(normal).Max; n != 9 {
 		t.Errorf("at most %d after a change to 9", n)
 	}
 	must[any](t)(nil, c.Close())
 	wantErr(t, c.LeasePermits(PermitLease{}), ErrClosed)
-	// Without leases there is no book.
-	if plain := newTestClient(t, newFakeLimits()); plain.leases.Load() != nil {
-		t.Error("a book without leases")
+	if rule := newTestClient(t, newFakeLimits()).permits.RuleOf(normal); rule != (permit.Rule{}) {
+		t.Errorf("%+v without a rule", rule)
 	}
-}
-
-// Keys that nobody asks any more leave nothing behind, and there is a most of them.
-func TestLeasesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestClient(t, newFakeLimits(), WithPermitLease(PermitLease{}))
-		for i := range maxPots + 100 {
-			must[Result](t)(c.Allow(t.Context(), fmt.Sprint(i), ten))
-		}
-		b := c.leases.Load()
-		count := func() (pots, chained int) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			for i := range b.chains {
-				for p := b.chains[i].Load(); p != nil; p = p.after.Load() {
-					chained++
-				}
-			}
-			return len(b.pots), chained
-		}
-		if pots, chained := count(); pots != maxPots || chained != maxPots {
-			t.Errorf("%d pots, %d in chains: want %d", pots, chained, maxPots)
-		}
-		time.Sleep(potIdle + time.Second)
-		synctest.Wait()
-		if pots, chained := count(); pots != 0 || chained != 0 {
-			t.Errorf("%d pots, %d in chains of keys that nobody asks", pots, chained)
-		}
-		must[Result](t)(c.Allow(t.Context(), "again", ten))
-		time.Sleep(potIdle + time.Second)
-		if pots, _ := count(); pots != 0 {
-			t.Errorf("%d pots after the sweep had stopped once", pots)
-		}
-	})
 }
 
 // Limits that are leased no more are not remembered, unless that says something.
@@ -640,13 +525,13 @@ func TestUnleasedLimitsAreForgotten(t *testing.T) {
 		must[any](t)(nil, c.LeasePermits(PermitLease{}, limit))
 		must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, limit))
 	}
-	if n := len(c.leases.Load().policy.of); n != 0 {
+	if n := c.permits.Stats().Rules; n != 0 {
 		t.Errorf("%d limits are remembered: want none", n)
 	}
 	must[any](t)(nil, c.LeasePermits(PermitLease{}))
 	must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, PerHour(7)))
 	normal := must[Limit](t)(PerHour(7).Normal())
-	if l := c.leases.Load().policy.lease(&normal); l.Max != 1 {
+	if l := c.permits.RuleOf(normal); l.Max != 1 {
 		t.Errorf("a lease of %d of a limit that is not to be leased", l.Max)
 	}
 }
@@ -656,7 +541,7 @@ func TestLeasePermitsRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, opts := range map[string][]Option{"without leases": nil, "with leases": {WithPermitLease(PermitLease{Max: 8}, ten)}} {
 			c := newTestClient(t, newFakeLimits(), opts...)
-			before := c.leases.Load()
+			before := c.permits.Stats().Rules
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for range 20 {
@@ -675,7 +560,7 @@ func TestLeasePermitsRefuses(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if c.leases.Load() != before {
+			if c.permits.Stats().Rules != before {
 				t.Errorf("%s: the policy has changed", name)
 			}
 			unlock(t, must[*Lock](t)(c.Lock(t.Context(), "k")))

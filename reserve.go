@@ -9,10 +9,11 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/permit"
 )
 
 // MaxReserve is how far ahead Reserve and Wait take permits of a token bucket.
-const MaxReserve = 24 * time.Hour
+const MaxReserve = permit.MaxAhead
 
 // Reservation is permits of a token bucket that are due at a later time.
 type Reservation struct {
@@ -55,14 +56,13 @@ func (c *Client) reserve(ctx context.Context, key string, limit Limit, n int, ah
 		return r, 0, nil
 	}
 	r.id = c.newID()
-	var t driver.TakenOne
-	if err := c.takeOne(ctx, d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead}, &t); err != nil {
+	t, err := c.permits.Reserve(ctx, d, driver.Ask{ID: r.id, Min: n, N: n, MaxDelay: ahead})
+	switch {
+	case err != nil:
 		return nil, 0, errs.OfStore(ctx, err, true)
-	}
-	if t.N == 0 {
+	case t.N == 0:
 		return nil, t.RetryAfter, ErrLimited
 	}
-	c.denied.drop(d.Key)
 	r.due = c.clock.Now().Add(t.Delay)
 	return r, 0, nil
 }
@@ -82,19 +82,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.demand.N == 0 || r.cancelled.Swap(true) || r.Delay() == 0 {
 		return nil
 	}
-	if err := r.refund(ctx); err != nil {
-		return r.c.fail("cancel", r.key, err)
-	}
-	return nil
-}
-
-func (r *Reservation) refund(ctx context.Context) error {
-	if r.c.limits.refund == nil {
-		return ErrUnsupported
-	}
-	defer r.c.denied.forget(r.demand.Key)
-	if err := r.c.limits.refund.Refund(ctx, r.demand.Key, r.demand.Limit, r.id, r.demand.N); err != nil {
-		return errs.OfStore(ctx, err, true)
+	if err := r.c.permits.Refund(ctx, &r.demand, r.id); err != nil {
+		return r.c.fail("cancel", r.key, errs.OfStore(ctx, err, true))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -358,24 +357,4 @@ func TestCloseGivesReservationsBack(t *testing.T) {
 			t.Errorf("%+v after Close: want what was reserved to be given back", r)
 		}
 	})
-}
-
-// To leave a long queue costs no more than to join it: nobody looks at all others.
-func TestLeavingAQueueIsCheap(t *testing.T) {
-	c := newTestClient(t, newFakeLimits())
-	q := &waitQueue{c: c, key: flightKey{"k", must[Limit](t)(ten.Normal())}, changed: make(chan struct{}, 1)}
-	all := make([]*waiter, 100_000)
-	start := time.Now()
-	for i := range all {
-		all[i] = &waiter{ctx: t.Context(), n: 1, deadline: start.Add(time.Hour), done: make(chan struct{})}
-		q.add(all[i])
-	}
-	joining := time.Since(start)
-	start = time.Now()
-	for _, w := range slices.Backward(all) {
-		q.leave(w)
-	}
-	if leaving := time.Since(start); leaving > 10*joining { // a hundred times and more, where each looks at all others
-		t.Errorf("%d left in %v, and had come in %v", len(all), leaving, joining)
-	}
 }

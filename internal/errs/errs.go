@@ -14,6 +14,7 @@ import (
 var (
 	Limited        = errors.New("limited")
 	UnknownOutcome = errors.New("outcome unknown")
+	ExceedsBurst   = errors.New("more permits than the limit ever grants at once")
 	Unavailable    = errors.New("store unavailable")
 )
 

@@ -1,4 +1,4 @@
-package coord
+package permit
 
 import (
 	"container/list"
@@ -12,9 +12,9 @@ import (
 
 // waitQueues are the queues in which goroutines wait for permits, one for each key and limit.
 type waitQueues struct {
-	c       *Client
+	pool    *Pool
 	mu      sync.Mutex // guards what follows, and the queues
-	queues  map[flightKey]*waitQueue
+	queues  map[limitKey]*waitQueue
 	closed  bool
 	running sync.WaitGroup // the goroutines that serve queues
 }
@@ -26,8 +26,8 @@ type waitQueues struct {
 // those behind it if that is within waitAhead. So what a waiter that is cancelled gives back goes
 // to those behind it, and never to one that comes later.
 type waitQueue struct {
-	c        *Client
-	key      flightKey
+	pool     *Pool
+	key      limitKey
 	reserves bool          // the store grants ahead of time
 	changed  chan struct{} // wakes the goroutine; of capacity 1
 
@@ -59,19 +59,19 @@ type waiter struct {
 	done  chan struct{} // closed when the answer is there
 	due   time.Time     // when the permits may be used; zero: at once
 	retry time.Duration // how late they would be, with errTooLate
-	from  origin
+	from  Origin
 	err   error
 }
 
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
 
-func (qs *waitQueues) init(c *Client) { qs.c, qs.queues = c, make(map[flightKey]*waitQueue) }
+func (qs *waitQueues) init(pool *Pool) { qs.pool, qs.queues = pool, make(map[limitKey]*waitQueue) }
 
 // join puts w at the end of the queue of d. It is nil if the client is closed. Who finds no queue
 // makes the first request itself, under its own context.
 func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
-	k := flightKey{d.Key, d.Limit}
+	k := limitKey{d.Key, d.Limit}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed {
@@ -82,8 +82,8 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 		q.add(w)
 		return q
 	}
-	q = &waitQueue{c: qs.c, key: k, changed: make(chan struct{}, 1)}
-	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.c.info.Claims.Has(driver.Reserve)
+	q = &waitQueue{pool: qs.pool, key: k, changed: make(chan struct{}, 1)}
+	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.pool.Info.Claims.Has(driver.Reserve)
 	qs.queues[k] = q
 	q.add(w)
 	qs.running.Add(1)
@@ -93,7 +93,7 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 		qs.running.Done()
 		return q
 	}
-	qs.c.bg.Add(1)
+	qs.pool.running.Add(1)
 	go q.serve()
 	return q
 }
@@ -102,11 +102,11 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 func (q *waitQueue) add(w *waiter) {
 	if at := q.servedAt(q.wanted + w.n); w.tooLate(at) {
 		w.retry = time.Until(at)
-		w.answer(fromStore, errTooLate)
+		w.answer(FromStore, errTooLate)
 		return
 	}
 	if q.reserves {
-		w.id = q.c.newID()
+		w.id = q.pool.NewID()
 	}
 	w.place = q.waiting.PushBack(w)
 	q.wanted += w.n
@@ -120,13 +120,13 @@ func (q *waitQueue) add(w *waiter) {
 
 // empty reports whether the queue is at its end. waitQueues.mu is held.
 func (q *waitQueue) empty() bool {
-	return q.c.waits.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.refunds == 0
+	return q.pool.waits.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.refunds == 0
 }
 
 // leave takes w out, unless it has been answered. unknown says that the store may have granted it
 // what it asked for.
 func (q *waitQueue) leave(w *waiter) (left, unknown bool) {
-	mu := &q.c.waits.mu
+	mu := &q.pool.waits.mu
 	mu.Lock()
 	defer mu.Unlock()
 	if w.answered {
@@ -152,7 +152,7 @@ func (q *waitQueue) remove(w *waiter) {
 }
 
 // answer tells w what became of it. waitQueues.mu is held.
-func (w *waiter) answer(from origin, err error) {
+func (w *waiter) answer(from Origin, err error) {
 	w.answered, w.from, w.err = true, from, err
 	close(w.done)
 }
@@ -167,8 +167,8 @@ func (q *waitQueue) wake() {
 
 // serve makes the requests of the queue until nobody is left.
 func (q *waitQueue) serve() {
-	qs := &q.c.waits
-	defer q.c.bg.Done()
+	qs := &q.pool.waits
+	defer q.pool.running.Done()
 	defer qs.running.Done()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -188,7 +188,7 @@ func (q *waitQueue) serve() {
 
 // pause waits for d, or until the queue changes. waitQueues.mu is held, and is not meanwhile.
 func (q *waitQueue) pause(d time.Duration) {
-	mu := &q.c.waits.mu
+	mu := &q.pool.waits.mu
 	mu.Unlock()
 	defer mu.Lock()
 	var over <-chan time.Time
@@ -233,7 +233,7 @@ func (q *waitQueue) next(now time.Time) (front []*waiter, pause time.Duration) {
 // one is denied, all behind it are. waitQueues.mu is held.
 func (q *waitQueue) front() (front []*waiter) {
 	least := 0
-	for e := q.waiting.Front(); e != nil && len(front) < maxFlight; e = e.Next() {
+	for e := q.waiting.Front(); e != nil && len(front) < maxBatch; e = e.Next() {
 		w := e.Value.(*waiter)
 		if w.ctx.Err() != nil {
 			continue // it is about to leave
@@ -262,8 +262,8 @@ func (q *waitQueue) requestTogether(front []*waiter) {
 // request asks the store for front, as far as it is not served of what was taken in advance. abandon, if
 // any, is for when all of them have left. waitQueues.mu is held, and is not while the store is asked.
 func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter) {
-	c, mu := q.c, &q.c.waits.mu
-	p := c.pot(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
+	pool, mu := q.pool, &q.pool.waits.mu
+	p := pool.prefetched(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
 	for q.spend(p, front[0]) {
 		if front = front[1:]; len(front) == 0 {
 			return
@@ -272,10 +272,10 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 	q.asked, q.abandon = len(front), abandon
 	asks := q.asks(front)
 	mu.Unlock()
-	sent, epoch := c.clock.Now(), c.denied.epoch.Load()
-	taken, err := c.flights.takeEach(ctx, q.key, asks)
+	sent, epoch := pool.Clock.Now(), pool.denied.epoch.Load()
+	taken, err := pool.calls.takeEach(ctx, q.key, asks)
 	mu.Lock()
-	q.trip = c.clock.Mono() - sent.Mono
+	q.trip = pool.Clock.Mono() - sent.Mono
 	if err != nil {
 		q.failed(front, err)
 		return
@@ -294,7 +294,7 @@ func (q *waitQueue) asks(front []*waiter) []driver.Ask {
 		if !q.reserves {
 			continue
 		}
-		ahead := MaxReserve
+		ahead := MaxAhead
 		if i > 0 {
 			ahead = waitAhead + 2*q.trip
 		}
@@ -309,7 +309,7 @@ func (q *waitQueue) asks(front []*waiter) []driver.Ask {
 // close ends the queues, and gives back what is reserved in them, as far as ctx allows.
 func (qs *waitQueues) close(ctx context.Context) {
 	var back []*waiter
-	keys := make(map[*waiter]flightKey)
+	keys := make(map[*waiter]limitKey)
 	qs.mu.Lock()
 	qs.closed = true
 	for k, q := range qs.queues {
@@ -321,9 +321,9 @@ func (qs *waitQueues) close(ctx context.Context) {
 		q.wake()
 	}
 	qs.mu.Unlock()
-	partition.ForEach(&qs.c.limits.parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
-		if ctx.Err() == nil && qs.c.limits.refund != nil {
-			_ = qs.c.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
+	partition.ForEach(&qs.pool.Store.Parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
+		if ctx.Err() == nil && qs.pool.Store.Refund != nil {
+			_ = qs.pool.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
 		}
 	})
 	awaitAll(ctx, &qs.running)

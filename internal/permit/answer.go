@@ -1,4 +1,4 @@
-package coord
+package permit
 
 import (
 	"time"
@@ -11,12 +11,12 @@ import (
 // What a queue of waits makes of the store's answers. waitQueues.mu is held in all of it.
 
 // spend serves w of what was taken in advance.
-func (q *waitQueue) spend(p *pot, w *waiter) bool {
+func (q *waitQueue) spend(p *prefetched, w *waiter) bool {
 	if p == nil || !p.spend(w.n, new(Result)) {
 		return false
 	}
 	q.remove(w)
-	w.answer(fromLease, nil)
+	w.answer(FromPrefetch, nil)
 	return true
 }
 
@@ -31,12 +31,12 @@ func (q *waitQueue) failed(front []*waiter, err error) {
 			q.refund(w)
 		}
 		q.remove(w)
-		w.answer(fromStore, err)
+		w.answer(FromStore, err)
 	}
 }
 
 // answered takes in what front was granted, and what not.
-func (q *waitQueue) answered(p *pot, front []*waiter, asks []driver.Ask, answers []driver.Granted) {
+func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, answers []driver.Granted) {
 	now, head := time.Now(), true
 	q.from, q.retryAt = time.Time{}, time.Time{}
 	for i, w := range front {
@@ -55,7 +55,7 @@ func (q *waitQueue) answered(p *pot, front []*waiter, asks []driver.Ask, answers
 			if w.tooLate(now.Add(late)) {
 				q.remove(w)
 				w.retry = late
-				w.answer(fromStore, errTooLate)
+				w.answer(FromStore, errTooLate)
 				continue
 			}
 			if head && (i == 0 || !q.reserves) { // else it may reserve further ahead as the first
@@ -78,7 +78,7 @@ func (q *waitQueue) grant(w *waiter, now time.Time, delay time.Duration) {
 		w.place = q.ahead.PushBack(w)
 		q.from = w.due.Add(-q.trip) // the store told it earlier, by so much at most
 	}
-	w.answer(fromStore, nil)
+	w.answer(FromStore, nil)
 }
 
 // refill is how long a bucket takes to refill n permits. A window may have any number at once.
@@ -117,7 +117,7 @@ func (q *waitQueue) sendAway() {
 			n -= w.n
 			q.remove(w)
 			w.retry = time.Until(at)
-			w.answer(fromStore, errTooLate)
+			w.answer(FromStore, errTooLate)
 			continue
 		}
 		if !w.deadline.IsZero() && (earliest.IsZero() || w.deadline.Before(earliest)) {
@@ -128,21 +128,21 @@ func (q *waitQueue) sendAway() {
 }
 
 // learn tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learn(p *pot, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
-	c, granted := q.c, 0
+func (q *waitQueue) learn(p *prefetched, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
+	pool, granted := q.pool, 0
 	for i, g := range taken.Asks {
 		granted += g.N
-		if g.N > 0 || c.denied.off {
+		if g.N > 0 || pool.local {
 			continue
 		}
 		if asks[i].MaxDelay == 0 {
 			d := &driver.Demand{Key: q.key.key, Limit: q.key.limit}
-			c.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
+			pool.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
 		}
 		break
 	}
 	if granted > 0 {
-		c.denied.drop(q.key.key)
+		pool.denied.drop(q.key.key)
 	}
 	if p != nil {
 		p.answered(granted, taken, sent)
@@ -156,8 +156,8 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 	}
 	q.from = time.Time{}
 	q.refunds++
-	return q.c.refunds.start(q.key, w.id, w.n, func() {
-		mu := &q.c.waits.mu
+	return q.pool.refunds.start(q.key, w.id, w.n, func() {
+		mu := &q.pool.waits.mu
 		mu.Lock()
 		defer mu.Unlock()
 		q.refunds--
@@ -167,7 +167,7 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 
 // passed takes w out of those who are ahead: it is due, or has been cancelled.
 func (q *waitQueue) passed(w *waiter, cancelled bool) (over <-chan struct{}) {
-	mu := &q.c.waits.mu
+	mu := &q.pool.waits.mu
 	mu.Lock()
 	defer mu.Unlock()
 	if w.place == nil { // Close gives it back

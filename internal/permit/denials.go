@@ -1,4 +1,4 @@
-package coord
+package permit
 
 import (
 	"slices"
@@ -15,8 +15,7 @@ import (
 // while it is there. Only a reset, a refund or a changed limit does, so an entry
 // lives at most maxDenial: another client's reset shows within that time.
 type denials struct {
-	c     *Client
-	off   bool          // the store is as fast as the cache
+	pool  *Pool
 	epoch atomic.Uint64 // counts forget, so that a denial from before it is not remembered after
 	any   atomic.Int64  // entries, so that an empty cache costs one load
 	byKey sync.Map      // key to *[]denial, which is not changed but replaced; read without a lock
@@ -37,11 +36,6 @@ const (
 	maxDenials = 10_000
 )
 
-func (ds *denials) init(c *Client) {
-	ds.c = c
-	ds.off = c.info.Claims.Has(driver.ScopeProcess)
-}
-
 // lookup answers from the cache.
 func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) {
 	if ask.N == 0 {
@@ -51,7 +45,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 	if len(known) == 0 {
 		return r, false
 	}
-	now := ds.c.clock.Mono()
+	now := ds.pool.Clock.Mono()
 	for i := range known {
 		e := &known[i]
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
@@ -77,7 +71,7 @@ func (ds *denials) of(key string) []denial {
 // remember keeps a denial whose call was sent at sent.
 func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent clock.Instant, epoch uint64) {
 	until := sent.Mono + min(t.RetryAfter, maxDenial)
-	now := ds.c.clock.Mono()
+	now := ds.pool.Clock.Mono()
 	if until <= now {
 		return
 	}
@@ -124,7 +118,7 @@ func (ds *denials) sweep(now time.Duration) {
 // forget drops what is known of key after room was made under it, and what is
 // being asked of it now.
 func (ds *denials) forget(key string) {
-	if ds.off {
+	if ds.pool.local {
 		return
 	}
 	ds.mu.Lock()

@@ -1,4 +1,4 @@
-package coord
+package permit
 
 import (
 	"time"
@@ -7,9 +7,9 @@ import (
 )
 
 // sizer decides how many permits to take in advance: as many as are spent while they
-// last, at the rate of late. It is guarded by pot.mu.
+// last, at the rate of late. It is guarded by prefetched.mu.
 type sizer struct {
-	rule   PermitLease
+	rule   Rule
 	window time.Duration // permits end with the period of this length in which they were taken; 0: a token bucket
 
 	period    time.Duration // of the limit
@@ -30,7 +30,7 @@ const (
 	leastOfBucket = 2
 )
 
-func (s *sizer) init(limit *driver.Limit, rule PermitLease, now time.Duration) {
+func (s *sizer) init(limit *driver.Limit, rule Rule, now time.Duration) {
 	s.rule, s.measured, s.remaining = rule, now, -1
 	s.period = limit.Per
 	switch limit.Algorithm {
@@ -102,7 +102,7 @@ func (s *sizer) learn(t *driver.TakenOne, sent, now time.Duration) {
 	s.ends = sent + t.ValidFor
 }
 
-// life is how long after the call was sent leased permits may be spent. A window's end
+// life is how long after the call was sent prefetched permits may be spent. A window's end
 // with their sub-window, less one percent, by which the clocks may differ
 // in speed; with that its bound is kept as if all were spent at once. A bucket's
 // bound grows by what is refilled in the meantime.

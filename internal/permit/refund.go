@@ -1,4 +1,4 @@
-package coord
+package permit
 
 import (
 	"context"
@@ -6,12 +6,19 @@ import (
 	"time"
 )
 
+const (
+	// refundTry bounds one call that gives permits back.
+	refundTry = 500 * time.Millisecond
+	// minPause is the first pause between such calls; each next one is twice as long.
+	minPause = 10 * time.Millisecond
+)
+
 // refundBound is how long a client tries to give permits back that nobody waits for any more.
 const refundBound = 2 * time.Second
 
 // refunds gives permits back in the background: nobody waits for the store only to give back.
 type refunds struct {
-	c       *Client
+	pool    *Pool
 	mu      sync.Mutex // guards closed, and running against an Add after it
 	closed  bool
 	running sync.WaitGroup
@@ -19,11 +26,11 @@ type refunds struct {
 
 // start gives back what the ask id was granted, if it was, and calls then. over is closed when that is done.
 // The ask itself must have come to its end, or may yet be granted.
-func (r *refunds) start(k flightKey, id string, n int, then func()) (over <-chan struct{}) {
+func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan struct{}) {
 	done := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.c.limits.refund == nil {
+	if r.closed || r.pool.Store.Refund == nil {
 		go then()
 		return nil
 	}
@@ -34,7 +41,7 @@ func (r *refunds) start(k flightKey, id string, n int, then func()) (over <-chan
 		defer then()
 		ctx, cancel := context.WithTimeout(context.Background(), refundBound)
 		defer cancel()
-		for pause := minChore; r.try(ctx, k, id, n) != nil; pause *= 2 {
+		for pause := minPause; r.try(ctx, k, id, n) != nil; pause *= 2 {
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done(): // what cannot be given back counts as spent
@@ -46,12 +53,12 @@ func (r *refunds) start(k flightKey, id string, n int, then func()) (over <-chan
 }
 
 // try gives back once.
-func (r *refunds) try(ctx context.Context, k flightKey, id string, n int) (err error) {
-	defer r.c.panics.Catch("permits were given back", &err)
-	defer r.c.denied.forget(k.key)
-	ctx, cancel := context.WithTimeout(ctx, unlockTry)
+func (r *refunds) try(ctx context.Context, k limitKey, id string, n int) (err error) {
+	defer r.pool.Panics.Catch("permits were given back", &err)
+	defer r.pool.denied.forget(k.key)
+	ctx, cancel := context.WithTimeout(ctx, refundTry)
 	defer cancel()
-	return r.c.limits.refund.Refund(ctx, k.key, k.limit, id, n)
+	return r.pool.Store.Refund.Refund(ctx, k.key, k.limit, id, n)
 }
 
 // close waits until what is under way is given back, as far as ctx allows.

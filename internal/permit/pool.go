@@ -1,0 +1,243 @@
+// Package permit is the engine behind the limits of a client: it takes permits from the store.
+//
+// A [Pool] answers from memory what it knows to be denied (denials.go), spends permits that it has
+// prefetched (prefetched.go), and asks the store for the rest: requests for one limit that arrive
+// during a call share the next one (coalesce.go). Callers that wait for permits stand in one queue
+// for each limit (queue.go). The pool knows no client: keys come with their prefix, limits in normal form.
+package permit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/partition"
+)
+
+// MaxAhead is how far ahead permits of a token bucket are taken.
+const MaxAhead = 24 * time.Hour
+
+// Store is the half of a backend that limits, and what it can do beyond the minimum.
+type Store struct {
+	driver.Limiter
+	One    driver.OneTaker
+	Multi  driver.MultiLimiter
+	Refund driver.Refunder
+	Parts  partition.Parts
+}
+
+// Result is the answer to a request, with the fields of coord.Result.
+type Result struct {
+	Allowed    bool
+	Granted    int
+	Remaining  int
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Degraded   error
+}
+
+// Origin is where an answer is from.
+type Origin uint8
+
+// The origins.
+const (
+	FromStore    Origin = iota
+	FromMemory          // a denial that was remembered
+	FromPrefetch        // permits taken in advance
+)
+
+// Config is what a Pool needs.
+type Config struct {
+	Store  Store
+	Info   driver.Info // of the store
+	Clock  *clock.Clock
+	Panics *errs.Panics
+	NewID  func() string // names a request whose permits may be given back
+	// Ended is told of prefetched permits that are over; nil if nobody wants to know.
+	Ended func(PrefetchEnded)
+}
+
+// PrefetchEnded is the end of permits that one call has taken in advance.
+type PrefetchEnded struct {
+	Key                     string
+	Limit                   driver.Limit
+	Spent, Returned, Wasted int
+}
+
+// Pool takes permits for the goroutines of one client. It is safe for concurrent use.
+type Pool struct {
+	Config
+	local bool // the store is in this process: nothing is remembered, shared or prefetched
+
+	denied   denials
+	calls    coalescer
+	waits    waitQueues
+	refunds  refunds
+	prefetch atomic.Pointer[table] // nil: nothing is taken in advance
+
+	mu      sync.Mutex // guards closed, and changes of prefetch
+	closed  bool
+	ended   chan struct{} // closed by Stop
+	running sync.WaitGroup
+}
+
+// New makes a pool. policy says what is taken in advance; nil: nothing.
+func New(cfg Config, policy *Policy) *Pool {
+	p := &Pool{Config: cfg, local: cfg.Info.Claims.Has(driver.ScopeProcess), ended: make(chan struct{})}
+	p.denied.pool, p.refunds.pool = p, p
+	p.calls.init(p)
+	p.waits.init(p)
+	if policy != nil && !p.local {
+		p.prefetch.Store(newTable(p, policy))
+	}
+	return p
+}
+
+// Local reports whether the store is in this process, so that asking it is quicker than a Pool.
+func (p *Pool) Local() bool { return p.local }
+
+// Take takes permits of d as ask says. The answer goes into r, which is zero.
+func (p *Pool) Take(ctx context.Context, r *Result, d *driver.Demand, ask driver.Ask) (Origin, error) {
+	f := p.prefetched(d)
+	if f != nil && f.spend(ask.N, r) {
+		return FromPrefetch, nil
+	}
+	from, err := p.takeOrDeny(ctx, r, f, d, ask)
+	switch {
+	case err != nil:
+	case ask.N == 0:
+		p.addPrefetched(d, r)
+	case f != nil && !r.Allowed && f.spendRest(ask.Min, ask.N, r):
+		from = FromPrefetch
+	}
+	return from, err
+}
+
+// takeOrDeny answers from the denials in memory, or asks the store.
+func (p *Pool) takeOrDeny(ctx context.Context, r *Result, f *prefetched, d *driver.Demand, ask driver.Ask) (Origin, error) {
+	if p.denied.any.Load() > 0 {
+		if known, ok := p.denied.lookup(d, ask); ok {
+			*r = known
+			return FromMemory, nil
+		}
+	}
+	var t driver.TakenOne
+	from, err := p.ask(ctx, f, d, ask, &t)
+	if err == nil {
+		r.set(&t, ask.N)
+	}
+	return from, err
+}
+
+// ask asks the store, for more than is wanted if f, which may be nil, wants to prefetch, and
+// remembers a denial.
+func (p *Pool) ask(ctx context.Context, f *prefetched, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from Origin, err error) {
+	if p.local {
+		return FromStore, p.takeOne(ctx, d, ask, t)
+	}
+	sent, epoch := p.Clock.Now(), p.denied.epoch.Load()
+	if f == nil {
+		_, err = p.calls.take(ctx, d, ask, t, nil)
+	} else {
+		from, err = f.ask(ctx, d, ask, t)
+	}
+	switch {
+	case err != nil || ask.N == 0 || from == FromPrefetch:
+	case t.N == 0:
+		p.denied.remember(d, ask, t, sent, epoch)
+	default:
+		p.denied.drop(d.Key)
+	}
+	return from, err
+}
+
+// Reserve takes permits of a token bucket that are due within ask.MaxDelay.
+func (p *Pool) Reserve(ctx context.Context, d *driver.Demand, ask driver.Ask) (t driver.TakenOne, err error) {
+	if p.local {
+		err = p.takeOne(ctx, d, ask, &t)
+	} else {
+		_, err = p.calls.take(ctx, d, ask, &t, nil)
+	}
+	if err == nil && t.N > 0 {
+		p.denied.drop(d.Key)
+	}
+	return t, err
+}
+
+// takeOne makes one call for one ask.
+func (p *Pool) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
+	if p.Store.One != nil {
+		*t, err = p.Store.One.TakeOne(ctx, d.Key, d.Limit, ask)
+		return err
+	}
+	taken, err := p.Store.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
+	if err != nil {
+		return err
+	}
+	if len(taken.Asks) != 1 {
+		return fmt.Errorf("%s answered %d asks of 1", p.Info.Name, len(taken.Asks))
+	}
+	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	return nil
+}
+
+// set makes r, which is zero, the answer t to an ask for n.
+func (r *Result) set(t *driver.TakenOne, n int) {
+	r.Allowed, r.Granted, r.Remaining = t.N > 0, t.N, t.Remaining
+	r.RetryAfter, r.ResetAfter = t.RetryAfter, t.ResetAfter
+	if n == 0 {
+		r.Allowed = t.Remaining > 0
+	}
+}
+
+// Reset forgets what was taken of d, at the store and in advance.
+func (p *Pool) Reset(ctx context.Context, d *driver.Demand) error {
+	if b := p.prefetch.Load(); b != nil {
+		b.reset(d.Key, &d.Limit)
+		// What is taken while the store resets may be forgotten too.
+		defer b.reset(d.Key, &d.Limit)
+	}
+	defer p.denied.forget(d.Key)
+	return p.Store.Reset(ctx, d.Key, d.Limit)
+}
+
+// Refund gives back what the ask id was granted of d.
+func (p *Pool) Refund(ctx context.Context, d *driver.Demand, id string) error {
+	if p.Store.Refund == nil {
+		return driver.ErrUnsupported
+	}
+	defer p.denied.forget(d.Key)
+	return p.Store.Refund.Refund(ctx, d.Key, d.Limit, id, d.N)
+}
+
+// Stop refuses further requests, and ends the waits of those that are not sent.
+func (p *Pool) Stop() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	close(p.ended)
+	p.calls.close()
+}
+
+// GiveBack gives back what is reserved for callers that wait, and what was taken in advance, as
+// far as ctx allows. It comes after Stop.
+func (p *Pool) GiveBack(ctx context.Context) {
+	var giving sync.WaitGroup
+	giving.Go(func() {
+		p.waits.close(ctx)
+		p.refunds.close(ctx)
+	})
+	if b := p.prefetch.Load(); b != nil {
+		giving.Go(func() { b.close(ctx) })
+	}
+	giving.Wait()
+}
+
+// Wait returns when the pool runs no goroutine any more. A call that is stuck in the store is
+// ended by closing the store.
+func (p *Pool) Wait() { p.running.Wait() }

@@ -1,0 +1,125 @@
+package permit
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// add puts a block of n permits beside what is there.
+func add(t *testing.T, p *Pool, l driver.Limit, n int) {
+	t.Helper()
+	f := p.prefetched(demand(t, "k", l, 1))
+	b := &block{n: n, ends: p.Clock.Now().Add(time.Minute), renew: never}
+	b.left.Store(int64(n))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.put(b)
+}
+
+// exhausted is a limit under "k" of which the store has nothing left, and a pool that may prefetch it.
+func exhausted(t *testing.T) (*Pool, *fakeStore, driver.Limit) {
+	t.Helper()
+	p, f := newPool(t, &Rule{})
+	l := driver.Limit{Rate: 100, Per: time.Hour, Algorithm: driver.FixedWindow}
+	take(t, p, "k", l, 100)
+	return p, f, l
+}
+
+// A request for too much that has not yet put back what it took is not the end of a block.
+func TestBlockOutlivesARequestForTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, l := exhausted(t)
+		add(t, p, l, 5)
+		b := p.Current("k", l).b
+		b.left.Add(-7)
+		take(t, p, "k", l, 1)
+		add(t, p, l, 3)
+		b.left.Add(7)
+		if r := take(t, p, "k", l, 5); !r.Allowed {
+			t.Errorf("%+v: want what is prefetched", r)
+		}
+	})
+}
+
+// What is there is in two blocks.
+func TestTakeOfTwoBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, l := exhausted(t)
+		add(t, p, l, 3)
+		add(t, p, l, 5)
+		granted := 0
+		for range 2 {
+			r := takeAtLeast(t, p, "k", l, 1, 8)
+			if !r.Allowed {
+				t.Errorf("%+v: want what is prefetched", r)
+			}
+			granted += r.Granted
+		}
+		if granted != 8 {
+			t.Errorf("%d granted of 8", granted)
+		}
+	})
+}
+
+// A wait that the store denies does not sleep beside permits that were taken meanwhile.
+func TestDeniedWaitLooksAtWhatIsPrefetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f, l := exhausted(t)
+		f.before = func() { add(t, p, l, 3) }
+		began := time.Now()
+		if _, _, err := p.Await(t.Context(), demand(t, "k", l, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("it slept for %v", d)
+		}
+	})
+}
+
+// Keys that nobody asks for any more leave nothing behind, and there is a most of them.
+func TestTableIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newPool(t, &Rule{})
+		for i := range maxPrefetched + 100 {
+			take(t, p, fmt.Sprint(i), ten, 1)
+		}
+		b := p.prefetch.Load()
+		count := func() (all, chained int) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for i := range b.chains {
+				for e := b.chains[i].Load(); e != nil; e = e.after.Load() {
+					chained++
+				}
+			}
+			return len(b.all), chained
+		}
+		if all, chained := count(); all != maxPrefetched || chained != maxPrefetched {
+			t.Errorf("%d entries, %d in chains: want %d", all, chained, maxPrefetched)
+		}
+		time.Sleep(maxIdle + time.Second)
+		synctest.Wait()
+		if all, chained := count(); all != 0 || chained != 0 {
+			t.Errorf("%d entries, %d in chains, of keys that nobody asks for", all, chained)
+		}
+		take(t, p, "again", ten, 1)
+		time.Sleep(maxIdle + time.Second)
+		if all, _ := count(); all != 0 {
+			t.Errorf("%d entries after the sweep had stopped once", all)
+		}
+	})
+}
+
+// BenchmarkSweep is what a client that prefetches for one limit does every 25 ms.
+func BenchmarkSweep(b *testing.B) {
+	p, _ := newPool(b, &Rule{})
+	take(b, p, "k", driver.Limit{Rate: 1000, Per: time.Hour}, 1)
+	table := p.prefetch.Load()
+	for b.Loop() {
+		table.sweep()
+	}
+}
