@@ -22,15 +22,15 @@ var (
 	// ErrMaxHold: the hold reached its MaxHold. It is also ErrLost.
 	ErrMaxHold = errs.Kind("lock held for its MaxHold", ErrLost)
 	// ErrLimited: a wait for permits ended without them.
-	ErrLimited = errs.Limited
+	ErrLimited = errs.ErrLimited
 	// ErrExceedsBurst: more permits were asked for than the limit can ever
 	// grant at once.
-	ErrExceedsBurst = errs.ExceedsBurst
+	ErrExceedsBurst = errs.ErrExceedsBurst
 	// ErrUnknownOutcome: the store may or may not have applied the call. What
 	// a lock call may have left behind is being cleaned up; permits count as spent.
-	ErrUnknownOutcome = errs.UnknownOutcome
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrUnavailable: the store could not be reached or did not serve the call.
-	ErrUnavailable = errs.Unavailable
+	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnsupported: this store cannot do it; its Claims say so.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrInvalid: the call can never succeed; the message names the value and

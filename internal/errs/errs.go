@@ -12,10 +12,10 @@ import (
 
 // The errors of package coord that its engines return. They are documented there.
 var (
-	Limited        = errors.New("limited")
-	UnknownOutcome = errors.New("outcome unknown")
-	ExceedsBurst   = errors.New("more permits than the limit ever grants at once")
-	Unavailable    = errors.New("store unavailable")
+	ErrLimited        = errors.New("limited")
+	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrExceedsBurst   = errors.New("more permits than the limit ever grants at once")
+	ErrUnavailable    = errors.New("store unavailable")
 )
 
 // kind is a sentinel that is also the one it refines.
@@ -89,10 +89,10 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 	AwaitEnd(ctx)
 	var errs []error
 	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left says nothing of the store
-		errs = append(errs, Unavailable)
+		errs = append(errs, ErrUnavailable)
 	}
 	if mutating && !notSent {
-		errs = append(errs, UnknownOutcome)
+		errs = append(errs, ErrUnknownOutcome)
 	}
 	if ctx.Err() != nil {
 		errs = append(errs, OfContext(ctx))

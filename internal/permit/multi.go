@@ -22,7 +22,7 @@ func CheckAll(demands []driver.Demand) (at int, err error) {
 	}
 	for _, sum := range m.sums() {
 		if most := sum.Limit.Max(); sum.N > most {
-			return sum.of[0], fmt.Errorf("%w: %d asked of %v in %d demands, which grants at most %d", errs.ExceedsBurst, sum.N, sum.Limit, len(sum.of), most)
+			return sum.of[0], fmt.Errorf("%w: %d asked of %v in %d demands, which grants at most %d", errs.ErrExceedsBurst, sum.N, sum.Limit, len(sum.of), most)
 		}
 	}
 	return 0, nil

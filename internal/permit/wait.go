@@ -9,7 +9,7 @@ import (
 )
 
 // errTooLate: the permits cannot come before the deadline of the caller's context.
-var errTooLate = errs.Chain(errs.Limited, context.DeadlineExceeded)
+var errTooLate = errs.Chain(errs.ErrLimited, context.DeadlineExceeded)
 
 // Await waits for the permits of d in a queue, and until they are due. retry, with an error, is when they
 // could be there; 0: not known.
@@ -57,7 +57,7 @@ func waitEnded(ctx context.Context, unknown bool) error {
 	case unknown:
 		return errs.OfStore(ctx, ctx.Err(), true)
 	}
-	return errs.Chain(errs.Limited, errs.OfContext(ctx))
+	return errs.Chain(errs.ErrLimited, errs.OfContext(ctx))
 }
 
 // sleep waits for d, or says why not.
@@ -68,7 +68,7 @@ func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return errs.Chain(errs.Limited, errs.OfContext(ctx))
+		return errs.Chain(errs.ErrLimited, errs.OfContext(ctx))
 	case <-p.ended:
 		return driver.ErrClosed
 	}
