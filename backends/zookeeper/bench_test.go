@@ -198,3 +198,30 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 	wg.Wait()
 }
+
+// BenchmarkManyLimits is 64 goroutines that decide on a limit each, and one that takes its own in turn with 1000 others.
+func BenchmarkManyLimits(b *testing.B) {
+	limit := limitOf(b, "1000000000/1h burst=1000000")
+	store := connect(b, urlWith(testserver.ZooKeeper(b).Addr, calmSession))
+	take := func(key int64) {
+		if one, err := store.TakeOne(b.Context(), fmt.Sprint("k", key), limit, driver.Ask{Min: 1, N: 1}); err != nil || one.N != 1 {
+			b.Errorf("%+v, %v", one, err)
+		}
+	}
+	b.Run("together", func(b *testing.B) {
+		b.ReportAllocs()
+		var next atomic.Int64
+		testserver.Hammer(b, 64, 50, func() { take(next.Add(1) % 64) })
+	})
+	b.Run("alone", func(b *testing.B) {
+		for i := range int64(1000) {
+			take(i)
+		}
+		b.ReportAllocs()
+		i := int64(0)
+		for b.Loop() {
+			take(i % 1000)
+			i++
+		}
+	})
+}

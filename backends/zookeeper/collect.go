@@ -81,7 +81,7 @@ func (l litter) ops() []any {
 // bucket, so that those of clients that have gone are removed too.
 func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed int, err error) {
 	until := now - collectMargin.Microseconds()
-	removed, err = b.sweep(ctx, b.cells.over(until, collectOwn))
+	removed, err = b.sweep(ctx, b.over(until, collectOwn))
 	if err != nil {
 		return removed, err
 	}
@@ -164,21 +164,17 @@ func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err err
 
 // over gives limits that were over at now, as far as is known, and forgets them: most at the
 // most, the others another time.
-func (cc *cellCache) over(now int64, most int) []litter {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	var found []litter
-	for name, c := range cc.cells {
-		if c.refs > 0 {
-			continue // somebody has it, or waits for it
-		}
+func (b *backend) over(now int64, most int) (found []litter) {
+	b.states.Forget(func(c *cell) bool {
+		v := &c.Version
 		switch {
-		case !c.known || c.node == "":
-			delete(cc.cells, name)
-		case c.record.until <= now && len(found) < most:
-			delete(cc.cells, name)
-			found = append(found, litter{name, c.node, c.version})
+		case !c.Known || v.path == "":
+			return true
+		case v.until <= now && len(found) < most:
+			found = append(found, litter{c.Name, v.path, v.version})
+			return true
 		}
-	}
+		return false
+	})
 	return found
 }

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 var (
@@ -22,64 +22,35 @@ var (
 	_ driver.MultiLimiter = (*backend)(nil)
 )
 
-// Take implements driver.Limiter.
-func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	if err := limits.CheckEach(l, asks); err != nil {
-		return driver.Taken{}, err
+// maxStates is how many states a client remembers beside those in use. Beyond it a decision may cost a read more.
+const maxStates = 16_384
+
+// update implements optimistic.Update.
+//
+// What was read or written last is tried at once, and found out of date by its version: a decision costs one round
+// trip while no other client decides on the key.
+func (b *backend) update(ctx context.Context, key string, c optimistic.Change) error {
+	if err := checkHold(key, "limit"); err != nil {
+		return err
 	}
-	var taken driver.Taken
-	err := b.update(ctx, key, l, func(s *limits.State, now int64) (dirty bool) {
-		taken, dirty = s.TakeEach(l, now, asks)
-		return dirty
-	})
-	if err != nil {
-		return driver.Taken{}, err
+	if err := b.beginLimit(ctx); err != nil {
+		return err
 	}
-	return taken, nil
+	return b.states.Do(ctx, nodeStore{b}, b.limitPath(key, c.Limit), c)
 }
 
-// TakeOne implements driver.OneTaker.
-func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
-	if err := limits.Check(l, a); err != nil {
-		return driver.TakenOne{}, err
+// beginLimit waits for a session, and for the leader's time if ours may be wrong.
+func (b *backend) beginLimit(ctx context.Context) error {
+	if _, err := b.await(ctx); err != nil {
+		return err
 	}
-	var one driver.TakenOne
-	err := b.update(ctx, key, l, func(s *limits.State, now int64) (dirty bool) {
-		one, dirty = s.Take(l, now, a)
-		return dirty
-	})
-	if err != nil {
-		return driver.TakenOne{}, err
-	}
-	return one, nil
-}
-
-// Refund implements driver.Refunder.
-func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	if id == "" || n <= 0 {
-		return nil
-	}
-	return b.update(ctx, key, l, func(s *limits.State, now int64) bool { return s.Refund(l, now, id, n) })
-}
-
-// Reset implements driver.Limiter. The node stays, with a fresh state, until it is collected.
-func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return b.update(ctx, key, l, func(s *limits.State, now int64) bool {
-		one, _ := s.Take(l, now, driver.Ask{})
-		if one.ResetAfter == 0 {
-			return false
+	if b.clock.jumped() {
+		if err := b.askTime(ctx); err != nil {
+			return err
 		}
-		*s = limits.State{}
-		return true
-	})
-}
-
-// calibrate asks for the leader's time if ours may be wrong.
-func (b *backend) calibrate(ctx context.Context) error {
-	if !b.clock.jumped() {
-		return nil
 	}
-	return b.askTime(ctx)
+	b.collects()
+	return nil
 }
 
 // askTime writes nothing to a node of our own, and learns when.
@@ -92,10 +63,9 @@ func (b *backend) askTime(ctx context.Context) error {
 	return err
 }
 
-// TakeAll implements driver.MultiLimiter: all demands or none. If one is denied, each
-// answer says how that demand stands by itself, and all grants are 0.
+// TakeAll implements driver.MultiLimiter, by one transaction as a rule.
 func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
-	m := &multi{b: b, demands: demands, of: make([]*cell, len(demands))}
+	names := make([]string, len(demands))
 	for i, d := range demands {
 		if err := limits.Check(d.Limit, driver.Ask{Min: d.N, N: d.N}); err != nil {
 			return nil, err
@@ -103,149 +73,198 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		if err := checkHold(d.Key, "limit"); err != nil {
 			return nil, err
 		}
-		c := b.cells.enter(b.limitPath(d.Key, d.Limit))
-		defer b.cells.leave(c)
-		m.of[i] = c
-		if !slices.Contains(m.cells, c) {
-			m.cells = append(m.cells, c)
-		}
+		names[i] = b.limitPath(d.Key, d.Limit)
 	}
-	// Turns are taken in one order by all.
-	slices.SortFunc(m.cells, func(a, b *cell) int { return strings.Compare(a.path, b.path) })
-	if _, err := b.await(ctx); err != nil {
+	if err := b.beginLimit(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.calibrate(ctx); err != nil {
-		return nil, err
-	}
-	for _, c := range m.cells {
-		if err := b.takeTurn(ctx, c); err != nil {
-			return nil, err
-		}
-		defer func() { <-c.turn }()
-	}
-	b.collects()
-	return m.run(ctx)
+	return b.states.TakeAll(ctx, nodeStore{b}, names, demands)
 }
 
-// multi is one TakeAll. It has the turns of its cells.
-type multi struct {
-	b       *backend
-	demands []driver.Demand
-	of      []*cell // of each demand
-	cells   []*cell // each once
+// cell is what this client knows of a limit; its name is the path of the limit's node.
+type cell = optimistic.Cell[incarnation]
+
+// incarnation is the node that has the state of a limit, as last seen.
+type incarnation struct {
+	met     bool   // a server has told of the limit, or was asked to make it
+	path    string // as last seen; "" if there was none
+	version int32
+	until   int64 // of the record
 }
 
-func (m *multi) run(ctx context.Context) ([]driver.Taken, error) {
-	for conflicts := 0; ; conflicts++ {
-		for _, c := range m.cells {
-			dir, node := c.path, c.node
-			if err := c.saw(call(ctx, m.b, func() (answer, error) { return m.b.look(dir, node) }, nil)); err != nil {
-				return nil, err
+// nodeStore implements optimistic.Store.
+type nodeStore struct{ b *backend }
+
+// Now is the leader's time.
+func (s nodeStore) Now() int64 { return s.b.clock.now() }
+
+// Look has nothing to do: all clients count by the leader's clock.
+func (s nodeStore) Look(*cell, driver.Limit, int64) {}
+
+// Trust reads a limit first that others decide on too, and one that was not there. A limit that this client meets for
+// the first time is read first or made first, as those before it suggest.
+func (s nodeStore) Trust(c *cell) bool {
+	if !c.Version.met {
+		return s.b.guess.expectsNew()
+	}
+	return c.Known && c.Version.path != "" && !c.Contended
+}
+
+// Load implements optimistic.Store. A follower may show what is old: if that matters, it is made to catch up.
+func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
+	alone := s.b.alone.Load()
+	catchUp := latest && !alone
+	for _, c := range cells {
+		dir, last := c.Name, c.Version.path
+		a, err := call(ctx, s.b, func() (answer, error) {
+			if catchUp {
+				if _, err := s.b.conn.Sync(dir); err != nil {
+					return answer{}, err
+				}
 			}
+			return s.b.look(dir, last)
+		}, nil)
+		first := !c.Version.met
+		if err := saw(c, a, err); err != nil {
+			return err
 		}
-		out, next, err := m.decide(m.b.clock.now())
-		if err != nil || next == nil {
-			return out, err
+		if first {
+			s.b.guess.learn(c.Version.path == "")
 		}
-		err = m.write(ctx, next)
-		if err == nil {
-			return out, nil
-		}
-		if !errors.Is(err, errConflict) {
-			return nil, err
-		}
-		if !m.b.pause(ctx, m.b.cells.backoff(conflicts)) {
-			if m.b.isClosed() {
-				return nil, driver.ErrClosed
-			}
-			return nil, fmt.Errorf("%w: other writers came first: %w", driver.ErrNotSent, ctx.Err())
-		}
+		c.Fresh = latest || alone
+		catchUp = false // with what others have, too
 	}
+	return nil
 }
 
-// decide gives the answers, and what is to be stored; nil if nothing is.
-func (m *multi) decide(now int64) ([]driver.Taken, map[*cell]record, error) {
-	out := make([]driver.Taken, len(m.demands))
-	next := make(map[*cell]record)
-	for _, c := range m.cells {
-		next[c] = c.record
+// saw takes in what a server said of a limit.
+func saw(c *cell, a answer, err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		c.Saw(incarnation{met: true}, limits.State{})
+		return nil
 	}
-	denied, dirty := false, false
-	for i, d := range m.demands {
-		r, changed, err := decide(next[m.of[i]], now, &change{l: d.Limit, fn: func(s *limits.State, now int64) (dirty bool) {
-			out[i], dirty = takenBy(s, d, now)
-			return dirty
-		}})
-		if err != nil {
-			return nil, nil, fmt.Errorf("node %s: %w", m.of[i].path, err)
-		}
-		if changed {
-			next[m.of[i]], dirty = r, true
-		}
-		denied = denied || d.N > 0 && out[i].Asks[0].N == 0
+	if err != nil {
+		return err
 	}
-	if !denied && dirty {
-		return out, next, nil
+	r, state, err := parseRecord(a.data)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", a.node, err)
 	}
-	if !denied {
-		return out, nil, nil
-	}
-	for i, d := range m.demands { // as they stand, nothing being taken
-		_, _, err := decide(m.of[i].record, now, &change{l: d.Limit, fn: func(s *limits.State, now int64) bool {
-			granted := out[i].Asks[0]
-			out[i], _ = takenBy(s, driver.Demand{Limit: d.Limit}, now)
-			granted.N, granted.Delay, granted.ValidFor = 0, 0, 0
-			out[i].Asks[0] = granted
-			return false
-		}})
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return out, nil, nil
+	c.Saw(incarnation{met: true, path: a.node, version: a.stat.Version, until: r.until}, state)
+	return nil
 }
 
-func takenBy(s *limits.State, d driver.Demand, now int64) (driver.Taken, bool) {
-	one, dirty := s.Take(d.Limit, now, driver.Ask{Min: d.N, N: d.N})
-	return driver.Taken{Asks: []driver.Granted{one.Granted}, Remaining: one.Remaining, ResetAfter: one.ResetAfter}, dirty
-}
-
-// write stores all in one transaction.
-func (m *multi) write(ctx context.Context, next map[*cell]record) error {
+// Swap implements optimistic.Store, by one request unless a directory has to be made.
+func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped bool, err error) {
 	var ops []any
 	var dirs []string // of limits to be made
-	made := make(map[*cell]string)
-	for _, c := range m.cells {
-		if r := next[c]; c.node == "" && len(r.state) == 0 {
-			continue // nothing is taken of it
-		} else if c.node != "" {
-			ops = append(ops, &zk.SetDataRequest{Path: c.node, Data: r.bytes(), Version: c.version})
-		} else {
-			made[c] = newIncarnation(c.path)
-			ops = append(ops, m.b.limitOps(c.path, made[c], r.bytes())...)
-			dirs = append(dirs, path.Dir(c.path))
-		}
-	}
-	// What is sent may outlast the turns: it does not look at the cells.
-	_, err := call(ctx, m.b, func() ([]zk.MultiResponse, error) {
-		for _, dir := range dirs {
-			if err := m.b.makePath(dir); err != nil {
-				return nil, notMade(err)
+	var nextOfOne [1]incarnation
+	var placeOfOne [1]int
+	next, place := nextOfOne[:0], placeOfOne[:0] // what becomes of each cell, and where in ops
+	guess := false
+	for _, c := range cells {
+		v := &c.Version
+		guess = guess || !c.Known
+		n := *v
+		n.met = true
+		place = append(place, len(ops))
+		if !c.Changed {
+			next = append(next, n)
+			if v.path != "" {
+				ops = append(ops, &zk.CheckVersionRequest{Path: v.path, Version: v.version})
 			}
+			continue
 		}
-		return m.b.conn.Multi(ops...)
-	}, nil)
-	for _, c := range m.cells {
-		c.known = false
+		// Never sooner than before: no client that has read it is surprised.
+		n.until = max(v.until, now+c.Keep.Microseconds())
+		data, err := c.State.AppendBinary(recordUntil(n.until))
+		if err != nil {
+			return false, err
+		}
+		if v.path != "" {
+			ops = append(ops, &zk.SetDataRequest{Path: v.path, Data: data, Version: v.version})
+		} else {
+			n.path = newIncarnation(c.Name)
+			ops = append(ops, s.b.limitOps(c.Name, n.path, data)...)
+			dirs = append(dirs, path.Dir(c.Name))
+		}
+		next = append(next, n)
 	}
-	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
-		return errConflict
+	sent := time.Now()
+	done, err := call(ctx, s.b, func() ([]zk.MultiResponse, error) { return s.b.write(ops, dirs) }, nil)
+	for _, c := range cells {
+		if first := !c.Version.met; first && (err == nil || isConflict(err)) {
+			s.b.guess.learn(err == nil)
+		}
+		c.Version.met = true
 	}
-	if err == nil {
-		for c, node := range made {
-			c.node = node
+	switch {
+	case isConflict(err), guess && errors.Is(err, zk.ErrNoAuth): // who may not make a node may still write to one
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	came := time.Now()
+	for i, c := range cells {
+		c.Version = next[i]
+		if !c.Changed {
+			continue
+		}
+		if stat := done[place[i]].Stat; stat != nil { // one that was made is version 0
+			c.Version.version = stat.Version
+			s.b.clock.learn(sent, came, stat.Mtime)
 		}
 	}
-	return err
+	return true, nil
+}
+
+// isConflict reports that another client's write came first.
+func isConflict(err error) bool {
+	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode)
+}
+
+// write makes ops in one step, and where need be the directories of limits that are to be made.
+func (b *backend) write(ops []any, dirs []string) ([]zk.MultiResponse, error) {
+	if set, ok := ops[0].(*zk.SetDataRequest); ok && len(ops) == 1 {
+		stat, err := b.conn.Set(set.Path, set.Data, set.Version)
+		return []zk.MultiResponse{{Stat: stat}}, err
+	}
+	done, err := b.conn.Multi(ops...)
+	if !errors.Is(err, zk.ErrNoNode) || len(dirs) == 0 {
+		return done, err
+	}
+	for _, dir := range dirs {
+		if err := b.makeDir(dir); err != nil {
+			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+	}
+	return b.conn.Multi(ops...)
+}
+
+// limitOps are the parts of a transaction that make a limit.
+func (b *backend) limitOps(dir, node string, data []byte) []any {
+	return []any{
+		&zk.CreateRequest{Path: dir, Data: []byte{}, Acl: b.acl},
+		&zk.CreateRequest{Path: node, Data: data, Acl: b.acl},
+	}
+}
+
+// existence guesses whether a limit that this client meets for the first time has no node yet. Then making it is the
+// first request, and otherwise reading it: a wrong guess costs one request more. The guess is what was found of late.
+type existence struct{ n atomic.Int32 }
+
+// maxGuess is how many findings of one kind it takes at most to change the guess.
+const maxGuess = 2
+
+func (e *existence) expectsNew() bool { return e.n.Load() >= 0 }
+
+// learn takes in what was found of a limit that was met for the first time.
+func (e *existence) learn(isNew bool) {
+	n := e.n.Load()
+	if isNew {
+		n = min(n+1, maxGuess)
+	} else {
+		n = max(n-1, -maxGuess-1)
+	}
+	e.n.Store(n) // of two that come at once one may be lost
 }

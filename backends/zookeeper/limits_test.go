@@ -242,7 +242,7 @@ func TestLateRequestsOfAnEarlierLimit(t *testing.T) {
 	collect := func(b *backend) (n int, err error) {
 		var found []litter
 		eventually(t, "the last decision to leave the limit", func() bool {
-			found = b.cells.over(math.MaxInt64, 1)
+			found = b.over(math.MaxInt64, 1)
 			return len(found) == 1
 		})
 		return b.sweep(context.Background(), found)
@@ -341,18 +341,29 @@ func TestCollectorKeepsUp(t *testing.T) {
 
 // The time of a record never goes back, whatever becomes of the state.
 func TestRecordTimeNeverGoesBack(t *testing.T) {
+	_, b := open(t)
 	l := limitOf(t, "10/1h burst=10")
-	take := &change{l: l, fn: func(s *limits.State, now int64) bool {
-		_, dirty := s.Take(l, now, driver.Ask{Min: 10, N: 10})
-		return dirty
-	}}
-	r, dirty, err := decide(record{}, 1e15, take)
-	if err != nil || !dirty || r.until != 1e15+3600e6 {
-		t.Fatalf("%+v, %v, %v", r, dirty, err)
+	path := b.limitPath("k", l)
+	until := func() int64 {
+		t.Helper()
+		a := must[answer](t)(b.look(path, ""))
+		r, _, err := parseRecord(a.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.until
 	}
-	reset, dirty, err := decide(r, 1e15, &change{l: l, fn: func(s *limits.State, _ int64) bool { *s = limits.State{}; return true }})
-	if err != nil || !dirty || reset.until != r.until {
-		t.Errorf("after a reset: until %d, want %d", reset.until, r.until)
+	start := b.clock.now()
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 10, N: 10}))
+	first := until()
+	if least, most := start+time.Hour.Microseconds(), b.clock.now()+time.Hour.Microseconds(); first < least || first > most {
+		t.Fatalf("until %d, want %d to %d", first, least, most)
+	}
+	if err := b.Reset(t.Context(), "k", l); err != nil {
+		t.Fatal(err)
+	}
+	if got := until(); got != first {
+		t.Errorf("after a reset: until %d, want %d", got, first)
 	}
 }
 

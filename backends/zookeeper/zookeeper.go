@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 const (
@@ -92,6 +93,7 @@ func New(conn *zk.Conn, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
+	optimistic.Limiter
 	conn        *zk.Conn
 	wire        *wire           // nil: the application's connection
 	ended       <-chan struct{} // closed once a connection of our own is gone
@@ -101,7 +103,8 @@ type backend struct {
 	info        driver.Info
 	parentRests time.Duration // before it is removed
 	clock       clock
-	cells       cellCache
+	states      *optimistic.Table[incarnation]
+	guess       existence
 
 	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
@@ -140,6 +143,7 @@ func newBackend(conn *zk.Conn, o options) *backend {
 		parents: make(map[string]struct{}), idleParents: make(map[string]time.Time), parentRests: parentRests,
 	}
 	b.clock.init()
+	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[incarnation](maxStates)
 	return b
 }
 

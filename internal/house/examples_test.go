@@ -11,7 +11,7 @@ import (
 
 // exemplary are the packages whose exported types each have an Example.
 var exemplary = []string{
-	".", "driver", "driver/cas", "driver/limits", "rules", "config", "httpcoord", "grpccoord", "otelcoord", "coordtest", "conformance",
+	".", "driver", "driver/cas", "driver/limits", "driver/optimistic", "rules", "config", "httpcoord", "grpccoord", "otelcoord", "coordtest", "conformance",
 }
 
 // Every exported type has an Example: of itself, of a method, or of a function that gives it.

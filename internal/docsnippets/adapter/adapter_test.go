@@ -32,6 +32,25 @@ func TestOwnConformance(t *testing.T) {
 	})
 }
 
+// Limits that are remembered keep the contract, as far as clocks agree.
+func TestCountedConformance(t *testing.T) {
+	t.Parallel() // it mostly waits
+	srv := startServer(t)
+	open := func(_ conformance.TB, addr string) driver.Backend { return NewCounted(addr) }
+	faults := conformance.TCPFaults(srv.addr, open)
+	faults.Wipe = func(conformance.TB) { srv.clear() }
+	faults.Skew = func(_ conformance.TB, ahead time.Duration) driver.Backend {
+		k := newCounted(srv.addr)
+		k.now = func() time.Time { return time.Now().Add(ahead) }
+		return k
+	}
+	conformance.Run(t, conformance.Harness{
+		Open:   func(tb conformance.TB) driver.Backend { return open(tb, srv.addr) },
+		Claims: CountedClaims,
+		Faults: faults,
+	})
+}
+
 // intercepted is a listener whose connections do something before the next answer that is sent.
 type intercepted struct {
 	net.Listener

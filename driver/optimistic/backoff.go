@@ -1,0 +1,78 @@
+package optimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// maxPause bounds a pause after a defeat.
+	maxPause = 20 * time.Millisecond
+	// eagerAfter is after how many defeats a caller pauses no more.
+	eagerAfter = 6
+)
+
+// Backoff times the next attempt after another client's write came first. A pause is random, within a range that begins
+// at the store's round trip and doubles with each defeat, up to 20 ms: full jitter.
+//
+// During a pause the winner may write several times in a row, and the state that the paused caller has read is old. It
+// would lose against such a row for ever. So a caller pauses no more once it was defeated six times.
+//
+// The zero Backoff is ready. It is safe for concurrent use.
+type Backoff struct{ rtt atomic.Int64 } // moving average, in ns
+
+// Observe takes in how long a round trip to the store took.
+func (b *Backoff) Observe(d time.Duration) {
+	old := b.rtt.Load()
+	if old == 0 {
+		old = int64(d)
+	}
+	b.rtt.Store(old + (int64(d)-old)/8) // of two at once one may be lost
+}
+
+// Pause pauses after a number of defeats in a row, before which there was none: 0 after the first. Its error is that ctx
+// has ended, and matches [driver.ErrNotSent].
+func (b *Backoff) Pause(ctx context.Context, before int) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	if before >= eagerAfter {
+		return nil
+	}
+	t := time.NewTimer(rand.N(b.most(before)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}
+
+// most is the end of the range of a pause.
+func (b *Backoff) most(before int) time.Duration {
+	return min(max(time.Duration(b.rtt.Load()), time.Microsecond)<<before, maxPause)
+}
+
+// ended is the error of a call that has written nothing when ctx ended. It matches ctx.Err() and the cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, cause)
+	}
+	return fmt.Errorf("%w: %w: %w", driver.ErrNotSent, err, cause)
+}
+
+// unchanged marks an error of a call that has written nothing.
+func unchanged(err error) error {
+	if driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+}
