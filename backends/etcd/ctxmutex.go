@@ -2,7 +2,10 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"sync"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // ctxMutex is a mutex whose lock waits no longer than a context lasts. Its zero value is unlocked.
@@ -16,8 +19,16 @@ type ctxMutex struct {
 
 func (m *ctxMutex) lock(ctx context.Context) (unlock func(), err error) {
 	m.init.Do(func() { m.held = make(chan struct{}, 1) })
-	if err := take(ctx, m.held); err != nil {
-		return nil, err
+	unlock = func() { <-m.held }
+	select {
+	case m.held <- struct{}{}:
+		return unlock, nil
+	default:
 	}
-	return func() { <-m.held }, nil
+	select {
+	case m.held <- struct{}{}:
+		return unlock, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+	}
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 const (
@@ -96,6 +97,7 @@ func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
+	optimistic.Limiter
 	services
 	own    bool // Close closes client
 	names  names
@@ -163,6 +165,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.waits, b.guards = newWatches(life, client, n.ping()), newWatches(life, client, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.limits.init()
+	b.Limiter = optimistic.NewLimiter(b.update)
 	b.batcher.wait = maxWait
 	server, err := b.probe(ctx)
 	if err != nil {

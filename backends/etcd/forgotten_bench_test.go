@@ -17,9 +17,7 @@ func BenchmarkForgotten(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if name == "forgotten" {
-					store.limits.mu.Lock()
-					clear(store.limits.cells)
-					store.limits.mu.Unlock()
+					store.limits.states.Forget(func(*cell) bool { return true })
 				}
 				if one, err := store.TakeOne(b.Context(), "k", limit, driver.Ask{Min: 1, N: 1}); err != nil || one.N != 1 {
 					b.Fatalf("%+v, %v", one, err)

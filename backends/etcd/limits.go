@@ -2,11 +2,18 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 var (
@@ -16,77 +23,27 @@ var (
 	_ driver.Refunder     = (*backend)(nil)
 )
 
-// verdict is what becomes of a state.
-type verdict int
-
-const (
-	leaveIt verdict = iota
-	putIt
-	deleteIt
-)
-
-// stateFunc decides on the state of a limit at a time in Unix microseconds. It changes
-// the state only if it is to be put, and may be called again on another state.
-type stateFunc func(s *limits.State, now int64) verdict
-
-func putIf(dirty bool) verdict {
-	if dirty {
-		return putIt
-	}
-	return leaveIt
+// limitTable is what this client remembers of limits.
+type limitTable struct {
+	stateLeases
+	states *optimistic.Table[stored]
+	now    func() time.Time
+	ahead  limits.Ahead
 }
 
-// Take implements driver.Limiter.
-func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	if err := limits.CheckEach(l, asks); err != nil {
-		return driver.Taken{}, err
-	}
-	var taken driver.Taken
-	err := b.change(ctx, key, l, func(s *limits.State, now int64) verdict {
-		var dirty bool
-		taken, dirty = s.TakeEach(l, now, asks)
-		return putIf(dirty)
-	})
-	if err != nil {
-		return driver.Taken{}, err
-	}
-	return taken, nil
+// maxStatesKnown is how many states are remembered beside those in use.
+const maxStatesKnown = 16_384
+
+func (t *limitTable) init() {
+	t.now, t.states = time.Now, optimistic.NewTable[stored](maxStatesKnown)
 }
 
-// TakeOne implements driver.OneTaker.
-func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (one driver.TakenOne, err error) {
-	if err := limits.Check(l, a); err != nil {
-		return driver.TakenOne{}, err
-	}
-	err = b.change(ctx, key, l, func(s *limits.State, now int64) verdict {
-		return putIf(s.TakeInto(&one, &l, now, &a))
-	})
-	if err != nil {
-		return driver.TakenOne{}, err
-	}
-	return one, nil
-}
-
-// Refund implements driver.Refunder.
-func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	return b.change(ctx, key, l, func(s *limits.State, now int64) verdict {
-		return putIf(s.Refund(l, now, id, n))
-	})
-}
-
-// Reset implements driver.Limiter. What is not a state is left alone.
-func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return b.change(ctx, key, l, func(*limits.State, int64) verdict { return deleteIt })
-}
-
-// change replaces a state by what fn makes of it.
+// update implements optimistic.Update.
 //
-// The newest state that this client has seen is decided upon, and written if the
-// store still has it: one request. If it has another, the same request brings that. A
-// decision that writes nothing is made on a state that was read during this call. A state of which
-// nothing is known is taken for none: the first decision on a key is one request, and the first
-// since its state was forgotten two.
-func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn stateFunc) error {
+// The newest state that this client has seen is decided upon, and written if the store still has it: one request. If it
+// has another, the same request brings that. A state of which nothing is known is taken for none: the first decision
+// on a key is one request, and the first since its state was forgotten two.
+func (b *backend) update(ctx context.Context, key string, c optimistic.Change) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -95,75 +52,150 @@ func (b *backend) change(ctx context.Context, key string, l driver.Limit, fn sta
 		return err
 	}
 	defer done()
-	c := b.limits.enter(b.names.limit(key, l))
-	defer b.limits.leave(c)
-	if err := take(call, c.turn); err != nil {
-		return err
-	}
-	defer func() { <-c.turn }()
-	read := false
-	for defeats := 0; ; {
-		guess := !c.known
-		now := b.limits.now().UnixMicro()
-		b.watchClock(c, l, now)
-		v := fn(&c.state, now)
-		if v == leaveIt || v == deleteIt && c.revision == 0 {
-			if read {
-				return nil
-			}
-			v = leaveIt
-		}
-		var swapped bool
-		switch v {
-		case putIt:
-			swapped, err = b.put(call, c, l, now)
-		case deleteIt:
-			swapped, err = b.swap(call, []*cell{c}, []*pb.RequestOp{deletionOf([]byte(c.name))})
-		default:
-			err = b.load(call, c)
-		}
-		if err != nil || swapped {
-			return err
-		}
-		if read = c.known; v == leaveIt || guess {
-			continue // nobody was faster: we did not know the state
-		}
-		if err := b.limits.backOff(call, defeats); err != nil {
-			return err
-		}
-		defeats++
-	}
+	return b.limits.states.Do(call, stateStore{b}, b.names.limit(key, c.Limit), c)
 }
 
-// watchClock warns of a state that is ahead of our clock, and ends one that stands still when it may.
-func (b *backend) watchClock(c *cell, l driver.Limit, now int64) {
-	if d, warn := b.limits.ahead.Look(&c.state, c.name, uint64(c.revision), l, now); warn {
-		b.log.Warn("etcd: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
+// TakeAll implements driver.MultiLimiter, in one request as a rule. Up to 100 states take part.
+func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	names := make([]string, len(demands))
+	for i, d := range demands {
+		if err := checkKey(d.Key); err != nil {
+			return nil, err
+		}
+		if err := limits.Check(d.Limit, driver.Ask{Min: d.N, N: d.N}); err != nil {
+			return nil, err
+		}
+		names[i] = b.names.limit(d.Key, d.Limit)
 	}
-}
-
-// put writes the state of c, on a lease that lasts as long as the state says more than
-// its absence. Should the server have lost the lease, nothing was written, and the
-// decision is to be made again.
-func (b *backend) put(ctx context.Context, c *cell, l driver.Limit, now int64) (swapped bool, err error) {
-	op, err := b.putOp(ctx, c, l, now)
-	if err != nil {
-		c.forget()
-		return false, err
+	if n := len(slices.Compact(slices.Sorted(slices.Values(names)))); n > maxOps {
+		return nil, fmt.Errorf("%w: %d limits at once: want at most %d", driver.ErrInvalid, n, maxOps)
 	}
-	swapped, err = b.swap(ctx, []*cell{c}, []*pb.RequestOp{op})
-	if b.limits.leaseRefused(err) {
-		return false, nil
-	}
-	return swapped, err
-}
-
-// putOp is the write of the state of c.
-func (b *backend) putOp(ctx context.Context, c *cell, l driver.Limit, now int64) (*pb.RequestOp, error) {
-	value, err := c.state.AppendBinary(nil)
+	call, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id, err := b.limits.lease(ctx, b, c, c.state.Expiry(l, now))
-	return putOf([]byte(c.name), value, int64(id)), err
+	defer done()
+	return b.limits.states.TakeAll(call, stateStore{b}, names, demands)
+}
+
+// cell is what this client knows of the state of a limit.
+type cell = optimistic.Cell[stored]
+
+// stored is how the store has a state.
+type stored struct {
+	revision int64       // ModRevision; 0: there is none
+	lease    *stateLease // that this client has bound it to last
+}
+
+// stateStore implements optimistic.Store.
+type stateStore struct{ b *backend }
+
+// Now is this client's clock.
+func (s stateStore) Now() int64 { return s.b.limits.now().UnixMicro() }
+
+// Look warns of a state that is ahead of our clock, and ends one that stands still when it may.
+func (s stateStore) Look(c *cell, l driver.Limit, now int64) {
+	if d, warn := s.b.limits.ahead.Look(&c.State, c.Name, uint64(c.Version.revision), l, now); warn {
+		s.b.log.Warn("etcd: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
+	}
+}
+
+// Trust never reads first: a write that is refused brings what the store has.
+func (stateStore) Trust(*cell) bool { return true }
+
+// Load reads cells in one request.
+func (s stateStore) Load(ctx context.Context, cells []*cell, _ bool) error {
+	ops := make([]clientv3.Op, len(cells))
+	for i, c := range cells {
+		ops[i] = clientv3.OpGet(c.Name)
+	}
+	resp, err := s.b.txnAgain(ctx, ops...)
+	if err != nil {
+		return readOnly(ctx, err)
+	}
+	return sawAll(cells, resp)
+}
+
+func sawAll(cells []*cell, resp *clientv3.TxnResponse) error {
+	var errs []error
+	for i, c := range cells {
+		errs = append(errs, saw(c, kvsOf(resp, i)))
+	}
+	return errors.Join(errs...)
+}
+
+// saw takes in what the store has.
+func saw(c *cell, kvs []*mvccpb.KeyValue) error {
+	var s limits.State
+	revision := int64(0)
+	if len(kvs) > 0 {
+		if err := s.UnmarshalBinary(kvs[0].Value); err != nil {
+			return fmt.Errorf("%.300q: %w", c.Name, err)
+		}
+		revision = kvs[0].ModRevision
+	}
+	c.Saw(stored{revision, c.Version.lease}, s)
+	return nil
+}
+
+// Swap writes cells if the store has what we know, and otherwise reads them: one request. A state is put on a lease
+// that lasts as long as it says more than its absence. Should the server have lost the lease, nothing was written.
+func (s stateStore) Swap(ctx context.Context, cells []*cell, _ int64) (swapped bool, err error) {
+	b := s.b
+	cmps := make([]*pb.Compare, len(cells))
+	writes := make([]*pb.RequestOp, len(cells))
+	reads := make([]*pb.RequestOp, len(cells))
+	for i, c := range cells {
+		if !c.Known {
+			c.Version.revision = 0
+		}
+		name := []byte(c.Name)
+		cmps[i], reads[i] = changedAt(name, c.Version.revision), getOf(name)
+		switch {
+		case !c.Changed:
+			writes[i] = reads[i] // only compared
+		case c.Keep == 0:
+			writes[i] = deletionOf(name)
+		default:
+			if writes[i], err = b.putOp(ctx, c); err != nil {
+				return false, err
+			}
+		}
+	}
+	t := step{txn: &pb.TxnRequest{Compare: cmps, Success: writes, Failure: reads}}
+	var a answer
+	if len(cells) == 1 {
+		t.place = cells[0].Name
+		a, err = b.perform(ctx, t)
+	} else {
+		a, err = b.send(ctx, t)
+	}
+	switch {
+	case b.limits.refused(err, cells):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !a.txn.Succeeded:
+		return false, sawAll(cells, (*clientv3.TxnResponse)(a.txn))
+	}
+	for _, c := range cells {
+		switch {
+		case !c.Changed:
+		case c.Keep == 0:
+			c.Version.revision, c.State = 0, limits.State{}
+		default:
+			c.Version.revision = a.revision
+		}
+	}
+	return true, nil
+}
+
+// putOp is the write of the state of c, on a lease.
+func (b *backend) putOp(ctx context.Context, c *cell) (*pb.RequestOp, error) {
+	value, err := c.State.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	id, err := b.limits.lease(ctx, b, c, c.Keep)
+	return putOf([]byte(c.Name), value, int64(id)), err
 }

@@ -105,21 +105,6 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-func TestBackOffIsBounded(t *testing.T) {
-	var table limitTable
-	table.init()
-	table.measure(time.Millisecond)
-	for defeats := range 40 {
-		start := time.Now()
-		if err := table.backOff(t.Context(), defeats); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(start); d > maxBackOff+time.Second {
-			t.Errorf("%d defeats: paused %v", defeats, d)
-		}
-	}
-}
-
 func TestCheck(t *testing.T) {
 	long := strings.Repeat("x", driver.MaxID+1)
 	for _, r := range []driver.Request{

@@ -486,14 +486,11 @@ func TestTrap16RevisionGoesBack(t *testing.T) {
 	}
 }
 
-// A limit whose state this client has forgotten costs one request more than one that it remembers, and
-// no pause: nobody was faster.
+// A limit whose state this client has forgotten costs one request more than one that it remembers.
 func TestForgottenLimit(t *testing.T) {
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
-	var pauses int
-	b.limits.pause = func(context.Context, time.Duration) error { pauses++; return nil }
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 100, Per: time.Hour}.Normal())
 	take := func() error {
 		_, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})
@@ -503,11 +500,7 @@ func TestForgottenLimit(t *testing.T) {
 		_, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "k", Limit: limit, N: 1}, {Key: "l", Limit: limit, N: 1}})
 		return err
 	}
-	forget := func() {
-		b.limits.mu.Lock()
-		defer b.limits.mu.Unlock()
-		clear(b.limits.cells)
-	}
+	forget := func() { b.limits.states.Forget(func(*cell) bool { return true }) }
 	for _, step := range []struct {
 		name   string
 		forget bool
@@ -531,18 +524,5 @@ func TestForgottenLimit(t *testing.T) {
 		if got := count.take()[methodTxn]; got != step.want {
 			t.Errorf("%s: %d requests, want %d", step.name, got, step.want)
 		}
-	}
-	if pauses != 0 {
-		t.Errorf("%d pauses after defeats, without another client", pauses)
-	}
-	other := connect(t, srv.Addr)
-	if _, err := other.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := take(); err != nil {
-		t.Fatal(err)
-	}
-	if pauses != 1 {
-		t.Errorf("%d pauses after a defeat by another client, want 1", pauses)
 	}
 }
