@@ -2,6 +2,7 @@ package cas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,10 +10,13 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 // Backend is a driver.Backend over cells. Use New.
 type Backend struct {
+	optimistic.Limiter
+
 	info   driver.Info
 	cells  Cells
 	skew   time.Duration
@@ -37,6 +41,7 @@ var _ interface {
 // store's to make. Close of the backend closes the cells.
 func New(info driver.Info, cells Cells, opts ...Option) *Backend {
 	b := &Backend{info: info, cells: cells, close: sync.OnceValue(cells.Close)}
+	b.Limiter = optimistic.NewLimiter(b.updateState)
 	for _, opt := range opts {
 		opt(b)
 	}
@@ -101,4 +106,14 @@ func (b *Backend) ready(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
 	}
 	return nil
+}
+
+// ended is the error of a call that gave up because ctx ended. It matches
+// ctx.Err() and the cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -2,12 +2,11 @@ package cas
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 // Versions is a store with a read and a compare-and-swap. V is the store's
@@ -35,18 +34,15 @@ type Loaded[V any] struct {
 
 // Optimistic makes cells of v: it reads, decides, swaps, and begins again when
 // another client was faster, with growing random pauses, until ctx ends.
-func Optimistic[V any](v Versions[V]) Cells { return optimistic[V]{v} }
+func Optimistic[V any](v Versions[V]) Cells { return &optimisticCells[V]{v: v} }
 
-type optimistic[V any] struct{ v Versions[V] }
+type optimisticCells[V any] struct {
+	v       Versions[V]
+	backoff optimistic.Backoff
+}
 
-const (
-	minPause = 50 * time.Microsecond
-	maxPause = 20 * time.Millisecond
-)
-
-func (o optimistic[V]) Update(ctx context.Context, name Name, fn Func) error {
-	pause := minPause
-	for {
+func (o *optimisticCells[V]) Update(ctx context.Context, name Name, fn Func) error {
+	for defeats := 0; ; defeats++ {
 		sent := time.Now()
 		cell, err := o.v.Load(ctx, name)
 		if err != nil {
@@ -60,27 +56,23 @@ func (o optimistic[V]) Update(ctx context.Context, name Name, fn Func) error {
 		if err != nil || swapped {
 			return err
 		}
-		// Full jitter over a range that starts at the round trip and doubles
-		// with each defeat: as many rounds as contenders are spread out fast,
-		// and nobody waits longer than its time budget.
-		pause = min(max(2*pause, time.Since(sent)), maxPause)
-		if err := sleep(ctx, rand.N(pause)); err != nil {
-			return unchanged(err)
+		o.backoff.Observe(time.Since(sent))
+		if err := o.backoff.Pause(ctx, defeats); err != nil {
+			return err
 		}
 	}
 }
 
-// Ping makes a round trip if the store can.
 // Describe and Unwrap are those of what the cells are made of.
-func (o optimistic[V]) Describe(ctx context.Context) (map[string]string, error) {
+func (o *optimisticCells[V]) Describe(ctx context.Context) (map[string]string, error) {
 	return describe(ctx, o.v)
 }
 
-func (o optimistic[V]) Unwrap() any { return o.v }
+func (o *optimisticCells[V]) Unwrap() any { return o.v }
 
-func (o optimistic[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
+func (o *optimisticCells[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
 
-func (o optimistic[V]) Close() error { return o.v.Close() }
+func (o *optimisticCells[V]) Close() error { return o.v.Close() }
 
 // unchanged marks an error of a call that changed nothing.
 func unchanged(err error) error {
@@ -88,26 +80,4 @@ func unchanged(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-}
-
-// sleep waits for d, or ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	}
-}
-
-// ended is the error of a call that gave up because ctx ended. It matches
-// ctx.Err() and the cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
