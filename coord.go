@@ -128,7 +128,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	store := c.connectLimits(limits)
 	pool := permit.Config{Info: c.info, Clock: c.clock, Panics: &c.panics, NewID: c.newID}
 	if o := c.observing; o != nil {
-		o.attach(&store)
+		o.attach(&c.locks, &store)
 		pool.Ended = o.leaseEnded
 	}
 	pool.Store = store

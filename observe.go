@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/internal/storetrace"
 )
 
 // observing is the observers of a Client. It is nil without one, and then nothing
@@ -37,6 +37,29 @@ func newObserving(c *Client, list []Observer) *observing {
 		o.store = o.store || one.StoreCalled != nil
 	}
 	return o
+}
+
+// attach changes the client's store to what can be observed, as far as somebody is told. Without observers
+// nothing of it is in the way of a call.
+func (o *observing) attach(locks *lockDriver, limits *permit.Store) {
+	if o.limits || o.store {
+		o.c.quick = nil
+	}
+	if !o.store {
+		return
+	}
+	t := &storetrace.Trace{Clock: o.c.clock, Called: o.called}
+	locks.Locker, locks.queuer, locks.direct = t.Locker(locks.Locker), t.Queuer(locks.queuer), t.DirectQueuer(locks.direct)
+	locks.batch, locks.delayed = t.BatchRenewer(locks.batch), t.DelayedUnlocker(locks.delayed)
+	locks.inspect, locks.breaker = t.Inspector(locks.inspect), t.Breaker(locks.breaker)
+	limits.Limiter, limits.One = t.Limiter(limits.Limiter), t.OneTaker(limits.One)
+	limits.Multi, limits.Refund = t.MultiLimiter(limits.Multi), t.Refunder(limits.Refund)
+}
+
+// called tells of a call on the store. The key has its prefix.
+func (o *observing) called(ctx context.Context, op, key string, took time.Duration, err error) {
+	tell(o, ctx, "StoreCalled", func(o *Observer) func(context.Context, StoreCall) { return o.StoreCalled },
+		StoreCall{Backend: o.c.info.Name, Op: op, Key: strings.TrimPrefix(key, o.c.prefix), Took: took, Err: err})
 }
 
 // observesLocks reports whether anybody is told of locks and calls.
@@ -459,15 +482,4 @@ func (o *observing) leaseEnded(e permit.PrefetchEnded) {
 			Backend: o.c.info.Name, Key: strings.TrimPrefix(e.Key, o.c.prefix), Limit: e.Limit,
 			Spent: e.Spent, Returned: e.Returned, Wasted: e.Wasted,
 		})
-}
-
-// storeFailed reports an error that is no answer of the store's.
-func storeFailed(err error) bool {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled):
-		return false
-	case errors.Is(err, ErrCorrupt):
-		return true
-	}
-	return errors.Is(err, driver.ErrNotSent) || !driver.Definite(err)
 }

@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"time"
+
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Observer is told what a Client does, for metrics, traces and logs; package
@@ -280,7 +282,7 @@ type StoreCall struct {
 
 // Failed reports an error that is no answer: the store could not be reached, did
 // not serve the call, or holds what is not coord's. A caller who has gone is no failure.
-func (s StoreCall) Failed() bool { return storeFailed(s.Err) }
+func (s StoreCall) Failed() bool { return errs.StoreFailed(s.Err) }
 
 // Outcome is how a call ended. It is also the text for metrics.
 type Outcome string

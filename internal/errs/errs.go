@@ -99,3 +99,14 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 	}
 	return Chain(append(errs, err)...)
 }
+
+// StoreFailed reports whether err is no answer of the store.
+func StoreFailed(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return false
+	case errors.Is(err, driver.ErrCorrupt):
+		return true
+	}
+	return errors.Is(err, driver.ErrNotSent) || !driver.Definite(err)
+}

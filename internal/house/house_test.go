@@ -72,6 +72,9 @@ func TestImports(t *testing.T) {
 // forTests are the packages that serve tests alone.
 var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver"}
 
+// engines are what the root package is made of.
+var engines = []string{"internal/permit", "internal/partition", "internal/storetrace", "internal/clock", "internal/errs"}
+
 func forbidden(from, dep string) string {
 	switch {
 	case dep == "testing" && !slices.ContainsFunc(forTests, func(dir string) bool { return under(from, dir) }):
@@ -88,6 +91,8 @@ func forbidden(from, dep string) string {
 		return "driver imports the standard library only"
 	case from == module && !under(dep, "driver") && !under(dep, "internal"):
 		return "the root imports driver, internal and the standard library only"
+	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:
+		return "an engine does not know the root"
 	case under(from, "rules") && dep != module:
 		return "rules imports the root and the standard library only"
 	case under(from, "httpcoord") && dep != module && !under(dep, "rules") && !under(dep, "internal"):
@@ -127,6 +132,8 @@ func TestForbidden(t *testing.T) {
 		{module, "testing", false},
 		{module + "/driver/cas", module + "/driver", true},
 		{module + "/driver/cas", module, false},
+		{module + "/internal/permit", module, false},
+		{module + "/internal/permit", module + "/internal/clock", true},
 		{module + "/backends/redis", "github.com/redis/go-redis/v9", true},
 		{module + "/backends/redis", module + "/driver", true},
 		{module + "/backends/redis", module + "/backends/file", false},
