@@ -140,17 +140,15 @@ func noConnection(message string) bool {
 	return false
 }
 
-// answerWithin is how long a request may take at first that can be made again: then its member of etcd is taken to hang. A
-// renewal has a third of the TTL, for a keepalive and a proof: with a TTL of 6 s each can meet such a member, and a slow
-// but healthy one is rarely as late.
+// answerWithin is how long a request may take at first that can be made again. A renewal has a third of the TTL, for a keepalive
+// and a proof: with a TTL of 3 s each can meet a member that hangs. A slow but healthy member is rarely as late.
 const answerWithin = 500 * time.Millisecond
 
 // again makes a request that does no harm if it is made twice. An attempt that takes longer than answerWithin is given up,
-// and the client library sends the next to another member. Each may take twice as long as the one before, for it may be that
-// all are slow.
+// and the next one goes to another member. Each may take twice as long as the one before, because all members may be slow.
 func again(ctx context.Context, try func(ctx context.Context) error) error {
 	for patience := answerWithin; ; patience *= 2 {
-		attempt, cancel := context.WithTimeout(ctx, patience)
+		attempt, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 		err := try(attempt)
 		// The server may tell that the time is up before our own clock does.
 		silent := attempt.Err() != nil || timeIsUp(err)

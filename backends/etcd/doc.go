@@ -65,7 +65,7 @@
 // takes all entries with it. The server looks for expired leases twice a second. A lock
 // that the client unlocks with MinHold is bound to a lease of its own.
 //
-// A request that makes an entry goes on when its caller is cancelled, for ten seconds at most, and the
+// A request that makes an entry goes on when its caller is cancelled, for two seconds at most, and the
 // entry is removed. When the reply is lost, the lease is tainted: it
 // is not kept alive any more, and what is known to be bound to it is bound to another
 // one at its next renewal. Whatever that request has made, or will make when it arrives

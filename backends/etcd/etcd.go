@@ -69,9 +69,9 @@ func WithLogger(l *slog.Logger) Option {
 // connection is used: what the application has wrapped around its KV, Lease and Watcher,
 // by clientv3/namespace for example, is passed by. Use [WithNamespace].
 //
-// The client needs no keepalives of its connections (clientv3.Config.DialKeepAliveTime) for locks to live: what can be made
-// again is made again at another member when the first does not answer. Without them a TryLock, an Unlock or a
-// decision on a limit that goes to a member which hangs takes as long as its ctx allows.
+// Make the client with [DialOptions]. Without them it sends requests to members that hang, too, until their connections are
+// closed: see clientv3.Config.DialKeepAliveTime. What can be made again is made again, so that holds with a TTL of 12 s or more
+// live. A TryLock, an Unlock or a decision on a limit fails if it goes to such a member.
 //
 // Reads of a client with the default MaxUnaryRetries are repeated for some seconds
 // while no server can be reached, as far as the caller's ctx allows. Set it to 2, as

@@ -12,9 +12,9 @@ import (
 // applied or not, so its lease would have to end, and all holds that share the lease to be written anew.
 
 const (
-	// makeWithin is how long such a request may take. A server of etcd gives a request up after 5 s and two election
-	// time-outs, 7 s by default.
-	makeWithin = 10 * time.Second
+	// makeWithin is how long such a request may take. One that meets a member which hangs is then made again by its caller, at
+	// another member. It is longer than the election of a leader takes by default.
+	makeWithin = 2 * time.Second
 	// maxLeft is how many of them may be under way for which nobody waits: a server may hang while callers come and go.
 	maxLeft = 100
 )

@@ -90,13 +90,12 @@ func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
 		// again is decided above.
 		MaxUnaryRetries: 2,
 		Logger:          zap.NewNop(),
-		DialOptions: []grpc.DialOption{
+		DialOptions: append(DialOptions(),
 			// The waiters of a store that was away for a second should not be away for many.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 				MinConnectTimeout: connect,
-			}),
-		},
+			})),
 	}
 	scheme := "http://"
 	if parsed.TLS != nil {

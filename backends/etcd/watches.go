@@ -151,7 +151,8 @@ func (s *watches) restart() {
 
 // stream watches until the stream breaks.
 func (s *watches) stream() {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(s.life))
+	ctx, end := context.WithCancelCause(clientv3.WithRequireLeader(s.life))
+	cancel := func() { end(nil) }
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
@@ -164,8 +165,8 @@ func (s *watches) stream() {
 		s.write(ctx, stream)
 	})
 	others.Go(func() {
-		defer cancel()
 		s.checkAlive(ctx)
+		end(errSilent)
 	})
 	for began := time.Now(); ; {
 		resp, err := stream.Recv()
