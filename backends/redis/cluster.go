@@ -16,7 +16,7 @@ import (
 //
 // go-redis follows MOVED and ASK, by which a node says that it did not run the
 // command, and for which it sends it again elsewhere. It sends nothing again whose
-// reply was lost, because no command of ours may be retried; see call. But then it
+// reply was lost, because no command of ours may be retried; see command. But then it
 // does not look for the servers again either when one is gone, so that is done here.
 
 // The tries of a command whose slot is moving, about one second in all.

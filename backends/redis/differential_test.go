@@ -76,10 +76,10 @@ func (d *differ) take(ctx context.Context, b *backend, l driver.Limit, asks ...d
 			d.wait = g.RetryAfter
 		}
 	}
-	_, args, _ := b.newTake(ctx, d.key, l, asks...)
+	c, _ := b.newTake(ctx, d.key, l, asks...)
+	c = at(ctx, c, d.now)
 	what := fmt.Sprintf("%s: %v at %d: take %+v", d.key, l, d.now, asks)
-	c := newBytesCall(ctx, append(args, d.now))
-	return expectation{what, c, func() any { return takenOf(packed(c.Val()), l, asks) }, want}
+	return expectation{what, c, func() any { return takenOf(packedReply(c.Val().(string)), l, asks) }, want}
 }
 
 // alike are asks of a crowd, of which there is one answer for all.
@@ -124,9 +124,8 @@ func (d *differ) refund(ctx context.Context, b *backend, l driver.Limit) expecta
 	if changed {
 		want[0] = 1
 	}
-	_, args := b.refundArgs(d.key, l, id, n)
+	c := at(ctx, b.newRefund(ctx, d.key, l, id, n), d.now)
 	what := fmt.Sprintf("%s: %v at %d: refund %d of %s", d.key, l, d.now, n, id)
-	c := newCall(ctx, append(args, d.now))
 	return expectation{what, c, func() any { return c.Val() }, want}
 }
 

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"os"
@@ -93,7 +94,7 @@ func must[T any](t testing.TB) func(T, error) T {
 func injectClock(t testing.TB, b *backend) {
 	t.Helper()
 	replaced := 0
-	b.limits = newLimitScripts(func(part string) string {
+	b.limits = newLimitScripts(func(source string) string {
 		for _, r := range [][2]string{
 			{"local now = time[1] * 1000000 + time[2]", "local now = tonumber(table.remove(ARGV))"},
 			{"ms = ceildiv(us, 500) + 1000", "ms = 3600000"},
@@ -101,19 +102,24 @@ func injectClock(t testing.TB, b *backend) {
 			{"{ARGV[i + 1]}", "{ARGV[i + 1], ARGV[#ARGV]}"},
 			{"{peek}", "{peek, ARGV[#ARGV]}"},
 		} {
-			replaced += strings.Count(part, r[0])
-			part = strings.ReplaceAll(part, r[0], r[1])
+			replaced += strings.Count(source, r[0])
+			source = strings.ReplaceAll(source, r[0], r[1])
 		}
-		return part
+		return source
 	})
-	if replaced != 19 { // clock and expiry of each script, twice in takeAll and passed on there
+	if replaced != 13 { // clock and expiry of each script, twice for several limits and passed on there
 		t.Fatalf("replaced %d lines in the scripts", replaced)
 	}
 	for _, s := range b.limits.all() {
-		if err := b.client.ScriptLoad(t.Context(), s.source.(string)).Err(); err != nil {
+		if err := b.client.ScriptLoad(t.Context(), s.source).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// at is c with a clock as injectClock makes the scripts read it.
+func at(ctx context.Context, c *command, now int64) *command {
+	return c.script.command(ctx, append(c.Args()[3:], now)...)
 }
 
 // textLogger gives a logger and what it has written.

@@ -10,7 +10,7 @@ import (
 
 // How often places in line are looked at: while the server tells of grants, to say that who
 // waits is alive; while it does not, to learn of offers, which last long enough then. The scripts forget those who were
-// silent for eight times keepEvery, see lua/line.lua.
+// silent for eight times keepEvery, see lua/queue.lua.
 const (
 	keepEvery  = 2 * time.Second
 	pollEvery  = 100 * time.Millisecond
@@ -77,9 +77,7 @@ func (l *line) refresh(ctx context.Context) bool {
 // makes the keeper look again.
 func (l *line) refreshPart(ctx context.Context, part string, groups []*group) {
 	for batch := range slices.Chunk(groups, maxBatch) {
-		if again := l.refreshPipelined(ctx, batch, false); len(again) > 0 {
-			l.refreshPipelined(ctx, again, true) // the server forgot the script
-		}
+		l.refreshBatch(ctx, batch)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,11 +87,10 @@ func (l *line) refreshPart(ctx context.Context, part string, groups []*group) {
 	delete(l.refreshing, part)
 }
 
-// group is some who wait for one lock, and the call that looks at their places.
+// group is some who wait for one lock.
 type group struct {
 	lock    string
 	waiters []*waiter
-	call    *call
 }
 
 // follow makes those ask again whose lock is on another master of the cluster than it was:
@@ -143,61 +140,33 @@ func (l *line) groups() []*group {
 	return groups
 }
 
-// refreshPipelined gives those groups for which the server did not know the script.
-func (l *line) refreshPipelined(ctx context.Context, groups []*group, source bool) (unknown []*group) {
+// refreshBatch looks at the places of groups in one pipeline. Waiters about which the server says nothing ask for
+// themselves, and learn what is wrong.
+func (l *line) refreshBatch(ctx context.Context, groups []*group) {
 	bound := driver.NewBound(ctx, keepWithin)
 	defer bound.Stop()
-	pipe := l.b.client.Pipeline()
-	for _, g := range groups {
-		args := append(refreshScript.args(), g.lock)
+	commands := make([]*command, len(groups))
+	for i, g := range groups {
+		args := []any{g.lock}
 		for _, w := range g.waiters {
 			args = append(args, w.id)
 		}
-		if source {
-			args = refreshScript.withSource(args)
-		}
-		g.call = newCall(bound, args)
-		_ = pipe.Process(bound, g.call) // is put on a list
+		commands[i] = refreshScript.command(bound, args...)
 	}
-	landed, err := l.b.fly(bound, pipeline{pipe}, nil)
-	for _, g := range groups {
-		switch {
-		case !landed:
-			l.lostSight(g, err)
-		case noScript(g.call.Err()) && !source:
-			unknown = append(unknown, g)
-		case g.call.Err() != nil:
-			l.lostSight(g, g.call.Err())
-		default:
-			l.seen(g)
-		}
-	}
-	return unknown
-}
-
-// lostSight: those who wait ask for themselves, and learn what is wrong.
-func (l *line) lostSight(g *group, err error) {
-	l.b.noticeTopology(err)
+	replies := l.b.runAll(bound, 0, commands)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range g.waiters {
-		w.tell(true, 0)
+	for i, r := range replies {
+		said, _ := r.integers(1)
+		for j, w := range groups[i].waiters {
+			if j+1 < len(said) && said.at(j+1) == inLine && said.at(0) > 0 {
+				w.tell(false, leaseEnds(said.at(0)))
+			} else {
+				w.tell(true, 0)
+			}
+		}
 	}
 }
 
 // inLine is what refresh.lua says of a waiter that need not ask.
 const inLine = 1
-
-// seen tells those who wait what the server has said of them.
-func (l *line) seen(g *group) {
-	reply := g.call.Val()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, w := range g.waiters {
-		if i+1 < len(reply) && reply[i+1] == inLine && reply[0] > 0 {
-			w.tell(false, leaseEnds(reply[0]))
-		} else {
-			w.tell(true, 0)
-		}
-	}
-}

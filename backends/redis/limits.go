@@ -3,18 +3,14 @@ package redis
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
 )
 
-// packed is numbers as the scripts of limits read and reply them: doubles,
-// little endian, which hold every integer that occurs.
+// packed is numbers as the scripts of limits read them: doubles, little endian, which hold every integer that occurs.
 type packed []byte
 
 func (p packed) append(vs ...int64) packed {
@@ -24,22 +20,27 @@ func (p packed) append(vs ...int64) packed {
 	return p
 }
 
-func (p packed) at(i int) int64 {
-	return int64(math.Float64frombits(binary.LittleEndian.Uint64(p[8*i:])))
+// packedReply is numbers as the scripts of limits reply them, likewise.
+type packedReply string
+
+func (p packedReply) at(i int) int64 {
+	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(p[8*i : 8*i+8]))))
 }
 
-// forLimit picks the script of l's algorithm and appends the numbers that its
-// first argument begins with to p.
-func forLimit(p packed, l driver.Limit, bucket, window *script) (*script, packed) {
+func (p packedReply) from(i int) packedReply { return p[8*i:] }
+
+// forLimit picks the script of l's algorithm and gives the numbers that its first argument begins with.
+func (b *backend) forLimit(l driver.Limit) (*script, packed) {
+	p := make(packed, 0, 8*7) // room for one ask
 	if l.Algorithm == driver.TokenBucket {
 		rate, unit := l.Refill()
-		return bucket, p.append(rate, unit, int64(l.Burst)*unit)
+		return b.limits.bucket, p.append(rate, unit, int64(l.Burst)*unit)
 	}
 	width, span := limits.Grid(l)
-	return window, p.append(int64(l.Rate), width, span)
+	return b.limits.window, p.append(int64(l.Rate), width, span)
 }
 
-// appendAsk adds what the scripts read of an ask that is made so many times. A delay beyond
+// appendAsk adds what the scripts read of an ask that is made so many times; 0: it gives permits back. A delay beyond
 // what a double holds exactly is beyond any limit too.
 func (p packed) appendAsk(a driver.Ask, times int) packed {
 	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53), int64(times))
@@ -57,22 +58,13 @@ func alike(asks []driver.Ask) int {
 	return n
 }
 
-// takeCall is a take together with the command line and the numbers of a single
-// ask, in one allocation.
-type takeCall struct {
-	bytesCall
-	argv [6]any
-	buf  [56]byte
-	runs int // asks that are not alike
-}
-
-// newTake makes the call that asks; of no asks it is one for nothing.
-func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (*script, []any, *takeCall) {
-	c := new(takeCall)
-	s, numbers := forLimit(c.buf[:0], l, b.limits.bucketTake, b.limits.windowTake)
-	args := append(c.argv[:0], "evalsha", s.sha, s.keys, limitKey(key, l), nil)
+// newTake makes the command that asks, and says how many answers it has: asks that are alike share one. Without
+// asks it asks for nothing.
+func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (c *command, answers int) {
+	s, numbers := b.forLimit(l)
+	args := append(make([]any, 0, 3), limitKey(key, l), nil)
 	named := len(args)
-	for i := 0; i < len(asks); c.runs++ {
+	for i := 0; i < len(asks); answers++ {
 		n := alike(asks[i:])
 		numbers = numbers.appendAsk(asks[i], n)
 		if len(asks) > 1 || asks[i].ID != "" {
@@ -83,19 +75,17 @@ func (b *backend) newTake(ctx context.Context, key string, l driver.Limit, asks 
 		}
 		i += n
 	}
-	if c.runs == 0 {
-		numbers, c.runs = numbers.appendAsk(driver.Ask{}, 1), 1
+	if answers == 0 {
+		numbers, answers = numbers.appendAsk(driver.Ask{}, 1), 1
 	}
-	args[4] = []byte(numbers)
-	args = args[:named]
-	c.bytesCall = bytesCall{*redis.NewStringCmd(ctx, args...)}
-	return s, args, c
+	args[1] = []byte(numbers)
+	return s.command(ctx, args[:named]...), answers
 }
 
-// refundArgs is the command line that gives back.
-func (b *backend) refundArgs(key string, l driver.Limit, id string, n int) (*script, []any) {
-	s, numbers := forLimit(nil, l, b.limits.bucketRefund, b.limits.windowRefund)
-	return s, []any{"evalsha", s.sha, s.keys, limitKey(key, l), []byte(numbers.appendAsk(driver.Ask{N: n}, 1)), id}
+// newRefund makes the command that gives back.
+func (b *backend) newRefund(ctx context.Context, key string, l driver.Limit, id string, n int) *command {
+	s, numbers := b.forLimit(l)
+	return s.command(ctx, limitKey(key, l), []byte(numbers.appendAsk(driver.Ask{N: n}, 0)), id)
 }
 
 // Take implements driver.Limiter.
@@ -122,13 +112,13 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 	return driver.TakenOne{Granted: grantedOf(reply, l), Remaining: int(reply.at(4)), ResetAfter: micros(reply.at(5))}, nil
 }
 
-func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packed, error) {
-	s, args, c := b.newTake(ctx, key, l, asks...)
-	return b.runBytes(ctx, s, &c.bytesCall, args, 8*(4*c.runs+2))
+func (b *backend) take(ctx context.Context, key string, l driver.Limit, asks ...driver.Ask) (packedReply, error) {
+	c, answers := b.newTake(ctx, key, l, asks...)
+	return b.run(ctx, c).packed(4*answers + 2)
 }
 
 // takenOf is the answer to asks, as the reply has it.
-func takenOf(reply packed, l driver.Limit, asks []driver.Ask) driver.Taken {
+func takenOf(reply packedReply, l driver.Limit, asks []driver.Ask) driver.Taken {
 	out := driver.Taken{Asks: make([]driver.Granted, len(asks))}
 	for rest := out.Asks; len(rest) > 0; {
 		n := alike(asks[len(asks)-len(rest):])
@@ -137,10 +127,10 @@ func takenOf(reply packed, l driver.Limit, asks []driver.Ask) driver.Taken {
 		} else {
 			share(rest[:n], reply, l, asks[len(asks)-len(rest)].N)
 		}
-		rest, reply = rest[n:], reply[8*4:]
+		rest, reply = rest[n:], reply.from(4)
 	}
 	if len(asks) == 0 {
-		reply = reply[8*4:]
+		reply = reply.from(4)
 	}
 	out.Remaining, out.ResetAfter = int(reply.at(0)), micros(reply.at(1))
 	return out
@@ -148,7 +138,7 @@ func takenOf(reply packed, l driver.Limit, asks []driver.Ask) driver.Taken {
 
 // share gives each of the asks of a run, of n permits each, what the reply has for it: n to as
 // many as there were permits for, in order.
-func share(run []driver.Granted, reply packed, l driver.Limit, n int) {
+func share(run []driver.Granted, reply packedReply, l driver.Limit, n int) {
 	granted, retry, valid := int(reply.at(0))/n, micros(reply.at(2)), reply.at(3)
 	rate, unit := int64(1), int64(0)
 	if l.Algorithm == driver.TokenBucket {
@@ -166,25 +156,8 @@ func share(run []driver.Granted, reply packed, l driver.Limit, n int) {
 	}
 }
 
-// runBytes runs s as the call c with args, which replies with so many bytes.
-func (b *backend) runBytes(ctx context.Context, s *script, c *bytesCall, args []any, want int) (packed, error) {
-	err := b.process(ctx, c)
-	if noScript(err) {
-		c = newBytesCall(ctx, s.withSource(args))
-		err = b.process(ctx, c)
-	}
-	if err != nil {
-		return nil, classify(err)
-	}
-	reply := packed(c.Val())
-	if len(reply) != want {
-		return nil, fmt.Errorf("script replied %d bytes, want %d", len(reply), want)
-	}
-	return reply, nil
-}
-
 // grantedOf is the answer to one ask of l.
-func grantedOf(p packed, l driver.Limit) driver.Granted {
+func grantedOf(p packedReply, l driver.Limit) driver.Granted {
 	g := driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2))}
 	valid := max(p.at(3), 0)
 	if valid > 0 && g.Delay == 0 && l.Algorithm == driver.TokenBucket {
@@ -208,13 +181,10 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	if id == "" || n <= 0 {
 		return nil
 	}
-	s, args := b.refundArgs(key, l, id, n)
-	_, err := b.runArgs(ctx, s, 1, args)
-	return err
+	return b.run(ctx, b.newRefund(ctx, key, l, id, n)).err
 }
 
 // Reset implements driver.Limiter.
 func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
-	_, err := b.runInts(ctx, resetScript, 1, limitKey(key, l))
-	return err
+	return b.run(ctx, resetScript.command(ctx, limitKey(key, l))).err
 }

@@ -189,7 +189,7 @@ func (l *line) placed(w *waiter, heard subEpoch) {
 	}
 }
 
-// message takes in what a script has published, see lua/queue.lua.
+// message takes in what a script has published, see lua/offer.lua.
 func (s *subscription) message(payload string) {
 	l := s.line
 	number, rest, more := strings.Cut(payload, " ")

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/coordgo/coord/driver"
 )
 
@@ -33,42 +31,37 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 }
 
 func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxedTTL) (driver.Grant, error) {
-	var token int64
-	var reply []int64
-	var short, err error
-	all := [...]any{lock, fence, id, ttl.lease, ttl.fence}
-	args := all[:]
+	args := []any{lock, fence, id, ttl.lease, "", ttl.fence}
 	if ttl.fence == nil {
-		args = all[:4] // what goes without saying takes the server a fifth of a microsecond
+		args = args[:4] // what goes without saying takes the server a fifth of a microsecond
 	}
-	if b.options.replicas == 0 {
-		token, reply, err = b.runAny(ctx, acquireScript, args...)
-	} else {
-		reply, short, err = b.runGrant(ctx, acquireFullScript, lock, args...)
+	r := b.runGrant(ctx, acquireScript, args...)
+	ms := millis(ttl.d)
+	token, fresh := r.value.(int64)
+	if !fresh {
+		found, err := r.integers(3)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		if found.at(0) == 0 {
+			_, refusal := lockedFor(lock, found)
+			return driver.Grant{}, refusal
+		}
+		ms, token = found.at(1), found.at(2)
 	}
-	switch {
-	case err != nil:
-		return driver.Grant{}, err
-	case reply == nil:
-		return newGrant(millis(ttl.d), token)
-	case len(reply) < 2, len(reply) < 3 && reply[0] != 0:
-		return driver.Grant{}, fmt.Errorf("script replied %d numbers", len(reply))
-	case reply[0] == 0:
-		_, refusal := lockedFor(lock, reply)
-		return driver.Grant{}, refusal
-	case short != nil:
-		return driver.Grant{}, b.giveBack(ctx, lock, id, short)
+	if r.short != nil {
+		return driver.Grant{}, b.giveBack(ctx, lock, id, r.short)
 	}
-	return granted(reply)
+	return newGrant(ms, token)
 }
 
 // lockedFor is how long a lock stays taken, and the refusal that says so. If that is for
 // ever, it is zero, and an error that says why.
-func lockedFor(lock string, reply []int64) (time.Duration, error) {
-	if len(reply) < 2 || reply[1] < 0 {
+func lockedFor(lock string, reply integers) (time.Duration, error) {
+	if len(reply) < 2 || reply.at(1) < 0 {
 		return 0, fmt.Errorf("%w: %s has no expiry", driver.ErrCorrupt, lock)
 	}
-	left := leaseEnds(reply[1])
+	left := leaseEnds(reply.at(1))
 	return left, &driver.LockedError{Remaining: left}
 }
 
@@ -76,8 +69,8 @@ func lockedFor(lock string, reply []int64) (time.Duration, error) {
 // millisecond after its last.
 func leaseEnds(ms int64) time.Duration { return time.Duration(ms+1) * time.Millisecond }
 
-func granted(reply []int64) (driver.Grant, error) {
-	return newGrant(reply[1], reply[2])
+func granted(reply integers) (driver.Grant, error) {
+	return newGrant(reply.at(1), reply.at(2))
 }
 
 func newGrant(ms, token int64) (driver.Grant, error) {
@@ -141,23 +134,22 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	reply, short, err := b.runGrant(ctx, renewScript, lock, lock, fence, r.ID, b.ttl(r.TTL).lease)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return renewed(reply, short)
+	return renewed(b.runGrant(ctx, renewScript, lock, fence, r.ID, b.ttl(r.TTL).lease))
 }
 
 // renewed reads the reply of the script. A lease that was extended at the master
-// alone, short says, is not one to rely on: the former one still is.
-func renewed(reply []int64, short error) (driver.Grant, error) {
+// alone is not one to rely on: the former one still is.
+func renewed(r reply) (driver.Grant, error) {
+	numbers, err := r.integers(3)
 	switch {
-	case reply[0] == 0:
+	case err != nil:
+		return driver.Grant{}, err
+	case numbers.at(0) == 0:
 		return driver.Grant{}, driver.ErrNotHeld
-	case short != nil:
-		return driver.Grant{}, short
+	case r.short != nil:
+		return driver.Grant{}, r.short
 	}
-	return granted(reply)
+	return granted(numbers)
 }
 
 // Unlock implements driver.Locker.
@@ -192,30 +184,22 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 
 // runOwned runs a script that replies 1, or 0 to an id that does not hold.
 func (b *backend) runOwned(ctx context.Context, s *script, keysAndArgs ...any) error {
-	reply, err := b.runNumber(ctx, s, keysAndArgs...)
-	if err != nil {
-		return err
-	}
-	if reply == 0 {
+	n, err := b.run(ctx, s.command(ctx, keysAndArgs...)).integer()
+	if err == nil && n == 0 {
 		return driver.ErrNotHeld
 	}
-	return nil
+	return err
 }
 
 // Inspect implements driver.Inspector.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	lock, fence := lockKeys(key)
-	args := inspectScript.args(lock, fence)
-	c := &anyCall{*redis.NewSliceCmd(ctx, args...)}
-	err := b.process(ctx, c)
-	if noScript(err) {
-		c = &anyCall{*redis.NewSliceCmd(ctx, inspectScript.withSource(args)...)}
-		err = b.process(ctx, c)
+	r := b.run(ctx, inspectScript.command(ctx, lock, fence))
+	if r.err != nil {
+		return driver.Holder{}, r.err
 	}
-	if err != nil {
-		return driver.Holder{}, classify(err)
-	}
-	return holder(lock, fence, c.Val())
+	reply, _ := r.value.([]any)
+	return holder(lock, fence, reply)
 }
 
 func holder(lock, fence string, reply []any) (driver.Holder, error) {

@@ -32,8 +32,8 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 
 // settableClock makes the scripts add a key to the server's clock.
 func settableClock(b *backend) {
-	b.limits = newLimitScripts(func(part string) string {
-		return strings.ReplaceAll(part, "local now = time[1] * 1000000 + time[2]",
+	b.limits = newLimitScripts(func(source string) string {
+		return strings.ReplaceAll(source, "local now = time[1] * 1000000 + time[2]",
 			"local now = time[1] * 1000000 + time[2] + (redis.call('GET', 'ahead') or 0)")
 	})
 }

@@ -17,7 +17,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 }
 
 // LockDirect implements driver.DirectQueuer. The line is at the server, in the order in which
-// waiters came; see lua/queue.lua. Who gives the lock back offers it to the first in line in
+// waiters came; see lua/offer.lua. Who gives the lock back offers it to the first in line in
 // the same step, for a moment, and tells that client. Its waiter takes it by asking again. A
 // waiter asks also when the lease in its way has run out.
 func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
@@ -77,18 +77,18 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	switch {
 	case err != nil:
 		return driver.Grant{}, 0, a.failure(ctx, err)
+	case reply.at(0) == 0:
+		if left, err = lockedFor(a.lock, reply); left == 0 {
+			return driver.Grant{}, 0, err
+		}
+		a.placed = true
+		return driver.Grant{}, left, nil
 	case short != nil:
 		return driver.Grant{}, 0, a.b.giveBack(ctx, a.lock, a.id, short)
-	case reply[0] != 0:
-		g, err = granted(reply)
-		g.Since = sent
-		return g, 0, err
 	}
-	if left, err = lockedFor(a.lock, reply); left == 0 {
-		return driver.Grant{}, 0, err
-	}
-	a.placed = true
-	return driver.Grant{}, left, nil
+	g, err = granted(reply)
+	g.Since = sent
+	return g, 0, err
 }
 
 // failure is err as that of the whole wait: that this time nothing was asked does not say
@@ -112,12 +112,13 @@ const confirmWithin = 80 * time.Millisecond
 // in this goroutine, and if that takes long asks again. What it gives up may still reach the
 // server when the hold is over: so that first question only takes what is offered. Not so where
 // replicas are waited for, which may take longer.
-func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err error) {
+func (a *asking) run(ctx context.Context, told bool) (reply integers, short, err error) {
 	if told && a.b.options.replicas == 0 && ctx.Err() == nil {
 		bound := driver.NewBound(ctx, confirmWithin)
 		defer bound.Stop()
-		if reply, short, err = a.b.runGrant(bound, confirmScript, a.lock, a.args[:4]...); err == nil && reply[0] != 0 {
-			return reply, short, nil
+		r := a.b.runGrant(bound, confirmScript, a.args[:4]...)
+		if reply, err := r.integers(3); err == nil && reply.at(0) != 0 {
+			return reply, r.short, nil
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -125,11 +126,12 @@ func (a *asking) run(ctx context.Context, told bool) (reply []int64, short, err 
 	}
 	late, end := outlasting(ctx)
 	defer end()
-	reply, short, err = a.b.runGrant(late, waitScript, a.lock, a.args...)
-	if err != nil && late.Err() != nil {
-		err = ctx.Err()
+	r := a.b.runGrant(late, waitScript, a.args...)
+	if r.err != nil && late.Err() != nil {
+		r.err = ctx.Err()
 	}
-	return reply, short, err
+	reply, err = r.integers(3)
+	return reply, r.short, err
 }
 
 // landWithin is how much longer than its ctx a request for a place may take. One that was left

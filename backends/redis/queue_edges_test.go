@@ -312,7 +312,7 @@ func TestLateConfirmation(t *testing.T) {
 	}
 	question := <-l.kept
 	for _, s := range []*script{waitScript, confirmScript} { // whichever it was
-		if err := b.client.ScriptLoad(ctx, s.source.(string)).Err(); err != nil {
+		if err := b.client.ScriptLoad(ctx, s.source).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

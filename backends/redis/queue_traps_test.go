@@ -97,7 +97,7 @@ func TestLostMessage(t *testing.T) {
 		w := waitFor(t, waiting, "k", r, 1)
 		pipe := b.client.Pipeline()
 		pipe.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub")
-		pipe.Do(ctx, unlockScript.args(lockKey("k"), held.ID)...)
+		_ = pipe.Process(ctx, unlockScript.command(ctx, lockKey("k"), held.ID))
 		if _, err := pipe.Exec(ctx); err != nil && !noScript(err) {
 			t.Fatal(err)
 		} else if err != nil { // the first time

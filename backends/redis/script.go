@@ -3,10 +3,11 @@ package redis
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -14,272 +15,185 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// script is a Lua script, run by its digest.
+// script is a Lua script. The server keeps it under its digest.
 type script struct {
-	source any // a string; boxed once
-	sha    any
-	keys   any // how many
+	source string
+	digest any // a string; boxed once
+	keys   int // how many
 }
 
-func newScript(keys int, parts ...string) *script {
-	source := strings.Join(parts, "\n")
+func newScript(keys int, source string) *script {
 	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:]), keys: keys}
+	return &script{source: source, digest: hex.EncodeToString(sum[:]), keys: keys}
 }
 
-// The sources. What a script does and replies is said in its first lines.
-var (
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/unlock.lua
-	unlockLua string
-	//go:embed lua/unlock_next.lua
-	unlockNextLua string
-	//go:embed lua/withdraw.lua
-	withdrawLua string
-	//go:embed lua/unlock_after.lua
-	unlockAfterLua string
-	//go:embed lua/unlock_after_next.lua
-	unlockAfterNextLua string
-	//go:embed lua/place.lua
-	placeLua string
-	//go:embed lua/grant.lua
-	grantLua string
-	//go:embed lua/queue.lua
-	queueLua string
-	//go:embed lua/confirm.lua
-	confirmLua string
-	//go:embed lua/line.lua
-	lineLua string
-	//go:embed lua/free.lua
-	freeLua string
-	//go:embed lua/wait.lua
-	waitLua string
-	//go:embed lua/refresh.lua
-	refreshLua string
-	//go:embed lua/break.lua
-	breakLua string
-	//go:embed lua/inspect.lua
-	inspectLua string
-	//go:embed lua/reset.lua
-	resetLua string
-	//go:embed lua/common.lua
-	commonLua string
-	//go:embed lua/bucket_state.lua
-	bucketStateLua string
-	//go:embed lua/bucket_take.lua
-	bucketTakeLua string
-	//go:embed lua/bucket_refund.lua
-	bucketRefundLua string
-	//go:embed lua/bucket_store.lua
-	bucketStoreLua string
-	//go:embed lua/window_state.lua
-	windowStateLua string
-	//go:embed lua/window_take.lua
-	windowTakeLua string
-	//go:embed lua/window_store.lua
-	windowStoreLua string
-	//go:embed lua/window_refund.lua
-	windowRefundLua string
-	//go:embed lua/multi_begin.lua
-	multiBeginLua string
-	//go:embed lua/multi_end.lua
-	multiEndLua string
-)
+//go:embed lua
+var luaFiles embed.FS
 
-// The scripts.
-var (
-	acquireScript     = newScript(2, "local full = false", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
-	acquireFullScript = newScript(2, "local full = true", acquireLua, waitParts("local id, ttl, where = ARGV[1], ARGV[2]"))
-	waitScript        = newScript(2, waitParts("local id, ttl, where = ARGV[1], ARGV[2], ARGV[3]"))
-	confirmScript     = newScript(2, placeLua, grantLua, confirmLua, "return {0}")
-	refreshScript     = newScript(1, placeLua, queueLua, lineLua, refreshLua)
-	renewScript       = newScript(2, renewLua)
-	unlockScript      = newScript(1, unlockLua, placeLua, queueLua, unlockNextLua, withdrawLua)
-	unlockAfterScript = newScript(1, unlockAfterLua, placeLua, queueLua, unlockAfterNextLua)
-	breakScript       = newScript(1, breakLua)
-	inspectScript     = newScript(2, inspectLua)
-	resetScript       = newScript(1, resetLua)
-)
+// included is a line of a script that stands for a file, the first time that it occurs.
+var included = regexp.MustCompile(`(?m)^-- include (\w+\.lua)\n`)
 
-// waitParts is the script of those who wait, the arguments of which are named first.
-func waitParts(arguments string) string {
-	return strings.Join([]string{
-		placeLua, grantLua, confirmLua, arguments, queueLua, lineLua,
-		"if not holder or holder == id then", freeLua, "end", waitLua,
-	}, "\n")
-}
-
-// limitScripts are the scripts of limits: of one limit over its state, and
-// takeAll over those of several.
-type limitScripts struct {
-	bucketTake, bucketRefund, windowTake, windowRefund, takeAll *script
-}
-
-func (l *limitScripts) all() []*script {
-	return []*script{l.bucketTake, l.bucketRefund, l.windowTake, l.windowRefund, l.takeAll}
-}
-
-// newLimitScripts puts the scripts together from their parts, each edited first.
-func newLimitScripts(edit func(string) string) limitScripts {
-	build := func(parts ...string) *script {
-		for i, p := range parts {
-			parts[i] = edit(p)
+// source reads the script of that name.
+func source(name string) string {
+	done := map[string]bool{}
+	var read func(file string) string
+	read = func(file string) string {
+		if done[file] {
+			return ""
 		}
-		return newScript(1, parts...)
+		done[file] = true
+		text, err := luaFiles.ReadFile("lua/" + file)
+		if err != nil {
+			panic(err) // an include of a file that is not there
+		}
+		return included.ReplaceAllStringFunc(string(text), func(line string) string {
+			return read(included.FindStringSubmatch(line)[1])
+		})
 	}
-	return limitScripts{
-		bucketTake:   build(commonLua, bucketStateLua, bucketTakeLua, bucketStoreLua),
-		bucketRefund: build(commonLua, bucketStateLua, bucketRefundLua, bucketStoreLua),
-		windowTake:   build(commonLua, windowStateLua, windowTakeLua, windowStoreLua),
-		windowRefund: build(commonLua, windowStateLua, windowRefundLua, windowStoreLua),
-		takeAll: build(commonLua, multiBeginLua,
-			"local function bucket(KEYS, ARGV)", bucketStateLua, bucketTakeLua, bucketStoreLua, "end",
-			"local function window(KEYS, ARGV)", windowStateLua, windowTakeLua, windowStoreLua, "end",
-			multiEndLua),
-	}
+	return read(name + ".lua")
 }
 
-var productionLimits = newLimitScripts(func(part string) string { return part })
+// The scripts. What each does and replies is said in its first lines.
+var (
+	acquireScript     = newScript(2, source("acquire"))
+	waitScript        = newScript(2, source("wait"))
+	confirmScript     = newScript(2, source("confirm"))
+	refreshScript     = newScript(1, source("refresh"))
+	renewScript       = newScript(2, source("renew"))
+	unlockScript      = newScript(1, source("unlock"))
+	unlockAfterScript = newScript(1, source("unlock_after"))
+	breakScript       = newScript(1, source("break"))
+	inspectScript     = newScript(2, source("inspect"))
+	resetScript       = newScript(1, source("reset"))
+)
 
-// call is one run of a script that replies with integers. It is never sent
-// twice: a client that retries on its own would answer the repeated release of
-// a lock with "not held", and take permits twice.
-type call struct{ redis.IntSliceCmd }
+// limitScripts are the scripts of limits: of one limit, by algorithm, and of several.
+type limitScripts struct{ bucket, window, several *script }
+
+// newLimitScripts reads the scripts of limits, each edited first.
+func newLimitScripts(edit func(source string) string) limitScripts {
+	read := func(name string) *script { return newScript(1, edit(source(name))) }
+	return limitScripts{bucket: read("bucket"), window: read("window"), several: read("several")}
+}
+
+func (l *limitScripts) all() []*script { return []*script{l.bucket, l.window, l.several} }
+
+var productionLimits = newLimitScripts(func(source string) string { return source })
+
+// command is one run of a script. It is never sent twice: a client that retries on its own would answer the
+// repeated release of a lock with "not held", and take permits twice.
+type command struct {
+	redis.Cmd
+	script *script
+	wait   *redis.IntCmd // the WAIT that follows it, where replicas are waited for
+	line   [9]any        // most command lines fit
+}
 
 // NoRetry tells the client not to send it again.
-func (c *call) NoRetry() bool { return true }
+func (c *command) NoRetry() bool { return true }
 
-// anyCall is one run of a script that replies with strings and integers.
-type anyCall struct{ redis.SliceCmd }
-
-func (c *anyCall) NoRetry() bool { return true }
-
-// bytesCall is one run of a script that replies with one string.
-type bytesCall struct{ redis.StringCmd }
-
-func (c *bytesCall) NoRetry() bool { return true }
-
-// anyNumbers is one run of a script that replies with one integer or with several, together
-// with its command line.
-type anyNumbers struct {
-	redis.Cmd
-	argv [9]any
+// command makes a run of s by its digest.
+func (s *script) command(ctx context.Context, keysAndArgs ...any) *command {
+	c := &command{script: s}
+	line := append(c.line[:0], "evalsha", s.digest, s.keys)
+	c.Cmd = *redis.NewCmd(ctx, append(line, keysAndArgs...)...)
+	return c
 }
 
-func (c *anyNumbers) NoRetry() bool { return true }
-
-// numberCall is one run of a script that replies with one integer, likewise.
-type numberCall struct {
-	redis.IntCmd
-	argv [7]any
+// withSource makes the same run with the source of the script. The server knows the digest from then on.
+func (c *command) withSource(ctx context.Context) *command {
+	line := append([]any{"eval", c.script.source}, c.Args()[2:]...)
+	return &command{Cmd: *redis.NewCmd(ctx, line...), script: c.script}
 }
 
-func (c *numberCall) NoRetry() bool { return true }
-
-func newBytesCall(ctx context.Context, args []any) *bytesCall {
-	return &bytesCall{*redis.NewStringCmd(ctx, args...)}
-}
-
-func newCall(ctx context.Context, args []any) *call {
-	return &call{*redis.NewIntSliceCmd(ctx, args...)}
-}
-
-// args is the command line that runs s by digest: keys, then arguments, follow.
-func (s *script) args(keysAndArgs ...any) []any {
-	args := make([]any, 3, 3+len(keysAndArgs))
-	args[0], args[1], args[2] = "evalsha", s.sha, s.keys
-	return append(args, keysAndArgs...)
-}
-
-// into is args, in a line that is there.
-func (s *script) into(line []any, keysAndArgs []any) []any {
-	line[0], line[1], line[2] = "evalsha", s.sha, s.keys
-	return line[:3+copy(line[3:], keysAndArgs)]
-}
-
-// withSource is the same run with the source, for a server that does not know
-// the digest; from then on it does.
-func (s *script) withSource(args []any) []any {
-	again := append([]any(nil), args...)
-	again[0], again[1] = "eval", s.source
-	return again
-}
-
-// smallCall is a call together with its command line, in one allocation.
-type smallCall struct {
-	call
-	argv [9]any
-}
-
-// runInts runs s and gives its reply of want integers or more, or of a zero.
-func (b *backend) runInts(ctx context.Context, s *script, want int, keysAndArgs ...any) ([]int64, error) {
-	c := new(smallCall)
-	args := s.into(c.argv[:], keysAndArgs)
-	c.call = call{*redis.NewIntSliceCmd(ctx, args...)}
-	return b.intsOf(ctx, s, want, &c.call, args)
-}
-
-// runArgs is runInts of a whole command line.
-func (b *backend) runArgs(ctx context.Context, s *script, want int, args []any) ([]int64, error) {
-	return b.intsOf(ctx, s, want, newCall(ctx, args), args)
-}
-
-func (b *backend) intsOf(ctx context.Context, s *script, want int, c *call, args []any) ([]int64, error) {
+// run sends c, and sends it with its source if the server does not know the script.
+func (b *backend) run(ctx context.Context, c *command) reply {
 	err := b.process(ctx, c)
 	if noScript(err) {
-		c = newCall(ctx, s.withSource(args))
+		c = c.withSource(ctx)
 		err = b.process(ctx, c)
 	}
 	if err != nil {
-		return nil, classify(err)
+		return reply{err: classify(err)}
 	}
-	return checkReply(c.Val(), want)
+	return reply{value: c.Val()}
 }
 
-func checkReply(reply []int64, want int) ([]int64, error) {
-	if len(reply) == 0 || len(reply) < want && reply[0] != 0 {
-		return nil, fmt.Errorf("script replied %d numbers, want %d", len(reply), want)
+// runAll is run for many commands, in one pipeline to each server. If replicas is not 0, it waits until as many have
+// what the commands did.
+func (b *backend) runAll(ctx context.Context, replicas int, commands []*command) []reply {
+	replies := make([]reply, len(commands))
+	var unknown []*command // whose script the server does not know
+	var which []int
+	finished, err := b.fly(ctx, pipelines{b, replicas, commands}, nil)
+	for i, c := range commands {
+		if finished {
+			err = c.Err()
+		}
+		switch {
+		case err == nil:
+			replies[i] = reply{value: c.Val(), short: b.shortfall(c.wait)}
+		case noScript(err) && c.Name() == "evalsha":
+			unknown, which = append(unknown, c.withSource(ctx)), append(which, i)
+		default:
+			b.noticeTopology(err)
+			replies[i] = reply{err: classify(b.clusterError(err))}
+		}
 	}
-	return reply, nil
+	if len(unknown) > 0 {
+		for k, r := range b.runAll(ctx, replicas, unknown) {
+			replies[which[k]] = r
+		}
+	}
+	return replies
 }
 
-// runNumber runs s and gives its reply of one integer.
-func (b *backend) runNumber(ctx context.Context, s *script, keysAndArgs ...any) (int64, error) {
-	c := new(numberCall)
-	args := s.into(c.argv[:], keysAndArgs)
-	c.IntCmd = *redis.NewIntCmd(ctx, args...)
-	err := b.process(ctx, c)
-	if noScript(err) {
-		c = &numberCall{IntCmd: *redis.NewIntCmd(ctx, s.withSource(args)...)}
-		err = b.process(ctx, c)
-	}
-	if err != nil {
-		return 0, classify(err)
-	}
-	return c.Val(), nil
+// reply is what a script replied, or the error.
+type reply struct {
+	value any
+	short error // too few replicas have what the script did
+	err   error
 }
 
-// runAny runs s and gives its reply: an integer, or several.
-func (b *backend) runAny(ctx context.Context, s *script, keysAndArgs ...any) (one int64, several []int64, err error) {
-	c := new(anyNumbers)
-	args := s.into(c.argv[:], keysAndArgs)
-	c.Cmd = *redis.NewCmd(ctx, args...)
-	err = b.process(ctx, c)
-	if noScript(err) {
-		c = &anyNumbers{Cmd: *redis.NewCmd(ctx, s.withSource(args)...)}
-		err = b.process(ctx, c)
+// integer reads a reply of one integer.
+func (r reply) integer() (int64, error) {
+	n, ok := r.value.(int64)
+	if !ok && r.err == nil {
+		return 0, fmt.Errorf("script replied %T, want an integer", r.value)
 	}
-	if err != nil {
-		return 0, nil, classify(err)
+	return n, r.err
+}
+
+// integers reads a reply of want integers or more, or of fewer that begin with a zero.
+func (r reply) integers(want int) (integers, error) {
+	if r.err != nil {
+		return nil, r.err
 	}
-	if one, ok := c.Val().(int64); ok {
-		return one, nil, nil
+	several, _ := r.value.([]any)
+	for _, v := range several {
+		if _, ok := v.(int64); !ok {
+			return nil, fmt.Errorf("script replied %T, want an integer", v)
+		}
 	}
-	several, err = c.Int64Slice()
-	return 0, several, err
+	n := integers(several)
+	if len(n) == 0 || len(n) < want && n.at(0) != 0 {
+		return nil, fmt.Errorf("script replied %d numbers, want %d", len(n), want)
+	}
+	return n, nil
+}
+
+// integers are those of one reply.
+type integers []any
+
+func (n integers) at(i int) int64 { return n[i].(int64) }
+
+// packed reads a reply of so many packed numbers.
+func (r reply) packed(want int) (packedReply, error) {
+	text, ok := r.value.(string)
+	if r.err == nil && (!ok || len(text) != 8*want) {
+		return "", fmt.Errorf("script replied %T of %d bytes, want a string of %d", r.value, len(text), 8*want)
+	}
+	return packedReply(text), r.err
 }
 
 func noScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }

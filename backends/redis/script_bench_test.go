@@ -22,8 +22,8 @@ func BenchmarkServer(b *testing.B) {
 	const each = 100
 	cadSHA := be.client.ScriptLoad(ctx, `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`).Val()
 	incrSHA := be.client.ScriptLoad(ctx, `return redis.call("INCR", KEYS[1])`).Val()
-	for _, s := range append(be.limits.all(), acquireScript, unlockScript, renewScript) {
-		if err := be.client.ScriptLoad(ctx, s.source.(string)).Err(); err != nil {
+	for _, s := range append(be.limits.all(), acquireScript, unlockScript, renewScript, confirmScript) {
+		if err := be.client.ScriptLoad(ctx, s.source).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -32,13 +32,13 @@ func BenchmarkServer(b *testing.B) {
 	limit := func(text string) func(key string) []any {
 		l := limitOf(b, text)
 		return func(key string) []any {
-			_, args, _ := be.newTake(ctx, key, l, driver.Ask{Min: 1, N: 1})
-			return args
+			c, _ := be.newTake(ctx, key, l, driver.Ask{Min: 1, N: 1})
+			return c.Args()
 		}
 	}
 	acquire := func(key string) []any {
 		lock, fence := lockKeys(key)
-		return acquireScript.args(lock, fence, r.ID, ttl.lease)
+		return acquireScript.command(ctx, lock, fence, r.ID, ttl.lease).Args()
 	}
 	serial := 0
 	for _, c := range []struct {
@@ -51,11 +51,16 @@ func BenchmarkServer(b *testing.B) {
 		{"compare-and-delete", true, false, func(key string) []any { return []any{"evalsha", cadSHA, 1, key, r.ID} }},
 		{"INCR", true, false, func(key string) []any { return []any{"evalsha", incrSHA, 1, key, 1} }},
 		{"acquire", true, true, acquire},
-		{"unlock", true, false, func(key string) []any { return unlockScript.args(lockKey(key), r.ID) }},
+		{"unlock", true, false, func(key string) []any { return unlockScript.command(ctx, lockKey(key), r.ID).Args() }},
 		{"renew", true, false, func(key string) []any {
 			lock, fence := lockKeys(key)
-			return renewScript.args(lock, fence, r.ID, ttl.lease)
+			return renewScript.command(ctx, lock, fence, r.ID, ttl.lease).Args()
 		}},
+		{"confirm", true, false, func(key string) []any {
+			lock, fence := lockKeys(key)
+			return confirmScript.command(ctx, lock, fence, r.ID, ttl.lease).Args()
+		}},
+		{"unlock with a waiter", true, false, func(key string) []any { return unlockScript.command(ctx, lockKey(key), r.ID).Args() }},
 		{"sliding warm", true, false, limit("1000000000/1s")},
 		{"sliding cold", false, false, limit("1000000000/1s")},
 		{"bucket warm", true, false, limit("1000000/1s burst=1000000")},
@@ -71,7 +76,7 @@ func BenchmarkServer(b *testing.B) {
 			var us float64
 			n := 0
 			for b.Loop() {
-				pipe, before := be.client.Pipeline(), be.client.Pipeline()
+				pipe, before, after := be.client.Pipeline(), be.client.Pipeline(), be.client.Pipeline()
 				for i := range each {
 					key := "warm" + strconv.Itoa(i)
 					if !c.warm {
@@ -83,6 +88,17 @@ func BenchmarkServer(b *testing.B) {
 						before.Del(ctx, key, lockKey(key))
 					case c.name == "compare-and-delete":
 						before.Set(ctx, key, r.ID, 0)
+					case c.name == "confirm", c.name == "unlock with a waiter":
+						lock, fence := lockKeys(key)
+						holder := "offered " + r.ID
+						if c.name != "confirm" {
+							holder = r.ID
+						}
+						before.Set(ctx, lock, holder, time.Minute)
+						before.Set(ctx, fence, "1 -", time.Hour)
+						before.ZAdd(ctx, lock+":queue", redis.Z{Score: 1, Member: r.ID})
+						before.HSet(ctx, lock+":waiters", r.ID, "1 50 1 coord:wake:bench")
+						after.Del(ctx, lock, lock+":queue", lock+":waiters")
 					case c.name == "unlock", c.name == "renew":
 						_ = before.Process(ctx, redis.NewCmd(ctx, acquire(key)...))
 					}
@@ -95,6 +111,7 @@ func BenchmarkServer(b *testing.B) {
 					b.Fatal(err)
 				}
 				us += usecPerCall(b, be, stat)
+				_, _ = after.Exec(ctx)
 				n++
 			}
 			b.ReportMetric(us/float64(n), "server-µs")

@@ -47,11 +47,11 @@ func partsOf(demands []driver.Demand) ([]demandPart, error) {
 	return parts, nil
 }
 
-// takeAllArgs is the command line that takes parts.
-func (b *backend) takeAllArgs(parts []demandPart) (*script, []any) {
-	s := b.limits.takeAll
-	args := make([]any, 3, 4+2*len(parts))
-	args[0], args[1], args[2] = "evalsha", s.sha, len(parts)
+// newTakeAll makes the command that takes parts.
+func (b *backend) newTakeAll(ctx context.Context, parts []demandPart) *command {
+	s := *b.limits.several
+	s.keys = len(parts)
+	args := make([]any, 0, 1+2*len(parts))
 	var kinds strings.Builder
 	for _, p := range parts {
 		args = append(args, limitKey(p.key, p.limit))
@@ -63,10 +63,10 @@ func (b *backend) takeAllArgs(parts []demandPart) (*script, []any) {
 	}
 	args = append(args, kinds.String())
 	for _, p := range parts {
-		_, numbers := forLimit(nil, p.limit, nil, nil)
+		_, numbers := b.forLimit(p.limit)
 		args = append(args, []byte(numbers.appendAsk(driver.Ask{Min: p.n, N: p.n}, 1)))
 	}
-	return s, args
+	return s.command(ctx, args...)
 }
 
 // TakeAll implements driver.MultiLimiter by one script. Demands on the same limit
@@ -81,14 +81,13 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 	if len(parts) == 0 {
 		return nil, b.idle(ctx)
 	}
-	s, args := b.takeAllArgs(parts)
-	reply, err := b.runBytes(ctx, s, newBytesCall(ctx, args), args, 8*6*len(parts))
+	reply, err := b.run(ctx, b.newTakeAll(ctx, parts)).packed(6 * len(parts))
 	if err != nil {
 		return nil, err
 	}
 	taken := make([]driver.Taken, len(demands))
 	for i, p := range parts {
-		one := reply[8*6*i:]
+		one := reply.from(6 * i)
 		for _, index := range p.indices {
 			granted := grantedOf(one, p.limit)
 			granted.N = min(granted.N, demands[index].N)

@@ -66,9 +66,9 @@ func (m model) takeAll(t *testing.T, now int64, parts []demandPart) (want []int6
 }
 
 // numbersOf is a reply to parts as the model has it.
-func numbersOf(reply packed, parts []demandPart) (numbers []int64) {
+func numbersOf(reply packedReply, parts []demandPart) (numbers []int64) {
 	for i, p := range parts {
-		one := reply[8*6*i:]
+		one := reply.from(6 * i)
 		g := grantedOf(one, p.limit)
 		numbers = append(numbers, int64(g.N), g.Delay.Microseconds(), g.RetryAfter.Microseconds(), g.ValidFor.Microseconds(), one.at(4), one.at(5))
 	}
@@ -101,12 +101,11 @@ func TestTakeAllEqualsPackageLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := m.takeAll(t, now, parts)
-		_, args := b.takeAllArgs(parts)
-		c := newBytesCall(t.Context(), append(args, now))
+		c := at(t.Context(), b.newTakeAll(t.Context(), parts), now)
 		if err := b.client.Process(t.Context(), c); err != nil {
 			t.Fatalf("%+v at %d: %v", parts, now, err)
 		}
-		if got := numbersOf(packed(c.Val()), parts); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := numbersOf(packedReply(c.Val().(string)), parts); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%+v at %d:\ngot  %v\nwant %v", parts, now, got, want)
 		}
 		names := map[string]bool{}

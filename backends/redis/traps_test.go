@@ -437,9 +437,9 @@ func TestTrap10Eviction(t *testing.T) {
 
 // TestTrap11RelativeTimes: no script is told the time of a client.
 func TestTrap11RelativeTimes(t *testing.T) {
-	for _, s := range []*script{acquireScript, waitScript, refreshScript, renewScript, unlockScript, unlockAfterScript, productionLimits.bucketTake, productionLimits.windowTake} {
+	for _, s := range []*script{acquireScript, waitScript, refreshScript, renewScript, unlockScript, unlockAfterScript, productionLimits.bucket, productionLimits.window} {
 		own := "'PXAT', now + ms" // the server's own TIME, and no client's
-		if source := strings.ReplaceAll(s.source.(string), own, ""); strings.Contains(source, "PXAT") || strings.Contains(source, "EXPIREAT") {
+		if source := strings.ReplaceAll(s.source, own, ""); strings.Contains(source, "PXAT") || strings.Contains(source, "EXPIREAT") {
 			t.Errorf("absolute time in %s", source)
 		}
 	}

@@ -46,66 +46,68 @@ func (o *options) checkWait(readTimeout time.Duration) error {
 	return nil
 }
 
-// waiting is calls that are followed by WAIT, on the connection that they went over:
-// one pipeline to each server concerned.
-type waiting struct {
-	b     *backend
-	keys  []string // one of each call
-	calls []*call
-	waits []*redis.IntCmd // of each call; calls to one server share one
+// pipelines runs commands in one pipeline to each server concerned. Each command has its own error.
+type pipelines struct {
+	b        *backend
+	replicas int
+	commands []*command
 }
 
-func newWaiting(b *backend, n int) *waiting {
-	return &waiting{b: b, keys: make([]string, 0, n), calls: make([]*call, 0, n), waits: make([]*redis.IntCmd, n)}
-}
-
-func (w *waiting) add(key string, c *call) {
-	w.keys, w.calls = append(w.keys, key), append(w.calls, c)
-}
-
-// Process runs them; each has its own error. The command it is given is ignored.
-func (w *waiting) Process(ctx context.Context, _ redis.Cmder) error {
-	nodes := map[*redis.Client][]int{}
-	for i, key := range w.keys {
-		node, err := w.b.master(ctx, key)
+// Process runs them. The command that it is given is ignored.
+func (p pipelines) Process(ctx context.Context, _ redis.Cmder) error {
+	if p.replicas == 0 { // the client finds the servers, and follows redirections
+		return p.send(ctx, p.b.client.Pipeline(), p.commands)
+	}
+	nodes := map[*redis.Client][]*command{}
+	for _, c := range p.commands {
+		key, _ := c.Args()[3].(string)
+		node, err := p.b.master(ctx, key)
 		if err != nil {
-			w.calls[i].SetErr(err)
+			c.SetErr(err)
 			continue
 		}
-		nodes[node] = append(nodes[node], i)
+		nodes[node] = append(nodes[node], c)
 	}
 	var wg sync.WaitGroup
-	for node, calls := range nodes {
-		wg.Go(func() { w.ask(ctx, node, calls) })
+	for node, commands := range nodes {
+		wg.Go(func() { _ = p.send(ctx, node.Pipeline(), commands) })
 	}
 	wg.Wait()
 	return nil
 }
 
-func (w *waiting) ask(ctx context.Context, node *redis.Client, calls []int) {
-	within := w.b.options.replicasWithin
-	if deadline, ok := ctx.Deadline(); ok {
-		// What is left of the time is for giving the lock back.
-		within = max(min(within, time.Until(deadline)*8/10), time.Millisecond)
+// send runs commands in one pipeline. To wait for replicas it adds a WAIT: that goes over the same connection.
+func (p pipelines) send(ctx context.Context, pipe redis.Pipeliner, commands []*command) error {
+	for _, c := range commands {
+		_ = pipe.Process(ctx, c) // is put on a list
 	}
-	wait := redis.NewIntCmd(ctx, "wait", w.b.options.replicas, within.Milliseconds())
-	pipe := node.Pipeline()
-	for _, i := range calls {
-		w.waits[i] = wait
-		_ = pipe.Process(ctx, w.calls[i]) // is put on a list
+	if p.replicas > 0 {
+		within := p.b.options.replicasWithin
+		if deadline, ok := ctx.Deadline(); ok {
+			// What is left of the time is for giving the lock back.
+			within = max(min(within, time.Until(deadline)*8/10), time.Millisecond)
+		}
+		wait := redis.NewIntCmd(ctx, "wait", p.replicas, within.Milliseconds())
+		_ = pipe.Process(ctx, wait)
+		for _, c := range commands {
+			c.wait = wait
+		}
 	}
-	_ = pipe.Process(ctx, wait)
-	_, _ = pipe.Exec(ctx) // each command has its error
+	_, err := pipe.Exec(ctx) // the error of the first failed command; each has its own
+	return err
 }
 
-// shortfall is nil if the replicas have what call i did.
-func (w *waiting) shortfall(i int) error {
-	n, err := w.waits[i].Result()
+// shortfall is nil if the replicas have what was done before wait; nil: nobody waited.
+func (b *backend) shortfall(wait *redis.IntCmd) error {
+	if wait == nil {
+		return nil
+	}
+	n, err := wait.Result()
 	switch {
 	case err != nil:
-		return fmt.Errorf("redis: not known whether %d replicas have the lock: %w", w.b.options.replicas, err)
-	case n < int64(w.b.options.replicas):
-		return fmt.Errorf("redis: %d of %d replicas have the lock after %v", n, w.b.options.replicas, w.b.options.replicasWithin)
+		return fmt.Errorf("redis: not known whether %d replicas have the lock: %w", b.options.replicas, err)
+	case n < int64(b.options.replicas):
+		return fmt.Errorf("redis: %d of %d replicas have the lock after %v", n, b.options.replicas, b.options.replicasWithin)
 	}
 	return nil
 }
@@ -118,44 +120,23 @@ func (b *backend) master(ctx context.Context, key string) (*redis.Client, error)
 	return b.client.(*redis.Client), nil // by checkClient
 }
 
-// runGrant runs a script that grants or renews the lock at key, and then waits for the
-// replicas, where that is asked for. short is not nil if they do not have what the
-// script has done.
-func (b *backend) runGrant(ctx context.Context, s *script, key string, keysAndArgs ...any) (reply []int64, short, err error) {
+// runGrant runs a script that grants or renews a lock, and then waits for the replicas, where that is asked for.
+func (b *backend) runGrant(ctx context.Context, s *script, keysAndArgs ...any) reply {
 	if b.options.replicas == 0 {
-		reply, err = b.runInts(ctx, s, 3, keysAndArgs...)
-		return reply, nil, err
+		return b.run(ctx, s.command(ctx, keysAndArgs...))
 	}
-	return b.runWaiting(ctx, s, key, s.args(keysAndArgs...))
-}
-
-func (b *backend) runWaiting(ctx context.Context, s *script, key string, line []any) (reply []int64, short, err error) {
 	pause := tryAgainFirst
-	for try, source := 1, false; ; try++ {
-		w := newWaiting(b, 1)
-		w.add(key, newCall(ctx, line))
-		if landed, err := b.fly(ctx, w, nil); !landed {
-			return nil, nil, classify(err)
+	for try := 1; ; try++ {
+		r := b.runAll(ctx, b.options.replicas, []*command{s.command(ctx, keysAndArgs...)})[0]
+		moved := redirected(r.err) || r.err != nil && redis.IsTryAgainError(r.err)
+		if b.cluster == nil || !moved || try == tryAgainAtMost {
+			return r
 		}
-		switch err := w.calls[0].Err(); {
-		case err == nil:
-			if reply, err = checkReply(w.calls[0].Val(), 3); err == nil && reply[0] != 0 {
-				short = w.shortfall(0)
-			}
-			return reply, short, err
-		case noScript(err) && !source:
-			line, source = s.withSource(line), true
-		case b.cluster != nil && try < tryAgainAtMost && (redirected(err) || redis.IsTryAgainError(err)):
-			// WAIT is of no use where a redirection would lead: ask for the place again.
-			b.noticeTopology(err)
-			if over := b.pause(ctx, pause); over != nil {
-				return nil, nil, fmt.Errorf("%w: %w: %w", driver.ErrNotSent, over, err)
-			}
-			pause = min(2*pause, tryAgainMost)
-		default:
-			b.noticeTopology(err)
-			return nil, nil, classify(b.clusterError(err))
+		// WAIT is of no use where a redirection would lead: ask for the place again.
+		if over := b.pause(ctx, pause); over != nil {
+			return reply{err: fmt.Errorf("%w: %w: %w", driver.ErrNotSent, over, r.err)}
 		}
+		pause = min(2*pause, tryAgainMost)
 	}
 }
 

@@ -1,14 +1,14 @@
 -- Take the lock KEYS[1] for ARGV[1] (id) for ARGV[2] (ms), and count the fencing
--- token in KEYS[2]. ARGV[3] (ms) is how long the fence is to live, and may be left out
+-- token in KEYS[2]. ARGV[4] (ms) is how long the fence is to live. It may be left out, with the empty ARGV[3],
 -- where two hours are enough.
--- Reply: the token of a new hold, unless full is asked for; else {1, ms of the lease, token},
--- or {0, ms left of the holder's lease}.
+-- Reply: the token of a new hold; {1, ms of the lease, token} of one that ARGV[1] has already; or
+-- {0, ms left of the holder's lease}.
 --
 -- The usual case, a free key that nobody waits for, takes three calls. A queue leaves a
 -- mark behind the token, see wait.lua: a token without a mark says that there is no queue.
 -- Numbers stay the strings that they come as, because to print one costs more than a call, to
--- match a pattern as much as a call, and to reply with a table half of one. What follows this
--- file decides about a key for which others wait, about the same attempt again, and about a
+-- match a pattern as much as a call, and to reply with a table half of one. wait.lua, which is
+-- included at the end, decides about a key for which others wait, about the same attempt again, and about a
 -- token that is none, or is ahead of the clock.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   -- The clock keeps tokens rising when the counter is gone, or when what was counted
@@ -16,7 +16,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   -- steps back by less than that does no harm.
   local t = redis.call('TIME')
   local token = #t[2] == 6 and t[1] .. t[2] or t[1] .. string.sub('00000' .. t[2], -6)
-  local life = ARGV[3] or '7200000'
+  local life = ARGV[4] or '7200000'
   local last = redis.pcall('SET', KEYS[2], token, 'PX', life, 'GET')
   local n, count = tonumber(last), tonumber(token)
   local free = n and n >= 1 and n < count
@@ -24,10 +24,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     n = not last and 0 or tonumber(string.match(last, '^(%d+) %-$'))
     free = n and n < count and redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1
   end
-  if free then
-    if full then return {1, tonumber(ARGV[2]), count} end
-    return count
-  end
+  if free then return count end
   redis.call('DEL', KEYS[1]) -- as if nothing had been done
   if not last then
     redis.call('DEL', KEYS[2])
@@ -37,3 +34,4 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0, redis.call('PTTL', KEYS[1])}
 end
+-- include wait.lua

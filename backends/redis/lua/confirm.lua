@@ -1,20 +1,4 @@
--- The usual case of a waiter that was told: the lock KEYS[1] is offered to it, ARGV[1], which takes it
--- for ARGV[2] (ms). It may have done so before, and finds its hold then. What follows this file
--- decides all else, and says what is replied.
-local holder = call('GET', lock)
-if holder == 'offered ' .. ARGV[1] then return grant(ARGV[1], ARGV[2]) end
-if holder == ARGV[1] then
-  local left, ttl = call('PTTL', lock), tonumber(ARGV[2])
-  if left < ttl then
-    call('PEXPIRE', lock, ARGV[2])
-    left = ttl
-  end
-  local last = call('GETEX', KEYS[2], 'PX', left + 3600000)
-  if last then
-    local token = match(last, '^%d+$') or match(last, '^(%d+) %-$')
-    if not token then
-      return redis.error_reply('COORDCORRUPT the fence is not a token')
-    end
-    return {1, left, tonumber(token)}
-  end
-end
+-- Take the lock KEYS[1], with its fence KEYS[2], for ARGV[1] (id) for ARGV[2] (ms), if it is offered to
+-- ARGV[1]. Reply: see confirm in grant.lua; {0} if it is not offered.
+-- include grant.lua
+return confirm(ARGV[1], ARGV[2]) or {0}

@@ -1,67 +1,28 @@
--- The line of those who wait for the lock KEYS[1]. The scripts come here only when there is one.
--- Everybody waits for what they do, and mostly for the calls: so the usual case has few of them,
--- and makes few functions.
---
--- The sorted set :queue has the ids in the order in which they came, by place. The hash
--- :waiters has what is known of each,
---
---   alive-at(ms) patience(ms) number channel
---
--- and, with a blank before the name, which no id has: ' last', the place of the youngest;
--- ' until' (ms), when both keys expire. It is gone when the line is empty.
---
--- A lock that is given back is offered to the first in line: its value is 'offered ID' for as long as the
--- patience says that this waiter takes at most to answer. It, and nobody else, can take the lock
--- meanwhile. Who is offered the lock, or does not hear that it is, is passed over from then on: its place
--- is behind all others, by silent, until it shows life. So a waiter that is dead or frozen costs one
--- offer, and keeps its place.
---
--- A waiter is told on the channel of its client: "number" that it is to ask, because it was offered
--- the lock; "number ms" that it comes next, behind a lease with that much left. A channel of
--- "-" is one that nobody can listen to. Messages may get lost: who waits looks for itself once
--- in a while, and when the lease ends that was in its way.
+-- Prelude: what is seldom done with the queue.
+-- include offer.lua
 
--- unheard (ms) is added if nobody could be told, for those who look for themselves. most is how many
--- waiters a script looks at.
-local unheard, silent, most = 200, 4000000000000000, 100
+-- life (ms) is how long a waiter that was passed over keeps its place without a sign of life.
+local life = 16000
+local t = call('TIME')
+local us = t[1] .. string.sub('00000' .. t[2], -6) -- stays text, as in grant.lua
+local now = string.sub(us, 1, -4)
 
--- tell sends the waiter of a record its number and more. It gives whether that was heard, or nil if it cannot
--- be told, and its patience.
-local function tell(record, more)
-  local patience, number, channel = match(record or '', '^%d+ (%d+) (%d+) (%S+)$')
-  if channel == '-' then return nil, patience end
-  return number and redis.pcall('PUBLISH', channel, number .. more) == 1 or false, patience
+-- expire lets both keys of the queue outlive all places by far, so that it is seldom needed.
+local function expire()
+  call('HSET', waiters, ' until', now + 2 * life)
+  call('PEXPIRE', waiters, 2 * life)
+  call('PEXPIRE', queue, 2 * life)
 end
 
--- tellnext says to the first in line who hears it that it comes next, behind a lease of ms. Nobody is passed
--- over for not hearing that: a client that has only begun to wait does not listen yet.
-local function tellnext(ms)
-  for i = 0, most - 1 do
-    local id, place = unpack(call('ZRANGE', queue, i, i, 'WITHSCORES'))
-    if not id or place - silent >= 0 or tell(call('HGET', waiters, id), ' ' .. ms) ~= false then return end
+-- sweep drops those who were passed over and are dead, some at a time.
+local function sweep()
+  local ids, dead = call('ZRANGEBYSCORE', queue, silent, '+inf', 'LIMIT', 0, most), {}
+  if not ids[1] then return end
+  for i, record in ipairs(call('HMGET', waiters, unpack(ids))) do
+    local alive = match(record or '', '^%d+')
+    if not alive or now - alive >= life then dead[#dead + 1] = ids[i] end
   end
-end
-
--- pass offers the lock, which nobody is to have any more, to the first in line who hears of it. It
--- gives that id; or asker, if that comes first; or else nil, and whether there are more to look at.
-local function pass(asker)
-  local first, ms
-  for i = 1, most + 1 do
-    local id, place, after, behind = unpack(call('ZRANGE', queue, 0, 1, 'WITHSCORES'))
-    if not id or place - silent >= 0 then break end
-    local known = call('HMGET', waiters, id, after or id) -- fails if it is not ours, before anything is changed
-    if id == asker then return id end
-    if i > most then return nil, true end
-    local heard, patience = tell(known[1], '')
-    call('ZINCRBY', queue, silent, id)
-    if heard then
-      call('SET', lock, 'offered ' .. id, 'PX', patience)
-      if after and behind - silent < 0 and tell(known[2], ' ' .. patience) == false then pcall(tellnext, patience) end
-      return id
-    end
-    if patience and (heard == nil or not first) then first, ms = id, patience + unheard end
-    if heard == nil then break end
-  end
-  if first then call('SET', lock, 'offered ' .. first, 'PX', ms) end
-  return first
+  if not dead[1] then return end
+  call('ZREM', queue, unpack(dead))
+  if call('EXISTS', queue) == 1 then call('HDEL', waiters, unpack(dead)) else call('DEL', waiters) end
 end

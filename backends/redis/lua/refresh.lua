@@ -1,8 +1,9 @@
--- Say that the waiters ARGV (ids) of the lock KEYS[1] are alive, and offer it to the first in line
--- if it is free. Nobody is put in line. They are noted to be alive before anybody is judged: after a
+-- Say that the waiters ARGV (ids) of the lock KEYS[1] are alive, and offer it to the first in the queue
+-- if it is free. Nobody is put in the queue. They are noted to be alive before anybody is judged: after a
 -- time in which the server could not be reached, all would seem dead.
--- Reply: {ms left of the holder's lease, and for each id 0 if it is not in line, 1 if it is, 2 if
+-- Reply: {ms left of the holder's lease, and for each id 0 if it is not in the queue, 1 if it is, 2 if
 -- it has the lock or is offered it}.
+-- include queue.lua
 local known, places = call('HMGET', waiters, ' until', unpack(ARGV)), call('ZMSCORE', queue, unpack(ARGV))
 local alive, again, reply = {}, {}, {0}
 for i, id in ipairs(ARGV) do

@@ -12,7 +12,7 @@ end
 local token = redis.call('GETEX', KEYS[2], 'PX', left + 3600000)
 if not token then
   -- Deleted under a live hold: seeded again, as a new hold would, and marked if there is
-  -- a line, see wait.lua.
+  -- a queue, see wait.lua.
   local t = redis.call('TIME')
   token = t[1] .. string.sub('00000' .. t[2], -6)
   local behind = redis.pcall('EXISTS', KEYS[1] .. ':queue') == 1 and ' -' or ''

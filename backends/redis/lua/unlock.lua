@@ -1,9 +1,29 @@
--- Free KEYS[1] if ARGV[1] (id) holds it, or take ARGV[1] out of the line for it.
--- Reply: 1, or 0 if it does neither. Where others wait, what follows this file
--- offers the lock to the next of them.
+-- Free KEYS[1] if ARGV[1] (id) holds it, or take ARGV[1] out of the queue for it.
+-- Reply: 1, or 0 if it does neither. Where others wait, the lock is offered
+-- to the next of them.
 local holds = redis.call('GET', KEYS[1]) == ARGV[1]
 if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
   if not holds then return 0 end
   redis.call('DEL', KEYS[1])
   return 1
 end
+-- include offer.lua
+-- Whatever passing on comes to, the hold has ended.
+if holds then
+  local ok, passed = pcall(pass)
+  if not (ok and passed) then call('DEL', lock) end
+  return 1
+end
+
+-- ARGV[1] does not hold: it leaves the queue, and what it was offered goes to the next.
+local id, holder = ARGV[1], call('GET', lock)
+local offered = holder == 'offered ' .. id
+local first = call('ZRANGE', queue, 0, 0)[1] == id
+local waited = leave(id)
+if offered or not holder then
+  local ok, passed = pcall(pass)
+  if offered and not (ok and passed) then call('DEL', lock) end
+elseif first then
+  pcall(tellnext, call('PTTL', lock))
+end
+return (waited or offered) and 1 or 0

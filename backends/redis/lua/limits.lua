@@ -1,4 +1,4 @@
--- Shared by the scripts of limits, which are a port of package driver/limits:
+-- The prelude of the scripts of limits, which are a port of package driver/limits:
 -- the same names, the same order, the same results to the microsecond. All
 -- numbers are integers of at most 2^53, which Lua's doubles hold exactly.
 --
@@ -13,8 +13,8 @@
 -- The hash beside a state is seldom there. Its name is made where it is needed, and is not among
 -- KEYS: on a cluster a slot that moves would answer TRYAGAIN for as long as it is missing.
 --
--- A script is this file, one that reads the state, one that decides, and one that
--- stores the state if it is dirty, of use for us microseconds, and replies.
+-- A script reads the state, decides, stores the state if it is dirty, of use for us microseconds,
+-- and replies.
 local call, pack, unpackd = redis.call, struct.pack, struct.unpack
 local MAX = 9007199254740992
 

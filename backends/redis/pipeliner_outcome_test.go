@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,16 +64,16 @@ func TestGateTellsTheOutcome(t *testing.T) {
 				n := calls.Add(1)
 				key := fmt.Sprint("n", n)
 				ctx, cancel := someCtx()
-				reply, err := b.runInts(ctx, countScript, 2, key, n)
+				r := b.run(ctx, countScript.command(ctx, key, n))
 				cancel()
-				if err == nil && (reply[0] != 1 || reply[1] != n) {
-					t.Errorf("call %d was answered %v", n, reply)
+				if r.err == nil && !reflect.DeepEqual(r.value, []any{int64(1), n}) {
+					t.Errorf("call %d was answered %v", n, r.value)
 				}
-				if err == nil {
+				if r.err == nil {
 					answered.Store(true)
 				}
 				mu.Lock()
-				outcomes[key] = err
+				outcomes[key] = r.err
 				mu.Unlock()
 			}
 		})

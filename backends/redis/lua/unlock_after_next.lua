@@ -1,2 +1,0 @@
-pcall(tellnext, ARGV[2])
-return 1
