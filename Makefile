@@ -29,6 +29,8 @@ PASSES   ?= 20
 KEYS     ?= 100000
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
+# The package that takes longest comes first, so that it is not alone at the end.
+SLOW      = ./internal/storm
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
@@ -36,7 +38,7 @@ P        ?= 2
 
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
-	{ $(GO) test -race -p $(P) -timeout 15m -json ./...; \
+	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) ./...; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
 	  containers=$$(mktemp); \
 	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } >$$containers & \

@@ -44,6 +44,7 @@ var (
 
 var badKeys = map[string]string{
 	"empty key": "", "key too long": strings.Repeat("k", coord.MaxKey+1), "key not UTF-8": "k\xff",
+	"key with NUL": "k\x00",
 }
 
 var badLimits = map[string]coord.Limit{

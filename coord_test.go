@@ -22,6 +22,7 @@ func TestInvalidOptions(t *testing.T) {
 		text string
 	}{
 		{"prefix not UTF-8", WithPrefix("\xff"), ErrInvalid, "want at most 256 bytes of UTF-8"},
+		{"prefix with NUL", WithPrefix("a\x00"), ErrInvalid, "without NUL"},
 		{"long prefix", WithPrefix(strings.Repeat("p", 257)), ErrInvalid, "want at most 256 bytes of UTF-8"},
 		{"nil logger", WithLogger(nil), ErrInvalid, "nil logger"},
 		{"empty name", WithHolderName(""), ErrInvalid, "1 to 64 bytes"},

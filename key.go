@@ -13,6 +13,10 @@ const (
 	MaxPrefix = 256
 )
 
+// reservedKey is how many bytes of a store's longest key are not for applications: coord may put a NUL,
+// which no key has, and one byte more before a key of its own.
+const reservedKey = 2
+
 // Key joins parts into one key so that different parts never give the same
 // key: Key("a/b", "c") is not Key("a", "b/c"). A part's '%' becomes "%25" and
 // its '/' becomes "%2F"; the parts are joined by '/'. Key() with no parts, or
@@ -39,6 +43,8 @@ func checkKey(key string) error {
 		return fmt.Errorf("%w: key of %d bytes: want 1 to %d", ErrInvalid, len(key), MaxKey)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("%w: key %q: want valid UTF-8", ErrInvalid, key)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("%w: key %q: want no NUL byte", ErrInvalid, key)
 	}
 	return nil
 }
@@ -51,8 +57,8 @@ func (c *Client) fullKey(key string) (string, error) {
 	if c.prefix != "" {
 		key = c.prefix + key
 	}
-	if limit := c.info.MaxKey; limit > 0 && len(key) > limit {
-		return "", fmt.Errorf("%w: key of %d bytes with its prefix: want at most %d on %s", ErrInvalid, len(key), limit, c.info.Name)
+	if limit := c.info.MaxKey; limit > 0 && len(key) > limit-reservedKey {
+		return "", fmt.Errorf("%w: key of %d bytes with its prefix: want at most %d on %s", ErrInvalid, len(key), limit-reservedKey, c.info.Name)
 	}
 	return key, nil
 }

@@ -34,7 +34,7 @@ type settings struct {
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At
-// most MaxPrefix bytes of UTF-8.
+// most MaxPrefix bytes of UTF-8, without NUL.
 func WithPrefix(s string) Option {
 	return func(o *settings) error {
 		if s == "" {
@@ -42,7 +42,7 @@ func WithPrefix(s string) Option {
 			return nil
 		}
 		if err := checkKey(s); err != nil || len(s) > MaxPrefix {
-			return fmt.Errorf("%w: prefix %q: want at most %d bytes of UTF-8", ErrInvalid, s, MaxPrefix)
+			return fmt.Errorf("%w: prefix %q: want at most %d bytes of UTF-8, without NUL", ErrInvalid, s, MaxPrefix)
 		}
 		o.prefix = s
 		return nil

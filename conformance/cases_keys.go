@@ -26,7 +26,8 @@ func keyCases() []Case {
 	}
 }
 
-// nasty are keys that have been confused with one another on some store.
+// nasty are keys that have been confused with one another on some store. A driver takes any bytes: NUL is
+// what package coord uses itself.
 func nasty() []string {
 	list := []string{
 		"a", "ab", "a/b", "a/", "/a", "a//b", "a/b/", "A", "aB", "Ab", "a b", " a", "a ", "a\tb", "a\nb", "a\r\nb", "a\x00b",
@@ -72,6 +73,7 @@ func badKeys(e *env) {
 	limit := coord.PerMinute(10)
 	for what, key := range map[string]string{
 		"the empty key": "", "a key of 1025 bytes": strings.Repeat("k", 1025), "a key that is not UTF-8": "a\xffb",
+		"a key with a NUL byte": "a\x00b",
 	} {
 		_, err := c.TryLock(e.ctx, key)
 		e.wantError(err, "TryLock of "+what, coord.ErrInvalid)

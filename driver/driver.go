@@ -61,7 +61,8 @@ type Info struct {
 	// MaxTTL is the longest lease; a longer one is ErrInvalid. Zero means no bound.
 	MaxTTL time.Duration
 	// MaxKey is the longest key in bytes, prefix included. Zero means no bound of
-	// the store's own.
+	// the store's own. Package coord keeps two of the bytes for itself. A key may
+	// have any byte, also NUL.
 	MaxKey int
 	// Claims are the capabilities that the conformance suite proves both ways.
 	Claims Claims
