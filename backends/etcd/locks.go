@@ -158,21 +158,12 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 // adopt takes over a hold of r.ID that this client does not know: a repeated attempt
 // after a lost reply, or through another client.
 func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec record) (driver.Grant, error) {
-	l, err := b.moveTo(ctx, rec, b.seconds(r.TTL))
-	if err != nil {
+	l, there, err := b.rebound(ctx, r, rec)
+	switch {
+	case err != nil:
 		return driver.Grant{}, err
-	}
-	if l.id != rec.lease {
-		resp, err := b.txnAgain(ctx, rebinding(rec.name, r.ID, rec.create, l))
-		switch {
-		case err != nil:
-			if !driver.Definite(err) {
-				b.taint(l)
-			}
-			return driver.Grant{}, err
-		case !resp.Responses[0].GetResponseTxn().Succeeded:
-			return driver.Grant{}, driver.ErrLocked // it has changed meanwhile
-		}
+	case !there:
+		return driver.Grant{}, driver.ErrLocked // it has changed meanwhile
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,6 +183,17 @@ func (b *backend) supersede(old *entry) {
 	if old != nil && old.state == unsure {
 		b.drop(old)
 	}
+}
+
+// rebound binds an entry that an earlier call left in the queue to a lease that we keep alive. there is false if it has changed
+// meanwhile.
+func (b *backend) rebound(ctx context.Context, r driver.Request, rec record) (l *lease, there bool, err error) {
+	l, err = b.moveTo(ctx, rec, b.seconds(r.TTL))
+	if err != nil || l.id == rec.lease {
+		return l, true, err
+	}
+	there, err = b.rebind(ctx, rec.name, r.ID, rec.create, l)
+	return l, there, err
 }
 
 // moveTo gives the lease that an entry is to be bound to: one of ours, of at least
@@ -227,6 +229,18 @@ func rebinding(name, id string, create int64, l *lease) clientv3.Op {
 	}, []clientv3.Op{
 		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
 	}, []clientv3.Op{clientv3.OpGet(name)})
+}
+
+// rebind makes the request of rebinding. there is false if the entry has changed hands, was broken or is gone.
+func (b *backend) rebind(ctx context.Context, name, id string, create int64, l *lease) (there bool, err error) {
+	resp, err := b.txnAgain(ctx, rebinding(name, id, create, l))
+	if err != nil {
+		if !driver.Definite(err) {
+			b.taint(l)
+		}
+		return false, err
+	}
+	return resp.Responses[0].GetResponseTxn().Succeeded, nil
 }
 
 // Unlock implements driver.Locker: one request, and a read of the queue before it if this client does not know the

@@ -219,7 +219,10 @@ func (b *backend) alreadyInLine(ctx context.Context, line string, there *mvccpb.
 	case rec.released:
 		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
 	}
-	l, err := b.rebound(ctx, r, rec)
+	l, ours, err := b.rebound(ctx, r, rec)
+	if err == nil && !ours {
+		err = fmt.Errorf("%w: the entry in line is gone", driver.ErrNotSent)
+	}
 	return l, rec.create, err
 }
 
@@ -233,25 +236,6 @@ func (b *backend) doubt(e *entry, l *lease) {
 
 // doubtGrace is how much later than at its end the server may notice the end of a lease.
 const doubtGrace = time.Second
-
-// rebound binds an entry that an earlier call left in line to a lease that we keep alive.
-func (b *backend) rebound(ctx context.Context, r driver.Request, rec record) (*lease, error) {
-	l, err := b.moveTo(ctx, rec, b.seconds(r.TTL))
-	if err != nil || l.id == rec.lease {
-		return l, err
-	}
-	resp, err := b.txnAgain(ctx, rebinding(rec.name, r.ID, rec.create, l))
-	switch {
-	case err != nil:
-		if !driver.Definite(err) {
-			b.taint(l)
-		}
-		return nil, err
-	case !resp.Responses[0].GetResponseTxn().Succeeded:
-		return nil, fmt.Errorf("%w: the entry in line is gone", driver.ErrNotSent)
-	}
-	return l, nil
-}
 
 // wait waits in line until ours is the first entry. Whatever ends it without a grant has the
 // entry removed in the background, so that nobody waits for it.
@@ -494,14 +478,10 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	resp, err := b.txnAgain(ctx, rebinding(w.name, w.id, w.create, next))
-	switch {
+	switch there, err := b.rebind(ctx, w.name, w.id, w.create, next); {
 	case err != nil:
-		if !driver.Definite(err) {
-			b.taint(next)
-		}
 		return err
-	case !resp.Responses[0].GetResponseTxn().Succeeded:
+	case !there:
 		b.lose(w.entry, errEntryGone)
 		return errOver
 	}
