@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -178,20 +179,20 @@ func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetRe
 }
 
 // timeToLive asks for the state of a lease.
-func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *clientv3.LeaseTimeToLiveResponse, err error) {
+func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *pb.LeaseTimeToLiveResponse, err error) {
 	err = again(ctx, func(ctx context.Context) error {
-		resp, err = b.lease.TimeToLive(ctx, clientv3.LeaseID(lease))
-		return err
+		resp, err = b.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
+		return clientv3.ContextError(ctx, err)
 	})
 	return resp, readOnly(ctx, err)
 }
 
 // grantLease asks for a lease. One whose reply was lost is bound to nothing, and ends by itself.
-func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *clientv3.LeaseGrantResponse, sent time.Time, err error) {
+func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *pb.LeaseGrantResponse, sent time.Time, err error) {
 	err = again(ctx, func(ctx context.Context) error {
 		sent = time.Now()
-		resp, err = b.lease.Grant(ctx, seconds)
-		return err
+		resp, err = b.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds})
+		return clientv3.ContextError(ctx, err)
 	})
 	return resp, sent, readOnly(ctx, err)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
@@ -72,11 +73,6 @@ func WithLogger(l *slog.Logger) Option {
 // Make the client with [DialOptions]. Without them it sends requests to members that hang, too, until their connections are
 // closed: see clientv3.Config.DialKeepAliveTime. What can be made again is made again, so that holds with a TTL of 12 s or more
 // live. A TryLock, an Unlock or a decision on a limit fails if it goes to such a member.
-//
-// Reads of a client with the default MaxUnaryRetries are repeated for some seconds
-// while no server can be reached, as far as the caller's ctx allows. Set it to 2, as
-// [Open] does, for calls that fail at once: one to ask and one to ask again with a new
-// token.
 func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
 	switch {
 	case client == nil:
@@ -162,7 +158,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
 	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
-	b.waits, b.guards = newWatches(life, client, n.ping()), newWatches(life, client, n.ping())
+	b.waits, b.guards = newWatches(life, b.watcher, n.ping()), newWatches(life, b.watcher, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)
@@ -216,11 +212,10 @@ func (b *backend) Close() error { return b.close() }
 
 // disconnect gives back what New or Open made.
 func (b *backend) disconnect() error {
-	err := b.lease.Close()
 	if b.own {
-		err = errors.Join(err, b.client.Close())
+		return b.client.Close()
 	}
-	return err
+	return nil
 }
 
 func (b *backend) shut() error {
@@ -233,7 +228,7 @@ func (b *backend) shut() error {
 	var revoking sync.WaitGroup
 	for _, l := range b.liveLeases() {
 		// One that cannot be given back now ends by itself.
-		revoking.Go(func() { _, _ = b.lease.Revoke(ctx, clientv3.LeaseID(l)) })
+		revoking.Go(func() { _, _ = b.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l}) })
 	}
 	revoking.Wait()
 	return b.disconnect()

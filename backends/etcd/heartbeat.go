@@ -48,7 +48,7 @@ type heartbeatStream struct {
 const loginWithin = 2 * time.Second
 
 func newHeartbeats(life context.Context, start func(func()) bool, s services) *heartbeats {
-	h := &heartbeats{life: life, start: start, lease: s.pbLease}
+	h := &heartbeats{life: life, start: start, lease: s.lease}
 	if s.client.Username != "" {
 		h.login = loginWithin
 	}

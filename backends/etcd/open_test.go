@@ -237,6 +237,21 @@ func TestServerAwayIsNotSent(t *testing.T) {
 	})
 }
 
+// A read is told at once that the server is away, whatever retries the application's client has.
+func TestReadWhileServerIsAway(t *testing.T) {
+	srv := testserver.Etcd(t)
+	cfg := clientConfig(srv.Addr)
+	cfg.MaxUnaryRetries = 0 // the client library's default, a hundred
+	b := connectWith(t, cfg)
+	srv.Kill()
+	until(t, 5*time.Second, "a read to find no connection", func() bool {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return errors.Is(b.Ping(ctx), driver.ErrNotSent) && time.Since(start) < time.Second
+	})
+}
+
 func TestNewRefuses(t *testing.T) {
 	srv := testserver.Etcd(t)
 	if _, err := New(nil); !errors.Is(err, driver.ErrInvalid) {

@@ -98,11 +98,12 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 	if err != nil {
 		return 0, err
 	}
+	id = clientv3.LeaseID(resp.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.Version.lease = &stateLease{epoch: t.epoch, id: resp.ID, until: sent.Add(time.Duration(resp.TTL) * time.Second), states: 1}
+	c.Version.lease = &stateLease{epoch: t.epoch, id: id, until: sent.Add(time.Duration(resp.TTL) * time.Second), states: 1}
 	g.leases = append(g.leases, c.Version.lease)
-	return resp.ID, nil
+	return id, nil
 }
 
 // bind finds a lease for c: the one that it has, or else the newest, or if there are many the one with the fewest states.

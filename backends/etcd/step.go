@@ -33,7 +33,7 @@ type answer struct {
 
 // send makes a request of a step.
 func (b *backend) send(ctx context.Context, s step) (answer, error) {
-	resp, err := b.pbKV.Txn(ctx, s.txn, failFast)
+	resp, err := b.pbKV.Txn(ctx, s.txn)
 	if err != nil {
 		return answer{}, classify(ctx, clientv3.ContextError(ctx, err))
 	}
@@ -50,7 +50,7 @@ func (b *backend) sendAll(ctx context.Context, steps []step) ([]answer, error) {
 	for i, s := range steps {
 		req.Success[i] = &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: s.txn}}
 	}
-	resp, err := b.pbKV.Txn(ctx, req, failFast, anySize)
+	resp, err := b.pbKV.Txn(ctx, req, anySize)
 	if err != nil {
 		return nil, classify(ctx, clientv3.ContextError(ctx, err))
 	}

@@ -19,10 +19,10 @@ import (
 // while thousands of events come, the server waits for its events to be read, and the client for
 // its requests, for ever.
 type watches struct {
-	life context.Context
-	ping string // a key that nobody puts
-	dial func(context.Context) (pb.Watch_WatchClient, error)
-	kick chan struct{} // there is something to write
+	life   context.Context
+	ping   string // a key that nobody puts
+	server pb.WatchClient
+	kick   chan struct{} // there is something to write
 
 	checkEvery time.Duration
 	heard      atomic.Bool // the server has said something since the last look
@@ -56,12 +56,9 @@ type viewer interface {
 	blind()
 }
 
-func newWatches(life context.Context, client *clientv3.Client, ping string) *watches {
+func newWatches(life context.Context, server pb.WatchClient, ping string) *watches {
 	return &watches{
-		life: life, ping: ping,
-		dial: func(ctx context.Context) (pb.Watch_WatchClient, error) {
-			return pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, failFast)
-		},
+		life: life, ping: ping, server: server,
 		kick: make(chan struct{}, 1), checkEvery: aliveCheckEvery,
 		live: make(map[*watch]struct{}), begun: make(map[int64]*watch),
 	}
@@ -156,7 +153,7 @@ func (s *watches) stream() {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	stream, err := s.dial(ctx)
+	stream, err := s.server.Watch(ctx)
 	if err != nil {
 		return
 	}
