@@ -52,6 +52,12 @@
 // those that had the name before the entry's own revision is passed over. And every five seconds the waiter looks though nothing was
 // pushed.
 //
+// # Members
+//
+// Requests go to the members of the cluster in turn. A member that has left a request unanswered for a quarter of a second is
+// passed over until it answers, or for ten seconds. This is done by [DialOptions], which an application adds to a client of its
+// own. A request that does no harm if it is made twice is made again after half a second, at another member.
+//
 // # Leases
 //
 // Holds and waiters with the same TTL in whole seconds share one lease, so that a lock
