@@ -33,15 +33,15 @@ const (
 func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 	wait := tryAgainFirst
 	for try := 1; ; try++ {
-		landed, err := b.toMaster(ctx, cmd)
-		if !landed || redirected(err) {
-			landed, err = b.fly(ctx, b.client, cmd)
+		finished, err := b.toMaster(ctx, cmd)
+		if !finished || redirected(err) {
+			finished, err = b.do(ctx, b.client, cmd)
 		}
 		if err == nil {
 			return nil
 		}
 		b.noticeTopology(err)
-		if !landed || !redis.IsTryAgainError(err) || try == tryAgainAtMost {
+		if !finished || !redis.IsTryAgainError(err) || try == tryAgainAtMost {
 			return b.clusterError(err)
 		}
 		if over := b.pause(ctx, wait); over != nil {
@@ -67,7 +67,7 @@ func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (sent bool, err
 	if err != nil {
 		return false, nil
 	}
-	return true, b.gates.of(b, node).process(ctx, cmd)
+	return true, b.pipeliners.of(b, node).process(ctx, cmd)
 }
 
 // pause waits for d, or says what has ended before that.

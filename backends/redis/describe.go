@@ -89,7 +89,7 @@ func (b *backend) describeMinReplicas(ctx context.Context, settings map[string]s
 // anyone read it.
 func (b *backend) config(ctx context.Context, name string) string {
 	cmd := redis.NewMapStringStringCmd(ctx, "config", "get", name)
-	if _, err := b.fly(ctx, b.client, cmd); err != nil {
+	if _, err := b.do(ctx, b.client, cmd); err != nil {
 		return ""
 	}
 	return cmd.Val()[name]

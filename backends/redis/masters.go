@@ -170,7 +170,7 @@ var errUnanswered = errors.New("no answer")
 // not.
 func (b *backend) census(ctx context.Context, ask func(ctx context.Context, s server) error) (silent []error, err error) {
 	c := &census{b: b, ask: ask}
-	if _, err := b.fly(ctx, c, nil); err != nil {
+	if _, err := b.do(ctx, c, nil); err != nil {
 		return nil, classify(b.clusterError(err))
 	}
 	return c.silent, nil

@@ -48,7 +48,7 @@ func TestCallsThatShareOneConnection(t *testing.T) {
 	if n := b.client.PoolStats().IdleConns; n != 1 {
 		t.Fatalf("%d idle connections, want 1", n)
 	}
-	const calls = flightsAtMost // more would wait for these
+	const calls = maxActive // more would wait for these
 	all := meeting{over: make(chan struct{})}
 	defer close(all.over)
 	all.Add(calls)

@@ -15,266 +15,247 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// gate lets the calls of many goroutines to one server travel together. While few flights
-// are under way, a call flies at once and by itself, as if there were no gate. Calls that
-// come while enough are under way wait, and leave together, in one pipeline, as soon as
-// one of those has landed: nothing waits for company, and there is no timer in the way.
+// pipeliner sends the requests of many goroutines to one server in pipelines. A request is sent at once and by itself
+// while fewer than maxActive calls are under way. Otherwise it is queued. When a call returns, all that are queued are
+// sent in one pipeline. So no request waits for others to come, and there is no timer in the way.
 //
-// go-redis can put calls together on its own, but not so that a caller whose ctx ends is
-// told whether its call was sent, that a server which hangs holds up nobody else, and
-// that no goroutine is left behind.
-type gate struct {
-	b        *backend
-	client   *redis.Client
-	patience time.Duration // the constant, but in tests
+// go-redis has automatic pipelines too. But a caller whose ctx ends is not told whether its request was sent, a
+// server that hangs delays everybody, and goroutines are left behind.
+type pipeliner struct {
+	b      *backend
+	client *redis.Client
+	stall  time.Duration // the constant, but in tests
 
 	mu    sync.Mutex
-	queue []*passenger // in the order in which they came
-	// out is how many flights are under way that began in this age. When nobody has been
-	// let through for patience, all that are under way are taken to hang, and are not
-	// counted any more: a new age begins.
-	out, age int
-	timer    *time.Timer // runs when somebody waits
-	watched  bool        // it runs
-	moved    bool        // somebody was let through since it was set
+	queue []*queued // in the order in which they came
+	// active is how many calls are under way that began in this generation. When nothing was sent for the time stall,
+	// all calls under way are taken to hang and are not counted any more: a new generation begins.
+	active, generation int
+	timer              *time.Timer // runs while requests are queued
+	timed              bool        // it runs
+	moved              bool        // requests were sent since it was set
 }
 
-// gates are those to the servers of a backend.
-type gates struct {
-	one atomic.Pointer[gate] // the last that was used
+// pipeliners are those to the servers of a backend.
+type pipeliners struct {
+	one atomic.Pointer[pipeliner] // the last that was used
 	mu  sync.Mutex
-	all map[*redis.Client]*gate
+	all map[*redis.Client]*pipeliner
 }
 
-// of is the gate to the server that c talks to.
-func (s *gates) of(b *backend, c *redis.Client) *gate {
-	if g := s.one.Load(); g != nil && g.client == c {
-		return g
+// of is the pipeliner to the server that c talks to.
+func (s *pipeliners) of(b *backend, c *redis.Client) *pipeliner {
+	if p := s.one.Load(); p != nil && p.client == c {
+		return p
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.all[c]
-	if g == nil {
-		// Servers may have left the cluster. A gate that is still used is as good as a new one,
+	p := s.all[c]
+	if p == nil {
+		// Servers may have left the cluster. A pipeliner that is still used is as good as a new one,
 		// except that fewer share it.
-		maps.DeleteFunc(s.all, func(_ *redis.Client, old *gate) bool { return old.idle() })
+		maps.DeleteFunc(s.all, func(_ *redis.Client, old *pipeliner) bool { return old.idle() })
 		if s.all == nil {
-			s.all = map[*redis.Client]*gate{}
+			s.all = map[*redis.Client]*pipeliner{}
 		}
-		g = &gate{b: b, client: c, patience: patience}
-		s.all[c] = g
+		p = &pipeliner{b: b, client: c, stall: stall}
+		s.all[c] = p
 	}
-	s.one.Store(g)
-	return g
+	s.one.Store(p)
+	return p
 }
 
-func (g *gate) idle() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.out == 0 && len(g.queue) == 0
+func (p *pipeliner) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.active == 0 && len(p.queue) == 0
 }
 
 const (
-	// flightsAtMost is from how many flights on calls wait for the next to land. With
-	// fewer, a few goroutines would wait for each other where a round trip takes long;
-	// with more, many would not share enough of them.
-	flightsAtMost = 4
-	// passengersAtMost is how many calls fly together.
-	passengersAtMost = 128
-	// patience is how long the queue may stand still before another flight takes it.
-	patience = 2 * time.Millisecond
+	// maxActive is how many calls are under way when further requests are queued. With fewer, a few goroutines would
+	// wait for each other where a round trip takes long; with more, many would not share enough of them.
+	maxActive = 4
+	// maxPipelined is how many requests a pipeline has at most.
+	maxPipelined = 128
+	// stall is how long nothing may be sent from the queue before the calls under way are taken to hang.
+	stall = 2 * time.Millisecond
 )
 
-// passenger is a call at the gate.
-type passenger struct {
+// queued is a request in the queue.
+type queued struct {
 	ctx    context.Context
 	cmd    redis.Cmder
 	result chan error // has room for the one that it gets
 }
 
 // process runs cmd, by itself or together with others.
-func (g *gate) process(ctx context.Context, cmd redis.Cmder) error {
-	g.mu.Lock()
-	if g.out < flightsAtMost && len(g.queue) == 0 {
-		g.out++
-		age := g.age
-		g.mu.Unlock()
-		defer g.landed(age)
-		_, err := g.b.fly(ctx, g.client, cmd)
+func (p *pipeliner) process(ctx context.Context, cmd redis.Cmder) error {
+	p.mu.Lock()
+	if p.active < maxActive && len(p.queue) == 0 {
+		p.active++
+		generation := p.generation
+		p.mu.Unlock()
+		defer p.finished(generation)
+		_, err := p.b.do(ctx, p.client, cmd)
 		return err
 	}
-	p := g.b.spare.passenger()
-	p.ctx, p.cmd = ctx, cmd
-	g.queue = append(g.queue, p)
-	g.watch()
-	g.mu.Unlock()
-	if bound, ok := ctx.(*driver.Bound); ok {
-		return g.awaitBound(bound, p)
+	r, ok := p.b.requests.Get().(*queued)
+	if !ok {
+		r = &queued{result: make(chan error, 1)}
 	}
-	return g.await(p, ctx.Done(), nil)
+	r.ctx, r.cmd = ctx, cmd
+	p.queue = append(p.queue, r)
+	p.setTimer()
+	p.mu.Unlock()
+	return p.await(r)
 }
 
-// awaitBound is await without the Done of a Bound, which takes a timer of its own.
-func (g *gate) awaitBound(bound *driver.Bound, p *passenger) error {
-	deadline, _ := bound.Deadline()
-	timer := g.b.spare.timer(time.Until(deadline))
-	defer g.b.spare.stop(timer)
-	return g.await(p, nil, timer.C)
-}
-
-// await returns the result of p's call, or what has ended the wait for it: if the call was still
-// in the queue, it is not sent any more.
-func (g *gate) await(p *passenger, cancelled <-chan struct{}, late <-chan time.Time) error {
-	cause := context.DeadlineExceeded
+// await returns the result of r, or what ended the wait for it. A request that was still in the queue is not sent any
+// more.
+func (p *pipeliner) await(r *queued) error {
 	select {
-	case err := <-p.result:
-		p.ctx, p.cmd = nil, nil
-		g.b.spare.passengers.Put(p)
+	case err := <-r.result:
+		r.ctx, r.cmd = nil, nil
+		p.b.requests.Put(r)
 		return err
-	case <-late:
-	case <-cancelled:
-		cause = p.ctx.Err()
-	case <-g.b.closing:
-		if g.withdraw(p) {
+	case <-r.ctx.Done():
+		if p.withdraw(r) {
+			return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
+		}
+		return r.ctx.Err()
+	case <-p.b.closing:
+		if p.withdraw(r) {
 			return driver.ErrClosed
 		}
 		return errClosing
 	}
-	if g.withdraw(p) {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, cause)
-	}
-	return cause
 }
 
-// withdraw takes p out of the queue, if it is still there.
-func (g *gate) withdraw(p *passenger) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := slices.Index(g.queue, p)
+// withdraw takes r out of the queue, if it is still there.
+func (p *pipeliner) withdraw(r *queued) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.queue, r)
 	if i < 0 {
 		return false
 	}
-	g.queue = slices.Delete(g.queue, i, i+1)
+	p.queue = slices.Delete(p.queue, i, i+1)
 	return true
 }
 
-// landed ends a flight of one. Those who have waited for that fly in a goroutine of their own,
-// which is there for as long as anybody waits.
-func (g *gate) landed(age int) {
-	if batch, age := g.next(age, nil); batch != nil {
-		go g.pilot(batch, age)
+// finished ends a call of one request. What was queued meanwhile is sent by a goroutine that lives for as long as
+// requests are queued.
+func (p *pipeliner) finished(generation int) {
+	if batch, generation := p.next(generation, nil); batch != nil {
+		go p.sendQueued(batch, generation)
 	}
 }
 
-// next ends a flight that began in age, and begins one with those who wait, if there are any.
-// What batch is made of is used again.
-func (g *gate) next(age int, batch []*passenger) (_ []*passenger, now int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if age == g.age {
-		g.out--
+// next ends a call that began in a generation, and begins one with the requests of the queue, if there are any. It
+// uses the slice of the last batch again.
+func (p *pipeliner) next(generation int, batch []*queued) (_ []*queued, now int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if generation == p.generation {
+		p.active--
 	}
-	if len(g.queue) == 0 || g.out >= flightsAtMost || g.b.closed() {
+	if len(p.queue) == 0 || p.active >= maxActive || p.b.closed() {
 		return nil, 0
 	}
-	return g.board(batch), g.age
+	return p.begin(batch), p.generation
 }
 
-// board begins a flight with those who wait. mu is held.
-func (g *gate) board(batch []*passenger) []*passenger {
-	n := min(len(g.queue), passengersAtMost)
-	batch = append(batch[:0], g.queue[:n]...)
-	g.queue = slices.Delete(g.queue, 0, n)
-	g.out++
-	g.moved = true
+// begin begins a call with requests of the queue. mu is held.
+func (p *pipeliner) begin(batch []*queued) []*queued {
+	n := min(len(p.queue), maxPipelined)
+	batch = append(batch[:0], p.queue[:n]...)
+	p.queue = slices.Delete(p.queue, 0, n)
+	p.active++
+	p.moved = true
 	return batch
 }
 
-// watch sets the timer, unless it runs. mu is held.
-func (g *gate) watch() {
-	if g.watched {
+// setTimer sets the timer, unless it runs. mu is held.
+func (p *pipeliner) setTimer() {
+	if p.timed {
 		return
 	}
-	g.watched, g.moved = true, false
-	if g.timer == nil {
-		g.timer = time.AfterFunc(g.patience, g.look)
+	p.timed, p.moved = true, false
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.stall, p.checkStall)
 	} else {
-		g.timer.Reset(g.patience)
+		p.timer.Reset(p.stall)
 	}
 }
 
-// look lets those who wait fly if nobody has been let through since the timer was set.
-func (g *gate) look() {
-	g.mu.Lock()
-	g.watched = false
-	if len(g.queue) == 0 || g.b.closed() {
-		g.mu.Unlock()
+// checkStall sends the queue if nothing was sent from it since the timer was set.
+func (p *pipeliner) checkStall() {
+	p.mu.Lock()
+	p.timed = false
+	if len(p.queue) == 0 || p.b.closed() {
+		p.mu.Unlock()
 		return
 	}
-	if g.moved {
-		g.watch()
-		g.mu.Unlock()
+	if p.moved {
+		p.setTimer()
+		p.mu.Unlock()
 		return
 	}
-	g.age, g.out = g.age+1, 0
-	batch, age := g.board(nil), g.age
-	g.watch()
-	g.mu.Unlock()
-	g.pilot(batch, age)
+	p.generation, p.active = p.generation+1, 0
+	batch, generation := p.begin(nil), p.generation
+	p.setTimer()
+	p.mu.Unlock()
+	p.sendQueued(batch, generation)
 }
 
-// pilot flies with batch, and then with those who wait when it has landed, until nobody does.
-func (g *gate) pilot(batch []*passenger, age int) {
+// sendQueued sends batch, and then what was queued meanwhile, until the queue is empty.
+func (p *pipeliner) sendQueued(batch []*queued, generation int) {
 	for batch != nil {
-		g.carry(batch)
+		p.send(batch)
 		clear(batch)
-		// Those who have just been let go may want to fly again.
+		// The callers that have their results may have further requests.
 		runtime.Gosched()
-		batch, age = g.next(age, batch)
+		batch, generation = p.next(generation, batch)
 	}
 }
 
-// carry runs the calls of batch in one round trip and gives each its result. A call that it has
-// given its result may be used again: it is not touched any more.
-func (g *gate) carry(batch []*passenger) {
+// send runs the requests of batch in one round trip and gives each its result. A request that has its result may be
+// used again: it is not touched any more.
+func (p *pipeliner) send(batch []*queued) {
 	if len(batch) == 1 {
-		p := batch[0]
-		ctx := p.ctx
-		if bound, ok := ctx.(*driver.Bound); ok {
-			ctx = quiet{bound}
-		}
-		p.result <- g.client.Process(ctx, p.cmd)
+		r := batch[0]
+		r.result <- p.client.Process(r.ctx, r.cmd)
 		return
 	}
-	ctx, pipe := newShared(batch), g.client.Pipeline()
-	for _, p := range batch {
-		_ = pipe.Process(ctx, p.cmd) // is put on a list
+	ctx, pipe := newBatchContext(batch), p.client.Pipeline()
+	for _, r := range batch {
+		_ = pipe.Process(ctx, r.cmd) // is put on a list
 	}
 	_, _ = pipe.Exec(ctx) // each command has its error
-	for _, p := range batch {
-		p.result <- p.cmd.Err()
+	for _, r := range batch {
+		r.result <- r.cmd.Err()
 	}
 }
 
-// shared is the context of calls that fly together: it ends with the last of them.
-type shared struct {
+// batchContext is the context of a pipeline. It ends with the last of its requests.
+type batchContext struct {
 	context.Context // the background
 	deadline        time.Time
 }
 
-func newShared(batch []*passenger) *shared {
-	g := &shared{Context: context.Background()}
-	for _, p := range batch {
-		deadline, ok := p.ctx.Deadline()
+func newBatchContext(batch []*queued) *batchContext {
+	c := &batchContext{Context: context.Background()}
+	for _, r := range batch {
+		deadline, ok := r.ctx.Deadline()
 		if !ok {
-			g.deadline = time.Time{}
+			c.deadline = time.Time{}
 			break
 		}
-		if deadline.After(g.deadline) {
-			g.deadline = deadline
+		if deadline.After(c.deadline) {
+			c.deadline = deadline
 		}
 	}
-	return g
+	return c
 }
 
-func (g *shared) Deadline() (time.Time, bool) { return g.deadline, !g.deadline.IsZero() }
+func (c *batchContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }

@@ -56,8 +56,8 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute)))
-	g := b.gates.of(b, b.client.(*redis.Client))
-	g.patience = time.Hour
+	g := b.pipeliners.of(b, b.client.(*redis.Client))
+	g.stall = time.Hour
 	before := reads(t, b)
 	srv.Pause()
 	var wg sync.WaitGroup
@@ -73,7 +73,7 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 		defer g.mu.Unlock()
 		return len(g.queue)
 	}
-	for deadline := time.Now().Add(hung); waiting() < crowd-flightsAtMost; runtime.Gosched() {
+	for deadline := time.Now().Add(hung); waiting() < crowd-maxActive; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d calls wait", waiting())
 		}

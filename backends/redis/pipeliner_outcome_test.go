@@ -40,9 +40,9 @@ func someCtx() (context.Context, func()) {
 	}
 }
 
-// TestGateTellsTheOutcome: whatever becomes of server and network, a call that was answered was run once, one
+// TestPipelinerTellsTheOutcome: whatever becomes of server and network, a call that was answered was run once, one
 // whose error is definite was not, and none is run twice, though the client would retry.
-func TestGateTellsTheOutcome(t *testing.T) {
+func TestPipelinerTellsTheOutcome(t *testing.T) {
 	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
 	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
 	defer p.Close()

@@ -134,16 +134,16 @@ func (a *asking) run(ctx context.Context, told bool) (reply integers, short, err
 	return reply, r.short, err
 }
 
-// landWithin is how much longer than its ctx a request for a place may take. One that was left
+// finishWithin is how much longer than its ctx a request for a place may take. One that was left
 // behind could be carried out after the place was withdrawn: nobody would be there to have
 // the lock when it is the place's turn.
-const landWithin = 50 * time.Millisecond
+const finishWithin = 50 * time.Millisecond
 
-// outlasting is a context that ends landWithin after ctx, or with end.
+// outlasting is a context that ends finishWithin after ctx, or with end.
 func outlasting(ctx context.Context) (late context.Context, end func()) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(landWithin)
+		timer := time.NewTimer(finishWithin)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

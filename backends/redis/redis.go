@@ -129,18 +129,19 @@ func checkTimeouts(ctxBounds bool, read, write time.Duration) error {
 
 // backend is the store.
 type backend struct {
-	client  redis.UniversalClient
-	cluster *redis.ClusterClient // client, if it is one
-	own     bool                 // Close closes client
-	options options
-	limits  limitScripts
-	info    driver.Info
-	gates   gates
-	spare   spare
-	lastTTL atomic.Pointer[boxedTTL]
-	line    line
-	closing chan struct{}
-	once    sync.Once
+	client     redis.UniversalClient
+	cluster    *redis.ClusterClient // client, if it is one
+	own        bool                 // Close closes client
+	options    options
+	limits     limitScripts
+	info       driver.Info
+	pipeliners pipeliners
+	requests   sync.Pool // of queued requests that have their results
+	results    sync.Pool // of channels for one result each; one that has no reader any more is not put back
+	lastTTL    atomic.Pointer[boxedTTL]
+	line       line
+	closing    chan struct{}
+	once       sync.Once
 }
 
 var (

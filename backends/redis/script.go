@@ -125,7 +125,7 @@ func (b *backend) runAll(ctx context.Context, replicas int, commands []*command)
 	replies := make([]reply, len(commands))
 	var unknown []*command // whose script the server does not know
 	var which []int
-	finished, err := b.fly(ctx, pipelines{b, replicas, commands}, nil)
+	finished, err := b.do(ctx, pipelines{b, replicas, commands}, nil)
 	for i, c := range commands {
 		if finished {
 			err = c.Err()
@@ -151,7 +151,7 @@ func (b *backend) runAll(ctx context.Context, replicas int, commands []*command)
 // reply is what a script replied, or the error.
 type reply struct {
 	value any
-	short error // too few replicas have what the script did
+	short error // too few replicas have what the script did, if it did anything
 	err   error
 }
 
