@@ -157,7 +157,7 @@ func (s stateStore) Swap(ctx context.Context, cells []*cell, _ int64) (swapped b
 		case c.Keep == 0:
 			writes[i] = deletionOf(name)
 		default:
-			if writes[i], err = b.putOp(ctx, c); err != nil {
+			if writes[i], err = b.putOp(ctx, c, name); err != nil {
 				return false, err
 			}
 		}
@@ -191,11 +191,11 @@ func (s stateStore) Swap(ctx context.Context, cells []*cell, _ int64) (swapped b
 }
 
 // putOp is the write of the state of c, on a lease.
-func (b *backend) putOp(ctx context.Context, c *cell) (*pb.RequestOp, error) {
+func (b *backend) putOp(ctx context.Context, c *cell, name []byte) (*pb.RequestOp, error) {
 	value, err := c.State.AppendBinary(nil)
 	if err != nil {
 		return nil, err
 	}
 	id, err := b.limits.lease(ctx, b, c, c.Keep)
-	return putOf([]byte(c.Name), value, int64(id)), err
+	return putOf(name, value, int64(id)), err
 }

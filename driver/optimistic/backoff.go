@@ -15,14 +15,14 @@ const (
 	// maxPause bounds a pause after a defeat.
 	maxPause = 20 * time.Millisecond
 	// eagerAfter is after how many defeats a caller pauses no more.
-	eagerAfter = 6
+	eagerAfter = 12
 )
 
 // Backoff times the next attempt after another client's write came first. A pause is random, within a range that begins
 // at the store's round trip and doubles with each defeat, up to 20 ms: full jitter.
 //
 // During a pause the winner may write several times in a row, and the state that the paused caller has read is old. It
-// would lose against such a row for ever. So a caller pauses no more once it was defeated six times.
+// would lose against such a row for ever. So a caller pauses no more once it was defeated twelve times.
 //
 // The zero Backoff is ready. It is safe for concurrent use.
 type Backoff struct{ rtt atomic.Int64 } // moving average, in ns
@@ -36,8 +36,8 @@ func (b *Backoff) Observe(d time.Duration) {
 	b.rtt.Store(old + (int64(d)-old)/8) // of two at once one may be lost
 }
 
-// Pause pauses after a number of defeats in a row, before which there was none: 0 after the first. Its error is that ctx
-// has ended, and matches [driver.ErrNotSent].
+// Pause pauses after a defeat; before is how many came before it in a row. Its error says that ctx has ended, and
+// matches [driver.ErrNotSent].
 func (b *Backoff) Pause(ctx context.Context, before int) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
@@ -57,7 +57,7 @@ func (b *Backoff) Pause(ctx context.Context, before int) error {
 
 // most is the end of the range of a pause.
 func (b *Backoff) most(before int) time.Duration {
-	return min(max(time.Duration(b.rtt.Load()), time.Microsecond)<<before, maxPause)
+	return min(max(time.Duration(b.rtt.Load()), time.Microsecond)<<min(before, eagerAfter), maxPause)
 }
 
 // ended is the error of a call that has written nothing when ctx ended. It matches ctx.Err() and the cause.

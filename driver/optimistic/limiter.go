@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"sync"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -11,7 +12,7 @@ import (
 type Change struct {
 	Limit driver.Limit
 	// Apply decides on s at now, in Unix microseconds, and reports whether s has to be written. It changes s only
-	// then. It may be called several times: the last call counts.
+	// then. It may be called several times: the last call counts. It is not called once the change has succeeded.
 	Apply func(s *limits.State, now int64) (changed bool)
 	// Peek says that Apply never changes anything.
 	Peek bool
@@ -54,14 +55,32 @@ func (m Limiter) TakeOne(ctx context.Context, key string, l driver.Limit, a driv
 	if err := limits.Check(l, a); err != nil {
 		return driver.TakenOne{}, err
 	}
-	var one driver.TakenOne
-	err := m.update(ctx, key, Change{Limit: l, Peek: a.N == 0, Apply: func(s *limits.State, now int64) bool {
-		return s.TakeInto(&one, &l, now, &a)
-	}})
-	if err != nil {
-		return driver.TakenOne{}, err
+	t := takings.Get().(*taking)
+	t.l, t.a = l, a
+	if err := m.update(ctx, key, Change{Limit: l, Peek: a.N == 0, Apply: t.apply}); err != nil {
+		return driver.TakenOne{}, err // t may still be in use
 	}
+	one := t.one
+	takings.Put(t)
 	return one, nil
+}
+
+// taking is one TakeOne. It is used again, as decisions are many.
+type taking struct {
+	l     driver.Limit
+	a     driver.Ask
+	one   driver.TakenOne
+	apply func(*limits.State, int64) bool // take
+}
+
+var takings = sync.Pool{New: func() any {
+	t := new(taking)
+	t.apply = t.take
+	return t
+}}
+
+func (t *taking) take(s *limits.State, now int64) (changed bool) {
+	return s.TakeInto(&t.one, &t.l, now, &t.a)
 }
 
 // Refund implements [driver.Refunder].
