@@ -78,8 +78,7 @@
 // is more than a minute ahead of its clock warns, see [WithLogger]. A state that is further ahead than that and the time
 // of the limit begins anew when nothing was granted for that time, however long states are kept.
 //
-// Callers of one client who want the same limit travel together: one is under way, and those
-// who come meanwhile share the next read and write.
+// Callers of one client decide on the same limit one after the other, so that they do not swap against each other.
 //
 // # Calls
 //

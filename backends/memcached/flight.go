@@ -30,6 +30,9 @@ type call struct {
 	b      *backend
 	client *memcache.Client
 	lane   *lane // nil over the application's client
+	// stop and aborted are of the context that ends the call on its lane; nil if none does.
+	stop    func() bool
+	aborted <-chan struct{}
 	// touched: a command that changes the lock has been sent, and was not refused. From then
 	// on no error is definite by itself.
 	touched bool

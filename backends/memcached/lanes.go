@@ -323,37 +323,55 @@ func (p *pool) close() error {
 
 // ride runs fn on a lane of p, here and now.
 func ride[T any](ctx context.Context, b *backend, p *pool, fn func(*call) (T, error)) (v T, err error) {
-	l, err := p.take(ctx, b.closing)
+	c, err := b.beginOn(ctx, p)
 	if err != nil {
 		return v, err
 	}
-	defer p.give(l)
+	defer c.end()
+	v, err = fn(c)
+	return v, b.outcome(ctx, err)
+}
+
+// beginOn begins a call on a lane of p, which end gives back.
+func (b *backend) beginOn(ctx context.Context, p *pool) (*call, error) {
+	l, err := p.take(ctx, b.closing)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{b: b, client: l.client, lane: l}
 	if _, bound := ctx.(*driver.Bound); !bound && ctx.Done() != nil {
 		aborted := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
+		c.aborted, c.stop = aborted, context.AfterFunc(ctx, func() {
 			l.abort()
 			close(aborted)
 		})
-		defer func() {
-			if !stop() {
-				<-aborted // before the lane is another call's
-			}
-		}()
 	}
-	v, err = fn(&call{b: b, client: l.client, lane: l})
+	return c, nil
+}
+
+// end gives the lane of a call back.
+func (c *call) end() {
+	if c.stop != nil && !c.stop() {
+		<-c.aborted // before the lane is another call's
+	}
+	c.lane.pool.give(c.lane)
+}
+
+// outcome adds to the error of a command on a lane that ctx or the backend has ended.
+func (b *backend) outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil || answered(err):
-		return v, err
+		return err
 	case b.closed():
-		return v, fmt.Errorf("%w: %v", errClosing, err)
+		return fmt.Errorf("%w: %v", errClosing, err)
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // its timer is as late as ours
 	}
 	if ctx.Err() != nil {
-		return v, fmt.Errorf("%w: %v", ended(ctx), err)
+		return fmt.Errorf("%w: %v", ended(ctx), err)
 	}
-	return v, err
+	return err
 }
 
 // answered reports whether err is what the store says, and not that it does not.

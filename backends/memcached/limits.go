@@ -5,173 +5,154 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/driver/optimistic"
 )
+
+// limitName names the state of one limit.
+type limitName struct {
+	name
+	kind  string // limits.Name
+	limit driver.Limit
+}
 
 func limitOf(key string, l driver.Limit) limitName {
 	return limitName{name: nameOf(key), kind: limits.Name(l), limit: l}
 }
 
-// Take implements driver.Limiter.
-func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	peek := true
-	for _, a := range asks {
-		if err := limits.Check(l, a); err != nil {
-			return driver.Taken{}, err
+func (n limitName) storeKey() string { return n.key(n.kind) }
+
+// update implements optimistic.Update: it reads the state, and swaps it if it has changed: two commands, or one. Each
+// attempt reads, because a cas id is no use when the server has restarted.
+func (b *backend) update(ctx context.Context, key string, c optimistic.Change) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	d := &decision{b: b, n: limitOf(key, c.Limit)}
+	if b.onMissing == Empty && !c.Peek {
+		apply := c.Apply
+		c.Apply = func(s *limits.State, now int64) bool { return apply(s, now) || d.missing }
+	}
+	err := b.turns.Do(ctx, d, d.n.storeKey(), c)
+	if d.on != nil {
+		d.on.end()
+	}
+	return err
+}
+
+// cell is the state of a limit, and the item that it was read from; nil if there is none.
+type cell = optimistic.Cell[*memcache.Item]
+
+// decision is one, and implements optimistic.Store for it. All its commands go to the process that answered the first
+// one: over clients of our own on one lane, which it has from then on.
+type decision struct {
+	b       *backend
+	n       limitName
+	on      *call     // nil over the application's client, and before the first command
+	readAt  time.Time // when the item was asked for
+	missing bool      // there was none, under Empty
+}
+
+// run runs fn, which makes commands.
+func run[T any](ctx context.Context, d *decision, fn func(*call) (T, error)) (v T, err error) {
+	if d.b.lanes == nil {
+		return fly(ctx, d.b, d.n.name, fn)
+	}
+	if d.on == nil {
+		if d.on, err = d.b.beginOn(ctx, d.b.lanes.to(d.n.name)); err != nil {
+			return v, err
 		}
-		peek = peek && a.N == 0
 	}
-	taken := new(driver.Taken)
-	err := b.ask(ctx, limitOf(key, l), &ask{peek: peek, apply: func(s *limits.State, now int64) (dirty bool) {
-		*taken, dirty = s.TakeEach(l, now, asks)
-		return dirty
-	}})
-	if err != nil {
-		return driver.Taken{}, err
-	}
-	return *taken, nil
+	v, err = fn(d.on)
+	return v, d.b.outcome(ctx, err)
 }
 
-// TakeOne implements driver.OneTaker.
-func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
-	if err := limits.Check(l, a); err != nil {
-		return driver.TakenOne{}, err
-	}
-	one := new(driver.TakenOne)
-	err := b.ask(ctx, limitOf(key, l), &ask{peek: a.N == 0, apply: func(s *limits.State, now int64) bool {
-		return s.TakeInto(one, &l, now, &a)
-	}})
-	if err != nil {
-		return driver.TakenOne{}, err
-	}
-	return *one, nil
-}
+// Now is this client's clock.
+func (d *decision) Now() int64 { return d.b.clock().UnixMicro() }
 
-// Refund implements driver.Refunder.
-func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	if id == "" || n <= 0 {
-		return nil
-	}
-	return b.ask(ctx, limitOf(key, l), &ask{apply: func(s *limits.State, now int64) bool {
-		return s.Refund(l, now, id, n)
-	}})
-}
+// Trust always reads.
+func (d *decision) Trust(*cell) bool { return false }
 
-// Reset implements driver.Limiter.
-func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return b.ask(ctx, limitOf(key, l), &ask{apply: func(s *limits.State, now int64) bool {
-		*s = limits.State{}
-		return true
-	}})
-}
-
-const (
-	minPause = 50 * time.Microsecond
-	maxPause = 20 * time.Millisecond
-)
-
-// carry reads the state, evaluates the asks in order, and swaps the state if it has changed: two
-// commands, or one. When another client was faster it begins again, after a random pause, for as
-// long as somebody waits for it: each caller's ctx is its budget of time. After a swap that may
-// have been made it does not.
-func (c *call) carry(n limitName, batch []*ask) {
-	batch = boarding(batch)
-	if err := c.admit(); err != nil {
-		answerAll(batch, err)
+// Look warns of a state that is ahead of our clock, and ends one that stands still when it may.
+func (d *decision) Look(c *cell, l driver.Limit, now int64) {
+	if c.Version == nil {
 		return
 	}
-	pause := minPause
-	for {
-		if batch = present(batch); len(batch) == 0 {
-			return
-		}
-		if c.gone() || c.b.closed() {
-			answerAll(batch, notSent(errGone))
-			return
-		}
-		sent := time.Now()
-		swapped, err := c.evaluate(n, batch)
-		if swapped || err != nil {
-			answerAll(batch, err)
-			return
-		}
-		// Full jitter over a range that begins at the round trip and doubles with each defeat:
-		// as many rounds as contenders are spread out fast.
-		pause = min(max(2*pause, time.Since(sent)), maxPause)
-		time.Sleep(rand.N(pause))
+	if ahead, warn := d.b.ahead.Look(&c.State, c.Name, c.Version.CasID, l, now); warn {
+		d.b.log.Warn("memcached: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", ahead)
 	}
 }
 
-// evaluate makes one attempt. done is false, without an error, if another client was faster.
-func (c *call) evaluate(n limitName, batch []*ask) (done bool, err error) {
-	item, s, err := c.load(n)
+// readItem is an item that was asked for at some time; nil if there was none.
+type readItem struct {
+	item *memcache.Item
+	at   time.Time
+}
+
+// Load reads the state.
+func (d *decision) Load(ctx context.Context, cells []*cell, _ bool) error {
+	key := d.n.storeKey()
+	r, err := run(ctx, d, func(c *call) (readItem, error) {
+		if err := c.admit(); err != nil {
+			return readItem{}, err
+		}
+		item, err := c.read(key)
+		if err == memcache.ErrCacheMiss {
+			item, err = nil, nil
+		}
+		return readItem{item, c.readAt}, err
+	})
+	if err != nil {
+		return err
+	}
+	d.readAt, d.missing = r.at, r.item == nil && d.b.onMissing == Empty
+	var s limits.State
+	switch {
+	case r.item != nil:
+		if s, err = parseLimit(r.item.Value, d.n); err != nil {
+			return err
+		}
+	case d.missing: // what was lost may have been spent just now
+		all := d.n.limit.Max()
+		s.Take(d.n.limit, d.Now(), driver.Ask{Min: all, N: all})
+	}
+	cells[0].Saw(r.item, s)
+	return nil
+}
+
+// Swap adds the state or swaps it.
+func (d *decision) Swap(ctx context.Context, cells []*cell, now int64) (swapped bool, err error) {
+	c := cells[0]
+	value, err := formatLimit(d.n, c.State)
 	if err != nil {
 		return false, err
 	}
-	now := c.b.clock()
-	if item != nil {
-		if d, warn := c.b.ahead.Look(&s, item.Key, item.CasID, n.limit, now.UnixMicro()); warn {
-			c.b.log.Warn("memcached: another client's clock is ahead of this one's: its limits deny, or grant too much, until the clocks agree", "ahead", d)
-		}
-	}
-	dirty := false
-	if item == nil && c.b.onMissing == Empty {
-		// What was lost may have been spent just now.
-		s.Take(n.limit, now.UnixMicro(), driver.Ask{Min: n.limit.Max(), N: n.limit.Max()})
-		for _, a := range batch {
-			dirty = dirty || !a.peek
-		}
-	}
-	for _, a := range batch {
-		changed := a.apply(&s, now.UnixMicro())
-		dirty = dirty || changed
-	}
-	if !dirty {
-		return true, nil
-	}
-	return c.store(n, item, s, now)
-}
-
-// load reads the state; the item is nil if there is none.
-func (c *call) load(n limitName) (*memcache.Item, limits.State, error) {
-	item, err := c.read(n.storeKey())
-	if err == memcache.ErrCacheMiss {
-		return nil, limits.State{}, nil
-	}
-	if err != nil {
-		return nil, limits.State{}, notSent(err) // nothing was changed
-	}
-	s, err := parseLimit(item.Value, n)
-	return item, s, err
-}
-
-// store adds the state or swaps it.
-func (c *call) store(n limitName, item *memcache.Item, s limits.State, now time.Time) (done bool, err error) {
-	value, err := formatLimit(n, s)
-	if err != nil {
-		return false, err
-	}
-	keep := s.Expiry(n.limit, now.UnixMicro())
-	if c.b.onMissing == Empty {
+	keep := c.Keep
+	if d.b.onMissing == Empty {
 		keep = max(keep, maxRelative*time.Second)
 	}
-	add := item == nil
-	if add {
-		item = &memcache.Item{Key: n.storeKey()}
+	item, add := memcache.Item{Key: d.n.storeKey()}, c.Version == nil
+	if !add {
+		item = *c.Version
 	}
-	item.Value, item.Expiration = value, lasting(ceilSeconds(keep), now)
-	switch {
-	case keep == 0 && add:
-		return true, nil // it says no more than its absence
-	case keep == 0:
+	item.Value, item.Expiration = value, lasting(ceilSeconds(keep), time.UnixMicro(now))
+	if keep == 0 {
 		item.Expiration = atOnce
 	}
+	readAt := d.readAt
+	return run(ctx, d, func(c *call) (bool, error) {
+		c.readAt = readAt
+		return c.store(&item, add)
+	})
+}
+
+// store adds an item or swaps it. done is false, without an error, if another client was faster.
+func (c *call) store(item *memcache.Item, add bool) (done bool, err error) {
 	switch {
 	case add:
 		err = c.client.Add(item)

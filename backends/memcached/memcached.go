@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 const (
@@ -108,6 +109,7 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
+	optimistic.Limiter
 	client    *memcache.Client        // the application's, or nil
 	selector  memcache.ServerSelector // of client, nil if it is not known
 	lanes     *lanes                  // of the backend's own clients, or nil
@@ -116,7 +118,7 @@ type backend struct {
 	log       *slog.Logger
 	clock     func() time.Time
 	ahead     limits.Ahead
-	lines     lines
+	turns     *optimistic.Table[*memcache.Item] // which remembers nothing
 	closing   chan struct{}
 	once      sync.Once
 	stop      context.CancelFunc // ends keepers
@@ -143,12 +145,14 @@ func newBackend(opts []Option) (*backend, error) {
 	if o.onMissing != Full && o.onMissing != Empty {
 		return nil, fmt.Errorf("%w: OnMissing %d: want Full or Empty", driver.ErrInvalid, o.onMissing)
 	}
-	return &backend{
-		onMissing: o.onMissing, selector: o.selector, log: o.log, clock: time.Now, closing: make(chan struct{}),
+	b := &backend{
+		turns: optimistic.NewTable[*memcache.Item](0), onMissing: o.onMissing, selector: o.selector, log: o.log, clock: time.Now, closing: make(chan struct{}),
 		info: driver.Info{
 			Name: "memcached", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, Claims: slices.Clone(Claims),
 		},
-	}, nil
+	}
+	b.Limiter = optimistic.NewLimiter(b.update)
+	return b, nil
 }
 
 // Info implements driver.Backend.

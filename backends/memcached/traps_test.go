@@ -472,16 +472,22 @@ func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 	}
 	limit := limitOf("k", limitFrom(t, "5/1m"))
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "k", limit.limit, driver.Ask{Min: 1, N: 1}))
-	item, state, err := c.load(limit)
-	if err != nil || item == nil {
-		t.Fatal(item, err)
+	d := &decision{b: connect(t, srv.Addr), n: limit}
+	read := &cell{Name: limit.storeKey()}
+	load := func() {
+		t.Helper()
+		if err := d.Load(ctx, []*cell{read}, false); err != nil || read.Version == nil {
+			t.Fatal(read.Version, err)
+		}
 	}
-	c.readAt = time.Now().Add(-3*client.Timeout - 1)
-	if done, err := c.store(limit, item, state, time.Now()); done || err != nil {
-		t.Errorf("a swap of a limit on an old read: %v, %v", done, err)
+	load()
+	d.readAt = time.Now().Add(-3*client.Timeout - 1)
+	if swapped, err := d.Swap(ctx, []*cell{read}, d.Now()); swapped || err != nil {
+		t.Errorf("a swap of a limit on an old read: %v, %v", swapped, err)
 	}
-	if done, err := c.evaluate(limit, nil); !done || err != nil { // it reads anew
-		t.Errorf("the next attempt: %v, %v", done, err)
+	load()
+	if swapped, err := d.Swap(ctx, []*cell{read}, d.Now()); !swapped || err != nil {
+		t.Errorf("the next attempt: %v, %v", swapped, err)
 	}
 }
 
