@@ -1,5 +1,8 @@
 # make test    real stores, the whole suite, nothing skipped
+# make test STORE=redis   the tests of one store: redis, etcd, zookeeper, memcached
+# make check   what needs no server, in a minute: format, vet, lint, unit tests
 # make ci      what has to pass before a change lands
+# make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance.md is made of it
@@ -31,11 +34,19 @@ KEYS     ?= 100000
 DOCKER    = docker info >/dev/null 2>&1
 # The package that takes longest comes first, so that it is not alone at the end.
 SLOW      = ./internal/storm
+# Packages whose tests need no server, and take seconds.
+UNIT      = . ./driver/... ./internal/permit ./internal/house ./internal/docsnippets ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test ci stores images format vet lint cross api release release-check bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
+.PHONY: test check generate ci stores images format vet lint cross api release release-check bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
 
+ifdef STORE
+test: export COORD_TEST_REQUIRE = $(STORE),network
+test:
+	@scripts/stores $(STORE) network
+	$(GO) test -race -timeout 15m -json ./backends/$(STORE)/... | $(GO) run ./internal/testreport
+else
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) ./...; \
@@ -45,6 +56,10 @@ test: stores images
 	  for m in $(filter-out internal/containers,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 15m -json ./...); done; \
 	  wait; cat $$containers; rm $$containers; } \
 	| $(GO) run ./internal/testreport
+endif
+
+check: format vet lint
+	$(GO) test $(UNIT)
 
 stores:
 	@scripts/stores $(STORES)
@@ -73,6 +88,13 @@ cross:
 
 api:
 	@scripts/apicheck
+	cd internal/tools && $(GO) run ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api -check
+
+generate:
+	cd internal/tools && $(GO) run ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api
+	$(GO) test ./internal/docsnippets -update
+	$(GO) test ./conformance -run 'TestCasesDoc|TestMutantsPage' -update
+	$(GO) run ./internal/compat
 
 release:
 	scripts/release
