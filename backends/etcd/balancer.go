@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // policyName is the name of the load-balancing policy in gRPC's registry.
@@ -82,9 +84,14 @@ func (m *member) silent(now time.Time) bool {
 	return !m.since.IsZero() && now.Sub(m.since) >= silentAfter && now.Sub(m.asked) < retryAfter
 }
 
-// answered notes the answer to a request. An error is none: a member that is cut off from the others gives errors.
+// answered notes the answer to a request. A refusal is one. An error of a member that is cut off from the others, or of
+// the caller's context, is none.
 func (m *member) answered(info balancer.DoneInfo) {
-	if info.Err != nil || !info.BytesReceived {
+	if !info.BytesReceived {
+		return
+	}
+	switch status.Code(info.Err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
 		return
 	}
 	m.all.mu.Lock()
@@ -113,12 +120,14 @@ func (a *membership) Build(info base.PickerBuildInfo) balancer.Picker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := &picker{membership: a}
+	before := a.known
+	a.known = make(map[string]*member) // one that connects anew begins anew
 	for conn, of := range info.ReadySCs {
-		m := a.known[of.Address.Addr]
+		m := before[of.Address.Addr]
 		if m == nil {
 			m = &member{all: a}
-			a.known[of.Address.Addr] = m
 		}
+		a.known[of.Address.Addr] = m
 		p.ready = append(p.ready, connected{member: m, conn: conn, done: m.answered})
 	}
 	return p

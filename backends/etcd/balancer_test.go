@@ -14,8 +14,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/internal/testserver"
@@ -184,4 +186,41 @@ func TestPolicyStreams(t *testing.T) {
 			t.Errorf("a stream was ended by %v: requests %v, want them for %d members", cause, got, members)
 		}
 	}
+}
+
+// A refusal is an answer.
+func TestPolicyRefusalIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChoice(t)
+		_, done := c.pick(t.Context(), someRange)
+		time.Sleep(silentAfter)
+		done(balancer.DoneInfo{BytesReceived: true, Err: status.Error(codes.PermissionDenied, "not for you")})
+		if got := c.counts(""); len(got) != 3 {
+			t.Errorf("after a refusal: %v, want requests for three members", got)
+		}
+	})
+}
+
+// A member that has connected anew gets requests, whatever became of those before.
+func TestPolicyOfAMemberThatIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &membership{known: make(map[string]*member)}
+		a, b := &conn{name: "a"}, &conn{name: "b"}
+		with := func(conns ...*conn) choice {
+			info := base.PickerBuildInfo{ReadySCs: make(map[balancer.SubConn]base.SubConnInfo)}
+			for _, sc := range conns {
+				info.ReadySCs[sc] = base.SubConnInfo{Address: resolver.Address{Addr: sc.name}}
+			}
+			return choice{t, m.Build(info)}
+		}
+		with(a, b).counts("a")
+		time.Sleep(silentAfter)
+		if got := with(a, b).counts("a"); got["a"] != 0 {
+			t.Errorf("while a is silent: %v, want none for a", got)
+		}
+		with(b)
+		if got := with(a, b).counts(""); got["a"] != 30 {
+			t.Errorf("after a has connected anew: %v, want 30 for a", got)
+		}
+	})
 }

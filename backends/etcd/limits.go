@@ -52,7 +52,15 @@ func (b *backend) update(ctx context.Context, key string, c optimistic.Change) e
 		return err
 	}
 	defer done()
-	return b.limits.states.Do(call, stateStore{b}, b.names.limit(key, c.Limit), c)
+	return asClosed(b.limits.states.Do(call, stateStore{b}, b.names.limit(key, c.Limit), c))
+}
+
+// asClosed is err, or ErrClosed if Close came before anything was sent.
+func asClosed(err error) error {
+	if errors.Is(err, errClosing) && errors.Is(err, driver.ErrNotSent) {
+		return driver.ErrClosed
+	}
+	return err
 }
 
 // TakeAll implements driver.MultiLimiter, in one request as a rule. Up to 100 states take part.
@@ -75,7 +83,8 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		return nil, err
 	}
 	defer done()
-	return b.limits.states.TakeAll(call, stateStore{b}, names, demands)
+	taken, err := b.limits.states.TakeAll(call, stateStore{b}, names, demands)
+	return taken, asClosed(err)
 }
 
 // cell is what this client knows of the state of a limit.
