@@ -169,6 +169,10 @@ func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 		n.met = true
 		place = append(place, len(ops))
 		if !c.Changed {
+			if !c.Known { // it was a guess, which no write proves
+				v.met = true
+				return false, nil
+			}
 			next = append(next, n)
 			if v.path != "" {
 				ops = append(ops, &zk.CheckVersionRequest{Path: v.path, Version: v.version})

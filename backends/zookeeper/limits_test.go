@@ -387,6 +387,19 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
+// A demand for nothing is answered by what the store has, also by a client that has met no limit yet.
+func TestTakeAllLooksAtWhatItDoesNotKnow(t *testing.T) {
+	addr := testserver.ZooKeeper(t).Addr
+	l := driver.Limit{Rate: 10, Per: time.Hour, Algorithm: driver.FixedWindow}
+	other := connect(t, "zookeeper://"+addr)
+	must[driver.TakenOne](t)(other.TakeOne(t.Context(), "b", l, driver.Ask{Min: 10, N: 10}))
+	fresh := connect(t, "zookeeper://"+addr)
+	out := must[[]driver.Taken](t)(fresh.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 0}}))
+	if out[0].Asks[0].N != 1 || out[1].Remaining != 0 {
+		t.Errorf("1 of a and a look at b, which is used up: %+v", out)
+	}
+}
+
 // A demand for nothing of a limit that is new makes no node: one without a state reads as corrupt.
 func TestTakeAllOfNothingMakesNoNode(t *testing.T) {
 	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
