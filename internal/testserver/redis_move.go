@@ -46,7 +46,8 @@ func (c *Cluster) BeginRedisMove(slot int, to *Server) *RedisMove {
 	return m
 }
 
-// Keys moves the keys that are there, one by one.
+// Keys moves the keys that are there, one by one, as redis-cli does with --cluster-replace: clients may have
+// made a key on the new master that the old one still has.
 func (m *RedisMove) Keys() {
 	m.c.t.Helper()
 	host, port, err := net.SplitHostPort(m.to.Addr)
@@ -59,7 +60,7 @@ func (m *RedisMove) Keys() {
 			return
 		}
 		for key := range strings.SplitSeq(keys, "\n") {
-			m.do(m.from, "MIGRATE", host, port, key, "0", "1000")
+			m.do(m.from, "MIGRATE", host, port, key, "0", "1000", "REPLACE")
 		}
 	}
 }
