@@ -160,6 +160,12 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	"TryDo": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.TryDo(ctx, c, key, work))
 	},
+	"DoAll": func(ctx context.Context, c *coord.Client, key string) error {
+		return coord.DoAll(ctx, c, []string{"a", key}, work)
+	},
+	"TryDoAll": func(ctx context.Context, c *coord.Client, key string) error {
+		return ignore(coord.TryDoAll(ctx, c, []string{key, "z"}, work))
+	},
 	"Locked": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.Locked(c, itself, given)(ctx, key))
 	},
@@ -228,6 +234,12 @@ var lockCalls = map[string]func(ctx context.Context, c *coord.Client, opts ...co
 	"TryDo": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
 		return ignore(coord.TryDo(ctx, c, "k", work, opts...))
 	},
+	"DoAll": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
+		return coord.DoAll(ctx, c, []string{"j", "k"}, work, opts...)
+	},
+	"TryDoAll": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
+		return ignore(coord.TryDoAll(ctx, c, []string{"j", "k"}, work, opts...))
+	},
 	"WithLockDefaults": func(_ context.Context, _ *coord.Client, opts ...coord.LockOption) error {
 		return made(coord.WithLockDefaults(opts...))
 	},
@@ -261,6 +273,13 @@ var oddCalls = []badCall{
 	{"Do", "nil function", func(ctx context.Context, c *coord.Client) error { return coord.Do(ctx, c, "k", nil) }, nil},
 	{"Do", "nil locker", func(ctx context.Context, _ *coord.Client) error { return coord.Do(ctx, nil, "k", work) }, nil},
 	{"TryDo", "nil function", func(ctx context.Context, c *coord.Client) error { return ignore(coord.TryDo(ctx, c, "k", nil)) }, nil},
+	{"DoAll", "nil function", func(ctx context.Context, c *coord.Client) error { return coord.DoAll(ctx, c, []string{"k"}, nil) }, nil},
+	{"DoAll", "nil locker", func(ctx context.Context, _ *coord.Client) error { return coord.DoAll(ctx, nil, []string{"k"}, work) }, nil},
+	{"DoAll", "no keys", func(ctx context.Context, c *coord.Client) error { return coord.DoAll(ctx, c, nil, work) }, coord.ErrInvalid},
+	{"TryDoAll", "nil function", func(ctx context.Context, c *coord.Client) error {
+		return ignore(coord.TryDoAll(ctx, c, []string{"k"}, nil))
+	}, nil},
+	{"TryDoAll", "no keys", func(ctx context.Context, c *coord.Client) error { return ignore(coord.TryDoAll(ctx, c, nil, work)) }, coord.ErrInvalid},
 	{"Locked", "nil function", func(ctx context.Context, c *coord.Client) error {
 		return ignore(coord.Locked[string, string](c, itself, nil)(ctx, "k"))
 	}, nil},

@@ -62,6 +62,7 @@ type Client struct {
 	floor    int64
 
 	bestEffort bool
+	disorder   sync.Once  // warned of keys out of order
 	observing  *observing // nil without observers
 
 	panics   errs.Panics

@@ -31,6 +31,51 @@ func ExampleDo() {
 	// error: <nil>
 }
 
+// A transfer needs both accounts, and another one in the opposite direction does not deadlock with it.
+func ExampleDoAll() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	err = coord.DoAll(ctx, client, []string{"account/7", "account/3"}, func(ctx context.Context) error {
+		from, _ := coord.Held(ctx, "account/7")
+		to, _ := coord.Held(ctx, "account/3")
+		fmt.Println(from.Key(), from.Err(), to.Key(), to.Err())
+		return nil
+	}, coord.WaitAtMost(5*time.Second))
+	fmt.Println(err)
+	// Output:
+	// account/7 <nil> account/3 <nil>
+	// <nil>
+}
+
+// One of the keys is taken: none is held.
+func ExampleTryDoAll() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	lock, err := client.Lock(ctx, "account/7")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ran, err := coord.TryDoAll(ctx, client, []string{"account/3", "account/7"}, func(context.Context) error { return nil })
+	fmt.Println(ran, err)
+	fmt.Println(lock.Unlock(ctx))
+	// Output:
+	// false <nil>
+	// <nil>
+}
+
 // Someone else is at it: skip this run.
 func ExampleTryDo() {
 	ctx := context.Background()

@@ -173,6 +173,7 @@ const (
 	fieldMinHold
 	fieldNoRenew
 	fieldFair
+	fieldOfSeveral // the lock is one of a DoAll
 )
 
 var lockFieldNames = map[lockField]string{
@@ -210,14 +211,15 @@ func Fair() LockOption { return LockOption{fieldFair, 1} }
 
 // lockConfig is what the options of one lock come to.
 type lockConfig struct {
-	given   lockField // what the call itself set
-	ttl     time.Duration
-	lease   time.Duration // what is asked of the store
-	wait    time.Duration // 0: ctx alone bounds the wait
-	maxHold time.Duration // 0: none
-	minHold time.Duration
-	noRenew bool
-	fair    bool
+	given     lockField // what the call itself set
+	ttl       time.Duration
+	lease     time.Duration // what is asked of the store
+	wait      time.Duration // 0: ctx alone bounds the wait
+	maxHold   time.Duration // 0: none
+	minHold   time.Duration
+	noRenew   bool
+	fair      bool
+	ofSeveral bool
 }
 
 func (cfg *lockConfig) set(o LockOption) error {
@@ -237,6 +239,8 @@ func (cfg *lockConfig) set(o LockOption) error {
 		cfg.noRenew = true
 	case fieldFair:
 		cfg.fair = true
+	case fieldOfSeveral:
+		cfg.ofSeveral = true
 	default:
 		return fmt.Errorf("%w: empty LockOption", ErrInvalid)
 	}
@@ -271,6 +275,9 @@ func (c *Client) checkLockConfig(cfg *lockConfig) error {
 		if limit := c.info.MaxTTL; limit > 0 && d > limit {
 			return fmt.Errorf("%w: TTL or MinHold of %v: want at most %v on %s", ErrInvalid, d, limit, c.info.Name)
 		}
+	}
+	if cfg.ofSeveral && (cfg.noRenew || cfg.minHold > 0) {
+		return fmt.Errorf("%w: NoRenew or MinHold with several keys: want neither, also not as a default of the client", ErrInvalid)
 	}
 	// The lease covers MinHold, so that the key stays taken even if the holder dies.
 	cfg.lease = roundTTL(max(cfg.ttl, cfg.minHold), c.info)

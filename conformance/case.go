@@ -60,6 +60,7 @@ func Cases() []Case {
 		waitCases(),
 		handOverCases(),
 		reentryCases(),
+		severalKeysCases(),
 		leaseCases(),
 		keyCases(),
 		closeCases(),

@@ -97,6 +97,7 @@ const scenarios = `| scenario | cases |
 | every call fails once, in every way | LOCK-47, LOCK-54, LOCK-55, LOCK-56, LIMIT-62, LIMIT-63, LIMIT-64 |
 | waiters are woken, in order, past the dead, and when a lease lapses | LOCK-50, LOCK-51, LOCK-52, LOCK-53, LOCK-59 |
 | TTLs of zero, below the step, above 30 days | LOCK-70, LOCK-71, LOCK-72, LOCK-78 |
+| several keys at once: in any order, refused, lost, held before | LOCK-261, LOCK-262, LOCK-263, LOCK-264, LOCK-265, LOCK-266 |
 | keys that look alike, are empty, are long | LOCK-80, LOCK-81, LOCK-82, LIMIT-33, CORE-05 |
 | clients close while they hold and wait | LOCK-90, LOCK-91, LOCK-92, LOCK-93, LOCK-94, CORE-04 |
 | the context has ended before the call | CORE-03, CORE-06 |
@@ -119,5 +120,5 @@ const scenarios = `| scenario | cases |
 | scripts flushed, slots moved, leases of sessions, watches compacted | the store's own business: tests of each backend |
 | a stored value is corrupt, or of another type | the store's own business: tests of each backend |
 | keys that never expire | the store's own business: tests of each backend |
-| locks of several keys at once, limits of concurrency | coord has none |
+| limits of concurrency | coord has none |
 `

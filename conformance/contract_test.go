@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	heading = regexp.MustCompile(`(?m)^### ([CLR]\d+) `)
+	heading = regexp.MustCompile(`(?m)^### ([CLMR]\d+) `)
 	listed  = regexp.MustCompile(`(?m)^Cases: (.*)\.$`)
 )
 

@@ -16,6 +16,11 @@ func invoices(ctx context.Context, client *coord.Client) error {
 	})
 }
 
+// moveMoney locks both accounts, whichever is given first.
+func moveMoney(ctx context.Context, client *coord.Client, from, to string, move func(context.Context) error) error {
+	return coord.DoAll(ctx, client, []string{from, to}, move, coord.WaitAtMost(10*time.Second))
+}
+
 // refresh loads the prices, unless another process does so already.
 func refresh(ctx context.Context, client *coord.Client) error {
 	ran, err := coord.TryDo(ctx, client, "prices", loadPrices)

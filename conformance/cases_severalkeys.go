@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+func severalKeysCases() []Case {
+	const remedy = "nothing of the adapter's, as a rule: see that its calls do not fail"
+	return []Case{
+		{
+			ID: "LOCK-261", Name: "several-keys-in-any-order", Clause: "M1", run: anyOrder, bound: time.Minute,
+			Why:    "two callers that take the same keys in opposite orders wait for each other for ever (Redisson 1160, 4050)",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-262", Name: "several-keys-or-none", Clause: "M3", run: allOrNone,
+			Why:    "keys that were taken before the one that was refused stay taken until their leases end (Redisson 4456)",
+			Remedy: "let Unlock free the key at once",
+		}, {
+			ID: "LOCK-263", Name: "loss-of-one-of-several-ends-all", Clause: "M2", run: oneOfSeveralLost,
+			Why:    "work that needs two keys goes on with one",
+			Remedy: "let Renew answer ErrNotHeld for an entry that is gone",
+		}, {
+			ID: "LOCK-264", Name: "several-keys-reenter", Clause: "M5", run: severalReenter,
+			Why:    "a function that holds a key calls another that takes it together with a second, or names it twice",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-265", Name: "one-bound-for-several-keys", Clause: "M4", run: oneBound,
+			Why:    "a bound for each key makes the wait for ten keys ten times as long",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-266", Name: "several-keys-with-lost-replies", Clause: "M3", run: severalLostReplies,
+			Why:    "a reply that is lost in the middle leaves some keys taken and nobody who knows of them",
+			Remedy: "let a repeated TryLock of an id find its hold, and Unlock remove it",
+		},
+	}
+}
+
+// anyOrder has clients take three keys in all orders at once, and counts who is inside.
+func anyOrder(e *env) {
+	const clients, rounds = 3, 6
+	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	keys := []string{e.key("a"), e.key("b"), e.key("c")}
+	var wg sync.WaitGroup
+	inside := make(chan struct{}, 1)
+	for i := range clients {
+		c := e.client()
+		wg.Go(func() {
+			e.scopeOf("a client", func(e *env) {
+				for n := range rounds {
+					order := orders[(i+n*clients)%len(orders)]
+					list := []string{keys[order[0]], keys[order[1]], keys[order[2]]}
+					err := coord.DoAll(e.within(4*soon), c, list, func(ctx context.Context) error {
+						select {
+						case inside <- struct{}{}:
+							e.pass(time.Millisecond)
+							<-inside
+						default:
+							e.Errorf("DoAll: saw two callers inside, want one")
+						}
+						return ctx.Err()
+					}, coord.TTL(e.long))
+					e.noError(err, "DoAll of three keys that others take in another order")
+				}
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// allOrNone has the last of the keys held by another.
+func allOrNone(e *env) {
+	b0, in := e.injected()
+	c, rival := e.clientOn(b0), e.locker()
+	a, b, z := e.key("a"), e.key("b"), e.key("z")
+	r := e.req(e.long)
+	e.take(rival, z, r)
+	never := func(context.Context) error {
+		e.Errorf("DoAll of keys of which one is held: saw its function run, want it not to")
+		return nil
+	}
+	left := func(what string) {
+		for _, key := range []string{a, b} {
+			e.free(rival, key, time.Second, "after "+what)
+		}
+	}
+
+	ran, err := coord.TryDoAll(e.within(soon), c, []string{z, b, a}, never, coord.TTL(e.long))
+	e.noError(err, "TryDoAll")
+	if ran {
+		e.Errorf("TryDoAll: saw ran, want it refused")
+	}
+	left("TryDoAll was refused")
+
+	wait := 500 * time.Millisecond
+	start := time.Now()
+	err = coord.DoAll(e.within(soon), c, []string{z, a, b}, never, coord.TTL(e.long), coord.WaitAtMost(wait))
+	e.outOfTime(err, start, wait)
+	left("a wait that ran out")
+
+	ctx, cancel := context.WithCancel(e.ctx)
+	before := in.count("TryLock")
+	waits := async(func() error { return coord.DoAll(ctx, c, []string{a, b, z}, never, coord.TTL(e.long)) })
+	e.until(soon, "the last key to be refused", func() bool { return in.returned("TryLock") >= before+3 })
+	cancel()
+	e.wantError(recv(e, waits, soon, "DoAll, which was cancelled"), "DoAll, which was cancelled", context.Canceled)
+	left("a wait that was cancelled")
+
+	func() {
+		defer func() {
+			if p := recover(); p != "a bug of the caller's" {
+				e.Errorf("panic of the function of DoAll: saw %v, want it to go on", p)
+			}
+		}()
+		_ = coord.DoAll(e.within(soon), c, []string{b, a}, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
+	}()
+	left("a panic")
+	e.noError(rival.Unlock(e.within(soon), z, r.ID), "Unlock by the rival")
+}
+
+// oneOfSeveralLost removes one of the holds, as an operator would.
+func oneOfSeveralLost(e *env) {
+	b, in := e.injected()
+	c, operator := e.clientOn(b), e.locker()
+	keys := []string{e.key("a"), e.key("b"), e.key("c")}
+	ttl := e.round(2 * e.ttl)
+	var cause error
+	start := time.Now()
+	err := coord.DoAll(e.ctx, c, keys, func(ctx context.Context) error {
+		id := in.lastID("TryLock", keys[1])
+		if err := operator.Unlock(e.within(soon), keys[1], id); err != nil {
+			e.Errorf("Unlock of the second hold by the operator: saw %v, want nil", err)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+		case <-time.After(e.lapse(ttl) + soon):
+			e.Errorf("the function's context: saw it live on, want it to end with the loss of one of three keys")
+		}
+		return nil
+	}, coord.TTL(ttl))
+	if err != nil && !errors.Is(err, coord.ErrLost) && e.overworked(start, ttl) {
+		e.notJudged("DoAll, one of whose holds was lost: saw %v; this process was not scheduled for %v at a time", err, e.starved(start))
+		return
+	}
+	e.wantError(err, "DoAll, one of whose holds was lost", coord.ErrLost)
+	e.wantError(cause, "cause of the function's context", coord.ErrLost)
+	for _, key := range keys {
+		e.free(operator, key, e.lapse(ttl), "after DoAll returned")
+	}
+}
+
+func severalReenter(e *env) {
+	b, in := e.injected()
+	c, rival := e.clientOn(b), e.locker()
+	first, second := e.key("a"), e.key("b")
+	err := coord.Do(e.ctx, c, first, func(ctx context.Context) error {
+		outer, _ := coord.Held(ctx, first)
+		before := in.count("TryLock") + in.count("Lock")
+		err := coord.DoAll(ctx, c, []string{second, first, second}, func(ctx context.Context) error {
+			inner, ok := coord.Held(ctx, first)
+			if !ok || inner.Token() != outer.Token() {
+				e.Errorf("the key that was held before: saw another hold, want the same")
+			}
+			if _, ok := coord.Held(ctx, second); !ok {
+				e.Errorf("Held of the other key: saw nothing, want its lock")
+			}
+			e.refused(rival, second, "while DoAll holds")
+			return nil
+		}, coord.TTL(e.long))
+		e.noError(err, "DoAll of a key that is held and one that is not")
+		if n := in.count("TryLock") + in.count("Lock") - before; n != 1 {
+			e.Errorf("attempts at the store for a key that is held and one that is named twice: saw %d, want 1", n)
+		}
+		e.refused(rival, first, "after DoAll, while the outer Do holds")
+		e.free(rival, second, time.Second, "after DoAll")
+		return nil
+	}, coord.TTL(e.long))
+	e.noError(err, "Do")
+	e.free(rival, first, time.Second, "after Do")
+}
+
+// oneBound frees the first key when half of the wait is over; the second stays taken.
+func oneBound(e *env) {
+	const wait = 2 * time.Second // for each of two keys it would be 3 s
+	c, rival := e.client(), e.locker()
+	a, z := e.key("a"), e.key("z")
+	ra, rz := e.req(e.long), e.req(e.long)
+	e.take(rival, a, ra)
+	e.take(rival, z, rz)
+	start := time.Now()
+	done := async(func() error {
+		return coord.DoAll(e.ctx, c, []string{a, z}, func(context.Context) error {
+			e.Errorf("DoAll: saw its function run, want it refused")
+			return nil
+		}, coord.TTL(e.long), coord.WaitAtMost(wait))
+	})
+	e.pass(wait / 2)
+	e.noError(rival.Unlock(e.within(soon), a, ra.ID), "Unlock of the first key")
+	err := recv(e, done, soon, "DoAll, whose wait is over")
+	took := time.Since(start)
+	e.outOfTime(err, start, wait)
+	if late := took - wait; late > 750*time.Millisecond+3*e.starved(start) {
+		e.Errorf("DoAll that waits for %v in all: saw it wait for %v", wait, took)
+	}
+	e.free(rival, a, time.Second, "after the wait")
+	e.noError(rival.Unlock(e.within(soon), z, rz.ID), "Unlock of the second key")
+}
+
+// outOfTime fails the case unless err is that of a wait that ran out. Where the store took long to answer the last
+// attempt, it is not known whether the key was taken.
+func (e *env) outOfTime(err error, start time.Time, wait time.Duration) {
+	if errors.Is(err, coord.ErrUnavailable) && e.starved(start) >= wait/4 {
+		e.notJudged("DoAll that waits for %v: saw %v; this process was not scheduled for %v at a time", wait, err, e.starved(start))
+		return
+	}
+	e.wantError(err, "DoAll, whose wait is over", coord.ErrLocked, context.DeadlineExceeded)
+}
+
+// severalLostReplies loses the reply to the attempt on each of the keys.
+func severalLostReplies(e *env) {
+	rival := e.locker()
+	for i, which := range []string{"first", "second", "third"} {
+		b, in := e.injected()
+		c := e.clientOn(b)
+		keys := []string{e.key(which + " a"), e.key(which + " b"), e.key(which + " c")}
+		in.Script(func(call Call) Fault {
+			if call.Op == "TryLock" && call.Key == keys[i] {
+				return FailAfter
+			}
+			return NoFault
+		})
+		ran, err := coord.TryDoAll(e.within(soon), c, keys, func(context.Context) error { return nil }, coord.TTL(e.round(2*e.ttl)))
+		if ran {
+			e.Errorf("TryDoAll, whose %s reply was lost: saw its function run, want an error", which)
+		}
+		e.wantError(err, "TryDoAll, whose "+which+" reply was lost", coord.ErrUnavailable)
+		in.Script(nil)
+		for _, key := range keys {
+			e.free(rival, key, e.lapse(e.round(2*e.ttl)), "after the "+which+" reply was lost")
+		}
+	}
+}
