@@ -91,6 +91,34 @@ func TestObserved(t *testing.T) {
 	}
 }
 
+// Transfers in opposite directions end, and each has both accounts.
+func TestMoveMoney(t *testing.T) {
+	client := coordtest.New(t)
+	var wg sync.WaitGroup
+	var moved atomic.Int32
+	for _, way := range [][2]string{{"account/3", "account/7"}, {"account/7", "account/3"}} {
+		for range 20 {
+			wg.Go(func() {
+				err := moveMoney(t.Context(), client.Client, way[0], way[1], func(ctx context.Context) error {
+					_, from := coord.Held(ctx, way[0])
+					_, to := coord.Held(ctx, way[1])
+					if from && to {
+						moved.Add(1)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := moved.Load(); n != 40 {
+		t.Errorf("%d transfers had both accounts, want 40", n)
+	}
+}
+
 // Work under a lock is done under it, by one at a time, and by none of two where nobody waits.
 func TestLocked(t *testing.T) {
 	client := coordtest.New(t)
