@@ -273,8 +273,8 @@ func (c *crew) bother(e *env, at func(string) int, name string, call func(ctx co
 		}
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				bound, cancel := context.WithTimeout(ctx, c.m.Bound)
-				call(bound, key) // how it ends says nothing of the other members
+				bound, cancel := context.WithTimeout(ctx, 2*c.m.Bound) // whoever waits for it is late beyond doubt
+				call(bound, key)                                       // how it ends says nothing of the other members
 				cancel()
 				select {
 				case <-ctx.Done():
