@@ -35,7 +35,7 @@ func (h *hold) handTo(ctx context.Context, t *tenure, now clock.Instant) bool {
 		c.mu.Unlock()
 		return false
 	}
-	watchers, ok := h.bequeath(t, a, now)
+	watchers, ok := h.handOff(t, a, now)
 	if ok {
 		c.vacate(a)
 	}
@@ -89,9 +89,9 @@ func (h *hold) successor(now clock.Instant) *attempt {
 // is held.
 func (a *attempt) takes() bool { return a.waiting && !a.try }
 
-// bequeath ends t and makes a's tenure the next, in one step, unless the hold is lost or
+// handOff ends t and makes a's tenure the next, in one step, unless the hold is lost or
 // its lease is too old. It gives the contexts that end with t. Client.mu is held.
-func (h *hold) bequeath(t *tenure, a *attempt, now clock.Instant) (watchers []*watcher, ok bool) {
+func (h *hold) handOff(t *tenure, a *attempt, now clock.Instant) (watchers []*watcher, ok bool) {
 	token, err := makeToken(h.stored, h.c.floor, h.handOvers+1)
 	if err != nil {
 		return nil, false

@@ -418,7 +418,7 @@ func TestLossOnTheWay(t *testing.T) {
 				successor, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
 				c.mu.Lock() // the first half of handTo
 				a := l.t.h.successor(c.clock.Now())
-				_, ok := l.t.h.bequeath(l.t, a, c.clock.Now())
+				_, ok := l.t.h.handOff(l.t, a, c.clock.Now())
 				c.vacate(a)
 				c.mu.Unlock()
 				if !ok {
@@ -462,7 +462,7 @@ func TestFrozenOnTheWay(t *testing.T) {
 		successor := waitFor(t.Context(), c)
 		c.mu.Lock()
 		a := l.t.h.successor(c.clock.Now())
-		_, ok := l.t.h.bequeath(l.t, a, c.clock.Now())
+		_, ok := l.t.h.handOff(l.t, a, c.clock.Now())
 		c.vacate(a)
 		c.mu.Unlock()
 		if !ok {
