@@ -263,15 +263,13 @@ func load[V any](ctx context.Context, s Store[V], cells []*Cell[V], latest bool)
 		cells = slices.DeleteFunc(slices.Clone(cells), func(c *Cell[V]) bool { return !needs(s, c, latest) })
 	}
 	err := s.Load(ctx, cells, latest)
+	if err == nil {
+		return nil
+	}
 	for _, c := range cells {
-		if err != nil {
-			c.lost()
-		}
+		c.lost()
 	}
-	if err != nil {
-		return unchanged(err)
-	}
-	return nil
+	return unchanged(err)
 }
 
 // single is a change to one cell.
