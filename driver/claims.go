@@ -53,6 +53,8 @@ const (
 	AtomicMulti Claim = "atomic-multi"
 	// Reserve: token buckets grant ahead of time and take back.
 	Reserve Claim = "reserve"
+	// Charge: permits are debited after they were used, whatever is left, and given back.
+	Charge Claim = "charge"
 
 	// Scope: which clients share one store. Exactly one is claimed.
 	ScopeProcess Claim = "scope-process"
@@ -66,7 +68,7 @@ func AllClaims() []Claim {
 		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, MinHoldAfterExit,
 		TokenProcess, TokenRestart, TokenClockSeeded, TokenFailover,
 		DurableRestart, DurableFailover, NoEviction,
-		ServerClock, AtomicMulti, Reserve,
+		ServerClock, AtomicMulti, Reserve, Charge,
 		ScopeProcess, ScopeMachine, ScopeHosts,
 	}
 }

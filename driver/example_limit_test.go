@@ -242,3 +242,38 @@ func ExampleRefunder() {
 	// <nil>
 	// <nil>
 }
+
+// A charge is debited whatever is left, and what was not used is given back.
+func ExampleCharger() {
+	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	defer store.Close()
+	limit, err := driver.ParseLimit("10/1h burst=10")
+	if err == nil {
+		limit, err = limit.Normal()
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, n := range []int{25, -20} {
+		c, err := store.Charge(ctx, "tenant", limit, n)
+		fmt.Println(c.Remaining, c.RetryAfter.Round(time.Minute), err)
+	}
+	// Output:
+	// 0 1h36m0s <nil>
+	// 5 0s <nil>
+}
+
+// A Charged is what a peek right after the charge would see.
+func ExampleCharged() {
+	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	defer store.Close()
+	limit, err := driver.Limit{Rate: 100, Per: time.Hour, Algorithm: driver.FixedWindow}.Normal()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := store.Charge(ctx, "rows", limit, 60)
+	fmt.Println(c.Remaining, c.RetryAfter, c.ResetAfter <= time.Hour, err)
+	// Output: 40 0s true <nil>
+}

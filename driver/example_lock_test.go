@@ -26,6 +26,7 @@ type everything interface {
 	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
+	driver.Charger
 }
 
 // pushing is what of an adapter the examples of its optional interfaces need.
@@ -84,7 +85,7 @@ func ExampleClaims() {
 // A claim is a word, the same in code, configuration and reports.
 func ExampleClaim() {
 	fmt.Println(driver.Fair, driver.TokenFailover, len(driver.AllClaims()))
-	// Output: fair token-failover 20
+	// Output: fair token-failover 21
 }
 
 // One attempt, a renewal, and the end. The core does everything else.

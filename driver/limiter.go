@@ -116,3 +116,29 @@ type Refunder interface {
 	// not an error.
 	Refund(ctx context.Context, key string, l Limit, id string, n int) error
 }
+
+// MaxCharge is the most permits that one Charge debits, or gives back.
+const MaxCharge = MaxRate
+
+// Charger debits what a call turned out to cost, under the claim [Charge]. Without both, Charge and
+// Settle of a client are ErrUnsupported. It is an interface of its own, and no field of [Ask], so that an
+// adapter that does not know it cannot answer as if it had debited.
+type Charger interface {
+	// Charge debits n permits in one atomic step, whatever is left: requests are denied until the
+	// debt is repaid. With n below 0 it gives -n permits back, as far as so many are missing. n is
+	// from -MaxCharge to MaxCharge; with 0 nothing is written.
+	//
+	// An error that is not [Definite] says that the charge may have been made. An adapter never
+	// repeats one that may have been.
+	Charge(ctx context.Context, key string, l Limit, n int) (Charged, error)
+}
+
+// Charged answers Charge: what a peek right after it would see.
+type Charged struct {
+	// Remaining permits, available at once.
+	Remaining int
+	// RetryAfter is how long until one permit is there, given no further asks; 0 if there is one.
+	RetryAfter time.Duration
+	// ResetAfter is how long until the full capacity is back, given no further asks.
+	ResetAfter time.Duration
+}

@@ -37,7 +37,7 @@ var Claims = driver.Claims{
 	driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
-	driver.AtomicMulti, driver.Reserve, driver.ScopeHosts,
+	driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // Option configures New.
@@ -101,6 +101,8 @@ type backend struct {
 	minTTL int64 // seconds
 	number int   // of this client, in the names of its entries
 	log    *slog.Logger
+	// recheck is how often a waiter looks at its predecessor though nothing was pushed.
+	recheck time.Duration
 
 	life  context.Context // ends with Close
 	end   func()
@@ -149,7 +151,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log,
+		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), inLine: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),

@@ -21,6 +21,7 @@ var (
 	_ driver.OneTaker     = (*backend)(nil)
 	_ driver.MultiLimiter = (*backend)(nil)
 	_ driver.Refunder     = (*backend)(nil)
+	_ driver.Charger      = (*backend)(nil)
 )
 
 // limitTable is what this client remembers of limits.

@@ -26,7 +26,7 @@ var Claims = driver.Claims{
 	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction,
-	driver.ServerClock, driver.Reserve,
+	driver.ServerClock, driver.Reserve, driver.Charge,
 	driver.ScopeMachine,
 }
 
@@ -34,8 +34,8 @@ var Claims = driver.Claims{
 //
 // It refuses with ErrInvalid what cannot be a store: a relative path, a file, a
 // directory of something else; with ErrUnsupported a filesystem that several
-// machines share or that does not lock, and a store of another format. A
-// missing permission is fs.ErrPermission.
+// machines share or that does not lock; with ErrCorrupt a store of another
+// format. A missing permission is fs.ErrPermission.
 func New(dir string) (driver.Backend, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
 	defer cancel()

@@ -32,7 +32,7 @@ const (
 var Claims = driver.Claims{
 	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
-	driver.Reserve, driver.ScopeHosts,
+	driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // OnMissing says what a limit is that is not there.
@@ -130,6 +130,7 @@ var (
 	_ driver.Limiter         = (*backend)(nil)
 	_ driver.OneTaker        = (*backend)(nil)
 	_ driver.Refunder        = (*backend)(nil)
+	_ driver.Charger         = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)

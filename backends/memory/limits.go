@@ -218,6 +218,35 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	return nil
 }
 
+// Charge debits n permits, whatever is left, or gives -n back.
+func (b *backend) Charge(ctx context.Context, key string, l driver.Limit, n int) (c driver.Charged, err error) {
+	if err := b.checkAsk(ctx, key, l, driver.Ask{}); err != nil {
+		return c, err
+	}
+	if err := limits.CheckCharge(n); err != nil {
+		return c, err
+	}
+	s := b.store
+	sh := s.limitShard(key)
+	sh.Lock()
+	defer sh.Unlock()
+	now := s.enter(sh)
+	acc := s.find(sh, key, &l, now)
+	if acc == nil {
+		var fresh limits.State
+		c, changed := fresh.Charge(l, s.clock.unixMicro(now), n)
+		if changed {
+			s.put(sh, key, &l, fresh, now)
+		}
+		return c, nil
+	}
+	c, changed := acc.state.Charge(l, s.clock.unixMicro(now), n)
+	if changed {
+		acc.limit = l
+	}
+	return c, nil
+}
+
 func (b *backend) checkAsk(ctx context.Context, key string, l driver.Limit, a driver.Ask) error {
 	if err := b.ready(ctx); err != nil {
 		return err

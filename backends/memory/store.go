@@ -21,7 +21,7 @@ const (
 var Claims = driver.Claims{
 	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break,
 	driver.TokenProcess, driver.NoEviction,
-	driver.ServerClock, driver.AtomicMulti, driver.Reserve,
+	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge,
 	driver.ScopeProcess,
 }
 
@@ -72,6 +72,7 @@ var _ interface {
 	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
+	driver.Charger
 } = (*backend)(nil)
 
 // Info describes the store.

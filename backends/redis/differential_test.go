@@ -46,6 +46,8 @@ func (d *differ) step(t *testing.T, ctx context.Context, b *backend) expectation
 		return d.take(ctx, b, l)
 	case d.rnd.IntN(5) == 0 && len(d.ids) > 0:
 		return d.refund(ctx, b, l)
+	case d.rnd.IntN(8) == 0:
+		return d.charge(ctx, b, l)
 	}
 	asks := make([]driver.Ask, 1+d.rnd.IntN(3)/2*(1+d.rnd.IntN(2)))
 	for i := range asks {
@@ -127,6 +129,31 @@ func (d *differ) refund(ctx context.Context, b *backend, l driver.Limit) expecta
 	c := at(ctx, b.newRefund(ctx, d.key, l, id, n), d.now)
 	what := fmt.Sprintf("%s: %v at %d: refund %d of %s", d.key, l, d.now, n, id)
 	return expectation{what, c, func() any { return c.Val() }, want}
+}
+
+func (d *differ) charge(ctx context.Context, b *backend, l driver.Limit) expectation {
+	most := min(3*l.Max(), driver.MaxCharge)
+	if d.rnd.IntN(2) == 0 {
+		most = min(most, 5)
+	}
+	n := d.rnd.IntN(2*most+1) - most
+	if d.rnd.IntN(50) == 0 {
+		n = driver.MaxCharge - d.rnd.IntN(3)
+	}
+	if d.rnd.IntN(50) == 0 {
+		n = d.rnd.IntN(3) - driver.MaxCharge
+	}
+	s := d.state(l)
+	want, changed := s.Charge(l, d.now, n)
+	if changed && s.Expiry(l, d.now) == 0 {
+		*s = limits.State{} // as the store drops it
+	}
+	if want.RetryAfter > 0 && d.rnd.IntN(2) == 0 {
+		d.wait = want.RetryAfter
+	}
+	c := at(ctx, b.newCharge(ctx, d.key, l, n), d.now)
+	what := fmt.Sprintf("%s: %v at %d: charge %d", d.key, l, d.now, n)
+	return expectation{what, c, func() any { return chargedOf(packedReply(c.Val().(string))) }, want}
 }
 
 // advance moves the clock, mostly by steps in which something happens.

@@ -12,14 +12,14 @@
 //
 // # What is stored
 //
-// A lock named tickets is the string coord:{tickets}, which holds the id of the
-// hold and expires with its lease: GET shows who holds it, or "offered" and the id of the waiter
-// to which it is offered. Beside it
+// A lock named tickets is the string coord:{tickets}, which has a version, 1, and the id of the
+// hold, and expires with its lease: GET shows who holds it, or "1 offered" and the id of the waiter
+// to which it is offered. Any other value is refused. Beside it
 // coord:{tickets}:fence is the last fencing token. While others wait for the lock,
 // coord:{tickets}:queue has their ids in order, and coord:{tickets}:waiters what is known of
 // each. The state of a limit is
 // coord:{tickets}:tb:1:100000, :sw:60000000 or :fw:60000000, by algorithm and rate or period in
-// microseconds, packed as doubles, with a hash :h beside it for what can be given
+// microseconds: a byte of 1, its version, and packed doubles, with a hash :h beside it for what can be given
 // back. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
 // # What is promised

@@ -40,7 +40,7 @@ func (b *backend) forLimit(l driver.Limit) (*script, packed) {
 	return b.limits.window, p.append(int64(l.Rate), width, span)
 }
 
-// appendAsk adds what the scripts read of an ask that is made so many times; 0: it gives permits back. A delay beyond
+// appendAsk adds what the scripts read of an ask that is made so many times; 0: it gives permits back; -1: it is a charge. A delay beyond
 // what a double holds exactly is beyond any limit too.
 func (p packed) appendAsk(a driver.Ask, times int) packed {
 	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53), int64(times))
@@ -182,6 +182,29 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 		return nil
 	}
 	return b.run(ctx, b.newRefund(ctx, key, l, id, n)).err
+}
+
+// Charge implements driver.Charger.
+func (b *backend) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	if err := limits.CheckCharge(n); err != nil {
+		return driver.Charged{}, err
+	}
+	reply, err := b.run(ctx, b.newCharge(ctx, key, l, n)).packed(6)
+	if err != nil {
+		return driver.Charged{}, err
+	}
+	return chargedOf(reply), nil
+}
+
+// newCharge makes the command that charges n permits, or gives -n back.
+func (b *backend) newCharge(ctx context.Context, key string, l driver.Limit, n int) *command {
+	s, numbers := b.forLimit(l)
+	return s.command(ctx, limitKey(key, l), []byte(numbers.appendAsk(driver.Ask{N: n}, -1)))
+}
+
+// chargedOf is the answer to a charge.
+func chargedOf(reply packedReply) driver.Charged {
+	return driver.Charged{Remaining: int(reply.at(4)), RetryAfter: micros(reply.at(2)), ResetAfter: micros(reply.at(5))}
 }
 
 // Reset implements driver.Limiter.

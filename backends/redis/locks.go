@@ -14,12 +14,15 @@ import (
 // maxToken is the first token that is out of range.
 const maxToken = 1 << 53
 
-// released marks, before the id, a lock that nobody holds any more but that
-// stays taken. No id contains a space.
-const released = "released "
-
-// offered marks likewise one that only the waiter of that id can take, for a moment.
-const offered = "offered "
+// The value of a lock begins with its version. No id contains a space.
+const (
+	// held is before the id of the holder.
+	held = "1 "
+	// released marks, before the id, a lock that nobody holds any more but that stays taken.
+	released = "1 released "
+	// offered marks likewise one that only the waiter of that id can take, for a moment.
+	offered = "1 offered "
+)
 
 // TryLock implements driver.Locker.
 func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -219,6 +222,12 @@ func holder(lock, fence string, reply []any) (driver.Holder, error) {
 	id, isReleased := strings.CutPrefix(value, released)
 	if !isReleased {
 		id, isReleased = strings.CutPrefix(value, offered)
+	}
+	if !isReleased {
+		var known bool
+		if id, known = strings.CutPrefix(value, held); !known || strings.Contains(id, " ") {
+			return driver.Holder{}, fmt.Errorf("%w: %s holds %.80q", driver.ErrCorrupt, lock, value)
+		}
 	}
 	var token int64
 	if last != "" {

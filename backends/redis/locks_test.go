@@ -59,7 +59,7 @@ func TestWhoHolds(t *testing.T) {
 	ctx := t.Context()
 	r := request("alice", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "tickets", r))
-	if got := b.client.Get(ctx, "coord:{tickets}").Val(); got != r.ID {
+	if got := b.client.Get(ctx, "coord:{tickets}").Val(); got != held+r.ID {
 		t.Errorf("GET = %q, want %q", got, r.ID)
 	}
 	for _, l := range []driver.Limit{{Rate: 5, Per: time.Minute}, {Rate: 5, Per: time.Minute, Burst: 2}, {Rate: 5, Per: time.Minute, Algorithm: driver.FixedWindow}} {

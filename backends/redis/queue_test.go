@@ -75,7 +75,7 @@ func grantOf(t *testing.T, result <-chan answer) driver.Grant {
 // holderIs checks who has the key, or is offered it, at the server, now.
 func holderIs(t *testing.T, b *backend, key, id string) {
 	t.Helper()
-	if got := b.client.Get(t.Context(), lockKey(key)).Val(); strings.TrimPrefix(got, offered) != id {
+	if got := b.client.Get(t.Context(), lockKey(key)).Val(); strings.TrimPrefix(strings.TrimPrefix(got, offered), held) != id {
 		t.Fatalf("the lock has %q, want %q", got, id)
 	}
 }

@@ -35,7 +35,7 @@ var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
 var ClusterClaims = driver.Claims{
 	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
-	driver.ServerClock, driver.Reserve, driver.ScopeHosts,
+	driver.ServerClock, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // Option configures New.
@@ -149,6 +149,7 @@ var (
 	_ driver.Limiter         = (*backend)(nil)
 	_ driver.OneTaker        = (*backend)(nil)
 	_ driver.Refunder        = (*backend)(nil)
+	_ driver.Charger         = (*backend)(nil)
 	_ driver.MultiLimiter    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)

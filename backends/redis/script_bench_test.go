@@ -90,9 +90,9 @@ func BenchmarkServer(b *testing.B) {
 						before.Set(ctx, key, r.ID, 0)
 					case c.name == "confirm", c.name == "unlock with a waiter":
 						lock, fence := lockKeys(key)
-						holder := "offered " + r.ID
+						holder := offered + r.ID
 						if c.name != "confirm" {
-							holder = r.ID
+							holder = held + r.ID
 						}
 						before.Set(ctx, lock, holder, time.Minute)
 						before.Set(ctx, fence, "1 -", time.Hour)

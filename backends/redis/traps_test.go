@@ -559,7 +559,7 @@ func TestTrap15ForeignKeys(t *testing.T) {
 	// A window that is sound up to an older sub-window, which is no number.
 	width, _ := limits.Grid(window)
 	last := time.Now().UnixMicro()
-	damaged := packed(nil).append(last, 3, last/width-1, 1, last+1e9)
+	damaged := packed("\x01").append(last, 3, last/width-1, 1, last+1e9)
 	damaged = binary.LittleEndian.AppendUint64(damaged, math.Float64bits(math.NaN()))
 	state := limitKey("damaged", window)
 	b.client.Set(ctx, state, []byte(damaged), time.Hour)
@@ -586,6 +586,7 @@ func TestTrap15ForeignKeys(t *testing.T) {
 			_, err := b.TakeOne(ctx, key, l, driver.Ask{Min: 1, N: 1})
 			check("TakeOne "+key, err)
 			check("Refund "+key, b.Refund(ctx, key, l, "x", 1))
+			check("Reset "+key, b.Reset(ctx, key, l))
 			_, err = b.TakeAll(ctx, []driver.Demand{{Key: "sound", Limit: l, N: 1}, {Key: key, Limit: l, N: 1}})
 			check("TakeAll "+key, err)
 		}

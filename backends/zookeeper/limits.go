@@ -19,6 +19,7 @@ var (
 	_ driver.Limiter      = (*backend)(nil)
 	_ driver.OneTaker     = (*backend)(nil)
 	_ driver.Refunder     = (*backend)(nil)
+	_ driver.Charger      = (*backend)(nil)
 	_ driver.MultiLimiter = (*backend)(nil)
 )
 

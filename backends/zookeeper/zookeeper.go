@@ -34,7 +34,7 @@ var Claims = driver.Claims{
 	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
-	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.ScopeHosts,
+	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // Option configures New.

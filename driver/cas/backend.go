@@ -35,6 +35,7 @@ var _ interface {
 	driver.Limiter
 	driver.OneTaker
 	driver.Refunder
+	driver.Charger
 } = (*Backend)(nil)
 
 // New makes a backend of cells. info is what Info answers; its claims are the

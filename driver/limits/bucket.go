@@ -35,13 +35,13 @@ func (v *bucketView) read(s *State, l *driver.Limit, now int64) {
 	v.at, v.lag, _ = s.ratchet(now, ceilDiv(v.cap, v.rate))
 	v.debt, v.owed = s.debt-s.over, drain(s.debt, v.rate, v.at-s.last)
 	if v.cap != s.cap {
-		v.debt = v.seen(s.debt, s.due-s.last)
+		v.debt = v.seen(s.debt, s.beyondUntil()-s.last)
 	}
 	v.debt = drain(v.debt, v.rate, v.at-s.last)
 }
 
-// seen is what a burst sees of a debt: no more than itself, and what reservations
-// hold beyond it, the last of which is due in us microseconds. It is asked at a grant, for
+// seen is what a burst sees of a debt: no more than itself, and what reservations and
+// charges hold beyond it, for us microseconds more. It is asked at a grant, for
 // a denied caller's wait is not to be prolonged by asking.
 func (v *bucketView) seen(debt, us int64) int64 {
 	return min(debt, v.beyond(v.cap, max(us, 0)))
@@ -148,6 +148,9 @@ func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *
 	return changed
 }
 
+// beyondUntil is until when reservations or charges hold the debt beyond a burst.
+func (s *State) beyondUntil() int64 { return max(s.due, s.paid) }
+
 // store makes v the state of the bucket, save for its reservations.
 func (v *bucketView) store(s *State) {
 	s.last, s.debt, s.over, s.cap, s.rate, s.unit = v.at, v.owed, v.owed-v.debt, v.cap, v.rate, v.unit
@@ -192,7 +195,7 @@ func (s *State) refundBucket(l *driver.Limit, now int64, id string, n int64) (ch
 	if v.at < s.blind {
 		return true // used up, for nothing: see freed
 	}
-	reserved := v.reserved(s)
+	reserved, whole := v.reserved(s), v.debt == v.owed
 	r.n -= min(n, r.n)
 	v.owed = v.freed(s, reserved)
 	s.due = 0
@@ -201,7 +204,9 @@ func (s *State) refundBucket(l *driver.Limit, now int64, id string, n int64) (ch
 			s.due = max(s.due, r.at)
 		}
 	}
-	v.debt = min(v.debt, v.seen(v.owed, s.due-v.at))
+	if v.debt = min(v.debt, v.seen(v.owed, s.beyondUntil()-v.at)); whole { // to the credit: when it is due is rounded
+		v.debt = v.owed
+	}
 	v.store(s)
 	return true
 }
@@ -228,6 +233,12 @@ func (v *bucketView) reserved(s *State) (credits int64) {
 // bound. Whatever an earlier refund held back so is free as soon as the
 // reservation that it was held back for is given back or spent.
 func (v *bucketView) freed(s *State, reserved int64) int64 {
+	// What was already spent is at most the debt less the reservations.
+	return min(v.owed, v.needed(s, min(max(v.owed-reserved, 0), s.wide)))
+}
+
+// needed is the least debt that has to stay for the reservations, if level credits are spent: see freed.
+func (v *bucketView) needed(s *State, level int64) int64 {
 	var rest []record
 	for i := range s.records.len() {
 		if r := s.records.at(i); r.at > v.at && r.n > 0 {
@@ -235,13 +246,11 @@ func (v *bucketView) freed(s *State, reserved int64) int64 {
 		}
 	}
 	slices.SortFunc(rest, func(a, b record) int { return cmp.Compare(a.at, b.at) })
-	// What was already spent is at most the debt less the reservations.
-	level := min(max(v.owed-reserved, 0), s.wide)
 	need, at := level, v.at
 	for _, r := range rest {
 		level = min(drain(level, v.rate, r.at-at)+mulMax(r.n, v.unit), maxExact)
 		need = max(need, v.beyond(level, r.at-v.at))
 		at = r.at
 	}
-	return min(v.owed, need)
+	return need
 }

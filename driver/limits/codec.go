@@ -10,15 +10,24 @@ import (
 // The stored form is a version, a kind and then unsigned varints:
 //
 //	window:  last width span  slots (index n)...  records (id n at)...
-//	bucket:  last debt over cap rate unit due wide blind  records (id n at)...
+//	bucket:  last debt over cap rate unit due wide blind [paid]  records (id n at)...
 //
+// A bucket that owes a charge beyond its burst is stored as versionCharged, with paid: code that does not
+// know charges must not count on it.
 // Slots and records are preceded by their number; the index of a slot is the
 // distance from the one before; an id is preceded by its length.
-const version = 1
+const (
+	version        = 1
+	versionCharged = 2
+)
 
 // AppendBinary appends the stored form of s to b. The error is always nil.
 func (s State) AppendBinary(b []byte) ([]byte, error) {
-	b = append(b, version, byte(s.kind))
+	v := byte(version)
+	if s.kind == bucketed && s.paid > s.last {
+		v = versionCharged
+	}
+	b = append(b, v, byte(s.kind))
 	put := func(vs ...int64) {
 		for _, v := range vs {
 			b = binary.AppendUvarint(b, uint64(v))
@@ -42,6 +51,9 @@ func (s State) AppendBinary(b []byte) ([]byte, error) {
 		}
 	case bucketed:
 		put(s.last, s.debt, s.over, s.cap, s.rate, s.unit, s.due, s.wide, s.blind)
+		if v == versionCharged {
+			put(s.paid)
+		}
 	default:
 		return b, nil
 	}
@@ -112,8 +124,9 @@ func (r *reader) num(most int64) int64 {
 }
 
 func (r *reader) state() (s State) {
-	if v := r.byte(); r.err == nil && v != version {
-		r.fail(fmt.Sprintf("version %d: want %d", v, version))
+	v := r.byte()
+	if r.err == nil && v != version && v != versionCharged {
+		r.fail(fmt.Sprintf("version %d: want %d or %d", v, version, versionCharged))
 	}
 	switch s.kind = kind(r.byte()); {
 	case r.err != nil || s.kind == fresh:
@@ -125,6 +138,9 @@ func (r *reader) state() (s State) {
 		s.over, s.cap = r.num(s.debt), r.num(maxExact)
 		s.rate, s.unit = r.num(driver.MaxRate), r.num(driver.MaxPer.Microseconds())
 		s.due, s.wide, s.blind = r.num(maxExact), r.num(maxExact), r.num(maxExact)
+		if v == versionCharged {
+			s.paid = r.num(maxExact)
+		}
 		if s.rate == 0 || s.unit == 0 {
 			r.fail("no rate")
 		}

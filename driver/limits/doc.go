@@ -26,8 +26,8 @@
 // and nothing drifts. Buckets of different rates are different states.
 //
 // The debt is that of all grants, whatever burst each was made by. A smaller burst
-// sees no more of it than itself, plus what reservations that are not due yet have
-// taken beyond it, as of the last grant of another. What is stored is the whole:
+// sees no more of it than itself, plus what reservations that are not due yet, and
+// charges that are not repaid, have taken beyond it, as of the last grant of another. What is stored is the whole:
 // were it capped, a larger burst would be full again after each grant of a smaller
 // one. So each limit keeps its own bound, and all of a rate together that of the
 // largest burst.

@@ -78,7 +78,7 @@ func TestGateAnswersAsTheState(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, per.Microseconds()/50), rapid.Int64Range(0, 2*per.Microseconds())).Draw(t, "pause")
 			var a driver.Ask
-			switch rapid.IntRange(0, 19).Draw(t, "kind") {
+			switch rapid.IntRange(0, 20).Draw(t, "kind") {
 			case 0: // another limit on the same state
 				g.use(l, now, func(*State) {})
 				g.alike(t, &plain, l, now)
@@ -91,6 +91,11 @@ func TestGateAnswersAsTheState(t *testing.T) {
 				n, name := rapid.IntRange(1, l.Max()).Draw(t, "n"), strconv.Itoa(rapid.IntRange(0, id).Draw(t, "id"))
 				plain.Refund(l, now, name, n)
 				g.use(l, now, func(s *State) { s.Refund(l, now, name, n) })
+				continue
+			case 20:
+				n := rapid.IntRange(-l.Max(), l.Max()).Draw(t, "charge")
+				plain.Charge(l, now, n)
+				g.use(l, now, func(s *State) { s.Charge(l, now, n) })
 				continue
 			case 2: // a peek
 			case 3:

@@ -98,8 +98,9 @@ type State struct {
 	rate  int64 // credits refilled per microsecond
 	unit  int64 // credits of one permit, in lowest terms with rate
 	due   int64 // when the last reservation falls due
-	wide  int64 // while there are reservations: credits that were spent at one time, at most
+	wide  int64 // while there are reservations: credits that were spent at one time, or charged, at most
 	blind int64 // until then reservations are outstanding that records no longer know
+	paid  int64 // when charges beyond the burst are repaid, so that every burst sees them
 
 	records ring[record] // what Refund can give back, oldest first
 }

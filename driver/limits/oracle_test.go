@@ -611,6 +611,21 @@ func TestClockADayAhead(t *testing.T) {
 	}
 }
 
+// TestRefundIsExact: a refund leaves the debt to the credit, though due times are rounded to the microsecond.
+func TestRefundIsExact(t *testing.T) {
+	l := normal(t, driver.Limit{Rate: 20, Per: 1005 * time.Microsecond, Burst: 2, Algorithm: driver.TokenBucket})
+	var s State
+	s.Take(l, t0, driver.Ask{Min: 1, N: 1})
+	for i, n := range []int{2, 1, 1} {
+		s.Take(l, t0, driver.Ask{ID: fmt.Sprint(i), Min: n, N: n, MaxDelay: time.Second})
+	}
+	s.Refund(l, t0, "2", 1)
+	out, _ := s.Take(l, t0, driver.Ask{ID: "last", Min: 2, N: 2, MaxDelay: time.Second})
+	if expiry := s.Expiry(l, t0); out.ResetAfter != expiry {
+		t.Errorf("full after %v, and kept for %v: want the same", out.ResetAfter, expiry)
+	}
+}
+
 // TestRefundForgetsTheOldest: of more grants than are remembered the oldest
 // give nothing back, and a bucket that forgot one gives nothing back until
 // that one is due.
@@ -717,10 +732,16 @@ func FuzzUnmarshal(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(b)
+		s.Charge(l, t0+600_000, 1000)
+		if b, err = s.MarshalBinary(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
 	}
 	f.Add([]byte{})
 	f.Add([]byte{1, 0})
 	f.Add([]byte{2, 0})
+	f.Add([]byte{3, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s State
 		if err := s.UnmarshalBinary(data); err != nil {
@@ -746,6 +767,11 @@ func FuzzUnmarshal(f *testing.F) {
 				t.Fatalf("%+v", out)
 			}
 			c.Refund(l, t0, "x", 3)
+			for _, n := range []int{3, -2, driver.MaxCharge, -driver.MaxCharge} {
+				if out, _ := c.Charge(l, t0, n); out.Remaining < 0 || out.RetryAfter < 0 || out.ResetAfter < 0 {
+					t.Fatalf("charged %d: %+v", n, out)
+				}
+			}
 			c.Expiry(l, t0)
 		}
 	})

@@ -153,14 +153,18 @@ func (s *State) refundWindow(l *driver.Limit, now int64, id string, n int64) (ch
 			s.sum -= n
 		}
 	}
-	// The slots at both ends say when permits leave: keep them non-empty.
+	s.trim()
+	return true
+}
+
+// trim keeps the slots at both ends non-empty, for they say when permits leave.
+func (s *State) trim() {
 	for s.slots.len() > 0 && s.slots.at(0).n == 0 {
 		s.slots.pop()
 	}
 	for s.slots.len() > 0 && s.slots.at(s.slots.len()-1).n == 0 {
 		s.slots.popNewest()
 	}
-	return true
 }
 
 // Grid says how a window limit cuts time: the width of a sub-window in

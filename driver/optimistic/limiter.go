@@ -22,8 +22,8 @@ type Change struct {
 // driver: after one for which [driver.Definite] is false, the change may have been made, or may yet be made.
 type Update func(ctx context.Context, key string, c Change) error
 
-// Limiter makes the methods of [driver.Limiter], [driver.OneTaker] and [driver.Refunder] out of an [Update]. An adapter
-// embeds it.
+// Limiter makes the methods of [driver.Limiter], [driver.OneTaker], [driver.Refunder] and [driver.Charger] out of an
+// [Update]. An adapter embeds it, and claims [driver.Charge].
 type Limiter struct{ update Update }
 
 // NewLimiter makes a Limiter.
@@ -91,6 +91,23 @@ func (m Limiter) Refund(ctx context.Context, key string, l driver.Limit, id stri
 	return m.update(ctx, key, Change{Limit: l, Apply: func(s *limits.State, now int64) bool {
 		return s.Refund(l, now, id, n)
 	}})
+}
+
+// Charge implements [driver.Charger].
+func (m Limiter) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	if err := limits.CheckCharge(n); err != nil {
+		return driver.Charged{}, err
+	}
+	// After an error Apply may still be running: what it writes to is then not read.
+	var c driver.Charged
+	err := m.update(ctx, key, Change{Limit: l, Peek: n == 0, Apply: func(s *limits.State, now int64) (changed bool) {
+		c, changed = s.Charge(l, now, n)
+		return changed
+	}})
+	if err != nil {
+		return driver.Charged{}, err
+	}
+	return c, nil
 }
 
 // Reset implements [driver.Limiter]. It writes a fresh state, which expires at once.

@@ -2,6 +2,7 @@ package limitmodel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -14,6 +15,10 @@ type use struct {
 	limit    driver.Limit
 	n        int64
 	late     bool // spent later than granted
+	charge   bool // debited whatever was left; given back if n is below 0
+	// charged is what the bucket's limit, and all of its rate, had been charged when this was granted: what
+	// was charged since then does not speak against it.
+	charged [2]int64
 }
 
 // drained is a token bucket that the uses fill, and that drains by itself.
@@ -26,17 +31,23 @@ type drained struct {
 	sum        int64
 	worst      int64
 	latest     int64
+	charged    int64 // of sum
 	began      bool
 }
 
-// add counts a use, and gives by how many credits it and some of those before exceed a burst.
-func (d *drained) add(u *use, burst int64) (over int64) {
-	if start := d.rate*u.from - d.sum; !d.began || start > d.worst {
+// add counts a use, and gives by how many credits it and some of those before exceed a burst. Before is what had been
+// charged when it was granted.
+func (d *drained) add(u *use, burst, before int64) (over int64) {
+	if start := d.rate*u.from - d.sum; u.n >= 0 && (!d.began || start > d.worst) {
 		d.worst, d.began = start, true
 	}
 	d.sum += u.n * d.unit
+	if u.charge {
+		d.charged += max(u.n, 0) * d.unit
+		return 0
+	}
 	d.latest = max(d.latest, u.to)
-	return d.sum + d.worst - d.rate*d.latest - burst*d.unit
+	return d.sum - (d.charged - before) + d.worst - d.rate*d.latest - burst*d.unit
 }
 
 // account is what the limits of one account have granted: clause R3.
@@ -85,6 +96,7 @@ func newAccount(key string, l driver.Limit) *account {
 // grant takes in permits that are spent at u.from to u.to, now or later.
 func (a *account) grant(u *use, now int64) error {
 	a.widest = max(a.widest, u.limit.Max())
+	u.charged = [2]int64{a.own(u.limit).charged, a.all.charged}
 	at := len(a.pending)
 	for at > 0 && a.pending[at-1].from > u.from {
 		at--
@@ -105,6 +117,47 @@ func (a *account) pass(now int64) error {
 	return nil
 }
 
+// own is what one limit of a bucket has granted.
+func (a *account) own(l driver.Limit) *drained {
+	own := a.each[l.Burst]
+	if own == nil {
+		own = &drained{rate: a.all.rate, unit: a.all.unit}
+		a.each[l.Burst] = own
+	}
+	return own
+}
+
+// charge takes in permits that are charged, or given back, at u.from to u.to. Who may spend permits late has to spend
+// them before that: it changes what is there.
+func (a *account) charge(u *use, now int64) error {
+	a.widest = max(a.widest, u.limit.Max())
+	if err := a.pass(now); err != nil {
+		return err
+	}
+	for _, p := range slices.Clone(a.pending) {
+		if !p.late {
+			continue
+		}
+		a.pending = slices.DeleteFunc(a.pending, func(o *use) bool { return o == p })
+		p.from, p.to = u.from, u.to
+		if err := a.spend(p); err != nil {
+			return err
+		}
+	}
+	if a.of.Algorithm != driver.TokenBucket {
+		return a.spendWindow(u)
+	}
+	a.all.add(u, 0, 0)
+	if u.n > 0 {
+		a.own(u.limit).add(u, 0, 0)
+		return nil
+	}
+	for _, own := range a.each { // what is given back is there for all
+		own.add(u, 0, 0)
+	}
+	return nil
+}
+
 func (a *account) spend(u *use) error {
 	if u.n == 0 {
 		return nil
@@ -112,19 +165,29 @@ func (a *account) spend(u *use) error {
 	if a.of.Algorithm != driver.TokenBucket {
 		return a.spendWindow(u)
 	}
-	own := a.each[u.limit.Burst]
-	if own == nil {
-		own = &drained{rate: a.all.rate, unit: a.all.unit}
-		a.each[u.limit.Burst] = own
-	}
 	// The moment at which a reservation is due is rounded to a microsecond.
-	if over := own.add(u, int64(u.limit.Burst)); over > a.all.rate {
+	if over := a.own(u.limit).add(u, int64(u.limit.Burst), u.charged[0]); over > a.all.rate {
 		return fmt.Errorf("%q: %v granted %d credits of %d too many: R1", a.key, u.limit, over, a.all.unit)
 	}
-	if over := a.all.add(u, int64(a.widest)); over > a.all.rate {
+	if over := a.all.add(u, int64(a.widest), u.charged[1]); over > a.all.rate {
 		return fmt.Errorf("%q: the limits of %v together granted %d credits of %d more than a burst of %d: R1", a.key, u.limit, over, a.all.unit, a.widest)
 	}
 	return nil
+}
+
+// has reports whether old was certainly spent in the period that ends with u, mayHave whether it may have been.
+func (u *use) has(old *use, per int64) bool {
+	if u.limit.Algorithm == driver.FixedWindow {
+		return old.window == u.window && u.window >= 0
+	}
+	return u.to-old.from < per
+}
+
+func (u *use) mayHave(old *use, per int64) bool {
+	if u.limit.Algorithm == driver.FixedWindow {
+		return old.window == u.window || u.window < 0 || old.window < 0
+	}
+	return u.from-old.to < per
 }
 
 func (a *account) spendWindow(u *use) error {
@@ -136,15 +199,14 @@ func (a *account) spendWindow(u *use) error {
 			continue
 		}
 		kept = append(kept, old)
-		if u.limit.Algorithm == driver.FixedWindow {
-			if old.window == u.window && u.window >= 0 {
-				sum += old.n
-			}
-		} else if u.to-old.from < per {
+		if old.n < 0 && u.mayHave(old, per) || old.n >= 0 && u.has(old, per) {
 			sum += old.n
 		}
 	}
 	a.uses = append(kept, u)
+	if u.charge {
+		return nil
+	}
 	most := u.limit.Rate
 	if u.late { // others may have been granted something since
 		most = a.widest

@@ -133,7 +133,9 @@ func (r *walker) step() error {
 		return r.remains()
 	case n < 75:
 		return r.denied()
-	case n < 76 && r.Back != nil:
+	case n < 79:
+		return r.charge()
+	case n < 80 && r.Back != nil:
 		d := time.Duration(r.rnd.Int64N(int64(r.Per)))
 		if r.rnd.IntN(4) == 0 {
 			d += 24 * time.Hour
@@ -212,18 +214,7 @@ func (r *walker) granted(key string, l driver.Limit, a driver.Ask, g driver.Gran
 		return fmt.Errorf("%+v answers %+v", g, a)
 	}
 	acc, blur := r.account(key, l), r.Blur.Microseconds()
-	now := r.passed()
-	u := &use{from: before - blur, to: now + blur, limit: l, n: int64(g.N), window: -1}
-	if l.Algorithm == driver.FixedWindow {
-		// The account's time does not run back. It is not certain after a refund, which may
-		// have moved it, nor when the clock is so far back that the store need not wait for it.
-		at, per := clock.UnixMicro(), l.Per.Microseconds()
-		uncertain := at < acc.touched || at < acc.ratchet-time.Minute.Microseconds()
-		acc.ratchet = max(acc.ratchet, at)
-		if w := (acc.ratchet - blur) / per; !uncertain && w == (max(acc.ratchet, r.Now().UnixMicro())+blur)/per {
-			u.window = w
-		}
-	}
+	u := r.use(acc, l, g.N, before, clock)
 	later := g.Delay.Microseconds()
 	if later == 0 && a.ID == "" && r.rnd.IntN(4) == 0 { // R7
 		later, u.late = max(0, g.ValidFor.Microseconds()-1), true
@@ -236,6 +227,59 @@ func (r *walker) granted(key string, l driver.Limit, a driver.Ask, g driver.Gran
 		}
 	}
 	return acc.grant(u, before-blur)
+}
+
+// use is n permits of a call that was made when the clock showed that.
+func (r *walker) use(acc *account, l driver.Limit, n int, before int64, clock time.Time) *use {
+	blur := r.Blur.Microseconds()
+	u := &use{from: before - blur, to: r.passed() + blur, limit: l, n: int64(n), window: -1}
+	if l.Algorithm == driver.FixedWindow {
+		// The account's time does not run back. It is not certain after a refund, which may
+		// have moved it, nor when the clock is so far back that the store need not wait for it.
+		at, per := clock.UnixMicro(), l.Per.Microseconds()
+		uncertain := at < acc.touched || at < acc.ratchet-time.Minute.Microseconds()
+		acc.ratchet = max(acc.ratchet, at)
+		if w := (acc.ratchet - blur) / per; !uncertain && w == (max(acc.ratchet, r.Now().UnixMicro())+blur)/per {
+			u.window = w
+		}
+	}
+	return u
+}
+
+// charge charges permits whatever is left, or gives some back: R10.
+func (r *walker) charge() error {
+	s, ok := r.Store.(driver.Charger)
+	if !ok {
+		return nil
+	}
+	key, l := r.key(), r.limit()
+	n := r.rnd.IntN(2*l.Max()) + 1
+	if r.rnd.IntN(2) == 0 {
+		n = -1 - r.rnd.IntN(3)
+	}
+	before, clock := r.passed(), r.Now()
+	got, err := s.Charge(r.ctx, key, l, n)
+	if err != nil {
+		return fmt.Errorf("charge: %w", err)
+	}
+	r.note("%q %v: charge %d: %+v", key, l, n, got)
+	if r.rnd.IntN(2) == 0 && got.RetryAfter > 0 {
+		r.wait = got.RetryAfter
+	}
+	acc := r.account(key, l)
+	u := r.use(acc, l, n, before, clock)
+	u.charge = true
+	if err := acc.charge(u, before-r.Blur.Microseconds()); err != nil || !r.Still {
+		return err
+	}
+	seen, err := r.asks(key, l, []driver.Ask{{}})
+	if err != nil {
+		return err
+	}
+	if want := (driver.Charged{Remaining: seen.Remaining, RetryAfter: seen.Asks[0].RetryAfter, ResetAfter: seen.ResetAfter}); got != want {
+		return fmt.Errorf("%q %v: charge %d answers %+v, and a peek after it sees %+v: R10", key, l, n, got, want)
+	}
+	return nil
 }
 
 func (r *walker) take() error {

@@ -270,3 +270,23 @@ func (d *timedRefunder) Refund(ctx context.Context, key string, l driver.Limit, 
 	d.t.called(ctx, "refund", key, sent, err)
 	return err
 }
+
+// Charger tells of the calls of a Charger, which may be nil.
+func (t *Trace) Charger(d driver.Charger) driver.Charger {
+	if d == nil {
+		return nil
+	}
+	return &timedCharger{d, t}
+}
+
+type timedCharger struct {
+	driver.Charger
+	t *Trace
+}
+
+func (d *timedCharger) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	sent := d.t.now()
+	c, err := d.Charger.Charge(ctx, key, l, n)
+	d.t.called(ctx, "charge", key, sent, err)
+	return c, err
+}

@@ -10,7 +10,8 @@
 -- match a pattern as much as a call, and to reply with a table half of one. wait.lua, which is
 -- included at the end, decides about a key for which others wait, about the same attempt again, and about a
 -- token that is none, or is ahead of the clock.
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+local mine = '1 ' .. ARGV[1] -- the version of what is stored, and the holder
+if redis.call('SET', KEYS[1], mine, 'NX', 'PX', ARGV[2]) then
   -- The clock keeps tokens rising when the counter is gone, or when what was counted
   -- last is, after a failover; the counter outlives the lease by an hour, and a clock that
   -- steps back by less than that does no harm.
@@ -31,7 +32,11 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   elseif type(last) ~= 'table' then -- which is an error: something else is there
     redis.call('SET', KEYS[2], last, 'PX', life)
   end
-elseif redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1])}
+else
+  local holder = redis.call('GET', KEYS[1])
+  if holder ~= mine then
+    if string.sub(holder, 1, 2) ~= '1 ' then return redis.error_reply('COORDCORRUPT the lock has a value of another version') end
+    return {0, redis.call('PTTL', KEYS[1])}
+  end
 end
 -- include wait.lua

@@ -1,29 +1,34 @@
--- A token bucket. KEYS[1] is a string of doubles: what is owed, last and the time
+-- A token bucket. KEYS[1] is a byte, VERSION, and a string of doubles: what is owed, last and the time
 -- of its expiry; and with reservations or another burst also due, wide, blind, head, tail,
--- over and of: what the capacity of the last grant did not see, and that capacity. KEYS[1]:h
+-- over and of: what the capacity of the last grant did not see, and that capacity; and with a
+-- charge beyond the capacity also paid, when it is repaid. KEYS[1]:h
 -- is a hash of reservations: field r<seq>, head <= seq < tail, has "n due id".
 -- Of what is owed, debt is as much as the capacity of this limit sees.
 -- ARGV[1]: rate, unit and capacity in credits; then of the first ask the least and the most
 -- permits, how far ahead in microseconds, and how many ask so one after
--- the other, or 0 to give permits back.
+-- the other, or 0 to give permits back, or -1 to charge them; below 0 they are given back.
 -- include limits.lua
 local rate, unit, cap, least, want, ahead, times, pos = unpackd('<ddddddd', ARGV[1])
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local at, lag, debt, owed, till, due, wide, blind, head, tail = now, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local at, lag, debt, owed, till, due, wide, blind, head, tail, paid = now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 local state = call('GET', KEYS[1])
 local bad = false
 local long = false -- whether the state has its second half
+local longest = false -- whether it has paid, too
 
 if state then
-  local last, over, of = -1, 0, cap
-  if #state == 24 then
-    owed, last, till = unpackd('<ddd', state)
-  elseif #state == 80 then
+  local version, last, over, of = 0, -1, 0, cap
+  if #state == 25 then
+    version, owed, last, till = unpackd('<Bddd', state)
+  elseif #state == 81 then
     long = true
-    owed, last, till, due, wide, blind, head, tail, over, of = unpackd('<dddddddddd', state)
+    version, owed, last, till, due, wide, blind, head, tail, over, of = unpackd('<Bdddddddddd', state)
+  elseif #state == 89 then
+    long, longest = true, true
+    version, owed, last, till, due, wide, blind, head, tail, over, of, paid = unpackd('<Bddddddddddd', state)
   end
-  if owed >= over and over >= 0 and owed <= MAX and last >= 0 and last <= MAX and tail >= head and tail - head <= 1024 then
+  if version == VERSION and owed >= over and over >= 0 and owed <= MAX and last >= 0 and last <= MAX and tail >= head and tail - head <= 1024 then
     if now < last then
       at, lag = last, last - now
       if lag > ceildiv(cap, rate) + MAXLAG then
@@ -34,7 +39,7 @@ if state then
     debt = owed - over
     if of ~= cap or not long then
       debt = owed
-      if debt > cap then debt = math.min(debt, cap + rate * math.max(due - last, 0)) end
+      if debt > cap then debt = math.min(debt, cap + rate * math.max(due - last, paid - last, 0)) end
     end
     local drained = rate * (at - last)
     debt, owed = debt - drained, owed - drained
@@ -49,62 +54,92 @@ local us, dirty, reply = 0, false, nil
 
 if bad then return redis.error_reply(corrupt) end
 
-if times == 0 then
-  -- ARGV[1] asks for as many as are given back, ARGV[2] is the id. Gives back what driver/limits.Refund does.
-  -- Reply: {1} if the state changed, else {0}.
-  if head == tail then return {0} end
-
+if times <= 0 then
   local min, max = math.min, math.max
-  local names = {}
-  for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
-  local found
+  -- The reservations that are not due, and their credits.
   local live, reserved = {}, 0
-  for i, r in ipairs(call('HMGET', KEYS[1] .. ':h', unpack(names))) do
-    local n, when, id = string.match(r or '', '^(%d+) (%d+) (.*)$')
-    n, when = tonumber(n), tonumber(when)
-    if n and when > at then
-      local rec = {n = n, at = when, id = id, field = names[i]}
-      live[#live + 1] = rec
-      reserved = min(reserved + n * unit, MAX)
-      if id == ARGV[2] then found = rec end
+  if head < tail then
+    local names = {}
+    for seq = head, tail - 1 do names[#names + 1] = string.format('r%.0f', seq) end
+    for i, r in ipairs(call('HMGET', KEYS[1] .. ':h', unpack(names))) do
+      local n, when, id = string.match(r or '', '^(%d+) (%d+) (.*)$')
+      n, when = tonumber(n), tonumber(when)
+      if n and when > at then
+        live[#live + 1] = {n = n, at = when, id = id, field = names[i]}
+        reserved = min(reserved + n * unit, MAX)
+      end
     end
   end
-  if not found then return {0} end
 
-  -- Once per id: all its records lose their name.
-  if at >= blind then found.n = max(found.n - want, 0) end
-  for _, rec in ipairs(live) do
-    if rec.id == ARGV[2] then
-      call('HSET', KEYS[1] .. ':h', rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
+  -- needed is the debt that has to stay for them, if level credits are spent: see driver/limits.
+  local function needed(level)
+    local rest = {}
+    for _, rec in ipairs(live) do
+      if rec.n > 0 then rest[#rest + 1] = rec end
     end
-  end
-  if at < blind then return {1} end
-
-  local rest = {}
-  for _, rec in ipairs(live) do
-    if rec.n > 0 then rest[#rest + 1] = rec end
-  end
-  table.sort(rest, function(a, b) return a.at < b.at end)
-
-  local function drain(d, us)
-    return max(d - rate * us, 0)
+    table.sort(rest, function(a, b) return a.at < b.at end)
+    local need, from = level, at
+    for _, rec in ipairs(rest) do
+      level = min(max(level - rate * (rec.at - from), 0) + rec.n * unit, MAX)
+      need = max(need, min(level + rate * (rec.at - at), MAX))
+      from = rec.at
+    end
+    return need
   end
 
-  -- The debt that has to stay: see freed in driver/limits.
-  local level = min(max(owed - reserved, 0), wide)
-  local need, from = level, at
-  due = 0
-  for _, rec in ipairs(rest) do
-    level = min(drain(level, rec.at - from) + rec.n * unit, MAX)
-    need = max(need, min(level + rate * (rec.at - at), MAX))
-    from = rec.at
-    due = max(due, rec.at)
+  if times == 0 then
+    -- ARGV[1] asks for as many as are given back, ARGV[2] is the id. Gives back what driver/limits.Refund does.
+    -- Reply: {1} if the state changed, else {0}.
+    local found
+    for _, rec in ipairs(live) do
+      if rec.id == ARGV[2] then found = rec end
+    end
+    if not found then return {0} end
+
+    -- Once per id: all its records lose their name.
+    if at >= blind then found.n = max(found.n - want, 0) end
+    for _, rec in ipairs(live) do
+      if rec.id == ARGV[2] then
+        call('HSET', KEYS[1] .. ':h', rec.field, string.format('%.0f %.0f ', rec.n, rec.at))
+      end
+    end
+    if at < blind then return {1} end
+
+    local whole = debt == owed
+    owed = min(owed, needed(min(max(owed - reserved, 0), wide)))
+    due = 0
+    for _, rec in ipairs(live) do
+      if rec.n > 0 then due = max(due, rec.at) end
+    end
+    debt = whole and owed or min(debt, owed, cap + rate * max(due - at, paid - at, 0))
+    if owed > 0 then us = ceildiv(owed, rate) + lag end
+    dirty, reply = true, {1}
+  else
+    -- Does what driver/limits.Charge does, and then answers as to a peek.
+    if due <= at then wide = owed end
+    if want > 0 then
+      local after = max(debt, min(debt + want * unit, cap + rate * MAXDEBT, MAX))
+      local added = after - debt
+      wide = min(wide + added, MAX)
+      owed, debt = max(min(owed + added, MAX), after), after
+      if debt > cap then paid = max(paid, min(at + ceildiv(debt - cap, rate), MAX)) end
+      dirty = true
+    elseif want < 0 and owed > 0 and at >= blind then
+      local back = min(-want * unit, MAX)
+      local function less(d)
+        return min(d, needed(max(min(d - reserved, wide) - back, 0)))
+      end
+      local before, seen = owed, debt
+      owed, debt = less(owed), less(debt)
+      local freed = before - owed
+      if paid > at then paid = max(paid - (freed - freed % rate) / rate, at) end
+      dirty = owed < before or debt < seen
+    end
+    least, want, times = 0, 0, 1
   end
-  owed = min(owed, need)
-  debt = min(debt, owed, cap + rate * max(due - at, 0))
-  if owed > 0 then us = ceildiv(owed, rate) + lag end
-  dirty, reply = true, {1}
-else
+end
+
+if not reply then
   -- ARGV[1] goes on with what the first ask has, of each that follows; the other arguments are
   -- the ids of the asks, which may be left out. More than one ask so only for all or nothing,
   -- at once and without an id: as many as there are permits for are granted.
@@ -198,11 +233,12 @@ elseif dirty then
     ms = ceildiv(us, 500) + 1000
     till = now + ms * 1000
   end
-  if long or head < tail or debt < owed then
-    state = pack('<dddddddddd', owed, at, till, due, wide, blind, head, tail, owed - debt, cap)
+  if long or head < tail or debt < owed or paid > at then
+    state = pack('<Bdddddddddd', VERSION, owed, at, till, due, wide, blind, head, tail, owed - debt, cap)
+    if longest or paid > at then state = state .. pack('<d', paid) end
     if head < tail then call('PEXPIRE', KEYS[1] .. ':h', ceildiv(math.max(till - now, 1), 1000)) end
   else
-    state = pack('<ddd', owed, at, till)
+    state = pack('<Bddd', VERSION, owed, at, till)
   end
   if ms then
     call('SET', KEYS[1], state, 'PX', ms)

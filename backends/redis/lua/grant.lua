@@ -20,7 +20,7 @@ local function grant(id, ms)
       call('SET', fence, token .. ' -', 'PX', life)
     end
   end
-  if err then call('DEL', lock) else call('SET', lock, id, 'PX', ms) end
+  if err then call('DEL', lock) else call('SET', lock, '1 ' .. id, 'PX', ms) end
   pcall(leave, id)
   return err or {1, tonumber(ms), tonumber(token)}
 end
@@ -29,8 +29,8 @@ end
 -- may have done so before, and finds its hold then. confirm gives the reply, or nil and who holds the lock.
 local function confirm(id, ms)
   local holder = call('GET', lock)
-  if holder == 'offered ' .. id then return grant(id, ms) end
-  if holder ~= id then return nil, holder end
+  if holder == '1 offered ' .. id then return grant(id, ms) end
+  if holder ~= '1 ' .. id then return nil, holder end
   local left, ttl = call('PTTL', lock), tonumber(ms)
   if left < ttl then
     call('PEXPIRE', lock, ms)

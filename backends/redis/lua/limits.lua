@@ -17,6 +17,7 @@
 -- and replies.
 local call, pack, unpackd = redis.call, struct.pack, struct.unpack
 local MAX = 9007199254740992
+local VERSION = 1 -- of what is stored, its first byte
 
 -- a/b rounded down, of a from 0 to MAX and b from 1 on, is (a - a % b) / b. Between a/b and
 -- the next integer is 1/b at least, more than half of what doubles of that size are apart:
@@ -33,6 +34,10 @@ end
 -- A state that is ahead by more than the time in which the limit comes back, and this, was made by a clock
 -- that was wrong, and is to be gone after that time.
 local MAXLAG = 60000000
+-- How many permits one sub-window counts: driver.MaxRate.
+local MAXCOUNT = 1000000000000
+-- How long a charge can make a limit wait beyond the time in which it comes back: driver.MaxPer.
+local MAXDEBT = 31622400000000
 local function far(key, us)
   local left = ceildiv(us, 1000) + 1000
   if redis.call('PTTL', key) > left then redis.call('PEXPIRE', key, left) end

@@ -8,7 +8,7 @@
 -- and, with a blank before the name, which no id has: ' last', the place of the youngest;
 -- ' until' (ms), when both keys expire. It is gone when the queue is empty.
 --
--- A lock that is given back is offered to the first in the queue: its value is 'offered ID' for as long as
+-- A lock that is given back is offered to the first in the queue: its value is '1 offered ID' for as long as
 -- the patience says that this waiter takes at most to answer. It, and nobody else, can take the lock
 -- meanwhile. A waiter that is offered the lock, or does not hear that it is, is passed over from then on:
 -- its place is behind all others, by silent, until it shows life. So a waiter that is dead or frozen costs
@@ -54,13 +54,13 @@ local function pass(asker)
     local heard, patience = tell(known[1], '')
     call('ZINCRBY', queue, silent, id)
     if heard then
-      call('SET', lock, 'offered ' .. id, 'PX', patience)
+      call('SET', lock, '1 offered ' .. id, 'PX', patience)
       if after and behind - silent < 0 and tell(known[2], ' ' .. patience) == false then pcall(tellnext, patience) end
       return id
     end
     if patience and (heard == nil or not first) then first, ms = id, patience + unheard end
     if heard == nil then break end
   end
-  if first then call('SET', lock, 'offered ' .. first, 'PX', ms) end
+  if first then call('SET', lock, '1 offered ' .. first, 'PX', ms) end
   return first
 end

@@ -27,8 +27,9 @@ sweep()
 if call('EXISTS', lock) == 0 then pcall(pass) end
 local holder = call('GET', lock)
 if not holder then return reply end
+if string.sub(holder, 1, 2) ~= '1 ' then return redis.error_reply('COORDCORRUPT the lock has a value of another version') end
 for i, id in ipairs(ARGV) do
-  if holder == id or holder == 'offered ' .. id then reply[i + 1] = 2 end
+  if holder == '1 ' .. id or holder == '1 offered ' .. id then reply[i + 1] = 2 end
 end
 reply[1] = call('PTTL', lock)
 return reply

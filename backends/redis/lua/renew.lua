@@ -1,7 +1,7 @@
 -- Extend the hold of ARGV[1] (id) on KEYS[1] to ARGV[2] (ms) from now, and the
 -- life of its fence KEYS[2] with it. Never creates, never shortens.
 -- Reply: {1, ms of the lease, token}, or {0} if it does not hold.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if redis.call('GET', KEYS[1]) ~= '1 ' .. ARGV[1] then
   return {0}
 end
 local ttl, left = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1])

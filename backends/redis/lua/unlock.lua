@@ -1,7 +1,7 @@
 -- Free KEYS[1] if ARGV[1] (id) holds it, or take ARGV[1] out of the queue for it.
 -- Reply: 1, or 0 if it does neither. Where others wait, the lock is offered
 -- to the next of them.
-local holds = redis.call('GET', KEYS[1]) == ARGV[1]
+local holds = redis.call('GET', KEYS[1]) == '1 ' .. ARGV[1]
 if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
   if not holds then return 0 end
   redis.call('DEL', KEYS[1])
@@ -17,7 +17,7 @@ end
 
 -- ARGV[1] does not hold: it leaves the queue, and what it was offered goes to the next.
 local id, holder = ARGV[1], call('GET', lock)
-local offered = holder == 'offered ' .. id
+local offered = holder == '1 offered ' .. id
 local first = call('ZRANGE', queue, 0, 0)[1] == id
 local waited = leave(id)
 if offered or not holder then

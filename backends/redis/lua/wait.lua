@@ -7,8 +7,12 @@
 local id, where = ARGV[1], ARGV[3] or ''
 local reply, holder = confirm(id, ARGV[2])
 if reply then return reply end
+if holder and string.sub(holder, 1, 2) ~= '1 ' then
+  pcall(leave, id)
+  return redis.error_reply('COORDCORRUPT the lock has a value of another version')
+end
 -- include queue.lua
-if holder == id then return grant(id, call('PTTL', lock)) end -- its fence was deleted: it is seeded again
+if holder == '1 ' .. id then return grant(id, call('PTTL', lock)) end -- its fence was deleted: it is seeded again
 if not holder then
   local place = call('ZSCORE', queue, id)
   if place and place - silent >= 0 then call('ZINCRBY', queue, -silent, id) end

@@ -1,5 +1,5 @@
--- A sliding or fixed window. KEYS[1] is a string of doubles: last, sum, index, n and the time
--- of its expiry: sum permits in all, of which n in the newest sub-window, index. The expiry is
+-- A sliding or fixed window. KEYS[1] is a byte, VERSION, and a string of doubles: last, sum, index, n and the
+-- time of its expiry: sum permits in all, of which n in the newest sub-window, index. The expiry is
 -- negative where refundable grants follow: head and tail. Then, oldest first, n * 128 +
 -- index % 128 of each older sub-window that has some. KEYS[1]:h is a hash of refundable grants:
 -- field r<seq>, head <= seq < tail, has "n index id".
@@ -7,25 +7,25 @@
 -- begins, and only then does any leave: the work of a grant does not depend on how many there are.
 -- ARGV[1]: rate, width of a sub-window in microseconds, how many count beside the
 -- current one; then of the first ask the least and the most permits, 0, and how many ask so
--- one after the other, or 0 to give permits back.
+-- one after the other, or 0 to give permits back, or -1 to charge them; below 0 they are given back.
 -- include limits.lua
 local rate, width, span, least, want, ahead, times, pos = unpackd('<ddddddd', ARGV[1])
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local at, lag, sum, index, n, till, head, tail = now, 0, 0, 0, 0, 0, 0, 0
-local state = call('GETRANGE', KEYS[1], '0', '127')
+local state = call('GETRANGE', KEYS[1], '0', '128')
 local bad = false
 local whole = 0 -- how long a state that is far ahead lasts
 local from = 1 -- where in state the older sub-windows begin
 if state ~= '' then
-  local last = -1
-  if #state >= 40 and #state % 8 == 0 then
-    last, sum, index, n, till, from = unpackd('<ddddd', state)
-    if till < 0 and #state >= 56 then
+  local version, last = 0, -1
+  if #state >= 41 and #state % 8 == 1 then
+    version, last, sum, index, n, till, from = unpackd('<Bddddd', state)
+    if till < 0 and #state >= 57 then
       till, head, tail, from = -till, unpackd('<dd', state, from)
     end
   end
-  if last >= 0 and last <= MAX and sum >= n and n >= 0 and till >= 0
+  if version == VERSION and last >= 0 and last <= MAX and sum >= n and n >= 0 and till >= 0
     and index * width <= last and tail >= head and tail - head <= 1024 then
     if now < last then
       at, lag = last, last - now
@@ -47,7 +47,7 @@ local older -- what the older sub-windows are now, if that has changed
 local beside = false -- the hash has something new
 
 if sum > 0 and index < current and not bad then
-  if #state == 128 then state = call('GET', KEYS[1]) end
+  if #state == 129 then state = call('GET', KEYS[1]) end
   if index < first then
     sum, n, from = 0, 0, #state + 1
   end
@@ -79,7 +79,7 @@ if times == 0 then
   end
   if not found then return {0} end
 
-  if #state == 128 then state = call('GET', KEYS[1]) end
+  if #state == 129 then state = call('GET', KEYS[1]) end
   older = string.sub(state, from)
   local back = math.min(want, found.n)
   if found.index == index then
@@ -116,10 +116,32 @@ else
   -- they have together, and retry is of those who have nothing.
   local out, i = nil, 1
   local g, retry, valid
+  local charge = times < 0
+  if charge then
+    -- What driver/limits.Charge does; then it answers as to a peek.
+    times = 1
+    if want < 0 then
+      local back = math.min(-want, sum)
+      if back > 0 then
+        if #state == 129 then state = call('GET', KEYS[1]) end
+        older, sum, dirty = string.sub(state, from), sum - back, true
+        while n <= back and older ~= '' do -- all of the newest: the one before it is the newest then
+          back = back - n
+          local slot = unpackd('<d', older, #older - 7)
+          index, n = index - (index - slot) % 128, (slot - slot % 128) / 128
+          older = string.sub(older, 1, -9)
+        end
+        n = n - math.min(back, n)
+      end
+      want = 0
+    else
+      want = math.min(want, MAXCOUNT - (sum > 0 and index == current and n or 0))
+    end
+  end
   while true do
     i = i + 1
     g, retry, valid = want * times, 0, 0
-    local room = rate - sum
+    local room = charge and g or rate - sum
     if g > room then
       g = room
       if times > 1 then g = room - room % want end
@@ -157,11 +179,11 @@ else
     else
       g = 0
     end
-    if g == 0 or times > 1 and g < want * times then
+    if g == 0 or charge or times > 1 and g < want * times then
       -- How long until need permits have left: the oldest is most often enough.
       local need = sum + math.max(least, 1) - rate
       if need > 0 then retry = (index + span + 1) * width - at + lag end
-      if need > 0 and not older and #state == 128 then state = call('GET', KEYS[1]) end
+      if need > 0 and not older and #state == 129 then state = call('GET', KEYS[1]) end
       local slots, p = older or state, older and 1 or from
       while need > 0 and p < #slots do
         local slot
@@ -190,13 +212,13 @@ elseif dirty then
     till = now + ms * 1000
   end
   local value
-  if begin == 57 or head < tail then
-    value = pack('<ddddddd', at, sum, index, n, -till, head, tail)
+  if begin == 58 or head < tail then
+    value = pack('<Bddddddd', VERSION, at, sum, index, n, -till, head, tail)
   else
-    value = pack('<ddddd', at, sum, index, n, till)
+    value = pack('<Bddddd', VERSION, at, sum, index, n, till)
   end
   if not older and (ms or #value + 1 ~= begin) then
-    if #state == 128 then state = call('GET', KEYS[1]) end
+    if #state == 129 then state = call('GET', KEYS[1]) end
     older = string.sub(state, begin)
   end
   if older then value = value .. older end
