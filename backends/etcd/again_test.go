@@ -2,10 +2,17 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 // The server enforces the time-out of an attempt, and may say so before the client's own clock does, in three ways.
@@ -24,6 +31,62 @@ func TestAgainWhenTheServerSaysThatTheTimeIsUp(t *testing.T) {
 		})
 		if err != nil || attempts != 2 {
 			t.Errorf("%v: %d attempts, %v, want a second one that succeeds", late, attempts, err)
+		}
+	}
+}
+
+// A request that a member breaks off is made once more. Where there is no connection at all, that would be in vain.
+func TestAgainWhenAMemberBreaksOff(t *testing.T) {
+	for _, test := range []struct {
+		err   error
+		lasts bool // each attempt fails
+		want  int  // attempts
+	}{
+		{err: errLost, want: 2},
+		{err: errLost, lasts: true, want: 2},
+		{err: rpctypes.ErrNoLeader, want: 2},
+		{err: rpctypes.ErrStopped, want: 2},
+		{err: errNoConnection, want: 1},
+		{err: rpctypes.ErrNoSpace, want: 1},
+		{err: rpctypes.ErrLeaseNotFound, want: 1},
+	} {
+		attempts := 0
+		err := again(t.Context(), func(context.Context) error {
+			if attempts++; attempts == 1 || test.lasts {
+				return test.err
+			}
+			return nil
+		})
+		if failed := test.lasts || test.want == 1; attempts != test.want || failed != errors.Is(err, test.err) {
+			t.Errorf("%v, lasting: %v: %d attempts, %v, want %d", test.err, test.lasts, attempts, err, test.want)
+		}
+	}
+}
+
+// A connection that breaks under a request which may be made twice fails no call.
+func TestBrokenConnectionFailsNoRead(t *testing.T) {
+	b, m := meddled(t, testserver.Etcd(t).Addr)
+	hold := request("holder", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", hold))
+	for name, call := range map[string]func() error{
+		"Inspect": func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+		"Renew":   func() error { _, err := b.Renew(t.Context(), "k", hold); return err },
+		"a lease": func() error { _, err := b.TryLock(t.Context(), "other", request("other", 2*time.Minute)); return err },
+	} {
+		var once sync.Once
+		broke := false
+		m.on(func(_ string, req any, send func() error) (err error) {
+			if puts(req) {
+				return send()
+			}
+			once.Do(func() { broke, err = true, errLost })
+			if err != nil {
+				return err
+			}
+			return send()
+		})
+		if err := call(); err != nil || !broke {
+			t.Errorf("%s: %v, a connection broke: %v", name, err, broke)
 		}
 	}
 }

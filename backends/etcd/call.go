@@ -147,17 +147,36 @@ const answerWithin = 500 * time.Millisecond
 
 // again makes a request that does no harm if it is made twice. An attempt that takes longer than answerWithin is given up,
 // and the next one goes to another member. Each may take twice as long as the one before, because all members may be slow.
+// An attempt that a member breaks off, as one does that is stopped, is made once more at once.
 func again(ctx context.Context, try func(ctx context.Context) error) error {
-	for patience := answerWithin; ; patience *= 2 {
+	broken := false
+	for patience := answerWithin; ; {
 		attempt, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 		err := try(attempt)
 		// The server may tell that the time is up before our own clock does.
 		silent := attempt.Err() != nil || timeIsUp(err)
 		cancel()
-		if err == nil || !silent || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case silent:
+			patience *= 2
+		case !broken && brokenOff(err):
+			broken = true
+		default:
 			return err
 		}
 	}
+}
+
+// brokenOff reports whether err says that a member ended a request that had been sent to it: its connection broke, or it has
+// no leader.
+func brokenOff(err error) bool {
+	var server rpctypes.EtcdError
+	if errors.As(err, &server) {
+		return server.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable && !notApplied(err)
 }
 
 // timeIsUp reports whether err says that an attempt took too long. Some parts of the server give the error of its context

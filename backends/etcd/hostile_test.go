@@ -34,16 +34,16 @@ func TestForeignEntries(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			for op, call := range map[string]func() error{
-				"TryLock": func() error { _, err := b.TryLock(short, name, request("c", 20*time.Second)); return err },
-				"Lock":    func() error { _, err := b.Lock(short, name, request("c", 20*time.Second)); return err },
+				"TryLock": func() error { _, err := b.TryLock(short, name, request("c", time.Hour)); return err },
+				"Lock":    func() error { _, err := b.Lock(short, name, request("c", time.Hour)); return err },
 				"Inspect": func() error { _, err := b.Inspect(short, name); return err },
 				"TryLock by id": func() error {
-					_, err := b.TryLock(short, name, driver.Request{ID: id, TTL: 20 * time.Second})
+					_, err := b.TryLock(short, name, driver.Request{ID: id, TTL: time.Hour})
 					return err
 				},
 				"Break of its id": func() error { return b.Break(short, name, id) },
 				"Renew of its id": func() error {
-					_, err := b.Renew(short, name, driver.Request{ID: id, TTL: 20 * time.Second})
+					_, err := b.Renew(short, name, driver.Request{ID: id, TTL: time.Hour})
 					return err
 				},
 			} {
@@ -57,7 +57,7 @@ func TestForeignEntries(t *testing.T) {
 				}
 			}
 			// The entry of the Lock that failed goes; the foreign one stays.
-			until(t, 3*time.Second, "our own entry to be removed", func() bool {
+			until(t, hung, "our own entry to be removed", func() bool {
 				kvs := entriesOf(t, b.client, line).Kvs
 				return len(kvs) == 1 && string(kvs[0].Value) == foreign.value
 			})

@@ -13,7 +13,8 @@ import (
 
 const (
 	// makeWithin is how long such a request may take. One that meets a member which hangs is then made again by its caller, at
-	// another member. It is longer than the election of a leader takes by default.
+	// another member. It is longer than the election of a leader takes by default. The request may be applied later still: its
+	// entry is on a tainted lease, with which it ends at the latest. Package coord removes it before that, by Unlock of its id.
 	makeWithin = 2 * time.Second
 	// maxLeft is how many of them may be under way for which nobody waits: a server may hang while callers come and go.
 	maxLeft = 100

@@ -3,10 +3,14 @@ package etcd
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -121,4 +125,27 @@ func TestCancelledAttemptIsRemoved(t *testing.T) {
 	close(release)
 	until(t, hung, "the entry to be removed", func() bool { return entriesOf(t, b.client, b.names.line("k")).Count == 0 })
 	nothingLeft(t, b)
+}
+
+// A request that was given up may be applied later. A client removes what it has made long before its lease ends.
+func TestLateEntryIsRemovedByTheClient(t *testing.T) {
+	b, m := meddled(t, testserver.Etcd(t).Addr)
+	c := must[*coord.Client](t)(coord.New(b, coord.WithLogger(slog.New(slog.DiscardHandler))))
+	lost := make(chan *pb.TxnRequest, 100)
+	m.on(func(_ string, req any, send func() error) error {
+		if puts(req) {
+			lost <- req.(*pb.TxnRequest)
+			return errLost
+		}
+		return send()
+	})
+	if _, err := c.TryLock(t.Context(), "k", coord.TTL(10*time.Minute)); !errors.Is(err, coord.ErrUnknownOutcome) {
+		t.Fatalf("a lost request: %v, want an unknown outcome", err)
+	}
+	m.on(nil)
+	if resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), <-lost)); !resp.Succeeded {
+		t.Fatal("the late request made no entry: the test shows nothing")
+	}
+	until(t, hung, "the late entry to be removed", func() bool { return entriesOf(t, b.client, b.names.line("k")).Count == 0 })
+	must[any](t)(nil, c.Close())
 }

@@ -361,7 +361,7 @@ func (b *backend) watchBefore(ctx context.Context, w *waiter) *predecessor {
 		return nil
 	}
 	b.mu.Lock()
-	within := min(w.lease.ttl/3, recheck)
+	within := min(w.lease.ttl/3, b.recheck)
 	b.mu.Unlock()
 	ready := make(chan struct{})
 	p := &predecessor{made: w.made, gone: make(chan struct{}), lost: make(chan struct{})}
@@ -408,7 +408,7 @@ func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
 			if err := b.stayAlive(ctx, w); err != nil {
 				return err
 			}
-			if time.Since(looked) >= recheck {
+			if time.Since(looked) >= b.recheck {
 				// Should an event have been lost, this finds out.
 				before := w.before
 				if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
@@ -437,15 +437,14 @@ func (b *backend) moved(ctx context.Context, w *waiter) error {
 	return errNext
 }
 
-// recheck is how often a waiter looks at its predecessor though nothing was pushed.
-const recheck = 5 * time.Second
+const recheckEvery = 5 * time.Second
 
 // nextTick is how long nothing is to be done for a waiter that looked at its predecessor
 // at looked.
 func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(0, min(time.Until(w.lease.due()), time.Until(looked.Add(recheck))))
+	return max(0, min(time.Until(w.lease.due()), time.Until(looked.Add(b.recheck))))
 }
 
 // due is when a waiter keeps l alive: after a third of its time. All waiters of a lease

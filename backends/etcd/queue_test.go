@@ -82,12 +82,13 @@ func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
 		return deafStream{stream, &deaf}, nil
 	}, srv.Addr)
 	deaf.Store(true)
+	b.recheck = 100 * time.Millisecond
 	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	time.Sleep(200 * time.Millisecond) // it has looked, and awaits the event
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, done, recheck+2*time.Second, "the waiter to look"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter to look"); got.err != nil {
 		t.Error(got.err)
 	}
 }
@@ -189,7 +190,7 @@ func TestWaiterWatchesBesideHolds(t *testing.T) {
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, done, 2*time.Second, "the waiter to be granted"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
 		t.Error(got.err)
 	}
 }

@@ -103,7 +103,7 @@ func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 	if entriesOf(t, b.client, line).Count != 1 {
 		t.Fatal("the request was not applied: the test shows nothing")
 	}
-	until(t, 4*time.Second, "the ghost to end", func() bool {
+	until(t, hung, "the ghost to end", func() bool {
 		again, err := b.Renew(t.Context(), "other", other)
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("renewal of the other hold: token %d, %v, want %d", again.Token, err, g.Token)
@@ -129,7 +129,7 @@ func TestTrap02LateRequestIsRefused(t *testing.T) {
 	m.on(nil)
 	req := <-caught
 	lease := clientv3.LeaseID(req.Success[0].GetRequestPut().Lease)
-	until(t, 4*time.Second, "the tainted lease to end", func() bool {
+	until(t, hung, "the tainted lease to end", func() bool {
 		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
 		left, err := b.client.TimeToLive(t.Context(), lease)
 		return err == nil && left.TTL < 0
@@ -188,9 +188,9 @@ func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
 // grants, and not that of whatever reply told of the grant.
 func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 	_, b := open(t)
-	first := request("first", 20*time.Second)
+	first := request("first", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", first))
-	second := request("second", 20*time.Second)
+	second := request("second", time.Hour)
 	done := waitInLine(t, t.Context(), b, "k", second, 2)
 	for range 5 { // the store's revision goes on meanwhile
 		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
@@ -198,7 +198,7 @@ func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 	if err := b.Unlock(t.Context(), "k", first.ID); err != nil {
 		t.Fatal(err)
 	}
-	got := soonResult(t, done, 2*time.Second, "the second")
+	got := soonResult(t, done, hung, "the second")
 	resp := entriesOf(t, b.client, b.names.line("k"))
 	if got.err != nil || got.Token != resp.Kvs[0].CreateRevision || got.Token >= resp.Header.Revision-4 {
 		t.Errorf("token %d, %v: want %d; the store is at %d", got.Token, got.err, resp.Kvs[0].CreateRevision, resp.Header.Revision)
@@ -208,13 +208,13 @@ func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 // A waiter whose lease ends is told at once, and not at its turn.
 func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
 	srv, holder := open(t)
-	r := request("holder", 20*time.Second)
+	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	b := connect(t, srv.Addr)
-	done := waitInLine(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
+	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	kvs := entriesOf(t, b.client, b.names.line("k")).Kvs
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(kvs[1].Lease)))
-	if got := soonResult(t, done, time.Second, "the waiter to be told"); got.err == nil || driver.Definite(got.err) && !errors.Is(got.err, driver.ErrNotSent) {
+	if got := soonResult(t, done, hung, "the waiter to be told"); got.err == nil || driver.Definite(got.err) && !errors.Is(got.err, driver.ErrNotSent) {
 		t.Errorf("%+v, %v: want an error", got.Grant, got.err)
 	}
 }
@@ -222,13 +222,13 @@ func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
 // A waiter whose entry is deleted is told at once, and is not granted.
 func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 	srv, holder := open(t)
-	r := request("holder", 20*time.Second)
+	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
-	b, w := connect(t, srv.Addr), request("waiter", 20*time.Second)
+	b, w := connect(t, srv.Addr), request("waiter", time.Hour)
 	done := waitInLine(t, t.Context(), b, "k", w, 2)
 	entry := entriesOf(t, b.client, b.names.line("k")).Kvs[1]
 	must[*clientv3.DeleteResponse](t)(holder.client.Delete(t.Context(), string(entry.Key)))
-	if got := soonResult(t, done, time.Second, "the waiter to be told"); got.err == nil {
+	if got := soonResult(t, done, hung, "the waiter to be told"); got.err == nil {
 		t.Error("granted without an entry")
 	}
 	if _, err := holder.Renew(t.Context(), "k", r); err != nil {
@@ -283,7 +283,7 @@ func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 		select {
 		case key := <-lost:
 			seen[key] = true
-		case <-time.After(2 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("told of %v only", seen)
 		}
 	}
@@ -322,7 +322,7 @@ func TestTrap10RevocationIsALoss(t *testing.T) {
 	_, b := open(t)
 	lost := make(chan error, 1)
 	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
-	r := request("a", 20*time.Second)
+	r := request("a", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	lease := entriesOf(t, b.client, b.names.line("k")).Kvs[0].Lease
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
@@ -331,7 +331,7 @@ func TestTrap10RevocationIsALoss(t *testing.T) {
 		if cause == nil {
 			t.Error("lost for no reason")
 		}
-	case <-time.After(2 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("the loss was not pushed")
 	}
 	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
@@ -345,14 +345,14 @@ func TestTrap11WatchCompacted(t *testing.T) {
 	_, b := open(t)
 	lost := make(chan string, 1)
 	b.NotifyLost(func(_, id string, _ error) { lost <- id })
-	r := request("a", 20*time.Second)
+	r := request("a", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	var revision int64
 	for range 5 {
 		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
 	}
 	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
-	w := request("waiter", 20*time.Second)
+	w := request("waiter", time.Hour)
 	done := waitInLine(t, t.Context(), b, "k", w, 2)
 	until(t, 5*time.Second, "the watches to begin", b.guardsAll)
 	for range 5 {
@@ -365,10 +365,10 @@ func TestTrap11WatchCompacted(t *testing.T) {
 		if id != r.ID {
 			t.Errorf("told of %s", id)
 		}
-	case <-time.After(2 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("the loss was not pushed")
 	}
-	if got := soonResult(t, done, 2*time.Second, "the waiter to be granted"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
 		t.Error(got.err)
 	}
 }
@@ -379,7 +379,7 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	for range 20 {
-		r := request("holder", 20*time.Second)
+		r := request("holder", time.Hour)
 		must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 		m.on(func(_ string, req any, send func() error) error {
 			err := send()
@@ -390,14 +390,12 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 			}
 			return err
 		})
-		w := request("waiter", 20*time.Second)
-		start := time.Now()
-		if _, err := b.Lock(t.Context(), "k", w); err != nil {
-			t.Fatal(err)
+		w := request("waiter", time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), hung)
+		if _, err := b.Lock(ctx, "k", w); err != nil {
+			t.Fatalf("%v: want a grant by the look after the watch", err)
 		}
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("granted after %v: not by the look after the watch", took)
-		}
+		cancel()
 		m.on(nil)
 		if err := b.Unlock(t.Context(), "k", w.ID); err != nil {
 			t.Fatal(err)
@@ -408,18 +406,18 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 // A waiter between others leaves: who is behind it waits on for the one before it.
 func TestTrap14MiddleWaiterDies(t *testing.T) {
 	srv, holder := open(t)
-	r := request("holder", 20*time.Second)
+	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	middle, last := connect(t, srv.Addr), connect(t, srv.Addr)
-	m, l := request("middle", 20*time.Second), request("last", 20*time.Second)
+	m, l := request("middle", time.Hour), request("last", time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := waitInLine(t, ctx, middle, "k", m, 2)
 	done := waitInLine(t, t.Context(), last, "k", l, 3)
 	cancel()
-	if got := soonResult(t, gone, time.Second, "the middle waiter to leave"); !errors.Is(got.err, context.Canceled) {
+	if got := soonResult(t, gone, hung, "the middle waiter to leave"); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("the middle waiter: %v", got.err)
 	}
-	until(t, 2*time.Second, "the middle entry to be removed", func() bool {
+	until(t, hung, "the middle entry to be removed", func() bool {
 		return entriesOf(t, holder.client, holder.names.line("k")).Count == 2
 	})
 	time.Sleep(50 * time.Millisecond) // the event arrives
@@ -430,7 +428,7 @@ func TestTrap14MiddleWaiterDies(t *testing.T) {
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, done, 2*time.Second, "the last waiter"); got.err != nil {
+	if got := soonResult(t, done, hung, "the last waiter"); got.err != nil {
 		t.Error(got.err)
 	}
 }

@@ -180,7 +180,7 @@ func (s *watches) stream() {
 
 // aliveCheckEvery is how often a client makes sure that it would hear an event, if it hears nothing. A member that hangs pushes
 // none, and an application's client may never find out that its connection is dead.
-const aliveCheckEvery = recheck
+const aliveCheckEvery = recheckEvery
 
 // checkAlive returns when the stream ends, or the server has been silent on it though it was asked to begin a watch. What is
 // asked for is of no interest: the server answers that at once, which it does not when it is asked for progress.
