@@ -137,13 +137,13 @@ func (c *clock) adopt() error {
 }
 
 // restore writes CLOCK if it no longer says what this client adopted: somebody has
-// deleted or changed it. As long as a client is open, its clock is the store's.
+// deleted or damaged it. One of another version stays. As long as a client is open, its clock is the store's.
 func (c *clock) restore() error {
 	f, err := readClock(c.path())
 	if err == nil && f.boot == c.boot && f.offset == int64(c.offset) {
 		return nil
 	}
-	if err != nil && !errors.Is(err, driver.ErrCorrupt) {
+	if err != nil && !errors.Is(err, driver.ErrCorrupt) || errors.Is(err, errClockVersion) {
 		return err
 	}
 	return c.write(c.content())
@@ -210,12 +210,17 @@ const clockForm = "coord-clock 1 boot=%s offset=%d mark=%016d\n"
 
 func (f clockFile) String() string { return fmt.Sprintf(clockForm, f.boot, f.offset, f.mark) }
 
+var errClockVersion = fmt.Errorf("%w: clock of another version", driver.ErrCorrupt)
+
 // parseClock reads what String wrote: numbers that do not parse are found when the
 // text is written again. A file that is empty, or full of zero bytes, is what a
 // crash may leave of a new one, and counts as none.
 func parseClock(text string) (f clockFile, err error) {
 	if strings.Trim(text, "\x00") == "" {
 		return clockFile{}, nil
+	}
+	if otherVersion([]byte(text), "coord-clock") {
+		return clockFile{}, fmt.Errorf("%w: %.80q", errClockVersion, text)
 	}
 	fields := strings.Split(strings.TrimSuffix(text, "\n"), " ")
 	if len(fields) == 5 {

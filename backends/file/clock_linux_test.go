@@ -168,6 +168,23 @@ func TestClockOfOpenClients(t *testing.T) {
 	wantErr(t, "behind the mark", err, driver.ErrUnsupported)
 }
 
+// A clock of another version is refused, and stays under clients that are open.
+func TestClockOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	n := cas.Name{Kind: cas.Lock, Key: "k"}
+	put(t, s, n, "v", time.Hour)
+	const other = "coord-clock 2 somebody's of tomorrow\n"
+	setClock(t, dir, other)
+	_, err := openClock(t.Context(), dir)
+	wantErr(t, "a second client", err, driver.ErrCorrupt)
+	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())
+	put(t, s, n, "v", time.Hour)
+	if text, err := os.ReadFile(filepath.Join(dir, "CLOCK")); err != nil || string(text) != other {
+		t.Errorf("CLOCK: %q, %v, want it left", text, err)
+	}
+}
+
 // systemd-tmpfiles leaves a directory alone that it cannot lock.
 func TestOpenClientKeepsCleanersOut(t *testing.T) {
 	dir := t.TempDir()

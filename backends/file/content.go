@@ -20,7 +20,8 @@ import (
 //
 //	coord-cell 1 seq=3 keep=1763711439000000 size=97 crc=0a1b2c3d
 //
-// The current slot is the valid one with the greater seq. keep is until when the
+// The current slot is the valid one with the greater seq; beside a slot of another
+// version there is none. keep is until when the
 // cell is needed, in Unix microseconds of the machine's clock; crc is the CRC-32
 // (Castagnoli) of the line before it and of the value.
 //
@@ -85,6 +86,9 @@ func scanInt(field []byte, name string) (int64, error) {
 // counts as none.
 func parseFile(content []byte) (s slot, second bool, err error) {
 	half := len(content) / 2
+	if otherVersion(content, "coord-cell") || otherVersion(content[half:], "coord-cell") {
+		return slot{}, false, fmt.Errorf("%w: cell of another version", driver.ErrCorrupt)
+	}
 	if len(content) > 0 && !slotSize(half) || len(content)%2 != 0 {
 		return slot{}, false, fmt.Errorf("%w: cell of %d bytes", driver.ErrCorrupt, len(content))
 	}
@@ -99,6 +103,13 @@ func parseFile(content []byte) (s slot, second bool, err error) {
 		return slot{}, false, fmt.Errorf("%w: cell that begins %.60q", driver.ErrCorrupt, content)
 	}
 	return slot{}, false, nil
+}
+
+// otherVersion reports whether text is a form of ours, of another version than 1. What is cut off is not.
+func otherVersion(text []byte, form string) bool {
+	rest, ours := bytes.CutPrefix(text[:min(len(text), maxLine)], []byte(form+" "))
+	version, _, whole := bytes.Cut(rest, []byte(" "))
+	return ours && whole && string(version) != "1"
 }
 
 // slotSize reports whether a slot can have n bytes: a power of two.

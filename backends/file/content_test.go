@@ -53,6 +53,8 @@ func TestParseFile(t *testing.T) {
 		"not a power of two":  {content: pad(3*minSlot, text(1, "a")), corrupt: true},
 		"too large":           {content: pad(2*maxSlot, text(1, "a")), corrupt: true},
 		"another version":     {content: pad(minSlot, bytes.Replace(text(1, "a"), []byte("cell 1"), []byte("cell 2"), 1)), corrupt: true},
+		"beside another":      {content: pad(minSlot, text(1, "a"), bytes.Replace(text(2, "b"), []byte("cell 1"), []byte("cell 2"), 1)), corrupt: true},
+		"another beside ours": {content: pad(minSlot, []byte("coord-cell 12 x"), text(2, "b")), corrupt: true},
 		"size beyond the end": {content: pad(minSlot, bytes.Replace(text(1, "a"), []byte("size=1"), []byte("size=9999"), 1)), corrupt: true},
 		"damaged keep":        {content: pad(minSlot, bytes.Replace(text(1, "a"), []byte("keep=1000"), []byte("keep=9000"), 1)), corrupt: true},
 	} {
@@ -71,6 +73,7 @@ func FuzzParseFile(f *testing.F) {
 	f.Add(text(1, "a"), []byte{}, true)
 	f.Add([]byte("coord-cell 1 seq=1 keep=1 size=0 crc=00000000\n"), []byte("\n"), true)
 	f.Add([]byte("somebody else's"), []byte(nil), false)
+	f.Add(text(1, "a"), []byte("coord-cell 2 seq=2 keep=1 size=0 crc=00000000\n"), true)
 	f.Fuzz(func(t *testing.T, a, b []byte, padded bool) {
 		content := append(bytes.Clone(a), b...)
 		if padded && len(a) <= minSlot && len(b) <= minSlot {

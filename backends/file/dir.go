@@ -49,7 +49,7 @@ func settleFormat(dir string) error {
 	case err == nil && string(text) == format:
 		return nil
 	case err == nil && len(text) > 0:
-		return fmt.Errorf("%w: %s says %.40q: this version of coord reads %q", driver.ErrUnsupported, path, text, format)
+		return fmt.Errorf("%w: %s says %.40q: this version of coord reads %q", driver.ErrCorrupt, path, text, format)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}

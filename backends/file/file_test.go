@@ -50,7 +50,7 @@ func TestOpenRefusals(t *testing.T) {
 		"a file":            {"file://" + aFile, driver.ErrInvalid, "want a directory"},
 		"below a file":      {"file://" + aFile + "/coord", driver.ErrInvalid, "want a directory"},
 		"in use by others":  {"file://" + filepath.Dir(write("home/letter.txt", "")), driver.ErrInvalid, `"letter.txt"`},
-		"another format":    {"file://" + filepath.Dir(write("next/FORMAT", "coord-file 2\n")), driver.ErrUnsupported, "coord-file 2"},
+		"another format":    {"file://" + filepath.Dir(write("next/FORMAT", "coord-file 2\n")), driver.ErrCorrupt, "coord-file 2"},
 	} {
 		u, err := url.Parse(tc.url)
 		if err != nil {
@@ -233,6 +233,30 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "somebody else's" {
 		t.Errorf("file: %q, %v", text, err)
+	}
+}
+
+// A cell whose newer slot is of another version is not read as what it was before, and stays.
+func TestCellOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	b := newBackend(t, dir)
+	wantErr(t, "TryLock", second(b.TryLock(t.Context(), "k", request("a", time.Hour))), nil)
+	n := cas.Name{Kind: cas.Lock, Key: "k"}
+	path := filepath.Join(shardDir(dir, n), fileName(n))
+	content, err := os.ReadFile(path)
+	wantErr(t, "ReadFile", err, nil)
+	copy(content[len(content)/2:], "coord-cell 2 whatever it is\n")
+	wantErr(t, "WriteFile", os.WriteFile(path, content, 0o600), nil)
+	for what, call := range map[string]func() error{
+		"TryLock": func() error { return second(b.TryLock(t.Context(), "k", request("b", time.Hour))) },
+		"Renew":   func() error { return second(b.Renew(t.Context(), "k", request("a", time.Hour))) },
+		"Unlock":  func() error { return b.Unlock(t.Context(), "k", "a") },
+		"Inspect": func() error { return second(b.Inspect(t.Context(), "k")) },
+	} {
+		wantErr(t, what, call(), driver.ErrCorrupt)
+	}
+	if left, err := os.ReadFile(path); err != nil || string(left) != string(content) {
+		t.Errorf("the cell was changed: %v", err)
 	}
 }
 

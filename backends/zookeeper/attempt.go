@@ -162,6 +162,9 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 	defer a.line(false)
 	for {
 		p, since, err := a.place(ctx)
+		if errors.Is(err, driver.ErrCorrupt) {
+			return driver.Grant{}, a.takenBack(ctx, err)
+		}
 		if err != nil {
 			if a.ridesOut(ctx, err) {
 				continue
@@ -237,7 +240,10 @@ func (a *attempt) place(ctx context.Context) (p place, since time.Time, err erro
 	own := a.t.path[len(a.e.dir)+1:]
 	p, err = call(ctx, a.b, func() (place, error) {
 		children, err := a.b.list(a.e.dir, false)
-		return placeOf(children, own), err
+		if err != nil {
+			return place{}, err
+		}
+		return placeOf(children, own)
 	}, nil)
 	if err == nil {
 		a.heard = time.Now()
@@ -300,6 +306,14 @@ func (a *attempt) refused(ctx context.Context) error {
 		a.giveUp()
 	}
 	return inLine(ctx, err)
+}
+
+// takenBack takes the node back because of why, which is given only if the node is certainly gone.
+func (a *attempt) takenBack(ctx context.Context, why error) error {
+	if err := a.refused(ctx); !errors.Is(err, driver.ErrLocked) {
+		return err
+	}
+	return why
 }
 
 // elsewhere answers an id that holds through another client. How long its session lasts, only

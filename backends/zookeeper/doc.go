@@ -11,7 +11,8 @@
 //
 // Under the path of the URL, or /coord, the container locks/tickets is the queue of
 // the lock named tickets. Each of its children is one that holds or waits: an ephemeral
-// node TAG-0000000007 with the id as its data. TAG, 32 digits, is a hash of the id, so that
+// node 1-TAG-0000000007 with the id as its data. 1 is the version of all this: a lock that has any other child is
+// refused. TAG, 32 digits, is a hash of the id, so that
 // whoever knows an id finds its node, also after a reply was lost. The lowest number
 // holds: every waiter is a fair one. A client removes the containers
 // that it has not used for 10 s, and the server those of clients that have ended.

@@ -49,7 +49,8 @@ func (b *backend) enter(key, id string) *entry {
 		e = &entry{b: b, holdName: name}
 		var dir int
 		e.name, dir = b.nodeOf(key, id)
-		e.dir, e.tag = e.name[:dir], e.name[dir+1:dir+1+tagLen]
+		tag := dir + 1 + len(childVersion)
+		e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
 		b.entries[name] = e
 	}
 	e.refs++

@@ -57,7 +57,7 @@ func TestForeignLocks(t *testing.T) {
 
 	// A node in our queue that is named as ours, with other data.
 	isFree(t, b, "k")
-	fake := b.lockDir("k") + "/" + tagOf("x") + "-0000000000"
+	fake := b.lockDir("k") + "/" + node("x", 0)
 	put(t, b, fake, "not the id", 0)
 	if _, err := b.Inspect(ctx, "k"); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("Inspect: %v, want ErrCorrupt", err)

@@ -30,7 +30,10 @@ func (b *backend) holder(dir string) (driver.Holder, error) {
 		if err != nil {
 			return driver.Holder{}, err
 		}
-		p := placeOf(children, "")
+		p, err := placeOf(children, "")
+		if err != nil {
+			return driver.Holder{}, err
+		}
 		if p.head.name == "" {
 			return driver.Holder{}, driver.ErrNotHeld
 		}
@@ -64,11 +67,14 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 		if err != nil {
 			return err
 		}
-		head := placeOf(children, "").head
-		if head.tag != tag {
+		p, err := placeOf(children, "")
+		if err != nil {
+			return err
+		}
+		if p.head.tag != tag {
 			return driver.ErrNotHeld
 		}
-		_, err = b.conn.Set(dir+"/"+head.name, []byte(revokedMark+id), 0)
+		_, err = b.conn.Set(dir+"/"+p.head.name, []byte(revokedMark+id), 0)
 		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
 			return driver.ErrNotHeld
 		}

@@ -94,24 +94,29 @@ func tagBytes(id string) (tag [tagLen]byte) {
 }
 
 // nodeOf is where the nodes of an id are made: the path of one is this and a number. It begins with the
-// lock's own, of dir bytes, and the tag follows after a slash.
+// lock's own, of dir bytes, and the version and the tag follow after a slash.
 func (b *backend) nodeOf(key, id string) (name string, dir int) {
 	key = escape(key)
 	tag := tagBytes(id)
 	var n strings.Builder
-	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + tagLen + 1)
+	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + len(childVersion) + tagLen + 1)
 	n.WriteString(b.root)
 	n.WriteString("/locks/")
 	n.WriteString(key)
 	dir = n.Len()
 	n.WriteByte('/')
+	n.WriteString(childVersion)
 	n.Write(tag[:])
 	n.WriteByte('-')
 	return n.String(), dir
 }
 
-// tagLen is how many hexadecimal digits a tag has.
-const tagLen = 32
+const (
+	// tagLen is how many hexadecimal digits a tag has.
+	tagLen = 32
+	// childVersion begins the name of a child. Clients of different versions see each other by it.
+	childVersion = "1-"
+)
 
 // child is one of a lock's queue.
 type child struct {
@@ -119,13 +124,14 @@ type child struct {
 	seq       int32
 }
 
-// parseChild reads a child's name. What is not ours is not ok, and no part of the queue.
+// parseChild reads a child's name: version, tag and number. What is not ours is not ok.
 func parseChild(name string) (c child, ok bool) {
-	if len(name) < tagLen+1+10 || name[tagLen] != '-' {
+	rest, known := strings.CutPrefix(name, childVersion)
+	if !known || len(rest) < tagLen+1+10 || rest[tagLen] != '-' {
 		return child{}, false
 	}
-	digits := name[tagLen+1:]
-	if strings.Trim(name[:tagLen], "0123456789abcdef") != "" {
+	tag, digits := rest[:tagLen], rest[tagLen+1:]
+	if strings.Trim(tag, "0123456789abcdef") != "" {
 		return child{}, false
 	}
 	// The server writes ten digits, of a counter that becomes negative after 2^31.
@@ -133,7 +139,7 @@ func parseChild(name string) (c child, ok bool) {
 	if err != nil || n > math.MaxInt32 || n < math.MinInt32 || fmt.Sprintf("%010d", n) != digits {
 		return child{}, false
 	}
-	return child{name: name, tag: name[:tagLen], seq: int32(n)}, true
+	return child{name: name, tag: tag, seq: int32(n)}, true
 }
 
 // before reports whether c was created before d. The counter wraps: of two numbers
@@ -153,16 +159,16 @@ type place struct {
 	waiters int   // behind the head
 }
 
-// placeOf finds the node of that name among the children of its parent. Foreign
-// children do not count.
-func placeOf(children []string, name string) place {
+// placeOf finds the node of that name among the children of its parent. A child that is not ours is
+// driver.ErrCorrupt: it may be a holder that we do not understand.
+func placeOf(children []string, name string) (place, error) {
 	var p place
 	own, ok := parseChild(name)
 	n := 0
-	for _, c := range children {
-		c, isOurs := parseChild(c)
+	for _, name := range children {
+		c, isOurs := parseChild(name)
 		if !isOurs {
-			continue
+			return place{}, fmt.Errorf("%w: a lock's child %.100q: want one of version 1", driver.ErrCorrupt, name)
 		}
 		n++
 		p.found = p.found || ok && c.name == own.name
@@ -174,7 +180,7 @@ func placeOf(children []string, name string) place {
 		}
 	}
 	p.waiters = max(n-1, 0)
-	return p
+	return p, nil
 }
 
 // tagged gives those of children that have that tag.

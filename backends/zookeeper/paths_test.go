@@ -116,7 +116,7 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
-func node(id string, seq int32) string { return fmt.Sprintf("%s-%010d", tagOf(id), seq) }
+func node(id string, seq int32) string { return fmt.Sprintf("1-%s-%010d", tagOf(id), seq) }
 
 func TestParseChild(t *testing.T) {
 	for _, seq := range []int32{0, 7, math.MaxInt32, math.MinInt32, -1} {
@@ -125,9 +125,10 @@ func TestParseChild(t *testing.T) {
 			t.Errorf("%s: %+v, %v", node("x", seq), c, ok)
 		}
 	}
-	tag := tagOf("x")
+	tag := "1-" + tagOf("x")
 	for _, bad := range []string{
-		"", "lock-0000000001", tag, tag + "-", tag + "-1", tag + "-00000000001", tag + "-2147483648", tag + "-+000000001",
+		"", tagOf("x") + "-0000000001", "2-" + tagOf("x") + "-0000000001", "1" + tagOf("x") + "-0000000001",
+		"lock-0000000001", tag, tag + "-", tag + "-1", tag + "-00000000001", tag + "-2147483648", tag + "-+000000001",
 		tag + "-000000000x", strings.ToUpper(tag) + "-0000000001", tag + "_0000000001", "_c_" + tag + "-lock-0000000001", tag + "-0000000001-x",
 	} {
 		if c, ok := parseChild(bad); ok {
@@ -140,16 +141,17 @@ func FuzzParseChild(f *testing.F) {
 	f.Add(node("x", 1))
 	f.Add(node("x", -1))
 	f.Add("_c_-lock-0000000001")
+	f.Add("2-" + tagOf("x") + "-0000000001")
 	f.Fuzz(func(t *testing.T, name string) {
 		c, ok := parseChild(name)
-		if ok && (c.name != name || fmt.Sprintf("%s-%010d", c.tag, c.seq) != name) {
+		if ok && (c.name != name || fmt.Sprintf("1-%s-%010d", c.tag, c.seq) != name) {
 			t.Errorf("%q reads %+v", name, c)
 		}
 	})
 }
 
-// The queue is in the order of the numbers, which wrap, and never of the tags; children
-// of others do not count.
+// The queue is in the order of the numbers, which wrap, and never of the tags. With a child
+// of others there is none.
 func TestTrap11OrderIsNumericAndWraps(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	slices.SortFunc(ids, func(a, b string) int { return -strings.Compare(tagOf(a), tagOf(b)) }) // against the tags
@@ -160,9 +162,13 @@ func TestTrap11OrderIsNumericAndWraps(t *testing.T) {
 		}
 		queue := slices.Clone(children)
 		slices.Sort(children)
-		children = append([]string{"foreign", "_c_x-lock-0000000000"}, children...)
+		for _, foreign := range []string{"foreign", "_c_x-lock-0000000000", "2-" + node("x", 0)} {
+			if p, err := placeOf(append(slices.Clone(children), foreign), queue[0]); !errors.Is(err, driver.ErrCorrupt) {
+				t.Errorf("beside %q: %+v, %v, want ErrCorrupt", foreign, p, err)
+			}
+		}
 		for i, own := range queue {
-			p := placeOf(children, own)
+			p := must[place](t)(placeOf(children, own))
 			prev := ""
 			if i > 0 {
 				prev = queue[i-1]
@@ -175,8 +181,8 @@ func TestTrap11OrderIsNumericAndWraps(t *testing.T) {
 }
 
 func TestTrap09AbsentIsNotAcquired(t *testing.T) {
-	for _, children := range [][]string{nil, {"foreign"}, {node("other", 3)}} {
-		if p := placeOf(children, node("own", 1)); p.found {
+	for _, children := range [][]string{nil, {node("other", 3)}} {
+		if p := must[place](t)(placeOf(children, node("own", 1))); p.found {
 			t.Errorf("%v: found %+v", children, p)
 		}
 	}

@@ -30,7 +30,7 @@ func TestCallsAreNotMixedUp(t *testing.T) {
 				case err == nil:
 					b.mu.Lock()
 					e := b.entries[holdName{key, r.ID}]
-					if e == nil || !strings.HasPrefix(e.node, b.lockDir(key)+"/"+tagOf(r.ID)) {
+					if e == nil || !strings.HasPrefix(e.node, b.lockDir(key)+"/1-"+tagOf(r.ID)) {
 						t.Errorf("%s is held by %+v", key, e)
 					}
 					b.mu.Unlock()

@@ -444,7 +444,7 @@ func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 	}()
 	waiting(t, b, "k", waiter.ID)
 	for _, name := range children(t, beside, b, "k") {
-		if strings.HasPrefix(name, tagOf(waiter.ID)) {
+		if strings.HasPrefix(name, "1-"+tagOf(waiter.ID)) {
 			if err := beside.Delete(b.lockDir("k")+"/"+name, -1); err != nil {
 				t.Fatal(err)
 			}
@@ -459,39 +459,52 @@ func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 	isFree(t, b, "k")
 }
 
-// Children that are not ours are neither waited for nor touched.
-func TestTrap10ForeignChildrenAreIgnored(t *testing.T) {
+// A child that is not ours may be a holder of another version: the lock is refused, and the child stays.
+func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
 	srv, b := open(t)
 	beside := raw(t, srv.Addr)
 	isFree(t, b, "k")
 	dir := b.lockDir("k")
-	foreign := []string{dir + "/foreign", dir + "/foreign/nested", dir + "/_c_00000000000000000000000000000000-lock-0000000000", dir + "/" + tagOf("x") + "-1"}
-	for _, path := range foreign {
+	for _, foreign := range []string{"foreign", "_c_00000000000000000000000000000000-lock-0000000000", "1-" + tagOf("x") + "-1", "2-" + tagOf("x") + "-0000000000"} {
+		a, w := request("a", testSession), request("b", testSession)
+		must[driver.Grant](t)(b.TryLock(t.Context(), "k", a))
+		granted := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(t.Context(), "k", w)
+			granted <- err
+		}()
+		waiting(t, b, "k", w.ID)
+		path := dir + "/" + foreign
 		if _, err := beside.Create(path, []byte("theirs"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	a, w := request("a", testSession), request("b", testSession)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", a))
-	granted := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(t.Context(), "k", w)
-		granted <- err
-	}()
-	waiting(t, b, "k", w.ID)
-	if h := must[driver.Holder](t)(b.Inspect(t.Context(), "k")); h.ID != a.ID || h.Waiters != 1 {
-		t.Errorf("Inspect: %+v", h)
-	}
-	if err := b.Unlock(t.Context(), "k", a.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-granted; err != nil {
-		t.Error(err)
-	}
-	for _, path := range foreign {
-		if data, _, err := beside.Get(path); err != nil || string(data) != "theirs" {
+		// Who holds goes on; who waits is refused when its turn comes.
+		must[driver.Grant](t)(b.Renew(t.Context(), "k", a))
+		if err := b.Unlock(t.Context(), "k", a.ID); err != nil {
+			t.Fatal(err)
+		}
+		c := request("c", testSession)
+		for what, err := range map[string]error{
+			"the waiter": <-granted,
+			"TryLock":    second(b.TryLock(t.Context(), "k", c)),
+			"Lock":       second(b.Lock(t.Context(), "k", c)),
+			"Inspect":    second(b.Inspect(t.Context(), "k")),
+			"Break":      b.Break(t.Context(), "k", c.ID),
+		} {
+			if !errors.Is(err, driver.ErrCorrupt) || !driver.Definite(err) {
+				t.Errorf("%s beside %s: %v, want ErrCorrupt", what, foreign, err)
+			}
+		}
+		if left := children(t, beside, b, "k"); len(left) != 1 {
+			t.Errorf("children %q, want %q alone", left, foreign)
+		}
+		if data, stat, err := beside.Get(path); err != nil || string(data) != "theirs" || stat.Version != 0 {
 			t.Errorf("%s: %q, %v", path, data, err)
 		}
+		if err := beside.Delete(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		isFree(t, b, "k")
 	}
 }
 
@@ -698,3 +711,5 @@ func TestWatchesAreAskedForBeforeAnswersCome(t *testing.T) {
 		all.Wait()
 	}
 }
+
+func second[T any](_ T, err error) error { return err }
