@@ -35,7 +35,7 @@ DOCKER    = docker info >/dev/null 2>&1
 # The package that takes longest comes first, so that it is not alone at the end.
 SLOW      = ./internal/storm
 # Packages whose tests need no server, and take seconds.
-UNIT      = . ./driver/... ./internal/permit ./internal/house ./internal/docsnippets ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
+UNIT      = . ./driver/... ./internal/hold ./internal/permit ./internal/house ./internal/docsnippets ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
@@ -79,6 +79,7 @@ vet:
 	@for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 lint:
+	cd internal/tools && $(GO) run ./licences . ../.. $(addprefix ../../,$(MODULES))
 	$(TOOL) staticcheck ./...
 	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck ./...) || exit 1; done
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // chaos is a run of many goroutines against a store that loses calls and replies.
@@ -52,7 +54,7 @@ func (x *chaos) outcome(op, key string) outcome {
 func (x *chaos) granted(l *Lock) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.holder != nil && x.holder.t.check() == nil {
+	if x.holder != nil && x.holder.h.t.Check() == nil {
 		x.t.Errorf("token %d was granted while %d is held", l.Token(), x.holder.Token())
 	}
 	if l.Token() <= x.last {
@@ -117,7 +119,7 @@ func TestChaos(t *testing.T) {
 			}
 			wg.Wait()
 			f.setIntercept(nil)
-			time.Sleep(2 * choreGrace)
+			time.Sleep(2 * cleanUpGrace)
 			if f.held("k") {
 				t.Error("the key is still taken at the end")
 			}
@@ -134,21 +136,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// leftovers counts what a client keeps.
-type leftovers struct{ slots, attempts, asking, holds, chores, scheduled int }
+// leftovers counts what a client keeps of locks.
+type leftovers = hold.Stats
 
-func (c *Client) leftovers() (left leftovers) {
-	c.mu.Lock()
-	left.slots, left.attempts, left.asking, left.holds = len(c.slots), c.attempts, len(c.asking), len(c.holds)
-	c.mu.Unlock()
-	c.janitor.mu.Lock()
-	left.chores = c.janitor.workers
-	for _, lane := range c.janitor.lanes {
-		left.chores += len(lane.tasks)
-	}
-	c.janitor.mu.Unlock()
-	c.sched.mu.Lock()
-	left.scheduled = len(c.sched.holds)
-	c.sched.mu.Unlock()
-	return left
-}
+func (c *Client) leftovers() leftovers { return c.locks.Stats() }

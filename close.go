@@ -9,47 +9,18 @@ import (
 	"github.com/coordgo/coord/internal/errs"
 )
 
-// closeBound is how long Close works on giving holds back and cleaning up
-// before it leaves the rest to their leases.
-const closeBound = 2 * time.Second
+const (
+	// closeBound is how long Close works on giving holds back and cleaning up
+	// before it leaves the rest to their leases.
+	closeBound = 2 * time.Second
+	// stepBound is how long Close waits for one of these steps: a call that was begun in time ends later.
+	stepBound = closeBound + 500*time.Millisecond
+	// backendBound is how long the backend may take to close and to end the calls under way.
+	backendBound = 5 * time.Second
+)
 
-// stopper waits until a condition on the client holds. Guarded by Client.mu.
-type stopper struct {
-	met  func() bool
-	wake chan struct{}
-}
-
-// await returns when met is true, or ctx ends.
-func (c *Client) await(ctx context.Context, met func() bool) error {
-	s := &stopper{met, make(chan struct{})}
-	c.mu.Lock()
-	c.stoppers = append(c.stoppers, s)
-	c.wakeStoppers()
-	c.mu.Unlock()
-	select {
-	case <-s.wake:
-		return nil
-	case <-ctx.Done():
-		return errs.OfContext(ctx)
-	}
-}
-
-// wakeStoppers wakes those whose condition holds. Client.mu is held.
-func (c *Client) wakeStoppers() {
-	if c.stoppers == nil {
-		return
-	}
-	waiting := c.stoppers[:0]
-	for _, s := range c.stoppers {
-		if s.met() {
-			close(s.wake)
-		} else {
-			waiting = append(waiting, s)
-		}
-	}
-	clear(c.stoppers[len(waiting):])
-	c.stoppers = waiting
-}
+// errStuck is the error of Close when calls under way do not end with their context, nor when the backend is closed.
+var errStuck = errors.New("the store has not ended its calls: their goroutines are left behind")
 
 // Shutdown takes no new locks, waits until those held are unlocked or lost, and
 // closes. Limits work until then. Waiters end with ErrClosed; owners may still
@@ -57,8 +28,8 @@ func (c *Client) wakeStoppers() {
 // returns ctx's cause.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.state.CompareAndSwap(stateOpen, stateDraining)
-	c.stop()
-	err := c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
+	c.locks.Stop()
+	err := c.locks.AwaitIdle(ctx)
 	if err != nil {
 		err = c.fail("shutdown", "", err)
 	}
@@ -68,43 +39,61 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close ends every hold of the Client: first Done closes, then the holds are
 // given back. Waiters end with ErrClosed. It takes at most a few seconds,
 // whatever the store does, and leaves no goroutine. Closing twice is fine.
+//
+// A driver that ignores contexts and its own Close can delay Close for up to
+// ten seconds. Then the error is ErrUnavailable, and its calls are left behind.
 func (c *Client) Close() error {
 	if c.state.Swap(stateClosed) == stateClosed {
 		<-c.done
 		return nil
 	}
 	defer close(c.done)
-	c.stop()
-	close(c.ended)
+	c.locks.Stop()
 	c.permits.Stop()
-	c.sched.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
-	var giving sync.WaitGroup
-	giving.Go(func() { c.releaseAll(ctx) })
+	var giving, cleaning sync.WaitGroup
+	giving.Go(func() { c.locks.GiveBack(ctx) })
 	giving.Go(func() { c.permits.GiveBack(ctx) })
-	giving.Wait()
-	// Calls under way end by themselves: acquisitions see the state and withdraw
-	// what they are granted, releases go on. One that is stuck in the store is
-	// ended by closing the backend.
-	_ = c.await(ctx, func() bool { return len(c.holds) == 0 && c.attempts == 0 })
-	c.drainJanitor(ctx)
-	err := c.backend.Close()
-	c.bg.Wait()
-	c.permits.Wait()
-	if err != nil {
+	within(stepBound, giving.Wait)
+	cleaning.Go(func() { c.locks.CleanUp(ctx) })
+	within(stepBound, cleaning.Wait)
+	closed := make(chan error, 1)
+	if !within(backendBound, func() {
+		err := c.closeBackend() // which ends the calls that are stuck in it
+		giving.Wait()
+		cleaning.Wait()
+		c.locks.Wait()
+		c.permits.Wait()
+		closed <- err
+	}) {
+		return c.fail("close", "", errs.Chain(ErrUnavailable, errStuck))
+	}
+	if err := <-closed; err != nil {
 		return c.fail("close", "", err)
 	}
 	return nil
 }
 
-// drainJanitor does what is left to clean up. If a part of the store that hangs has used up
-// ctx, the others have a moment more.
-func (c *Client) drainJanitor(ctx context.Context) {
-	if deadline, _ := ctx.Deadline(); time.Until(deadline) < unlockTry {
-		more, cancel := context.WithTimeout(context.Background(), unlockTry)
-		defer cancel()
-		ctx = more
+func (c *Client) closeBackend() (err error) {
+	defer c.panics.Catch("it was closed", &err)
+	return c.backend.Close()
+}
+
+// within runs fn, and reports whether it has returned in time. One that has not runs on: a driver's call
+// that ignores its context must not keep Close.
+func within(bound time.Duration, fn func()) bool {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		fn()
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-returned:
+		return true
+	case <-timer.C:
+		return false
 	}
-	c.janitor.drain(ctx)
 }

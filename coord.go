@@ -14,6 +14,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
 	"github.com/coordgo/coord/internal/partition"
 	"github.com/coordgo/coord/internal/permit"
 )
@@ -50,7 +51,7 @@ type Limiter interface {
 // use. Make it with [Open] or [New], one per process and store, and Close it.
 type Client struct {
 	backend driver.Backend
-	locks   lockDriver
+	store   lockStore
 	quick   driver.QuickTaker // nil where limits are observed, for it tells nobody
 	info    driver.Info
 
@@ -65,24 +66,13 @@ type Client struct {
 	disorder   sync.Once  // warned of keys out of order
 	observing  *observing // nil without observers
 
-	panics   errs.Panics
-	clock    *clock.Clock
-	mu       sync.Mutex // guards slots and the fields of every slot
-	slots    map[string]*slot
-	holds    map[string]*hold    // by id, those not given back; guarded by mu
-	asking   map[string]*attempt // by id, those whose loss the store may tell; guarded by mu, nil if it tells none
-	attempts int                 // acquisitions under way, guarded by mu
-	stoppers []*stopper          // who waits for these to be none, guarded by mu
-	sched    scheduler
-	janitor  janitor
-	permits  *permit.Pool
+	panics  errs.Panics
+	clock   *clock.Clock
+	locks   *hold.Manager
+	permits *permit.Pool
 
-	state atomic.Int32    // stateOpen, stateDraining, stateClosed
-	life  context.Context // ends with stateOpen
-	stop  context.CancelFunc
-	ended chan struct{} // closed by stateClosed
+	state atomic.Int32  // stateOpen, stateDraining, stateClosed
 	done  chan struct{} // closed when Close is through
-	bg    sync.WaitGroup
 }
 
 // The states of a Client, in order.
@@ -92,16 +82,11 @@ const (
 	stateClosed
 )
 
-// lockDriver is the lock half of a backend and what it can do beyond the minimum.
-type lockDriver struct {
-	driver.Locker
-	queuer  driver.Queuer
-	direct  driver.DirectQueuer // queuer, if it is one
-	batch   driver.BatchRenewer
-	delayed driver.DelayedUnlocker
+// lockStore is the lock half of a backend.
+type lockStore struct {
+	hold.Store
 	inspect driver.Inspector
 	breaker driver.Breaker
-	parts   partition.Parts
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -114,12 +99,8 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		backend: b,
 		info:    b.Info(),
 		clock:   clock.New(),
-		slots:   make(map[string]*slot),
-		holds:   make(map[string]*hold),
-		ended:   make(chan struct{}),
 		done:    make(chan struct{}),
 	}
-	c.life, c.stop = context.WithCancel(context.Background())
 	policy, err := c.configure(opts)
 	if err != nil {
 		return nil, c.fail("new", "", err)
@@ -129,30 +110,27 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	store := c.connectLimits(limits)
 	pool := permit.Config{Info: c.info, Clock: c.clock, Panics: &c.panics, NewID: c.newID}
 	if o := c.observing; o != nil {
-		o.attach(&c.locks, &store)
+		o.attach(&c.store, &store)
 		pool.Ended = o.leaseEnded
 	}
 	pool.Store = store
 	c.permits = permit.New(pool, policy)
-	c.sched.init(c)
-	c.janitor.init(c)
+	c.locks = hold.New(hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Floor: c.floor})
 	return c, nil
 }
 
 // connectLocks finds what the half of the store that locks can do.
 func (c *Client) connectLocks(locks driver.Backend) {
-	c.locks.Locker, _ = locks.(driver.Locker)
-	c.locks.queuer, _ = locks.(driver.Queuer)
-	c.locks.direct, _ = locks.(driver.DirectQueuer)
-	c.locks.batch, _ = locks.(driver.BatchRenewer)
-	c.locks.delayed, _ = locks.(driver.DelayedUnlocker)
-	c.locks.inspect, _ = locks.(driver.Inspector)
-	c.locks.breaker, _ = locks.(driver.Breaker)
-	c.locks.parts = partition.New(locks, &c.panics)
-	if n, ok := locks.(driver.LossNotifier); ok {
-		c.asking = make(map[string]*attempt)
-		n.NotifyLost(c.lossPushed)
-	}
+	s := &c.store
+	s.Locker, _ = locks.(driver.Locker)
+	s.Queuer, _ = locks.(driver.Queuer)
+	s.Direct, _ = locks.(driver.DirectQueuer)
+	s.Batch, _ = locks.(driver.BatchRenewer)
+	s.Delayed, _ = locks.(driver.DelayedUnlocker)
+	s.Losses, _ = locks.(driver.LossNotifier)
+	s.Parts = partition.New(locks, &c.panics)
+	s.inspect, _ = locks.(driver.Inspector)
+	s.breaker, _ = locks.(driver.Breaker)
 }
 
 // connectLimits finds what the half of the store that limits can do.
@@ -163,6 +141,9 @@ func (c *Client) connectLimits(limits driver.Backend) permit.Store {
 	s.Refund, _ = limits.(driver.Refunder)
 	if limits.Info().Claims.Has(driver.AtomicMulti) {
 		s.Multi, _ = limits.(driver.MultiLimiter)
+	}
+	if limits.Info().Claims.Has(driver.Charge) {
+		s.Charge, _ = limits.(driver.Charger)
 	}
 	c.quick, _ = limits.(driver.QuickTaker)
 	return s
@@ -189,9 +170,9 @@ func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 		c.observing = newObserving(c, o.observers)
 	}
 	if o.floor > 0 {
-		c.floor = int64(o.floor>>tokenSeqBits) + 1
+		c.floor = hold.Floor(o.floor)
 	}
-	c.defaults.ttl = DefaultTTL
+	c.defaults.ttl, c.defaults.holder = DefaultTTL, o.holder
 	if limit := c.info.MaxTTL; limit > 0 {
 		c.defaults.ttl = min(c.defaults.ttl, limit)
 	}
@@ -280,14 +261,14 @@ func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
 		return Holder{}, err
 	case c.state.Load() == stateClosed:
 		return Holder{}, ErrClosed
-	case c.locks.inspect == nil:
+	case c.store.inspect == nil:
 		return Holder{}, ErrUnsupported
 	}
-	h, err := c.locks.inspect.Inspect(ctx, full)
+	h, err := c.store.inspect.Inspect(ctx, full)
 	if err != nil {
 		return Holder{}, errs.OfStore(ctx, err, false)
 	}
-	h.Token, err = makeToken(int64(h.Token), c.floor, 0)
+	h.Token, err = hold.MakeToken(int64(h.Token), c.floor, 0)
 	return h, err
 }
 
@@ -297,10 +278,10 @@ func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
 // that a later holder is never hit; ErrNotHeld if it holds no longer.
 func (c *Client) Break(ctx context.Context, key, holderID string) error {
 	return c.revoke(ctx, "break", key, func(full string) error {
-		if c.locks.breaker == nil {
+		if c.store.breaker == nil {
 			return ErrUnsupported
 		}
-		return c.locks.breaker.Break(ctx, full, holderID)
+		return c.store.breaker.Break(ctx, full, holderID)
 	})
 }
 
@@ -309,10 +290,10 @@ func (c *Client) Break(ctx context.Context, key, holderID string) error {
 // when the holder is known to be dead. ErrNotHeld if holderID holds no longer.
 func (c *Client) BreakNow(ctx context.Context, key, holderID string) error {
 	return c.revoke(ctx, "break", key, func(full string) error {
-		if c.locks.Locker == nil {
+		if c.store.Locker == nil {
 			return ErrUnsupported
 		}
-		return c.locks.Unlock(ctx, full, holderID)
+		return c.store.Unlock(ctx, full, holderID)
 	})
 }
 
@@ -334,9 +315,12 @@ func (c *Client) revoke(ctx context.Context, op, key string, do func(full string
 
 var pid = os.Getpid()
 
+// newID names what the client itself asks for.
+func (c *Client) newID() string { return newID(c.holder) }
+
 // newID names one acquisition.
-func (c *Client) newID() string {
+func newID(holder string) string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails: it ends the program instead
-	return driver.FormatID(c.holder, pid, time.Now(), random)
+	return driver.FormatID(holder, pid, time.Now(), random)
 }

@@ -79,7 +79,7 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 		case errors.Is(uerr, ErrNotHeld):
 			err = errors.Join(err, uerr)
 		case uerr != nil:
-			l.t.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
+			l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
 				"key", l.Key(), "error", uerr)
 		}
 	}()
@@ -93,5 +93,5 @@ func Held(ctx context.Context, key string) (*Lock, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &Lock{t: bound.lock.t, borrowed: true}, true
+	return &Lock{h: bound.lock.h, borrowed: true}, true
 }

@@ -71,8 +71,7 @@ func newMultiLock(op string, l Locker, keys []string, fn func(context.Context) e
 		}
 	}
 	var cfg lockConfig
-	if c, ok := l.(interface{ itself() *Client }); ok && c.itself() != nil {
-		m.client = c.itself()
+	if m.client = clientBehind(l); m.client != nil {
 		cfg.wait = m.client.defaults.wait
 	}
 	for _, o := range opts {
@@ -83,14 +82,21 @@ func newMultiLock(op string, l Locker, keys []string, fn func(context.Context) e
 			m.opts = append(m.opts, o)
 		}
 	}
-	m.opts, m.given = append(m.opts, LockOption{fieldOfSeveral, 1}), cfg.given
+	m.opts, m.given = append(m.opts, LockOption{field: fieldOfSeveral, value: 1}), cfg.given
 	if cfg.wait > 0 {
 		m.until = time.Now().Add(cfg.wait)
 	}
 	return m, nil
 }
 
-// itself is the Client behind a Locker that embeds one.
+// clientBehind is the Client that l is, or embeds; nil if there is none, or that cannot be told.
+func clientBehind(l Locker) *Client {
+	if c, ok := l.(interface{ itself() *Client }); ok {
+		return c.itself()
+	}
+	return nil
+}
+
 func (c *Client) itself() *Client { return c }
 
 // lock takes the i-th key and those after it, and runs fn.
@@ -145,7 +151,7 @@ func (o *owner) holds(c *Client, key string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.entries[entryKey{c, key}]
-	return e != nil && e.tenure != nil
+	return e != nil && e.held != nil
 }
 
 // warnOfOrder logs, once for a client, that an owner holds a key after one that it asks for.
@@ -171,7 +177,7 @@ func (o *owner) holdsAfter(c *Client, key string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for k, e := range o.entries {
-		if k.c == c && e.tenure != nil && k.key > key {
+		if k.c == c && e.held != nil && k.key > key {
 			return k.key
 		}
 	}

@@ -18,9 +18,9 @@ var (
 	// ErrNotHeld: this lock is not held, or not any more.
 	ErrNotHeld = driver.ErrNotHeld
 	// ErrLost: the hold ended before it was unlocked. It is also ErrNotHeld.
-	ErrLost = errs.Kind("lock lost", ErrNotHeld)
+	ErrLost = errs.ErrLost
 	// ErrMaxHold: the hold reached its MaxHold. It is also ErrLost.
-	ErrMaxHold = errs.Kind("lock held for its MaxHold", ErrLost)
+	ErrMaxHold = errs.ErrMaxHold
 	// ErrLimited: a wait for permits ended without them.
 	ErrLimited = errs.ErrLimited
 	// ErrExceedsBurst: more permits were asked for than the limit can ever
@@ -41,9 +41,6 @@ var (
 	// ErrClosed: the Client was closed.
 	ErrClosed = driver.ErrClosed
 )
-
-// errClosedHold ends the holds of a client that closes.
-var errClosedHold = errs.Kind("lock given back by Close", errors.Join(ErrClosed, ErrLost))
 
 // Error says which call failed on which store, and why.
 type Error struct {

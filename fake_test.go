@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // fakeStore is a store whose every call a test can fail, delay or lose.
@@ -21,6 +22,7 @@ type fakeStore struct {
 	calls  []string // "trylock key", in order
 	closed bool
 	info   driver.Info
+	asked  driver.Request // the last that TryLock was called with
 
 	// intercept, if set, decides what becomes of a call.
 	intercept func(op, key string) outcome
@@ -33,14 +35,26 @@ type fakeLease struct {
 }
 
 // outcome is what becomes of a call: nothing special, or err before or after it
-// took effect, or no answer at all until ctx ends.
+// took effect, or no answer at all until ctx ends, or the answer once late is closed.
 type outcome struct {
+	late          chan struct{}
 	before, after error
 	hang          bool
 	hangAfter     bool
 }
 
 var errWire = errors.New("connection reset")
+
+// What the engine of locks promises of its times.
+const (
+	cleanUpGrace  = time.Minute            // how long it still asks a store that does not answer
+	cleanUpPause  = time.Second            // between two tries, at most
+	unlockBound   = 2 * time.Second        // of one Unlock
+	unlockTry     = 500 * time.Millisecond // of one call of it
+	pollPause     = 40 * time.Millisecond  // between two polls, at most
+	handOffWindow = 50 * time.Millisecond  // after the store's grant
+	maxHandOffs   = 1<<hold.SeqBits - 1    // of one hold
+)
 
 func newFake() *fakeStore {
 	return &fakeStore{
@@ -78,6 +92,9 @@ func (f *fakeStore) do(ctx context.Context, op, key string, apply func() error) 
 	f.mu.Lock()
 	err := apply()
 	f.mu.Unlock()
+	if o.late != nil {
+		<-o.late
+	}
 	if o.hangAfter {
 		<-ctx.Done()
 		return ctx.Err()
@@ -96,6 +113,9 @@ func (f *fakeStore) live(key string) *fakeLease {
 }
 
 func (f *fakeStore) TryLock(ctx context.Context, key string, r driver.Request) (g driver.Grant, err error) {
+	f.mu.Lock()
+	f.asked = r
+	f.mu.Unlock()
 	err = f.do(ctx, "trylock", key, func() error {
 		l := f.live(key)
 		switch {

@@ -12,24 +12,6 @@ import (
 // compare within one key of one store.
 type Token = driver.Token
 
-// A Token is the store's fencing value, shifted left by tokenSeqBits, plus the
-// number of times that one hold of the store was handed over inside its client.
-const (
-	tokenSeqBits  = 10
-	maxHandOvers  = 1<<tokenSeqBits - 1
-	maxStoreValue = 1<<53 - 1
-	maxFloor      = 1 << 52 << tokenSeqBits
-)
-
-// token lays out a store value and a hand-over sequence number. floor is what
-// WithTokenFloor adds.
-func makeToken(store, floor int64, seq int) (Token, error) {
-	if store < 1 || floor > maxStoreValue || store > maxStoreValue-floor || seq > maxHandOvers {
-		return 0, fmt.Errorf("%w: store's fencing value %d above floor %d, hand-over %d: want 1 to 2^53-1 and at most %d", ErrUnsupported, store, floor, seq, maxHandOvers)
-	}
-	return Token((store+floor)<<tokenSeqBits | int64(seq)), nil
-}
-
 // Guard is the consumer's side of fencing: it stands before a resource and
 // refuses a write whose token is older than one that the resource has seen. A
 // lock is a lease, so a holder that was frozen may wake up and write after the

@@ -41,16 +41,16 @@ func (x *handChaos) options() []LockOption {
 func (x *handChaos) granted(l *Lock) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.holder != nil && x.holder.t != l.t && x.holder.t.check() == nil {
+	if x.holder != nil && x.holder.h.t != l.h.t && x.holder.h.t.Check() == nil {
 		x.t.Errorf("token %d was granted while %d is held", l.Token(), x.holder.Token())
 	}
-	if l.t.check() != nil { // and so a later one may be here before it
+	if l.h.t.Check() != nil { // and so a later one may be here before it
 		return
 	}
-	if l.Token() <= x.last && (x.holder == nil || x.holder.t != l.t) {
+	if l.Token() <= x.last && (x.holder == nil || x.holder.h.t != l.h.t) {
 		x.t.Errorf("token %d after %d", l.Token(), x.last)
 	}
-	if l.t != &l.t.h.first {
+	if l.Token()&maxHandOffs != 0 {
 		x.handed++
 	}
 	x.holder, x.last = l, l.Token()
@@ -111,8 +111,8 @@ func (x *handChaos) refused(err error) {
 
 // lose has the store drop the hold, and tell its client first.
 func (x *handChaos) lose(c *Client, l *Lock) {
-	id := l.t.h.id
-	c.lossPushed("k", id, errWire)
+	id := l.h.t.ID()
+	c.locks.LossPushed("k", id, errWire)
 	x.fake.mu.Lock()
 	defer x.fake.mu.Unlock()
 	if held := x.fake.leases["k"]; held != nil && held.id == id {
@@ -155,7 +155,7 @@ func TestHandOverInChaos(t *testing.T) {
 			}
 			wg.Wait()
 			f.setIntercept(nil)
-			time.Sleep(2 * choreGrace)
+			time.Sleep(2 * cleanUpGrace)
 			if f.held("k") {
 				t.Error("the key is still taken at the end")
 			}

@@ -3,13 +3,13 @@ package coord
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // waitFor starts a Lock that has to wait, and gives what comes of it.
@@ -44,7 +44,7 @@ func unlock(t testing.TB, l *Lock) {
 }
 
 // handedFrom reports whether b is a later tenure of a's hold.
-func handedFrom(a, b *Lock) bool { return a.t.h == b.t.h && b.Token() > a.Token() }
+func handedFrom(a, b *Lock) bool { return a.h.t.ID() == b.h.t.ID() && b.Token() > a.Token() }
 
 // newFairFake makes a store with a queue that claims to be fair.
 func newFairFake() queuedFake {
@@ -95,7 +95,7 @@ func TestHandOver(t *testing.T) {
 }
 
 // storeValue is the store's part of the token.
-func storeValue(t Token) int64 { return int64(t) >> tokenSeqBits }
+func storeValue(t Token) int64 { return int64(t) >> hold.SeqBits }
 
 // When a hold is handed over, and when it goes back to the store.
 func TestHandOverConditions(t *testing.T) {
@@ -107,26 +107,26 @@ func TestHandOverConditions(t *testing.T) {
 		intercept      func(op, key string) outcome
 		want           bool
 	}{
-		"plain":                    {want: true},
-		"within the turn":          {held: turn - 1, want: true},
-		"after the turn":           {held: turn},
-		"same TTL, said again":     {waiter: []LockOption{TTL(DefaultTTL)}, want: true},
-		"shorter TTL":              {waiter: []LockOption{TTL(10 * time.Second)}},
-		"longer TTL":               {waiter: []LockOption{TTL(time.Minute)}},
-		"waiter does not renew":    {waiter: []LockOption{NoRenew()}},
-		"holder does not renew":    {holder: []LockOption{NoRenew()}},
-		"waiter with MinHold":      {waiter: []LockOption{MinHold(time.Millisecond)}},
-		"holder with MinHold":      {holder: []LockOption{MinHold(time.Millisecond)}, held: 2 * time.Millisecond},
-		"waiter with MaxHold":      {waiter: []LockOption{MaxHold(time.Second)}, want: true},
-		"holder with MaxHold":      {holder: []LockOption{MaxHold(time.Second)}, want: true},
-		"waiter with WaitAtMost":   {waiter: []LockOption{WaitAtMost(time.Second)}, want: true},
-		"two thirds left":          {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 25 * time.Millisecond, want: true},
-		"less left":                {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, intercept: hang},
-		"renewed":                  {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, want: true},
-		"with a floor for tokens":  {client: []Option{WithTokenFloor(5000)}, want: true},
-		"with a prefix":            {client: []Option{WithPrefix("p/")}, want: true},
-		"with an observer":         {client: []Option{WithObserver(new(eventLog).locks())}, want: true},
-		"after the turn, observed": {client: []Option{WithObserver(new(eventLog).locks())}, held: turn},
+		"plain":                      {want: true},
+		"within the window":          {held: handOffWindow - 1, want: true},
+		"after the window":           {held: handOffWindow},
+		"same TTL, said again":       {waiter: []LockOption{TTL(DefaultTTL)}, want: true},
+		"shorter TTL":                {waiter: []LockOption{TTL(10 * time.Second)}},
+		"longer TTL":                 {waiter: []LockOption{TTL(time.Minute)}},
+		"waiter does not renew":      {waiter: []LockOption{NoRenew()}},
+		"holder does not renew":      {holder: []LockOption{NoRenew()}},
+		"waiter with MinHold":        {waiter: []LockOption{MinHold(time.Millisecond)}},
+		"holder with MinHold":        {holder: []LockOption{MinHold(time.Millisecond)}, held: 2 * time.Millisecond},
+		"waiter with MaxHold":        {waiter: []LockOption{MaxHold(time.Second)}, want: true},
+		"holder with MaxHold":        {holder: []LockOption{MaxHold(time.Second)}, want: true},
+		"waiter with WaitAtMost":     {waiter: []LockOption{WaitAtMost(time.Second)}, want: true},
+		"two thirds left":            {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 25 * time.Millisecond, want: true},
+		"less left":                  {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, intercept: hang},
+		"renewed":                    {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, want: true},
+		"with a floor for tokens":    {client: []Option{WithTokenFloor(5000)}, want: true},
+		"with a prefix":              {client: []Option{WithPrefix("p/")}, want: true},
+		"with an observer":           {client: []Option{WithObserver(new(eventLog).locks())}, want: true},
+		"after the window, observed": {client: []Option{WithObserver(new(eventLog).locks())}, held: handOffWindow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestHandOverConditions(t *testing.T) {
 				}
 				unlock(t, next)
 				f.setIntercept(nil)
-				time.Sleep(2 * choreGrace)
+				time.Sleep(2 * cleanUpGrace)
 				if left := c.leftovers(); left != (leftovers{}) {
 					t.Errorf("left behind: %+v", left)
 				}
@@ -155,22 +155,22 @@ func TestHandOverConditions(t *testing.T) {
 	}
 }
 
-// The turn counts from the store's grant, not from the last hand-over.
-func TestTurnIsBounded(t *testing.T) {
+// The hand-off window counts from the store's grant, not from the last hand-over.
+func TestHandOffWindowIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
 		var wg sync.WaitGroup
-		turns := make(map[int64]time.Time)
+		granted := make(map[int64]time.Time)
 		for range 4 {
 			wg.Go(func() {
 				for range 50 {
 					l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 					v := storeValue(l.Token())
-					if turns[v].IsZero() {
-						turns[v] = time.Now()
+					if granted[v].IsZero() {
+						granted[v] = time.Now()
 					}
-					if d := time.Since(turns[v]); d > turn {
+					if d := time.Since(granted[v]); d > handOffWindow {
 						t.Errorf("handed over %v after the grant", d)
 					}
 					time.Sleep(3 * time.Millisecond)
@@ -179,8 +179,8 @@ func TestTurnIsBounded(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := f.count("trylock"); n != len(turns) || n < 10 || n > 15 {
-			t.Errorf("%d attempts, %d turns for 200 holds of 3ms: want one per %v", n, len(turns), turn)
+		if n := f.count("trylock"); n != len(granted) || n < 10 || n > 15 {
+			t.Errorf("%d attempts, %d grants for 200 holds of 3ms: want one per %v", n, len(granted), handOffWindow)
 		}
 	})
 }
@@ -191,11 +191,11 @@ func TestHandOversAreCounted(t *testing.T) {
 		c := newTestClient(t, newFake())
 		var last Token
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		for i := range maxHandOvers + 1 {
+		for i := range maxHandOffs + 1 {
 			waiter := waitFor(t.Context(), c)
 			unlock(t, l)
 			next := (<-waiter).lock(t)
-			if want := i < maxHandOvers; handedFrom(l, next) != want {
+			if want := i < maxHandOffs; handedFrom(l, next) != want {
 				t.Fatalf("hand-over %d: %v", i+1, !want)
 			}
 			if next.Token() <= l.Token() {
@@ -230,7 +230,7 @@ func TestMaxHoldOfATenure(t *testing.T) {
 		}
 		wantErr(t, second.Err(), ErrMaxHold)
 		third := (<-long).lock(t)
-		if third.t.h == first.t.h {
+		if third.h.t.ID() == first.h.t.ID() {
 			t.Error("a hold that was lost was handed over")
 		}
 		again := waitFor(t.Context(), c)
@@ -272,43 +272,6 @@ func TestStaleHandle(t *testing.T) {
 			t.Error(err)
 		}
 		unlock(t, next)
-	})
-}
-
-// A loss that was on its way to a tenure when that was handed over is no loss of the next.
-func TestLossOfAnEarlierTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestClient(t, newFake())
-		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		waiter := waitFor(t.Context(), c)
-		unlock(t, l)
-		next := (<-waiter).lock(t)
-		l.t.h.lose(l.t, ErrMaxHold)
-		if err := next.Err(); err != nil || isClosed(next.Done()) {
-			t.Errorf("the next tenure has ended: %v", err)
-		}
-		unlock(t, next)
-	})
-}
-
-// A loss that comes while Unlock is under way is found by the hand-over.
-func TestNothingIsHandedOverAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestClient(t, newFake())
-		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		waiter := waitFor(t.Context(), c)
-		h, now := l.t.h, c.clock.Now()
-		h.end(nil, ErrLost, LossExpired) // the first half of a loss: the slot is still the hold's
-		if h.handTo(t.Context(), l.t, now) {
-			t.Error("a hold that was lost was handed over")
-		}
-		if h.current() != l.t {
-			t.Error("a hold that was lost has another tenure")
-		}
-		c.sched.remove(h)
-		h.cleanUp()
-		h.leaveSlot()
-		unlock(t, (<-waiter).lock(t))
 	})
 }
 
@@ -386,7 +349,7 @@ func TestLossOfAHandedTenure(t *testing.T) {
 		f.mu.Lock()
 		delete(f.leases, "k")
 		f.mu.Unlock()
-		c.lossPushed("k", second.t.h.id, errWire)
+		c.locks.LossPushed("k", second.h.t.ID(), errWire)
 		if !isClosed(second.Done()) {
 			t.Error("Done is open after the loss")
 		}
@@ -396,86 +359,14 @@ func TestLossOfAHandedTenure(t *testing.T) {
 			t.Errorf("an old handle lost what it did not have: %v", l.Err())
 		}
 		third := (<-waiters[1]).lock(t)
-		if third.t.h.id == second.t.h.id || third.Token() <= second.Token() {
-			t.Errorf("token %d of %s after %d of %s", third.Token(), third.t.h.id, second.Token(), second.t.h.id)
+		if third.h.t.ID() == second.h.t.ID() || third.Token() <= second.Token() {
+			t.Errorf("token %d of %s after %d of %s", third.Token(), third.h.t.ID(), second.Token(), second.h.t.ID())
 		}
 		wantErr(t, second.Unlock(t.Context()), ErrLost)
 		if err := third.Err(); err != nil {
 			t.Error(err)
 		}
 		unlock(t, third)
-	})
-}
-
-// A hold that is lost between two tenures is nobody's: its successor begins anew.
-func TestLossOnTheWay(t *testing.T) {
-	for name, opts := range map[string][]Option{"": nil, "observed": {WithObserver(new(eventLog).locks())}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake()
-				c := newTestClient(t, f, opts...)
-				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-				successor, other := waitFor(t.Context(), c), waitFor(t.Context(), c)
-				c.mu.Lock() // the first half of handTo
-				a := l.t.h.successor(c.clock.Now())
-				_, ok := l.t.h.handOff(l.t, a, c.clock.Now())
-				c.vacate(a)
-				c.mu.Unlock()
-				if !ok {
-					t.Fatal("not handed over")
-				}
-				var wg sync.WaitGroup
-				wg.Go(func() { l.t.h.lose(l.t.h.current(), ErrLost) })
-				for !a.passed.over.Load() {
-					runtime.Gosched()
-				}
-				a.handed.Store(true)
-				a.signal()
-				wg.Wait()
-				for range 2 {
-					var r lockResult
-					select { // whichever of them the store has granted meanwhile
-					case r = <-successor:
-					case r = <-other:
-					}
-					if next := r.lock(t); storeValue(next.Token()) == 1 || next.Err() != nil {
-						t.Errorf("was given the lost hold, token %d: %v", next.Token(), next.Err())
-					} else {
-						unlock(t, next)
-					}
-				}
-				time.Sleep(2 * choreGrace)
-				if left := c.leftovers(); left != (leftovers{}) {
-					t.Errorf("left behind: %+v", left)
-				}
-			})
-		})
-	}
-}
-
-// A process that was frozen in the middle of a hand-over gives the hold up.
-func TestFrozenOnTheWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c := newTestClient(t, f)
-		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		successor := waitFor(t.Context(), c)
-		c.mu.Lock()
-		a := l.t.h.successor(c.clock.Now())
-		_, ok := l.t.h.handOff(l.t, a, c.clock.Now())
-		c.vacate(a)
-		c.mu.Unlock()
-		if !ok {
-			t.Fatal("not handed over")
-		}
-		l.t.h.deadline.Store(c.clock.Now()) // as if so much time had passed
-		a.handed.Store(true)
-		a.signal()
-		next := (<-successor).lock(t)
-		if next.t.h == l.t.h || next.Err() != nil {
-			t.Errorf("was given the lapsed hold: %v", next.Err())
-		}
-		unlock(t, next)
 	})
 }
 
@@ -551,10 +442,9 @@ func TestHandOverAndFairness(t *testing.T) {
 				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 				waiter := waitFor(t.Context(), c)
 				test.after(t, f, c)
-				h := l.t.h
 				unlock(t, l)
 				next := (<-waiter).lock(t)
-				if got := next.t.h == h; got != test.want {
+				if got := handedFrom(l, next); got != test.want {
 					t.Errorf("handed over: %v, want %v", got, test.want)
 				}
 				unlock(t, next)

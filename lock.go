@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // Lock is one handle on a hold. It is unlocked once. A re-entry by the same
@@ -18,38 +19,45 @@ import (
 //
 // All methods are safe for concurrent use.
 type Lock struct {
-	t        *tenure
+	h        *held
 	released atomic.Bool
 	borrowed bool // handed out by Held: Do unlocks it
 }
 
+// held is what all handles on one hold share.
+type held struct {
+	c *Client
+	t *hold.Tenure
+	e *entry // its owner's, nil without one
+}
+
 // Key is the key as it was given to Lock.
-func (l *Lock) Key() string { return l.t.h.name }
+func (l *Lock) Key() string { return l.h.t.Name() }
 
 // Token is the fencing token of the hold: strictly greater for each later
 // holder of the key, and the same for every re-entry.
-func (l *Lock) Token() Token { return l.t.token }
+func (l *Lock) Token() Token { return l.h.t.Token() }
 
 // TTL is the lease that the store granted, which is at least what was asked; of a lock
 // that a store gave on to a waiter it may be less until the first renewal, which comes at once.
-func (l *Lock) TTL() time.Duration { return l.t.ttl() }
+func (l *Lock) TTL() time.Duration { return l.h.t.TTL() }
 
 // Deadline is until when the hold is certain without another renewal. It moves
 // on with every renewal.
-func (l *Lock) Deadline() time.Time { return l.t.h.c.clock.Time(l.t.deadline()) }
+func (l *Lock) Deadline() time.Time { return l.h.t.Deadline() }
 
 // Done is closed when the hold is lost, or unlocked by the last of its handles.
-func (l *Lock) Done() <-chan struct{} { return l.t.doneChan() }
+func (l *Lock) Done() <-chan struct{} { return l.h.t.Done() }
 
 // Err is nil while the lock is held. It looks at the clocks itself, so a
 // holder that was frozen past its deadline sees ErrLost in the first call after it
 // resumes. After Unlock of this handle it is ErrNotHeld.
 func (l *Lock) Err() error {
 	if l.released.Load() {
-		return l.t.h.c.fail("lock", l.Key(), ErrNotHeld)
+		return l.h.c.fail("lock", l.Key(), ErrNotHeld)
 	}
-	if err := l.t.check(); err != nil {
-		return l.t.h.c.fail("lock", l.Key(), err)
+	if err := l.h.t.Check(); err != nil {
+		return l.h.c.fail("lock", l.Key(), err)
 	}
 	return nil
 }
@@ -62,22 +70,33 @@ func (l *Lock) Err() error {
 // ErrUnavailable: the store did not confirm in time; the hold is over all the
 // same, the key is being freed in the background, and its lease bounds that.
 func (l *Lock) Unlock(ctx context.Context) error {
-	c := l.t.h.c
 	if l.borrowed {
-		return c.fail("unlock", l.Key(), errBorrowed)
+		return l.h.c.fail("unlock", l.Key(), errBorrowed)
 	}
 	if l.released.Swap(true) {
-		return c.fail("unlock", l.Key(), ErrNotHeld)
+		return l.h.c.fail("unlock", l.Key(), ErrNotHeld)
 	}
-	last, now, err := l.t.leave()
-	if err == nil && last {
-		err = l.t.release(ctx, now)
+	last, err := true, error(nil)
+	if l.h.e != nil {
+		last, err = l.h.e.leave()
+	}
+	if last {
+		err = l.h.t.Release(ctx)
 	}
 	if err != nil {
-		l.t.tellLoss()
-		return c.fail("unlock", l.Key(), err)
+		l.h.t.TellLoss()
+		return l.h.c.fail("unlock", l.Key(), asLoss(err))
 	}
 	return nil
+}
+
+// asLoss is err as Unlock tells it: a handle that was not unlocked before has
+// lost its hold.
+func asLoss(err error) error {
+	if err == hold.ErrReleased {
+		return ErrLost
+	}
+	return err
 }
 
 // Context derives a context for the work done under the lock. It is cancelled
@@ -86,18 +105,12 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // clocks itself.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(parent)
-	w := &watcher{cancel: cancel}
-	l.t.watch(w)
+	w := &hold.Watcher{Cancel: cancel}
+	l.h.t.Watch(w)
 	return &holdCtx{inner, cancel, l}, func() {
-		l.t.unwatch(w)
+		l.h.t.Unwatch(w)
 		cancel(context.Canceled)
 	}
-}
-
-// watcher is a context that ends with the tenure.
-type watcher struct {
-	cancel context.CancelCauseFunc
-	at     int // where it is in tenure.watchers; guarded by hold.mu
 }
 
 // holdCtx is a context bound to a hold.
@@ -112,7 +125,7 @@ func (c *holdCtx) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	if err := c.lock.t.check(); err != nil {
+	if err := c.lock.h.t.Check(); err != nil {
 		c.cancel(err) // the loss may be on its way here
 	}
 	return c.Context.Err()
@@ -131,7 +144,7 @@ func (c *holdCtx) Value(key any) any {
 // binds reports whether ctx ends with l's hold, and Held of its key is l's.
 func (l *Lock) binds(ctx context.Context) bool {
 	bound, ok := ctx.Value(heldKey(l.Key())).(*holdCtx)
-	return ok && bound.lock.t == l.t && bound.Done() == ctx.Done()
+	return ok && bound.lock.h.t == l.h.t && bound.Done() == ctx.Done()
 }
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
@@ -183,7 +196,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	switch {
 	case c.state.Load() == stateClosed:
 		return nil, ErrClosed
-	case c.locks.Locker == nil:
+	case c.store.Locker == nil:
 		return nil, ErrUnsupported
 	}
 	if cfg.wait > 0 && !try {
@@ -191,17 +204,33 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		defer cancel()
 		ctx = bounded
 	}
-	a := &attempt{name: key, key: full, cfg: *cfg, owner: o}
+	spec := cfg.spec(key, full, o)
 	if o != nil {
-		return c.lockOwned(ctx, a, try, w)
+		return c.lockOwned(ctx, o, spec, cfg, try, w)
 	}
+	a := &acquisition{}
+	c.locks.Begin(&a.attempt, spec)
 	returned := false
-	defer errs.IfPanics(&returned, func() { c.abandon(a) })
-	t, err := c.run(ctx, a, try, w)
+	defer errs.IfPanics(&returned, a.attempt.Abandon)
+	t, err := a.attempt.Run(ctx, try, w.trace())
 	returned = true
 	if err != nil {
-		c.abandon(a)
+		a.attempt.Abandon()
 		return nil, err
 	}
-	return &t.first, nil
+	return a.handle(c, t, nil), nil
+}
+
+// acquisition is a lock on its way, and the first handle on it: one allocation for all.
+type acquisition struct {
+	attempt hold.Attempt
+	held    held
+	first   Lock
+}
+
+// handle is the first handle on what the attempt was granted.
+func (a *acquisition) handle(c *Client, t *hold.Tenure, e *entry) *Lock {
+	a.held = held{c, t, e}
+	a.first.h = &a.held
+	return &a.first
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // A Bound does not end with its parent, and does not say that it did.
@@ -44,7 +45,7 @@ func TestCauseIsComparable(t *testing.T) {
 	l := must[*Lock](t)(c.Lock(t.Context(), "k"))
 	ctx, cancel := l.Context(t.Context())
 	defer cancel()
-	c.lossPushed("k", l.t.h.id, errors.New("session expired"))
+	c.locks.LossPushed("k", l.h.t.ID(), errors.New("session expired"))
 	defer func() {
 		if r := recover(); r != nil {
 			t.Error(r)
@@ -124,8 +125,8 @@ func TestLossPushedBeforeTheCall(t *testing.T) {
 		f.mu.Unlock()
 		f.lost("k", id, errWire)
 		l := <-granted
-		if err := l.Err(); err != nil || l.t.h.id != id {
-			t.Errorf("%s after a loss of %s: %v", l.t.h.id, id, err)
+		if err := l.Err(); err != nil || l.h.t.ID() != id {
+			t.Errorf("%s after a loss of %s: %v", l.h.t.ID(), id, err)
 		}
 	})
 }
@@ -248,7 +249,7 @@ func TestCloseChaos(t *testing.T) {
 			}
 			f.mu.Unlock()
 			wg.Wait()
-			if left := c.leftovers(); left.slots+left.attempts+left.holds+left.chores != 0 {
+			if left := c.leftovers(); left.Slots+left.Attempts+left.Holds+left.Tasks != 0 {
 				t.Errorf("seed %d: left %+v", seed, left)
 			}
 		})
@@ -317,23 +318,18 @@ func TestCloseDuringAnUnlock(t *testing.T) {
 func TestContextErrWhileTheTenureEnds(t *testing.T) {
 	c := newTestClient(t, newFake())
 	l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+	lost, goOn := make(chan struct{}), make(chan struct{})
+	l.h.t.Watch(&hold.Watcher{Cancel: func(error) { close(lost); <-goOn }}) // cancelled before ctx
 	ctx, cancel := l.Context(t.Context())
 	defer cancel()
-	h := l.t.h
-	h.mu.Lock() // the first half of tenure.end
-	l.t.err = ErrLost
-	l.t.over.Store(true)
-	watchers := l.t.watchers
-	l.t.watchers = nil
-	h.mu.Unlock()
+	var pushing sync.WaitGroup
+	pushing.Go(func() { c.locks.LossPushed("k", l.h.t.ID(), errWire) })
+	<-lost
 	if l.Err() == nil || ctx.Err() == nil {
 		t.Errorf("Lock.Err %v, Context.Err %v: want both to tell the loss", l.Err(), ctx.Err())
 	}
-	for _, w := range watchers {
-		w.cancel(ErrLost)
-	}
-	c.sched.remove(h)
-	h.leaveSlot()
+	close(goOn)
+	pushing.Wait()
 }
 
 // A nested Do binds its ctx anew when it would not end with the hold.
@@ -377,7 +373,7 @@ func TestFairHoldInDetachedSlot(t *testing.T) {
 		second := <-got
 		ctx, cancel := second.Context(context.Background())
 		defer cancel()
-		if n := len(c.slots); n != 1 {
+		if n := c.leftovers().Slots; n != 1 {
 			t.Errorf("%d slots while a hold is live: want 1", n)
 		}
 		if err := c.Close(); err != nil {
@@ -408,7 +404,7 @@ func TestLateApplicationOfALongCall(t *testing.T) {
 		_, err := c.Lock(ctx, "k", TTL(10*time.Second))
 		wantErr(t, err, ErrUnknownOutcome)
 		time.Sleep(10 * time.Millisecond)
-		if c.leftovers().chores == 0 {
+		if c.leftovers().Tasks == 0 {
 			t.Error("the clean-up ended within 10 ms of the call being given up: want it to go on for a TTL, as the call may yet be applied")
 		}
 	})
@@ -560,7 +556,7 @@ func TestCloseEndsAnOverwrittenHold(t *testing.T) {
 		f.info.Claims = append(f.info.Claims, driver.Fair)
 		c := newTestClient(t, f)
 		first := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		if err := c.BreakNow(t.Context(), "k", first.t.h.id); err != nil {
+		if err := c.BreakNow(t.Context(), "k", first.h.t.ID()); err != nil {
 			t.Fatal(err)
 		}
 		must[*Lock](t)(c.Lock(t.Context(), "k", Fair()))
@@ -866,7 +862,7 @@ func TestManyContextsOfAHold(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("cancelling %d contexts of one hold took %v", contexts, took)
 	}
-	if n := len(l.t.watchers); n != 1 || ctx[contexts/2].Err() != nil {
+	if n := l.h.t.Watchers(); n != 1 || ctx[contexts/2].Err() != nil {
 		t.Fatalf("%d contexts are left, the last %v: want the one that was not cancelled", n, ctx[contexts/2].Err())
 	}
 	unlock(t, l)

@@ -12,6 +12,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 func TestLockUnlock(t *testing.T) {
@@ -20,7 +21,7 @@ func TestLockUnlock(t *testing.T) {
 		c := newTestClient(t, f)
 		ctx := t.Context()
 		l := must[*Lock](t)(c.Lock(ctx, "k"))
-		if l.Key() != "k" || l.Token() != 1<<tokenSeqBits || l.Err() != nil || l.TTL() != DefaultTTL {
+		if l.Key() != "k" || l.Token() != 1<<hold.SeqBits || l.Err() != nil || l.TTL() != DefaultTTL {
 			t.Errorf("lock: key %q token %d err %v ttl %v", l.Key(), l.Token(), l.Err(), l.TTL())
 		}
 		if d := time.Until(l.Deadline()); d != DefaultTTL-DefaultTTL/100 {
@@ -202,7 +203,7 @@ func TestMinHoldWithoutDelayedUnlocker(t *testing.T) {
 			t.Error("Unlock did not return at once")
 		}
 		l2 := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		if d := time.Since(start); d < 5*time.Second || d > 5*time.Second+2*maxPause {
+		if d := time.Since(start); d < 5*time.Second || d > 5*time.Second+2*pollPause {
 			t.Errorf("the next had it after %v: want 5s", d)
 		}
 		if err := l2.Unlock(t.Context()); err != nil {
@@ -337,13 +338,13 @@ func TestLateAcquireIsRemoved(t *testing.T) {
 		f.setIntercept(nil)
 		id := ""        // the request is applied now, long after the caller has gone
 		synctest.Wait() // until the janitor has found nothing
-		c.janitor.mu.Lock()
-		id = c.janitor.lanes[""].tasks[0].id
-		c.janitor.mu.Unlock()
+		f.mu.Lock()
+		id = f.asked.ID
+		f.mu.Unlock()
 		late = func() { _, _ = f.TryLock(context.Background(), "k", driver.Request{ID: id, TTL: 10 * time.Second}) }
 		time.Sleep(3 * time.Second)
 		late()
-		time.Sleep(2 * maxChore)
+		time.Sleep(2 * cleanUpPause)
 		if f.held("k") {
 			t.Error("the late grant is left until its lease ends")
 		}
@@ -522,7 +523,7 @@ func TestCloseIsBounded(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if d := time.Since(start); d > closeBound+janitorTry {
+		if d := time.Since(start); d > closeBound+time.Second {
 			t.Errorf("Close took %v", d)
 		}
 	})
@@ -657,11 +658,10 @@ func TestInvalidLockCalls(t *testing.T) {
 }
 
 func TestShortTTLIsRaised(t *testing.T) {
-	c := newTestClient(t, newFake())
+	f := newFake()
+	c := newTestClient(t, f)
 	l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Nanosecond)))
-	if l.TTL() < 5*time.Millisecond || l.cfgLease() != 10*time.Millisecond {
-		t.Errorf("TTL %v asked %v: want the store's least, 10ms", l.TTL(), l.cfgLease())
+	if l.TTL() < 5*time.Millisecond || f.asked.TTL != 10*time.Millisecond {
+		t.Errorf("TTL %v asked %v: want the store's least, 10ms", l.TTL(), f.asked.TTL)
 	}
 }
-
-func (l *Lock) cfgLease() time.Duration { return l.t.h.cfg.lease }

@@ -62,6 +62,9 @@ type Observer struct {
 	Denied   func(ctx context.Context, e Decision)
 	Degraded func(ctx context.Context, e Decision)
 
+	// Charged: permits were debited, or given back, by Charge or Settle.
+	Charged func(ctx context.Context, e Decision)
+
 	// LeaseEnded: permits that were taken in advance, under WithPermitLease, were all spent, or are
 	// over. ctx is nobody's.
 	LeaseEnded func(ctx context.Context, e LeaseEnded)
@@ -231,17 +234,17 @@ type Released struct {
 
 // Decision is what came of an ask for permits.
 type Decision struct {
-	// Op is "allow", "allowall", "wait" or "reserve".
+	// Op is "allow", "allowall", "wait" or "reserve"; of Charged it is "charge" or "settle".
 	Op string
 	// Backend is the store's name: "redis".
 	Backend string
 	Key     string
 	Limit   Limit
-	// Asked and Granted permits.
+	// Asked and Granted permits. Of Charged both are what was debited, below 0 what was to be given back.
 	Asked, Granted int
 	// Remaining permits that could be had at once, -1 where that is not known.
 	Remaining int
-	// RetryAfter, of a denial.
+	// RetryAfter, of a denial; of Charged it is when one permit is there.
 	RetryAfter time.Duration
 	// Took is how long the decision took; of a "wait", with the waiting.
 	Took time.Duration
@@ -272,7 +275,7 @@ type StoreCall struct {
 	// Backend is the store's name: "redis".
 	Backend string
 	// Op is "trylock", "lock" (in the store's line), "renew", "renewall", "unlock", "take",
-	// "takeall", "refund", "reset", "inspect" or "break".
+	// "takeall", "refund", "charge", "reset", "inspect" or "break".
 	Op string
 	// Key is "" where there are several.
 	Key  string

@@ -61,6 +61,10 @@ func (f *faulty) Take(ctx context.Context, key string, l driver.Limit, asks []dr
 	return f.limits.Take(ctx, key, l, asks)
 }
 
+func (f *faulty) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	return f.limits.(driver.Charger).Charge(ctx, key, l, n)
+}
+
 func (f *faulty) Reset(ctx context.Context, key string, l driver.Limit) error {
 	return f.limits.Reset(ctx, key, l)
 }
@@ -131,6 +135,9 @@ func TestEveryEventIsTold(t *testing.T) {
 		<-lock.Done()                                              // a renewal failed, lost
 		if r, err := c.Allow(ctx, "m", limit); r.Degraded == nil { // degraded
 			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err := c.Charge(ctx, "m", limit, 1); err != nil { // charged
+			t.Error(err)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // eventLog writes down what an observer is told, one line for each event.
@@ -233,13 +236,40 @@ func TestLossIsToldBeforeUnlockSaysSo(t *testing.T) {
 		c := newTestClient(t, newFake(), WithObserver(log.locks()))
 		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(3*time.Second)))
 		log.want(t, "acquired k token 1024 0s free ttl 3s")
-		if l.t.h.end(l.t, ErrMaxHold, LossMaxHold) == nil {
-			t.Fatal("nothing ended")
-		}
+		goOn := make(chan struct{})
+		l.h.t.Watch(&hold.Watcher{Cancel: func(error) { <-goOn }}) // before observers are told
+		var pushing sync.WaitGroup
+		pushing.Go(func() { c.locks.LossPushed("k", l.h.t.ID(), errWire) })
+		<-l.Done()
 		wantErr(t, l.Unlock(t.Context()), ErrLost)
-		log.want(t, "lost k token 1024 held 0s max_hold")
-		l.t.h.afterLoss(l.t)
+		log.want(t, "lost k token 1024 held 0s revoked")
+		close(goOn)
+		pushing.Wait()
 		log.want(t)
+	})
+}
+
+// An observer that is told of a loss may lock under the context that it is given, also when a re-entry found the loss.
+func TestObserverOfALossLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *Client
+		var told error
+		c = newTestClient(t, newFake(), WithObserver(Observer{Lost: func(ctx context.Context, _ Lost) {
+			var l *Lock
+			if l, told = c.TryLock(ctx, "other"); told == nil {
+				told = l.Unlock(ctx)
+			}
+		}}))
+		ctx := WithOwner(t.Context())
+		l := must[*Lock](t)(c.Lock(ctx, "k", TTL(time.Second)))
+		told = errors.New("nobody was told")
+		c.clock.Read = func() clock.Instant { return c.clock.At(time.Now()).Add(2 * time.Second) } // the scheduler has not looked
+		_, err := c.Lock(ctx, "k")
+		wantErr(t, err, ErrLost)
+		if told != nil {
+			t.Errorf("in the observer: %v", told)
+		}
+		wantErr(t, l.Unlock(ctx), ErrLost)
 	})
 }
 
@@ -501,7 +531,7 @@ func TestObserverInChaos(t *testing.T) {
 			}
 			wg.Wait()
 			f.setIntercept(nil)
-			time.Sleep(2 * choreGrace)
+			time.Sleep(2 * cleanUpGrace)
 			events.mu.Lock()
 			defer events.mu.Unlock()
 			if len(events.held) != x.grants || events.ends != x.grants || events.losses < x.losses {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/hold"
 	"github.com/coordgo/coord/internal/permit"
 )
 
@@ -74,12 +75,19 @@ func WithLockDefaults(opts ...LockOption) Option {
 // name.
 func WithHolderName(s string) Option {
 	return func(o *settings) error {
-		if clean := holderName(s); s == "" || clean != s {
-			return fmt.Errorf("%w: holder name %q: want 1 to %d bytes of printable ASCII without spaces", ErrInvalid, s, driver.MaxName)
+		if err := checkHolderName(s); err != nil {
+			return err
 		}
 		o.holder = s
 		return nil
 	}
+}
+
+func checkHolderName(s string) error {
+	if s == "" || holderName(s) != s {
+		return fmt.Errorf("%w: holder name %q: want 1 to %d bytes of printable ASCII without spaces", ErrInvalid, s, driver.MaxName)
+	}
+	return nil
 }
 
 // holderName is s with everything that an id cannot carry replaced or cut.
@@ -150,8 +158,8 @@ func WithBestEffort() Option {
 // leaves half of the range to the store: a greater one is ErrInvalid.
 func WithTokenFloor(t Token) Option {
 	return func(o *settings) error {
-		if t < 0 || t > maxFloor {
-			return fmt.Errorf("%w: token floor %d: want 0 to %d", ErrInvalid, t, int64(maxFloor))
+		if t < 0 || t > hold.MaxFloor {
+			return fmt.Errorf("%w: token floor %d: want 0 to %d", ErrInvalid, t, int64(hold.MaxFloor))
 		}
 		o.floor = t
 		return nil
@@ -162,9 +170,10 @@ func WithTokenFloor(t Token) Option {
 type LockOption struct {
 	field lockField
 	value time.Duration
+	name  string // of fieldHolder alone
 }
 
-type lockField uint8
+type lockField uint16
 
 const (
 	fieldTTL lockField = 1 << iota
@@ -174,6 +183,8 @@ const (
 	fieldNoRenew
 	fieldFair
 	fieldOfSeveral // the lock is one of a DoAll
+	fieldOfLead    // the lock is a term of a Lead
+	fieldHolder
 )
 
 var lockFieldNames = map[lockField]string{
@@ -184,30 +195,38 @@ var lockFieldNames = map[lockField]string{
 // renewed every third of it while the lock is held. It is above zero and at most
 // the store's Info.MaxTTL; the store's step rounds it up, and [Lock.TTL] says to
 // what.
-func TTL(d time.Duration) LockOption { return LockOption{fieldTTL, d} }
+func TTL(d time.Duration) LockOption { return LockOption{field: fieldTTL, value: d} }
 
 // WaitAtMost bounds the wait of Lock, besides ctx. With TryLock it is ErrInvalid.
-func WaitAtMost(d time.Duration) LockOption { return LockOption{fieldWait, d} }
+func WaitAtMost(d time.Duration) LockOption { return LockOption{field: fieldWait, value: d} }
 
 // MaxHold ends the hold this long after it was granted, with ErrMaxHold,
 // however long its holder works: at most ten years, and not below MinHold.
-func MaxHold(d time.Duration) LockOption { return LockOption{fieldMaxHold, d} }
+func MaxHold(d time.Duration) LockOption { return LockOption{field: fieldMaxHold, value: d} }
 
 // MinHold keeps the key taken for at least this long after the grant. Unlock
 // returns at once; the store frees the key when it is due. A holder that dies
 // keeps it taken for the longer of TTL and MinHold. At most Info.MaxTTL.
-func MinHold(d time.Duration) LockOption { return LockOption{fieldMinHold, d} }
+func MinHold(d time.Duration) LockOption { return LockOption{field: fieldMinHold, value: d} }
 
 // NoRenew leaves the lease to run out: the hold ends after one TTL, or MinHold if
 // that is longer, with ErrLost.
-func NoRenew() LockOption { return LockOption{fieldNoRenew, 1} }
+func NoRenew() LockOption { return LockOption{field: fieldNoRenew, value: 1} }
 
 // Fair grants in the order of asking, over all clients. If all clients use it for a
 // key, nobody overtakes anybody. Where some do not, a client that holds the key without
 // Fair may pass it between its own goroutines for 50 ms after the store's grant, ahead of
 // a fair waiter of another client. It is ErrUnsupported on a store that does not claim
 // driver.Fair.
-func Fair() LockOption { return LockOption{fieldFair, 1} }
+func Fair() LockOption { return LockOption{field: fieldFair, value: 1} }
+
+// HolderName is the name under which the store shows this hold, as Holder.Name of Inspect and
+// Watch: "10.0.0.7:8080", say, so that others find the leader. It is printable ASCII without spaces, 1 to
+// 64 bytes. The default is the client's, which WithHolderName sets. A hold is not handed over inside the
+// client between holders of different names.
+func HolderName(name string) LockOption {
+	return LockOption{field: fieldHolder, value: 1, name: name}
+}
 
 // lockConfig is what the options of one lock come to.
 type lockConfig struct {
@@ -219,7 +238,17 @@ type lockConfig struct {
 	minHold   time.Duration
 	noRenew   bool
 	fair      bool
+	holder    string
 	ofSeveral bool
+	ofLead    bool
+}
+
+// spec asks the engine for key, which the store has as full.
+func (cfg *lockConfig) spec(key, full string, o *owner) hold.Spec {
+	return hold.Spec{
+		Name: key, Key: full, Owner: o, Holder: cfg.holder,
+		Lease: cfg.lease, MaxHold: cfg.maxHold, MinHold: cfg.minHold, NoRenew: cfg.noRenew, Fair: cfg.fair,
+	}
 }
 
 func (cfg *lockConfig) set(o LockOption) error {
@@ -239,8 +268,15 @@ func (cfg *lockConfig) set(o LockOption) error {
 		cfg.noRenew = true
 	case fieldFair:
 		cfg.fair = true
+	case fieldHolder:
+		if err := checkHolderName(o.name); err != nil {
+			return err
+		}
+		cfg.holder = o.name
 	case fieldOfSeveral:
 		cfg.ofSeveral = true
+	case fieldOfLead:
+		cfg.ofLead = true
 	default:
 		return fmt.Errorf("%w: empty LockOption", ErrInvalid)
 	}
@@ -278,6 +314,12 @@ func (c *Client) checkLockConfig(cfg *lockConfig) error {
 	}
 	if cfg.ofSeveral && (cfg.noRenew || cfg.minHold > 0) {
 		return fmt.Errorf("%w: NoRenew or MinHold with several keys: want neither, also not as a default of the client", ErrInvalid)
+	}
+	if cfg.ofLead {
+		if cfg.noRenew || cfg.minHold > 0 || cfg.given&fieldWait != 0 {
+			return fmt.Errorf("%w: WaitAtMost, NoRenew or MinHold with Lead: want none, NoRenew and MinHold also not as defaults of the client", ErrInvalid)
+		}
+		cfg.wait = 0 // a default of the client is for locks: a campaign waits as long as it takes
 	}
 	// The lease covers MinHold, so that the key stays taken even if the holder dies.
 	cfg.lease = roundTTL(max(cfg.ttl, cfg.minHold), c.info)

@@ -37,6 +37,17 @@ func (f *twoServers) breakB() {
 	f.broken = true
 }
 
+// loseReplies loses the reply of each TryLock on the other part.
+func (f *twoServers) loseReplies() {
+	broken := f.intercept
+	f.setIntercept(func(op, key string) outcome {
+		if op == "trylock" && !strings.HasPrefix(key, "b") {
+			return outcome{after: errWire}
+		}
+		return broken(op, key)
+	})
+}
+
 func (f *twoServers) Partition(key string) string { return key[:1] }
 
 // batchedServers renews in batches: one over both parts hangs with the broken one.
@@ -138,14 +149,13 @@ func TestCleanUpOfAPartThatHangs(t *testing.T) {
 	bothStores(t, func(t *testing.T, c *Client, f *twoServers) {
 		const n = 100
 		f.breakB()
+		f.loseReplies()
 		leave := func(part string, from, to int) {
 			for i := from; i < to; i++ {
-				key, id := fmt.Sprint(part, i), fmt.Sprint("id", i)
-				f.fakeStore.mu.Lock()
-				f.leases[key] = &fakeLease{id: id, token: 1, end: time.Now().Add(time.Hour)}
-				f.fakeStore.mu.Unlock()
-				now := c.clock.Now().Mono
-				c.janitor.put(&chore{key: key, id: id, at: now, until: now + time.Hour, known: true})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				_, err := c.TryLock(ctx, fmt.Sprint(part, i), TTL(time.Hour))
+				wantErr(t, err, ErrUnknownOutcome)
+				cancel()
 			}
 		}
 		left := func() (n int) {

@@ -50,10 +50,8 @@ func TestLocalQueueIsFIFO(t *testing.T) {
 				t.Fatalf("place %d went to %d", i, got)
 			}
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.slots) != 0 || c.attempts != 0 || len(c.holds) != 0 {
-			t.Errorf("left behind: %d slots, %d attempts, %d holds", len(c.slots), c.attempts, len(c.holds))
+		if left := c.leftovers(); left != (leftovers{}) {
+			t.Errorf("left behind: %+v", left)
 		}
 	})
 }
@@ -112,8 +110,8 @@ func TestCancelledWaiterLeavesNothing(t *testing.T) {
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if f.count("trylock") != 1 || len(c.slots) != 0 {
-			t.Errorf("%d attempts, %d slots: want 1, 0", f.count("trylock"), len(c.slots))
+		if left := c.leftovers(); f.count("trylock") != 1 || left.Slots != 0 {
+			t.Errorf("%d attempts, %d slots: want 1, 0", f.count("trylock"), left.Slots)
 		}
 	})
 }

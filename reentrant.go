@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // Re-entry is kept here, once, above every store. An owner is a token that
@@ -19,9 +19,9 @@ import (
 // owner is one goroutine's identity, and its table of holds.
 type owner struct {
 	n       uint64
-	mu      sync.Mutex // guards what follows, and the joint of every attempt in entries
+	mu      sync.Mutex // guards what follows, and every entry
 	entries map[entryKey]*entry
-	recent  *tenure // entered last, to spare the map
+	recent  *entry // entered last, to spare the map
 }
 
 // entryKey is a key of a client, as the application gave it.
@@ -30,30 +30,28 @@ type entryKey struct {
 	key string
 }
 
-// entry is an owner's hold on a key, or its way there.
+// entry is an owner's hold on a key, or its way there. Several goroutines of one owner share one attempt.
+// They should not share an owner; if they do, one asks the store, and when it is cancelled another goes on in its
+// place.
 type entry struct {
-	attempt *attempt // until it is granted
-	tenure  *tenure  // from then on
-}
+	owner *owner
+	key   entryKey
+	cfg   lockConfig // as the first of them asked
 
-// joint lets several goroutines of one owner share one attempt. They should
-// not share an owner; if they do, one asks the store, and when it is cancelled
-// another goes on in its place.
-type joint struct {
-	members int
-	baton   chan struct{} // to the member that goes on
+	on      *acquisition // until it is granted
+	members int          // goroutines that want it
+	baton   chan struct{}
 	refused chan struct{} // closed by refusal, once the key is known to be taken
 	refusal sync.Once
-	settled chan struct{} // closed when tenure is set
-	tenure  *tenure
+	settled chan struct{} // closed when held is set
+
+	held  *held  // from the grant on
+	depth int    // handles not yet unlocked
+	spare []Lock // handles for re-entry, made a few at a time
 }
 
-// noteRefusal tells those that joined with TryLock that there is a wait.
-func (j *joint) noteRefusal() {
-	if j.refused != nil {
-		j.refusal.Do(func() { close(j.refused) })
-	}
-}
+// noteRefused tells those that joined with TryLock that there is a wait.
+func (e *entry) noteRefused() { e.refusal.Do(func() { close(e.refused) }) }
 
 // maxDepth is how often an owner enters one key before that is taken for a mistake.
 const maxDepth = 1000
@@ -92,50 +90,53 @@ func (o *owner) String() string {
 // reenter gives another handle on what o holds of key, nil if it holds nothing.
 func (o *owner) reenter(c *Client, key string, cfg *lockConfig) (*Lock, error) {
 	o.mu.Lock()
-	t := o.recent
-	if t == nil || t.h.c != c || t.h.name != key {
-		e := o.entries[entryKey{c, key}]
-		if e == nil || e.tenure == nil {
+	e := o.recent
+	if e == nil || e.key.c != c || e.key.key != key {
+		e = o.entries[entryKey{c, key}]
+		if e == nil || e.held == nil {
 			o.mu.Unlock()
 			return nil, nil
 		}
-		t = e.tenure
-		o.recent = t
+		o.recent = e
 	}
-	l, err := t.enter(cfg)
-	o.mu.Unlock()
-	return l, err
+	return e.enter(cfg)
 }
 
-// enter counts one entry more and gives its handle. owner.mu is held.
-func (t *tenure) enter(cfg *lockConfig) (*Lock, error) {
-	// The monotonic clock will do: the scheduler watches the other one.
-	if t.over.Load() || t.lapsed(t.h.c.clock.Mono()) {
-		if err := t.check(); err != nil {
+// enter counts one entry more and gives its handle, nil if the hold was given back meanwhile. owner.mu is held, and
+// is free when enter returns.
+func (e *entry) enter(cfg *lockConfig) (*Lock, error) {
+	if !e.held.t.Holds() {
+		e.owner.mu.Unlock() // observers are told of the loss, and may lock
+		if err := e.held.t.Check(); err != nil {
 			return nil, err
 		}
+		e.owner.mu.Lock()
+	}
+	defer e.owner.mu.Unlock()
+	if e.depth == 0 {
+		return nil, nil
 	}
 	if cfg.given != 0 {
-		if err := t.cfg.accepts(cfg); err != nil {
+		if err := e.cfg.accepts(cfg); err != nil {
 			return nil, err
 		}
 	}
-	if t.depth >= maxDepth {
+	if e.depth >= maxDepth {
 		return nil, fmt.Errorf("%w: re-entry deeper than %d", ErrInvalid, maxDepth)
 	}
-	t.depth++
-	return t.handle(), nil
+	e.depth++
+	return e.handle(), nil
 }
 
 // handle makes a handle. They are made a few at a time, which spares
 // the allocator; each is used once. owner.mu is held.
-func (t *tenure) handle() *Lock {
-	if len(t.spare) == 0 {
-		t.spare = make([]Lock, 32)
+func (e *entry) handle() *Lock {
+	if len(e.spare) == 0 {
+		e.spare = make([]Lock, 32)
 	}
-	l := &t.spare[0]
-	t.spare = t.spare[1:]
-	l.t = t
+	l := &e.spare[0]
+	e.spare = e.spare[1:]
+	l.h = e.held
 	return l
 }
 
@@ -145,147 +146,132 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 		re.given&fieldMaxHold != 0 && re.maxHold != cfg.maxHold ||
 		re.given&fieldMinHold != 0 && re.minHold != cfg.minHold ||
 		re.given&fieldNoRenew != 0 && re.noRenew != cfg.noRenew ||
-		re.given&fieldFair != 0 && re.fair != cfg.fair
+		re.given&fieldFair != 0 && re.fair != cfg.fair ||
+		re.given&fieldHolder != 0 && re.holder != cfg.holder
 	if differs {
 		return fmt.Errorf("%w: re-entry with other options than the hold's: want none, or the same", ErrInvalid)
 	}
 	return nil
 }
 
-// leave counts one handle less, and reports whether it was the last. Only the
-// last looks at the clocks, and says when: until then the scheduler's word will do.
-func (t *tenure) leave() (last bool, now clock.Instant, err error) {
-	o := t.owner
-	if o == nil {
-		now = t.h.c.clock.Now()
-		return true, now, asLoss(t.checkAt(now))
-	}
+// leave counts one handle less, and reports whether it was the last. Only the last looks at the clocks, when it
+// releases the hold: until then the scheduler's word will do.
+func (e *entry) leave() (last bool, err error) {
+	o := e.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t.depth--
-	if t.depth > 0 {
-		if t.over.Load() {
-			err = t.ended()
-		}
-		return false, now, asLoss(err)
+	e.depth--
+	if e.depth > 0 {
+		return false, e.held.t.Ended()
 	}
-	o.forget(t)
-	now = t.h.c.clock.Now()
-	return true, now, asLoss(t.checkAt(now))
-}
-
-// asLoss is err as Unlock tells it: a handle that was not unlocked before has
-// lost its hold.
-func asLoss(err error) error {
-	if err == errReleased {
-		return ErrLost
-	}
-	return err
-}
-
-// forget takes a tenure out of the table. owner.mu is held.
-func (o *owner) forget(t *tenure) {
-	if o.recent == t {
+	if o.recent == e {
 		o.recent = nil
 	}
-	k := entryKey{t.h.c, t.h.name}
-	if e := o.entries[k]; e != nil && e.tenure == t {
-		delete(o.entries, k)
+	if o.entries[e.key] == e {
+		delete(o.entries, e.key)
 	}
+	return true, nil
 }
 
 // lockOwned takes a lock for an owner. Only its first entry gets here, and goroutines
 // that enter at the same time join it.
-func (c *Client) lockOwned(ctx context.Context, a *attempt, try bool, w *lockWatch) (*Lock, error) {
-	o := a.owner
-	k := entryKey{c, a.name}
+func (c *Client) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg *lockConfig, try bool, w *lockWatch) (*Lock, error) {
 	o.mu.Lock()
-	e := o.entries[k]
+	e := o.entries[entryKey{c, spec.Name}]
 	switch {
 	case e == nil:
-		j := &a.joint
-		j.members, j.baton, j.refused, j.settled = 1, make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-		if o.entries == nil {
-			o.entries = make(map[entryKey]*entry)
-		}
-		e = &entry{attempt: a}
-		o.entries[k] = e
+		e = o.newEntry(c, spec, cfg)
 		o.mu.Unlock()
-		return c.drive(ctx, e, a, try, w)
-	case e.tenure != nil: // it was granted since the caller looked
-		defer o.mu.Unlock()
-		return e.tenure.enter(&a.cfg)
+		return e.drive(ctx, try, w)
+	case e.held != nil: // it was granted since the caller looked
+		l, err := e.enter(cfg)
+		if l == nil && err == nil {
+			return c.lockOwned(ctx, o, spec, cfg, try, w)
+		}
+		return l, err
 	}
-	first := e.attempt
-	if err := first.cfg.accepts(&a.cfg); err != nil {
+	if err := e.cfg.accepts(cfg); err != nil {
 		o.mu.Unlock()
 		return nil, err
 	}
-	first.joint.members++
+	e.members++
 	o.mu.Unlock()
 	var refused chan struct{} // a try does not wait with the others
 	if try {
-		refused = first.joint.refused
+		refused = e.refused
 	} else {
-		w.wait("")
+		w.Waits("")
 	}
 	select {
 	case <-refused:
-		return c.depart(first, ErrLocked, false)
-	case <-first.joint.settled:
-		return first.share(), nil
-	case <-first.joint.baton:
-		return c.drive(ctx, e, first, try, w)
+		return e.depart(ErrLocked, false)
+	case <-e.settled:
+		return e.share(), nil
+	case <-e.baton:
+		return e.drive(ctx, try, w)
 	case <-ctx.Done():
-		return c.depart(first, errs.Chain(ErrLocked, errs.OfContext(ctx)), false)
+		return e.depart(errs.Chain(ErrLocked, errs.OfContext(ctx)), false)
 	}
+}
+
+// newEntry begins an attempt of o. owner.mu is held.
+func (o *owner) newEntry(c *Client, spec hold.Spec, cfg *lockConfig) *entry {
+	e := &entry{
+		owner: o, key: entryKey{c, spec.Name}, cfg: *cfg, on: &acquisition{}, members: 1,
+		baton: make(chan struct{}, 1), refused: make(chan struct{}), settled: make(chan struct{}),
+	}
+	spec.Refused = e.noteRefused
+	c.locks.Begin(&e.on.attempt, spec)
+	if o.entries == nil {
+		o.entries = make(map[entryKey]*entry)
+	}
+	o.entries[e.key] = e
+	return e
 }
 
 // drive runs the attempt of an entry on behalf of all its members.
-func (c *Client) drive(ctx context.Context, e *entry, a *attempt, try bool, w *lockWatch) (*Lock, error) {
+func (e *entry) drive(ctx context.Context, try bool, w *lockWatch) (*Lock, error) {
 	returned := false
-	defer errs.IfPanics(&returned, func() { _, _ = c.depart(a, ErrUnknownOutcome, true) })
-	t, err := c.run(ctx, a, try, w)
+	defer errs.IfPanics(&returned, func() { _, _ = e.depart(ErrUnknownOutcome, true) })
+	t, err := e.on.attempt.Run(ctx, try, w.trace())
 	returned = true
 	if err != nil {
-		return c.depart(a, err, true)
+		return e.depart(err, true)
 	}
-	o := a.owner
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t.depth = a.joint.members
-	e.attempt, e.tenure = nil, t
-	a.joint.tenure = t
-	close(a.joint.settled)
-	return &t.first, nil
+	e.owner.mu.Lock()
+	defer e.owner.mu.Unlock()
+	l := e.on.handle(e.key.c, t, e)
+	e.on, e.held, e.depth = nil, l.h, e.members
+	close(e.settled)
+	return l, nil
 }
 
 // share is a member's part in a settled attempt: its own handle.
-func (a *attempt) share() *Lock {
-	a.owner.mu.Lock()
-	defer a.owner.mu.Unlock()
-	return a.joint.tenure.handle()
+func (e *entry) share() *Lock {
+	e.owner.mu.Lock()
+	defer e.owner.mu.Unlock()
+	return e.handle()
 }
 
 // depart takes a member out of an attempt that failed it. The last one ends
 // the attempt; when the one that drove it leaves, another goes on.
-func (c *Client) depart(a *attempt, err error, drove bool) (*Lock, error) {
-	o := a.owner
+func (e *entry) depart(err error, drove bool) (*Lock, error) {
+	o := e.owner
 	o.mu.Lock()
-	if a.joint.tenure != nil { // granted at the same moment
+	if e.held != nil { // granted at the same moment
 		o.mu.Unlock()
-		return a.share(), nil
+		return e.share(), nil
 	}
-	a.joint.members--
-	if a.joint.members > 0 {
+	e.members--
+	if e.members > 0 {
 		if drove {
-			a.joint.baton <- struct{}{} // it has room: only the driver sends
+			e.baton <- struct{}{} // it has room: only the driver sends
 		}
 		o.mu.Unlock()
 		return nil, err
 	}
-	delete(o.entries, entryKey{c, a.name})
+	delete(o.entries, e.key)
 	o.mu.Unlock()
-	c.abandon(a)
+	e.on.attempt.Abandon()
 	return nil, err
 }

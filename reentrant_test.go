@@ -191,8 +191,8 @@ func TestAllFirstEntriesCancelled(t *testing.T) {
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(ownerOf(ctx).entries) != 0 || len(c.slots) != 0 || c.attempts != 0 {
-			t.Errorf("left behind: %d entries, %d slots, %d attempts", len(ownerOf(ctx).entries), len(c.slots), c.attempts)
+		if left := c.leftovers(); len(ownerOf(ctx).entries) != 0 || left != (leftovers{}) {
+			t.Errorf("left behind: %d entries, %+v", len(ownerOf(ctx).entries), left)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func backends(b driver.Backend) []driver.Backend {
 // limitClaims speak of limits alone and bothClaims of locks and limits; scopes are
 // ordered from narrow to wide.
 var (
-	limitClaims = driver.Claims{driver.ServerClock, driver.AtomicMulti, driver.Reserve}
+	limitClaims = driver.Claims{driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge}
 	bothClaims  = driver.Claims{driver.DurableRestart, driver.DurableFailover, driver.NoEviction}
 	scopes      = driver.Claims{driver.ScopeProcess, driver.ScopeMachine, driver.ScopeHosts}
 )

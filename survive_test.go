@@ -172,7 +172,7 @@ func TestPanicLeavesNothingLocked(t *testing.T) {
 				if took := time.Since(start); took > time.Second {
 					t.Errorf("the key was free after %v", took)
 				}
-				time.Sleep(DefaultTTL + 2*choreGrace)
+				time.Sleep(DefaultTTL + 2*cleanUpGrace)
 				if left := c.leftovers(); left != (leftovers{}) {
 					t.Errorf("left behind: %+v", left)
 				}

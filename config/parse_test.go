@@ -101,7 +101,7 @@ func TestParseNothing(t *testing.T) {
 
 const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, min-hold-after-exit, " +
 	"token-process, token-restart, token-clock-seeded, token-failover, " +
-	"durable-restart, durable-failover, no-eviction, server-clock, atomic-multi, reserve, " +
+	"durable-restart, durable-failover, no-eviction, server-clock, atomic-multi, reserve, charge, " +
 	"scope-process, scope-machine, scope-hosts"
 
 // refusals are texts that Parse refuses, and how.

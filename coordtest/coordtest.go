@@ -167,6 +167,7 @@ type full interface {
 	driver.OneTaker
 	driver.MultiLimiter
 	driver.Refunder
+	driver.Charger
 }
 
 // lossy is a store that keeps account of holds, and can tell of a loss.

@@ -65,6 +65,7 @@ func observer(m *meter, t *tracer) coord.Observer {
 		Allowed:     m.decided("allowed"),
 		Denied:      m.decided("denied"),
 		Degraded:    m.decided("degraded"),
+		Charged:     m.decided("charged"),
 		LeaseEnded:  m.leaseEnded,
 		StoreCalled: m.storeCalled,
 	}

@@ -34,5 +34,5 @@ import "github.com/coordgo/coord/driver"
 var Claims = driver.Claims{
 	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
-	driver.DurableRestart, driver.NoEviction, driver.Reserve, driver.ScopeHosts,
+	driver.DurableRestart, driver.NoEviction, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }

@@ -16,6 +16,8 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	ErrExceedsBurst   = errors.New("more permits than the limit ever grants at once")
 	ErrUnavailable    = errors.New("store unavailable")
+	ErrLost           = Kind("lock lost", driver.ErrNotHeld)
+	ErrMaxHold        = Kind("lock held for its MaxHold", ErrLost)
 )
 
 // kind is a sentinel that is also the one it refines.

@@ -73,7 +73,7 @@ func TestImports(t *testing.T) {
 var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver"}
 
 // engines are what the root package is made of.
-var engines = []string{"internal/permit", "internal/partition", "internal/storetrace", "internal/clock", "internal/errs"}
+var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storetrace", "internal/clock", "internal/errs"}
 
 func forbidden(from, dep string) string {
 	switch {

@@ -1,9 +1,3 @@
-// Package permit is the engine behind the limits of a client: it takes permits from the store.
-//
-// A [Pool] answers from memory what it knows to be denied (denials.go), spends permits that it has
-// prefetched (prefetched.go), and asks the store for the rest: requests for one limit that arrive
-// during a call share the next one (coalesce.go). Callers that wait for permits stand in one queue
-// for each limit (queue.go). The pool knows no client: keys come with their prefix, limits in normal form.
 package permit
 
 import (
@@ -28,6 +22,7 @@ type Store struct {
 	One    driver.OneTaker
 	Multi  driver.MultiLimiter
 	Refund driver.Refunder
+	Charge driver.Charger
 	Parts  partition.Parts
 }
 
@@ -213,6 +208,20 @@ func (p *Pool) Refund(ctx context.Context, d *driver.Demand, id string) error {
 	}
 	defer p.denied.forget(d.Key)
 	return p.Store.Refund.Refund(ctx, d.Key, d.Limit, id, d.N)
+}
+
+// Charge debits n permits of d whatever is left, or gives -n back. It is sent once: after an error that is not
+// definite it may have been made. What was taken in advance was debited before, and stays.
+func (p *Pool) Charge(ctx context.Context, d *driver.Demand, n int) (driver.Charged, error) {
+	if p.Store.Charge == nil {
+		return driver.Charged{}, driver.ErrUnsupported
+	}
+	if n < 0 {
+		defer p.denied.forget(d.Key)
+	} else {
+		defer p.denied.drop(d.Key)
+	}
+	return p.Store.Charge.Charge(ctx, d.Key, d.Limit, n)
 }
 
 // Stop refuses further requests, and ends the waits of those that are not sent.

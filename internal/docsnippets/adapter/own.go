@@ -17,7 +17,7 @@ import (
 var OwnClaims = driver.Claims{
 	driver.PerHoldTTL, driver.Inspect,
 	driver.TokenProcess, driver.TokenClockSeeded,
-	driver.NoEviction, driver.ServerClock, driver.Reserve, driver.ScopeHosts,
+	driver.NoEviction, driver.ServerClock, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // own has locks in the store's own idiom: a key that is there is held, and goes when its
@@ -34,6 +34,7 @@ type limits interface {
 	driver.Limiter
 	driver.OneTaker
 	driver.Refunder
+	driver.Charger
 	driver.Pinger
 	Close() error
 }

@@ -1,4 +1,4 @@
-package coord
+package hold
 
 import (
 	"container/heap"
@@ -18,7 +18,7 @@ import (
 // thousand holds cost one timer and a heap, and are renewed in batches: no
 // goroutine waits for any one of them.
 type scheduler struct {
-	c       *Client
+	m       *Manager
 	mu      sync.Mutex
 	holds   holdHeap
 	timer   *time.Timer
@@ -35,9 +35,9 @@ const (
 	clockStep = 5 * time.Millisecond // the least margin
 )
 
-func (s *scheduler) init(c *Client) {
-	s.c = c
-	now := c.clock.Now()
+func (s *scheduler) init(m *Manager) {
+	s.m = m
+	now := m.clock.Now()
 	s.apart = time.Duration(now.Wall) - now.Mono
 }
 
@@ -92,7 +92,7 @@ func (h *hold) nextLook() (next, slack time.Duration) {
 
 // span is what renewals are timed by: the lease that was asked for, or the
 // shorter one that a store with sessions granted. hold.mu is held.
-func (h *hold) span() time.Duration { return min(h.cfg.lease, h.ttl) }
+func (h *hold) span() time.Duration { return min(h.spec.Lease, h.ttl) }
 
 func (h *hold) spanNow() time.Duration {
 	h.mu.Lock()
@@ -102,7 +102,7 @@ func (h *hold) spanNow() time.Duration {
 
 // renews reports whether a renewal is to come. hold.mu is held.
 func (h *hold) renews() bool {
-	if h.cfg.noRenew || h.renewing {
+	if h.spec.NoRenew || h.renewing {
 		return false
 	}
 	end := h.tenure.endBy
@@ -119,7 +119,7 @@ func (s *scheduler) arm() {
 	if s.timer != nil && s.armed != 0 && s.armed <= first {
 		return
 	}
-	now := s.c.clock.Now()
+	now := s.m.clock.Now()
 	first = min(first, now.Mono+clockLook)
 	wait := max(first-now.Mono, 0)
 	s.armed = first
@@ -146,18 +146,18 @@ func (s *scheduler) look() {
 		s.mu.Unlock()
 		return
 	}
-	s.c.bg.Add(1)
-	defer s.c.bg.Done()
+	s.m.bg.Add(1)
+	defer s.m.bg.Done()
 	s.armed = 0
-	now := s.c.clock.Now()
+	now := s.m.clock.Now()
 	s.watchClocks(now)
 	lost, renew := s.collect(now)
 	s.arm()
 	if len(renew) > 0 {
-		s.c.bg.Add(1)
+		s.m.bg.Add(1)
 		go func() {
-			defer s.c.bg.Done()
-			s.c.renewAll(renew)
+			defer s.m.bg.Done()
+			s.m.renewAll(renew)
 		}()
 	}
 	s.mu.Unlock()
@@ -166,11 +166,11 @@ func (s *scheduler) look() {
 
 // endAll ends what is lost: all of it is told before anything is cleaned up, so that the
 // last of a hundred thousand learns of it as soon as the first. A hold that was handed
-// over in the same moment goes on, and is looked at again at once: the clocks are judged anew for
+// off in the same moment goes on, and is looked at again at once: the clocks are judged anew for
 // the tenure that has it now.
-func (s *scheduler) endAll(lost []loss) {
+func (s *scheduler) endAll(lost []overdue) {
 	for i, l := range lost {
-		lost[i].ended = l.t.h.end(l.t, l.cause, reasonOf(l.cause)) != nil
+		lost[i].ended = l.t.h.end(l.t, l.cause, lossOf(l.cause)) != nil
 	}
 	for _, l := range lost {
 		if l.ended {
@@ -187,7 +187,7 @@ func (s *scheduler) putBack(h *hold) {
 	if s.stopped || h.over.Load() || h.heapIndex >= 0 {
 		return
 	}
-	h.next, h.slack = s.c.clock.Now().Mono, 0
+	h.next, h.slack = s.m.clock.Now().Mono, 0
 	heap.Push(&s.holds, h)
 	s.arm()
 }
@@ -206,21 +206,21 @@ func (s *scheduler) watchClocks(now clock.Instant) {
 	heap.Init(&s.holds)
 }
 
-// loss is a hold that is over, and why.
-type loss struct {
-	t     *tenure
+// overdue is a tenure that is over, and why.
+type overdue struct {
+	t     *Tenure
 	cause error
 	ended bool // by the scheduler: otherwise it has ended, or goes on as another
 }
 
 // collect takes from the heap what is due. scheduler.mu is held.
-func (s *scheduler) collect(now clock.Instant) (lost []loss, renew []*hold) {
+func (s *scheduler) collect(now clock.Instant) (lost []overdue, renew []*hold) {
 	var later []*hold
 	for len(s.holds) > 0 && s.holds[0].next-s.holds[0].slack <= now.Mono {
 		h := heap.Pop(&s.holds).(*hold)
 		h.mu.Lock()
 		if cause := h.tenure.overdue(now); cause != nil {
-			lost = append(lost, loss{t: h.tenure, cause: cause})
+			lost = append(lost, overdue{t: h.tenure, cause: cause})
 		} else if h.tenure.err == nil {
 			if h.renews() && h.renewAt.Mono-h.slack <= now.Mono {
 				h.renewing = true
@@ -239,35 +239,35 @@ func (s *scheduler) collect(now clock.Instant) (lost []loss, renew []*hold) {
 
 // renewAll renews a batch, in few requests where the store can, and each part of the
 // store by itself.
-func (c *Client) renewAll(holds []*hold) {
+func (m *Manager) renewAll(holds []*hold) {
 	// What was unlocked meanwhile is not renewed after that.
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.over.Load() })
 	if len(holds) == 0 {
 		return
 	}
-	if c.locks.batch == nil {
-		partition.ForEach(&c.locks.parts, holds, holdKey, c.renewOne)
+	if m.store.Batch == nil {
+		partition.ForEach(&m.store.Parts, holds, holdKey, m.renewOne)
 		return
 	}
-	partition.ByPart(&c.locks.parts, holds, holdKey, c.renewPart)
+	partition.ByPart(&m.store.Parts, holds, holdKey, m.renewPart)
 }
 
 // renewPart renews holds on one part of the store, in one request.
-func (c *Client) renewPart(holds []*hold) {
+func (m *Manager) renewPart(holds []*hold) {
 	if len(holds) == 1 {
-		c.renewOne(holds[0])
+		m.renewOne(holds[0])
 		return
 	}
 	batch := make([]driver.Hold, len(holds))
 	shortest := holds[0].spanNow()
 	for i, h := range holds {
-		batch[i] = driver.Hold{Key: h.key, Request: h.request()}
+		batch[i] = driver.Hold{Key: h.spec.Key, Request: h.request()}
 		shortest = min(shortest, h.spanNow())
 	}
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
-	sent := c.clock.Now()
-	answers, err := c.renewBatch(ctx, batch)
+	sent := m.clock.Now()
+	answers, err := m.renewBatch(ctx, batch)
 	for i, h := range holds {
 		r := driver.Renewal{Err: err}
 		if i < len(answers) {
@@ -277,50 +277,50 @@ func (c *Client) renewPart(holds []*hold) {
 	}
 }
 
-func (c *Client) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
+func (m *Manager) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
 	err = errNoAnswer
-	defer c.panics.Catch("holds were renewed", &err)
-	return c.locks.batch.RenewAll(ctx, batch), err
+	defer m.panics.Catch("holds were renewed", &err)
+	return m.store.Batch.RenewAll(ctx, batch), err
 }
 
 // errNoAnswer is a hold that a batch left out; it is renewed again.
 var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
-func (c *Client) renewOne(h *hold) {
+func (m *Manager) renewOne(h *hold) {
 	if h.over.Load() {
 		return
 	}
 	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
 	defer ctx.Stop()
-	sent := c.clock.Now()
-	g, err := c.renew(ctx, h)
+	sent := m.clock.Now()
+	g, err := m.renew(ctx, h)
 	h.renewed(granted{g, sent}, err)
 }
 
-func (c *Client) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
-	defer c.panics.Catch("a hold was renewed", &err)
-	return c.locks.Renew(ctx, h.key, h.request())
+func (m *Manager) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
+	defer m.panics.Catch("a hold was renewed", &err)
+	return m.store.Renew(ctx, h.spec.Key, h.request())
 }
 
 func (h *hold) request() driver.Request {
-	return driver.Request{ID: h.id, TTL: h.cfg.lease, Fair: h.cfg.fair}
+	return driver.Request{ID: h.by.id, TTL: h.spec.Lease, Fair: h.spec.Fair}
 }
 
 // renewed takes in what the store answered.
 func (h *hold) renewed(g granted, err error) {
 	switch {
-	case errors.Is(err, ErrNotHeld):
-		h.gone(ErrLost)
+	case errors.Is(err, driver.ErrNotHeld):
+		h.gone(errs.ErrLost)
 		return
 	case err == nil && g.Token != h.stored:
-		h.lose(nil, errs.Chain(ErrLost, errors.New("the store renewed under another token")))
+		h.lose(nil, errs.Chain(errs.ErrLost, errors.New("the store renewed under another token")))
 		return
 	}
-	now := h.c.clock.Now()
+	now := h.m.clock.Now()
 	h.mu.Lock()
 	t := h.tenure
 	h.renewing = false
-	if d := h.c.deadlineOf(g); err == nil && d.Mono > h.deadline.Load().Mono {
+	if d := h.m.deadlineOf(g); err == nil && d.Mono > h.deadline.Load().Mono {
 		// A renewal never shortens: of two deadlines the later one holds.
 		h.deadline.Store(d)
 		h.ttl = g.TTL
@@ -329,14 +329,14 @@ func (h *hold) renewed(g granted, err error) {
 	if err != nil {
 		h.renewAt = retry
 	} else {
-		h.renewAt = h.c.since(g).Add(min(g.TTL, h.cfg.lease) / 3)
+		h.renewAt = h.m.since(g).Add(min(g.TTL, h.spec.Lease) / 3)
 		if h.renewAt.Mono < retry.Mono { // a session's keepalive may be of long ago
 			h.renewAt = retry
 		}
 	}
 	h.mu.Unlock()
-	h.c.sched.update(h)
-	t.seen.renewed(t, g, err)
+	h.m.sched.update(h)
+	t.events.renewed(t, g, err, now)
 }
 
 // holdHeap orders holds by when they are due.

@@ -1,4 +1,4 @@
-package coord
+package hold
 
 import (
 	"container/heap"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/partition"
 )
 
@@ -19,25 +21,35 @@ import (
 // more, so a caller never waits for cleaning up, and an orphan is never
 // renewed. An id that it was given is burnt: nothing else uses it again.
 type janitor struct {
-	c       *Client
+	store  unlocker
+	partOf *partition.Parts
+	clock  *clock.Clock
+	panics *errs.Panics
+	bg     *sync.WaitGroup // counts its goroutines
+
 	mu      sync.Mutex
-	lanes   map[string]*choreLane // by part of the store: those with something to do
-	workers int                   // of all lanes
+	parts   map[string]*partTasks // by part of the store: those with something to do
+	workers int                   // of all parts
 	idle    chan struct{}         // closed when no worker is left; made by drain
 	timer   *time.Timer
 	stopped bool
 }
 
-// choreLane is what there is to do on one part of the store. It has workers of its own, so
+// unlocker is what the janitor needs of a store.
+type unlocker interface {
+	Unlock(ctx context.Context, key, id string) error
+}
+
+// partTasks is what there is to do on one part of the store. It has workers of its own, so
 // that a part that hangs delays no other.
-type choreLane struct {
-	tasks   choreHeap // those that nobody is at
+type partTasks struct {
+	tasks   taskHeap // those that nobody is at
 	workers int
 }
 
-// chore is one id to be removed. Its times are on the monotonic clock of the
+// task is one id to be removed. Its times are on the monotonic clock of the
 // client: a wall clock that is set must not end it early.
-type chore struct {
+type task struct {
 	key, id string
 	until   time.Duration // no call of the id has effect after it
 	known   bool          // the id is known to hold
@@ -50,23 +62,26 @@ type chore struct {
 }
 
 const (
-	janitorWidth = 8 // workers of a lane
+	janitorWidth = 8 // workers of a part
 	janitorTry   = time.Second
-	minChore     = 10 * time.Millisecond
-	maxChore     = time.Second
+	minTaskPause = 10 * time.Millisecond
+	maxTaskPause = time.Second
 	// never is a time that does not come.
 	never = time.Duration(math.MaxInt64)
-	// choreGrace is how long after until the janitor still asks a store that
+	// taskGrace is how long after until the janitor still asks a store that
 	// does not answer: one that was frozen applies old calls when it resumes.
-	choreGrace = time.Minute
+	taskGrace = time.Minute
 )
 
-func (j *janitor) init(c *Client) { j.c, j.lanes = c, make(map[string]*choreLane) }
+func (j *janitor) init(m *Manager) {
+	j.store, j.partOf, j.clock, j.panics, j.bg = m.store.Locker, &m.store.Parts, m.clock, m.panics, &m.bg
+	j.parts = make(map[string]*partTasks)
+}
 
-// put starts a chore.
-func (j *janitor) put(t *chore) {
-	t.pause = minChore
-	t.giveUp = max(t.until, t.at) + choreGrace
+// put starts a task.
+func (j *janitor) put(t *task) {
+	t.pause = minTaskPause
+	t.giveUp = max(t.until, t.at) + taskGrace
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.stopped {
@@ -76,35 +91,35 @@ func (j *janitor) put(t *chore) {
 	j.plan()
 }
 
-// add puts t into the lane of its part. janitor.mu is held.
-func (j *janitor) add(t *chore) {
-	part := j.c.locks.parts.Of(t.key)
-	lane := j.lanes[part]
-	if lane == nil {
-		lane = &choreLane{}
-		j.lanes[part] = lane
+// add puts t to the tasks of its part. janitor.mu is held.
+func (j *janitor) add(t *task) {
+	name := j.partOf.Of(t.key)
+	part := j.parts[name]
+	if part == nil {
+		part = &partTasks{}
+		j.parts[name] = part
 	}
-	heap.Push(&lane.tasks, t)
+	heap.Push(&part.tasks, t)
 }
 
 // plan starts workers for what is due, and sets the timer for what is not. A client can
 // lose a hundred thousand holds in one moment: what there is to do is looked at in order,
 // and never as a whole. janitor.mu is held.
 func (j *janitor) plan() {
-	now := j.c.clock.Now().Mono
+	now := j.clock.Now().Mono
 	next := never
-	for part, lane := range j.lanes {
-		for len(lane.tasks) > 0 && lane.tasks[0].at <= now && lane.workers < janitorWidth {
-			lane.workers++
+	for name, part := range j.parts {
+		for len(part.tasks) > 0 && part.tasks[0].at <= now && part.workers < janitorWidth {
+			part.workers++
 			j.workers++
-			j.c.bg.Add(1)
-			go j.work(lane, heap.Pop(&lane.tasks).(*chore))
+			j.bg.Add(1)
+			go j.work(part, heap.Pop(&part.tasks).(*task))
 		}
 		switch {
-		case len(lane.tasks) == 0 && lane.workers == 0:
-			delete(j.lanes, part)
-		case len(lane.tasks) > 0 && lane.workers < janitorWidth: // else whoever is done plans on
-			next = min(next, lane.tasks[0].at)
+		case len(part.tasks) == 0 && part.workers == 0:
+			delete(j.parts, name)
+		case len(part.tasks) > 0 && part.workers < janitorWidth: // else whoever is done plans on
+			next = min(next, part.tasks[0].at)
 		}
 	}
 	if next == never {
@@ -126,16 +141,16 @@ func (j *janitor) wake() {
 	}
 }
 
-// work does one chore once, and then plans on.
-func (j *janitor) work(lane *choreLane, t *chore) {
-	defer j.c.bg.Done()
+// work does one task once, and then plans on.
+func (j *janitor) work(part *partTasks, t *task) {
+	defer j.bg.Done()
 	ctx := driver.NewBound(context.Background(), janitorTry)
 	err := j.unlock(ctx, t)
 	ctx.Stop()
-	now := j.c.clock.Now()
+	now := j.clock.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	lane.workers--
+	part.workers--
 	j.workers--
 	if j.workers == 0 && j.idle != nil {
 		close(j.idle)
@@ -145,20 +160,20 @@ func (j *janitor) work(lane *choreLane, t *chore) {
 	}
 	if !t.finished(err, now.Mono) {
 		t.at = now.Mono + t.pause
-		t.pause = min(2*t.pause, maxChore)
+		t.pause = min(2*t.pause, maxTaskPause)
 		j.add(t)
 	}
 	j.plan()
 }
 
-func (j *janitor) unlock(ctx context.Context, t *chore) (err error) {
-	defer j.c.panics.Catch("what an attempt left behind was removed", &err)
-	return j.c.locks.Unlock(ctx, t.key, t.id)
+func (j *janitor) unlock(ctx context.Context, t *task) (err error) {
+	defer j.panics.Catch("what an attempt left behind was removed", &err)
+	return j.store.Unlock(ctx, t.key, t.id)
 }
 
 // finished reports whether nothing of the id can be left at the store.
-func (t *chore) finished(err error, now time.Duration) bool {
-	removed, absent := err == nil, errors.Is(err, ErrNotHeld)
+func (t *task) finished(err error, now time.Duration) bool {
+	removed, absent := err == nil, errors.Is(err, driver.ErrNotHeld)
 	switch {
 	case removed && t.known:
 		t.known = false
@@ -172,7 +187,7 @@ func (t *chore) finished(err error, now time.Duration) bool {
 	return t.unknown <= 0 || now >= t.until
 }
 
-// drain ends what is under way, does every other chore a last time, as far as
+// drain ends what is under way, does every other task a last time, as far as
 // ctx allows, and stops.
 func (j *janitor) drain(ctx context.Context) {
 	j.mu.Lock()
@@ -180,10 +195,10 @@ func (j *janitor) drain(ctx context.Context) {
 	if j.timer != nil {
 		j.timer.Stop()
 	}
-	var tasks []*chore
-	for _, lane := range j.lanes {
-		tasks = append(tasks, slices.DeleteFunc(lane.tasks, func(t *chore) bool { return t.held })...)
-		lane.tasks = nil
+	var tasks []*task
+	for _, part := range j.parts {
+		tasks = append(tasks, slices.DeleteFunc(part.tasks, func(t *task) bool { return t.held })...)
+		part.tasks = nil
 	}
 	idle := make(chan struct{})
 	if j.workers == 0 {
@@ -192,7 +207,7 @@ func (j *janitor) drain(ctx context.Context) {
 		j.idle = idle
 	}
 	j.mu.Unlock()
-	partition.ForEach(&j.c.locks.parts, tasks, func(t *chore) string { return t.key }, func(t *chore) {
+	partition.ForEach(j.partOf, tasks, func(t *task) string { return t.key }, func(t *task) {
 		if ctx.Err() == nil {
 			// What is not removed now is left to its lease.
 			_ = j.unlock(ctx, t)
@@ -204,16 +219,16 @@ func (j *janitor) drain(ctx context.Context) {
 	}
 }
 
-// choreHeap orders chores by when they are due.
-type choreHeap []*chore
+// taskHeap orders tasks by when they are due.
+type taskHeap []*task
 
-func (q choreHeap) Len() int           { return len(q) }
-func (q choreHeap) Less(i, j int) bool { return q[i].at < q[j].at }
-func (q choreHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q taskHeap) Len() int           { return len(q) }
+func (q taskHeap) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q taskHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
-func (q *choreHeap) Push(x any) { *q = append(*q, x.(*chore)) }
+func (q *taskHeap) Push(x any) { *q = append(*q, x.(*task)) }
 
-func (q *choreHeap) Pop() any {
+func (q *taskHeap) Pop() any {
 	old := *q
 	t := old[len(old)-1]
 	old[len(old)-1] = nil

@@ -1,17 +1,17 @@
-package coord
+package hold
 
 import (
 	"testing"
 	"time"
 )
 
-// A crowd in the queue of one key costs each of its members the same, however many they are.
-func TestCrowdInAQueueIsLinear(t *testing.T) {
+// Many attempts in the queue of one key cost each of them the same, however many they are.
+func TestQueueIsLinear(t *testing.T) {
 	for name, pass := range map[string]func(n int){
 		"tries behind a leader": func(n int) {
-			s := &slot{leader: &attempt{}}
+			s := &slot{leader: &Attempt{}}
 			for range n {
-				a := &attempt{try: true}
+				a := &Attempt{try: true}
 				s.join(a)
 				if s.full(a) {
 					t.Error("a try behind tries alone is refused")
@@ -27,7 +27,7 @@ func TestCrowdInAQueueIsLinear(t *testing.T) {
 		"leaders that are refused": func(n int) {
 			s := &slot{}
 			for range n {
-				s.join(&attempt{})
+				s.join(&Attempt{})
 			}
 			for s.queue.first != nil {
 				s.queue.remove(s.queue.first)
@@ -36,21 +36,21 @@ func TestCrowdInAQueueIsLinear(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const crowds, of = 40, 1000
+			const queues, of = 40, 1000
 			few, many := time.Hour, time.Hour
 			for range 5 {
 				start := time.Now()
-				for range crowds {
+				for range queues {
 					pass(of)
 				}
 				few = min(few, time.Since(start))
 				start = time.Now()
-				pass(crowds * of)
+				pass(queues * of)
 				many = min(many, time.Since(start))
 			}
 			// They take the same, or forty times as long if each looks at all others.
 			if many > 10*few {
-				t.Errorf("%d crowds of %d take %v, and one of %d takes %v: more than ten times as long", crowds, of, few, crowds*of, many)
+				t.Errorf("%d queues of %d take %v, and one of %d takes %v: more than ten times as long", queues, of, few, queues*of, many)
 			}
 		})
 	}

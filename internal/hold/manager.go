@@ -1,0 +1,161 @@
+package hold
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/partition"
+)
+
+// Store is the part of a store that locks, and what it can do beyond the minimum.
+type Store struct {
+	driver.Locker
+	Queuer  driver.Queuer
+	Direct  driver.DirectQueuer // Queuer, if it is one
+	Batch   driver.BatchRenewer
+	Delayed driver.DelayedUnlocker
+	Losses  driver.LossNotifier
+	Parts   partition.Parts
+}
+
+// Config is what a Manager works with. Optional are the parts of Store, even its Locker if nothing is locked, and Floor.
+type Config struct {
+	Store  Store
+	Clock  *clock.Clock
+	Panics *errs.Panics
+	Log    *slog.Logger
+	NewID  func(holder string) string // names one acquisition; no two are equal
+	Floor  int64                      // added to the store's fencing values
+}
+
+// Manager has the locks of one client. It is safe for concurrent use.
+type Manager struct {
+	store  Store
+	clock  *clock.Clock
+	panics *errs.Panics
+	log    *slog.Logger
+	newID  func(holder string) string
+	floor  int64
+
+	mu       sync.Mutex          // guards what follows, and the fields of every slot
+	slots    map[string]*slot    // by key
+	holds    map[string]*hold    // by id, those not given back
+	asking   map[string]*Attempt // by id, those whose loss the store may tell; nil if it tells none
+	attempts int                 // those that have a place
+	stopped  bool                // no attempt begins any more
+	idle     chan struct{}       // closed when the Manager is stopped and has neither holds nor attempts
+	isIdle   bool                // idle is closed
+
+	sched   scheduler
+	janitor janitor
+	life    context.Context // ends with Stop
+	endLife context.CancelFunc
+	bg      sync.WaitGroup
+}
+
+// New makes a Manager.
+func New(cfg Config) *Manager {
+	m := &Manager{
+		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, floor: cfg.Floor,
+		slots: make(map[string]*slot),
+		holds: make(map[string]*hold),
+		idle:  make(chan struct{}),
+	}
+	m.life, m.endLife = context.WithCancel(context.Background())
+	m.sched.init(m)
+	m.janitor.init(m)
+	if n := cfg.Store.Losses; n != nil {
+		m.asking = make(map[string]*Attempt)
+		n.NotifyLost(m.LossPushed)
+	}
+	return m
+}
+
+// Stop lets no attempt begin any more. Those that wait end with ErrClosed; holds go on.
+func (m *Manager) Stop() {
+	m.mu.Lock()
+	m.stopped = true
+	m.noteIdle()
+	m.mu.Unlock()
+	m.endLife()
+}
+
+// noteIdle closes idle when that is due. Manager.mu is held.
+func (m *Manager) noteIdle() {
+	if m.stopped && !m.isIdle && len(m.holds) == 0 && m.attempts == 0 {
+		m.isIdle = true
+		close(m.idle)
+	}
+}
+
+// AwaitIdle waits, after Stop, until nothing is held and no attempt is under way, or ctx ends.
+func (m *Manager) AwaitIdle(ctx context.Context) error {
+	select {
+	case <-m.idle:
+		return nil
+	default:
+	}
+	select {
+	case <-m.idle:
+		return nil
+	case <-ctx.Done():
+		return errs.OfContext(ctx)
+	}
+}
+
+// GiveBack ends every hold, after Stop: Done of all closes first, then each is given back, a bounded number at a time
+// of each part of the store.
+func (m *Manager) GiveBack(ctx context.Context) {
+	m.sched.stop()
+	m.mu.Lock()
+	holds := slices.Collect(maps.Values(m.holds))
+	m.mu.Unlock()
+	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosed, Closed) == nil })
+	partition.ForEach(&m.store.Parts, holds, holdKey, func(h *hold) {
+		defer h.leaveSlot()
+		h.current().TellLoss()
+		if h.lingers() {
+			return
+		}
+		if ctx.Err() == nil {
+			h.tryUnlock(ctx)
+		}
+	})
+}
+
+// CleanUp ends, after GiveBack has returned or has taken too long, what is left to clean up. Calls under way end by themselves: acquisitions
+// see that the Manager has stopped and withdraw what they are granted, releases go on. If a part of the store that
+// hangs has used up ctx, the others have a moment more.
+func (m *Manager) CleanUp(ctx context.Context) {
+	_ = m.AwaitIdle(ctx) // a call that is stuck in the store ends when the store is closed
+	if deadline, _ := ctx.Deadline(); time.Until(deadline) < unlockTry {
+		more, cancel := context.WithTimeout(context.Background(), unlockTry)
+		defer cancel()
+		ctx = more
+	}
+	m.janitor.drain(ctx)
+}
+
+// Wait returns when no goroutine of the Manager is left. The store has been closed.
+func (m *Manager) Wait() { m.bg.Wait() }
+
+// LossPushed is what a LossNotifier calls. What is told before the grant has arrived is kept for settle.
+func (m *Manager) LossPushed(key, id string, cause error) {
+	cause = errs.Chain(errs.ErrLost, cause)
+	m.mu.Lock()
+	h := m.holds[id]
+	if a := m.asking[id]; a != nil && a.spec.Key == key {
+		a.lost = cause
+	}
+	m.mu.Unlock()
+	if h != nil && h.spec.Key == key {
+		h.gone(cause)
+	}
+}

@@ -1,0 +1,35 @@
+package hold
+
+// Stats is how much a Manager has.
+type Stats struct {
+	Slots     int // keys with a hold or an attempt
+	Attempts  int // those that have a place
+	Asking    int // attempts whose loss the store may tell
+	Holds     int // those not given back
+	Tasks     int // ids that the janitor removes, or is about to
+	Scheduled int // holds that wait for their renewal or deadline
+}
+
+// Stats counts what the Manager has.
+func (m *Manager) Stats() (s Stats) {
+	m.mu.Lock()
+	s.Slots, s.Attempts, s.Asking, s.Holds = len(m.slots), m.attempts, len(m.asking), len(m.holds)
+	m.mu.Unlock()
+	m.janitor.mu.Lock()
+	s.Tasks = m.janitor.workers
+	for _, p := range m.janitor.parts {
+		s.Tasks += len(p.tasks)
+	}
+	m.janitor.mu.Unlock()
+	m.sched.mu.Lock()
+	s.Scheduled = len(m.sched.holds)
+	m.sched.mu.Unlock()
+	return s
+}
+
+// Watchers counts the contexts that end with t.
+func (t *Tenure) Watchers() int {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	return len(t.watchers)
+}

@@ -1,0 +1,141 @@
+package coord
+
+import (
+	"context"
+	"time"
+
+	"github.com/coordgo/coord/internal/hold"
+)
+
+// lockWatch follows one Lock or TryLock, and then the hold that it took: the engine's Trace, as observers are told.
+type lockWatch struct {
+	o      *observing
+	key    string
+	owner  string
+	caller context.Context // as the application gave it
+	ctx    context.Context // as the observers made it
+	began  time.Duration
+
+	waits     bool          // WaitBegan was told
+	waitBegan time.Duration // when
+	got       bool          // Acquired was told
+}
+
+// trace is w for the engine: nil without observers.
+func (w *lockWatch) trace() hold.Trace {
+	if w == nil {
+		return nil
+	}
+	return w
+}
+
+// observedLock is Lock and TryLock under observation.
+func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOption, try bool) (*Lock, error) {
+	o := c.observing
+	call := Call{Op: op, Backend: c.info.Name, Key: key}
+	w := &lockWatch{o: o, key: key, caller: ctx, began: c.clock.Mono()}
+	if owner := ownerOf(ctx); owner != nil {
+		w.owner = owner.String()
+	}
+	w.ctx = o.begin(ctx, &call)
+	l, err := c.lock(w.ctx, key, opts, try, w)
+	switch {
+	case err != nil:
+		err = c.failLock(op, key, err)
+		w.refused(err)
+	case !w.got:
+		w.entered(l)
+	}
+	o.end(w.ctx, call, w.began, err, false)
+	return l, err
+}
+
+// event says which lock it is; t is nil before there is one.
+func (w *lockWatch) event(t *hold.Tenure) LockEvent {
+	e := LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner}
+	if t != nil {
+		e.ID, e.Token = t.ID(), t.Token()
+	}
+	return e
+}
+
+// Waits tells, once, that the call waits. heldBy is what its client has of the key.
+func (w *lockWatch) Waits(heldBy string) {
+	if w == nil || w.waits {
+		return
+	}
+	w.waits, w.waitBegan = true, w.o.c.clock.Mono()
+	tell(w.o, w.ctx, "WaitBegan", func(o *Observer) func(context.Context, WaitBegan) { return o.WaitBegan },
+		WaitBegan{LockEvent: w.event(nil), HeldBy: heldBy})
+}
+
+// waited tells that a wait is over.
+func (w *lockWatch) waited(t *hold.Tenure, err error, now time.Duration) {
+	if w.waits {
+		tell(w.o, w.ctx, "WaitEnded", func(o *Observer) func(context.Context, WaitEnded) { return o.WaitEnded },
+			WaitEnded{LockEvent: w.event(t), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
+	}
+}
+
+func (w *lockWatch) refused(err error) {
+	now := w.o.c.clock.Mono()
+	w.waited(nil, err, now)
+	tell(w.o, w.ctx, "Refused", func(o *Observer) func(context.Context, Refused) { return o.Refused },
+		Refused{LockEvent: w.event(nil), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
+}
+
+// Acquired tells of the grant.
+func (w *lockWatch) Acquired(t *hold.Tenure, way hold.Way) {
+	now := w.o.c.clock.Mono()
+	w.got = true
+	w.waited(t, nil, now)
+	tell(w.o, w.ctx, "Acquired", func(o *Observer) func(context.Context, Acquired) { return o.Acquired },
+		Acquired{LockEvent: w.event(t), Waited: now - w.began, Way: ways[way], TTL: t.TTL()})
+}
+
+// entered tells of another handle, in the order of the events of its hold.
+func (w *lockWatch) entered(l *Lock) {
+	now := w.o.c.clock.Mono()
+	w.waited(l.h.t, nil, now)
+	l.h.e.owner.mu.Lock()
+	depth := l.h.e.depth
+	l.h.e.owner.mu.Unlock()
+	l.h.t.InOrder(func() {
+		tell(w.o, w.ctx, "Reentered", func(o *Observer) func(context.Context, Reentered) { return o.Reentered },
+			Reentered{LockEvent: w.event(l.h.t), Waited: now - w.began, Depth: depth})
+	})
+}
+
+// Renewed tells of a lease that was made longer.
+func (w *lockWatch) Renewed(t *hold.Tenure, ttl, took time.Duration) {
+	tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
+		Renewed{LockEvent: w.event(t), TTL: ttl, Took: took})
+}
+
+// RenewFailed tells of a renewal that will be tried again.
+func (w *lockWatch) RenewFailed(t *hold.Tenure, took, left time.Duration, err error) {
+	tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
+		RenewFailed{LockEvent: w.event(t), Took: took, Left: left, Err: err})
+}
+
+// Lost tells of a loss.
+func (w *lockWatch) Lost(t *hold.Tenure, held time.Duration, why hold.Loss, err error) {
+	tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
+		Lost{LockEvent: w.event(t), Held: held, Reason: lossReasons[why], Err: err})
+}
+
+// Released tells of an Unlock.
+func (w *lockWatch) Released(ctx context.Context, t *hold.Tenure, r hold.Release) {
+	tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released },
+		Released{LockEvent: w.event(t), Held: r.Held, Took: r.Took, HandedOver: r.HandedOff, Err: r.Err})
+}
+
+// What the engine's reasons are called.
+var (
+	ways = [...]Way{
+		hold.Free: WayFree, hold.Local: WayLocal, hold.Handed: WayHanded, hold.Polled: WayPolled, hold.Queued: WayQueued,
+	}
+	lossReasons = [...]LossReason{
+		hold.Expired: LossExpired, hold.MaxHeld: LossMaxHold, hold.Revoked: LossRevoked, hold.Closed: LossClosed,
+	}
+)
