@@ -150,6 +150,12 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	"Client.Reserve": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(c.Reserve(ctx, key, bucket, 1))
 	},
+	"Client.Charge": func(ctx context.Context, c *coord.Client, key string) error {
+		return ignore(c.Charge(ctx, key, second, 2))
+	},
+	"Client.Settle": func(ctx context.Context, c *coord.Client, key string) error {
+		return c.Settle(ctx, key, second, 3, 2)
+	},
 	"Client.Reset":    func(ctx context.Context, c *coord.Client, key string) error { return c.Reset(ctx, key, second) },
 	"Client.Wait":     func(ctx context.Context, c *coord.Client, key string) error { return c.Wait(ctx, key, second) },
 	"Client.WaitN":    func(ctx context.Context, c *coord.Client, key string) error { return c.WaitN(ctx, key, bucket, 2) },
@@ -165,6 +171,16 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	},
 	"TryDoAll": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.TryDoAll(ctx, c, []string{key, "z"}, work))
+	},
+	"Lead": func(ctx context.Context, c *coord.Client, key string) error { return coord.Lead(ctx, c, key, work) },
+	"Client.Watch": func(ctx context.Context, c *coord.Client, key string) error {
+		for _, err := range c.Watch(ctx, key) {
+			if !errors.Is(err, coord.ErrNotHeld) {
+				return err
+			}
+			break
+		}
+		return nil
 	},
 	"Locked": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.Locked(c, itself, given)(ctx, key))
@@ -195,6 +211,12 @@ var limitCalls = map[string]func(ctx context.Context, c *coord.Client, l coord.L
 	"Client.Peek": func(ctx context.Context, c *coord.Client, l coord.Limit) error { return ignore(c.Peek(ctx, "k", l)) },
 	"Client.Reserve": func(ctx context.Context, c *coord.Client, l coord.Limit) error {
 		return ignore(c.Reserve(ctx, "k", l, 1))
+	},
+	"Client.Charge": func(ctx context.Context, c *coord.Client, l coord.Limit) error {
+		return ignore(c.Charge(ctx, "k", l, 1))
+	},
+	"Client.Settle": func(ctx context.Context, c *coord.Client, l coord.Limit) error {
+		return c.Settle(ctx, "k", l, 1, 1)
 	},
 	"Client.Reset": func(ctx context.Context, c *coord.Client, l coord.Limit) error { return c.Reset(ctx, "k", l) },
 	"Client.Wait":  func(ctx context.Context, c *coord.Client, l coord.Limit) error { return c.Wait(ctx, "k", l) },
@@ -240,6 +262,9 @@ var lockCalls = map[string]func(ctx context.Context, c *coord.Client, opts ...co
 	"TryDoAll": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
 		return ignore(coord.TryDoAll(ctx, c, []string{"j", "k"}, work, opts...))
 	},
+	"Lead": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
+		return coord.Lead(ctx, c, "k", work, opts...)
+	},
 	"WithLockDefaults": func(_ context.Context, _ *coord.Client, opts ...coord.LockOption) error {
 		return made(coord.WithLockDefaults(opts...))
 	},
@@ -257,6 +282,17 @@ var oddCalls = []badCall{
 		d := coord.Demand{Key: "k", Limit: second, N: 60}
 		return ignore(c.AllowAll(ctx, d, d))
 	}, coord.ErrExceedsBurst},
+	{"Client.Charge", "-1 permits", func(ctx context.Context, c *coord.Client) error { return ignore(c.Charge(ctx, "k", second, -1)) }, coord.ErrInvalid},
+	{"Client.Charge", "the most permits", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Charge(ctx, "k", second, math.MaxInt))
+	}, coord.ErrInvalid},
+	{"Client.Settle", "-1 permits estimated", func(ctx context.Context, c *coord.Client) error { return c.Settle(ctx, "k", second, -1, 1) }, coord.ErrInvalid},
+	{"Client.Settle", "the least permits used", func(ctx context.Context, c *coord.Client) error {
+		return c.Settle(ctx, "k", second, 1, math.MinInt)
+	}, coord.ErrInvalid},
+	{"Client.Settle", "too many permits estimated", func(ctx context.Context, c *coord.Client) error {
+		return c.Settle(ctx, "k", second, coord.MaxCharge+1, 1)
+	}, coord.ErrInvalid},
 	{"Client.Reserve", "a window", func(ctx context.Context, c *coord.Client) error { return ignore(c.Reserve(ctx, "k", second, 1)) }, coord.ErrUnsupported},
 	{"Client.Break", "no id", func(ctx context.Context, c *coord.Client) error { return c.Break(ctx, "k", "") }, coord.ErrInvalid},
 	{"Client.BreakNow", "no id", func(ctx context.Context, c *coord.Client) error { return c.BreakNow(ctx, "k", "") }, coord.ErrInvalid},
@@ -280,6 +316,17 @@ var oddCalls = []badCall{
 		return ignore(coord.TryDoAll(ctx, c, []string{"k"}, nil))
 	}, nil},
 	{"TryDoAll", "no keys", func(ctx context.Context, c *coord.Client) error { return ignore(coord.TryDoAll(ctx, c, nil, work)) }, coord.ErrInvalid},
+	{"Lead", "nil function", func(ctx context.Context, c *coord.Client) error { return coord.Lead(ctx, c, "k", nil) }, nil},
+	{"Lead", "nil locker", func(ctx context.Context, _ *coord.Client) error { return coord.Lead(ctx, nil, "k", work) }, nil},
+	{"Lead", "WaitAtMost", func(ctx context.Context, c *coord.Client) error {
+		return coord.Lead(ctx, c, "k", work, coord.WaitAtMost(time.Second))
+	}, coord.ErrInvalid},
+	{"HolderName", "empty", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.TryLock(ctx, "k", coord.HolderName("")))
+	}, coord.ErrInvalid},
+	{"HolderName", "two words", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.TryLock(ctx, "k", coord.HolderName("a b")))
+	}, coord.ErrInvalid},
 	{"Locked", "nil function", func(ctx context.Context, c *coord.Client) error {
 		return ignore(coord.Locked[string, string](c, itself, nil)(ctx, "k"))
 	}, nil},
@@ -409,6 +456,7 @@ type fullStore interface {
 	driver.Limiter
 	driver.MultiLimiter
 	driver.Refunder
+	driver.Charger
 }
 
 // stores are the ways of the core to a store.

@@ -53,6 +53,105 @@ func ExampleDoAll() {
 	// <nil>
 }
 
+// Of all processes that call this, one runs the function, until it returns, or ctx ends. If it is lost, another goes on.
+func ExampleLead() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	err = coord.Lead(ctx, client, "scheduler", func(ctx context.Context) error {
+		lock, _ := coord.Held(ctx, "scheduler")
+		fmt.Println("leading", lock.Key(), "with a term:", lock.Token() > 0)
+		stop() // as at the end of the process
+		<-ctx.Done()
+		return ctx.Err()
+	}, coord.TTL(10*time.Second))
+	fmt.Println(err)
+	// Output:
+	// leading scheduler with a term: true
+	// context canceled
+}
+
+// Others find the holder by the name that it gives: its address, say.
+func ExampleHolderName() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	err = coord.Do(ctx, client, "scheduler", func(ctx context.Context) error {
+		holder, err := client.Inspect(ctx, "scheduler")
+		fmt.Println(holder.Name)
+		return err
+	}, coord.HolderName("10.0.0.7:8080"))
+	fmt.Println(err)
+	// Output:
+	// 10.0.0.7:8080
+	// <nil>
+}
+
+// A job that many machines have in their schedule runs once for each tick: the tick is in the key, and MinHold keeps it
+// taken for machines whose clocks are late.
+func ExampleTryDo_oncePerTick() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	for _, machine := range []string{"a", "b"} {
+		for _, tick := range []string{"12:00", "13:00"} {
+			ran, err := coord.TryDo(ctx, client, coord.Key("report", tick), func(context.Context) error { return nil }, coord.MinHold(time.Hour))
+			fmt.Println(machine, tick, ran, err)
+		}
+	}
+	// Output:
+	// a 12:00 true <nil>
+	// a 13:00 true <nil>
+	// b 12:00 false <nil>
+	// b 13:00 false <nil>
+}
+
+// The present holder, and then each change; here until the first vacancy.
+func ExampleClient_Watch() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	lock, err := client.Lock(ctx, "scheduler", coord.HolderName("10.0.0.7:8080"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for holder, err := range client.Watch(ctx, "scheduler") {
+		if errors.Is(err, coord.ErrNotHeld) {
+			fmt.Println("nobody")
+			break
+		}
+		fmt.Println(holder.Name, err)
+		if err := lock.Unlock(ctx); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// 10.0.0.7:8080 <nil>
+	// nobody
+}
+
 // One of the keys is taken: none is held.
 func ExampleTryDoAll() {
 	ctx := context.Background()

@@ -1,0 +1,353 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// leading calls fn with a client of a fake store, what it logs, and the store, in a bubble.
+func leading(t *testing.T, fn func(t *testing.T, f *fakeStore, c *Client, log *logBuffer)) {
+	synctest.Test(t, func(t *testing.T) {
+		f, log := newFake(), &logBuffer{}
+		fn(t, f, newTestClient(t, f, WithLogger(slog.New(slog.NewTextHandler(log, nil)))), log)
+	})
+}
+
+// remove ends the hold on key, as an operator would.
+func (f *fakeStore) remove(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.leases, key)
+}
+
+func TestLead(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
+		mine := errors.New("mine")
+		for _, want := range []error{nil, mine} {
+			err := Lead(t.Context(), c, "k", func(ctx context.Context) error {
+				if l, ok := Held(ctx, "k"); !ok || l.Err() != nil || l.TTL() != 9*time.Second {
+					t.Errorf("Held: %v, %v", l, ok)
+				}
+				return want
+			}, TTL(9*time.Second))
+			if err != want {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		if f.held("k") || log.String() != "" {
+			t.Errorf("held %v, log %s", f.held("k"), log)
+		}
+	})
+}
+
+// Terms of one context, and a re-entry by the function, do not mix up their owners.
+func TestLeadOwners(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		ctx, stop := context.WithCancel(WithOwner(t.Context()))
+		leads, other := make(chan struct{}), make(chan error, 1)
+		go func() {
+			<-leads
+			other <- Lead(ctx, c, "k", func(context.Context) error { t.Error("two lead"); return nil })
+		}()
+		err := Lead(ctx, c, "k", func(ctx context.Context) error {
+			close(leads)
+			synctest.Wait()
+			err := Do(ctx, c, "k", func(context.Context) error { return nil })
+			stop()
+			<-ctx.Done()
+			wantErr(t, <-other, context.Canceled)
+			return err
+		})
+		if err != nil || f.count("unlock") != 1 {
+			t.Errorf("%v, %v", err, f.calls)
+		}
+	})
+}
+
+// What fn returns when its term was lost does not end Lead, and is logged if it is an error of its own.
+func TestLeadAfterALoss(t *testing.T) {
+	for name, tc := range map[string]struct {
+		returns func(ctx context.Context) error
+		logs    string
+	}{
+		"nothing":             {func(context.Context) error { return nil }, ""},
+		"the context's error": {func(ctx context.Context) error { return fmt.Errorf("work: %w", ctx.Err()) }, ""},
+		"the loss":            {context.Cause, ""},
+		"an error of its own": {func(context.Context) error { return errors.New("mine") }, "error=mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
+				var tokens []Token
+				err := Lead(t.Context(), c, "k", func(ctx context.Context) error {
+					l, _ := Held(ctx, "k")
+					if tokens = append(tokens, l.Token()); len(tokens) == 2 {
+						return nil
+					}
+					f.remove("k")
+					<-ctx.Done()
+					wantErr(t, context.Cause(ctx), ErrLost)
+					return tc.returns(ctx)
+				})
+				if err != nil || len(tokens) != 2 || tokens[1] <= tokens[0] {
+					t.Errorf("%v, terms %v", err, tokens)
+				}
+				if got := log.String(); strings.Contains(got, "failed in a term") != (tc.logs != "") || !strings.Contains(got, tc.logs) {
+					t.Errorf("log %s, want %q", got, tc.logs)
+				}
+			})
+		})
+	}
+}
+
+// The loss is found only when the key is given back: fn did not lead to its end either.
+func TestLeadLossFoundAtTheEnd(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		terms := 0
+		err := Lead(t.Context(), c, "k", func(context.Context) error {
+			if terms++; terms == 1 {
+				f.remove("k")
+			}
+			return fmt.Errorf("term %d", terms)
+		})
+		if err == nil || err.Error() != "term 2" {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// MaxHold ends a term, and others have their turn.
+func TestLeadMaxHold(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		other := newTestClient(t, f)
+		terms := map[string]int{}
+		work := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				terms[name]++ // they take turns
+				<-ctx.Done()
+				return nil
+			}
+		}
+		rival := make(chan error, 1)
+		go func() { rival <- Lead(ctx, other, "k", work("b"), MaxHold(time.Second)) }()
+		_ = Lead(ctx, c, "k", work("a"), MaxHold(time.Second)) // who leads at the end gives nil
+		<-rival
+		if n := terms["a"] + terms["b"]; n < 30 || terms["a"] < 10 || terms["b"] < 10 {
+			t.Errorf("terms %v", terms)
+		}
+	})
+}
+
+// An outage is logged once. Campaigns pause, longer and longer, up to a tenth of the TTL.
+func TestLeadOutage(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
+		began, asked := time.Now(), []time.Time(nil)
+		f.setIntercept(func(op, _ string) outcome {
+			if op != "trylock" || time.Since(began) >= time.Minute {
+				return outcome{}
+			}
+			asked = append(asked, time.Now())
+			return outcome{before: errWire}
+		})
+		err := Lead(t.Context(), c, "k", func(context.Context) error { return nil }, TTL(10*time.Second))
+		if took := time.Since(began); err != nil || took < time.Minute || took > 62*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		if n := len(asked); n < 40 || n > 140 { // 0.5 to 1.5 s apart
+			t.Errorf("asked %d times in a minute", n)
+		}
+		if first, last := asked[1].Sub(asked[0]), asked[len(asked)-1].Sub(asked[len(asked)-2]); first > 15*time.Millisecond || last < 500*time.Millisecond {
+			t.Errorf("the first pause %v, the last %v", first, last)
+		}
+		if n := strings.Count(log.String(), "a campaign failed"); n != 1 {
+			t.Errorf("log %s", log)
+		}
+	})
+}
+
+// A term that lasted begins the pauses anew; one that is lost at once does not.
+func TestLeadPauses(t *testing.T) {
+	l := newCandidate(nil, "k", []LockOption{TTL(10 * time.Second)})
+	if l.pause != firstRest || l.longest != time.Second {
+		t.Fatalf("pauses %v to %v", l.pause, l.longest)
+	}
+	l.pause = l.longest
+	l.note(&term{began: true, lasted: l.longest - 1}, ErrLost)
+	if l.pause != l.longest {
+		t.Errorf("pause %v after a short term", l.pause)
+	}
+	l.note(&term{began: true, lasted: l.longest}, ErrLost)
+	if l.pause != firstRest {
+		t.Errorf("pause %v after a term that lasted", l.pause)
+	}
+	if l := newCandidate(nil, "k", []LockOption{TTL(time.Hour)}); l.longest != longestRest {
+		t.Errorf("longest pause %v of a TTL of an hour", l.longest)
+	}
+	if l := newCandidate(nil, "k", []LockOption{TTL(time.Millisecond)}); l.longest != firstRest {
+		t.Errorf("longest pause %v of a TTL of a millisecond", l.longest)
+	}
+}
+
+// ctx may end in a pause, in the wait and in a term.
+func TestLeadEndsWithItsContext(t *testing.T) {
+	enough := errors.New("enough")
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f.setIntercept(func(string, string) outcome { return outcome{before: errWire} })
+		time.AfterFunc(time.Minute, func() { cancel(enough) })
+		err := Lead(ctx, c, "k", func(context.Context) error { t.Error("it ran"); return nil })
+		wantErr(t, err, enough, context.Canceled)
+		f.setIntercept(nil)
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		rival := must[*Lock](t)(newTestClient(t, f).Lock(t.Context(), "k"))
+		time.AfterFunc(time.Minute, func() { cancel(enough) })
+		err = Lead(ctx, c, "k", func(context.Context) error { t.Error("it ran"); return nil })
+		wantErr(t, err, enough, context.Canceled, ErrLocked)
+		unlock(t, rival)
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(enough) })
+		err = Lead(ctx, c, "k", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Hour)
+			if !f.held("k") {
+				t.Error("the key was given back while fn ran")
+			}
+			return nil
+		})
+		if err != nil || f.held("k") {
+			t.Errorf("%v, held %v", err, f.held("k"))
+		}
+	})
+}
+
+// The end of ctx and a loss at once: what fn returned, and the loss.
+func TestLeadEndsWithItsContextAndALoss(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		ctx, cancel := context.WithCancel(t.Context())
+		mine := errors.New("mine")
+		err := Lead(ctx, c, "k", func(ctx context.Context) error {
+			f.remove("k")
+			cancel()
+			time.Sleep(time.Hour)
+			return mine
+		})
+		wantErr(t, err, mine, ErrLost)
+	})
+}
+
+func TestLeadRefuses(t *testing.T) {
+	never := func(context.Context) error { t.Error("it ran"); return nil }
+	c := newTestClient(t, newFake())
+	for name, opts := range map[string][]LockOption{
+		"WaitAtMost": {WaitAtMost(time.Second)}, "NoRenew": {NoRenew()}, "MinHold": {MinHold(time.Second)}, "no option": {{}}, "TTL": {TTL(-1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantErr(t, Lead(t.Context(), c, "k", never, opts...), ErrInvalid)
+			if name != "no option" && name != "TTL" { // of another Locker too, which may add options of its own
+				wantErr(t, Lead(t.Context(), opaque{c}, "k", never, opts...), ErrInvalid)
+			}
+		})
+	}
+	wantErr(t, Lead(t.Context(), c, "", never), ErrInvalid)
+	wantErr(t, Lead(t.Context(), c, "k", never, Fair()), ErrUnsupported)
+	wantErr(t, Lead(t.Context(), newTestClient(t, newFake(), WithLockDefaults(NoRenew())), "k", never), ErrInvalid)
+}
+
+// A wait that is a default of the client does not end a campaign.
+func TestLeadWaitsOverADefault(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
+		rival := must[*Lock](t)(c.Lock(t.Context(), "k"))
+		time.AfterFunc(time.Hour, func() { unlock(t, rival) })
+		waits := newTestClient(t, f, WithLogger(slog.New(slog.NewTextHandler(log, nil))), WithLockDefaults(WaitAtMost(time.Second)))
+		if err := Lead(t.Context(), waits, "k", func(context.Context) error { return nil }); err != nil || log.String() != "" {
+			t.Errorf("%v, log %s", err, log)
+		}
+	})
+}
+
+// Close ends Lead, in a term and in a pause.
+func TestLeadOfAClosedClient(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+		err := Lead(t.Context(), c, "k", func(ctx context.Context) error {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+		wantErr(t, err, ErrClosed)
+		c = newTestClient(t, f)
+		f.setIntercept(func(string, string) outcome { return outcome{before: errWire} })
+		time.AfterFunc(time.Minute, func() { _ = c.Close() })
+		wantErr(t, Lead(t.Context(), c, "k", func(context.Context) error { return nil }), ErrClosed)
+	})
+}
+
+// A function that outlives its term is logged at once, and once per TTL until it returns.
+func TestLeadLogsOverruns(t *testing.T) {
+	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
+		ctx, cancel := context.WithCancel(t.Context())
+		count := func() int { return strings.Count(log.String(), "has not returned") }
+		_ = Lead(ctx, c, "k", func(ctx context.Context) error {
+			f.remove("k")
+			<-ctx.Done()
+			synctest.Wait()
+			if n := count(); n != 1 || !strings.Contains(log.String(), "key=k") {
+				t.Errorf("%d warnings at the loss: %s", n, log)
+			}
+			time.Sleep(35 * time.Second)
+			if n := count(); n != 4 {
+				t.Errorf("%d warnings after 3.5 TTLs: %s", n, log)
+			}
+			cancel()
+			return nil
+		}, TTL(10*time.Second))
+		time.Sleep(time.Minute)
+		if n := count(); n != 4 {
+			t.Errorf("%d warnings after it returned", n)
+		}
+	})
+}
+
+func TestLeadPanics(t *testing.T) {
+	f := newFake()
+	c := newTestClient(t, f)
+	func() {
+		defer func() {
+			if p := recover(); p != "mine" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		_ = Lead(t.Context(), c, "k", func(context.Context) error { panic("mine") })
+	}()
+	if f.held("k") {
+		t.Error("it is held")
+	}
+}
+
+// uncomparable is an error that == panics on.
+type uncomparable []string
+
+func (u uncomparable) Error() string { return strings.Join(u, " ") }
+
+func TestLeadOfAnotherLocker(t *testing.T) {
+	c := newTestClient(t, newFake())
+	err := Lead(t.Context(), opaque{c}, "k", func(ctx context.Context) error {
+		if _, ok := Held(ctx, "x/k"); !ok {
+			t.Error("it holds nothing")
+		}
+		return uncomparable{"mine"}
+	})
+	if err == nil || err.Error() != "mine" {
+		t.Error(err)
+	}
+}
