@@ -62,6 +62,65 @@ type holders struct {
 	c     *coord.Client
 	locks []*coord.Lock
 	start time.Time
+	store *witness // nil: none
+}
+
+// witness is a client that nothing is refused. It asks the store again and again, and so knows how long the store has answered
+// nobody, as one does that its machine does not let run.
+type witness struct {
+	mu      sync.Mutex
+	sent    time.Time // the request under way; zero: none
+	longest time.Duration
+}
+
+// watchStore begins to ask whether key, which another client holds, is free.
+func (e *env) watchStore(l driver.Locker, key string) *witness {
+	w := &witness{}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for r := e.req(e.ttl); ; {
+			w.note(time.Now())
+			_, _ = l.TryLock(e.ctx, key, r) // what it answers is for the case to judge
+			w.note(time.Time{})
+			select {
+			case <-quit:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	e.Cleanup(func() { close(quit); <-done })
+	return w
+}
+
+// note takes in that a request was sent, or that the one under way was answered.
+func (w *witness) note(sent time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.sent.IsZero() {
+		w.longest = max(w.longest, time.Since(w.sent))
+	}
+	w.sent = sent
+}
+
+// silence is the longest time for which the store has answered nobody.
+func (w *witness) silence() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sent.IsZero() {
+		return w.longest
+	}
+	return max(w.longest, time.Since(w.sent))
+}
+
+// unanswered reports whether a lease of ttl may have lapsed because the store answered nobody for a third of it.
+func (e *env) unanswered(w *witness, ttl time.Duration) bool {
+	if w == nil || w.silence() < ttl/3 {
+		return false
+	}
+	e.notJudged("the store answered no client for %v: whether a lease of %v is kept", w.silence(), ttl)
+	return true
 }
 
 func (e *env) holdersOf(c *coord.Client, name string, n int) *holders {
@@ -72,10 +131,15 @@ func (e *env) holdersOf(c *coord.Client, name string, n int) *holders {
 	return h
 }
 
+// lapsed reports whether the machine may have ended the lease of l.
+func (h *holders) lapsed(l *coord.Lock) bool {
+	return h.overworked(h.start, l.TTL()) || h.unanswered(h.store, l.TTL())
+}
+
 // live fails the case if a hold was lost, and not by the machine.
 func (h *holders) live(when string) {
 	for _, l := range h.locks {
-		if err := l.Err(); err != nil && !h.overworked(h.start, l.TTL()) {
+		if err := l.Err(); err != nil && !h.lapsed(l) {
 			h.Errorf("a lock that was held before, %s: saw %v, want it held", when, err)
 		}
 	}
@@ -85,7 +149,7 @@ func (h *holders) live(when string) {
 func (h *holders) unlock(when string) {
 	l := h.locks[0]
 	h.locks = h.locks[1:]
-	if err := l.Unlock(h.ctx); err != nil && (!errors.Is(err, coord.ErrLost) || !h.overworked(h.start, l.TTL())) {
+	if err := l.Unlock(h.ctx); err != nil && (!errors.Is(err, coord.ErrLost) || !h.lapsed(l)) {
 		h.Errorf("Unlock %s: saw %v, want nil", when, err)
 	}
 }
@@ -186,6 +250,7 @@ type refusal struct {
 	*env
 	c     *coord.Client
 	op    string
+	store *witness  // nil: none
 	round time.Time // when the round of calls began
 	over  bool      // all calls are served again
 }
@@ -195,7 +260,7 @@ type refusal struct {
 func (r *refusal) told(what string, err error, needs ...string) {
 	switch {
 	case err == nil:
-	case (errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrLost)) && r.mayLapse(r.round, refusalLease):
+	case (errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrLost)) && (r.mayLapse(r.round, refusalLease) || r.unanswered(r.store, refusalLease)):
 		r.Logf("%s: %v, on a machine that was too busy", what, err)
 	case !r.over && slices.Contains(needs, r.op):
 		r.fairlyRefused(what, err)
@@ -217,6 +282,8 @@ func callRefused(e *env, op string) {
 	if e.r.locks {
 		h, rival = e.holdersOf(r.c, "held "+op, 2), e.locker()
 		e.take(rival, taken, other)
+		h.store = e.watchStore(rival, taken)
+		r.store = h.store
 	}
 	var refused atomic.Int64
 	in.Script(func(call Call) Fault {

@@ -21,6 +21,12 @@ var clauseTitles = []struct{ id, title string }{
 	{"M3", "All or none"},
 	{"M4", "One bound for the whole wait"},
 	{"M5", "Keys that are held are entered again"},
+	{"E1", "One leads at a time"},
+	{"E2", "One term at a time in a process"},
+	{"E3", "The key is given back last"},
+	{"E4", "An outage is no end"},
+	{"E5", "A function that outlives its term is logged"},
+	{"E6", "A watch shows who leads"},
 	{"R1", "Never above the bound"},
 	{"R2", "The answer is honest"},
 	{"R3", "State belongs to key, algorithm and period"},
@@ -30,4 +36,5 @@ var clauseTitles = []struct{ id, title string }{
 	{"R7", "Permits taken in advance keep the bound"},
 	{"R8", "Waiting and reserving"},
 	{"R9", "An outage is a decision"},
+	{"R10", "What a call has cost is charged afterwards"},
 }

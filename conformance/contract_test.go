@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	heading = regexp.MustCompile(`(?m)^### ([CLMR]\d+) `)
+	heading = regexp.MustCompile(`(?m)^### ([CELMR]\d+) `)
 	listed  = regexp.MustCompile(`(?m)^Cases: (.*)\.$`)
 )
 

@@ -17,6 +17,7 @@ func limitUsages(e *env) []usage {
 			usage{name: "Allow, AllowN and AllowAtMost of a " + name, run: func(f *faultRun) { useAllow(f, limit) }},
 			usage{name: "Peek of a " + name, run: func(f *faultRun) { usePeek(f, limit) }},
 			usage{name: "Reset of a " + name, run: func(f *faultRun) { useReset(f, limit) }},
+			usage{name: "Charge and Settle of a " + name, needs: driver.Charge, run: func(f *faultRun) { useCharge(f, limit) }},
 			usage{name: "TakeAll of a " + name, needs: driver.AtomicMulti, run: func(f *faultRun) { useTakeAll(f, limit) }})
 	}
 	return e.possible(append(list,

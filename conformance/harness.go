@@ -31,6 +31,8 @@ type Harness struct {
 	Members *Members
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
+
+	election election // nil functions are those of package coord
 }
 
 // Faults are hooks that break things. Each may be nil: the cases that need it

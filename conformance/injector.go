@@ -406,6 +406,18 @@ func (f *faulty) Refund(ctx context.Context, key string, l driver.Limit, id stri
 	return f.in.do(ctx, "Refund", key, id, func(ctx context.Context) error { return r.Refund(ctx, key, l, id, n) })
 }
 
+func (f *faulty) Charge(ctx context.Context, key string, l driver.Limit, n int) (c driver.Charged, err error) {
+	r, ok := f.inner.(driver.Charger)
+	if !ok {
+		return c, driver.ErrUnsupported
+	}
+	err = f.in.do(ctx, "Charge", key, "", func(ctx context.Context) (err error) {
+		c, err = r.Charge(ctx, key, l, n)
+		return err
+	})
+	return c, err
+}
+
 func (f *faulty) TakeAll(ctx context.Context, demands []driver.Demand) (out []driver.Taken, err error) {
 	m, ok := f.inner.(driver.MultiLimiter)
 	if !ok {

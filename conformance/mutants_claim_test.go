@@ -27,6 +27,9 @@ var claimMutants = []mutant{
 		name: "reserve claimed and not there", bug: "reserve is claimed, and nothing can be given back",
 		new: on(func(s store) driver.Backend { return withoutRefund{s, s, s, s} }), killers: []string{"LIMIT-59"},
 	}, {
+		name: "charge claimed and not there", bug: "charge is claimed, and the method is missing",
+		new: on(func(s store) driver.Backend { return withoutCharge{s, s, s, s, s} }), killers: []string{"LIMIT-271"},
+	}, {
 		name: "one step claimed and not there", bug: "atomic-multi is claimed, and the method is missing",
 		new: on(func(s store) driver.Backend { return withoutMulti{s, s, s} }), killers: []string{"LIMIT-40"},
 	}, {
@@ -85,6 +88,14 @@ type withoutRefund struct {
 	driver.Locker
 	driver.Limiter
 	driver.MultiLimiter
+}
+
+type withoutCharge struct {
+	driver.Backend
+	driver.Locker
+	driver.Limiter
+	driver.MultiLimiter
+	driver.Refunder
 }
 
 type withoutMulti struct {

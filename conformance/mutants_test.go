@@ -26,6 +26,7 @@ type store interface {
 	driver.Limiter
 	driver.MultiLimiter
 	driver.Refunder
+	driver.Charger
 }
 
 // A mutant is a driver with one plausible bug. Each must be killed by the cases that are
@@ -41,7 +42,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, electionMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.

@@ -160,7 +160,7 @@ func TestClauseTitles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, m := range regexp.MustCompile(`(?m)^### ([CLMR]\d+ .*)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### ([CELMR]\d+ .*)$`).FindAllStringSubmatch(string(text), -1) {
 		want = append(want, m[1])
 	}
 	var got []string

@@ -1,0 +1,413 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+func electionCases() []Case {
+	const remedy = "nothing of the adapter's, as a rule: see that its locks keep L1 to L6"
+	return []Case{
+		{
+			ID: "LOCK-271", Name: "one-leads-at-a-time", Clause: "E1", run: oneLeads, bound: time.Minute,
+			Why:    "two leaders are what an election is to prevent; two candidates in one process are no exception",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-272", Name: "a-term-waits-for-the-function-of-the-last", Clause: "E2", run: oneTermAtATime,
+			Why:    "a leader that is elected again while its old loops still run is two leaders in one process (controller-runtime 1132)",
+			Remedy: "let Renew answer ErrNotHeld for an entry that is gone",
+		}, {
+			ID: "LOCK-273", Name: "the-key-is-given-back-after-the-function", Clause: "E3", run: givenBackLast,
+			Why:    "a lease that is released while the work still runs gives the next leader a companion (kubernetes 139991)",
+			Remedy: "let Unlock free the key at once, and wake who waits",
+		}, {
+			ID: "LOCK-274", Name: "a-candidate-that-never-led-leaves-nothing", Clause: "E3", run: neverLed,
+			Why:    "clean-up that runs for who never led stops the work of who does (client-go 1187); an entry that stays in line blocks the election (etcd 21128)",
+			Remedy: "let Lock end with its context, and take its entry out of the line",
+		}, {
+			ID: "LOCK-275", Name: "a-leader-outlives-an-outage", Clause: "E4", run: over(byDriver, leaderOutage), bound: time.Minute,
+			Why:    "a process that exits, or never leads again, because the store was away for a moment makes an outage longer",
+			Remedy: "let calls fail while the store is away, and work when it is back",
+		}, {
+			ID: "LOCK-276", Name: "a-leader-outlives-a-network-outage", Clause: "E4", run: over(byNetwork, leaderOutage), Hooks: []Hook{HookLink}, bound: time.Minute,
+			Why:    "the same through the store's own client library and its sessions",
+			Remedy: "connect again by yourself, with a new session if the old one is gone",
+		}, {
+			ID: "LOCK-277", Name: "a-leader-outlives-a-restart", Clause: "E4", run: leaderRestart, Hooks: []Hook{HookRestart}, bound: time.Minute,
+			Why:    "a server that is restarted ends sessions and connections: the election has to go on",
+			Remedy: "connect again by yourself, with a new session if the old one is gone",
+		}, {
+			ID: "LOCK-278", Name: "a-candidate-outlives-an-outage", Clause: "E4", run: over(byDriver, candidateOutage), bound: time.Minute,
+			Why:    "a candidate whose place in the line has gone waits for ever, or thinks that it leads without a key (charts 326)",
+			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
+		}, {
+			ID: "LOCK-279", Name: "a-candidate-outlives-a-network-outage", Clause: "E4", run: over(byNetwork, candidateOutage), Hooks: []Hook{HookLink}, bound: time.Minute,
+			Why:    "the same through the store's own client library and its sessions",
+			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
+		}, {
+			ID: "LOCK-280", Name: "a-lost-reply-is-no-end-of-a-campaign", Clause: "E4", run: campaignReplyLost,
+			Why:    "a grant whose reply was lost blocks the candidate that has it, and all others",
+			Remedy: "let Unlock remove the hold of an attempt whose reply was lost",
+		}, {
+			ID: "LOCK-281", Name: "lead-ends-by-itself", Clause: "E4", run: leadEnds,
+			Why:    "a mistake that is tried again for ever is never found, and a function's own end is not to be repeated",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-282", Name: "a-function-that-outlives-its-term-is-logged", Clause: "E5", run: overrunLogged, bound: time.Minute,
+			Why:    "work that does not heed its context goes on beside the next leader's, and nobody knows",
+			Remedy: "let Renew answer ErrNotHeld for an entry that is gone",
+		},
+	}
+}
+
+// oneLeads has candidates of several clients, and several of each under one owner, lead in turn.
+func oneLeads(e *env) {
+	const clients, each, rounds = 3, 2, 5
+	key := e.key("k")
+	ctx := coord.WithOwner(e.ctx) // which they must not share
+	var wg sync.WaitGroup
+	inside := make(chan struct{}, 1)
+	last := coord.Token(0)
+	for range clients {
+		c := e.client()
+		for range each {
+			wg.Go(func() {
+				e.scopeOf("a candidate", func(e *env) {
+					for range rounds {
+						err := e.lead(ctx, c, key, func(ctx context.Context) error {
+							select {
+							case inside <- struct{}{}:
+							default:
+								e.Errorf("Lead: saw two leaders at once, want one")
+								return nil
+							}
+							defer func() { <-inside }()
+							lock, _ := coord.Held(ctx, key)
+							if lock.Token() <= last {
+								e.Errorf("token of a term: saw %d after %d, want a greater one", lock.Token(), last)
+							}
+							last = lock.Token()
+							e.pass(2 * time.Millisecond)
+							return nil
+						}, coord.TTL(e.long))
+						e.noError(err, "Lead, whose function returned nil")
+					}
+				})
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// oneTermAtATime removes the leader's entry while its function does not heed its context.
+func oneTermAtATime(e *env) {
+	b, in := e.injected()
+	key, ttl, operator := e.key("k"), e.round(2*e.ttl), e.locker()
+	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(ttl))
+	first := recv(e, p.terms, soon, "the first term")
+	e.noError(operator.Unlock(e.within(soon), key, lastAsk(in, key)), "Unlock of the leader's hold by an operator")
+	e.wantError(recv(e, p.causes, e.lapse(ttl)+soon, "the function's context to end with the loss"), "cause of its context", coord.ErrLost)
+	e.pass(500 * time.Millisecond)
+	if n := len(p.terms); n > 0 {
+		e.Errorf("terms that began beside a function that has not returned: saw %d, want none", n)
+	}
+	p.let()
+	second := recv(e, p.terms, e.lapse(ttl)+soon, "the next term, after the function returned")
+	if second.Token() <= first.Token() {
+		e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
+	}
+	select {
+	case err := <-p.result:
+		e.Errorf("Lead after a loss: saw it return %v, want it to campaign again", err)
+	default:
+	}
+}
+
+// lastAsk is the id of the last attempt on key, by Lock or TryLock.
+func lastAsk(in *Injector, key string) (id string) {
+	for _, c := range in.Calls() {
+		if c.Key == key && (c.Op == "TryLock" || c.Op == "Lock") {
+			id = c.ID
+		}
+	}
+	return id
+}
+
+// givenBackLast stops a leader whose function takes its time. Only a release can explain that the next one leads: the
+// lease is long.
+func givenBackLast(e *env) {
+	key, rival := e.key("k"), e.locker()
+	p := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
+	recv(e, p.terms, soon, "the first leader")
+	next := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
+	p.stop()
+	e.wantError(recv(e, p.causes, soon, "the function's context to end with the caller's"), "cause of its context", context.Canceled)
+	e.pass(500 * time.Millisecond)
+	e.refused(rival, key, "while the function of a leader that is stopped has not returned")
+	if len(next.terms) > 0 || len(p.result) > 0 {
+		e.Errorf("a leader that is stopped, whose function has not returned: saw Lead return, or the next one lead, want neither")
+	}
+	p.let()
+	e.wantError(recv(e, p.result, soon, "Lead, after its function returned"), "Lead whose context was cancelled", context.Canceled)
+	recv(e, next.terms, soon, "the next leader, after the first has returned")
+	next.stop()
+	next.let()
+	recv(e, next.result, soon, "Lead of the next leader")
+
+	func() {
+		defer func() {
+			if p := recover(); p != "a bug of the caller's" {
+				e.Errorf("panic of the function of Lead: saw %v, want it to go on", p)
+			}
+		}()
+		_ = e.lead(e.within(soon), e.client(), key, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
+	}()
+	e.free(rival, key, 3*time.Second, "after a panic of a leader")
+}
+
+// neverLed cancels a candidate that waits.
+func neverLed(e *env) {
+	key, holder, r := e.key("k"), e.locker(), e.req(e.long)
+	e.take(holder, key, r)
+	b, in := e.injected()
+	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
+	p.let()
+	behind := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
+	behind.let()
+	_, queues := b.(driver.Queuer)
+	e.until(soon, "a candidate to ask the store", func() bool {
+		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0)
+	})
+	p.stop()
+	e.wantError(recv(e, p.result, soon, "Lead of a candidate that was cancelled"), "Lead of a candidate that was cancelled", context.Canceled)
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	recv(e, behind.terms, soon, "the candidate behind one that was cancelled")
+	behind.stop()
+	recv(e, behind.result, soon, "Lead of the candidate behind")
+	e.free(holder, key, 3*time.Second, "after the candidates have gone")
+	if len(p.terms) > 0 {
+		e.Errorf("the function of a candidate that never led: saw it run, want it not to")
+	}
+}
+
+// leaderOutage takes the store from a leader, in two ways, and gives it back.
+func leaderOutage(e *env, path pathTo) {
+	for how, begin := range map[string]func(Link){"cut": Link.Cut, "stalled": blackHole} {
+		b, link := path(e)
+		key, ttl := e.key(how), e.round(2*e.ttl)
+		p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(ttl))
+		p.let()
+		first := recv(e, p.terms, soon, "the first term")
+		begin(link)
+		e.wantError(recv(e, p.causes, e.lapse(ttl), "the term to end, its link "+how), "cause of its context", coord.ErrLost)
+		e.spared(link, how)
+		select {
+		case err := <-p.result:
+			e.Fatalf("Lead, its link %s: saw it return %v, want it to campaign again", how, err)
+		default:
+		}
+		link.Heal()
+		link.Reset()
+		second := recv(e, p.terms, 3*soon, "the next term, after its link was "+how)
+		if second.Token() <= first.Token() {
+			e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
+		}
+		p.stop()
+		recv(e, p.result, soon, "Lead, after the end of its context")
+		e.free(e.locker(), key, 3*time.Second, "after a leader was stopped")
+	}
+}
+
+// spared counts the campaigns of a second in which none can succeed.
+func (e *env) spared(link Link, how string) {
+	const most = 60
+	in, _ := link.(*Injector)
+	before := 0
+	if in != nil {
+		before = asks(in)
+	}
+	e.pass(time.Second)
+	if in == nil {
+		return
+	}
+	if n := asks(in) - before; n > most {
+		e.Errorf("attempts in a second, its link %s: saw %d, want at most %d: campaigns that fail are to pause", how, n, most)
+	}
+}
+
+func leaderRestart(e *env) {
+	if e.r.suite.Harness.Embedded {
+		e.unsupported("the store is embedded: there is no server to restart")
+	}
+	key, ttl := e.key("k"), e.round(2*e.ttl)
+	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))
+	p.let()
+	recv(e, p.terms, soon, "the first term")
+	e.r.suite.Harness.Faults.Kill(e)
+	e.wantError(recv(e, p.causes, e.lapse(ttl), "the term to end, its store being killed"), "cause of its context", coord.ErrLost)
+	e.r.suite.Harness.Faults.Restart(e)
+	recv(e, p.terms, 3*soon+e.lapse(ttl), "the next term, after the store was restarted")
+	if len(p.result) > 0 {
+		e.Errorf("Lead over a restart: saw it return %v, want it to lead", <-p.result)
+	}
+}
+
+// candidateOutage cuts a candidate off for longer than its place in the line lasts, and another one before it asks.
+func candidateOutage(e *env, path pathTo) {
+	key, holder, r, ttl := e.key("k"), e.locker(), e.req(e.long), e.ttl
+	e.take(holder, key, r)
+	b1, link1 := path(e)
+	b2, link2 := path(e)
+	first := e.campaign(e.ctx, e.clientOn(b1), key, coord.TTL(ttl))
+	e.pass(500 * time.Millisecond) // it stands in line by then, or asks again and again
+	link1.Cut()
+	link2.Cut()
+	second := e.campaign(e.ctx, e.clientOn(b2), key, coord.TTL(ttl))
+	e.pass(e.lapse(ttl))
+	for _, p := range []*campaign{first, second} {
+		p.let()
+		if len(p.result) > 0 {
+			e.Fatalf("Lead of a candidate that was cut off: saw it return %v, want it to campaign again", <-p.result)
+		}
+		if len(p.terms) > 0 {
+			e.Errorf("a candidate that was cut off while another leads: saw its function run, want it not to")
+		}
+	}
+	link1.Heal()
+	link2.Heal()
+	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the leader")
+	start := time.Now()
+	e.until(3*soon, "a candidate to lead, after its link was healed and the leader has gone", func() bool {
+		return len(first.terms)+len(second.terms) > 0
+	})
+	if len(second.terms) > 0 {
+		first, second = second, first
+	}
+	lock := <-first.terms
+	_, err := holder.TryLock(e.within(soon), key, e.req(e.ttl))
+	if lock.Err() == nil {
+		e.wantError(err, "TryLock while the candidate leads", driver.ErrLocked)
+	} else if !e.overworked(start, ttl) {
+		e.Errorf("the candidate's term: saw it lost, want it to lead")
+	}
+	first.stop()
+	recv(e, first.result, soon, "Lead, after the end of its context")
+	recv(e, second.terms, 3*soon, "the other candidate, after the first has gone")
+}
+
+// campaignReplyLost loses the replies to the first attempts of a candidate.
+func campaignReplyLost(e *env) {
+	b, in := e.injected()
+	key, lost := e.key("k"), 0
+	in.Script(func(call Call) Fault {
+		if (call.Op == "TryLock" || call.Op == "Lock") && lost < 2 {
+			lost++
+			return FailAfter
+		}
+		return NoFault
+	})
+	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
+	p.let()
+	recv(e, p.terms, 3*soon, "a term, after replies were lost: long before the lease of what they left has ended")
+	p.stop()
+	recv(e, p.result, soon, "Lead, after the end of its context")
+	e.free(e.locker(), key, 5*time.Second, "after a candidate whose replies were lost has gone")
+}
+
+// leadEnds has Lead return for each of the reasons that there are.
+func leadEnds(e *env) {
+	c, key, mine := e.client(), e.key("k"), errors.New("the function's own")
+	nothing := func(context.Context) error { return nil }
+	e.noError(e.lead(e.within(soon), c, key, nothing, coord.TTL(e.long)), "Lead, whose function returned nil")
+	failing := func(context.Context) error { return mine }
+	e.wantError(e.lead(e.within(soon), c, key, failing, coord.TTL(e.long)), "Lead, whose function failed", mine)
+	for name, option := range map[string]coord.LockOption{
+		"a TTL of zero": coord.TTL(0), "WaitAtMost": coord.WaitAtMost(time.Hour), "NoRenew": coord.NoRenew(), "MinHold": coord.MinHold(time.Second),
+	} {
+		e.wantError(e.lead(e.within(soon), c, key, nothing, option), "Lead with "+name, coord.ErrInvalid)
+	}
+	if !e.info.Claims.Has(driver.Fair) {
+		e.wantError(e.lead(e.within(soon), c, key, nothing, coord.Fair()), "Lead with Fair", coord.ErrUnsupported)
+	}
+
+	// An error of a term that was lost is no end.
+	b, in := e.injected()
+	operator, terms, ttl := e.locker(), 0, e.round(2*e.ttl)
+	err := e.lead(e.within(soon+2*e.lapse(ttl)), e.clientOn(b), key, func(ctx context.Context) error {
+		if terms++; terms > 1 {
+			return nil
+		}
+		if err := operator.Unlock(e.within(soon), key, lastAsk(in, key)); err != nil {
+			e.Errorf("Unlock of the leader's hold by an operator: saw %v, want nil", err)
+		}
+		<-ctx.Done()
+		return mine
+	}, coord.TTL(ttl))
+	e.noError(err, "Lead, whose function failed in a term that was lost, and then returned nil")
+
+	leads, waits := e.client(), e.client()
+	p := e.campaign(e.ctx, leads, key, coord.TTL(e.long))
+	p.let()
+	recv(e, p.terms, soon, "a term")
+	q := e.campaign(e.ctx, waits, key, coord.TTL(e.long))
+	q.let()
+	for _, end := range []struct {
+		c *coord.Client
+		p *campaign
+	}{{waits, q}, {leads, p}} {
+		e.noError(end.c.Close(), "Close")
+		e.wantError(recv(e, end.p.result, soon, "Lead of a client that was closed"), "Lead of a client that was closed", coord.ErrClosed)
+	}
+}
+
+// overrunLogged keeps a function in a term that was lost.
+func overrunLogged(e *env) {
+	b, in := e.injected()
+	log := new(logged)
+	key, ttl, operator := e.key("k"), e.ttl, e.locker()
+	p := e.campaign(e.ctx, e.clientOn(b, coord.WithLogger(slog.New(log))), key, coord.TTL(ttl))
+	recv(e, p.terms, soon, "the first term")
+	err := operator.Unlock(e.within(soon), key, lastAsk(in, key))
+	if !errors.Is(err, driver.ErrNotHeld) { // it was lost before
+		e.noError(err, "Unlock of the leader's hold by an operator")
+	}
+	recv(e, p.causes, e.lapse(ttl)+soon, "the function's context to end with the loss")
+	e.until(soon, "a warning of a function that outlives its term", func() bool { return len(log.warnings()) >= 1 })
+	e.until(e.lapse(ttl)+soon, "another one a TTL later", func() bool { return len(log.warnings()) >= 2 })
+	at := log.warnings()
+	if gap := at[1].Sub(at[0]); gap < ttl/2 {
+		e.Errorf("warnings of a function that outlives its term: saw two within %v, want one for each TTL of %v", gap, ttl)
+	}
+	p.stop()
+	p.let()
+	recv(e, p.result, soon, "Lead, after its function returned")
+}
+
+// logged is a slog.Handler that notes when it was told of a warning.
+type logged struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (l *logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (l *logged) WithAttrs([]slog.Attr) slog.Handler               { return l }
+func (l *logged) WithGroup(string) slog.Handler                    { return l }
+
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = append(l.at, time.Now())
+	return nil
+}
+
+func (l *logged) warnings() []time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]time.Time(nil), l.at...)
+}

@@ -1,0 +1,14 @@
+package conformance
+
+import (
+	"context"
+	"iter"
+
+	"github.com/coordgo/coord"
+)
+
+// Electing is h with another Lead, another Watch, or both.
+func (h Harness) Electing(lead func(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error, watch func(ctx context.Context, c *coord.Client, key string) iter.Seq2[coord.Holder, error]) Harness {
+	h.election = election{lead, watch}
+	return h
+}

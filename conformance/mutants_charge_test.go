@@ -1,0 +1,147 @@
+package conformance_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Bugs of charges, and of what is given back.
+var chargeMutants = []mutant{
+	{
+		name: "charge of what is left", bug: "a charge debits as many permits as there are, and drops the rest",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			if n > 0 {
+				if _, err := b.store.Take(ctx, key, l, []driver.Ask{{N: min(n, l.Max())}}); err != nil {
+					return driver.Charged{}, err
+				}
+				n = 0
+			}
+			return b.store.Charge(ctx, key, l, n)
+		}), killers: []string{"LIMIT-271", "LIMIT-274", "LIMIT-278"},
+	}, {
+		name: "charge that is denied", bug: "an ask that is forced is treated as any other",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			if n > 0 {
+				asks := []driver.Ask{{Min: min(n, l.Max()), N: min(n, l.Max())}}
+				if _, err := b.store.Take(ctx, key, l, asks); err != nil {
+					return driver.Charged{}, err
+				}
+				n = 0
+			}
+			return b.store.Charge(ctx, key, l, n)
+		}), killers: []string{"LIMIT-271", "LIMIT-278"},
+	}, {
+		name: "charge of one client", bug: "what was charged is kept in the client, and not in the store",
+		new: func() harness {
+			return on(func(s store) driver.Backend { return &ownCharges{store: s, by: make(map[string]int)} })()
+		}, killers: []string{"LIMIT-271"},
+	}, {
+		name: "charge in two steps", bug: "what is left is read, and written less the charge: of charges that come at once one is lost",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			seen, err := b.store.Charge(ctx, key, l, 0)
+			if err != nil || n <= 0 {
+				return b.store.Charge(ctx, key, l, n)
+			}
+			time.Sleep(100 * time.Microsecond) // the way to the store and back
+			if err := b.store.Reset(ctx, key, l); err != nil {
+				return driver.Charged{}, err
+			}
+			return b.store.Charge(ctx, key, l, l.Max()-seen.Remaining+n)
+		}), killers: []string{"LIMIT-272"},
+	}, {
+		name: "charge sent twice", bug: "the client library repeats a command that it has no reply to",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			if _, err := b.store.Charge(ctx, key, l, n); err != nil {
+				return driver.Charged{}, err
+			}
+			return b.store.Charge(ctx, key, l, n)
+		}), killers: []string{"LIMIT-272", "LIMIT-273", "LIMIT-275"},
+	}, {
+		name: "charge by and by", bug: "charges are sent in the background",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			if n > 0 {
+				ended := leaked
+				go func() {
+					select {
+					case <-ended:
+					case <-time.After(100 * time.Millisecond):
+						_, _ = b.store.Charge(context.WithoutCancel(ctx), key, l, n) // nobody waits for it
+					}
+				}()
+				n = 0
+			}
+			return b.store.Charge(ctx, key, l, n)
+		}), killers: []string{"LIMIT-271", "LIMIT-278"},
+	}, {
+		name: "return that gives nothing back", bug: "a charge below zero is answered, and not made",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			return b.store.Charge(ctx, key, l, max(n, 0))
+		}), killers: []string{"LIMIT-273"},
+	}, {
+		name: "return that forgets", bug: "a charge below zero resets the limit",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			if n < 0 {
+				if err := b.store.Reset(ctx, key, l); err != nil {
+					return driver.Charged{}, err
+				}
+				n = 0
+			}
+			return b.store.Charge(ctx, key, l, n)
+		}), killers: []string{"LIMIT-273"},
+	}, {
+		name: "debt that a refund erases", bug: "a refund computes the debt anew, from what is reserved",
+		new: on(func(s store) driver.Backend { return erasing{s} }), killers: []string{"LIMIT-274"},
+	}, {
+		name: "charge cut to 32 bits", bug: "a large charge overflows, and gives back",
+		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+			return b.store.Charge(ctx, key, l, int(int32(n)))
+		}), killers: []string{"LIMIT-277"},
+	},
+}
+
+// charging charges in another way.
+func charging(as func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error)) func() harness {
+	return on(func(s store) driver.Backend { return charger{s, as} })
+}
+
+type charger struct {
+	store
+	as func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error)
+}
+
+func (b charger) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	return b.as(b, ctx, key, l, n)
+}
+
+// ownCharges keeps what it was charged, and denies by it.
+type ownCharges struct {
+	store
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (b *ownCharges) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := key + l.String()
+	c, err := b.store.Charge(ctx, key, l, 0)
+	b.by[name] = max(b.by[name]+n, c.Remaining-l.Max())
+	if c.Remaining = min(max(c.Remaining-b.by[name], 0), l.Max()); c.Remaining == 0 {
+		c.RetryAfter = time.Second
+	}
+	return c, err
+}
+
+// erasing has a refund that resets what is owed.
+type erasing struct{ store }
+
+func (b erasing) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
+	if err := b.store.Refund(ctx, key, l, id, n); err != nil {
+		return err
+	}
+	_, err := b.store.Charge(ctx, key, l, -driver.MaxCharge)
+	return err
+}
