@@ -210,6 +210,14 @@ func (u *user) start(args ...string) *running {
 // startCommand is start of a command that was made.
 func (u *user) startCommand(cmd *exec.Cmd) *running {
 	u.t.Helper()
+	r := u.begin(cmd)
+	r.await("up")
+	return r
+}
+
+// begin starts a coord, which may have to wait.
+func (u *user) begin(cmd *exec.Cmd) *running {
+	u.t.Helper()
 	r := &running{t: u.t, cmd: cmd, lines: make(chan string, 64), stderr: new(safeBuffer)}
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
@@ -224,7 +232,6 @@ func (u *user) startCommand(cmd *exec.Cmd) *running {
 		u.t.Fatal(err)
 	}
 	go readLines(out, r.lines)
-	r.await("up")
 	return r
 }
 

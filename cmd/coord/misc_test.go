@@ -124,7 +124,7 @@ func TestVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
-	for _, args := range []string{"", "lock", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
+	for _, args := range []string{"", "lock", "lead", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {

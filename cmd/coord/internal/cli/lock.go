@@ -214,13 +214,18 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 	return client.Lock(ctx, name, f.options(true)...)
 }
 
-// runHeld runs the command under lock and unlocks. lost says that the lock was lost first.
-func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) (lost bool, err error) {
+// runUnder runs the command under lock.
+func (a *app) runUnder(lock *coord.Lock, cmd child.Command, f lockFlags) (code int, told child.Reason, err error) {
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
 	warn := func(err error) {
 		fmt.Fprintf(a.stderr, "coord: under the lock %q: %v\n", lock.Key(), err)
 	}
-	code, told, err := child.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
+	return child.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
+}
+
+// runHeld runs the command under lock and unlocks. lost says that the lock was lost first.
+func (a *app) runHeld(lock *coord.Lock, cmd child.Command, f lockFlags) (lost bool, err error) {
+	code, told, err := a.runUnder(lock, cmd, f)
 	unlockErr := a.free(lock)
 	switch {
 	case err != nil:
