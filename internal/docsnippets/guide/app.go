@@ -2,6 +2,8 @@ package guide
 
 import (
 	"context"
+	"iter"
+	"strings"
 	"sync/atomic"
 
 	"github.com/coordgo/coord"
@@ -24,5 +26,18 @@ func discardExport() error                       { return done(context.Backgroun
 func undo() error                                { return done(context.Background(), "undo") }
 
 func importFile(ctx context.Context, file string, _ coord.Token) error { return done(ctx, file) }
+
+func dispatchNext(ctx context.Context, _ coord.Token) error { return done(ctx, "next") }
+
+// model streams the answer of a language model: texts, and how many tokens each is.
+func model(ctx context.Context, prompt string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for word := range strings.FieldsSeq(prompt) {
+			if ctx.Err() != nil || done(ctx, word) != nil || !yield(word, 40) {
+				return
+			}
+		}
+	}
+}
 
 var uncounted atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,63 @@ func TestMoveMoney(t *testing.T) {
 	if n := moved.Load(); n != 40 {
 		t.Errorf("%d transfers had both accounts, want 40", n)
 	}
+}
+
+// What a stream has used is paid, also if its user has left, and a tenant in debt has to wait.
+func TestCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := coord.New(memory.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		left := func(key string, limit coord.Limit) coord.Result {
+			r, err := c.Peek(t.Context(), key, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		key, show := coord.Key("tenant", "a"), func(string) error { return nil }
+		if err := complete(t.Context(), c, "a", "three short words", show); err != nil {
+			t.Error(err)
+		}
+		if n := left(key, budget).Remaining; n != 20_000-3*40 {
+			t.Errorf("%d left after a short answer, want %d", n, 20_000-3*40)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		err = complete(ctx, c, "a", "the user leaves after the third of them", func(text string) error {
+			if text == "leaves" {
+				leave()
+			}
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("of a user who has left: %v", err)
+		}
+		if n := left(key, budget).Remaining; n != 20_000-6*40 {
+			t.Errorf("%d left after the user left, want %d", n, 20_000-6*40)
+		}
+		if err := complete(t.Context(), c, "a", strings.Repeat("word ", 1000), show); err != nil {
+			t.Error(err)
+		}
+		if r := left(key, budget); r.Allowed || r.RetryAfter < 10*time.Second {
+			t.Errorf("after 40000 tokens where 1550 were estimated: %+v, want a debt", r)
+		}
+		if err := complete(t.Context(), c, "a", "more", show); !errors.Is(err, coord.ErrLimited) {
+			t.Errorf("in debt: %v, want ErrLimited", err)
+		}
+
+		sent := record(t, nil)
+		pages := slices.Values([][]string{make([]string, 700), make([]string, 700), make([]string, 700)})
+		if err := sendRows(t.Context(), c, "a", pages); !errors.Is(err, coord.ErrLimited) || len(sent.did) != 2 {
+			t.Errorf("%v after %d pages of 700 rows, want ErrLimited after 2", err, len(sent.did))
+		}
+		time.Sleep(time.Minute)
+		if err := sendRows(t.Context(), c, "a", slices.Values([][]string{make([]string, 700)})); err != nil {
+			t.Errorf("after the debt was repaid: %v", err)
+		}
+	})
 }
 
 // Work under a lock is done under it, by one at a time, and by none of two where nobody waits.
@@ -277,7 +335,7 @@ func TestLead(t *testing.T) {
 			go func() { _ = lead(ctx, c.Client) }()
 		}
 		synctest.Wait()
-		if err := expel(ctx, a.Client, "leader"); err != nil {
+		if err := expel(ctx, a.Client, "dispatcher"); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -289,6 +347,88 @@ func TestLead(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// A leader goes on after an order that failed, and stops with its term.
+func TestDispatchOrders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		orders := record(t, func(context.Context, string) error {
+			time.Sleep(time.Second)
+			return errors.New("no such address")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := coord.Lead(ctx, client, "dispatcher", dispatchOrders)
+		if n := orders.count("next"); n < 9 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d orders, %v", n, err)
+		}
+	})
+}
+
+// Who follows is told of the leader and of vacancy.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var seen []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			follow(ctx, client.Client, func(addr string) { seen = append(seen, addr) })
+		}()
+		time.Sleep(time.Minute)
+		err := coord.Do(ctx, client, "dispatcher", func(context.Context) error {
+			time.Sleep(time.Minute)
+			return nil
+		}, coord.HolderName("a:1"))
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		if want := []string{"", "a:1", "", ""}; !slices.Equal(seen, want) { // the last is of the end
+			t.Errorf("saw %q, want %q", seen, want)
+		}
+	})
+}
+
+// Machines whose clocks differ run a job once in an interval, and a tick once.
+func TestOncePerInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		did := record(t, nil)
+		night := time.Now().Truncate(24 * time.Hour)
+		for _, late := range []time.Duration{0, time.Second, 9 * time.Minute} {
+			c := coordtest.NewOn(t, store)
+			time.AfterFunc(late, func() {
+				if err := nightly(t.Context(), c.Client); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Hour)
+		if n := did.count("report"); n != 1 {
+			t.Errorf("the nightly report was written %d times", n)
+		}
+		for hour := range 3 {
+			tick, ran := night.Add(time.Duration(hour)*time.Hour), 0
+			for range 3 {
+				mine, err := perTick(t.Context(), coordtest.NewOn(t, store).Client, tick.Add(time.Second), time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				if mine {
+					ran++
+				}
+				time.Sleep(10 * time.Minute)
+			}
+			if ran != 1 {
+				t.Errorf("the report of hour %d was written %d times", hour, ran)
+			}
+		}
 	})
 }
 

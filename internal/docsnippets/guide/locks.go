@@ -97,18 +97,28 @@ func tick(ctx context.Context, client *coord.Client) error {
 
 // lead keeps one of many workers active, until ctx ends.
 func lead(ctx context.Context, client *coord.Client) error {
+	return coord.Lead(ctx, client, "dispatcher", dispatch, coord.TTL(10*time.Second))
+}
+
+// dispatchOrders stops when it does not lead any more, and fences what it writes with its term.
+func dispatchOrders(ctx context.Context) error {
+	lock, _ := coord.Held(ctx, "dispatcher")
 	for ctx.Err() == nil {
-		err := coord.Do(ctx, client, "leader", dispatch, coord.TTL(10*time.Second))
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		slog.WarnContext(ctx, "not the leader any more", "error", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if err := dispatchNext(ctx, lock.Token()); err != nil {
+			slog.WarnContext(ctx, "an order was not dispatched", "term", lock.Token(), "error", err)
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// follow tells the application where the leader is: "" while nobody leads, or the store does not say who.
+func follow(ctx context.Context, client *coord.Client, leaderAt func(addr string)) {
+	for holder, err := range client.Watch(ctx, "dispatcher") {
+		if err != nil && !errors.Is(err, coord.ErrNotHeld) {
+			slog.WarnContext(ctx, "watching the dispatcher", "error", err)
+		}
+		leaderAt(holder.Name) // what it gave as HolderName
+	}
 }
 
 // importFiles works longer than its lease, in steps that the next holder can continue.
