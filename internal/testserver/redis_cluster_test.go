@@ -72,3 +72,26 @@ func TestRedisSentinel(t *testing.T) {
 		})
 	}
 }
+
+// A sentinel that lost sight of the master for a moment is waited for: it may be about to replace it.
+func TestAwaitReplicasAwaitsSentinels(t *testing.T) {
+	t.Parallel()
+	c := RedisSentinel(t)
+	master, watcher := c.Leader(), c.Nodes[3]
+	for _, s := range c.Nodes[4:] { // without them the watcher replaces nobody
+		s.Pause()
+	}
+	master.Pause()
+	for deadline := time.Now().Add(readyWithin); ; time.Sleep(5 * time.Millisecond) {
+		if flags, err := watcher.redisMasterFlags(); err == nil && strings.Contains(flags, "s_down") {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("flags of a master that hangs: %q, %v, want s_down", flags, err)
+		}
+	}
+	master.Resume()
+	c.AwaitReplicas(2)
+	if flags, err := watcher.redisMasterFlags(); err != nil || flags != "master" {
+		t.Errorf("flags of the master after AwaitReplicas: %q, %v, want master alone", flags, err)
+	}
+}

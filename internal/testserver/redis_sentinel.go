@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -89,20 +90,51 @@ func (c *Cluster) formSentinels() error {
 }
 
 // AwaitReplicas waits until whatever node is the master then has so many replicas that
-// have caught up.
+// have caught up, and no sentinel is about to replace it.
 func (c *Cluster) AwaitReplicas(n int) {
 	c.t.Helper()
 	for deadline := time.Now().Add(readyWithin); ; {
 		master := c.Leader()
 		reply, err := master.redisDo("INFO", "replication")
-		if err == nil && strings.Count(reply, "state=online") == n {
+		online := strings.Count(reply, "state=online")
+		flags := c.sentinelFlags()
+		if err == nil && online == n && flags == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("testserver: the master %s does not have %d replicas after %v: %v", master.Addr, n, readyWithin, err)
+			c.t.Fatalf("testserver: the master %s has %d replicas after %v, want %d: %v; sentinels that are not calm: %q", master.Addr, online, readyWithin, n, err, flags)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// sentinelFlags says what the sentinels that run think of the master, other than that it
+// works: s_down and o_down after it hung, failover_in_progress while they replace it.
+func (c *Cluster) sentinelFlags() string {
+	var flags []string
+	for _, sentinel := range c.Nodes[3:] {
+		if !sentinel.running() || sentinel.paused {
+			continue
+		}
+		if f, err := sentinel.redisMasterFlags(); err != nil {
+			flags = append(flags, err.Error())
+		} else if f != "master" {
+			flags = append(flags, f)
+		}
+	}
+	return strings.Join(flags, "; ")
+}
+
+// redisMasterFlags is what a sentinel thinks of the master.
+func (s *Server) redisMasterFlags() (string, error) {
+	reply, err := s.redisDo("SENTINEL", "MASTER", RedisSentinelMaster)
+	fields := strings.Split(reply, "\n")
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == "flags" {
+			return fields[i+1], err
+		}
+	}
+	return "", errors.Join(err, errors.New("no flags of the master"))
 }
 
 // redisSentinelLeads: the sentinels that run agree that s is the master, and so does s.
