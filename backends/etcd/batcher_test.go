@@ -46,7 +46,7 @@ func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free 
 			}
 		})
 	}
-	until(t, 5*time.Second, "the requests to be held up", func() bool { return held.Load() == maxOut })
+	until(t, hung, "the requests to be held up", func() bool { return held.Load() == maxOut })
 	free = sync.OnceFunc(func() { close(open); wg.Wait() })
 	t.Cleanup(free)
 	return free, passed
@@ -121,7 +121,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("%+v, %v: want the permit", one, err)
 		}
 	})
-	until(t, 5*time.Second, "the steps to gather", b.gathered(n+2))
+	until(t, hung, "the steps to gather", b.gathered(n+2))
 	free()
 	wg.Wait()
 	if got := passed.Load(); got != 1 {
@@ -165,7 +165,7 @@ func TestBatchOfOnePlace(t *testing.T) {
 		}
 	}
 	wg.Go(try)
-	until(t, 5*time.Second, "a step to wait", b.gathered(1))
+	until(t, hung, "a step to wait", b.gathered(1))
 	for range 4 {
 		try()
 	}
@@ -202,7 +202,7 @@ func TestBatchWithARefusal(t *testing.T) {
 			for i := range 6 {
 				wg.Go(func() { lock(i) })
 			}
-			until(t, 5*time.Second, "the steps to gather", b.gathered(6))
+			until(t, hung, "the steps to gather", b.gathered(6))
 			free()
 			wg.Wait()
 			if got := passed.Load(); got != 7 {
@@ -235,7 +235,7 @@ func TestBatchWithoutAnAnswer(t *testing.T) {
 	for i := range n {
 		wg.Go(func() { lock(i) })
 	}
-	until(t, 5*time.Second, "the steps to gather", b.gathered(n))
+	until(t, hung, "the steps to gather", b.gathered(n))
 	free()
 	wg.Wait()
 	m.on(nil)
@@ -257,7 +257,7 @@ func TestBatchWhileRequestsHang(t *testing.T) {
 		_, err := b.TryLock(gone, "gone", request("gone", time.Minute))
 		left <- err
 	}()
-	until(t, 5*time.Second, "a step to wait", b.gathered(1))
+	until(t, hung, "a step to wait", b.gathered(1))
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that left: %v, want the end of its context", err)
@@ -265,7 +265,7 @@ func TestBatchWhileRequestsHang(t *testing.T) {
 	b.batcher.mu.Lock()
 	b.batcher.next.timer.Reset(maxWait)
 	b.batcher.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("a", time.Minute)))
 	free()
@@ -288,7 +288,7 @@ func TestBatchAndClose(t *testing.T) {
 		_, err := b.TryLock(context.Background(), "k", request("a", time.Minute))
 		ended <- err
 	}()
-	until(t, 5*time.Second, "a step to wait", b.gathered(1))
+	until(t, hung, "a step to wait", b.gathered(1))
 	b.mu.Lock()
 	b.end()
 	b.mu.Unlock()
@@ -316,7 +316,7 @@ func TestBatchesOfLargeSteps(t *testing.T) {
 		})
 	}
 	// Eight at a time go off.
-	until(t, 10*time.Second, "the last four to wait", func() bool { return passed.Load() == 7 && b.gathered(4)() })
+	until(t, hung, "the last four to wait", func() bool { return passed.Load() == 7 && b.gathered(4)() })
 	free()
 	wg.Wait()
 	if n := passed.Load(); n != 8 {

@@ -28,13 +28,14 @@ func TestHangingKeepAliveHoldsUpNobody(t *testing.T) {
 		}
 		return streamer(ctx, desc, cc, method, opts...)
 	}, srv.Addr)
-	mine := request("mine", 2*time.Second)
+	const ttl = 4 * time.Second
+	mine := request("mine", ttl)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
-	waitInLine(t, t.Context(), b, "k", request("waiter", 2*time.Second), 2)
+	waitInLine(t, t.Context(), b, "k", request("waiter", ttl), 2)
 	hang.Store(true)
-	until(t, 5*time.Second, "the waiter's keepalive", hangs.Load)
-	for start := time.Now(); time.Since(start) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second/3) // as the core does
+	until(t, hung, "the waiter's keepalive", hangs.Load)
+	for start := time.Now(); time.Since(start) < 3*ttl/2; time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/3) // as the core does
 		_, err := b.Renew(ctx, "mine", mine)
 		cancel()
 		if err != nil {

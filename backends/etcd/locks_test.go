@@ -27,7 +27,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 		t.Errorf("token %d after %d", again.Token, first.Token)
 	}
 	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
-	until(t, 5*time.Second, "the hold to end by itself", func() bool {
+	until(t, hung, "the hold to end by itself", func() bool {
 		return entriesOf(t, b.client, b.names.line("k")).Count == 0
 	})
 }
@@ -55,7 +55,7 @@ func TestBrokenHoldEnds(t *testing.T) {
 			t.Errorf("%s of a broken hold: %v", op, err)
 		}
 	}
-	until(t, 5*time.Second, "the broken hold to end", func() bool {
+	until(t, hung, "the broken hold to end", func() bool {
 		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
 		return entriesOf(t, b.client, b.names.line("k")).Count == 0
 	})
@@ -90,6 +90,6 @@ func TestCloseUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-		until(t, 5*time.Second, "the line to be empty", func() bool { return entriesOf(t, client, b.names.line("k")).Count == 0 })
+		until(t, hung, "the line to be empty", func() bool { return entriesOf(t, client, b.names.line("k")).Count == 0 })
 	}
 }

@@ -17,7 +17,7 @@ import (
 func queue(t testing.TB, b *backend, key string, before, n int) (ids []string, done []<-chan result, leave []context.CancelFunc) {
 	t.Helper()
 	for i := range n {
-		r := request("waiter", 20*time.Second)
+		r := request("waiter", 4*hung)
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		ids, leave = append(ids, r.ID), append(leave, cancel)
@@ -59,7 +59,7 @@ func serve(t testing.TB, holder *backend, ids []string, done []<-chan result) {
 // nothingLeft makes sure that the queue is empty at the store.
 func nothingLeft(t testing.TB, b *backend) {
 	t.Helper()
-	until(t, 5*time.Second, "nothing to be left", func() bool {
+	until(t, hung, "nothing to be left", func() bool {
 		resp, err := b.client.Get(context.Background(), b.names.line("k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count == 0
 	})
@@ -120,7 +120,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 			_, gone, leave := queue(t, other, "k", n+1, 3)
 			behind, behindDone, _ := queue(t, third, "k", n+4, 2)
 			by(t, other, gone, leave)
-			until(t, 5*time.Second, "they have left", func() bool {
+			until(t, hung, "they have left", func() bool {
 				return len(entriesOf(t, b.client, b.names.line("k")).Kvs) == n+3
 			})
 			next, nextDone, _ := queue(t, third, "k", n+3, 2)
@@ -167,12 +167,12 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 		t.Errorf("a free key: %v, told %d times that it waits, %v", got.err, waits(), calls)
 	}
 	next, waits := lock(second)
-	until(t, 5*time.Second, "the second to be told that it waits", func() bool { return waits() == 1 })
-	until(t, 5*time.Second, "the look", func() bool { return len(entriesOf(t, b.client, b.names.line(key)).Kvs) == 2 })
+	until(t, hung, "the second to be told that it waits", func() bool { return waits() == 1 })
+	until(t, hung, "the look", func() bool { return len(entriesOf(t, b.client, b.names.line(key)).Kvs) == 2 })
 	tried := 0
-	until(t, 5*time.Second, "the second to be in line", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
+	until(t, hung, "the second to be in line", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
 	last, waits := lock(third)
-	until(t, 5*time.Second, "the third to be told that it waits", func() bool { return waits() == 1 })
+	until(t, hung, "the third to be told that it waits", func() bool { return waits() == 1 })
 	time.Sleep(50 * time.Millisecond) // for what should not come
 	calls = count.take()
 	for _, r := range []driver.Request{first, second, third} {

@@ -228,10 +228,10 @@ func TestServerAwayIsNotSent(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	srv.Kill()
 	// The first calls may still go out on the connection that breaks.
-	until(t, 5*time.Second, "an Unlock to find no connection", func() bool {
+	until(t, hung, "an Unlock to find no connection", func() bool {
 		return errors.Is(b.Unlock(t.Context(), "k", r.ID), driver.ErrNotSent)
 	})
-	until(t, 5*time.Second, "a TryLock to find no connection", func() bool {
+	until(t, hung, "a TryLock to find no connection", func() bool {
 		_, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second))
 		return errors.Is(err, driver.ErrNotSent)
 	})
@@ -244,7 +244,7 @@ func TestReadWhileServerIsAway(t *testing.T) {
 	cfg.MaxUnaryRetries = 0 // the client library's default, a hundred
 	b := connectWith(t, cfg)
 	srv.Kill()
-	until(t, 5*time.Second, "a read to find no connection", func() bool {
+	until(t, hung, "a read to find no connection", func() bool {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

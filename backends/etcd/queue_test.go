@@ -149,7 +149,7 @@ func TestRevokedWaiterIsNotGranted(t *testing.T) {
 	next := waitInLine(t, t.Context(), connect(t, srv.Addr), "k", request("next", time.Minute), 3)
 	entry := entriesOf(t, holder.client, holder.names.line("k")).Kvs[1]
 	name.Store(string(entry.Key))
-	until(t, 10*time.Second, "the waiter to watch the holder and itself", func() bool { return b.waits.count() == 1 && b.guards.count() == 1 })
+	until(t, hung, "the waiter to watch the holder and itself", func() bool { return b.waits.count() == 1 && b.guards.count() == 1 })
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entry.Lease)))
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestWaiterWatchesBesideHolds(t *testing.T) {
 		return stream, err
 	}, srv.Addr)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", request("mine", 60*time.Second)))
-	until(t, 5*time.Second, "the watch of the hold", func() bool { return streams.Load() == 1 })
+	until(t, hung, "the watch of the hold", func() bool { return streams.Load() == 1 })
 	done := waitInLine(t, t.Context(), b, "k", request("waiter", 60*time.Second), 2)
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestWaiterHearsOfTheDead(t *testing.T) {
 		_, err := b.Lock(t.Context(), "k", request("waiter", time.Minute))
 		granted <- err
 	}()
-	until(t, 10*time.Second, "the waiter is in line", func() bool {
+	until(t, hung, "the waiter is in line", func() bool {
 		return len(entriesOf(t, holder.client, holder.names.line("k")).Kvs) == 2
 	})
 	if err := holder.Unlock(t.Context(), "k", last.ID); err != nil {

@@ -260,7 +260,7 @@ func TestRenewAllInFewRequests(t *testing.T) {
 	}
 	renew := func(want map[string]int) {
 		t.Helper()
-		until(t, 5*time.Second, "the watches to begin", b.guardsAll)
+		until(t, hung, "the watches to begin", b.guardsAll)
 		count.take()
 		for i, r := range b.RenewAll(t.Context(), holds) {
 			if r.Err != nil {
@@ -295,19 +295,20 @@ func TestRenewAllInFewRequests(t *testing.T) {
 func TestHoldEndsByItself(t *testing.T) {
 	srv, b := open(t)
 	rival := connect(t, srv.Addr)
-	other, r := request("other", time.Second), request("a", time.Second)
+	const ttl = 4 * time.Second // a busy machine does not lose it
+	other, r := request("other", ttl), request("a", ttl)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	end := g.Since.Add(g.TTL)
 	var at time.Time
-	until(t, 5*time.Second, "the hold to end", func() bool {
+	until(t, hung, "the hold to end", func() bool {
 		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
 		_, err := rival.TryLock(t.Context(), "k", request("rival", time.Second))
 		at = time.Now()
 		return err == nil
 	})
-	if at.Before(end) || at.After(end.Add(2*time.Second)) {
-		t.Errorf("ended %v after its deadline", at.Sub(end))
+	if at.Before(end) {
+		t.Errorf("ended %v before its deadline", end.Sub(at))
 	}
 	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Renew of what has ended: %v", err)

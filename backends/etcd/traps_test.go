@@ -24,7 +24,7 @@ func waitInLine(t testing.TB, ctx context.Context, b *backend, key string, r dri
 		g, err := b.Lock(ctx, key, r)
 		done <- result{g, err, time.Now()}
 	}()
-	until(t, 5*time.Second, "a waiter to be in line", func() bool {
+	until(t, hung, "a waiter to be in line", func() bool {
 		resp, err := b.client.Get(ctx, b.names.line(key), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count >= int64(n)
 	})
@@ -354,7 +354,7 @@ func TestTrap11WatchCompacted(t *testing.T) {
 	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
 	w := request("waiter", time.Hour)
 	done := waitInLine(t, t.Context(), b, "k", w, 2)
-	until(t, 5*time.Second, "the watches to begin", b.guardsAll)
+	until(t, hung, "the watches to begin", b.guardsAll)
 	for range 5 {
 		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
 	}
@@ -460,7 +460,7 @@ func TestTrap15LostLeaseGrantExpires(t *testing.T) {
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Error(err)
 	}
-	until(t, 5*time.Second, "all leases to end", func() bool {
+	until(t, hung, "all leases to end", func() bool {
 		resp, err := b.client.Leases(t.Context())
 		return err == nil && len(resp.Leases) == 0
 	})

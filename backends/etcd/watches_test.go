@@ -43,7 +43,7 @@ func (n *narrow) SendMsg(m any) error {
 	n.mu.Unlock()
 	select {
 	case <-reading:
-	case <-time.After(3 * time.Second):
+	case <-time.After(hung):
 		n.stuck.Store(true)
 	case <-n.Context().Done():
 		return n.Context().Err()
@@ -90,25 +90,25 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 	for i := range keys {
 		served[i] = waitInLine(t, t.Context(), b, fmt.Sprint("k", i), waiters[i], 2)
 	}
-	until(t, 10*time.Second, "the holds to be watched", b.guardsAll)
+	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, holders[i].ID) })
 	for _, done := range served {
 		if got := soonResult(t, done, 10*time.Second, "a waiter to be served"); got.err != nil {
 			t.Error(got.err)
 		}
 	}
-	until(t, 10*time.Second, "the holds to be watched", b.guardsAll)
+	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, waiters[i].ID) })
 	if n := lost.Load(); n != 0 {
 		t.Errorf("%d losses", n)
 	}
 	must[driver.Grant](t)(b.TryLock(t.Context(), "late", request("late", time.Minute)))
-	until(t, 10*time.Second, "the hold to be watched", b.guardsAll)
+	until(t, hung, "the hold to be watched", b.guardsAll)
 	_, err := b.client.Delete(t.Context(), b.names.line("late"), clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, 5*time.Second, "the loss to be told", func() bool { return lost.Load() == 1 })
+	until(t, hung, "the loss to be told", func() bool { return lost.Load() == 1 })
 	if stuck.Load() {
 		t.Error("requests and events wait for each other")
 	}
@@ -119,12 +119,12 @@ func TestWatchesTakeNoGoroutines(t *testing.T) {
 	_, b := open(t)
 	const keys = 300
 	must[driver.Grant](t)(b.TryLock(t.Context(), "first", request("holder", time.Minute)))
-	until(t, 10*time.Second, "the first hold to be watched", func() bool { return b.guards.count() == 1 })
+	until(t, hung, "the first hold to be watched", func() bool { return b.guards.count() == 1 })
 	before := runtime.NumGoroutine()
 	for i := range keys {
 		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", i), request("holder", time.Minute)))
 	}
-	until(t, 10*time.Second, "the holds to be watched", func() bool { return b.guards.count() == keys+1 })
+	until(t, hung, "the holds to be watched", func() bool { return b.guards.count() == keys+1 })
 	if n := runtime.NumGoroutine() - before; n > keys/10 {
 		t.Errorf("%d goroutines more for %d holds", n, keys)
 	}
@@ -161,14 +161,14 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 	for _, key := range []string{"gone", "kept", "unlocked"} {
 		must[driver.Grant](t)(b.TryLock(t.Context(), key, request(key, time.Minute)))
 	}
-	until(t, 10*time.Second, "the holds to be watched", func() bool { return b.guards.count() == 3 })
+	until(t, hung, "the holds to be watched", func() bool { return b.guards.count() == 3 })
 	broken.Store(true)
 	mu.Lock()
 	for _, cancel := range cancels {
 		cancel()
 	}
 	mu.Unlock()
-	until(t, 10*time.Second, "the streams to end", func() bool { return b.guards.count() == 0 })
+	until(t, hung, "the streams to end", func() bool { return b.guards.count() == 0 })
 	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.line("gone"), clientv3.WithPrefix()))
 	b.mu.Lock()
 	var id string
@@ -190,7 +190,7 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the loss was not told")
 	}
-	until(t, 10*time.Second, "the other to be watched", func() bool { return b.guards.count() == 1 })
+	until(t, hung, "the other to be watched", func() bool { return b.guards.count() == 1 })
 	if n := len(lost); n > 0 {
 		t.Errorf("%d more losses", n)
 	}

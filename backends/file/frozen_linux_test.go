@@ -131,7 +131,7 @@ func TestFrozenFileSystem(t *testing.T) {
 		select {
 		case check := <-answers:
 			check()
-		case <-time.After(20 * time.Second):
+		case <-time.After(hung):
 			thaw()
 			t.Fatal("calls with 100ms to live wait for the file system")
 		}
@@ -141,7 +141,7 @@ func TestFrozenFileSystem(t *testing.T) {
 	select {
 	case err := <-closed:
 		wantErr(t, "Close", err, context.DeadlineExceeded)
-	case <-time.After(20 * time.Second):
+	case <-time.After(hung):
 		t.Error("Close waits for the file system")
 	}
 

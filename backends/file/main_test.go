@@ -76,6 +76,9 @@ func newStore(t *testing.T, dir string) *store {
 	return s
 }
 
+// hung is from when on a call that should end is held not to: much longer than a machine under load is late.
+const hung = 30 * time.Second
+
 func second[A any](_ A, err error) error { return err }
 
 func wantErr(t *testing.T, what string, err, want error) {

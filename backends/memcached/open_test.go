@@ -396,7 +396,7 @@ func TestIdleConnections(t *testing.T) {
 func TestSilentServerHoldsUpItsOwn(t *testing.T) {
 	up, silent := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
 	const calls = 3
-	b := must[*backend](t)(openURL(t, fmt.Sprintf("memcached://%s,%s?pool_size=%d&timeout=5s", up.Addr, silent.Addr, calls)))
+	b := patient(t, up.Addr+","+silent.Addr, listLife, calls)
 	on := map[string]string{}
 	for i := 0; len(on) < 2; i++ {
 		key := fmt.Sprint("k", i)
@@ -464,16 +464,13 @@ func underWay(p *pool, calls int) {
 // Close over connections of its own ends a call under way at once, and leaves no connection.
 func TestCloseEndsCalls(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
-	b, err := openURL(t, "memcached://"+srv.Addr+"?timeout=5s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := patient(t, srv.Addr, listLife, defaultPool)
 	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	pause(t, srv)
 	errs := make(chan error, 2)
 	go func() {
-		ctx := driver.NewBound(context.Background(), time.Minute)
+		ctx := driver.NewBound(context.Background(), 4*hung)
 		defer ctx.Stop()
 		_, err := b.Renew(ctx, "k", r)
 		errs <- err
@@ -492,7 +489,7 @@ func TestCloseEndsCalls(t *testing.T) {
 			t.Error("a call under way has no error")
 		}
 	}
-	if d := time.Since(start); d > 4*time.Second { // their own timeout is later
+	if d := time.Since(start); d > hung { // their own timeout is later
 		t.Errorf("calls under way ended %v after Close", d)
 	}
 	srv.Resume()
@@ -522,13 +519,13 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	const burst = 40
-	clients := []*backend{openFor(t, srv.Addr, 3*time.Second), openFor(t, srv.Addr, 3*time.Second)}
+	clients := []*backend{patient(t, srv.Addr, 3*time.Second, burst), patient(t, srv.Addr, 3*time.Second, burst)}
 	pause(t, srv)
 	var wg sync.WaitGroup
 	for _, b := range clients {
 		for i := range burst {
 			wg.Go(func() {
-				// Whether the call comes through depends on how long the server is silent.
+				// Whether it is granted depends on which client is served first.
 				_, _ = b.TryLock(t.Context(), fmt.Sprint("k", i), request("a", time.Minute))
 			})
 		}

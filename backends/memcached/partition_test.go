@@ -68,9 +68,9 @@ func TestPartitionNamesTheServer(t *testing.T) {
 func TestPingAsksAllServers(t *testing.T) {
 	s1, s2, list := twoServers(t)
 	b := must[*backend](t)(openURL(t, "memcached://"+list+"?timeout=5s"))
-	s1.Pause()
-	s2.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	pause(t, s1)
+	pause(t, s2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := b.Ping(ctx)
 	if err == nil || !strings.Contains(err.Error(), s1.Addr) || !strings.Contains(err.Error(), s2.Addr) {

@@ -131,10 +131,23 @@ func TestOtherListAtOnce(t *testing.T) {
 // openFor opens a store whose lists of servers are remembered for life.
 func openFor(t *testing.T, list string, life time.Duration) *backend {
 	t.Helper()
+	return openWith(t, list, life, func(*settings) {})
+}
+
+// patient opens a list of servers with a pool of that size. Its calls on a server that is silent do not end by
+// themselves: what ends them is the subject.
+func patient(t *testing.T, list string, life time.Duration, pool int) *backend {
+	t.Helper()
+	return openWith(t, list, life, func(s *settings) { s.timeout, s.pool = 4*hung, pool })
+}
+
+func openWith(t *testing.T, list string, life time.Duration, change func(*settings)) *backend {
+	t.Helper()
 	s, err := parseURL(&url.URL{Scheme: "memcached", Host: list})
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(&s)
 	b := must[*backend](t)(openSettings(t.Context(), s, life))
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {

@@ -143,7 +143,7 @@ func TestTrap06FailoverLosesTheWrite(t *testing.T) {
 func TestTrap07Wait(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		n := len(r.replicas)
-		b := connectTo(t, r.client(), WithWaitReplicas(n, 300*time.Millisecond))
+		b := connectTo(t, r.client(), WithWaitReplicas(n, time.Second))
 		plain := connectTo(t, r.client())
 		ctx := t.Context()
 		first := r.master()

@@ -451,10 +451,10 @@ func TestTrap12PausedServer(t *testing.T) {
 	_, b := open(t)
 	r := request("a", 100*time.Millisecond)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if err := b.client.Do(t.Context(), "CLIENT", "PAUSE", "300", "ALL").Err(); err != nil {
+	if err := b.client.Do(t.Context(), "CLIENT", "PAUSE", "1500", "ALL").Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := b.Renew(ctx, "k", r); err == nil || driver.Definite(err) {
 		t.Errorf("%v, want an unknown outcome", err)
