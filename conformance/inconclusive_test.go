@@ -1,9 +1,13 @@
 package conformance
 
 import (
+	"context"
+	"iter"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordgo/coord"
 )
 
 // A case that could not judge something because this process was not scheduled runs once more. It passes
@@ -52,5 +56,24 @@ func TestInconclusive(t *testing.T) {
 	}
 	if len(keys) < 2 {
 		t.Errorf("saw the keys %v, want other ones when a case runs again", keys)
+	}
+}
+
+// A process that stands still between two looks of a Watch sees an older holder rightly: the lease of the newer one has
+// ended meanwhile.
+func TestWatchOfASlowProcess(t *testing.T) {
+	h := memoryHarness()
+	h.election.watch = func(ctx context.Context, c *coord.Client, key string) iter.Seq2[coord.Holder, error] {
+		return func(yield func(coord.Holder, error) bool) {
+			for holder, err := range c.Watch(ctx, key) {
+				if !yield(holder, err) {
+					return
+				}
+				time.Sleep(time.Second) // the subject: longer than the lease
+			}
+		}
+	}
+	if res := outcome(t, h, Case{run: watchOrder}); res.Outcome != Pass {
+		t.Errorf("%s: %v, want %s", res.Outcome, res.Messages, Pass)
 	}
 }
