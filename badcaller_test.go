@@ -294,6 +294,10 @@ var oddCalls = []badCall{
 		return c.Settle(ctx, "k", second, coord.MaxCharge+1, 1)
 	}, coord.ErrInvalid},
 	{"Client.Reserve", "a window", func(ctx context.Context, c *coord.Client) error { return ignore(c.Reserve(ctx, "k", second, 1)) }, coord.ErrUnsupported},
+	{"Client.List", "a prefix with NUL", func(ctx context.Context, c *coord.Client) error { return listed(ctx, c, "k\x00") }, coord.ErrInvalid},
+	{"Client.List", "a prefix that is too long", func(ctx context.Context, c *coord.Client) error {
+		return listed(ctx, c, strings.Repeat("k", coord.MaxKey+1))
+	}, coord.ErrInvalid},
 	{"Client.Break", "no id", func(ctx context.Context, c *coord.Client) error { return c.Break(ctx, "k", "") }, coord.ErrInvalid},
 	{"Client.BreakNow", "no id", func(ctx context.Context, c *coord.Client) error { return c.BreakNow(ctx, "k", "") }, coord.ErrInvalid},
 	{"Client.Break", "another's id", func(ctx context.Context, c *coord.Client) error {
@@ -452,6 +456,7 @@ type fullStore interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Lister
 	driver.Pinger
 	driver.Limiter
 	driver.MultiLimiter
@@ -625,4 +630,12 @@ func receiver(e ast.Expr) string {
 		return id.Name
 	}
 	return ""
+}
+
+// listed is the error at the end of List.
+func listed(ctx context.Context, c *coord.Client, prefix string) (err error) {
+	for _, failed := range c.List(ctx, prefix) {
+		err = failed
+	}
+	return err
 }

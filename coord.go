@@ -87,6 +87,7 @@ type lockStore struct {
 	hold.Store
 	inspect driver.Inspector
 	breaker driver.Breaker
+	lister  driver.Lister
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -131,6 +132,7 @@ func (c *Client) connectLocks(locks driver.Backend) {
 	s.Parts = partition.New(locks, &c.panics)
 	s.inspect, _ = locks.(driver.Inspector)
 	s.breaker, _ = locks.(driver.Breaker)
+	s.lister, _ = locks.(driver.Lister)
 }
 
 // connectLimits finds what the half of the store that limits can do.

@@ -122,6 +122,32 @@ func ExampleTryDo_oncePerTick() {
 	// b 13:00 false <nil>
 }
 
+// Who holds the locks of the jobs?
+func ExampleClient_List() {
+	ctx := context.Background()
+	client, err := coord.Open(ctx, "memory://")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	lock, err := client.Lock(ctx, "jobs/nightly", coord.HolderName("web-1"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Unlock(ctx)
+	for key, err := range client.List(ctx, "jobs/") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		holder, err := client.Inspect(ctx, key)
+		fmt.Println(key, holder.Name, err)
+	}
+	// Output: jobs/nightly web-1 <nil>
+}
+
 // The present holder, and then each change; here until the first vacancy.
 func ExampleClient_Watch() {
 	ctx := context.Background()

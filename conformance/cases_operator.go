@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -21,6 +24,10 @@ func operatorCases() []Case {
 			ID: "LOCK-97", Name: "break-now-frees-at-once", Clause: "L12", run: breaksNow,
 			Why:    "an operator who knows that the holder is dead does not want to wait for its lease, nor to hit the next holder",
 			Remedy: "let Unlock of any client free the hold of the id that it is given",
+		}, {
+			ID: "LOCK-286", Name: "list-names-what-is-held", Clause: "L12", run: lists, Proves: driver.List,
+			Why:    "in an incident nobody knows the names of the locks; a list that leaves one out hides the one that hangs",
+			Remedy: "give back the keys as they were before you encoded them, with those that are only kept taken, and without limits and tokens",
 		},
 	}
 }
@@ -83,4 +90,66 @@ func breaksNow(e *env) {
 	e.wantError(l.Unlock(e.ctx), "Unlock of the broken hold", coord.ErrLost)
 	e.noError(next.Err(), "Err of the next holder")
 	e.noError(next.Unlock(e.ctx), "Unlock by the next holder")
+}
+
+func lists(e *env) {
+	lister, ok := e.open().(driver.Lister)
+	if !ok {
+		e.Fatalf("the store is no driver.Lister")
+	}
+	locks, prefix := e.locker(), e.key("list/")
+	ids := map[string]string{}
+	take := func(key string) {
+		r := e.req(e.long)
+		_, err := locks.TryLock(e.within(soon), key, r)
+		e.noError(err, "TryLock of "+key)
+		ids[key] = r.ID
+	}
+	wants := func(what string) {
+		want := slices.DeleteFunc(slices.Sorted(maps.Keys(ids)), func(key string) bool { return !strings.HasPrefix(key, prefix) })
+		if got := e.listed(lister, prefix); !slices.Equal(got, want) {
+			e.Errorf("List %s: saw %d keys, want %d: missing %q, too many %q", what, len(got), len(want), without(want, got), without(got, want))
+		}
+	}
+	wants("before anything is held")
+	for _, name := range nasty() {
+		if most := e.info.MaxKey; most == 0 || len(prefix+name) <= most {
+			take(prefix + name)
+		}
+	}
+	take(strings.TrimSuffix(prefix, "/"))
+	take(strings.ToUpper(prefix) + "a")
+	wants("of what is held")
+	c := e.client(coord.WithPrefix(prefix))
+	e.noError(e.lock(c, "kept", coord.TTL(e.long), coord.MinHold(e.long)).Unlock(e.ctx), "Unlock with a MinHold")
+	ids[prefix+"kept"] = ""
+	n := 0
+	for _, key := range slices.Sorted(maps.Keys(ids)) {
+		if n++; n%2 == 0 && ids[key] != "" {
+			e.noError(locks.Unlock(e.within(soon), key, ids[key]), "Unlock of "+key)
+			delete(ids, key)
+		}
+	}
+	wants("after some were given back, and one is kept taken")
+	for key, err := range c.List(e.within(soon), "ke") {
+		e.noError(err, "Client.List")
+		if key != "kept" {
+			e.Errorf("Client.List with a prefix: saw %q, want %q", key, "kept")
+		}
+	}
+}
+
+// listed is what List yields, each key once.
+func (e *env) listed(lister driver.Lister, prefix string) (keys []string) {
+	for key, err := range lister.List(e.within(soon), prefix) {
+		e.noError(err, "List")
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// without gives what is in a and not in b.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(key string) bool { return slices.Contains(b, key) })
 }

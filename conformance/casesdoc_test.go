@@ -100,6 +100,7 @@ const scenarios = `| scenario | cases |
 | several keys at once: in any order, refused, lost, held before | LOCK-261, LOCK-262, LOCK-263, LOCK-264, LOCK-265, LOCK-266 |
 | a leader: one at a time, stopped, cut off, restarted, out of hand | LOCK-271, LOCK-272, LOCK-273, LOCK-274, LOCK-275, LOCK-276, LOCK-277, LOCK-278, LOCK-279, LOCK-280, LOCK-281, LOCK-282 |
 | who leads is shown, and that nobody does | LOCK-283, LOCK-284, LOCK-285 |
+| what is held is listed | LOCK-286 |
 | keys that look alike, are empty, are long | LOCK-80, LOCK-81, LOCK-82, LIMIT-33, CORE-05 |
 | clients close while they hold and wait | LOCK-90, LOCK-91, LOCK-92, LOCK-93, LOCK-94, CORE-04 |
 | the context has ended before the call | CORE-03, CORE-06 |

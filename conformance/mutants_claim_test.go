@@ -21,8 +21,8 @@ var claimMutants = []mutant{
 		name: "queue claimed and not there", bug: "fair and wake are claimed, and waiters poll",
 		new: on(func(s store) driver.Backend { return withoutQueue{s, s, s, s, s} }), killers: []string{"LOCK-50", "LOCK-51"},
 	}, {
-		name: "inspect and break claimed and not there", bug: "inspect and break are claimed, and the methods are missing",
-		new: on(func(s store) driver.Backend { return withoutOperator{s, s, s, s} }), killers: []string{"LOCK-95", "LOCK-96"},
+		name: "inspect, break and list claimed and not there", bug: "inspect, break and list are claimed, and the methods are missing",
+		new: on(func(s store) driver.Backend { return withoutOperator{s, s, s, s} }), killers: []string{"LOCK-95", "LOCK-96", "LOCK-286"},
 	}, {
 		name: "reserve claimed and not there", bug: "reserve is claimed, and nothing can be given back",
 		new: on(func(s store) driver.Backend { return withoutRefund{s, s, s, s} }), killers: []string{"LIMIT-59"},

@@ -2,6 +2,8 @@ package conformance_test
 
 import (
 	"context"
+	"iter"
+	"strings"
 	"sync"
 
 	"github.com/coordgo/coord/driver"
@@ -24,6 +26,18 @@ var operatorMutants = []mutant{
 	}, {
 		name: "another token shown", bug: "Inspect reads the counter, which the holder's token may be behind",
 		new: on(func(s store) driver.Backend { return counterShown{s} }), killers: []string{"LOCK-95"},
+	}, {
+		name: "list of one page", bug: "List ends after the first page of keys",
+		new: on(func(s store) driver.Backend { return firstPage{s} }), killers: []string{"LOCK-286"},
+	}, {
+		name: "list of the wrong prefix", bug: "List takes the prefix without the last byte, as a directory is listed",
+		new: on(func(s store) driver.Backend { return directoryListed{s} }), killers: []string{"LOCK-286"},
+	}, {
+		name: "list of names as they are stored", bug: "List gives the keys as the store encodes them",
+		new: on(func(s store) driver.Backend { return encodedListed{s} }), killers: []string{"LOCK-286"},
+	}, {
+		name: "list without what is kept", bug: "List leaves out a key that is kept taken and has no holder",
+		new: on(func(s store) driver.Backend { return keptUnlisted{s} }), killers: []string{"LOCK-286"},
 	},
 }
 
@@ -72,4 +86,47 @@ func (b counterShown) Inspect(ctx context.Context, key string) (driver.Holder, e
 	h, err := b.store.Inspect(ctx, key)
 	h.Token++
 	return h, err
+}
+
+type firstPage struct{ store }
+
+func (b firstPage) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		n := 0
+		for key, err := range b.store.List(ctx, prefix) {
+			if n++; n > 10 || !yield(key, err) {
+				return
+			}
+		}
+	}
+}
+
+type directoryListed struct{ store }
+
+func (b directoryListed) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return b.store.List(ctx, strings.TrimSuffix(prefix, "/"))
+}
+
+type encodedListed struct{ store }
+
+func (b encodedListed) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for key, err := range b.store.List(ctx, prefix) {
+			if !yield(strings.ReplaceAll(key, "%", "%25"), err) {
+				return
+			}
+		}
+	}
+}
+
+type keptUnlisted struct{ store }
+
+func (b keptUnlisted) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for key, err := range b.store.List(ctx, prefix) {
+			if h, _ := b.Inspect(ctx, key); !h.Released && !yield(key, err) {
+				return
+			}
+		}
+	}
 }

@@ -22,6 +22,7 @@ type store interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Lister
 	driver.Pinger
 	driver.Limiter
 	driver.MultiLimiter

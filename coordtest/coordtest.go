@@ -162,6 +162,7 @@ type full interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Lister
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker

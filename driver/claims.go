@@ -24,6 +24,8 @@ const (
 	// Inspect and Break: an operator can see and revoke holds.
 	Inspect Claim = "inspect"
 	Break   Claim = "break"
+	// List: an operator can list what is held.
+	List Claim = "list"
 	// MinHoldAfterExit: MinHold is kept by the store after the process ended.
 	MinHoldAfterExit Claim = "min-hold-after-exit"
 
@@ -65,7 +67,7 @@ const (
 // AllClaims lists every claim, in the order of the documentation.
 func AllClaims() []Claim {
 	return []Claim{
-		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, MinHoldAfterExit,
+		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, List, MinHoldAfterExit,
 		TokenProcess, TokenRestart, TokenClockSeeded, TokenFailover,
 		DurableRestart, DurableFailover, NoEviction,
 		ServerClock, AtomicMulti, Reserve, Charge,

@@ -27,6 +27,7 @@ package driver
 
 import (
 	"context"
+	"iter"
 	"net/url"
 	"time"
 )
@@ -203,6 +204,17 @@ type DelayedUnlocker interface {
 type Inspector interface {
 	// Inspect reads the holder. ErrNotHeld if the key is free.
 	Inspect(ctx context.Context, key string) (Holder, error)
+}
+
+// Lister lists the keys that are held, under the claim [List]. Without it List answers ErrUnsupported.
+type Lister interface {
+	// List yields the keys that begin with prefix and are held or kept taken, as they are given to TryLock, in any
+	// order. A key that is so from the beginning to the end is yielded, perhaps more than once; one that changes
+	// meanwhile may be left out. An error ends the sequence, with the key "". The end of ctx, which is an error,
+	// ends it at once. A prefix of "" is every key's.
+	//
+	// It reads in pages, so that no request of it holds up others for long, and each call begins anew.
+	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 }
 
 // Breaker revokes a hold. Without it Break answers ErrUnsupported.

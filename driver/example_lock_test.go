@@ -20,6 +20,7 @@ type everything interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Lister
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
@@ -85,7 +86,7 @@ func ExampleClaims() {
 // A claim is a word, the same in code, configuration and reports.
 func ExampleClaim() {
 	fmt.Println(driver.Fair, driver.TokenFailover, len(driver.AllClaims()))
-	// Output: fair token-failover 21
+	// Output: fair token-failover 22
 }
 
 // One attempt, a renewal, and the end. The core does everything else.
@@ -214,6 +215,19 @@ func ExampleInspector() {
 	h, err := store.Inspect(ctx, "invoices")
 	fmt.Println(h.Name, h.PID, err)
 	// Output: worker-1 4711 <nil>
+}
+
+func ExampleLister() {
+	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	defer store.Close()
+	if _, err := store.TryLock(ctx, "jobs/nightly", driver.Request{ID: "a", TTL: time.Minute}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for key, err := range store.List(ctx, "jobs/") {
+		fmt.Println(key, err)
+	}
+	// Output: jobs/nightly <nil>
 }
 
 // A hold that is broken is not renewed any more, and the key stays taken.

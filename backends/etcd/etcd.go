@@ -34,7 +34,7 @@ const (
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
 	driver.Fair, driver.Wake, driver.LossPush, driver.PerHoldTTL,
-	driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -138,6 +138,7 @@ var (
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
+	_ driver.Lister          = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
 )
 

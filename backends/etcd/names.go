@@ -38,8 +38,11 @@ func newNames(namespace string) (names, error) {
 
 const maxNamespace = 256
 
+// locks is the prefix of all entries of locks.
+func (n names) locks() string { return n.base + "lock/" }
+
 // line is the prefix of all entries of a lock.
-func (n names) line(key string) string { return n.base + "lock/" + url.PathEscape(key) + "/" }
+func (n names) line(key string) string { return n.locks() + url.PathEscape(key) + "/" }
 
 // entry is a name for an entry of a lock. The number means nothing. Numbers are small and used again, by all clients:
 // etcd looks at every name that a line ever had, until it compacts its history, so a new name for each hold would make

@@ -19,7 +19,7 @@ const (
 
 // Claims are what the conformance suite proves of this store.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List,
 	driver.TokenProcess, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge,
 	driver.ScopeProcess,
@@ -66,6 +66,7 @@ var _ interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Lister
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker

@@ -19,6 +19,22 @@ func tagged(name, suffix string) string {
 	return "coord:{" + name + "}" + suffix
 }
 
+// lockPattern matches the keys of locks whose name begins with prefix, and no others: no other key ends in "}".
+func lockPattern(prefix string) string {
+	return patternEscaper.Replace("coord:{"+escaper.Replace(prefix)) + "*}"
+}
+
+// patternEscaper writes what has a meaning in a pattern of SCAN.
+var patternEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+
+// lockName is the name that lockKey made a key of.
+func lockName(key string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(key, "coord:{"), "}")
+	return unescaper.Replace(name)
+}
+
+var unescaper = strings.NewReplacer("%25", "%", "%7D", "}")
+
 // lockKey is the key of the lock name; the other keys of name begin with it.
 func lockKey(name string) string { return tagged(name, "") }
 

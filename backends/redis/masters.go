@@ -70,24 +70,33 @@ func (s server) serves(ctx context.Context) error {
 	return s.Process(ctx, redis.NewIntCmd(ctx, "pttl", s.key))
 }
 
-// servers are all of them. On a cluster a node that does not answer is not waited for while
-// others may.
-func (b *backend) servers(ctx context.Context) ([]server, error) {
+// servers are all of them.
+func (b *backend) servers(ctx context.Context) (servers []server, err error) {
 	if b.cluster == nil {
 		return []server{{processor: b.client}}, nil
 	}
+	err = b.look(ctx, func(ctx context.Context) error {
+		servers, err = b.masters(ctx)
+		return err
+	})
+	return servers, err
+}
+
+// look calls find, which looks where the slots of a cluster are. A node that does not answer is not waited
+// for while others may.
+func (b *backend) look(ctx context.Context, find func(context.Context) error) error {
 	for within := firstLook; ; within *= 2 {
 		look, cancel := context.WithTimeout(ctx, within)
-		servers, err := b.masters(look)
+		err := find(look)
 		cancel()
 		if err == nil || !timedOut(err) || ctx.Err() != nil || b.closed() {
-			return servers, err
+			return err
 		}
 	}
 }
 
-// masters are those of a cluster, each with a key of its own.
-func (b *backend) masters(ctx context.Context) ([]server, error) {
+// nodes are the masters of a cluster, by their address.
+func (b *backend) nodes(ctx context.Context) (map[string]*server, error) {
 	var mu sync.Mutex
 	byAddr := map[string]*server{}
 	err := b.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
@@ -97,6 +106,12 @@ func (b *backend) masters(ctx context.Context) ([]server, error) {
 		byAddr[addr] = &server{processor: node, addr: addr}
 		return nil
 	})
+	return byAddr, err
+}
+
+// masters are those of a cluster, each with a key of its own.
+func (b *backend) masters(ctx context.Context) ([]server, error) {
+	byAddr, err := b.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
 // ClusterClaims are what it promises on a cluster, where several limits are taken at
 // once only if they are in one slot: those of one key.
 var ClusterClaims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.ServerClock, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }

@@ -31,7 +31,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break,
+	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break, driver.List,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -132,6 +132,7 @@ var (
 	_ driver.LossNotifier = (*backend)(nil)
 	_ driver.Inspector    = (*backend)(nil)
 	_ driver.Breaker      = (*backend)(nil)
+	_ driver.Lister       = (*backend)(nil)
 	_ driver.Pinger       = (*backend)(nil)
 )
 

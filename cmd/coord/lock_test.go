@@ -462,9 +462,37 @@ func TestStatus(t *testing.T) {
 		r.end().want(t, 0, "", "")
 	})
 	u := newUser(t, "")
-	u.run("status").want(t, 64, "", "coord: want one NAME, not 0 arguments: see coord status --help\n")
-	u.run("status", "a", "b").want(t, 64, "", "coord: want one NAME, not 2 arguments")
+	u.run("status", "a", "b").want(t, 64, "", "coord: want one NAME, or --prefix, or neither: see coord status --help\n")
+	u.run("status", "a", "--prefix", "b").want(t, 64, "", "coord: want one NAME, or --prefix, or neither")
 	u.run("break").want(t, 64, "", "coord: want one NAME, not 0 arguments: see coord break --help\n")
+}
+
+// Without a name all locks are shown, on stores that can list them.
+func TestStatusOfAll(t *testing.T) {
+	onStores(t, func(t *testing.T, u *user) {
+		if !u.store.lists {
+			u.run("status").want(t, 64, "", "not supported by this store")
+			return
+		}
+		u.run("status").want(t, 3, "", "")
+		held := u.start("lock", "jobs/a", "--", "sh", "-c", "echo up; cat")
+		other := u.start("lock", "other", "--", "sh", "-c", "echo up; cat")
+		who := host(t) + " (pid " + strconv.Itoa(held.cmd.Process.Pid) + ")"
+		u.run("status").want(t, 0, "jobs/a  held  "+who, "")
+		u.run("status").want(t, 0, "other  held", "")
+		u.run("status", "--prefix", "jobs/").want(t, 0, "jobs/a  held", "")
+		if out := u.run("status", "--prefix", "jobs/", "--json").stdout; strings.Count(out, "\n") != 1 || !strings.Contains(out, `"name":"jobs/a","state":"held"`) {
+			t.Errorf("status --json: %s", out)
+		}
+		u.run("status", "--prefix", "none").want(t, 3, "", "")
+		for _, r := range []*running{held, other} {
+			if err := r.in.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r.end().want(t, 0, "", "")
+		}
+		u.run("status").want(t, 3, "", "")
+	})
 }
 
 // Fair is refused where waiters are not in one line.

@@ -90,20 +90,22 @@ type sharedStore struct {
 	clock bool
 	// fair: waiters are in one line.
 	fair bool
+	// lists: what is held can be listed.
+	lists bool
 }
 
 var sharedStores = []sharedStore{
-	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true, false},
-	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr + "?dial_timeout=1m" }, time.Second, true, true, true},
-	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr + "?dial_timeout=1m" }, 2 * time.Second, true, false, true},
+	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true, false, false},
+	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr + "?dial_timeout=1m" }, time.Second, true, true, true, true},
+	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr + "?dial_timeout=1m" }, 2 * time.Second, true, false, true, true},
 	// The session is the lease.
 	{"zookeeper", func(t *testing.T) string {
 		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s&dial_timeout=1m"
-	}, 4 * time.Second, false, false, true},
+	}, 4 * time.Second, false, false, true, true},
 	// -M: a server that may evict is warned of.
 	{"memcached", func(t *testing.T) string {
 		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr + "?timeout=5s"
-	}, 3 * time.Second, true, false, false},
+	}, 3 * time.Second, true, false, false, false},
 }
 
 // onStores runs the test on each of them.

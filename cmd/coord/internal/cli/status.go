@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,27 +19,39 @@ import (
 const statusLong = `Shows who holds the lock NAME. It exits with 0 if the lock is taken and with 3 if it
 is free, so that scripts can ask.
 
+Without NAME it shows every lock that is held, a line for each, or those whose names
+begin with --prefix, and exits with 3 if there is none. With --json each is a line of
+JSON. That is for people: it asks the store for each lock, and Redis looks at all keys of
+its database. Locks that come or go meanwhile may be missing.
+
 "asked" is when the holder began to ask for the lock; it may have waited for it.
 A lock that nobody holds any more may be kept taken for a while, by --min-hold or
 by coord break.`
 
 func (a *app) status() *cobra.Command {
 	var asJSON bool
+	var prefix string
 	cmd := &cobra.Command{
-		Use:   "status NAME",
-		Short: "Show who holds a lock",
+		Use:   "status [NAME | --prefix PREFIX]",
+		Short: "Show who holds a lock, or all locks that are held",
 		Long:  statusLong + "\n\n" + exitHelp,
 		Example: `  coord status backup
-  coord status backup --json | jq -r .holder.name`,
-		Args:              name,
+  coord status backup --json | jq -r .holder.name
+  coord status --prefix orders/`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("prefix") {
+				return usage("want one NAME, or --prefix, or neither: see %s --help", cmd.CommandPath())
+			}
 			ctx := cmd.Context()
 			client, err := a.open(ctx)
 			if err != nil {
 				return cause(ctx, err)
 			}
 			defer closeInto(client, &err)
+			if len(args) == 0 {
+				return cause(ctx, a.statusOfAll(ctx, client.Client, prefix, asJSON))
+			}
 			s, err := inspect(ctx, client.Client, args[0])
 			if err != nil {
 				return cause(ctx, err)
@@ -47,7 +60,39 @@ func (a *app) status() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "show the locks whose names begin so")
+	noFiles(cmd, "prefix")
 	return cmd
+}
+
+// statusOfAll shows each lock that is held when it is asked for.
+func (a *app) statusOfAll(ctx context.Context, client *coord.Client, prefix string, asJSON bool) error {
+	seen := map[string]bool{}
+	taken := false
+	for name, err := range client.List(ctx, prefix) {
+		if err != nil {
+			return err
+		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		s, err := inspect(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		if s.State == stateFree { // since it was listed
+			continue
+		}
+		taken = true
+		if err := a.printStatusLine(s, asJSON); err != nil {
+			return err
+		}
+	}
+	if !taken {
+		return exit(exitFree, "")
+	}
+	return nil
 }
 
 // The states of a lock.
@@ -112,6 +157,20 @@ func (a *app) printStatus(s lockStatus, asJSON bool) error {
 		return exit(exitFree, "")
 	}
 	return nil
+}
+
+// printStatusLine prints one of several locks.
+func (a *app) printStatusLine(s lockStatus, asJSON bool) error {
+	if !asJSON {
+		a.printf("%s\n", lockSight(s).line())
+		return nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(append(printableJSON(text), '\n'))
+	return err
 }
 
 func (a *app) printStatusText(s lockStatus) {

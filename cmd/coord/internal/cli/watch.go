@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -321,12 +322,12 @@ func (w *watcher) showLine(s sight) error {
 		_, err = w.stdout.Write(append(printableJSON(line), '\n'))
 		return err
 	}
-	fields := []string{s.time.Format(time.TimeOnly), s.kind}
-	for _, c := range s.cells() {
-		if c != "" {
-			fields = append(fields, c)
-		}
-	}
-	_, err := io.WriteString(w.stdout, strings.Join(fields, "  ")+"\n")
+	_, err := io.WriteString(w.stdout, strings.Join([]string{s.time.Format(time.TimeOnly), s.kind, s.line()}, "  ")+"\n")
 	return err
+}
+
+// line is the columns on one line, without those that are empty.
+func (s sight) line() string {
+	cells := s.cells()
+	return strings.Join(slices.DeleteFunc(cells[:], func(c string) bool { return c == "" }), "  ")
 }

@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
+)
+
+var _ driver.Lister = (*backend)(nil)
+
+const (
+	// listPage is how many keys the server looks at for a reply of SCAN.
+	listPage = 1000
+	// pageWithin is how long a master may take for that. One that hangs does not keep the others' keys back.
+	pageWithin = 2 * time.Second
+)
+
+// List implements driver.Lister by SCAN, which looks at each key of the database, on a cluster of each master. The
+// error of a master comes after the keys of the others.
+func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		servers, err := b.listed(ctx)
+		for _, s := range servers {
+			goOn, failed := b.scan(ctx, s, lockPattern(prefix), yield)
+			if !goOn {
+				return
+			}
+			if failed != nil && s.addr != "" {
+				failed = fmt.Errorf("%s: %w", s.addr, failed)
+			}
+			if err == nil {
+				err = failed
+			}
+		}
+		if err != nil {
+			yield("", classify(b.clusterError(err)))
+		}
+	}
+}
+
+// listed are the servers that locks live on, in a certain order.
+func (b *backend) listed(ctx context.Context) (servers []server, err error) {
+	if b.cluster == nil {
+		return []server{{processor: b.client}}, nil
+	}
+	var nodes map[string]*server
+	err = b.look(ctx, func(ctx context.Context) error {
+		nodes, err = b.nodes(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
+		servers = append(servers, *nodes[addr])
+	}
+	return servers, nil
+}
+
+// scan yields the keys of one server. goOn is false if the loop has ended.
+func (b *backend) scan(ctx context.Context, s server, pattern string, yield func(string, error) bool) (goOn bool, err error) {
+	for cursor := uint64(0); ; {
+		var keys []string
+		if keys, cursor, err = b.scanPage(ctx, s, cursor, pattern); err != nil {
+			return true, err
+		}
+		for _, key := range keys {
+			if !yield(lockName(key), nil) {
+				return false, nil
+			}
+		}
+		if cursor == 0 {
+			return true, nil
+		}
+	}
+}
+
+func (b *backend) scanPage(ctx context.Context, s server, from uint64, pattern string) (keys []string, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageWithin)
+	defer cancel()
+	cmd := redis.NewScanCmd(ctx, nil, "scan", from, "match", pattern, "count", listPage)
+	if _, err := b.do(ctx, s, cmd); err != nil {
+		return nil, 0, err
+	}
+	keys, next = cmd.Val()
+	return keys, next, nil
+}
