@@ -138,7 +138,8 @@ func minHold(e *env) {
 // wholeLease takes locks that nobody renews some time after another of the same TTL, at once and
 // after a wait.
 func wholeLease(e *env) {
-	c, ttl := e.client(), e.round(2*e.ttl)
+	b, in := e.injected()
+	c, ttl := e.clientOn(b), e.round(2*e.ttl)
 	whole := func(l *coord.Lock, what string, asked time.Time) {
 		t := l.TTL()
 		if left := l.Deadline().Sub(asked); left < t-margin(t)-time.Millisecond {
@@ -166,6 +167,9 @@ func wholeLease(e *env) {
 	asked = time.Now()
 	e.noError(first.Unlock(e.ctx), "Unlock of the holder")
 	e.noError(recv(e, waits, soon, "Lock behind a holder that unlocks"), "Lock behind a holder that unlocks")
+	if calls := in.Calls(); calls[len(calls)-1].Op == "TryLock" && in.last("TryLock").Before(asked) {
+		asked = in.last("TryLock") // it was under way when the holder unlocked, and its grant begins with it
+	}
 	whole(<-got, "a lock that was waited for", asked)
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
 )
 
 // A case that could not judge something because this process was not scheduled runs once more. It passes
@@ -75,5 +77,40 @@ func TestWatchOfASlowProcess(t *testing.T) {
 	}
 	if res := outcome(t, h, Case{run: watchOrder}); res.Outcome != Pass {
 		t.Errorf("%s: %v, want %s", res.Outcome, res.Messages, Pass)
+	}
+}
+
+// unhurried is a store without queues whose attempts take their time before they reach it.
+type unhurried struct {
+	lockStore
+}
+
+type lockStore interface {
+	driver.Backend
+	driver.Locker
+	driver.DelayedUnlocker
+}
+
+func (u unhurried) Info() driver.Info {
+	info := u.lockStore.Info()
+	info.Claims = unhurriedClaims
+	return info
+}
+
+var unhurriedClaims = driver.Claims{driver.PerHoldTTL, driver.TokenProcess, driver.NoEviction, driver.ScopeProcess}
+
+func (u unhurried) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	time.Sleep(200 * time.Millisecond) // the subject
+	return u.lockStore.TryLock(ctx, key, r)
+}
+
+// An attempt that was under way when the holder unlocked is granted from when it was made.
+func TestLeaseOfASlowAttempt(t *testing.T) {
+	shared := memory.NewStore()
+	h := Harness{Claims: unhurriedClaims, Open: func(TB) driver.Backend { return unhurried{shared.Open().(lockStore)} }}
+	for range 2 { // most attempts are under way at some unlock
+		if res := outcome(t, h, Case{run: wholeLease}); res.Outcome != Pass {
+			t.Errorf("%s: %v, want %s", res.Outcome, res.Messages, Pass)
+		}
 	}
 }
