@@ -99,6 +99,7 @@ func injectClock(t testing.TB, b *backend) {
 			{"local now = time[1] * 1000000 + time[2]", "local now = tonumber(table.remove(ARGV))"},
 			{"ms = ceildiv(us, 500) + 1000", "ms = 3600000"},
 			{"left = ceildiv(us, 1000) + 1000", "left = 3600000"},
+			{"ceildiv(math.max(till - now, 1), 1000)", "3600000"},
 			{"{ARGV[i + 1]}", "{ARGV[i + 1], ARGV[#ARGV]}"},
 			{"{peek}", "{peek, ARGV[#ARGV]}"},
 		} {
@@ -107,7 +108,7 @@ func injectClock(t testing.TB, b *backend) {
 		}
 		return source
 	})
-	if replaced != 13 { // clock and expiry of each script, twice for several limits and passed on there
+	if replaced != 17 { // clock and expiries of each script, twice for several limits and passed on there
 		t.Fatalf("replaced %d lines in the scripts", replaced)
 	}
 	for _, s := range b.limits.all() {

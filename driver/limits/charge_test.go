@@ -292,6 +292,19 @@ func TestChargeAmongBursts(t *testing.T) {
 	})
 }
 
+// TestGivenBackIsNotRefunded: a window that is empty again has nothing to refund, as one that the store has dropped.
+func TestGivenBackIsNotRefunded(t *testing.T) {
+	l := parse(t, "10/1s")
+	var s State
+	s.Take(l, t0, driver.Ask{Min: 3, N: 3})
+	s.Take(l, t0+500_000, driver.Ask{ID: "a", Min: 5, N: 5})
+	s.Charge(l, t0+500_000, -5)
+	s.Take(l, t0+1_100_000, driver.Ask{Min: 2, N: 2})
+	if s.Refund(l, t0+1_100_000, "a", 5) {
+		t.Error("permits that a charge had given back were refunded")
+	}
+}
+
 // TestGivenBackUnderReservations: those who have reserved rely on the debt, and nobody comes beside them.
 func TestGivenBackUnderReservations(t *testing.T) {
 	l := parse(t, "1/1s burst=1")

@@ -119,6 +119,11 @@ func (s *State) addToWindow(v *windowView, id string, n int64) {
 		s.slots.pop()
 	}
 	v.gone = 0
+	past := v.index - v.span - 1
+	if v.sum == 0 { // as good as fresh: what was given back by a charge has left its record
+		past = v.index
+	}
+	s.prune(past)
 	v.sum += n
 	s.sum, s.last = v.sum, v.at
 	if k := s.slots.len(); k > 0 && s.slots.at(k-1).index == v.index {
@@ -126,7 +131,6 @@ func (s *State) addToWindow(v *windowView, id string, n int64) {
 	} else {
 		s.slots.push(slot{index: v.index, n: n})
 	}
-	s.prune(v.index - v.span - 1)
 	if id != "" {
 		s.remember(record{id: id, n: n, at: v.index})
 	}
