@@ -198,35 +198,42 @@ func debtOfEveryBurst(e *env) {
 
 // chargeOnce loses the replies of charges, and counts.
 func chargeOnce(e *env, path pathTo) {
+	var wg sync.WaitGroup
+	for name, limit := range indebted(50) { // side by side: some adapters wait long for a reply that is lost
+		wg.Go(func() {
+			e.scopeOf(name, func(e *env) { chargeOnceOf(e, path, e.key(name), limit) })
+		})
+	}
+	wg.Wait()
+}
+
+func chargeOnceOf(e *env, path pathTo, key string, limit driver.Limit) {
 	b, link := path(e)
 	c, limiter := e.clientOn(b), e.limiter()
-	for name, limit := range indebted(50) {
-		key := e.key(name)
-		e.grantedN(e.ask(limiter, key, limit, 20, 20), 20, "20 of a fresh key under "+name)
-		left := 30
-		for _, n := range []int{5, -5} {
-			what := "a charge"
-			link.DropReply()
-			var err error
-			if n > 0 {
-				_, err = c.Charge(e.within(soon), key, limit, n)
-			} else {
-				what = "a return"
-				err = c.Settle(e.within(soon), key, limit, -n, 0)
-			}
-			link.Heal()
-			if err != nil {
-				e.wantError(err, what+" whose reply was lost under "+name, coord.ErrUnavailable)
-				e.unsettled(err, what+" whose reply was lost under "+name)
-			}
-			a := e.ask(limiter, key, limit, 0, 0)
-			switch made, not := left-n, left; {
-			case a.Remaining == made && !errors.Is(err, driver.ErrNotSent):
-				left = made
-			case a.Remaining != not || err == nil:
-				e.Errorf("left after %s of %d whose reply was lost (%v) under %s: saw %d, want %d if it was made, or %d", what, max(n, -n), err, name, a.Remaining, made, not)
-				left = a.Remaining
-			}
+	e.grantedN(e.ask(limiter, key, limit, 20, 20), 20, "20 of a fresh key")
+	left := 30
+	for _, n := range []int{5, -5} {
+		what := "a charge whose reply was lost"
+		link.DropReply()
+		var err error
+		if n > 0 {
+			_, err = c.Charge(e.within(soon), key, limit, n)
+		} else {
+			what = "a return whose reply was lost"
+			err = c.Settle(e.within(soon), key, limit, -n, 0)
+		}
+		link.Heal()
+		if err != nil {
+			e.wantError(err, what, coord.ErrUnavailable)
+			e.unsettled(err, what)
+		}
+		a := e.ask(limiter, key, limit, 0, 0)
+		switch made, not := left-n, left; {
+		case a.Remaining == made && !errors.Is(err, driver.ErrNotSent):
+			left = made
+		case a.Remaining != not || err == nil:
+			e.Errorf("left after %s (%v), of %d: saw %d, want %d if it was made, or %d", what, err, max(n, -n), a.Remaining, made, not)
+			left = a.Remaining
 		}
 	}
 }
