@@ -85,6 +85,8 @@ func (s *State) creditBucket(l *driver.Limit, now, n int64) (changed bool) {
 	if v.owed == owed && v.debt == debt {
 		return false
 	}
+	// Less is spent. Reservations that fall due spend no more at one time than a burst, and what it does not see.
+	s.wide = max(spent-back, min(spent, v.cap+owed-debt))
 	if s.paid > v.at {
 		s.paid = max(s.paid-(owed-v.owed)/v.rate, v.at)
 	}

@@ -292,6 +292,22 @@ func TestChargeAmongBursts(t *testing.T) {
 	})
 }
 
+// TestGivenBackWhileReserved: of what is given back while reservations are outstanding, a burst at most is withheld
+// when they are gone.
+func TestGivenBackWhileReserved(t *testing.T) {
+	l := parse(t, "10/1s burst=10")
+	var s State
+	s.Charge(l, t0, 1000)
+	if out, _ := s.Take(l, t0, driver.Ask{ID: "r", Min: 1, N: 1, MaxDelay: time.Hour}); out.N != 1 {
+		t.Fatalf("reserved: %+v", out)
+	}
+	s.Charge(l, t0, -1000)
+	s.Refund(l, t0, "r", 1)
+	if out, _ := s.Take(l, t0, driver.Ask{}); out.ResetAfter > time.Second {
+		t.Errorf("%+v after all is given back, want no debt beyond the burst", out)
+	}
+}
+
 // TestGivenBackIsNotRefunded: a window that is empty again has nothing to refund, as one that the store has dropped.
 func TestGivenBackIsNotRefunded(t *testing.T) {
 	l := parse(t, "10/1s")

@@ -129,11 +129,14 @@ if times <= 0 then
       local function less(d)
         return min(d, needed(max(min(d - reserved, wide) - back, 0)))
       end
-      local before, seen = owed, debt
+      local before, seen, spent = owed, debt, wide
       owed, debt = less(owed), less(debt)
-      local freed = before - owed
-      if paid > at then paid = max(paid - (freed - freed % rate) / rate, at) end
       dirty = owed < before or debt < seen
+      if dirty then
+        local freed = before - owed
+        wide = max(spent - back, min(spent, cap + before - seen))
+        if paid > at then paid = max(paid - (freed - freed % rate) / rate, at) end
+      end
     end
     least, want, times = 0, 0, 1
   end
