@@ -266,10 +266,7 @@ func (r *walker) charge() error {
 	if r.rnd.IntN(2) == 0 && got.RetryAfter > 0 {
 		r.wait = got.RetryAfter
 	}
-	acc := r.account(key, l)
-	u := r.use(acc, l, n, before, clock)
-	u.charge = true
-	if err := acc.charge(u, before-r.Blur.Microseconds()); err != nil || !r.Still {
+	if err := r.charged(key, l, n, before, clock); err != nil || !r.Still {
 		return err
 	}
 	seen, err := r.asks(key, l, []driver.Ask{{}})
@@ -280,6 +277,19 @@ func (r *walker) charge() error {
 		return fmt.Errorf("%q %v: charge %d answers %+v, and a peek after it sees %+v: R10", key, l, n, got, want)
 	}
 	return nil
+}
+
+// charged takes in a charge of a call that was made when the clock showed that.
+func (r *walker) charged(key string, l driver.Limit, n int, before int64, clock time.Time) error {
+	acc := r.account(key, l)
+	u := &use{from: before - r.Blur.Microseconds(), to: r.passed() + r.Blur.Microseconds(), limit: l, n: int64(n), window: -1}
+	if n > 0 {
+		u = r.use(acc, l, n, before, clock)
+	} else { // it may have moved the account's time, or found nothing to give back
+		acc.touched = max(acc.touched, r.Now().UnixMicro())
+	}
+	u.charge = true
+	return acc.charge(u, before-r.Blur.Microseconds())
 }
 
 func (r *walker) take() error {

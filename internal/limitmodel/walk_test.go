@@ -128,3 +128,31 @@ func TestWalk(t *testing.T) {
 		})
 	}
 }
+
+// What gives nothing back does not move the time of an account: when the clock is set back after it, the window before
+// goes on.
+func TestWindowAfterAReturnOfNothing(t *testing.T) {
+	l, err := driver.ParseLimit("10/1s fixed-window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_790_000_000, 0) // a window begins
+	r := &walker{Walk: Walk{Now: func() time.Time { return now }}, start: now}
+	grant := func(id string) error {
+		return r.granted("k", l, driver.Ask{Min: 10, N: 10, ID: id}, driver.Granted{N: 10}, r.passed(), now)
+	}
+	if err := r.charged("k", l, -1, r.passed(), now); err != nil {
+		t.Error(err)
+	}
+	now, r.back = now.Add(-time.Millisecond), r.back+time.Millisecond
+	if err := grant("a"); err != nil {
+		t.Errorf("in the window before: %v", err)
+	}
+	now = now.Add(500 * time.Millisecond)
+	if err := grant("b"); err != nil {
+		t.Errorf("in the next window: %v", err)
+	}
+	if err := grant("c"); err == nil {
+		t.Error("a second grant of all in one window is not found")
+	}
+}
