@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // leading calls fn with a client of a fake store, what it logs, and the store, in a bubble.
@@ -160,7 +162,7 @@ func TestLeadOutage(t *testing.T) {
 		if took := time.Since(began); err != nil || took < time.Minute || took > 62*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
-		if n := len(asked); n < 40 || n > 140 { // 0.5 to 1.5 s apart
+		if n := len(asked); n < 60 || n > 130 { // 0.5 to 1 s apart
 			t.Errorf("asked %d times in a minute", n)
 		}
 		if first, last := asked[1].Sub(asked[0]), asked[len(asked)-1].Sub(asked[len(asked)-2]); first > 15*time.Millisecond || last < 500*time.Millisecond {
@@ -172,11 +174,16 @@ func TestLeadOutage(t *testing.T) {
 	})
 }
 
-// A term that lasted begins the pauses anew; one that is lost at once does not.
+// A term that lasted begins the pauses anew; one that is lost at once does not. After a term the pause is longer than
+// those between the polls of a candidate that waits.
 func TestLeadPauses(t *testing.T) {
 	l := newCandidate(nil, "k", []LockOption{TTL(10 * time.Second)})
-	if l.pause != firstRest || l.longest != time.Second {
-		t.Fatalf("pauses %v to %v", l.pause, l.longest)
+	if l.pause != firstRest || l.longest != time.Second || termRest/2 <= 3*pollPause/2 {
+		t.Fatalf("pauses %v to %v, %v after a term", l.pause, l.longest, termRest)
+	}
+	l.note(&term{began: true, lasted: l.longest - 1}, ErrLost)
+	if l.pause != termRest {
+		t.Errorf("pause %v after a first term", l.pause)
 	}
 	l.pause = l.longest
 	l.note(&term{began: true, lasted: l.longest - 1}, ErrLost)
@@ -184,14 +191,142 @@ func TestLeadPauses(t *testing.T) {
 		t.Errorf("pause %v after a short term", l.pause)
 	}
 	l.note(&term{began: true, lasted: l.longest}, ErrLost)
-	if l.pause != firstRest {
+	if l.pause != termRest {
 		t.Errorf("pause %v after a term that lasted", l.pause)
 	}
 	if l := newCandidate(nil, "k", []LockOption{TTL(time.Hour)}); l.longest != longestRest {
 		t.Errorf("longest pause %v of a TTL of an hour", l.longest)
 	}
-	if l := newCandidate(nil, "k", []LockOption{TTL(time.Millisecond)}); l.longest != firstRest {
-		t.Errorf("longest pause %v of a TTL of a millisecond", l.longest)
+	l = newCandidate(nil, "k", []LockOption{TTL(time.Millisecond)})
+	l.note(&term{began: true}, ErrLost)
+	if l.longest != firstRest || l.pause != firstRest {
+		t.Errorf("pause %v, longest %v of a TTL of a millisecond", l.pause, l.longest)
+	}
+}
+
+// breakable is a fake store whose holds an operator can break: the key is kept taken until the lease ends.
+type breakable struct{ *fakeStore }
+
+const broken = "broken"
+
+func (b breakable) Inspect(context.Context, string) (driver.Holder, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.live("k")
+	if l == nil {
+		return driver.Holder{}, driver.ErrNotHeld
+	}
+	h := driver.NewHolder(l.id, l.token, time.Until(l.end))
+	h.Released = l.id == broken
+	return h, nil
+}
+
+func (b breakable) Break(_ context.Context, key, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.live(key)
+	if l == nil || l.id != id {
+		return driver.ErrNotHeld
+	}
+	l.id = broken
+	return nil
+}
+
+// A leader whose term was broken lets another candidate that waits come first, each time, on a store without a line.
+// Without another one it leads again soon after the key is free.
+func TestLeadGivesWayAfterABreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := breakable{newFake()}
+		operator := newTestClient(t, f)
+		breakIt := func() {
+			h, err := operator.Inspect(t.Context(), "k")
+			if err == nil {
+				err = operator.Break(t.Context(), "k", h.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		leads, ended := make(chan string), make(chan error, 2)
+		candidate := func(name string) {
+			ended <- Lead(ctx, newTestClient(t, f), "k", func(ctx context.Context) error {
+				leads <- name
+				<-ctx.Done()
+				return nil
+			})
+		}
+		go candidate("a")
+		<-leads
+		breakIt()
+		free := f.freeAt("k")
+		last := <-leads
+		if time.Since(free) > time.Second {
+			t.Errorf("it led again %v after the key was free", time.Since(free))
+		}
+		go candidate("b")
+		synctest.Wait()
+		for range 20 {
+			time.Sleep(time.Second) // the other one waits again
+			breakIt()
+			now := <-leads
+			if now == last {
+				t.Errorf("%s leads again, before the other one", now)
+			}
+			last = now
+		}
+		cancel()
+		for range 2 {
+			<-ended
+		}
+	})
+}
+
+// passingError is a refusal that may go away by itself.
+type passingError struct{ error }
+
+func (passingError) Temporary() bool { return true }
+func (e passingError) Unwrap() error { return e.error }
+
+// A refusal ends Lead, unless it may go away by itself, or Lead has had a term: then the call was no mistake.
+func TestLeadAfterARefusal(t *testing.T) {
+	for name, refusal := range map[string]error{"invalid": ErrInvalid, "unsupported": ErrUnsupported} {
+		t.Run(name, func(t *testing.T) {
+			leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
+				asked := 0
+				refuse := func(err error, from, to int) {
+					asked = 0
+					f.setIntercept(func(op, _ string) outcome {
+						if op != "trylock" {
+							return outcome{}
+						}
+						if asked++; asked < from || asked > to {
+							return outcome{}
+						}
+						return outcome{before: err}
+					})
+				}
+				nothing := func(context.Context) error { return nil }
+				refuse(refusal, 1, 1)
+				wantErr(t, Lead(t.Context(), c, "k", nothing), refusal)
+				refuse(passingError{refusal}, 1, 5)
+				if err := Lead(t.Context(), c, "k", nothing); err != nil || asked != 6 {
+					t.Errorf("%v after %d campaigns", err, asked)
+				}
+				terms := 0
+				refuse(refusal, 2, 5)
+				err := Lead(t.Context(), c, "k", func(ctx context.Context) error {
+					if terms++; terms == 1 {
+						f.remove("k")
+						<-ctx.Done()
+					}
+					return nil
+				})
+				if err != nil || terms != 2 || asked != 6 {
+					t.Errorf("%v after %d terms and %d campaigns", err, terms, asked)
+				}
+			})
+		})
 	}
 }
 
@@ -287,22 +422,39 @@ func TestLeadOfAClosedClient(t *testing.T) {
 		wantErr(t, err, ErrClosed)
 		c = newTestClient(t, f)
 		f.setIntercept(func(string, string) outcome { return outcome{before: errWire} })
-		time.AfterFunc(time.Minute, func() { _ = c.Close() })
-		wantErr(t, Lead(t.Context(), c, "k", func(context.Context) error { return nil }), ErrClosed)
+		closed := make(chan time.Time, 1)
+		time.AfterFunc(time.Minute, func() {
+			_ = c.Close()
+			closed <- time.Now()
+		})
+		wantErr(t, Lead(t.Context(), c, "k", func(context.Context) error { return nil }, TTL(time.Hour)), ErrClosed)
+		returned := time.Now()
+		if late := returned.Sub(<-closed); late > 0 {
+			t.Errorf("it returned %v after Close", late)
+		}
 	})
 }
 
-// A function that outlives its term is logged at once, and once per TTL until it returns.
+// A function that outlives its term is logged a moment later, and once per TTL until it returns; one that returns
+// when its term is lost is not.
 func TestLeadLogsOverruns(t *testing.T) {
 	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
 		ctx, cancel := context.WithCancel(t.Context())
-		count := func() int { return strings.Count(log.String(), "has not returned") }
+		terms, count := 0, func() int { return strings.Count(log.String(), "has not returned") }
 		_ = Lead(ctx, c, "k", func(ctx context.Context) error {
 			f.remove("k")
 			<-ctx.Done()
+			if terms++; terms == 1 {
+				return nil
+			}
+			synctest.Wait()
+			if n := count(); n != 0 {
+				t.Errorf("%d warnings at the loss: %s", n, log)
+			}
+			time.Sleep(time.Second)
 			synctest.Wait()
 			if n := count(); n != 1 || !strings.Contains(log.String(), "key=k") {
-				t.Errorf("%d warnings at the loss: %s", n, log)
+				t.Errorf("%d warnings a moment after the loss: %s", n, log)
 			}
 			time.Sleep(35 * time.Second)
 			if n := count(); n != 4 {

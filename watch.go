@@ -12,7 +12,8 @@ import (
 )
 
 // Watch gives the holder of key, as [Client.Inspect] shows it: the present one, and then each change that it
-// sees. ErrNotHeld, with no Holder, is a vacancy: nobody holds the key, though it may be kept taken. Holders
+// sees. ErrNotHeld, with no Holder, is a vacancy: nobody holds the key, though it may be kept taken. It does not
+// say that the last holder's work has ended: one whose hold was broken works on until its next renewal. Holders
 // come in the order of their tokens; a lower token comes only after the lease of the holder seen last has
 // ended, as when a store was restored from a backup.
 //

@@ -13,7 +13,9 @@ var (
 	// ErrNotHeld: this id does not hold the key, or holds it no longer.
 	ErrNotHeld = errors.New("not held")
 	// ErrInvalid: the call can never succeed; the message names the value
-	// and the allowed range.
+	// and the allowed range. One that the state of the store explains, so that
+	// the same call may succeed later, has a method Temporary() bool that says
+	// so, and likewise an ErrUnsupported: what goes on over outages goes on then.
 	ErrInvalid = errors.New("invalid argument")
 	// ErrUnsupported: this store cannot do it.
 	ErrUnsupported = errors.New("not supported by this store")

@@ -27,8 +27,8 @@ const (
 
 // ServersError refuses a client whose list of servers is not the one that other clients of the
 // store use. Both would place some keys on different servers, and could hold one lock
-// twice. It is an [driver.ErrInvalid]. Stop the clients of one list: it is forgotten a minute after
-// the last of them.
+// twice. It is an [driver.ErrInvalid], and temporary. Stop the clients of one list: it is forgotten a minute
+// after the last of them.
 type ServersError struct {
 	Server string   // on which the other list was found
 	Ours   []string // sorted
@@ -42,6 +42,9 @@ func (e *ServersError) Error() string {
 
 // Is makes errors.Is(err, driver.ErrInvalid) true.
 func (e *ServersError) Is(target error) bool { return target == driver.ErrInvalid }
+
+// Temporary is true: the clients of the other list may go.
+func (e *ServersError) Temporary() bool { return true }
 
 // formatList writes a list. The order of the servers does not matter to where keys are.
 func formatList(addrs []string) string {

@@ -77,7 +77,7 @@ func TestOtherListIsRefused(t *testing.T) {
 	} {
 		_, err := openURL(t, "memcached://"+other+"?timeout=5s")
 		var e *ServersError
-		if !errors.As(err, &e) || !errors.Is(err, driver.ErrInvalid) {
+		if !errors.As(err, &e) || !errors.Is(err, driver.ErrInvalid) || !e.Temporary() {
 			t.Errorf("%s beside %s: %v, want a ServersError", other, both, err)
 			continue
 		}

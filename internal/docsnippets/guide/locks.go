@@ -106,6 +106,10 @@ func dispatchOrders(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := dispatchNext(ctx, lock.Token()); err != nil {
 			slog.WarnContext(ctx, "an order was not dispatched", "term", lock.Token(), "error", err)
+			select {
+			case <-time.After(time.Second): // not in a row
+			case <-ctx.Done():
+			}
 		}
 	}
 	return context.Cause(ctx)
