@@ -114,7 +114,7 @@ func Run(cmd Command, env []string, lock Lock, l Limits, sigs *Signals, warn fun
 	p.Stdin, p.Stdout, p.Stderr = os.Stdin, os.Stdout, os.Stderr
 	p.Env = append(os.Environ(), env...)
 	p.SysProcAttr = attributes(!p.sharesTerminal)
-	sigs.passStops(!p.sharesTerminal)
+	defer sigs.passStops(!p.sharesTerminal)()
 	p.orphans = adopt()
 	defer p.orphans.stop()
 	if err := p.Start(); err != nil {
@@ -163,6 +163,7 @@ func (p *process) attend(ended <-chan error, w *watch, sigs *Signals) (Reason, e
 		case <-p.orphans.died:
 			p.orphans.reap(p.Process.Pid)
 		case sig := <-sigs.ch:
+			sigs.note(sig)
 			if !p.sharesTerminal || !fromTerminal(sig) {
 				p.check(p.signal(sig))
 			}

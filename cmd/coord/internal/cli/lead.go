@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +22,10 @@ is greater in each later term. Let what CMD writes to refuse one that is older t
 has seen.
 
 If the term is lost, CMD gets TERM and then KILL, as with coord lock, and is started
-again in the next term of this machine. An outage of the store does not end coord.
-When CMD ends by itself, coord gives NAME back, and exits with CMD's status. Signals
-are passed on to CMD; while coord waits, they end the wait.
+again in the next term of this machine; another one that waits comes first. An outage
+of the store does not end coord, except at the start: then it exits with 69. When CMD
+ends by itself, coord gives NAME back, and exits with CMD's status. Signals are passed
+on to CMD; while coord waits, they end the wait.
 
 ` + exitHelp
 
@@ -77,8 +80,8 @@ func (a *app) lead(stop func()) *cobra.Command {
 	return cmd
 }
 
-// runLead leads, and leads again after each loss, until the command ends by itself, or a signal ends the wait.
-func (a *app) runLead(ctx context.Context, stop func(), cfg *config.Config, name string, command []string, f leadFlags) (err error) {
+// runLead leads, and leads again after each loss, until the command ends by itself, or a signal asks coord to end.
+func (a *app) runLead(ctx context.Context, stop func(), cfg *config.Config, name string, command []string, f leadFlags) error {
 	cmd, err := child.Find(command) // before the wait, not after it
 	if err != nil {
 		return err
@@ -96,43 +99,81 @@ func (a *app) runLead(ctx context.Context, stop func(), cfg *config.Config, name
 	if f.as != "" {
 		opts = append(opts, coord.HolderName(f.as))
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	l := &leader{app: a, name: name, cmd: cmd, flags: f, end: end, stop: stop}
+	err = l.lead(ctx, client, opts)
+	l.stop()
+	if l.own != nil && errors.Is(err, l.own) {
+		return err
+	}
+	return cause(ctx, err)
+}
+
+// lead campaigns until the command has ended by itself, or ctx ends.
+func (l *leader) lead(ctx context.Context, client *config.Client, opts []coord.LockOption) error {
+	// What refuses a question will refuse a campaign, and Lead would try again for ever.
+	_, err := client.Inspect(ctx, l.name)
+	if err != nil && !errors.Is(err, coord.ErrNotHeld) && !errors.Is(err, coord.ErrUnsupported) {
+		return err
+	}
 	for {
-		lost, err := a.leadOnce(ctx, stop, client, name, cmd, f, opts)
-		if !lost {
+		err := coord.Lead(ctx, client, l.name, l.term, opts...)
+		if !errors.Is(err, coord.ErrLost) || !pause(ctx) {
 			return err
 		}
-		fmt.Fprintf(a.stderr, "coord: this machine does not lead %q any more: the command has ended, and is started again when it does\n", name)
-		ctx, stop = a.signals.Context(context.Background()) // the command had the signals
 	}
 }
 
-// leadOnce leads until the command has ended. lost is that its term was.
-func (a *app) leadOnce(ctx context.Context, stop func(), client *config.Client, name string, cmd child.Command, f leadFlags, opts []coord.LockOption) (lost bool, err error) {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	err = coord.Lead(ctx, client, name, func(work context.Context) error {
-		defer end() // Lead does not campaign again by itself: first, signals have to end its wait again
-		lock, _ := coord.Held(work, name)
-		stop()
-		if ctx.Err() != nil { // a signal came with the grant
-			return ctx.Err()
-		}
-		if f.verbose {
-			fmt.Fprintf(a.stderr, "coord: leading %q, term %d\n", name, lock.Token())
-		}
-		code, told, err := a.runUnder(lock, cmd, f.lockFlags)
-		switch {
-		case err != nil:
-			return err
-		case told == child.Lost:
-			lost = true
-		case code != 0:
-			return exit(code, "")
-		}
-		return nil
-	}, opts...)
-	if lost || errors.Is(err, coord.ErrLost) {
-		return true, nil
+// pause lets another candidate come first, as coord.Lead does after a loss. It reports false if ctx ended.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(100*time.Millisecond + rand.N(100*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return false, cause(ctx, err)
+}
+
+// leader is one coord lead.
+type leader struct {
+	*app
+	name  string
+	cmd   child.Command
+	flags leadFlags
+	end   context.CancelCauseFunc // ends the campaigns
+	stop  func()                  // hands the signals over to the command: until then they call end
+	own   error                   // how the command ended by itself, if not with 0
+}
+
+// term runs the command in a term. What it returns ends coord, if the term was not lost.
+func (l *leader) term(ctx context.Context) error {
+	l.stop()
+	defer func() { l.stop = l.signals.Ending(l.end) }()
+	if ctx.Err() != nil { // a signal came with the grant, or the term is over
+		return context.Cause(ctx)
+	}
+	lock, _ := coord.Held(ctx, l.name)
+	if l.flags.verbose {
+		fmt.Fprintf(l.stderr, "coord: leading %q, term %d\n", l.name, lock.Token())
+	}
+	code, told, err := l.runUnder(lock, l.cmd, l.flags.lockFlags)
+	asked := l.signals.Asked()
+	if asked != nil {
+		l.end(child.Interrupted{Signal: asked}) // no campaign follows, whatever has become of the term
+	}
+	switch {
+	case err != nil:
+		l.own = err
+	case told == child.Lost:
+		if asked == nil {
+			fmt.Fprintf(l.stderr, "coord: this machine does not lead %q any more: the command has ended, and is started again when it does\n", l.name)
+		}
+		return coord.ErrLost // Lead takes it for the end if the lease could be renewed after all
+	case code != 0:
+		l.own = exit(code, "")
+	}
+	return l.own
 }
