@@ -36,7 +36,8 @@ func (c *Client) Charge(ctx context.Context, key string, limit Limit, n int) (Re
 // has used so many. Settle charges the difference, as Charge does, or gives it back. If there is none it asks the
 // store for nothing.
 //
-// What it gives back can be granted at once, as if it had not been taken. It gives back no more than is missing from
+// What it gives back can be granted at once, as if it had not been taken. A Wait of the same client that was denied
+// asks again then; one that has reserved its permits keeps their time. It gives back no more than is missing from
 // the limit. So a token bucket that is full again, and a fixed window that has begun since, give back nothing.
 //
 // Settle a call once. One that the failure policy let in (Result.Degraded) has taken nothing: Charge all that it

@@ -446,3 +446,52 @@ func TestADayOfWrongEstimates(t *testing.T) {
 		})
 	}
 }
+
+// A Wait behind a debt goes on when its own client erases it, also one whose request is on its way, and those behind it.
+func TestWaitGoesOnWhenTheDebtEnds(t *testing.T) {
+	limits := map[string]Limit{
+		"token bucket":   {Rate: 1, Per: time.Hour, Burst: 2},
+		"sliding window": {Rate: 2, Per: time.Hour, Algorithm: SlidingWindow},
+	}
+	ends := map[string]func(ctx context.Context, c *Client, limit Limit) error{
+		"Settle": func(ctx context.Context, c *Client, limit Limit) error { return c.Settle(ctx, "k", limit, 100, 0) },
+		"Reset":  func(ctx context.Context, c *Client, limit Limit) error { return c.Reset(ctx, "k", limit) },
+	}
+	for name, limit := range limits {
+		for op, end := range ends {
+			for _, late := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s of a %s, late answer %t", op, name, late), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newFakeCharges()
+						c := newTestClient(t, f)
+						must[Result](t)(c.Charge(t.Context(), "k", limit, 100))
+						gate := make(chan struct{})
+						if late {
+							f.setIntercept(func(op, _ string) outcome {
+								if op == "take" {
+									f.setIntercept(nil)
+									return outcome{late: gate}
+								}
+								return outcome{}
+							})
+						}
+						began := time.Now()
+						var wg sync.WaitGroup
+						for range 2 {
+							wg.Go(func() { must[any](t)(nil, c.Wait(t.Context(), "k", limit)) })
+							synctest.Wait()
+						}
+						if err := end(t.Context(), c, limit); err != nil {
+							t.Error(err)
+						}
+						close(gate)
+						wg.Wait()
+						if d := time.Since(began); d > time.Second {
+							t.Errorf("they waited for %v", d)
+						}
+					})
+				})
+			}
+		}
+	}
+}

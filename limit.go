@@ -91,7 +91,8 @@ func (c *Client) Peek(ctx context.Context, key string, limit Limit) (r Result, e
 	return r, err
 }
 
-// Reset forgets what was taken from limit under key.
+// Reset forgets what was taken from limit under key. A Wait of this client that was denied asks again at once. One that
+// has reserved its permits keeps their time.
 func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, 0, &d)

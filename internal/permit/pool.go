@@ -197,8 +197,15 @@ func (p *Pool) Reset(ctx context.Context, d *driver.Demand) error {
 		// What is taken while the store resets may be forgotten too.
 		defer b.reset(d.Key, &d.Limit)
 	}
+	defer p.waits.againAll(d.Key, &d.Limit)
 	defer p.denied.forget(d.Key)
 	return p.Store.Reset(ctx, d.Key, d.Limit)
+}
+
+// returned makes those who were denied permits of d ask again: some were given back.
+func (p *Pool) returned(d *driver.Demand) {
+	p.denied.forget(d.Key)
+	p.waits.again(limitKey{d.Key, d.Limit})
 }
 
 // Refund gives back what the ask id was granted of d.
@@ -206,7 +213,7 @@ func (p *Pool) Refund(ctx context.Context, d *driver.Demand, id string) error {
 	if p.Store.Refund == nil {
 		return driver.ErrUnsupported
 	}
-	defer p.denied.forget(d.Key)
+	defer p.returned(d)
 	return p.Store.Refund.Refund(ctx, d.Key, d.Limit, id, d.N)
 }
 
@@ -217,7 +224,7 @@ func (p *Pool) Charge(ctx context.Context, d *driver.Demand, n int) (driver.Char
 		return driver.Charged{}, driver.ErrUnsupported
 	}
 	if n < 0 {
-		defer p.denied.forget(d.Key)
+		defer p.returned(d)
 	} else {
 		defer p.denied.drop(d.Key)
 	}

@@ -43,6 +43,7 @@ type waitQueue struct {
 	retryN   int
 	from     time.Time // those in waiting are served after it, by a refill of their permits; zero: not known
 	earliest time.Time // no deadline in waiting is before it; zero: none has one
+	renewals int       // counts again, so that a denial from before it does not hold after
 }
 
 // waiter is a call of Wait. waitQueues.mu guards it until done is closed.
@@ -155,6 +156,33 @@ func (q *waitQueue) remove(w *waiter) {
 func (w *waiter) answer(from Origin, err error) {
 	w.answered, w.from, w.err = true, from, err
 	close(w.done)
+}
+
+// again makes the queue of k ask the store at once: this client gave permits back.
+func (qs *waitQueues) again(k limitKey) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.queues[k]; q != nil {
+		q.again()
+	}
+}
+
+// againAll does so for all limits of the account that was reset.
+func (qs *waitQueues) againAll(key string, limit *driver.Limit) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for k, q := range qs.queues {
+		if k.key == key && k.limit.Shares(*limit) {
+			q.again()
+		}
+	}
+}
+
+// again forgets what the store denied. waitQueues.mu is held.
+func (q *waitQueue) again() {
+	q.renewals++
+	q.retryAt, q.from = time.Time{}, time.Time{}
+	q.wake()
 }
 
 // wake makes the goroutine look at the queue. waitQueues.mu is held.
@@ -270,7 +298,7 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 		}
 	}
 	q.asked, q.abandon = len(front), abandon
-	asks := q.asks(front)
+	asks, renewals := q.asks(front), q.renewals
 	mu.Unlock()
 	sent, epoch := pool.Clock.Now(), pool.denied.epoch.Load()
 	taken, err := pool.calls.takeEach(ctx, q.key, asks)
@@ -281,6 +309,9 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 		return
 	}
 	q.answered(p, front, asks, taken.Asks)
+	if q.renewals != renewals {
+		q.retryAt, q.from = time.Time{}, time.Time{}
+	}
 	q.sendAway()
 	q.learn(p, asks, &taken, sent, epoch)
 }
