@@ -43,7 +43,7 @@ func (m *mortal) die() {
 	}
 }
 
-// TestDeadWaitersCostNothing: a holder and twenty who wait die together. Who waits behind them has the key
+// TestDeadWaitersCostNothing: a holder and sixty who wait die together. Who waits behind them has the key
 // when the lease ends, by the server's clock, from which tokens come.
 func TestDeadWaitersCostNothing(t *testing.T) {
 	srv, b := open(t)
@@ -51,7 +51,8 @@ func TestDeadWaitersCostNothing(t *testing.T) {
 	o := clientOptions(srv.Addr)
 	o.Dialer = m.dial
 	dying := connectWith(t, o)
-	const lease, dead = 2 * time.Second, 20
+	const lease, dead = 2 * time.Second, 60
+	const most = 10 * time.Second // late for a busy machine, and less than if each cost an offer, of 200 ms
 	alive := request("alive", time.Minute)
 	first := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", 10*time.Minute)))
 	for i := range dead {
@@ -65,7 +66,7 @@ func TestDeadWaitersCostNothing(t *testing.T) {
 	b.client.PExpire(t.Context(), lockKey("k"), lease)
 	g := grantOf(t, w)
 	// It learns of the end of the lease when it next says that it is alive.
-	if took := time.UnixMicro(g.Token).Sub(now); took > 2*lease {
+	if took := time.UnixMicro(g.Token).Sub(now); took > most {
 		t.Errorf("granted %v after all died, by the server's clock, want little more than the lease of %v", took, lease)
 	}
 	if g.Token <= first.Token {
