@@ -116,7 +116,7 @@ func TestFrozenFileSystem(t *testing.T) {
 	answers := make(chan func(), len(calls))
 	for name, c := range calls {
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			err := c.call(ctx)
 			answers <- func() {
@@ -133,7 +133,7 @@ func TestFrozenFileSystem(t *testing.T) {
 			check()
 		case <-time.After(hung):
 			thaw()
-			t.Fatal("calls with 100ms to live wait for the file system")
+			t.Fatal("calls with a second to live wait for the file system")
 		}
 	}
 	closed := make(chan error, 1)

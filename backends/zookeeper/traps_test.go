@@ -114,7 +114,7 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 		}
 		return pass
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
 	_, err := b.TryLock(ctx, "k", request("a", testSession))
@@ -142,7 +142,7 @@ func TestTrap02LateSuccessIsUndone(t *testing.T) {
 	beside := connect(t, urlWith(p.target, calmSession))
 	isFree(t, b, "k")
 	p.once(opMulti, hold)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := b.TryLock(ctx, "k", request("a", testSession)); err == nil || driver.Definite(err) {
 		t.Errorf("%v: want an unknown outcome", err)
