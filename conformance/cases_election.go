@@ -241,21 +241,45 @@ func (e *env) spared(link Link, how string) {
 	}
 }
 
+// leaderRestart kills the server and has it back: at once, so that the term may go on or be lost, and after the lease has
+// ended.
 func leaderRestart(e *env) {
 	if e.r.suite.Harness.Embedded {
 		e.unsupported("the store is embedded: there is no server to restart")
 	}
-	key, ttl := e.key("k"), e.round(2*e.ttl)
+	faults, key, ttl := e.r.suite.Harness.Faults, e.key("k"), e.round(2*e.ttl)
 	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))
 	p.let()
-	recv(e, p.terms, soon, "the first term")
-	e.r.suite.Harness.Faults.Kill(e)
-	e.wantError(recv(e, p.causes, e.lapse(ttl), "the term to end, its store being killed"), "cause of its context", coord.ErrLost)
-	e.r.suite.Harness.Faults.Restart(e)
-	recv(e, p.terms, 3*soon+e.lapse(ttl), "the next term, after the store was restarted")
+	lock := recv(e, p.terms, soon, "the first term")
+	faults.Kill(e)
+	faults.Restart(e)
+	lock = e.leadsOn(p, lock)
+	faults.Kill(e)
+	e.until(e.lapse(ttl), "the term to end, its store being killed", func() bool { return lock.Err() != nil })
+	faults.Restart(e)
+	lock = e.leadsOn(p, lock)
+	for len(p.causes) > 0 {
+		e.wantError(<-p.causes, "cause of the context of a term that was lost", coord.ErrLost)
+	}
 	if len(p.result) > 0 {
 		e.Errorf("Lead over a restart: saw it return %v, want it to lead", <-p.result)
 	}
+}
+
+// leadsOn waits until the candidate proves that it leads: the term of lock is renewed, or was lost and there is a later one.
+func (e *env) leadsOn(p *campaign, lock *coord.Lock) *coord.Lock {
+	until, last := lock.Deadline(), lock.Token()
+	e.until(3*soon+e.lapse(lock.TTL()), "the term to be renewed, or the next one, after the store was restarted", func() bool {
+		if len(p.terms) > 0 {
+			lock = <-p.terms
+			return true
+		}
+		return lock.Err() == nil && lock.Deadline().After(until)
+	})
+	if now := lock.Token(); now < last && e.info.Claims.Has(driver.TokenRestart) {
+		e.Errorf("token of the next term: saw %d after %d, want a greater one", now, last)
+	}
+	return lock
 }
 
 // candidateOutage cuts a candidate off for longer than its place in the line lasts, and another one before it asks.
