@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ var cellMutants = []mutant{
 	},
 }
 
-type cellBug struct{ twoSteps, short, fold, lazy, month, future bool }
+type cellBug struct{ twoSteps, short, fold, lazy, month, future, unpaid bool }
 
 func shelved(bug cellBug) func() harness {
 	return func() harness {
@@ -90,6 +91,9 @@ func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
 		case c.bug.month:
 			ch.Keep = 30 * 24 * time.Hour
 		}
+		if c.bug.unpaid && n.Kind == cas.Limit {
+			ch.Value = withoutPaid(ch.Value)
+		}
 		if c.bug.lazy && bytes.Contains(ch.Value, []byte(" free ")) {
 			ch = cas.Change{}
 		}
@@ -105,6 +109,20 @@ func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
 	}
 	time.Sleep(200 * time.Microsecond) // the way to the store and back
 	return c.client.Update(ctx, n, func(_ []byte, now time.Time) (cas.Change, error) { return fn(seen, now) })
+}
+
+// withoutPaid is a bucket's state as code stored it that did not know charges: see limits.State.
+func withoutPaid(state []byte) []byte {
+	if len(state) == 0 || state[0] != 2 {
+		return state
+	}
+	at := 2
+	for range 9 {
+		_, n := binary.Uvarint(state[at:])
+		at += n
+	}
+	_, n := binary.Uvarint(state[at:])
+	return slices.Concat([]byte{1}, state[1:at], state[at+n:])
 }
 
 // aheadOf is by how much a state, if there is one, is ahead of now.

@@ -2,9 +2,13 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -95,6 +99,12 @@ var chargeMutants = []mutant{
 		name: "debt that a refund erases", bug: "a refund computes the debt anew, from what is reserved",
 		new: on(func(s store) driver.Backend { return erasing{s} }), killers: []string{"LIMIT-274"},
 	}, {
+		name: "debt of one burst", bug: "it is not stored until when a charge is repaid: a smaller burst sees no more of it than itself", sound: "cells",
+		new: shelved(cellBug{unpaid: true}), killers: []string{"LIMIT-274"},
+	}, {
+		name: "charge sent again", bug: "the client library repeats a command whose reply was lost", sound: "network",
+		new: networked(true), killers: []string{"LIMIT-276"},
+	}, {
 		name: "charge cut to 32 bits", bug: "a large charge overflows, and gives back",
 		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
 			return b.store.Charge(ctx, key, l, int(int32(n)))
@@ -144,4 +154,46 @@ func (b erasing) Refund(ctx context.Context, key string, l driver.Limit, id stri
 	}
 	_, err := b.store.Charge(ctx, key, l, -driver.MaxCharge)
 	return err
+}
+
+// networked is a store behind a network that loses replies, to which the client library sends a charge again or not.
+func networked(again bool) func() harness {
+	return func() harness {
+		shared := memory.NewStore()
+		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
+		open := func() store { return claimer{shared.Open().(store), claims} }
+		return harness{
+			Open:   func(conformance.TB) driver.Backend { return open() },
+			Claims: claims,
+			Faults: &conformance.Faults{Link: func(conformance.TB) (driver.Backend, conformance.Link) {
+				l := &lossy{gate: newGate()}
+				return caller{open(), l, again}, l
+			}},
+		}
+	}
+}
+
+// lossy is a link that loses one reply.
+type lossy struct {
+	*gate
+	drop atomic.Bool
+}
+
+func (l *lossy) DropReply() { l.drop.Store(true) }
+
+type caller struct {
+	store
+	link  *lossy
+	again bool
+}
+
+func (b caller) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	c, err := b.store.Charge(ctx, key, l, n)
+	switch {
+	case !b.link.drop.Swap(false):
+		return c, err
+	case b.again:
+		return b.Charge(ctx, key, l, n)
+	}
+	return driver.Charged{}, errors.New("connection reset")
 }

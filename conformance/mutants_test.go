@@ -59,6 +59,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"clocks":     clocked(cellBug{}),
 	"refusing":   refusing(refuseBug{}),
 	"late":       late(lateBug{}),
+	"network":    networked(false),
 	"crowded":    crowded(crowdBug{}),
 	"members":    membered(memberBug{}),
 }
