@@ -52,7 +52,7 @@ test: stores images
 	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) ./...; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
 	  containers=$$(mktemp); \
-	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -timeout 15m -json ./...); } >$$containers & \
+	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -parallel 2 -timeout 15m -json ./...); } >$$containers & \
 	  for m in $(filter-out internal/containers,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 15m -json ./...); done; \
 	  wait; cat $$containers; rm $$containers; } \
 	| $(GO) run ./internal/testreport

@@ -21,9 +21,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// conform runs the whole suite on a store in a container, as a URL opens it.
+// conform runs the whole suite on a store in a container, as a URL opens it, beside that of another store: most of the
+// time both wait.
 func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenFunc, rawURL func(addr string) string) {
 	t.Helper()
+	t.Parallel()
 	openAt := func(tb conformance.TB, addr string) driver.Backend {
 		u, err := url.Parse(rawURL(addr))
 		if err != nil {
