@@ -50,18 +50,8 @@ func (a *app) lead(stop func()) *cobra.Command {
 		Example:           leadExample,
 		ValidArgsFunction: afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, command, err := nameAndCommand(cmd, args)
-			if err == nil && command == nil {
-				err = usage("no command: want coord lead %s -- CMD", name)
-			}
+			name, command, cfg, err := a.lockCommand(cmd, args, &f.lockFlags)
 			if err != nil {
-				return err
-			}
-			cfg, err := a.store.loadShared(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := f.check(cmd, cfg); err != nil {
 				return err
 			}
 			f.maxHold = 0 // a bound for locks is none for terms

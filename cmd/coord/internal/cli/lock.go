@@ -58,18 +58,8 @@ func (a *app) lock(stop func()) *cobra.Command {
 		Example:           lockExample,
 		ValidArgsFunction: afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, command, err := nameAndCommand(cmd, args)
-			if err == nil && command == nil {
-				err = usage("no command: want coord lock %s -- CMD", name)
-			}
+			name, command, cfg, err := a.lockCommand(cmd, args, &f)
 			if err != nil {
-				return err
-			}
-			cfg, err := a.store.loadShared(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := f.check(cmd, cfg); err != nil {
 				return err
 			}
 			return a.runLock(cmd.Context(), stop, cfg, name, command, f)
@@ -89,6 +79,21 @@ func (a *app) lock(stop func()) *cobra.Command {
 		noFiles(cmd, name)
 	}
 	return cmd
+}
+
+// lockCommand reads what a command that runs another one under a lock was given, and the configuration.
+func (a *app) lockCommand(cmd *cobra.Command, args []string, f *lockFlags) (name string, command []string, cfg *config.Config, err error) {
+	name, command, err = nameAndCommand(cmd, args)
+	if err == nil && command == nil {
+		err = usage("no command: want %s %s -- CMD", cmd.CommandPath(), name)
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if cfg, err = a.store.loadShared(cmd.Context()); err != nil {
+		return "", nil, nil, err
+	}
+	return name, command, cfg, f.check(cmd, cfg)
 }
 
 // check refuses what can never work, and fits a grace time that was not given to the lease.
