@@ -5,13 +5,14 @@
 # make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
-#              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance.md is made of it
-# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http.md has what it found
+#              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance-peers.md is made of it
+# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http-load.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
-#              else (BENCH="-mode quick" for less); docs/scaling.md is made of it
-# make bench-availability  locks while processes and the store fail, beside other libraries, some 20 minutes of a
-#              machine that does nothing else (BENCH="-seeds 1" for less); docs/availability.md is made of it
+#              else (BENCH="-mode quick" for less); docs/scaling-figures.md is made of it
+# make bench-availability  locks and leaders while processes and the store fail, beside other libraries, some 35 minutes
+#              of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for leaders
+#              alone); docs/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
 #              leave behind in each store (KEYS=100000)
@@ -21,11 +22,16 @@
 # make demo    the demonstration on the embedded file store
 
 GO       ?= go
-TOOL      = $(GO) tool -modfile=internal/tools/go.mod
+# -modfile is not allowed in a workspace. Programs that look at packages run in it, so only their path is asked for.
+TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
+TOOLS     = cd internal/tools && GOWORK=off $(GO) run
 STORES    = redis etcd zookeeper memcached network hey wrk
 REQUIRE   = redis,etcd,zookeeper,memcached,network,hey,wrk
-# Modules of their own, whose dependencies are nobody else's.
-MODULES   = examples examples/adapter-nats internal/containers bench
+# go.work has the modules: one with a "replace" is released. "./..." is the packages of one module alone.
+CORE     := $(shell scripts/modules released) internal/repo
+OTHERS   := $(filter-out $(CORE),$(shell scripts/modules))
+PACKAGES := $(patsubst ././...,./...,$(CORE:%=./%/...))
+BACKENDS := ./backends/... $(filter ./backends/%,$(PACKAGES))
 FUZZTIME ?= 10s
 SOAK     ?= 10m
 PASSES   ?= 20
@@ -33,13 +39,16 @@ KEYS     ?= 100000
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
 # The package that takes longest comes first, so that it is not alone at the end.
-SLOW      = ./internal/storm
+SLOW      = ./internal/repo/chaos
 # Packages whose tests need no server, and take seconds.
-UNIT      = . ./driver/... ./internal/hold ./internal/permit ./internal/house ./internal/docsnippets ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
+UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
+# Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
+# take results from its cache.
+READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/compat ./cmd/coord/internal/cli
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test check generate ci stores images format vet lint cross api release release-check bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
+.PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
 
 ifdef STORE
 test: export COORD_TEST_REQUIRE = $(STORE),network
@@ -49,17 +58,21 @@ test:
 else
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
-	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) ./...; \
-	  $(GO) test -run Allocations -count=1 -json . ./driver/... ./backends/...; \
+	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $(PACKAGES); \
+	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
+	  $(GO) test -count=1 -json $(READERS); \
+	  $(GO) test -run Page -count=1 -json ./bench ./examples/httpload ./examples/supplier; \
 	  containers=$$(mktemp); \
 	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -parallel 2 -timeout 15m -json ./...); } >$$containers & \
-	  for m in $(filter-out internal/containers,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 15m -json ./...); done; \
+	  for m in $(filter-out internal/containers,$(OTHERS)); do \
+	    (cd $$m && $(GO) build -race ./... >&2; $(GO) test -race -p 1 -timeout 15m -json ./...); done; \
 	  wait; cat $$containers; rm $$containers; } \
 	| $(GO) run ./internal/testreport
 endif
 
 check: format vet lint
 	$(GO) test $(UNIT)
+	$(GO) test -count=1 $(READERS)
 
 stores:
 	@scripts/stores $(STORES)
@@ -67,35 +80,32 @@ stores:
 images:
 	@if $(DOCKER); then scripts/images; else echo "images: no Docker engine here: stores are tested as processes only"; fi
 
-ci: format vet lint cross api release-check test
+ci: format vet lint cross api release-check rehearse test
 
 format:
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not gofumpt'ed:"; echo "$$out"; exit 1; }
 
 vet:
-	$(GO) vet ./...
-	@$(GO) mod tidy -diff
-	@cd internal/tools && $(GO) mod tidy -diff
-	@for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
+	$(GO) vet work
+	@scripts/tidy -diff
 
 lint:
-	cd internal/tools && $(GO) run ./licences . ../.. $(addprefix ../../,$(MODULES))
-	$(TOOL) staticcheck ./...
-	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck ./...) || exit 1; done
+	$(TOOLS) ./licences . ../..
+	$$($(TOOL) -n staticcheck) work
 
 # Each platform's types are checked, also of tests where an int has 64 bits. Code is generated by release-check.
 cross:
-	cd internal/tools && $(GO) run ./typecheck -dir $(CURDIR) darwin/arm64 windows/amd64 linux/386 linux/arm
+	$(TOOLS) ./typecheck -dir $(CURDIR) -packages "$(PACKAGES)" darwin/arm64 windows/amd64 linux/386 linux/arm
 
 api:
 	@scripts/apicheck
-	cd internal/tools && $(GO) run ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api -check
+	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api -check $(PACKAGES)
 
 generate:
-	cd internal/tools && $(GO) run ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api
-	$(GO) test ./internal/docsnippets -update
+	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api $(PACKAGES)
+	$(GO) test ./internal/repo/docsnippets -update
 	$(GO) test ./conformance -run 'TestCasesDoc|TestMutantsPage' -update
-	$(GO) run ./internal/compat
+	$(GO) run ./internal/repo/compat
 
 release:
 	scripts/release
@@ -103,8 +113,11 @@ release:
 release-check:
 	@scripts/release-check
 
+rehearse:
+	@scripts/rehearse
+
 bench:
-	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... ./backends/... ./httpcoord ./grpccoord
+	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... $(BACKENDS) ./httpcoord ./grpccoord
 
 bench-peers: stores
 	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs
@@ -128,15 +141,15 @@ soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores
 	COORD_SOAK_MUTANTS=1 $(GO) test -timeout 1h -count=1 -run TestMutantsUnderTheWholeSuite ./conformance
 	$(GO) test -run TestMutantsPage ./conformance -update
-	COORD_SOAK_PASSES=$(PASSES) COORD_SOAK_REPORT=$(CURDIR)/docs/soak/conformance.json $(GO) test -timeout 3h -count=1 -v -run TestSoak ./internal/soak
-	COORD_SOAK_KEYS=$(KEYS) $(GO) test -timeout 2h -count=1 -v -run TestLongLives ./internal/soak
-	COORD_STORM=$(SOAK) COORD_STORM_REPORTS=$(CURDIR)/docs/soak $(GO) test -timeout 2h -count=1 -v -run TestStorm ./internal/storm
+	COORD_SOAK_PASSES=$(PASSES) COORD_SOAK_REPORT=$(CURDIR)/docs/soak/conformance.json $(GO) test -timeout 3h -count=1 -v -run TestSoak ./internal/repo/soak
+	COORD_SOAK_KEYS=$(KEYS) $(GO) test -timeout 2h -count=1 -v -run TestLongLives ./internal/repo/soak
+	COORD_CHAOS=$(SOAK) COORD_CHAOS_REPORTS=$(CURDIR)/docs/soak $(GO) test -timeout 2h -count=1 -v -run TestChaos ./internal/repo/chaos
 
 reports: export COORD_TEST_REQUIRE = $(REQUIRE)
 reports: stores
 	rm -f docs/compatibility/*.json
-	COORD_CONFORMANCE_REPORTS=$(CURDIR)/docs/compatibility $(GO) test -count=1 -p 1 -timeout 30m -run '^TestConformance' ./backends/...
-	$(GO) run ./internal/compat
+	COORD_CONFORMANCE_REPORTS=$(CURDIR)/docs/compatibility $(GO) test -count=1 -p 1 -timeout 30m -run '^TestConformance' $(BACKENDS)
+	$(GO) run ./internal/repo/compat
 	$(GO) test ./conformance -run TestCasesDoc -update
 
 fuzz:

@@ -412,6 +412,7 @@ var unrefusing = map[string]string{
 	"ParseURL":        "its error is no *Error; OpenBackend makes it one",
 	"RedactURL":       "shows the scheme alone of what is no URL",
 	"Client.Describe": "takes a context alone, which the driver judges",
+	"Client.Check":    "takes a context alone, which the driver judges",
 }
 
 func ignore[T any](_ T, err error) error { return err }

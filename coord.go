@@ -242,6 +242,34 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
+// Check compares how the store is set up with what its locks and limits need, as coord doctor
+// shows it. A store whose adapter is no driver.Checker has no findings. After Split the names
+// begin with that of the store. ErrUnavailable if no server of a store answers.
+func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
+	if c.state.Load() == stateClosed {
+		return nil, c.fail("check", "", ErrClosed)
+	}
+	var all []driver.Finding
+	stores := backends(c.backend)
+	for _, b := range stores {
+		checker, ok := b.(driver.Checker)
+		if !ok {
+			continue
+		}
+		findings, err := checker.Check(ctx)
+		if err != nil {
+			return nil, c.fail("check", "", errs.OfStore(ctx, err, false))
+		}
+		for _, f := range findings {
+			if len(stores) > 1 {
+				f.Name = b.Info().Name + " " + f.Name
+			}
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a
 // store that cannot show it. A lock that was handed over inside a client is shown with the
 // token of the store's grant: that of its holder is greater, and less than the next grant's.

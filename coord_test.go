@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,12 +180,12 @@ func TestRegistry(t *testing.T) {
 		want string
 		is   error
 	}{
-		{"nostore://x", `coord: no backend for "nostore": import _ "github.com/coordgo/coord/backends/nostore"`, nil},
-		{"rediss://x", `coord: no backend for "rediss": import _ "github.com/coordgo/coord/backends/redis"`, nil},
-		{"rediss+cluster://x,y", `coord: no backend for "rediss+cluster": import _ "github.com/coordgo/coord/backends/redis"`, nil},
-		{"etcds://x", `coord: no backend for "etcds": import _ "github.com/coordgo/coord/backends/etcd"`, nil},
+		{"nostore://u:secret@x", `coord: open: invalid argument: store URL: scheme "nostore" is not registered: import the package of its store (registered: file, memory, test)`, ErrInvalid},
+		{"rediss+cluster://u:secret@x,y", `scheme "rediss+cluster" is not registered: import _ "github.com/coordgo/coord/backends/redis" (registered: file, memory, test)`, ErrInvalid},
+		{"tset://x", `scheme "tset" is not registered: did you mean test? (registered: file, memory, test)`, ErrInvalid},
+		{"reddis://x", `scheme "reddis" is not registered: did you mean redis? Then import _ "github.com/coordgo/coord/backends/redis" (registered: file, memory, test)`, ErrInvalid},
 		{"", "store URL: want a form like", ErrInvalid},
-		{"host:6379", "no backend", nil},
+		{"host:6379", "store URL: want a form like redis://host:6379/0", ErrInvalid},
 		{"test://u:secret@h\x01", "store URL", ErrInvalid},
 		{"test://u:secret@h?a=%zz", "its query is malformed", ErrInvalid},
 		{"test://u:secret@down", "open test://xxxxx@down", ErrUnavailable},
@@ -261,6 +262,41 @@ type described struct {
 }
 
 func (d described) Describe(context.Context) (map[string]string, error) { return d.settings, d.err }
+
+// checked is a store that checks itself.
+type checked struct {
+	*fakeStore
+	findings []driver.Finding
+	err      error
+}
+
+func (c checked) Check(context.Context) ([]driver.Finding, error) { return c.findings, c.err }
+
+func TestCheck(t *testing.T) {
+	a := checked{fakeStore: newFake(), findings: []driver.Finding{{Level: driver.LevelWarn, Name: "disk", Text: "slow"}}}
+	got, err := newTestClient(t, a).Check(t.Context())
+	if err != nil || !slices.Equal(got, a.findings) {
+		t.Errorf("found %v, %v, want %v", got, err, a.findings)
+	}
+	if got, err := newTestClient(t, newFake()).Check(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("a store that checks nothing: %v, %v", got, err)
+	}
+	a.info.Name = "a"
+	got, err = newTestClient(t, Split(a, newFakeLimits())).Check(t.Context())
+	if err != nil || len(got) != 1 || got[0].Name != "a disk" {
+		t.Errorf("of two stores: %v, %v", got, err)
+	}
+	c := newTestClient(t, checked{fakeStore: newFake(), err: errWire})
+	if _, err := c.Check(t.Context()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errWire) {
+		t.Errorf("a store that does not answer: %v, want ErrUnavailable", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Check(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+}
 
 func TestDescribe(t *testing.T) {
 	a := described{fakeStore: newFake(), settings: map[string]string{"topology": "one"}}

@@ -56,8 +56,8 @@ func yieldOf(t *testing.T, limit Limit, demand float64, periods int, opts ...Opt
 	return y
 }
 
-// Taking permits in advance costs no yield: what the limit would have granted is granted. The table of it is
-// in docs/limits.md.
+// Taking permits in advance costs no yield: what the limit would have granted is granted. Its figures are
+// in docs/limits-in-depth.md.
 func TestPrefetchedYield(t *testing.T) {
 	t.Parallel()
 	const periods = 3

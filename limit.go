@@ -36,7 +36,8 @@ func PerMinute(n int) Limit { return Per(n, time.Minute) }
 // PerHour is n permits in any hour.
 func PerHour(n int) Limit { return Per(n, time.Hour) }
 
-// ParseLimit reads "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window".
+// ParseLimit reads "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window". The period
+// may also be a word: 2000/min, 10 per second, 100/day.
 func ParseLimit(s string) (Limit, error) {
 	l, err := driver.ParseLimit(s)
 	if err != nil {

@@ -209,7 +209,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		return c.lockOwned(ctx, o, spec, cfg, try, w)
 	}
 	a := &acquisition{}
-	c.locks.Begin(&a.attempt, spec)
+	a.attempt.Begin(c.locks, spec)
 	returned := false
 	defer errs.IfPanics(&returned, a.attempt.Abandon)
 	t, err := a.attempt.Run(ctx, try, w.trace())

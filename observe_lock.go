@@ -50,13 +50,9 @@ func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOp
 	return l, err
 }
 
-// event says which lock it is; t is nil before there is one.
-func (w *lockWatch) event(t *hold.Tenure) LockEvent {
-	e := LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner}
-	if t != nil {
-		e.ID, e.Token = t.ID(), t.Token()
-	}
-	return e
+// event says which lock it is; of is zero before there is one.
+func (w *lockWatch) event(of hold.Identity) LockEvent {
+	return LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner, ID: of.ID, Token: of.Token}
 }
 
 // Waits tells, once, that the call waits. heldBy is what its client has of the key.
@@ -66,68 +62,69 @@ func (w *lockWatch) Waits(heldBy string) {
 	}
 	w.waits, w.waitBegan = true, w.o.c.clock.Mono()
 	tell(w.o, w.ctx, "WaitBegan", func(o *Observer) func(context.Context, WaitBegan) { return o.WaitBegan },
-		WaitBegan{LockEvent: w.event(nil), HeldBy: heldBy})
+		WaitBegan{LockEvent: w.event(hold.Identity{}), HeldBy: heldBy})
 }
 
 // waited tells that a wait is over.
-func (w *lockWatch) waited(t *hold.Tenure, err error, now time.Duration) {
+func (w *lockWatch) waited(of hold.Identity, err error, now time.Duration) {
 	if w.waits {
 		tell(w.o, w.ctx, "WaitEnded", func(o *Observer) func(context.Context, WaitEnded) { return o.WaitEnded },
-			WaitEnded{LockEvent: w.event(t), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
+			WaitEnded{LockEvent: w.event(of), Waited: now - w.waitBegan, Outcome: outcomeOf(err), Err: err})
 	}
 }
 
 func (w *lockWatch) refused(err error) {
 	now := w.o.c.clock.Mono()
-	w.waited(nil, err, now)
+	w.waited(hold.Identity{}, err, now)
 	tell(w.o, w.ctx, "Refused", func(o *Observer) func(context.Context, Refused) { return o.Refused },
-		Refused{LockEvent: w.event(nil), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
+		Refused{LockEvent: w.event(hold.Identity{}), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
 }
 
 // Acquired tells of the grant.
-func (w *lockWatch) Acquired(t *hold.Tenure, way hold.Way) {
+func (w *lockWatch) Acquired(of hold.Identity, way hold.Way, ttl time.Duration) {
 	now := w.o.c.clock.Mono()
 	w.got = true
-	w.waited(t, nil, now)
+	w.waited(of, nil, now)
 	tell(w.o, w.ctx, "Acquired", func(o *Observer) func(context.Context, Acquired) { return o.Acquired },
-		Acquired{LockEvent: w.event(t), Waited: now - w.began, Way: ways[way], TTL: t.TTL()})
+		Acquired{LockEvent: w.event(of), Waited: now - w.began, Way: ways[way], TTL: ttl})
 }
 
 // entered tells of another handle, in the order of the events of its hold.
 func (w *lockWatch) entered(l *Lock) {
 	now := w.o.c.clock.Mono()
-	w.waited(l.h.t, nil, now)
+	of := l.h.t.Identity()
+	w.waited(of, nil, now)
 	l.h.e.owner.mu.Lock()
 	depth := l.h.e.depth
 	l.h.e.owner.mu.Unlock()
 	l.h.t.InOrder(func() {
 		tell(w.o, w.ctx, "Reentered", func(o *Observer) func(context.Context, Reentered) { return o.Reentered },
-			Reentered{LockEvent: w.event(l.h.t), Waited: now - w.began, Depth: depth})
+			Reentered{LockEvent: w.event(of), Waited: now - w.began, Depth: depth})
 	})
 }
 
 // Renewed tells of a lease that was made longer.
-func (w *lockWatch) Renewed(t *hold.Tenure, ttl, took time.Duration) {
+func (w *lockWatch) Renewed(of hold.Identity, ttl, took time.Duration) {
 	tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
-		Renewed{LockEvent: w.event(t), TTL: ttl, Took: took})
+		Renewed{LockEvent: w.event(of), TTL: ttl, Took: took})
 }
 
 // RenewFailed tells of a renewal that will be tried again.
-func (w *lockWatch) RenewFailed(t *hold.Tenure, took, left time.Duration, err error) {
+func (w *lockWatch) RenewFailed(of hold.Identity, took, left time.Duration, err error) {
 	tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
-		RenewFailed{LockEvent: w.event(t), Took: took, Left: left, Err: err})
+		RenewFailed{LockEvent: w.event(of), Took: took, Left: left, Err: err})
 }
 
 // Lost tells of a loss.
-func (w *lockWatch) Lost(t *hold.Tenure, held time.Duration, why hold.Loss, err error) {
+func (w *lockWatch) Lost(of hold.Identity, held time.Duration, why hold.Loss, err error) {
 	tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
-		Lost{LockEvent: w.event(t), Held: held, Reason: lossReasons[why], Err: err})
+		Lost{LockEvent: w.event(of), Held: held, Reason: lossReasons[why], Err: err})
 }
 
 // Released tells of an Unlock.
-func (w *lockWatch) Released(ctx context.Context, t *hold.Tenure, r hold.Release) {
+func (w *lockWatch) Released(ctx context.Context, of hold.Identity, r hold.Release) {
 	tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released },
-		Released{LockEvent: w.event(t), Held: r.Held, Took: r.Took, HandedOver: r.HandedOff, Err: r.Err})
+		Released{LockEvent: w.event(of), Held: r.Held, Took: r.Took, HandedOver: r.HandedOff, Err: r.Err})
 }
 
 // What the engine's reasons are called.

@@ -2,6 +2,8 @@ package coord
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +172,33 @@ func TestDirectWaiterOfASilentStore(t *testing.T) {
 		d.setIntercept(nil)
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// lateStore grants a place in its queue after a wait, and its answer comes later still.
+type lateStore struct {
+	directStore
+	wait, late time.Duration
+}
+
+func (s lateStore) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	waits()
+	time.Sleep(s.wait)
+	g, err := s.directStore.LockDirect(ctx, key, r, waits)
+	time.Sleep(s.late)
+	return g, err
+}
+
+// A grant whose lease has run out on the way says how long it was on its way, without the wait before it.
+func TestLateGrantSaysHowLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := lateStore{directStore{newFake()}, 20 * time.Second, 12 * time.Second}
+		d.info.Claims = append(d.info.Claims, driver.Fair)
+		c := newTestClient(t, d)
+		_, err := c.Lock(t.Context(), "k", Fair(), TTL(10*time.Second))
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the grant took 12s, too long for a lease of 10s") {
+			t.Errorf("saw %v, want that the grant took 12s", err)
 		}
 	})
 }

@@ -14,7 +14,8 @@ import (
 // Re-entry is kept here, once, above every store. An owner is a token that
 // travels in a context; within one Client, an owner that holds a key enters again
 // without asking the store, shares the hold and its fencing token, and the last
-// Unlock frees the key. Why a token and not the goroutine's id: docs/reentrancy.md.
+// Unlock frees the key. The goroutine's id would not do, because work moves between
+// goroutines.
 
 // owner is one goroutine's identity, and its table of holds.
 type owner struct {
@@ -221,7 +222,7 @@ func (o *owner) newEntry(c *Client, spec hold.Spec, cfg *lockConfig) *entry {
 		baton: make(chan struct{}, 1), refused: make(chan struct{}), settled: make(chan struct{}),
 	}
 	spec.Refused = e.noteRefused
-	c.locks.Begin(&e.on.attempt, spec)
+	e.on.attempt.Begin(c.locks, spec)
 	if o.entries == nil {
 		o.entries = make(map[entryKey]*entry)
 	}

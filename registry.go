@@ -2,10 +2,8 @@ package coord
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/coordgo/coord/driver"
@@ -47,7 +45,7 @@ func Schemes() []string {
 //	import _ "github.com/coordgo/coord/backends/redis"
 //
 // The query parameter prefix is WithPrefix and any other is the backend's; an
-// unknown one is ErrInvalid. Open connects within ctx. Errors show of the URL what
+// unknown one is ErrInvalid, as is a scheme that no imported backend has registered. Open connects within ctx. Errors show of the URL what
 // [RedactURL] does. Close the Client to give the connections back.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	backend, prefix, err := OpenBackend(ctx, rawURL)
@@ -76,7 +74,7 @@ func OpenBackend(ctx context.Context, rawURL string) (b driver.Backend, prefix s
 	open := registry.open[u.Scheme]
 	registry.RUnlock()
 	if open == nil {
-		return nil, "", fmt.Errorf("coord: no backend for %q: import _ \"github.com/coordgo/coord/backends/%s\"", u.Scheme, backendPackage(u.Scheme))
+		return nil, "", &Error{Op: "open", Err: unknownScheme(u)}
 	}
 	query := u.Query()
 	if query.Has("prefix") {
@@ -105,16 +103,4 @@ func closeAfter(b driver.Backend, err error) error {
 		return errs.Chain(err, cerr)
 	}
 	return err
-}
-
-// backendPackage is the package that a scheme most likely lives in: rediss://
-// and redis+cluster:// are in redis, etcds:// is in etcd.
-func backendPackage(scheme string) string {
-	scheme, _, _ = strings.Cut(scheme, "+")
-	for _, own := range [...]string{"redis", "etcd", "zookeeper", "memcached"} {
-		if scheme == own+"s" {
-			return own
-		}
-	}
-	return scheme
 }

@@ -19,6 +19,7 @@ type availOptions struct {
 	seeds   int
 	forEach time.Duration
 	stores  []string
+	kinds   []*workload
 	out     string
 	page    string
 	only    bool
@@ -31,6 +32,7 @@ func parseAvail(args []string) (*availOptions, error) {
 	flags.IntVar(&o.seeds, "seeds", 5, "how many plans of faults each subject meets")
 	flags.DurationVar(&o.forEach, "for", 40*time.Second, "how long a plan is")
 	stores := flags.String("stores", "redis,etcd,zookeeper", "the stores, by commas")
+	kinds := flags.String("kinds", "locks,leaders", "what is run, by commas; the results of what is not stay as they are")
 	flags.StringVar(&o.out, "out", "results/availability.json", "where the results are written, and read with -only-page")
 	flags.StringVar(&o.page, "docs", "", "the directory whose availability.md is written; none by default")
 	flags.BoolVar(&o.only, "only-page", false, "measure nothing: make the page of the results that are there")
@@ -38,6 +40,13 @@ func parseAvail(args []string) (*availOptions, error) {
 		return nil, err
 	}
 	o.stores = strings.Split(*stores, ",")
+	for kind := range strings.SplitSeq(*kinds, ",") {
+		w, ok := map[string]*workload{"locks": availWorkload, "leaders": leadWorkload}[kind]
+		if !ok {
+			return nil, fmt.Errorf("no kind %q: want locks, leaders or both", kind)
+		}
+		o.kinds = append(o.kinds, w)
+	}
 	if o.seeds < 1 || o.forEach < time.Second || flags.NArg() > 0 {
 		return nil, errors.New("want at least one seed, a second and no arguments")
 	}
@@ -49,27 +58,31 @@ func availMain(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	results, err := readAvailResults(o.out)
+	if err != nil {
+		return err
+	}
 	if !o.only {
-		results, err := o.measure(ctx)
-		if err != nil {
-			return err
-		}
-		if err := results.write(o.out); err != nil {
-			return err
+		for _, work := range o.kinds {
+			if results[work.name], err = o.measure(ctx, work); err != nil {
+				return err
+			}
+			if err := results.write(o.out); err != nil {
+				return err
+			}
 		}
 	}
 	if o.page == "" {
 		return nil
 	}
-	results, err := readResults(o.out)
-	if err != nil {
-		return err
+	if len(results) == 0 {
+		return fmt.Errorf("%s: no results", o.out)
 	}
 	return availabilityPage.write(o.page, availSection(results), nil)
 }
 
-// measure runs every subject through every plan: A B, A B. It stops the stores before it returns.
-func (o *availOptions) measure(ctx context.Context) (r *Results, err error) {
+// measure runs every subject of a kind through every plan: A B, A B. It stops the stores before it returns.
+func (o *availOptions) measure(ctx context.Context, work *workload) (r *Results, err error) {
 	tb := newTB(ctx)
 	defer tb.end()
 	defer tb.catch(&err)
@@ -83,7 +96,7 @@ func (o *availOptions) measure(ctx context.Context) (r *Results, err error) {
 			return nil, err
 		}
 		r.Stores[name] = st.version
-		rows, err := o.onStore(ctx, st)
+		rows, err := o.onStore(ctx, work, st)
 		if err != nil {
 			return nil, err
 		}
@@ -95,17 +108,17 @@ func (o *availOptions) measure(ctx context.Context) (r *Results, err error) {
 	return r, nil
 }
 
-func (o *availOptions) onStore(ctx context.Context, st *store) (rows []Row, err error) {
-	subjects := slices.DeleteFunc(availSubjects(), func(s availSubject) bool { return s.store != st.name })
+func (o *availOptions) onStore(ctx context.Context, work *workload, st *store) (rows []Row, err error) {
+	subjects := slices.DeleteFunc(availSubjects(), func(s availSubject) bool { return s.store != st.name || s.work() != work })
 	values := make([]map[string][]float64, len(subjects))
 	for seed := range o.seeds {
 		for i, sub := range subjects {
-			key := fmt.Sprintf("availability-%d-%d", seed, i)
+			key := fmt.Sprintf("%s-%d-%d", work.name, seed, i)
 			f, err := availability(ctx, sub, st, key, o.forEach, uint64(seed+1))
 			if err != nil {
 				return nil, fmt.Errorf("%s on %s, seed %d: %w", sub.name, st.name, seed+1, err)
 			}
-			fmt.Fprintf(o.log, "%-10s %-20s seed %d %s\n", st.name, sub.name, seed+1, availWorkload.told(f, nil))
+			fmt.Fprintf(o.log, "%-10s %-20s seed %d %s\n", st.name, sub.name, seed+1, work.told(f, nil))
 			if values[i] == nil {
 				values[i] = map[string][]float64{}
 			}
@@ -115,7 +128,7 @@ func (o *availOptions) onStore(ctx context.Context, st *store) (rows []Row, err 
 		}
 	}
 	for i, sub := range subjects {
-		row := Row{Workload: availWorkload.name, Store: st.name, Subject: sub.name, Kind: sub.kind(), About: sub.ttl.String(), Figures: map[string]bench.Spread{}, Rounds: values[i]["grants"]}
+		row := Row{Workload: work.name, Store: st.name, Subject: sub.name, Kind: sub.kind(), About: sub.ttl.String(), Figures: map[string]bench.Spread{}, Rounds: values[i]["grants"]}
 		for name, v := range values[i] {
 			row.Figures[name] = bench.SpreadOf(v)
 		}
@@ -131,9 +144,9 @@ func (s availSubject) kind() bench.BarKind {
 	return bench.Peer
 }
 
-func availSubjectNamed(store, name string) (availSubject, bool) {
+func availSubjectNamed(work, store, name string) (availSubject, bool) {
 	all := availSubjects()
-	i := slices.IndexFunc(all, func(s availSubject) bool { return s.store == store && s.name == name })
+	i := slices.IndexFunc(all, func(s availSubject) bool { return s.work().name == work && s.store == store && s.name == name })
 	if i < 0 {
 		return availSubject{}, false
 	}

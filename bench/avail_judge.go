@@ -13,20 +13,21 @@ type span struct{ from, to time.Duration }
 
 func (s span) length() time.Duration { return max(s.to-s.from, 0) }
 
-// heldSpan is one hold of one process, as the process saw it.
+// heldSpan is one hold of one process, or its term as leader, as the process saw it.
 type heldSpan struct {
 	span
 	by *availProcess
 	// lost: the process found at the end that the lock was no longer its own, or it died. It has
-	// done nothing under the lock after it was frozen last.
+	// done nothing under the lock after it was frozen last, except before sure.
 	lost bool
+	sure time.Duration // when it found last that the lock was its own still
 }
 
 // availRun is what happened in one run of one subject.
 type availRun struct {
 	took   time.Duration
 	holds  []heldSpan
-	errors int // calls of Lock that failed
+	errors int // calls of Lock or Campaign that failed
 }
 
 // figures sums the run up. A hold that its process believed in to its end must overlap no other.
@@ -35,8 +36,16 @@ func (r *availRun) figures() figures {
 	slices.SortFunc(holds, func(a, b heldSpan) int { return cmp.Compare(a.from, b.from) })
 	var alive []span
 	per := make([]int, availProcesses)
-	for _, h := range holds {
+	changes := 0
+	var handed []time.Duration // from a hold that was given back to the next
+	for i, h := range holds {
 		per[h.by.place]++
+		if i > 0 && h.by != holds[i-1].by {
+			changes++
+		}
+		if i > 0 && !holds[i-1].lost {
+			handed = append(handed, max(h.from-holds[i-1].to, 0))
+		}
 		alive = append(alive, h.alive()...)
 	}
 	gaps := gapsOf(alive, r.took)
@@ -45,27 +54,32 @@ func (r *availRun) figures() figures {
 		held -= g
 	}
 	slices.Sort(gaps)
+	slices.Sort(handed)
 	f := figures{
-		"grants": float64(len(holds)), "held_share": held.Seconds() / r.took.Seconds(), "jain": bench.Jain(per),
+		"grants": float64(len(holds)), "changes": float64(changes), "held_share": held.Seconds() / r.took.Seconds(), "jain": bench.Jain(per),
 		"overlaps": float64(overlapsOf(holds)), "errors": float64(r.errors), "idle_p50_ms": 0, "idle_p90_ms": 0, "idle_max_ms": 0,
 	}
 	if n := len(gaps); n > 0 {
 		f["idle_p50_ms"], f["idle_p90_ms"], f["idle_max_ms"] = millis(gaps[n/2]), millis(gaps[n*9/10]), millis(gaps[n-1])
 	}
+	if n := len(handed); n > 0 {
+		f["handed_p50_ms"] = millis(handed[n/2])
+	}
 	return f
 }
 
 // believed is the part of h in which its process acted as the holder: all of it, or, if it was
-// lost, what came before the process was frozen last.
+// lost, what came before the process was frozen last, since it was sure.
 func (h heldSpan) believed() span {
 	s := h.span
 	if !h.lost {
 		return s
 	}
+	sure := max(h.from, h.sure)
 	for _, f := range h.by.frozen {
 		// A process is noted as frozen just before it is: it may be granted the lock in between.
-		if f.to > h.from && f.from < s.to {
-			s.to = max(f.from, h.from)
+		if f.to > sure && f.from < s.to {
+			s.to = max(f.from, sure)
 		}
 	}
 	return s

@@ -29,7 +29,25 @@ type availHeld interface {
 type availSubject struct {
 	store, name string
 	ttl         time.Duration
-	open        func(ctx context.Context, s *store, ttl time.Duration) (availLock, error)
+	// One of them: open for locks, candidate for leaders.
+	open      func(ctx context.Context, s *store, ttl time.Duration) (availLock, error)
+	candidate func(ctx context.Context, s *store, ttl time.Duration) (availCandidate, error)
+}
+
+// work is what the subject is measured at.
+func (s availSubject) work() *workload {
+	if s.candidate != nil {
+		return leadWorkload
+	}
+	return availWorkload
+}
+
+// plan is what a seed makes happen to the subject.
+func (s availSubject) plan(seed uint64, d time.Duration) []fault {
+	if s.candidate != nil {
+		return leadPlan(seed, d, s.ttl)
+	}
+	return faultPlan(seed, d, s.ttl)
 }
 
 // testAvailSubjects are those that tests are made with.
@@ -37,12 +55,16 @@ var testAvailSubjects []availSubject
 
 func availSubjects() []availSubject {
 	return append(testAvailSubjects, []availSubject{
-		{"redis", "coord", time.Second, openAvailCoord},
-		{"redis", "redislock, 20 ms", time.Second, openAvailRedislock},
-		{"etcd", "coord", 2 * time.Second, openAvailCoord},
-		{"etcd", "concurrency.Mutex", 2 * time.Second, openAvailMutex},
-		{"zookeeper", "coord", 2 * time.Second, openAvailCoord},
-		{"zookeeper", "zk.Lock", 2 * time.Second, openAvailZKLock},
+		{"redis", "coord", time.Second, openAvailCoord, nil},
+		{"redis", "redislock, 20 ms", time.Second, openAvailRedislock, nil},
+		{"etcd", "coord", 2 * time.Second, openAvailCoord, nil},
+		{"etcd", "concurrency.Mutex", 2 * time.Second, openAvailMutex, nil},
+		{"zookeeper", "coord", 2 * time.Second, openAvailCoord, nil},
+		{"zookeeper", "zk.Lock", 2 * time.Second, openAvailZKLock, nil},
+		{"redis", "coord", time.Second, nil, coordCandidate},
+		{"etcd", "coord", 2 * time.Second, nil, coordCandidate},
+		{"etcd", "concurrency.Election", 2 * time.Second, nil, electionCandidate},
+		{"zookeeper", "coord", 2 * time.Second, nil, coordCandidate},
 	}...)
 }
 
@@ -102,38 +124,47 @@ func (h redislockHeld) err() error {
 
 func (h redislockHeld) unlock(ctx context.Context) error { return h.l.Release(ctx) }
 
-// availMutex is package concurrency of etcd, with a session that is made anew when it has ended.
-type availMutex struct {
+// availSession is a session of package concurrency of etcd, which is made anew when it has ended.
+type availSession struct {
 	c       *clientv3.Client
 	ttl     time.Duration
 	session *concurrency.Session
 }
 
-func openAvailMutex(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
-	c, err := newEtcd(s)
-	return &availMutex{c: c, ttl: ttl}, err
-}
-
-func (a *availMutex) lock(ctx context.Context, key string) (availHeld, error) {
+func (a *availSession) live() (*concurrency.Session, error) {
 	if a.session != nil {
 		select {
 		case <-a.session.Done():
 			a.session = nil
 		default:
+			return a.session, nil
 		}
 	}
-	if a.session == nil {
-		s, err := concurrency.NewSession(a.c, concurrency.WithTTL(int(a.ttl.Seconds())))
-		if err != nil {
-			return nil, err
-		}
+	s, err := concurrency.NewSession(a.c, concurrency.WithTTL(int(a.ttl.Seconds())))
+	if err == nil {
 		a.session = s
 	}
-	m := concurrency.NewMutex(a.session, key)
+	return s, err
+}
+
+// availMutex is the lock of package concurrency.
+type availMutex struct{ availSession }
+
+func openAvailMutex(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
+	c, err := newEtcd(s)
+	return &availMutex{availSession{c: c, ttl: ttl}}, err
+}
+
+func (a *availMutex) lock(ctx context.Context, key string) (availHeld, error) {
+	s, err := a.live()
+	if err != nil {
+		return nil, err
+	}
+	m := concurrency.NewMutex(s, key)
 	if err := m.Lock(ctx); err != nil {
 		return nil, err
 	}
-	return sessionHeld{a.session, m}, nil
+	return sessionHeld{s, m}, nil
 }
 
 type sessionHeld struct {

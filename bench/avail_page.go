@@ -28,21 +28,48 @@ var availWorkload = &workload{
 	},
 }
 
+// leadWorkload names those of a run of leaders. They are judged alike.
+var leadWorkload = &workload{
+	name: "lead", noRatio: true,
+	columns: []column{
+		{"changes", "changes"},
+		{"held_share", "share of time with a leader"},
+		{"handed_p50_ms", "after a resignation, p50, ms"},
+		{"idle_p50_ms", "vacancy p50, ms"},
+		{"idle_p90_ms", "vacancy p90, ms"},
+		{"idle_max_ms", "vacancy max, ms"},
+		{"errors", "failed calls"},
+		{"overlaps", "overlaps"},
+	},
+}
+
 // availSection is the generated part of the page.
-func availSection(r *Results) []byte {
+func availSection(all availResults) []byte {
 	var b bytes.Buffer
+	for _, part := range []struct {
+		title string
+		work  *workload
+	}{{"Locks", availWorkload}, {"Leaders", leadWorkload}} {
+		if r := all[part.work.name]; r != nil {
+			fmt.Fprintf(&b, "\n### %s\n\n", part.title)
+			availTable(&b, part.work, r)
+		}
+	}
+	return b.Bytes()
+}
+
+func availTable(b *bytes.Buffer, work *workload, r *Results) {
 	m := r.Machine
-	fmt.Fprintf(&b, "Measured on %s: %s, %d cores, %s. Medians of %d seeds of %d s each; overlaps are the most of a seed.\n",
+	fmt.Fprintf(b, "Measured on %s: %s, %d cores, %s. Medians of %d seeds of %d s each; overlaps are the most of a seed.\n",
 		r.Date.Format("2006-01-02"), m.CPU, m.Cores, m.Go, r.Rounds, r.ForMS/1000)
-	fmt.Fprintf(&b, "Stores: %s. Load average %s before, %s after.\n\n", pairs(r.Stores), bench.Figure(m.Load), bench.Figure(r.LoadAfter))
+	fmt.Fprintf(b, "Stores: %s. Load average %s before, %s after.\n\n", pairs(r.Stores), bench.Figure(m.Load), bench.Figure(r.LoadAfter))
 	head, line := "| store | library | TTL |", "| --- | --- | --- |"
-	for _, c := range availWorkload.columns {
+	for _, c := range work.columns {
 		head, line = head+" "+c.title+" |", line+" ---: |"
 	}
 	b.WriteString(head + "\n" + line + "\n")
 	for _, row := range r.Rows {
-		writeRow(&b, availWorkload, row, true)
+		writeRow(b, work, row, true)
 	}
 	b.WriteString("\n")
-	return b.Bytes()
 }

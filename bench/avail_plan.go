@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// availProcesses is how many processes want the one lock.
+// availProcesses is how many processes want the one lock, or campaign.
 const availProcesses = 8
 
 // fault is something that happens to one process, or to the store, at a time of the run.
@@ -15,6 +15,9 @@ type fault struct {
 	For    time.Duration `json:"for_ns,omitempty"` // how long it is frozen; 0 of a kill
 	Worker int           `json:"worker"`           // storeFault for the store
 	Kill   bool          `json:"kill,omitempty"`
+	// Leader: it happens to the process that leads then, and to Worker only if nobody does.
+	Leader bool `json:"leader,omitempty"`
+	Resign bool `json:"resign,omitempty"`
 }
 
 // storeFault is the Worker of a fault that freezes the store.
@@ -39,6 +42,32 @@ func faultPlan(seed uint64, d, ttl time.Duration) (plan []fault) {
 	}
 	for at := 8 * time.Second; at < d; at += 8 * time.Second {
 		plan = append(plan, fault{At: at + upTo(time.Second), For: upTo(ttl / 2), Worker: storeFault})
+	}
+	slices.SortStableFunc(plan, func(a, b fault) int { return int(a.At - b.At) })
+	return plan
+}
+
+// leadPlan is faultPlan for leaders, who change only when something happens to them: every other process that is
+// frozen, and every other one that is killed, is the leader of that moment. It resigns every four seconds besides.
+// Kills come up to a second later than in faultPlan: a process starts when another was killed, so that leases that are
+// renewed every second would all be nearly over at the next kill.
+func leadPlan(seed uint64, d, ttl time.Duration) []fault {
+	plan := faultPlan(seed, d, ttl)
+	later := rand.New(rand.NewPCG(seed, 1))
+	freezes, kills := 0, 0
+	for i := range plan {
+		switch f := &plan[i]; {
+		case f.Kill:
+			f.At += time.Duration(later.Int64N(int64(time.Second)))
+			f.Leader = kills%2 == 0
+			kills++
+		case f.Worker != storeFault:
+			f.Leader = freezes%2 == 0
+			freezes++
+		}
+	}
+	for at := 2 * time.Second; at < d; at += 4 * time.Second {
+		plan = append(plan, fault{At: at, Leader: true, Resign: true})
 	}
 	slices.SortStableFunc(plan, func(a, b fault) int { return int(a.At - b.At) })
 	return plan

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"sync"
@@ -22,22 +23,23 @@ type availRunner struct {
 	run availRun
 }
 
-// availProcess is a process that wants the lock, in one of the places of a run. One that is killed
+// availProcess is a process that wants the lock or campaigns, in one of the places of a run. One that is killed
 // is replaced by another in the same place.
 type availProcess struct {
 	*worker
-	place  int
-	frozen []span    // when it stood still
-	open   *heldSpan // the hold that it is in
-	gone   chan struct{}
+	place   int
+	stopped sync.Mutex // held while it is frozen: it is frozen once at a time
+	frozen  []span     // when it stood still
+	open    *heldSpan  // the hold or term that it is in
+	gone    chan struct{}
 }
 
 // availability is what came of a run of length d under the faults of a seed.
 func availability(ctx context.Context, sub availSubject, st *store, key string, d time.Duration, seed uint64) (figures, error) {
 	r := &availRunner{st: st, d: d, job: job{
-		Kind: "availability", Store: st.name, Addr: st.addr, Subject: sub.name, Key: key, Patience: d + time.Minute,
+		Kind: sub.work().name, Store: st.name, Addr: st.addr, Subject: sub.name, Key: key, Patience: d + time.Minute,
 	}}
-	err := r.through(ctx, faultPlan(seed, d, sub.ttl))
+	err := r.through(ctx, sub.plan(seed, d))
 	r.end()
 	if err != nil {
 		return nil, err
@@ -71,7 +73,10 @@ func (r *availRunner) through(ctx context.Context, plan []fault) (err error) {
 		if err = until(ctx, r.began.Add(f.At)); err != nil {
 			break
 		}
+		f.Worker = r.victim(f)
 		switch {
+		case f.Resign:
+			errs <- r.resign(f.Worker)
 		case f.Kill:
 			errs <- r.replace(ctx, f.Worker)
 		case f.Worker == storeFault:
@@ -123,6 +128,10 @@ func (r *availRunner) told(p *availProcess, line string) {
 	switch line[0] {
 	case lineHeld:
 		p.open = &heldSpan{span: span{from: at}, by: p}
+	case lineStill:
+		if p.open != nil {
+			p.open.sure = at
+		}
 	case lineFailed:
 		r.run.errors++
 	case lineReleased, lineLost:
@@ -137,6 +146,43 @@ func (r *availRunner) close(p *availProcess, at time.Duration, lost bool) {
 		r.run.holds = append(r.run.holds, *h)
 	}
 	p.open = nil
+}
+
+// victim is the place that a fault hits. That of the leader is known by what the processes have told: one that is frozen,
+// or was and has told nothing since, is not hit again as the leader.
+func (r *availRunner) victim(f fault) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	place, since := f.Worker, time.Duration(-1)
+	if f.Leader {
+		for _, p := range r.now {
+			if told := p.toldToLead(); told > since {
+				place, since = p.place, told
+			}
+		}
+	}
+	return place
+}
+
+// toldToLead is when p told last that it leads: -1 if it does not, or was frozen since. The mutex is held.
+func (p *availProcess) toldToLead() time.Duration {
+	if p.open == nil {
+		return -1
+	}
+	told := max(p.open.from, p.open.sure)
+	if n := len(p.frozen); n > 0 && p.frozen[n-1].from > told {
+		return -1
+	}
+	return told
+}
+
+// resign asks the process of a place to give leadership back, if it has it.
+func (r *availRunner) resign(place int) error {
+	r.mu.Lock()
+	p := r.now[place]
+	r.mu.Unlock()
+	_, err := io.WriteString(p.in, "\"resign\"\n")
+	return err
 }
 
 // replace kills the process of a place, and starts another there.
@@ -164,6 +210,10 @@ func (p *availProcess) kill() {
 func (r *availRunner) freezeProcess(ctx context.Context, f fault) error {
 	r.mu.Lock()
 	p := r.now[f.Worker]
+	r.mu.Unlock()
+	p.stopped.Lock()
+	defer p.stopped.Unlock()
+	r.mu.Lock()
 	i := len(p.frozen)
 	p.frozen = append(p.frozen, span{time.Since(r.began), r.d})
 	r.mu.Unlock()

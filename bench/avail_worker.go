@@ -14,7 +14,8 @@ const (
 	lineHeld     = 'h' // it holds the lock
 	lineReleased = 'r' // it believed in its hold until now
 	lineLost     = 'l' // it found now that the lock is lost
-	lineFailed   = 'f' // a call of Lock failed
+	lineFailed   = 'f' // a call of Lock or Campaign failed
+	lineStill    = 's' // it believed until now, and goes on
 )
 
 const (
@@ -24,11 +25,14 @@ const (
 	availAttempt = 10 * time.Second      // the bound of a call of Lock
 )
 
-// available locks one key again and again until it is killed, and tells what it holds.
+// available locks one key, or campaigns for it, again and again until it is killed, and tells what it holds.
 func (j *job) available(ctx context.Context, st *store, in *bufio.Reader, out io.Writer) error {
-	sub, ok := availSubjectNamed(j.Store, j.Subject)
+	sub, ok := availSubjectNamed(j.Kind, j.Store, j.Subject)
 	if !ok {
 		return fmt.Errorf("no subject %s on %s", j.Subject, j.Store)
+	}
+	if sub.candidate != nil {
+		return j.campaigns(ctx, sub, st, in, out)
 	}
 	l, err := sub.open(ctx, st, sub.ttl)
 	if err != nil {

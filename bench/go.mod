@@ -2,12 +2,10 @@ module github.com/coordgo/coord/bench
 
 go 1.26.0
 
-replace github.com/coordgo/coord => ../
-
 require (
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
 	github.com/bsm/redislock v0.9.4
-	github.com/coordgo/coord v0.0.0-00010101000000-000000000000
+	github.com/coordgo/coord v0.1.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/go-redsync/redsync/v4 v4.18.0
 	github.com/go-zookeeper/zk v1.0.4
@@ -24,6 +22,11 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/coordgo/coord/backends/all v0.1.0
+	github.com/coordgo/coord/backends/etcd v0.1.0 // indirect
+	github.com/coordgo/coord/backends/memcached v0.1.0 // indirect
+	github.com/coordgo/coord/backends/redis v0.1.0 // indirect
+	github.com/coordgo/coord/backends/zookeeper v0.1.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect

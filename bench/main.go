@@ -1,11 +1,11 @@
 // Command bench measures coord against the libraries that do the same, and against the bare
 // commands that all of them are made of: on the same servers, in turn, in one run. It
-// writes its results as JSON, and docs/performance.md and its plots are made of them.
+// writes its results as JSON, and docs/performance-peers.md and its plots are made of them.
 //
 // With the word scale before the flags it measures how the cost of coord grows with the number of
-// locks, waiters, clients and keys: docs/scaling.md is made of that. With the word availability it
-// measures for which share of time somebody holds a lock while processes and the store fail:
-// docs/availability.md is made of that.
+// locks, waiters, clients and keys: docs/scaling-figures.md is made of that. With the word availability it
+// measures for which share of time somebody holds a lock, or leads, while processes and the store
+// fail: docs/availability.md is made of that.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 }
 
 // command does what the arguments say: compare with others, or, with the word scale, measure
-// how cost grows, or, with the word availability, measure locks under faults.
+// how cost grows, or, with the word availability, measure locks and leaders under faults.
 func command(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
@@ -70,7 +70,7 @@ func parse(args []string) (*options, error) {
 	run := flags.String("run", "", "only those whose workload/store/subject matches this regular expression")
 	stores := flags.String("stores", strings.Join(storeNames, ","), "the stores, by commas")
 	flags.StringVar(&o.out, "out", "results/peers.json", "where the results are written, and read with -only-page")
-	flags.StringVar(&o.page, "docs", "", "the directory whose performance.md and plots are written; none by default")
+	flags.StringVar(&o.page, "docs", "", "the directory whose performance-peers.md and plots are written; none by default")
 	flags.BoolVar(&o.only, "only-page", false, "measure nothing: make the page of the results that are there")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (o *options) measure(ctx context.Context) (results *Results, err error) {
 	tb := newTB(ctx)
 	defer tb.end()
 	defer tb.catch(&err)
-	b := &bed{options: o, log: os.Stderr, stores: map[string]*store{}}
+	b := &runner{options: o, log: os.Stderr, stores: map[string]*store{}}
 	for _, name := range o.stores {
 		if b.stores[name], err = openStore(tb, name); err != nil {
 			return nil, err

@@ -27,7 +27,10 @@ func TestMain(m *testing.M) {
 		{store: "redis", name: "broken", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return brokenLocks{}, nil }},
 		{store: "redis", name: "stuck", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return stuckLocks{}, nil }},
 	}
-	testAvailSubjects = []availSubject{{"redis", "open door", time.Second, openDoor}}
+	testAvailSubjects = []availSubject{
+		{"redis", "open door", time.Second, openDoor, nil},
+		{"redis", "open door", time.Second, nil, openDoorCandidate},
+	}
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(workerMain())
 	}
@@ -53,10 +56,10 @@ func (stuckLocks) Lock(ctx context.Context, key string) (bench.Held, error) {
 	return nil, context.Cause(ctx)
 }
 
-// bedOf measures in short on these stores.
-func bedOf(t *testing.T, run string, stores ...string) *bed {
+// runnerOf measures in short on these stores.
+func runnerOf(t *testing.T, run string, stores ...string) *runner {
 	t.Helper()
-	b := &bed{
+	b := &runner{
 		options: &options{rounds: 1, forEach: 100 * time.Millisecond, run: regexp.MustCompile(run), stores: stores},
 		log:     t.Output(), stores: map[string]*store{},
 	}
@@ -73,7 +76,7 @@ func bedOf(t *testing.T, run string, stores ...string) *bed {
 // Every workload gives its figures, of coord and of the bare commands, and a page can be made of
 // them.
 func TestSmoke(t *testing.T) {
-	b := bedOf(t, `/(coord|coord, sliding window|SET NX PX.*|BLPOP.*|EVALSHA.*|redis_rate|go-limiter|x/time.*|sync.*)$`, "redis", "memory")
+	b := runnerOf(t, `/(coord|coord, sliding window|SET NX PX.*|BLPOP.*|EVALSHA.*|redis_rate|go-limiter|x/time.*|sync.*)$`, "redis", "memory")
 	r := b.all(t.Context())
 	if r.Complete {
 		t.Error("this counts as a full run")
@@ -141,7 +144,7 @@ func wantXML(t *testing.T, plots map[string][]byte) {
 
 // Two holders in two processes are found, and a lock that is never had is told as such.
 func TestBrokenLocksAreFound(t *testing.T) {
-	b := bedOf(t, `redis/(broken|stuck)$`, "redis")
+	b := runnerOf(t, `redis/(broken|stuck)$`, "redis")
 	b.options.forEach = 500 * time.Millisecond // in which two meet on a busy machine too
 	defer func(usual time.Duration) { patience = usual }(patience)
 	patience = time.Second

@@ -49,8 +49,10 @@ type Row struct {
 	Failures []string `json:"failures,omitempty"`
 }
 
-func (r *Results) write(path string) error {
-	data, err := json.MarshalIndent(r, "", "\t")
+func (r *Results) write(path string) error { return writeJSON(path, r) }
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "\t")
 	if err != nil {
 		return err
 	}

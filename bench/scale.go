@@ -75,7 +75,7 @@ func parseScale(args []string) (*scaler, error) {
 	run := flags.String("run", "", "only what matches this regular expression: series/store/subject")
 	stores := flags.String("stores", strings.Join(scaleStores, ","), "the stores, by commas")
 	flags.StringVar(&s.out, "out", "results/scaling.json", "where the results are written, and read with -only-page and -keep")
-	flags.StringVar(&s.page, "docs", "", "the directory whose scaling.md and plots are written; none by default")
+	flags.StringVar(&s.page, "docs", "", "the directory whose scaling-figures.md and plots are written; none by default")
 	flags.BoolVar(&s.only, "only-page", false, "measure nothing: make the page of the results that are there")
 	flags.BoolVar(&s.keep, "keep", false, "keep of the results that are there what is not measured again")
 	if err := flags.Parse(args); err != nil {

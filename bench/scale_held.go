@@ -49,8 +49,8 @@ var heapGrain = map[string]float64{"zookeeper": 4 << 20}
 // heldKey begins the keys that stay held, so that they can be told from others.
 const heldKey = "held-"
 
-// keeper is a store that notes what is held, so that all of it can be renewed at will.
-type keeper struct {
+// recordingStore is a store that notes what is held, so that all of it can be renewed at will.
+type recordingStore struct {
 	driver.Backend
 	driver.Locker
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ type keeper struct {
 	calls   atomic.Int64
 }
 
-func (k *keeper) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (k *recordingStore) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	g, err := k.Locker.TryLock(ctx, key, r)
 	if err == nil && strings.HasPrefix(key, heldKey) {
 		k.mu.Lock()
@@ -69,14 +69,14 @@ func (k *keeper) TryLock(ctx context.Context, key string, r driver.Request) (dri
 	return g, err
 }
 
-func (k *keeper) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (k *recordingStore) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	k.renewed.Add(1)
 	k.calls.Add(1)
 	return k.Locker.Renew(ctx, key, r)
 }
 
 // NotifyLost passes on what the store can tell, which costs it something.
-func (k *keeper) NotifyLost(fn func(key, id string, cause error)) {
+func (k *recordingStore) NotifyLost(fn func(key, id string, cause error)) {
 	if n, ok := k.Locker.(driver.LossNotifier); ok {
 		n.NotifyLost(fn)
 	}
@@ -84,7 +84,7 @@ func (k *keeper) NotifyLost(fn func(key, id string, cause error)) {
 
 // batchKeeper is one of a store that renews in batches.
 type batchKeeper struct {
-	*keeper
+	*recordingStore
 	batch driver.BatchRenewer
 }
 
@@ -94,8 +94,8 @@ func (k *batchKeeper) RenewAll(ctx context.Context, holds []driver.Hold) []drive
 	return k.batch.RenewAll(ctx, holds)
 }
 
-// openKeeper opens a client whose holds are noted, at most so many.
-func openKeeper(ctx context.Context, st *store, ttl time.Duration, most int) (*coord.Client, *keeper, error) {
+// openRecording opens a client whose holds are noted, at most so many.
+func openRecording(ctx context.Context, st *store, ttl time.Duration, most int) (*coord.Client, *recordingStore, error) {
 	b, _, err := coord.OpenBackend(ctx, st.url())
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +104,7 @@ func openKeeper(ctx context.Context, st *store, ttl time.Duration, most int) (*c
 	if !ok {
 		return nil, nil, errors.Join(errors.New("no locks"), b.Close())
 	}
-	k := &keeper{Backend: b, Locker: locks, holds: make([]driver.Hold, 0, most)}
+	k := &recordingStore{Backend: b, Locker: locks, holds: make([]driver.Hold, 0, most)}
 	var wrapped driver.Backend = k
 	if batch, ok := b.(driver.BatchRenewer); ok {
 		wrapped = &batchKeeper{k, batch}
@@ -117,7 +117,7 @@ func openKeeper(ctx context.Context, st *store, ttl time.Duration, most int) (*c
 }
 
 // renewAll renews everything once, as the client does it, and tells how many are not held any more.
-func (k *keeper) renewAll(ctx context.Context) (lost int, err error) {
+func (k *recordingStore) renewAll(ctx context.Context) (lost int, err error) {
 	if batch, ok := k.Locker.(driver.BatchRenewer); ok {
 		for _, r := range batch.RenewAll(ctx, k.holds) {
 			if errors.Is(r.Err, driver.ErrNotHeld) {
@@ -176,7 +176,7 @@ type hoard struct {
 	s      *scaler
 	st     *store
 	c      *coord.Client
-	k      *keeper
+	k      *recordingStore
 	locks  []*coord.Lock
 	before weight // with no holds
 	last   weight // at the step before
@@ -210,7 +210,7 @@ func weigh(ctx context.Context, st *store, n int) (w weight, err error) {
 func held(ctx context.Context, s *scaler, st *store, series *Series) (err error) {
 	steps := s.size.steps(st.name)
 	most := steps[len(steps)-1]
-	c, k, err := openKeeper(ctx, st, s.size.ttl, most)
+	c, k, err := openRecording(ctx, st, s.size.ttl, most)
 	if err != nil {
 		return err
 	}

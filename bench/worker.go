@@ -20,7 +20,7 @@ const workerEnv = "COORD_BENCH_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases" or "availability"
+	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases", "availability" or "lead"
 	Store, Addr  string
 	Subject      string
 	Key, Words   string
@@ -77,7 +77,7 @@ func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.lasts())
 	defer cancel()
 	st := &store{name: j.Store, addr: j.Addr}
-	if j.Kind == "availability" {
+	if j.Kind == availWorkload.name || j.Kind == leadWorkload.name {
 		return &reply{}, j.available(ctx, st, in, out)
 	}
 	words, err := mapWords(j.Words)

@@ -63,7 +63,7 @@ type sum = [sha256.Size]byte
 const maxFile = 1 << 20
 
 // Load reads the file and applies the environment. A file that cannot be read is
-// an error of package os; a mistake in it or in the environment is an [*Error].
+// an error of package os; a mistake in it or in the environment is an [*Error], and several are joined; see [Parse].
 // Path "" is the environment alone.
 func Load(path string) (*Config, error) {
 	return LoadEnv(context.Background(), path, os.LookupEnv)
@@ -81,15 +81,15 @@ func LoadEnv(ctx context.Context, path string, lookup func(name string) (value s
 
 // loadText is LoadEnv of a file that was read.
 func loadText(path string, text []byte, lookup func(string) (string, bool)) (*Config, error) {
+	var wrong mistakes
 	c, err := parse(path, text)
-	if err != nil {
-		return nil, err
-	}
+	wrong.add(err)
 	c.path, c.sum, c.lookup = path, sha256.Sum256(text), lookup
-	if err := c.environment(lookup); err != nil {
-		return nil, err
+	wrong.add(c.environment(lookup))
+	if len(wrong) == 0 {
+		wrong.add(c.contradiction())
 	}
-	if err := c.contradiction(); err != nil {
+	if err := wrong.err(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -233,17 +233,14 @@ func (l Lock) options() []coord.LockOption {
 // contradiction finds values that cannot stand beside each other, wherever each of
 // them is from.
 func (c *Config) contradiction() error {
-	if err := c.prefixes(); err != nil {
-		return err
-	}
-	if err := c.leaseClash(); err != nil {
-		return err
-	}
+	var wrong mistakes
+	wrong.add(c.prefixes())
+	wrong.add(c.leaseClash())
 	if l := c.Lock; l.MaxHold > 0 && l.MinHold > l.MaxHold {
-		return c.clash("lock.min_hold", "lock.max_hold",
-			fmt.Sprintf("%v is above %v", l.MinHold, l.MaxHold), fmt.Sprintf("%v is below %v", l.MaxHold, l.MinHold))
+		wrong.add(c.clash("lock.min_hold", "lock.max_hold",
+			fmt.Sprintf("%v is above %v", l.MinHold, l.MaxHold), fmt.Sprintf("%v is below %v", l.MaxHold, l.MinHold)))
 	}
-	return nil
+	return wrong.err()
 }
 
 // prefixes holds those that the URLs name against each other and against the key.

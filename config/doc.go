@@ -43,8 +43,8 @@
 //     permits in advance; see [coord.WithPermitLease].
 //   - rules: what requests count against, in order: see package rules. A rule has a name; a
 //     match of methods and path, or of rpc; a subject: everyone, ip, user, {header: NAME},
-//     {api_key: HEADER}, {constant: NAME} or {ip: {ipv6_bits: 56}}; limits, by name or in
-//     place; and final: true if no later rule is to apply. A limit by name is one account
+//     {api_key: HEADER}, {constant: NAME}, {func: NAME} or {ip: {ipv6_bits: 56}}, or a list of these; limits,
+//     by name or in place; cost, the permits of a request; and final: true if no later rule is to apply. A limit by name is one account
 //     that rules of the same subject share.
 //
 // Anchors, aliases and several documents in one file are refused: what a line

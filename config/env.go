@@ -30,18 +30,18 @@ func variable(key string) string {
 // environment replaces what the environment sets.
 func (c *Config) environment(lookup func(string) (string, bool)) error {
 	p := &parser{outside: true, places: c.places}
+	var wrong mistakes
 	for _, f := range p.variables(c) {
 		value, _ := lookup(variable(f.name))
 		if value == "" {
 			continue
 		}
 		p.file = variable(f.name)
-		if err := f.set(f.name, scalarOrList(f.name, value)); err != nil {
-			return err
-		}
+		wrong.add(f.set(f.name, scalarOrList(f.name, value)))
 		p.note(f.name, 0)
 	}
-	return c.urlVariables(p, lookup)
+	wrong.add(c.urlVariables(p, lookup))
+	return wrong.err()
 }
 
 // variables are the fields that the environment may replace, by their whole keys.

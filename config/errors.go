@@ -1,6 +1,9 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,3 +42,40 @@ func (e *Error) Error() string {
 
 // Is makes errors.Is(err, coord.ErrInvalid) true.
 func (e *Error) Is(target error) bool { return target == coord.ErrInvalid }
+
+// mistakes are those of a file so far, each an *Error.
+type mistakes []error
+
+// add adds err, or each of several that were joined. It reports whether there was one.
+func (m *mistakes) add(err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		*m = append(*m, several.Unwrap()...)
+	} else if err != nil {
+		*m = append(*m, err)
+	}
+	return err != nil
+}
+
+// err is nil, the only mistake, or all of them.
+func (m mistakes) err() error {
+	if len(m) == 1 {
+		return m[0]
+	}
+	return errors.Join(m...)
+}
+
+// byLine is err with several mistakes of one file in the order of their lines.
+func byLine(err error) error {
+	var all mistakes
+	all.add(err)
+	slices.SortStableFunc(all, func(a, b error) int { return cmp.Compare(line(a), line(b)) })
+	return all.err()
+}
+
+func line(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Line
+	}
+	return 0
+}

@@ -22,10 +22,12 @@ func (p *parser) config(c *Config, root *yaml.Node) error {
 		field{"limits", func(key string, n *yaml.Node) error { return p.limits(key, n, c) }},
 		field{"rules", func(_ string, n *yaml.Node) error { chain = n; return nil }},
 	)
-	if err := p.mapping("", root, fields); err != nil || chain == nil {
-		return err
+	var wrong mistakes
+	wrong.add(p.mapping("", root, fields))
+	if chain != nil {
+		wrong.add(p.rules("rules", chain, c))
 	}
-	return p.rules("rules", chain, c)
+	return wrong.err()
 }
 
 // plainFields are the keys of the root that have one value or a list of them.
@@ -98,22 +100,22 @@ func (p *parser) claims(key string, n *yaml.Node, claims *[]driver.Claim) error 
 	if n.Kind != yaml.SequenceNode || n.ShortTag() != "!!seq" {
 		return p.bad(key, n, "%s: want a list such as [per-hold-ttl, server-clock]", kind(n))
 	}
+	var wrong mistakes
 	*claims = nil
 	for _, item := range n.Content {
 		name, err := p.text(key, item, "the name of a claim")
-		if err != nil {
-			return err
-		}
 		claim := driver.Claim(name)
-		if !slices.Contains(known, claim) {
-			return p.bad(key, item, "%s: want one of %s", show(name), joinClaims(known))
+		switch {
+		case wrong.add(err):
+		case !slices.Contains(known, claim):
+			wrong.add(p.bad(key, item, "%s: want one of %s", show(name), joinClaims(known)))
+		case slices.Contains(*claims, claim):
+			wrong.add(p.bad(key, item, "%s again", show(name)))
+		default:
+			*claims = append(*claims, claim)
 		}
-		if slices.Contains(*claims, claim) {
-			return p.bad(key, item, "%s again", show(name))
-		}
-		*claims = append(*claims, claim)
 	}
-	return nil
+	return wrong.err()
 }
 
 func (p *parser) policy(key string, n *yaml.Node, policy *coord.FailurePolicy) error {

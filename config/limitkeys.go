@@ -12,6 +12,7 @@ import (
 
 func (p *parser) limits(path string, n *yaml.Node, c *Config) error {
 	c.Limits = make(map[string]coord.Limit)
+	p.broken = map[string]bool{"": n.Kind != yaml.MappingNode}
 	return p.each(path, n, func(name string, key, value *yaml.Node) error {
 		if problem := badName(name); problem != "" {
 			return p.bad(path, key, "%s", problem)
@@ -21,6 +22,7 @@ func (p *parser) limits(path string, n *yaml.Node, c *Config) error {
 		if err == nil {
 			c.Limits[name] = l
 		}
+		p.broken[name] = err != nil
 		return err
 	})
 }

@@ -99,7 +99,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"prefix: a/", coord.ErrInvalid, "url: no store: set url, or COORD_URL in the environment"},
 		{"url: memory://\nrequire: [scope-hosts]", coord.ErrUnsupported, "scope-hosts"},
-		{"url: nosuch://u:s3cret@h", nil, `no backend for "nosuch"`},
+		{"url: nosuch://u:s3cret@h", coord.ErrInvalid, `scheme "nosuch" is not registered`},
 		{"url: memory://u:s3cret@h", coord.ErrInvalid, ""},
 		{"url: memory://\nlock: {ttl: 87840h}", coord.ErrInvalid, "87840h"},
 	} {
@@ -175,8 +175,8 @@ func TestOpenTwo(t *testing.T) {
 // What was opened is closed when the rest cannot be; goleak sees a store that was not.
 func TestOpenTwoRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"url: {locks: 'memory://', limits: 'nosuch://'}":                                       `coord: no backend for "nosuch"`,
-		"url: {locks: 'nosuch://', limits: 'memory://'}":                                       `coord: no backend for "nosuch"`,
+		"url: {locks: 'memory://', limits: 'nosuch://'}":                                       `scheme "nosuch" is not registered`,
+		"url: {locks: 'nosuch://', limits: 'memory://'}":                                       `scheme "nosuch" is not registered`,
 		"url: {locks: 'memory://', limits: 'memory://'}\nrequire: [scope-hosts]":               "scope-hosts",
 		"url: {locks: 'memory://:${NOSUCH}@h', limits: 'memory://'}":                           "url.locks: ${NOSUCH}: not set in the environment",
 		"url: {locks: 'memory://', limits: 'memory://:${NOSUCH}@h'}":                           "url.limits: ${NOSUCH}: not set in the environment",

@@ -15,7 +15,8 @@ import (
 )
 
 // Parse reads a configuration; name stands for the file in errors. It looks at
-// nothing but text: the environment is Load's. A mistake is an [*Error].
+// nothing but text: the environment is Load's. A mistake is an [*Error]; several are joined as by errors.Join, a line
+// for each, in the order of the file. YAML that cannot be read is one mistake.
 func Parse(name string, text []byte) (*Config, error) {
 	c, err := parse(name, text)
 	if err != nil {
@@ -27,20 +28,15 @@ func Parse(name string, text []byte) (*Config, error) {
 	return c, nil
 }
 
-// parse is Parse without what the environment may still change.
+// parse is Parse without what the environment may still change. Beside an error there is what could be read.
 func parse(name string, text []byte) (*Config, error) {
 	c := &Config{name: name, places: make(map[string]place)}
 	p := &parser{file: name, places: c.places}
 	root, err := p.document(text)
-	if err != nil {
-		return nil, err
+	if err == nil && root != nil {
+		err = byLine(p.config(c, root))
 	}
-	if root != nil {
-		if err := p.config(c, root); err != nil {
-			return nil, err
-		}
-	}
-	if c.Rules == nil {
+	if err == nil && c.Rules == nil {
 		c.Rules, err = rules.New()
 	}
 	return c, err
@@ -52,6 +48,7 @@ type parser struct {
 	file    string
 	outside bool // of files: file is a variable of the environment
 	places  map[string]place
+	broken  map[string]bool // limits that have mistakes; "" is all of them
 }
 
 // at is where a line is.
@@ -197,26 +194,27 @@ func (p *parser) mapping(path string, n *yaml.Node, fields []field) error {
 	})
 }
 
-// each walks a mapping whose keys are strings, each there once.
+// each walks a mapping whose keys are strings, each there once. It goes on behind a mistake.
 func (p *parser) each(path string, n *yaml.Node, do func(name string, key, value *yaml.Node) error) error {
 	if n.Kind != yaml.MappingNode || n.ShortTag() != "!!map" {
 		return p.bad(path, n, "%s: want a mapping", kind(n))
 	}
+	var wrong mistakes
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Value == "" {
-			return p.bad(path, key, "key %s: want a name", kind(key))
+			wrong.add(p.bad(path, key, "key %s: want a name", kind(key)))
+			continue
 		}
 		if line, ok := seen[key.Value]; ok {
-			return p.bad(path, key, "key %s again: it is on line %d", show(key.Value), line)
+			wrong.add(p.bad(path, key, "key %s again: it is on line %d", show(key.Value), line))
+			continue
 		}
 		seen[key.Value] = key.Line
-		if err := do(key.Value, key, value); err != nil {
-			return err
-		}
+		wrong.add(do(key.Value, key, value))
 	}
-	return nil
+	return wrong.err()
 }
 
 func join(path, name string) string {

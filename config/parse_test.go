@@ -108,7 +108,7 @@ const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, list, mi
 func refusals() []struct{ text, want string } {
 	const (
 		misplaced = "a ${…} outside of the password: it stands for a password alone, in user:${…}@host or in a parameter such as sentinel_password=${…}"
-		subjects  = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}"
+		subjects  = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}, {func: NAME}"
 	)
 	long := strings.Repeat("x", 300)
 	return []struct{ text, want string }{
@@ -172,7 +172,7 @@ func refusals() []struct{ text, want string } {
 		{"limits: {a: 2000}", `coord.yaml:1: limits.a: "2000": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
 		{"limits: {a: [1/1s]}", `coord.yaml:1: limits.a: a list: want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
 		{"limits: {a: 'redis://u:s3cret@h'}", `coord.yaml:1: limits.a: "…": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
-		{"limits: {a: 2000/1x}", `coord.yaml:1: limits.a: limit "2000/1x": period "1x" is not a duration: want a form like "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window"`},
+		{"limits: {a: 2000/1x}", `coord.yaml:1: limits.a: limit "2000/1x": period "1x" is not a duration: want one, such as 1s, 5m, 1h or 1d`},
 		{"limits: {a: 0/1m}", `coord.yaml:1: limits.a: limit "0/1m": rate 0: want 1 to 1000000000000`},
 		{"limits: {a: 1/1m burst=2 fixed-window}", `coord.yaml:1: limits.a: limit "1/1m burst=2 fixed-window": burst 2 with fixed-window: only a token-bucket has a burst`},
 		{"limits:\n  a: 1/1s\n  a: 2/1s\n", `coord.yaml:3: limits: key "a" again: it is on line 2`},
@@ -233,7 +233,7 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: 7\n", `coord.yaml:2: rules[1].name: "7": want a name such as orders`},
 		{"rules:\n- name: ''\n", `coord.yaml:2: rules[1]: name "": want 1 to 100 bytes of printable UTF-8`},
 		{"rules:\n- {name: a, final: true, match: {path: /}}\n- {name: a, limits: [1/1s]}\n", `coord.yaml:3: rules[2].name: "a" again: it is on line 2`},
-		{"rules:\n- {name: a, limit: 5/1s}\n", `coord.yaml:2: rules.a: unknown key "limit": want one of name, match, subject, limits, final`},
+		{"rules:\n- {name: a, limit: 5/1s}\n", `coord.yaml:2: rules.a: unknown key "limit": want one of name, match, subject, limits, cost, final`},
 		{"rules:\n- name: a\n  name: b\n", `coord.yaml:3: rules.a: key "name" again: it is on line 2`},
 		{"rules:\n- name: a\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
 		{"rules:\n- {name: a, final: false}\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
@@ -259,10 +259,14 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: a\n  match: {rpc: /a/b, path: /a}\n", `coord.yaml:3: rules.a.match: a match by rpc and by method or path: no request has both`},
 
 		{"rules:\n- name: a\n  subject: session\n", `coord.yaml:3: rules.a.subject: "session": want ` + subjects},
-		{"rules:\n- name: a\n  subject: [ip]\n", `coord.yaml:3: rules.a.subject: a list: want ` + subjects},
+		{"rules:\n- name: a\n  subject: [ip]\n", `coord.yaml:3: rules.a.subject: 1 subjects combined: want 2 to 4`},
+		{"rules:\n- name: a\n  subject: []\n", `coord.yaml:3: rules.a.subject: an empty list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}], or leave it out`},
+		{"rules:\n- name: a\n  subject: [ip, [user]]\n", `coord.yaml:3: rules.a.subject: a list in a list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}]`},
+		{"rules:\n- name: a\n  subject: [user, user]\n", `coord.yaml:3: rules.a.subject: subject "user" twice in one combination`},
+		{"rules:\n- name: a\n  subject: [user, everyone]\n", `coord.yaml:3: rules.a.subject: subject "everyone" as a part of another: want one of ip, header, user, api-key, constant, func`},
 		{"rules:\n- name: a\n  subject: {}\n", `coord.yaml:3: rules.a.subject: 0 keys: want ` + subjects},
 		{"rules:\n- name: a\n  subject: {header: A, constant: b}\n", `coord.yaml:3: rules.a.subject: 2 keys: want ` + subjects},
-		{"rules:\n- name: a\n  subject: {cookie: A}\n", `coord.yaml:3: rules.a.subject: unknown key "cookie": want one of ip, header, api_key, constant`},
+		{"rules:\n- name: a\n  subject: {cookie: A}\n", `coord.yaml:3: rules.a.subject: unknown key "cookie": want one of ip, header, api_key, func, constant`},
 		{"rules:\n- name: a\n  subject: {header: 1}\n", `coord.yaml:3: rules.a.subject.header: "1": want a name`},
 		{"rules:\n- name: a\n  subject: {api_key: ''}\n", `coord.yaml:3: rules.a.subject.api_key: name "": want 1 to 100 bytes of printable UTF-8`},
 		{"rules:\n- name: a\n  subject: {ip: 56}\n", `coord.yaml:3: rules.a.subject.ip: "56": want a mapping`},
@@ -273,7 +277,7 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: a\n  limits: []\n", "coord.yaml:3: rules.a.limits: an empty list: want a list such as [5/1s, 1000/1h] or of names of limits, or leave it out"},
 		{"rules:\n- name: a\n  limits: [supplier]\n", `coord.yaml:3: rules.a.limits: no limit "supplier": there are none`},
 		{"limits: {b: 1/1s, c: 1/1s}\nrules:\n- name: a\n  limits: [d]\n", `coord.yaml:4: rules.a.limits: no limit "d": want one of b, c`},
-		{"rules:\n- name: a\n  limits: ['5/1x']\n", `coord.yaml:3: rules.a.limits: limit "5/1x": period "1x" is not a duration: want a form like "2000/1m", "2000/1m burst=200" or "2000/1m fixed-window"`},
+		{"rules:\n- name: a\n  limits: ['5/1x']\n", `coord.yaml:3: rules.a.limits: limit "5/1x": period "1x" is not a duration: want one, such as 1s, 5m, 1h or 1d`},
 		{"rules:\n- name: a\n  limits: [7]\n", `coord.yaml:3: rules.a.limits: "7": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
 		{"rules:\n- name: a\n  limits: [{rate: 7}]\n", "coord.yaml:3: rules.a.limits: no per: want a duration such as 1m"},
 		{"rules:\n- name: a\n  limits: ['redis://u:s3cret@h']\n", `coord.yaml:3: rules.a.limits: "…": want a form like 2000/1m, or a mapping of rate, per, burst, algorithm`},
@@ -336,7 +340,7 @@ func TestLoad(t *testing.T) {
 }
 
 // FuzzParse: what is accepted is in range, what is refused says so in one
-// line, and nothing panics.
+// line for each mistake, and nothing panics.
 func FuzzParse(f *testing.F) {
 	s := compiled(f)
 	f.Add([]byte(whole))
@@ -352,8 +356,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := config.Parse("coord.yaml", text)
 		if err != nil {
-			if !errors.Is(err, coord.ErrInvalid) || !strings.HasPrefix(err.Error(), "coord.yaml") || strings.ContainsAny(err.Error(), "\n\r") {
-				t.Errorf("refused as %q", err)
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if !errors.Is(err, coord.ErrInvalid) || !strings.HasPrefix(line, "coord.yaml") || strings.Contains(line, "\r") {
+					t.Errorf("refused as %q", err)
+				}
 			}
 			return
 		}

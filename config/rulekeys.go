@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/rules"
 )
 
@@ -38,12 +39,14 @@ func (p *parser) rules(path string, n *yaml.Node, c *Config) error {
 	}
 	r := ruleReader{parser: p, config: c, lines: make(map[string]int)}
 	list := make([]rules.Rule, 0, len(n.Content))
+	var wrong mistakes
 	for i, item := range n.Content {
 		rule, err := r.rule(path+"["+strconv.Itoa(i+1)+"]", item)
-		if err != nil {
-			return err
-		}
+		wrong.add(err)
 		list = append(list, rule)
+	}
+	if err := wrong.err(); err != nil {
+		return err
 	}
 	var err error
 	if c.Rules, err = rules.New(list...); err != nil {
@@ -75,6 +78,10 @@ func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error
 		{"limits", func(key string, n *yaml.Node) (err error) {
 			limits = n
 			rule.Limits, err = r.limits(key, n)
+			return err
+		}},
+		{"cost", func(key string, n *yaml.Node) (err error) {
+			rule.Cost, err = r.number(key, n, driver.MaxRate)
 			return err
 		}},
 		{"final", func(key string, n *yaml.Node) (err error) { rule.Final, err = r.boolean(key, n); return err }},
@@ -199,21 +206,26 @@ func (p *parser) list(key string, n *yaml.Node, want string, item func(*yaml.Nod
 	if len(n.Content) == 0 {
 		return p.bad(key, n, "an empty list: want %s, or leave it out", want)
 	}
+	var wrong mistakes
 	for _, i := range n.Content {
-		if err := item(i); err != nil {
-			return err
-		}
+		wrong.add(item(i))
 	}
-	return nil
+	return wrong.err()
 }
 
 // subjects are those that are a word, and those that are a mapping of one key.
-const subjects = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}"
+const subjects = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}, {func: NAME}"
+
+// combination is what a list of subjects is to be.
+const combination = "a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}]"
 
 // subject reads whose requests are counted together.
 func (r *ruleReader) subject(path string, n *yaml.Node) (s rules.Subject, err error) {
-	if n.Kind == yaml.MappingNode {
+	switch n.Kind {
+	case yaml.MappingNode:
 		return r.subjectMap(path, n)
+	case yaml.SequenceNode:
+		return r.combination(path, n)
 	}
 	word, err := r.text(path, n, subjects)
 	if err != nil {
@@ -228,6 +240,27 @@ func (r *ruleReader) subject(path string, n *yaml.Node) (s rules.Subject, err er
 		return rules.User(), nil
 	}
 	return s, r.bad(path, n, "%s: want %s", show(word), subjects)
+}
+
+// combination reads several subjects that count together.
+func (r *ruleReader) combination(path string, n *yaml.Node) (rules.Subject, error) {
+	var parts []rules.Subject
+	err := r.list(path, n, combination, func(item *yaml.Node) error {
+		if item.Kind == yaml.SequenceNode {
+			return r.bad(path, item, "a list in a list: want %s", combination)
+		}
+		part, err := r.subject(path, item)
+		parts = append(parts, part)
+		return err
+	})
+	if err != nil {
+		return rules.Subject{}, err
+	}
+	s := rules.Combine(parts...)
+	if problem := refused(rules.Rule{Name: "x", Subject: s, Final: true}); problem != "" {
+		return s, r.bad(path, n, "%s", problem)
+	}
+	return s, nil
 }
 
 func (r *ruleReader) subjectMap(path string, n *yaml.Node) (s rules.Subject, err error) {
@@ -248,6 +281,7 @@ func (r *ruleReader) subjectMap(path string, n *yaml.Node) (s rules.Subject, err
 		{"ip", func(key string, n *yaml.Node) (err error) { s, err = r.address(key, n); return err }},
 		{"header", named(rules.Header)},
 		{"api_key", named(rules.APIKey)},
+		{"func", named(rules.Func)},
 		{"constant", named(rules.Constant)},
 	})
 	if err == nil && len(n.Content) != 2 {
@@ -285,7 +319,10 @@ func (r *ruleReader) limit(key string, n *yaml.Node) (rules.Limit, error) {
 		if l, ok := r.config.Limits[n.Value]; ok {
 			return rules.Limit{Name: n.Value, Limit: l}, nil
 		}
-		if !strings.Contains(n.Value, "/") {
+		if r.broken[""] || r.broken[n.Value] { // which is told there
+			return rules.Limit{Name: n.Value, Limit: coord.PerSecond(1)}, nil
+		}
+		if _, err := driver.ParseLimit(n.Value); err != nil && !strings.Contains(n.Value, "/") {
 			return rules.Limit{}, r.bad(key, n, "%s", r.config.noLimit(n.Value))
 		}
 	}

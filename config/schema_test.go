@@ -162,9 +162,10 @@ func TestSchemaAccepts(t *testing.T) {
 var accepted = []string{
 	"", "{}", "url: redis://h", "url: 'redis+sentinel://u:${A}@h1,h2/main?sentinel_password=${file:/x}'", "url: {locks: 'etcd://h', limits: 'redis://h'}",
 	"require: []", "failure_policy: closed", "best_effort: false", "lock: {}", "lock: {ttl: 1h30m0.5s}", "lock: {wait: 250us, max_hold: 1.s, min_hold: .5s}",
-	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
+	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: 2000/min, b: 10 per second, c: 5 / 5 minutes burst=3}", "rules: [{name: a, limits: [10 per second]}]", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
+	"rules: [{name: a, cost: 5, limits: [5/1s]}]", "rules: [{name: a, subject: {func: order}, limits: [1/1s]}]", "rules: [{name: a, subject: [user, {header: X-Tenant}], limits: [1/1s]}]", "rules: [{name: a, subject: [ip, user, {api_key: X-Key}, {constant: x}], limits: [1/1s]}]",
 }
 
 // What the schema does not see of what the parser refuses is told here: the text of YAML itself,
@@ -215,7 +216,7 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("%s%v", b[1], err)
 		}
 	}
-	if len(blocks) < 6 {
+	if len(blocks) < 5 {
 		t.Errorf("%d blocks of YAML: has their mark changed?", len(blocks))
 	}
 	doc, err := os.ReadFile("doc.go")
@@ -236,14 +237,14 @@ func TestDocumentation(t *testing.T) {
 	}
 	variables, keys := config.EnvVariables()
 	for i, v := range variables {
-		if !bytes.Contains(text, []byte("| `"+v+"` | `"+keys[i]+"`")) {
+		if !bytes.Contains(text, []byte("`"+v+"`")) || v != "COORD_"+strings.ToUpper(strings.ReplaceAll(keys[i], ".", "_")) {
 			t.Errorf("%s of %s is not documented", v, keys[i])
 		}
 	}
 	for _, key := range []string{
 		"url", "prefix", "require", "failure_policy", "best_effort", "lock.ttl", "lock.wait", "lock.max_hold", "lock.min_hold", "lock.fair", "lock.renew",
-		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "final",
-		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}",
+		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "final",
+		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}", "{func: order}", "[user, {header: X-Tenant}]",
 	} {
 		if !bytes.Contains(text, []byte("| `"+key+"` |")) {
 			t.Errorf("%s is not documented", key)

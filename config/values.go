@@ -122,6 +122,9 @@ func describeRule(r rules.Rule) string {
 	if len(limits) > 0 {
 		parts = append(parts, "by", describeSubject(r.Subject)+":", strings.Join(limits, ", "))
 	}
+	if r.Cost > 1 {
+		parts = append(parts, fmt.Sprintf("(cost %d)", r.Cost))
+	}
 	if r.Final {
 		parts = append(parts, "(final)")
 	}
@@ -132,6 +135,12 @@ func describeSubject(s rules.Subject) string {
 	switch {
 	case s.Kind == rules.KindEveryone:
 		return "everyone"
+	case s.Kind == rules.KindCombined:
+		parts := make([]string, len(s.Parts))
+		for i, p := range s.Parts {
+			parts[i] = describeSubject(p)
+		}
+		return strings.Join(parts, " + ")
 	case s.IPv6Bits > 0:
 		return fmt.Sprintf("%s/%d", s.Kind, s.IPv6Bits)
 	case s.Name != "":

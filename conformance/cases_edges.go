@@ -157,18 +157,20 @@ func wipedLimit(e *env) {
 	}
 }
 
-// bucketExpiry empties a bucket at odds with its refill: before it is full, just when, and after.
+// bucketExpiry empties a bucket at odds with its refill: before it is full, just when, and after. A store that takes
+// longer for an ask than the refill of a permit is never seen empty, and is judged by what it granted.
 func bucketExpiry(e *env) {
 	limit := normal(driver.Limit{Rate: 20, Per: time.Second, Burst: 20}) // full after a second
 	l, key := e.limiter(), e.key("k")
 	var spends []spend
 	for _, pause := range []time.Duration{0, 500, 900, 980, 1020, 990, 1010} {
 		e.pass(pause * time.Millisecond)
-		for a := e.ask(l, key, limit, 1, limit.Burst); a.N > 0; a = e.ask(l, key, limit, 1, limit.Burst) {
-			spends = append(spends, spend{a.sent, a.came, a.N})
-			if len(spends) > 200 {
-				e.Fatalf("a bucket that is emptied: saw it never empty")
+		for range 20 {
+			a := e.ask(l, key, limit, 1, limit.Burst)
+			if a.N == 0 {
+				break
 			}
+			spends = append(spends, spend{a.sent, a.came, a.N})
 		}
 	}
 	if over := overBucket(spends, limit); over > 0 {

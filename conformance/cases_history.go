@@ -18,7 +18,7 @@ func historyCases() []Case {
 	)
 	return []Case{
 		{
-			ID: "LOCK-201", Name: "history-of-leases-is-linearizable", Clause: "L1", run: leaseHistory(fairWeather), Remedy: leaseRemedy,
+			ID: "LOCK-201", Name: "history-of-leases-is-linearizable", Clause: "L1", run: leaseHistory(withoutFaults), Remedy: leaseRemedy,
 			Why: "tests of one interleaving miss the next one; a history is checked against every order there is (Jepsen on etcd 3.4.3, whose locks were none)",
 		}, {
 			ID: "LOCK-202", Name: "history-of-leases-with-lost-calls-is-linearizable", Clause: "L5", run: leaseHistory(lossyCalls), Remedy: leaseRemedy,
@@ -34,7 +34,7 @@ func historyCases() []Case {
 			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", run: leasesAmid(stop), Hooks: []Hook{HookPause}, bound: time.Minute, Remedy: ownerRemedy,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
-			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", run: ownerHistory(fairWeather), Remedy: ownerRemedy,
+			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", run: ownerHistory(withoutFaults), Remedy: ownerRemedy,
 			Why: "re-entry, hand-over inside a client and the next client's grant are one history to the application",
 		}, {
 			ID: "LOCK-212", Name: "history-of-owners-with-lost-calls-is-linearizable", Clause: "L3", run: ownerHistory(lossyCalls), Remedy: ownerRemedy,
@@ -49,7 +49,7 @@ func historyCases() []Case {
 			ID: "LOCK-222", Name: "guarded-resource-outlives-frozen-processes", Clause: "L2", run: frozenWriters, Hooks: []Hook{HookWorker}, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
 			Why: "a garbage collection, a stopped container, a machine that slept: the process wakes up in the middle of its write (HBase's lost region server)",
 		}, {
-			ID: "LIMIT-201", Name: "history-of-permits-is-linearizable", Clause: "R1", run: countHistory(fairWeather), Remedy: countRemedy,
+			ID: "LIMIT-201", Name: "history-of-permits-is-linearizable", Clause: "R1", run: countHistory(withoutFaults), Remedy: countRemedy,
 			Why: "a limit under many clients is a counter, and must count as one",
 		}, {
 			ID: "LIMIT-202", Name: "history-of-permits-with-lost-calls-is-linearizable", Clause: "R4", run: countHistory(lossyCalls), Remedy: countRemedy,
@@ -65,7 +65,7 @@ func historyCases() []Case {
 			ID: "LIMIT-205", Name: "history-of-permits-over-a-pause-is-linearizable", Clause: "R4", run: countsAmid(stop), Hooks: []Hook{HookPause}, Remedy: countRemedy, bound: time.Minute,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
-			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", run: flowHistory(fairWeather), Remedy: flowRemedy,
+			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", run: flowHistory(withoutFaults), Remedy: flowRemedy,
 			Why: "windows that turn and buckets that refill, under several clients, against independent models of the algorithms",
 		}, {
 			ID: "LIMIT-212", Name: "history-of-moving-limits-with-lost-calls-is-linearizable", Clause: "R4", run: flowHistory(lossyCalls), Remedy: flowRemedy,
@@ -82,7 +82,7 @@ const (
 	flowMoves      = 30
 )
 
-func leaseHistory(w weather) func(*env) {
+func leaseHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
 		h := e.record(heading{Model: modelLease})
@@ -96,7 +96,7 @@ func leaseHistory(w weather) func(*env) {
 // barred is for how long after its end a lease may still bar others.
 func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
 
-func ownerHistory(w weather) func(*env) {
+func ownerHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties-1)
 		h := e.record(heading{Model: modelOwners})
@@ -106,7 +106,7 @@ func ownerHistory(w weather) func(*env) {
 	}
 }
 
-func countHistory(w weather) func(*env) {
+func countHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
 		accounts := e.accounts(modelCounter, counters())
@@ -116,7 +116,7 @@ func countHistory(w weather) func(*env) {
 	}
 }
 
-func flowHistory(w weather) func(*env) {
+func flowHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
 		accounts := e.accounts(modelMoving, moving())
@@ -173,8 +173,8 @@ func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...
 
 func leasesAmid(broken interrupt) func(*env) {
 	return func(e *env) {
-		leasers, _ := fairWeather(e, 3)
-		owners, _ := fairWeather(e, 2)
+		leasers, _ := withoutFaults(e, 3)
+		owners, _ := withoutFaults(e, 2)
 		h := e.record(heading{Model: modelLease}) // a restart may prolong leases
 		owned := e.record(heading{Model: modelOwners})
 		lease, own := e.leases(h, leasers), e.ownerships(owned, owners)
@@ -185,7 +185,7 @@ func leasesAmid(broken interrupt) func(*env) {
 
 func countsAmid(broken interrupt) func(*env) {
 	return func(e *env) {
-		parties, _ := fairWeather(e, historyParties)
+		parties, _ := withoutFaults(e, historyParties)
 		accounts := e.accounts(modelCounter, counters())
 		count := e.counts(accounts, parties)
 		e.amid(broken, parties, histories(accounts), func() { count(countMoves / 2) })

@@ -21,11 +21,15 @@ func casesPage() string {
 	cases := conformance.Cases()
 	fmt.Fprintf(&b, `# The cases of the conformance suite
 
-What each of the %d cases shows, why it exists, and what an adapter that fails it usually has to change. The clauses are those of the
-[contract](contract.md). This page is written by `+"`go test ./conformance -run TestCasesDoc -update`"+`.
+This page says what each of the %d cases shows, why it exists, and what an adapter that fails it usually has to change.
+`+"`go test ./conformance -run TestCasesDoc -update`"+` writes it.
 
-**Decides** names the claim that the case proves: it is unsupported where the claim is not made, and reported where it would pass. **Needs**
-names claims and hooks of the harness without which it is not run. **Bound** is when its watchdog ends it; leases longer than 0.9 seconds add to it.
+| word | meaning |
+| --- | --- |
+| clause | of the [contract](contract.md) |
+| decides | the claim that the case proves. Without the claim the case is unsupported, and reported if it would pass |
+| needs | claims and hooks of the harness without which the case is not run |
+| bound | when the watchdog ends the case; leases longer than 0.9 seconds add to it |
 
 ## Which case for which scenario
 

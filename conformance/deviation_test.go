@@ -61,7 +61,7 @@ func TestDeclaredDeviation(t *testing.T) {
 		}
 		s.Harness.Deviations = list // LOCK-00 is not of the suite
 		c.ID, c.Clause = "LOCK-00", "L1"
-		r.add(r.runCase(t.Context(), &c))
+		r.add(r.runCase(t.Context(), &c, func() {}))
 		report := r.finish()
 		r.stop()
 		if res := report.Results[0]; res.Outcome != Deviates || res.Reason != "the store can do no better" || res.Messages[0].Text != "saw 1, want 2" {

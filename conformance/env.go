@@ -177,7 +177,7 @@ func (e *env) within(d time.Duration) context.Context {
 }
 
 // starved is for how long this process was not scheduled at a time, since then.
-func (e *env) starved(since time.Time) time.Duration { return e.r.pulse.longest(since) }
+func (e *env) starved(since time.Time) time.Duration { return e.r.stalls.longest(since) }
 
 // overworked reports whether a lease of ttl may have lapsed because this process did not run, although
 // its renewals were on their way: each passes through several goroutines, which wait for their turn one after

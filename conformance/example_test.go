@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -38,6 +39,15 @@ func ExampleSuite() {
 	}
 	fmt.Println(report.Failed(), report.Count(conformance.Pass), report.Selection.Partial)
 	// Output: false 1 true
+}
+
+// In a test, a part of the suite: here the cases that are not slow.
+func ExampleSuite_Test() {
+	test := func(t *testing.T) {
+		suite := conformance.Suite{Harness: inMemory(), Only: func(c conformance.Case) bool { return !c.Slow }}
+		suite.Test(t)
+	}
+	_ = test // func TestConformance(t *testing.T)
 }
 
 // A harness opens clients of one store; what else it can do to the store proves more.
@@ -89,7 +99,7 @@ func ExampleCommand() {
 // What an adapter knowingly does not keep is said, with the reason. Here it does keep it, and that is a failure too.
 func ExampleDeviation() {
 	harness := inMemory()
-	harness.Deviations = []conformance.Deviation{{Case: "CORE-01", Reason: "the claims change with the weather"}}
+	harness.Deviations = []conformance.Deviation{{Case: "CORE-01", Reason: "the claims change from day to day"}}
 	suite := conformance.Suite{Harness: harness, Only: only("CORE-01")}
 	report, err := suite.Run(context.Background())
 	if err != nil {
@@ -102,7 +112,7 @@ func ExampleDeviation() {
 
 func ExampleDeclared() {
 	harness := inMemory()
-	harness.Deviations = []conformance.Deviation{{Case: "CORE-01", Reason: "the claims change with the weather"}}
+	harness.Deviations = []conformance.Deviation{{Case: "CORE-01", Reason: "the claims change from day to day"}}
 	suite := conformance.Suite{Harness: harness, Only: only("CORE-01")}
 	report, err := suite.Run(context.Background())
 	if err != nil {

@@ -242,9 +242,9 @@ func (f *faultRun) allowed() time.Duration {
 }
 
 // late is how late a call may return. It passes through several goroutines, each of which
-// waits for its turn, as the beats of the pulse do.
+// waits for its turn, as the ticks of the stall detector do.
 func (f *faultRun) late(start time.Time) time.Duration {
-	return prompt + f.starved(start) + 2*f.r.pulse.total(start)
+	return prompt + f.starved(start) + 2*f.r.stalls.total(start)
 }
 
 // inTime calls fn and checks that it ends in time, with an error that has a meaning.

@@ -32,13 +32,13 @@ func TestInconclusive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
 			res := outcome(t, memoryHarness(), Case{run: func(e *env) {
-				real := e.r.pulse
-				defer func() { e.r.pulse = real }()
-				e.r.pulse = &pulse{} // of a machine that does nothing else
+				real := e.r.stalls
+				defer func() { e.r.stalls = real }()
+				e.r.stalls = &stallDetector{} // of a machine that does nothing else
 				runs++
 				keys[e.key("k")] = true
 				if runs <= test.stalls {
-					e.r.pulse.gaps = []gap{{time.Now().Add(time.Minute), stall}}
+					e.r.stalls.gaps = []gap{{time.Now().Add(time.Minute), stall}}
 				}
 				if runs <= test.open {
 					e.notJudged("what run %d saw", runs)

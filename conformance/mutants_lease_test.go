@@ -49,7 +49,7 @@ var leaseMutants = []mutant{
 		new: on(func(s store) driver.Backend { return revivingRenew{s} }), killers: []string{"LOCK-24"},
 	}, {
 		name: "renewal that always says yes", bug: "the error of a renewal is swallowed",
-		new: on(func(s store) driver.Backend { return gladRenew{s} }), killers: []string{"LOCK-14", "LOCK-24", "LOCK-32"},
+		new: on(func(s store) driver.Backend { return gladRenew{s, new(sync.Map)} }), killers: []string{"LOCK-14", "LOCK-24", "LOCK-32"},
 	}, {
 		name: "renewal that extends nothing", bug: "Renew looks at the owner and forgets to prolong the lease",
 		new: on(func(s store) driver.Backend { return idleRenew{s} }), killers: []string{"LOCK-20"},
@@ -114,12 +114,24 @@ func (b revivingRenew) Renew(ctx context.Context, key string, r driver.Request) 
 	return b.TryLock(ctx, key, r)
 }
 
-type gladRenew struct{ store }
+// gladRenew answers with the token that was granted: a client gives up a hold that is renewed under another.
+type gladRenew struct {
+	store
+	tokens *sync.Map // id → token
+}
+
+func (b gladRenew) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	if err == nil {
+		b.tokens.Store(r.ID, g.Token)
+	}
+	return g, err
+}
 
 func (b gladRenew) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	g, err := b.store.Renew(ctx, key, r)
-	if errors.Is(err, driver.ErrNotHeld) {
-		return driver.Grant{Token: 1, TTL: r.TTL}, nil
+	if token, ok := b.tokens.Load(r.ID); ok && errors.Is(err, driver.ErrNotHeld) {
+		return driver.Grant{Token: token.(int64), TTL: r.TTL}, nil
 	}
 	return g, err
 }

@@ -102,7 +102,7 @@ func TestFastPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.stop()
-	res := r.runCase(t.Context(), &Case{ID: "LOCK-00", Slow: true, run: func(e *env) { e.Errorf("it ran") }})
+	res := r.runCase(t.Context(), &Case{ID: "LOCK-00", Slow: true, run: func(e *env) { e.Errorf("it ran") }}, func() {})
 	if res.Outcome != Unproven || !strings.Contains(res.Reason, "fast pass") {
 		t.Errorf("%s, %q, want unproven, left out by the fast pass", res.Outcome, res.Reason)
 	}

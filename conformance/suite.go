@@ -59,7 +59,7 @@ func (s *Suite) Run(ctx context.Context) (*Report, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var mu sync.Mutex
-	r.each(func(c *Case) {
+	r.each(func(c *Case, free func()) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -68,7 +68,7 @@ func (s *Suite) Run(ctx context.Context) (*Report, error) {
 			s.Started(*c)
 			mu.Unlock()
 		}
-		res := r.runCase(ctx, c)
+		res := r.runCase(ctx, c, free)
 		if res.Outcome == Fail {
 			if err := r.gone(ctx); err != nil {
 				end(err)
@@ -101,7 +101,7 @@ type runner struct {
 	locks  bool // the halves that the store has
 	limits bool
 	info   driver.Info
-	pulse  *pulse
+	stalls *stallDetector
 
 	mu     sync.Mutex
 	report Report
@@ -132,7 +132,7 @@ func (s *Suite) prepare(ctx context.Context) (*runner, error) {
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
 		Selection: Selection{Profile: s.Profile, Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
 	}
-	r.pulse = startPulse()
+	r.stalls = detectStalls()
 	if err := r.probe(ctx); err != nil {
 		r.stop()
 		return nil, err
@@ -231,32 +231,45 @@ func lastFailure(messages []Message) string {
 	return ""
 }
 
-func (r *runner) stop() { r.pulse.stop() }
+func (r *runner) stop() { r.stalls.stop() }
 
-// each calls fn for every case: several at a time, and then one at a time those
-// that disturb others.
-func (r *runner) each(fn func(*Case)) {
-	work := make(chan *Case)
+// each calls fn for every case: several at a time, and then one at a time those that disturb others. A case that has
+// to run again makes room for the next one by calling free, and waits until it can be by itself.
+func (r *runner) each(fn func(c *Case, free func())) {
+	slots := make(chan struct{}, cmp.Or(r.suite.Parallel, DefaultParallel))
 	var wg sync.WaitGroup
-	for range cmp.Or(r.suite.Parallel, DefaultParallel) {
+	for _, c := range r.sideBySide() {
+		slots <- struct{}{}
 		wg.Go(func() {
-			for c := range work {
-				fn(c)
-			}
+			free := sync.OnceFunc(func() { <-slots })
+			defer free()
+			fn(c, free)
 		})
 	}
-	for i := range r.cases {
-		if !r.cases[i].exclusive() {
-			work <- &r.cases[i]
-		}
-	}
-	close(work)
 	wg.Wait()
 	for i := range r.cases {
 		if r.cases[i].exclusive() {
-			fn(&r.cases[i])
+			fn(&r.cases[i], func() {})
 		}
 	}
+}
+
+// longCase is from when on a case begins before the others, so that it is not alone at the end.
+const longCase = 10 * time.Second
+
+// sideBySide gives the cases that disturb no others, the long ones first.
+func (r *runner) sideBySide() []*Case {
+	var long, list []*Case
+	for i := range r.cases {
+		switch c := &r.cases[i]; {
+		case c.exclusive():
+		case usual(c) >= longCase:
+			long = append(long, c)
+		default:
+			list = append(list, c)
+		}
+	}
+	return append(long, list...)
 }
 
 func (r *runner) add(res Result) {
@@ -269,28 +282,27 @@ func (r *runner) finish() *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Took = time.Since(r.report.Started)
-	r.report.Env.Starved = r.pulse.longest(r.report.Started)
+	r.report.Env.Starved = r.stalls.longest(r.report.Started)
 	slices.SortFunc(r.report.Results, func(a, b Result) int { return byID(a.ID, b.ID) })
 	r.report.summarize(r.suite.Harness.Deviations)
 	report := r.report
 	return &report
 }
 
-// solo is write-locked by a case that runs by itself: no other runs in this process, of this suite or another.
-var solo sync.RWMutex
-
-// runCase runs one case. If it was inconclusive it runs once more, by itself; twice inconclusive is a failure.
-func (r *runner) runCase(ctx context.Context, c *Case) Result {
-	solo.RLock()
+// runCase runs one case. If it was inconclusive it calls free, and runs it once more, by itself; twice inconclusive is
+// a failure.
+func (r *runner) runCase(ctx context.Context, c *Case, free func()) Result {
+	alone.share()
 	res, open := r.runOnce(ctx, c)
-	solo.RUnlock()
+	alone.unshare()
 	if open == "" || res.Outcome == Fail || res.Outcome == Deviates || ctx.Err() != nil {
 		return res
 	}
+	free()
 	again := *c
 	again.again = true
-	solo.Lock()
-	defer solo.Unlock()
+	alone.take()
+	defer alone.untake()
 	res, still := r.runOnce(ctx, &again)
 	res.Again = open
 	if still != "" && res.Outcome == Pass {
@@ -320,7 +332,7 @@ func (r *runner) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
 	rec := newRecorder(ctx, c.FullName())
 	r.guard(ctx, rec, c)
 	if rec.Failed() {
-		rec.Logf("this process went unscheduled for up to %v at a time", r.pulse.longest(began).Round(time.Microsecond))
+		rec.Logf("this process went unscheduled for up to %v at a time", r.stalls.longest(began).Round(time.Microsecond))
 	}
 	var failed bool
 	res.Messages, failed, res.Measures = rec.result()

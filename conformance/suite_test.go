@@ -30,7 +30,7 @@ func outcome(t *testing.T, h Harness, c Case) Result {
 	}
 	defer r.stop()
 	c.ID, c.Name, c.Clause, c.Why = "LOCK-00", "test", "L1", "it is a test"
-	return r.runCase(t.Context(), &c)
+	return r.runCase(t.Context(), &c, func() {})
 }
 
 func TestOutcomes(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRunEndsThoughACaseDoesNot(t *testing.T) {
 	r.runCase(ctx, &Case{ID: "LOCK-00", run: func(*env) {
 		cancel()
 		<-release
-	}})
+	}}, func() {})
 }
 
 func TestWatchdog(t *testing.T) {
@@ -226,5 +226,42 @@ func TestStoreThatGoesAway(t *testing.T) {
 				t.Errorf("%v, and %d results: want only that the store has gone", err, len(finished))
 			}
 		})
+	}
+}
+
+// A case that takes long begins before the others, not alone at the end; of the others ids give the order.
+func TestLongCasesBeginFirst(t *testing.T) {
+	r := &runner{suite: &Suite{}, cases: Cases()}
+	list := r.sideBySide()
+	long, n := 0, 0
+	for i, c := range list {
+		if usual(c) >= longCase {
+			if long != i {
+				t.Errorf("%s takes %v, and begins behind %s", c.ID, usual(c), list[i-1].ID)
+			}
+			long++
+		} else if i > long && byID(list[i-1].ID, c.ID) >= 0 {
+			t.Errorf("%s begins behind %s", c.ID, list[i-1].ID)
+		}
+		if c.exclusive() {
+			t.Errorf("%s disturbs others", c.ID)
+		}
+	}
+	for i := range r.cases {
+		if !r.cases[i].exclusive() {
+			n++
+		}
+	}
+	if long == 0 || len(list) != n {
+		t.Errorf("%d long ones among %d cases, want some among %d", long, len(list), n)
+	}
+}
+
+// Test runs the selected cases alone, as subtests.
+func TestPartOfTheSuite(t *testing.T) {
+	s := &Suite{Harness: memoryHarness(), Only: func(c Case) bool { return c.ID == "CORE-01" }}
+	r := s.Test(t)
+	if len(r.Results) != 1 || r.Results[0].ID != "CORE-01" || r.Results[0].Outcome != Pass || !r.Selection.Partial {
+		t.Errorf("one case selected: saw %+v of a selection %+v", r.Results, r.Selection)
 	}
 }

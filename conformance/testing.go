@@ -20,7 +20,17 @@ import (
 // name of the test: TestConformanceCluster of Redis gives redis-cluster.json.
 func Run(t *testing.T, h Harness) *Report {
 	t.Helper()
-	s := &Suite{Harness: h, Fast: testing.Short(), Seed: seedFromEnv(t)}
+	return (&Suite{Harness: h}).Test(t)
+}
+
+// Test runs the cases that the suite selects as [Run] does. It sets Alone, Fast if tests are short, and the seed if
+// the environment has one; it does not call Started and Finished.
+func (s *Suite) Test(t *testing.T) *Report {
+	t.Helper()
+	s.Fast = s.Fast || testing.Short()
+	if seed := seedFromEnv(t); seed != 0 {
+		s.Seed = seed
+	}
 	r, err := s.prepare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +38,15 @@ func Run(t *testing.T, h Harness) *Report {
 	s.Seed = r.report.Seed
 	s.Alone = fmt.Sprintf("%s={seed} go test -run '^%s$/^{case}$' .", seedEnv, t.Name())
 	defer r.stop()
-	r.each(func(c *Case) {
+	if len(r.cases) == 0 {
+		t.Fatal(ErrNoCase)
+	}
+	r.each(func(c *Case, free func()) {
 		// Run may be called from several goroutines, and so the cases of one
 		// store run side by side without being parallel tests, which would
 		// be as many at a time as the machine has processors.
 		t.Run(c.FullName(), func(t *testing.T) {
-			res := r.runCase(t.Context(), c)
+			res := r.runCase(t.Context(), c, free)
 			r.add(res)
 			tell(t, s, res)
 		})

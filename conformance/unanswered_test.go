@@ -89,9 +89,9 @@ func TestStoreThatAnsweredNobody(t *testing.T) {
 				return stalled{shared.Open().(wholeStore), of}
 			}}
 			res := outcome(t, h, Case{run: func(e *env) {
-				real := e.r.pulse
-				defer func() { e.r.pulse = real }()
-				e.r.pulse = &pulse{gaps: []gap{{time.Now().Add(time.Minute), stall}}} // as on any busy machine
+				real := e.r.stalls
+				defer func() { e.r.stalls = real }()
+				e.r.stalls = &stallDetector{gaps: []gap{{time.Now().Add(time.Minute), stall}}} // as on any busy machine
 				if !e.c.again {
 					f.mu.Lock()
 					f.from = time.Now().Add(refusalLease / 4)

@@ -1,6 +1,6 @@
 // Package coordtest helps applications to test code that locks and limits:
-// a client on a store of its own in memory, with nothing to install, and a way to
-// lose a lock on purpose.
+// a client on a store of its own in memory, with nothing to install, that loses a
+// lock, cannot reach its store or is slow when the test says so.
 //
 //	func TestInvoices(t *testing.T) {
 //		client := coordtest.New(t)
@@ -9,7 +9,8 @@
 //		…
 //	}
 //
-// It works in a bubble of testing/synctest too, where a TTL passes in no time.
+// It has no clock of its own, because testing/synctest moves time: in a bubble, time.Sleep
+// of a TTL or of the period of a limit takes no time (see the example of Client.Delay).
 package coordtest
 
 import (
@@ -44,7 +45,8 @@ func New(t testing.TB, opts ...coord.Option) *Client {
 // share a real one.
 func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
 	t.Helper()
-	b := &lossy{full: store.Open().(full), held: make(map[hold]bool)}
+	real := store.Open().(full)
+	b := &lossy{faults: newFaults(real), real: real, held: make(map[hold]bool)}
 	closed := new(closing)
 	client, err := coord.New(b, append(slices.Clip(opts), coord.WithObserver(closed.observer()))...)
 	if err != nil {
@@ -54,6 +56,7 @@ func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
 	clients.add(store, b)
 	t.Cleanup(func() {
 		defer clients.remove(store, b)
+		c.Heal()
 		held := b.leaked()
 		err := client.Close()
 		for _, h := range held {
@@ -97,13 +100,13 @@ func (c *closing) ended(id string) bool {
 
 // Lose takes the lock on key from its holder, as a store that lost its data would:
 // the key is free at once, and Done of the holder's Lock closes before Lose
-// returns. The holder may be any Client of this package on the same store. key is with the client's prefix. It fails the test
-// if no such Client holds key.
+// returns, during a Cut too. The holder may be any Client of this package on the same store. key is with the
+// client's prefix. It fails the test if no such Client holds key.
 func (c *Client) Lose(key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	h, err := c.lossy.Inspect(ctx, key)
+	h, err := c.lossy.real.Inspect(ctx, key)
 	if err == nil {
 		if holder := clients.holding(c.store, hold{key, h.ID}); holder != nil {
 			err = holder.drop(ctx, key, h.ID)
@@ -173,7 +176,8 @@ type full interface {
 
 // lossy is a store that keeps account of holds, and can tell of a loss.
 type lossy struct {
-	full
+	*faults
+	real full // the store itself, which the test reaches during a Cut too
 	mu   sync.Mutex
 	lost func(key, id string, cause error)
 	held map[hold]bool
@@ -185,13 +189,13 @@ type hold struct{ key, id string }
 func (l *lossy) NotifyLost(fn func(key, id string, cause error)) { l.lost = fn }
 
 func (l *lossy) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	g, err := l.full.TryLock(ctx, key, r)
+	g, err := l.faults.TryLock(ctx, key, r)
 	l.note(key, r.ID, err)
 	return g, err
 }
 
 func (l *lossy) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	g, err := l.full.Lock(ctx, key, r)
+	g, err := l.faults.Lock(ctx, key, r)
 	l.note(key, r.ID, err)
 	return g, err
 }
@@ -206,12 +210,12 @@ func (l *lossy) note(key, id string, err error) {
 
 func (l *lossy) Unlock(ctx context.Context, key, id string) error {
 	l.forget(key, id)
-	return l.full.Unlock(ctx, key, id)
+	return l.faults.Unlock(ctx, key, id)
 }
 
 func (l *lossy) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	l.forget(key, id)
-	return l.full.UnlockAfter(ctx, key, id, d)
+	return l.faults.UnlockAfter(ctx, key, id, d)
 }
 
 func (l *lossy) forget(key, id string) {
@@ -229,7 +233,7 @@ func (l *lossy) has(h hold) bool {
 // drop ends the hold at the store, and tells its holder.
 func (l *lossy) drop(ctx context.Context, key, id string) error {
 	l.forget(key, id)
-	if err := l.full.Unlock(ctx, key, id); err != nil {
+	if err := l.real.Unlock(ctx, key, id); err != nil {
 		return err
 	}
 	l.lost(key, id, errDropped)
@@ -242,7 +246,7 @@ func (l *lossy) leaked() []hold {
 	defer l.mu.Unlock()
 	var leaks []hold
 	for h := range l.held {
-		if now, err := l.full.Inspect(context.Background(), h.key); err == nil && now.ID == h.id && !now.Released {
+		if now, err := l.real.Inspect(context.Background(), h.key); err == nil && now.ID == h.id && !now.Released {
 			leaks = append(leaks, h)
 		}
 	}

@@ -79,6 +79,22 @@ func TestParseLimit(t *testing.T) {
 		"1/8784h sliding-window":       {Rate: 1, Per: MaxPer, Algorithm: SlidingWindow},
 		"1000000/720h burst=1":         {Rate: 1_000_000, Per: 720 * time.Hour, Burst: 1},
 		"5/1s   burst=7  token-bucket": {Rate: 5, Per: time.Second, Burst: 7, Algorithm: TokenBucket},
+		"2000/min":                     {Rate: 2000, Per: time.Minute},
+		"2000/minute":                  {Rate: 2000, Per: time.Minute},
+		"2000/m":                       {Rate: 2000, Per: time.Minute},
+		"2000 / Min":                   {Rate: 2000, Per: time.Minute},
+		"100/sec":                      {Rate: 100, Per: time.Second},
+		"10 per second":                {Rate: 10, Per: time.Second},
+		"10 per 5 minutes burst=3":     {Rate: 10, Per: 5 * time.Minute, Burst: 3},
+		"5/5m":                         {Rate: 5, Per: 5 * time.Minute},
+		"5/5min":                       {Rate: 5, Per: 5 * time.Minute},
+		"5/5 mins fixed-window":        {Rate: 5, Per: 5 * time.Minute, Algorithm: FixedWindow},
+		"60/hr":                        {Rate: 60, Per: time.Hour},
+		"100/day":                      {Rate: 100, Per: 24 * time.Hour},
+		"100/7d":                       {Rate: 100, Per: 7 * 24 * time.Hour},
+		"100/week":                     {Rate: 100, Per: 7 * 24 * time.Hour},
+		"5/ms":                         {Rate: 5, Per: time.Millisecond},
+		"10/1.5h":                      {Rate: 10, Per: 90 * time.Minute},
 	} {
 		got, err := ParseLimit(in)
 		if got != want || err != nil {
@@ -96,7 +112,7 @@ func TestParseLimitRefuses(t *testing.T) {
 		"-1/1m":                      "rate -1: want 1 to",
 		"0/1m":                       "rate 0",
 		"10/":                        `period "" is not a duration`,
-		"10/fortnight":               `period "1fortnight" is not a duration`,
+		"10/fortnight":               `period "fortnight" is not a duration: want one, such as 1s, 5m, 1h or 1d`,
 		"10/-1s":                     "period -1s: want",
 		"10/1ns":                     "period 1ns: want",
 		"10/1s burst=0":              `burst "0" is not a positive`,
@@ -106,6 +122,20 @@ func TestParseLimitRefuses(t *testing.T) {
 		"10/1s fixed-window now":     `"now" is unknown`,
 		"10/1s burst=5 fixed-window": "only a token-bucket has a burst",
 		"99999999999999999999/1s":    "is not a whole number",
+		"2000 ":                      `no period: want one, such as "2000/1m"`,
+		"100rps":                     "no period: want one",
+		"2,000/min":                  `rate "2,000" is not a whole number: want "2000/min"`,
+		"2k/min":                     `rate "2k" is not a whole number: want "2000/min"`,
+		"1m/2000":                    `rate "1m" is not a whole number: want the rate first, as in "2000/1m"`,
+		"10/60":                      `period "60" has no unit: want one, such as "60s"`,
+		"10/99999999999999999999d":   "is too long: want at most 8784h",
+		"10/999999999999d":           "is too long",
+		"10/367d":                    "period 8808h0m0s: want",
+		"10/s burst 20":              `"burst" is unknown or repeated: want a burst such as burst=200`,
+		"10/s fixed":                 `"fixed" is unknown or repeated: want fixed-window`,
+		"10/s token_bucket":          `"token_bucket" is unknown or repeated: want token-bucket`,
+		"10 per":                     "no period",
+		"10/month":                   `period "month" is not a duration`,
 	} {
 		_, err := ParseLimit(in)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -116,7 +146,7 @@ func TestParseLimitRefuses(t *testing.T) {
 
 // What parses can be printed and parsed again.
 func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"2000/1m", "2000/1m burst=200", "5/100ms token-bucket", "1/h fixed-window", "9/9us", "/"} {
+	for _, s := range []string{"2000/1m", "2000/1m burst=200", "5/100ms token-bucket", "1/h fixed-window", "9/9us", "/", "10 per 5 minutes", "7/Days burst=2", "2,000/min"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

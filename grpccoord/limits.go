@@ -42,6 +42,9 @@ type Limits struct {
 	// User finds who the call is from, for rules that count by user. It must come from
 	// authentication, not from what a client may claim. The default is nobody.
 	User func(ctx context.Context) string
+	// Funcs are the functions for subjects of [rules.Func], by name. A call that needs one that is not here ends
+	// with INTERNAL.
+	Funcs map[string]func(ctx context.Context) string
 	// Permits is how many a call of a method takes; 0 is 1. The default is 1.
 	Permits func(ctx context.Context, method string) int
 	// Timeout is the longest that a call waits for the store. Then the failure policy decides: a limit must not
@@ -118,6 +121,13 @@ func (l *limited) request(ctx context.Context, method string) *rules.Request {
 	r := &rules.Request{RPC: method, IP: l.Proxies.Addr(peerAddr(ctx), md.Get), Header: header(md)}
 	if l.User != nil {
 		r.User = l.User(ctx)
+	}
+	r.Func = func(name string) (string, bool) {
+		f := l.Funcs[name]
+		if f == nil {
+			return "", false
+		}
+		return f(ctx), true
 	}
 	if l.Permits != nil {
 		r.N = l.Permits(ctx, method)

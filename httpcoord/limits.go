@@ -47,6 +47,10 @@ type Limits struct {
 	// User finds who the request is from, for rules that count by user. It must come
 	// from authentication, not from what a client may claim. The default is nobody.
 	User func(*http.Request) string
+	// Funcs are the functions for subjects of [rules.Func], by name, such as one that returns a variable of the path.
+	// A request that needs one that is not here is answered with 500. A mux sets PathValue before it calls a
+	// handler: put Wrap around the handler, not around the mux.
+	Funcs map[string]func(*http.Request) string
 	// Permits is how many a request takes; 0 is 1. The default is 1. More than a limit ever grants is answered with 413.
 	Permits func(*http.Request) int
 	// Fields is the version of the response fields. The default is Latest.
@@ -111,6 +115,13 @@ func (l *limited) request(r *http.Request) *rules.Request {
 	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r)}
 	if l.User != nil {
 		q.User = l.User(r)
+	}
+	q.Func = func(name string) (string, bool) {
+		f := l.Funcs[name]
+		if f == nil {
+			return "", false
+		}
+		return f(r), true
 	}
 	if l.Permits != nil {
 		q.N = l.Permits(r)

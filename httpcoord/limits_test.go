@@ -2,14 +2,11 @@ package httpcoord
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,11 +14,9 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
-	_ "github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/middleware/middlewaretest"
 	"github.com/coordgo/coord/internal/testlog"
-	"github.com/coordgo/coord/internal/testserver"
 	"github.com/coordgo/coord/rules"
 )
 
@@ -195,54 +190,6 @@ func TestLimitsWithoutStore(t *testing.T) {
 	}
 }
 
-// Over HTTP and a real store, from several servers at once, as many requests are
-// admitted as the bound says.
-func TestLimitsOnRedis(t *testing.T) {
-	url := "redis://" + testserver.Redis(t).Addr
-	const bound, servers, workers, each = 150, 3, 8, 25
-	limits := middlewaretest.Chain(
-		t,
-		one("all", rules.Everyone(), coord.Per(bound, time.Hour)),
-		one("address", rules.IP(), coord.Per(10000, time.Hour)),
-	)
-	prefix := coord.WithPrefix(fmt.Sprintf("httpcoord-%d:", time.Now().UnixNano())) // the server may be shared
-	var admitted, denied atomic.Int64
-	var wg sync.WaitGroup
-	for range servers {
-		c, err := coord.Open(t.Context(), url, prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		s := httptest.NewServer(Limits{Limiter: c, Rules: limits}.Wrap(ok))
-		t.Cleanup(s.Close)
-		for range workers {
-			wg.Go(func() {
-				for range each {
-					resp, err := s.Client().Get(s.URL)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = resp.Body.Close()
-					switch policies, limits := parseFields(t, resp.Header); {
-					case resp.StatusCode == 200 && len(policies) == 2 && len(limits) == 2:
-						admitted.Add(1)
-					case resp.StatusCode == 429 && len(policies) == 2 && resp.Header.Get("Retry-After") != "":
-						denied.Add(1)
-					default:
-						t.Errorf("%d %v", resp.StatusCode, resp.Header)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if admitted.Load() != bound || denied.Load() != servers*workers*each-bound {
-		t.Errorf("%d admitted, %d denied: want %d and %d", admitted.Load(), denied.Load(), bound, servers*workers*each-bound)
-	}
-}
-
 func BenchmarkLimits(b *testing.B) {
 	year := 8000 * time.Hour
 	for _, bench := range []struct {
@@ -273,44 +220,6 @@ type sink struct{ h http.Header }
 func (s *sink) Header() http.Header         { return s.h }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
-
-// How much longer a request takes over loopback than one of a bare handler.
-func BenchmarkLimitsOverHTTP(b *testing.B) {
-	limits := middlewaretest.Chain(b, one("address", rules.IP(), coord.Per(1<<39, 8000*time.Hour)), one("all", rules.Everyone(), coord.Per(1<<39, 8000*time.Hour)))
-	for name, open := range map[string]func(b *testing.B) *coord.Client{
-		"memory": func(b *testing.B) *coord.Client { return middlewaretest.Client(b) },
-		"redis": func(b *testing.B) *coord.Client {
-			c, err := coord.Open(b.Context(), "redis://"+testserver.Redis(b).Addr)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = c.Close() })
-			return c
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			bare := httptest.NewServer(ok)
-			defer bare.Close()
-			ours := httptest.NewServer(Limits{Limiter: open(b), Rules: limits}.Wrap(ok))
-			defer ours.Close()
-			get := func(s *httptest.Server) func() error {
-				return func() error {
-					resp, err := s.Client().Get(s.URL)
-					if err != nil {
-						return err
-					}
-					if resp.StatusCode != 200 {
-						return errors.New(resp.Status)
-					}
-					var rest [16]byte
-					_, _ = resp.Body.Read(rest[:])
-					return resp.Body.Close()
-				}
-			}
-			testserver.Ratio(b, get(bare), get(ours))
-		})
-	}
-}
 
 // A store that never answers costs a request no more than Timeout, and then the failure policy decides.
 func TestLimitsTimeout(t *testing.T) {

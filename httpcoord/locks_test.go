@@ -172,7 +172,7 @@ func TestLocksLost(t *testing.T) {
 		code   int
 	}{
 		"silent handler":              {func(http.ResponseWriter) {}, 503},
-		"handler that has answered":   {func(w http.ResponseWriter) { w.WriteHeader(202) }, 202},
+		"handler that has answered":   {func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }, http.StatusAccepted},
 		"handler that wrote":          {func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) }, 200},
 		"handler that sent the head":  {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, 200},
 		"handler with its controller": {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, 200},

@@ -68,7 +68,7 @@ func FuzzServedIsLimited(f *testing.F) {
 			return
 		}
 		plain := (&url.URL{Path: served}).EscapedPath()
-		canonical, _ := countedBy(chain, &http.Request{Method: "GET", URL: &url.URL{Path: served}, Host: "h"})
+		canonical, _ := countedBy(chain, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: served}, Host: "h"})
 		if canonical && !limited {
 			t.Errorf("FileServer serves %s for %s %q, and the rule for %q has not limited it", plain, method, target, pattern)
 		}
@@ -122,7 +122,7 @@ func fileServed(u *url.URL) string {
 	}
 	files := fstest.MapFS{name: {Data: []byte(name)}}
 	w := httptest.NewRecorder()
-	http.FileServerFS(files).ServeHTTP(w, &http.Request{Method: "GET", URL: u, Header: make(http.Header)})
+	http.FileServerFS(files).ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: u, Header: make(http.Header)})
 	if w.Code != http.StatusOK {
 		return ""
 	}

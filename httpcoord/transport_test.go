@@ -42,7 +42,7 @@ func (s *supplier) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func get(ctx context.Context, rt http.RoundTripper, url string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -318,7 +318,7 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add("-1", "x")
 	f.Fuzz(func(t *testing.T, after, date string) {
 		rt := &Transport{}
-		rt.outgoing().Learn(t.Context(), "k", pauseOf(&http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {after}, "Date": {date}}}))
+		rt.outgoing().Learn(t.Context(), "k", pauseOf(&http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {after}, "Date": {date}}}))
 		if p := rt.pauses.Rest("k"); p < 0 || p > MaxPause {
 			t.Errorf("%q %q: a pause of %v", after, date, p)
 		}

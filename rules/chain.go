@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -90,32 +91,50 @@ func (b *Bound) Name() string {
 
 // Bounds lists what r counts against, in the order of the rules, each account once.
 func (c *Chain) Bounds(r *Request) []Bound {
-	var list []Bound
+	list, _ := c.bounds(r) // a function that is missing has no value
+	return list
+}
+
+// bounds is Bounds, with an error if a function is missing: without its value, all requests would share one account.
+func (c *Chain) bounds(r *Request) (list []Bound, err error) {
 	paths := readings(r.Path)
 	for i := range c.links {
 		l := &c.links[i]
 		if !l.Match.limits(r, &l.path, paths) {
 			continue
 		}
-		subject := l.Subject.of(r)
+		account, missing := l.Subject.account(r)
+		if missing != "" && err == nil {
+			err = fmt.Errorf("rule %q: %w: no function %q: add it to Funcs", l.Name, coord.ErrInvalid, missing)
+		}
 		for _, limit := range l.Limits {
-			list = add(list, l, limit, subject, max(r.N, 1))
+			list = add(list, l, limit, account, l.permits(r))
 		}
 		if l.Final && l.Match.ends(r, &l.path, paths) {
 			break
 		}
 	}
-	return list
+	return list, err
 }
 
-func add(list []Bound, l *link, limit Limit, subject string, n int) []Bound {
+// permits is how many r takes from each limit of the rule.
+func (r *Rule) permits(q *Request) int {
+	n, cost := max(q.N, 1), max(r.Cost, 1)
+	if n > math.MaxInt/cost {
+		return math.MaxInt // above what any limit grants
+	}
+	return n * cost
+}
+
+func add(list []Bound, l *link, limit Limit, account []string, n int) []Bound {
 	scope, name := "rule", l.Name
 	if limit.Name != "" {
 		scope, name = "limit", limit.Name
 	}
-	d := coord.Demand{Key: coord.Key(scope, name, l.Subject.source(), subject), Limit: limit.Limit, N: n}
-	for _, b := range list {
-		if b.Demand == d {
+	d := coord.Demand{Key: coord.Key(append([]string{scope, name}, account...)...), Limit: limit.Limit, N: n}
+	for i := range list {
+		if b := &list[i].Demand; b.Key == d.Key && b.Limit == d.Limit {
+			b.N = max(b.N, n)
 			return list
 		}
 	}
@@ -140,13 +159,16 @@ type Decision struct {
 // allowed. Several limits need a store that claims driver.AtomicMulti, or a client
 // with coord.WithBestEffort; one limit works on every store.
 func (c *Chain) Allow(ctx context.Context, limiter Limiter, r *Request) (Decision, error) {
-	d := Decision{Allowed: true, Bounds: c.Bounds(r)}
+	bounds, err := c.bounds(r)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := Decision{Allowed: true, Bounds: bounds}
 	switch len(d.Bounds) {
 	case 0:
 		return d, nil
 	case 1:
 		b := &d.Bounds[0]
-		var err error
 		if b.Result, err = limiter.AllowN(ctx, b.Demand.Key, b.Demand.Limit, b.Demand.N); err != nil {
 			return Decision{}, err
 		}

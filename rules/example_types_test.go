@@ -172,6 +172,39 @@ func ExampleSubject() {
 	// "constant" "batch"
 }
 
+// Each user of each tenant has limits of their own.
+func ExampleCombine() {
+	chain, err := rules.New(rules.Rule{
+		Name: "orders", Subject: rules.Combine(rules.User(), rules.Header("X-Tenant")),
+		Limits: []rules.Limit{{Limit: coord.PerSecond(5)}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, tenant := range []string{"acme", "emca"} {
+		r := &rules.Request{User: "ann", Header: func(string) string { return tenant }}
+		fmt.Println(chain.Bounds(r)[0].Demand.Key)
+	}
+	// Output:
+	// rule/orders/user/ann/header x-tenant/acme
+	// rule/orders/user/ann/header x-tenant/emca
+}
+
+// A function of the program says whose requests are counted together.
+func ExampleFunc() {
+	chain, err := rules.New(rules.Rule{
+		Name: "orders", Subject: rules.Func("order"), Limits: []rules.Limit{{Limit: coord.PerSecond(5)}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := &rules.Request{Func: func(name string) (string, bool) { return "7", name == "order" }}
+	fmt.Println(chain.Bounds(r)[0].Demand.Key)
+	// Output: rule/orders/func order/7
+}
+
 func ExampleKind() {
 	fmt.Println(rules.User().Kind == rules.KindUser)
 	// Output: true

@@ -19,6 +19,9 @@ type Rule struct {
 	Subject Subject
 	// Limits that a request counts against, all at once.
 	Limits []Limit
+	// Cost is how many permits a request takes from each of the limits, 0 to the most that each ever grants; 0 is 1. It
+	// multiplies Request.N. A request that meets one account by several rules takes the largest of their costs.
+	Cost int
 	// Final ends the chain for requests that match: no later rule applies to
 	// them. A final rule without limits exempts. A path that matches only when it is decoded, cleaned or
 	// without its slash at the end does not end the chain, because it may be served as another one.
@@ -53,6 +56,9 @@ func (r *Rule) check() error {
 		if err != nil {
 			return err
 		}
+		if r.Cost < 0 || r.Cost > normal.Max() {
+			return fmt.Errorf("%w: a cost of %d under %v: want 0 to %d", coord.ErrInvalid, r.Cost, l.Limit, normal.Max())
+		}
 		for _, o := range r.Limits[:i] {
 			other, _ := o.Normal() // it was checked
 			if l.Name == o.Name && normal.Shares(other) {
@@ -66,6 +72,7 @@ func (r *Rule) check() error {
 // clone is a copy that shares nothing with r.
 func (r Rule) clone() Rule {
 	r.Match.Methods = slices.Clone(r.Match.Methods)
+	r.Subject.Parts = slices.Clone(r.Subject.Parts)
 	r.Limits = slices.Clone(r.Limits)
 	return r
 }

@@ -270,25 +270,25 @@ func TestNewRefuses(t *testing.T) {
 		`rule "a-2": invalid argument: clients are told of 2 limits "a" by this name too: choose another`: {
 			{Name: "a", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerSecond(1)}}}, {Name: "a-2", Limits: hour(1)},
 		},
-		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                         {{Name: "r"}},
-		`rule "r": invalid argument: rate 0: want 1 to 1000000000000`:                                              {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(0)}}}},
-		`rule "r": invalid argument: path "/{9a}": {9a}: want a name of letters, digits and _`:                     {{Name: "r", Match: Match{Path: "/{9a}"}, Final: true}},
-		`rule "r": invalid argument: method "get": want capitals, such as GET`:                                     {{Name: "r", Match: Match{Methods: []string{"get"}}, Final: true}},
-		`rule "r": invalid argument: method "GETT": want a method of IANA's registry, such as GET`:                 {{Name: "r", Match: Match{Methods: []string{"GETT"}}, Final: true}},
-		`rule "r": invalid argument: path "x": want it to begin with /`:                                            {{Name: "r", Match: Match{Path: "x"}, Final: true}},
-		`rule "r": invalid argument: path "/a//b": want it without empty, . and .. segments`:                       {{Name: "r", Match: Match{Path: "/a//b"}, Final: true}},
-		`rule "r": invalid argument: path "/a{b}": want a {name} to be a whole segment`:                            {{Name: "r", Match: Match{Path: "/a{b}"}, Final: true}},
-		`rule "r": invalid argument: path "/{}": {}: want a name of letters, digits and _`:                         {{Name: "r", Match: Match{Path: "/{}"}, Final: true}},
-		`rule "r": invalid argument: path "/{a...}/b": want {name...} at the end`:                                  {{Name: "r", Match: Match{Path: "/{a...}/b"}, Final: true}},
-		`rule "r": invalid argument: path "/{a}/{a}": {a} twice`:                                                   {{Name: "r", Match: Match{Path: "/{a}/{a}"}, Final: true}},
-		`rule "r": invalid argument: rpc "x": want /package.Service/Method, with * at the end or nowhere`:          {{Name: "r", Match: Match{RPC: "x"}, Final: true}},
-		`rule "r": invalid argument: a match by rpc and by method or path: no request has both`:                    {{Name: "r", Match: Match{RPC: "/x", Path: "/x"}, Final: true}},
-		`rule "r": invalid argument: subject "header" without a name`:                                              {{Name: "r", Subject: Header(""), Final: true}},
-		`rule "r": invalid argument: subject "user" with the name "x": want none`:                                  {{Name: "r", Subject: Subject{Kind: KindUser, Name: "x"}, Final: true}},
-		`rule "r": invalid argument: 129 bits of an IPv6 address for subject "ip": want 1 to 128, for ip alone`:    {{Name: "r", Subject: Subject{Kind: KindIP, IPv6Bits: 129}, Final: true}},
-		`rule "r": invalid argument: limit "l" is 2/1h here and 1/1h before`:                                       {{Name: "q", Limits: []Limit{{"l", coord.PerHour(1)}}}, {Name: "r", Limits: []Limit{{"l", coord.PerHour(2)}}}},
-		`rule "r": invalid argument: 1/1h and 2/1h would be one account: give them different names`:                {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerHour(2)}}}},
-		`rule "r": invalid argument: subject "x": want one of ip, header, user, api-key, constant, or none for ev`: {{Name: "r", Subject: Subject{Kind: "x"}, Final: true}},
+		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                           {{Name: "r"}},
+		`rule "r": invalid argument: rate 0: want 1 to 1000000000000`:                                                {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(0)}}}},
+		`rule "r": invalid argument: path "/{9a}": {9a}: want a name of letters, digits and _`:                       {{Name: "r", Match: Match{Path: "/{9a}"}, Final: true}},
+		`rule "r": invalid argument: method "get": want capitals, such as GET`:                                       {{Name: "r", Match: Match{Methods: []string{"get"}}, Final: true}},
+		`rule "r": invalid argument: method "GETT": want a method of IANA's registry, such as GET`:                   {{Name: "r", Match: Match{Methods: []string{"GETT"}}, Final: true}},
+		`rule "r": invalid argument: path "x": want it to begin with /`:                                              {{Name: "r", Match: Match{Path: "x"}, Final: true}},
+		`rule "r": invalid argument: path "/a//b": want it without empty, . and .. segments`:                         {{Name: "r", Match: Match{Path: "/a//b"}, Final: true}},
+		`rule "r": invalid argument: path "/a{b}": want a {name} to be a whole segment`:                              {{Name: "r", Match: Match{Path: "/a{b}"}, Final: true}},
+		`rule "r": invalid argument: path "/{}": {}: want a name of letters, digits and _`:                           {{Name: "r", Match: Match{Path: "/{}"}, Final: true}},
+		`rule "r": invalid argument: path "/{a...}/b": want {name...} at the end`:                                    {{Name: "r", Match: Match{Path: "/{a...}/b"}, Final: true}},
+		`rule "r": invalid argument: path "/{a}/{a}": {a} twice`:                                                     {{Name: "r", Match: Match{Path: "/{a}/{a}"}, Final: true}},
+		`rule "r": invalid argument: rpc "x": want /package.Service/Method, with * at the end or nowhere`:            {{Name: "r", Match: Match{RPC: "x"}, Final: true}},
+		`rule "r": invalid argument: a match by rpc and by method or path: no request has both`:                      {{Name: "r", Match: Match{RPC: "/x", Path: "/x"}, Final: true}},
+		`rule "r": invalid argument: subject "header" without a name`:                                                {{Name: "r", Subject: Header(""), Final: true}},
+		`rule "r": invalid argument: subject "user" with the name "x": want none`:                                    {{Name: "r", Subject: Subject{Kind: KindUser, Name: "x"}, Final: true}},
+		`rule "r": invalid argument: 129 bits of an IPv6 address for subject "ip": want 1 to 128, for ip alone`:      {{Name: "r", Subject: Subject{Kind: KindIP, IPv6Bits: 129}, Final: true}},
+		`rule "r": invalid argument: limit "l" is 2/1h here and 1/1h before`:                                         {{Name: "q", Limits: []Limit{{"l", coord.PerHour(1)}}}, {Name: "r", Limits: []Limit{{"l", coord.PerHour(2)}}}},
+		`rule "r": invalid argument: 1/1h and 2/1h would be one account: give them different names`:                  {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerHour(2)}}}},
+		`rule "r": invalid argument: subject "x": want one of ip, header, user, api-key, constant, func, or none fo`: {{Name: "r", Subject: Subject{Kind: "x"}, Final: true}},
 	} {
 		_, err := New(list...)
 		if !errors.Is(err, coord.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
@@ -456,7 +456,7 @@ func FuzzPath(f *testing.F) {
 		if u, err = url.ParseRequestURI(at); err != nil {
 			return
 		}
-		_, found := mux.Handler(&http.Request{Method: "GET", URL: u, Host: "h"})
+		_, found := mux.Handler(&http.Request{Method: http.MethodGet, URL: u, Host: "h"})
 		want := found == pattern
 		matches := func(path string) bool { return p.matches(reading{path, true}, true) }
 		if !strings.HasSuffix(at, "/") && !matches(at) && matches(at+"/") {

@@ -29,6 +29,9 @@ type Request struct {
 	// Header gives the value of a header, or of metadata; "" if there is none. nil
 	// is a request without headers.
 	Header func(name string) string
+	// Func gives the value of a function for [Func]; ok is false if there is no function of that name. nil
+	// is a request without functions.
+	Func func(name string) (value string, ok bool)
 	// N is how many permits the request takes; 0 is 1.
 	N int
 }
@@ -38,11 +41,13 @@ type Request struct {
 // leaving it out gains nothing.
 type Subject struct {
 	Kind Kind
-	// Name of the header, or the constant.
+	// Name of the header, the constant or the function.
 	Name string
 	// IPv6Bits is how much of an IPv6 address counts, 1 to 128; 0 is 64, for a
 	// customer commonly has that many addresses.
 	IPv6Bits int
+	// Parts of a combination, see [Combine]; otherwise none.
+	Parts []Subject
 }
 
 // Kind is what a Subject is taken from.
@@ -56,6 +61,8 @@ const (
 	KindUser     Kind = "user"
 	KindAPIKey   Kind = "api-key" // a header whose value is a secret
 	KindConstant Kind = "constant"
+	KindFunc     Kind = "func"     // what a function of the program returns
+	KindCombined Kind = "combined" // several subjects together
 )
 
 // Everyone counts all requests together. It is the zero Subject.
@@ -81,29 +88,37 @@ func APIKey(header string) Subject { return Subject{Kind: KindAPIKey, Name: head
 // named limits.
 func Constant(name string) Subject { return Subject{Kind: KindConstant, Name: name} }
 
+// Func counts by what a function of the program returns for a request, such as a variable of its path. The
+// function has this name in Limits.Funcs of httpcoord or grpccoord. Chain.Allow answers ErrInvalid to a request
+// that needs a function that is not there. The store sees the value if it has at most 64 bytes: hash secrets.
+func Func(name string) Subject { return Subject{Kind: KindFunc, Name: name} }
+
 func (s Subject) check() error {
 	switch s.Kind {
-	case KindHeader, KindAPIKey, KindConstant:
+	case KindHeader, KindAPIKey, KindConstant, KindFunc:
 		if s.Name == "" {
 			return fmt.Errorf("%w: subject %q without a name", coord.ErrInvalid, s.Kind)
 		}
-	case KindEveryone, KindIP, KindUser:
+	case KindEveryone, KindIP, KindUser, KindCombined:
 		if s.Name != "" {
 			return fmt.Errorf("%w: subject %q with the name %q: want none", coord.ErrInvalid, s.Kind, s.Name)
 		}
 	default:
-		return fmt.Errorf("%w: subject %q: want one of ip, header, user, api-key, constant, or none for everyone", coord.ErrInvalid, s.Kind)
+		return fmt.Errorf("%w: subject %q: want one of ip, header, user, api-key, constant, func, or none for everyone", coord.ErrInvalid, s.Kind)
 	}
 	if s.IPv6Bits < 0 || s.IPv6Bits > 128 || s.IPv6Bits > 0 && s.Kind != KindIP {
 		return fmt.Errorf("%w: %d bits of an IPv6 address for subject %q: want 1 to 128, for ip alone", coord.ErrInvalid, s.IPv6Bits, s.Kind)
 	}
-	return nil
+	return s.checkParts()
 }
 
 // source is what values of the subject are told apart by from others', as a part of a key.
 func (s Subject) source() string {
-	if s.Kind == KindHeader || s.Kind == KindAPIKey {
+	switch s.Kind {
+	case KindHeader, KindAPIKey:
 		return string(s.Kind) + " " + strings.ToLower(s.Name)
+	case KindFunc:
+		return string(s.Kind) + " " + s.Name
 	}
 	return string(s.Kind)
 }

@@ -1,12 +1,23 @@
 package all_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/driver"
 )
+
+// These are all the schemes. TestSchemePackages of package coord has the same, with their packages.
+func TestSchemes(t *testing.T) {
+	const want = "etcd etcds file memcached memcacheds memory redis redis+cluster redis+sentinel rediss rediss+cluster rediss+sentinel " +
+		"valkey valkey+cluster valkey+sentinel valkeys valkeys+cluster valkeys+sentinel zookeeper zookeepers"
+	if got := coord.Schemes(); !slices.Equal(got, strings.Fields(want)) {
+		t.Errorf("registered: %v", got)
+	}
+}
 
 // Every scheme that can be opened says what it claims, its scope among it.
 func TestClaims(t *testing.T) {

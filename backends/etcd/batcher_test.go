@@ -138,7 +138,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("%s: token %v, at the store %d", key, token, h.Token)
 		}
 	}
-	if n := entriesOf(t, b.client, b.names.line("own")).Count; n != 0 {
+	if n := entriesOf(t, b.client, b.names.queue("own")).Count; n != 0 {
 		t.Error("the hold that was unlocked is there")
 	}
 	if one := must[driver.TakenOne](t)(rival.TakeOne(t.Context(), "limit", limit, driver.Ask{Min: 1, N: 1})); one.N != 0 {
@@ -273,7 +273,7 @@ func TestBatchWhileRequestsHang(t *testing.T) {
 		b.mu.Lock()
 		orphans := b.orphans
 		b.mu.Unlock()
-		return orphans == 0 && entriesOf(t, b.client, b.names.line("gone")).Count == 0
+		return orphans == 0 && entriesOf(t, b.client, b.names.queue("gone")).Count == 0
 	})
 }
 

@@ -103,7 +103,7 @@ func BenchmarkHandOver(b *testing.B) {
 
 		r, w := request("holder", 20*time.Second), request("waiter", 20*time.Second)
 		must[driver.Grant](b)(holder.TryLock(ctx, "k", r))
-		done := waitInLine(b, ctx, waiter, "k", w, 2)
+		done := startWaiter(b, ctx, waiter, "k", w, 2)
 		time.Sleep(2 * time.Millisecond) // it is asleep
 		start = time.Now()
 		if err := holder.Unlock(ctx, "k", r.ID); err != nil {

@@ -75,13 +75,32 @@ func classify(ctx context.Context, err error) error {
 	case err == nil || driver.Definite(err):
 		return err
 	case notApplied(err):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
 	case ctx.Err() != nil:
 		if end := ended(ctx); !errors.Is(err, end) {
 			return fmt.Errorf("%w: %w", end, err)
 		}
 	}
 	return err
+}
+
+// explain puts what to do in front of a refusal, where that is known.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return fmt.Errorf("wrong user or password: %w", err)
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return fmt.Errorf("the server asks for a user and a password: give them, as in etcd://user:password@host: %w", err)
+	}
+	return err
+}
+
+// named adds to a refusal for lack of permission what the user has to have.
+func (b *backend) named(err error) error {
+	if !notPermitted(err) {
+		return err
+	}
+	return fmt.Errorf("the user may not read and write under %q: grant it with etcdctl role grant-permission ROLE --prefix readwrite %s: %w", b.names.base, b.names.base, err)
 }
 
 // readOnly is classify for a request that changes nothing.
@@ -194,7 +213,7 @@ func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetRe
 		resp = found.Get()
 		return err
 	})
-	return resp, readOnly(ctx, err)
+	return resp, readOnly(ctx, b.named(err))
 }
 
 // timeToLive asks for the state of a lease.
@@ -223,7 +242,7 @@ func (b *backend) txnAgain(ctx context.Context, ops ...clientv3.Op) (resp *clien
 		return err
 	})
 	if err != nil {
-		return nil, classify(ctx, err)
+		return nil, classify(ctx, b.named(err))
 	}
 	return resp, nil
 }
@@ -232,7 +251,7 @@ func (b *backend) txnAgain(ctx context.Context, ops ...clientv3.Op) (resp *clien
 func (b *backend) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := b.kv.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 	if err != nil {
-		return nil, classify(ctx, err)
+		return nil, classify(ctx, b.named(err))
 	}
 	return resp, nil
 }

@@ -20,6 +20,7 @@ import (
 // The cases that a cluster could answer otherwise than one server: who is granted, in
 // which order, and what a restart leaves.
 func TestConformanceOfCluster(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := testserver.EtcdCluster(t)
 	suite := conformance.Suite{
 		Harness: conformance.Harness{
@@ -135,7 +136,7 @@ func TestTrap12NoLeader(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	done := waitInLine(t, ctx, b, "k", request("waiter", 60*time.Second), 2)
+	done := startWaiter(t, ctx, b, "k", request("waiter", 60*time.Second), 2)
 	down := c.Nodes[:2]
 	for _, n := range down {
 		n.Kill()

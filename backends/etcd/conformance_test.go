@@ -18,6 +18,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := testserver.Etcd(t, testserver.Durable())
 	open := func(tb conformance.TB, addrs ...string) driver.Backend {
 		client, err := clientv3.New(clientConfig(addrs...))

@@ -9,77 +9,73 @@
 //
 // # Locks
 //
-// Whoever holds a lock or waits for it has one entry in the lock's line:
+// Each holder and each waiter has one entry in the queue of the lock:
 //
 //	coord/lock/tickets/0   =  coord-lock 1 held id=app@host/4711/…
 //	coord/lock/tickets/17  =  coord-lock 1 held id=other@host/99/…
 //
-// The line's name is the key, escaped as in URLs. An entry is named by a number that means nothing: 0 in an empty
-// line, a number of its client's or a random one for a waiter. Numbers are small and used again, because etcd
-// looks at every name that a line ever had, until its history is compacted. The entry
-// that was created first is the holder's; its CreateRevision is the fencing token. So
-// a grant is never written: it is the disappearance of whatever came before. An entry
-// whose value says released instead of held is nobody's, and keeps the key taken until
-// it goes (MinHold, Break). An operator sees all of it with
+// The prefix is the key, escaped as in URLs. The name of an entry is a number without a meaning: 0 in an empty queue, the
+// number of its client or a random number for a waiter. Numbers are small and used again, because etcd looks at every name
+// that a queue ever had, until its history is compacted.
+//
+// The entry that was created first is the holder's, and its CreateRevision is the fencing token. So a grant is never
+// written: a waiter is granted when all entries before its own are gone. An entry whose value says released instead of
+// held belongs to nobody, and keeps the key taken until it expires (MinHold, Break). An operator sees the queue with
 //
 //	etcdctl get --prefix coord/lock/tickets/ --sort-by=CREATE
 //
 // Each step is one transaction:
 //
-//	TryLock   if the line is empty            put 0                 else get first
-//	Lock      if the name is not in use       put own, get the newest two, else get what has it, and choose another name
+//	TryLock   if the queue is empty           put 0                 else get the first entry
+//	Lock      if the name is not in use       put own, get the newest two, else get the entry of that name, and choose another
 //	look      —                               get own, get the one before it
 //	Unlock    if own is held and as created   delete own            else get own
 //	renew     —                               get own, get own, … up to 100 holds
 //	remove    if own is as created, on our lease: delete own
 //
 // To find the newest entries, the server reads the whole queue: once for each request that joins it, and once for each
-// hand-over. That is about a microsecond for each entry of the queue.
+// hand-over. That takes about a microsecond for each entry.
 //
-// An Unlock of an id that this client does not know, or of a wait whose reply was lost, reads the line first.
+// Unlock reads the queue first if this client does not know the id, or if the reply to its wait was lost.
 //
-// While four requests of a client are under way, further ones gather: TryLocks and Unlocks of different
-// keys and decisions on different limits then share a transaction of up to a hundred smaller ones. None waits longer
-// than 10 ms for that; what the server refuses of one is made again one by one.
+// While four requests of a client are in progress, further ones are collected: TryLocks and Unlocks of different keys and
+// decisions on different limits then share a transaction of up to a hundred smaller ones. A request waits at most 10 ms for
+// that. If the server refuses one of them, all are sent again one by one.
 //
-// A waiter watches the one entry before its own. When that goes, it looks: it is granted
-// by an answer that has its own entry in it, and none before that. An event proves less, for
-// the waiter's own lease may have been revoked meanwhile. The watch
-// is established first, at the present revision, and the line read after that: nothing
-// falls in between, and the server pushes at once, which it does not for a watch that
-// begins in the past. A watch that breaks, that has no leader or whose revision was
-// compacted is begun anew. The present of a member that lags is the past of the others: what it tells of
-// those that had the name before the entry's own revision is passed over. And every five seconds the waiter looks though nothing was
-// pushed.
+// A waiter watches only the entry before its own. When that entry is gone, the waiter reads the queue. It is granted by an
+// answer that contains its own entry, and none before it. The event alone is not enough, because the waiter's own lease may
+// have been revoked meanwhile.
+//
+// The watch begins first, at the current revision, and the queue is read after that, so that no change is missed. The
+// server delivers events of such a watch at once, but not those of a watch that begins in the past. A watch is made again
+// if it breaks, has no leader, or if its revision was compacted. A member that lags may report old deletions of an entry
+// with the same name: events older than the entry are ignored. The waiter also reads the queue every five seconds.
 //
 // # Members
 //
-// Requests go to the members of the cluster in turn. A member that has left a request unanswered for a quarter of a second is
-// passed over until it answers, or for ten seconds. This is done by [DialOptions], which an application adds to a client of its
-// own. A request that does no harm if it is made twice is made again after half a second, at another member.
+// Requests go to the members of the cluster in turn. A member that has not answered a request within a quarter of a second
+// gets no requests until it answers, or for ten seconds. [DialOptions] does this; an application adds it to a client of its
+// own. A request that may be sent twice without harm is sent again after half a second, to another member.
 //
 // # Leases
 //
-// Holds and waiters with the same TTL in whole seconds share one lease, so that a lock
-// and an unlock are two requests. Nothing but a renewal, a waiter or a new lock keeps a
-// lease alive, each by one request that is sent at most once in a while for all: there is
-// no keepalive in the background that could outlive its reason. What counts is when
-// the last acknowledged keepalive was sent. All keepalives of a client are on one stream.
+// Holds and waiters with the same TTL in whole seconds share one lease, so that a lock and an unlock are two requests. Only
+// a renewal, a waiter or a new lock keeps a lease alive, with one request for all of them. Nothing in the background
+// keeps a lease alive without a reason. A lease is counted from the moment when the last acknowledged keep-alive request
+// was sent. All these requests of a client use one stream.
 //
-// Every hold still ends by itself. At its own deadline the client that made it
-// removes it; when that client is dead or cut off, nobody keeps the lease alive, and it
-// takes all entries with it. The server looks for expired leases twice a second. A lock
-// that the client unlocks with MinHold is bound to a lease of its own.
+// Each hold still ends by itself. The client removes it at its deadline. If the client is dead or cut off, nobody keeps the
+// lease alive, and the server removes all its entries. The server looks for expired leases twice a second. A lock that
+// is unlocked with MinHold is bound to a lease of its own.
 //
-// A request that makes an entry goes on when its caller is cancelled, for two seconds at most, and the
-// entry is removed. When the reply is lost, the lease is tainted: it
-// is not kept alive any more, and what is known to be bound to it is bound to another
-// one at its next renewal. Whatever that request has made, or will make when it arrives
-// late, ends with the tainted lease.
+// If the caller of a request that makes an entry is cancelled, the request continues for two seconds at most, and the
+// entry is removed. If the reply is lost, the lease is tainted: it is not kept alive any more, and everything known to be
+// bound to it moves to another lease at its next renewal. So an entry that the request has made, or makes later, ends with
+// the tainted lease.
 //
-// A loss is pushed: the entry of a waiter, and of a hold older than 100 ms, is watched.
-// All those watches are on one stream of the client, and what waiters wait for is on another. A hold that lasts takes no
-// goroutine, a waiter one beside its own.
+// A loss is pushed: a client watches the entries of its waiters, and of its holds that are older than 100 ms. These
+// watches share one stream of the client, those of the entries before its waiters another. A hold needs no goroutine, a
+// waiter one beside its own.
 //
 // # Limits
 //
@@ -89,24 +85,22 @@
 //
 //	if ModRevision is the one we know: put the new state, else get it
 //
-// and so one request, as long as nobody else has written. A client remembers the states of 16,384 limits; one that it
-// does not know it takes for new, which costs a second request if it is not. A client's own callers
-// take turns; after a defeat by another client it pauses at random for up to about a
-// round trip, doubling up to 20 ms, and after six defeats in a row no more, so that nobody
-// starves; and that for as long as the caller's context allows. A denial and a peek write
-// nothing, and are answered from a state that was read for them.
+// and so one request, as long as no other client has written. A client remembers the states of 16,384 limits. It assumes
+// that a limit that it does not remember is new; if it is not, the decision costs a second request. Callers of one client
+// decide one after the other. If another client was faster, the client pauses at random for up to about a round trip,
+// doubling up to 20 ms. After six such defeats in a row it does not pause any more, so that it cannot starve. It tries again
+// for as long as the caller's context allows. A denial and a peek write nothing; the state is read for them.
 //
-// etcd has no clock to ask. Each state runs on the greatest time that any client gave
-// it. If the fastest client's clock is ahead of the true time by ε, then over any time
-// W a limit admits at most what its bound allows for W+ε; a client whose clock lags is told
-// to wait until its clock has caught up, or for a minute and the time of the limit at most. A state that is further
-// ahead begins anew when a client has seen it unchanged for the time of the limit. A client that meets a state which
-// is more than a minute ahead warns, see [WithLogger]. Keep the clocks of the machines synchronised, as you would for
-// etcd itself.
+// etcd has no clock that a client can read. Each state runs on the greatest time that any client gave it. If the fastest
+// client's clock is ahead of the true time by ε, then over any time W a limit admits at most what its bound allows for W+ε.
+// A client whose clock is behind is told to wait until its clock has caught up, but for a minute and the period of the
+// limit at most. A state further ahead begins anew when a client has seen it unchanged for the period of the limit. A client
+// warns if a state is more than a minute ahead, see [WithLogger]. Keep the clocks of the machines synchronised, as etcd
+// itself needs it.
 //
-// States expire by leases that last for three times what a state needs, rounded up to a power of
-// two from 64 s on. They are not kept alive, not revoked, and cost a decision nothing. A state stays on its lease
-// for two thirds of that; 10,000 states share one, and more when a client has 64 of them.
+// States expire by leases of three times the period that a state needs, rounded up to a power of two from 64 s on. The
+// leases are neither kept alive nor revoked, and cost a decision nothing. A state stays on its lease for two thirds of that
+// time. 10,000 states share a lease; more, when a client has 64 leases.
 //
 // # What etcd cannot do
 //

@@ -14,15 +14,15 @@ import (
 type state int
 
 const (
-	waiting state = iota // in line, with a call of Lock behind it
-	unsure               // perhaps in line, perhaps later: a reply was lost
-	held                 // the first in line, granted to the caller
-	kept                 // nobody holds: to be removed at the deadline
-	doomed               // to be removed at once
-	dropped              // not ours to look after any more
+	waiting  state = iota // in the queue, with a call of Lock behind it
+	unsure                // perhaps in the queue, perhaps later: a reply was lost
+	held                  // the first in the queue, granted to the caller
+	kept                  // nobody holds: to be removed at the deadline
+	removing              // to be deleted at once
+	dropped               // not ours to look after any more
 )
 
-// entry is one of ours in a line at the store. Its fields are guarded by
+// entry is one of ours in a queue at the store. Its fields are guarded by
 // backend.mu unless they never change.
 //
 // A lease is shared by all holds of a TTL, and kept alive for any of them. So that
@@ -43,7 +43,7 @@ type entry struct {
 	guardAt time.Time // held: when to begin to watch it; zero: it is watched
 	unguard func()    // ends the watch
 
-	look  time.Time // when the keeper looks at it next, at the latest
+	look  time.Time // when the janitor looks at it next, at the latest
 	index int       // in the schedule, -1 if it is not in it
 }
 
@@ -55,7 +55,7 @@ const guardAfter = 100 * time.Millisecond
 func (b *backend) add(e *entry, l *lease) {
 	e.gone, e.index = make(chan struct{}), -1
 	b.entries[e.place] = e
-	b.inLine[e.key]++
+	b.queued[e.key]++
 	b.bind(e, l)
 }
 
@@ -77,8 +77,8 @@ func (b *backend) drop(e *entry) {
 	if b.entries[e.place] == e {
 		delete(b.entries, e.place)
 	}
-	if b.inLine[e.key]--; b.inLine[e.key] == 0 {
-		delete(b.inLine, e.key)
+	if b.queued[e.key]--; b.queued[e.key] == 0 {
+		delete(b.queued, e.key)
 	}
 	delete(e.lease.bound, e)
 	if e.unguard != nil {
@@ -109,23 +109,23 @@ func (b *backend) tell(e *entry, was state, cause error) func() {
 	return func() {}
 }
 
-// doom has e removed in the background. backend.mu is held.
-func (b *backend) doom(e *entry) {
-	if e.state == doomed || e.state == dropped {
+// remove has e removed in the background. backend.mu is held.
+func (b *backend) remove(e *entry) {
+	if e.state == removing || e.state == dropped {
 		return
 	}
-	e.state = doomed
+	e.state = removing
 	if e.unguard != nil {
 		e.unguard()
 	}
 	if e.index >= 0 {
 		heap.Remove(&b.due, e.index)
 	}
-	b.doomed = append(b.doomed, e)
+	b.removing = append(b.removing, e)
 	b.reapKick()
 }
 
-// plan makes the keeper look at e when something is due for it. backend.mu is held.
+// plan makes the janitor look at e when something is due for it. backend.mu is held.
 func (b *backend) plan(e *entry) {
 	e.look = e.deadline
 	if !e.guardAt.IsZero() && e.guardAt.Before(e.look) {
@@ -144,8 +144,8 @@ func (b *backend) plan(e *entry) {
 	}
 }
 
-// keep is the keeper: it ends holds at their deadlines and has the longer ones watched.
-func (b *backend) keep() {
+// janitor ends holds at their deadlines and has the longer ones watched.
+func (b *backend) janitor() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -176,7 +176,7 @@ func (b *backend) lookAtDue(now time.Time) {
 		case !now.Before(e.deadline) && e.state == unsure:
 			b.outlive(e, now)
 		case !now.Before(e.deadline):
-			b.doom(e)
+			b.remove(e)
 		case !e.guardAt.IsZero() && !now.Before(e.guardAt):
 			b.guard(e)
 			b.plan(e)
@@ -196,7 +196,7 @@ func (b *backend) outlive(e *entry, now time.Time) {
 	b.plan(e)
 }
 
-// schedule is a heap of entries by when the keeper looks at them.
+// schedule is a heap of entries by when the janitor looks at them.
 type schedule []*entry
 
 func (s schedule) Len() int           { return len(s) }
@@ -231,9 +231,9 @@ func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 		return nil, nil
 	}
 	if e.state == held && !time.Now().Before(e.deadline) {
-		b.doom(e)
+		b.remove(e)
 	}
-	live := e.state != doomed
+	live := e.state != removing
 	b.mu.Unlock()
 	if live {
 		return e, nil
@@ -270,13 +270,13 @@ func (b *backend) reap(ctx context.Context, list []*entry) error {
 	return nil
 }
 
-// reapDoomed removes what is doomed, and tries again until the store has answered.
-func (b *backend) reapDoomed() {
+// removeEntries deletes the entries in removing, and tries again until the store has answered.
+func (b *backend) removeEntries() {
 	const least, most = 10 * time.Millisecond, time.Second
 	pause := least
-	for b.awaitDoomed() {
+	for b.awaitRemovals() {
 		b.mu.Lock()
-		list := b.doomed[:min(len(b.doomed), b.ops.most())]
+		list := b.removing[:min(len(b.removing), b.ops.most())]
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(b.life, time.Second)
 		err := b.reap(ctx, list)
@@ -286,7 +286,7 @@ func (b *backend) reapDoomed() {
 		}
 		if err == nil {
 			b.mu.Lock()
-			b.doomed = b.doomed[len(list):]
+			b.removing = b.removing[len(list):]
 			b.mu.Unlock()
 			pause = least
 			continue
@@ -299,11 +299,11 @@ func (b *backend) reapDoomed() {
 	}
 }
 
-// awaitDoomed waits until something is doomed; false: the backend was closed.
-func (b *backend) awaitDoomed() bool {
+// awaitRemovals waits until an entry is to be removed. It returns false when the backend is closed.
+func (b *backend) awaitRemovals() bool {
 	for {
 		b.mu.Lock()
-		n := len(b.doomed)
+		n := len(b.removing)
 		b.mu.Unlock()
 		switch {
 		case b.life.Err() != nil:
@@ -326,7 +326,7 @@ func (b *backend) reapKick() {
 	}
 }
 
-// hold makes e, which is the first in its line, a hold of the caller's. backend.mu is
+// hold makes e, which is the first in its queue, a hold of the caller's. backend.mu is
 // held.
 func (b *backend) hold(e *entry) driver.Grant {
 	l := e.lease

@@ -15,15 +15,15 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// etcd looks at every name that there was in a line until it compacts. So names are small numbers, used again: one for all
-// locks that find the line empty, and one for the waiter of each client.
+// etcd looks at every name that there was in a queue until it compacts. So names are small numbers, used again: one for all
+// locks that find the queue empty, and one for the waiter of each client.
 func TestNamesAreUsedAgain(t *testing.T) {
 	srv, a := open(t)
 	b := connect(t, srv.Addr)
 	a.number, b.number = 1, 2
 	ctx := t.Context()
-	line := a.names.line("k")
-	from := must[*clientv3.GetResponse](t)(a.client.Get(ctx, line)).Header.Revision
+	queue := a.names.queue("k")
+	from := must[*clientv3.GetResponse](t)(a.client.Get(ctx, queue)).Header.Revision
 	for i := range 100 { // by two clients
 		r, c := request("a", 20*time.Second), []*backend{a, b}[i%2]
 		must[driver.Grant](t)(c.TryLock(ctx, "k", r))
@@ -31,12 +31,12 @@ func TestNamesAreUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	free := must[*clientv3.GetResponse](t)(a.client.Get(ctx, line)).Header.Revision
+	free := must[*clientv3.GetResponse](t)(a.client.Get(ctx, queue)).Header.Revision
 	holder := request("a", 20*time.Second)
 	must[driver.Grant](t)(a.TryLock(ctx, "k", holder))
 	for range 20 { // two clients pass it on to each other
 		next := request("b", 20*time.Second)
-		done := waitInLine(t, ctx, b, "k", next, 2)
+		done := startWaiter(t, ctx, b, "k", next, 2)
 		if err := a.Unlock(ctx, "k", holder.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -45,14 +45,14 @@ func TestNamesAreUsedAgain(t *testing.T) {
 		}
 		holder, a, b = next, b, a
 	}
-	last := must[*clientv3.GetResponse](t)(a.client.Get(ctx, line)).Header.Revision
+	last := must[*clientv3.GetResponse](t)(a.client.Get(ctx, queue)).Header.Revision
 	seen := map[string]bool{}
-	for resp := range a.client.Watch(ctx, line, clientv3.WithPrefix(), clientv3.WithRev(from+1)) {
+	for resp := range a.client.Watch(ctx, queue, clientv3.WithPrefix(), clientv3.WithRev(from+1)) {
 		for _, ev := range resp.Events {
-			number := strings.TrimPrefix(string(ev.Kv.Key), line)
+			number := strings.TrimPrefix(string(ev.Kv.Key), queue)
 			seen[number] = true
 			if number != "0" && ev.Kv.ModRevision <= free {
-				t.Errorf("an entry of an empty line is named %q, want 0", number)
+				t.Errorf("an entry of an empty queue is named %q, want 0", number)
 			}
 			if ev.Kv.ModRevision >= last {
 				if len(seen) > 3 {
@@ -67,7 +67,7 @@ func TestNamesAreUsedAgain(t *testing.T) {
 
 // A wait whose reply was lost keeps its place: the next call of its id finds it, another
 // waiter of the same client has its own, and Unlock withdraws it.
-func TestLostPlaceInLine(t *testing.T) {
+func TestLostPlaceInQueue(t *testing.T) {
 	srv := testserver.Etcd(t, testserver.Durable())
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
@@ -84,24 +84,24 @@ func TestLostPlaceInLine(t *testing.T) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	create := entriesOf(t, b.client, b.names.line("k")).Kvs[1].CreateRevision
-	third := waitInLine(t, ctx, b, "k", request("third", 20*time.Second), 3)
-	again := waitInLine(t, ctx, b, "k", second, 3)
+	create := entriesOf(t, b.client, b.names.queue("k")).Kvs[1].CreateRevision
+	third := startWaiter(t, ctx, b, "k", request("third", 20*time.Second), 3)
+	again := startWaiter(t, ctx, b, "k", second, 3)
 	if err := holder.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, again, 5*time.Second, "the second in line"); got.err != nil || got.Token != create {
+	if got := soonResult(t, again, 5*time.Second, "the second in the queue"); got.err != nil || got.Token != create {
 		t.Fatalf("%+v, %v: want the place of the first call, token %d", got.Grant, got.err, create)
 	}
 	if err := b.Unlock(ctx, "k", second.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, third, 5*time.Second, "the third in line"); got.err != nil {
+	if got := soonResult(t, third, 5*time.Second, "the third in the queue"); got.err != nil {
 		t.Fatal(got.err)
 	}
 
 	var fourth driver.Request
-	for entriesOf(t, b.client, b.names.line("k")).Count < 2 { // again where its name was the third's
+	for entriesOf(t, b.client, b.names.queue("k")).Count < 2 { // again where its name was the third's
 		m.loseReply()
 		fourth = request("fourth", 20*time.Second)
 		if _, err := b.Lock(ctx, "k", fourth); err == nil || driver.Definite(err) {
@@ -115,12 +115,12 @@ func TestLostPlaceInLine(t *testing.T) {
 	if err := b.Unlock(ctx, "k", fourth.ID); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Unlock again: %v", err)
 	}
-	if n := entriesOf(t, b.client, b.names.line("k")).Count; n != 1 {
-		t.Errorf("%d entries in line, want the third's", n)
+	if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != 1 {
+		t.Errorf("%d entries in the queue, want the third's", n)
 	}
 }
 
-// A name that another waiter has is left alone: another one is used, however many are in line.
+// A name that another waiter has is left alone: another one is used, however many are in the queue.
 func TestTakenName(t *testing.T) {
 	srv, holder := open(t)
 	b := connect(t, srv.Addr)
@@ -135,7 +135,7 @@ func TestTakenName(t *testing.T) {
 	}
 	b.number = 7
 	r := request("last", 20*time.Second)
-	done := waitInLine(t, ctx, b, "k", r, 2+leastNumbers)
+	done := startWaiter(t, ctx, b, "k", r, 2+leastNumbers)
 	if err := holder.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	lease := must[*clientv3.LeaseGrantResponse](t)(holder.client.Grant(ctx, 60)).ID
 	other := newID("other")
 	must[*clientv3.PutResponse](t)(holder.client.Put(ctx, name, heldValue(other), clientv3.WithLease(lease)))
-	done := waitInLine(t, ctx, b, "k", second, 3)
+	done := startWaiter(t, ctx, b, "k", second, 3)
 	if resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(ctx, late)); resp.Succeeded {
 		t.Error("the late request replaced another's entry")
 	}
@@ -191,7 +191,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	if err := b.Unlock(ctx, "k", second.ID); err != nil {
 		t.Error(err)
 	}
-	if n := entriesOf(t, b.client, b.names.line("k")).Count; n != 0 {
+	if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }

@@ -109,20 +109,20 @@ type backend struct {
 	bg    sync.WaitGroup
 	close func() error
 
-	mu      sync.Mutex
-	classes map[int64]*class // by TTL in seconds
-	granted map[int64]*lease // those that may still live, by id
-	entries map[place]*entry // ours at the store
-	inLine  map[string]int   // how many of them, by key
-	due     schedule         // when to look at entries
-	wake    time.Time        // when the keeper looks next
-	doomed  []*entry         // to be removed
-	orphans int              // requests under way for which nobody waits
-	kick    chan struct{}    // wakes the keeper
-	reaping chan struct{}    // wakes the reaper
-	lostFn  func(key, id string, cause error)
-	waits   *watches // of waiters
-	guards  *watches // of own entries
+	mu       sync.Mutex
+	classes  map[int64]*class // by TTL in seconds
+	granted  map[int64]*lease // those that may still live, by id
+	entries  map[place]*entry // ours at the store
+	queued   map[string]int   // how many of them, by key
+	due      schedule         // when to look at entries
+	wake     time.Time        // when the janitor looks next
+	removing []*entry         // to be removed
+	orphans  int              // requests under way for which nobody waits
+	kick     chan struct{}    // wakes the janitor
+	reaping  chan struct{}    // wakes the reaper
+	lostFn   func(key, id string, cause error)
+	waits    *watches // of waiters
+	guards   *watches // of own entries
 
 	beats   *heartbeats
 	ops     opsLimit
@@ -154,7 +154,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), inLine: make(map[string]int),
+		entries: make(map[place]*entry), queued: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	life, end := context.WithCancelCause(context.Background())
@@ -177,10 +177,10 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		MinTTL: time.Duration(b.minTTL) * time.Second, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey,
 		Claims: Claims,
 	}
-	b.bg.Go(b.keep)
+	b.bg.Go(b.janitor)
 	b.bg.Go(b.waits.run)
 	b.bg.Go(b.guards.run)
-	b.bg.Go(b.reapDoomed)
+	b.bg.Go(b.removeEntries)
 	return b, nil
 }
 
@@ -210,7 +210,7 @@ func (b *backend) Ping(ctx context.Context) error {
 }
 
 // Close implements driver.Backend: it ends what is under way and gives the leases
-// back, and with them whatever this client still has in any line.
+// back, and with them whatever this client still has in any queue.
 func (b *backend) Close() error { return b.close() }
 
 // disconnect gives back what New or Open made.

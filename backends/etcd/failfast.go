@@ -8,17 +8,54 @@ import (
 	"google.golang.org/grpc"
 )
 
-// failFast makes calls on the connection of a client of etcd that fail at once where there is no connection. The client
-// library's own calls wait for one as long as their context lasts, and some are repeated: whether to do that is decided above.
-// What an application has wrapped around the services of its client is passed by.
-type failFast struct{ grpc.ClientConnInterface }
-
-func (c failFast) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	return c.ClientConnInterface.Invoke(ctx, method, req, reply, append(opts, grpc.WaitForReady(false))...)
+// notWaiting makes a call fail at once where there is no connection. The client library's own calls wait for one as long as
+// their context lasts, and some are repeated: whether to do that is decided above. What an application has wrapped around the
+// services of its client is passed by.
+func notWaiting(opts []grpc.CallOption) []grpc.CallOption {
+	return append(opts, grpc.WaitForReady(false))
 }
 
-func (c failFast) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return c.ClientConnInterface.NewStream(ctx, desc, method, append(opts, grpc.WaitForReady(false))...)
+// The clients of the services are wrapped, one by one: up to etcd 3.6 they take a *grpc.ClientConn, which cannot be wrapped.
+type (
+	failFastKV    struct{ pb.KVClient }
+	failFastLease struct{ pb.LeaseClient }
+	failFastWatch struct{ pb.WatchClient }
+)
+
+func (c failFastKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return c.KVClient.Range(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
+	return c.KVClient.Put(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	return c.KVClient.DeleteRange(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return c.KVClient.Txn(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastLease) LeaseGrant(ctx context.Context, in *pb.LeaseGrantRequest, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	return c.LeaseClient.LeaseGrant(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastLease) LeaseRevoke(ctx context.Context, in *pb.LeaseRevokeRequest, opts ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+	return c.LeaseClient.LeaseRevoke(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastLease) LeaseTimeToLive(ctx context.Context, in *pb.LeaseTimeToLiveRequest, opts ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
+	return c.LeaseClient.LeaseTimeToLive(ctx, in, notWaiting(opts)...)
+}
+
+func (c failFastLease) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	return c.LeaseClient.LeaseKeepAlive(ctx, notWaiting(opts)...)
+}
+
+func (c failFastWatch) Watch(ctx context.Context, opts ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	return c.WatchClient.Watch(ctx, notWaiting(opts)...)
 }
 
 // services are the parts of etcd that the store uses.
@@ -31,10 +68,10 @@ type services struct {
 }
 
 func servicesOf(client *clientv3.Client) services {
-	conn := failFast{client.ActiveConnection()}
-	kv := pb.NewKVClient(conn)
+	conn := client.ActiveConnection()
+	kv := failFastKV{pb.NewKVClient(conn)}
 	return services{
 		client: client, kv: clientv3.NewKVFromKVClient(kv, client), pbKV: kv,
-		lease: pb.NewLeaseClient(conn), watcher: pb.NewWatchClient(conn),
+		lease: failFastLease{pb.NewLeaseClient(conn)}, watcher: failFastWatch{pb.NewWatchClient(conn)},
 	}
 }

@@ -99,9 +99,9 @@ func (m *meddler) catch() <-chan *pb.TxnRequest {
 	return caught
 }
 
-// entriesOf are the entries of a line, as they stand.
-func entriesOf(t testing.TB, client *clientv3.Client, line string) *clientv3.GetResponse {
+// entriesOf are the entries of a queue, as they stand.
+func entriesOf(t testing.TB, client *clientv3.Client, queue string) *clientv3.GetResponse {
 	t.Helper()
-	return must[*clientv3.GetResponse](t)(client.Get(context.Background(), line,
+	return must[*clientv3.GetResponse](t)(client.Get(context.Background(), queue,
 		clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// What is not ours in a line is told, and left as it is: a value that is not coord's, an
+// What is not ours in a queue is told, and left as it is: a value that is not coord's, an
 // entry that would never end, a name that is no id.
 func TestForeignEntries(t *testing.T) {
 	_, b := open(t)
@@ -29,8 +29,8 @@ func TestForeignEntries(t *testing.T) {
 		"no id":           {"two words", heldValue("two words"), lease},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line := b.names.line(name)
-			must[*clientv3.PutResponse](t)(b.client.Put(ctx, line+foreign.entry, foreign.value, clientv3.WithLease(foreign.lease)))
+			queue := b.names.queue(name)
+			must[*clientv3.PutResponse](t)(b.client.Put(ctx, queue+foreign.entry, foreign.value, clientv3.WithLease(foreign.lease)))
 			short, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			for op, call := range map[string]func() error{
@@ -58,7 +58,7 @@ func TestForeignEntries(t *testing.T) {
 			}
 			// The entry of the Lock that failed goes; the foreign one stays.
 			until(t, hung, "our own entry to be removed", func() bool {
-				kvs := entriesOf(t, b.client, line).Kvs
+				kvs := entriesOf(t, b.client, queue).Kvs
 				return len(kvs) == 1 && string(kvs[0].Value) == foreign.value
 			})
 		})
@@ -113,8 +113,8 @@ func TestNoSpaceIsNoDefiniteError(t *testing.T) {
 	if _, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	ghost := entriesOf(t, b.client, b.names.line("k")).Kvs[0]
-	if other := entriesOf(t, b.client, b.names.line("other")).Kvs[0]; other.Lease == ghost.Lease {
+	ghost := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]
+	if other := entriesOf(t, b.client, b.names.queue("other")).Kvs[0]; other.Lease == ghost.Lease {
 		t.Error("what it may have made hangs on a lease that is kept alive for others")
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkHotKey is one limit that a client asks at once: one goroutine alone, then 64 whose
-// asks fly together, and 64 that spend leased permits.
+// asks are sent together, and 64 that spend leased permits.
 func BenchmarkHotKey(b *testing.B) {
 	srv := testserver.Etcd(b)
 	for _, bb := range []struct {

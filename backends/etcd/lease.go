@@ -125,7 +125,7 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 	}
 	b.beats.prepare()
 	return &lease{
-		id: int64(resp.ID), seconds: seconds,
+		id: resp.ID, seconds: seconds,
 		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),
 	}, nil
 }

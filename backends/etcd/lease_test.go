@@ -31,7 +31,7 @@ func TestHangingKeepAliveHoldsUpNobody(t *testing.T) {
 	const ttl = 4 * time.Second
 	mine := request("mine", ttl)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
-	waitInLine(t, t.Context(), b, "k", request("waiter", ttl), 2)
+	startWaiter(t, t.Context(), b, "k", request("waiter", ttl), 2)
 	hang.Store(true)
 	until(t, hung, "the waiter's keepalive", hangs.Load)
 	for start := time.Now(); time.Since(start) < 3*ttl/2; time.Sleep(100 * time.Millisecond) {

@@ -84,18 +84,18 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 	return true
 }
 
-// tryOn makes the transaction: if the line is empty, stand in it, and hold. Otherwise
-// the first in line is read, which may be our own of an earlier attempt.
+// tryOn sends the transaction: it makes an entry if the queue is empty. Otherwise it reads the first
+// entry, which may be that of an earlier attempt.
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
-	line := b.names.line(key)
+	queue := b.names.queue(key)
 	name := b.names.entry(key, 0)
 	e := &entry{place: place{key, r.ID}, name: name}
 	var a answer
 	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
-		a, err = b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
-			Compare: []*pb.Compare{emptyLine([]byte(line))},
+		a, err = b.perform(ctx, step{place: queue, txn: &pb.TxnRequest{
+			Compare: []*pb.Compare{emptyQueue([]byte(queue))},
 			Success: []*pb.RequestOp{putOf([]byte(name), []byte(heldValue(r.ID)), l.id)},
-			Failure: []*pb.RequestOp{firstOfLine([]byte(line))},
+			Failure: []*pb.RequestOp{firstOfQueue([]byte(queue))},
 		}})
 		if err == nil && a.txn.Succeeded {
 			create = a.revision
@@ -117,9 +117,9 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	}
 	before := kvsOf((*clientv3.TxnResponse)(a.txn), 0)
 	if len(before) == 0 {
-		return driver.Grant{}, errors.New("etcd: a line that is neither empty nor has a first")
+		return driver.Grant{}, errors.New("etcd: a queue that is neither empty nor has a first")
 	}
-	rec, err := readRecord(line, before[0])
+	rec, err := readRecord(queue, before[0])
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
@@ -129,9 +129,9 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	return b.adopt(ctx, key, r, rec)
 }
 
-// first reads the first in line.
-func first(line string) clientv3.Op {
-	return clientv3.OpGet(line, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
+// first reads the first in the queue.
+func first(queue string) clientv3.Op {
+	return clientv3.OpGet(queue, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
 }
 
 // kvsOf is what the i-th operation of a transaction, a read, has found.
@@ -303,14 +303,14 @@ func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 
 // find reads the queue for the entry of p.
 func (b *backend) find(ctx context.Context, p place) (record, error) {
-	line := b.names.line(p.key)
-	resp, err := b.get(ctx, clientv3.OpGet(line, clientv3.WithPrefix()))
+	queue := b.names.queue(p.key)
+	resp, err := b.get(ctx, clientv3.OpGet(queue, clientv3.WithPrefix()))
 	if err != nil {
 		return record{}, err
 	}
 	absent := driver.ErrNotHeld
 	for _, kv := range resp.Kvs {
-		rec, err := readRecord(line, kv)
+		rec, err := readRecord(queue, kv)
 		switch {
 		case err != nil:
 			absent = err // who knows whose that is
@@ -323,8 +323,8 @@ func (b *backend) find(ctx context.Context, p place) (record, error) {
 
 // conclude makes op of an entry that is p's still, and as it was made.
 func (b *backend) conclude(ctx context.Context, p place, rec record, op func(name []byte) *pb.RequestOp) error {
-	line, name := b.names.line(p.key), []byte(rec.name)
-	a, err := b.perform(ctx, step{place: line, txn: &pb.TxnRequest{
+	queue, name := b.names.queue(p.key), []byte(rec.name)
+	a, err := b.perform(ctx, step{place: queue, txn: &pb.TxnRequest{
 		Compare: []*pb.Compare{madeAt(name, rec.create), hasValue(name, heldValue(p.id))},
 		Success: []*pb.RequestOp{op(name)},
 		Failure: []*pb.RequestOp{getOf(name)},
@@ -333,7 +333,7 @@ func (b *backend) conclude(ctx context.Context, p place, rec record, op func(nam
 		return err
 	}
 	for _, kv := range kvsOf((*clientv3.TxnResponse)(a.txn), 0) {
-		if _, err := readRecord(line, kv); err != nil {
+		if _, err := readRecord(queue, kv); err != nil {
 			return err // who knows whose that is
 		}
 	}
@@ -346,7 +346,7 @@ func (b *backend) left(e *entry, removed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case e == nil || e.state == dropped || e.state == doomed:
+	case e == nil || e.state == dropped || e.state == removing:
 	case !removed && e.state == unsure: // it may yet come
 	case !removed && e.state == held:
 		e.state = kept

@@ -12,7 +12,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// An id whose hold was lost takes a place in line anew, and what it has then is known to the
+// An id whose hold was lost takes a place in the queue anew, and what it has then is known to the
 // client: it is renewed, and ends.
 func TestLockAgainAfterLoss(t *testing.T) {
 	_, b := open(t)
@@ -28,7 +28,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 	}
 	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
 	until(t, hung, "the hold to end by itself", func() bool {
-		return entriesOf(t, b.client, b.names.line("k")).Count == 0
+		return entriesOf(t, b.client, b.names.queue("k")).Count == 0
 	})
 }
 
@@ -57,7 +57,7 @@ func TestBrokenHoldEnds(t *testing.T) {
 	}
 	until(t, hung, "the broken hold to end", func() bool {
 		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
-		return entriesOf(t, b.client, b.names.line("k")).Count == 0
+		return entriesOf(t, b.client, b.names.queue("k")).Count == 0
 	})
 	if now := time.Now(); now.Before(g.Since.Add(g.TTL)) {
 		t.Errorf("free %v before the lease's end", g.Since.Add(g.TTL).Sub(now))
@@ -90,6 +90,6 @@ func TestCloseUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-		until(t, hung, "the line to be empty", func() bool { return entriesOf(t, client, b.names.line("k")).Count == 0 })
+		until(t, hung, "the queue to be empty", func() bool { return entriesOf(t, client, b.names.queue("k")).Count == 0 })
 	}
 }

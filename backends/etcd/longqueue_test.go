@@ -13,7 +13,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// queue has n wait in line, one behind the other, for as long as they are not left, and gives how each ended.
+// queue has n waiters, one behind the other, for as long as they are not left, and gives how each ended.
 func queue(t testing.TB, b *backend, key string, before, n int) (ids []string, done []<-chan result, leave []context.CancelFunc) {
 	t.Helper()
 	for i := range n {
@@ -21,12 +21,12 @@ func queue(t testing.TB, b *backend, key string, before, n int) (ids []string, d
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		ids, leave = append(ids, r.ID), append(leave, cancel)
-		done = append(done, waitInLine(t, ctx, b, key, r, before+i+1))
+		done = append(done, startWaiter(t, ctx, b, key, r, before+i+1))
 	}
 	return ids, done, leave
 }
 
-// lined has a line of a holder and n waiters.
+// lined has a queue of a holder and n waiters.
 func lined(t testing.TB, n int) (srv *testserver.Server, holder, b *backend, ids []string, done []<-chan result, leave []context.CancelFunc) {
 	t.Helper()
 	srv, holder = open(t)
@@ -47,7 +47,7 @@ func serve(t testing.TB, holder *backend, ids []string, done []<-chan result) {
 		if err := holder.Unlock(t.Context(), "k", ids[i]); err != nil {
 			t.Fatal(err)
 		}
-		if got := soonResult(t, d, 5*time.Second, "the next in line"); got.err != nil {
+		if got := soonResult(t, d, 5*time.Second, "the next in the queue"); got.err != nil {
 			t.Fatal(got.err)
 		}
 	}
@@ -60,7 +60,7 @@ func serve(t testing.TB, holder *backend, ids []string, done []<-chan result) {
 func nothingLeft(t testing.TB, b *backend) {
 	t.Helper()
 	until(t, hung, "nothing to be left", func() bool {
-		resp, err := b.client.Get(context.Background(), b.names.line("k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		resp, err := b.client.Get(context.Background(), b.names.queue("k"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count == 0
 	})
 }
@@ -121,7 +121,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 			behind, behindDone, _ := queue(t, third, "k", n+4, 2)
 			by(t, other, gone, leave)
 			until(t, hung, "they have left", func() bool {
-				return len(entriesOf(t, b.client, b.names.line("k")).Kvs) == n+3
+				return len(entriesOf(t, b.client, b.names.queue("k")).Kvs) == n+3
 			})
 			next, nextDone, _ := queue(t, third, "k", n+3, 2)
 			serve(t, b, slices.Concat(ids, behind, next), slices.Concat(done, behindDone, nextDone))
@@ -130,7 +130,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 	}
 }
 
-// Without a look at the key before: one request on a free one, and what a wait takes on one in whose line this client
+// Without a look at the key before: one request on a free one, and what a wait takes on one in whose queue this client
 // is already. One time in 70 or so the name is taken, which takes one more, but not three times in a row.
 func TestLockDirect(t *testing.T) {
 	srv := testserver.Etcd(t)
@@ -143,10 +143,10 @@ func TestLockDirect(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("behind another of its client: %v, want a place in line and a look", calls)
+	t.Errorf("behind another of its client: %v, want a place in the queue and a look", calls)
 }
 
-// lockDirect lets three goroutines hold a key one after the other, and gives the requests of the third until it was in line.
+// lockDirect lets three goroutines hold a key one after the other, and gives the requests of the third until it was in the queue.
 func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map[string]int) {
 	t.Helper()
 	first, second, third := request("first", time.Minute), request("second", time.Minute), request("third", time.Minute)
@@ -168,9 +168,9 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 	}
 	next, waits := lock(second)
 	until(t, hung, "the second to be told that it waits", func() bool { return waits() == 1 })
-	until(t, hung, "the look", func() bool { return len(entriesOf(t, b.client, b.names.line(key)).Kvs) == 2 })
+	until(t, hung, "the look", func() bool { return len(entriesOf(t, b.client, b.names.queue(key)).Kvs) == 2 })
 	tried := 0
-	until(t, hung, "the second to be in line", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
+	until(t, hung, "the second to be in the queue", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
 	last, waits := lock(third)
 	until(t, hung, "the third to be told that it waits", func() bool { return waits() == 1 })
 	time.Sleep(50 * time.Millisecond) // for what should not come
@@ -182,7 +182,7 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 		if r == third {
 			break
 		}
-		if got := soonResult(t, next, 5*time.Second, "the next in line"); got.err != nil || waits() != 1 {
+		if got := soonResult(t, next, 5*time.Second, "the next in the queue"); got.err != nil || waits() != 1 {
 			t.Errorf("%v, told %d times that it waits", got.err, waits())
 		}
 		next = last

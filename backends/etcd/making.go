@@ -100,7 +100,7 @@ func (b *backend) made(m *making, create int64, err error) {
 		b.drop(e)
 	default:
 		e.create = create
-		b.doom(e)
+		b.remove(e)
 	}
 }
 

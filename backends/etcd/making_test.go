@@ -30,7 +30,7 @@ func TestCancelledAttemptLeavesNothing(t *testing.T) {
 				other := request("other", time.Minute)
 				key, rest := name+when, "other "+name+when
 				must[driver.Grant](t)(b.TryLock(t.Context(), rest, other))
-				before := entriesOf(t, b.client, b.names.line(rest)).Kvs[0]
+				before := entriesOf(t, b.client, b.names.queue(rest)).Kvs[0]
 
 				sent, release := make(chan struct{}), make(chan struct{})
 				var once, freed sync.Once
@@ -85,12 +85,12 @@ func TestCancelledAttemptLeavesNothing(t *testing.T) {
 				case <-time.After(hung):
 					t.Fatal("the second call of the id does not return")
 				}
-				if kvs := entriesOf(t, b.client, b.names.line(key)).Kvs; len(kvs) != 1 || string(kvs[0].Value) != heldValue(r.ID) {
-					t.Errorf("in line: %v, want the hold of the second call alone", kvs)
+				if kvs := entriesOf(t, b.client, b.names.queue(key)).Kvs; len(kvs) != 1 || string(kvs[0].Value) != heldValue(r.ID) {
+					t.Errorf("in the queue: %v, want the hold of the second call alone", kvs)
 				}
 				must[driver.Grant](t)(b.Renew(t.Context(), key, r))
 				must[driver.Grant](t)(b.Renew(t.Context(), rest, other))
-				if after := entriesOf(t, b.client, b.names.line(rest)).Kvs[0]; after.ModRevision != before.ModRevision {
+				if after := entriesOf(t, b.client, b.names.queue(rest)).Kvs[0]; after.ModRevision != before.ModRevision {
 					t.Error("the other hold was written anew")
 				}
 				if err := b.Unlock(t.Context(), key, r.ID); err != nil {
@@ -118,12 +118,12 @@ func TestCancelledAttemptIsRemoved(t *testing.T) {
 	if _, err := b.TryLock(ctx, "k", request("cancelled", time.Minute)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if n := entriesOf(t, b.client, b.names.line("k")).Count; n != 1 {
+	if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != 1 {
 		t.Fatalf("%d entries: the test shows nothing", n)
 	}
 	m.on(nil)
 	close(release)
-	until(t, hung, "the entry to be removed", func() bool { return entriesOf(t, b.client, b.names.line("k")).Count == 0 })
+	until(t, hung, "the entry to be removed", func() bool { return entriesOf(t, b.client, b.names.queue("k")).Count == 0 })
 	nothingLeft(t, b)
 }
 
@@ -146,6 +146,6 @@ func TestLateEntryIsRemovedByTheClient(t *testing.T) {
 	if resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), <-lost)); !resp.Succeeded {
 		t.Fatal("the late request made no entry: the test shows nothing")
 	}
-	until(t, hung, "the late entry to be removed", func() bool { return entriesOf(t, b.client, b.names.line("k")).Count == 0 })
+	until(t, hung, "the late entry to be removed", func() bool { return entriesOf(t, b.client, b.names.queue("k")).Count == 0 })
 	must[any](t)(nil, c.Close())
 }

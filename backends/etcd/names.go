@@ -41,13 +41,13 @@ const maxNamespace = 256
 // locks is the prefix of all entries of locks.
 func (n names) locks() string { return n.base + "lock/" }
 
-// line is the prefix of all entries of a lock.
-func (n names) line(key string) string { return n.locks() + url.PathEscape(key) + "/" }
+// queue is the prefix of all entries of a lock.
+func (n names) queue(key string) string { return n.locks() + url.PathEscape(key) + "/" }
 
 // entry is a name for an entry of a lock. The number means nothing. Numbers are small and used again, by all clients:
-// etcd looks at every name that a line ever had, until it compacts its history, so a new name for each hold would make
+// etcd looks at every name that a queue ever had, until it compacts its history, so a new name for each hold would make
 // each lock slower than the one before it.
-func (n names) entry(key string, number int) string { return n.line(key) + strconv.Itoa(number) }
+func (n names) entry(key string, number int) string { return n.queue(key) + strconv.Itoa(number) }
 
 // ping is a name that nothing has.
 func (n names) ping() string { return n.base + "ping" }

@@ -20,10 +20,10 @@ func TestNames(t *testing.T) {
 	}
 	bucket := driver.Limit{Rate: 1, Per: time.Second, Burst: 1, Algorithm: driver.TokenBucket}
 	for got, want := range map[string]string{
-		n.line("tickets"):          "prod/app/coord/lock/tickets/",
-		n.line("a/b"):              "prod/app/coord/lock/a%2Fb/",
-		n.line("a%2Fb"):            "prod/app/coord/lock/a%252Fb/",
-		n.line("é "):               "prod/app/coord/lock/%C3%A9%20/",
+		n.queue("tickets"):         "prod/app/coord/lock/tickets/",
+		n.queue("a/b"):             "prod/app/coord/lock/a%2Fb/",
+		n.queue("a%2Fb"):           "prod/app/coord/lock/a%252Fb/",
+		n.queue("é "):              "prod/app/coord/lock/%C3%A9%20/",
 		n.entry("k", 7):            "prod/app/coord/lock/k/7",
 		n.limit("tickets", bucket): "prod/app/coord/limit/tickets/tb:1:1000000",
 	} {
@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// No key's entries are among another's, and a line tells its key.
+// No key's entries are among another's, and a queue tells its key.
 func FuzzNames(f *testing.F) {
 	f.Add("a", "a/b", "", "x")
 	f.Add("a%2Fb", "a/b", "ns", "ns/x")
@@ -47,12 +47,12 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			return // not a namespace
 		}
-		la, lb := na.line(a), nb.line(b)
+		la, lb := na.queue(a), nb.queue(b)
 		if same := a == b && nsA == nsB; (la == lb) != same {
-			t.Errorf("%q %q and %q %q: lines %q and %q", nsA, a, nsB, b, la, lb)
+			t.Errorf("%q %q and %q %q: queues %q and %q", nsA, a, nsB, b, la, lb)
 		}
 		if la != lb && (strings.HasPrefix(la, lb) || strings.HasPrefix(lb, la)) {
-			t.Errorf("one line lies in the other: %q and %q", la, lb)
+			t.Errorf("one queue lies in the other: %q and %q", la, lb)
 		}
 		escaped := strings.TrimSuffix(strings.TrimPrefix(la, na.base+"lock/"), "/")
 		if key, err := url.PathUnescape(escaped); err != nil || key != a {
@@ -63,14 +63,14 @@ func FuzzNames(f *testing.F) {
 
 // Whatever is stored is an entry that writes as it reads, or driver.ErrCorrupt.
 func FuzzReadRecord(f *testing.F) {
-	const line = "coord/lock/k/"
-	f.Add(line+"0", heldValue("a/1/2/x"), int64(7))
-	f.Add(line+"12", releasedValue("a"), int64(7))
-	f.Add(line, heldValue("b"), int64(7))
-	f.Add(line+"a", heldValue("a"), int64(0))
+	const queue = "coord/lock/k/"
+	f.Add(queue+"0", heldValue("a/1/2/x"), int64(7))
+	f.Add(queue+"12", releasedValue("a"), int64(7))
+	f.Add(queue, heldValue("b"), int64(7))
+	f.Add(queue+"a", heldValue("a"), int64(0))
 	f.Add("else", "", int64(1))
 	f.Fuzz(func(t *testing.T, name, value string, lease int64) {
-		rec, err := readRecord(line, &mvccpb.KeyValue{Key: []byte(name), Value: []byte(value), Lease: lease, CreateRevision: 3})
+		rec, err := readRecord(queue, &mvccpb.KeyValue{Key: []byte(name), Value: []byte(value), Lease: lease, CreateRevision: 3})
 		if err != nil {
 			if !errors.Is(err, driver.ErrCorrupt) || rec != (record{}) {
 				t.Errorf("%+v, %v", rec, err)
@@ -81,7 +81,7 @@ func FuzzReadRecord(f *testing.F) {
 		if rec.released {
 			want = releasedValue(rec.id)
 		}
-		if value != want || name != rec.name || !strings.HasPrefix(name, line) || name == line || rec.lease != lease || lease == 0 || rec.create != 3 {
+		if value != want || name != rec.name || !strings.HasPrefix(name, queue) || name == queue || rec.lease != lease || lease == 0 || rec.create != 3 {
 			t.Errorf("%q = %q, lease %d, reads as %+v", name, value, lease, rec)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/storeurl"
+	"github.com/coordgo/coord/driver/storeurl"
 )
 
 const (
@@ -46,38 +46,38 @@ const (
 //
 // Anything else is ErrInvalid, and no error shows the password.
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
-	cfg, namespace, err := parseURL(u)
+	cfg, read, err := parseURL(u)
 	if err != nil {
 		return nil, err
 	}
 	client, err := dial(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, read.Explain(err)
 	}
-	b, err := newBackend(ctx, client, true, []Option{WithNamespace(namespace)})
+	b, err := newBackend(ctx, client, true, []Option{WithNamespace(read.Path)})
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(read.Explain(err), client.Close())
 	}
 	return b, nil
 }
 
-// parseURL gives the settings of the client that a URL describes, and the namespace.
-func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
+// parseURL gives the settings of the client that a URL describes, and the URL, whose path is the namespace.
+func parseURL(u *url.URL) (cfg clientv3.Config, parsed storeurl.URL, err error) {
 	timeout := defaultTimeout
-	parsed, err := storeurl.Parse(u, storeurl.Spec{
+	parsed, err = storeurl.Parse(u, storeurl.Spec{
 		Scheme: "etcd", TLSScheme: "etcds", DefaultPort: defaultPort, Many: true, User: true, Path: true,
 		Params: map[string]storeurl.Param{
 			"dial_timeout": storeurl.Duration(&timeout, time.Millisecond, time.Hour),
 		},
 	})
 	if err != nil {
-		return cfg, "", err
+		return cfg, parsed, err
 	}
 	if (parsed.User == "") != (parsed.Password == "") {
-		return cfg, "", fmt.Errorf("%w: store URL: want a user with a password, or neither", driver.ErrInvalid)
+		return cfg, parsed, fmt.Errorf("%w: store URL: want a user with a password, or neither", driver.ErrInvalid)
 	}
 	if _, err := newNames(parsed.Path); err != nil {
-		return cfg, "", err
+		return cfg, parsed, err
 	}
 	connect := connectWithin
 	if u.Query().Has("dial_timeout") {
@@ -108,7 +108,7 @@ func parseURL(u *url.URL) (cfg clientv3.Config, namespace string, err error) {
 	for _, host := range parsed.Hosts {
 		cfg.Endpoints = append(cfg.Endpoints, scheme+host)
 	}
-	return cfg, parsed.Path, nil
+	return cfg, parsed, nil
 }
 
 // dial makes the client. With a user it asks for a token at once, under the client's own

@@ -55,15 +55,15 @@ func TestParseURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, namespace, err := parseURL(u)
+	cfg, read, err := parseURL(u)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(cfg.Endpoints, []string{"https://h1:2379", "https://h2:7"}) || cfg.Username != "me" || cfg.Password != "secret" {
 		t.Errorf("%v %q %q", cfg.Endpoints, cfg.Username, cfg.Password)
 	}
-	if namespace != "prod/app" || cfg.DialTimeout != 2*time.Second || cfg.TLS == nil || !cfg.TLS.InsecureSkipVerify {
-		t.Errorf("namespace %q, timeout %v, TLS %v", namespace, cfg.DialTimeout, cfg.TLS)
+	if read.Path != "prod/app" || cfg.DialTimeout != 2*time.Second || cfg.TLS == nil || !cfg.TLS.InsecureSkipVerify {
+		t.Errorf("namespace %q, timeout %v, TLS %v", read.Path, cfg.DialTimeout, cfg.TLS)
 	}
 }
 

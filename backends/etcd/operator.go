@@ -37,23 +37,23 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	return h, nil
 }
 
-// firstOf reads the first in line, and how many there are. ErrNotHeld if there is none.
+// firstOf reads the first in the queue, and how many there are. ErrNotHeld if there is none.
 func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error) {
-	line := b.names.line(key)
-	found, err := b.get(ctx, first(line))
+	queue := b.names.queue(key)
+	found, err := b.get(ctx, first(queue))
 	if err != nil {
 		return record{}, 0, err
 	}
 	if len(found.Kvs) == 0 {
 		return record{}, 0, driver.ErrNotHeld
 	}
-	rec, err := readRecord(line, found.Kvs[0])
+	rec, err := readRecord(queue, found.Kvs[0])
 	return rec, found.Count, err
 }
 
 // Break implements driver.Breaker: the entry becomes nobody's where it is, on the same
 // lease. Its client removes it at the hold's deadline; if that client is dead, the lease
-// ends. Nobody comes before the first in line, so that the two requests are as good as one.
+// ends. Nobody comes before the first in the queue, so that the two requests are as good as one.
 func (b *backend) Break(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err

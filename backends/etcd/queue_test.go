@@ -28,9 +28,9 @@ func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		leave = append(leave, cancel)
-		waitInLine(t, ctx, others, "k", request("other", 60*time.Second), 2+i)
+		startWaiter(t, ctx, others, "k", request("other", 60*time.Second), 2+i)
 	}
-	done := waitInLine(t, t.Context(), connect(t, srv.Addr), "k", request("waiter", time.Second), 12)
+	done := startWaiter(t, t.Context(), connect(t, srv.Addr), "k", request("waiter", time.Second), 12)
 	for i := len(leave) - 1; i >= 0; i-- {
 		leave[i]()
 		time.Sleep(250 * time.Millisecond) // the lease lapses meanwhile, unless it is kept alive
@@ -42,7 +42,7 @@ func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
 func TestWaiterEndsWithItsLeaseInAnOutage(t *testing.T) {
 	srv, holder := open(t)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
-	done := waitInLine(t, context.Background(), connect(t, srv.Addr), "k", request("waiter", time.Second), 2)
+	done := startWaiter(t, context.Background(), connect(t, srv.Addr), "k", request("waiter", time.Second), 2)
 	srv.Kill()
 	if got := soonResult(t, done, 5*time.Second, "the waiter to be told"); got.err == nil {
 		t.Errorf("granted %+v by a server that was killed", got.Grant)
@@ -83,7 +83,7 @@ func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
 	}, srv.Addr)
 	deaf.Store(true)
 	b.recheck = 100 * time.Millisecond
-	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
+	done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	time.Sleep(200 * time.Millisecond) // it has looked, and awaits the event
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
@@ -99,9 +99,9 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 	_, b := open(t)
 	for range 20 {
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", 20*time.Second)))
-		done := waitInLine(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
+		done := startWaiter(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
 		time.Sleep(10 * time.Millisecond) // it watches
-		lease := entriesOf(t, b.client, b.names.line("k")).Kvs[0].Lease
+		lease := entriesOf(t, b.client, b.names.queue("k")).Kvs[0].Lease
 		must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
 		got := soonResult(t, done, 5*time.Second, "the waiter to be told")
 		if got.err == nil || errors.Is(got.err, driver.ErrLocked) {
@@ -129,8 +129,8 @@ func (l lateStream) RecvMsg(m any) error {
 	return err
 }
 
-// A waiter's lease is revoked, and the news of its own entry is late. When the holder goes, the waiter is not granted, for
-// the next in line is.
+// A waiter's lease is revoked, and the event of its own entry is late. When the holder goes, the waiter is not granted, for
+// the next in the queue is.
 func TestRevokedWaiterIsNotGranted(t *testing.T) {
 	srv, holder := open(t)
 	var name atomic.Value
@@ -145,16 +145,16 @@ func TestRevokedWaiterIsNotGranted(t *testing.T) {
 	defer close(release)
 	r := request("holder", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
-	revoked := waitInLine(t, t.Context(), b, "k", request("revoked", time.Minute), 2)
-	next := waitInLine(t, t.Context(), connect(t, srv.Addr), "k", request("next", time.Minute), 3)
-	entry := entriesOf(t, holder.client, holder.names.line("k")).Kvs[1]
+	revoked := startWaiter(t, t.Context(), b, "k", request("revoked", time.Minute), 2)
+	next := startWaiter(t, t.Context(), connect(t, srv.Addr), "k", request("next", time.Minute), 3)
+	entry := entriesOf(t, holder.client, holder.names.queue("k")).Kvs[1]
 	name.Store(string(entry.Key))
 	until(t, hung, "the waiter to watch the holder and itself", func() bool { return b.waits.count() == 1 && b.guards.count() == 1 })
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entry.Lease)))
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, next, hung, "the next in line"); got.err != nil {
+	if got := soonResult(t, next, hung, "the next in the queue"); got.err != nil {
 		t.Error(got.err)
 	}
 	if got := soonResult(t, revoked, hung, "the waiter that was revoked"); got.err == nil || errors.Is(got.err, driver.ErrLocked) {
@@ -186,7 +186,7 @@ func TestWaiterWatchesBesideHolds(t *testing.T) {
 	}, srv.Addr)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", request("mine", 60*time.Second)))
 	until(t, hung, "the watch of the hold", func() bool { return streams.Load() == 1 })
-	done := waitInLine(t, t.Context(), b, "k", request("waiter", 60*time.Second), 2)
+	done := startWaiter(t, t.Context(), b, "k", request("waiter", 60*time.Second), 2)
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +242,8 @@ func TestWaiterHearsOfTheDead(t *testing.T) {
 		_, err := b.Lock(t.Context(), "k", request("waiter", time.Minute))
 		granted <- err
 	}()
-	until(t, hung, "the waiter is in line", func() bool {
-		return len(entriesOf(t, holder.client, holder.names.line("k")).Kvs) == 2
+	until(t, hung, "the waiter is in the queue", func() bool {
+		return len(entriesOf(t, holder.client, holder.names.queue("k")).Kvs) == 2
 	})
 	if err := holder.Unlock(t.Context(), "k", last.ID); err != nil {
 		t.Fatal(err)

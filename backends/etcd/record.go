@@ -11,7 +11,7 @@ import (
 
 // The value of an entry says what it is, and whose.
 const (
-	heldHeader     = "coord-lock 1 held id="     // in line, or the holder if it is the first
+	heldHeader     = "coord-lock 1 held id="     // in the queue, or the holder if it is the first
 	releasedHeader = "coord-lock 1 released id=" // nobody's: the key is only kept taken
 )
 
@@ -23,13 +23,13 @@ type record struct {
 	name     string
 	id       string
 	released bool
-	create   int64 // revision of its creation: its place in line, and its token
+	create   int64 // revision of its creation: its place in the queue, and its token
 	lease    int64
 }
 
-// readRecord reads an entry of the line with that prefix. What is not coord's is
+// readRecord reads an entry of the queue with that prefix. What is not coord's is
 // driver.ErrCorrupt.
-func readRecord(line string, kv *mvccpb.KeyValue) (record, error) {
+func readRecord(queue string, kv *mvccpb.KeyValue) (record, error) {
 	value := string(kv.Value)
 	r := record{name: string(kv.Key), create: kv.CreateRevision, lease: kv.Lease}
 	var known bool
@@ -37,7 +37,7 @@ func readRecord(line string, kv *mvccpb.KeyValue) (record, error) {
 		r.id, known = strings.CutPrefix(value, releasedHeader)
 		r.released = known
 	}
-	if rest, inLine := strings.CutPrefix(r.name, line); !inLine || rest == "" || !known || !validID(r.id) || kv.Lease == 0 {
+	if rest, queued := strings.CutPrefix(r.name, queue); !queued || rest == "" || !known || !validID(r.id) || kv.Lease == 0 {
 		return record{}, fmt.Errorf("%w: %.300q = %.200q", driver.ErrCorrupt, r.name, value)
 	}
 	return r, nil

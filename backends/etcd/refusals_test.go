@@ -45,7 +45,7 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 	}
 	taken := request("taken", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "taken", taken))
-	waits := waitInLine(t, t.Context(), b, "taken", request("waiter", ttl), 2)
+	waits := startWaiter(t, t.Context(), b, "taken", request("waiter", ttl), 2)
 	fill(t, holder.client)
 	refused := 0
 	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 10) {
@@ -106,7 +106,7 @@ func TestFewOperationsInATransaction(t *testing.T) {
 	renewed("to another lease")
 	b.mu.Lock()
 	for _, e := range b.entries {
-		b.doom(e)
+		b.remove(e)
 	}
 	b.mu.Unlock()
 	until(t, hung, "all to be removed", func() bool {

@@ -140,7 +140,7 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	case e.state != held:
 		return true, driver.ErrNotHeld
 	case !time.Now().Before(e.deadline):
-		b.doom(e)
+		b.remove(e)
 		return true, driver.ErrNotHeld
 	}
 	n.e, n.from, n.to = e, e.lease, e.lease
@@ -244,7 +244,7 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 	if len(found.GetKvs()) == 0 {
 		return b.notThere(n.e, "its entry is gone")
 	}
-	rec, err := readRecord(b.names.line(n.Key), found.Kvs[0])
+	rec, err := readRecord(b.names.queue(n.Key), found.Kvs[0])
 	switch {
 	case err != nil:
 		return b.notThere(n.e, err.Error())

@@ -21,16 +21,16 @@ func hasValue(key []byte, value string) *pb.Compare {
 	return &pb.Compare{Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_Value{Value: []byte(value)}}
 }
 
-// emptyLine holds if there is nothing in a line.
-func emptyLine(line []byte) *pb.Compare {
-	c := madeAt(line, 0)
-	c.RangeEnd = lineEnd(line)
+// emptyQueue holds if there is nothing in a queue.
+func emptyQueue(queue []byte) *pb.Compare {
+	c := madeAt(queue, 0)
+	c.RangeEnd = queueEnd(queue)
 	return c
 }
 
-// lineEnd is the first key behind a line, whose last byte is a slash.
-func lineEnd(line []byte) []byte {
-	end := append(make([]byte, 0, len(line)), line...)
+// queueEnd is the first key behind a queue, whose last byte is a slash.
+func queueEnd(queue []byte) []byte {
+	end := append(make([]byte, 0, len(queue)), queue...)
 	end[len(end)-1]++
 	return end
 }
@@ -47,9 +47,9 @@ func deletionOf(key []byte) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: key}}}
 }
 
-// firstOfLine reads the first in a line.
-func firstOfLine(line []byte) *pb.RequestOp {
+// firstOfQueue reads the first in a queue.
+func firstOfQueue(queue []byte) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
-		Key: line, RangeEnd: lineEnd(line), Limit: 1, SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
+		Key: queue, RangeEnd: queueEnd(queue), Limit: 1, SortTarget: pb.RangeRequest_CREATE, SortOrder: pb.RangeRequest_ASCEND,
 	}}}
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// step is one change at the store that looks at nothing beyond its place, which is a line or the
+// step is one change at the store that looks at nothing beyond its place, which is a queue or the
 // state of a limit. These are what most requests are, so they are made without the client library's
 // builders, and steps of different places share a request where many come at a time.
 type step struct {

@@ -16,16 +16,16 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// waitInLine starts a Lock, and returns when its entry is the n-th in line.
-func waitInLine(t testing.TB, ctx context.Context, b *backend, key string, r driver.Request, n int) <-chan result {
+// startWaiter starts a Lock, and returns when its entry is the n-th in the queue.
+func startWaiter(t testing.TB, ctx context.Context, b *backend, key string, r driver.Request, n int) <-chan result {
 	t.Helper()
 	done := make(chan result, 1)
 	go func() {
 		g, err := b.Lock(ctx, key, r)
 		done <- result{g, err, time.Now()}
 	}()
-	until(t, hung, "a waiter to be in line", func() bool {
-		resp, err := b.client.Get(ctx, b.names.line(key), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	until(t, hung, "a waiter to be in the queue", func() bool {
+		resp, err := b.client.Get(ctx, b.names.queue(key), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count >= int64(n)
 	})
 	return done
@@ -81,7 +81,7 @@ func TestTrap01TwoGoroutinesOneClient(t *testing.T) {
 	if wins.Load() != 1 || refusals.Load() != 7 {
 		t.Errorf("%d granted, %d refused: want 1 and 7", wins.Load(), refusals.Load())
 	}
-	if n := entriesOf(t, b.client, b.names.line("k")).Count; n != 1 {
+	if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != 1 {
 		t.Errorf("%d entries: want the holder's alone", n)
 	}
 }
@@ -99,8 +99,8 @@ func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	line := b.names.line("k")
-	if entriesOf(t, b.client, line).Count != 1 {
+	queue := b.names.queue("k")
+	if entriesOf(t, b.client, queue).Count != 1 {
 		t.Fatal("the request was not applied: the test shows nothing")
 	}
 	until(t, hung, "the ghost to end", func() bool {
@@ -108,7 +108,7 @@ func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("renewal of the other hold: token %d, %v, want %d", again.Token, err, g.Token)
 		}
-		return entriesOf(t, b.client, line).Count == 0
+		return entriesOf(t, b.client, queue).Count == 0
 	})
 	if _, err := b.TryLock(t.Context(), "k", request("next", time.Second)); err != nil {
 		t.Error(err)
@@ -152,7 +152,7 @@ func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
 	}
 	m.on(nil)
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	kv := entriesOf(t, b.client, b.names.line("k")).Kvs[0]
+	kv := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]
 	if g.Token != kv.CreateRevision || kv.CreateRevision == kv.ModRevision {
 		t.Errorf("token %d, entry created at %d and bound anew at %d", g.Token, kv.CreateRevision, kv.ModRevision)
 	}
@@ -191,7 +191,7 @@ func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 	first := request("first", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", first))
 	second := request("second", time.Hour)
-	done := waitInLine(t, t.Context(), b, "k", second, 2)
+	done := startWaiter(t, t.Context(), b, "k", second, 2)
 	for range 5 { // the store's revision goes on meanwhile
 		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
 	}
@@ -199,7 +199,7 @@ func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := soonResult(t, done, hung, "the second")
-	resp := entriesOf(t, b.client, b.names.line("k"))
+	resp := entriesOf(t, b.client, b.names.queue("k"))
 	if got.err != nil || got.Token != resp.Kvs[0].CreateRevision || got.Token >= resp.Header.Revision-4 {
 		t.Errorf("token %d, %v: want %d; the store is at %d", got.Token, got.err, resp.Kvs[0].CreateRevision, resp.Header.Revision)
 	}
@@ -211,8 +211,8 @@ func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	b := connect(t, srv.Addr)
-	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
-	kvs := entriesOf(t, b.client, b.names.line("k")).Kvs
+	done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
+	kvs := entriesOf(t, b.client, b.names.queue("k")).Kvs
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(kvs[1].Lease)))
 	if got := soonResult(t, done, hung, "the waiter to be told"); got.err == nil || driver.Definite(got.err) && !errors.Is(got.err, driver.ErrNotSent) {
 		t.Errorf("%+v, %v: want an error", got.Grant, got.err)
@@ -225,8 +225,8 @@ func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	b, w := connect(t, srv.Addr), request("waiter", time.Hour)
-	done := waitInLine(t, t.Context(), b, "k", w, 2)
-	entry := entriesOf(t, b.client, b.names.line("k")).Kvs[1]
+	done := startWaiter(t, t.Context(), b, "k", w, 2)
+	entry := entriesOf(t, b.client, b.names.queue("k")).Kvs[1]
 	must[*clientv3.DeleteResponse](t)(holder.client.Delete(t.Context(), string(entry.Key)))
 	if got := soonResult(t, done, hung, "the waiter to be told"); got.err == nil {
 		t.Error("granted without an entry")
@@ -268,7 +268,7 @@ func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 		reqs[key] = request("a", 20*time.Second)
 		must[driver.Grant](t)(b.TryLock(t.Context(), key, reqs[key]))
 	}
-	lease := entriesOf(t, b.client, b.names.line("k1")).Kvs[0].Lease
+	lease := entriesOf(t, b.client, b.names.queue("k1")).Kvs[0].Lease
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
 	// A renewal sends a keepalive only if the last is some time ago.
 	b.mu.Lock()
@@ -324,7 +324,7 @@ func TestTrap10RevocationIsALoss(t *testing.T) {
 	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r := request("a", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	lease := entriesOf(t, b.client, b.names.line("k")).Kvs[0].Lease
+	lease := entriesOf(t, b.client, b.names.queue("k")).Kvs[0].Lease
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
 	select {
 	case cause := <-lost:
@@ -353,7 +353,7 @@ func TestTrap11WatchCompacted(t *testing.T) {
 	}
 	must[*clientv3.CompactResponse](t)(b.client.Compact(t.Context(), revision))
 	w := request("waiter", time.Hour)
-	done := waitInLine(t, t.Context(), b, "k", w, 2)
+	done := startWaiter(t, t.Context(), b, "k", w, 2)
 	until(t, hung, "the watches to begin", b.guardsAll)
 	for range 5 {
 		revision = must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x")).Header.Revision
@@ -411,14 +411,14 @@ func TestTrap14MiddleWaiterDies(t *testing.T) {
 	middle, last := connect(t, srv.Addr), connect(t, srv.Addr)
 	m, l := request("middle", time.Hour), request("last", time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := waitInLine(t, ctx, middle, "k", m, 2)
-	done := waitInLine(t, t.Context(), last, "k", l, 3)
+	gone := startWaiter(t, ctx, middle, "k", m, 2)
+	done := startWaiter(t, t.Context(), last, "k", l, 3)
 	cancel()
 	if got := soonResult(t, gone, hung, "the middle waiter to leave"); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("the middle waiter: %v", got.err)
 	}
 	until(t, hung, "the middle entry to be removed", func() bool {
-		return entriesOf(t, holder.client, holder.names.line("k")).Count == 2
+		return entriesOf(t, holder.client, holder.names.queue("k")).Count == 2
 	})
 	time.Sleep(50 * time.Millisecond) // the event arrives
 	stillWaiting(t, done, "after the middle waiter had left")

@@ -45,7 +45,7 @@ func TestLateUnlock(t *testing.T) {
 	}
 	second := request("second", 20*time.Second)
 	g := must[driver.Grant](t)(b.TryLock(ctx, "k", second))
-	if kv := entriesOf(t, b.client, b.names.line("k")).Kvs[0]; string(kv.Key) != string(late.Compare[0].Key) {
+	if kv := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]; string(kv.Key) != string(late.Compare[0].Key) {
 		t.Fatal("the entries have different names: the test shows nothing")
 	}
 	must[*pb.TxnResponse](t)(b.pbKV.Txn(ctx, late))
@@ -68,7 +68,7 @@ func TestUnlockIsHonest(t *testing.T) {
 		left  int64
 	}{
 		"gone": {func(driver.Request) {
-			must[*clientv3.DeleteResponse](t)(other.client.Delete(ctx, other.names.line("k"), clientv3.WithPrefix()))
+			must[*clientv3.DeleteResponse](t)(other.client.Delete(ctx, other.names.queue("k"), clientv3.WithPrefix()))
 		}, 0},
 		"broken": {func(r driver.Request) {
 			if err := other.Break(ctx, "k", r.ID); err != nil {
@@ -84,10 +84,10 @@ func TestUnlockIsHonest(t *testing.T) {
 				t.Errorf("%s: Unlock: %v, want ErrNotHeld", name, err)
 			}
 		}
-		if n := entriesOf(t, b.client, b.names.line("k")).Count; n != tc.left {
+		if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != tc.left {
 			t.Errorf("%s: %d entries, want %d", name, n, tc.left)
 		}
-		must[*clientv3.DeleteResponse](t)(other.client.Delete(ctx, other.names.line("k"), clientv3.WithPrefix()))
+		must[*clientv3.DeleteResponse](t)(other.client.Delete(ctx, other.names.queue("k"), clientv3.WithPrefix()))
 	}
 	r := request("a", 20*time.Second)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))

@@ -40,7 +40,7 @@ type guard struct {
 	off   bool
 }
 
-// guard watches e until it is dropped or doomed. backend.mu is held.
+// guard watches e until it is dropped or removing. backend.mu is held.
 func (b *backend) guard(e *entry) {
 	if e.guardAt = (time.Time{}); b.life.Err() != nil {
 		return // Close does not wait for what begins after it

@@ -88,7 +88,7 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 	})
 	var served [keys]<-chan result
 	for i := range keys {
-		served[i] = waitInLine(t, t.Context(), b, fmt.Sprint("k", i), waiters[i], 2)
+		served[i] = startWaiter(t, t.Context(), b, fmt.Sprint("k", i), waiters[i], 2)
 	}
 	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, holders[i].ID) })
@@ -104,7 +104,7 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 	}
 	must[driver.Grant](t)(b.TryLock(t.Context(), "late", request("late", time.Minute)))
 	until(t, hung, "the hold to be watched", b.guardsAll)
-	_, err := b.client.Delete(t.Context(), b.names.line("late"), clientv3.WithPrefix())
+	_, err := b.client.Delete(t.Context(), b.names.queue("late"), clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 	}
 	mu.Unlock()
 	until(t, hung, "the streams to end", func() bool { return b.guards.count() == 0 })
-	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.line("gone"), clientv3.WithPrefix()))
+	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.queue("gone"), clientv3.WithPrefix()))
 	b.mu.Lock()
 	var id string
 	for p := range b.entries {
@@ -211,7 +211,7 @@ func TestSilentWatchesBeginAnew(t *testing.T) {
 	}, srv.Addr)
 	b.waits.checkEvery = 50 * time.Millisecond
 	silent.Store(2)
-	done := waitInLine(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
+	done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	until(t, hung, "the third stream", func() bool { return b.waits.count() > 0 })
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)

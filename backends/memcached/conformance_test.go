@@ -17,6 +17,7 @@ import (
 
 // Over a client of the backend's own, as a URL opens it.
 func TestConformance(t *testing.T) {
+	t.Parallel() // it mostly waits
 	open := func(tb conformance.TB, addrs string) driver.Backend {
 		u, err := url.Parse("memcached://" + addrs)
 		if err != nil {
@@ -74,6 +75,7 @@ func twoMembers(t *testing.T, open func(conformance.TB, string) driver.Backend) 
 
 // Over a client that the application owns.
 func TestConformanceOverAClient(t *testing.T) {
+	t.Parallel() // it mostly waits
 	conform(t, func(tb conformance.TB, addr string) driver.Backend {
 		client := newClient(addr)
 		tb.Cleanup(func() {

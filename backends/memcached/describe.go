@@ -9,26 +9,26 @@ import (
 
 var _ driver.Describer = (*backend)(nil)
 
-// told are the settings of "stats settings" that Describe gives.
-var told = map[string]bool{"maxbytes": true, "evictions": true, "cas_enabled": true}
+// described are the settings of "stats settings" that Describe gives.
+var described = map[string]bool{"maxbytes": true, "evictions": true, "cas_enabled": true}
 
 // Describe implements driver.Describer: what the servers told when they were probed,
 // settings as one server has them. Behind an application's client the servers cannot be seen.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
-	if err := b.ready(ctx); err != nil || b.lanes == nil {
+	if err := b.ready(ctx); err != nil || b.pools == nil {
 		return nil, err
 	}
 	settings := map[string]string{"topology": "1 server"}
-	if n := len(b.lanes.servers); n != 1 {
+	if n := len(b.pools.servers); n != 1 {
 		settings["topology"] = fmt.Sprintf("%d servers", n)
 	}
-	for _, s := range b.lanes.servers {
-		about := b.lanes.pools[s.addr].about.Load()
+	for _, s := range b.pools.servers {
+		about := b.pools.byAddr[s.addr].about.Load()
 		if about == nil {
 			continue // it was away when the store was opened, and was not used since
 		}
 		for name, value := range about.settings {
-			if told[name] {
+			if described[name] {
 				settings[name] = value
 			}
 		}

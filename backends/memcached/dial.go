@@ -11,7 +11,7 @@ import (
 )
 
 // errLogin: the server has not accepted user and password. The text has neither.
-var errLogin = errors.New("memcached: the server refused user and password")
+var errLogin = errors.New("wrong user or password: the server refused them")
 
 // dialer makes connections of the client of Open.
 type dialer struct {
@@ -46,7 +46,7 @@ func (d dialer) connect(ctx context.Context, network, addr string) (net.Conn, er
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, network, addr)
 	if err != nil {
 		// Whatever failed, nothing of a call was sent.
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("TLS handshake: %w", err)}
 	}
 	return conn, nil
 }

@@ -18,8 +18,8 @@ func (b *backend) enter(ctx context.Context) error {
 		return err
 	}
 	var failed []error
-	for _, addr := range b.lanes.addrs {
-		p := b.lanes.pools[addr]
+	for _, addr := range b.pools.addrs {
+		p := b.pools.byAddr[addr]
 		about := p.about.Load()
 		if about == nil {
 			continue // it is away
@@ -36,7 +36,7 @@ func (b *backend) enter(ctx context.Context) error {
 			continue
 		}
 		failed = append(failed, err)
-		if refusal(err) || ctx.Err() != nil || len(failed) == len(b.lanes.addrs) {
+		if refusal(err) || ctx.Err() != nil || len(failed) == len(b.pools.addrs) {
 			return errors.Join(failed...)
 		}
 	}
@@ -46,13 +46,13 @@ func (b *backend) enter(ctx context.Context) error {
 // look probes all servers at once and looks whose list they have.
 func (b *backend) look(ctx context.Context) error {
 	within, cancel := ctx, context.CancelFunc(func() {})
-	if end, ok := ctx.Deadline(); ok && len(b.lanes.addrs) > 1 {
+	if end, ok := ctx.Deadline(); ok && len(b.pools.addrs) > 1 {
 		// A silent server leaves time to write the list to the others.
 		within, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 	}
 	defer cancel()
-	errs := b.lanes.each(func(p *pool) error {
-		_, err := ride(within, b, p, func(c *call) (struct{}, error) {
+	errs := b.pools.each(func(p *pool) error {
+		_, err := runOn(within, b, p, func(c *call) (struct{}, error) {
 			err := c.probe()
 			if err == nil {
 				_, err = c.lookAtList()
@@ -62,7 +62,7 @@ func (b *backend) look(ctx context.Context) error {
 		return err
 	})
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if ctx.Err() != nil || len(errs) == len(b.lanes.addrs) || slices.ContainsFunc(errs, refusal) {
+	if ctx.Err() != nil || len(errs) == len(b.pools.addrs) || slices.ContainsFunc(errs, refusal) {
 		return errors.Join(errs...)
 	}
 	for _, err := range errs {
@@ -76,12 +76,12 @@ func refusal(err error) bool { return answered(err) || errors.Is(err, errLogin) 
 
 // claim writes the list to a server.
 func (b *backend) claim(ctx context.Context, p *pool) error {
-	_, err := ride(ctx, b, p, func(c *call) (struct{}, error) { return struct{}{}, c.enter() })
+	_, err := runOn(ctx, b, p, func(c *call) (struct{}, error) { return struct{}{}, c.enter() })
 	return err
 }
 
-// keep refreshes the list on a server, and closes connections to it that nobody needs, until ctx ends.
-func (b *backend) keep(ctx context.Context, p *pool) {
+// maintain refreshes the list on a server, and closes connections to it that are not needed, until ctx ends.
+func (b *backend) maintain(ctx context.Context, p *pool) {
 	tick := time.NewTicker(p.life / 3)
 	defer tick.Stop()
 	last := time.Now()

@@ -56,7 +56,7 @@ func (c *call) replaceInPlace(n name, fn change, refused error) (value, error) {
 
 // expire sets when an item expires, if it is still the one that was read.
 func (c *call) expire(item *memcache.Item, expiration int32) error {
-	if about := c.lane.pool.about.Load(); about == nil || before(about.version, metaVersion) {
+	if about := c.conn.pool.about.Load(); about == nil || before(about.version, metaVersion) {
 		return errNoMeta
 	}
 	text := fmt.Sprintf("md %s C%d", item.Key, item.CasID)
@@ -65,7 +65,7 @@ func (c *call) expire(item *memcache.Item, expiration int32) error {
 		text += fmt.Sprintf(" I T%d", expiration)
 	}
 	var line string
-	err := c.lane.raw(func(conn net.Conn, r *bufio.Reader) (err error) {
+	err := c.conn.raw(func(conn net.Conn, r *bufio.Reader) (err error) {
 		line, err = command(conn, r, text+"\r\n")
 		return err
 	})

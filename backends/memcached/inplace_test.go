@@ -146,7 +146,7 @@ func TestInPlaceCompares(t *testing.T) {
 	first, next := request("first", time.Hour), request("next", time.Hour)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", first))
 	renew := func(meanwhile func()) (reads int, err error) {
-		_, err = fly(ctx, b, n, func(c *call) (value, error) {
+		_, err = run(ctx, b, n, func(c *call) (value, error) {
 			return c.replaceInPlace(n, func(v value, _ time.Time) (value, int32, error) {
 				if reads++; reads == 1 {
 					meanwhile()
@@ -167,7 +167,7 @@ func TestInPlaceCompares(t *testing.T) {
 	}
 	// The other way round: a swap beside a change in place.
 	swaps := 0
-	_, err := fly(ctx, b, n, func(c *call) (value, error) {
+	_, err := run(ctx, b, n, func(c *call) (value, error) {
 		return c.replace(n, func(v value, _ time.Time) (value, int32, error) {
 			if swaps++; swaps == 1 {
 				if _, err := renew(func() {}); err != nil {

@@ -48,8 +48,8 @@ func (b *backend) update(ctx context.Context, key string, c optimistic.Change) e
 // cell is the state of a limit, and the item that it was read from; nil if there is none.
 type cell = optimistic.Cell[*memcache.Item]
 
-// decision is one, and implements optimistic.Store for it. All its commands go to the process that answered the first
-// one: over clients of our own on one lane, which it has from then on.
+// decision is the work on one decision. It implements optimistic.Store. All its commands go to the server process that
+// answered the first one: with clients of our own it keeps the connection of its first command.
 type decision struct {
 	b       *backend
 	n       limitName
@@ -58,13 +58,13 @@ type decision struct {
 	missing bool      // there was none, under Empty
 }
 
-// run runs fn, which makes commands.
-func run[T any](ctx context.Context, d *decision, fn func(*call) (T, error)) (v T, err error) {
-	if d.b.lanes == nil {
-		return fly(ctx, d.b, d.n.name, fn)
+// step calls fn, which makes commands for d.
+func step[T any](ctx context.Context, d *decision, fn func(*call) (T, error)) (v T, err error) {
+	if d.b.pools == nil {
+		return run(ctx, d.b, d.n.name, fn)
 	}
 	if d.on == nil {
-		if d.on, err = d.b.beginOn(ctx, d.b.lanes.to(d.n.name)); err != nil {
+		if d.on, err = d.b.beginOn(ctx, d.b.pools.to(d.n.name)); err != nil {
 			return v, err
 		}
 	}
@@ -97,7 +97,7 @@ type readItem struct {
 // Load reads the state.
 func (d *decision) Load(ctx context.Context, cells []*cell, _ bool) error {
 	key := d.n.storeKey()
-	r, err := run(ctx, d, func(c *call) (readItem, error) {
+	r, err := step(ctx, d, func(c *call) (readItem, error) {
 		if err := c.admit(); err != nil {
 			return readItem{}, err
 		}
@@ -145,7 +145,7 @@ func (d *decision) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 		item.Expiration = atOnce
 	}
 	readAt := d.readAt
-	return run(ctx, d, func(c *call) (bool, error) {
+	return step(ctx, d, func(c *call) (bool, error) {
 		c.readAt = readAt
 		return c.store(&item, add)
 	})

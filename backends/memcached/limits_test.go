@@ -326,7 +326,7 @@ func TestGivingUpWithoutAConnection(t *testing.T) {
 			t.Errorf("in the way: %v", err)
 		}
 	})
-	underWay(b.lanes.to(n), 1)
+	underWay(b.pools.to(n), 1)
 	take := func(ctx context.Context, want error) {
 		if _, err := b.TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1}); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, want) {
 			t.Errorf("%v, want ErrNotSent and %v", err, want)

@@ -24,7 +24,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	n := nameOf(key)
-	return fly(ctx, b, n, func(c *call) (driver.Grant, error) {
+	return run(ctx, b, n, func(c *call) (driver.Grant, error) {
 		if err := c.admit(); err != nil {
 			return driver.Grant{}, err
 		}
@@ -111,7 +111,7 @@ func (a *acquisition) item(value []byte, seconds int64) *memcache.Item {
 
 // withdraw frees the lock if its item is still exactly what this call has written.
 func (a *acquisition) withdraw(written []byte) error {
-	undo := &call{b: a.b, client: a.client, lane: a.lane} // the caller of a may have gone
+	undo := &call{b: a.b, client: a.client, conn: a.conn} // the caller of a may have gone
 	_, err := undo.replace(a.name, func(v value, _ time.Time) (value, int32, error) {
 		if !bytes.Equal(v.bytes(), written) {
 			return v, 0, driver.ErrNotHeld
@@ -154,7 +154,7 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	n := nameOf(key)
-	return fly(ctx, b, n, func(c *call) (g driver.Grant, err error) {
+	return run(ctx, b, n, func(c *call) (g driver.Grant, err error) {
 		var sent time.Time
 		v, err := c.replace(n, func(v value, now time.Time) (value, int32, error) {
 			if v.id != r.ID || v.state != held {
@@ -213,7 +213,7 @@ func (b *backend) finish(ctx context.Context, key, id string, fn change) error {
 		return err
 	}
 	n := nameOf(key)
-	_, err := fly(ctx, b, n, func(c *call) (value, error) {
+	_, err := run(ctx, b, n, func(c *call) (value, error) {
 		return c.replace(n, func(v value, now time.Time) (value, int32, error) {
 			if v.id != id || v.state == kept {
 				return v, 0, driver.ErrNotHeld
@@ -247,7 +247,7 @@ func (c *call) replace(n name, fn change) (value, error) {
 		switch err = c.cas(item); {
 		case err == nil:
 			return v, nil
-		case full(err) && c.lane != nil:
+		case full(err) && c.conn != nil:
 			return c.replaceInPlace(n, fn, err)
 		case err != memcache.ErrCASConflict:
 			return value{}, absent(err)
@@ -269,7 +269,7 @@ func absent(err error) error {
 // last token that was counted.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	n := nameOf(key)
-	return fly(ctx, b, n, func(c *call) (driver.Holder, error) {
+	return run(ctx, b, n, func(c *call) (driver.Holder, error) {
 		item, err := c.get(n.key(lockKind))
 		if err != nil {
 			return driver.Holder{}, absent(err)

@@ -110,19 +110,19 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	client    *memcache.Client        // the application's, or nil
-	selector  memcache.ServerSelector // of client, nil if it is not known
-	lanes     *lanes                  // of the backend's own clients, or nil
-	onMissing OnMissing
-	info      driver.Info
-	log       *slog.Logger
-	clock     func() time.Time
-	ahead     limits.Ahead
-	turns     *optimistic.Table[*memcache.Item] // which remembers nothing
-	closing   chan struct{}
-	once      sync.Once
-	stop      context.CancelFunc // ends keepers
-	keepers   sync.WaitGroup
+	client     *memcache.Client        // the application's, or nil
+	selector   memcache.ServerSelector // of client, nil if it is not known
+	pools      *pools                  // of the backend's own clients, or nil
+	onMissing  OnMissing
+	info       driver.Info
+	log        *slog.Logger
+	clock      func() time.Time
+	ahead      limits.Ahead
+	turns      *optimistic.Table[*memcache.Item] // which remembers nothing
+	closing    chan struct{}
+	once       sync.Once
+	stop       context.CancelFunc // ends what runs in background
+	background sync.WaitGroup
 }
 
 var (
@@ -167,8 +167,8 @@ func (b *backend) Info() driver.Info {
 // application's client whose selector is not known all keys are of one part.
 func (b *backend) Partition(key string) string {
 	n := nameOf(key)
-	if b.lanes != nil {
-		return b.lanes.to(n).addr
+	if b.pools != nil {
+		return b.pools.to(n).addr
 	}
 	if b.selector == nil {
 		return ""
@@ -189,15 +189,15 @@ func (b *backend) Ping(ctx context.Context) error {
 		}
 		return struct{}{}, nil
 	}
-	if b.lanes == nil {
-		_, err := fly(ctx, b, name{}, ping)
+	if b.pools == nil {
+		_, err := run(ctx, b, name{}, ping)
 		return err
 	}
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	return errors.Join(b.lanes.each(func(p *pool) error {
-		_, err := ride(ctx, b, p, ping)
+	return errors.Join(b.pools.each(func(p *pool) error {
+		_, err := runOn(ctx, b, p, ping)
 		return err
 	})...)
 }
@@ -207,10 +207,10 @@ func (b *backend) Close() error {
 	var err error
 	b.once.Do(func() {
 		close(b.closing)
-		if b.lanes != nil {
+		if b.pools != nil {
 			b.stop()
-			err = b.lanes.close()
-			b.keepers.Wait()
+			err = b.pools.close()
+			b.background.Wait()
 		}
 	})
 	return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/storeurl"
+	"github.com/coordgo/coord/driver/storeurl"
 )
 
 const (
@@ -64,14 +64,14 @@ func openSettings(ctx context.Context, s settings, life time.Duration) (*backend
 	if err != nil {
 		return nil, err
 	}
-	b.lanes = newLanes(s, life, dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password})
+	b.pools = newPools(s, life, dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password})
 	var lifetime context.Context
 	lifetime, b.stop = context.WithCancel(context.Background())
 	if err := b.enter(ctx); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, errors.Join(s.url.Explain(err), b.Close())
 	}
-	for _, p := range b.lanes.pools {
-		b.keepers.Go(func() { b.keep(lifetime, p) })
+	for _, p := range b.pools.byAddr {
+		b.background.Go(func() { b.maintain(lifetime, p) })
 	}
 	return b, nil
 }

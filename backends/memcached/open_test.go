@@ -243,7 +243,7 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := must[*backend](t)(newBackend([]Option{WithLogger(log)}))
-		b.lanes, b.stop = newLanes(s, listLife, dialer{}), func() {}
+		b.pools, b.stop = newPools(s, listLife, dialer{}), func() {}
 		if err := b.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func TestTrap15SeveralServers(t *testing.T) {
 func TestTooManyConnections(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M", "-c", "100"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
-	if err := b.lanes.to(nameOf("k")).drop(); err != nil {
+	if err := b.pools.to(nameOf("k")).drop(); err != nil {
 		t.Fatal(err)
 	}
 	awaitConnections(t, srv, 0)
@@ -377,8 +377,8 @@ func TestIdleConnections(t *testing.T) {
 			use(t, b)
 			before := srv.Stats()["total_connections"]
 			for range 3 {
-				for _, l := range b.lanes.to(nameOf("k")).idle {
-					if err := l.conn.Conn.SetDeadline(past); err != nil {
+				for _, c := range b.pools.to(nameOf("k")).idle {
+					if err := c.socket.Conn.SetDeadline(past); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -400,7 +400,7 @@ func TestSilentServerHoldsUpItsOwn(t *testing.T) {
 	on := map[string]string{}
 	for i := 0; len(on) < 2; i++ {
 		key := fmt.Sprint("k", i)
-		on[b.lanes.servers.pick(nameOf(key).enc).addr] = key
+		on[b.pools.servers.pick(nameOf(key).enc).addr] = key
 	}
 	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), on[up.Addr], r))
@@ -414,7 +414,7 @@ func TestSilentServerHoldsUpItsOwn(t *testing.T) {
 			}
 		})
 	}
-	underWay(b.lanes.to(nameOf(on[silent.Addr])), calls)
+	underWay(b.pools.to(nameOf(on[silent.Addr])), calls)
 	if _, err := b.Renew(t.Context(), on[up.Addr], r); err != nil {
 		t.Errorf("on the other: %v", err)
 	}
@@ -452,7 +452,7 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	}
 }
 
-// underWay waits until so many calls are under way on the lanes to one server.
+// underWay waits until so many calls are under way on connections to one server.
 func underWay(p *pool, calls int) {
 	for active := 0; active < calls; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
@@ -479,7 +479,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		_, err := b.TakeOne(context.Background(), "k", limitFrom(t, "5/1m"), driver.Ask{Min: 1, N: 1})
 		errs <- err
 	}()
-	underWay(b.lanes.to(nameOf("k")), 2)
+	underWay(b.pools.to(nameOf("k")), 2)
 	start := time.Now()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -529,7 +529,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				_, _ = b.TryLock(t.Context(), fmt.Sprint("k", i), request("a", time.Minute))
 			})
 		}
-		underWay(b.lanes.to(nameOf("k")), burst)
+		underWay(b.pools.to(nameOf("k")), burst)
 	}
 	srv.Resume()
 	wg.Wait()

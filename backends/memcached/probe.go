@@ -24,7 +24,7 @@ var metaVersion = [3]int{1, 6, 0}
 // probe looks at the server of c before its first use. It has to be 1.4.23 or later with
 // compare-and-swap, and should not evict. A full server cannot be tried: there its settings count.
 func (c *call) probe() error {
-	p := c.lane.pool
+	p := c.conn.pool
 	if p.about.Load() != nil {
 		return nil
 	}
@@ -64,33 +64,34 @@ type about struct {
 
 // inquire asks for what gomemcache has no commands for.
 func (c *call) inquire() (a about, err error) {
-	err = c.lane.raw(func(conn net.Conn, r *bufio.Reader) error {
+	err = c.conn.raw(func(conn net.Conn, r *bufio.Reader) error {
 		line, err := command(conn, r, "version\r\n")
 		if err != nil {
 			return err
 		}
 		a.version, _ = strings.CutPrefix(line, "VERSION ")
-		a.settings, err = readSettings(conn, r)
+		a.settings, err = stats(conn, r, "settings")
 		return err
 	})
 	return a, err
 }
 
-// readSettings reads them. A server that does not tell answers with one line of an error.
-func readSettings(conn net.Conn, r *bufio.Reader) (settings map[string]string, err error) {
-	settings = make(map[string]string)
-	line, err := command(conn, r, "stats settings\r\n")
+// stats asks for statistics of one kind; "" is the general ones. A server that does not tell answers with one line of an
+// error.
+func stats(conn net.Conn, r *bufio.Reader, kind string) (values map[string]string, err error) {
+	values = make(map[string]string)
+	line, err := command(conn, r, strings.TrimSpace("stats "+kind)+"\r\n")
 	for err == nil {
 		rest, ok := strings.CutPrefix(line, "STAT ")
 		if !ok {
-			return settings, nil
+			return values, nil
 		}
 		name, value, _ := strings.Cut(rest, " ")
-		settings[name] = value
+		values[name] = value
 		line, err = r.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
 	}
-	return settings, err
+	return values, err
 }
 
 // before reports whether a version is before another one. One that cannot be read is not.
@@ -117,7 +118,7 @@ func before(version string, other [3]int) bool {
 
 // probeCAS tries compare-and-swap.
 func (b *backend) probeCAS(ctx context.Context) error {
-	_, err := fly(ctx, b, name{}, func(c *call) (struct{}, error) {
+	_, err := run(ctx, b, name{}, func(c *call) (struct{}, error) {
 		return struct{}{}, tryCAS(c.client)
 	})
 	return err

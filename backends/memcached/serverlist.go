@@ -68,7 +68,7 @@ func parseList(text string) ([]string, error) {
 
 // lookAtList gives an error if the server of c has another list than ours, and reports whether it has ours.
 func (c *call) lookAtList() (there bool, err error) {
-	p := c.lane.pool
+	p := c.conn.pool
 	item, err := c.read(listKey)
 	if err == memcache.ErrCacheMiss {
 		return false, nil
@@ -90,7 +90,7 @@ func (c *call) lookAtList() (there bool, err error) {
 
 // claimList proves that the server of c has our list, and that it keeps it for the life of a list from now.
 func (c *call) claimList() error {
-	p := c.lane.pool
+	p := c.conn.pool
 	for range maxRounds {
 		there, err := c.lookAtList()
 		if err != nil {
@@ -132,15 +132,15 @@ func (c *call) enter() error {
 // list, and no other server of ours was last seen with another. It makes requests only at the first use of a
 // server, after the loss of a connection to it, and when the list was not refreshed for its whole life.
 func (c *call) admit() error {
-	if c.lane == nil {
+	if c.conn == nil {
 		return nil // behind an application's client the servers cannot be seen
 	}
-	for _, p := range c.b.lanes.pools {
+	for _, p := range c.b.pools.byAddr {
 		if _, other := p.seen.get(); other != nil {
 			return other
 		}
 	}
-	if ours, _ := c.lane.pool.seen.get(); ours {
+	if ours, _ := c.conn.pool.seen.get(); ours {
 		return nil
 	}
 	return c.enter()

@@ -428,7 +428,7 @@ func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 	key := nameOf("k").key(lockKind)
 	var next value
-	_, err := fly(ctx, b, nameOf("k"), func(c *call) (value, error) {
+	_, err := run(ctx, b, nameOf("k"), func(c *call) (value, error) {
 		return c.replace(nameOf("k"), func(v value, now time.Time) (value, int32, error) {
 			if v.id != r.ID {
 				return v, 0, driver.ErrNotHeld

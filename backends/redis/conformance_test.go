@@ -18,6 +18,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := testserver.Redis(t)
 	open := func(tb conformance.TB, addr string) driver.Backend {
 		return backendOver(tb, redis.NewClient(clientOptions(addr)))
@@ -45,6 +46,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceSentinel: the server that is killed or paused is the master, which
 // sentinels replace meanwhile.
 func TestConformanceSentinel(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := testserver.RedisSentinel(t, silently)
 	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, sentinelClient(tb, c, w)) }
 	var gone *testserver.Server
@@ -76,6 +78,7 @@ func TestConformanceSentinel(t *testing.T) {
 
 // TestConformanceCluster: faults are those of all nodes at once.
 func TestConformanceCluster(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := testserver.RedisCluster(t, 0, silently)
 	open := func(tb conformance.TB, w *wire) driver.Backend { return backendOver(tb, clusterClient(c, w)) }
 	each := func(do func(*testserver.Server)) func(conformance.TB) {

@@ -20,7 +20,7 @@ func TestHandOverSparesTheStore(t *testing.T) {
 	}
 	defer client.Close()
 	before, start := scripts(srv), time.Now()
-	first, err := client.Lock(t.Context(), "k") // so that all are in line when it begins
+	first, err := client.Lock(t.Context(), "k") // so that all are in the queue when it begins
 	if err != nil {
 		t.Fatal(err)
 	}

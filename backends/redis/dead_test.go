@@ -58,7 +58,7 @@ func TestDeadWaitersCostNothing(t *testing.T) {
 	for i := range dead {
 		waitFor(t, dying, "k", request(fmt.Sprint("dead", i), time.Minute), i+1)
 	}
-	eventually(t, "that they listen", dying.line.isUp)
+	eventually(t, "that they listen", dying.waiters.isUp)
 	w := waitFor(t, connect(t, srv.Addr), "k", alive, dead+1)
 	settleCommands(t, srv)
 	m.die()
@@ -83,18 +83,18 @@ func TestFrozenWaiterIsPassedOver(t *testing.T) {
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	frozen := connectWith(t, o)
-	frozen.line.every, frozen.line.least = time.Hour, 2*time.Second
+	frozen.waiters.every, frozen.waiters.least = time.Hour, 2*time.Second
 	held, silent := request("h", time.Minute), request("silent", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	thawed := waitFor(t, frozen, "k", silent, 1)
-	eventually(t, "that it listens", frozen.line.isUp)
+	eventually(t, "that it listens", frozen.waiters.isUp)
 	settleCommands(t, srv)
 	d.dropping.Store(true)
 	clients, requests, waits := []*backend{}, []driver.Request{}, []<-chan answer{}
 	for i := range 3 {
 		clients, requests = append(clients, pushed(t, srv)), append(requests, request(fmt.Sprint("w", i), time.Minute))
 		waits = append(waits, waitFor(t, clients[i], "k", requests[i], i+2))
-		eventually(t, "that it listens", clients[i].line.isUp)
+		eventually(t, "that it listens", clients[i].waiters.isUp)
 	}
 	settleCommands(t, srv)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
@@ -107,10 +107,10 @@ func TestFrozenWaiterIsPassedOver(t *testing.T) {
 	holderIs(t, b, "k", requests[1].ID) // no second offer
 	grantOf(t, waits[1])
 	d.dropping.Store(false)
-	signal(frozen.line.asap)
-	eventually(t, "that it is the first in line", func() bool {
-		line := b.client.ZRange(ctx, "coord:{k}:queue", 0, 0).Val()
-		return len(line) == 1 && line[0] == silent.ID
+	signal(frozen.waiters.refreshNow)
+	eventually(t, "that it is the first in the queue", func() bool {
+		queue := b.client.ZRange(ctx, "coord:{k}:queue", 0, 0).Val()
+		return len(queue) == 1 && queue[0] == silent.ID
 	})
 	if err := clients[1].Unlock(ctx, "k", requests[1].ID); err != nil {
 		t.Fatal(err)
@@ -135,14 +135,14 @@ func TestTwoFrozenInARow(t *testing.T) {
 		o := clientOptions(srv.Addr)
 		o.Dialer = d.dial
 		frozen := connectWith(t, o)
-		frozen.line.every = time.Hour
+		frozen.waiters.every = time.Hour
 		waitFor(t, frozen, "k", request(fmt.Sprint("frozen", i), time.Minute), i+1)
-		eventually(t, "that it listens", frozen.line.isUp)
+		eventually(t, "that it listens", frozen.waiters.isUp)
 	}
 	waiting := pushed(t, srv)
-	waiting.line.every = time.Hour
+	waiting.waiters.every = time.Hour
 	w := waitFor(t, waiting, "k", alive, 3)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	settleCommands(t, srv)
 	d.dropping.Store(true)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
@@ -152,13 +152,13 @@ func TestTwoFrozenInARow(t *testing.T) {
 	if g, err := b.TryLock(ctx, "k", request("newcomer", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("a newcomer: %+v, %v, want ErrLocked", g, err)
 	}
-	signal(waiting.line.asap) // as after keepEvery
+	signal(waiting.waiters.refreshNow) // as after heartbeatEvery
 	grantOf(t, w)
 	if err := waiting.Unlock(ctx, "k", alive.ID); err != nil {
 		t.Fatal(err)
 	}
 	newcomer := request("next", time.Minute)
-	must[driver.Grant](t)(b.TryLock(ctx, "k", newcomer)) // all in line were passed over
+	must[driver.Grant](t)(b.TryLock(ctx, "k", newcomer)) // all in the queue were passed over
 	d.dropping.Store(false)
 }
 
@@ -173,7 +173,7 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 	waiting := pushed(t, srv)
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	l := &waiting.line
+	l := &waiting.waiters
 	listensNotYet(l)
 	w := waitFor(t, waiting, "k", r, 1)
 	if err := b.UnlockAfter(ctx, "k", held.ID, time.Millisecond); err != nil {
@@ -194,7 +194,7 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 func TestManyDeadWaiters(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
-	const dead = 100_000
+	const dead = 10_000
 	held, alive := request("h", time.Minute), request("alive", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	for i := 0; i < dead; i += 1000 {
@@ -236,11 +236,11 @@ func TestManyDeadWaiters(t *testing.T) {
 }
 
 // TestSilenceOfTheServer: after a time in which the server answered nobody, all places seem to be those
-// of the dead. Whoever comes first then, the order of the line is kept.
+// of the dead. Whoever comes first then, the order of the queue is kept.
 func TestSilenceOfTheServer(t *testing.T) {
 	for name, first := range map[string]func(last *backend){
-		"the holder comes first":       func(*backend) {},
-		"the last in line comes first": func(last *backend) { last.line.refresh(last.line.ctx) },
+		"the holder comes first":            func(*backend) {},
+		"the last in the queue comes first": func(last *backend) { last.waiters.refresh(last.waiters.ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv, b := open(t)
@@ -251,7 +251,7 @@ func TestSilenceOfTheServer(t *testing.T) {
 			for i := range 3 {
 				clients, requests = append(clients, pushed(t, srv)), append(requests, request(fmt.Sprint("w", i), time.Minute))
 				waits = append(waits, waitFor(t, clients[i], "k", requests[i], i+1))
-				eventually(t, "that it listens", clients[i].line.isUp)
+				eventually(t, "that it listens", clients[i].waiters.isUp)
 			}
 			settleCommands(t, srv)
 			for _, r := range requests {

@@ -9,10 +9,10 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// TestFenceTellsOfALine: a key that became free by itself is not had by who comes past the line,
+// TestFenceTellsOfAQueue: a key that became free by itself is not had by who comes past the queue,
 // which an attempt only looks for where the fence is not a bare number; whatever has become of the
 // fence.
-func TestFenceTellsOfALine(t *testing.T) {
+func TestFenceTellsOfAQueue(t *testing.T) {
 	ctx := context.Background()
 	for name, tamper := range map[string]func(t *testing.T, b *backend, held driver.Request){
 		"as it was": func(*testing.T, *backend, driver.Request) {},
@@ -38,7 +38,7 @@ func TestFenceTellsOfALine(t *testing.T) {
 			for _, waiter := range []<-chan answer{one, two} {
 				b.client.Del(ctx, "coord:{k}") // as if the lease had run out
 				if g, err := b.TryLock(ctx, "k", last); !errors.Is(err, driver.ErrLocked) {
-					t.Fatalf("past the line: %+v, %v, want ErrLocked", g, err)
+					t.Fatalf("past the queue: %+v, %v, want ErrLocked", g, err)
 				}
 				g := grantOf(t, waiter)
 				if g.Token <= before.Token {
@@ -62,10 +62,10 @@ func TestFenceTellsOfALine(t *testing.T) {
 func TestFenceOutlivesTheLease(t *testing.T) {
 	srv, b := open(t)
 	listening := connect(t, srv.Addr)
-	listening.line.mu.Lock()
-	listening.line.start()
-	listening.line.mu.Unlock()
-	eventually(t, "that it listens", listening.line.isUp)
+	listening.waiters.mu.Lock()
+	listening.waiters.start()
+	listening.waiters.mu.Unlock()
+	eventually(t, "that it listens", listening.waiters.isUp)
 	for _, ttl := range []time.Duration{minTTL, 30 * time.Second, time.Hour, time.Hour + time.Millisecond, 24 * time.Hour, maxTTL} {
 		for name, b := range map[string]*backend{"without messages": b, "listening": listening} {
 			r := request("a", ttl)

@@ -9,20 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How the connection is kept on which the server tells of grants. What is said while it
-// is away is lost: when it is there again, all who wait look for themselves.
+// The connection on which the server sends messages. Messages are lost while there is no connection. After it is made
+// again, all waiters ask.
 const (
-	// maxSilence is how long it says nothing before it is asked for a sign of life, and then
-	// before it is given up.
+	// maxSilence is the time without a message after which the server is pinged, and after as long again the
+	// connection is closed.
 	maxSilence = 5 * time.Second
-	// listenFirst and listenMost are between attempts to connect, listenRefused after the
-	// server has said that it will not have it.
+	// listenFirst and listenMost are pauses between attempts to connect, listenRefused after the
+	// server has refused the subscription.
 	listenFirst   = 5 * time.Millisecond
 	listenMost    = time.Second
 	listenRefused = 30 * time.Second
 )
 
-// listen has a subscription until ctx ends, or the node has left the cluster.
+// listen keeps the subscription until ctx ends, or the node has left the cluster.
 func (s *subscription) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		pubsub := s.subscribe(ctx)
@@ -30,10 +30,10 @@ func (s *subscription) listen(ctx context.Context) {
 		_ = pubsub.Close()
 		s.failed(ctx, err)
 		if s.addr != "" && errors.Is(err, redis.ErrClosed) {
-			s.line.lose(s)
+			s.waiters.lose(s)
 			return
 		}
-		if s.line.b.pause(ctx, pauseAfter(err)) != nil {
+		if s.waiters.b.pause(ctx, pauseAfter(err)) != nil {
 			return
 		}
 	}
@@ -52,26 +52,25 @@ func pauseAfter(err error) time.Duration {
 	}
 }
 
-// subscribe asks for the subscription, which receive finds to have succeeded or not.
+// subscribe requests the subscription. receive gets the answer.
 func (s *subscription) subscribe(ctx context.Context) *redis.PubSub {
 	pubsub := s.node.Subscribe(ctx) // does not connect
-	s.line.mu.Lock()
+	s.waiters.mu.Lock()
 	s.pubsub = pubsub
 	ended := ctx.Err() != nil // then stop has not seen it
-	s.line.mu.Unlock()
+	s.waiters.mu.Unlock()
 	if !ended {
 		_ = pubsub.Subscribe(ctx, s.channel)
 	}
 	return pubsub
 }
 
-// receive takes in what the server says. After an error the client connects anew, and
-// subscribes; receive returns where that is of no use: after ctx has ended, on a
-// connection that gives no sign of life, and when the server refuses.
+// receive handles the messages. After an error the client connects and subscribes again. receive returns when that does
+// not help: after the end of ctx, on a connection that does not answer a ping, and when the server refuses.
 func (s *subscription) receive(ctx context.Context, pubsub *redis.PubSub) error {
 	silent, pause := false, listenFirst
 	for ctx.Err() == nil {
-		said, err := pubsub.ReceiveTimeout(ctx, s.line.silence)
+		said, err := pubsub.ReceiveTimeout(ctx, s.waiters.silence)
 		switch said := said.(type) {
 		case *redis.Message:
 			s.message(said.Payload)
@@ -83,12 +82,12 @@ func (s *subscription) receive(ctx context.Context, pubsub *redis.PubSub) error 
 			silent, pause = false, listenFirst
 		case timedOut(err) && !silent && s.isUp():
 			silent = true
-			_ = pubsub.Ping(ctx) // what is wrong shows when nothing comes
+			_ = pubsub.Ping(ctx) // if no answer comes, the next time-out ends the connection
 		case timedOut(err), refusesPush(err), errors.Is(err, redis.ErrClosed):
 			return err
 		default:
 			s.failed(ctx, err)
-			if s.line.b.pause(ctx, pause) != nil {
+			if s.waiters.b.pause(ctx, pause) != nil {
 				return err
 			}
 			pause = min(2*pause, listenMost)
@@ -103,29 +102,29 @@ func timedOut(err error) bool {
 }
 
 func (s *subscription) isUp() bool {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
 	return s.up
 }
 
-// confirmed: from now on nothing is lost. What was said before may have been.
+// confirmed records that the subscription is in force. Messages before that may have been lost.
 func (s *subscription) confirmed() {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
 	s.up = true
 	s.ups++
-	signal(s.line.asap)
+	signal(s.waiters.refreshNow)
 }
 
-// failed: until the next subscription places are looked at often. A server that refuses it
-// is told of once.
+// failed records that there is no subscription. Heartbeats are frequent until there is one. If the server refuses it, a
+// warning is logged once.
 func (s *subscription) failed(ctx context.Context, err error) {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
 	s.up = false
-	signal(s.line.asap)
-	if refusesPush(err) && !s.line.warned {
-		s.line.warned = true
-		s.line.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
+	signal(s.waiters.refreshNow)
+	if refusesPush(err) && !s.waiters.warned {
+		s.waiters.warned = true
+		s.waiters.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
 	}
 }

@@ -10,20 +10,20 @@ import (
 
 // listensNotYet puts a client between its SUBSCRIBE and the answer to it: it gets no messages, and neither keeps
 // places nor polls.
-func listensNotYet(l *line) {
+func listensNotYet(l *waiters) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancel, l.idle = func() {}, false
 }
 
 // listens is the answer, until the test ends.
-func listens(t *testing.T, l *line) {
+func listens(t *testing.T, l *waiters) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
 		l.wg.Wait()
 	})
-	l.wg.Go(func() { l.keep(ctx) })
+	l.wg.Go(func() { l.heartbeats(ctx) })
 	l.only.confirmed()
 }
 

@@ -31,7 +31,7 @@ func TestHandOverCostsTwoScripts(t *testing.T) {
 		requests, waits = append(requests, r), append(waits, waitFor(t, clients[i%2], "k", r, i+1))
 	}
 	for _, c := range clients {
-		eventually(t, "that it listens", c.line.isUp)
+		eventually(t, "that it listens", c.waiters.isUp)
 	}
 	settleCommands(t, srv)
 	before := scripts()
@@ -61,18 +61,18 @@ func TestMessagesThatAreNotTrue(t *testing.T) {
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	w := waitFor(t, waiting, "k", r, 1)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	settleCommands(t, srv)
 	scripts := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] }
 	for _, message := range []string{"1", "1 x y z", "1 0", "1 -5"} {
 		before := scripts()
-		if n := b.client.Publish(ctx, waiting.line.only.channel, message).Val(); n != 1 {
+		if n := b.client.Publish(ctx, waiting.waiters.only.channel, message).Val(); n != 1 {
 			t.Fatalf("%d have heard", n)
 		}
 		eventually(t, message+": that it asks", func() bool { return scripts() > before })
 	}
 	for _, message := range []string{"", "x", "2", "1 3600000"} { // and nonsense
-		b.client.Publish(ctx, waiting.line.only.channel, message)
+		b.client.Publish(ctx, waiting.waiters.only.channel, message)
 	}
 	select {
 	case a := <-w:
@@ -108,11 +108,11 @@ func TestLateMessage(t *testing.T) {
 	o := clientOptions(srv.Addr)
 	o.Dialer = s.dial
 	waiting := connectWith(t, o)
-	waiting.line.every = time.Hour
+	waiting.waiters.every = time.Hour
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	first := must[driver.Grant](t)(b.TryLock(t.Context(), "k", held)).Token
 	w := waitFor(t, waiting, "k", r, 1)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	settleCommands(t, srv)
 	s.by.Store(int64(300 * time.Millisecond))
 	if err := b.Unlock(t.Context(), "k", held.ID); err != nil {
@@ -130,8 +130,8 @@ func TestLateMessage(t *testing.T) {
 // TestPatience: a lock is offered to a client for as long as its answers take twice, and some more. One
 // that is frozen once does not make others wait for it from then on.
 func TestPatience(t *testing.T) {
-	l := &line{least: patienceLeast}
-	if p := l.patience(); p != 250*time.Millisecond {
+	l := &waiters{least: offerLeast}
+	if p := l.offerTime(); p != 250*time.Millisecond {
 		t.Errorf("%v, and nothing is known", p)
 	}
 	for _, tt := range []struct{ took, want time.Duration }{
@@ -139,10 +139,10 @@ func TestPatience(t *testing.T) {
 		{time.Millisecond, 52 * time.Millisecond},
 		{401 * time.Millisecond, 152 * time.Millisecond},
 		{time.Millisecond, 52 * time.Millisecond},
-		{time.Minute, patienceLeast + patienceMost},
+		{time.Minute, offerLeast + offerMost},
 	} {
-		l.answered(tt.took)
-		if p := l.patience(); p != tt.want {
+		l.measured(tt.took)
+		if p := l.offerTime(); p != tt.want {
 			t.Errorf("%v after an answer that took %v, want %v", p, tt.took, tt.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/storeurl"
+	"github.com/coordgo/coord/driver/storeurl"
 )
 
 const (
@@ -39,6 +39,7 @@ const (
 //	redis+sentinel://[user[:password]@]host[:26379][,host…]/master[/db][?parameters]
 //	redis+cluster://[user[:password]@]host[:6379][,host…][?parameters]
 //	rediss://…, rediss+sentinel://…, rediss+cluster://… the same over TLS
+//	valkey://…, valkeys://…, valkey+sentinel://… and so on: the same, by the other name
 //
 // The hosts of redis+sentinel are all the sentinels that say where the server called master
 // is at the time; a majority of them has to answer. Those of redis+cluster are some nodes of the cluster, which say
@@ -69,7 +70,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	b, err := newBackend(ctx, client, true, t.wait)
 	if err != nil {
 		t.wait.sentinels.close()
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(t.url.Explain(err), client.Close())
 	}
 	return b, nil
 }
@@ -77,6 +78,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 // target is what a URL describes.
 type target struct {
 	topology topology
+	url      storeurl.URL
 	options  redis.UniversalOptions
 	wait     options
 }
@@ -90,12 +92,15 @@ func (t *target) client() redis.UniversalClient {
 		return t.wait.sentinels.client()
 	case cluster:
 		o := t.options.Cluster()
+		o.Dialer, o.TLSConfig = t.dialer(), nil
 		// To know every command of the server is of no use here: each script
 		// names its keys.
 		o.DisableRoutingPolicies = true
 		return redis.NewClusterClient(o)
 	default:
-		return redis.NewClient(t.options.Simple())
+		o := t.options.Simple()
+		o.Dialer, o.TLSConfig = t.dialer(), nil
+		return redis.NewClient(o)
 	}
 }
 
@@ -105,13 +110,15 @@ func parseURL(u *url.URL) (*target, error) {
 		DialTimeout: defaultTimeout, ReadTimeout: defaultTimeout, WriteTimeout: defaultTimeout,
 		// Whether and when to try again is decided above.
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-		DisableIdentity: true,
+		// With version 3 the library looks for messages of the server before each command, and logs what fails there.
+		DisableIdentity: true, Protocol: 2,
 	}}
 	spec := t.spec(u.Scheme)
 	read, err := storeurl.Parse(u, spec)
 	if err != nil {
 		return nil, err
 	}
+	t.url = read
 	o := &t.options
 	o.Addrs, o.Username, o.Password, o.TLSConfig = read.Hosts, read.User, read.Password, read.TLS
 	if o.TLSConfig != nil && t.topology != single && !u.Query().Has("tls_server_name") {
@@ -137,8 +144,12 @@ func parseURL(u *url.URL) (*target, error) {
 // spec finds the topology, and says what URLs of it contain and where that goes.
 func (t *target) spec(scheme string) storeurl.Spec {
 	o := &t.options
+	product, kind, _ := strings.Cut(scheme, "+")
+	if product = strings.TrimSuffix(product, "s"); product != "valkey" {
+		product = "redis"
+	}
 	s := storeurl.Spec{
-		Scheme: "redis", TLSScheme: "rediss", DefaultPort: "6379", User: true, Path: true,
+		Scheme: product, TLSScheme: product + "s", DefaultPort: "6379", User: true, Path: true,
 		Params: map[string]storeurl.Param{
 			"dial_timeout":  storeurl.Duration(&o.DialTimeout, time.Millisecond, maxTimeout),
 			"read_timeout":  storeurl.Duration(&o.ReadTimeout, time.Millisecond, maxTimeout),
@@ -149,7 +160,6 @@ func (t *target) spec(scheme string) storeurl.Spec {
 			"wait_timeout":  storeurl.Duration(&t.wait.replicasWithin, time.Millisecond, maxTimeout),
 		},
 	}
-	_, kind, _ := strings.Cut(scheme, "+")
 	switch topology(kind) {
 	case sentinel:
 		t.topology, s.DefaultPort = sentinel, "26379"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -127,6 +128,8 @@ func TestBadURLs(t *testing.T) {
 		"redis+cluster://h1/1":                            "a path: want none",
 		"redis+cluster://h1?tls_ca=x":                     "want a rediss+cluster:// URL",
 		"redis+other://h1":                                `scheme "redis+other": want redis or rediss`,
+		"valkey://h?tls_ca=x":                             "want a valkeys:// URL",
+		"valkey+sentinel://h1,h2":                         "want a form like valkey+sentinel://host:26379/mymaster",
 	} {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -222,6 +225,30 @@ func TestOpenTLS(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A URL may name Valkey, in every topology.
+func TestOpenValkey(t *testing.T) {
+	srv := testserver.Redis(t)
+	c, err := coord.Open(t.Context(), "valkey://"+srv.Addr+"/1?prefix=p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := c.TryLock(t.Context(), "k"); err != nil || l.Unlock(t.Context()) != nil {
+		t.Errorf("%v, %v", l, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for raw, want := range map[string]topology{"valkeys://h": single, "valkeys+cluster://h": cluster, "valkeys+sentinel://h/m": sentinel} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseURL(u); err != nil || got.topology != want || got.options.TLSConfig == nil {
+			t.Errorf("%s: %+v, %v", raw, got, err)
+		}
 	}
 }
 

@@ -16,63 +16,63 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	return b.LockDirect(ctx, key, r, func() {})
 }
 
-// LockDirect implements driver.DirectQueuer. The line is at the server, in the order in which
-// waiters came; see lua/offer.lua. Who gives the lock back offers it to the first in line in
-// the same step, for a moment, and tells that client. Its waiter takes it by asking again. A
-// waiter asks also when the lease in its way has run out.
+// LockDirect implements driver.DirectQueuer. The server keeps the queue, in the order in which waiters came; see
+// lua/offer.lua. The script that ends a hold also offers the lock to the first in the queue, for a short time, and
+// sends its client a message. That waiter takes the lock by asking again. A waiter asks also when the lease in its
+// way is over.
 func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
 	lock, fence := lockKeys(key)
-	w, err := b.line.join(lock, r)
+	w, err := b.waiters.join(lock, r)
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	defer b.line.leave(w)
+	defer b.waiters.leave(w)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	a := &asking{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, nil}}
-	for told := false; ; {
-		heard := a.place(ctx, w)
-		g, left, err := a.ask(ctx, told)
+	a := &acquisition{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, nil}}
+	for offered := false; ; {
+		sent := a.subscribe(ctx, w)
+		g, left, err := a.ask(ctx, offered)
 		if left == 0 {
 			return g, err
 		}
-		b.line.placed(w, heard)
+		b.waiters.placed(w, sent)
 		if waits != nil {
 			waits()
 			waits = nil
 		}
-		news, err := w.await(ctx, timer, left, b.closing)
+		n, err := w.await(ctx, timer, left, b.closing)
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		told = news.ask
+		offered = n.ask
 	}
 }
 
-// place sets the channel of the waiter, and gives the epoch of its subscription.
-func (a *asking) place(ctx context.Context, w *waiter) subEpoch {
-	e := a.b.line.subscriptionOf(ctx, a.lock)
-	a.args[4] = w.place(e)
+// subscribe sets the channel of the waiter, and returns the epoch of its subscription.
+func (a *acquisition) subscribe(ctx context.Context, w *waiter) subEpoch {
+	e := a.b.waiters.subscriptionOf(ctx, a.lock)
+	a.args[4] = w.record(e)
 	return e.epoch()
 }
 
-// asking is what a waiter asks the server until it is granted.
-type asking struct {
+// acquisition is a request for the lock, repeated until it is granted.
+type acquisition struct {
 	b        *backend
 	lock, id string
 	args     []any
-	placed   bool // the server has said that it is in line
+	placed   bool // the server has confirmed the place in the queue
 }
 
-// ask gives a grant or an error, or else how long to wait for being told otherwise.
-func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.Duration, err error) {
+// ask returns a grant or an error, or else for how long to wait if no message comes.
+func (a *acquisition) ask(ctx context.Context, offered bool) (g driver.Grant, left time.Duration, err error) {
 	sent := time.Now()
-	reply, short, err := a.run(ctx, told)
+	reply, short, err := a.run(ctx, offered)
 	if err == nil {
-		a.b.line.answered(time.Since(sent))
+		a.b.waiters.measured(time.Since(sent))
 	}
 	switch {
 	case err != nil:
@@ -91,29 +91,27 @@ func (a *asking) ask(ctx context.Context, told bool) (g driver.Grant, left time.
 	return g, 0, err
 }
 
-// failure is err as that of the whole wait: that this time nothing was asked does not say
-// that nothing is left of the times before.
-func (a *asking) failure(ctx context.Context, err error) error {
+// failure turns the error of one request into that of the whole wait. That this request was not sent does not mean that
+// earlier ones left nothing at the store.
+func (a *acquisition) failure(ctx context.Context, err error) error {
 	switch {
 	case !a.placed || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrClosed):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	default: // err is definite, but of one question only: it is not wrapped
-		return fmt.Errorf("redis: a place in line may be left: %v", err)
+	default: // err is definite, but only about one request: it is not wrapped
+		return fmt.Errorf("redis: a place in the queue may be left: %v", err)
 	}
 }
 
-// confirmWithin is how long a call may take that does not look at whether its ctx is
-// cancelled, so that it ends soon enough all the same.
+// confirmWithin bounds a request that does not look at the cancellation of its ctx, so that it ends soon all the same.
 const confirmWithin = 80 * time.Millisecond
 
-// run runs the script. A waiter that was told that the lock is offered to it is in a hurry: it asks
-// in this goroutine, and if that takes long asks again. What it gives up may still reach the
-// server when the hold is over: so that first question only takes what is offered. Not so where
-// replicas are waited for, which may take longer.
-func (a *asking) run(ctx context.Context, told bool) (reply integers, short, err error) {
-	if told && a.b.options.replicas == 0 && ctx.Err() == nil {
+// run runs the script. A waiter to which the lock is offered has little time: it asks in this goroutine, and asks again
+// if that takes long. The first request may still reach the server after the hold, so that it only takes what is offered.
+// With replicas to wait for, which may take longer, there is no such request.
+func (a *acquisition) run(ctx context.Context, offered bool) (reply integers, short, err error) {
+	if offered && a.b.options.replicas == 0 && ctx.Err() == nil {
 		bound := driver.NewBound(ctx, confirmWithin)
 		defer bound.Stop()
 		r := a.b.runGrant(bound, confirmScript, a.args[:4]...)
@@ -134,9 +132,8 @@ func (a *asking) run(ctx context.Context, told bool) (reply integers, short, err
 	return reply, r.short, err
 }
 
-// finishWithin is how much longer than its ctx a request for a place may take. One that was left
-// behind could be carried out after the place was withdrawn: nobody would be there to have
-// the lock when it is the place's turn.
+// finishWithin is how much longer than its ctx a request for a place may take. A request that was left behind could reach
+// the server after the place was withdrawn: then the lock would be offered to nobody.
 const finishWithin = 50 * time.Millisecond
 
 // outlasting is a context that ends finishWithin after ctx, or with end.
@@ -155,69 +152,4 @@ func outlasting(ctx context.Context) (late context.Context, end func()) {
 		stop()
 		cancel()
 	}
-}
-
-// waiter is one call of Lock.
-type waiter struct {
-	n    uint64 // its number among those of the client
-	lock string
-	id   string
-	line *line
-	stir chan struct{} // signalled when there is news
-	// Guarded by line.mu.
-	inLine bool          // the server has said that it is
-	sub    *subscription // for its messages
-	news   news
-}
-
-// news is what a waiter was told since it last heard.
-type news struct {
-	ask   bool          // it was offered the lock, or does not know
-	first time.Duration // it comes next, behind a lease with that much left; 0 if it was not told
-}
-
-// await returns when it is time to ask again, because it was told to or because the lease in
-// the way, of which there is left, is over; or with what has ended the wait. News on two
-// connections overtake each other: what they say can shorten the wait, and not prolong it.
-func (w *waiter) await(ctx context.Context, timer *time.Timer, left time.Duration, closing <-chan struct{}) (news, error) {
-	until := time.Now().Add(left)
-	timer.Reset(left)
-	for {
-		select {
-		case <-w.stir:
-			n := w.hear()
-			if n.ask {
-				return n, nil
-			}
-			if end := time.Now().Add(n.first); n.first > 0 && end.Before(until) {
-				until = end
-				timer.Reset(n.first)
-			}
-		case <-timer.C:
-			return news{}, nil
-		case <-ctx.Done():
-			return news{}, ctx.Err()
-		case <-closing:
-			return news{}, errClosing // its place in line stays for a while
-		}
-	}
-}
-
-// hear gives the news.
-func (w *waiter) hear() news {
-	w.line.mu.Lock()
-	defer w.line.mu.Unlock()
-	n := w.news
-	w.news = news{}
-	return n
-}
-
-// tell makes the waiter ask, or know when the lease in its way ends. line.mu is held.
-func (w *waiter) tell(ask bool, first time.Duration) {
-	n := &w.news
-	n.ask = n.ask || ask
-	if first > 0 && (n.first == 0 || first < n.first) {
-		n.first = first
-	}
-	signal(w.stir)
 }

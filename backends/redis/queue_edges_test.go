@@ -54,10 +54,10 @@ func TestClosedClientIsLeftAlone(t *testing.T) {
 	defer made.Close()
 	waiting := made.(*backend)
 	waitFor(t, waiting, "k", request("w", time.Minute), 1)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	before := client.n.Load()
 	client.Close()
-	eventually(t, "that it hears nothing", func() bool { return !waiting.line.isUp() })
+	eventually(t, "that it gets no messages", func() bool { return !waiting.waiters.isUp() })
 	time.Sleep(200 * time.Millisecond) // what is counted is what happens while nothing does
 	if n := client.n.Load() - before; n > 20 {
 		t.Errorf("%d subscriptions asked of a closed client in 200ms", n)
@@ -87,9 +87,9 @@ func otherMaster(c *testserver.Cluster, slot int) *testserver.Server {
 	return other(c, c.RedisMaster(slot))
 }
 
-// TestForeignPartsOfALine: what is not ours beside a line, that has not begun, makes a wait fail
+// TestForeignPartsOfAQueue: what is not ours beside a queue, that has not begun, makes a wait fail
 // and leaves nothing, and not a key without an end.
-func TestForeignPartsOfALine(t *testing.T) {
+func TestForeignPartsOfAQueue(t *testing.T) {
 	for part, ours := range map[string]string{"waiters": "queue", "queue": "waiters"} {
 		t.Run(part, func(t *testing.T) {
 			_, b := open(t)
@@ -127,7 +127,7 @@ func TestForeignFence(t *testing.T) {
 					t.Errorf("%s: the lock has %q, want %q", what, got, want)
 				}
 				if n := b.client.Exists(ctx, "coord:{k}:queue", "coord:{k}:waiters").Val(); n != 0 {
-					t.Errorf("%s: %d keys of a line are left", what, n)
+					t.Errorf("%s: %d keys of a queue are left", what, n)
 				}
 			}
 			spoil(b)
@@ -145,12 +145,12 @@ func TestForeignFence(t *testing.T) {
 			if err := b.Unlock(ctx, "k", held.ID); err != nil {
 				t.Fatal(err)
 			}
-			untouched("Lock in line", (<-w).err, "")
+			untouched("Lock in the queue", (<-w).err, "")
 		})
 	}
 }
 
-// TestForeignFenceOfAHeldLock: a wait that begins beside one fails, and leaves no line.
+// TestForeignFenceOfAHeldLock: a wait that begins beside one fails, and leaves no queue.
 func TestForeignFenceOfAHeldLock(t *testing.T) {
 	_, b := open(t)
 	ctx := t.Context()
@@ -181,15 +181,15 @@ func TestLostQueue(t *testing.T) {
 	clients := []*backend{connect(t, srv.Addr), connect(t, srv.Addr)}
 	results := []<-chan answer{waitFor(t, clients[0], "k", waits[0], 1), waitFor(t, clients[1], "k", waits[1], 2)}
 	lose := b.client.TxPipeline()
-	lose.Set(ctx, "coord:{k}:fence", g.Token, time.Hour) // as after a hold with nobody in line
+	lose.Set(ctx, "coord:{k}:fence", g.Token, time.Hour) // as after a hold with nobody in the queue
 	lose.Del(ctx, "coord:{k}:queue")
 	if _, err := lose.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
-	inLineAre(t, b, "k", 2)
+	wantQueued(t, b, "k", 2)
 	b.client.Del(ctx, "coord:{k}") // as if the lease had run out
 	if g, err := b.TryLock(ctx, "k", request("late", time.Minute)); !errors.Is(err, driver.ErrLocked) {
-		t.Fatalf("past the line: %+v, %v, want ErrLocked", g, err)
+		t.Fatalf("past the queue: %+v, %v, want ErrLocked", g, err)
 	}
 	for range waits {
 		var i int
@@ -210,7 +210,7 @@ func TestLostQueue(t *testing.T) {
 	}
 }
 
-// TestForeignWaiters: a release that cannot tell who waits ends the hold, and leaves the line as it is.
+// TestForeignWaiters: a release that cannot tell who waits ends the hold, and leaves the queue as it is.
 func TestForeignWaiters(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
@@ -224,8 +224,8 @@ func TestForeignWaiters(t *testing.T) {
 	if n := b.client.Exists(ctx, "coord:{k}").Val(); n != 0 {
 		t.Error("the lock is still held")
 	}
-	if line := b.client.ZRange(ctx, "coord:{k}:queue", 0, -1).Val(); len(line) != 1 || line[0] != r.ID {
-		t.Errorf("%q in line, want %q", line, r.ID)
+	if queue := b.client.ZRange(ctx, "coord:{k}:queue", 0, -1).Val(); len(queue) != 1 || queue[0] != r.ID {
+		t.Errorf("%q in the queue, want %q", queue, r.ID)
 	}
 	if ttl := b.client.PTTL(ctx, "coord:{k}:queue").Val(); ttl <= 0 {
 		t.Errorf("the queue expires in %v", ttl)
@@ -233,7 +233,7 @@ func TestForeignWaiters(t *testing.T) {
 }
 
 // TestWaitersOfASlowReplica: a waiter waits for its replica for as long as it was told to, also
-// when it is granted from the line.
+// when it is granted from the queue.
 func TestWaitersOfASlowReplica(t *testing.T) {
 	srv, b := open(t)
 	replica, there := open(t)
@@ -256,7 +256,7 @@ func TestWaitersOfASlowReplica(t *testing.T) {
 	held := request("h", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	w := waitFor(t, made.(*backend), "k", request("w", time.Minute), 1)
-	eventually(t, "that it listens", made.(*backend).line.isUp)
+	eventually(t, "that it listens", made.(*backend).waiters.isUp)
 	replica.Pause()
 	time.AfterFunc(300*time.Millisecond, replica.Resume)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
@@ -290,7 +290,7 @@ func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // TestLateConfirmation: a confirmation that is given up and asked again may reach the server when the
-// hold is over. It takes no lock then, and no place in line, of which nobody would know.
+// hold is over. It takes no lock then, and no place in the queue, of which nobody would know.
 func TestLateConfirmation(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
@@ -301,7 +301,7 @@ func TestLateConfirmation(t *testing.T) {
 	r.Whole = true // is what has to be confirmed
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	w := waitFor(t, waiting, "k", r, 1)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	settleCommands(t, srv)
 	l.armed.Store(true)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {

@@ -23,7 +23,7 @@ type answer struct {
 	err   error
 }
 
-// waitFor calls Lock in a goroutine, and returns when it is the nth in line.
+// waitFor calls Lock in a goroutine, and returns when it is the nth in the queue.
 func waitFor(t *testing.T, b *backend, key string, r driver.Request, n int) <-chan answer {
 	t.Helper()
 	return waitUnder(t, t.Context(), b, key, r, n)
@@ -36,13 +36,13 @@ func waitUnder(t *testing.T, ctx context.Context, b *backend, key string, r driv
 		g, err := b.Lock(ctx, key, r)
 		result <- answer{g, err}
 	}()
-	inLineAre(t, b, key, n)
+	wantQueued(t, b, key, n)
 	return result
 }
 
-func inLineAre(t *testing.T, b *backend, key string, n int) {
+func wantQueued(t *testing.T, b *backend, key string, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d in line", n), func() bool {
+	eventually(t, fmt.Sprintf("%d in the queue", n), func() bool {
 		h, err := b.Inspect(t.Context(), key)
 		return err == nil && h.Waiters == n
 	})
@@ -84,7 +84,7 @@ func holderIs(t *testing.T, b *backend, key, id string) {
 func pushed(t *testing.T, srv *testserver.Server) *backend {
 	t.Helper()
 	b := connect(t, srv.Addr)
-	b.line.every, b.line.least = time.Hour, hung
+	b.waiters.every, b.waiters.least = time.Hour, hung
 	return b
 }
 
@@ -129,8 +129,8 @@ func TestLine(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(ctx, "k", request("newcomer", time.Second)))
 }
 
-// TestLineExpires: every key that a line consists of has an end.
-func TestLineExpires(t *testing.T) {
+// TestQueueExpires: every key that a queue consists of has an end.
+func TestQueueExpires(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("holder", time.Minute)))
@@ -197,12 +197,12 @@ func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen stri
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	client := connectWith(t, o)
-	client.line.every, client.line.least = time.Hour, patience
+	client.waiters.every, client.waiters.least = time.Hour, patience
 	held, r := request("h", time.Minute), request("frozen", time.Minute)
 	alive = request("alive", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", held))
 	waitFor(t, client, "k", r, 1)
-	eventually(t, "that it listens", client.line.isUp)
+	eventually(t, "that it listens", client.waiters.isUp)
 	settleCommands(t, srv)
 	d.dropping.Store(true)
 	w = waitFor(t, pushed(t, srv), "k", alive, 2)
@@ -213,7 +213,7 @@ func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen stri
 	return b, r.ID, alive, w
 }
 
-// TestFrozenWaiter: an offer that is not taken ends soon, and the next in line, who was told
+// TestFrozenWaiter: an offer that is not taken ends soon, and the next in the queue, who was told
 // so, takes the key.
 func TestFrozenWaiter(t *testing.T) {
 	b, _, alive, w := frozenWaiter(t, 2*time.Second)
@@ -221,7 +221,7 @@ func TestFrozenWaiter(t *testing.T) {
 	holderIs(t, b, "k", alive.ID)
 }
 
-// TestCancelledWaiterPassesOn: an offer that is given back goes to the next in line in that step.
+// TestCancelledWaiterPassesOn: an offer that is given back goes to the next in the queue in that step.
 func TestCancelledWaiterPassesOn(t *testing.T) {
 	b, frozen, alive, w := frozenWaiter(t, hung)
 	if err := b.Unlock(t.Context(), "k", frozen); err != nil {
@@ -257,7 +257,7 @@ func TestWithdrawal(t *testing.T) {
 	holderIs(t, b, "k", next.ID)
 }
 
-// TestWaitersAndDelayedUnlock: the first in line is told until when the key stays taken.
+// TestWaitersAndDelayedUnlock: the first in the queue is told until when the key stays taken.
 func TestWaitersAndDelayedUnlock(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
@@ -275,7 +275,7 @@ func TestWaitersAndDelayedUnlock(t *testing.T) {
 	}
 }
 
-// TestWaitersAndBreak: the key of a hold that was broken goes to the first in line, but
+// TestWaitersAndBreak: the key of a hold that was broken goes to the first in the queue, but
 // only when its lease is over.
 func TestWaitersAndBreak(t *testing.T) {
 	srv, b := open(t)
@@ -503,21 +503,21 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 			continue // the machine was so slow that it may have been left behind
 		}
 		if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.Waiters != 0 {
-			t.Fatalf("%d in line after the withdrawal", h.Waiters)
+			t.Fatalf("%d in the queue after the withdrawal", h.Waiters)
 		}
 	}
 }
 
-// TestNewsShortenTheWait: what a waiter is told of the lease in its way can be older than what
-// it knows, and then does not make it wait longer.
-func TestNewsShortenTheWait(t *testing.T) {
+// TestMessagesShortenTheWait: a message about the lease in the way can be older than what the
+// waiter knows. Then the wait does not become longer.
+func TestMessagesShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &line{}
-		w := &waiter{line: l, stir: make(chan struct{}, 1)}
+		l := &waiters{}
+		w := &waiter{waiters: l, notified: make(chan struct{}, 1)}
 		tell := func(first time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			w.tell(false, first)
+			w.notify(false, first)
 		}
 		for name, order := range map[string][]time.Duration{
 			"one after the other": {time.Second, time.Minute}, "both at once": {time.Minute, time.Second},

@@ -42,7 +42,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 		t.Fatal(err) // nobody hears for now
 	}
 	waiting := pushed(t, srv)
-	l := &waiting.line
+	l := &waiting.waiters
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	listensNotYet(l)
@@ -50,7 +50,7 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 	eventually(t, "that it waits", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.waiters[1] != nil && l.waiters[1].inLine
+		return l.byNumber[1] != nil && l.byNumber[1].queued
 	})
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestWaitingIsQuiet(t *testing.T) {
 			})
 		}
 	}
-	inLineAre(t, holder, "k", n)
+	wantQueued(t, holder, "k", n)
 	settleCommands(t, srv)
 	sent := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] + c["script"] + c["subscribe"] }
 	everything := func() (sum int64) {
@@ -196,7 +196,7 @@ func TestWaitersOverARestart(t *testing.T) {
 		g, err := lockAsTheCore(t.Context(), waiting, "k", r)
 		result <- answer{g, err}
 	}()
-	inLineAre(t, b, "k", 1)
+	wantQueued(t, b, "k", 1)
 	srv.Restart() // the lock is gone, too
 	grantOf(t, result)
 }
@@ -223,7 +223,7 @@ func TestWaitersOverAFailover(t *testing.T) {
 			g, err := lockAsTheCore(t.Context(), waiting, "k", next)
 			result <- answer{g, err}
 		}()
-		inLineAre(t, holder, "k", 1)
+		wantQueued(t, holder, "k", 1)
 		r.master().Kill()
 		select {
 		case a := <-result:
@@ -241,7 +241,7 @@ func TestWaitersOverAFailover(t *testing.T) {
 func TestTopologiesPushWakeUps(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
-		waiting.line.every, waiting.line.least = time.Hour, hung
+		waiting.waiters.every, waiting.waiters.least = time.Hour, hung
 		ctx := t.Context()
 		for i := range 12 {
 			key := fmt.Sprint("key", i)
@@ -276,10 +276,10 @@ func TestSilentSubscription(t *testing.T) {
 	o := clientOptions(srv.Addr)
 	o.Dialer = d.dial
 	waiting := connectWith(t, o)
-	waiting.line.silence = 100 * time.Millisecond
+	waiting.waiters.silence = 100 * time.Millisecond
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
 	waitFor(t, waiting, "k", request("w", time.Minute), 1)
-	eventually(t, "that it listens", waiting.line.isUp)
+	eventually(t, "that it listens", waiting.waiters.isUp)
 	pings := func() (n int64) {
 		stats := b.client.Info(t.Context(), "commandstats").Val()
 		_, rest, _ := strings.Cut(stats, "cmdstat_ping:calls=")
@@ -294,11 +294,11 @@ func TestSilentSubscription(t *testing.T) {
 	d.dropping.Store(true)
 	eventually(t, "another subscription", func() bool { return d.subscriptions.Load() > 1 })
 	d.dropping.Store(false)
-	eventually(t, "that it listens again", waiting.line.isUp)
+	eventually(t, "that it listens again", waiting.waiters.isUp)
 }
 
 // TestTrap07GrantWithoutReplicas: a waiter whose grant no replica has gives it back, and the
-// next in line has it.
+// next in the queue has it.
 func TestTrap07GrantWithoutReplicas(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()

@@ -139,7 +139,7 @@ type backend struct {
 	requests   sync.Pool // of queued requests that have their results
 	results    sync.Pool // of channels for one result each; one that has no reader any more is not put back
 	lastTTL    atomic.Pointer[boxedTTL]
-	line       line
+	waiters    waiters
 	closing    chan struct{}
 	once       sync.Once
 }
@@ -174,7 +174,7 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	if !pushes {
 		claims = claims.Without(driver.Wake)
 	}
-	b.line.init(b, pushes)
+	b.waiters.init(b, pushes)
 	if server != "" && kind != single {
 		server += " " + string(kind)
 	}
@@ -221,7 +221,7 @@ func (b *backend) Close() error {
 	b.once.Do(func() {
 		close(b.closing)
 		b.options.sentinels.close()
-		b.line.stop()
+		b.waiters.stop()
 		if b.own {
 			err = b.client.Close()
 		}

@@ -3,8 +3,9 @@ package redis
 import "github.com/coordgo/coord"
 
 func init() {
-	for _, scheme := range []string{"redis", "redis+sentinel", "redis+cluster"} {
-		coord.Register(scheme, Open)
-		coord.Register("rediss"+scheme[len("redis"):], Open)
+	for _, scheme := range []string{"redis", "rediss", "valkey", "valkeys"} {
+		for _, kind := range []string{"", "+sentinel", "+cluster"} {
+			coord.Register(scheme+kind, Open)
+		}
 	}
 }

@@ -5,14 +5,10 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // script is a Lua script. The server keeps it under its digest.
@@ -114,7 +110,7 @@ func (b *backend) run(ctx context.Context, c *command) reply {
 		err = b.process(ctx, c)
 	}
 	if err != nil {
-		return reply{err: classify(err)}
+		return reply{err: classify(c.named(err))}
 	}
 	return reply{value: c.Val()}
 }
@@ -137,7 +133,7 @@ func (b *backend) runAll(ctx context.Context, replicas int, commands []*command)
 			unknown, which = append(unknown, c.withSource(ctx)), append(which, i)
 		default:
 			b.noticeTopology(err)
-			replies[i] = reply{err: classify(b.clusterError(err))}
+			replies[i] = reply{err: classify(c.named(b.clusterError(err)))}
 		}
 	}
 	if len(unknown) > 0 {
@@ -197,30 +193,3 @@ func (r reply) packed(want int) (packedReply, error) {
 }
 
 func noScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
-
-// classify says what an error of go-redis tells about the command: an error
-// that the server replied, and one from before it was sent, mean that nothing
-// was done. Any other is returned as it is: the outcome is unknown.
-//
-// A server refuses a script for lack of memory, or as a replica, at its first
-// write, and then nothing was done. What a script finds to be of a wrong type
-// after its first write, it undoes.
-func classify(err error) error {
-	var reply redis.Error
-	switch {
-	case err == nil || driver.Definite(err):
-		return err
-	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), dialError(err), noMaster(err):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	case !errors.As(err, &reply):
-		return err
-	case strings.Contains(reply.Error(), "WRONGTYPE "), strings.Contains(reply.Error(), "COORDCORRUPT "):
-		return fmt.Errorf("%w: %w", driver.ErrCorrupt, err)
-	case redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w: on a cluster several limits can be taken at once only of one key: %w", driver.ErrUnsupported, err)
-	default:
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-}

@@ -127,15 +127,15 @@ func (r *resolver) receive(pubsub *redis.PubSub) {
 func (r *resolver) sentinelClient(p *peer) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: p.addr, Username: r.options.SentinelUsername, Password: r.options.SentinelPassword, ClientName: r.options.ClientName,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		Dialer: quiet(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := r.connect(ctx, r.ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
 			return guard(r.ctx, nc, func() {}), nil
-		},
+		}),
 		DialTimeout: askWithin, ReadTimeout: askWithin, WriteTimeout: askWithin, ContextTimeoutEnabled: true,
-		MaxRetries: -1, DialerRetries: 1, PoolSize: 2, PipelinePoolSize: -1, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, PoolSize: 2, PipelinePoolSize: -1, DisableIdentity: true, Protocol: 2,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }

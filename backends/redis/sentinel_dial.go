@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"syscall"
@@ -21,7 +20,7 @@ const (
 func (r *resolver) client() *redis.Client {
 	o := r.options.Simple()
 	o.Addr, o.TLSConfig = sentinelAddr, nil // dial does both
-	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) { return r.dial(ctx, network) }
+	o.Dialer = quiet(func(ctx context.Context, network, _ string) (net.Conn, error) { return r.dial(ctx, network) })
 	o.OnConnect = onlyMaster
 	// The server must not tell the client to go elsewhere.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -62,24 +61,7 @@ func (r *resolver) connect(ctx, life context.Context, network, addr string) (net
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
-	dial := r.options.Dialer
-	if dial == nil {
-		dial = redis.NewDialer(&redis.Options{DialTimeout: r.options.DialTimeout})
-	}
-	nc, err := dial(ctx, network, addr)
-	if err != nil || r.options.TLSConfig == nil {
-		return nc, err
-	}
-	config := r.options.TLSConfig.Clone()
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	secure := tls.Client(nc, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
-	}
-	return secure, nil
+	return dialTLS(ctx, r.options.Dialer, r.options, network, addr)
 }
 
 // guarded is a connection that is closed when a context ends.

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,11 +39,20 @@ func (p poll) String() string {
 	return b.String()
 }
 
+// healthy: all answer, they name one master, and there are no others.
+func (p poll) healthy() bool {
+	return len(p.views) == p.configured && p.known <= p.configured &&
+		!slices.ContainsFunc(p.views, func(v view) bool { return v.addr != p.views[0].addr })
+}
+
 // describe asks the sentinels who is the master.
-func (r *resolver) describe() string {
+func (r *resolver) describe() string { return r.poll().String() }
+
+// poll asks all sentinels.
+func (r *resolver) poll() poll {
 	all, answers := poll{configured: len(r.peers)}, r.askAll()
 	for range r.peers {
 		all.add(<-answers)
 	}
-	return all.String()
+	return all
 }

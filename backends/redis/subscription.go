@@ -6,23 +6,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscription is one to a channel of this client alone. A client has one. On a cluster it has one on each master that
-// has locks for which it waits: a message from another node goes over the connection between the nodes, where a delayed
-// acknowledgement can hold it up for 40 ms. It still arrives that way after a slot has moved.
+// subscription is a subscription to a channel that only this client uses. A client has one. On a cluster it has one on
+// each master of the locks for which it waits: a message from another node takes the connection between the nodes, where
+// a delayed acknowledgement can hold it up for 40 ms. After a slot has moved, messages still arrive that way.
 type subscription struct {
-	line    *line
+	waiters *waiters
 	node    subscriber
 	addr    string // of a master of a cluster
 	channel string
 
-	// Guarded by line.mu.
+	// Guarded by waiters.mu.
 	up     bool // the server has confirmed the subscription
 	ups    int  // how often
 	pubsub *redis.PubSub
 	gone   bool // its node has left the cluster
 }
 
-// subscriber is a client, or that of one node.
+// subscriber is a client, or the client of one node.
 type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
@@ -30,70 +30,70 @@ type subscriber interface {
 // noChannel stands for the channel of a waiter that gets no messages.
 const noChannel = "-"
 
-func (l *line) newSubscription(node subscriber, addr, channel string) *subscription {
-	return &subscription{line: l, node: node, addr: addr, channel: channel}
+func (ws *waiters) newSubscription(node subscriber, addr, channel string) *subscription {
+	return &subscription{waiters: ws, node: node, addr: addr, channel: channel}
 }
 
-// subscriptionOf gives the one that gets the messages about lock. On a cluster it is made when it is first needed. While
+// subscriptionOf returns the subscription for messages about lock. On a cluster it is made when it is first needed. While
 // the master of lock is not known, it is one without a channel.
-func (l *line) subscriptionOf(ctx context.Context, lock string) *subscription {
-	if l.b.cluster == nil || !l.pushes {
-		return l.only
+func (ws *waiters) subscriptionOf(ctx context.Context, lock string) *subscription {
+	if ws.b.cluster == nil || !ws.pushes {
+		return ws.only
 	}
-	node, err := l.b.cluster.MasterForKey(ctx, lock)
+	node, err := ws.b.cluster.MasterForKey(ctx, lock)
 	if err != nil {
-		return l.only
+		return ws.only
 	}
 	addr := node.Options().Addr
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.subscriptions[addr]
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	e := ws.subscriptions[addr]
 	switch {
 	case e != nil:
 		return e
-	case l.b.closed() || l.cancel == nil:
-		return l.only
+	case ws.b.closed() || ws.cancel == nil:
+		return ws.only
 	}
-	e = l.newSubscription(node, addr, newChannel())
-	l.subscriptions[addr] = e
-	l.wg.Go(func() { e.listen(l.ctx) })
+	e = ws.newSubscription(node, addr, newChannel())
+	ws.subscriptions[addr] = e
+	ws.wg.Go(func() { e.listen(ws.ctx) })
 	return e
 }
 
 // lose forgets a subscription whose node has left the cluster. Waiters that relied on it ask again.
-func (l *line) lose(e *subscription) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (ws *waiters) lose(e *subscription) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	e.gone = true
-	delete(l.subscriptions, e.addr)
-	for _, w := range l.waiters {
+	delete(ws.subscriptions, e.addr)
+	for _, w := range ws.byNumber {
 		if w.sub == e {
-			w.tell(true, 0)
+			w.notify(true, 0)
 		}
 	}
 }
 
-// subEpoch tells apart the times between two losses of a subscription. Messages are lost from one to the next.
+// subEpoch counts the confirmations of a subscription. Between two of them messages may be lost.
 type subEpoch struct {
 	sub *subscription // nil: the client has none
 	ups int
 }
 
-// epoch gives the present one.
+// epoch returns the current one.
 func (s *subscription) epoch() subEpoch {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
 	return subEpoch{sub: s, ups: s.ups}
 }
 
 // isUp reports whether there are subscriptions, and all are confirmed.
-func (l *line) isUp() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.subscriptions {
+func (ws *waiters) isUp() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, e := range ws.subscriptions {
 		if !e.up {
 			return false
 		}
 	}
-	return l.only.up || len(l.subscriptions) > 0
+	return ws.only.up || len(ws.subscriptions) > 0
 }

@@ -34,7 +34,7 @@ func TestEarsOfACluster(t *testing.T) {
 		held, r := request("h", time.Minute), request("w", time.Minute)
 		must[driver.Grant](t)(holder.TryLock(ctx, key, held))
 		w := waitFor(t, waiting, key, r, 1)
-		eventually(t, "that it listens", waiting.line.isUp)
+		eventually(t, "that it listens", waiting.waiters.isUp)
 		if n := listeners(t, c.Nodes...); n != len(masters) {
 			t.Errorf("%d connections listen to %d masters", n, len(masters))
 		}
@@ -59,7 +59,7 @@ func TestWaiterOfASlotThatMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := testserver.RedisCluster(t, 0, silently)
 			holder, waiting := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
-			waiting.line.every = time.Hour
+			waiting.waiters.every = time.Hour
 			ctx := t.Context()
 			held, r, next := request("h", time.Minute), request("w", time.Minute), request("next", time.Minute)
 			must[driver.Grant](t)(holder.TryLock(ctx, "k", held))
@@ -69,16 +69,16 @@ func TestWaiterOfASlotThatMoves(t *testing.T) {
 					g, err := lockAsTheCore(ctx, waiting, "k", r)
 					result <- answer{g, err}
 				}()
-				inLineAre(t, holder, "k", n)
+				wantQueued(t, holder, "k", n)
 				return result
 			}
 			w := wait(r, 1)
-			eventually(t, "that it listens", waiting.line.isUp)
-			earOf := func() string {
-				waiting.line.mu.Lock()
-				defer waiting.line.mu.Unlock()
-				for _, w := range waiting.line.waiters {
-					if w.sub != nil { // it is in line
+			eventually(t, "that it listens", waiting.waiters.isUp)
+			addrOf := func() string {
+				waiting.waiters.mu.Lock()
+				defer waiting.waiters.mu.Unlock()
+				for _, w := range waiting.waiters.byNumber {
+					if w.sub != nil { // it is in the queue
 						return w.sub.addr
 					}
 				}
@@ -92,8 +92,8 @@ func TestWaiterOfASlotThatMoves(t *testing.T) {
 			if follows {
 				waiting.cluster.ReloadState(ctx)
 				eventually(t, "that it listens to the new master", func() bool {
-					signal(waiting.line.asap)
-					return earOf() == target.Addr && waiting.line.isUp()
+					signal(waiting.waiters.refreshNow)
+					return addrOf() == target.Addr && waiting.waiters.isUp()
 				})
 			}
 			w2 := wait(next, 2)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// alarm is a timer of an entry. It is used again for others: one that rings late rings for an entry that has
+// alarm is a timer of an entry. It is used again for others: one that fires late fires for an entry that has
 // nothing to do then, and finds that out.
 type alarm struct {
 	timer *time.Timer
@@ -21,13 +21,13 @@ func alarmOf(e *entry) *alarm {
 	a, ok := alarms.Get().(*alarm)
 	if !ok {
 		a = &alarm{}
-		a.timer = time.AfterFunc(math.MaxInt64, a.ring)
+		a.timer = time.AfterFunc(math.MaxInt64, a.fire)
 	}
 	a.entry.Store(e)
 	return a
 }
 
-func (a *alarm) ring() {
+func (a *alarm) fire() {
 	if e := a.entry.Load(); e != nil {
 		e.due()
 	}

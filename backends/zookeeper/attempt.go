@@ -74,7 +74,7 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 		m.of, m.session, m.lost = a, session, lost
 		var t ticket
 		if err = a.b.send(ctx, m); err == nil {
-			t, err = m.t, classify(m.err)
+			t, err = m.t, classify(a.b.named(m.err))
 		}
 		switch {
 		case errors.Is(err, errLeft):

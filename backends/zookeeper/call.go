@@ -85,7 +85,7 @@ func call[T any](ctx context.Context, b *backend, do func() (T, error), late fun
 		var none T
 		return none, err
 	}
-	return t.value, classify(t.err)
+	return t.value, classify(b.named(t.err))
 }
 
 // funcTask is a task of functions.
@@ -112,6 +112,14 @@ func (b *backend) run(ctx context.Context, do func() error, late func(error)) er
 	}
 	_, err := call(ctx, b, func() (struct{}, error) { return struct{}{}, do() }, after)
 	return err
+}
+
+// named says whose nodes they are that the user may not touch. A digest is never wrong by itself: it makes another user.
+func (b *backend) named(err error) error {
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return err
+	}
+	return fmt.Errorf("the nodes under %s belong to another user, or the password is wrong: use the user who made them: %w", b.root, err)
 }
 
 // classify tells the errors after which nothing was changed for certain.

@@ -36,6 +36,7 @@ func nodeOf(t testing.TB, c *testserver.Cluster, b *backend) *testserver.Server 
 // The cases that tell an ensemble from a single server: those about exclusion, tokens,
 // renewal, ownership, waiting, and the counting of limits.
 func TestConformanceOfAnEnsemble(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := testserver.ZooKeeperCluster(t)
 	only := map[string]bool{}
 	for _, id := range []string{

@@ -72,6 +72,7 @@ func openIn(tb conformance.TB, rawURL string) driver.Backend {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // it mostly waits
 	// A server that does not answer is left after a sixth of the session. The rest is for finding another one.
 	const bound = 2 * time.Second
 	cluster := sync.OnceValue(func() *testserver.Cluster {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/storeurl"
+	"github.com/coordgo/coord/driver/storeurl"
 )
 
 const (
@@ -74,11 +74,12 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.login(ctx, parsed.User, parsed.Password); err != nil {
-		return nil, errors.Join(err, b.Close())
+	err = b.login(ctx, parsed.User, parsed.Password)
+	if err == nil {
+		err = b.probe(ctx)
 	}
-	if err := b.probe(ctx); err != nil {
-		return nil, errors.Join(err, b.Close())
+	if err != nil {
+		return nil, errors.Join(parsed.Explain(b.wire.because(err)), b.Close())
 	}
 	b.wire.serves()
 	return b, nil

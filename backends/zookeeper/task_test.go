@@ -14,7 +14,7 @@ import (
 )
 
 // Calls and alarms are used again: whatever callers leave early, nobody gets the answer to another's
-// request, and the alarm of none rings for another.
+// request, and the alarm of none fires for another.
 func TestCallsAreNotMixedUp(t *testing.T) {
 	_, b := open(t)
 	var wg sync.WaitGroup
@@ -60,7 +60,7 @@ func TestCallsAreNotMixedUp(t *testing.T) {
 	})
 }
 
-// A hold that is over when its alarm rings late, or that another hold of the same id has followed, is left alone.
+// A hold that is over when its alarm fires late, or that another hold of the same id has followed, is left alone.
 func TestAlarmThatRingsLate(t *testing.T) {
 	_, b := open(t)
 	r := request("a", testSession)
@@ -73,10 +73,10 @@ func TestAlarmThatRingsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.due()
-	a.ring()
+	a.fire()
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	e.due()
-	a.ring()
+	a.fire()
 	if again, err := b.Renew(t.Context(), "k", r); err != nil || again.Token != g.Token {
 		t.Errorf("the hold after: %+v, %v, want token %d", again, err, g.Token)
 	}

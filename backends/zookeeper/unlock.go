@@ -84,7 +84,7 @@ func (r *removal) late() {
 
 // settle takes in what came of it.
 func (r *removal) settle() error {
-	err := classify(r.err)
+	err := classify(r.e.b.named(r.err))
 	switch {
 	case err == nil:
 		r.e.dropNode(r.node)

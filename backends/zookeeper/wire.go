@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -166,7 +167,9 @@ func (w *wire) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	var c net.Conn
 	var err error
 	if w.tls != nil {
-		c, err = (&tls.Dialer{Config: w.configFor(address)}).DialContext(ctx, network, address)
+		if c, err = (&tls.Dialer{Config: w.configFor(address)}).DialContext(ctx, network, address); err != nil {
+			err = fmt.Errorf("TLS handshake: %w", err) // or what comes before it
+		}
 	} else {
 		c, err = (&net.Dialer{}).DialContext(ctx, network, address)
 	}
@@ -256,6 +259,16 @@ func (w *wire) unreachable() error {
 		return nil
 	}
 	return w.err
+}
+
+// because adds to the error of a wait for a session why the last attempt at one has failed.
+func (w *wire) because(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil || errors.Is(err, w.err) {
+		return err
+	}
+	return fmt.Errorf("%w: the last attempt to connect: %w", err, w.err)
 }
 
 // timeout is the session timeout that the server granted.

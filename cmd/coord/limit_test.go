@@ -61,7 +61,7 @@ func TestLimitRefuses(t *testing.T) {
 		{[]string{"limit", "a", "--rate", "1/1s", "--"}, 64, "coord: no command after --"},
 		{[]string{"limit", "a", "--rate", "2000"}, 64, `limit "2000": no period`},
 		{[]string{"limit", "a", "--rate", "x/1m"}, 64, `rate "x" is not a whole number`},
-		{[]string{"limit", "a", "--rate", "1/1 day"}, 64, `period "1" is not a duration`},
+		{[]string{"limit", "a", "--rate", "1/1 month"}, 64, `period "1" has no unit`},
 		{[]string{"limit", "a", "--rate", "0/1m"}, 64, "rate 0: want 1 to"},
 		{[]string{"limit", "a", "--rate", "1/0s"}, 64, "period 0s: want 1ms to"},
 		{[]string{"limit", "a", "--rate", "1/1s", "--burst", "0"}, 64, "coord: --burst 0: want 1 or more\n"},
@@ -178,6 +178,16 @@ func TestConfigFile(t *testing.T) {
 	}
 	u.run("config", "check", path).want(t, 78, "", "coord: "+path+`:3: lock.ttl: "10": want a duration such as 30s`+"\n")
 	u.run("--config", path, "status", "a").want(t, 78, "", path+":3: lock.ttl")
+	if err := os.WriteFile(path, []byte("lock: {ttl: 10}\nlimits: {a: 5/1x}\ncolor: red\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := u.run("config", "check", path)
+	lines := strings.Split(strings.TrimSpace(all.stderr), "\n") // one for each mistake
+	for i, want := range []string{`:1: lock.ttl: "10": want a duration such as 30s`, `:2: limits.a: `, `:3: unknown key "color"`} {
+		if all.code != 78 || len(lines) != 3 || !strings.HasPrefix(lines[i], "coord: "+path+want) {
+			t.Errorf("exit status %d, want 78 and a line with %s:\n%s", all.code, want, all.stderr)
+		}
+	}
 	if err := os.WriteFile(path, []byte("url: redis://u:secret@h\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

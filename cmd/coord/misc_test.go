@@ -124,7 +124,7 @@ func TestVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
-	for _, args := range []string{"", "lock", "lead", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
+	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {
@@ -134,8 +134,11 @@ func TestHelp(t *testing.T) {
 	if r := u.run("--help"); strings.Contains(r.stdout, "demo-worker") {
 		t.Error("help shows the demonstration's worker")
 	}
+	u.run("help", "exit-codes").want(t, 0, "75  the lock is taken", "")
 	for _, command := range []string{"lock", "limit", "status"} {
-		u.run(command, "--help").want(t, 0, "75  the lock was not had", "")
+		if r := u.run(command, "--help"); strings.Contains(r.stdout, "75  the lock is taken") {
+			t.Errorf("the table of exit codes is on the page of coord %s", command)
+		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		u.run("completion", shell).want(t, 0, "coord", "")

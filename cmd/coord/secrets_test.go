@@ -144,8 +144,9 @@ func TestSecretsAreHiddenFromAnySource(t *testing.T) {
 
 // everyCommand is each command at work. Those that need no store are here too: they look at the environment.
 var everyCommand = []string{
-	"lock a --no-wait -- true", "lock a -v --wait 1s -- true", "lead a -v -- true", "lead a --as m:1 -- true", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
-	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json",
+	"lock a --no-wait -- true", "lock a -v --wait 1s -- true", "lead a -v -- true", "lead a --as m:1 -- true", "acquire c --ttl 1s --no-wait", "acquire d --ttl 1s --json",
+	"release c --id m/1/1/00000000000000000000000000000000", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
+	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json", "doctor --strict",
 	"conform --run LIMIT-05|LOCK-02 --fast --verbose --report r.json --report r.md --report r.html",
 	"report r.json --out page.md", "report r.json --out page.html",
 	"bench --for 10ms --run ^(lock|limit)$ --json b.json --svg b.svg --html b.html",

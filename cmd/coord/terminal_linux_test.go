@@ -37,10 +37,19 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// onTerminal starts coord as the foreground job of a terminal of its own.
+// onTerminal starts coord as the foreground job of a terminal of its own, whose size is not known.
 func (u *user) onTerminal(args ...string) (r *running, master io.Writer) {
 	u.t.Helper()
+	return u.onTerminalOf(0, 0, args...)
+}
+
+// onTerminalOf is onTerminal with a size.
+func (u *user) onTerminalOf(columns, rows uint16, args ...string) (r *running, master io.Writer) {
+	u.t.Helper()
 	m, slave := terminal(u.t)
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+		u.t.Fatal(err)
+	}
 	r = &running{t: u.t, cmd: u.command(args...), lines: make(chan string, 64), in: m}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = slave, slave, slave
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

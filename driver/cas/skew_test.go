@@ -48,7 +48,7 @@ func TestSkew(t *testing.T) {
 				t.Errorf("Renew: %v, %v: want exactly 10s: the rest is for others' clocks", g, err)
 			}
 			s.pass(10*sec - time.Microsecond)
-			want := error(driver.ErrLocked)
+			want := driver.ErrLocked
 			if !tc.safe {
 				want = nil
 			}

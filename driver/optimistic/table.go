@@ -53,7 +53,7 @@ type Cell[V any] struct {
 
 	self [1]*Cell[V] // for calls about this cell alone
 	now  single[V]   // the decision under way
-	turn chan struct{}
+	busy chan struct{}
 	refs int // calls that use or wait for it; guarded by Table.mu
 }
 
@@ -149,7 +149,7 @@ func (t *Table[V]) enter(name string) *Cell[V] {
 			}
 			delete(t.cells, other)
 		}
-		c = &Cell[V]{Name: name, turn: make(chan struct{}, 1)}
+		c = &Cell[V]{Name: name, busy: make(chan struct{}, 1)}
 		c.self[0] = c
 		t.cells[name] = c
 	}
@@ -168,19 +168,19 @@ func (t *Table[V]) leave(c *Cell[V]) {
 // take waits until no other call decides on the cell.
 func (c *Cell[V]) take(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.busy <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case c.turn <- struct{}{}:
+	case c.busy <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ended(ctx)
 	}
 }
 
-func (c *Cell[V]) give() { <-c.turn }
+func (c *Cell[V]) give() { <-c.busy }
 
 // decision is what is decided on cells.
 type decision[V any] interface {

@@ -5,7 +5,7 @@
 //	client, err := coord.Open(ctx, "nats://localhost:4222/coord")
 //
 // It wants a server of version 2.11 or later, and a bucket as [Create] makes it. It was
-// written from docs/writing-an-adapter.md alone, as a test of that page.
+// written from docs/writing-an-adapter.md and docs/adapters-in-depth.md alone, as a test of these pages.
 //
 // # What is stored
 //

@@ -96,7 +96,7 @@ func (v *versions) CompareAndSwap(ctx context.Context, n cas.Name, revision uint
 		m.Header.Set(opHeader, "DEL")
 		c.Keep = time.Minute
 	}
-	m.Header.Set(ttlHeader, strconv.FormatInt(int64(wholeSeconds(c.Keep)), 10)+"s")
+	m.Header.Set(ttlHeader, strconv.FormatInt(wholeSeconds(c.Keep), 10)+"s")
 	reply, err := v.ask(ctx, m)
 	if err != nil {
 		return false, err

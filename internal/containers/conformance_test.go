@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// conform runs the whole suite on a store in a container, as a URL opens it, beside that of another store: most of the
-// time both wait.
+// conform runs the selected cases on a store in a container, as a URL opens it, beside those of another store: most of
+// the time both wait.
 func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenFunc, rawURL func(addr string) string) {
 	t.Helper()
 	t.Parallel()
@@ -46,12 +46,14 @@ func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenF
 	faults.Pause = func(conformance.TB) { c.Pause() }
 	faults.Resume = func(conformance.TB) { c.Resume() }
 	faults.Wipe = func(conformance.TB) { c.Wipe() }
-	conformance.Run(t, conformance.Harness{
+	s := conformance.Suite{Only: selected(), Harness: conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return openAt(tb, c.Addr) },
 		Claims:    claims,
 		Faults:    faults,
 		WorkerURL: rawURL(c.Addr),
-	})
+	}}
+	s.Test(t)
+	tellSelection(t, c, s.Only)
 }
 
 func TestConformanceRedis(t *testing.T) {

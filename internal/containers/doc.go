@@ -1,5 +1,5 @@
 // Package containers gives a test a real store in a container, through testcontainers-go, and
-// runs the whole conformance suite over each of them. The same suite runs beside each backend on
+// runs a selection of the conformance suite over each of them. The whole suite runs beside each backend on
 // a child process (package testserver); this module is apart, so that nobody who imports coord
 // has Docker's modules in their module graph.
 //

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/containerd/errdefs v1.0.0
-	github.com/coordgo/coord v0.0.0
+	github.com/coordgo/coord v0.1.0
 	github.com/moby/moby/api v1.55.0
 	github.com/moby/moby/client v0.5.0
 	github.com/testcontainers/testcontainers-go v0.44.0
@@ -21,6 +21,10 @@ require (
 	github.com/containerd/errdefs/pkg v0.3.0 // indirect
 	github.com/containerd/log v0.1.0 // indirect
 	github.com/containerd/platforms v0.2.1 // indirect
+	github.com/coordgo/coord/backends/etcd v0.1.0
+	github.com/coordgo/coord/backends/memcached v0.1.0
+	github.com/coordgo/coord/backends/redis v0.1.0
+	github.com/coordgo/coord/backends/zookeeper v0.1.0
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/cpuguy83/dockercfg v0.3.2 // indirect
@@ -78,5 +82,3 @@ require (
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
-
-replace github.com/coordgo/coord => ../..

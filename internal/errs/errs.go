@@ -39,12 +39,16 @@ type chain struct{ errs []error }
 // Chain is one error that matches each of errs.
 func Chain(errs ...error) error { return &chain{errs} }
 
+// Error leaves out what the next text has too, and that a call was not applied, where a reason follows: that is for
+// programs.
 func (c *chain) Error() string {
 	texts := make([]string, 0, len(c.errs))
 	for _, err := range c.errs {
-		if s := err.Error(); len(texts) == 0 || texts[len(texts)-1] != s {
-			texts = append(texts, s)
+		s := strings.ReplaceAll(err.Error(), driver.ErrNotSent.Error()+": ", "")
+		if last := len(texts) - 1; last >= 0 && strings.Contains(s, texts[last]) {
+			texts = texts[:last]
 		}
+		texts = append(texts, s)
 	}
 	return strings.Join(texts, ": ")
 }

@@ -18,6 +18,19 @@ type granted struct {
 	sent clock.Instant
 }
 
+// since is the instant from which g's lease certainly runs.
+func (g granted) since(c *clock.Clock) clock.Instant {
+	if g.Since.IsZero() {
+		return g.sent
+	}
+	return c.At(g.Since)
+}
+
+// deadline is until when g is certain.
+func (g granted) deadline(c *clock.Clock) clock.Instant {
+	return g.since(c).Add(g.TTL - margin(g.TTL))
+}
+
 // contend asks the store until it says yes, or something ends the wait.
 // It asks again with jittered pauses, unless the store has a queue of its own.
 func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
@@ -68,7 +81,7 @@ func (a *Attempt) goesDirect() bool {
 // of another.
 func (a *Attempt) hasRivals() bool {
 	a.m.mu.Lock()
-	refusedAt := a.slot.refusedAt
+	refusedAt := a.m.slots[a.spec.Key].queue.refusedAt
 	a.m.mu.Unlock()
 	return refusedAt != 0 && a.m.clock.Mono()-refusedAt < rivalsLast
 }
@@ -83,10 +96,10 @@ const (
 // yield pauses a leader whose client has used up its hand-off window, so that another client
 // which polls finds the key free. A store with a queue of its own sees to that itself.
 func (a *Attempt) yield(ctx context.Context) error {
-	if !a.yields || a.m.store.Queuer != nil {
+	if !a.ticket.yields || a.m.store.Queuer != nil {
 		return nil
 	}
-	a.yields = false
+	a.ticket.yields = false
 	d := yieldAlone
 	if a.hasRivals() {
 		d = yieldAmong
@@ -146,13 +159,6 @@ func (a *Attempt) request() driver.Request {
 	return driver.Request{ID: a.id, TTL: a.spec.Lease, Fair: a.spec.Fair, Whole: whole}
 }
 
-// mayHave notes a call that was given up at now and may have taken the lock, or may
-// yet do so: the store may apply what it still has in its hands.
-func (a *Attempt) mayHave(now clock.Instant) {
-	a.unknown++
-	a.unknownUntil = now.Add(a.spec.Lease)
-}
-
 // expectLoss has losses of a noted from now on, before a call for it. One that was told before is not of what this
 // call is granted.
 func (a *Attempt) expectLoss() {
@@ -162,7 +168,7 @@ func (a *Attempt) expectLoss() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asking[a.id], a.lost = a, nil
+	m.asking[a.id], a.lost = &a.waiter, nil
 }
 
 // contendQueued waits in the store's own queue. An attempt that gets there directly, and is

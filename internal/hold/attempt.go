@@ -3,11 +3,9 @@ package hold
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -27,42 +25,22 @@ type Spec struct {
 	Refused func()
 }
 
-// Attempt is one acquisition on its way: its id, its place in the queue and what it may have left at the
-// store. An attempt that failed keeps its place until Abandon, and may be run again, by one goroutine at a time.
+// Attempt is one acquisition on its way. An attempt that failed keeps its place in the queue until Abandon, and may
+// be run again, by one goroutine at a time.
 type Attempt struct {
-	m    *Manager
-	spec Spec
-
-	id           string
-	unknown      int           // calls that may have taken the lock without our knowing
-	unknownUntil clock.Instant // until when such a call may still have effect
-	refused      bool          // the store has refused it at least once
-	waited       bool          // it has waited in the local queue
-	storeQueued  bool          // granted by the store's own queue
-	wasHanded    bool          // what it was handed was lost on the way, and it goes to the front of the queue
-	ownUsed      bool          // own is, or was, a tenure; written by a leader, or under Manager.mu by who hands off
-	handed       atomic.Bool   // passed is its own now
-	events       *events       // of the goroutine that runs it; nil if that wants none
-
-	// Guarded by Manager.mu.
-	slot          *slot
-	ahead, behind *Attempt
-	inQueue       bool
-	leading       bool
-	try           bool    // leaves rather than wait
-	waiting       bool    // a goroutine is in awaitTurn
-	out           bool    // turned away by the slot
-	told          bool    // knows that the key cannot be had now
-	yields        bool    // lets other clients go first
-	passed        *Tenure // what it is handed
-	lost          error   // why the store ended what the call under way is granted
-
-	wake chan struct{} // signalled on a change of leading, out or handed
-	own  Tenure        // what it is granted: most often that is one tenure
+	waiter
+	m           *Manager
+	refused     bool   // the store has refused it at least once
+	waited      bool   // it has waited in the local queue
+	storeQueued bool   // granted by the store's own queue
+	granted     Tenure // what Run gives
 }
 
-// Begin makes a, which is zero, an attempt for what s asks.
-func (m *Manager) Begin(a *Attempt, s Spec) { a.m, a.spec = m, s }
+// Begin makes a, which is zero, an attempt of m for what s asks.
+func (a *Attempt) Begin(m *Manager, s Spec) {
+	a.m, a.spec = m, s
+	a.ticket.of, a.ticket.fair = &a.waiter, s.Fair
+}
 
 // Run brings a to a tenure, or fails. A try fails with ErrLocked rather than wait. trace may be nil. After a
 // failure the attempt keeps its place until Abandon, so that another goroutine can go on with it.
@@ -98,7 +76,7 @@ func (a *Attempt) enter(ctx context.Context, try bool) (*Tenure, error) {
 			return nil, err
 		}
 		if a.takeOver() {
-			return a.passed, nil
+			return a.give(a.from, a.passed), nil
 		}
 	}
 }
@@ -111,32 +89,33 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		m.mu.Unlock()
 		return false, driver.ErrClosed
 	}
-	a.setTry(try)
-	a.out, a.told = false, false
-	if a.slot == nil {
-		a.slot = m.slotFor(a.spec.Key)
+	k, s := &a.ticket, m.slotFor(a.spec.Key)
+	k.out, k.told = false, false
+	if !a.placed {
 		m.attempts++
-		a.slot.join(a)
+		a.placed, k.try = true, try
+		s.queue.join(k, s.hold != nil)
 	} else {
-		a.slot.recheck = true
+		s.queue.setTry(k, try)
+		s.queue.recheck = true
 	}
-	if a.slot.full(a) {
-		err = a.slot.locked()
+	if s.queue.full(k, s.hold != nil) {
+		err = s.locked()
 		m.mu.Unlock()
 		return false, err
 	}
-	if a.leading || a.spec.Fair {
+	if k.leading || k.fair {
 		m.mu.Unlock()
 		return false, nil
 	}
 	a.waiting = true
-	if a.wake == nil {
-		a.wake = make(chan struct{}, 1)
+	if k.wake == nil {
+		k.wake = make(chan struct{}, 1)
 	}
-	if a.slot.hold != nil || a.slot.refused {
+	if s.hold != nil || s.queue.refused {
 		a.noteRefused()
 	}
-	held := a.slot.heldBy()
+	held := s.heldBy()
 	m.mu.Unlock()
 	if !try {
 		a.events.waits(held)
@@ -150,12 +129,12 @@ func (a *Attempt) awaitTurn(ctx context.Context) (handed bool, err error) {
 	defer tooLong.Stop()
 	for {
 		select {
-		case <-a.wake:
+		case <-a.ticket.wake:
 			if a.handed.Load() {
 				return true, nil
 			}
 			a.m.mu.Lock()
-			leading, out := a.leading, a.out
+			leading, out := a.ticket.leading, a.ticket.out
 			a.m.mu.Unlock()
 			switch {
 			case leading:
@@ -185,25 +164,9 @@ func (a *Attempt) giveUp(err error) (handed bool, _ error) {
 		return false, err
 	}
 	for !a.handed.Load() {
-		<-a.wake
+		<-a.ticket.wake
 	}
 	return true, nil
-}
-
-func (a *Attempt) signal() {
-	if a.wake != nil {
-		select {
-		case a.wake <- struct{}{}:
-		default: // it has a signal that it has not read yet
-		}
-	}
-}
-
-// noteRefused tells who asked that the key is taken. Manager.mu may be held.
-func (a *Attempt) noteRefused() {
-	if a.spec.Refused != nil {
-		a.spec.Refused()
-	}
 }
 
 // warnLongWait logs, once for each hold, that a goroutine has waited longer than its TTL for a key that its own
@@ -211,13 +174,14 @@ func (a *Attempt) noteRefused() {
 func (a *Attempt) warnLongWait() {
 	m := a.m
 	m.mu.Lock()
-	var t *Tenure
-	if s := a.slot; s != nil && s.hold != nil {
+	var t *tenure
+	s := m.slots[a.spec.Key]
+	if a.placed && s.hold != nil {
 		t = s.hold.current()
 	}
-	isNew := t != nil && a.slot.warned != t
+	isNew := t != nil && s.warned != t
 	if isNew {
-		a.slot.warned = t
+		s.warned = t
 	}
 	m.mu.Unlock()
 	if isNew {
@@ -230,33 +194,14 @@ func (a *Attempt) warnLongWait() {
 // left at the store. It follows a Run that failed.
 func (a *Attempt) Abandon() {
 	// In this order: CleanUp waits for attempts, and then for the janitor.
-	if a.unknown > 0 {
-		a.m.janitor.put(&task{key: a.spec.Key, id: a.id, until: a.unknownUntil.Mono, unknown: a.unknown})
+	if t := a.leftBehind(); t != nil {
+		a.m.janitor.put(t)
 	}
-	if a.slot != nil {
+	if a.placed {
 		a.m.mu.Lock()
-		a.vacate()
+		a.m.vacate(a.m.slots[a.spec.Key], &a.waiter)
 		a.m.mu.Unlock()
 	}
-}
-
-// vacate takes a out of its slot. Manager.mu is held.
-func (a *Attempt) vacate() {
-	m, s := a.m, a.slot
-	a.slot = nil
-	delete(m.asking, a.id)
-	m.attempts--
-	m.noteIdle()
-	switch {
-	case a.spec.Fair:
-		s.fair--
-	case a.leading:
-		a.leading = false
-		s.leader = nil
-	default:
-		s.queue.remove(a)
-	}
-	m.next(a.spec.Key, s)
 }
 
 // refusedByStore notes that the store has told a the key is locked.
@@ -269,15 +214,16 @@ func (a *Attempt) refusedByStore() {
 	a.noteRefused()
 	m.mu.Lock()
 	held := ""
-	if s := a.slot; s != nil {
+	if a.placed {
+		s := m.slots[a.spec.Key]
 		held = s.heldBy()
-		if s.leader == a {
-			s.refused, s.refusedAt = true, m.clock.Mono()
+		if a.ticket.leading {
+			s.queue.refused, s.queue.refusedAt = true, m.clock.Mono()
 			s.turnAway()
 		}
 	}
 	m.mu.Unlock()
-	if !a.try {
+	if !a.ticket.try {
 		a.events.waits(held)
 	}
 }
@@ -290,28 +236,57 @@ func (a *Attempt) settle(g granted) (*Tenure, error) {
 		return nil, err
 	}
 	t := h.tenure
-	a.events.expect(t)
+	t.expect()
 	m.mu.Lock()
 	if m.stopped {
 		m.mu.Unlock()
-		a.events.taken(t, a.way(), false)
+		h.taken(t, a.way(), false)
 		a.mayHave(m.clock.Now())
 		return nil, driver.ErrClosed
 	}
-	s := a.slot
-	s.hold = h
-	h.slot = s
+	s := m.slots[a.spec.Key]
+	s.hold, h.inSlot = h, true
 	m.holds[h.by.id] = h
-	a.vacate()
+	m.vacate(s, &a.waiter)
 	s.turnAway()
 	lost := a.lost
 	m.mu.Unlock()
 	m.sched.add(h)
-	a.events.taken(t, a.way(), true)
+	h.taken(t, a.way(), true)
 	if lost != nil { // the call may have been granted the key twice: what it has now is given back
-		h.lose(nil, lost)
+		m.lose(h, nil, lost)
 	}
-	return t, nil
+	return a.give(h, t), nil
+}
+
+// newHold makes a hold of a grant, with its first tenure. A grant whose lease has run out on the way is
+// refused, and left to the janitor.
+func (a *Attempt) newHold(g granted) (*hold, error) {
+	m := a.m
+	now := m.clock.Now()
+	deadline := g.deadline(m.clock)
+	token, err := MakeToken(g.Token, m.floor, 0)
+	if err == nil && deadline.Reached(now) {
+		err = errs.Chain(errs.ErrUnavailable, fmt.Errorf("the grant took %v, too long for a lease of %v", now.Mono-g.since(m.clock).Mono, g.TTL))
+	}
+	if err != nil {
+		a.mayHave(now)
+		return nil, err
+	}
+	h := &hold{
+		by: &a.acquisition, clock: m.clock,
+		stored: g.Token, ttl: g.TTL, grantedAt: now.Mono,
+		renewAt: g.since(m.clock).Add(g.TTL / 3), alarm: alarm{heapIndex: -1},
+	}
+	h.deadline.Store(deadline)
+	h.tenure = a.begin(token, now)
+	return h, nil
+}
+
+// give is t as Run gives it.
+func (a *Attempt) give(h *hold, t *tenure) *Tenure {
+	a.granted = Tenure{t, h, a.m}
+	return &a.granted
 }
 
 // way is how an attempt that was granted came to it.
@@ -327,21 +302,6 @@ func (a *Attempt) way() Way {
 	return Free
 }
 
-// newTenure gives a tenure that nobody knows yet, without an allocation the first time.
-func (a *Attempt) newTenure() *Tenure {
-	if a.ownUsed {
-		return new(Tenure)
-	}
-	a.ownUsed = true
-	return &a.own
-}
-
-// discard takes back a tenure that nobody knows yet: it must not keep its hold in memory.
-func (a *Attempt) discard(t *Tenure) {
-	t.h = nil
-	a.ownUsed = t != &a.own
-}
-
 // waitFailure is the error of a wait that ended with its ctx or its client.
 func (m *Manager) waitFailure(ctx context.Context) error {
 	if ctx.Err() == nil {
@@ -355,10 +315,10 @@ func (a *Attempt) waitFailureHere(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return driver.ErrClosed
 	}
-	locked := error(driver.ErrLocked)
+	locked := driver.ErrLocked
 	a.m.mu.Lock()
-	if a.slot != nil {
-		locked = a.slot.locked()
+	if a.placed {
+		locked = a.m.slots[a.spec.Key].locked()
 	}
 	a.m.mu.Unlock()
 	return errs.Chain(locked, errs.OfContext(ctx))

@@ -28,7 +28,7 @@ type janitor struct {
 	bg     *sync.WaitGroup // counts its goroutines
 
 	mu      sync.Mutex
-	parts   map[string]*partTasks // by part of the store: those with something to do
+	parts   map[string]*partTasks // by part of the store: those with something to do; made with the first
 	workers int                   // of all parts
 	idle    chan struct{}         // closed when no worker is left; made by drain
 	timer   *time.Timer
@@ -73,11 +73,6 @@ const (
 	taskGrace = time.Minute
 )
 
-func (j *janitor) init(m *Manager) {
-	j.store, j.partOf, j.clock, j.panics, j.bg = m.store.Locker, &m.store.Parts, m.clock, m.panics, &m.bg
-	j.parts = make(map[string]*partTasks)
-}
-
 // put starts a task.
 func (j *janitor) put(t *task) {
 	t.pause = minTaskPause
@@ -96,6 +91,9 @@ func (j *janitor) add(t *task) {
 	name := j.partOf.Of(t.key)
 	part := j.parts[name]
 	if part == nil {
+		if j.parts == nil {
+			j.parts = make(map[string]*partTasks)
+		}
 		part = &partTasks{}
 		j.parts[name] = part
 	}
@@ -185,6 +183,17 @@ func (t *task) finished(err error, now time.Duration) bool {
 		return now >= t.giveUp
 	}
 	return t.unknown <= 0 || now >= t.until
+}
+
+// size counts the ids that are removed, or are about to be.
+func (j *janitor) size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := j.workers
+	for _, p := range j.parts {
+		n += len(p.tasks)
+	}
+	return n
 }
 
 // drain ends what is under way, does every other task a last time, as far as

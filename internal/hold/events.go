@@ -6,9 +6,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
+
+// Identity says which tenure an event is of.
+type Identity struct {
+	ID    string       // under which the store has the hold
+	Token driver.Token // of the tenure
+}
 
 // Trace is told what becomes of one attempt and of the tenure that it is granted. Events of one tenure come
 // in order, one at a time: Acquired first, Lost or Released last.
@@ -16,12 +23,12 @@ type Trace interface {
 	// Waits: the key cannot be had now. heldBy is the id of this client's hold on it, "" without one.
 	// It may be called more than once.
 	Waits(heldBy string)
-	Acquired(t *Tenure, way Way)
-	Renewed(t *Tenure, ttl, took time.Duration)
-	RenewFailed(t *Tenure, took, left time.Duration, err error)
-	Lost(t *Tenure, held time.Duration, why Loss, err error)
-	// Released: t was unlocked under ctx.
-	Released(ctx context.Context, t *Tenure, r Release)
+	Acquired(of Identity, way Way, ttl time.Duration)
+	Renewed(of Identity, ttl, took time.Duration)
+	RenewFailed(of Identity, took, left time.Duration, err error)
+	Lost(of Identity, held time.Duration, why Loss, err error)
+	// Released: the tenure was unlocked under ctx.
+	Released(ctx context.Context, of Identity, r Release)
 }
 
 // Release says how a tenure was unlocked.
@@ -65,35 +72,13 @@ func lossOf(cause error) Loss {
 	return Revoked
 }
 
-// events keeps what a Trace is told of a tenure in order. It is nil where nobody listens.
+// events is where the events of one attempt's tenure are told, one at a time. It is nil where nobody listens.
 type events struct {
 	trace Trace
 	// mu is held while the events of the tenure are told. Whoever gives the tenure to the attempt locks it, before
 	// anyone else could know the tenure. The attempt's own goroutine unlocks it after Acquired; if the attempt does
 	// not have the tenure after all, whoever finds that out.
-	mu     sync.Mutex
-	tenure *Tenure // whose events may be told: nil before and after
-}
-
-// expect announces t, whose goroutine has yet to wake up. Until taken, no event of t is told.
-func (e *events) expect(t *Tenure) {
-	if e != nil {
-		e.mu.Lock()
-		e.tenure = t
-	}
-}
-
-// taken tells, after expect, that the attempt has t, or with false that it has not.
-func (e *events) taken(t *Tenure, way Way, has bool) {
-	if e == nil {
-		return
-	}
-	defer e.mu.Unlock()
-	if has {
-		e.trace.Acquired(t, way)
-	} else {
-		e.tenure = nil
-	}
+	mu sync.Mutex
 }
 
 func (e *events) waits(heldBy string) {
@@ -102,73 +87,94 @@ func (e *events) waits(heldBy string) {
 	}
 }
 
-// inOrder runs fn, unless the last event of t was told.
-func (e *events) inOrder(t *Tenure, fn func()) {
-	if e == nil {
+// expect announces t, whose goroutine has yet to wake up. Until taken, no event of t is told.
+func (t *tenure) expect() {
+	if t.events != nil {
+		t.events.mu.Lock()
+		t.telling = true
+	}
+}
+
+// inOrder runs fn as an event of t, unless the last event of t was told.
+func (t *tenure) inOrder(fn func()) {
+	if t.events == nil {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.tenure == t {
+	t.events.mu.Lock()
+	defer t.events.mu.Unlock()
+	if t.telling {
 		fn()
 	}
 }
 
 // last runs fn, which tells the last event of t.
-func (e *events) last(t *Tenure, fn func()) {
-	e.inOrder(t, func() {
-		e.tenure = nil
+func (t *tenure) last(fn func()) {
+	t.inOrder(func() {
+		t.telling = false
 		fn()
 	})
 }
 
-func (e *events) renewed(t *Tenure, g granted, err error, now clock.Instant) {
-	e.inOrder(t, func() {
+// identity says that an event is of t, which has the hold or had it.
+func (h *hold) identity(t *tenure) Identity { return Identity{h.by.id, t.token} }
+
+// taken tells, after expect, that the attempt has t, or with false that it has not.
+func (h *hold) taken(t *tenure, way Way, has bool) {
+	if t.events == nil {
+		return
+	}
+	defer t.events.mu.Unlock()
+	if has {
+		t.events.trace.Acquired(h.identity(t), way, h.ttlOf(t))
+	} else {
+		t.telling = false
+	}
+}
+
+// tellRenewed tells what became of a renewal, which g.sent began and which was answered at now.
+func (h *hold) tellRenewed(t *tenure, g granted, err error, now clock.Instant) {
+	t.inOrder(func() {
 		took := now.Mono - g.sent.Mono
 		if err == nil {
-			e.trace.Renewed(t, g.TTL, took)
+			t.events.trace.Renewed(h.identity(t), g.TTL, took)
 		} else {
-			e.trace.RenewFailed(t, took, max(t.deadline().Until(now), 0), err)
+			t.events.trace.RenewFailed(h.identity(t), took, max(h.deadlineOf(t).Until(now), 0), err)
 		}
 	})
 }
 
-// InOrder runs fn as an event of t, unless the last event of t was told. Without a Trace fn does not run.
-func (t *Tenure) InOrder(fn func()) { t.events.inOrder(t, fn) }
-
-// TellLoss tells the Trace of a loss, if there was one that was not told. Whoever comes first tells: who found
-// the loss, or an Unlock of what was lost, so that a call that fails for a loss does not return before.
-func (t *Tenure) TellLoss() {
+// tellLoss tells of a loss, if there was one that was not told.
+func (h *hold) tellLoss(t *tenure) {
 	if t.events == nil {
 		return
 	}
-	t.h.mu.Lock()
+	h.mu.Lock()
 	loss, err := t.loss, t.err
-	t.h.mu.Unlock()
+	h.mu.Unlock()
 	if loss != NotLost {
-		t.tellLost(loss, err)
+		h.tellLost(t, loss, err)
 	}
 }
 
 // tellLost tells of a loss. The tenure has ended.
-func (t *Tenure) tellLost(why Loss, err error) {
-	held := t.h.m.clock.Mono() - t.granted.Mono
-	t.events.last(t, func() { t.events.trace.Lost(t, held, why, err) })
+func (h *hold) tellLost(t *tenure, why Loss, err error) {
+	held := h.clock.Mono() - t.granted.Mono
+	t.last(func() { t.events.trace.Lost(h.identity(t), held, why, err) })
 }
 
 // tellReleased tells of an Unlock, at ended, and what the store made of it. That the store does not know
 // the hold any more is a loss.
-func (t *Tenure) tellReleased(ctx context.Context, ended time.Duration, err error) {
+func (h *hold) tellReleased(ctx context.Context, t *tenure, ended time.Duration, err error) {
 	if errors.Is(err, errs.ErrLost) {
-		t.tellLost(Revoked, err)
+		h.tellLost(t, Revoked, err)
 		return
 	}
-	r := Release{Held: ended - t.granted.Mono, Took: t.h.m.clock.Mono() - ended, Err: err}
-	t.events.last(t, func() { t.events.trace.Released(ctx, t, r) })
+	r := Release{Held: ended - t.granted.Mono, Took: h.clock.Mono() - ended, Err: err}
+	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })
 }
 
 // tellHandedOff tells of an Unlock, at ended, after which the hold is another's.
-func (t *Tenure) tellHandedOff(ctx context.Context, ended time.Duration) {
+func (h *hold) tellHandedOff(ctx context.Context, t *tenure, ended time.Duration) {
 	r := Release{Held: ended - t.granted.Mono, HandedOff: true}
-	t.events.last(t, func() { t.events.trace.Released(ctx, t, r) })
+	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })
 }

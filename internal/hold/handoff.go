@@ -25,20 +25,19 @@ const handOffWindow = 50 * time.Millisecond
 // handTo hands the hold from t, which is being released, to the next local waiter. It
 // reports false if there is none that may have it; then nothing has changed. now is
 // when t was found to hold.
-func (h *hold) handTo(ctx context.Context, t *Tenure, now clock.Instant) bool {
-	m := h.m
-	if !h.spec.handsOff() {
+func (m *Manager) handTo(ctx context.Context, h *hold, t *tenure, now clock.Instant) bool {
+	if !h.by.spec.handsOff() {
 		return false
 	}
 	m.mu.Lock()
-	a := h.successor(now)
+	a := m.successor(h, now)
 	if a == nil {
 		m.mu.Unlock()
 		return false
 	}
-	watchers, ok := h.handOff(t, a, now)
+	watchers, ok := m.handOff(h, t, a, now)
 	if ok {
-		a.vacate()
+		m.vacate(m.slots[a.spec.Key], a)
 	}
 	m.mu.Unlock()
 	if !ok {
@@ -48,9 +47,9 @@ func (h *hold) handTo(ctx context.Context, t *Tenure, now clock.Instant) bool {
 	if t.endBy != a.passed.endBy {
 		m.sched.update(h)
 	}
-	t.tellHandedOff(ctx, now.Mono)
+	h.tellHandedOff(ctx, t, now.Mono)
 	a.handed.Store(true)
-	a.signal()
+	a.ticket.signal()
 	return true
 }
 
@@ -63,54 +62,53 @@ func (s *Spec) handsOff() bool {
 
 // successor is the waiter that has the hold next, nil if it goes back to the store.
 // Manager.mu is held.
-func (h *hold) successor(now clock.Instant) *Attempt {
-	s := h.slot
-	if s == nil || s.hold != h || s.queue.first == nil {
+func (m *Manager) successor(h *hold, now clock.Instant) *waiter {
+	if m.attempts == 0 || m.stopped || !h.inSlot {
 		return nil
 	}
-	if h.m.stopped || s.fair > 0 {
+	s := m.slots[h.by.spec.Key]
+	if s == nil || s.hold != h || s.queue.first == nil || s.queue.fair > 0 {
 		return nil
 	}
-	a := s.queue.first
-	for a != nil && !a.takes() {
-		a = a.behind
+	k := s.queue.first
+	for k != nil && !k.of.takes() {
+		k = k.behind
 	}
+	if k == nil {
+		return nil
+	}
+	a := k.of
 	switch {
-	case a == nil || !a.spec.handsOff() || a.spec.Lease != h.spec.Lease || a.spec.Holder != h.spec.Holder:
+	case !a.spec.handsOff() || a.spec.Lease != h.by.spec.Lease || a.spec.Holder != h.by.spec.Holder:
 		return nil
 	case now.Mono >= h.grantedAt+handOffWindow || h.handOffs >= maxHandOffs:
-		s.yields = true
+		s.queue.yields = true
 		return nil
 	}
 	return a
 }
 
-// takes reports whether a goroutine waits with a that takes what it is handed. Tries were
-// refused when the hold came, and one that is leaving has no use for it. Manager.mu
-// is held.
-func (a *Attempt) takes() bool { return a.waiting && !a.try }
-
 // handOff ends t and makes a's tenure the next, in one step, unless the hold is lost or
 // its lease is too old. It gives the contexts that end with t. Manager.mu is held.
-func (h *hold) handOff(t *Tenure, a *Attempt, now clock.Instant) (watchers []*Watcher, ok bool) {
-	token, err := MakeToken(h.stored, h.m.floor, h.handOffs+1)
+func (m *Manager) handOff(h *hold, t *tenure, a *waiter, now clock.Instant) (watchers []*Watcher, ok bool) {
+	token, err := MakeToken(h.stored, m.floor, h.handOffs+1)
 	if err != nil {
 		return nil, false
 	}
-	next := a.begin(h, token, now)
-	a.events.expect(next)
+	next := a.begin(token, now)
+	next.expect()
 	h.mu.Lock()
 	ok = h.tenure == t && t.err == nil && h.deadline.Load().Until(now) >= h.span()*2/3
 	if ok {
-		watchers = t.finish(ErrReleased)
+		watchers = h.finish(t, ErrReleased)
 		h.tenure = next
 	}
 	h.mu.Unlock()
 	if ok {
 		h.handOffs++
-		a.passed = next
+		a.passed, a.from = next, h
 	} else {
-		a.events.taken(next, Handed, false)
+		h.taken(next, Handed, false)
 		a.discard(next)
 	}
 	return watchers, ok
@@ -119,15 +117,15 @@ func (h *hold) handOff(t *Tenure, a *Attempt, now clock.Instant) (watchers []*Wa
 // takeOver makes the tenure that a was handed its own. It reports false if the
 // hold was lost on the way: then a has to begin anew, at the front of the queue.
 func (a *Attempt) takeOver() bool {
-	t := a.passed
+	t, h := a.passed, a.from
 	a.waited = true
-	if !t.over.Load() && !t.lapsed(a.m.clock.Mono()) {
-		a.events.taken(t, Handed, true)
+	if !t.over.Load() && !h.lapsed(t, a.m.clock.Mono()) {
+		h.taken(t, Handed, true)
 		return true
 	}
-	a.events.taken(t, Handed, false)
-	t.h.lose(t, errs.ErrLost)
+	h.taken(t, Handed, false)
+	a.m.lose(h, t, errs.ErrLost)
 	a.handed.Store(false)
-	a.passed, a.wasHanded = nil, true
+	a.passed, a.from, a.ticket.toFront = nil, nil, true
 	return false
 }

@@ -18,10 +18,10 @@ func TestLossOfAnEarlierTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)
-		waiting := waiter(t, m, nil)
+		waiting := another(t, m, nil)
 		release(t, first)
 		next := <-waiting
-		first.h.lose(first, errs.ErrMaxHold)
+		m.lose(first.h, first.tenure, errs.ErrMaxHold)
 		if err := next.Check(); err != nil || isClosed(next.Done()) {
 			t.Errorf("the next tenure has ended: %v", err)
 		}
@@ -34,31 +34,31 @@ func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)
-		waiting := waiter(t, m, nil)
+		waiting := another(t, m, nil)
 		h, now := first.h, m.clock.Now()
 		h.end(nil, errs.ErrLost, Expired) // the first half of a loss: the slot is still the hold's
-		if h.handTo(t.Context(), first, now) {
+		if m.handTo(t.Context(), h, first.tenure, now) {
 			t.Error("a hold that was lost was handed off")
 		}
-		if h.current() != first {
+		if h.current() != first.tenure {
 			t.Error("a hold that was lost has another tenure")
 		}
 		m.sched.remove(h)
-		h.cleanUp()
-		h.leaveSlot()
+		m.cleanUp(h)
+		m.leaveSlot(h)
 		release(t, <-waiting)
 	})
 }
 
 // handOffHalf is the first half of handTo: the successor has not been told.
-func handOffHalf(t *testing.T, m *Manager, first *Tenure) *Attempt {
+func handOffHalf(t *testing.T, m *Manager, first *Tenure) *waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := first.h.successor(m.clock.Now())
-	if _, ok := first.h.handOff(first, a, m.clock.Now()); !ok {
+	a := m.successor(first.h, m.clock.Now())
+	if _, ok := m.handOff(first.h, first.tenure, a, m.clock.Now()); !ok {
 		t.Fatal("not handed off")
 	}
-	a.vacate()
+	m.vacate(m.slots["k"], a)
 	return a
 }
 
@@ -69,15 +69,15 @@ func TestLossOnTheWay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newManager(t, &fakeStore{})
 				first := lock(t, m, 0, trace)
-				successor, other := waiter(t, m, trace), waiter(t, m, trace)
+				successor, other := another(t, m, trace), another(t, m, trace)
 				a := handOffHalf(t, m, first)
 				var wg sync.WaitGroup
-				wg.Go(func() { first.h.lose(first.h.current(), errs.ErrLost) })
+				wg.Go(func() { m.lose(first.h, first.h.current(), errs.ErrLost) })
 				for !a.passed.over.Load() {
 					runtime.Gosched()
 				}
 				a.handed.Store(true)
-				a.signal()
+				a.ticket.signal()
 				wg.Wait()
 				for range 2 {
 					var next *Tenure
@@ -128,11 +128,11 @@ func TestFrozenOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)
-		successor := waiter(t, m, nil)
+		successor := another(t, m, nil)
 		a := handOffHalf(t, m, first)
 		first.h.deadline.Store(m.clock.Now()) // as if so much time had passed
 		a.handed.Store(true)
-		a.signal()
+		a.ticket.signal()
 		next := <-successor
 		if next.h == first.h || next.Check() != nil {
 			t.Errorf("was given the lapsed hold: %v", next.Check())
@@ -147,8 +147,8 @@ func TestHandOffCrossesMaxHold(t *testing.T) {
 	for name, after := range map[string]func(t *testing.T, f *fakeStore, next *Tenure){
 		"renewed": func(t *testing.T, f *fakeStore, next *Tenure) {
 			time.Sleep(2 * testTTL)
-			if err := next.Check(); err != nil || f.renewals == 0 {
-				t.Errorf("%v after %d renewals", err, f.renewals)
+			if err, n := next.Check(), f.renewed(); err != nil || n == 0 {
+				t.Errorf("%v after %d renewals", err, n)
 			}
 			release(t, next)
 		},
@@ -168,15 +168,15 @@ func TestHandOffCrossesMaxHold(t *testing.T) {
 				f := &fakeStore{}
 				m := newManager(t, f)
 				first := lock(t, m, 20*time.Millisecond, nil)
-				waiting := waiter(t, m, nil)
+				waiting := another(t, m, nil)
 				now := m.clock.Now() // when Release looks
 				m.sched.mu.Lock()    // the first half of look
-				lost, _ := m.sched.collect(now.Add(20 * time.Millisecond))
+				rest := m.sched.collect(now.Add(20 * time.Millisecond))
 				m.sched.mu.Unlock()
-				if len(lost) != 1 || !first.h.handTo(t.Context(), first, now) {
-					t.Fatalf("%d lost, or not handed off", len(lost))
+				if n := m.sched.size(); n != 0 || !m.handTo(t.Context(), first.h, first.tenure, now) {
+					t.Fatalf("%d not overdue, or not handed off", n)
 				}
-				m.sched.endAll(lost)
+				rest()
 				after(t, f, <-waiting)
 				time.Sleep(2 * taskGrace)
 				wantNothing(t, m)
@@ -191,7 +191,7 @@ func TestNoLookAfterTheEnd(t *testing.T) {
 	tenure := lock(t, m, 0, nil)
 	release(t, tenure)
 	m.sched.add(tenure.h)
-	m.sched.endAll([]overdue{{t: tenure, cause: errs.ErrLost}})
+	m.endAll([]overdue{{h: tenure.h, t: tenure.tenure, cause: errs.ErrLost}})
 	wantNothing(t, m)
 }
 
@@ -200,10 +200,10 @@ func TestWrongTokenAfterHandOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)
-		waiting := waiter(t, m, nil)
+		waiting := another(t, m, nil)
 		release(t, first)
 		next := <-waiting
-		first.h.renewed(granted{driver.Grant{Token: 99, TTL: testTTL}, m.clock.Now()}, nil)
+		m.renewed(first.h, granted{driver.Grant{Token: 99, TTL: testTTL}, m.clock.Now()}, nil)
 		if !isClosed(next.Done()) {
 			t.Error("Done is open after the loss")
 		}

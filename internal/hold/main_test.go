@@ -89,6 +89,12 @@ func (f *fakeStore) setBroken(broken bool) {
 	f.broken = broken
 }
 
+func (f *fakeStore) renewed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.renewals
+}
+
 // newManager makes a Manager that is closed with the test, and has then nothing left.
 func newManager(t testing.TB, f *fakeStore) *Manager {
 	f.holders = make(map[string]string)
@@ -120,7 +126,7 @@ func lock(t testing.TB, m *Manager, maxHold time.Duration, trace Trace) *Tenure 
 
 func lockAs(t testing.TB, m *Manager, s Spec, trace Trace) *Tenure {
 	var a Attempt
-	m.Begin(&a, s)
+	a.Begin(m, s)
 	tenure, err := a.Run(t.Context(), false, trace)
 	if err != nil {
 		a.Abandon()
@@ -133,8 +139,8 @@ type nobody struct{}
 
 func (nobody) String() string { return "nobody" }
 
-// waiter starts a lock that has to wait, and gives what it is granted.
-func waiter(t testing.TB, m *Manager, trace Trace) <-chan *Tenure {
+// another starts a lock that has to wait, and gives what it is granted.
+func another(t testing.TB, m *Manager, trace Trace) <-chan *Tenure {
 	got := make(chan *Tenure, 1)
 	go func() { got <- lock(t, m, 0, trace) }()
 	synctest.Wait()
@@ -175,9 +181,9 @@ func isClosed(ch <-chan struct{}) bool {
 // noTrace is a Trace that keeps nothing.
 type noTrace struct{}
 
-func (noTrace) Waits(string)                                             {}
-func (noTrace) Acquired(*Tenure, Way)                                    {}
-func (noTrace) Renewed(*Tenure, time.Duration, time.Duration)            {}
-func (noTrace) RenewFailed(*Tenure, time.Duration, time.Duration, error) {}
-func (noTrace) Lost(*Tenure, time.Duration, Loss, error)                 {}
-func (noTrace) Released(context.Context, *Tenure, Release)               {}
+func (noTrace) Waits(string)                                              {}
+func (noTrace) Acquired(Identity, Way, time.Duration)                     {}
+func (noTrace) Renewed(Identity, time.Duration, time.Duration)            {}
+func (noTrace) RenewFailed(Identity, time.Duration, time.Duration, error) {}
+func (noTrace) Lost(Identity, time.Duration, Loss, error)                 {}
+func (noTrace) Released(context.Context, Identity, Release)               {}

@@ -44,16 +44,16 @@ type Manager struct {
 	newID  func(holder string) string
 	floor  int64
 
-	mu       sync.Mutex          // guards what follows, and the fields of every slot
-	slots    map[string]*slot    // by key
-	holds    map[string]*hold    // by id, those not given back
-	asking   map[string]*Attempt // by id, those whose loss the store may tell; nil if it tells none
-	attempts int                 // those that have a place
-	stopped  bool                // no attempt begins any more
-	idle     chan struct{}       // closed when the Manager is stopped and has neither holds nor attempts
-	isIdle   bool                // idle is closed
+	mu       sync.Mutex         // guards what follows, and the fields of every slot
+	slots    map[string]*slot   // by key
+	holds    map[string]*hold   // by id, those not given back
+	asking   map[string]*waiter // by id, those whose loss the store may tell; nil if it tells none
+	attempts int                // those that have a place
+	stopped  bool               // no attempt begins any more
+	idle     chan struct{}      // closed when the Manager is stopped and has neither holds nor attempts
+	isIdle   bool               // idle is closed
 
-	sched   scheduler
+	sched   scheduler[*hold]
 	janitor janitor
 	life    context.Context // ends with Stop
 	endLife context.CancelFunc
@@ -69,10 +69,11 @@ func New(cfg Config) *Manager {
 		idle:  make(chan struct{}),
 	}
 	m.life, m.endLife = context.WithCancel(context.Background())
-	m.sched.init(m)
-	m.janitor.init(m)
+	m.sched.init(cfg.Clock, &m.bg, m.serve)
+	m.janitor.store, m.janitor.partOf, m.janitor.clock = cfg.Store.Locker, &m.store.Parts, cfg.Clock
+	m.janitor.panics, m.janitor.bg = cfg.Panics, &m.bg
 	if n := cfg.Store.Losses; n != nil {
-		m.asking = make(map[string]*Attempt)
+		m.asking = make(map[string]*waiter)
 		n.NotifyLost(m.LossPushed)
 	}
 	return m
@@ -119,13 +120,13 @@ func (m *Manager) GiveBack(ctx context.Context) {
 	m.mu.Unlock()
 	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosed, Closed) == nil })
 	partition.ForEach(&m.store.Parts, holds, holdKey, func(h *hold) {
-		defer h.leaveSlot()
-		h.current().TellLoss()
-		if h.lingers() {
+		defer m.leaveSlot(h)
+		h.tellLoss(h.current())
+		if m.lingers(h) {
 			return
 		}
 		if ctx.Err() == nil {
-			h.tryUnlock(ctx)
+			m.tryUnlock(ctx, h)
 		}
 	})
 }
@@ -155,7 +156,7 @@ func (m *Manager) LossPushed(key, id string, cause error) {
 		a.lost = cause
 	}
 	m.mu.Unlock()
-	if h != nil && h.spec.Key == key {
-		h.gone(cause)
+	if h != nil && h.by.spec.Key == key {
+		m.gone(h, cause)
 	}
 }

@@ -1,24 +1,19 @@
 package hold
 
-import (
-	"time"
+import "time"
 
-	"github.com/coordgo/coord/driver"
-)
-
-// slot is one key's local queue, and the hold that this client has of it. Goroutines of one client that want one
-// key queue here, first in, first out, and only the first contends at the store: a store sees one waiter per
-// client and key, however many goroutines wait. Fair attempts are the exception: each queues at the store
-// itself, for only the store knows the order over all clients.
+// queue is the goroutines of one client that want one key, first in, first out. Only the first contends at the
+// store: a store sees one waiter per client and key, however many goroutines wait. Fair attempts are the exception:
+// each queues at the store itself, for only the store knows the order over all clients.
 //
-// Manager.mu guards the fields. A slot exists while it is of use.
-type slot struct {
-	hold    *hold    // the hold that this client has, nil if none
-	leader  *Attempt // who contends at the store, nil if none
-	refused bool     // the leader knows that the key is locked elsewhere
-	queue   queue    // who waits for the leader's place
-	recheck bool     // an attempt that is to be turned away may be ahead of one that was
-	warned  *Tenure  // the one about whose long wait a warning was logged
+// It is a list through the tickets themselves, so that one leaves from anywhere in constant time. It knows no hold:
+// its methods are told whether there is one. Manager.mu guards it.
+type queue[T any] struct {
+	leader      *ticket[T] // who contends at the store, nil if none
+	refused     bool       // the leader knows that the key is locked elsewhere
+	first, last *ticket[T] // who waits for the leader's place
+	patient     int        // those that wait: all but tries
+	recheck     bool       // a ticket that is to be turned away may be ahead of one that was
 
 	fair   int  // fair attempts of this client
 	yields bool // the hand-off window was used up, and the next leader lets others go first
@@ -26,113 +21,136 @@ type slot struct {
 	refusedAt time.Duration
 }
 
-// queue is a list through the attempts themselves, so that one leaves from anywhere in constant time.
-// Manager.mu guards it.
-type queue struct {
-	first, last *Attempt
-	patient     int // those that wait: all but tries
+// ticket is a place in a queue. Manager.mu guards it.
+type ticket[T any] struct {
+	of            T // whose it is
+	ahead, behind *ticket[T]
+	inQueue       bool
+	leading       bool
+	fair          bool // it is counted, and has no place: it queues at the store
+	toFront       bool // it goes to the front: what it was handed was lost on the way
+	try           bool // leaves rather than wait
+	out           bool // turned away
+	told          bool // knows that the key cannot be had now
+	yields        bool // lets other clients go first
+
+	wake chan struct{} // signalled on a change of leading or out, and when there is more to know; nil if nobody waits
 }
 
-// count counts a in, or out by -1.
-func (q *queue) count(a *Attempt, n int) {
-	if !a.try {
+func (k *ticket[T]) signal() {
+	if k.wake != nil {
+		select {
+		case k.wake <- struct{}{}:
+		default: // it has a signal that it has not read yet
+		}
+	}
+}
+
+// count counts k in, or out by -1.
+func (q *queue[T]) count(k *ticket[T], n int) {
+	if !k.try {
 		q.patient += n
 	}
 }
 
-func (q *queue) push(a *Attempt) {
-	q.count(a, 1)
-	a.ahead = q.last
+func (q *queue[T]) push(k *ticket[T]) {
+	q.count(k, 1)
+	k.ahead = q.last
 	if q.last == nil {
-		q.first = a
+		q.first = k
 	} else {
-		q.last.behind = a
+		q.last.behind = k
 	}
-	q.last, a.inQueue = a, true
+	q.last, k.inQueue = k, true
 }
 
-// pushFront puts a at the front.
-func (q *queue) pushFront(a *Attempt) {
-	q.count(a, 1)
-	a.behind = q.first
+// pushFront puts k at the front.
+func (q *queue[T]) pushFront(k *ticket[T]) {
+	q.count(k, 1)
+	k.behind = q.first
 	if q.first == nil {
-		q.last = a
+		q.last = k
 	} else {
-		q.first.ahead = a
+		q.first.ahead = k
 	}
-	q.first, a.inQueue = a, true
+	q.first, k.inQueue = k, true
 }
 
-// remove takes a out, if it is in the queue.
-func (q *queue) remove(a *Attempt) {
-	if !a.inQueue {
+// remove takes k out, if it is in the queue.
+func (q *queue[T]) remove(k *ticket[T]) {
+	if !k.inQueue {
 		return
 	}
-	q.count(a, -1)
-	if a.ahead == nil {
-		q.first = a.behind
+	q.count(k, -1)
+	if k.ahead == nil {
+		q.first = k.behind
 	} else {
-		a.ahead.behind = a.behind
+		k.ahead.behind = k.behind
 	}
-	if a.behind == nil {
-		q.last = a.ahead
+	if k.behind == nil {
+		q.last = k.ahead
 	} else {
-		a.behind.ahead = a.ahead
+		k.behind.ahead = k.ahead
 	}
-	a.ahead, a.behind, a.inQueue = nil, nil, false
+	k.ahead, k.behind, k.inQueue = nil, nil, false
 }
 
-// setTry notes whether whoever runs a leaves rather than wait.
-func (a *Attempt) setTry(try bool) {
-	if !a.inQueue {
-		a.try = try
+// setTry notes whether whoever has k leaves rather than wait.
+func (q *queue[T]) setTry(k *ticket[T], try bool) {
+	if !k.inQueue {
+		k.try = try
 		return
 	}
-	q := &a.slot.queue
-	q.count(a, -1)
-	a.try = try
-	q.count(a, 1)
+	q.count(k, -1)
+	k.try = try
+	q.count(k, 1)
 }
 
-// slotFor finds or makes the slot of key. Manager.mu is held.
-func (m *Manager) slotFor(key string) *slot {
-	s := m.slots[key]
-	if s == nil {
-		s = &slot{}
-		m.slots[key] = s
-	}
-	return s
-}
-
-// join puts a at the end of the queue. Manager.mu is held.
-func (s *slot) join(a *Attempt) {
+// join puts k at the end of the queue, or makes it the leader of a key that is not held and has none.
+func (q *queue[T]) join(k *ticket[T], held bool) {
 	switch {
-	case a.spec.Fair: // it has no place here, it queues at the store
-		s.fair++
-	case s.hold == nil && s.leader == nil:
-		s.leader, s.refused, a.leading = a, false, true
-	case a.wasHanded:
-		s.queue.pushFront(a)
-		s.recheck = true
+	case k.fair:
+		q.fair++
+	case !held && q.leader == nil:
+		q.lead(k)
+	case k.toFront:
+		q.pushFront(k)
+		q.recheck = true
 	default:
-		s.queue.push(a)
+		q.push(k)
+	}
+}
+
+// lead makes k the leader.
+func (q *queue[T]) lead(k *ticket[T]) { q.leader, q.refused, k.leading = k, false, true }
+
+// leave takes k out, wherever it is.
+func (q *queue[T]) leave(k *ticket[T]) {
+	switch {
+	case k.fair:
+		q.fair--
+	case k.leading:
+		k.leading = false
+		q.leader = nil
+	default:
+		q.remove(k)
 	}
 }
 
 // full reports whether a try is refused without asking the store: the client holds
-// the key itself, or waits for it. Manager.mu is held.
-func (s *slot) full(a *Attempt) bool {
-	if !a.try || a.leading {
+// the key itself, or waits for it.
+func (q *queue[T]) full(k *ticket[T], held bool) bool {
+	if !k.try || k.leading {
 		return false
 	}
-	if s.hold != nil || s.refused {
+	if held || q.refused {
 		return true
 	}
-	if a == s.queue.last { // as most are: thousands of tries are not looked through by each of them
-		return s.queue.patient > 0
+	if k == q.last { // as most are: thousands of tries are not looked through by each of them
+		return q.patient > 0
 	}
-	for q := s.queue.first; q != nil && q != a; q = q.behind {
-		if !q.try {
+	for o := q.first; o != nil && o != k; o = o.behind {
+		if !o.try {
 			return true
 		}
 	}
@@ -141,49 +159,26 @@ func (s *slot) full(a *Attempt) bool {
 
 // turnAway tells those in the queue that the key cannot be had now, which ends the tries among them. It begins
 // with the last and ends at one that was told before, so that a long queue is not walked at each grant.
-// Manager.mu is held.
-func (s *slot) turnAway() {
-	for a := s.queue.last; a != nil && (s.recheck || !a.told); a = a.ahead {
-		a.told = true
-		a.noteRefused()
-		if a.try {
-			a.out = true
-			a.signal()
+func (q *queue[T]) turnAway(tell func(T)) {
+	for k := q.last; k != nil && (q.recheck || !k.told); k = k.ahead {
+		k.told = true
+		tell(k.of)
+		if k.try {
+			k.out = true
+			k.signal()
 		}
 	}
-	s.recheck = false
+	q.recheck = false
 }
 
-// next promotes the first in the queue when nobody holds or contends. Manager.mu is held.
-func (m *Manager) next(key string, s *slot) {
-	if s.hold != nil || s.leader != nil {
-		return
-	}
-	a := s.queue.first
-	if a == nil {
-		if s.fair == 0 && m.slots[key] == s {
-			delete(m.slots, key)
-		}
-		return
-	}
-	s.queue.remove(a)
-	s.leader, s.refused, a.leading = a, false, true
-	a.yields, s.yields = s.yields, false
-	a.signal()
+// promote makes the first the leader. There is none.
+func (q *queue[T]) promote() {
+	k := q.first
+	q.remove(k)
+	q.lead(k)
+	k.yields, q.yields = q.yields, false
+	k.signal()
 }
 
-// heldBy is the id of the hold that this client has, "" without one. Manager.mu is held.
-func (s *slot) heldBy() string {
-	if s.hold == nil {
-		return ""
-	}
-	return s.hold.by.id
-}
-
-// locked says who is in the way. Manager.mu is held.
-func (s *slot) locked() error {
-	if s.hold != nil {
-		return errHeldHere
-	}
-	return driver.ErrLocked
-}
+// empty reports whether nobody is here: there is no leader.
+func (q *queue[T]) empty() bool { return q.first == nil && q.fair == 0 }

@@ -14,7 +14,7 @@ import (
 // whereupon that waiter asks there. Done closes first. It is called once. ErrLost, ErrMaxHold: the tenure had
 // ended before. ErrUnavailable: the store did not confirm in time, and the janitor goes on.
 func (t *Tenure) Release(ctx context.Context) error {
-	now := t.h.m.clock.Now()
+	now := t.h.clock.Now()
 	if err := t.checkAt(now); err != nil {
 		return err
 	}
@@ -23,24 +23,24 @@ func (t *Tenure) Release(ctx context.Context) error {
 
 // release is Release of a tenure that was found to hold at now.
 func (t *Tenure) release(ctx context.Context, now clock.Instant) (err error) {
-	h := t.h
-	if h.handTo(ctx, t, now) {
+	m, h := t.m, t.h
+	if m.handTo(ctx, h, t.tenure, now) {
 		return nil
 	}
-	if h.end(t, ErrReleased, NotLost) == nil {
-		return t.ended()
+	if h.end(t.tenure, ErrReleased, NotLost) == nil {
+		return h.errOf(t.tenure)
 	}
-	h.m.sched.remove(h)
-	defer h.leaveSlot()
+	m.sched.remove(h)
+	defer m.leaveSlot(h)
 	if t.events != nil {
-		ended := h.m.clock.Mono()
-		defer func() { t.tellReleased(ctx, ended, err) }()
+		ended := h.clock.Mono()
+		defer func() { h.tellReleased(ctx, t.tenure, ended, err) }()
 	}
-	if h.lingers() {
-		h.cleanUp()
+	if m.lingers(h) {
+		m.cleanUp(h)
 		return nil
 	}
-	return h.unlockStore(ctx)
+	return m.unlockStore(ctx, h)
 }
 
 // How long Release works on the store: in all, and on one call.
@@ -51,33 +51,33 @@ const (
 
 // unlockStore frees the key, whatever has become of ctx. A lost reply is
 // asked for again: ErrNotHeld then means that the first call had done it.
-func (h *hold) unlockStore(ctx context.Context) error {
+func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 	bound := unlockBound
 	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
 		bound = min(bound, max(time.Until(d), 100*time.Millisecond))
 	}
-	end := h.m.clock.Now().Add(bound)
+	end := h.clock.Now().Add(bound)
 	unknown := false
 	for pause := minPause; ; pause *= 2 {
-		try := min(unlockTry, end.Until(h.m.clock.Now()))
-		err := h.unlockOnce(ctx, max(try, time.Millisecond))
+		try := min(unlockTry, end.Until(h.clock.Now()))
+		err := m.unlockOnce(ctx, h, max(try, time.Millisecond))
 		switch {
 		case err == nil:
-			h.cleanUpUnknown()
+			m.cleanUpUnknown(h)
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
-			h.cleanUpUnknown()
-			if unknown && !h.deadline.Load().Reached(h.m.clock.Now()) {
+			m.cleanUpUnknown(h)
+			if unknown && !h.deadline.Load().Reached(h.clock.Now()) {
 				return nil
 			}
 			return errs.ErrLost
 		case !passing(err):
-			h.cleanUp()
+			m.cleanUp(h)
 			return errs.OfStore(ctx, err, true)
 		}
 		unknown = unknown || !driver.Definite(err)
-		if end.Until(h.m.clock.Now()) <= pause {
-			h.cleanUp()
+		if end.Until(h.clock.Now()) <= pause {
+			m.cleanUp(h)
 			return errs.OfStore(context.WithoutCancel(ctx), err, true)
 		}
 		time.Sleep(pause)
@@ -85,58 +85,58 @@ func (h *hold) unlockStore(ctx context.Context) error {
 }
 
 // unlockOnce makes one call, whatever has become of parent.
-func (h *hold) unlockOnce(parent context.Context, bound time.Duration) error {
+func (m *Manager) unlockOnce(parent context.Context, h *hold, bound time.Duration) error {
 	ctx := driver.NewBound(parent, bound)
 	defer ctx.Stop()
 	returned := false
-	defer errs.IfPanics(&returned, h.cleanUp)
-	err := h.sendUnlock(ctx)
+	defer errs.IfPanics(&returned, func() { m.cleanUp(h) })
+	err := m.sendUnlock(ctx, h)
 	returned = true
 	return err
 }
 
-func (h *hold) sendUnlock(ctx context.Context) error {
+func (m *Manager) sendUnlock(ctx context.Context, h *hold) error {
 	if d := h.minHoldLeft(); d > 0 {
-		return h.m.store.Delayed.UnlockAfter(ctx, h.spec.Key, h.by.id, d)
+		return m.store.Delayed.UnlockAfter(ctx, h.by.spec.Key, h.by.id, d)
 	}
-	return h.m.store.Unlock(ctx, h.spec.Key, h.by.id)
+	return m.store.Unlock(ctx, h.by.spec.Key, h.by.id)
 }
 
 // tryUnlock gives the hold back once. What is not confirmed is left to its lease.
-func (h *hold) tryUnlock(ctx context.Context) {
+func (m *Manager) tryUnlock(ctx context.Context, h *hold) {
 	var err error
-	defer h.m.panics.Catch("a lock was given back", &err)
-	err = h.unlockOnce(ctx, unlockTry)
+	defer m.panics.Catch("a lock was given back", &err)
+	err = m.unlockOnce(ctx, h, unlockTry)
 }
 
 // minHoldLeft is how long the key must stay taken from now. It goes by the
 // monotonic clock: a wall clock that is set must not free the key early.
 func (h *hold) minHoldLeft() time.Duration {
-	if h.spec.MinHold == 0 {
+	if h.by.spec.MinHold == 0 {
 		return 0
 	}
-	return max(h.grantedAt+h.spec.MinHold-h.m.clock.Now().Mono, 0)
+	return max(h.grantedAt+h.by.spec.MinHold-h.clock.Now().Mono, 0)
 }
 
 // lingers reports whether the key must not be freed now, and the store cannot
 // do it later by itself. The lease covers MinHold.
-func (h *hold) lingers() bool { return h.m.store.Delayed == nil && h.minHoldLeft() > 0 }
+func (m *Manager) lingers(h *hold) bool { return m.store.Delayed == nil && h.minHoldLeft() > 0 }
 
 // cleanUp has the janitor remove the hold from the store: now, or when MinHold
 // is over.
-func (h *hold) cleanUp() {
+func (m *Manager) cleanUp(h *hold) {
 	end := h.deadline.Load().Add(margin(h.ttlNow())).Mono // of the lease
-	t := &task{key: h.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown}
-	t.at = h.m.clock.Now().Mono
+	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown}
+	t.at = h.clock.Now().Mono
 	if d := h.minHoldLeft(); d > 0 {
 		t.at, t.held = t.at+d, true
 	}
-	h.m.janitor.put(t)
+	m.janitor.put(t)
 }
 
 // cleanUpUnknown removes leases that calls of this id may have created whose outcome was never known.
-func (h *hold) cleanUpUnknown() {
-	if h.by.unknown > 0 && h.by.unknownUntil.Mono > h.m.clock.Now().Mono {
-		h.m.janitor.put(&task{key: h.spec.Key, id: h.by.id, until: h.by.unknownUntil.Mono, unknown: h.by.unknown})
+func (m *Manager) cleanUpUnknown(h *hold) {
+	if t := h.by.leftBehind(); t != nil && t.until > h.clock.Now().Mono {
+		m.janitor.put(t)
 	}
 }

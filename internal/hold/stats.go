@@ -15,15 +15,8 @@ func (m *Manager) Stats() (s Stats) {
 	m.mu.Lock()
 	s.Slots, s.Attempts, s.Asking, s.Holds = len(m.slots), m.attempts, len(m.asking), len(m.holds)
 	m.mu.Unlock()
-	m.janitor.mu.Lock()
-	s.Tasks = m.janitor.workers
-	for _, p := range m.janitor.parts {
-		s.Tasks += len(p.tasks)
-	}
-	m.janitor.mu.Unlock()
-	m.sched.mu.Lock()
-	s.Scheduled = len(m.sched.holds)
-	m.sched.mu.Unlock()
+	s.Tasks = m.janitor.size()
+	s.Scheduled = m.sched.size()
 	return s
 }
 

@@ -127,22 +127,22 @@ func (q *waitQueue) sendAway() {
 	q.earliest = earliest
 }
 
-// learn tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learn(p *prefetched, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
-	pool, granted := q.pool, 0
+// learnAll tells the cache of denials, and what takes permits in advance, of the answers.
+func (q *waitQueue) learnAll(p *prefetched, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
+	granted := 0
 	for i, g := range taken.Asks {
 		granted += g.N
-		if g.N > 0 || pool.local {
+		if g.N > 0 || q.local {
 			continue
 		}
 		if asks[i].MaxDelay == 0 {
 			d := &driver.Demand{Key: q.key.key, Limit: q.key.limit}
-			pool.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
+			q.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
 		}
 		break
 	}
 	if granted > 0 {
-		pool.denied.drop(q.key.key)
+		q.denied.drop(q.key.key)
 	}
 	if p != nil {
 		p.answered(granted, taken, sent)
@@ -155,21 +155,19 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 		return nil
 	}
 	q.from = time.Time{}
-	q.refunds++
-	return q.pool.refunds.start(q.key, w.id, w.n, func() {
-		mu := &q.pool.waits.mu
-		mu.Lock()
-		defer mu.Unlock()
-		q.refunds--
+	q.returning++
+	return q.refunds.start(q.key, w.id, w.n, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.returning--
 		q.wake()
 	})
 }
 
 // passed takes w out of those who are ahead: it is due, or has been cancelled.
 func (q *waitQueue) passed(w *waiter, cancelled bool) (over <-chan struct{}) {
-	mu := &q.pool.waits.mu
-	mu.Lock()
-	defer mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if w.place == nil { // Close gives it back
 		return nil
 	}

@@ -26,10 +26,20 @@ const (
 
 // coalescer has the calls for permits that are under way, and the requests that wait for them.
 type coalescer struct {
-	pool   *Pool
+	cfg       *Config
+	refunds   *refunds
+	running   *sync.WaitGroup         // the goroutines that make calls
+	inAdvance func(*limitKey) spender // nil: nothing of the limit was taken in advance
+
 	mu     sync.Mutex
 	queues map[limitKey]*callQueue
 	closed bool
+}
+
+// spender has permits of one limit that were taken in advance.
+type spender interface {
+	// spend takes n permits, and answers in r, which is zero. It is false if there are less than n.
+	spend(n int, r *Result) bool
 }
 
 // limitKey names what permits are taken of.
@@ -63,15 +73,14 @@ type request struct {
 	from Origin
 }
 
-// batch is one call with the asks of its requests.
+// batch is one call for several requests.
 type batch struct {
-	requests []*request
-	callers  int // who still wait; guarded by coalescer.mu
-	cancel   context.CancelFunc
+	callers int // who still wait; guarded by coalescer.mu
+	cancel  context.CancelFunc
 }
 
-func (c *coalescer) init(pool *Pool) {
-	c.pool, c.queues = pool, make(map[limitKey]*callQueue)
+func (c *coalescer) init(cfg *Config, refunds *refunds, running *sync.WaitGroup) {
+	c.cfg, c.refunds, c.running, c.queues = cfg, refunds, running, make(map[limitKey]*callQueue)
 }
 
 // take asks the store for permits, together with others who do. Those who wait are given what
@@ -95,9 +104,6 @@ func (c *coalescer) take(ctx context.Context, d *driver.Demand, ask driver.Ask, 
 
 // takeEach asks the store for several, in one step and in their order, together with others.
 func (c *coalescer) takeEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
-	if c.pool.local { // a store in this process is quicker than that
-		return c.call(ctx, k, asks)
-	}
 	q, r, err := c.join(ctx, k, asks[0], asks[1:], nil)
 	switch {
 	case err != nil:
@@ -148,14 +154,14 @@ func (c *coalescer) await(r *request) error {
 // takeAlone makes the call for one request.
 func (c *coalescer) takeAlone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, f *fetch) error {
 	if f != nil {
-		f.sent = c.pool.Clock.Now()
+		f.sent = c.cfg.Clock.Now()
 	}
-	err := c.pool.takeOne(ctx, d, ask, t)
+	err := c.cfg.takeOne(ctx, d, ask, t)
 	switch {
 	case f == nil && err != nil && errs.HasEnded(ctx):
 		c.giveBack(limitKey{d.Key, d.Limit}, &ask)
 	case f != nil && err == nil:
-		f.answered(t)
+		*t = f.landed(*t)
 	}
 	return err
 }
@@ -182,7 +188,7 @@ func (c *coalescer) leave(r *request) error {
 // giveBack gives back what an ask was granted, or may have been, whose caller has left.
 func (c *coalescer) giveBack(k limitKey, ask *driver.Ask) {
 	if ask.ID != "" {
-		c.pool.refunds.start(k, ask.ID, ask.N, func() {})
+		c.refunds.start(k, ask.ID, ask.N, func() {})
 	}
 }
 
@@ -218,20 +224,20 @@ func (c *coalescer) ended(q *callQueue) {
 // servePrefetched gives those at the head of the queue what they ask for out of prefetched
 // permits. coalescer.mu is held.
 func (c *coalescer) servePrefetched(q *callQueue) {
-	b := c.pool.prefetch.Load()
-	if b == nil || len(q.waiting) == 0 || c.closed {
+	if len(q.waiting) == 0 || c.closed {
 		return
 	}
-	p := b.find(q.key.key, &q.key.limit)
+	p := c.inAdvance(&q.key)
 	if p == nil {
 		return
 	}
+	var got Result
 	for r := q.head(); r != nil; r = q.head() {
 		n := r.ask.N
 		if r.fetch != nil {
 			n = r.fetch.own
 		}
-		var got Result
+		got = Result{}
 		if n == 0 || len(r.more) > 0 || r.fetch == nil && r.ask.ID != "" || !p.spend(n, &got) {
 			return
 		}
@@ -265,33 +271,34 @@ func (q *callQueue) pop() {
 // sendNext sends the head of the queue. coalescer.mu is held.
 func (c *coalescer) sendNext(q *callQueue) {
 	c.servePrefetched(q)
-	b, asks := &batch{}, 0
+	var requests []*request
+	asks := 0
 	for r := q.head(); r != nil && (asks == 0 || asks+1+len(r.more) <= maxBatch); r = q.head() {
-		b.requests = append(b.requests, r)
+		requests = append(requests, r)
 		asks += 1 + len(r.more)
 		q.pop()
 	}
-	if len(b.requests) == 0 {
+	if len(requests) == 0 {
 		return
 	}
 	if len(q.waiting) > 0 {
 		c.boundWait(q)
 	}
-	ctx := b.begin()
+	ctx, cancel := begin(requests)
 	q.calls++
-	c.pool.running.Add(1)
-	go c.send(ctx, q, b)
+	c.running.Add(1)
+	go c.send(ctx, cancel, q, requests)
 }
 
-// begin gives the context of the call. coalescer.mu is held.
-func (b *batch) begin() (ctx context.Context) {
-	b.callers = len(b.requests)
-	contexts := make([]context.Context, len(b.requests))
-	for i, r := range b.requests {
+// begin makes requests a batch, and gives the context of its call. coalescer.mu is held.
+func begin(requests []*request) (ctx context.Context, cancel context.CancelFunc) {
+	b := &batch{callers: len(requests)}
+	contexts := make([]context.Context, len(requests))
+	for i, r := range requests {
 		r.batch, contexts[i] = b, r.ctx
 	}
 	ctx, b.cancel = untilLast(contexts)
-	return ctx
+	return ctx, b.cancel
 }
 
 // untilLast is a context for a call that is made for several callers: it ends with the last
@@ -312,13 +319,13 @@ func untilLast(callers []context.Context) (context.Context, context.CancelFunc) 
 }
 
 // send makes the call and hands the answers out.
-func (c *coalescer) send(ctx context.Context, q *callQueue, b *batch) {
-	defer c.pool.running.Done()
+func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *callQueue, requests []*request) {
+	defer c.running.Done()
 	defer c.ended(q)
-	defer b.cancel()
-	asks := make([]driver.Ask, 0, len(b.requests))
-	sent := c.pool.Clock.Now()
-	for _, r := range b.requests {
+	defer cancel()
+	asks := make([]driver.Ask, 0, len(requests))
+	sent := c.cfg.Clock.Now()
+	for _, r := range requests {
 		asks = append(append(asks, r.ask), r.more...)
 		if r.fetch != nil {
 			r.fetch.sent = sent
@@ -328,15 +335,15 @@ func (c *coalescer) send(ctx context.Context, q *callQueue, b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.fail(q.key, b, err)
+		c.fail(q.key, requests, err)
 		return
 	}
 	rest := taken.Asks
-	for _, r := range b.requests {
+	for _, r := range requests {
 		r.all, rest = rest[:1+len(r.more)], rest[1+len(r.more):]
 		r.t = driver.TakenOne{Granted: r.all[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
 		if r.fetch != nil {
-			r.fetch.answered(&r.t)
+			r.t = r.fetch.landed(r.t)
 		} else if r.gone && r.t.N > 0 {
 			c.giveBack(q.key, &r.ask)
 		}
@@ -348,19 +355,19 @@ func (c *coalescer) send(ctx context.Context, q *callQueue, b *batch) {
 func (c *coalescer) call(ctx context.Context, k limitKey, asks []driver.Ask) (taken driver.Taken, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s panicked: %v\n%s", c.pool.Info.Name, p, debug.Stack())
+			err = fmt.Errorf("%s panicked: %v\n%s", c.cfg.Info.Name, p, debug.Stack())
 		}
 	}()
-	taken, err = c.pool.Store.Take(ctx, k.key, k.limit, asks)
+	taken, err = c.cfg.Store.Take(ctx, k.key, k.limit, asks)
 	if err == nil && len(taken.Asks) != len(asks) {
-		err = fmt.Errorf("%s answered %d asks of %d", c.pool.Info.Name, len(taken.Asks), len(asks))
+		err = fmt.Errorf("%s answered %d asks of %d", c.cfg.Info.Name, len(taken.Asks), len(asks))
 	}
 	return taken, err
 }
 
-// fail tells the callers of b that the store did not answer. coalescer.mu is held.
-func (c *coalescer) fail(k limitKey, b *batch, err error) {
-	for _, r := range b.requests {
+// fail tells the callers that the store did not answer. coalescer.mu is held.
+func (c *coalescer) fail(k limitKey, requests []*request, err error) {
+	for _, r := range requests {
 		if r.fetch == nil && errs.HasEnded(r.ctx) {
 			c.giveBack(k, &r.ask)
 		}

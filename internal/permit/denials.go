@@ -15,7 +15,8 @@ import (
 // while it is there. Only a reset, a refund or a changed limit does, so an entry
 // lives at most maxDenial: another client's reset shows within that time.
 type denials struct {
-	pool  *Pool
+	clock *clock.Clock
+	local bool          // nothing is remembered
 	epoch atomic.Uint64 // counts forget, so that a denial from before it is not remembered after
 	any   atomic.Int64  // entries, so that an empty cache costs one load
 	byKey sync.Map      // key to *[]denial, which is not changed but replaced; read without a lock
@@ -45,7 +46,7 @@ func (ds *denials) lookup(d *driver.Demand, ask driver.Ask) (r Result, ok bool) 
 	if len(known) == 0 {
 		return r, false
 	}
-	now := ds.pool.Clock.Mono()
+	now := ds.clock.Mono()
 	for i := range known {
 		e := &known[i]
 		if e.min == ask.Min && e.limit == d.Limit && now < e.until {
@@ -71,7 +72,7 @@ func (ds *denials) of(key string) []denial {
 // remember keeps a denial whose call was sent at sent.
 func (ds *denials) remember(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent clock.Instant, epoch uint64) {
 	until := sent.Mono + min(t.RetryAfter, maxDenial)
-	now := ds.pool.Clock.Mono()
+	now := ds.clock.Mono()
 	if until <= now {
 		return
 	}
@@ -118,7 +119,7 @@ func (ds *denials) sweep(now time.Duration) {
 // forget drops what is known of key after room was made under it, and what is
 // being asked of it now.
 func (ds *denials) forget(key string) {
-	if ds.pool.local {
+	if ds.local {
 		return
 	}
 	ds.mu.Lock()

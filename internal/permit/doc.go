@@ -4,12 +4,16 @@
 // The way of one request, from file to file:
 //
 //	pool.go        Pool: a request is answered from memory, from prefetched permits or by the store
+//	source.go      the store, with what it denied and the requests that wait for it
 //	denials.go     what the store denied, remembered for a second
-//	prefetched.go  permits of one limit that were taken in advance
-//	table.go       those of all limits; size.go decides how many, policy.go holds the rules, fetch.go asks for them
 //	coalesce.go    requests for one limit that arrive during a call share the next one
+//	advance.go     permits that were taken in advance: table.go has them by limit, policy.go the rules
+//	prefetched.go  those of one limit: size.go decides how many, fetch.go asks for them
+//	prefetcher.go  the calls of that in the background
 //	wait.go        a wait for permits
 //	queue.go       the callers that wait for one limit, in order; answer.go is what answers mean to them
 //	multi.go       several limits in one step
 //	refund.go      permits that nobody wants any more go back
+//
+// Types depend on each other in one direction; a test in internal/repo/house has their order.
 package permit

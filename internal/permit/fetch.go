@@ -11,11 +11,11 @@ import (
 // for a limit is under way, so that many callers prefetch once, not once each. It is sent together
 // with other requests, and whatever becomes of its caller, the surplus is for all.
 type fetch struct {
-	p     *prefetched
-	own   int // permits for the caller
-	epoch uint64
-	id    string
-	sent  clock.Instant // set when the call is sent
+	own    int // permits for the caller
+	epoch  uint64
+	id     string
+	sent   clock.Instant                         // set when the call is sent
+	landed func(driver.TakenOne) driver.TakenOne // takes in the answer, and gives what is the caller's
 
 	denied bool // the store had nothing
 	over   bool // guarded by prefetched.mu
@@ -28,44 +28,43 @@ func (p *prefetched) widen(ask *driver.Ask) *fetch {
 	if p.asking || p.over || p.next != nil {
 		return nil
 	}
-	pool := p.table.pool
 	rest := 0 // to be spent first
 	if l := p.cur.Load(); l != nil {
 		rest = int(max(l.left.Load(), 0))
 	}
-	more := min(p.sizer.size(pool.Clock.Mono(), p.used(), rest), p.key.limit.Max()-ask.N)
+	more := min(p.sizer.size(p.by.Clock.Mono(), p.used(), rest), p.key.limit.Max()-ask.N)
 	if more <= 0 {
 		return nil
 	}
-	f := &fetch{p: p, own: ask.N, epoch: p.epoch}
+	f := &fetch{own: ask.N, epoch: p.epoch}
+	f.landed = func(t driver.TakenOne) driver.TakenOne { return p.landed(f, t) }
 	ask.N += more
 	ask.Min = max(ask.Min, 1)
-	if pool.Store.Refund != nil && p.sizer.window >= 2*p.table.every {
-		f.id = p.table.id()
+	if p.by.Store.Refund != nil && p.sizer.window >= 2*p.by.every {
+		f.id = p.by.id()
 		ask.ID = f.id
 	}
 	p.asking = true
 	return f
 }
 
-// answered takes in the answer, and leaves in t what is the caller's. It comes before
+// landed takes in the answer to f, and gives what is the caller's. It comes before
 // anyone else is told that the call has ended.
-func (f *fetch) answered(t *driver.TakenOne) {
-	p := f.p
-	now := p.table.pool.Clock.Now()
+func (p *prefetched) landed(f *fetch, t driver.TakenOne) driver.TakenOne {
+	now := p.by.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sizer.learn(t, f.sent.Mono, now.Mono)
-	f.end()
+	p.sizer.learn(&t, f.sent.Mono, now.Mono)
+	p.end(f)
 	f.denied = t.N == 0
 	more := t.N - f.own
 	if more <= 0 {
-		return
+		return t
 	}
 	t.N = f.own
 	l := &block{n: more, told: now.Mono, remaining: t.Remaining, reset: t.ResetAfter, id: f.id, renew: never}
 	l.left.Store(int64(more))
-	l.ends = f.sent.Add(p.sizer.life(t))
+	l.ends = f.sent.Add(p.sizer.life(&t))
 	if more >= 4 {
 		l.low = int64(more / 4)
 	}
@@ -74,43 +73,43 @@ func (f *fetch) answered(t *driver.TakenOne) {
 	}
 	if p.over || p.epoch != f.epoch || l.ends.Reached(now) {
 		l.close()
-		p.table.ended(p.key, l, more, 0)
-		return
+		p.by.ended(p.key, l, more, 0)
+		return t
 	}
 	t.Remaining += more
 	p.put(l)
+	return t
 }
 
-// end allows the next fetch. prefetched.mu is held.
-func (f *fetch) end() {
+// end allows the next fetch after f. prefetched.mu is held.
+func (p *prefetched) end(f *fetch) {
 	if !f.over {
 		f.over = true
-		f.p.asking = false
+		p.asking = false
 	}
 }
 
-// done is end, for a call that failed.
-func (f *fetch) done() {
-	f.p.mu.Lock()
-	defer f.p.mu.Unlock()
-	f.end()
+// failed is end, for a call that may have failed.
+func (p *prefetched) failed(f *fetch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(f)
 }
 
 // ask asks the store, for a surplus too if there is reason to.
 func (p *prefetched) ask(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (Origin, error) {
-	pool := p.table.pool
 	f := p.widen(&ask)
 	if f != nil {
-		defer f.done()
+		defer p.failed(f)
 	}
-	sent := pool.Clock.Mono()
-	from, err := pool.calls.take(ctx, d, ask, t, f)
+	sent := p.by.Clock.Mono()
+	from, err := p.by.calls.take(ctx, d, ask, t, f)
 	if err != nil || from == FromPrefetch {
 		return from, err
 	}
 	p.direct.Add(int64(t.N))
 	if f == nil {
-		now := pool.Clock.Mono()
+		now := p.by.Clock.Mono()
 		p.mu.Lock()
 		p.sizer.learn(t, sent, now)
 		p.mu.Unlock()
@@ -130,7 +129,7 @@ func (p *prefetched) refill(l *block) {
 func (p *prefetched) answered(granted int, taken *driver.Taken, sent clock.Instant) {
 	last := driver.TakenOne{Granted: taken.Asks[len(taken.Asks)-1], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
 	p.direct.Add(int64(granted))
-	now := p.table.pool.Clock.Mono()
+	now := p.by.Clock.Mono()
 	p.mu.Lock()
 	p.sizer.learn(&last, sent.Mono, now)
 	p.mu.Unlock()
@@ -144,29 +143,23 @@ func (p *prefetched) prefetch() {
 	if f == nil {
 		return
 	}
-	b := p.table
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		f.done()
-		return
+	if !p.by.start(func() { p.call(f, ask) }) {
+		p.failed(f)
 	}
-	b.background(func() { p.call(f, ask) })
 }
 
 // call makes the call of a fetch in the background. Nobody waits for it: that it failed shows when the
 // current block is spent, and the next request goes to the store.
 func (p *prefetched) call(f *fetch, ask driver.Ask) {
-	pool := p.table.pool
-	defer f.done()
+	defer p.failed(f)
 	var err error
-	defer pool.Panics.Catch("permits were taken in advance", &err)
+	defer p.by.Panics.Catch("permits were taken in advance", &err)
 	ctx, cancel := context.WithTimeout(context.Background(), refundTry)
 	defer cancel()
 	d := driver.Demand{Key: p.key.key, Limit: p.key.limit, N: ask.N}
-	sent, epoch := pool.Clock.Now(), pool.denied.epoch.Load()
+	sent, epoch := p.by.Clock.Now(), p.by.denied.epoch.Load()
 	var t driver.TakenOne
-	if _, err = pool.calls.take(ctx, &d, ask, &t, f); err == nil && f.denied {
-		pool.denied.remember(&d, ask, &t, sent, epoch)
+	if _, err = p.by.calls.take(ctx, &d, ask, &t, f); err == nil && f.denied {
+		p.by.denied.remember(&d, ask, &t, sent, epoch)
 	}
 }

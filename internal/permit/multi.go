@@ -31,7 +31,7 @@ func CheckAll(demands []driver.Demand) (at int, err error) {
 // TakeAll takes the permits of every demand, or none of any. The answer to demand i goes into result(i),
 // which is zero.
 func (p *Pool) TakeAll(ctx context.Context, demands []driver.Demand, result func(i int) *Result) (Origin, error) {
-	m := &all{p: p, demands: demands, result: result}
+	m := &all{source: p.source, demands: demands, result: result}
 	switch {
 	case m.knownDenied():
 		return FromMemory, nil
@@ -43,7 +43,7 @@ func (p *Pool) TakeAll(ctx context.Context, demands []driver.Demand, result func
 
 // all is one TakeAll.
 type all struct {
-	p       *Pool
+	*source
 	demands []driver.Demand
 	result  func(i int) *Result
 }
@@ -83,7 +83,7 @@ func (m *all) sums() []summed {
 
 // knownDenied answers from memory if one demand is certain to be denied, and tells of all that are.
 func (m *all) knownDenied() (denied bool) {
-	memory := &m.p.denied
+	memory := &m.denied
 	if memory.any.Load() == 0 {
 		return false
 	}
@@ -110,14 +110,13 @@ func (m *all) unseen() {
 
 // takeAtOnce is one atomic step at the store.
 func (m *all) takeAtOnce(ctx context.Context) error {
-	p := m.p
-	sent, epoch := p.Clock.Now(), p.denied.epoch.Load()
-	taken, err := p.Store.Multi.TakeAll(ctx, m.demands)
+	sent, epoch := m.Clock.Now(), m.denied.epoch.Load()
+	taken, err := m.Store.Multi.TakeAll(ctx, m.demands)
 	if err != nil {
 		return err
 	}
 	if len(taken) != len(m.demands) || slices.ContainsFunc(taken, func(t driver.Taken) bool { return len(t.Asks) != 1 }) {
-		return fmt.Errorf("%s answered %d demands of %d", p.Info.Name, len(taken), len(m.demands))
+		return fmt.Errorf("%s answered %d demands of %d", m.Info.Name, len(taken), len(m.demands))
 	}
 	granted := m.granted(taken)
 	for i, t := range taken {
@@ -130,8 +129,8 @@ func (m *all) takeAtOnce(ctx context.Context) error {
 			r.RetryAfter = t.Asks[0].RetryAfter
 		}
 	}
-	if !p.local {
-		m.learn(taken, granted, sent, epoch)
+	if !m.local {
+		m.learnAll(taken, granted, sent, epoch)
 	}
 	return nil
 }
@@ -146,10 +145,10 @@ func (m *all) granted(taken []driver.Taken) bool {
 	return true
 }
 
-// learn keeps the cache of denials right. What stood in the way only as a sum says nothing
+// learnAll keeps the cache of denials right. What stood in the way only as a sum says nothing
 // of a single demand.
-func (m *all) learn(taken []driver.Taken, granted bool, sent clock.Instant, epoch uint64) {
-	denied := &m.p.denied
+func (m *all) learnAll(taken []driver.Taken, granted bool, sent clock.Instant, epoch uint64) {
+	denied := &m.denied
 	for _, sum := range m.sums() {
 		one := taken[sum.of[0]]
 		switch {
@@ -166,7 +165,6 @@ func (m *all) learn(taken []driver.Taken, granted bool, sent clock.Instant, epoc
 // tightest first, for that is the one that denies most often. On a denial, or an error, what
 // was taken is given back.
 func (m *all) takeInTurn(ctx context.Context) error {
-	p := m.p
 	sums := m.sums()
 	slices.SortStableFunc(sums, func(a, b summed) int {
 		return cmp.Or(cmp.Compare(a.keeps(), b.keeps()), cmp.Compare(a.room(), b.room()))
@@ -176,9 +174,9 @@ func (m *all) takeInTurn(ctx context.Context) error {
 	}
 	for i := range sums {
 		sum := &sums[i]
-		sum.id = p.NewID()
+		sum.id = m.NewID()
 		var t driver.TakenOne
-		_, err := p.ask(ctx, nil, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t)
+		_, err := m.ask(ctx, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t)
 		if err == nil && t.N == sum.N {
 			m.grant(sum, &t)
 			continue
@@ -206,7 +204,7 @@ func (m *all) shortFirst(ctx context.Context, sums []summed) error {
 	}
 	for i := first; i < len(sums); i++ {
 		var t driver.TakenOne
-		if _, err := m.p.ask(ctx, nil, &sums[i].Demand, driver.Ask{}, &t); err != nil {
+		if _, err := m.ask(ctx, &sums[i].Demand, driver.Ask{}, &t); err != nil {
 			return err
 		}
 		if short := sums[i]; t.Remaining < short.N {
@@ -247,7 +245,6 @@ func (m *all) giveBack(ctx context.Context, sums []summed) {
 	if len(sums) == 0 {
 		return
 	}
-	p := m.p
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTry)
 	defer cancel()
 	for _, sum := range sums {
@@ -255,7 +252,7 @@ func (m *all) giveBack(ctx context.Context, sums []summed) {
 			continue
 		}
 		// The answer is a denial, or an error, whatever comes of it.
-		_ = p.Store.Refund.Refund(ctx, sum.Key, sum.Limit, sum.id, sum.N)
-		p.denied.forget(sum.Key)
+		_ = m.Store.Refund.Refund(ctx, sum.Key, sum.Limit, sum.id, sum.N)
+		m.denied.forget(sum.Key)
 	}
 }

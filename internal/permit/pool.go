@@ -2,9 +2,7 @@ package permit
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -66,29 +64,22 @@ type PrefetchEnded struct {
 
 // Pool takes permits for the goroutines of one client. It is safe for concurrent use.
 type Pool struct {
-	Config
-	local bool // the store is in this process: nothing is remembered, shared or prefetched
-
-	denied   denials
-	calls    coalescer
+	*source
+	prefetch advance
 	waits    waitQueues
-	refunds  refunds
-	prefetch atomic.Pointer[table] // nil: nothing is taken in advance
 
-	mu      sync.Mutex // guards closed, and changes of prefetch
-	closed  bool
-	ended   chan struct{} // closed by Stop
-	running sync.WaitGroup
+	mu     sync.Mutex // guards closed, and changes of prefetch
+	closed bool
+	ended  chan struct{} // closed by Stop
 }
 
 // New makes a pool. policy says what is taken in advance; nil: nothing.
 func New(cfg Config, policy *Policy) *Pool {
-	p := &Pool{Config: cfg, local: cfg.Info.Claims.Has(driver.ScopeProcess), ended: make(chan struct{})}
-	p.denied.pool, p.refunds.pool = p, p
-	p.calls.init(p)
-	p.waits.init(p)
+	p := &Pool{source: newSource(cfg), ended: make(chan struct{})}
+	p.calls.inAdvance = p.prefetch.spender
+	p.waits.init(p.source, &p.prefetch)
 	if policy != nil && !p.local {
-		p.prefetch.Store(newTable(p, policy))
+		p.prefetch.Store(newTable(p.source, policy))
 	}
 	return p
 }
@@ -98,7 +89,7 @@ func (p *Pool) Local() bool { return p.local }
 
 // Take takes permits of d as ask says. The answer goes into r, which is zero.
 func (p *Pool) Take(ctx context.Context, r *Result, d *driver.Demand, ask driver.Ask) (Origin, error) {
-	f := p.prefetched(d)
+	f := p.prefetch.of(d)
 	if f != nil && f.spend(ask.N, r) {
 		return FromPrefetch, nil
 	}
@@ -106,7 +97,7 @@ func (p *Pool) Take(ctx context.Context, r *Result, d *driver.Demand, ask driver
 	switch {
 	case err != nil:
 	case ask.N == 0:
-		p.addPrefetched(d, r)
+		p.prefetch.addTo(d, r)
 	case f != nil && !r.Allowed && f.spendRest(ask.Min, ask.N, r):
 		from = FromPrefetch
 	}
@@ -129,24 +120,15 @@ func (p *Pool) takeOrDeny(ctx context.Context, r *Result, f *prefetched, d *driv
 	return from, err
 }
 
-// ask asks the store, for more than is wanted if f, which may be nil, wants to prefetch, and
-// remembers a denial.
+// ask asks the store, for more than is wanted if f, which may be nil, wants to prefetch.
 func (p *Pool) ask(ctx context.Context, f *prefetched, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from Origin, err error) {
-	if p.local {
-		return FromStore, p.takeOne(ctx, d, ask, t)
+	if f == nil {
+		return p.source.ask(ctx, d, ask, t)
 	}
 	sent, epoch := p.Clock.Now(), p.denied.epoch.Load()
-	if f == nil {
-		_, err = p.calls.take(ctx, d, ask, t, nil)
-	} else {
-		from, err = f.ask(ctx, d, ask, t)
-	}
-	switch {
-	case err != nil || ask.N == 0 || from == FromPrefetch:
-	case t.N == 0:
-		p.denied.remember(d, ask, t, sent, epoch)
-	default:
-		p.denied.drop(d.Key)
+	from, err = f.ask(ctx, d, ask, t)
+	if err == nil && from != FromPrefetch {
+		p.learn(d, ask, t, sent, epoch)
 	}
 	return from, err
 }
@@ -162,23 +144,6 @@ func (p *Pool) Reserve(ctx context.Context, d *driver.Demand, ask driver.Ask) (t
 		p.denied.drop(d.Key)
 	}
 	return t, err
-}
-
-// takeOne makes one call for one ask.
-func (p *Pool) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
-	if p.Store.One != nil {
-		*t, err = p.Store.One.TakeOne(ctx, d.Key, d.Limit, ask)
-		return err
-	}
-	taken, err := p.Store.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
-	if err != nil {
-		return err
-	}
-	if len(taken.Asks) != 1 {
-		return fmt.Errorf("%s answered %d asks of 1", p.Info.Name, len(taken.Asks))
-	}
-	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
-	return nil
 }
 
 // set makes r, which is zero, the answer t to an ask for n.

@@ -12,7 +12,7 @@ import (
 // add puts a block of n permits beside what is there.
 func add(t *testing.T, p *Pool, l driver.Limit, n int) {
 	t.Helper()
-	f := p.prefetched(demand(t, "k", l, 1))
+	f := p.prefetch.of(demand(t, "k", l, 1))
 	b := &block{n: n, ends: p.Clock.Now().Add(time.Minute), renew: never}
 	b.left.Store(int64(n))
 	f.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // prefetched is permits of one limit that were taken in advance: a block that is being spent, and
 // perhaps the one to be spent after it.
 type prefetched struct {
-	table *table
+	by    *prefetcher
 	key   limitKey
 	rule  Rule
 	after atomic.Pointer[prefetched] // in the chain
@@ -54,9 +54,9 @@ const shut = math.MinInt64 / 2
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
 
-func newPrefetched(b *table, d *driver.Demand, rule Rule) *prefetched {
-	p := &prefetched{table: b, key: limitKey{d.Key, d.Limit}, rule: rule}
-	p.sizer.init(&d.Limit, rule, b.pool.Clock.Mono())
+func newPrefetched(by *prefetcher, d *driver.Demand, rule Rule) *prefetched {
+	p := &prefetched{by: by, key: limitKey{d.Key, d.Limit}, rule: rule}
+	p.sizer.init(&d.Limit, rule, by.Clock.Mono())
 	return p
 }
 
@@ -91,7 +91,7 @@ func (p *prefetched) spend(n int, r *Result) bool {
 	l := p.cur.Load()
 	for l != nil {
 		if left, ok := l.take(int64(n)); ok {
-			if now := p.table.pool.Clock.Now(); !l.ends.Reached(now) {
+			if now := p.by.Clock.Now(); !l.ends.Reached(now) {
 				if left <= l.low || now.Mono >= l.renew {
 					p.refill(l)
 				}
@@ -124,25 +124,11 @@ func (p *prefetched) spendRest(least, n int, r *Result) bool {
 	return n > 0 && n >= least && p.spend(n, r)
 }
 
-// addPrefetched adds to what the store told of itself what this client has of it in advance.
-func (pool *Pool) addPrefetched(d *driver.Demand, r *Result) {
-	b := pool.prefetch.Load()
-	if b == nil {
-		return
-	}
-	if p := b.find(d.Key, &d.Limit); p != nil {
-		if n := p.left(); n > 0 {
-			r.Remaining += n
-			r.Allowed, r.RetryAfter = true, 0
-		}
-	}
-}
-
 // left is how many permits could be spent now.
 func (p *prefetched) left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, n := p.table.pool.Clock.Now(), int64(0)
+	now, n := p.by.Clock.Now(), int64(0)
 	for _, l := range [...]*block{p.cur.Load(), p.next} {
 		if l != nil && !l.ends.Reached(now) {
 			n += max(l.left.Load(), 0)
@@ -160,7 +146,7 @@ func (p *prefetched) advance(l *block) *block {
 		return now
 	}
 	// Below zero is an ask for too much, which is about to put back what it took.
-	if l.left.Load() != 0 && !l.ends.Reached(p.table.pool.Clock.Now()) {
+	if l.left.Load() != 0 && !l.ends.Reached(p.by.Clock.Now()) {
 		return l
 	}
 	p.retire(l)
@@ -172,7 +158,7 @@ func (p *prefetched) advance(l *block) *block {
 func (p *prefetched) retire(l *block) {
 	left := l.close()
 	p.spent += int64(l.n - left)
-	p.table.ended(p.key, l, left, 0)
+	p.by.ended(p.key, l, left, 0)
 }
 
 // put adds a block. prefetched.mu is held.
@@ -180,7 +166,7 @@ func (p *prefetched) put(l *block) {
 	switch cur := p.cur.Load(); {
 	case cur == nil:
 		p.cur.Store(l)
-	case cur.left.Load() == 0 || cur.ends.Reached(p.table.pool.Clock.Now()):
+	case cur.left.Load() == 0 || cur.ends.Reached(p.by.Clock.Now()):
 		p.retire(cur)
 		p.cur.Store(l)
 	default: // asking keeps a second one from being taken beside it
@@ -210,8 +196,8 @@ func (p *prefetched) clear(fn func(*block)) {
 	p.next = nil
 }
 
-// end takes it out of use, and says what is to be given back. table.mu is held.
-func (p *prefetched) end(now clock.Instant) (back []leftover) {
+// stop takes it out of use, and says what is to be given back. table.mu is held.
+func (p *prefetched) stop(now clock.Instant) (back []leftover) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
@@ -241,7 +227,7 @@ func (p *prefetched) sweep(now clock.Instant) (back []leftover, keep bool) {
 		p.seen, p.idle = used, 0
 		return nil, true
 	case p.idle == 0: // since the last sweep, at least
-		p.idle = max(now.Mono-p.table.every, 1)
+		p.idle = max(now.Mono-p.by.every, 1)
 	}
 	idle := now.Mono - p.idle
 	for _, l := range [...]*block{p.cur.Load(), p.next} {

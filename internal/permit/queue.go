@@ -12,11 +12,12 @@ import (
 
 // waitQueues are the queues in which goroutines wait for permits, one for each key and limit.
 type waitQueues struct {
-	pool    *Pool
-	mu      sync.Mutex // guards what follows, and the queues
-	queues  map[limitKey]*waitQueue
-	closed  bool
-	running sync.WaitGroup // the goroutines that serve queues
+	source   *source
+	prefetch *advance
+	mu       sync.Mutex // guards what follows, and the queues
+	queues   map[limitKey]*waitQueue
+	closed   bool
+	serving  sync.WaitGroup // the goroutines that serve queues
 }
 
 // waitQueue serves its waiters in the order in which they came. One goroutine makes its requests,
@@ -26,16 +27,19 @@ type waitQueues struct {
 // those behind it if that is within waitAhead. So what a waiter that is cancelled gives back goes
 // to those behind it, and never to one that comes later.
 type waitQueue struct {
-	pool     *Pool
+	*source
+	prefetch *advance
+	mu       *sync.Mutex // of waitQueues
 	key      limitKey
 	reserves bool          // the store grants ahead of time
 	changed  chan struct{} // wakes the goroutine; of capacity 1
 
-	waiting list.List // of *waiter: not granted yet
-	ahead   list.List // of *waiter: granted, and due later; in the order of their due times
-	refunds int       // of waiters that were cancelled, under way
-	asked   int       // waiters of the request under way that are still there
-	abandon func()    // ends that request
+	closed    bool
+	waiting   list.List // of *waiter: not granted yet
+	ahead     list.List // of *waiter: granted, and due later; in the order of their due times
+	returning int       // refunds of waiters that were cancelled, under way
+	asked     int       // waiters of the request under way that are still there
+	abandon   func()    // ends that request
 
 	trip     time.Duration // how long the last request took
 	wanted   int           // permits, by all in waiting
@@ -67,7 +71,9 @@ type waiter struct {
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
 
-func (qs *waitQueues) init(pool *Pool) { qs.pool, qs.queues = pool, make(map[limitKey]*waitQueue) }
+func (qs *waitQueues) init(source *source, prefetch *advance) {
+	qs.source, qs.prefetch, qs.queues = source, prefetch, make(map[limitKey]*waitQueue)
+}
 
 // join puts w at the end of the queue of d. It is nil if the client is closed. Who finds no queue
 // makes the first request itself, under its own context.
@@ -83,19 +89,19 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 		q.add(w)
 		return q
 	}
-	q = &waitQueue{pool: qs.pool, key: k, changed: make(chan struct{}, 1)}
-	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.pool.Info.Claims.Has(driver.Reserve)
+	q = &waitQueue{source: qs.source, prefetch: qs.prefetch, mu: &qs.mu, key: k, changed: make(chan struct{}, 1)}
+	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.source.Info.Claims.Has(driver.Reserve)
 	qs.queues[k] = q
 	q.add(w)
-	qs.running.Add(1)
+	qs.serving.Add(1)
 	q.request(w.ctx, nil, []*waiter{w})
 	if q.empty() {
 		delete(qs.queues, k)
-		qs.running.Done()
+		qs.serving.Done()
 		return q
 	}
-	qs.pool.running.Add(1)
-	go q.serve()
+	qs.source.running.Add(1)
+	go qs.serve(q)
 	return q
 }
 
@@ -107,7 +113,7 @@ func (q *waitQueue) add(w *waiter) {
 		return
 	}
 	if q.reserves {
-		w.id = q.pool.NewID()
+		w.id = q.NewID()
 	}
 	w.place = q.waiting.PushBack(w)
 	q.wanted += w.n
@@ -121,15 +127,14 @@ func (q *waitQueue) add(w *waiter) {
 
 // empty reports whether the queue is at its end. waitQueues.mu is held.
 func (q *waitQueue) empty() bool {
-	return q.pool.waits.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.refunds == 0
+	return q.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.returning == 0
 }
 
 // leave takes w out, unless it has been answered. unknown says that the store may have granted it
 // what it asked for.
 func (q *waitQueue) leave(w *waiter) (left, unknown bool) {
-	mu := &q.pool.waits.mu
-	mu.Lock()
-	defer mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if w.answered {
 		return false, false
 	}
@@ -193,11 +198,10 @@ func (q *waitQueue) wake() {
 	}
 }
 
-// serve makes the requests of the queue until nobody is left.
-func (q *waitQueue) serve() {
-	qs := &q.pool.waits
-	defer q.pool.running.Done()
-	defer qs.running.Done()
+// serve makes the requests of q until nobody is left.
+func (qs *waitQueues) serve(q *waitQueue) {
+	defer qs.source.running.Done()
+	defer qs.serving.Done()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for {
@@ -216,9 +220,8 @@ func (q *waitQueue) serve() {
 
 // pause waits for d, or until the queue changes. waitQueues.mu is held, and is not meanwhile.
 func (q *waitQueue) pause(d time.Duration) {
-	mu := &q.pool.waits.mu
-	mu.Unlock()
-	defer mu.Lock()
+	q.mu.Unlock()
+	defer q.mu.Lock()
 	var over <-chan time.Time
 	if d != never {
 		timer := time.NewTimer(d)
@@ -238,7 +241,7 @@ func (q *waitQueue) next(now time.Time) (front []*waiter, pause time.Duration) {
 	switch {
 	case q.empty():
 		return nil, 0
-	case first == nil, q.refunds > 0: // what is given back may be for the next
+	case first == nil, q.returning > 0: // what is given back may be for the next
 		return nil, never
 	}
 	if last != nil {
@@ -290,8 +293,7 @@ func (q *waitQueue) requestTogether(front []*waiter) {
 // request asks the store for front, as far as it is not served of what was taken in advance. abandon, if
 // any, is for when all of them have left. waitQueues.mu is held, and is not while the store is asked.
 func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter) {
-	pool, mu := q.pool, &q.pool.waits.mu
-	p := pool.prefetched(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
+	p := q.prefetch.of(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
 	for q.spend(p, front[0]) {
 		if front = front[1:]; len(front) == 0 {
 			return
@@ -299,11 +301,11 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 	}
 	q.asked, q.abandon = len(front), abandon
 	asks, renewals := q.asks(front), q.renewals
-	mu.Unlock()
-	sent, epoch := pool.Clock.Now(), pool.denied.epoch.Load()
-	taken, err := pool.calls.takeEach(ctx, q.key, asks)
-	mu.Lock()
-	q.trip = pool.Clock.Mono() - sent.Mono
+	q.mu.Unlock()
+	sent, epoch := q.Clock.Now(), q.denied.epoch.Load()
+	taken, err := q.askEach(ctx, q.key, asks)
+	q.mu.Lock()
+	q.trip = q.Clock.Mono() - sent.Mono
 	if err != nil {
 		q.failed(front, err)
 		return
@@ -313,7 +315,7 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 		q.retryAt, q.from = time.Time{}, time.Time{}
 	}
 	q.sendAway()
-	q.learn(p, asks, &taken, sent, epoch)
+	q.learnAll(p, asks, &taken, sent, epoch)
 }
 
 // asks is what front asks of the store. waitQueues.mu is held.
@@ -349,13 +351,14 @@ func (qs *waitQueues) close(ctx context.Context) {
 			back, keys[w], w.place = append(back, w), k, nil
 		}
 		q.ahead.Init()
+		q.closed = true
 		q.wake()
 	}
 	qs.mu.Unlock()
-	partition.ForEach(&qs.pool.Store.Parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
-		if ctx.Err() == nil && qs.pool.Store.Refund != nil {
-			_ = qs.pool.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
+	partition.ForEach(&qs.source.Store.Parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
+		if ctx.Err() == nil && qs.source.Store.Refund != nil {
+			_ = qs.source.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
 		}
 	})
-	awaitAll(ctx, &qs.running)
+	awaitAll(ctx, &qs.serving)
 }

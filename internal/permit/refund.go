@@ -18,7 +18,8 @@ const refundBound = 2 * time.Second
 
 // refunds gives permits back in the background: nobody waits for the store only to give back.
 type refunds struct {
-	pool    *Pool
+	cfg     *Config
+	denied  *denials
 	mu      sync.Mutex // guards closed, and running against an Add after it
 	closed  bool
 	running sync.WaitGroup
@@ -30,7 +31,7 @@ func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan 
 	done := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.pool.Store.Refund == nil {
+	if r.closed || r.cfg.Store.Refund == nil {
 		go then()
 		return nil
 	}
@@ -54,11 +55,11 @@ func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan 
 
 // try gives back once.
 func (r *refunds) try(ctx context.Context, k limitKey, id string, n int) (err error) {
-	defer r.pool.Panics.Catch("permits were given back", &err)
-	defer r.pool.denied.forget(k.key)
+	defer r.cfg.Panics.Catch("permits were given back", &err)
+	defer r.denied.forget(k.key)
 	ctx, cancel := context.WithTimeout(ctx, refundTry)
 	defer cancel()
-	return r.pool.Store.Refund.Refund(ctx, k.key, k.limit, id, n)
+	return r.cfg.Store.Refund.Refund(ctx, k.key, k.limit, id, n)
 }
 
 // close waits until what is under way is given back, as far as ctx allows.

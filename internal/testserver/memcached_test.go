@@ -24,6 +24,7 @@ func TestMemcachedForgets(t *testing.T) {
 }
 
 func TestMemcachedFaults(t *testing.T) {
+	t.Parallel() // it waits for what a paused server does not answer
 	s := Memcached(t, WithPassword("secret"))
 	if got := s.Text("set k 0 0 1\r\nv"); got[0] != "STORED" {
 		t.Errorf("set: %q", got)

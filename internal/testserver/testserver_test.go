@@ -37,6 +37,7 @@ func TestRedisLoseAndKeep(t *testing.T) {
 }
 
 func TestRedisFaults(t *testing.T) {
+	t.Parallel() // it waits for what a paused server does not answer
 	s := Redis(t, WithPassword("secret"))
 	call(t, s, "SET", "k", "v")
 	if n := s.Commands()["set"]; n != 1 {

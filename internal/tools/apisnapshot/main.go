@@ -1,7 +1,7 @@
-// Command apisnapshot writes the exported API of every public package of a module into text files, one line for each
-// name, so that a change of the API shows in a diff. With -check it writes nothing, and fails where a file differs.
+// Command apisnapshot writes the exported API of public packages into text files, one line for each name, so that a change
+// of the API shows in a diff. With -check it writes nothing, and fails where a file differs.
 //
-//	apisnapshot -dir ../.. -out ../../api
+//	apisnapshot -dir ../.. -out ../../api ./... ./backends/redis/...
 package main
 
 import (
@@ -16,12 +16,15 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
+const root = "github.com/coordgo/coord"
+
 func main() {
-	dir := flag.String("dir", ".", "the directory of the module")
+	dir := flag.String("dir", ".", "the directory of the workspace")
 	out := flag.String("out", "api", "the directory of the files")
 	check := flag.Bool("check", false, "fail where a file differs, and write nothing")
 	flag.Parse()
-	files, err := snapshot(*dir)
+	os.Unsetenv("GOWORK") // which is off for this command alone
+	files, err := snapshot(*dir, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "apisnapshot:", err)
 		os.Exit(1)
@@ -39,11 +42,11 @@ func main() {
 }
 
 // snapshot gives the text of each package by the name of its file.
-func snapshot(dir string) (map[string]string, error) {
+func snapshot(dir string, patterns []string) (map[string]string, error) {
 	list, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedModule | packages.NeedTypes | packages.NeedImports | packages.NeedDeps,
 		Dir:  dir,
-	}, "./...")
+	}, patterns...)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func snapshot(dir string) (map[string]string, error) {
 		if p.Name == "main" || strings.Contains(path, "/internal/") || p.Module == nil {
 			continue
 		}
-		name := strings.TrimPrefix(strings.TrimPrefix(p.PkgPath, p.Module.Path), "/")
+		name := strings.TrimPrefix(strings.TrimPrefix(p.PkgPath, root), "/")
 		if name == "" {
 			name = p.Name
 		}

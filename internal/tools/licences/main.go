@@ -1,7 +1,7 @@
-// Command licences finds the licence of every module whose code is linked into the packages of some modules, or into their
-// tests, and fails where one is not on the list of those that coord accepts.
+// Command licences finds the licence of every module whose code is linked into the packages of some modules or workspaces, or
+// into their tests, and fails where one is not on the list of those that coord accepts.
 //
-//	licences ../.. ../../examples
+//	licences . ../..
 package main
 
 import (
@@ -47,13 +47,18 @@ func main() {
 
 type module struct{ path, dir string }
 
-// linked lists the modules that the packages and tests in dirs are built of, save for those in dirs.
+// linked lists the modules that the packages and tests in dirs are built of, save for those in dirs. Where there is a
+// go.work, all modules of the workspace are meant.
 func linked(dirs []string) (all []module, err error) {
 	const format = "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}"
 	seen := make(map[module]bool)
 	for _, dir := range dirs {
-		list := exec.Command("go", "list", "-deps", "-test", "-f", format, "./...")
-		list.Dir, list.Stderr = dir, os.Stderr
+		pattern, workspace := "./...", "off"
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			pattern, workspace = "work", ""
+		}
+		list := exec.Command("go", "list", "-deps", "-test", "-f", format, pattern)
+		list.Dir, list.Stderr, list.Env = dir, os.Stderr, append(os.Environ(), "GOWORK="+workspace)
 		out, err := list.Output()
 		if err != nil {
 			return nil, fmt.Errorf("go list in %s: %w", dir, err)

@@ -33,7 +33,7 @@ func (a *app) bench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [URL]",
 		Short: "Measure locks and limits on a store",
-		Long:  benchLong + "\n\nWhat is measured:\n" + benchHelp() + "\n" + exitHelp,
+		Long:  benchLong + "\n\nWhat is measured:\n" + benchHelp(),
 		Example: `  coord bench redis://127.0.0.1:6379
 
   # only locks, half a second each, with a page of plots

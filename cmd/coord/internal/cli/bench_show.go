@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/internal/bench"
 )
 
@@ -32,7 +31,7 @@ func (a *app) newBenchScreen(b *benchRun, r *benchReport) *benchScreen {
 		name += " (" + r.Server + ")"
 	}
 	a.printf("coord bench on %s, %d CPUs, %v each. The keys begin with %s\n\n", name, runtime.NumCPU(), b.flags.forEach, b.prefix)
-	return &benchScreen{a: a, each: b.flags.forEach, live: conformance.IsTerminal(os.Stdout) && os.Getenv("TERM") != "dumb"}
+	return &benchScreen{a: a, each: b.flags.forEach, live: onTerminal()}
 }
 
 // begin shows on a terminal what is being measured, and for how long.

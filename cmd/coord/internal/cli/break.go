@@ -23,7 +23,7 @@ func (a *app) breakLock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break NAME",
 		Short: "Take a lock from its holder",
-		Long:  breakLong + "\n\n" + exitHelp,
+		Long:  breakLong,
 		Example: `  coord status backup && coord break backup
 
   # its machine has burnt down

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -27,8 +28,8 @@ func (a *app) configCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration file without opening its store",
 		Long: `Checks FILE, or the one that --config names, with the environment, and prints what they
-say. The store is not opened, and secrets that a URL refers to are not looked up. A mistake
-is told with file and line, and the exit status is 78.`,
+say. The store is not opened, and secrets that a URL refers to are not looked up. All
+mistakes are told, each with file and line, and the exit status is 78.`,
 		Example: `  coord config check coord.yaml
   coord config check deploy/coord.yaml && git commit`,
 		Args: cobra.ArbitraryArgs,
@@ -41,6 +42,13 @@ is told with file and line, and the exit status is 78.`,
 				return usage("no FILE: see %s --help", cmd.CommandPath())
 			}
 			cfg, err := flags.loadFile(cmd.Context())
+			var several interface{ Unwrap() []error }
+			if errors.As(err, &several) {
+				for _, one := range several.Unwrap() {
+					fmt.Fprintln(a.stderr, "coord: "+oneLine(one))
+				}
+				return exit(exitConfig, "")
+			}
 			if err != nil {
 				return err
 			}

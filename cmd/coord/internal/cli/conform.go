@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ func (a *app) conform() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [URL]",
 		Short: "Prove that a store keeps the contract",
-		Long:  conformLong + "\n\nThe profiles:\n" + profileHelp() + "\n" + exitHelp,
+		Long:  conformLong + "\n\nThe profiles:\n" + profileHelp(),
 		Example: `  coord conform redis://127.0.0.1:6379 --report redis.json --report redis.html
 
   # is it good for locks that correctness leans on?
@@ -126,7 +125,7 @@ func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) err
 		harness.Faults = nil
 	}
 	c := f.command
-	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, conformance.IsTerminal(os.Stdout)
+	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, onTerminal()
 	report, err := c.Run(ctx)
 	switch {
 	case errors.Is(err, conformance.ErrNoStore):

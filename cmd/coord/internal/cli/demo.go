@@ -21,7 +21,7 @@ func (a *app) demo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Show what coord promises, with real processes, in ten seconds",
-		Long:  demoLong + "\n\n" + exitHelp,
+		Long:  demoLong,
 		Example: `  coord demo
   coord demo --url redis://127.0.0.1:6379`,
 		Args:              none,

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"slices"
 	"strings"
@@ -17,10 +19,16 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-const doctorLong = `Connects to a store and tries it: its version, topology, settings and claims, how long a round trip, a lock and
-a limit take, and how far its clock is from the clock of this machine. It leaves nothing
-behind that lasts. Warnings of the store, such as one that may evict locks, go to standard
-error.
+const doctorLong = `Connects to a store, tries a lock and a limit, and checks the settings that
+docs/operations.md asks for. It leaves nothing behind that lasts.
+
+Each check is a line that begins with
+  ok    as it should be
+  skip  not checked, because the store does not tell
+  warn  works until something fails
+  fail  does not work, or loses locks in normal operation
+and ends with what to do. The exit status is 1 if a check failed, and with --strict
+also if one warns.
 
 The clock is read from the fencing token of a fresh lock, on stores that seed their
 tokens from a clock of their own.`
@@ -39,16 +47,19 @@ type checkup struct {
 	LimitUS  *int64            `json:"limit_us"`
 	ClockUS  *int64            `json:"clock_us"` // store minus this machine
 	ErrorUS  *int64            `json:"clock_error_us"`
+	// Checks are what was compared with docs/operations.md.
+	Checks []driver.Finding `json:"checks"`
 }
 
 func (a *app) doctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
-		Short: "Connect to a store and try it",
-		Long:  doctorLong + "\n\n" + exitHelp,
+		Short: "Try a store and check its settings",
+		Long:  doctorLong,
 		Example: `  coord doctor redis://127.0.0.1:6379
-  COORD_URL=rediss://:secret@redis.internal coord doctor --json`,
+  coord doctor --strict etcd://etcd-1:2379,etcd-2:2379,etcd-3:2379
+  COORD_URL=rediss://:secret@redis.internal coord doctor --json | jq .checks`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,13 +76,18 @@ func (a *app) doctor() *cobra.Command {
 				return cause(cmd.Context(), err)
 			}
 			if asJSON {
-				return writeJSON(a.stdout, c)
+				if err := writeJSON(a.stdout, c); err != nil {
+					return err
+				}
+			} else {
+				a.printPairs(c.lines())
+				a.printf("\n%s", findingLines(c.Checks))
 			}
-			a.printPairs(c.lines())
-			return nil
+			return verdict(c.Checks, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 also if a check warns")
 	return cmd
 }
 
@@ -98,6 +114,7 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	began := time.Now()
+	log.SetOutput(io.Discard) // what a store warns of when it is opened is among the findings
 	client, err := openConfig(ctx, cfg, coord.WithFailurePolicy(coord.FailClosed))
 	if err != nil {
 		return c, err
@@ -108,26 +125,102 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	if c.Settings, err = client.Describe(ctx); err != nil {
 		return c, err
 	}
-	key := "coord-doctor/" + rand.Text()
-	for _, p := range []struct {
-		to  **int64
-		run func() error
-	}{
-		{&c.PingUS, func() error { return client.Ping(ctx) }},
-		{&c.LockUS, func() error { return tryLock(ctx, client.Client, key) }},
-		{&c.LimitUS, func() error { return tryLimit(ctx, client.Client, key) }},
-	} {
-		if *p.to, err = median(p.run); err != nil {
-			return c, err
-		}
-	}
-	if err := client.Reset(ctx, key, probeLimit); err != nil && !errors.Is(err, coord.ErrUnsupported) {
+	if c.Checks, err = client.Check(ctx); err != nil {
 		return c, err
 	}
-	if info.Claims.Has(driver.TokenClockSeeded) && info.Claims.Has(driver.ServerClock) {
-		err = c.readClock(ctx, client.Client)
+	c.tryOut(ctx, client.Client)
+	return c, cause(ctx, ctx.Err())
+}
+
+// tryOut measures a round trip, a lock, a limit and the clock. What fails is a finding.
+func (c *checkup) tryOut(ctx context.Context, client *coord.Client) {
+	key := "coord-doctor/" + rand.Text()
+	for _, p := range []struct {
+		name string
+		to   **int64
+		run  func() error
+	}{
+		{"ping", &c.PingUS, func() error { return client.Ping(ctx) }},
+		{"lock", &c.LockUS, func() error { return tryLock(ctx, client, key) }},
+		{"limit", &c.LimitUS, func() error { return tryLimit(ctx, client, key) }},
+	} {
+		var err error
+		if *p.to, err = median(p.run); err != nil || *p.to != nil {
+			c.add(tried(p.name, err))
+		}
 	}
-	return c, err
+	if c.LimitUS != nil {
+		if err := client.Reset(ctx, key, probeLimit); err != nil && !errors.Is(err, coord.ErrUnsupported) {
+			c.add(tried("reset", err))
+		}
+	}
+	info := client.Info()
+	if c.LockUS != nil && info.Claims.Has(driver.TokenClockSeeded) && info.Claims.Has(driver.ServerClock) {
+		if err := c.readClock(ctx, client); err != nil {
+			c.add(tried("clock", err))
+			return
+		}
+	}
+	c.add(c.checkClock())
+}
+
+func (c *checkup) add(f driver.Finding) { c.Checks = append(c.Checks, f) }
+
+// tried is the finding of something that was tried out.
+func tried(name string, err error) driver.Finding {
+	if err != nil {
+		return driver.Finding{Level: driver.LevelFail, Name: name, Text: oneLine(err), Remedy: "see the permissions and the roles of servers in docs/operations.md"}
+	}
+	return driver.Finding{Level: driver.LevelOK, Name: name, Text: "works"}
+}
+
+// maxApart is how far clocks that are kept by NTP may be from each other.
+const maxApart = time.Second
+
+// checkClock judges what readClock has found.
+func (c *checkup) checkClock() driver.Finding {
+	f := driver.Finding{Level: driver.LevelOK, Name: "clock"}
+	switch {
+	case c.ClockUS == nil && c.Claims.Has(driver.ScopeHosts):
+		f.Level, f.Text = driver.LevelSkip, "not checked: the store does not tell its clock; keep all machines on NTP"
+	case c.ClockUS == nil:
+		f.Text = "that of this machine"
+	default:
+		apart := time.Duration(*c.ClockUS) * time.Microsecond
+		f.Text = round(apart.Abs()).String() + " from this machine's"
+		if apart.Abs()-time.Duration(*c.ErrorUS)*time.Microsecond > maxApart {
+			f.Level, f.Remedy = driver.LevelWarn, "keep both machines on NTP: tokens go back if the server's clock does, over a restart"
+		}
+	}
+	return f
+}
+
+// findingLines shows each finding on a line.
+func findingLines(findings []driver.Finding) string {
+	lines := make([][2]string, len(findings))
+	for i, f := range findings {
+		text := f.Text
+		if f.Remedy != "" {
+			text += ": " + f.Remedy
+		}
+		lines[i] = [2]string{fmt.Sprintf("%-4s  %s", f.Level, printable(f.Name)), text}
+	}
+	return pairs(lines)
+}
+
+// verdict is the exit status by the worst finding.
+func verdict(findings []driver.Finding, strict bool) error {
+	count := map[driver.Level]int{}
+	for _, f := range findings {
+		count[f.Level]++
+	}
+	switch {
+	case count[driver.LevelFail] > 0:
+		return exit(exitViolation, "%d of %d checks failed", count[driver.LevelFail], len(findings))
+	case strict && count[driver.LevelWarn] > 0:
+		return exit(exitViolation, "%d of %d checks warn", count[driver.LevelWarn], len(findings))
+	}
+	return nil
 }
 
 // median times run. It is nil for what the store does not support.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/cmd/coord/internal/child"
 	"github.com/coordgo/coord/config"
@@ -26,20 +28,25 @@ const (
 	exitConfig      = 78 // EX_CONFIG
 )
 
-const exitHelp = `Exit status: that of the command that was run; 128+n if signal n ended it; else
+const exitHelp = `The exit status is that of the command that was run; 128+n if signal n ended it; else
     0  it worked
-    1  demo, conform, bench: a promise was broken, or a profile is not met
+    1  demo, conform, bench: a promise was broken, or a profile is not met; doctor: a check failed
     3  status, break: nobody holds the lock
    64  usage: a malformed or impossible request
-   65  the store has something else under that name, or a file is no report
+   65  the store has other data under that name, or a file is no report
    69  the store is unavailable
    70  an error inside coord
    73  standard output or a file cannot be written
-   74  the lock was lost while the command ran
-   75  the lock was not had, or the limit denied: try again later
+   74  the lock was lost while the command ran, or before release
+   75  the lock is taken, or the limit denied: try again later
    78  the configuration is wrong
   126  the command cannot be executed
   127  the command was not found`
+
+// exitCodes is a help topic: a command that does nothing.
+func exitCodes() *cobra.Command {
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit status says", Long: exitHelp}
+}
 
 // exitError is an error that says how the process ends. Without err it is silent.
 type exitError struct {

@@ -25,9 +25,7 @@ If the term is lost, CMD gets TERM and then KILL, as with coord lock, and is sta
 again in the next term of this machine; another one that waits comes first. An outage
 of the store does not end coord, except at the start: then it exits with 69. When CMD
 ends by itself, coord gives NAME back, and exits with CMD's status. Signals are passed
-on to CMD; while coord waits, they end the wait.
-
-` + exitHelp
+on to CMD; while coord waits, they end the wait.`
 
 const leadExample = `  # one active scheduler, and another one within 10 seconds
   coord lead scheduler --ttl 10s -- ./scheduler

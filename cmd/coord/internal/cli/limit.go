@@ -27,9 +27,7 @@ they are granted.
 The limit is --rate, such as 2000/1m, or that of this name in the file that --config
 names. It counts by sliding window: at most so many in any period of that length.
 With --burst it is a token bucket; --algorithm chooses by name. All who use one name
-on one store share its permits, and give the same limit.
-
-` + exitHelp
+on one store share its permits, and give the same limit.`
 
 const limitExample = `  # at most 2000 calls in any minute, over all machines that share the store
   coord limit supplier --rate 2000/1m -- curl -fsS https://api.example.com/

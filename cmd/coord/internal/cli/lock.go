@@ -26,9 +26,7 @@ The lock is renewed while CMD runs and freed when CMD has ended. Signals are pas
 on to CMD. If the lock cannot be renewed, CMD gets TERM --grace before the lease
 ends, and KILL when it ends; if the lock is found lost, TERM at once and KILL after
 --grace at the latest. coord then exits with 74. On Linux CMD is killed if
-coord itself is.
-
-` + exitHelp
+coord itself is.`
 
 const lockExample = `  # one at a time; the second exits with 75 at once
   coord lock nightly --no-wait -- ./nightly.sh
@@ -74,7 +72,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
-	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock was not had, 0 to 255; 0 is silent")
+	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock is taken, 0 to 255; 0 is silent")
 	for _, name := range []string{"ttl", "wait", "max-hold", "min-hold", "grace", "conflict-exit"} {
 		noFiles(cmd, name)
 	}
@@ -205,18 +203,18 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 }
 
 // acquire takes the lock, as patiently as the flags say.
-func (a *app) acquire(ctx context.Context, client *config.Client, name string, f lockFlags) (*coord.Lock, error) {
+func (a *app) acquire(ctx context.Context, client *config.Client, name string, f lockFlags, opts ...coord.LockOption) (*coord.Lock, error) {
 	if f.noWait {
-		return client.TryLock(ctx, name, f.options(false)...)
+		return client.TryLock(ctx, name, append(f.options(false), opts...)...)
 	}
 	if f.verbose {
-		lock, err := client.TryLock(ctx, name, f.options(false)...)
+		lock, err := client.TryLock(ctx, name, append(f.options(false), opts...)...)
 		if !errors.Is(err, coord.ErrLocked) {
 			return lock, err
 		}
 		fmt.Fprintf(a.stderr, "coord: waiting: %s\n", taken(ctx, client, name))
 	}
-	return client.Lock(ctx, name, f.options(true)...)
+	return client.Lock(ctx, name, append(f.options(true), opts...)...)
 }
 
 // runUnder runs the command under lock.
@@ -270,7 +268,7 @@ func (a *app) free(lock *coord.Lock) error {
 	}
 }
 
-// notHad tells why the lock was not had.
+// notHad says why the lock was not granted.
 func (a *app) notHad(ctx context.Context, client *config.Client, name string, f lockFlags, err error) error {
 	err = cause(ctx, err)
 	if !errors.Is(err, coord.ErrLocked) || errors.Is(err, coord.ErrUnavailable) {

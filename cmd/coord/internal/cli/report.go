@@ -19,7 +19,7 @@ func (a *app) reportPage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "report FILE.json... --out PAGE",
 		Short:   "Make a page of conformance reports",
-		Long:    reportLong + "\n\n" + exitHelp,
+		Long:    reportLong,
 		Example: "  coord report redis.json etcd.json --out stores.html --out stores.md",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -41,7 +41,7 @@ The store is, in this order: --url, COORD_URL, the url in the file that --config
 names, or a directory of this user on this machine. A password is better kept
 in COORD_URL than in --url, where others can read it in the list of processes.
 
-` + exitHelp
+Errors are one line on standard error. coord help exit-codes lists the exit status.`
 
 const rootExample = `  # see it work, in ten seconds
   coord demo
@@ -82,8 +82,8 @@ func (a *app) root(stop func()) *cobra.Command {
 	noFiles(root, "url")
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
-		a.lock(stop), a.lead(stop), a.limit(stop), a.status(), a.watch(), a.breakLock(),
-		a.stores(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(),
+		a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
+		a.stores(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(), exitCodes(),
 	)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

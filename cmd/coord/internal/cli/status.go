@@ -34,7 +34,7 @@ func (a *app) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME | --prefix PREFIX]",
 		Short: "Show who holds a lock, or all locks that are held",
-		Long:  statusLong + "\n\n" + exitHelp,
+		Long:  statusLong,
 		Example: `  coord status backup
   coord status backup --json | jq -r .holder.name
   coord status --prefix orders/`,

@@ -18,13 +18,14 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/cmd/coord/internal/child"
 	"github.com/coordgo/coord/config"
-	"github.com/coordgo/coord/conformance"
 )
 
 const watchLong = `Shows who holds the locks NAME, how many wait where the store knows, and their tokens,
 and what is left of limits, until it is interrupted, which is how it ends: with 0.
 
-On a terminal it is a table that is kept up to date. Elsewhere, and with --json, it is one
+On a terminal it is a table that is kept up to date, in colour unless NO_COLOR is set. It
+fits the width of the terminal: where that is narrow, it leaves tokens out and cuts names.
+Elsewhere, and with --json, it is one
 line for each lock and limit at first, and then one for each that has changed: another
 holder, another number of waiters, another number of permits. It asks the store once in
 every --interval, and takes nothing; what comes and goes in between it does not see.
@@ -51,7 +52,7 @@ func (a *app) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "watch [NAME]... [--limit KEY=RATE]...",
 		Short:             "Show locks and limits as they change",
-		Long:              watchLong + "\n\n" + exitHelp,
+		Long:              watchLong,
 		Example:           watchExample,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -147,7 +148,7 @@ func (w *watcher) choose(cfg *config.Config, locks, limits []string) error {
 // run looks again and again until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
 	show := w.showNews()
-	if !w.asJSON && conformance.IsTerminal(os.Stdout) && os.Getenv("TERM") != "dumb" {
+	if !w.asJSON && onTerminal() {
 		s := newScreen(w.stdout)
 		defer s.close()
 		show = s.show

@@ -1,0 +1,239 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// wait returns when w is the first in the queue. If the wait ends without a grant, the entry is
+// removed in the background, so that nobody waits for it.
+func (b *backend) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
+	err := b.advance(ctx, w)
+	if err == nil {
+		return w.granted, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state == waiting {
+		b.remove(w.entry)
+	}
+	return driver.Grant{}, err
+}
+
+// advance follows one predecessor after the other until there is none.
+func (b *backend) advance(ctx context.Context, w *waiter) error {
+	const least, most = 5 * time.Millisecond, 500 * time.Millisecond
+	pause := least
+	for {
+		err := b.step(ctx, w)
+		switch {
+		case errors.Is(err, errNext):
+			pause = least
+			continue
+		case err == nil:
+			return nil
+		case errors.Is(err, driver.ErrCorrupt), errors.Is(err, errOver):
+			return err
+		case ctx.Err() != nil:
+			return ended(ctx)
+		}
+		// The store did not answer. The entry stays in the queue until the lease ends.
+		b.mu.Lock()
+		lapsed := !time.Now().Before(w.lease.until())
+		b.mu.Unlock()
+		if lapsed {
+			return err
+		}
+		if sleep(ctx, pause) != nil {
+			return ended(ctx)
+		}
+		pause = min(2*pause, most)
+	}
+}
+
+var (
+	// errNext: the predecessor changed, and there is another one.
+	errNext = errors.New("etcd: the queue has moved")
+	// errOver: the entry no longer waits at the store.
+	errOver = errors.New("etcd: the wait is over")
+)
+
+// step watches the predecessor, checks that it still exists, and waits until it is gone. It returns nil when w is
+// the first and granted.
+//
+// The watch begins at the current revision, and before the check. A watch from a past revision would be slower: the
+// server serves it from its loop for slow watchers, every 100 ms.
+func (b *backend) step(ctx context.Context, w *waiter) error {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	ready := make(chan struct{})
+	go func() { // only until await, which looks at w.gone itself
+		select {
+		case <-w.gone:
+			cancel(errOver)
+		case <-ready:
+		}
+	}()
+	before, err := b.prepare(ctx, w)
+	close(ready)
+	if err != nil || w.before == "" {
+		return b.orOver(w, err)
+	}
+	return b.orOver(w, b.await(ctx, w, before))
+}
+
+// prepare keeps the lease alive if that is due, begins the watch, and checks the queue.
+func (b *backend) prepare(ctx context.Context, w *waiter) (*predecessor, error) {
+	if err := b.stayAlive(ctx, w); err != nil {
+		return nil, err
+	}
+	before, made := w.before, w.made
+	seen := b.watchBefore(ctx, w)
+	if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
+		return nil, err
+	}
+	switch {
+	case w.before != before || w.made != made: // another entry, perhaps of the same name
+		return nil, errNext
+	case seen == nil:
+		return nil, errors.New("etcd: no watch could be established")
+	}
+	return seen, nil
+}
+
+// orOver returns the reason why the entry is gone, if it is, else err.
+func (b *backend) orOver(w *waiter, err error) error {
+	select {
+	case <-w.gone:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return fmt.Errorf("%w: %w", errOver, w.cause)
+	default:
+		return err
+	}
+}
+
+// await waits until the predecessor is gone, and checks the queue again.
+func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
+	looked := time.Now()
+	tick := time.NewTimer(b.nextTick(w, looked))
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.gone:
+			return b.moved(ctx, w)
+		case <-p.lost:
+			return errors.New("etcd: the watch ended")
+		case <-tick.C:
+			if err := b.stayAlive(ctx, w); err != nil {
+				return err
+			}
+			if time.Since(looked) >= b.recheck {
+				// This finds out whether an event was lost.
+				before := w.before
+				if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
+					return err
+				}
+				if w.before != before || w.made != p.made {
+					return errNext
+				}
+				looked = time.Now()
+			}
+			tick.Reset(b.nextTick(w, looked))
+		case <-w.gone:
+			return errOver
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+// moved continues when the predecessor is gone. It reads the queue even if no other entry came first: only an answer that
+// contains the own entry proves that it was not removed meanwhile.
+func (b *backend) moved(ctx context.Context, w *waiter) error {
+	if err := b.look(ctx, w); err != nil || w.before == "" {
+		return err
+	}
+	return errNext
+}
+
+const recheckEvery = 5 * time.Second
+
+// nextTick returns for how long a waiter has nothing to do, if it last checked the queue at looked.
+func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(0, min(time.Until(w.lease.due()), time.Until(looked.Add(b.recheck))))
+}
+
+// grantTo turns the entry into a hold, on a lease with enough time left.
+func (b *backend) grantTo(ctx context.Context, w *waiter) error {
+	b.mu.Lock()
+	l := w.lease
+	b.mu.Unlock()
+	notBefore := b.ago(l, 2)
+	if w.whole {
+		notBefore = time.Now()
+	}
+	if err := b.keepAlive(ctx, l, notBefore); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state != waiting {
+		return errOver
+	}
+	w.before, w.granted = "", b.hold(w.entry)
+	return nil
+}
+
+// due is when a waiter keeps l alive: after a third of its time. All waiters of a lease share one keep-alive request.
+// backend.mu is held.
+func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
+
+// stayAlive moves a waiter away from a tainted lease, and keeps the lease alive if that is due. If the store refuses the
+// move, the waiter stays on its lease, as a hold does.
+func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
+	b.mu.Lock()
+	l, tainted, due := w.lease, w.lease.tainted, !time.Now().Before(w.lease.due())
+	b.mu.Unlock()
+	if tainted {
+		moving, cancel := context.WithTimeout(ctx, time.Duration(l.seconds)*time.Second/4) // which leaves time to stay
+		err := b.moveWaiter(moving, w)
+		cancel()
+		if err == nil || errors.Is(err, errOver) {
+			return err
+		}
+	}
+	if !due {
+		return nil
+	}
+	return b.keepAlive(ctx, l, b.ago(l, 4))
+}
+
+// moveWaiter binds a waiter to another lease.
+func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
+	next, err := b.leaseFor(ctx, w.seconds)
+	if err != nil {
+		return err
+	}
+	switch there, err := b.rebind(ctx, w.name, w.id, w.create, next); {
+	case err != nil:
+		return err
+	case !there:
+		b.lose(w.entry, errEntryGone)
+		return errOver
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.state == waiting {
+		b.bind(w.entry, next)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dialFunc is what go-redis calls to connect.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer makes connections of the client of a URL.
+func (t *target) dialer() dialFunc {
+	return quiet(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return dialTLS(ctx, nil, &t.options, network, addr)
+	})
+}
+
+// dialTLS makes a connection, with TLS if there is to be TLS. dial is nil for go-redis' own. Whatever fails, nothing of
+// a command was sent.
+func dialTLS(ctx context.Context, dial dialFunc, o *redis.UniversalOptions, network, addr string) (net.Conn, error) {
+	if dial == nil {
+		dial = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout})
+	}
+	nc, err := dial(ctx, network, addr)
+	if err != nil || o.TLSConfig == nil {
+		return nc, err
+	}
+	config := o.TLSConfig.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	secure := tls.Client(nc, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("TLS handshake: %w", err)}
+	}
+	return secure, nil
+}
+
+// quiet makes dial give, in place of an error, a connection on which everything fails with that error. go-redis writes
+// a dial that failed to a logger which all clients of a program share, and which is the application's to set. It does
+// not write what fails on a connection: that comes back from the command, and there it is told.
+func quiet(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err != nil {
+			return unconnected{fmt.Errorf("connect: %w", err)}, nil // go-redis unwraps it once
+		}
+		return nc, nil
+	}
+}
+
+// unconnected stands for a connection that was not made.
+type unconnected struct{ err error }
+
+func (u unconnected) Read([]byte) (int, error)       { return 0, u.err }
+func (u unconnected) Write([]byte) (int, error)      { return 0, u.err }
+func (unconnected) Close() error                     { return nil }
+func (unconnected) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (unconnected) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (unconnected) SetDeadline(time.Time) error      { return nil }
+func (unconnected) SetReadDeadline(time.Time) error  { return nil }
+func (unconnected) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+const releaseLong = `Frees the lock NAME that coord acquire has taken. The id is that which coord acquire
+printed: --id, or the variable COORD_ID.
+
+It frees no other hold. If the lease is over, or somebody broke the lock, it says who holds
+the lock now and exits with 74: the work since then was not protected.`
+
+// envID is the variable that coord acquire prints and coord release reads.
+const envID = "COORD_ID"
+
+func (a *app) releaseLease() *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use:   "release NAME",
+		Short: "Free a lock that coord acquire has taken",
+		Long:  releaseLong,
+		Example: `  coord release deploy
+  coord release deploy --id "$id"`,
+		Args:              name,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if !cmd.Flags().Changed("id") {
+				id = os.Getenv(envID)
+			}
+			if id == "" {
+				return usage("no id: want --id or %s, as coord acquire prints it", envID)
+			}
+			if _, _, _, err := driver.ParseID(id); err != nil {
+				return usage("%q is no id: want what coord acquire prints", id)
+			}
+			ctx := cmd.Context()
+			client, err := a.open(ctx)
+			if err != nil {
+				return cause(ctx, err)
+			}
+			defer closeInto(client, &err)
+			return cause(ctx, release(ctx, client.Client, args[0], id))
+		},
+	}
+	cmd.Flags().StringVar(&id, "id", "", "what coord acquire has printed (default COORD_ID)")
+	noFiles(cmd, "id")
+	return cmd
+}
+
+// release frees the hold of id, and no other.
+func release(ctx context.Context, client *coord.Client, name, id string) error {
+	err := client.BreakNow(ctx, name, id)
+	if !errors.Is(err, coord.ErrNotHeld) {
+		return err
+	}
+	now := "nobody holds it now"
+	if s, err := inspect(ctx, client, name); err != nil {
+		now = "who holds it now is not known: " + oneLine(err)
+	} else if s.State == stateHeld {
+		now = who(s.holder) + " holds it now"
+	}
+	return exit(exitLost, "the lock %q was not held under this id any more: %s", name, now)
+}

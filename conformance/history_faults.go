@@ -1,0 +1,203 @@
+package conformance
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// party is a client of a run, and the faults on its way to the store.
+type party struct {
+	backend driver.Backend
+	dice    *rand.Rand
+	// shakes is odd while a fault of the network is about, and grows with each.
+	shakes atomic.Int64
+	// patience is how long a call may take.
+	patience time.Duration
+	// gap is about how long to rest between two moves.
+	gap time.Duration
+	// shelter is where to wait after a call that failed, nil if there is no outage to come.
+	shelter *shelter
+}
+
+// shelter is where clients wait while the store is down, so that each learns of an outage
+// from a call or two: with many calls of unknown outcome a history says little, and takes long to check.
+type shelter struct {
+	mu   sync.Mutex
+	over chan struct{} // closed at the end of the outage, nil while there is none
+}
+
+func (s *shelter) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = make(chan struct{})
+}
+
+func (s *shelter) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.over)
+	s.over = nil
+}
+
+// wait waits for the end of the outage, if there is one.
+func (s *shelter) wait(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over == nil {
+		return
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// conditions open the parties of a run under some kind of faults. calm ends them.
+type conditions func(e *env, n int) (parties []*party, calm func())
+
+// dice gives a source of random numbers that depends on the suite's seed, the case and how many
+// were made before.
+func (e *env) dice() *rand.Rand {
+	e.randMu.Lock()
+	defer e.randMu.Unlock()
+	return rand.New(rand.NewPCG(e.rand.Uint64(), e.rand.Uint64()))
+}
+
+// withoutFaults has no faults.
+func withoutFaults(e *env, n int) ([]*party, func()) {
+	parties := make([]*party, n)
+	for i := range parties {
+		parties[i] = &party{backend: e.open(), dice: e.dice(), patience: soon, gap: brisk}
+	}
+	return parties, func() {}
+}
+
+const (
+	brisk = 3 * time.Millisecond
+	// steady leaves time for faults that come by the clock.
+	steady = 20 * time.Millisecond
+)
+
+// hangs is how long a call of a run with faults may take: one that hangs has that much to wait.
+const hangs = 150 * time.Millisecond
+
+// lossyCalls loses requests and replies, and lets calls hang: which call of a client meets which
+// fault depends on the seed alone.
+func lossyCalls(e *env, n int) ([]*party, func()) {
+	parties := make([]*party, n)
+	injectors := make([]*Injector, n)
+	var met atomic.Int64
+	for i := range parties {
+		b, in := e.injected()
+		in.Script(plan(e.dice(), &met))
+		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: brisk}
+		injectors[i] = in
+	}
+	return parties, func() {
+		for _, in := range injectors {
+			in.Script(nil)
+		}
+		e.met("calls that were failed", int(met.Load()))
+	}
+}
+
+// met counts the faults of a run. One without any has not shown what it is about.
+func (e *env) met(what string, n int) {
+	e.count(what, n)
+	if n == 0 && !e.overworked(e.began, e.ttl) {
+		e.Errorf("%s: saw none, want some: the run shows nothing", what)
+	}
+}
+
+// plan is a fault for about one call in eight, and counts them.
+func plan(dice *rand.Rand, met *atomic.Int64) func(Call) Fault {
+	faults := [...]Fault{FailBefore, FailAfter, FailAfter, HangBefore, HangAfter}
+	return func(Call) Fault {
+		if n := dice.IntN(8 * len(faults)); n < len(faults) {
+			met.Add(1)
+			return faults[n]
+		}
+		return NoFault
+	}
+}
+
+// brokenNetwork breaks the connections of each client by turns.
+func brokenNetwork(e *env, n int) ([]*party, func()) {
+	parties := make([]*party, n)
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range parties {
+		b, link := byNetwork(e)
+		// A call that is stalled has time to come through once the fault is over.
+		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: steady}
+		parties[i] = p
+		dice := e.dice()
+		wg.Go(func() { p.torment(link, dice, quit) })
+	}
+	var once sync.Once
+	calm := func() {
+		once.Do(func() {
+			close(quit)
+			wg.Wait()
+			n := 0
+			for _, p := range parties {
+				n += int(p.shakes.Load() / 2)
+			}
+			e.count("faults of the network", n)
+		})
+	}
+	e.Cleanup(calm)
+	return parties, calm
+}
+
+// torment lets fault follow fault until it is told to stop.
+func (p *party) torment(link Link, dice *rand.Rand, quit <-chan struct{}) {
+	faults := [...]func(){
+		link.Reset, link.Reset, link.DropReply, link.DropReply, link.StallReplies, link.StallRequests,
+		func() { link.Delay(20 * time.Millisecond) },
+	}
+	passes := func(d time.Duration) bool {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-quit:
+			return false
+		}
+	}
+	for passes(time.Duration(20+dice.IntN(80)) * time.Millisecond) {
+		p.shakes.Add(1)
+		faults[dice.IntN(len(faults))]()
+		going := passes(time.Duration(10+dice.IntN(80)) * time.Millisecond)
+		link.Heal()
+		p.shakes.Add(1)
+		if !going {
+			return
+		}
+	}
+}
+
+// pause lets up to most pass, unless the case ends.
+func (p *party) pause(e *env, most time.Duration) {
+	rest(e.ctx, time.Duration(p.dice.Int64N(int64(most))))
+}
+
+// rest lets d pass, unless ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

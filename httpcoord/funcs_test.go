@@ -1,0 +1,38 @@
+package httpcoord_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/httpcoord"
+	"github.com/coordgo/coord/rules"
+)
+
+// A variable of the path has limits of its own, however the path is spelled.
+func TestFuncOfPathValue(t *testing.T) {
+	client := coordtest.New(t)
+	chain, err := rules.New(rules.Rule{Name: "orders", Subject: rules.Func("order"), Limits: []rules.Limit{{Limit: coord.PerHour(1)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := httpcoord.Limits{
+		Limiter: client, Rules: chain,
+		Funcs: map[string]func(*http.Request) string{"order": func(r *http.Request) string { return r.PathValue("id") }},
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/orders/{id}", limits.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	for _, tc := range []struct {
+		path string
+		code int
+	}{{"/orders/7", 200}, {"/orders/8", 200}, {"/orders/7", 429}, {"/orders/%37", 429}} {
+		if w := send(mux, "GET", tc.path); w.Code != tc.code {
+			t.Errorf("%s: %d: want %d", tc.path, w.Code, tc.code)
+		}
+	}
+	limits.Funcs = nil
+	if w := send(limits.Wrap(mux), "GET", "/orders/9"); w.Code != http.StatusInternalServerError {
+		t.Errorf("without the function: %d: want 500", w.Code)
+	}
+}

@@ -1,3 +1,0 @@
-// Package crowd tests limits over many processes: all they were granted is written down on
-// one clock, and counted in every period.
-package crowd

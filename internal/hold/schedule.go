@@ -1,0 +1,226 @@
+package hold
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/internal/clock"
+)
+
+// scheduler says when something is due. Ten thousand holds cost one timer and a heap, and what is due at about the
+// same time is due together: no goroutine waits for any one of them. It does not know what is due.
+type scheduler[D due] struct {
+	clock *clock.Clock
+	bg    *sync.WaitGroup // counts its goroutines
+	// serve is given what was due at now, and says what of it is looked after further. It is called under the
+	// mutex, and the rest of the work is a function, which is called after that; nil: there is none.
+	serve func(now clock.Instant, due []D) (further []D, rest func())
+
+	mu      sync.Mutex
+	heap    alarms[D]
+	timer   *time.Timer
+	armed   time.Duration // when the timer will fire, on the client's clock
+	apart   time.Duration // how far the wall clock was ahead of the monotonic one
+	stopped bool
+}
+
+// due is what a scheduler looks after.
+type due interface {
+	at() *alarm
+	// nextLook is when something is due, and how much earlier it may be looked at, to be done with others.
+	nextLook() (next, slack time.Duration)
+	isOver() bool // nothing will be due any more
+}
+
+// alarm is when the scheduler looks. It is guarded by scheduler.mu.
+type alarm struct {
+	next      time.Duration
+	slack     time.Duration // how much earlier it may
+	heapIndex int           // -1: not looked after
+}
+
+func (a *alarm) at() *alarm { return a }
+
+// The scheduler's timer goes by the monotonic clock, which stops while the
+// machine sleeps. As long as there is something to look after it looks at the wall clock too, once
+// in clockLook, and at everything when that has moved by more than clockStep.
+const (
+	clockLook = time.Second
+	clockStep = 5 * time.Millisecond // the least margin
+)
+
+func (s *scheduler[D]) init(c *clock.Clock, bg *sync.WaitGroup, serve func(clock.Instant, []D) ([]D, func())) {
+	s.clock, s.bg, s.serve = c, bg, serve
+	now := c.Now()
+	s.apart = time.Duration(now.Wall) - now.Mono
+}
+
+// add starts to look after d.
+func (s *scheduler[D]) add(d D) {
+	next, slack := d.nextLook()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || d.isOver() { // over before remove is called
+		return
+	}
+	s.push(d, next, slack)
+	s.arm()
+}
+
+// push puts d into the heap. scheduler.mu is held.
+func (s *scheduler[D]) push(d D, next, slack time.Duration) {
+	a := d.at()
+	a.next, a.slack = next, slack
+	heap.Push(&s.heap, d)
+}
+
+// remove stops looking after d. The timer stays as it is: an early look costs
+// nothing.
+func (s *scheduler[D]) remove(d D) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := d.at(); a.heapIndex >= 0 {
+		heap.Remove(&s.heap, a.heapIndex)
+	}
+}
+
+// update looks at d again when it is next due.
+func (s *scheduler[D]) update(d D) {
+	next, slack := d.nextLook()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := d.at(); a.heapIndex >= 0 && !s.stopped {
+		a.next, a.slack = next, slack
+		heap.Fix(&s.heap, a.heapIndex)
+		s.arm()
+	}
+}
+
+// arm sets the timer for the first of the heap, unless it fires before that
+// anyway. scheduler.mu is held.
+func (s *scheduler[D]) arm() {
+	if len(s.heap) == 0 || s.stopped {
+		return
+	}
+	first := s.heap[0].at().next
+	if s.timer != nil && s.armed != 0 && s.armed <= first {
+		return
+	}
+	now := s.clock.Now()
+	first = min(first, now.Mono+clockLook)
+	wait := max(first-now.Mono, 0)
+	s.armed = first
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.look)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+func (s *scheduler[D]) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// look has what is due served, or nearly so.
+func (s *scheduler[D]) look() {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.bg.Add(1)
+	defer s.bg.Done()
+	s.armed = 0
+	now := s.clock.Now()
+	s.watchClocks(now)
+	rest := s.collect(now)
+	s.arm()
+	s.mu.Unlock()
+	if rest != nil {
+		rest()
+	}
+}
+
+// collect takes from the heap what is due, and has it served. scheduler.mu is held.
+func (s *scheduler[D]) collect(now clock.Instant) (rest func()) {
+	var ds []D
+	for len(s.heap) > 0 {
+		if a := s.heap[0].at(); a.next-a.slack > now.Mono {
+			break
+		}
+		ds = append(ds, heap.Pop(&s.heap).(D))
+	}
+	if len(ds) == 0 {
+		return nil
+	}
+	further, rest := s.serve(now, ds)
+	for _, d := range further {
+		next, slack := d.nextLook()
+		s.push(d, next, slack)
+	}
+	return rest
+}
+
+// putBack looks after d again, which collect has taken out, unless it is over.
+func (s *scheduler[D]) putBack(d D) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || d.isOver() || d.at().heapIndex >= 0 {
+		return
+	}
+	s.push(d, s.clock.Now().Mono, 0)
+	s.arm()
+}
+
+// watchClocks makes everything due when the clocks have moved apart.
+// scheduler.mu is held.
+func (s *scheduler[D]) watchClocks(now clock.Instant) {
+	apart := time.Duration(now.Wall) - now.Mono
+	if moved := apart - s.apart; -clockStep < moved && moved < clockStep {
+		return
+	}
+	s.apart = apart
+	for _, d := range s.heap {
+		d.at().next = now.Mono
+	}
+	heap.Init(&s.heap)
+}
+
+// size counts what is looked after.
+func (s *scheduler[D]) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.heap)
+}
+
+// alarms is a heap, ordered by when each is due.
+type alarms[D due] []D
+
+func (q alarms[D]) Len() int           { return len(q) }
+func (q alarms[D]) Less(i, j int) bool { return q[i].at().next < q[j].at().next }
+func (q alarms[D]) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at().heapIndex, q[j].at().heapIndex = i, j
+}
+
+func (q *alarms[D]) Push(x any) {
+	d := x.(D)
+	d.at().heapIndex = len(*q)
+	*q = append(*q, d)
+}
+
+func (q *alarms[D]) Pop() any {
+	old := *q
+	d := old[len(old)-1]
+	var none D
+	old[len(old)-1] = none
+	*q = old[:len(old)-1]
+	d.at().heapIndex = -1
+	return d
+}

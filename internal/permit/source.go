@@ -1,0 +1,78 @@
+package permit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
+)
+
+// source is the store as the rest of a Pool sees it: it remembers what the store denied, and sends requests
+// for one limit together.
+type source struct {
+	Config
+	local   bool           // the store is in this process: nothing is remembered, shared or prefetched
+	running sync.WaitGroup // the goroutines of the pool
+	denied  denials
+	refunds refunds
+	calls   coalescer
+}
+
+func newSource(cfg Config) *source {
+	s := &source{Config: cfg, local: cfg.Info.Claims.Has(driver.ScopeProcess)}
+	s.denied.clock, s.denied.local = s.Clock, s.local
+	s.refunds.cfg, s.refunds.denied = &s.Config, &s.denied
+	s.calls.init(&s.Config, &s.refunds, &s.running)
+	return s
+}
+
+// ask asks the store, and remembers a denial.
+func (s *source) ask(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from Origin, err error) {
+	if s.local {
+		return FromStore, s.takeOne(ctx, d, ask, t)
+	}
+	sent, epoch := s.Clock.Now(), s.denied.epoch.Load()
+	from, err = s.calls.take(ctx, d, ask, t, nil)
+	if err == nil {
+		s.learn(d, ask, t, sent, epoch)
+	}
+	return from, err
+}
+
+// learn remembers a denial by the store, and forgets what a grant has made wrong.
+func (s *source) learn(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sent clock.Instant, epoch uint64) {
+	switch {
+	case ask.N == 0:
+	case t.N == 0:
+		s.denied.remember(d, ask, t, sent, epoch)
+	default:
+		s.denied.drop(d.Key)
+	}
+}
+
+// askEach asks the store for several, in one step and in their order.
+func (s *source) askEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
+	if s.local { // a store in this process is quicker than a queue of requests
+		return s.calls.call(ctx, k, asks)
+	}
+	return s.calls.takeEach(ctx, k, asks)
+}
+
+// takeOne makes one call for one ask.
+func (c *Config) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
+	if c.Store.One != nil {
+		*t, err = c.Store.One.TakeOne(ctx, d.Key, d.Limit, ask)
+		return err
+	}
+	taken, err := c.Store.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
+	if err != nil {
+		return err
+	}
+	if len(taken.Asks) != 1 {
+		return fmt.Errorf("%s answered %d asks of 1", c.Info.Name, len(taken.Asks))
+	}
+	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	return nil
+}

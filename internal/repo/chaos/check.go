@@ -1,0 +1,231 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// checker sees all that clients see, and compares.
+type checker struct {
+	scenario *Scenario
+	clock    *processClock
+
+	mu     sync.Mutex
+	start  time.Time
+	keys   []keyState
+	takes  []take
+	rep    Report
+	window []window // of breaks
+	limit  time.Time
+	news   chan struct{} // one is sent when work went on
+}
+
+// keyState is who has a key.
+type keyState struct {
+	lock    *coord.Lock // the last that entered
+	left    bool        // it has begun to unlock
+	token   coord.Token
+	granted time.Time // when the last entered
+}
+
+// take is one permit, granted between the two instants.
+type take struct{ sent, got time.Time }
+
+// window is the time of a break, until its heal and one TTL more.
+type window struct{ from, to time.Time }
+
+func newChecker(s *Scenario) *checker {
+	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), keys: make([]keyState, s.Keys), news: make(chan struct{}, 1)}
+	c.rep = Report{Name: s.Name, Clients: s.Clients, Keys: s.Keys, TTL: s.TTL, Limit: s.Limit.String(), Errors: map[string]int{}}
+	return c
+}
+
+// enter: l was granted. The holder before it must have given up, or have seen its loss.
+func (c *checker) enter(k int, l *coord.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.Err() != nil {
+		c.rep.Lost++
+		return // lost before it began: it says nothing
+	}
+	now := time.Now()
+	key := &c.keys[k]
+	if key.lock != nil && !key.left && key.lock.Err() == nil {
+		c.wrong(&c.rep.Overlaps, "key %d: token %d was granted while the holder of %d, until %v from now, was live", k, l.Token(), key.token, key.lock.Deadline().Sub(now))
+	}
+	if l.Token() <= key.token {
+		c.wrong(&c.rep.Tokens, "key %d: token %d after %d", k, l.Token(), key.token)
+	}
+	c.rep.Grants++
+	key.lock, key.left, key.token, key.granted = l, false, max(l.Token(), key.token), now
+	c.worked()
+}
+
+// leave: the holder of l is about to unlock.
+func (c *checker) leave(k int, l *coord.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.Err() != nil {
+		c.rep.Lost++
+	}
+	if c.keys[k].lock == l {
+		c.keys[k].left = true
+	}
+}
+
+// returned: the call that s watched came back.
+func (c *checker) returned(s *bystander, err error) {
+	wrong, stalled := s.done()
+	op := s.op
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rep.LongestStall = max(c.rep.LongestStall, stalled)
+	if wrong != "" {
+		c.rep.Late = append(c.rep.Late, c.at()+wrong)
+	}
+	if err == nil {
+		return
+	}
+	if !isExpected(err) {
+		c.rep.Unexpected = append(c.rep.Unexpected, c.at()+fmt.Sprintf("%s: %v", op, err))
+		return
+	}
+	for _, e := range expected {
+		if strings.Contains(err.Error(), e.Error()) {
+			c.rep.Errors[op+": "+e.Error()]++
+			return
+		}
+	}
+	c.rep.Errors[op+": other"]++
+}
+
+// answered: the limit said yes or no.
+func (c *checker) answered(sent, got time.Time, allowed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = got
+	if allowed {
+		c.takes = append(c.takes, take{sent, got})
+	} else {
+		c.rep.Denied++
+	}
+	c.worked()
+}
+
+func (c *checker) closed(took time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rep.LongestClose = max(c.rep.LongestClose, took)
+	if err != nil {
+		c.rep.Unexpected = append(c.rep.Unexpected, c.at()+fmt.Sprintf("Close: %v", err))
+	}
+}
+
+// wrong notes a breach: a failure, unless the store is lossy and was broken just now.
+// checker.mu is held.
+func (c *checker) wrong(list *[]string, format string, args ...any) {
+	text := c.at() + fmt.Sprintf(format, args...)
+	if c.scenario.Lossy && c.inWindow(time.Now()) {
+		c.documented(text)
+		return
+	}
+	*list = append(*list, text)
+}
+
+// at says when something went wrong, and during which break. checker.mu is held.
+func (c *checker) at() string {
+	now := time.Now()
+	at := fmt.Sprintf("%v", now.Sub(c.start).Round(time.Millisecond))
+	if n := len(c.rep.Breaks); n > 0 {
+		at += fmt.Sprintf(", %v after the begin of %q", now.Sub(c.window[n-1].from).Round(time.Millisecond), c.rep.Breaks[n-1].Name)
+	}
+	return at + ": "
+}
+
+// documented notes a breach that a lossy store is known for. checker.mu is held.
+func (c *checker) documented(text string) {
+	const shown = 5
+	if c.rep.Failover++; len(c.rep.Failures) < shown {
+		c.rep.Failures = append(c.rep.Failures, text)
+	}
+}
+
+// inWindow reports whether the store was broken at t. checker.mu is held.
+func (c *checker) inWindow(t time.Time) bool {
+	for _, w := range c.window {
+		if !t.Before(w.from) && (w.to.IsZero() || !t.After(w.to)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) broken(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.window = append(c.window, window{from: time.Now()})
+	c.rep.Breaks = append(c.rep.Breaks, BreakReport{Name: name})
+}
+
+func (c *checker) healed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.window[len(c.window)-1].to = time.Now().Add(c.scenario.TTL)
+}
+
+// worked tells awaitWork to look. checker.mu is held.
+func (c *checker) worked() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// awaitWork waits until every key has been locked anew and the limit has answered, and
+// says what has not.
+func (c *checker) awaitWork(ctx context.Context, settle time.Duration) (took time.Duration, missing string) {
+	healed := time.Now()
+	timeout := time.NewTimer(settle)
+	defer timeout.Stop()
+	for {
+		missing = c.missing(healed)
+		took = time.Since(healed)
+		if missing == "" {
+			break
+		}
+		select {
+		case <-c.news:
+			continue
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rep.Breaks[len(c.rep.Breaks)-1].Recovery = took
+	if missing != "" {
+		c.rep.Stuck = append(c.rep.Stuck, fmt.Sprintf("%s: %v after the heal: %s", c.rep.Breaks[len(c.rep.Breaks)-1].Name, took, missing))
+	}
+	return took, missing
+}
+
+func (c *checker) missing(since time.Time) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for k := range c.keys {
+		if c.keys[k].granted.Before(since) {
+			out = append(out, fmt.Sprintf("key %d was not locked", k))
+		}
+	}
+	if c.limit.Before(since) {
+		out = append(out, "the limit did not answer")
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,2 @@
+// Package service has the tests of docs/testing.md.
+package service

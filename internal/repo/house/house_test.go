@@ -1,0 +1,204 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module  = "github.com/coordgo/coord"
+	checker = "github.com/anishathalye/porcupine"
+	otel    = "go.opentelemetry.io/otel"
+)
+
+// pkg is what go list tells of a package.
+type pkg struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+	Standard   bool
+	Deps       []string
+}
+
+func list(t *testing.T, patterns ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Doc,Imports,Standard,Deps"}, patterns...)...)
+	cmd.Dir = "../../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// ours is every package of the workspace, save for those of programs that use coord as anybody does.
+func ours(t *testing.T) []pkg {
+	t.Helper()
+	users := []string{"bench", "examples", "internal/containers"}
+	pkgs := slices.DeleteFunc(list(t, "work"), func(p pkg) bool {
+		return slices.ContainsFunc(users, func(dir string) bool { return under(p.ImportPath, dir) })
+	})
+	if len(pkgs) < 50 {
+		t.Fatalf("%d packages: is that all?", len(pkgs))
+	}
+	return pkgs
+}
+
+// under reports whether path is the package dir of the module, or below it.
+func under(path, dir string) bool {
+	full := module + "/" + dir
+	return path == full || strings.HasPrefix(path, full+"/")
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// Who may import whom. What a program that imports coord downloads and links
+// depends on it.
+func TestImports(t *testing.T) {
+	for _, p := range ours(t) {
+		for _, dep := range p.Imports {
+			if why := forbidden(p.ImportPath, dep); why != "" {
+				t.Errorf("%s imports %s: %s", p.ImportPath, dep, why)
+			}
+		}
+	}
+}
+
+// forTests are the packages that serve tests alone.
+var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver"}
+
+// anotherModule reports whether a package is in a module that is released beside the root's.
+func anotherModule(path string) bool {
+	return slices.ContainsFunc([]string{"grpccoord", "otelcoord", "cmd", "backends/all"}, func(dir string) bool { return under(path, dir) })
+}
+
+// engines are what the root package is made of.
+var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storetrace", "internal/clock", "internal/errs"}
+
+func forbidden(from, dep string) string {
+	switch {
+	case dep == "testing" && !slices.ContainsFunc(forTests, func(dir string) bool { return under(from, dir) }):
+		return "of what is no test, only " + strings.Join(forTests, ", ") + " import testing"
+	case standard(dep):
+		return ""
+	case under(from, "internal/limitmodel") && dep != module+"/driver":
+		return "the model of limits shares no arithmetic: it imports package driver alone"
+	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
+		return "only conformance checks histories"
+	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver"):
+		return "conformance imports the root, driver, the checker of histories and the standard library"
+	case under(from, "driver") && !under(dep, "driver"):
+		return "driver imports the standard library only"
+	case from == module && !under(dep, "driver") && !under(dep, "internal"):
+		return "the root imports driver, internal and the standard library only"
+	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:
+		return "an engine does not know the root"
+	case under(from, "rules") && dep != module:
+		return "rules imports the root and the standard library only"
+	case under(from, "httpcoord") && dep != module && !under(dep, "rules") && !under(dep, "internal"):
+		return "httpcoord imports the root, rules and the standard library only"
+	case under(from, "grpccoord") && under(dep, "backends"):
+		return "grpccoord imports no store"
+	case strings.HasPrefix(dep, otel) && (!under(from, "otelcoord") || strings.HasPrefix(dep, otel+"/sdk") || strings.HasPrefix(dep, otel+"/exporters")):
+		return "OpenTelemetry is for otelcoord, and of it the API alone"
+	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
+		return "no backend imports another"
+	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep, module+"/") &&
+		!under(dep, "driver") && !under(dep, "backends"):
+		return "a backend imports driver and the root"
+	case under(dep, "internal") && anotherModule(from) && !under(dep, "internal/middleware") && !under(from, "cmd"):
+		return "the root may have another version than a module that is not it"
+	}
+	return ""
+}
+
+func sameBackend(a, b string) bool {
+	name := func(p string) string {
+		rest := strings.TrimPrefix(p, module+"/backends/")
+		first, _, _ := strings.Cut(rest, "/")
+		return first
+	}
+	return name(a) == name(b)
+}
+
+// The rules above say what they are meant to say.
+func TestForbidden(t *testing.T) {
+	for _, tc := range []struct {
+		from, dep string
+		ok        bool
+	}{
+		{module, "context", true},
+		{module, module + "/driver", true},
+		{module, module + "/backends/redis", false},
+		{module, "github.com/redis/go-redis/v9", false},
+		{module, "testing", false},
+		{module + "/driver/cas", module + "/driver", true},
+		{module + "/driver/cas", module, false},
+		{module + "/internal/permit", module, false},
+		{module + "/internal/permit", module + "/internal/clock", true},
+		{module + "/backends/redis", "github.com/redis/go-redis/v9", true},
+		{module + "/backends/redis", module + "/driver", true},
+		{module + "/backends/redis", module + "/backends/file", false},
+		{module + "/backends/redis", module + "/conformance", false},
+		{module + "/backends/all", module + "/backends/file", true},
+		{module + "/conformance", "testing", true},
+		{module + "/httpcoord", module + "/rules", true},
+		{module + "/httpcoord", module + "/backends/redis", false},
+		{module + "/httpcoord", "google.golang.org/grpc", false},
+		{module + "/grpccoord", "google.golang.org/grpc", true},
+		{module + "/grpccoord", module + "/backends/etcd", false},
+		{module + "/grpccoord", module + "/internal/middleware", true},
+		{module + "/grpccoord", module + "/internal/clock", false},
+		{module + "/backends/etcd", module + "/internal/clock", false},
+		{module + "/backends/etcd", module + "/backends/etcd/internal/x", true},
+		{module + "/conformance", checker, true},
+		{module + "/conformance", module + "/backends/memory", false},
+		{module + "/conformance", "go.uber.org/goleak", false},
+		{module + "/driver/limits", checker, false},
+		{module + "/cmd/coord", checker, false},
+		{module + "/otelcoord", otel + "/metric", true},
+		{module + "/otelcoord", otel + "/sdk/metric", false},
+		{module + "/backends/redis", otel + "/metric", false},
+	} {
+		if why := forbidden(tc.from, tc.dep); (why == "") != tc.ok {
+			t.Errorf("%s imports %s: %q", tc.from, tc.dep, why)
+		}
+	}
+}
+
+// A program that imports the core links nothing from outside the standard library.
+func TestRootDependencies(t *testing.T) {
+	for _, p := range list(t, ".", "./driver/...") {
+		for _, dep := range p.Deps {
+			if !standard(dep) && dep != module && !strings.HasPrefix(dep, module+"/") && !strings.HasPrefix(dep, "vendor/") {
+				t.Errorf("%s links %s", p.ImportPath, dep)
+			}
+		}
+	}
+}
+
+func TestEveryPackageIsDocumented(t *testing.T) {
+	for _, p := range ours(t) {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/coordgo/coord"
+)
+
+// MaxParts is the most subjects that Combine takes.
+const MaxParts = 4
+
+// Combine counts for each combination of values, such as each user of each tenant: requests are counted together
+// if all parts are the same. It takes 2 to MaxParts subjects of kinds other than everyone and KindCombined; a rule
+// with others is refused. The order of the parts matters: rules that share a named limit have the same one.
+func Combine(parts ...Subject) Subject {
+	return Subject{Kind: KindCombined, Parts: parts}
+}
+
+func (s Subject) checkParts() error {
+	switch {
+	case s.Kind != KindCombined && len(s.Parts) > 0:
+		return fmt.Errorf("%w: subject %q with parts: want none", coord.ErrInvalid, s.Kind)
+	case s.Kind == KindCombined && (len(s.Parts) < 2 || len(s.Parts) > MaxParts):
+		return fmt.Errorf("%w: %d subjects combined: want 2 to %d", coord.ErrInvalid, len(s.Parts), MaxParts)
+	}
+	for i, p := range s.Parts {
+		if p.Kind == KindEveryone || p.Kind == KindCombined {
+			return fmt.Errorf("%w: subject %q as a part of another: want one of ip, header, user, api-key, constant, func", coord.ErrInvalid, cmp.Or(p.Kind, "everyone"))
+		}
+		if err := p.check(); err != nil {
+			return err
+		}
+		for _, other := range s.Parts[:i] {
+			if other.source() == p.source() {
+				return fmt.Errorf("%w: subject %q twice in one combination", coord.ErrInvalid, p.source())
+			}
+		}
+	}
+	return nil
+}
+
+// account is what r is counted under, as parts of a key: a source and a value for each subject. A combination has
+// more parts than a single subject, so that their keys differ. missing is the name of a function that r does not have.
+func (s Subject) account(r *Request) (list []string, missing string) {
+	if s.Kind != KindCombined {
+		v, ok := s.value(r)
+		if !ok {
+			missing = s.Name
+		}
+		return []string{s.source(), v}, missing
+	}
+	list = make([]string, 0, 2*len(s.Parts))
+	for _, p := range s.Parts {
+		v, ok := p.value(r)
+		if !ok {
+			missing = p.Name
+		}
+		if len(coord.Key(v)) > maxValue { // escaped, several such values do not fit into a key
+			v = hashed(v)
+		}
+		list = append(list, p.source(), v)
+	}
+	return list, missing
+}
+
+// value is that of a subject that is no combination. ok is false if its function is missing.
+func (s Subject) value(r *Request) (v string, ok bool) {
+	if s.Kind != KindFunc {
+		return s.of(r), true
+	}
+	if r.Func != nil {
+		v, ok = r.Func(s.Name)
+	}
+	return short(v), ok
+}
