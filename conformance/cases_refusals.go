@@ -287,14 +287,15 @@ func callRefused(e *env, op string) {
 	}
 	var refused atomic.Int64
 	in.Script(func(call Call) Fault {
-		if call.Op == op || call.Op == op+"All" && op == "Renew" {
-			refused.Add(1)
-			return Refuse
+		renewal := op == "Renew" && (call.Op == "Renew" || call.Op == "RenewAll")
+		if call.Op != op && !renewal || renewal && refused.Load() > 0 {
+			return NoFault
 		}
-		return NoFault
+		refused.Add(1)
+		return Refuse
 	})
-	// Longer than a third of the lease, which is the session's on some stores. Of renewals one is refused: what
-	// is left of the lease after it may be little more than a third.
+	// Longer than a third of the lease, which is the session's on some stores. Of renewals one is refused, however
+	// long a round of calls takes: what is left of the lease after it may be little more than a third.
 	lease := e.round(refusalLease)
 	if h != nil {
 		lease = h.locks[0].TTL()

@@ -106,3 +106,46 @@ func TestStoreThatAnsweredNobody(t *testing.T) {
 		})
 	}
 }
+
+// slow is a store that takes its time.
+type slow struct{ wholeStore }
+
+func (slow) wait(ctx context.Context) error {
+	select {
+	case <-time.After(refusalLease / 4):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slow) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := s.wait(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	return s.wholeStore.TryLock(ctx, key, r)
+}
+
+func (s slow) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	if err := s.wait(ctx); err != nil {
+		return driver.Holder{}, err
+	}
+	return s.wholeStore.Inspect(ctx, key)
+}
+
+func (s slow) Break(ctx context.Context, key, id string) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.wholeStore.Break(ctx, key, id)
+}
+
+// On a slow store a round of calls takes most of a lease. Refused is a renewal, not all that fall due within the round.
+func TestRefusedRenewalOnASlowStore(t *testing.T) {
+	t.Parallel()
+	shared := memory.NewStore()
+	h := Harness{Claims: memory.Claims, Open: func(TB) driver.Backend { return slow{shared.Open().(wholeStore)} }}
+	if res := outcome(t, h, Case{run: func(e *env) { callRefused(e, "Renew") }}); res.Outcome != Pass {
+		t.Errorf("%s: %v, want pass", res.Outcome, res.Messages)
+	}
+}
