@@ -46,7 +46,10 @@ func scrape(t *testing.T, url string) map[string]string {
 	return samples
 }
 
-var selector = regexp.MustCompile(`coord_[a-z_]+\{`)
+var (
+	selector = regexp.MustCompile(`\b(coord_[a-z_]+)\{`)
+	variable = regexp.MustCompile(`^label_values\((coord_[a-z_]+),`)
+)
 
 // shown are the metrics that the dashboard asks for.
 func shown(t *testing.T) map[string]bool {
@@ -56,7 +59,10 @@ func shown(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	var d struct {
-		Panels []struct{ Targets []struct{ Expr string } }
+		Panels     []struct{ Targets []struct{ Expr string } }
+		Templating struct {
+			List []struct{ Query json.RawMessage } // a string, or an object with a query
+		}
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
@@ -64,8 +70,26 @@ func shown(t *testing.T) map[string]bool {
 	names := make(map[string]bool)
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
-			names[strings.TrimSuffix(selector.FindString(q.Expr), "{")] = true
+			found := selector.FindAllStringSubmatch(q.Expr, -1)
+			if len(found) == 0 {
+				t.Errorf("no metric in %s", q.Expr)
+			}
+			for _, m := range found {
+				names[m[1]] = true
+			}
 		}
+	}
+	for _, v := range d.Templating.List {
+		var q struct{ Query string }
+		if json.Unmarshal(v.Query, &q) != nil { // the datasource
+			continue
+		}
+		if m := variable.FindStringSubmatch(q.Query); m != nil {
+			names[m[1]] = true
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("the dashboard asks only for %v", names)
 	}
 	return names
 }

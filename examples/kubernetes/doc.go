@@ -1,0 +1,3 @@
+// Package kubernetes has manifests that run a command under coord: a CronJob with coord lock, and a Deployment of which one
+// pod works, with coord lead. The test reads them with the types of Kubernetes, and runs their command lines with coord.
+package kubernetes

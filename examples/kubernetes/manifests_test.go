@@ -1,0 +1,73 @@
+package kubernetes
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// read parses a manifest, and refuses fields that Kubernetes does not know.
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// build compiles the command of this workspace.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "coord")
+	cmd := exec.Command("go", "build", "-o", binary, ".")
+	cmd.Dir = "../../cmd/coord"
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// The command lines of the manifests run a command, in place of theirs, under their lock and with its token. A second pod of
+// the CronJob finds the lock taken, and succeeds without running it.
+func TestManifests(t *testing.T) {
+	var job batchv1.CronJob
+	read(t, "cronjob.yaml", &job)
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	got, want := deployment.Spec.Template.Labels["app"], deployment.Spec.Selector.MatchLabels["app"]
+	if got != want || job.Kind != "CronJob" || deployment.Kind != "Deployment" {
+		t.Errorf("a %s and a %s; the selector wants %s and the pods are %s", job.Kind, deployment.Kind, want, got)
+	}
+	coord, url := build(t), "COORD_URL=file://"+t.TempDir()
+	for _, tc := range []struct {
+		pod  corev1.PodSpec
+		want []string // what the pods say, one after the other
+	}{
+		{job.Spec.JobTemplate.Spec.Template.Spec, []string{"nightly has a token\n", ""}},
+		{deployment.Spec.Template.Spec, []string{"scheduler has a token\n", "scheduler has a token\n"}},
+	} {
+		c := tc.pod.Containers[0]
+		if !slices.Equal(c.Command, []string{"/usr/local/bin/coord"}) {
+			t.Errorf("command %v: the Dockerfile puts coord elsewhere", c.Command)
+		}
+		flags := c.Args[:slices.Index(c.Args, "--")+1]
+		for i, want := range tc.want {
+			cmd := exec.Command(coord, append(slices.Clone(flags), "sh", "-c", "echo $COORD_LOCK has a ${COORD_TOKEN:+token}")...)
+			cmd.Env = append(os.Environ(), url)
+			if out, err := cmd.Output(); err != nil || string(out) != want {
+				t.Errorf("coord %v, pod %d: %v, %q: want %q", flags, i, err, out, want)
+			}
+		}
+	}
+}
