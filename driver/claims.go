@@ -26,6 +26,8 @@ const (
 	Break   Claim = "break"
 	// List: an operator can list what is held.
 	List Claim = "list"
+	// Shared: several can hold a key, as readers beside one another or as takers of permits.
+	Shared Claim = "shared"
 	// MinHoldAfterExit: MinHold is kept by the store after the process ended.
 	MinHoldAfterExit Claim = "min-hold-after-exit"
 
@@ -67,7 +69,7 @@ const (
 // AllClaims lists every claim, in the order of the documentation.
 func AllClaims() []Claim {
 	return []Claim{
-		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, List, MinHoldAfterExit,
+		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, List, Shared, MinHoldAfterExit,
 		TokenProcess, TokenRestart, TokenClockSeeded, TokenFailover,
 		DurableRestart, DurableFailover, NoEviction,
 		ServerClock, AtomicMulti, Reserve, Charge,

@@ -111,6 +111,8 @@ type Request struct {
 	// before the call. A store whose holds share a lease restarts it; on any
 	// other it is so anyway. The core asks it of holds that nobody renews.
 	Whole bool
+	// Share says how the hold shares its key. Only a [SharedLocker] is asked for other than the zero Share.
+	Share Share
 }
 
 // Grant is a lease that the store gave or extended.
@@ -128,6 +130,10 @@ type Grant struct {
 	// always sets it; a store with sessions sets when the last acknowledged
 	// keepalive was sent.
 	Since time.Time
+	// Slot and Of are of shared holds: the lowest number from 0 that no other live hold of the key had, and the
+	// bound on permits that counted, which is the least Share.Of of the live holds and of the request.
+	Slot int
+	Of   int64
 }
 
 // Hold names one hold in a batch.

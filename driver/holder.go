@@ -25,6 +25,11 @@ type Holder struct {
 	// Released: nobody holds; the key is kept taken until TTL is over, by
 	// MinHold or by Break, or while it is offered to the waiter of ID.
 	Released bool
+	// Mode is how a shared hold shares its key; Weight is how many permits it has, Of how many its holder took
+	// there to be at most, and Slot its number among the holds of the key. An exclusive hold has none of these.
+	Mode       Mode
+	Weight, Of int64
+	Slot       int
 }
 
 // NewHolder fills in what the id tells.

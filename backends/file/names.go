@@ -15,7 +15,7 @@ const maxName = 140
 
 // fileName gives a cell its file name, a different one to each:
 //
-//	lock,KEY  or  limit,STATE,KEY
+//	lock,KEY  or  shared,KEY  or  limit,STATE,KEY
 //
 // with every byte but a-z, 0-9, '.', '_' and '-' as %xx: filesystems may fold
 // upper and lower case, and Unicode forms. The comma, and the '#' of a name that
@@ -24,7 +24,7 @@ func fileName(n cas.Name) string {
 	b := make([]byte, 0, maxName+1)
 	b = append(b, n.Kind.String()...)
 	b = append(b, ',')
-	if n.Kind != cas.Lock {
+	if n.Kind == cas.Limit {
 		b = appendEscaped(b, n.State)
 		b = append(b, ',')
 	}
@@ -53,7 +53,8 @@ func appendEscaped(b []byte, s string) []byte {
 
 // isCell reports whether a directory entry is a cell's file.
 func isCell(name string) bool {
-	return strings.HasPrefix(name, "lock,") || strings.HasPrefix(name, "limit,")
+	kind, _, _ := strings.Cut(name, ",")
+	return kind == cas.Lock.String() || kind == cas.Limit.String() || kind == cas.Shared.String()
 }
 
 // shardOf spreads the cells. It is part of the format: all processes must agree.

@@ -21,3 +21,6 @@ func (c *clock) now() instant { return time.Since(c.start) }
 
 // unixMicro gives t as limits count it.
 func (c *clock) unixMicro(t instant) int64 { return c.micro + t.Microseconds() }
+
+// at gives t as a time of the wall clock, as it was when the store was made.
+func (c *clock) at(t instant) time.Time { return c.start.Add(t) }

@@ -19,7 +19,7 @@ const (
 
 // Claims are what the conformance suite proves of this store.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared,
 	driver.TokenProcess, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge,
 	driver.ScopeProcess,
@@ -31,6 +31,7 @@ type Store struct {
 	tokens atomic.Int64
 	locks  table[slot]
 	limits table[account]
+	shared table[sharedKey]
 	gates  [shards]gates
 	quick  atomic.Bool // somebody asks at gates
 }
@@ -40,6 +41,7 @@ func NewStore() *Store {
 	s := &Store{clock: newClock()}
 	s.locks.init(slotIdle)
 	s.limits.init(s.accountsIdle)
+	s.shared.init(s.sharedIdle)
 	return s
 }
 
@@ -67,6 +69,7 @@ var _ interface {
 	driver.Inspector
 	driver.Breaker
 	driver.Lister
+	driver.Sharer
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker

@@ -30,6 +30,7 @@ var _ interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Sharer
 	driver.Pinger
 	driver.Describer
 	driver.Limiter

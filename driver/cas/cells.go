@@ -5,19 +5,23 @@ import (
 	"time"
 )
 
-// Kind separates the cells of locks from those of limits.
+// Kind separates the cells of locks, of limits and of shared holds.
 type Kind byte
 
 // The kinds.
 const (
 	Lock Kind = iota + 1
 	Limit
+	Shared
 )
 
-// String gives "lock" or "limit".
+// String gives "lock", "limit" or "shared".
 func (k Kind) String() string {
-	if k == Limit {
+	switch k {
+	case Limit:
 		return "limit"
+	case Shared:
+		return "shared"
 	}
 	return "lock"
 }
@@ -28,7 +32,7 @@ type Name struct {
 	// Key is what the application locks or limits: any bytes, at least one.
 	Key string
 	// State tells the limits of one key apart: short, printable ASCII, like
-	// "sw:60000000". It is "" for locks.
+	// "sw:60000000". It is "" for all others.
 	State string
 }
 

@@ -21,6 +21,8 @@
 // taken until then; the state free that it may be taken, and that the cell is
 // there for the token of its last hold.
 //
+// A key that several hold has one cell too, with a line for each hold. There may be [MaxHolders] of them.
+//
 // A limit has one cell for each state of its key, see [limits.Name].
 //
 // # Clocks
