@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
 )
 
 const (
@@ -28,8 +29,13 @@ var errStuck = errors.New("the store has not ended its calls: their goroutines a
 // returns ctx's cause.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.state.CompareAndSwap(stateOpen, stateDraining)
-	c.locks.Stop()
-	err := c.locks.AwaitIdle(ctx)
+	c.stopLocks()
+	var err error
+	for _, m := range c.engines() {
+		if err == nil {
+			err = m.AwaitIdle(ctx)
+		}
+	}
 	if err != nil {
 		err = c.fail("shutdown", "", err)
 	}
@@ -48,22 +54,28 @@ func (c *Client) Close() error {
 		return nil
 	}
 	defer close(c.done)
-	c.locks.Stop()
+	c.stopLocks()
 	c.permits.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	var giving, cleaning sync.WaitGroup
-	giving.Go(func() { c.locks.GiveBack(ctx) })
+	for _, m := range c.engines() {
+		giving.Go(func() { m.GiveBack(ctx) })
+	}
 	giving.Go(func() { c.permits.GiveBack(ctx) })
 	within(stepBound, giving.Wait)
-	cleaning.Go(func() { c.locks.CleanUp(ctx) })
+	for _, m := range c.engines() {
+		cleaning.Go(func() { m.CleanUp(ctx) })
+	}
 	within(stepBound, cleaning.Wait)
 	closed := make(chan error, 1)
 	if !within(backendBound, func() {
 		err := c.closeBackend() // which ends the calls that are stuck in it
 		giving.Wait()
 		cleaning.Wait()
-		c.locks.Wait()
+		for _, m := range c.engines() {
+			m.Wait()
+		}
 		c.permits.Wait()
 		closed <- err
 	}) {
@@ -73,6 +85,21 @@ func (c *Client) Close() error {
 		return c.fail("close", "", err)
 	}
 	return nil
+}
+
+// stopLocks lets no lock begin any more.
+func (c *Client) stopLocks() {
+	for _, m := range c.engines() {
+		m.Stop()
+	}
+}
+
+// engines are those behind locks: shared ones first, for they queue in the others.
+func (c *Client) engines() []*hold.Manager {
+	if c.shared == nil {
+		return []*hold.Manager{c.locks}
+	}
+	return []*hold.Manager{c.shared, c.locks}
 }
 
 func (c *Client) closeBackend() (err error) {

@@ -64,11 +64,13 @@ type Client struct {
 
 	bestEffort bool
 	disorder   sync.Once  // warned of keys out of order
+	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
 	observing  *observing // nil without observers
 
 	panics  errs.Panics
 	clock   *clock.Clock
 	locks   *hold.Manager
+	shared  *hold.Manager // of keys that several hold; nil if the store keeps none
 	permits *permit.Pool
 
 	state atomic.Int32  // stateOpen, stateDraining, stateClosed
@@ -88,6 +90,7 @@ type lockStore struct {
 	inspect driver.Inspector
 	breaker driver.Breaker
 	lister  driver.Lister
+	shared  sharedStore
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -116,7 +119,9 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	}
 	pool.Store = store
 	c.permits = permit.New(pool, policy)
-	c.locks = hold.New(hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Floor: c.floor})
+	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Floor: c.floor}
+	c.locks = hold.New(engine)
+	c.connectShared(engine)
 	return c, nil
 }
 
@@ -133,6 +138,9 @@ func (c *Client) connectLocks(locks driver.Backend) {
 	s.inspect, _ = locks.(driver.Inspector)
 	s.breaker, _ = locks.(driver.Breaker)
 	s.lister, _ = locks.(driver.Lister)
+	if sharer, ok := locks.(driver.Sharer); ok && locks.Info().Claims.Has(driver.Shared) {
+		s.shared.connect(sharer.Shared(), s.Parts)
+	}
 }
 
 // connectLimits finds what the half of the store that limits can do.

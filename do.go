@@ -89,7 +89,11 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 // Held gives the lock on key that an enclosing [Do], [TryDo] or [Locked] holds.
 // That call unlocks it: Unlock of this Lock is ErrInvalid.
 func Held(ctx context.Context, key string) (*Lock, bool) {
-	bound, ok := ctx.Value(heldKey(key)).(*holdCtx)
+	return heldIn(ctx, exclusive, key)
+}
+
+func heldIn(ctx context.Context, space space, key string) (*Lock, bool) {
+	bound, ok := ctx.Value(heldKey{space, key}).(*holdCtx)
 	if !ok {
 		return nil, false
 	}

@@ -51,6 +51,7 @@ type multiLock struct {
 	op     string
 	l      Locker
 	client *Client  // behind l, as far as that can be told
+	space  space    // of l
 	keys   []string // sorted, each once
 	fn     func(context.Context) error
 	opts   []LockOption // but WaitAtMost
@@ -71,7 +72,7 @@ func newMultiLock(op string, l Locker, keys []string, fn func(context.Context) e
 		}
 	}
 	var cfg lockConfig
-	if m.client = clientBehind(l); m.client != nil {
+	if m.client, m.space = clientBehind(l); m.client != nil {
 		cfg.wait = m.client.defaults.wait
 	}
 	for _, o := range opts {
@@ -89,15 +90,16 @@ func newMultiLock(op string, l Locker, keys []string, fn func(context.Context) e
 	return m, nil
 }
 
-// clientBehind is the Client that l is, or embeds; nil if there is none, or that cannot be told.
-func clientBehind(l Locker) *Client {
-	if c, ok := l.(interface{ itself() *Client }); ok {
+// clientBehind is the Client that l is, embeds or is a view of, and whose keys l has; nil if there is none, or that cannot
+// be told.
+func clientBehind(l Locker) (*Client, space) {
+	if c, ok := l.(interface{ itself() (*Client, space) }); ok {
 		return c.itself()
 	}
-	return nil
+	return nil, exclusive
 }
 
-func (c *Client) itself() *Client { return c }
+func (c *Client) itself() (*Client, space) { return c, exclusive }
 
 // lock takes the i-th key and those after it, and runs fn.
 func (m *multiLock) lock(ctx context.Context, i int) error {
@@ -144,13 +146,13 @@ func (m *multiLock) run(ctx context.Context) error {
 // holds reports whether the owner of ctx holds key.
 func (m *multiLock) holds(ctx context.Context, key string) bool {
 	o := ownerOf(ctx)
-	return o != nil && m.client != nil && o.holds(m.client, key)
+	return o != nil && m.client != nil && o.holds(entryKey{m.client, m.space, key})
 }
 
-func (o *owner) holds(c *Client, key string) bool {
+func (o *owner) holds(key entryKey) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e := o.entries[entryKey{c, key}]
+	e := o.entries[key]
 	return e != nil && e.held != nil
 }
 
@@ -160,11 +162,11 @@ func (m *multiLock) warnOfOrder(ctx context.Context) {
 	if o == nil || m.client == nil {
 		return
 	}
-	at := slices.IndexFunc(m.keys, func(key string) bool { return !o.holds(m.client, key) })
+	at := slices.IndexFunc(m.keys, func(key string) bool { return !o.holds(entryKey{m.client, m.space, key}) })
 	if at < 0 {
 		return
 	}
-	if held := o.holdsAfter(m.client, m.keys[at]); held != "" {
+	if held := o.holdsAfter(entryKey{m.client, m.space, m.keys[at]}); held != "" {
 		m.client.disorder.Do(func() {
 			m.client.log.Warn("coord: an owner takes several keys while it holds one that comes after them: it may wait for another owner that does so too, for ever",
 				"key", m.keys[at], "held", held)
@@ -173,11 +175,11 @@ func (m *multiLock) warnOfOrder(ctx context.Context) {
 }
 
 // holdsAfter gives a key after key that o holds, "" if there is none.
-func (o *owner) holdsAfter(c *Client, key string) string {
+func (o *owner) holdsAfter(key entryKey) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for k, e := range o.entries {
-		if k.c == c && e.held != nil && k.key > key {
+		if k.c == key.c && k.space == key.space && e.held != nil && k.key > key.key {
 			return k.key
 		}
 	}

@@ -26,6 +26,8 @@ var (
 	// ErrExceedsBurst: more permits were asked for than the limit can ever
 	// grant at once.
 	ErrExceedsBurst = errs.ErrExceedsBurst
+	// ErrExceedsBound: more permits were asked for than the semaphore has.
+	ErrExceedsBound = errs.ErrExceedsBound
 	// ErrUnknownOutcome: the store may or may not have applied the call. What
 	// a lock call may have left behind is being cleaned up; permits count as spent.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome

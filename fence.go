@@ -26,8 +26,11 @@ type Token = driver.Token
 // The zero Guard is ready. It is safe for concurrent use.
 type Guard struct {
 	mu   sync.Mutex
-	seen map[string]Token
+	seen map[string]marks
 }
+
+// marks are the greatest tokens that were seen of a key. An exclusive lock has those of a writer.
+type marks struct{ read, write Token }
 
 // Check admits token if no greater one was seen for key, and remembers it. A
 // stale token is ErrLost; a token that is not positive is ErrInvalid.
@@ -41,17 +44,37 @@ func (g *Guard) Check(key string, token Token) error {
 // Do runs write if token passes Check, before any other Check or Do of the
 // Guard.
 func (g *Guard) Do(key string, token Token, write func() error) error {
+	return g.do(key, token, true, write)
+}
+
+// CheckRead admits the token of a reader, of [ReadWrite] or of a semaphore, if no writer with a greater one was seen for
+// key, and remembers it beside those of writers. The errors are those of Check.
+func (g *Guard) CheckRead(key string, token Token) error {
+	return g.do(key, token, false, func() error { return nil })
+}
+
+// CheckWrite admits the token of a writer of [ReadWrite] if no greater one was seen for key, of a reader or of a
+// writer: a writer that was frozen comes too late once a later reader has been there. It is Check.
+func (g *Guard) CheckWrite(key string, token Token) error { return g.Check(key, token) }
+
+func (g *Guard) do(key string, token Token, writes bool, access func() error) error {
 	if token <= 0 {
 		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d: want a positive one", ErrInvalid, token)}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last := g.seen[key]; token < last {
-		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d is older than %d, which was seen", ErrLost, token, last)}
+	seen := g.seen[key]
+	if token < seen.write || writes && token < seen.read {
+		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d is older than %d, which was seen", ErrLost, token, max(seen.read, seen.write))}
+	}
+	if writes {
+		seen.write = token
+	} else {
+		seen.read = max(seen.read, token)
 	}
 	if g.seen == nil {
-		g.seen = make(map[string]Token)
+		g.seen = make(map[string]marks)
 	}
-	g.seen[key] = token
-	return write()
+	g.seen[key] = seen
+	return access()
 }

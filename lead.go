@@ -89,7 +89,7 @@ const (
 func newCandidate(l Locker, key string, opts []LockOption) *candidate {
 	c := &candidate{key: key, opts: append(slices.Clip(opts), LockOption{field: fieldOfLead, value: 1}), log: slog.Default(), pause: firstRest}
 	ttl := DefaultTTL
-	if client := clientBehind(l); client != nil {
+	if client, _ := clientBehind(l); client != nil {
 		c.log, c.closed, ttl = client.log, client.done, client.defaults.ttl
 	}
 	for _, o := range opts {
@@ -128,7 +128,7 @@ func (c *candidate) note(t *term, err error) {
 // giveWay waits while the key of a term that was lost is kept taken. Who campaigns then would race with those
 // who have waited, on a store that has no line.
 func (c *candidate) giveWay(ctx context.Context, t *term) {
-	for t.began && ctx.Err() == nil {
+	for t.began && t.lock.space() == exclusive && ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		h, err := t.lock.h.c.inspect(bounded, t.lock.Key())
 		cancel()

@@ -33,6 +33,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 				yield("", c.fail("list", prefix, errs.OfStore(ctx, err, false)))
 				return
 			}
+			if strings.IndexByte(key, 0) >= 0 {
+				continue // the queue of a key that several hold
+			}
 			if !yield(strings.TrimPrefix(key, c.prefix), nil) {
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
 )
@@ -22,6 +23,7 @@ type Lock struct {
 	h        *held
 	released atomic.Bool
 	borrowed bool // handed out by Held: Do unlocks it
+	writes   bool // it is a writer's handle
 }
 
 // held is what all handles on one hold share.
@@ -76,12 +78,15 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if l.released.Swap(true) {
 		return l.h.c.fail("unlock", l.Key(), ErrNotHeld)
 	}
-	last, err := true, error(nil)
+	last, shrinks, err := true, false, error(nil)
 	if l.h.e != nil {
-		last, err = l.h.e.leave()
+		last, shrinks, err = l.h.e.leave(l)
 	}
-	if last {
+	switch {
+	case last:
 		err = l.h.t.Release(ctx)
+	case shrinks:
+		err = l.h.t.Shrink(ctx, driver.Share{Mode: driver.Read})
 	}
 	if err != nil {
 		l.h.t.TellLoss()
@@ -132,10 +137,13 @@ func (c *holdCtx) Err() error {
 }
 
 // heldKey asks a context for the innermost holdCtx of a key.
-type heldKey string
+type heldKey struct {
+	space space
+	key   string
+}
 
 func (c *holdCtx) Value(key any) any {
-	if k, ok := key.(heldKey); ok && c.lock.Key() == string(k) {
+	if k, ok := key.(heldKey); ok && c.lock.Key() == k.key && c.lock.space() == k.space {
 		return c
 	}
 	return c.Context.Value(key)
@@ -143,16 +151,16 @@ func (c *holdCtx) Value(key any) any {
 
 // binds reports whether ctx ends with l's hold, and Held of its key is l's.
 func (l *Lock) binds(ctx context.Context) bool {
-	bound, ok := ctx.Value(heldKey(l.Key())).(*holdCtx)
+	bound, ok := ctx.Value(heldKey{l.space(), l.Key()}).(*holdCtx)
 	return ok && bound.lock.h.t == l.h.t && bound.Done() == ctx.Done()
 }
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
 func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
 	if c.observesLocks() {
-		return c.observedLock(ctx, "lock", key, opts, false)
+		return c.observedLock(ctx, "lock", driver.Share{}, key, opts, false)
 	}
-	l, err := c.lock(ctx, key, opts, false, nil)
+	l, err := c.lock(ctx, driver.Share{}, key, opts, false, nil)
 	if err != nil {
 		return nil, c.failLock("lock", key, err)
 	}
@@ -162,19 +170,23 @@ func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Loc
 // TryLock makes one attempt to hold key. See [Locker].
 func (c *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
 	if c.observesLocks() {
-		return c.observedLock(ctx, "trylock", key, opts, true)
+		return c.observedLock(ctx, "trylock", driver.Share{}, key, opts, true)
 	}
-	l, err := c.lock(ctx, key, opts, true, nil)
+	l, err := c.lock(ctx, driver.Share{}, key, opts, true, nil)
 	if err != nil {
 		return nil, c.failLock("trylock", key, err)
 	}
 	return l, nil
 }
 
-// lock is Lock and TryLock. w is nil unless they are observed.
-func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
+// lock is Lock and TryLock, of a Client or of a view of it. w is nil unless they are observed.
+func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
 	cfg, err := c.lockConfig(opts)
 	if err != nil {
+		return nil, err
+	}
+	space := spaceOf(share)
+	if share, err = cfg.weigh(share); err != nil {
 		return nil, err
 	}
 	if try && cfg.given&fieldWait != 0 {
@@ -185,7 +197,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	}
 	o := ownerOf(ctx)
 	if o != nil {
-		if l, err := o.reenter(c, key, cfg); l != nil || err != nil {
+		if l, err := o.reenter(entryKey{c, space, key}, cfg, share); l != nil || err != nil {
 			return l, err
 		}
 	}
@@ -193,10 +205,14 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 	if err != nil {
 		return nil, err
 	}
+	engine := c.locks
+	if space != exclusive {
+		full, engine = full+suffixes[space], c.shared
+	}
 	switch {
 	case c.state.Load() == stateClosed:
 		return nil, ErrClosed
-	case c.store.Locker == nil:
+	case c.store.Locker == nil || engine == nil:
 		return nil, ErrUnsupported
 	}
 	if cfg.wait > 0 && !try {
@@ -205,11 +221,12 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		ctx = bounded
 	}
 	spec := cfg.spec(key, full, o)
+	spec.Share = share
 	if o != nil {
-		return c.lockOwned(ctx, o, spec, cfg, try, w)
+		return engineOf{c, engine, space}.lockOwned(ctx, o, spec, cfg, try, w)
 	}
 	a := &acquisition{}
-	a.attempt.Begin(c.locks, spec)
+	a.attempt.Begin(engine, spec)
 	returned := false
 	defer errs.IfPanics(&returned, a.attempt.Abandon)
 	t, err := a.attempt.Run(ctx, try, w.trace())
@@ -218,7 +235,16 @@ func (c *Client) lock(ctx context.Context, key string, opts []LockOption, try bo
 		a.attempt.Abandon()
 		return nil, err
 	}
-	return a.handle(c, t, nil), nil
+	l := a.handle(c, t, nil)
+	l.writes = share.Mode == driver.Write
+	return l, nil
+}
+
+// engineOf is the engine of one space of keys of a client.
+type engineOf struct {
+	c     *Client
+	locks *hold.Manager
+	space space
 }
 
 // acquisition is a lock on its way, and the first handle on it: one allocation for all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/hold"
 )
 
@@ -11,6 +12,7 @@ import (
 type lockWatch struct {
 	o      *observing
 	key    string
+	mode   driver.Mode
 	owner  string
 	caller context.Context // as the application gave it
 	ctx    context.Context // as the observers made it
@@ -30,15 +32,15 @@ func (w *lockWatch) trace() hold.Trace {
 }
 
 // observedLock is Lock and TryLock under observation.
-func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOption, try bool) (*Lock, error) {
+func (c *Client) observedLock(ctx context.Context, op string, share driver.Share, key string, opts []LockOption, try bool) (*Lock, error) {
 	o := c.observing
 	call := Call{Op: op, Backend: c.info.Name, Key: key}
-	w := &lockWatch{o: o, key: key, caller: ctx, began: c.clock.Mono()}
+	w := &lockWatch{o: o, key: key, mode: share.Mode, caller: ctx, began: c.clock.Mono()}
 	if owner := ownerOf(ctx); owner != nil {
 		w.owner = owner.String()
 	}
 	w.ctx = o.begin(ctx, &call)
-	l, err := c.lock(w.ctx, key, opts, try, w)
+	l, err := c.lock(w.ctx, share, key, opts, try, w)
 	switch {
 	case err != nil:
 		err = c.failLock(op, key, err)
@@ -52,7 +54,7 @@ func (c *Client) observedLock(ctx context.Context, op, key string, opts []LockOp
 
 // event says which lock it is; of is zero before there is one.
 func (w *lockWatch) event(of hold.Identity) LockEvent {
-	return LockEvent{Backend: w.o.c.info.Name, Key: w.key, Owner: w.owner, ID: of.ID, Token: of.Token}
+	return LockEvent{Backend: w.o.c.info.Name, Key: w.key, Mode: w.mode, Owner: w.owner, ID: of.ID, Token: of.Token}
 }
 
 // Waits tells, once, that the call waits. heldBy is what its client has of the key.

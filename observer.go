@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -110,6 +111,8 @@ type LockEvent struct {
 	// Backend is the store's name: "redis".
 	Backend string
 	Key     string
+	// Mode is what was asked for: driver.Exclusive, or Read, Write or Permits of a shared key.
+	Mode driver.Mode
 	// Owner names the owner in ctx, as logs do; "" without one.
 	Owner string
 	// ID names the hold at the store, as Holder.ID does; "" before there is one.

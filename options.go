@@ -3,6 +3,7 @@ package coord
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -170,6 +171,7 @@ func WithTokenFloor(t Token) Option {
 type LockOption struct {
 	field lockField
 	value time.Duration
+	count int64  // of fieldWeight and fieldMaxWaiting
 	name  string // of fieldHolder alone
 }
 
@@ -185,10 +187,13 @@ const (
 	fieldOfSeveral // the lock is one of a DoAll
 	fieldOfLead    // the lock is a term of a Lead
 	fieldHolder
+	fieldWeight
+	fieldMaxWaiting
 )
 
 var lockFieldNames = map[lockField]string{
 	fieldTTL: "TTL", fieldWait: "WaitAtMost", fieldMaxHold: "MaxHold", fieldMinHold: "MinHold",
+	fieldWeight: "Weight", fieldMaxWaiting: "MaxWaiting",
 }
 
 // TTL is the lease: how long the key stays taken when its holder dies. It is
@@ -228,6 +233,16 @@ func HolderName(name string) LockOption {
 	return LockOption{field: fieldHolder, value: 1, name: name}
 }
 
+// Weight is how many permits of a [Client.Semaphore] the lock takes at once: 1, the default, to all of them. More than there
+// are is ErrExceedsBound; with any other lock it is ErrInvalid.
+func Weight(n int) LockOption { return LockOption{field: fieldWeight, value: 1, count: int64(n)} }
+
+// MaxWaiting refuses the lock at once, with ErrLocked, where n goroutines of this Client wait for the key already,
+// so that a queue does not grow for ever. n is at least 1. With TryLock, which never waits, it changes nothing.
+func MaxWaiting(n int) LockOption {
+	return LockOption{field: fieldMaxWaiting, value: 1, count: int64(n)}
+}
+
 // lockConfig is what the options of one lock come to.
 type lockConfig struct {
 	given     lockField // what the call itself set
@@ -241,6 +256,8 @@ type lockConfig struct {
 	holder    string
 	ofSeveral bool
 	ofLead    bool
+	weight    int64 // of a semaphore's permits; 0: not given
+	waiting   int   // 0: however many wait
 }
 
 // spec asks the engine for key, which the store has as full.
@@ -248,6 +265,7 @@ func (cfg *lockConfig) spec(key, full string, o *owner) hold.Spec {
 	return hold.Spec{
 		Name: key, Key: full, Owner: o, Holder: cfg.holder,
 		Lease: cfg.lease, MaxHold: cfg.maxHold, MinHold: cfg.minHold, NoRenew: cfg.noRenew, Fair: cfg.fair,
+		MaxWaiting: cfg.waiting,
 	}
 }
 
@@ -273,6 +291,15 @@ func (cfg *lockConfig) set(o LockOption) error {
 			return err
 		}
 		cfg.holder = o.name
+	case fieldWeight, fieldMaxWaiting:
+		if o.count < 1 || o.count > driver.MaxPermits {
+			return fmt.Errorf("%w: %s of %d: want 1 to %d", ErrInvalid, lockFieldNames[o.field], o.count, int64(driver.MaxPermits))
+		}
+		if o.field == fieldWeight {
+			cfg.weight = o.count
+		} else {
+			cfg.waiting = int(min(o.count, math.MaxInt))
+		}
 	case fieldOfSeveral:
 		cfg.ofSeveral = true
 	case fieldOfLead:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
 )
@@ -27,8 +28,9 @@ type owner struct {
 
 // entryKey is a key of a client, as the application gave it.
 type entryKey struct {
-	c   *Client
-	key string
+	c     *Client
+	space space
+	key   string
 }
 
 // entry is an owner's hold on a key, or its way there. Several goroutines of one owner share one attempt.
@@ -38,6 +40,7 @@ type entry struct {
 	owner *owner
 	key   entryKey
 	cfg   lockConfig // as the first of them asked
+	share driver.Share
 
 	on      *acquisition // until it is granted
 	members int          // goroutines that want it
@@ -46,9 +49,11 @@ type entry struct {
 	refusal sync.Once
 	settled chan struct{} // closed when held is set
 
-	held  *held  // from the grant on
-	depth int    // handles not yet unlocked
-	spare []Lock // handles for re-entry, made a few at a time
+	held  *held // from the grant on
+	depth int   // handles not yet unlocked
+
+	writers int    // of the members, and then of the handles, those that write
+	spare   []Lock // handles for re-entry, made a few at a time
 }
 
 // noteRefused tells those that joined with TryLock that there is a wait.
@@ -89,23 +94,23 @@ func (o *owner) String() string {
 }
 
 // reenter gives another handle on what o holds of key, nil if it holds nothing.
-func (o *owner) reenter(c *Client, key string, cfg *lockConfig) (*Lock, error) {
+func (o *owner) reenter(key entryKey, cfg *lockConfig, share driver.Share) (*Lock, error) {
 	o.mu.Lock()
 	e := o.recent
-	if e == nil || e.key.c != c || e.key.key != key {
-		e = o.entries[entryKey{c, key}]
+	if e == nil || e.key != key {
+		e = o.entries[key]
 		if e == nil || e.held == nil {
 			o.mu.Unlock()
 			return nil, nil
 		}
 		o.recent = e
 	}
-	return e.enter(cfg)
+	return e.enter(cfg, share)
 }
 
 // enter counts one entry more and gives its handle, nil if the hold was given back meanwhile. owner.mu is held, and
 // is free when enter returns.
-func (e *entry) enter(cfg *lockConfig) (*Lock, error) {
+func (e *entry) enter(cfg *lockConfig, share driver.Share) (*Lock, error) {
 	if !e.held.t.Holds() {
 		e.owner.mu.Unlock() // observers are told of the loss, and may lock
 		if err := e.held.t.Check(); err != nil {
@@ -117,31 +122,55 @@ func (e *entry) enter(cfg *lockConfig) (*Lock, error) {
 	if e.depth == 0 {
 		return nil, nil
 	}
-	if cfg.given != 0 {
-		if err := e.cfg.accepts(cfg); err != nil {
-			return nil, err
-		}
+	if err := e.accepts(cfg, share); err != nil {
+		return nil, err
 	}
 	if e.depth >= maxDepth {
 		return nil, fmt.Errorf("%w: re-entry deeper than %d", ErrInvalid, maxDepth)
 	}
 	e.depth++
-	return e.handle(), nil
+	e.count(share, 1)
+	return e.handle(share), nil
 }
 
 // handle makes a handle. They are made a few at a time, which spares
 // the allocator; each is used once. owner.mu is held.
-func (e *entry) handle() *Lock {
+func (e *entry) handle(share driver.Share) *Lock {
 	if len(e.spare) == 0 {
 		e.spare = make([]Lock, 32)
 	}
 	l := &e.spare[0]
 	e.spare = e.spare[1:]
 	l.h = e.held
+	l.writes = share.Mode == driver.Write
 	return l
 }
 
-// accepts refuses a re-entry that asks for another hold than the one there is.
+// count counts a member or a handle that writes in, or out by -1. owner.mu is held.
+func (e *entry) count(share driver.Share, n int) {
+	if share.Mode == driver.Write {
+		e.writers += n
+	}
+}
+
+// accepts refuses a re-entry that asks for another hold than the one there is. A writer may enter as a reader. owner.mu
+// is held.
+func (e *entry) accepts(cfg *lockConfig, share driver.Share) error {
+	if cfg.given != 0 {
+		if err := e.cfg.accepts(cfg); err != nil {
+			return err
+		}
+	}
+	switch {
+	case share == e.share || share.Mode == driver.Read:
+		return nil
+	case share.Mode == driver.Write:
+		return fmt.Errorf("%w: a reader that asks to write: give up the read first, for two readers that did so would wait for each other", ErrInvalid)
+	}
+	return fmt.Errorf("%w: re-entry for %d of %d permits into a hold of %d of %d: want the same", ErrInvalid, share.Weight, share.Of, e.share.Weight, e.share.Of)
+}
+
+// accepts compares the options of a hold with those of a re-entry.
 func (cfg *lockConfig) accepts(re *lockConfig) error {
 	differs := re.given&fieldTTL != 0 && re.ttl != cfg.ttl ||
 		re.given&fieldMaxHold != 0 && re.maxHold != cfg.maxHold ||
@@ -155,15 +184,21 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 	return nil
 }
 
-// leave counts one handle less, and reports whether it was the last. Only the last looks at the clocks, when it
-// releases the hold: until then the scheduler's word will do.
-func (e *entry) leave() (last bool, err error) {
+// leave counts the handle l less, and reports whether it was the last, or the last of a writer who still reads. Only the
+// last looks at the clocks, when it releases the hold: until then the scheduler's word will do.
+func (e *entry) leave(l *Lock) (last, shrinks bool, err error) {
 	o := e.owner
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e.depth--
+	if l.writes {
+		e.writers--
+	}
 	if e.depth > 0 {
-		return false, e.held.t.Ended()
+		if shrinks = l.writes && e.writers == 0; shrinks {
+			e.share.Mode = driver.Read
+		}
+		return false, shrinks, e.held.t.Ended()
 	}
 	if o.recent == e {
 		o.recent = nil
@@ -171,31 +206,32 @@ func (e *entry) leave() (last bool, err error) {
 	if o.entries[e.key] == e {
 		delete(o.entries, e.key)
 	}
-	return true, nil
+	return true, false, nil
 }
 
 // lockOwned takes a lock for an owner. Only its first entry gets here, and goroutines
 // that enter at the same time join it.
-func (c *Client) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg *lockConfig, try bool, w *lockWatch) (*Lock, error) {
+func (in engineOf) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg *lockConfig, try bool, w *lockWatch) (*Lock, error) {
 	o.mu.Lock()
-	e := o.entries[entryKey{c, spec.Name}]
+	e := o.entries[entryKey{in.c, in.space, spec.Name}]
 	switch {
 	case e == nil:
-		e = o.newEntry(c, spec, cfg)
+		e = o.newEntry(in, spec, cfg)
 		o.mu.Unlock()
-		return e.drive(ctx, try, w)
+		return e.drive(ctx, try, spec.Share, w)
 	case e.held != nil: // it was granted since the caller looked
-		l, err := e.enter(cfg)
+		l, err := e.enter(cfg, spec.Share)
 		if l == nil && err == nil {
-			return c.lockOwned(ctx, o, spec, cfg, try, w)
+			return in.lockOwned(ctx, o, spec, cfg, try, w)
 		}
 		return l, err
 	}
-	if err := e.cfg.accepts(cfg); err != nil {
+	if err := e.accepts(cfg, spec.Share); err != nil {
 		o.mu.Unlock()
 		return nil, err
 	}
 	e.members++
+	e.count(spec.Share, 1)
 	o.mu.Unlock()
 	var refused chan struct{} // a try does not wait with the others
 	if try {
@@ -205,24 +241,25 @@ func (c *Client) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg *l
 	}
 	select {
 	case <-refused:
-		return e.depart(ErrLocked, false)
+		return e.depart(spec.Share, ErrLocked, false)
 	case <-e.settled:
-		return e.share(), nil
+		return e.join(spec.Share), nil
 	case <-e.baton:
-		return e.drive(ctx, try, w)
+		return e.drive(ctx, try, spec.Share, w)
 	case <-ctx.Done():
-		return e.depart(errs.Chain(ErrLocked, errs.OfContext(ctx)), false)
+		return e.depart(spec.Share, errs.Chain(ErrLocked, errs.OfContext(ctx)), false)
 	}
 }
 
 // newEntry begins an attempt of o. owner.mu is held.
-func (o *owner) newEntry(c *Client, spec hold.Spec, cfg *lockConfig) *entry {
+func (o *owner) newEntry(in engineOf, spec hold.Spec, cfg *lockConfig) *entry {
 	e := &entry{
-		owner: o, key: entryKey{c, spec.Name}, cfg: *cfg, on: &acquisition{}, members: 1,
+		owner: o, key: entryKey{in.c, in.space, spec.Name}, cfg: *cfg, share: spec.Share, on: &acquisition{}, members: 1,
 		baton: make(chan struct{}, 1), refused: make(chan struct{}), settled: make(chan struct{}),
 	}
+	e.count(spec.Share, 1)
 	spec.Refused = e.noteRefused
-	e.on.attempt.Begin(c.locks, spec)
+	e.on.attempt.Begin(in.locks, spec)
 	if o.entries == nil {
 		o.entries = make(map[entryKey]*entry)
 	}
@@ -231,39 +268,41 @@ func (o *owner) newEntry(c *Client, spec hold.Spec, cfg *lockConfig) *entry {
 }
 
 // drive runs the attempt of an entry on behalf of all its members.
-func (e *entry) drive(ctx context.Context, try bool, w *lockWatch) (*Lock, error) {
+func (e *entry) drive(ctx context.Context, try bool, share driver.Share, w *lockWatch) (*Lock, error) {
 	returned := false
-	defer errs.IfPanics(&returned, func() { _, _ = e.depart(ErrUnknownOutcome, true) })
+	defer errs.IfPanics(&returned, func() { _, _ = e.depart(share, ErrUnknownOutcome, true) })
 	t, err := e.on.attempt.Run(ctx, try, w.trace())
 	returned = true
 	if err != nil {
-		return e.depart(err, true)
+		return e.depart(share, err, true)
 	}
 	e.owner.mu.Lock()
 	defer e.owner.mu.Unlock()
 	l := e.on.handle(e.key.c, t, e)
 	e.on, e.held, e.depth = nil, l.h, e.members
+	l.writes = share.Mode == driver.Write
 	close(e.settled)
 	return l, nil
 }
 
-// share is a member's part in a settled attempt: its own handle.
-func (e *entry) share() *Lock {
+// join is a member's part in a settled attempt: its own handle.
+func (e *entry) join(share driver.Share) *Lock {
 	e.owner.mu.Lock()
 	defer e.owner.mu.Unlock()
-	return e.handle()
+	return e.handle(share)
 }
 
 // depart takes a member out of an attempt that failed it. The last one ends
 // the attempt; when the one that drove it leaves, another goes on.
-func (e *entry) depart(err error, drove bool) (*Lock, error) {
+func (e *entry) depart(share driver.Share, err error, drove bool) (*Lock, error) {
 	o := e.owner
 	o.mu.Lock()
 	if e.held != nil { // granted at the same moment
 		o.mu.Unlock()
-		return e.share(), nil
+		return e.join(share), nil
 	}
 	e.members--
+	e.count(share, -1)
 	if e.members > 0 {
 		if drove {
 			e.baton <- struct{}{} // it has room: only the driver sends

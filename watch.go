@@ -32,7 +32,7 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Holder, error]
 			if (last || w.isNews(h, err)) && !yield(h, err) || last {
 				return
 			}
-			w.rest(ctx)
+			c.restBefore(ctx, w.period)
 		}
 	}
 }
@@ -126,13 +126,14 @@ func watchPeriod(lease time.Duration) time.Duration {
 	return min(max(lease/3, shortestPeriod), longestPeriod)
 }
 
-// rest waits until the next look, or until ctx ends or the client closes. Clients do not look in step.
-func (w *holderWatch) rest(ctx context.Context) {
-	timer := time.NewTimer(w.period - rand.N(w.period/10))
+// restBefore waits about a period until the next look, or until ctx ends or the client closes. Clients do not look in
+// step.
+func (c *Client) restBefore(ctx context.Context, period time.Duration) {
+	timer := time.NewTimer(period - rand.N(period/10))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-w.c.done:
+	case <-c.done:
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/holders"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // sharedKey is a key that several hold, and those who want to know of its changes.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/holders"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // MaxHolders is the most live holds of one key: each change writes all of them.

@@ -15,6 +15,7 @@ var (
 	ErrLimited        = errors.New("limited")
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	ErrExceedsBurst   = errors.New("more permits than the limit ever grants at once")
+	ErrExceedsBound   = errors.New("more permits than the semaphore has")
 	ErrUnavailable    = errors.New("store unavailable")
 	ErrLost           = Kind("lock lost", driver.ErrNotHeld)
 	ErrMaxHold        = Kind("lock held for its MaxHold", ErrLost)

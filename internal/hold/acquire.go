@@ -38,6 +38,9 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 	if a.id == "" {
 		a.id = m.newID(a.spec.Holder)
 	}
+	if m.queues != nil {
+		return a.contendShared(ctx, try)
+	}
 	if err := a.yield(ctx); err != nil {
 		return granted{}, err
 	}
@@ -156,7 +159,11 @@ func (a *Attempt) tryOnce(ctx context.Context) (granted, error) {
 func (a *Attempt) request() driver.Request {
 	// A lease that is not renewed, or that is to outlive its holder, is wanted whole.
 	whole := a.spec.NoRenew || a.spec.MinHold > 0
-	return driver.Request{ID: a.id, TTL: a.spec.Lease, Fair: a.spec.Fair, Whole: whole}
+	r := driver.Request{ID: a.id, TTL: a.spec.Lease, Fair: a.spec.Fair, Whole: whole, Share: a.spec.Share}
+	if r.Share.Head = a.isHead; a.m.queues != nil {
+		r.Fair = false // that is for the queue
+	}
+	return r
 }
 
 // expectLoss has losses of a noted from now on, before a call for it. One that was told before is not of what this

@@ -18,8 +18,11 @@ type Spec struct {
 	MinHold time.Duration // 0: none
 	NoRenew bool
 	Fair    bool
-	Holder  string       // the name that the store shows
-	Owner   fmt.Stringer // who asks, for logs; not nil
+	// MaxWaiting: the attempt is refused where so many others of this client wait for the key. 0: however many.
+	MaxWaiting int
+	Share      driver.Share // zero: an exclusive hold
+	Holder     string       // the name that the store shows
+	Owner      fmt.Stringer // who asks, for logs; not nil
 	// Refused is called once the key is known to be taken, perhaps more than once, under mutexes of the Manager:
 	// it must not block, nor call the Manager. nil: nobody asks.
 	Refused func()
@@ -32,6 +35,7 @@ type Attempt struct {
 	m           *Manager
 	refused     bool   // the store has refused it at least once
 	waited      bool   // it has waited in the local queue
+	isHead      bool   // it asks as the head of the queue for a shared key
 	storeQueued bool   // granted by the store's own queue
 	granted     Tenure // what Run gives
 }
@@ -39,7 +43,7 @@ type Attempt struct {
 // Begin makes a, which is zero, an attempt of m for what s asks.
 func (a *Attempt) Begin(m *Manager, s Spec) {
 	a.m, a.spec = m, s
-	a.ticket.of, a.ticket.fair = &a.waiter, s.Fair
+	a.ticket.of, a.ticket.apart = &a.waiter, s.Fair || m.queues != nil
 }
 
 // Run brings a to a tenure, or fails. A try fails with ErrLocked rather than wait. trace may be nil. After a
@@ -99,12 +103,12 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		s.queue.setTry(k, try)
 		s.queue.recheck = true
 	}
-	if s.queue.full(k, s.hold != nil) {
+	if s.queue.full(k, s.hold != nil) || s.queue.crowded(k, a.spec.MaxWaiting, s.hold != nil) {
 		err = s.locked()
 		m.mu.Unlock()
 		return false, err
 	}
-	if k.leading || k.fair {
+	if k.leading || k.apart {
 		m.mu.Unlock()
 		return false, nil
 	}
@@ -245,13 +249,16 @@ func (a *Attempt) settle(g granted) (*Tenure, error) {
 		return nil, driver.ErrClosed
 	}
 	s := m.slots[a.spec.Key]
-	s.hold, h.inSlot = h, true
+	if h.inSlot = true; m.queues == nil { // a shared hold is in nobody's way here
+		s.hold = h
+	}
 	m.holds[h.by.id] = h
 	m.vacate(s, &a.waiter)
 	s.turnAway()
 	lost := a.lost
 	m.mu.Unlock()
 	m.sched.add(h)
+	a.warnOfBound(g)
 	h.taken(t, a.way(), true)
 	if lost != nil { // the call may have been granted the key twice: what it has now is given back
 		m.lose(h, nil, lost)
@@ -275,7 +282,7 @@ func (a *Attempt) newHold(g granted) (*hold, error) {
 	}
 	h := &hold{
 		by: &a.acquisition, clock: m.clock,
-		stored: g.Token, ttl: g.TTL, grantedAt: now.Mono,
+		stored: g.Token, slot: g.Slot, share: a.spec.Share, ttl: g.TTL, grantedAt: now.Mono,
 		renewAt: g.since(m.clock).Add(g.TTL / 3), alarm: alarm{heapIndex: -1},
 	}
 	h.deadline.Store(deadline)

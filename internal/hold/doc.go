@@ -5,6 +5,7 @@
 //
 //	attempt.go   Begin, Run: a place in the local queue, and the grant
 //	acquire.go   the calls on the store until it grants the key, or something ends the wait
+//	shared.go    the same for a key that several hold
 //	tenure.go    what its holder has: one tenure of a hold
 //	release.go   Release to the store
 //	handoff.go   Release to the next goroutine of this client, without the store

@@ -67,7 +67,7 @@ func (m *Manager) successor(h *hold, now clock.Instant) *waiter {
 		return nil
 	}
 	s := m.slots[h.by.spec.Key]
-	if s == nil || s.hold != h || s.queue.first == nil || s.queue.fair > 0 {
+	if s == nil || s.hold != h || s.queue.first == nil || s.queue.apart > 0 {
 		return nil
 	}
 	k := s.queue.first

@@ -18,6 +18,7 @@ type hold struct {
 	clock *clock.Clock
 
 	stored    int64         // the store's fencing value
+	slot      int           // its number among those who share the key
 	grantedAt time.Duration // when the grant had arrived, on the monotonic clock: not before the store made it
 
 	// guarded by Manager.mu
@@ -29,6 +30,7 @@ type hold struct {
 
 	mu       sync.Mutex // guards what follows, and every tenure
 	ttl      time.Duration
+	share    driver.Share // it only shrinks
 	renewAt  clock.Instant
 	renewing bool
 	tenure   *tenure // the one that has it, or the last that had

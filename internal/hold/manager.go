@@ -25,7 +25,8 @@ type Store struct {
 	Parts   partition.Parts
 }
 
-// Config is what a Manager works with. Optional are the parts of Store, even its Locker if nothing is locked, and Floor.
+// Config is what a Manager works with. Optional are the parts of Store, even its Locker if nothing is locked, and what
+// follows NewID.
 type Config struct {
 	Store  Store
 	Clock  *clock.Clock
@@ -33,6 +34,10 @@ type Config struct {
 	Log    *slog.Logger
 	NewID  func(holder string) string // names one acquisition; no two are equal
 	Floor  int64                      // added to the store's fencing values
+	// Queues makes it a Manager of keys that several hold: who is refused waits in the exclusive lock of the key, of
+	// this Manager. Changes may push what the head of a queue waits for.
+	Queues  *Manager
+	Changes driver.ChangeNotifier
 }
 
 // Manager has the locks of one client. It is safe for concurrent use.
@@ -43,6 +48,10 @@ type Manager struct {
 	log    *slog.Logger
 	newID  func(holder string) string
 	floor  int64
+
+	queues  *Manager // nil: its keys are exclusive
+	changes driver.ChangeNotifier
+	bounds  sync.Once // warned of clients with other bounds
 
 	mu       sync.Mutex         // guards what follows, and the fields of every slot
 	slots    map[string]*slot   // by key
@@ -64,6 +73,7 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	m := &Manager{
 		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, floor: cfg.Floor,
+		queues: cfg.Queues, changes: cfg.Changes,
 		slots: make(map[string]*slot),
 		holds: make(map[string]*hold),
 		idle:  make(chan struct{}),

@@ -15,7 +15,7 @@ type queue[T any] struct {
 	patient     int        // those that wait: all but tries
 	recheck     bool       // a ticket that is to be turned away may be ahead of one that was
 
-	fair   int  // fair attempts of this client
+	apart  int  // attempts of this client that queue elsewhere
 	yields bool // the hand-off window was used up, and the next leader lets others go first
 	// When the store last said that another client holds, on the monotonic clock.
 	refusedAt time.Duration
@@ -27,7 +27,7 @@ type ticket[T any] struct {
 	ahead, behind *ticket[T]
 	inQueue       bool
 	leading       bool
-	fair          bool // it is counted, and has no place: it queues at the store
+	apart         bool // it is counted, and has no place: it queues at the store, or with those who share the key
 	toFront       bool // it goes to the front: what it was handed was lost on the way
 	try           bool // leaves rather than wait
 	out           bool // turned away
@@ -109,8 +109,8 @@ func (q *queue[T]) setTry(k *ticket[T], try bool) {
 // join puts k at the end of the queue, or makes it the leader of a key that is not held and has none.
 func (q *queue[T]) join(k *ticket[T], held bool) {
 	switch {
-	case k.fair:
-		q.fair++
+	case k.apart:
+		q.apart++
 	case !held && q.leader == nil:
 		q.lead(k)
 	case k.toFront:
@@ -127,8 +127,8 @@ func (q *queue[T]) lead(k *ticket[T]) { q.leader, q.refused, k.leading = k, fals
 // leave takes k out, wherever it is.
 func (q *queue[T]) leave(k *ticket[T]) {
 	switch {
-	case k.fair:
-		q.fair--
+	case k.apart:
+		q.apart--
 	case k.leading:
 		k.leading = false
 		q.leader = nil
@@ -157,6 +157,18 @@ func (q *queue[T]) full(k *ticket[T], held bool) bool {
 	return false
 }
 
+// crowded reports whether k, which has joined, is one more than may wait.
+func (q *queue[T]) crowded(k *ticket[T], most int, held bool) bool {
+	if most == 0 || k.leading && !q.refused || k.try {
+		return false
+	}
+	waiting := q.patient + q.apart // k among them
+	if q.leader != nil && (held || q.refused) {
+		waiting++
+	}
+	return waiting > most
+}
+
 // turnAway tells those in the queue that the key cannot be had now, which ends the tries among them. It begins
 // with the last and ends at one that was told before, so that a long queue is not walked at each grant.
 func (q *queue[T]) turnAway(tell func(T)) {
@@ -181,4 +193,4 @@ func (q *queue[T]) promote() {
 }
 
 // empty reports whether nobody is here: there is no leader.
-func (q *queue[T]) empty() bool { return q.first == nil && q.fair == 0 }
+func (q *queue[T]) empty() bool { return q.first == nil && q.apart == 0 }

@@ -161,7 +161,9 @@ func (m *Manager) renew(ctx context.Context, h *hold) (g driver.Grant, err error
 }
 
 func (h *hold) request() driver.Request {
-	return driver.Request{ID: h.by.id, TTL: h.by.spec.Lease, Fair: h.by.spec.Fair}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return driver.Request{ID: h.by.id, TTL: h.by.spec.Lease, Fair: h.by.spec.Fair && h.share.Mode == driver.Exclusive, Share: h.share}
 }
 
 // renewed takes in what the store answered.

@@ -290,3 +290,23 @@ func (d *timedCharger) Charge(ctx context.Context, key string, l driver.Limit, n
 	d.t.called(ctx, "charge", key, sent, err)
 	return c, err
 }
+
+// SharedLocker tells of the calls of Holders of a SharedLocker, which may be nil. Locker tells of the others.
+func (t *Trace) SharedLocker(d driver.SharedLocker) driver.SharedLocker {
+	if d == nil {
+		return nil
+	}
+	return &timedHolders{d, t}
+}
+
+type timedHolders struct {
+	driver.SharedLocker
+	t *Trace
+}
+
+func (d *timedHolders) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
+	sent := d.t.now()
+	holders, err := d.SharedLocker.Holders(ctx, key)
+	d.t.called(ctx, "holders", key, sent, err)
+	return holders, err
+}

@@ -23,14 +23,14 @@ type layers []string
 
 var engineTypes = map[string]layers{
 	"internal/hold": {
-		"Attempt", // what callers have
+		"Attempt Config", // what callers have
 		"Tenure",
 		"Manager", // what joins them
 		"slot",
 		"waiter overdue", // the parts of a lock
 		"hold",
 		"tenure",
-		"scheduler janitor events acquisition queue Config", // what knows none of these
+		"scheduler janitor events acquisition queue changes queueing", // what knows none of these
 		"alarms partTasks Trace",
 		"due taskHeap Spec Store Stats Identity Way Loss Release Watcher granted ticket unlocker",
 		"alarm task",

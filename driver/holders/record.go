@@ -1,5 +1,8 @@
 // Package holders is the record of those who share a key: what driver.SharedLocker promises, decided on a value, without
-// a store. Stores that can change a value in one step keep it as text.
+// a store. Stores that can change a value in one step keep it as text, as those on package cas do. A store
+// that decides by itself, in a script say, is compared with it in tests.
+//
+// The record has O(holders) bytes and each step is O(holders). Its values are not safe for concurrent use.
 //
 //	record.go   Record, and the questions about it
 //	steps.go    the steps: TryLock, Renew, Unlock, Break

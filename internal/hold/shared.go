@@ -1,0 +1,246 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
+)
+
+// A key that several hold has no queue of its own at the store. Who is refused waits for the exclusive lock of the same key,
+// which has one: first come, first served, woken and cleaned up after as any lock is. Its holder is the head. It alone asks
+// the store again, and while it does the store grants the key to nobody else.
+
+// contendShared asks the store until it says yes, or something ends the wait.
+func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) {
+	if busy := a.m.queues.isBusy(a.spec.Key); busy && try {
+		return granted{}, driver.ErrLocked
+	} else if try || !busy && !a.spec.Fair {
+		g, err := a.tryOnce(ctx)
+		switch {
+		case err == nil:
+			return g, nil
+		case !errors.Is(err, driver.ErrLocked):
+			return g, errs.OfStore(ctx, err, true)
+		}
+		a.refusedByStore()
+		if try {
+			return g, err
+		}
+	}
+	for {
+		place, err := a.queueUp(ctx)
+		if err != nil {
+			return granted{}, err
+		}
+		g, err := a.askAsHead(ctx, place)
+		if err != errPlaceLost {
+			return g, err
+		}
+	}
+}
+
+// isBusy reports whether somebody of this client has key or wants it.
+func (m *Manager) isBusy(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.slots[key] != nil
+}
+
+// Holds reports whether this client holds key.
+func (m *Manager) Holds(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.slots[key]
+	return s != nil && s.hold != nil
+}
+
+// queueUp waits for the place at the head of the queue.
+func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
+	q := &Attempt{}
+	q.Begin(a.m.queues, Spec{
+		Name: a.spec.Name, Key: a.spec.Key, Lease: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting,
+		Holder: a.spec.Holder, Owner: a.spec.Owner, Refused: a.noteRefused,
+	})
+	returned := false
+	defer errs.IfPanics(&returned, q.Abandon)
+	place, err := q.Run(ctx, false, queueing(a.refusedByStore))
+	returned = true
+	if err != nil {
+		q.Abandon()
+	}
+	return place, err
+}
+
+// errPlaceLost is that the head is none any more, and queues again.
+var errPlaceLost = errors.New("the place at the head of the queue was lost")
+
+// headPause is the longest time between two requests of a head: its headship is to go on.
+const headPause = driver.HeadFor / 3
+
+// askAsHead asks the store, from the head of the queue, until it says yes, and gives the place back.
+func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (g granted, err error) {
+	m := a.m
+	following, stop := context.WithCancel(ctx)
+	returned := false
+	defer func() {
+		stop()
+		a.isHead = false
+		if err != nil || !returned {
+			a.mayHave(m.clock.Now()) // its headship, which a refusal has left
+		}
+		m.bg.Go(func() { _ = place.Release(context.Background()) }) // what is not confirmed is cleaned up after
+	}()
+	a.isHead = true
+	g, err = a.ask(following, place)
+	returned = true
+	return g, err
+}
+
+// ask is the loop of askAsHead.
+func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
+	m := a.m
+	var c *changes
+	answered := m.clock.Now()
+	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+		if place.Check() != nil {
+			return granted{}, errPlaceLost
+		}
+		g, err := a.tryOnce(ctx)
+		switch {
+		case err == nil:
+			return g, nil
+		case errors.Is(err, driver.ErrLocked):
+			answered = m.clock.Now()
+			a.refusedByStore()
+			if c == nil {
+				c = m.follow(ctx, a.spec.Key)
+			}
+		case ctx.Err() != nil:
+			return g, m.waitFailure(ctx)
+		case !passing(err) || answered.Add(a.spec.Lease).Reached(m.clock.Now()):
+			return g, errs.OfStore(ctx, err, true)
+		}
+		if c.pushed() {
+			pause = headPause
+		}
+		if err := a.awaitChange(ctx, place, c, untilFree(err, pause)); err != nil {
+			return g, err
+		}
+	}
+}
+
+// awaitChange pauses between two requests of a head: for d, or until the key changes, if that is pushed.
+func (a *Attempt) awaitChange(ctx context.Context, place *Tenure, c *changes, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.signal():
+		return nil
+	case <-place.Done():
+		return nil
+	case <-ctx.Done():
+	case <-a.m.life.Done():
+	}
+	return a.m.waitFailure(ctx)
+}
+
+// changes is what a head is told of changes of its key. Nil is for stores that tell nothing.
+type changes struct {
+	listening atomic.Bool
+	changed   chan struct{}
+}
+
+// follow has the store tell of changes of key until ctx ends, if it can.
+func (m *Manager) follow(ctx context.Context, key string) *changes {
+	if m.changes == nil {
+		return nil
+	}
+	c := &changes{changed: make(chan struct{}, 1)}
+	m.bg.Go(func() {
+		var err error // then the head polls
+		defer c.listening.Store(false)
+		defer m.panics.Catch("changes of a key were listened for", &err)
+		err = m.changes.NotifyChanges(ctx, key, c.tell)
+	})
+	return c
+}
+
+// tell notes a change.
+func (c *changes) tell() {
+	c.listening.Store(true)
+	select {
+	case c.changed <- struct{}{}:
+	default: // there is a signal that was not read yet
+	}
+}
+
+// pushed reports whether changes are told.
+func (c *changes) pushed() bool { return c != nil && c.listening.Load() }
+
+// signal is sent to when there was a change.
+func (c *changes) signal() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.changed
+}
+
+// warnOfBound logs, once, that another client takes there to be fewer permits.
+func (a *Attempt) warnOfBound(g granted) {
+	m := a.m
+	if of := a.spec.Share.Of; g.Of < of {
+		m.bounds.Do(func() {
+			m.log.Warn("coord: another client uses this semaphore with fewer permits; the least number of those who hold some counts",
+				"key", a.spec.Name, "permits", of, "least", g.Of)
+		})
+	}
+}
+
+// Slot is the lowest number from 0 that no other live hold of the key had when this one was granted.
+func (t *Tenure) Slot() int { return t.h.slot }
+
+// Share is how the hold shares its key now.
+func (t *Tenure) Share() driver.Share {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	return t.h.share
+}
+
+// Shrink makes the hold smaller, as driver.Share says, in one request. If the store does not confirm that, the next
+// renewal asks for it.
+func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
+	h := t.h
+	h.mu.Lock()
+	h.share = h.share.Shrunk(share)
+	h.mu.Unlock()
+	bound := driver.NewBound(ctx, unlockTry)
+	defer bound.Stop()
+	sent := h.clock.Now()
+	g, err := t.m.renew(bound, h)
+	t.m.renewed(h, granted{g, sent}, err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrNotHeld):
+		return errs.ErrLost
+	}
+	return errs.OfStore(context.WithoutCancel(ctx), err, true)
+}
+
+// queueing tells the events of an attempt that waits in a queue: nothing but that it waits.
+type queueing func()
+
+// Waits implements Trace.
+func (waits queueing) Waits(string) { waits() }
+
+func (queueing) Acquired(Identity, Way, time.Duration)                     {}
+func (queueing) Renewed(Identity, time.Duration, time.Duration)            {}
+func (queueing) RenewFailed(Identity, time.Duration, time.Duration, error) {}
+func (queueing) Lost(Identity, time.Duration, Loss, error)                 {}
+func (queueing) Released(context.Context, Identity, Release)               {}
