@@ -77,6 +77,10 @@ var badLockOptions = map[string][]coord.LockOption{
 	"greatest MinHold":  {coord.MinHold(math.MaxInt64)},
 	"MinHold > MaxHold": {coord.MinHold(time.Minute), coord.MaxHold(time.Second)},
 	"WaitAtMost 0":      {coord.WaitAtMost(0)},
+	"MaxWaiting 0":      {coord.MaxWaiting(0)},
+	"MaxWaiting -1":     {coord.MaxWaiting(-1)},
+	"Weight 0":          {coord.Weight(0)},
+	"greatest Weight":   {coord.Weight(math.MaxInt)},
 }
 
 var badLeases = map[string]coord.PermitLease{
@@ -182,6 +186,24 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 		}
 		return nil
 	},
+	"Shared.Lock": func(ctx context.Context, c *coord.Client, key string) error {
+		return ignore(c.Semaphore(2).Lock(ctx, key))
+	},
+	"Shared.TryLock": func(ctx context.Context, c *coord.Client, key string) error {
+		return ignore(c.ReadWrite().Write().TryLock(ctx, key))
+	},
+	"Shared.Holders": func(ctx context.Context, c *coord.Client, key string) error {
+		return ignore(c.ReadWrite().Read().Holders(ctx, key))
+	},
+	"Shared.Break": func(ctx context.Context, c *coord.Client, key string) error {
+		return c.Semaphore(2).Break(ctx, key, "id")
+	},
+	"Shared.Watch": func(ctx context.Context, c *coord.Client, key string) error {
+		for _, err := range c.Semaphore(2).Watch(ctx, key) {
+			return err
+		}
+		return nil
+	},
 	"Locked": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.Locked(c, itself, given)(ctx, key))
 	},
@@ -265,6 +287,12 @@ var lockCalls = map[string]func(ctx context.Context, c *coord.Client, opts ...co
 	"Lead": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
 		return coord.Lead(ctx, c, "k", work, opts...)
 	},
+	"Shared.Lock": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
+		return ignore(c.ReadWrite().Read().Lock(ctx, "k", opts...))
+	},
+	"Shared.TryLock": func(ctx context.Context, c *coord.Client, opts ...coord.LockOption) error {
+		return ignore(c.Semaphore(2).TryLock(ctx, "k", opts...))
+	},
 	"WithLockDefaults": func(_ context.Context, _ *coord.Client, opts ...coord.LockOption) error {
 		return made(coord.WithLockDefaults(opts...))
 	},
@@ -306,6 +334,30 @@ var oddCalls = []badCall{
 	{"Client.BreakNow", "another's id", func(ctx context.Context, c *coord.Client) error {
 		return whileHeld(ctx, c, func(*coord.Lock) error { return c.BreakNow(ctx, "k", "\x00\n") })
 	}, coord.ErrNotHeld},
+	{"Client.Semaphore", "of none", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Semaphore(0).TryLock(ctx, "k"))
+	}, coord.ErrInvalid},
+	{"Client.Semaphore", "of -1", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Semaphore(-1).Lock(ctx, "k"))
+	}, coord.ErrInvalid},
+	{"Client.Semaphore", "of the most", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Semaphore(math.MaxInt).TryLock(ctx, "k"))
+	}, coord.ErrInvalid},
+	{"Weight", "more than all", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Semaphore(2).TryLock(ctx, "k", coord.Weight(3)))
+	}, coord.ErrExceedsBound},
+	{"Weight", "of a writer", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.ReadWrite().Write().TryLock(ctx, "k", coord.Weight(1)))
+	}, coord.ErrInvalid},
+	{"MaxWaiting", "none", func(ctx context.Context, c *coord.Client) error {
+		return ignore(c.Lock(ctx, "k", coord.MaxWaiting(0)))
+	}, coord.ErrInvalid},
+	{"Shared.Held", "nil context", func(_ context.Context, c *coord.Client) error {
+		c.Semaphore(2).Held(noContext, "k")
+		return nil
+	}, nil},
+	{"Guard.CheckRead", "no token", func(context.Context, *coord.Client) error { return new(coord.Guard).CheckRead("k", 0) }, coord.ErrInvalid},
+	{"Guard.CheckWrite", "no token", func(context.Context, *coord.Client) error { return new(coord.Guard).CheckWrite("k", -1) }, coord.ErrInvalid},
 	{"Client.Ping", "nil context", func(_ context.Context, c *coord.Client) error { return c.Ping(noContext) }, nil},
 	{"Lock.Context", "nil context", func(ctx context.Context, c *coord.Client) error {
 		return whileHeld(ctx, c, func(l *coord.Lock) error { l.Context(noContext); return nil })
@@ -458,6 +510,7 @@ type fullStore interface {
 	driver.Inspector
 	driver.Breaker
 	driver.Lister
+	driver.Sharer
 	driver.Pinger
 	driver.Limiter
 	driver.MultiLimiter
@@ -552,6 +605,8 @@ func validCalls(ctx context.Context, c *coord.Client) error {
 	return errors.Join(
 		whileHeld(ctx, c, func(l *coord.Lock) error { return l.Err() }),
 		coord.Do(ctx, c, "k", work, coord.Fair()),
+		coord.Do(ctx, c.Semaphore(2), "k", work, coord.Weight(2)),
+		coord.Do(ctx, c.ReadWrite().Write(), "k", work),
 		ignore(c.Allow(ctx, "k", second)),
 		ignore(c.AllowAll(ctx, demand, coord.Demand{Key: "k", Limit: second, N: 1})),
 		c.Wait(ctx, "k", bucket),

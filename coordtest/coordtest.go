@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -166,6 +167,7 @@ type full interface {
 	driver.Inspector
 	driver.Breaker
 	driver.Lister
+	driver.Sharer
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
@@ -248,6 +250,10 @@ func (l *lossy) leaked() []hold {
 	for h := range l.held {
 		if now, err := l.real.Inspect(context.Background(), h.key); err == nil && now.ID == h.id && !now.Released {
 			leaks = append(leaks, h)
+		}
+		if l.shares(h) {
+			name, _, _ := strings.Cut(h.key, "\x00")
+			leaks = append(leaks, hold{name, h.id})
 		}
 	}
 	return leaks

@@ -86,7 +86,7 @@ func ExampleClaims() {
 // A claim is a word, the same in code, configuration and reports.
 func ExampleClaim() {
 	fmt.Println(driver.Fair, driver.TokenFailover, len(driver.AllClaims()))
-	// Output: fair token-failover 22
+	// Output: fair token-failover 23
 }
 
 // One attempt, a renewal, and the end. The core does everything else.
