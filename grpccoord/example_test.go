@@ -92,3 +92,27 @@ func ExampleOutgoing() {
 	// OK false
 	// ResourceExhausted true
 }
+
+// At most two calls at a time, over all machines that share the store.
+func ExampleConcurrent() {
+	client, err := coord.New(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	limited := grpccoord.Concurrent{
+		Semaphore: client.Semaphore(2),
+		Key:       func(_ context.Context, method string) string { return method },
+	}
+	dial, stop := serve(grpc.UnaryInterceptor(limited.Unary()))
+	defer stop()
+
+	cc, err := grpc.NewClient("passthrough:///health", dial, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		panic(err)
+	}
+	defer cc.Close()
+	_, err = healthpb.NewHealthClient(cc).Check(context.Background(), &healthpb.HealthCheckRequest{})
+	fmt.Println(status.Code(err))
+	// Output: OK
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/httpcoord"
@@ -91,4 +92,19 @@ func ExamplePauseStore() {
 	// Output:
 	// 429 <nil>
 	// not sent: true
+}
+
+// At most two reports at a time over all machines, and one more that waits for a moment.
+func ExampleConcurrent() {
+	client := newClient()
+	defer client.Close()
+	limited := httpcoord.Concurrent{
+		Semaphore:  client.Semaphore(2),
+		Key:        func(*http.Request) string { return "reports" },
+		Wait:       time.Second,
+		MaxWaiting: 1,
+	}
+	handler := limited.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	fmt.Println(send(handler, "POST", "/reports").Code)
+	// Output: 201
 }
