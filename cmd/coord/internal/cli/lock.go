@@ -26,7 +26,10 @@ The lock is renewed while CMD runs and freed when CMD has ended. Signals are pas
 on to CMD. If the lock cannot be renewed, CMD gets TERM --grace before the lease
 ends, and KILL when it ends; if the lock is found lost, TERM at once and KILL after
 --grace at the latest. coord then exits with 74. On Linux CMD is killed if
-coord itself is.`
+coord itself is.
+
+With --read others may hold NAME so at the same time, and with --write nobody: a
+read/write lock. It has nothing to do with the lock NAME without these flags.`
 
 const lockExample = `  # one at a time; the second exits with 75 at once
   coord lock nightly --no-wait -- ./nightly.sh
@@ -35,7 +38,11 @@ const lockExample = `  # one at a time; the second exits with 75 at once
   coord lock deploy --wait 10s --max-hold 5m -- make deploy
 
   # at most once in ten minutes on all machines, from cron: not having it is fine
-  coord lock report --no-wait --min-hold 10m --conflict-exit 0 -- ./report.sh`
+  coord lock report --no-wait --min-hold 10m --conflict-exit 0 -- ./report.sh
+
+  # many readers, or one writer
+  coord lock index --read -- ./search.sh
+  coord lock index --write -- ./rebuild.sh`
 
 // defaultGrace is what CMD has between TERM and KILL.
 const defaultGrace = 5 * time.Second
@@ -45,6 +52,7 @@ type lockFlags struct {
 	ttl, wait, maxHold, minHold, grace time.Duration
 	noWait, fair, verbose              bool
 	conflictExit                       int
+	sharing
 }
 
 func (a *app) lock(stop func()) *cobra.Command {
@@ -63,20 +71,29 @@ func (a *app) lock(stop func()) *cobra.Command {
 			return a.runLock(cmd.Context(), stop, cfg, name, command, f)
 		},
 	}
+	f.define(cmd)
+	flags := cmd.Flags()
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
+	flags.BoolVar(&f.read, "read", false, "share the lock with others that read")
+	flags.BoolVar(&f.write, "write", false, "share the lock with nobody, nor with those that read")
+	noFiles(cmd, "min-hold")
+	return cmd
+}
+
+// define makes the flags of all commands that run another one under a lock, or a permit.
+func (f *lockFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.ttl, "ttl", 0, "lease: how long the lock stays taken if this machine dies (default 30s)")
 	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most this long (default: as long as it takes)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
 	flags.BoolVar(&f.fair, "fair", false, "be granted in the order of those who wait so, over all machines")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "let CMD run at most this long; the lock is freed when it has ended (default: no bound)")
-	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
 	flags.IntVar(&f.conflictExit, "conflict-exit", exitRefused, "exit status when the lock is taken, 0 to 255; 0 is silent")
-	for _, name := range []string{"ttl", "wait", "max-hold", "min-hold", "grace", "conflict-exit"} {
+	for _, name := range []string{"ttl", "wait", "max-hold", "grace", "conflict-exit"} {
 		noFiles(cmd, name)
 	}
-	return cmd
 }
 
 // lockCommand reads what a command that runs another one under a lock was given, and the configuration.
@@ -112,6 +129,9 @@ func (f *lockFlags) check(cmd *cobra.Command, cfg *config.Config) error {
 		return usage("--conflict-exit %d: want 0 to 255", f.conflictExit)
 	case f.grace < 0:
 		return usage("--grace %v: want 0 or more", f.grace)
+	}
+	if err := f.sharing.check(f.minHold); err != nil {
+		return err
 	}
 	if f.maxHold == 0 {
 		f.maxHold = cfg.Lock.MaxHold
@@ -164,6 +184,9 @@ func (f *lockFlags) options(waits bool) []coord.LockOption {
 	if f.fair {
 		opts = append(opts, coord.Fair())
 	}
+	if f.weight > 0 {
+		opts = append(opts, coord.Weight(f.weight))
+	}
 	return opts
 }
 
@@ -204,22 +227,26 @@ func (a *app) runLock(ctx context.Context, stop func(), cfg *config.Config, name
 
 // acquire takes the lock, as patiently as the flags say.
 func (a *app) acquire(ctx context.Context, client *config.Client, name string, f lockFlags, opts ...coord.LockOption) (*coord.Lock, error) {
+	locker := f.locker(client)
 	if f.noWait {
-		return client.TryLock(ctx, name, append(f.options(false), opts...)...)
+		return locker.TryLock(ctx, name, append(f.options(false), opts...)...)
 	}
 	if f.verbose {
-		lock, err := client.TryLock(ctx, name, append(f.options(false), opts...)...)
+		lock, err := locker.TryLock(ctx, name, append(f.options(false), opts...)...)
 		if !errors.Is(err, coord.ErrLocked) {
 			return lock, err
 		}
-		fmt.Fprintf(a.stderr, "coord: waiting: %s\n", taken(ctx, client, name))
+		fmt.Fprintf(a.stderr, "coord: waiting: %s\n", f.taken(ctx, client, name))
 	}
-	return client.Lock(ctx, name, append(f.options(true), opts...)...)
+	return locker.Lock(ctx, name, append(f.options(true), opts...)...)
 }
 
 // runUnder runs the command under lock.
 func (a *app) runUnder(lock *coord.Lock, cmd child.Command, f lockFlags) (code int, told child.Reason, err error) {
 	env := []string{"COORD_LOCK=" + lock.Key(), "COORD_TOKEN=" + strconv.FormatInt(int64(lock.Token()), 10)}
+	if f.permits > 0 {
+		env = append(env, "COORD_SLOT="+strconv.Itoa(lock.Slot()))
+	}
 	warn := func(err error) {
 		fmt.Fprintf(a.stderr, "coord: under the lock %q: %v\n", lock.Key(), err)
 	}
@@ -281,11 +308,14 @@ func (a *app) notHad(ctx context.Context, client *config.Client, name string, f 
 	if f.noWait {
 		remedy = "try --wait"
 	}
-	return exit(f.conflictExit, "%s: %s", taken(ctx, client, name), remedy)
+	return exit(f.conflictExit, "%s: %s", f.taken(ctx, client, name), remedy)
 }
 
 // taken says that the lock is taken, and by whom where the store knows.
-func taken(ctx context.Context, client *config.Client, name string) string {
+func (f *lockFlags) taken(ctx context.Context, client *config.Client, name string) string {
+	if f.isShared() {
+		return f.takenBySeveral(ctx, client, name)
+	}
 	text := fmt.Sprintf("the lock %q is taken", name)
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

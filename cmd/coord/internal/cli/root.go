@@ -82,7 +82,7 @@ func (a *app) root(stop func()) *cobra.Command {
 	noFiles(root, "url")
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
-		a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
+		a.lock(stop), a.semaphore(stop), a.members(), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
 		a.stores(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(), exitCodes(),
 	)
 	root.InitDefaultCompletionCmd()

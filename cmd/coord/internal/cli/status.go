@@ -138,11 +138,16 @@ func inspect(ctx context.Context, client *coord.Client, name string) (lockStatus
 	if h.Waiters >= 0 {
 		s.Waiters = &h.Waiters
 	}
-	s.Holder = &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token}
-	if !h.Since.IsZero() {
-		s.Holder.Asked = &h.Since
-	}
+	s.Holder = statusOfHolder(h)
 	return s, nil
+}
+
+func statusOfHolder(h coord.Holder) *holderStatus {
+	s := &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token}
+	if !h.Since.IsZero() {
+		s.Asked = &h.Since
+	}
+	return s
 }
 
 func (a *app) printStatus(s lockStatus, asJSON bool) error {

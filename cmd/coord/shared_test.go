@@ -1,0 +1,63 @@
+//go:build unix
+
+package main_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Of a semaphore of two a third command is refused; a weight takes several; members shows who is there.
+func TestSemaphoreCommand(t *testing.T) {
+	u := newUser(t, "")
+	const hold = `echo up; echo "$COORD_LOCK $COORD_SLOT"; exec sleep 300`
+	first := u.start("semaphore", "build", "-n", "2", "--", "sh", "-c", hold)
+	first.await("build 0")
+	second := u.start("semaphore", "build", "-n", "2", "--", "sh", "-c", hold)
+	second.await("build 1")
+	u.run("semaphore", "build", "-n", "2", "--no-wait", "--", "true").want(t, 75, "", `no permit of "build" is free: held by `)
+	u.run("semaphore", "build", "-n", "4", "--no-wait", "--", "true").want(t, 75, "", "and 1 more")
+	u.run("members", "build", "--semaphore").want(t, 0, "0  1 of 2  ", "")
+	u.run("members", "build").want(t, 3, "", "")
+	first.signal(syscall.SIGTERM)
+	first.end().want(t, 143, "", "")
+	u.run("semaphore", "build", "-n", "2", "--no-wait", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
+	second.signal(syscall.SIGTERM)
+	second.end().want(t, 143, "", "")
+	u.run("semaphore", "build", "-n", "2", "--weight", "2", "--no-wait", "--", "sh", "-c", "echo ran").want(t, 0, "ran\n", "")
+}
+
+// Readers are together, a writer is alone.
+func TestReadWriteCommand(t *testing.T) {
+	u := newUser(t, "")
+	reader := u.start("lock", "index", "--read", "--", "sh", "-c", "echo up; exec sleep 300")
+	u.run("lock", "index", "--read", "--no-wait", "--", "sh", "-c", "echo too").want(t, 0, "too\n", "")
+	u.run("lock", "index", "--write", "--no-wait", "--", "true").want(t, 75, "", `the lock "index" is taken: held by `)
+	u.run("lock", "index", "--no-wait", "--", "sh", "-c", "echo apart").want(t, 0, "apart\n", "")
+	if r := u.run("members", "index", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"mode":"read"`) || !strings.Contains(r.stdout, `"slot":0`) {
+		t.Errorf("members: %+v", r)
+	}
+	reader.signal(syscall.SIGTERM)
+	reader.end().want(t, 143, "", "")
+	u.run("lock", "index", "--write", "--no-wait", "--", "sh", "-c", "echo alone").want(t, 0, "alone\n", "")
+	u.run("members", "index").want(t, 3, "", "")
+}
+
+func TestSharedCommandsRefuse(t *testing.T) {
+	u := newUser(t, "")
+	for _, tt := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"semaphore", "a", "--", "true"}, "coord: -n 0 --weight 1: want at least 1 of each"},
+		{[]string{"semaphore", "a", "-n", "2", "--weight", "3", "--", "true"}, "a weight of at most -n"},
+		{[]string{"semaphore", "a", "-n", "2"}, "coord: no command: want coord semaphore a -- CMD\n"},
+		{[]string{"semaphore", "a", "-n", "2", "--min-hold", "1s", "--", "true"}, "unknown flag: --min-hold"},
+		{[]string{"lock", "a", "--read", "--write", "--", "true"}, "--read and --write contradict each other"},
+		{[]string{"lock", "a", "--read", "--min-hold", "1s", "--", "true"}, "--min-hold with a lock that others share"},
+		{[]string{"members"}, "want one NAME, not 0 arguments"},
+	} {
+		u.run(tt.args...).want(t, 64, "", tt.stderr)
+	}
+}
