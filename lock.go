@@ -70,7 +70,8 @@ func (l *Lock) Err() error {
 // ErrLost: the hold had ended before; someone else may have held the key since, so
 // undo what you can. ErrNotHeld: this handle was unlocked before.
 // ErrUnavailable: the store did not confirm in time; the hold is over all the
-// same, the key is being freed in the background, and its lease bounds that.
+// same, the key is being freed in the background, and its lease bounds that. If a writer becomes a reader by
+// it, the next renewal asks the store again.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if l.borrowed {
 		return l.h.c.fail("unlock", l.Key(), errBorrowed)

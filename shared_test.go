@@ -346,29 +346,69 @@ func TestGuardMarks(t *testing.T) {
 	}
 }
 
-// MaxWaiting refuses a wait behind so many others of the client.
+// MaxWaiting refuses a wait behind so many others of the client, and nothing that need not wait.
 func TestMaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := sharers(t, 1)[0]
 		for name, l := range map[string]coord.Locker{"exclusive": c, "semaphore": c.Semaphore(1), "write": c.ReadWrite().Write()} {
-			held := mustShare(t, l)
-			var waiting sync.WaitGroup
-			for range 2 {
-				waiting.Go(func() {
-					w, err := l.Lock(t.Context(), "k", coord.MaxWaiting(2))
-					if err != nil {
-						t.Errorf("%s: %v", name, err)
-						return
-					}
-					mustUnlock(t, w)
-				})
-				synctest.Wait()
+			for _, opts := range [][]coord.LockOption{{coord.MaxWaiting(2)}, {coord.MaxWaiting(2), coord.Fair()}} {
+				held := mustShare(t, l)
+				var waiting sync.WaitGroup
+				for range 2 {
+					waiting.Go(func() {
+						w, err := l.Lock(t.Context(), "k", opts...)
+						if err != nil {
+							t.Errorf("%s: %v", name, err)
+							return
+						}
+						mustUnlock(t, w)
+					})
+					synctest.Wait()
+				}
+				bounded, cancel := context.WithTimeout(t.Context(), time.Second)
+				if _, err := l.Lock(bounded, "k", opts...); !errors.Is(err, coord.ErrLocked) || bounded.Err() != nil {
+					t.Errorf("%s, %d options: a third wait: %v, want ErrLocked at once", name, len(opts), err)
+				}
+				cancel()
+				mustUnlock(t, held)
+				waiting.Wait()
 			}
-			if _, err := l.Lock(t.Context(), "k", coord.MaxWaiting(2)); !errors.Is(err, coord.ErrLocked) {
-				t.Errorf("%s: a third wait: %v, want ErrLocked", name, err)
-			}
-			mustUnlock(t, held)
-			waiting.Wait()
 		}
+		var taking sync.WaitGroup
+		for range 50 {
+			taking.Go(func() {
+				l, err := c.Semaphore(50).Lock(t.Context(), "free", coord.MaxWaiting(1))
+				if err != nil {
+					t.Errorf("a permit that is free: %v", err)
+					return
+				}
+				time.Sleep(time.Second)
+				mustUnlock(t, l)
+			})
+		}
+		taking.Wait()
+	})
+}
+
+// A try is not refused because others of the client have waited a moment ago.
+func TestTryAfterAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 1)[0]
+		s := c.Semaphore(2)
+		one, two := mustShare(t, s), mustShare(t, s)
+		got := make(chan *coord.Lock)
+		go func() {
+			l, err := s.Lock(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		synctest.Wait()
+		mustUnlock(t, one)
+		three := <-got
+		mustUnlock(t, two)
+		mustUnlock(t, mustShare(t, s))
+		mustUnlock(t, three)
 	})
 }

@@ -20,6 +20,7 @@ type Spec struct {
 	Fair    bool
 	// MaxWaiting: the attempt is refused where so many others of this client wait for the key. 0: however many.
 	MaxWaiting int
+	ofHeads    bool         // who has the key waits too: it is the head of those who want to share it
 	Share      driver.Share // zero: an exclusive hold
 	Holder     string       // the name that the store shows
 	Owner      fmt.Stringer // who asks, for logs; not nil
@@ -103,7 +104,7 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		s.queue.setTry(k, try)
 		s.queue.recheck = true
 	}
-	if s.queue.full(k, s.hold != nil) || s.queue.crowded(k, a.spec.MaxWaiting, s.hold != nil) {
+	if s.queue.full(k, s.hold != nil) || a.isCrowded(s) {
 		err = s.locked()
 		m.mu.Unlock()
 		return false, err
@@ -113,6 +114,7 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		return false, nil
 	}
 	a.waiting = true
+	s.queue.wait(k)
 	if k.wake == nil {
 		k.wake = make(chan struct{}, 1)
 	}
@@ -125,6 +127,18 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		a.events.waits(held)
 	}
 	return true, nil
+}
+
+// isCrowded reports whether as many wait for the key as a, which would be one more, allows. Manager.mu is held.
+func (a *Attempt) isCrowded(s *slot) bool {
+	if a.spec.MaxWaiting == 0 || a.ticket.leading || a.ticket.try || a.ticket.waits || a.m.queues != nil {
+		return false
+	}
+	waiting := s.queue.waiting
+	if a.spec.ofHeads && s.hold != nil {
+		waiting++
+	}
+	return waiting >= a.spec.MaxWaiting
 }
 
 // awaitTurn waits for the leader's place, or to be handed a hold.
@@ -221,6 +235,7 @@ func (a *Attempt) refusedByStore() {
 	if a.placed {
 		s := m.slots[a.spec.Key]
 		held = s.heldBy()
+		s.queue.wait(&a.ticket)
 		if a.ticket.leading {
 			s.queue.refused, s.queue.refusedAt = true, m.clock.Mono()
 			s.turnAway()

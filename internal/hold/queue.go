@@ -13,6 +13,7 @@ type queue[T any] struct {
 	refused     bool       // the leader knows that the key is locked elsewhere
 	first, last *ticket[T] // who waits for the leader's place
 	patient     int        // those that wait: all but tries
+	waiting     int        // those that are known to wait, here or at the store
 	recheck     bool       // a ticket that is to be turned away may be ahead of one that was
 
 	apart  int  // attempts of this client that queue elsewhere
@@ -27,6 +28,7 @@ type ticket[T any] struct {
 	ahead, behind *ticket[T]
 	inQueue       bool
 	leading       bool
+	waits         bool // it is counted as one that waits
 	apart         bool // it is counted, and has no place: it queues at the store, or with those who share the key
 	toFront       bool // it goes to the front: what it was handed was lost on the way
 	try           bool // leaves rather than wait
@@ -126,6 +128,10 @@ func (q *queue[T]) lead(k *ticket[T]) { q.leader, q.refused, k.leading = k, fals
 
 // leave takes k out, wherever it is.
 func (q *queue[T]) leave(k *ticket[T]) {
+	if k.waits {
+		k.waits = false
+		q.waiting--
+	}
 	switch {
 	case k.apart:
 		q.apart--
@@ -157,16 +163,12 @@ func (q *queue[T]) full(k *ticket[T], held bool) bool {
 	return false
 }
 
-// crowded reports whether k, which has joined, is one more than may wait.
-func (q *queue[T]) crowded(k *ticket[T], most int, held bool) bool {
-	if most == 0 || k.leading && !q.refused || k.try {
-		return false
+// wait counts k as one that waits, unless it is a try.
+func (q *queue[T]) wait(k *ticket[T]) {
+	if !k.waits && !k.try {
+		k.waits = true
+		q.waiting++
 	}
-	waiting := q.patient + q.apart // k among them
-	if q.leader != nil && (held || q.refused) {
-		waiting++
-	}
-	return waiting > most
 }
 
 // turnAway tells those in the queue that the key cannot be had now, which ends the tries among them. It begins

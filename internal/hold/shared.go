@@ -16,9 +16,7 @@ import (
 
 // contendShared asks the store until it says yes, or something ends the wait.
 func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) {
-	if busy := a.m.queues.isBusy(a.spec.Key); busy && try {
-		return granted{}, driver.ErrLocked
-	} else if try || !busy && !a.spec.Fair {
+	if try || !a.spec.Fair && !a.m.queues.isBusy(a.spec.Key) {
 		g, err := a.tryOnce(ctx)
 		switch {
 		case err == nil:
@@ -62,7 +60,7 @@ func (m *Manager) Holds(key string) bool {
 func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
 	q := &Attempt{}
 	q.Begin(a.m.queues, Spec{
-		Name: a.spec.Name, Key: a.spec.Key, Lease: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting,
+		Name: a.spec.Name, Key: a.spec.Key, Lease: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting, ofHeads: true,
 		Holder: a.spec.Holder, Owner: a.spec.Owner, Refused: a.noteRefused,
 	})
 	returned := false
