@@ -81,7 +81,7 @@ type sharedScripts struct{ take, renew, unlock, breaks, holders, watch *script }
 
 // newSharedScripts reads the scripts of shared holds, each edited first.
 func newSharedScripts(edit func(source string) string) sharedScripts {
-	read := func(name string) *script { return newScript(1, edit(source("shared_" + name))) }
+	read := func(name string) *script { return newScript(1, edit(source("shared_"+name))) }
 	return sharedScripts{read("take"), read("renew"), read("unlock"), read("break"), read("holders"), read("watch")}
 }
 
