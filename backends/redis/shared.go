@@ -157,16 +157,15 @@ const heldSize = 2 + 6*8
 
 // sharedHolder reads a field of the hash. One that is not a hold has no TTL.
 func sharedHolder(field, value string, now int64) (h driver.Holder, ok bool) {
-	switch {
-	case value == "" || value[0] != 1:
-		return h, false
-	case field == " token" || field == " head" || field == " watch":
-		return h, true
-	case strings.HasPrefix(field, " ") || len(value) != heldSize:
+	if len(value) < 2 || value[0] != 1 {
 		return h, false
 	}
+	switch value[1] {
+	case 't', 'h', 'w':
+		return h, strings.HasPrefix(field, " ")
+	}
 	mode, p := driver.Mode(value[1]), packedReply(value[2:]) // until, ttl, slot, token, weight, of
-	if mode < driver.Read || mode > driver.Permits {
+	if len(value) != heldSize || mode < driver.Read || mode > driver.Permits {
 		return h, false
 	}
 	id, _, broken := strings.Cut(field, " broken ")

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func BenchmarkSharedServer(b *testing.B) {
 						run("unlock")
 					}
 				}
-				b.ReportMetric(testserver.Median(us), "server-µs")
+				b.ReportMetric(slices.Min(us), "server-µs") // the least: others may have had the processor
 				b.ReportMetric(0, "ns/op")
 			})
 		}

@@ -7,10 +7,10 @@
 --   ' head'           until when the mark of the head of the queue counts, and the id of the head
 --   ' watch'          who is told of changes: ' until number channel' for each, as text
 --
--- No id has a blank. A value begins with its version, a byte of 1. A hold is packed: version and mode in a byte each,
--- then until, ttl, slot, token, weight and of as doubles, as in limits.lua; so is what comes before the id of a head. A
--- script that adds a hold looks at all, and to match text takes five times as long. Times are microseconds. A mode is
--- 1 (read), 2 (write) or 3 (permits).
+-- No id has a blank. A value begins with a byte of 1, its version, and one that says what it is: 1 (a reader's hold),
+-- 2 (a writer's), 3 (permits), 't', 'h' or 'w'. Then a hold has until, ttl, slot, token, weight and of, packed as
+-- doubles as in limits.lua; 't' has the token, 'h' until and the id. A script that adds a hold looks at all values: to
+-- match text would take five times as long. Times are microseconds.
 --
 -- A script that does not add a hold touches the hold of ARGV[1] (id) alone.
 --

@@ -7,60 +7,67 @@ local MAXTOKEN, MAXHOLDERS, HEADFOR = 9007199254740991, 1024, 1000000
 local ttl, mode, weight, of, athead = unpackd('<ddddd', ARGV[2])
 local till, lease, slot, bound = now + ttl, ttl, 0, of
 
--- All is looked at before anything is changed.
-local all = call('HGETALL', key)
-local last, head, headtill, mine = 0, nil, 0, nil
+-- All is looked at before anything is changed: values alone, because names of fields take as long again.
+local mine, all = call('HGET', key, id), call('HVALS', key)
+local last, head, headtill, own = 0, nil, 0, nil
 local fits, sum, live = true, weight, 0
 local first, latest = MAXTOKEN, till -- when the first lease of others is over, and the last of all
-local taken, ended, cut = {}, {}, {} -- slots; fields to delete; fields and values to write
-for i = 1, #all, 2 do
-  local field, value = all[i], all[i + 1]
-  if byte(value) ~= 1 then return redis.error_reply(corrupt) end
-  if byte(field) ~= 32 then
+local taken, stale = {}, nil -- slots; what to write in place of a value, false: nothing
+for i = 1, #all do
+  local value = all[i]
+  local version, kind = byte(value, 1, 2)
+  if version ~= 1 or not kind then return redis.error_reply(corrupt) end
+  if kind >= 1 and kind <= 3 then
     if #value ~= 50 then return redis.error_reply(corrupt) end
-    local _, kind, its, ttl, slot, token, w, o = unpackd(HOLD, value)
-    if kind < 1 or kind > 3 then return redis.error_reply(corrupt) end
+    local its, ttl, slot, token, w, o = unpackd('<dddddd', value, 3)
     if its > now + ttl + 1 then
       its = now + ttl + 1
-      cut[#cut + 1] = field
-      cut[#cut + 1] = pack(HOLD, 1, kind, its, ttl, slot, token, w, o)
+      stale = stale or {}
+      stale[value] = pack(HOLD, 1, kind, its, ttl, slot, token, w, o)
     end
     if its > now then
       live = live + 1
       taken[slot] = true
       if its < first then first = its end
       if its > latest then latest = its end
-      if field == id then mine = {kind, its, ttl, slot, token, w, o} end
+      if value == mine then own = {kind, its, ttl, slot, token, w, o} end -- the token makes it the only one
       if kind == 2 or mode == 2 then fits = false end
       if kind == 3 then
         sum = sum + w
         if o < bound then bound = o end
       end
-    elseif field ~= id then
-      ended[#ended + 1] = field
+    elseif value ~= mine then
+      stale = stale or {}
+      stale[value] = false
     end
-  elseif field == ' token' then
-    if #value ~= 9 then return redis.error_reply(corrupt) end
-    last = unpackd('<d', value, 2)
-  elseif field == ' head' then
-    if #value < 10 then return redis.error_reply(corrupt) end
-    head, headtill = string.sub(value, 10), unpackd('<d', value, 2)
+  elseif kind == 116 then -- 't'
+    if #value ~= 10 then return redis.error_reply(corrupt) end
+    last = unpackd('<d', value, 3)
+  elseif kind == 104 then -- 'h'
+    if #value < 11 then return redis.error_reply(corrupt) end
+    head, headtill = string.sub(value, 11), unpackd('<d', value, 3)
     if headtill > now + HEADFOR + 1 then
       headtill = now + HEADFOR + 1
-      cut[#cut + 1] = field
-      cut[#cut + 1] = pack('<Bd', 1, headtill) .. head
+      call('HSET', key, ' head', '\1h' .. pack('<d', headtill) .. head)
     end
-  elseif field ~= ' watch' then
+  elseif kind ~= 119 then -- 'w'
     return redis.error_reply(corrupt)
   end
 end
 if not (last >= 0 and last < MAXTOKEN) then return redis.error_reply(corrupt) end
-if cut[1] then call('HSET', key, unpack(cut)) end
+local ended = {}
+if stale then
+  local fields = call('HGETALL', key)
+  for i = 1, #fields, 2 do
+    local value = stale[fields[i + 1]]
+    if value then call('HSET', key, fields[i], value) elseif value == false then ended[#ended + 1] = fields[i] end
+  end
+end
 
 local token = last + 1
-if mine then
+if own then
   local was, had
-  mode, was, had, slot, token, weight, of = unpack(mine)
+  mode, was, had, slot, token, weight, of = unpack(own)
   if was >= till then till, lease = was, had end
   bound = of
 else
@@ -69,7 +76,7 @@ else
     if headed then
       if headtill < first then first = headtill end
     elseif athead == 1 then
-      call('HSET', key, ' head', pack('<Bd', 1, now + HEADFOR) .. id)
+      call('HSET', key, ' head', '\1h' .. pack('<d', now + HEADFOR) .. id)
     end
     return pack(REPLY, 0, first - now, 0, 0, 0)
   end
@@ -79,11 +86,11 @@ else
   last = token
   if head and (head == id or headtill <= now) then ended[#ended + 1] = ' head' end
 end
-call('HSET', key, ' token', pack('<Bd', 1, last), id, pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
+call('HSET', key, ' token', '\1t' .. pack('<d', last), id, pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
 local kept = redis.pcall('PEXPIRE', key, math.ceil((latest - now) / 1000) + 2 * KEPT)
 if type(kept) == 'table' then -- the user may not: the hash would stay for ever
-  if not mine then call('HDEL', key, id) end
+  if not own then call('HDEL', key, id) end
   return kept
 end
-if not mine and ended[1] then call('HDEL', key, unpack(ended)) end
+if not own and ended[1] then call('HDEL', key, unpack(ended)) end
 return pack(REPLY, 1, till - now, token, slot, bound)

@@ -2,11 +2,11 @@
 -- Reply: 1, or 0 if there was neither.
 -- include shared.lua
 local hold, head, watch = unpack(call('HMGET', key, id, ' head', ' watch'))
-if hold and (byte(hold) ~= 1 or #hold ~= 50) or head and (byte(head) ~= 1 or #head < 10) then return redis.error_reply(corrupt) end
+if hold and (byte(hold) ~= 1 or #hold ~= 50) or head and (string.sub(head, 1, 2) ~= '\1h' or #head < 11) then return redis.error_reply(corrupt) end
 local live = hold and unpackd('<d', hold, 3) > now
-if head and string.sub(head, 10) == id then
+if head and string.sub(head, 11) == id then
   call('HDEL', key, ' head')
-  head = unpackd('<d', head, 2) > now
+  head = unpackd('<d', head, 3) > now
 else
   head = false
 end

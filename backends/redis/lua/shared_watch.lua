@@ -4,7 +4,7 @@
 -- include shared.lua
 local MOST, LIFE = 64, 16000000
 local watch = call('HGET', key, ' watch')
-if watch and byte(watch) ~= 1 then return redis.error_reply(corrupt) end
+if watch and string.sub(watch, 1, 2) ~= '\1w' then return redis.error_reply(corrupt) end
 local kept, known = {}, 0
 for till, who in string.gmatch(watch or '', ' (%d+) (%d+ %S+)') do
   till = math.min(till, now + LIFE)
@@ -19,7 +19,7 @@ if ARGV[2] ~= '0' then
   kept[#kept + 1] = string.format(' %.0f %s', now + LIFE, id)
 end
 if kept[1] then
-  call('HSET', key, ' watch', '\1' .. table.concat(kept))
+  call('HSET', key, ' watch', '\1w' .. table.concat(kept))
   if call('PTTL', key) < LIFE / 1000 then call('PEXPIRE', key, 2 * LIFE / 1000) end
 elseif watch then
   call('HDEL', key, ' watch')
