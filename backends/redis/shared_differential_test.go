@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/holders"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // injectSharedClock is injectClock for the scripts of shared holds.

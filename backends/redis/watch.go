@@ -17,11 +17,12 @@ type watch struct {
 	waiter  *waiter
 	changed func()
 	channel string // of the last registration
+	heard   bool   // it was in force once
 }
 
 // NotifyChanges implements driver.ChangeNotifier. It registers in the hash, and again as often as heartbeats are sent, so
-// that the entry of a client that has died goes soon. While no message can come, changed is called often: the caller
-// then polls. A user who may not publish or subscribe gets ErrUnsupported.
+// that the entry of a client that has died goes soon. While a connection is made again, changed is called often: the
+// caller then polls. A user who may not publish or subscribe gets ErrUnsupported.
 func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) (err error) {
 	ws := &l.b.waiters
 	if !ws.pushes {
@@ -50,7 +51,7 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 }
 
 // register notes where to send messages, and returns after how long to do so again. It calls changed if changes may have
-// been missed, or will be.
+// been missed, or will be. Before it has listened for the first time it does not: the caller polls by itself then.
 func (w *watch) register(ctx context.Context) (next time.Duration, err error) {
 	ws := &w.b.waiters
 	sub := ws.subscriptionOf(ctx, w.hash)
@@ -72,9 +73,12 @@ func (w *watch) register(ctx context.Context) (next time.Duration, err error) {
 	case refused != nil:
 		return 0, fmt.Errorf("%w: the user may not subscribe to %s*: %w", driver.ErrUnsupported, channelPrefix, refused)
 	case err != nil || !up:
-		w.changed()
+		if w.heard {
+			w.changed()
+		}
 		return pollEvery, nil
-	case known == 0:
+	case known == 0 || !w.heard:
+		w.heard = true
 		w.changed()
 	}
 	return ws.every, nil
@@ -87,10 +91,11 @@ func (w *watch) await(ctx context.Context, timer *time.Timer, next time.Duration
 		if err != nil || !n.ask {
 			return err
 		}
-		w.changed()
 		if !w.waiter.hears() {
 			return nil
 		}
+		w.heard = true
+		w.changed()
 	}
 }
 

@@ -1,4 +1,4 @@
--- Prelude of the scripts of shared holds, which are a port of the steps of package internal/holders. The hash KEYS[1]
+-- Prelude of the scripts of shared holds, which are a port of the steps of package driver/holders. The hash KEYS[1]
 -- has all that is known of the holders of a key:
 --
 --   ID                a hold
