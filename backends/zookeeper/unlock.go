@@ -14,10 +14,14 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
+	return b.unlock(ctx, holdName{key: key, id: id})
+}
+
+func (b *backend) unlock(ctx context.Context, name holdName) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	e := b.enter(key, id)
+	e := b.enter(name)
 	withdrawn := e.leaveLine()
 	if err := e.begin(ctx); err != nil {
 		e.leave()
@@ -32,7 +36,11 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 		return b.unlockOwn(ctx, e, node)
 	}
 	defer e.end()
-	err := b.run(ctx, func() error { return b.unlockAny(e) }, nil)
+	any := b.unlockAny
+	if name.shared {
+		any = b.unlockShared
+	}
+	err := b.run(ctx, func() error { return any(e) }, nil)
 	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
 		return nil
 	}
@@ -88,7 +96,11 @@ func (r *removal) settle() error {
 	switch {
 	case err == nil:
 		r.e.dropNode(r.node)
-		r.e.b.released(r.e.dir)
+		if r.e.sharing != nil {
+			r.e.left()
+		} else {
+			r.e.b.released(r.e.dir)
+		}
 	case errors.Is(err, zk.ErrNoNode):
 		r.e.dropNode(r.node)
 		return driver.ErrNotHeld
