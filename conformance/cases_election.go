@@ -11,6 +11,21 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
+// electionCases are about leaders. Most are traps that other libraries have fallen into:
+//
+//	LOCK-272  a second term beside the first      https://github.com/kubernetes-sigs/controller-runtime/issues/1132
+//	LOCK-273  released while the work still runs  https://github.com/kubernetes/kubernetes/pull/139991
+//	                                              https://github.com/cilium/cilium/pull/42920
+//	          slow rollouts, for want of release  https://github.com/open-telemetry/opentelemetry-operator/issues/3058
+//	LOCK-274  clean-up for who never led          https://github.com/kubernetes/client-go/issues/1187
+//	          a failed Campaign leaves its key    https://github.com/etcd-io/etcd/issues/21128
+//	LOCK-275  two leaders, by late notice         https://github.com/kubernetes/kubernetes/issues/23731
+//	LOCK-276  SUSPENDED taken for no loss         https://github.com/apache/curator/issues/980 (CURATOR-460)
+//	          LOST that is never reported         https://github.com/apache/curator/issues/740 (CURATOR-220)
+//	LOCK-278  a candidate without an entry        https://github.com/cagriekin/charts/issues/326
+//	LOCK-279  the same after SUSPENDED            https://github.com/apache/curator/issues/740 (CURATOR-220)
+//	LOCK-280  Resign forgets the key              https://github.com/etcd-io/etcd/issues/22123
+//	LOCK-283  Observe names the wrong leader      https://github.com/etcd-io/etcd/issues/18163
 func electionCases() []Case {
 	const remedy = "nothing of the adapter's, as a rule: see that its locks keep L1 to L6"
 	return []Case{
@@ -24,7 +39,7 @@ func electionCases() []Case {
 			Remedy: "let Renew answer ErrNotHeld for an entry that is gone",
 		}, {
 			ID: "LOCK-273", Name: "the-key-is-given-back-after-the-function", Clause: "E3", run: givenBackLast,
-			Why:    "a lease that is released while the work still runs gives the next leader a companion (kubernetes 139991)",
+			Why:    "a lease that is released while the work still runs gives the next leader a companion (kubernetes 139991, cilium 42920); one that is not released makes each rollout wait for its end (opentelemetry-operator 3058)",
 			Remedy: "let Unlock free the key at once, and wake who waits",
 		}, {
 			ID: "LOCK-274", Name: "a-candidate-that-never-led-leaves-nothing", Clause: "E3", run: neverLed,
@@ -32,11 +47,11 @@ func electionCases() []Case {
 			Remedy: "let Lock end with its context, and take its entry out of the line",
 		}, {
 			ID: "LOCK-275", Name: "a-leader-outlives-an-outage", Clause: "E4", run: over(byDriver, leaderOutage), bound: time.Minute,
-			Why:    "a process that exits, or never leads again, because the store was away for a moment makes an outage longer",
+			Why:    "a process that exits, or never leads again, because the store was away for a moment makes an outage longer; one that leads on beyond its lease is a second leader (kubernetes 23731, CURATOR-460)",
 			Remedy: "let calls fail while the store is away, and work when it is back",
 		}, {
 			ID: "LOCK-276", Name: "a-leader-outlives-a-network-outage", Clause: "E4", run: over(byNetwork, leaderOutage), Hooks: []Hook{HookLink}, bound: time.Minute,
-			Why:    "the same through the store's own client library and its sessions",
+			Why:    "the same through the store's own client library and its sessions: a loss that it does not report leaves a leader for ever (CURATOR-220, 460)",
 			Remedy: "connect again by yourself, with a new session if the old one is gone",
 		}, {
 			ID: "LOCK-277", Name: "a-leader-outlives-a-restart", Clause: "E4", run: leaderRestart, Hooks: []Hook{HookRestart}, bound: time.Minute,
@@ -48,11 +63,11 @@ func electionCases() []Case {
 			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
 		}, {
 			ID: "LOCK-279", Name: "a-candidate-outlives-a-network-outage", Clause: "E4", run: over(byNetwork, candidateOutage), Hooks: []Hook{HookLink}, bound: time.Minute,
-			Why:    "the same through the store's own client library and its sessions",
+			Why:    "the same through the store's own client library, whose session may end unnoticed (CURATOR-220)",
 			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
 		}, {
 			ID: "LOCK-280", Name: "a-lost-reply-is-no-end-of-a-campaign", Clause: "E4", run: campaignReplyLost,
-			Why:    "a grant whose reply was lost blocks the candidate that has it, and all others",
+			Why:    "a grant whose reply was lost blocks the candidate that has it, and all others; so does a key that was to be given back, where the request was lost (etcd 22123)",
 			Remedy: "let Unlock remove the hold of an attempt whose reply was lost",
 		}, {
 			ID: "LOCK-281", Name: "lead-ends-by-itself", Clause: "E4", run: leadEnds,
@@ -325,7 +340,8 @@ func candidateOutage(e *env, path pathTo) {
 	recv(e, second.terms, 3*soon, "the other candidate, after the first has gone")
 }
 
-// campaignReplyLost loses the replies to the first attempts of a candidate.
+// campaignReplyLost loses the replies to the first attempts of a candidate, and then the first requests that give the key
+// back.
 func campaignReplyLost(e *env) {
 	b, in := e.injected()
 	key, lost := e.key("k"), 0
@@ -339,9 +355,17 @@ func campaignReplyLost(e *env) {
 	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
 	p.let()
 	recv(e, p.terms, 3*soon, "a term, after replies were lost: long before the lease of what they left has ended")
+	unlocks := 0
+	in.Script(func(call Call) Fault {
+		if call.Op == "Unlock" && unlocks < 2 {
+			unlocks++
+			return FailBefore
+		}
+		return NoFault
+	})
 	p.stop()
 	recv(e, p.result, soon, "Lead, after the end of its context")
-	e.free(e.locker(), key, 5*time.Second, "after a candidate whose replies were lost has gone")
+	e.free(e.locker(), key, 5*time.Second, "after a leader whose requests to give it back were lost has gone")
 }
 
 // leadEnds has Lead return for each of the reasons that there are.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 func severalKeysCases() []Case {
@@ -40,6 +41,30 @@ func severalKeysCases() []Case {
 	}
 }
 
+// severalKeys is DoAll or, with try, TryDoAll: what these cases are about. The suite's own tests put broken ones in
+// their place.
+type severalKeys func(ctx context.Context, try bool, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) (ran bool, err error)
+
+func (e *env) severally(ctx context.Context, try bool, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) (ran bool, err error) {
+	switch f := e.r.suite.Harness.severalKeys; {
+	case f != nil:
+		return f(ctx, try, l, keys, fn, opts...)
+	case try:
+		return coord.TryDoAll(ctx, l, keys, fn, opts...)
+	}
+	err = coord.DoAll(ctx, l, keys, fn, opts...)
+	return err == nil, err
+}
+
+func (e *env) doAll(ctx context.Context, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) error {
+	_, err := e.severally(ctx, false, l, keys, fn, opts...)
+	return err
+}
+
+func (e *env) tryDoAll(ctx context.Context, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) (ran bool, err error) {
+	return e.severally(ctx, true, l, keys, fn, opts...)
+}
+
 // anyOrder has clients take three keys in all orders at once, and counts who is inside.
 func anyOrder(e *env) {
 	const clients, rounds = 3, 6
@@ -54,7 +79,7 @@ func anyOrder(e *env) {
 				for n := range rounds {
 					order := orders[(i+n*clients)%len(orders)]
 					list := []string{keys[order[0]], keys[order[1]], keys[order[2]]}
-					err := coord.DoAll(e.within(4*soon), c, list, func(ctx context.Context) error {
+					err := e.doAll(e.within(2*soon), c, list, func(ctx context.Context) error {
 						select {
 						case inside <- struct{}{}:
 							e.pass(time.Millisecond)
@@ -89,7 +114,7 @@ func allOrNone(e *env) {
 		}
 	}
 
-	ran, err := coord.TryDoAll(e.within(soon), c, []string{z, b, a}, never, coord.TTL(e.long))
+	ran, err := e.tryDoAll(e.within(soon), c, []string{z, b, a}, never, coord.TTL(e.long))
 	e.noError(err, "TryDoAll")
 	if ran {
 		e.Errorf("TryDoAll: saw ran, want it refused")
@@ -98,13 +123,13 @@ func allOrNone(e *env) {
 
 	wait := 500 * time.Millisecond
 	start := time.Now()
-	err = coord.DoAll(e.within(soon), c, []string{z, a, b}, never, coord.TTL(e.long), coord.WaitAtMost(wait))
+	err = e.doAll(e.within(soon), c, []string{z, a, b}, never, coord.TTL(e.long), coord.WaitAtMost(wait))
 	e.outOfTime(err, start, wait)
 	left("a wait that ran out")
 
 	ctx, cancel := context.WithCancel(e.ctx)
 	before := in.count("TryLock")
-	waits := async(func() error { return coord.DoAll(ctx, c, []string{a, b, z}, never, coord.TTL(e.long)) })
+	waits := async(func() error { return e.doAll(ctx, c, []string{a, b, z}, never, coord.TTL(e.long)) })
 	e.until(soon, "the last key to be refused", func() bool { return in.returned("TryLock") >= before+3 })
 	cancel()
 	e.wantError(recv(e, waits, soon, "DoAll, which was cancelled"), "DoAll, which was cancelled", context.Canceled)
@@ -116,53 +141,123 @@ func allOrNone(e *env) {
 				e.Errorf("panic of the function of DoAll: saw %v, want it to go on", p)
 			}
 		}()
-		_ = coord.DoAll(e.within(soon), c, []string{b, a}, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
+		_ = e.doAll(e.within(soon), c, []string{b, a}, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
 	}()
 	left("a panic")
 	e.noError(rival.Unlock(e.within(soon), z, r.ID), "Unlock by the rival")
+	e.keptWhileRunning(c, rival, []string{a, b})
+	left("the function, whose context was cancelled, returned")
 }
 
-// oneOfSeveralLost removes one of the holds, as an operator would.
+// keptWhileRunning cancels the context of a function that does not return for a while.
+func (e *env) keptWhileRunning(c *coord.Client, rival driver.Locker, keys []string) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	runs, linger := make(chan struct{}), make(chan struct{})
+	let := sync.OnceFunc(func() { close(linger) })
+	e.Cleanup(let)
+	works := async(func() error {
+		return e.doAll(ctx, c, keys, func(ctx context.Context) error {
+			close(runs)
+			<-linger
+			return ctx.Err()
+		}, coord.TTL(e.long))
+	})
+	recv(e, runs, soon, "the function of DoAll to run")
+	cancel()
+	e.pass(500 * time.Millisecond)
+	for _, key := range keys {
+		e.refused(rival, key, "while the function of DoAll runs, its context being cancelled")
+	}
+	let()
+	e.wantError(recv(e, works, soon, "DoAll, after its function returned"), "DoAll whose context was cancelled", context.Canceled)
+}
+
+// oneOfSeveralLost removes each of three holds in turn, as an operator would, and then one while the last is waited for.
 func oneOfSeveralLost(e *env) {
+	for which := range positions {
+		if e.lostInside(which); e.Failed() {
+			return // each takes a while if a loss is not seen
+		}
+	}
+	e.lostInTheWait()
+}
+
+var positions = [...]string{"first", "second", "third"}
+
+// lostInside removes one of the holds while the function runs.
+func (e *env) lostInside(which int) {
 	b, in := e.injected()
 	c, operator := e.clientOn(b), e.locker()
-	keys := []string{e.key("a"), e.key("b"), e.key("c")}
+	at := positions[which]
+	keys := []string{e.key(at + " a"), e.key(at + " b"), e.key(at + " c")}
 	ttl := e.round(2 * e.ttl)
 	var cause error
 	start := time.Now()
-	err := coord.DoAll(e.ctx, c, keys, func(ctx context.Context) error {
-		id := in.lastID("TryLock", keys[1])
-		if err := operator.Unlock(e.within(soon), keys[1], id); err != nil {
-			e.Errorf("Unlock of the second hold by the operator: saw %v, want nil", err)
+	err := e.doAll(e.ctx, c, keys, func(ctx context.Context) error {
+		id := in.lastID("TryLock", keys[which])
+		if err := operator.Unlock(e.within(soon), keys[which], id); err != nil {
+			e.Errorf("Unlock of the %s hold by the operator: saw %v, want nil", at, err)
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			cause = context.Cause(ctx)
 		case <-time.After(e.lapse(ttl) + soon):
-			e.Errorf("the function's context: saw it live on, want it to end with the loss of one of three keys")
+			e.Errorf("the function's context: saw it live on, want it to end with the loss of the %s of three keys", at)
+		case <-e.ctx.Done():
 		}
 		return nil
 	}, coord.TTL(ttl))
-	if err != nil && !errors.Is(err, coord.ErrLost) && e.overworked(start, ttl) {
-		e.notJudged("DoAll, one of whose holds was lost: saw %v; this process was not scheduled for %v at a time", err, e.starved(start))
+	if !e.endsWithLoss(err, "DoAll, whose "+at+" hold was lost", start, ttl) {
 		return
 	}
-	e.wantError(err, "DoAll, one of whose holds was lost", coord.ErrLost)
-	e.wantError(cause, "cause of the function's context", coord.ErrLost)
+	e.wantError(cause, "cause of the function's context, the "+at+" hold being lost", coord.ErrLost)
 	for _, key := range keys {
 		e.free(operator, key, e.lapse(ttl), "after DoAll returned")
 	}
+}
+
+// lostInTheWait removes the first hold while the second key is waited for.
+func (e *env) lostInTheWait() {
+	b, in := e.injected()
+	c, rival := e.clientOn(b), e.locker()
+	first, second, r := e.key("wait a"), e.key("wait b"), e.req(e.long)
+	e.take(rival, second, r)
+	ttl, start := e.round(2*e.ttl), time.Now()
+	waits := async(func() error {
+		return e.doAll(e.ctx, c, []string{first, second}, func(context.Context) error {
+			e.Errorf("DoAll, of whose keys one is held and one was lost: saw its function run, want it not to")
+			return nil
+		}, coord.TTL(ttl))
+	})
+	e.until(soon, "the second key to be refused", func() bool { return in.returned("TryLock") >= 2 || len(waits) > 0 })
+	if err := rival.Unlock(e.within(soon), first, in.lastID("TryLock", first)); !errors.Is(err, driver.ErrNotHeld) { // it was lost before
+		e.noError(err, "Unlock of the first hold by the operator")
+	}
+	const what = "DoAll, which lost its first key while it waits for the second"
+	e.endsWithLoss(recv(e, waits, e.lapse(ttl)+soon, what), what, start, ttl)
+	e.noError(rival.Unlock(e.within(soon), second, r.ID), "Unlock of the second key")
+}
+
+// endsWithLoss fails the case unless err is a loss. It reports whether that was judged: a grant that this process saw
+// too late is no hold that could be lost.
+func (e *env) endsWithLoss(err error, what string, start time.Time, ttl time.Duration) bool {
+	if err != nil && !errors.Is(err, coord.ErrLost) && e.overworked(start, ttl) {
+		e.notJudged("%s: saw %v; this process was not scheduled for %v at a time", what, err, e.starved(start))
+		return false
+	}
+	e.wantError(err, what, coord.ErrLost)
+	return true
 }
 
 func severalReenter(e *env) {
 	b, in := e.injected()
 	c, rival := e.clientOn(b), e.locker()
 	first, second := e.key("a"), e.key("b")
-	err := coord.Do(e.ctx, c, first, func(ctx context.Context) error {
+	err := coord.Do(e.within(soon), c, first, func(ctx context.Context) error {
 		outer, _ := coord.Held(ctx, first)
 		before := in.count("TryLock") + in.count("Lock")
-		err := coord.DoAll(ctx, c, []string{second, first, second}, func(ctx context.Context) error {
+		err := e.doAll(ctx, c, []string{second, first, second}, func(ctx context.Context) error {
 			inner, ok := coord.Held(ctx, first)
 			if !ok || inner.Token() != outer.Token() {
 				e.Errorf("the key that was held before: saw another hold, want the same")
@@ -195,7 +290,7 @@ func oneBound(e *env) {
 	e.take(rival, z, rz)
 	start := time.Now()
 	done := async(func() error {
-		return coord.DoAll(e.ctx, c, []string{a, z}, func(context.Context) error {
+		return e.doAll(e.ctx, c, []string{a, z}, func(context.Context) error {
 			e.Errorf("DoAll: saw its function run, want it refused")
 			return nil
 		}, coord.TTL(e.long), coord.WaitAtMost(wait))
@@ -225,7 +320,7 @@ func (e *env) outOfTime(err error, start time.Time, wait time.Duration) {
 // severalLostReplies loses the reply to the attempt on each of the keys.
 func severalLostReplies(e *env) {
 	rival := e.locker()
-	for i, which := range []string{"first", "second", "third"} {
+	for i, which := range positions {
 		b, in := e.injected()
 		c := e.clientOn(b)
 		keys := []string{e.key(which + " a"), e.key(which + " b"), e.key(which + " c")}
@@ -235,7 +330,7 @@ func severalLostReplies(e *env) {
 			}
 			return NoFault
 		})
-		ran, err := coord.TryDoAll(e.within(soon), c, keys, func(context.Context) error { return nil }, coord.TTL(e.round(2*e.ttl)))
+		ran, err := e.tryDoAll(e.within(soon), c, keys, func(context.Context) error { return nil }, coord.TTL(e.round(2*e.ttl)))
 		if ran {
 			e.Errorf("TryDoAll, whose %s reply was lost: saw its function run, want an error", which)
 		}

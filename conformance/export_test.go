@@ -12,3 +12,9 @@ func (h Harness) Electing(lead func(ctx context.Context, l coord.Locker, key str
 	h.election = election{lead, watch}
 	return h
 }
+
+// Holding is h with another DoAll and TryDoAll.
+func (h Harness) Holding(doAll severalKeys) Harness {
+	h.severalKeys = doAll
+	return h
+}

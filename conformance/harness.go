@@ -32,7 +32,8 @@ type Harness struct {
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
 
-	election election // nil functions are those of package coord
+	election    election    // nil functions are those of package coord
+	severalKeys severalKeys // nil: those of package coord
 }
 
 // Faults are hooks that break things. Each may be nil: the cases that need it

@@ -22,6 +22,9 @@ var electionMutants = []mutant{
 		name: "clean-up for who never led", bug: "the function also runs when a candidate gives up (client-go 1187)",
 		new: electing(calledInVain), killers: []string{"LOCK-274"},
 	}, {
+		name: "a cancelled candidate stays in line", bug: "who gives up before the first term leaves its entry behind, which leads with nobody there (etcd 21128)",
+		new: electing(staysInLine), killers: []string{"LOCK-274"},
+	}, {
 		name: "release is opt-in", bug: "a leader that is stopped leaves the key to its lease",
 		new: electing(notReleased), killers: []string{"LOCK-273"},
 	}, {
@@ -78,7 +81,12 @@ func sharedOwner(ctx context.Context, l coord.Locker, key string, fn func(contex
 }
 
 func notWaitedFor(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {
-	return coord.Lead(ctx, l, key, func(ctx context.Context) error {
+	return coord.Lead(ctx, l, key, unwaited(fn), opts...)
+}
+
+// unwaited is fn as a function that returns when its context ends, whether fn has returned or not.
+func unwaited(fn func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
 		result, panicked := make(chan error, 1), make(chan any, 1)
 		go func() {
 			defer func() {
@@ -96,7 +104,7 @@ func notWaitedFor(ctx context.Context, l coord.Locker, key string, fn func(conte
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, opts...)
+	}
 }
 
 func calledInVain(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {
@@ -107,6 +115,24 @@ func calledInVain(ctx context.Context, l coord.Locker, key string, fn func(conte
 	}, opts...)
 	if !led {
 		err = errors.Join(err, fn(ctx))
+	}
+	return err
+}
+
+// staysInLine leaves an entry behind that leads for nobody, until its client is closed.
+func staysInLine(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {
+	led := false
+	err := coord.Lead(ctx, l, key, func(ctx context.Context) error {
+		led = true
+		return fn(ctx)
+	}, opts...)
+	if !led && ctx.Err() != nil {
+		go func() {
+			_ = coord.Lead(context.WithoutCancel(ctx), l, key, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			}, opts...)
+		}()
 	}
 	return err
 }
