@@ -140,12 +140,12 @@ func checkAlarms(members []memberStatus) driver.Finding {
 	return driver.Finding{Level: driver.LevelOK, Name: "alarms", Text: "none"}
 }
 
-// checkSpace compares the database with the quota. Servers before 3.6 do not tell theirs.
+// checkSpace compares the database with the quota.
 func checkSpace(members []memberStatus) driver.Finding {
 	f := driver.Finding{Level: driver.LevelOK, Name: "space"}
 	var most float64
 	for _, m := range members {
-		quota, whose := m.status.DbSizeQuota, "quota"
+		quota, whose := quotaOf(m.status), "quota"
 		if quota == 0 {
 			quota, whose = usualQuota, "default quota (this version does not tell its own)"
 		}
@@ -159,6 +159,14 @@ func checkSpace(members []memberStatus) driver.Finding {
 		f.Level, f.Remedy = driver.LevelWarn, "compact and defragment, or raise --quota-backend-bytes"
 	}
 	return f
+}
+
+// quotaOf is 0 where the server, or the client library, is older than 3.6: neither tells it.
+func quotaOf(status *clientv3.StatusResponse) int64 {
+	if s, ok := any((*pb.StatusResponse)(status)).(interface{ GetDbSizeQuota() int64 }); ok {
+		return s.GetDbSizeQuota()
+	}
+	return 0
 }
 
 // checkVersions compares the members. Two minor versions are those of an upgrade that has not ended.
