@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the tables of the page from what 
 
 const (
 	measureEnv = "COORD_HTTPLOAD_ROUNDS" // how often the cost is measured
-	results    = "../../docs/performance/http"
+	results    = "../../docs/generated/performance/http"
 )
 
 var section = exampletest.Section{
