@@ -41,7 +41,11 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 			family = f
 			fmt.Fprintf(&b, "\n## %s\n", map[string]string{"CORE": "Every store", "LOCK": "Locks", "LIMIT": "Limits"}[f])
 		}
-		clauseOf := fmt.Sprintf("[%s](../contract.md)", c.Clause)
+		page := "contract.md"
+		if strings.HasPrefix(c.Clause, "R") {
+			page = "contract-limits.md"
+		}
+		clauseOf := fmt.Sprintf("[%s](../%s)", c.Clause, page)
 		fmt.Fprintf(&b, "\n### %s %s\n\nClause %s.", c.ID, c.Name, clauseOf)
 		if c.Proves != "" {
 			fmt.Fprintf(&b, " Decides `%s`.", c.Proves)

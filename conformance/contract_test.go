@@ -22,6 +22,11 @@ func TestContractNamesItsCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	limits, err := os.ReadFile("../docs/contract-limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, limits...)
 	want := make(map[string][]string)
 	for _, c := range conformance.Cases() {
 		want[c.Clause] = append(want[c.Clause], c.ID)

@@ -21,7 +21,7 @@ const (
 )
 
 // longer are the pages that may have more words than maxWords.
-var longer = map[string]int{"docs/contract.md": 5500, "docs/writing-an-adapter.md": 2300, "docs/adapters-in-depth.md": 1800}
+var longer = map[string]int{"docs/contract.md": 4000, "docs/contract-limits.md": 2000, "docs/writing-an-adapter.md": 2300, "docs/adapters-in-depth.md": 1800}
 
 // unchecked are directories and pages whose length is not the subject: what programs write, and the history.
 var unchecked = []string{"docs/generated/", "examples/adapter-nats/nats.md", "CHANGELOG.md"}
