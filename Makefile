@@ -6,13 +6,13 @@
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
-# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http-load.md has what it found
+# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/generated/http-load.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
 #              else (BENCH="-mode quick" for less); docs/generated/scaling-figures.md is made of it
 # make bench-availability  locks and leaders while processes and the store fail, beside other libraries, some 35 minutes
 #              of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for leaders
-#              alone); docs/availability.md is made of it
+#              alone); docs/generated/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
 #              leave behind in each store (KEYS=100000)
@@ -136,7 +136,7 @@ bench-scale: stores
 	cd bench && $(GO) run . scale $(BENCH) -out results/scaling.json -docs ../docs/generated
 
 bench-availability: stores
-	cd bench && $(GO) run . availability $(BENCH) -out results/availability.json -docs ../docs
+	cd bench && $(GO) run . availability $(BENCH) -out results/availability.json -docs ../docs/generated
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores

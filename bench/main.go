@@ -5,7 +5,7 @@
 // With the word scale before the flags it measures how the cost of coord grows with the number of
 // locks, waiters, clients and keys: docs/generated/scaling-figures.md is made of that. With the word availability it
 // measures for which share of time somebody holds a lock, or leads, while processes and the store
-// fail: docs/availability.md is made of that.
+// fail: docs/generated/availability.md is made of that.
 package main
 
 import (

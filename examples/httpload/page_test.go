@@ -20,7 +20,7 @@ const (
 )
 
 var section = exampletest.Section{
-	Page: "../../docs/http-load.md", Begin: "<!-- load: written by make bench-http -->\n", End: "<!-- end of load -->",
+	Page: "../../docs/generated/http-load.md", Begin: "<!-- load: written by make bench-http -->\n", End: "<!-- end of load -->",
 	Remake: "make bench-http, or go test ./httpload -run TestPage -update",
 }
 
