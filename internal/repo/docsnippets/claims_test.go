@@ -26,11 +26,11 @@ func TestClaimsTable(t *testing.T) {
 		found := false
 		for _, line := range strings.Split(string(text), "\n") {
 			cells := strings.Split(line, "|")
-			if len(cells) != 5 || !strings.Contains(cells[1], "`"+string(claim)+"`") {
+			if len(cells) != 4 || !strings.Contains(cells[1], "`"+string(claim)+"`") {
 				continue
 			}
 			found = true
-			for _, name := range id.FindAllString(cells[3], -1) {
+			for _, name := range id.FindAllString(cells[2], -1) {
 				if decides[name] != claim {
 					t.Errorf("the row of %s names %s, which decides %q", claim, name, decides[name])
 				}
