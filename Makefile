@@ -105,7 +105,7 @@ api:
 generate:
 	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api $(PACKAGES)
 	$(GO) test ./internal/repo/docsnippets -update
-	$(GO) test ./conformance -run 'TestCasesDoc|TestMutantsPage' -update
+	$(GO) test ./conformance -run 'TestCasesDoc|TestContractNames|TestMutantsPage' -update
 	$(GO) run ./internal/repo/compat
 
 release:
