@@ -5,18 +5,18 @@
 # make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
-#              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/performance-peers.md is made of it
-# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/http-load.md has what it found
+#              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
+# make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/generated/http-load.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
-#              else (BENCH="-mode quick" for less); docs/scaling-figures.md is made of it
+#              else (BENCH="-mode quick" for less); docs/generated/scaling-figures.md is made of it
 # make bench-availability  locks and leaders while processes and the store fail, beside other libraries, some 35 minutes
 #              of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for leaders
-#              alone); docs/availability.md is made of it
+#              alone); docs/generated/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
 #              leave behind in each store (KEYS=100000)
-# make reports the conformance suite on every store; the page docs/compatibility.md is made of it
+# make reports the conformance suite on every store; the page docs/generated/compatibility.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/
 # make demo    the demonstration on the embedded file store
@@ -105,7 +105,7 @@ api:
 generate:
 	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api $(PACKAGES)
 	$(GO) test ./internal/repo/docsnippets -update
-	$(GO) test ./conformance -run 'TestCasesDoc|TestMutantsPage' -update
+	$(GO) test ./conformance -run 'TestCasesDoc|TestContractNames|TestMutantsPage' -update
 	$(GO) run ./internal/repo/compat
 
 release:
@@ -121,7 +121,7 @@ bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... $(BACKENDS) ./httpcoord ./grpccoord
 
 bench-peers: stores
-	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs
+	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs/generated
 
 bench-http supplier-plots: export COORD_TEST_REQUIRE = $(REQUIRE)
 bench-http: stores
@@ -133,10 +133,10 @@ supplier-plots: stores
 	cd examples && $(GO) test ./supplier -run TestPage -update
 
 bench-scale: stores
-	cd bench && $(GO) run . scale $(BENCH) -out results/scaling.json -docs ../docs
+	cd bench && $(GO) run . scale $(BENCH) -out results/scaling.json -docs ../docs/generated
 
 bench-availability: stores
-	cd bench && $(GO) run . availability $(BENCH) -out results/availability.json -docs ../docs
+	cd bench && $(GO) run . availability $(BENCH) -out results/availability.json -docs ../docs/generated
 
 soak: export COORD_TEST_REQUIRE = $(REQUIRE)
 soak: stores
@@ -148,8 +148,8 @@ soak: stores
 
 reports: export COORD_TEST_REQUIRE = $(REQUIRE)
 reports: stores
-	rm -f docs/compatibility/*.json
-	COORD_CONFORMANCE_REPORTS=$(CURDIR)/docs/compatibility $(GO) test -count=1 -p 1 -timeout 30m -run '^TestConformance' $(BACKENDS)
+	rm -f docs/generated/compatibility/*.json
+	COORD_CONFORMANCE_REPORTS=$(CURDIR)/docs/generated/compatibility $(GO) test -count=1 -p 1 -timeout 30m -run '^TestConformance' $(BACKENDS)
 	$(GO) run ./internal/repo/compat
 	$(GO) test ./conformance -run TestCasesDoc -update
 

@@ -1,11 +1,11 @@
 // Command bench measures coord against the libraries that do the same, and against the bare
 // commands that all of them are made of: on the same servers, in turn, in one run. It
-// writes its results as JSON, and docs/performance-peers.md and its plots are made of them.
+// writes its results as JSON, and docs/generated/performance-peers.md and its plots are made of them.
 //
 // With the word scale before the flags it measures how the cost of coord grows with the number of
-// locks, waiters, clients and keys: docs/scaling-figures.md is made of that. With the word availability it
+// locks, waiters, clients and keys: docs/generated/scaling-figures.md is made of that. With the word availability it
 // measures for which share of time somebody holds a lock, or leads, while processes and the store
-// fail: docs/availability.md is made of that.
+// fail: docs/generated/availability.md is made of that.
 package main
 
 import (

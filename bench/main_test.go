@@ -20,7 +20,7 @@ import (
 )
 
 // docs is where the page is.
-const docs = "../docs"
+const docs = "../docs/generated"
 
 func TestMain(m *testing.M) {
 	testSubjects = []subject{
@@ -162,7 +162,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 
 // The page and the plots are what the results say.
 func TestPageIsOfItsResults(t *testing.T) {
-	const again = "run go run . -only-page -docs ../docs in bench"
+	const again = "run go run . -only-page -docs ../docs/generated in bench"
 	r, err := resultsOrNone("results/peers.json")
 	if err != nil {
 		t.Fatal(err)

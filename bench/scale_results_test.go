@@ -47,7 +47,7 @@ func TestCheckedInGrowth(t *testing.T) {
 
 // The page is what the results say.
 func TestScalingPageIsOfItsResults(t *testing.T) {
-	const again = "run go run . scale -only-page -docs ../docs in bench"
+	const again = "run go run . scale -only-page -docs ../docs/generated in bench"
 	r, err := readScale("results/scaling.json")
 	if err != nil {
 		t.Fatal(err)

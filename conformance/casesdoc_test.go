@@ -9,7 +9,7 @@ import (
 	"github.com/coordgo/coord/internal/golden"
 )
 
-const casesDoc = "../docs/conformance-cases.md"
+const casesDoc = "../docs/generated/conformance-cases.md"
 
 // The page is made of Cases, so that it cannot say what the suite does not do.
 func TestCasesDoc(t *testing.T) {
@@ -26,7 +26,7 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 
 | word | meaning |
 | --- | --- |
-| clause | of the [contract](contract.md) |
+| clause | of the [contract](../contract.md) |
 | decides | the claim that the case proves. Without the claim the case is unsupported, and reported if it would pass |
 | needs | claims and hooks of the harness without which the case is not run |
 | bound | when the watchdog ends the case; leases longer than 0.9 seconds add to it |
@@ -41,7 +41,11 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 			family = f
 			fmt.Fprintf(&b, "\n## %s\n", map[string]string{"CORE": "Every store", "LOCK": "Locks", "LIMIT": "Limits"}[f])
 		}
-		clauseOf := fmt.Sprintf("[%s](contract.md)", c.Clause)
+		page := "contract.md"
+		if strings.HasPrefix(c.Clause, "R") {
+			page = "contract-limits.md"
+		}
+		clauseOf := fmt.Sprintf("[%s](../%s)", c.Clause, page)
 		fmt.Fprintf(&b, "\n### %s %s\n\nClause %s.", c.ID, c.Name, clauseOf)
 		if c.Proves != "" {
 			fmt.Fprintf(&b, " Decides `%s`.", c.Proves)

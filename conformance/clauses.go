@@ -1,6 +1,6 @@
 package conformance
 
-// clauseTitles are the headings of docs/contract.md, in order.
+// clauseTitles are the headings of docs/contract.md and docs/contract-limits.md, in order.
 var clauseTitles = []struct{ id, title string }{
 	{"C1", "A store claims what it does, and exactly that"},
 	{"C2", "Every call ends with its context"},

@@ -3,47 +3,46 @@ package conformance_test
 import (
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/golden"
 )
 
 var (
-	heading = regexp.MustCompile(`(?m)^### ([CELMR]\d+) `)
-	listed  = regexp.MustCompile(`(?m)^Cases: (.*)\.$`)
+	heading = regexp.MustCompile(`^### ([CELMR]\d+) `)
+	// clauseLine is the heading of a clause, or what names its cases.
+	clauseLine = regexp.MustCompile(`(?m)^(### [CELMR]\d+ .*|Cases: .*)$`)
 )
 
 // Every clause of the contract has a case, every case a clause, and the contract names them.
 func TestContractNamesItsCases(t *testing.T) {
-	text, err := os.ReadFile("../docs/contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := make(map[string][]string)
+	cases := make(map[string][]string)
 	for _, c := range conformance.Cases() {
-		want[c.Clause] = append(want[c.Clause], c.ID)
+		cases[c.Clause] = append(cases[c.Clause], c.ID)
 	}
-	sections := heading.FindAllSubmatchIndex(text, -1)
-	for i, at := range sections {
-		clause, end := string(text[at[2]:at[3]]), len(text)
-		if i+1 < len(sections) {
-			end = sections[i+1][0]
+	for _, page := range []string{"../docs/contract.md", "../docs/contract-limits.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		cases := listed.FindSubmatch(text[at[1]:end])
-		if cases == nil {
-			t.Errorf("clause %s names no cases", clause)
-			continue
-		}
-		if got := strings.Split(string(cases[1]), ", "); !slices.Equal(got, want[clause]) {
-			t.Errorf("clause %s names the cases %v, the suite has %v", clause, got, want[clause])
-		}
-		delete(want, clause)
+		clause := ""
+		golden.File(t, page, clauseLine.ReplaceAllStringFunc(string(text), func(l string) string {
+			if m := heading.FindStringSubmatch(l); m != nil {
+				clause = m[1]
+				return l
+			}
+			ids := cases[clause]
+			if delete(cases, clause); ids == nil {
+				t.Errorf("clause %q has no cases, or names them twice", clause)
+			}
+			return "Cases: " + strings.Join(ids, ", ") + "."
+		}))
 	}
-	for clause, cases := range want {
-		t.Errorf("the cases %v are about clause %s, which the contract does not have", cases, clause)
+	for clause, ids := range cases {
+		t.Errorf("the cases %v are about clause %s, which the contract does not have, or which names no cases", ids, clause)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	mutantsPage  = "../docs/mutants.md"
+	mutantsPage  = "../docs/generated/mutants.md"
 	mutantsTable = "../docs/soak/mutants.json"
 )
 

@@ -181,7 +181,7 @@ func (p *progress) left(now time.Time) time.Duration {
 }
 
 // durations are what cases take, in milliseconds: the median over the stores of the
-// reports that docs/compatibility.md is made of, whose generator writes the file.
+// reports that docs/generated/compatibility.md is made of, whose generator writes the file.
 //
 //go:embed durations.json
 var durations []byte

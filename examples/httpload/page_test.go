@@ -16,11 +16,11 @@ var update = flag.Bool("update", false, "write the tables of the page from what 
 
 const (
 	measureEnv = "COORD_HTTPLOAD_ROUNDS" // how often the cost is measured
-	results    = "../../docs/performance/http"
+	results    = "../../docs/generated/performance/http"
 )
 
 var section = exampletest.Section{
-	Page: "../../docs/http-load.md", Begin: "<!-- load: written by make bench-http -->\n", End: "<!-- end of load -->",
+	Page: "../../docs/generated/http-load.md", Begin: "<!-- load: written by make bench-http -->\n", End: "<!-- end of load -->",
 	Remake: "make bench-http, or go test ./httpload -run TestPage -update",
 }
 

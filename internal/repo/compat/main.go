@@ -1,4 +1,4 @@
-// Command compat makes docs/compatibility.md of the reports in docs/compatibility, and
+// Command compat makes docs/generated/compatibility.md of the reports in docs/generated/compatibility, and
 // conformance/durations.json, by which a run estimates its end. Run it in the root of
 // the repository: make reports does.
 package main
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	reportsDir    = "docs/compatibility"
-	pagePath      = "docs/compatibility.md"
+	reportsDir    = "docs/generated/compatibility"
+	pagePath      = "docs/generated/compatibility.md"
 	durationsPath = "conformance/durations.json"
 )
 
@@ -74,15 +74,15 @@ func load(root string) ([]*conformance.Report, error) {
 
 const intro = `# Compatibility
 
-This page shows which cases of the [conformance suite](conformance.md) each store passes. ` + "`" + `make reports` + "`" + ` writes it and the
+This page shows which cases of the [conformance suite](../conformance.md) each store passes. ` + "`" + `make reports` + "`" + ` writes it and the
 [reports](compatibility), which have every message and measurement. To see them with plots, run
-` + "`" + `coord report docs/compatibility/*.json --out page.html` + "`" + `.
+` + "`" + `coord report docs/generated/compatibility/*.json --out page.html` + "`" + `.
 
 A pass is evidence, not proof, and times depend on the machine.
 
 `
 
-// page is docs/compatibility.md.
+// page is docs/generated/compatibility.md.
 func page(reports []*conformance.Report) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(intro)

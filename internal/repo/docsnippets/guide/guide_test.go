@@ -77,17 +77,12 @@ func TestConfigured(t *testing.T) {
 }
 
 func TestObserved(t *testing.T) {
-	for _, open := range []func(context.Context, string) (*coord.Client, error){openLogged, openMeasured} {
-		client, err := open(t.Context(), "memory://")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(invoices(t.Context(), client), client.Close()); err != nil {
-			t.Error(err)
-		}
+	client, err := openMeasured(t.Context(), "memory://")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(known) != 1 || known[0].Reason == "" {
-		t.Error("a deviation has a case and a reason")
+	if err := errors.Join(invoices(t.Context(), client), client.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
