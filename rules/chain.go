@@ -103,7 +103,7 @@ func (c *Chain) bounds(r *Request) (list []Bound, err error) {
 		if !l.Match.limits(r, &l.path, paths) {
 			continue
 		}
-		account, missing := l.Subject.account(r)
+		account, missing := l.Subject.account(&view{r, l, paths})
 		if missing != "" && err == nil {
 			err = fmt.Errorf("rule %q: %w: no function %q: add it to Funcs", l.Name, coord.ErrInvalid, missing)
 		}
@@ -115,6 +115,30 @@ func (c *Chain) bounds(r *Request) (list []Bound, err error) {
 		}
 	}
 	return list, err
+}
+
+// view is a request as a rule sees it that matches.
+type view struct {
+	*Request
+	rule  *link
+	paths []reading // of its path
+}
+
+// pathValue is what a variable of the rule's pattern stands for. It is "" if servers may read different values, so that
+// nobody has more accounts by another spelling.
+func (v *view) pathValue(name string) (value string) {
+	found := false
+	for _, r := range v.paths {
+		got, ok := v.rule.path.match(r, v.rule.Match.ExactSlash, name)
+		switch {
+		case !ok:
+		case found && got != value:
+			return ""
+		default:
+			value, found = got, true
+		}
+	}
+	return value
 }
 
 // permits is how many r takes from each limit of the rule.

@@ -61,14 +61,21 @@ func (m *Match) check() error {
 // pattern is a path pattern in parts.
 type pattern struct {
 	segments []segment
-	below    bool // whatever follows matches too
-	any      bool // every path
+	below    bool   // whatever follows matches too
+	rest     string // the name of what follows, of {rest...}
+	any      bool   // every path
 }
 
 // segment is a literal, or anything.
 type segment struct {
 	literal string
 	any     bool
+	name    string // of {name}
+}
+
+// has reports whether the pattern has a variable of that name.
+func (p *pattern) has(name string) bool {
+	return name != "" && (p.rest == name || slices.ContainsFunc(p.segments, func(s segment) bool { return s.name == name }))
 }
 
 func parsePattern(s string) (p pattern, err error) {
@@ -110,11 +117,11 @@ func parsePattern(s string) (p pattern, err error) {
 		case rest && !last:
 			return bad("want {name...} at the end")
 		case rest:
-			p.below = true
+			p.below, p.rest = true, name
 			return p, nil
 		}
 		names[name] = true
-		p.segments = append(p.segments, segment{any: true})
+		p.segments = append(p.segments, segment{any: true, name: name})
 	}
 	return p, nil
 }
@@ -176,13 +183,19 @@ func readings(sent string) []reading {
 
 // matches compares one reading of a path.
 func (p *pattern) matches(r reading, exactSlash bool) bool {
+	_, ok := p.match(r, exactSlash, "")
+	return ok
+}
+
+// match compares one reading of a path, and gives the value of the variable of that name.
+func (p *pattern) match(r reading, exactSlash bool, name string) (value string, ok bool) {
 	if p.any {
-		return true
+		return "", true
 	}
 	rest, more := r.path[1:], true
 	for _, seg := range p.segments {
 		if !more { // only the end that {$} means may be missing
-			return !exactSlash && seg == segment{}
+			return value, !exactSlash && seg == segment{}
 		}
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
@@ -191,10 +204,24 @@ func (p *pattern) matches(r reading, exactSlash bool) bool {
 		}
 		// A {name} in the middle may be empty: some routers serve /orders//items.
 		if seg.any && part == "" && !more || !seg.any && part != seg.literal {
-			return false
+			return "", false
+		}
+		if name != "" && seg.name == name {
+			value = part
 		}
 	}
-	return more == p.below || !exactSlash && rest == ""
+	if name != "" && p.rest == name {
+		value = r.below(rest)
+	}
+	return value, more == p.below || !exactSlash && rest == ""
+}
+
+// below is a path below a pattern: some servers clean it.
+func (r reading) below(path string) string {
+	if r.encoded {
+		path = unescaped(path)
+	}
+	return strings.Trim(cleaned(path), "/")
 }
 
 // limits reports whether the limits of a rule apply to a request: its path, which can be read in

@@ -48,6 +48,9 @@ func (r *Rule) check() error {
 	if err := r.Subject.check(); err != nil {
 		return err
 	}
+	if err := r.checkPathValues(); err != nil {
+		return err
+	}
 	if len(r.Limits) == 0 && !r.Final {
 		return fmt.Errorf("%w: it has neither limits nor Final, and so does nothing", coord.ErrInvalid)
 	}
@@ -64,6 +67,17 @@ func (r *Rule) check() error {
 			if l.Name == o.Name && normal.Shares(other) {
 				return fmt.Errorf("%w: %v and %v would be one account: give them different names", coord.ErrInvalid, o.Limit, l.Limit)
 			}
+		}
+	}
+	return nil
+}
+
+// checkPathValues refuses variables that the rule's path does not have.
+func (r *Rule) checkPathValues() error {
+	p, _ := parsePattern(r.Match.Path) // it was checked
+	for _, s := range append([]Subject{r.Subject}, r.Subject.Parts...) {
+		if s.Kind == KindPath && !p.has(s.Name) {
+			return fmt.Errorf("%w: subject %q: path %q has no {%s}: want a rule by a path such as /orders/{id}", coord.ErrInvalid, s.source(), r.Match.Path, s.Name)
 		}
 	}
 	return nil

@@ -288,7 +288,7 @@ func TestNewRefuses(t *testing.T) {
 		`rule "r": invalid argument: 129 bits of an IPv6 address for subject "ip": want 1 to 128, for ip alone`:      {{Name: "r", Subject: Subject{Kind: KindIP, IPv6Bits: 129}, Final: true}},
 		`rule "r": invalid argument: limit "l" is 2/1h here and 1/1h before`:                                         {{Name: "q", Limits: []Limit{{"l", coord.PerHour(1)}}}, {Name: "r", Limits: []Limit{{"l", coord.PerHour(2)}}}},
 		`rule "r": invalid argument: 1/1h and 2/1h would be one account: give them different names`:                  {{Name: "r", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerHour(2)}}}},
-		`rule "r": invalid argument: subject "x": want one of ip, header, user, api-key, constant, func, or none fo`: {{Name: "r", Subject: Subject{Kind: "x"}, Final: true}},
+		`rule "r": invalid argument: subject "x": want one of ip, header, user, api-key, path, constant, func, or none fo`: {{Name: "r", Subject: Subject{Kind: "x"}, Final: true}},
 	} {
 		_, err := New(list...)
 		if !errors.Is(err, coord.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
