@@ -263,7 +263,7 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: a\n  subject: []\n", `coord.yaml:3: rules.a.subject: an empty list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}], or leave it out`},
 		{"rules:\n- name: a\n  subject: [ip, [user]]\n", `coord.yaml:3: rules.a.subject: a list in a list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}]`},
 		{"rules:\n- name: a\n  subject: [user, user]\n", `coord.yaml:3: rules.a.subject: subject "user" twice in one combination`},
-		{"rules:\n- name: a\n  subject: [user, everyone]\n", `coord.yaml:3: rules.a.subject: subject "everyone" as a part of another: want one of ip, header, user, api-key, path, constant, func`},
+		{"rules:\n- name: a\n  subject: [user, everyone]\n", `coord.yaml:3: rules.a.subject: subject "everyone" as a part of another: want one of ip, header, user, api-key, cookie, path, constant, func`},
 		{"rules:\n- name: a\n  subject: {}\n", `coord.yaml:3: rules.a.subject: 0 keys: want ` + subjects},
 		{"rules:\n- name: a\n  subject: {header: A, constant: b}\n", `coord.yaml:3: rules.a.subject: 2 keys: want ` + subjects},
 		{"rules:\n- name: a\n  subject: {cookie: A}\n", `coord.yaml:3: rules.a.subject: unknown key "cookie": want one of ip, header, api_key, func, constant`},

@@ -47,7 +47,7 @@ type Limits struct {
 	// User finds who the request is from, for rules that count by user. It must come
 	// from authentication, not from what a client may claim. The default is nobody.
 	User func(*http.Request) string
-	// Funcs are the functions for subjects of [rules.Func], by name, such as one that returns a variable of the path.
+	// Funcs are the functions for subjects of [rules.Func], by name.
 	// A request that needs one that is not here is answered with 500. A mux sets PathValue before it calls a
 	// handler: put Wrap around the handler, not around the mux.
 	Funcs map[string]func(*http.Request) string
@@ -112,7 +112,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // request is r in the terms of rules.
 func (l *limited) request(r *http.Request) *rules.Request {
-	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r)}
+	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r), Cookie: cookie(r)}
 	if l.User != nil {
 		q.User = l.User(r)
 	}
@@ -136,6 +136,16 @@ func header(r *http.Request) func(string) string {
 			return r.Host
 		}
 		return r.Header.Get(name)
+	}
+}
+
+// cookie looks cookies up as handlers do: of several of one name it is the first.
+func cookie(r *http.Request) func(string) string {
+	return func(name string) string {
+		if c, err := r.Cookie(name); err == nil {
+			return c.Value
+		}
+		return ""
 	}
 }
 

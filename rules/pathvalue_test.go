@@ -64,11 +64,11 @@ func TestPathValue(t *testing.T) {
 // A variable that the rule's own pattern does not have would be one account for all requests.
 func TestPathValueRefusals(t *testing.T) {
 	for want, r := range map[string]Rule{
-		`subject "path id": path "" has no {id}`:                {Subject: PathValue("id")},
-		`subject "path id": path "/orders/" has no {id}`:        {Match: Match{Path: "/orders/"}, Subject: PathValue("id")},
-		`subject "path id": path "/{no}" has no {id}`:           {Match: Match{Path: "/{no}"}, Subject: Combine(User(), PathValue("id"))},
-		`subject "path $": path "/{$}" has no {$}`:              {Match: Match{Path: "/{$}"}, Subject: PathValue("$")},
-		`subject "path" without a name`:                         {Match: Match{Path: "/{id}"}, Subject: PathValue("")},
+		`subject "path id": path "" has no {id}`:                 {Subject: PathValue("id")},
+		`subject "path id": path "/orders/" has no {id}`:         {Match: Match{Path: "/orders/"}, Subject: PathValue("id")},
+		`subject "path id": path "/{no}" has no {id}`:            {Match: Match{Path: "/{no}"}, Subject: Combine(User(), PathValue("id"))},
+		`subject "path $": path "/{$}" has no {$}`:               {Match: Match{Path: "/{$}"}, Subject: PathValue("$")},
+		`subject "path" without a name`:                          {Match: Match{Path: "/{id}"}, Subject: PathValue("")},
 		`subject "path id": path "" has no {id}: want a rule by`: {Match: Match{RPC: "/a.B/C"}, Subject: PathValue("id")},
 	} {
 		r.Name, r.Limits = "r", hour(1)

@@ -48,7 +48,7 @@ func (r *Rule) check() error {
 	if err := r.Subject.check(); err != nil {
 		return err
 	}
-	if err := r.checkPathValues(); err != nil {
+	if err := r.checkSubject(); err != nil {
 		return err
 	}
 	if len(r.Limits) == 0 && !r.Final {
@@ -72,10 +72,13 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// checkPathValues refuses variables that the rule's path does not have.
-func (r *Rule) checkPathValues() error {
+// checkSubject refuses a subject for which no request of the rule has a value.
+func (r *Rule) checkSubject() error {
 	p, _ := parsePattern(r.Match.Path) // it was checked
 	for _, s := range append([]Subject{r.Subject}, r.Subject.Parts...) {
+		if s.Kind == KindCookie && r.Match.RPC != "" {
+			return fmt.Errorf("%w: subject %q of a rule by rpc: calls of gRPC have no cookies", coord.ErrInvalid, s.source())
+		}
 		if s.Kind == KindPath && !p.has(s.Name) {
 			return fmt.Errorf("%w: subject %q: path %q has no {%s}: want a rule by a path such as /orders/{id}", coord.ErrInvalid, s.source(), r.Match.Path, s.Name)
 		}
