@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -28,6 +29,10 @@ type Match struct {
 	// RPC is the full name of a method, or a name that ends in "*": "/shop.Orders/Place",
 	// "/shop.Orders/*", "/shop.*". "" is any.
 	RPC string
+	// Networks are those of the clients that the rule is about; none is any. ExceptNetworks are those of clients that it is
+	// not about. A request whose address is not known is in none. Behind a proxy that httpcoord.Proxies does not trust,
+	// the address is the proxy's: to exempt its network exempts everybody.
+	Networks, ExceptNetworks []netip.Prefix
 }
 
 // methods are those of IANA's registry, and PURGE, which caches have.
@@ -53,6 +58,9 @@ func (m *Match) check() error {
 		if m.RPC[0] != '/' || strings.Contains(strings.TrimSuffix(m.RPC, "*"), "*") {
 			return fmt.Errorf("%w: rpc %q: want /package.Service/Method, with * at the end or nowhere", coord.ErrInvalid, m.RPC)
 		}
+	}
+	if err := m.checkNetworks(); err != nil {
+		return err
 	}
 	_, err := parsePattern(m.Path)
 	return err
@@ -245,6 +253,8 @@ func (m *Match) ends(r *Request, p *pattern, paths []reading) bool {
 // apartFromPath compares all but the path. done says that the path does not matter.
 func (m *Match) apartFromPath(r *Request) (done, ok bool) {
 	switch {
+	case !m.network(r.IP):
+		return true, false
 	case r.RPC == "" && m.RPC != "", r.RPC != "" && (len(m.Methods) > 0 || m.Path != ""):
 		return true, false
 	case r.RPC != "":

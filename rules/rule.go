@@ -89,6 +89,8 @@ func (r *Rule) checkSubject() error {
 // clone is a copy that shares nothing with r.
 func (r Rule) clone() Rule {
 	r.Match.Methods = slices.Clone(r.Match.Methods)
+	r.Match.Networks = slices.Clone(r.Match.Networks)
+	r.Match.ExceptNetworks = slices.Clone(r.Match.ExceptNetworks)
 	r.Subject.Parts = slices.Clone(r.Subject.Parts)
 	r.Limits = slices.Clone(r.Limits)
 	return r
