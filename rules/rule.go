@@ -26,6 +26,11 @@ type Rule struct {
 	// them. A final rule without limits exempts. A path that matches only when it is decoded, cleaned or
 	// without its slash at the end does not end the chain, because it may be served as another one.
 	Final bool
+	// Shadow tries the rule out: it decides, and admits whatever it decides. [Decision.Shadow] says what it would have
+	// done, and [coord.Decision.Shadow] tells an observer. The rule has accounts of its own, also for named limits, so
+	// that it changes nothing for others, and full limits when it leaves shadow mode. It is another call on the store, for
+	// requests that the other rules have admitted. It cannot be final.
+	Shadow bool
 }
 
 // Limit is a limit of a rule.
@@ -53,6 +58,9 @@ func (r *Rule) check() error {
 	}
 	if len(r.Limits) == 0 && !r.Final {
 		return fmt.Errorf("%w: it has neither limits nor Final, and so does nothing", coord.ErrInvalid)
+	}
+	if r.Shadow && r.Final {
+		return fmt.Errorf("%w: in shadow mode and final: want one of the two", coord.ErrInvalid)
 	}
 	for i, l := range r.Limits {
 		normal, err := l.Normal()
