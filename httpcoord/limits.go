@@ -58,6 +58,10 @@ type Limits struct {
 	// Deny answers a request that is denied; the fields and Retry-After are set by
 	// then. The default is 429 with problem details.
 	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
+	// Shadow is told, before the request is served, of each rule in shadow mode that would have denied it. The default
+	// is a line in the log, of each rule once in a while. Either way the response has the names of these rules in the field
+	// Coord-Shadow, unless there are NoFields. A rule that cannot be checked is logged.
+	Shadow func(http.ResponseWriter, *http.Request, *rules.Shadow)
 	// Timeout is the longest that a request waits for the store. Then the failure policy decides: a limit must not
 	// cost more than it protects. If one has waited in vain while nobody was answered, one request at a time asks the
 	// store until it answers, and the policy decides the others at once.
@@ -107,7 +111,17 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := d.Degraded(); err != nil {
 		l.log.Warn(r.Context(), "coord: requests are admitted without their limits: the store is unavailable", err)
 	}
+	l.shadow(w, r, &d)
 	l.next.ServeHTTP(w, r)
+}
+
+// shadow tells what rules in shadow mode have decided.
+func (l *limited) shadow(w http.ResponseWriter, r *http.Request, d *rules.Decision) {
+	var deny func(*rules.Shadow)
+	if l.Shadow != nil {
+		deny = func(s *rules.Shadow) { l.Shadow(w, r, s) }
+	}
+	l.log.Shadows(r.Context(), d, deny)
 }
 
 // request is r in the terms of rules.
