@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/internal/shadow"
 	"github.com/coordgo/coord/internal/storetrace"
 )
 
@@ -178,7 +179,7 @@ func (o *observing) tryDo(ctx context.Context, l Locker, key string, fn func(con
 
 // decided tells of a limit's answer. An error that is no denial is not told here.
 func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
-	e.Backend = o.c.info.Name
+	e.Backend, e.Shadow = o.c.info.Name, shadow.In(ctx)
 	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
 	switch {
 	case r.Degraded != nil:

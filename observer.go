@@ -257,6 +257,8 @@ type Decision struct {
 	Cached bool
 	// Leased: the permits had been taken in advance, and the store was not asked.
 	Leased bool
+	// Shadow: it is the decision of a rule in shadow mode, of package rules, and nobody acts upon it.
+	Shadow bool
 	// Err is the store's error, of Degraded, or why a "wait" ended.
 	Err error
 }

@@ -32,7 +32,7 @@ failure_policy: ajar
 		"FILE:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord",
 		"FILE:4: rules.orders.limits: no limit \"nosuch\": want one of tenant",
 		"FILE:4: rules.orders.limits: limit \"5/1x\": period \"1x\" is not a duration: want one, such as 1s, 5m, 1h or 1d",
-		"FILE:6: rules.orders.subject: \"nobody\": want everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}, {func: NAME}",
+		"FILE:6: rules.orders.subject: \"nobody\": want everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {cookie: NAME}, {path: NAME}, {constant: NAME}, {func: NAME}",
 		"FILE:7: require: \"flying\": want one of " + allClaims,
 		"FILE:7: require: \"wake\" again",
 		"FILE:8: lock.ttl: \"10\": want a duration such as 30s",

@@ -126,8 +126,13 @@ func (c *Client) servable(ctx context.Context, next *Config) error {
 		return nil
 	}
 	for _, r := range next.Rules.Rules() {
+		chain := next.Rules
+		if r.Shadow { // its limits are taken by themselves
+			r.Shadow = false
+			chain, _ = rules.New(r) // it is a rule of a chain
+		}
 		for _, request := range examples(r.Match) {
-			bounds := next.Rules.Bounds(&request)
+			bounds := chain.Bounds(&request)
 			if len(bounds) < 2 {
 				continue
 			}

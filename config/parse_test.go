@@ -108,7 +108,7 @@ const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, list, mi
 func refusals() []struct{ text, want string } {
 	const (
 		misplaced = "a ${…} outside of the password: it stands for a password alone, in user:${…}@host or in a parameter such as sentinel_password=${…}"
-		subjects  = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}, {func: NAME}"
+		subjects  = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {cookie: NAME}, {path: NAME}, {constant: NAME}, {func: NAME}"
 	)
 	long := strings.Repeat("x", 300)
 	return []struct{ text, want string }{
@@ -233,7 +233,7 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: 7\n", `coord.yaml:2: rules[1].name: "7": want a name such as orders`},
 		{"rules:\n- name: ''\n", `coord.yaml:2: rules[1]: name "": want 1 to 100 bytes of printable UTF-8`},
 		{"rules:\n- {name: a, final: true, match: {path: /}}\n- {name: a, limits: [1/1s]}\n", `coord.yaml:3: rules[2].name: "a" again: it is on line 2`},
-		{"rules:\n- {name: a, limit: 5/1s}\n", `coord.yaml:2: rules.a: unknown key "limit": want one of name, match, subject, limits, cost, final`},
+		{"rules:\n- {name: a, limit: 5/1s}\n", `coord.yaml:2: rules.a: unknown key "limit": want one of name, match, subject, limits, cost, final, shadow`},
 		{"rules:\n- name: a\n  name: b\n", `coord.yaml:3: rules.a: key "name" again: it is on line 2`},
 		{"rules:\n- name: a\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
 		{"rules:\n- {name: a, final: false}\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
@@ -242,7 +242,7 @@ func refusals() []struct{ text, want string } {
 		{"rules: [" + strings.Repeat("{},", 256) + "{}]", "coord.yaml:1: rules: 257 rules: want at most 256"},
 
 		{"rules:\n- name: a\n  match: /orders\n", `coord.yaml:3: rules.a.match: "/orders": want a mapping`},
-		{"rules:\n- name: a\n  match: {method: GET}\n", `coord.yaml:3: rules.a.match: unknown key "method": want one of methods, path, exact_slash, rpc`},
+		{"rules:\n- name: a\n  match: {method: GET}\n", `coord.yaml:3: rules.a.match: unknown key "method": want one of methods, path, exact_slash, rpc, networks, except_networks`},
 		{"rules:\n- name: a\n  match: {methods: GET}\n", `coord.yaml:3: rules.a.match.methods: "GET": want a list such as [GET, POST]`},
 		{"rules:\n- name: a\n  match: {methods: []}\n", "coord.yaml:3: rules.a.match.methods: an empty list: want a list such as [GET, POST], or leave it out"},
 		{"rules:\n- name: a\n  match:\n    methods:\n    - GET\n    - get\n", `coord.yaml:6: rules.a.match.methods: method "get": want capitals, such as GET`},
@@ -263,15 +263,33 @@ func refusals() []struct{ text, want string } {
 		{"rules:\n- name: a\n  subject: []\n", `coord.yaml:3: rules.a.subject: an empty list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}], or leave it out`},
 		{"rules:\n- name: a\n  subject: [ip, [user]]\n", `coord.yaml:3: rules.a.subject: a list in a list: want a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}]`},
 		{"rules:\n- name: a\n  subject: [user, user]\n", `coord.yaml:3: rules.a.subject: subject "user" twice in one combination`},
-		{"rules:\n- name: a\n  subject: [user, everyone]\n", `coord.yaml:3: rules.a.subject: subject "everyone" as a part of another: want one of ip, header, user, api-key, constant, func`},
+		{"rules:\n- name: a\n  subject: [user, everyone]\n", `coord.yaml:3: rules.a.subject: subject "everyone" as a part of another: want one of ip, header, user, api-key, cookie, path, constant, func`},
 		{"rules:\n- name: a\n  subject: {}\n", `coord.yaml:3: rules.a.subject: 0 keys: want ` + subjects},
 		{"rules:\n- name: a\n  subject: {header: A, constant: b}\n", `coord.yaml:3: rules.a.subject: 2 keys: want ` + subjects},
-		{"rules:\n- name: a\n  subject: {cookie: A}\n", `coord.yaml:3: rules.a.subject: unknown key "cookie": want one of ip, header, api_key, func, constant`},
+		{"rules:\n- name: a\n  subject: {query: A}\n", `coord.yaml:3: rules.a.subject: unknown key "query": want one of ip, header, api_key, cookie, path, func, constant`},
 		{"rules:\n- name: a\n  subject: {header: 1}\n", `coord.yaml:3: rules.a.subject.header: "1": want a name`},
 		{"rules:\n- name: a\n  subject: {api_key: ''}\n", `coord.yaml:3: rules.a.subject.api_key: name "": want 1 to 100 bytes of printable UTF-8`},
 		{"rules:\n- name: a\n  subject: {ip: 56}\n", `coord.yaml:3: rules.a.subject.ip: "56": want a mapping`},
 		{"rules:\n- name: a\n  subject: {ip: {ipv6_bits: 129}}\n", `coord.yaml:3: rules.a.subject.ip.ipv6_bits: "129": want a whole number from 1 to 128`},
 		{"rules:\n- name: a\n  subject: {ip: {bits: 56}}\n", `coord.yaml:3: rules.a.subject.ip: unknown key "bits": want one of ipv6_bits`},
+
+		{"rules:\n- name: a\n  subject: {cookie: a b}\n", `coord.yaml:3: rules.a.subject.cookie: cookie "a b": want a name without spaces, = and the like (RFC 6265)`},
+		{"rules:\n- name: a\n  match: {rpc: /a.B/C}\n  limits: [1/1s]\n  subject: {cookie: a}\n", `coord.yaml:5: rules.a.subject: subject "cookie a" of a rule by rpc: calls of gRPC have no cookies`},
+		{"rules:\n- name: a\n  subject: {path: id}\n  limits: [1/1s]\n  match: {path: /orders/}\n", `coord.yaml:3: rules.a.subject: subject "path id": path "/orders/" has no {id}: want a rule by a path such as /orders/{id}`},
+		{"rules:\n- name: a\n  subject:\n  - user\n  - {path: no}\n  final: true\n", `coord.yaml:4: rules.a.subject: subject "path no": path "" has no {no}: want a rule by a path such as /orders/{id}`},
+		{"rules:\n- name: a\n  subject: [{path: id}, {path: id}]\n", `coord.yaml:3: rules.a.subject: subject "path id" twice in one combination`},
+		{"rules:\n- name: a\n  subject: {path: 9x}\n", `coord.yaml:3: rules.a.subject.path: path "/{9x}": {9x}: want a name of letters, digits and _`},
+
+		{"rules:\n- name: a\n  match: {networks: 10.0.0.0/8}\n", `coord.yaml:3: rules.a.match.networks: "10.0.0.0/8": want a list such as [10.0.0.0/8, 2001:db8::/32]`},
+		{"rules:\n- name: a\n  match: {networks: []}\n", `coord.yaml:3: rules.a.match.networks: an empty list: want a list such as [10.0.0.0/8, 2001:db8::/32], or leave it out`},
+		{"rules:\n- name: a\n  match:\n    networks:\n    - 10.0.0.0/8\n    - 10.0.0.1/8\n", `coord.yaml:6: rules.a.match.networks: "10.0.0.1/8": want 10.0.0.0/8`},
+		{"rules:\n- name: a\n  match: {except_networks: [10.0.0.0/33]}\n", `coord.yaml:3: rules.a.match.except_networks: "10.0.0.0/33": want a network such as 10.0.0.0/8, or an address`},
+		{"rules:\n- name: a\n  match: {except_networks: ['::ffff:10.0.0.0/104']}\n", `coord.yaml:3: rules.a.match.except_networks: "::ffff:10.0.0.0/104": want it in the form of IPv4, such as 10.0.0.0/8`},
+		{"rules:\n- name: a\n  match: {except_networks: [10.0.0.1, 10.0.0.1/32]}\n", `coord.yaml:3: rules.a.match.except_networks: "10.0.0.1/32" again`},
+		{"rules:\n- name: a\n  match: {except_networks: ['fe80::1%eth0', 7]}\n", `coord.yaml:3: rules.a.match.except_networks: "fe80::1%eth0": want a network such as 10.0.0.0/8, or an address` + "\n" + `coord.yaml:3: rules.a.match.except_networks: "7": want a network such as 10.0.0.0/8`},
+		{"rules:\n- name: a\n  shadow: yes\n", `coord.yaml:3: rules.a.shadow: "yes": want true or false`},
+		{"rules:\n- {name: a, shadow: true}\n", "coord.yaml:2: rules.a: neither limits nor final: true: it does nothing"},
+		{"rules:\n- {name: a, shadow: true, final: true, limits: [1/1s]}\n", "coord.yaml:2: rules.a: shadow: true and final: true: want one of the two"},
 
 		{"rules:\n- name: a\n  limits: 5/1s\n", `coord.yaml:3: rules.a.limits: "5/1s": want a list such as [5/1s, 1000/1h] or of names of limits`},
 		{"rules:\n- name: a\n  limits: []\n", "coord.yaml:3: rules.a.limits: an empty list: want a list such as [5/1s, 1000/1h] or of names of limits, or leave it out"},

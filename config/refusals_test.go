@@ -104,7 +104,16 @@ func TestReloadRefusesForTheStore(t *testing.T) {
 	}
 	refused("two limits at once", "rules: [{name: r, limits: [1/1s, 1/1m]}]\n",
 		"FILE:1: rules.r: GET / meets 2 limits, of r, and file cannot take them in one step (it does not claim atomic-multi): set best_effort: true, or let one limit apply")
+	refused("two limits in shadow mode", "rules: [{name: r, shadow: true, limits: [1/1s, 1/1m]}]\n",
+		"FILE:1: rules.r: GET / meets 2 limits, of r, and file cannot take them in one step (it does not claim atomic-multi): set best_effort: true, or let one limit apply")
+	refused("two limits of a network", "rules: [{name: r, match: {networks: [10.0.0.0/8]}, limits: [1/1s]}, {name: s, limits: [1/1m]}]\n",
+		"FILE:1: rules.r: GET / meets 2 limits, of r and s, and file cannot take them in one step (it does not claim atomic-multi): set best_effort: true, or let one limit apply")
 	refused("another prefix", "prefix: y/\n", `--url: prefix "x/" contradicts prefix "y/" in FILE:1`)
+	write(t, path, "rules: [{name: r, shadow: true, limits: [1/1s]}, {name: s, limits: [1/1m]}]\nlimits: {a: {rate: 9, per: 1s, lease: true}}\n")
+	if err := client.Reload(t.Context()); err != nil {
+		t.Errorf("a limit, and one in shadow mode: %v", err)
+	}
+	before = client.Config()
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}

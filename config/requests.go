@@ -9,6 +9,17 @@ import (
 // examples are requests that m matches: one for each method, and one of HTTP and one of gRPC
 // if it matches both.
 func examples(m rules.Match) []rules.Request {
+	list := examplesFrom(m)
+	for i := range list {
+		if len(m.Networks) > 0 {
+			list[i].IP = m.Networks[0].Addr()
+		}
+	}
+	return list
+}
+
+// examplesFrom are those of clients whose address is not known.
+func examplesFrom(m rules.Match) []rules.Request {
 	if m.RPC != "" {
 		return []rules.Request{{RPC: strings.TrimSuffix(m.RPC, "*") + strings.Repeat("x", strings.Count(m.RPC, "*"))}}
 	}
@@ -20,7 +31,7 @@ func examples(m rules.Match) []rules.Request {
 	for _, method := range methods {
 		list = append(list, rules.Request{Method: method, Path: examplePath(m.Path)})
 	}
-	if matchesAll(m) {
+	if m.Path == "" && len(m.Methods) == 0 {
 		list = append(list, rules.Request{RPC: "/x.X/X"})
 	}
 	return list

@@ -66,7 +66,7 @@ type ruleReader struct {
 
 // rule reads one. Its key is its place in the list until its name is known.
 func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error) {
-	var limits *yaml.Node
+	var limits, subject *yaml.Node
 	name := path
 	if rule.Name, err = r.name(path, n); err == nil && rule.Name != "" {
 		name = join("rules", rule.Name)
@@ -74,7 +74,11 @@ func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error
 	err = r.mapping(name, n, []field{
 		{"name", func(string, *yaml.Node) error { return err }},
 		{"match", func(key string, n *yaml.Node) (err error) { rule.Match, err = r.match(key, n); return err }},
-		{"subject", func(key string, n *yaml.Node) (err error) { rule.Subject, err = r.subject(key, n); return err }},
+		{"subject", func(key string, n *yaml.Node) (err error) {
+			subject = n
+			rule.Subject, err = r.subject(key, n)
+			return err
+		}},
 		{"limits", func(key string, n *yaml.Node) (err error) {
 			limits = n
 			rule.Limits, err = r.limits(key, n)
@@ -85,6 +89,7 @@ func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error
 			return err
 		}},
 		{"final", func(key string, n *yaml.Node) (err error) { rule.Final, err = r.boolean(key, n); return err }},
+		{"shadow", func(key string, n *yaml.Node) (err error) { rule.Shadow, err = r.boolean(key, n); return err }},
 	})
 	switch {
 	case err != nil:
@@ -95,6 +100,11 @@ func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error
 		return rule, r.bad(name, n, "never applies: rule %s on line %d is final and matches everything", show(r.end), r.lines[r.end])
 	case len(rule.Limits) == 0 && !rule.Final:
 		return rule, r.bad(name, n, "neither limits nor final: true: it does nothing")
+	case rule.Shadow && rule.Final:
+		return rule, r.bad(name, n, "shadow: true and final: true: want one of the two")
+	}
+	if problem := refused(rules.Rule{Name: "x", Match: rule.Match, Subject: rule.Subject, Final: true}); problem != "" {
+		return rule, r.bad(join(name, "subject"), subject, "%s", problem)
 	}
 	if problem := refused(rule); problem != "" {
 		return rule, r.bad(join(name, "limits"), limits, "%s", problem)
@@ -132,7 +142,9 @@ func (r *ruleReader) name(path string, n *yaml.Node) (string, error) {
 	return "", nil
 }
 
-func matchesAll(m rules.Match) bool { return len(m.Methods) == 0 && m.Path == "" && m.RPC == "" }
+func matchesAll(m rules.Match) bool {
+	return len(m.Methods) == 0 && m.Path == "" && m.RPC == "" && len(m.Networks) == 0 && len(m.ExceptNetworks) == 0
+}
 
 // refused says what package rules has against a rule; "" if nothing.
 func refused(r rules.Rule) string {
@@ -182,6 +194,8 @@ func (r *ruleReader) match(path string, n *yaml.Node) (m rules.Match, err error)
 			}
 			return try(key, n, rules.Match{RPC: m.RPC})
 		}},
+		{"networks", func(key string, n *yaml.Node) error { return r.networks(key, n, &m.Networks) }},
+		{"except_networks", func(key string, n *yaml.Node) error { return r.networks(key, n, &m.ExceptNetworks) }},
 	})
 	if err == nil {
 		err = try(path, n, m)
@@ -214,7 +228,7 @@ func (p *parser) list(key string, n *yaml.Node, want string, item func(*yaml.Nod
 }
 
 // subjects are those that are a word, and those that are a mapping of one key.
-const subjects = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {constant: NAME}, {func: NAME}"
+const subjects = "everyone, ip, user, or one of {ip: {ipv6_bits: 56}}, {header: NAME}, {api_key: HEADER}, {cookie: NAME}, {path: NAME}, {constant: NAME}, {func: NAME}"
 
 // combination is what a list of subjects is to be.
 const combination = "a list of 2 to 4 different subjects, such as [user, {header: X-Tenant}]"
@@ -257,10 +271,20 @@ func (r *ruleReader) combination(path string, n *yaml.Node) (rules.Subject, erro
 		return rules.Subject{}, err
 	}
 	s := rules.Combine(parts...)
-	if problem := refused(rules.Rule{Name: "x", Subject: s, Final: true}); problem != "" {
+	if problem := refused(rules.Rule{Name: "x", Match: anyPath(parts), Subject: s, Final: true}); problem != "" {
 		return s, r.bad(path, n, "%s", problem)
 	}
 	return s, nil
+}
+
+// anyPath has the variables that subjects name: whether the rule's path has them is seen when it has been read.
+func anyPath(subjects []rules.Subject) (m rules.Match) {
+	for _, s := range subjects {
+		if s.Kind == rules.KindPath && !strings.Contains(m.Path, "{"+s.Name+"}") {
+			m.Path += "/{" + s.Name + "}"
+		}
+	}
+	return m
 }
 
 func (r *ruleReader) subjectMap(path string, n *yaml.Node) (s rules.Subject, err error) {
@@ -274,6 +298,9 @@ func (r *ruleReader) subjectMap(path string, n *yaml.Node) (s rules.Subject, err
 				return r.bad(key, n, "%s", problem)
 			}
 			s = make(name)
+			if problem := refused(rules.Rule{Name: "x", Match: anyPath([]rules.Subject{s}), Subject: s, Final: true}); problem != "" {
+				return r.bad(key, n, "%s", problem)
+			}
 			return nil
 		}
 	}
@@ -281,6 +308,8 @@ func (r *ruleReader) subjectMap(path string, n *yaml.Node) (s rules.Subject, err
 		{"ip", func(key string, n *yaml.Node) (err error) { s, err = r.address(key, n); return err }},
 		{"header", named(rules.Header)},
 		{"api_key", named(rules.APIKey)},
+		{"cookie", named(rules.Cookie)},
+		{"path", named(rules.PathValue)},
 		{"func", named(rules.Func)},
 		{"constant", named(rules.Constant)},
 	})

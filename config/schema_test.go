@@ -165,6 +165,8 @@ var accepted = []string{
 	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: 2000/min, b: 10 per second, c: 5 / 5 minutes burst=3}", "rules: [{name: a, limits: [10 per second]}]", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
+	"rules: [{name: a, shadow: true, limits: [5/1s]}]", "rules: [{name: a, match: {networks: [10.0.0.0/8, '2001:db8::1'], except_networks: [10.1.0.7]}, final: true}]",
+	"rules: [{name: a, subject: {cookie: session}, limits: [1/1s]}]", "rules: [{name: a, match: {path: '/{id}'}, subject: [user, {path: id}], limits: [1/1s]}]",
 	"rules: [{name: a, cost: 5, limits: [5/1s]}]", "rules: [{name: a, subject: {func: order}, limits: [1/1s]}]", "rules: [{name: a, subject: [user, {header: X-Tenant}], limits: [1/1s]}]", "rules: [{name: a, subject: [ip, user, {api_key: X-Key}, {constant: x}], limits: [1/1s]}]",
 }
 
@@ -175,7 +177,7 @@ func TestSchemaRefuses(t *testing.T) {
 	unseen := regexp.MustCompile(`not YAML|anchor|tagged|"…"|second document|again|contradicts|is above|no limit "|the same limit as|would be one account|never applies|` +
 		`malformed|not a URL|does not end|outside of the password|in all rules|` + // URLs
 		`want at least|whole microseconds|is not a|want 1 to|too fine|only a token-bucket|bytes of printable|want at most 256 of UTF-8|` + // numbers and names
-		`want it without|\{a\} twice|want capitals|want a method of IANA's|want no URL`) // patterns
+		`want it without|has no \{|have no cookies|\{a\} twice|want capitals|want a method of IANA's|want no URL`) // patterns
 	var seen int
 	for _, r := range refusals() {
 		v, err := instance([]byte(r.text))
@@ -243,7 +245,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	for _, key := range []string{
 		"url", "prefix", "require", "failure_policy", "best_effort", "lock.ttl", "lock.wait", "lock.max_hold", "lock.min_hold", "lock.fair", "lock.renew",
-		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "final",
+		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "final", "shadow", "match.networks", "match.except_networks", "{cookie: session}", "{path: id}",
 		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}", "{func: order}", "[user, {header: X-Tenant}]",
 	} {
 		if !bytes.Contains(text, []byte("| `"+key+"` |")) {

@@ -113,6 +113,12 @@ func describeRule(r rules.Rule) string {
 	case len(parts) == 0:
 		parts = append(parts, "everything")
 	}
+	for _, p := range r.Match.Networks {
+		parts = append(parts, "from "+p.String())
+	}
+	for _, p := range r.Match.ExceptNetworks {
+		parts = append(parts, "except "+p.String())
+	}
 	limits := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
 		if limits[i] = l.Limit.String(); l.Name != "" {
@@ -124,6 +130,9 @@ func describeRule(r rules.Rule) string {
 	}
 	if r.Cost > 1 {
 		parts = append(parts, fmt.Sprintf("(cost %d)", r.Cost))
+	}
+	if r.Shadow {
+		parts = append(parts, "(shadow)")
 	}
 	if r.Final {
 		parts = append(parts, "(final)")

@@ -47,6 +47,9 @@ type Limits struct {
 	Funcs map[string]func(ctx context.Context) string
 	// Permits is how many a call of a method takes; 0 is 1. The default is 1.
 	Permits func(ctx context.Context, method string) int
+	// Shadow is told, before the call is served, of each rule in shadow mode that would have denied it. The default is a
+	// line in the log, of each rule once in a while. A rule that cannot be checked is logged.
+	Shadow func(ctx context.Context, s *rules.Shadow)
 	// Timeout is the longest that a call waits for the store. Then the failure policy decides: a limit must not
 	// cost more than it protects. If one has waited in vain while nobody was answered, one call at a time asks the
 	// store until it answers, and the policy decides the others at once.
@@ -112,6 +115,11 @@ func (l *limited) admit(ctx context.Context, method string, setTrailer func(meta
 	if err := d.Degraded(); err != nil {
 		l.log.Warn(ctx, "coord: calls are admitted without their limits: the store is unavailable", err)
 	}
+	var deny func(*rules.Shadow)
+	if l.Shadow != nil {
+		deny = func(s *rules.Shadow) { l.Shadow(ctx, s) }
+	}
+	l.log.Shadows(ctx, &d, deny)
 	return nil
 }
 

@@ -29,12 +29,19 @@ const (
 const (
 	policyField = "Ratelimit-Policy" // in the form of http.Header
 	limitField  = "Ratelimit"
+	shadowField = "Coord-Shadow"
 )
 
 // Write adds the fields for what d says to h. Remaining permits are left out where
-// they are not known.
+// they are not known. Coord-Shadow lists the rules in shadow mode that would have denied the request.
 func (f Fields) Write(h http.Header, d *rules.Decision) {
-	if f == NoFields || len(d.Bounds) == 0 {
+	if f == NoFields {
+		return
+	}
+	if shadow := deniedInShadow(d); shadow != nil {
+		h.Add(shadowField, string(shadow))
+	}
+	if len(d.Bounds) == 0 {
 		return
 	}
 	var policy, limit []byte
@@ -49,6 +56,16 @@ func (f Fields) Write(h http.Header, d *rules.Decision) {
 	if limit != nil {
 		h.Add(limitField, string(limit))
 	}
+}
+
+// deniedInShadow lists the rules in shadow mode that would have denied a request.
+func deniedInShadow(d *rules.Decision) (list []byte) {
+	for i := range d.Shadow {
+		if d.Shadow[i].Denied() {
+			list = appendName(list, d.Shadow[i].Rule)
+		}
+	}
+	return list
 }
 
 // known reports whether the store has told how many permits remain.

@@ -47,7 +47,7 @@ type Limits struct {
 	// User finds who the request is from, for rules that count by user. It must come
 	// from authentication, not from what a client may claim. The default is nobody.
 	User func(*http.Request) string
-	// Funcs are the functions for subjects of [rules.Func], by name, such as one that returns a variable of the path.
+	// Funcs are the functions for subjects of [rules.Func], by name.
 	// A request that needs one that is not here is answered with 500. A mux sets PathValue before it calls a
 	// handler: put Wrap around the handler, not around the mux.
 	Funcs map[string]func(*http.Request) string
@@ -58,6 +58,10 @@ type Limits struct {
 	// Deny answers a request that is denied; the fields and Retry-After are set by
 	// then. The default is 429 with problem details.
 	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
+	// Shadow is told, before the request is served, of each rule in shadow mode that would have denied it. The default
+	// is a line in the log, of each rule once in a while. Either way the response has the names of these rules in the field
+	// Coord-Shadow, unless there are NoFields. A rule that cannot be checked is logged.
+	Shadow func(http.ResponseWriter, *http.Request, *rules.Shadow)
 	// Timeout is the longest that a request waits for the store. Then the failure policy decides: a limit must not
 	// cost more than it protects. If one has waited in vain while nobody was answered, one request at a time asks the
 	// store until it answers, and the policy decides the others at once.
@@ -107,12 +111,22 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := d.Degraded(); err != nil {
 		l.log.Warn(r.Context(), "coord: requests are admitted without their limits: the store is unavailable", err)
 	}
+	l.shadow(w, r, &d)
 	l.next.ServeHTTP(w, r)
+}
+
+// shadow tells what rules in shadow mode have decided.
+func (l *limited) shadow(w http.ResponseWriter, r *http.Request, d *rules.Decision) {
+	var deny func(*rules.Shadow)
+	if l.Shadow != nil {
+		deny = func(s *rules.Shadow) { l.Shadow(w, r, s) }
+	}
+	l.log.Shadows(r.Context(), d, deny)
 }
 
 // request is r in the terms of rules.
 func (l *limited) request(r *http.Request) *rules.Request {
-	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r)}
+	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r), Cookie: cookie(r)}
 	if l.User != nil {
 		q.User = l.User(r)
 	}
@@ -136,6 +150,16 @@ func header(r *http.Request) func(string) string {
 			return r.Host
 		}
 		return r.Header.Get(name)
+	}
+}
+
+// cookie looks cookies up as handlers do: of several of one name it is the first.
+func cookie(r *http.Request) func(string) string {
+	return func(name string) string {
+		if c, err := r.Cookie(name); err == nil {
+			return c.Value
+		}
+		return ""
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -192,18 +193,28 @@ func TestLimitsWithoutStore(t *testing.T) {
 
 func BenchmarkLimits(b *testing.B) {
 	year := 8000 * time.Hour
+	all := one("all", rules.Everyone(), coord.Per(1<<39, year))
+	order, spared, tried := one("order", rules.PathValue("id"), all.Limits[0].Limit), all, all
+	order.Match.Path = "/orders/{id}"
+	spared.Match.ExceptNetworks = privateNetworks(100)
+	tried.Name, tried.Shadow = "tried", true
 	for _, bench := range []struct {
 		name  string
 		rules []rules.Rule
 	}{
-		{"one", []rules.Rule{one("all", rules.Everyone(), coord.Per(1<<39, year))}},
+		{"one", []rules.Rule{all}},
 		{"address", []rules.Rule{one("address", rules.IP(), coord.Per(1<<39, year))}},
 		{"two", []rules.Rule{one("address", rules.IP(), coord.Per(1<<39, year)), one("all", rules.Everyone(), coord.Per(1<<39, year))}},
+		{"path", []rules.Rule{order}},
+		{"cookie", []rules.Rule{one("session", rules.Cookie("session"), all.Limits[0].Limit)}},
+		{"100 networks", []rules.Rule{spared}},
+		{"shadow", []rules.Rule{all, tried}},
 		{"denied", []rules.Rule{one("all", rules.Everyone(), coord.Per(1, year))}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			h := Limits{Limiter: middlewaretest.Client(b), Rules: middlewaretest.Chain(b, bench.rules...)}.Wrap(ok)
 			r := httptest.NewRequest("GET", "/orders/7", nil)
+			r.Header.Set("Cookie", "theme=dark; session=8c1f0a2e5d7b4936")
 			w := &sink{h: make(http.Header)}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -212,6 +223,14 @@ func BenchmarkLimits(b *testing.B) {
 			}
 		})
 	}
+}
+
+// privateNetworks are n networks in which no test has an address.
+func privateNetworks(n int) (list []netip.Prefix) {
+	for i := range n {
+		list = append(list, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16))
+	}
+	return list
 }
 
 // sink is a ResponseWriter that keeps nothing.

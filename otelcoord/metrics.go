@@ -50,7 +50,7 @@ var (
 	lockLosses    = Metric{"coord.lock.losses", counter, "{lock}", "Holds that ended before they were unlocked, by reason.", []string{attrReason}}
 	lockRenewals  = Metric{"coord.lock.renewals", counter, "{renewal}", "Renewals of leases, by outcome.", []string{attrOutcome}}
 
-	limitDecisions = Metric{"coord.limit.decisions", counter, "{decision}", "Answers of limits: allowed, denied, or degraded, which is admitted by the failure policy; charged, also of what is given back; remembered, or of permits taken in advance, where the store was not asked.", []string{attrDecision, attrOp, attrCached, attrLeased}}
+	limitDecisions = Metric{"coord.limit.decisions", counter, "{decision}", "Answers of limits: allowed, denied, or degraded, which is admitted by the failure policy; charged, also of what is given back; remembered, or of permits taken in advance, where the store was not asked; shadow-allowed and the like of rules in shadow mode.", []string{attrDecision, attrOp, attrCached, attrLeased}}
 	limitPermits   = Metric{"coord.limit.permits", counter, "{permit}", "Permits granted, those of the failure policy among them, and permits charged.", []string{attrDecision, attrOp}}
 	limitLeased    = Metric{"coord.limit.leased", counter, "{permit}", "Permits taken in advance that are over, by their fate: spent, returned to the store, or wasted.", []string{attrFate}}
 	limitWait      = Metric{"coord.limit.wait.duration", histogram, "s", "How long Wait and WaitN waited, by outcome.", []string{attrOutcome}}

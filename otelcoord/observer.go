@@ -85,6 +85,9 @@ func outcome(o coord.Outcome) attribute.KeyValue { return attribute.String(attrO
 func (m *meter) decided(decision string) func(context.Context, coord.Decision) {
 	return func(ctx context.Context, e coord.Decision) {
 		what, op := attribute.String(attrDecision, decision), attribute.String(attrOp, e.Op)
+		if e.Shadow {
+			what = attribute.String(attrDecision, "shadow-"+decision)
+		}
 		m.decisions.Add(ctx, 1, m.with(e.Backend, e.Key, what, op, attribute.Bool(attrCached, e.Cached), attribute.Bool(attrLeased, e.Leased)))
 		if e.Granted > 0 {
 			m.permits.Add(ctx, int64(e.Granted), m.with(e.Backend, e.Key, what, op))

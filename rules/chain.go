@@ -89,32 +89,74 @@ func (b *Bound) Name() string {
 	return b.Rule
 }
 
-// Bounds lists what r counts against, in the order of the rules, each account once.
+// Bounds lists what r counts against, in the order of the rules, each account once. Rules in shadow mode are left out.
 func (c *Chain) Bounds(r *Request) []Bound {
-	list, _ := c.bounds(r) // a function that is missing has no value
+	list, _, _ := c.bounds(r) // a function that is missing has no value
 	return list
 }
 
-// bounds is Bounds, with an error if a function is missing: without its value, all requests would share one account.
-func (c *Chain) bounds(r *Request) (list []Bound, err error) {
+// bounds is Bounds, with what r counts against in shadow mode, and an error if a function is missing: without its value,
+// all requests would share one account.
+func (c *Chain) bounds(r *Request) (list []Bound, shadow []Shadow, err error) {
 	paths := readings(r.Path)
 	for i := range c.links {
 		l := &c.links[i]
 		if !l.Match.limits(r, &l.path, paths) {
 			continue
 		}
-		account, missing := l.Subject.account(r)
-		if missing != "" && err == nil {
-			err = fmt.Errorf("rule %q: %w: no function %q: add it to Funcs", l.Name, coord.ErrInvalid, missing)
+		v := view{r, l, paths}
+		if l.Shadow {
+			s := Shadow{Rule: l.Name}
+			s.Bounds, s.Err = v.bounds(nil)
+			shadow = append(shadow, s)
+			continue
 		}
-		for _, limit := range l.Limits {
-			list = add(list, l, limit, account, l.permits(r))
+		var missing error
+		if list, missing = v.bounds(list); err == nil {
+			err = missing
 		}
 		if l.Final && l.Match.ends(r, &l.path, paths) {
 			break
 		}
 	}
-	return list, err
+	return list, shadow, err
+}
+
+// view is a request as a rule sees it that matches.
+type view struct {
+	*Request
+	rule  *link
+	paths []reading // of its path
+}
+
+// bounds adds those of the rule.
+func (v *view) bounds(list []Bound) ([]Bound, error) {
+	account, missing := v.rule.Subject.account(v)
+	n := v.rule.permits(v.Request)
+	for _, limit := range v.rule.Limits {
+		list = add(list, v.rule, limit, account, n)
+	}
+	if missing != "" {
+		return list, fmt.Errorf("rule %q: %w: no function %q: add it to Funcs", v.rule.Name, coord.ErrInvalid, missing)
+	}
+	return list, nil
+}
+
+// pathValue is what a variable of the rule's pattern stands for. It is "" if servers may read different values, so that
+// nobody has more accounts by another spelling.
+func (v *view) pathValue(name string) (value string) {
+	found := false
+	for _, r := range v.paths {
+		got, ok := v.rule.path.match(r, v.rule.Match.ExactSlash, name)
+		switch {
+		case !ok:
+		case found && got != value:
+			return ""
+		default:
+			value, found = got, true
+		}
+	}
+	return value
 }
 
 // permits is how many r takes from each limit of the rule.
@@ -126,12 +168,19 @@ func (r *Rule) permits(q *Request) int {
 	return n * cost
 }
 
-func add(list []Bound, l *link, limit Limit, account []string, n int) []Bound {
-	scope, name := "rule", l.Name
-	if limit.Name != "" {
-		scope, name = "limit", limit.Name
+// scope is what the accounts of a limit are apart from others by, as parts of a key.
+func (r *Rule) scope(limit Limit) []string {
+	switch {
+	case r.Shadow:
+		return []string{"shadow", r.Name, limit.Name}
+	case limit.Name != "":
+		return []string{"limit", limit.Name}
 	}
-	d := coord.Demand{Key: coord.Key(append([]string{scope, name}, account...)...), Limit: limit.Limit, N: n}
+	return []string{"rule", r.Name}
+}
+
+func add(list []Bound, l *link, limit Limit, account []string, n int) []Bound {
+	d := coord.Demand{Key: coord.Key(append(l.scope(limit), account...)...), Limit: limit.Limit, N: n}
 	for i := range list {
 		if b := &list[i].Demand; b.Key == d.Key && b.Limit == d.Limit {
 			b.N = max(b.N, n)
@@ -153,17 +202,32 @@ type Decision struct {
 	Allowed bool
 	// Bounds are the limits that applied, in order, each with its result.
 	Bounds []Bound
+	// Shadow is what rules in shadow mode have decided, in order, if the request was allowed.
+	Shadow []Shadow
 }
 
 // Allow takes what r counts against: all, or nothing. A request that no rule matches is
 // allowed. Several limits need a store that claims driver.AtomicMulti, or a client
 // with coord.WithBestEffort; one limit works on every store.
 func (c *Chain) Allow(ctx context.Context, limiter Limiter, r *Request) (Decision, error) {
-	bounds, err := c.bounds(r)
+	bounds, shadow, err := c.bounds(r)
 	if err != nil {
 		return Decision{}, err
 	}
-	d := Decision{Allowed: true, Bounds: bounds}
+	d, err := take(ctx, limiter, bounds)
+	if err != nil || !d.Allowed {
+		return d, err
+	}
+	for i := range shadow {
+		shadow[i].decide(ctx, limiter)
+	}
+	d.Shadow = shadow
+	return d, nil
+}
+
+// take asks for all bounds in one call.
+func take(ctx context.Context, limiter Limiter, bounds []Bound) (d Decision, err error) {
+	d = Decision{Allowed: true, Bounds: bounds}
 	switch len(d.Bounds) {
 	case 0:
 		return d, nil

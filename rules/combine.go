@@ -26,7 +26,7 @@ func (s Subject) checkParts() error {
 	}
 	for i, p := range s.Parts {
 		if p.Kind == KindEveryone || p.Kind == KindCombined {
-			return fmt.Errorf("%w: subject %q as a part of another: want one of ip, header, user, api-key, constant, func", coord.ErrInvalid, cmp.Or(p.Kind, "everyone"))
+			return fmt.Errorf("%w: subject %q as a part of another: want one of %s", coord.ErrInvalid, cmp.Or(p.Kind, "everyone"), kinds)
 		}
 		if err := p.check(); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (s Subject) checkParts() error {
 
 // account is what r is counted under, as parts of a key: a source and a value for each subject. A combination has
 // more parts than a single subject, so that their keys differ. missing is the name of a function that r does not have.
-func (s Subject) account(r *Request) (list []string, missing string) {
+func (s Subject) account(r *view) (list []string, missing string) {
 	if s.Kind != KindCombined {
 		v, ok := s.value(r)
 		if !ok {
@@ -65,7 +65,7 @@ func (s Subject) account(r *Request) (list []string, missing string) {
 }
 
 // value is that of a subject that is no combination. ok is false if its function is missing.
-func (s Subject) value(r *Request) (v string, ok bool) {
+func (s Subject) value(r *view) (v string, ok bool) {
 	if s.Kind != KindFunc {
 		return s.of(r), true
 	}

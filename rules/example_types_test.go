@@ -209,3 +209,34 @@ func ExampleKind() {
 	fmt.Println(rules.User().Kind == rules.KindUser)
 	// Output: true
 }
+
+// A rule in shadow mode decides, and the request is admitted.
+func ExampleShadow() {
+	client, err := coord.New(memory.New())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	chain, err := rules.New(rules.Rule{Name: "strict", Shadow: true, Limits: []rules.Limit{{Limit: coord.PerHour(1)}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 2 {
+		d, err := chain.Allow(context.Background(), client, &rules.Request{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("admitted:", d.Allowed)
+		for _, s := range d.Shadow {
+			fmt.Println(s.Rule, "would have denied it:", s.Denied())
+		}
+	}
+	// Output:
+	// admitted: true
+	// strict would have denied it: false
+	// admitted: true
+	// strict would have denied it: true
+}

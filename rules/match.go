@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -28,6 +29,10 @@ type Match struct {
 	// RPC is the full name of a method, or a name that ends in "*": "/shop.Orders/Place",
 	// "/shop.Orders/*", "/shop.*". "" is any.
 	RPC string
+	// Networks are those of the clients that the rule is about; none is any. ExceptNetworks are those of clients that it is
+	// not about. A request whose address is not known is in none. Behind a proxy that httpcoord.Proxies does not trust,
+	// the address is the proxy's: to exempt its network exempts everybody.
+	Networks, ExceptNetworks []netip.Prefix
 }
 
 // methods are those of IANA's registry, and PURGE, which caches have.
@@ -54,6 +59,9 @@ func (m *Match) check() error {
 			return fmt.Errorf("%w: rpc %q: want /package.Service/Method, with * at the end or nowhere", coord.ErrInvalid, m.RPC)
 		}
 	}
+	if err := m.checkNetworks(); err != nil {
+		return err
+	}
 	_, err := parsePattern(m.Path)
 	return err
 }
@@ -61,14 +69,21 @@ func (m *Match) check() error {
 // pattern is a path pattern in parts.
 type pattern struct {
 	segments []segment
-	below    bool // whatever follows matches too
-	any      bool // every path
+	below    bool   // whatever follows matches too
+	rest     string // the name of what follows, of {rest...}
+	any      bool   // every path
 }
 
 // segment is a literal, or anything.
 type segment struct {
 	literal string
 	any     bool
+	name    string // of {name}
+}
+
+// has reports whether the pattern has a variable of that name.
+func (p *pattern) has(name string) bool {
+	return name != "" && (p.rest == name || slices.ContainsFunc(p.segments, func(s segment) bool { return s.name == name }))
 }
 
 func parsePattern(s string) (p pattern, err error) {
@@ -110,11 +125,11 @@ func parsePattern(s string) (p pattern, err error) {
 		case rest && !last:
 			return bad("want {name...} at the end")
 		case rest:
-			p.below = true
+			p.below, p.rest = true, name
 			return p, nil
 		}
 		names[name] = true
-		p.segments = append(p.segments, segment{any: true})
+		p.segments = append(p.segments, segment{any: true, name: name})
 	}
 	return p, nil
 }
@@ -176,13 +191,19 @@ func readings(sent string) []reading {
 
 // matches compares one reading of a path.
 func (p *pattern) matches(r reading, exactSlash bool) bool {
+	_, ok := p.match(r, exactSlash, "")
+	return ok
+}
+
+// match compares one reading of a path, and gives the value of the variable of that name.
+func (p *pattern) match(r reading, exactSlash bool, name string) (value string, ok bool) {
 	if p.any {
-		return true
+		return "", true
 	}
 	rest, more := r.path[1:], true
 	for _, seg := range p.segments {
 		if !more { // only the end that {$} means may be missing
-			return !exactSlash && seg == segment{}
+			return value, !exactSlash && seg == segment{}
 		}
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
@@ -191,10 +212,24 @@ func (p *pattern) matches(r reading, exactSlash bool) bool {
 		}
 		// A {name} in the middle may be empty: some routers serve /orders//items.
 		if seg.any && part == "" && !more || !seg.any && part != seg.literal {
-			return false
+			return "", false
+		}
+		if name != "" && seg.name == name {
+			value = part
 		}
 	}
-	return more == p.below || !exactSlash && rest == ""
+	if name != "" && p.rest == name {
+		value = r.below(rest)
+	}
+	return value, more == p.below || !exactSlash && rest == ""
+}
+
+// below is a path below a pattern: some servers clean it.
+func (r reading) below(path string) string {
+	if r.encoded {
+		path = unescaped(path)
+	}
+	return strings.Trim(cleaned(path), "/")
 }
 
 // limits reports whether the limits of a rule apply to a request: its path, which can be read in
@@ -218,6 +253,8 @@ func (m *Match) ends(r *Request, p *pattern, paths []reading) bool {
 // apartFromPath compares all but the path. done says that the path does not matter.
 func (m *Match) apartFromPath(r *Request) (done, ok bool) {
 	switch {
+	case !m.network(r.IP):
+		return true, false
 	case r.RPC == "" && m.RPC != "", r.RPC != "" && (len(m.Methods) > 0 || m.Path != ""):
 		return true, false
 	case r.RPC != "":

@@ -26,6 +26,11 @@ type Rule struct {
 	// them. A final rule without limits exempts. A path that matches only when it is decoded, cleaned or
 	// without its slash at the end does not end the chain, because it may be served as another one.
 	Final bool
+	// Shadow tries the rule out: it decides, and admits whatever it decides. [Decision.Shadow] says what it would have
+	// done, and [coord.Decision.Shadow] tells an observer. The rule has accounts of its own, also for named limits, so
+	// that it changes nothing for others, and full limits when it leaves shadow mode. It is another call on the store, for
+	// requests that the other rules have admitted. It cannot be final.
+	Shadow bool
 }
 
 // Limit is a limit of a rule.
@@ -48,8 +53,14 @@ func (r *Rule) check() error {
 	if err := r.Subject.check(); err != nil {
 		return err
 	}
+	if err := r.checkSubject(); err != nil {
+		return err
+	}
 	if len(r.Limits) == 0 && !r.Final {
 		return fmt.Errorf("%w: it has neither limits nor Final, and so does nothing", coord.ErrInvalid)
+	}
+	if r.Shadow && r.Final {
+		return fmt.Errorf("%w: in shadow mode and final: want one of the two", coord.ErrInvalid)
 	}
 	for i, l := range r.Limits {
 		normal, err := l.Normal()
@@ -69,9 +80,25 @@ func (r *Rule) check() error {
 	return nil
 }
 
+// checkSubject refuses a subject for which no request of the rule has a value.
+func (r *Rule) checkSubject() error {
+	p, _ := parsePattern(r.Match.Path) // it was checked
+	for _, s := range append([]Subject{r.Subject}, r.Subject.Parts...) {
+		if s.Kind == KindCookie && r.Match.RPC != "" {
+			return fmt.Errorf("%w: subject %q of a rule by rpc: calls of gRPC have no cookies", coord.ErrInvalid, s.source())
+		}
+		if s.Kind == KindPath && !p.has(s.Name) {
+			return fmt.Errorf("%w: subject %q: path %q has no {%s}: want a rule by a path such as /orders/{id}", coord.ErrInvalid, s.source(), r.Match.Path, s.Name)
+		}
+	}
+	return nil
+}
+
 // clone is a copy that shares nothing with r.
 func (r Rule) clone() Rule {
 	r.Match.Methods = slices.Clone(r.Match.Methods)
+	r.Match.Networks = slices.Clone(r.Match.Networks)
+	r.Match.ExceptNetworks = slices.Clone(r.Match.ExceptNetworks)
 	r.Subject.Parts = slices.Clone(r.Subject.Parts)
 	r.Limits = slices.Clone(r.Limits)
 	return r

@@ -29,6 +29,8 @@ type Request struct {
 	// Header gives the value of a header, or of metadata; "" if there is none. nil
 	// is a request without headers.
 	Header func(name string) string
+	// Cookie gives the value of a cookie; "" if there is none. nil is a request without cookies.
+	Cookie func(name string) string
 	// Func gives the value of a function for [Func]; ok is false if there is no function of that name. nil
 	// is a request without functions.
 	Func func(name string) (value string, ok bool)
@@ -41,7 +43,7 @@ type Request struct {
 // leaving it out gains nothing.
 type Subject struct {
 	Kind Kind
-	// Name of the header, the constant or the function.
+	// Name of the header, the cookie, the variable of the path, the constant or the function.
 	Name string
 	// IPv6Bits is how much of an IPv6 address counts, 1 to 128; 0 is 64, for a
 	// customer commonly has that many addresses.
@@ -60,10 +62,15 @@ const (
 	KindHeader   Kind = "header"
 	KindUser     Kind = "user"
 	KindAPIKey   Kind = "api-key" // a header whose value is a secret
+	KindCookie   Kind = "cookie"
+	KindPath     Kind = "path" // a variable of the path
 	KindConstant Kind = "constant"
 	KindFunc     Kind = "func"     // what a function of the program returns
 	KindCombined Kind = "combined" // several subjects together
 )
+
+// kinds are those that have a value, and so can be parts of a combination.
+const kinds = "ip, header, user, api-key, cookie, path, constant, func"
 
 // Everyone counts all requests together. It is the zero Subject.
 func Everyone() Subject { return Subject{} }
@@ -84,18 +91,29 @@ func User() Subject { return Subject{Kind: KindUser} }
 // APIKey counts by the value of a header that is a secret: the store sees only its hash.
 func APIKey(header string) Subject { return Subject{Kind: KindAPIKey, Name: header} }
 
+// Cookie counts by the value of a cookie, which is a secret, as of a session: the store sees only its hash. A client
+// can send any value, see [Header].
+func Cookie(name string) Subject { return Subject{Kind: KindCookie, Name: name} }
+
+// PathValue counts by a variable of the path, such as "id" of "/orders/{id}": the rule's own Match.Path must have it.
+// The value is taken from the path of the request, and not from [net/http.Request.PathValue], so that it is the same
+// before and behind a router. Of "{rest...}" it is cleaned. Requests count together, under no value, if their path
+// is spelled so that servers may read different values, such as "/acme/../other/x" for "/{tenant}/{rest...}". A client
+// can send any value: count by user or address beside it. Where a handler takes several values for one, as 7 and
+// 07, use [Func].
+func PathValue(name string) Subject { return Subject{Kind: KindPath, Name: name} }
+
 // Constant counts all requests together under a name, which rules can share through
 // named limits.
 func Constant(name string) Subject { return Subject{Kind: KindConstant, Name: name} }
 
-// Func counts by what a function of the program returns for a request, such as a variable of its path. The
-// function has this name in Limits.Funcs of httpcoord or grpccoord. Chain.Allow answers ErrInvalid to a request
+// Func counts by what a function of the program returns for a request. The function has this name in Limits.Funcs of httpcoord or grpccoord. Chain.Allow answers ErrInvalid to a request
 // that needs a function that is not there. The store sees the value if it has at most 64 bytes: hash secrets.
 func Func(name string) Subject { return Subject{Kind: KindFunc, Name: name} }
 
 func (s Subject) check() error {
 	switch s.Kind {
-	case KindHeader, KindAPIKey, KindConstant, KindFunc:
+	case KindHeader, KindAPIKey, KindCookie, KindPath, KindConstant, KindFunc:
 		if s.Name == "" {
 			return fmt.Errorf("%w: subject %q without a name", coord.ErrInvalid, s.Kind)
 		}
@@ -104,12 +122,20 @@ func (s Subject) check() error {
 			return fmt.Errorf("%w: subject %q with the name %q: want none", coord.ErrInvalid, s.Kind, s.Name)
 		}
 	default:
-		return fmt.Errorf("%w: subject %q: want one of ip, header, user, api-key, constant, func, or none for everyone", coord.ErrInvalid, s.Kind)
+		return fmt.Errorf("%w: subject %q: want one of %s, or none for everyone", coord.ErrInvalid, s.Kind, kinds)
 	}
 	if s.IPv6Bits < 0 || s.IPv6Bits > 128 || s.IPv6Bits > 0 && s.Kind != KindIP {
 		return fmt.Errorf("%w: %d bits of an IPv6 address for subject %q: want 1 to 128, for ip alone", coord.ErrInvalid, s.IPv6Bits, s.Kind)
 	}
+	if s.Kind == KindCookie && strings.ContainsFunc(s.Name, notToken) {
+		return fmt.Errorf("%w: cookie %q: want a name without spaces, = and the like (RFC 6265)", coord.ErrInvalid, s.Name)
+	}
 	return s.checkParts()
+}
+
+// notToken reports whether c cannot be in the name of a cookie.
+func notToken(c rune) bool {
+	return c <= ' ' || c >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", c)
 }
 
 // source is what values of the subject are told apart by from others', as a part of a key.
@@ -117,14 +143,14 @@ func (s Subject) source() string {
 	switch s.Kind {
 	case KindHeader, KindAPIKey:
 		return string(s.Kind) + " " + strings.ToLower(s.Name)
-	case KindFunc:
+	case KindCookie, KindPath, KindFunc:
 		return string(s.Kind) + " " + s.Name
 	}
 	return string(s.Kind)
 }
 
 // of is the subject of r, as a part of a key.
-func (s Subject) of(r *Request) string {
+func (s Subject) of(r *view) string {
 	switch s.Kind {
 	case KindIP:
 		return s.address(r.IP)
@@ -134,8 +160,14 @@ func (s Subject) of(r *Request) string {
 			return hashed(v)
 		}
 		return short(v)
+	case KindCookie:
+		if v := r.cookie(s.Name); v != "" {
+			return hashed(v)
+		}
 	case KindUser:
 		return short(r.User)
+	case KindPath:
+		return short(r.pathValue(s.Name))
 	case KindConstant:
 		return short(s.Name)
 	}
@@ -147,6 +179,13 @@ func (r *Request) header(name string) string {
 		return ""
 	}
 	return r.Header(name)
+}
+
+func (r *Request) cookie(name string) string {
+	if r.Cookie == nil {
+		return ""
+	}
+	return r.Cookie(name)
 }
 
 // credential reports whether the value of a header is known to be a secret. Keys are seen in the store, in logs and in

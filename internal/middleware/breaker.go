@@ -33,11 +33,14 @@ type Breaker struct {
 	answers atomic.Int64           // requests that the store has decided
 	outage  atomic.Pointer[outage] // nil: the circuit is closed
 	probing atomic.Bool            // a request asks while the circuit is open
+	shadows shadows
 }
+
+func (b *Breaker) timeout() time.Duration { return cmp.Or(b.Timeout, DefaultTimeout) }
 
 // Allow takes what r counts against.
 func (b *Breaker) Allow(ctx context.Context, r *rules.Request) (rules.Decision, error) {
-	timeout := cmp.Or(b.Timeout, DefaultTimeout)
+	timeout := b.timeout()
 	if timeout < 0 {
 		return b.Rules.Allow(ctx, b.Limiter, r)
 	}
@@ -50,7 +53,7 @@ func (b *Breaker) Allow(ctx context.Context, r *rules.Request) (rules.Decision, 
 	answers, began := b.answers.Load(), time.Now()
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d, err := b.Rules.Allow(within, b.Limiter, r)
+	d, err := b.Rules.Allow(within, (*asked)(b), r)
 	why := cmp.Or(err, d.Degraded())
 	switch {
 	case why == nil && len(d.Bounds) > 0:

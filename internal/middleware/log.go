@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -17,8 +18,9 @@ const LogEvery = 10 * time.Second
 // Logger warns once in a while.
 type Logger struct {
 	// Log is where; nil is slog.Default().
-	Log  *slog.Logger
-	gate Gate
+	Log     *slog.Logger
+	gate    Gate
+	shadows sync.Map // of rules in shadow mode: a *Gate by name
 }
 
 // Warn tells of the first of many. It leaves the key out, which may hold what a client sent.
@@ -27,11 +29,7 @@ func (l *Logger) Warn(ctx context.Context, text string, err error) {
 	if !ok {
 		return
 	}
-	log := l.Log
-	if log == nil {
-		log = slog.Default()
-	}
-	log.WarnContext(ctx, text, "error", keyless(err), "not_logged", skipped)
+	l.log().WarnContext(ctx, text, "error", keyless(err), "not_logged", skipped)
 }
 
 // keyless is err without the key.

@@ -28,6 +28,7 @@ var pages = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examp
 var (
 	block  = regexp.MustCompile("(?ms)^(<!-- code: [^\n]* -->\n\n)?```go\n(.*?)^```$")
 	marker = regexp.MustCompile(`^<!-- code: (\S+)(.*) -->`)
+	named  = regexp.MustCompile(`(?m)^<!-- code: .*$`)
 )
 
 // The code on the pages is code that is compiled and tested.
@@ -65,6 +66,9 @@ func rewrite(page []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%d blocks of Go, of which %d are whole and begin a line: want all", all, n)
 	}
 	var errs []error
+	for _, line := range named.FindAll(block.ReplaceAll(page, nil), -1) {
+		errs = append(errs, fmt.Errorf("%s: no block of Go follows it", line))
+	}
 	out := block.ReplaceAllFunc(page, func(b []byte) []byte {
 		m := marker.FindSubmatch(b)
 		if m == nil {
@@ -186,6 +190,8 @@ func TestRewrite(t *testing.T) {
 	for name, tc := range map[string]struct{ page, want, err string }{
 		"true":             {page: good + code + "```\n", want: good + code + "```\n"},
 		"stale":            {page: good + "func old() {}\n```\n", want: good + code + "```\n"},
+		"a line alone":     {page: good[:len(good)-len("```go\n")] + "text\n", err: "lockKey -->: no block of Go follows it"},
+		"two lines":        {page: "<!-- code: nowhere.go -->\n\n" + good + code + "```\n", err: "nowhere.go -->: no block of Go follows it"},
 		"without a source": {page: "```go\nx := 1\n```\n", err: "no line that says"},
 		"unknown name":     {page: "<!-- code: adapter/own.go nobody -->\n\n```go\n```\n", err: "declares no nobody"},
 		"unknown file":     {page: "<!-- code: nowhere.go -->\n\n```go\n```\n", err: "nowhere.go"},

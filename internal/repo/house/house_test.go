@@ -111,8 +111,8 @@ func forbidden(from, dep string) string {
 		return "the root imports driver, internal and the standard library only"
 	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:
 		return "an engine does not know the root"
-	case under(from, "rules") && dep != module:
-		return "rules imports the root and the standard library only"
+	case under(from, "rules") && dep != module && !under(dep, "internal/shadow"):
+		return "rules imports the root, internal/shadow and the standard library only"
 	case under(from, "httpcoord") && dep != module && !under(dep, "rules") && !under(dep, "internal"):
 		return "httpcoord imports the root, rules and the standard library only"
 	case under(from, "grpccoord") && under(dep, "backends"):
@@ -161,6 +161,8 @@ func TestForbidden(t *testing.T) {
 		{module + "/backends/all", module + "/backends/file", true},
 		{module + "/conformance", "testing", true},
 		{module + "/httpcoord", module + "/rules", true},
+		{module + "/rules", module + "/internal/shadow", true},
+		{module + "/rules", module + "/internal/hold", false},
 		{module + "/httpcoord", module + "/backends/redis", false},
 		{module + "/httpcoord", "google.golang.org/grpc", false},
 		{module + "/grpccoord", "google.golang.org/grpc", true},
