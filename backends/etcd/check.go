@@ -145,7 +145,7 @@ func checkSpace(members []memberStatus) driver.Finding {
 	f := driver.Finding{Level: driver.LevelOK, Name: "space"}
 	var most float64
 	for _, m := range members {
-		quota, whose := m.status.DbSizeQuota, "quota"
+		quota, whose := toldQuota(m.status), "quota"
 		if quota == 0 {
 			quota, whose = usualQuota, "default quota (this version does not tell its own)"
 		}
@@ -159,6 +159,14 @@ func checkSpace(members []memberStatus) driver.Finding {
 		f.Level, f.Remedy = driver.LevelWarn, "compact and defragment, or raise --quota-backend-bytes"
 	}
 	return f
+}
+
+// toldQuota is the quota that a server tells, or 0. Clients before 3.6, with which this package works, do not know it.
+func toldQuota(status *clientv3.StatusResponse) int64 {
+	if s, ok := any((*pb.StatusResponse)(status)).(interface{ GetDbSizeQuota() int64 }); ok {
+		return s.GetDbSizeQuota()
+	}
+	return 0
 }
 
 // checkVersions compares the members. Two minor versions are those of an upgrade that has not ended.
