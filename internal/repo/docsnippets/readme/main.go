@@ -1,3 +1,4 @@
+// Command readme takes a lock, and a permit of a limit.
 package main
 
 import (
