@@ -19,6 +19,9 @@
 # make reports the conformance suite on every store; the page docs/generated/compatibility.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/
+# make rehearsal   everything that a release makes, from this commit and tried: modules, archives, bills of materials, image
+# make vulncheck   known vulnerabilities in what each released module calls; needs vuln.go.dev
+# make versions    the conformance suites on etcd 3.5 and 3.6, and on Valkey if apt-get knows it, some 15 minutes
 # make demo    the demonstration on the embedded file store
 
 GO       ?= go
@@ -48,7 +51,7 @@ READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/co
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
+.PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
 
 # Programs that use coord, and their libraries, are built as vet built them: the race detector is for coord's own packages.
 ifdef STORE
@@ -116,6 +119,14 @@ release-check:
 
 rehearse:
 	@scripts/rehearse
+
+rehearsal: api rehearse release-check
+
+vulncheck:
+	@check=$$($(TOOL) -n govulncheck) && for m in $(CORE); do echo "vulncheck: $$m"; (cd $$m && $$check ./...) || exit 1; done
+
+versions:
+	@scripts/versions
 
 bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... $(BACKENDS) ./httpcoord ./grpccoord

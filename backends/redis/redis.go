@@ -74,6 +74,9 @@ func WithLogger(l *slog.Logger) Option {
 // sentinel that answers, one that is cut off with an old master too. Then two clients
 // can hold one lock for as long as that lasts. It also waits for a sentinel that is silent.
 // [Open] with a redis+sentinel URL asks all sentinels, and does neither.
+//
+// go-redis logs failed connections of such a client to standard error, until the application calls redis.SetLogger.
+// A store of [Open] logs nothing there.
 func New(client redis.UniversalClient, opts ...Option) (driver.Backend, error) {
 	o := options{log: slog.Default()}
 	for _, opt := range opts {

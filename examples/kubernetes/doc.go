@@ -1,3 +1,4 @@
-// Package kubernetes has manifests that run a command under coord: a CronJob with coord lock, and a Deployment of which one
-// pod works, with coord lead. The test reads them with the types of Kubernetes, and runs their command lines with coord.
+// Package kubernetes has manifests that run a command under coord: a CronJob with coord lock, a Deployment of which one pod
+// works, with coord lead, and a sidecar that leads for an application that does not know coord. The test reads them with the
+// types of Kubernetes, and runs their command lines with coord.
 package kubernetes

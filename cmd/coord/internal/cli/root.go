@@ -34,6 +34,12 @@ func Main(args []string) int {
 	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
 }
 
+// Commands gives the tree of commands for who describes it. It is not to be run.
+func Commands() *cobra.Command {
+	a := &app{stdout: new(output), stderr: newMessages(ownStderr())}
+	return a.root(func() {})
+}
+
 const rootLong = `coord holds distributed locks and limits rates for shell commands, on the store
 of your choice.
 

@@ -3,34 +3,26 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log"
 
 	"github.com/coordgo/coord"
-	_ "github.com/coordgo/coord/backends/all" // all stores
+	_ "github.com/coordgo/coord/backends/redis"
 )
 
-func main() {
-	if err := run(context.Background(), "memory://"); err != nil { // or "redis://localhost:6379"
-		log.Fatal(err)
-	}
-}
+var url = "redis://localhost:6379"
 
-func run(ctx context.Context, url string) error {
+func main() {
+	ctx := context.Background()
 	client, err := coord.Open(ctx, url)
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	defer client.Close()
-
-	// One process at a time runs this function. Its ctx ends if the lock is lost.
-	return coord.Do(ctx, client, "invoices", func(ctx context.Context) error {
-		// All processes together get at most 2000 permits in any minute.
-		r, err := client.Allow(ctx, "supplier", coord.PerMinute(2000))
-		if err != nil {
-			return err
-		}
-		fmt.Println("allowed:", r.Allowed, "left:", r.Remaining)
-		return nil
+	err = coord.Do(ctx, client, "invoices", func(ctx context.Context) error { // one process at a time
+		return client.Wait(ctx, "supplier", coord.PerMinute(2000)) // all processes together
 	})
+	if err := errors.Join(err, client.Close()); err != nil {
+		log.Fatal(err)
+	}
+	log.Println("had the lock, and one of 2000 permits in this minute")
 }
