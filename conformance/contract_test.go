@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	heading = regexp.MustCompile(`(?m)^### ([CELMR]\d+) `)
+	heading = regexp.MustCompile(`(?m)^### ((?:SH|[CELMR])\d+) `)
 	listed  = regexp.MustCompile(`(?m)^Cases: (.*)\.$`)
 )
 
