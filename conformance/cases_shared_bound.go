@@ -176,7 +176,7 @@ func leastBound(e *env) {
 
 // mostHolders takes holds of one key until the store refuses to keep more.
 func mostHolders(e *env) {
-	const atOnce, least = 32, 64
+	const atOnce, least = 16, 64
 	lockers, key := []driver.SharedLocker{e.shared(), e.shared()}, e.key("k")
 	var wg sync.WaitGroup
 	var asked, granted atomic.Int64
@@ -202,12 +202,19 @@ func mostHolders(e *env) {
 	if len(live) != int(granted.Load()) {
 		e.Errorf("Holders: saw %d, want %d, as many as were granted", len(live), granted.Load())
 	}
-	slots := make(map[int]bool)
+	slots, ids := make(map[int]bool), make(chan string, len(live))
 	for id, h := range live {
 		slots[h.Slot] = true
+		ids <- id
+	}
+	close(ids)
+	for i := range atOnce { // more at once would hold up the cases beside this one
+		l := lockers[i%len(lockers)]
 		wg.Go(func() {
-			if err := lockers[0].Unlock(e.within(soon), key, id); err != nil {
-				e.Errorf("Unlock of one of many: saw %v, want nil", err)
+			for id := range ids {
+				if err := l.Unlock(e.within(soon), key, id); err != nil {
+					e.Errorf("Unlock of one of many: saw %v, want nil", err)
+				}
 			}
 		})
 	}
