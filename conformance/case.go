@@ -53,6 +53,8 @@ func Cases() []Case {
 	all := slices.Concat(
 		coreCases(),
 		exclusionCases(),
+		sharedCases(),
+		sharedClientCases(),
 		tokenCases(),
 		lossCases(),
 		renewalCases(),

@@ -58,12 +58,14 @@ func lossCases() []Case {
 }
 
 // lossFirst lets a rival take key and checks that its holder knew before.
-func (e *env) lossFirst(l *coord.Lock, key string) {
+func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.locker(), key, e.req(e.ttl)) }
+
+// lossFirstTo is lossFirst for what a rival asks for.
+func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driver.Request) {
 	start := time.Now()
 	lost := watchLoss(l)
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
-	rival, r := e.locker(), e.req(e.ttl)
 	// Where a hold has the lease of a session, its client gives it up when its own TTL is over.
 	g, granted := e.seize(rival, key, r, e.lapse(max(l.TTL(), e.round(2*e.ttl))), "whose holder cannot renew")
 	closed := false

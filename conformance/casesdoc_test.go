@@ -109,6 +109,11 @@ const scenarios = `| scenario | cases |
 | a leader: one at a time, stopped, cut off, restarted, out of hand | LOCK-271, LOCK-272, LOCK-273, LOCK-274, LOCK-275, LOCK-276, LOCK-277, LOCK-278, LOCK-279, LOCK-280, LOCK-281, LOCK-282 |
 | who leads is shown, and that nobody does | LOCK-283, LOCK-284, LOCK-285 |
 | what is held is listed | LOCK-286 |
+| readers beside a writer, more permits than there are, also with different bounds | LOCK-301, LOCK-302, LOCK-303, LOCK-304, LOCK-321, LOCK-331, LOCK-340 |
+| one of several holders dies, is lost, is killed, is broken | LOCK-306, LOCK-317, LOCK-337, LOCK-338, LOCK-345 |
+| writers and heavy requests wait behind a stream; the first in the queue dies or gives up | LOCK-305, LOCK-310, LOCK-333, LOCK-334 |
+| a writer becomes a reader; a reader wants to write | LOCK-313, LOCK-339 |
+| members of a group are listed and watched | LOCK-316, LOCK-341 |
 | keys that look alike, are empty, are long | LOCK-80, LOCK-81, LOCK-82, LIMIT-33, CORE-05 |
 | clients close while they hold and wait | LOCK-90, LOCK-91, LOCK-92, LOCK-93, LOCK-94, CORE-04 |
 | the context has ended before the call | CORE-03, CORE-06 |
@@ -131,5 +136,5 @@ const scenarios = `| scenario | cases |
 | scripts flushed, slots moved, leases of sessions, watches compacted | the store's own business: tests of each backend |
 | a stored value is corrupt, or of another type | the store's own business: tests of each backend |
 | keys that never expire | the store's own business: tests of each backend |
-| limits of concurrency | coord has none |
+| limits of concurrency | LOCK-302, LOCK-331 |
 `

@@ -43,7 +43,7 @@ func TestCells(t *testing.T) {
 var shelfInfo = driver.Info{
 	Name: "shelf", MinTTL: 10 * time.Millisecond, TTLStep: time.Millisecond, MaxTTL: 24 * 366 * time.Hour,
 	Claims: driver.Claims{
-		driver.PerHoldTTL, driver.Inspect, driver.Break, driver.TokenProcess, driver.NoEviction,
+		driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.TokenProcess, driver.NoEviction,
 		driver.ServerClock, driver.Reserve, driver.Charge, driver.ScopeProcess,
 	},
 }

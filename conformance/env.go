@@ -225,7 +225,7 @@ func (e *env) wantError(err error, what string, targets ...error) bool {
 
 // lock takes a lock that is free, or ends the case. A short lease may be over before a process that does not run
 // sees its grant: then it is asked for again, a few times.
-func (e *env) lock(c *coord.Client, key string, opts ...coord.LockOption) *coord.Lock {
+func (e *env) lock(c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
 	const most = 5
 	ctx := e.within(soon)
 	for n := 1; ; n++ {

@@ -76,6 +76,7 @@ type usage struct {
 	name  string
 	needs driver.Claim // without which the store cannot do it
 	run   func(*faultRun)
+	free  func(*faultRun) // waits until what it has used can be taken; nil: the run's key
 }
 
 // faultRun is one run of a usage, with one fault.
@@ -89,8 +90,9 @@ type faultRun struct {
 	hang bool   // calls may hang
 	fair bool   // the usage is about fair waiters
 	// rival and meter are clients of the same store without faults.
-	rival driver.Locker
-	meter driver.Limiter
+	rival  driver.Locker
+	meter  driver.Limiter
+	shares driver.SharedLocker
 	// freeBy is how soon k is free after the run, the faults being healed.
 	freeBy  time.Duration
 	closing atomic.Bool
@@ -137,6 +139,7 @@ type loops struct {
 	places chan struct{}
 	rival  driver.Locker
 	meter  driver.Limiter
+	shares driver.SharedLocker
 
 	mu  sync.Mutex
 	met int // positions at which a fault was met
@@ -148,6 +151,9 @@ func (l *loops) open() {
 	}
 	if l.r.limits {
 		l.meter = l.limiter()
+	}
+	if l.info.Claims.Has(driver.Shared) {
+		l.shares = l.shared()
 	}
 }
 
@@ -193,7 +199,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 			inner, in := NewInjector(b)
 			f := &faultRun{
 				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
-				rival: l.rival, meter: l.meter, k: e.key(what),
+				rival: l.rival, meter: l.meter, shares: l.shares, k: e.key(what),
 			}
 			c, err := coord.New(inner, coord.WithLogger(slog.New(slog.DiscardHandler)))
 			e.noError(err, "coord.New")
@@ -205,7 +211,11 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 				in.Script(nil)
 				link.Heal()
 			}
-			f.leftFree()
+			if u.free != nil {
+				u.free(f)
+			} else {
+				f.leftFree()
+			}
 			f.close()
 			met = in.count("") >= n
 		})

@@ -42,6 +42,13 @@ type operation struct {
 	Start int64 `json:"start_ns,omitempty"`
 	TTL   int64 `json:"ttl_ns,omitempty"`
 
+	// Of shared holds, what was asked for; Slot is what was given.
+	Mode   driver.Mode `json:"mode,omitempty"`
+	Weight int64       `json:"weight,omitempty"`
+	Of     int64       `json:"of,omitempty"`
+	Head   bool        `json:"head,omitempty"`
+	Slot   int         `json:"slot,omitempty"`
+
 	// Of limits.
 	Min        int   `json:"min,omitempty"`
 	N          int   `json:"n,omitempty"`

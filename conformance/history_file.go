@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // A history is saved as lines of JSON: the heading, and then one line for each operation.
@@ -27,11 +29,15 @@ var ErrNotLinearizable = errors.New("history is not linearizable")
 // CheckHistory reads a history that a failing case has saved and checks it again, for at most
 // patience, and without a bound if that is 0. It gives nil if the history is
 // linearizable, an error that matches [ErrNotLinearizable] if not, and another one if it is
-// unreadable or was not decided in time. If drawing is not nil, it is given the drawing: a page of HTML.
+// unreadable or was not decided in time. If drawing is not nil, it is given the drawing: a page of HTML. A history of
+// shared holds has none.
 func CheckHistory(saved io.Reader, patience time.Duration, drawing io.Writer) error {
 	head, ops, err := readHistory(saved)
 	if err != nil {
 		return err
+	}
+	if head.Model == modelShares {
+		return checkShares(head, ops)
 	}
 	v, err := head.check(ops, patience)
 	if err != nil {
@@ -105,7 +111,10 @@ func (o *operation) check() error {
 	case o.Client < 0 || o.Client > 1000:
 		return fmt.Errorf("client %d: want 0 to 1000", o.Client)
 	}
-	for _, n := range [...]int{o.Min, o.N, o.Granted, o.Remaining} {
+	if o.Weight < 0 || o.Weight > driver.MaxPermits || o.Of < 0 || o.Of > driver.MaxPermits {
+		return fmt.Errorf("%d of %d permits: want 0 to %d", o.Weight, o.Of, int64(driver.MaxPermits))
+	}
+	for _, n := range [...]int{o.Slot, o.Min, o.N, o.Granted, o.Remaining} {
 		if n < 0 || n > math.MaxInt32 {
 			return fmt.Errorf("%d permits: want 0 to %d", n, math.MaxInt32)
 		}
@@ -128,22 +137,27 @@ func writeHistory(w io.Writer, head heading, ops []operation) error {
 
 // save writes the operations of one key, and the drawing of them, and gives the paths.
 func (v *verdict) save(head heading, ops []operation) (saved, drawn string, err error) {
+	saved, err = saveHistory(head, ops)
+	if err != nil {
+		return "", "", err
+	}
+	drawn = strings.TrimSuffix(saved, filepath.Ext(saved)) + ".html"
+	return saved, drawn, porcupine.VisualizePath(v.model, v.info, drawn)
+}
+
+// saveHistory writes the operations of one key to a new file, and gives its path.
+func saveHistory(head heading, ops []operation) (string, error) {
 	dir := os.Getenv(HistoriesEnv)
 	if dir == "" {
 		dir = os.TempDir()
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", "", err
+		return "", err
 	}
 	f, err := os.CreateTemp(dir, "coord-history-"+plainName(head.Case)+"-*.jsonl")
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	saved = f.Name()
-	drawn = strings.TrimSuffix(saved, filepath.Ext(saved)) + ".html"
-	if err := errors.Join(writeHistory(f, head, ops), f.Close()); err != nil {
-		return "", "", err
-	}
-	return saved, drawn, porcupine.VisualizePath(v.model, v.info, drawn)
+	return f.Name(), errors.Join(writeHistory(f, head, ops), f.Close())
 }
 
 // plainName is s with nothing in it that is special in the name of a file.

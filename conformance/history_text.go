@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // String is the operation as the drawing shows it: "client 2: try …3fa9 → ok, token 17, for 500ms".
@@ -13,6 +15,9 @@ func (o *operation) String() string {
 	fmt.Fprintf(&b, "client %d: %s", o.Client, o.Op)
 	if o.Who != "" {
 		b.WriteString(" " + tail(o.Who))
+	}
+	if o.Mode != driver.Exclusive {
+		b.WriteString(" " + shareText(driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of, Head: o.Head}))
 	}
 	switch o.Op {
 	case opTake:
@@ -24,6 +29,9 @@ func (o *operation) String() string {
 	if o.Token != 0 {
 		fmt.Fprintf(&b, ", token %d", o.Token)
 	}
+	if o.Mode != driver.Exclusive && o.Result == resOK {
+		fmt.Fprintf(&b, ", slot %d", o.Slot)
+	}
 	if o.TTL != 0 {
 		fmt.Fprintf(&b, ", for %v from %s", time.Duration(o.TTL), clockText(o.Start))
 	}
@@ -34,6 +42,18 @@ func (o *operation) String() string {
 		b.WriteString(" (" + o.Error + ")")
 	}
 	return b.String()
+}
+
+// shareText is a share as it is said: "read", "2 of 3 at the head".
+func shareText(s driver.Share) string {
+	text := s.Mode.String()
+	if s.Mode == driver.Permits {
+		text = fmt.Sprintf("%d of %d", s.Weight, s.Of)
+	}
+	if s.Head {
+		text += " at the head"
+	}
+	return text
 }
 
 // tail is the end of an id, enough to tell it from others.

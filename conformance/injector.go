@@ -32,7 +32,7 @@ type Injector struct {
 type Call struct {
 	// N counts the calls of one Injector, from 1.
 	N int
-	// Op is the method's name.
+	// Op is the method's name, after "Shared." for those of driver.SharedLocker.
 	Op string
 	// Key, and the ID of the hold or ask, as far as the call has them.
 	Key, ID string
@@ -329,11 +329,16 @@ func (f *faulty) Unlock(ctx context.Context, key, id string) error {
 	return f.in.do(ctx, "Unlock", key, id, func(ctx context.Context) error { return f.locker.Unlock(ctx, key, id) })
 }
 
-func (in *Injector) grant(ctx context.Context, op, key string, r driver.Request, apply func(context.Context) (driver.Grant, error)) (g driver.Grant, err error) {
+func (in *Injector) grant(ctx context.Context, op, key string, r driver.Request, apply func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
 	if _, ok := in.inner.(driver.Locker); !ok {
-		return g, driver.ErrUnsupported
+		return driver.Grant{}, driver.ErrUnsupported
 	}
-	err = in.do(ctx, op, key, r.ID, func(ctx context.Context) (err error) {
+	return in.granted(ctx, op, key, r.ID, apply)
+}
+
+// granted is a call that answers with a grant, unless it fails.
+func (in *Injector) granted(ctx context.Context, op, key, id string, apply func(context.Context) (driver.Grant, error)) (g driver.Grant, err error) {
+	err = in.do(ctx, op, key, id, func(ctx context.Context) (err error) {
 		g, err = apply(ctx)
 		return err
 	})

@@ -43,7 +43,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, severalKeysMutants, electionMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -62,6 +62,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"network":    networked(false),
 	"crowded":    crowded(crowdBug{}),
 	"members":    membered(memberBug{}),
+	"sharing":    sharing(sharedBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

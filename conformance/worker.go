@@ -49,13 +49,13 @@ func WorkerMain() {
 
 // order is what a worker is told to do, answer what came of it.
 type order struct {
-	Do      string        `json:"do"` // lock, try, unlock, state, drain, add
+	Do      string        `json:"do"` // lock, try, semaphore, unlock, state, drain, add
 	Key     string        `json:"key,omitempty"`
 	TTL     time.Duration `json:"ttl,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
 	Limit   driver.Limit  `json:"limit,omitzero"`
-	File    string        `json:"file,omitempty"` // with a number, to be added to
-	Times   int           `json:"times,omitempty"`
+	File    string        `json:"file,omitempty"`  // with a number, to be added to
+	Times   int           `json:"times,omitempty"` // of a semaphore: its permits
 }
 
 type answer struct {
@@ -110,6 +110,13 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 		return answer{Token: l.Token()}
 	case o.Do == "try":
 		l, err := c.TryLock(ctx, o.Key, coord.TTL(o.TTL))
+		if err != nil {
+			return answer{Err: err.Error()}
+		}
+		*lock = l
+		return answer{Token: l.Token()}
+	case o.Do == "semaphore":
+		l, err := c.Semaphore(o.Times).Lock(ctx, o.Key, coord.TTL(o.TTL))
 		if err != nil {
 			return answer{Err: err.Error()}
 		}

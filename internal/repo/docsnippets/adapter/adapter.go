@@ -13,7 +13,7 @@ import (
 
 // Claims are what the store promises.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.NoEviction, driver.ServerClock, driver.Reserve, driver.ScopeHosts,
 }

@@ -1,0 +1,305 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// deadShare leaves one of two permits, and one of two readers, to lapse.
+func deadShare(e *env) {
+	a, b, key, rw := e.shared(), e.shared(), e.key("permits"), e.key("readers")
+	live, _ := e.enter(b, key, permits(1, 2), "1 of 2")
+	stays, _ := e.enter(b, rw, reader, "a reader")
+	dead, gone := e.share(permits(1, 2), e.ttl), e.share(reader, e.ttl)
+	start := time.Now()
+	g := e.entered(a, key, dead, "1 of 2 beside 1")
+	e.entered(a, rw, gone, "a reader beside a reader")
+	// To renew one renews no other.
+	for k, r := range map[string]driver.Request{key: live, rw: stays} {
+		_, err := b.Renew(e.within(soon), k, r)
+		e.noError(err, "Renew of a live hold")
+	}
+	if free := e.share(permits(1, 2), e.ttl); time.Since(start) < g.TTL/2 {
+		if _, err := b.TryLock(e.within(soon), key, free); err == nil && time.Since(start) < g.TTL {
+			e.Errorf("1 of 2 beside 2, while the leases last: saw a grant, want ErrLocked")
+		} else if err == nil {
+			_ = b.Unlock(e.within(soon), key, free.ID) // or it has lapsed on a machine that is too slow
+		}
+	}
+	next, h, at := e.lapsed(b, key, permits(1, 2), g.TTL, "whose holder is dead")
+	if kept := at.Sub(start); kept < g.TTL-5*time.Millisecond {
+		e.Errorf("a lease of %v: saw its permit granted to another after %v", g.TTL, kept)
+	}
+	if h.Token <= g.Token {
+		e.Errorf("token of the next holder: saw %d after %d, want a greater one", h.Token, g.Token)
+	}
+	if h.Slot != g.Slot {
+		e.Errorf("slot of the next holder: saw %d, want %d, which the dead one had", h.Slot, g.Slot)
+	}
+	// Who is over touches nobody.
+	_, err := a.Renew(e.within(soon), key, dead)
+	e.wantError(err, "Renew of a hold that has lapsed", driver.ErrNotHeld)
+	e.wantError(a.Unlock(e.within(soon), key, dead.ID), "Unlock of a hold that has lapsed", driver.ErrNotHeld)
+	e.keptOut(a, key, permits(1, 2), "1 of 2 beside the live one and the successor")
+	_, err = a.TryLock(e.within(soon), key, e.share(permits(1, 2), e.round(time.Millisecond))) // which all are older than
+	e.wantError(err, "1 of 2 for a moment, beside the live one and the successor", driver.ErrLocked)
+	if seen := e.sharersOf(a, key); len(seen) != 2 || seen[live.ID].ID == "" || seen[next.ID].ID == "" {
+		e.Errorf("Holders after a lease has ended: saw %d, want the other one and the successor", len(seen))
+	}
+	e.leave(b, key, live)
+	e.leave(b, key, next)
+
+	e.until(e.lapse(g.TTL), "the dead reader to be shown no more", func() bool { return len(e.sharersOf(b, rw)) == 1 })
+	e.keptOut(b, rw, writer, "a writer beside a live reader, when a dead one's lease has ended")
+	e.leave(b, rw, stays)
+	e.takesAll(a, rw, writer, "a writer after the last live reader has left")
+}
+
+// sharedTokensRise has holds come and go, over clients, with pauses in which nobody holds.
+func sharedTokensRise(e *env) {
+	lockers := []driver.SharedLocker{e.shared(), e.shared()}
+	for name, shares := range map[string][]driver.Share{
+		"readers and writers": {reader, reader, writer},
+		"permits":             {permits(1, 3), permits(2, 3), permits(3, 3)},
+	} {
+		key, last := e.key(name), int64(0)
+		rising := func(g driver.Grant, what string) {
+			if g.Token <= last {
+				e.Errorf("token of %s: saw %d after %d, want a greater one", what, g.Token, last)
+			}
+			last = g.Token
+		}
+		for i := range 3 {
+			l, other := lockers[i%2], lockers[(i+1)%2]
+			first, g := e.enter(l, key, shares[0], "the first")
+			rising(g, "the first of "+name)
+			second, g := e.enter(other, key, shares[1], "the second beside the first")
+			rising(g, "the second of "+name)
+			again, err := l.Renew(e.within(soon), key, first)
+			e.noError(err, "Renew")
+			if again.Token >= g.Token {
+				e.Errorf("token of a renewal: saw %d, want the hold's own, below %d", again.Token, g.Token)
+			}
+			e.leave(l, key, first)
+			e.leave(l, key, second)
+			all, g := e.enter(other, key, shares[2], "who takes all")
+			rising(g, "who takes all, of "+name)
+			e.leave(other, key, all)
+		}
+	}
+}
+
+func lowestSlots(e *env) {
+	a, b := e.shared(), e.shared()
+	for name, share := range map[string]driver.Share{"permits": permits(1, 5), "readers": reader} {
+		key := e.key(name)
+		last := make(map[int]int64)
+		take := func(l driver.SharedLocker, want int) driver.Request {
+			r, g := e.enter(l, key, share, "one of "+name)
+			if g.Slot != want {
+				e.Errorf("slot of one of %s: saw %d, want %d, the lowest that is free", name, g.Slot, want)
+			}
+			if g.Token <= last[g.Slot] {
+				e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, last[g.Slot])
+			}
+			last[g.Slot] = g.Token
+			return r
+		}
+		zero, one, two := take(a, 0), take(b, 1), take(a, 2)
+		e.leave(b, key, one)
+		one = take(a, 1)
+		e.leave(a, key, zero)
+		e.leave(a, key, one)
+		zero, one = take(b, 0), take(a, 1)
+		g, err := a.Renew(e.within(soon), key, two)
+		e.noError(err, "Renew")
+		if g.Slot != 2 {
+			e.Errorf("slot of a renewal: saw %d, want the hold's own, 2", g.Slot)
+		}
+		three := take(b, 3)
+		for _, r := range []driver.Request{zero, one, two, three} {
+			e.leave(b, key, r)
+		}
+	}
+}
+
+// sharedRestart kills the store's server while holds are live.
+func sharedRestart(e *env) {
+	a, b, key, rw := e.shared(), e.shared(), e.key("permits"), e.key("readers")
+	held, g := e.enter(a, key, permits(2, 3), "2 of 3")
+	reads, h := e.enter(b, rw, reader, "a reader")
+	restart(e)
+	back := e.shared()
+	e.until(2*soon, "the store to answer after a restart", func() bool {
+		_, err := back.Holders(e.within(soon), key)
+		return err == nil
+	})
+	e.keptOut(back, key, permits(2, 3), "2 of 3 beside 2, over a restart")
+	e.keptOut(back, rw, writer, "a writer beside a reader, over a restart")
+	more, n := e.enter(back, key, permits(1, 3), "1 of 3 beside 2, over a restart")
+	beside, m := e.enter(back, rw, reader, "a reader beside a reader, over a restart")
+	if n.Token <= g.Token || m.Token <= h.Token {
+		e.Errorf("tokens over a restart: saw %d after %d, and %d after %d, want greater ones", n.Token, g.Token, m.Token, h.Token)
+	}
+	if n.Slot == g.Slot || m.Slot == h.Slot {
+		e.Errorf("slots over a restart: saw those of live holds, %d and %d, want others", n.Slot, m.Slot)
+	}
+	for _, r := range []driver.Request{held, more} {
+		e.leave(back, key, r)
+	}
+	for _, r := range []driver.Request{reads, beside} {
+		e.leave(back, rw, r)
+	}
+}
+
+func countsOnce(e *env) {
+	a, b, key := e.shared(), e.shared(), e.key("k")
+	r := e.share(permits(1, 3), e.long)
+	g := e.entered(a, key, r, "1 of 3")
+	other, _ := e.enter(b, key, permits(1, 3), "1 of 3 beside 1")
+	for _, l := range []driver.SharedLocker{a, b} {
+		again := e.entered(l, key, r, "a repeated attempt")
+		if again.Token != g.Token || again.Slot != g.Slot {
+			e.Errorf("a repeated attempt: saw token %d and slot %d, want those of its hold, %d and %d", again.Token, again.Slot, g.Token, g.Slot)
+		}
+	}
+	last, _ := e.enter(b, key, permits(1, 3), "1 of 3, when one of two before asked three times")
+	e.keptOut(a, key, permits(1, 3), "1 of 3 beside 3")
+	e.entered(a, key, r, "a repeated attempt of a key that is full")
+	e.leave(a, key, r)
+	e.wantError(a.Unlock(e.within(soon), key, r.ID), "Unlock for the second time", driver.ErrNotHeld)
+	once, h := e.enter(b, key, permits(1, 3), "1 of 3, after who asked more than once has left")
+	if h.Token <= g.Token {
+		e.Errorf("token after %d: saw %d, want a greater one", g.Token, h.Token)
+	}
+	fresh := e.share(r.Share, e.long)
+	fresh.ID = r.ID // over: this is a new attempt, and there is no room
+	_, err := a.TryLock(e.within(soon), key, fresh)
+	e.wantError(err, "a repeated attempt after Unlock, of a key that is full", driver.ErrLocked)
+	for _, left := range []driver.Request{other, last, once} {
+		e.leave(b, key, left)
+	}
+}
+
+func renewalOfShares(e *env) {
+	a, b, key, rw := e.shared(), e.shared(), e.key("permits"), e.key("readers")
+	renew := func(key string, r driver.Request, s driver.Share, what string) {
+		r.Share = s
+		_, err := a.Renew(e.within(soon), key, r)
+		e.noError(err, what)
+	}
+	_, err := a.Renew(e.within(soon), key, e.share(permits(1, 3), e.long))
+	e.wantError(err, "Renew of an id that does not hold", driver.ErrNotHeld)
+	over, _ := e.enter(b, key, permits(3, 3), "3 of 3 after a Renew of nobody")
+	e.leave(b, key, over)
+	_, err = a.Renew(e.within(soon), key, over)
+	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
+
+	one, _ := e.enter(a, key, permits(1, 3), "1 of 3 after the Renew of a hold that is over")
+	renew(key, one, permits(3, 3), "Renew with a greater weight")
+	two, _ := e.enter(b, key, permits(2, 3), "2 of 3 beside 1 whose Renew asked for 3")
+	renew(key, two, permits(2, 3), "Renew with the same weight")
+	e.keptOut(b, key, permits(1, 3), "1 of 3 beside 3, after a Renew of 2")
+	renew(key, two, permits(1, 3), "Renew with a smaller weight")
+	third, _ := e.enter(b, key, permits(1, 3), "1 of 3 beside 2, of which one was 2")
+	renew(key, two, permits(2, 3), "Renew with the weight before")
+	e.keptOut(b, key, permits(1, 3), "1 of 3 beside 3")
+	e.leave(b, key, third)
+	third, _ = e.enter(b, key, permits(1, 3), "1 of 3 beside 2, of which one asked for more")
+	for _, r := range []driver.Request{one, two, third} {
+		e.leave(a, key, r)
+	}
+
+	first, _ := e.enter(a, rw, reader, "a reader")
+	renew(rw, first, writer, "Renew of a reader as a writer")
+	second, _ := e.enter(b, rw, reader, "a reader beside one whose Renew asked to write")
+	short := first
+	short.TTL = e.ttl
+	renew(rw, short, reader, "Renew with a shorter TTL")
+	e.entered(a, rw, short, "a repeated attempt with a shorter TTL")
+	if left := e.sharersOf(b, rw)[first.ID].TTL; left < first.TTL/2 {
+		e.Errorf("lease of %v, after a Renew for %v: saw %v left, want it no shorter than it was", first.TTL, e.ttl, left)
+	}
+	e.leave(a, rw, first)
+	e.leave(a, rw, second)
+	e.takesAll(b, rw, writer, "a writer after the readers have left")
+}
+
+// downgrades has a writer become a reader while another writer is at the head of the queue.
+func downgrades(e *env) {
+	a, b, key := e.shared(), e.shared(), e.key("k")
+	r, g := e.enter(a, key, writer, "a writer")
+	head := e.share(atHead(writer), e.long)
+	var down driver.Grant
+	e.marked(b, key, head, func() (driver.Request, error) {
+		less := r
+		less.Share = reader
+		var err error
+		down, err = a.Renew(e.within(soon), key, less)
+		e.noError(err, "Renew of a writer as a reader")
+		late := e.share(reader, e.long)
+		_, err = b.TryLock(e.within(soon), key, late)
+		return late, err
+	})
+	if down.Token != g.Token || down.Slot != g.Slot {
+		e.Errorf("token and slot of a hold that became a reader's: saw %d and %d, want %d and %d", down.Token, down.Slot, g.Token, g.Slot)
+	}
+	_, err := b.TryLock(e.within(soon), key, head)
+	e.wantError(err, "the writer at the head beside a writer that became a reader", driver.ErrLocked)
+	e.noError(b.Unlock(e.within(soon), key, head.ID), "Unlock of the head, which gives up")
+	beside, _ := e.enter(b, key, reader, "a reader beside a writer that became one")
+	_, err = a.Renew(e.within(soon), key, r) // sent before, and late
+	e.noError(err, "Renew as a writer of a hold that became a reader's")
+	second, _ := e.enter(b, key, reader, "a reader, after a late Renew of a former writer")
+	e.keptOut(b, key, writer, "a writer beside readers")
+	for _, left := range []driver.Request{r, beside, second} {
+		e.leave(a, key, left)
+	}
+	e.takesAll(b, key, writer, "a writer after the readers have left")
+}
+
+// renewsShares renews several holds of one key, one of which is over, in one batch.
+func renewsShares(e *env) {
+	l := e.shared()
+	b, ok := l.(driver.BatchRenewer)
+	if !ok {
+		e.unsupported("the store is no driver.BatchRenewer of shared holds: it renews one at a time")
+	}
+	const n, gone = 4, 1
+	key, other := e.key("k"), e.key("other")
+	var holds []driver.Hold
+	var grants []driver.Grant
+	for i := range n {
+		h := driver.Hold{Key: key, Request: e.share(permits(2, 10), e.long)}
+		if i == n-1 {
+			h.Key = other
+		}
+		grants = append(grants, e.entered(l, h.Key, h.Request, "2 of 10"))
+		holds = append(holds, h)
+	}
+	e.leave(l, key, holds[gone].Request)
+	holds[0].Share.Weight = 1
+	answers := b.RenewAll(e.within(soon), holds)
+	if len(answers) != n {
+		e.Fatalf("RenewAll of %d holds: saw %d answers, want one for each", n, len(answers))
+	}
+	for i, a := range answers {
+		switch {
+		case i == gone:
+			e.wantError(a.Err, "RenewAll, of a hold that was unlocked", driver.ErrNotHeld)
+		case a.Err != nil:
+			e.Errorf("RenewAll, answer %d: saw %v, want its lease prolonged", i, a.Err)
+		case a.Grant.Token != grants[i].Token || a.Grant.Slot != grants[i].Slot:
+			e.Errorf("RenewAll, answer %d: saw token %d and slot %d, want its own, %d and %d", i, a.Grant.Token, a.Grant.Slot, grants[i].Token, grants[i].Slot)
+		}
+	}
+	rest, _ := e.enter(l, key, permits(7, 10), "7 of 10 beside 3")
+	e.keptOut(l, key, permits(1, 10), "1 of 10 beside 10")
+	e.leave(l, key, rest)
+	for i, h := range holds {
+		if i != gone {
+			e.leave(l, h.Key, h.Request)
+		}
+	}
+}

@@ -1,0 +1,590 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// sharedClientCases are about the read/write locks and semaphores of whole clients.
+func sharedClientCases() []Case {
+	const remedy = "nothing of the adapter's, as a rule: see that LOCK-301 to LOCK-323 pass"
+	return []Case{
+		{
+			ID: "LOCK-331", Name: "a-crowd-at-a-semaphore-is-served", Clause: "SH1", run: crowdedSemaphore, Needs: sharing, bound: time.Minute,
+			Why:    "permits that leak, or waiters that are not woken, stop a crowd sooner or later (Redisson 3225)",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-332", Name: "a-guard-keeps-two-marks", Clause: "SH3", run: guardsReaders, Needs: sharing,
+			Why:    "one mark for all refuses live readers, none for readers lets a late writer pass after them",
+			Remedy: "let tokens rise over readers and writers of a key",
+		}, {
+			ID: "LOCK-333", Name: "writers-and-heavy-requests-do-not-starve", Clause: "SH4", run: starvesNobody, Needs: sharing,
+			Why:    "a stream of readers that overlap keeps a writer out for ever (Redisson 5379), and light requests a heavy one",
+			Remedy: "refuse everyone but the head for driver.HeadFor after it was refused",
+		}, {
+			ID: "LOCK-334", Name: "a-first-that-gives-up-is-passed", Clause: "SH4", run: passesWhoGivesUp, Needs: sharing,
+			Why:    "a waiter that was cancelled, and whose mark stays, blocks those behind it (Curator 462)",
+			Remedy: "let Unlock of the head's id end its headship, and say no error",
+		}, {
+			ID: "LOCK-335", Name: "grants-that-cross-a-cancellation-leave-nothing", Clause: "SH2", run: crossedShares, Needs: sharing,
+			Why:    "a grant that comes when its caller has left is a permit that nobody gives back",
+			Remedy: "let Unlock remove the hold of an attempt that was given up",
+		}, {
+			ID: "LOCK-336", Name: "every-call-on-shares-fails-once-and-leaves-nothing", Clause: "SH2", run: faultLoop(byDriver, shareUsages, failingKinds()), Needs: sharing, bound: 3 * time.Minute,
+			Why:    "a call that is lost in the middle of a downgrade or a wait leaves a writer, a head or a place in the queue",
+			Remedy: "look at the call that the message names: applied and not applied are the only outcomes",
+		}, {
+			ID: "LOCK-337", Name: "loss-of-a-share-is-seen-before-regrant", Clause: "SH2", run: over(byDriver, shareLost), Needs: sharing,
+			Why:    "a reader that is cut off reads on while a writer writes",
+			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
+		}, {
+			ID: "LOCK-338", Name: "loss-of-a-share-over-the-network-is-seen-before-regrant", Clause: "SH2", run: over(byNetwork, shareLost), Needs: sharing, Hooks: []Hook{HookLink},
+			Why:    "the same through the store's own client library, its pool and its retries",
+			Remedy: "bound the client library's retries and time-outs by the context",
+		}, {
+			ID: "LOCK-339", Name: "owners-enter-shares-again", Clause: "SH5", run: shareReentry, Needs: sharing,
+			Why:    "two readers that both ask to write wait for each other (Redisson 4796); a downgrade by release and take lets a writer in between",
+			Remedy: "let Renew with a smaller Share change the hold in place",
+		}, {
+			ID: "LOCK-340", Name: "more-permits-than-there-are", Clause: "SH6", run: exceedsBound, Needs: sharing,
+			Why:    "a request that can never be granted waits for ever",
+			Remedy: remedy,
+		}, {
+			ID: "LOCK-341", Name: "members-are-watched-and-revoked", Clause: "SH7", run: watchesMembers, Needs: sharing,
+			Why:    "a group whose changes are not seen leaves the shards of a dead member to nobody",
+			Remedy: "list the live holds alone, and mark those that were broken as Released",
+		}, {
+			ID: "LOCK-342", Name: "close-gives-shares-back", Clause: "SH8", run: closesShares, Needs: sharing,
+			Why:    "a rolling deploy that leaves its permits to their leases halves the capacity for that time",
+			Remedy: "let Unlock end the hold, or the headship, at once",
+		}, {
+			ID: "LOCK-343", Name: "one-name-is-four-things", Clause: "SH8", run: oneName, Needs: sharing,
+			Why:    "a lock, a limit, a read/write lock and a semaphore of one name are an everyday coincidence",
+			Remedy: "give each its own names in the store",
+		}, {
+			ID: "LOCK-344", Name: "shares-are-renewed", Clause: "SH2", run: renewsOwnShares, Needs: sharing,
+			Why:    "a permit that lapses under its holder lets one more in",
+			Remedy: "let Renew prolong the lease of its own id, whoever else holds the key",
+		}, {
+			ID: "LOCK-345", Name: "a-killed-process-gives-its-permits-back", Clause: "SH2", run: killedShare, Needs: sharing, Hooks: []Hook{HookWorker},
+			Why:    "permits of a process that was killed leak, one crash after the other, until none is left (Redisson 2045)",
+			Remedy: "let each hold end with its own lease",
+		},
+	}
+}
+
+func crowdedSemaphore(e *env) {
+	const clients, each, rounds, n = 3, 4, 2, 4
+	res := &permitted{e: e, n: n, last: make(map[int]int64), at: make(map[int]bool)}
+	key := e.key("k")
+	var wg sync.WaitGroup
+	for i := range clients {
+		c := e.client()
+		for j := range each {
+			dice := e.dice()
+			wg.Go(func() {
+				for range rounds {
+					weight := 1 + dice.IntN(2)
+					if i == 0 && j == 0 {
+						weight = n
+					}
+					if !e.useSemaphore(c, key, weight, n, res, dice) {
+						return
+					}
+				}
+			})
+		}
+	}
+	start := time.Now()
+	wg.Wait()
+	e.measure("one permit under contention", time.Since(start)/(clients*each*rounds))
+	l, r := e.shared(), e.share(permits(n, n), e.long)
+	e.seize(l, semaphoreKey(key), r, soon, "after everyone has left")
+	e.leave(l, semaphoreKey(key), r)
+}
+
+// useSemaphore takes permits, is seen at the resource, and gives them back.
+func (e *env) useSemaphore(c *coord.Client, key string, weight, n int, res *permitted, dice *rand.Rand) bool {
+	l, err := c.Semaphore(n).Lock(e.ctx, key, coord.TTL(e.long), coord.Weight(weight))
+	if err != nil {
+		e.Errorf("Lock of a semaphore: saw %v, want a lock", err)
+		return false
+	}
+	g := driver.Grant{Slot: l.Slot(), Token: int64(l.Token())}
+	res.enter(int64(weight), g)
+	rest(e.ctx, time.Duration(dice.Int64N(int64(time.Millisecond))))
+	res.leave(int64(weight), g)
+	e.gaveBack(l.Unlock(e.ctx), "Unlock of a semaphore")
+	return true
+}
+
+// gaveBack fails the case on an error of Unlock, unless it was not confirmed in time: what was held is freed in the
+// background then, which the case sees at its end.
+func (e *env) gaveBack(err error, what string) {
+	switch {
+	case errors.Is(err, coord.ErrUnavailable):
+		e.count("Unlock that was not confirmed in time", 1)
+	case err != nil:
+		e.Errorf("%s: saw %v, want nil", what, err)
+	}
+}
+
+func guardsReaders(e *env) {
+	a, b, key := e.client().ReadWrite(), e.client().ReadWrite(), e.key("k")
+	var g coord.Guard
+	take := func(l *coord.Shared) *coord.Lock {
+		lock, err := l.Lock(e.within(soon), key, coord.TTL(e.long))
+		e.noError(err, "Lock of a key that has room")
+		return lock
+	}
+	first := take(a.Read())
+	second := take(b.Read())
+	if second.Token() <= first.Token() {
+		e.Errorf("token of a second reader: saw %d after %d, want a greater one", second.Token(), first.Token())
+	}
+	e.noError(g.CheckRead(key, second.Token()), "CheckRead of the second reader")
+	e.noError(g.CheckRead(key, first.Token()), "CheckRead of the first reader, which is live, after the second")
+	e.noError(first.Unlock(e.ctx), "Unlock of a reader")
+	e.noError(second.Unlock(e.ctx), "Unlock of a reader")
+	write := take(a.Write())
+	e.noError(g.CheckWrite(key, write.Token()), "CheckWrite of a writer after the readers")
+	e.noError(g.CheckWrite(key, write.Token()), "CheckWrite of a writer for the second time")
+	e.wantError(g.CheckRead(key, second.Token()), "CheckRead of a reader that was before the writer", coord.ErrLost)
+	e.noError(write.Unlock(e.ctx), "Unlock of a writer")
+	later := take(b.Read())
+	e.noError(g.CheckRead(key, later.Token()), "CheckRead of a reader after the writer")
+	e.wantError(g.CheckWrite(key, write.Token()), "CheckWrite of a writer that was before a reader", coord.ErrLost)
+	e.noError(later.Unlock(e.ctx), "Unlock of a reader")
+}
+
+// starvesNobody has a writer wait behind a stream of readers, and who takes all permits behind those that take one.
+func starvesNobody(e *env) {
+	var wg sync.WaitGroup
+	for name, view := range map[string]func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption){
+		"readers": func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption) {
+			if all {
+				return c.ReadWrite().Write(), nil
+			}
+			return c.ReadWrite().Read(), nil
+		},
+		"light requests": func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption) {
+			if all {
+				return c.Semaphore(3), []coord.LockOption{coord.Weight(3)}
+			}
+			return c.Semaphore(3), nil
+		},
+	} {
+		wg.Go(func() {
+			e.scopeOf(name, func(e *env) { e.amidStream(e.key(name), view) })
+		})
+	}
+	wg.Wait()
+}
+
+// amidStream keeps a key taken by many who come and go, and has one wait who wants all of it.
+func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption)) {
+	const clients, each = 2, 3
+	var wg sync.WaitGroup
+	var passed atomic.Int64
+	ctx, stop := context.WithCancel(e.ctx)
+	defer wg.Wait()
+	defer stop()
+	for range clients {
+		l, opts := view(e.client(), false)
+		for range each {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					lock, err := l.Lock(ctx, key, append(opts, coord.TTL(e.long))...)
+					if ctx.Err() != nil && err != nil {
+						return
+					}
+					if err != nil {
+						e.Errorf("Lock in a stream: saw %v, want a lock", err)
+						return
+					}
+					passed.Add(1)
+					rest(ctx, 4*time.Millisecond)
+					e.gaveBack(lock.Unlock(e.ctx), "Unlock in a stream")
+				}
+			})
+		}
+	}
+	e.until(soon, "a stream of grants", func() bool { return passed.Load() >= clients*each })
+	l, opts := view(e.client(), true)
+	start := time.Now()
+	lock, err := l.Lock(e.within(soon), key, append(opts, coord.TTL(e.long))...)
+	e.noError(err, "Lock of all, behind a stream of those who take a part")
+	e.measure("wait behind a stream", time.Since(start))
+	e.noError(lock.Unlock(e.ctx), "Unlock of all")
+}
+
+// passesWhoGivesUp has the first in the queue leave while the key is as it was.
+func passesWhoGivesUp(e *env) {
+	b, in := e.injected()
+	first, second, key := e.clientOn(b), e.client(), e.key("k")
+	held, _ := e.enter(e.shared(), semaphoreKey(key), permits(1, 2), "1 of 2")
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	heavy := async(func() error {
+		_, err := first.Semaphore(2).Lock(ctx, key, coord.Weight(2))
+		return err
+	})
+	e.until(soon, "the first in the queue to be refused", func() bool { return in.returned("Shared.TryLock") >= 2 })
+	light := async(func() error {
+		l, err := second.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
+		if err != nil {
+			return err
+		}
+		return l.Unlock(e.ctx)
+	})
+	id := in.lastID("Shared.TryLock", semaphoreKey(key))
+	cancel()
+	e.wantError(recv(e, heavy, soon, "a cancelled Lock"), "Lock that was cancelled", context.Canceled)
+	e.noError(recv(e, light, soon, "who asks for what is free, after the first in the queue gave up"), "Lock of what is free")
+	e.until(soon, "the first in the queue to be withdrawn", func() bool { return in.lastID("Shared.Unlock", semaphoreKey(key)) == id })
+	e.leave(e.shared(), semaphoreKey(key), held)
+}
+
+// crossedShares cancels waits at random moments.
+func crossedShares(e *env) {
+	const clients, each, rounds = 2, 4, 8
+	key := e.key("k")
+	var wg sync.WaitGroup
+	var granted atomic.Int64
+	for range clients {
+		c := e.client()
+		for range each {
+			dice := e.dice()
+			wg.Go(func() {
+				for range rounds {
+					ctx, cancel := context.WithTimeout(e.ctx, time.Duration(dice.Int64N(int64(8*time.Millisecond))))
+					l, err := c.Semaphore(2).Lock(ctx, key, coord.TTL(e.long))
+					cancel()
+					if err == nil {
+						granted.Add(1)
+						rest(e.ctx, time.Duration(dice.Int64N(int64(2*time.Millisecond))))
+						e.gaveBack(l.Unlock(e.ctx), "Unlock")
+					} else if !errors.Is(err, context.DeadlineExceeded) {
+						e.Errorf("Lock that ran out of time: saw %v, want the context's error", err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	e.count("granted in time", int(granted.Load()))
+	l, r := e.shared(), e.share(permits(2, 2), e.long)
+	e.seize(l, semaphoreKey(key), r, soon, "after all waits have ended")
+	e.leave(l, semaphoreKey(key), r)
+	e.free(e.locker(), semaphoreKey(key), soon, "which is the queue, after all waits have ended")
+}
+
+func shareLost(e *env, path pathTo) {
+	b, link := path(e)
+	c, key := e.clientOn(b), e.key("k")
+	l := e.lock(c.ReadWrite().Read(), key, coord.TTL(e.round(2*e.ttl)))
+	blackHole(link)
+	e.lossFirstTo(l, e.shared(), readWriteKey(key), e.share(writer, e.ttl))
+}
+
+func shareReentry(e *env) {
+	b, in := e.injected()
+	c, rival, key := e.clientOn(b), e.shared(), e.key("k")
+	rw, ctx := c.ReadWrite(), coord.WithOwner(e.ctx)
+	enter := func(l coord.Locker, key string, what string) *coord.Lock {
+		lock, err := l.Lock(ctx, key, coord.TTL(e.long))
+		e.noError(err, what)
+		return lock
+	}
+	quiet := func(what string, fn func()) {
+		before := in.count("Shared.TryLock") + in.count("TryLock") + in.count("Lock")
+		fn()
+		if n := in.count("Shared.TryLock") + in.count("TryLock") + in.count("Lock") - before; n != 0 {
+			e.Errorf("%s: saw %d attempts at the store, want none", what, n)
+		}
+	}
+	first := enter(rw.Read(), key, "a reader")
+	quiet("a reader that enters again, and asks to write", func() {
+		again := enter(rw.Read(), key, "a reader that enters again")
+		if again.Token() != first.Token() {
+			e.Errorf("token of a reader that enters again: saw %d, want %d", again.Token(), first.Token())
+		}
+		_, err := rw.Write().Lock(ctx, key, coord.TTL(e.long))
+		e.wantError(err, "a reader that asks to write", coord.ErrInvalid)
+		e.noError(again.Unlock(e.ctx), "Unlock of the second entry")
+	})
+	e.keptOut(rival, readWriteKey(key), writer, "a writer beside a reader that entered twice and left once")
+	e.noError(first.Unlock(e.ctx), "Unlock of a reader")
+
+	write := enter(rw.Write(), key, "a writer after the reader has left")
+	var read *coord.Lock
+	quiet("a writer that enters as a reader", func() { read = enter(rw.Read(), key, "a writer that enters as a reader") })
+	e.keptOut(rival, readWriteKey(key), reader, "a reader beside a writer that is a reader, too")
+	start := time.Now()
+	err := write.Unlock(e.ctx)
+	if errors.Is(err, coord.ErrUnavailable) && e.starved(start) >= stall {
+		e.notJudged("Unlock of the writer that is a reader, too: saw %v; this process was not scheduled for %v at a time", err, e.starved(start))
+		return
+	}
+	e.noError(err, "Unlock of the writer that is a reader, too")
+	e.keptOut(rival, readWriteKey(key), writer, "a writer beside a writer that became a reader")
+	beside, _ := e.enter(rival, readWriteKey(key), reader, "a reader beside a writer that became one")
+	e.noError(read.Err(), "Err of a writer that became a reader")
+	e.noError(read.Unlock(e.ctx), "Unlock of a writer that became a reader")
+	e.leave(rival, readWriteKey(key), beside)
+	e.takesAll(rival, readWriteKey(key), writer, "a writer after the readers have left")
+
+	err = coord.Do(e.ctx, c.Semaphore(3), key, func(ctx context.Context) error {
+		if _, ok := coord.Held(ctx, key); ok {
+			e.Errorf("Held of an exclusive lock while a semaphore of that name is held: saw a lock, want none")
+		}
+		if _, ok := rw.Read().Held(ctx, key); ok {
+			e.Errorf("Held of a reader while a semaphore of that name is held: saw a lock, want none")
+		}
+		if _, ok := c.Semaphore(3).Held(ctx, key); !ok {
+			e.Errorf("Held of a semaphore within its Do: saw none, want its lock")
+		}
+		quiet("a semaphore that is entered again", func() {
+			err := coord.Do(ctx, c.Semaphore(3), key, func(context.Context) error { return nil }, coord.TTL(e.long))
+			e.noError(err, "Do within Do of a semaphore")
+		})
+		rest, _ := e.enter(rival, semaphoreKey(key), permits(2, 3), "2 of 3 beside 1 that was entered twice")
+		e.leave(rival, semaphoreKey(key), rest)
+		return nil
+	}, coord.TTL(e.long))
+	e.noError(err, "Do of a semaphore")
+	e.takesAll(rival, semaphoreKey(key), permits(3, 3), "3 of 3 after Do")
+}
+
+func exceedsBound(e *env) {
+	c, key := e.client(), e.key("k")
+	refused := func(l coord.Locker, want error, what string, opts ...coord.LockOption) {
+		for name, lock := range map[string]func(context.Context, string, ...coord.LockOption) (*coord.Lock, error){"Lock": l.Lock, "TryLock": l.TryLock} {
+			_, err := lock(e.within(soon), key, opts...)
+			e.wantError(err, name+" of "+what, want)
+			if errors.Is(err, coord.ErrExceedsBurst) {
+				e.Errorf("%s of %s: saw %v, which is ErrExceedsBurst, want none of a limit's errors", name, what, err)
+			}
+		}
+	}
+	refused(c.Semaphore(3), coord.ErrExceedsBound, "4 of 3", coord.Weight(4))
+	refused(c.Semaphore(1), coord.ErrExceedsBound, "2 of 1", coord.Weight(2))
+	refused(c.Semaphore(0), coord.ErrInvalid, "a semaphore of 0")
+	refused(c.Semaphore(-1), coord.ErrInvalid, "a semaphore of -1")
+	refused(c.Semaphore(3), coord.ErrInvalid, "0 of 3", coord.Weight(0))
+	refused(c.Semaphore(3), coord.ErrInvalid, "-1 of 3", coord.Weight(-1))
+	refused(c.ReadWrite().Read(), coord.ErrInvalid, "a reader with a weight", coord.Weight(2))
+	refused(c, coord.ErrInvalid, "an exclusive lock with a weight", coord.Weight(2))
+	if strconv.IntSize == 64 {
+		most := int64(driver.MaxPermits)
+		refused(c.Semaphore(int(most+1)), coord.ErrInvalid, "a semaphore of 2^52+1")
+		l, err := c.Semaphore(int(most)).TryLock(e.within(soon), key, coord.Weight(int(most)), coord.TTL(e.long))
+		e.noError(err, "TryLock of 2^52 of 2^52")
+		refused(c.Semaphore(int(most)), coord.ErrInvalid, "2^52+1 of 2^52", coord.Weight(int(most+1)))
+		e.noError(l.Unlock(e.ctx), "Unlock of 2^52")
+	}
+	e.takesAll(e.shared(), semaphoreKey(key), permits(3, 3), "3 of 3 after requests that were refused")
+}
+
+// watchesMembers has two join a group, one of whom is revoked.
+func watchesMembers(e *env) {
+	c := e.client(coord.WithLockDefaults(coord.TTL(e.ttl))) // which looks often
+	group, key := c.ReadWrite().Read(), e.key("group")
+	ctx, stop := context.WithCancel(e.ctx)
+	seen, done := make(chan []coord.Holder, 1000), make(chan error, 1)
+	go func() {
+		var last error
+		for members, err := range group.Watch(ctx, key) {
+			if last = err; err == nil {
+				seen <- members
+			}
+		}
+		done <- last
+	}()
+	ended := false
+	defer func() {
+		stop()
+		if !ended {
+			<-done
+		}
+	}()
+	sees := func(what string, names ...string) (members []coord.Holder) {
+		e.until(behind, "a watch to see "+what, func() bool {
+			for len(seen) > 0 {
+				members = <-seen
+			}
+			if len(members) != len(names) {
+				return false
+			}
+			for i, name := range names {
+				if members[i].Name != name {
+					return false
+				}
+			}
+			return true
+		})
+		return members
+	}
+	join := func(name string, ttl time.Duration) *coord.Lock {
+		return e.lock(e.client().ReadWrite().Read(), key, coord.HolderName(name), coord.TTL(ttl))
+	}
+	recv(e, seen, behind, "a watch of an empty group")
+	a := join("a.example:1", e.round(5*e.ttl))
+	sees("one member", "a.example:1")
+	b := join("b.example:2", e.long)
+	both := sees("two members", "a.example:1", "b.example:2")
+	if both[0].Token>>10 != a.Token()>>10 || both[1].Token>>10 != b.Token()>>10 || both[0].Slot != a.Slot() || both[1].Slot != b.Slot() || both[0].Mode != driver.Read {
+		e.Errorf("members: saw %+v, want the tokens and slots of their locks", both)
+	}
+	start := time.Now()
+	e.wantError(group.Break(e.ctx, key, e.newID()), "Break of an id that does not hold", coord.ErrNotHeld)
+	switch err := group.Break(e.ctx, key, both[0].ID); {
+	case errors.Is(err, coord.ErrUnsupported):
+		e.noError(a.Unlock(e.ctx), "Unlock by a member")
+	case err != nil && e.overworked(start, a.TTL()):
+		stop()
+		return
+	default:
+		e.noError(err, "Break of a member")
+		recv(e, a.Done(), e.lapse(a.TTL()), "Done of a member that was revoked")
+		e.wantError(a.Err(), "Err of a member that was revoked", coord.ErrLost)
+	}
+	sees("the other member alone", "b.example:2")
+	e.noError(b.Unlock(e.ctx), "Unlock by a member")
+	sees("nobody")
+	stop()
+	e.wantError(recv(e, done, soon, "the end of a watch"), "the last of a watch whose context was cancelled", context.Canceled)
+	ended = true
+}
+
+func closesShares(e *env) {
+	b, in := e.injected()
+	c, rival := e.clientOn(b), e.shared()
+	reads, takes, wants := e.key("reads"), e.key("takes"), e.key("wants")
+	r, _ := e.enter(rival, readWriteKey(wants), reader, "a reader")
+	var done []<-chan struct{}
+	for key, l := range map[string]*coord.Shared{reads: c.ReadWrite().Read(), takes: c.Semaphore(2)} {
+		lock, err := l.Lock(e.within(soon), key, coord.TTL(e.long))
+		e.noError(err, "Lock of a free key")
+		done = append(done, lock.Done())
+	}
+	waits := async(func() error {
+		_, err := c.ReadWrite().Write().Lock(e.ctx, wants)
+		return err
+	})
+	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("Shared.TryLock", readWriteKey(wants)) != "" })
+	e.noError(c.Close(), "Close")
+	for _, d := range done {
+		recv(e, d, 0, "Done once Close has returned")
+	}
+	e.wantError(recv(e, waits, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
+	for key, s := range map[string]driver.Share{readWriteKey(reads): writer, semaphoreKey(takes): permits(2, 2), readWriteKey(wants): reader} {
+		free := e.share(s, e.long)
+		e.seize(rival, key, free, time.Second, "after Close")
+		e.leave(rival, key, free)
+	}
+	e.leave(rival, readWriteKey(wants), r)
+	e.takesAll(rival, readWriteKey(wants), writer, "a writer after Close of a client with a waiter")
+	e.free(e.locker(), readWriteKey(wants), soon, "which is the queue, after Close of a waiter's client")
+	_, err := c.Semaphore(2).TryLock(e.ctx, takes)
+	e.wantError(err, "TryLock after Close", coord.ErrClosed)
+	_, err = c.Semaphore(2).Holders(e.ctx, takes)
+	e.wantError(err, "Holders after Close", coord.ErrClosed)
+}
+
+func oneName(e *env) {
+	c, other, key := e.client(), e.client(), e.key("one name")
+	lockers := func(c *coord.Client) map[string]coord.Locker {
+		return map[string]coord.Locker{"lock": c, "write lock": c.ReadWrite().Write(), "semaphore": c.Semaphore(1)}
+	}
+	held := make(map[string]*coord.Lock)
+	for name, l := range lockers(c) {
+		lock, err := l.TryLock(e.within(soon), key, coord.TTL(e.long))
+		e.noError(err, "TryLock of a "+name+" beside others of that name")
+		held[name] = lock
+	}
+	if e.r.limits {
+		res, err := c.Allow(e.within(soon), key, coord.PerHour(1))
+		e.noError(err, "Allow beside locks of that name")
+		if !res.Allowed {
+			e.Errorf("Allow beside locks of that name: saw it denied, want it allowed")
+		}
+	}
+	for name := range lockers(c) {
+		e.noError(held[name].Unlock(e.ctx), "Unlock of a "+name)
+		delete(held, name)
+		for rest, l := range lockers(other) {
+			if held[rest] != nil {
+				_, err := l.TryLock(e.within(soon), key, coord.TTL(e.ttl))
+				e.wantError(err, "TryLock of a "+rest+" that is held, after the Unlock of a "+name+" of that name", coord.ErrLocked)
+			}
+		}
+		lock, err := lockers(other)[name].TryLock(e.within(soon), key, coord.TTL(e.long))
+		e.noError(err, "TryLock of a "+name+" after its Unlock")
+		e.noError(lock.Unlock(e.ctx), "Unlock of a "+name+" by another client")
+	}
+}
+
+// renewsOwnShares holds until each lease was renewed.
+func renewsOwnShares(e *env) {
+	c, rival, key, ttl := e.client(), e.shared(), e.key("k"), e.round(2*e.ttl)
+	start := time.Now()
+	first := make(map[*coord.Lock]time.Time)
+	for _, l := range []*coord.Shared{c.ReadWrite().Read(), c.Semaphore(3)} {
+		for range 2 {
+			lock := e.lock(l, key, coord.TTL(ttl))
+			first[lock] = lock.Deadline()
+		}
+	}
+	for lock, deadline := range first {
+		e.until(e.lapse(ttl), "a renewal, or the loss", func() bool { return lock.Deadline().After(deadline) || lock.Err() != nil })
+		if err := lock.Err(); err != nil && e.overworked(start, ttl) {
+			return
+		} else if err != nil {
+			e.Errorf("Err of a shared lock that is to be renewed: saw %v, want nil", err)
+		}
+	}
+	e.keptOut(rival, readWriteKey(key), writer, "a writer beside readers that were renewed")
+	e.keptOut(rival, semaphoreKey(key), permits(2, 3), "2 of 3 beside 2 that were renewed")
+	for lock := range first {
+		if err := lock.Unlock(e.ctx); err != nil && !e.overworked(start, ttl) {
+			e.Errorf("Unlock of a shared lock that was renewed: saw %v, want nil", err)
+		}
+	}
+	free := e.share(writer, e.long)
+	e.seize(rival, readWriteKey(key), free, e.lapse(ttl), "after its readers have left")
+	e.leave(rival, readWriteKey(key), free)
+}
+
+// killedShare kills a process that has one of two permits, while somebody waits for it.
+func killedShare(e *env) {
+	w, key := e.startWorker(), e.key("k")
+	a := w.do(order{Do: "semaphore", Key: key, TTL: e.ttl, Times: 2})
+	c, other := e.client(), e.shared()
+	held, _ := e.enter(other, semaphoreKey(key), permits(1, 2), "1 of 2 beside another process'")
+	waits := async(func() error {
+		l, err := c.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
+		if err != nil {
+			return err
+		}
+		if l.Token() <= a.Token {
+			e.Errorf("token of the next holder: saw %d after the dead one's %d, want a greater one", l.Token(), a.Token)
+		}
+		return l.Unlock(e.ctx)
+	})
+	w.kill()
+	died := time.Now()
+	e.noError(recv(e, waits, e.lapse(e.ttl), "a permit after its holder was killed"), "Lock and Unlock after a holder was killed")
+	e.measure("regrant after kill -9", time.Since(died))
+	_, err := other.Renew(e.within(soon), semaphoreKey(key), held)
+	e.noError(err, "Renew of the permit beside the dead one's")
+	e.leave(other, semaphoreKey(key), held)
+}

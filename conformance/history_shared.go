@@ -1,0 +1,294 @@
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// modelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly had,
+// and may have had, are intervals, which are compared in pairs. So a history of any length is checked in no time, and
+// what is wrong is named.
+const modelShares = "shares"
+
+// shareHold is a hold, as far as the answers tell.
+type shareHold struct {
+	who         string
+	share       driver.Share
+	token       int64 // 0 while no answer has told it
+	slot        int
+	first       *operation // that may have been granted it
+	asked, from int64      // may be live, and certainly is, since then
+	sure, late  int64      // certainly is live, and may be, until then
+	ending      bool       // an Unlock was sent, so that nothing is certain any more
+	shrinks     []shrink
+}
+
+// shrink is a renewal that asked for less.
+type shrink struct {
+	call, done int64 // done is MaxInt64 if it is not known to have been made
+	to         driver.Share
+}
+
+// certain is what the hold had at least at t.
+func (h *shareHold) certain(t int64) driver.Share {
+	s := h.share
+	for _, less := range h.shrinks {
+		if less.call <= t {
+			s = s.Shrunk(less.to)
+		}
+	}
+	return s
+}
+
+// possible is what the hold had at most at t.
+func (h *shareHold) possible(t int64) driver.Share {
+	s := h.share
+	for _, less := range h.shrinks {
+		if less.done < t {
+			s = s.Shrunk(less.to)
+		}
+	}
+	return s
+}
+
+// surely reports whether the hold certainly was live from one time to the other.
+func (h *shareHold) surely(from, to int64) bool { return h != nil && h.from <= from && to < h.sure }
+
+// shareCheck is the check of one key.
+type shareCheck struct {
+	heading
+	ops   []operation
+	holds []*shareHold
+	errs  []error
+}
+
+// checkShares gives what is wrong with the operations of one key, in an error that matches ErrNotLinearizable.
+func checkShares(head heading, ops []operation) error {
+	if head.Schema != historySchema {
+		return fmt.Errorf("history of schema %d: want %d", head.Schema, historySchema)
+	}
+	ops = slices.Clone(ops)
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.Call, b.Call) })
+	c := &shareCheck{heading: head, ops: ops}
+	byWho := make(map[string][]*operation)
+	for i := range ops {
+		byWho[ops[i].Who] = append(byWho[ops[i].Who], &ops[i])
+	}
+	for _, of := range byWho {
+		c.follow(of)
+	}
+	slices.SortFunc(c.holds, func(a, b *shareHold) int { return cmp.Compare(a.asked, b.asked) })
+	c.bounds()
+	c.pairs()
+	c.refusals()
+	return errors.Join(c.errs...)
+}
+
+func (c *shareCheck) wrong(o *operation, format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("%w: at %s, %v: %s", ErrNotLinearizable, clockText(o.Call), o, fmt.Sprintf(format, args...)))
+}
+
+// follow goes through the operations of one id.
+func (c *shareCheck) follow(ops []*operation) {
+	var cur *shareHold
+	lost := false // an attempt has no answer, and may yet be granted
+	for _, o := range ops {
+		switch {
+		case o.Result == resNothing:
+		case o.Result == resUnknown:
+			lost = lost || o.Op == opTry
+			cur = c.unanswered(cur, o)
+		case o.Op == opTry && o.Result == resOK:
+			cur = c.granted(cur, o)
+		case o.Op == opTry && cur.surely(o.Call, o.Return):
+			c.wrong(o, "refused its own hold")
+		case o.Op == opTry:
+		case o.Op == opRenew && o.Result == resOK:
+			cur = c.renewed(cur, o)
+		case o.Result == resNotHeld && cur.surely(o.Call, o.Return) && !o.Shaken:
+			c.wrong(o, "its hold certainly lasts until %s", clockText(cur.sure))
+		case o.Op == opUnlock && cur != nil:
+			cur.ended(o)
+			if !lost && o.Result == resOK {
+				cur.late = min(cur.late, o.Return)
+				cur = nil
+			}
+		}
+	}
+}
+
+// unanswered is what an operation may have done.
+func (c *shareCheck) unanswered(cur *shareHold, o *operation) *shareHold {
+	switch {
+	case o.Op == opTry && cur == nil:
+		cur = c.hold(o)
+		cur.from, cur.sure = math.MaxInt64, math.MinInt64
+	case cur == nil:
+	case o.Op == opUnlock:
+		cur.ended(o)
+	case o.Op == opRenew:
+		cur.shrinks = append(cur.shrinks, shrink{o.Call, math.MaxInt64, o.shareOf()})
+	}
+	if cur != nil {
+		cur.late = math.MaxInt64
+	}
+	return cur
+}
+
+// hold begins a hold that o may have been granted.
+func (c *shareCheck) hold(o *operation) *shareHold {
+	h := &shareHold{who: o.Who, share: o.shareOf(), first: o, asked: o.Call, from: o.Return, sure: math.MinInt64}
+	c.holds = append(c.holds, h)
+	return h
+}
+
+func (o *operation) shareOf() driver.Share {
+	return driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of}
+}
+
+// ended notes that an Unlock was sent.
+func (h *shareHold) ended(o *operation) {
+	h.ending = true
+	h.sure = min(h.sure, o.Call)
+}
+
+// granted is a TryLock that was granted: anew, or again.
+func (c *shareCheck) granted(cur *shareHold, o *operation) *shareHold {
+	switch {
+	case cur != nil && cur.token == o.Token:
+		c.extend(cur, o)
+		return cur
+	case cur != nil && cur.token == 0: // or another one of the same id: it is granted since then at the earliest
+		c.tell(cur, o)
+		return cur
+	case cur.surely(o.Call, o.Return):
+		c.wrong(o, "a new token, want %d, of its hold, which certainly lasts until %s", cur.token, clockText(cur.sure))
+	case cur != nil && o.Token < cur.token:
+		c.wrong(o, "a token below its own before, %d", cur.token)
+	}
+	h := c.hold(o)
+	c.tell(h, o)
+	return h
+}
+
+// tell notes the first answer about a hold.
+func (c *shareCheck) tell(h *shareHold, o *operation) {
+	h.token, h.slot, h.from = o.Token, o.Slot, o.Return
+	c.extend(h, o)
+}
+
+// extend notes a lease that was granted or prolonged.
+func (c *shareCheck) extend(h *shareHold, o *operation) {
+	if o.Slot != h.slot {
+		c.wrong(o, "a slot other than its own, %d", h.slot)
+	}
+	if promised := (leaseModel{}).promised(o); !h.ending {
+		h.sure = max(h.sure, promised)
+	}
+	h.late = max(h.late, leaseModel{c.Lapse}.latest(o))
+}
+
+// renewed is a Renew that was confirmed.
+func (c *shareCheck) renewed(cur *shareHold, o *operation) *shareHold {
+	switch {
+	case cur == nil:
+		c.wrong(o, "there was no hold of that id")
+		return nil
+	case cur.token == 0:
+		c.tell(cur, o)
+	case cur.token != o.Token:
+		c.wrong(o, "a token other than its own, %d", cur.token)
+	case cur.late < o.Call:
+		c.wrong(o, "its hold was over at %s", clockText(cur.late))
+	default:
+		c.extend(cur, o)
+	}
+	cur.shrinks = append(cur.shrinks, shrink{o.Call, o.Return, o.shareOf()})
+	return cur
+}
+
+// bounds adds up what was certainly held: at each time at which a hold became certain, as the sum only falls between.
+func (c *shareCheck) bounds() {
+	for _, h := range c.holds {
+		if h.from >= h.sure {
+			continue
+		}
+		var sum, holds, writers int64
+		least := int64(math.MaxInt64)
+		for _, other := range c.holds {
+			if !other.surely(h.from, h.from) {
+				continue
+			}
+			holds++
+			switch s := other.certain(h.from); s.Mode {
+			case driver.Write:
+				writers++
+			case driver.Permits:
+				sum += s.Weight
+				least = min(least, s.Of)
+			}
+		}
+		if sum > least {
+			c.wrong(h.first, "%d permits at once, want at most %d", sum, least)
+		}
+		if writers > 0 && holds > 1 {
+			c.wrong(h.first, "%d holds at once, %d of them writers", holds, writers)
+		}
+	}
+}
+
+// pairs compares the slots and tokens of each two holds.
+func (c *shareCheck) pairs() {
+	for i, a := range c.holds {
+		for _, b := range c.holds[i+1:] {
+			switch {
+			case a.token == 0 || b.token == 0:
+			case a.slot == b.slot && max(a.from, b.from) < min(a.sure, b.sure):
+				c.wrong(b.first, "slot %d, which certainly is of another hold until %s", a.slot, clockText(a.sure))
+			case a.token == b.token:
+				c.wrong(b.first, "token %d, which is of another hold", a.token)
+			case a.from < b.asked && b.token < a.token, b.from < a.asked && a.token < b.token:
+				c.wrong(b.first, "tokens do not rise: %d from %s and %d from %s", a.token, clockText(a.from), b.token, clockText(b.from))
+			}
+		}
+	}
+}
+
+// refusals looks for a reason of each: a head, or holds beside which there may have been no room.
+func (c *shareCheck) refusals() {
+	for i := range c.ops {
+		if o := &c.ops[i]; o.Op == opTry && o.Result == resLocked && !c.headed(o) && c.fits(o) {
+			c.wrong(o, "refused, although it certainly would fit")
+		}
+	}
+}
+
+// headed reports whether another id may have been the head when o was refused.
+func (c *shareCheck) headed(o *operation) bool {
+	return slices.ContainsFunc(c.ops, func(p operation) bool {
+		mark := p.Op == opTry && p.Head && p.Who != o.Who && (p.Result == resLocked || p.Result == resUnknown)
+		return mark && p.Call <= o.Return && (c.Lapse == 0 || p.Result == resUnknown || o.Call <= p.Return+int64(driver.HeadFor+c.Lapse))
+	})
+}
+
+// fits reports whether o fits beside all holds that may have been live when it was refused.
+func (c *shareCheck) fits(o *operation) bool {
+	s := o.shareOf()
+	sum, least := s.Weight, s.Of
+	for _, h := range c.holds {
+		if h.who == o.Who || h.late < o.Call || o.Return < h.asked {
+			continue
+		}
+		had := h.possible(o.Call)
+		if !s.Fits(had) {
+			return false
+		}
+		sum, least = sum+had.Weight, min(least, had.Of)
+	}
+	return s.Mode != driver.Permits || sum <= least
+}
