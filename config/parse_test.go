@@ -99,7 +99,7 @@ func TestParseNothing(t *testing.T) {
 	}
 }
 
-const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, list, min-hold-after-exit, " +
+const allClaims = "fair, wake, loss-push, per-hold-ttl, inspect, break, list, shared, min-hold-after-exit, " +
 	"token-process, token-restart, token-clock-seeded, token-failover, " +
 	"durable-restart, durable-failover, no-eviction, server-clock, atomic-multi, reserve, charge, " +
 	"scope-process, scope-machine, scope-hosts"

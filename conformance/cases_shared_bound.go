@@ -228,8 +228,11 @@ func mostHolders(e *env) {
 func senselessShares(e *env) {
 	l, key := e.shared(), e.key("k")
 	for _, s := range []driver.Share{
-		{}, permits(0, 3), permits(-1, 3), permits(4, 3), permits(1, 0), permits(1, driver.MaxPermits+1),
-		{Mode: driver.Read, Weight: 1}, {Mode: driver.Write, Of: 1}, {Mode: driver.Permits + 1},
+		{},
+		permits(0, 3), permits(-1, 3), permits(4, 3), permits(1, 0), permits(1, driver.MaxPermits+1),
+		{Mode: driver.Read, Weight: 1},
+		{Mode: driver.Write, Of: 1},
+		{Mode: driver.Permits + 1},
 	} {
 		what := fmt.Sprintf("TryLock of %+v", s)
 		_, err := l.TryLock(e.within(soon), key, e.share(s, e.ttl))
