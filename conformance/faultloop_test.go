@@ -15,6 +15,7 @@ type queueing interface {
 	driver.Backend
 	driver.Locker
 	driver.Queuer
+	driver.Sharer
 }
 
 // keepsPlaces leaves whoever has come into the queue there, after its caller has gone.

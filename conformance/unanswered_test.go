@@ -24,6 +24,7 @@ type wholeStore interface {
 	driver.DelayedUnlocker
 	driver.Inspector
 	driver.Breaker
+	driver.Sharer
 	driver.Pinger
 	driver.Limiter
 	driver.MultiLimiter
