@@ -67,12 +67,12 @@ var chargeMutants = []mutant{
 		name: "charge by and by", bug: "charges are sent in the background",
 		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
 			if n > 0 {
-				ended := leaked
+				ended, late := leaked, n
 				go func() {
 					select {
 					case <-ended:
 					case <-time.After(100 * time.Millisecond):
-						_, _ = b.store.Charge(context.WithoutCancel(ctx), key, l, n) // nobody waits for it
+						_, _ = b.store.Charge(context.WithoutCancel(ctx), key, l, late) // nobody waits for it
 					}
 				}()
 				n = 0
