@@ -51,33 +51,6 @@
 // if it breaks, has no leader, or if its revision was compacted. A member that lags may report old deletions of an entry
 // with the same name: events older than the entry are ignored. The waiter also reads the queue every five seconds.
 //
-// # Shared holds
-//
-// Those who share a key have one entry each, on the same leases:
-//
-//	coord/shared/tickets/r/0000  =  coord-shared 1 held permits weight=1 of=3 id=app@host/4711/…
-//	coord/shared/tickets/w/head  =  coord-shared 1 head id=other@host/99/…
-//
-// Readers and holders of permits are under r/, and the number is their slot, so that no two have the same. The writer, w/0000,
-// and the head of the queue are under w/. The token is the CreateRevision. A writer that becomes a reader is written in place,
-// and keeps its name, its slot and its token. A hold that was broken counts until its lease ends. The steps are transactions, and
-// none has more operations because more hold the key:
-//
-//	read      if nothing under w/ is newer than R, and the slot is free: put own      else get all
-//	others    if nothing at all is newer than R: put own                              else get all
-//	head      if w/head is free: put w/head
-//	shrink    if own is held and as created: put own
-//
-// R is a revision at which it is known who held the key: a refused transaction has brought that, or a read, or all entries are
-// this client's, or R is 0, for nobody. Those who are known may be gone by now, but nobody has come, so a grant can rely on it. A
-// refusal relies on a read of this call. A grant deletes the head if that is its own. So a client that holds the key alone
-// needs one request, and one that does not two. A reader that was given the same slot twice beside others tries it without a
-// read: the answer counts the lower slots, and if one of them is free the entry is removed and the key read.
-//
-// A slot is the lowest one that was free when the key was read. If somebody but its client removes an entry, that client passes
-// the slot over until it has been told. The head has no other end than Unlock, its grant, or the end of the time that its last
-// attempt asked for: etcd has no clock. A key can have 1024 holders. A read gets all of them, 130 KB then.
-//
 // # Members
 //
 // Requests go to the members of the cluster in turn. A member that has not answered a request within a quarter of a second

@@ -33,8 +33,6 @@ type entry struct {
 	name   string
 	create int64 // revision of its creation; 0: unsure
 
-	shared *sharedPart // of a shared hold, or a head; else nil
-
 	making   *making // unsure: the request that is still under way
 	state    state
 	lease    *lease
@@ -57,11 +55,7 @@ const guardAfter = 100 * time.Millisecond
 func (b *backend) add(e *entry, l *lease) {
 	e.gone, e.index = make(chan struct{}), -1
 	b.entries[e.place] = e
-	if e.shared != nil {
-		e.shared.of.entries[e] = struct{}{}
-	} else {
-		b.queued[e.key]++
-	}
+	b.queued[e.key]++
 	b.bind(e, l)
 }
 
@@ -83,10 +77,7 @@ func (b *backend) drop(e *entry) {
 	if b.entries[e.place] == e {
 		delete(b.entries, e.place)
 	}
-	if e.shared != nil {
-		delete(e.shared.of.entries, e)
-		b.forgetIdle(e.key, e.shared.of)
-	} else if b.queued[e.key]--; b.queued[e.key] == 0 {
+	if b.queued[e.key]--; b.queued[e.key] == 0 {
 		delete(b.queued, e.key)
 	}
 	delete(e.lease.bound, e)
@@ -112,11 +103,7 @@ func (b *backend) tell(e *entry, was state, cause error) func() {
 		e.cause = cause
 		close(e.gone)
 	}
-	fn := b.lostFn
-	if e.kind == ofShare {
-		fn = b.lostShare
-	}
-	if fn != nil && was == held {
+	if fn := b.lostFn; fn != nil && was == held {
 		return func() { fn(e.key, e.id, cause) }
 	}
 	return func() {}
@@ -348,34 +335,5 @@ func (b *backend) hold(e *entry) driver.Grant {
 		e.guardAt = time.Now().Add(guardAfter)
 	}
 	b.plan(e)
-	return e.grant(l.ttl, l.since)
-}
-
-// grant is a lease of e from since. backend.mu is held.
-func (e *entry) grant(ttl time.Duration, since time.Time) driver.Grant {
-	g := driver.Grant{Token: e.create, TTL: ttl, Since: since}
-	if e.shared != nil {
-		g.Slot, g.Of = e.shared.slot, e.shared.share.Of
-	}
-	return g
-}
-
-// value is what the store has under the name of e, as far as this client knows. backend.mu is held.
-func (e *entry) value() string {
-	switch e.kind {
-	case ofShare:
-		return shareValue(e.shared.share, e.id)
-	case ofHead:
-		return headValue(e.id)
-	}
-	return heldValue(e.id)
-}
-
-// ours reports whether a value says that the entry is its id's still, and was not broken.
-func (e *entry) ours(value []byte) bool {
-	if e.kind == ofLock {
-		return string(value) == heldValue(e.id)
-	}
-	rec, ok := parseShared(string(value))
-	return ok && rec.kind == e.kind && rec.id == e.id && !rec.released
+	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since}
 }

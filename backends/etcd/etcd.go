@@ -34,7 +34,7 @@ const (
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
 	driver.Fair, driver.Wake, driver.LossPush, driver.PerHoldTTL,
-	driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
+	driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -121,11 +121,8 @@ type backend struct {
 	kick     chan struct{}    // wakes the janitor
 	reaping  chan struct{}    // wakes the reaper
 	lostFn   func(key, id string, cause error)
-	// lostShare is lostFn of shared holds, shared what is known of their keys.
-	lostShare func(key, id string, cause error)
-	shared    map[string]*sharedKey
-	waits     *watches // of waiters
-	guards    *watches // of own entries
+	waits    *watches // of waiters
+	guards   *watches // of own entries
 
 	beats   *heartbeats
 	ops     opsLimit
@@ -143,7 +140,6 @@ var (
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Lister          = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
-	_ driver.Sharer          = (*backend)(nil)
 )
 
 func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []Option) (*backend, error) {
@@ -158,7 +154,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b := &backend{
 		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
-		entries: make(map[place]*entry), queued: make(map[string]int), shared: make(map[string]*sharedKey),
+		entries: make(map[place]*entry), queued: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	life, end := context.WithCancelCause(context.Background())

@@ -52,31 +52,8 @@ func (n names) entry(key string, number int) string { return n.queue(key) + strc
 // ping is a name that nothing has.
 func (n names) ping() string { return n.base + "ping" }
 
-// shared is the prefix of all entries of a key that several hold.
-func (n names) shared(key string) string { return n.base + "shared/" + url.PathEscape(key) + "/" }
-
-// prefix is that of the entries among which p has its own.
-func (n names) prefix(p place) string {
-	if p.kind == ofLock {
-		return n.queue(p.key)
-	}
-	return n.shared(p.key)
-}
-
 // place is how this client knows an acquisition.
-type place struct {
-	key, id string
-	kind    kind
-}
-
-// kind is what an entry is of.
-type kind uint8
-
-const (
-	ofLock  kind = iota // an exclusive lock
-	ofShare             // a shared hold
-	ofHead              // the head of the queue for a shared key
-)
+type place struct{ key, id string }
 
 // limit is the name of the state of l.
 func (n names) limit(key string, l driver.Limit) string {

@@ -20,30 +20,18 @@ func releasedValue(id string) string { return releasedHeader + id }
 
 // record is an entry as it was read.
 type record struct {
-	kind     kind
 	name     string
-	value    string
 	id       string
 	released bool
 	create   int64 // revision of its creation: its place in the queue, and its token
 	lease    int64
-	share    driver.Share // of a shared hold
-	slot     int
-}
-
-// readEntry reads an entry under the prefix of p. What is not coord's is driver.ErrCorrupt.
-func readEntry(p place, prefix string, kv *mvccpb.KeyValue) (record, error) {
-	if p.kind == ofLock {
-		return readRecord(prefix, kv)
-	}
-	return readShared(prefix, kv)
 }
 
 // readRecord reads an entry of the queue with that prefix. What is not coord's is
 // driver.ErrCorrupt.
 func readRecord(queue string, kv *mvccpb.KeyValue) (record, error) {
 	value := string(kv.Value)
-	r := record{name: string(kv.Key), value: value, create: kv.CreateRevision, lease: kv.Lease}
+	r := record{name: string(kv.Key), create: kv.CreateRevision, lease: kv.Lease}
 	var known bool
 	if r.id, known = strings.CutPrefix(value, heldHeader); !known {
 		r.id, known = strings.CutPrefix(value, releasedHeader)

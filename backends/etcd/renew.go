@@ -23,21 +23,17 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	defer done()
-	return b.renewOne(call, place{key: key, id: r.ID}, r)
+	return b.renewOne(call, key, r)
 }
 
-func (b *backend) renewOne(ctx context.Context, p place, r driver.Request) (driver.Grant, error) {
-	out := b.renew(ctx, p.kind, []driver.Hold{{Key: p.key, Request: r}})
+func (b *backend) renewOne(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	out := b.renew(ctx, []driver.Hold{{Key: key, Request: r}})
 	return out[0].Grant, out[0].Err
 }
 
 // RenewAll implements driver.BatchRenewer: one keepalive for each TTL among the holds,
 // and one request for each hundred of them.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	return b.renewAll(ctx, ofLock, holds)
-}
-
-func (b *backend) renewAll(ctx context.Context, of kind, holds []driver.Hold) []driver.Renewal {
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		out := make([]driver.Renewal, len(holds))
@@ -47,35 +43,26 @@ func (b *backend) renewAll(ctx context.Context, of kind, holds []driver.Hold) []
 		return out
 	}
 	defer done()
-	return b.renew(call, of, holds)
+	return b.renew(call, holds)
 }
 
 // renewal is one hold on its way through a renewal.
 type renewal struct {
 	driver.Hold
-	kind    kind
 	out     *driver.Renewal
 	e       *entry
 	seconds int64
 	from    *lease // that it is bound to
 	to      *lease // that it is to be bound to
-	// has and wants are the value of an entry that is to be written, share is what a shared hold is to be.
-	has, wants string
-	share      driver.Share
 }
 
-func (n *renewal) place() place { return place{n.Key, n.ID, n.kind} }
-
-// written reports whether the entry is to be written: bound to another lease, or made smaller.
-func (n *renewal) written() bool { return n.to != n.from || n.has != n.wants }
-
 // renew renews what this client holds in few requests, and anything else one by one.
-func (b *backend) renew(ctx context.Context, of kind, holds []driver.Hold) []driver.Renewal {
+func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
 	var ours, moving, others []*renewal
 	for i, h := range holds {
-		n := &renewal{Hold: h, kind: of, out: &out[i]}
-		if n.out.Err = checkRenewal(of, h); n.out.Err != nil {
+		n := &renewal{Hold: h, out: &out[i]}
+		if n.out.Err = check(h.Key, h.Request); n.out.Err != nil {
 			continue
 		}
 		n.seconds = b.seconds(h.TTL)
@@ -146,7 +133,7 @@ func (b *backend) renewOurs(ctx context.Context, ours []*renewal) (others []*ren
 func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[n.place()]
+	e := b.entries[place{n.Key, n.ID}]
 	switch {
 	case e == nil, e.state == unsure:
 		return false, nil
@@ -160,12 +147,6 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	if e.lease.tainted || e.lease.seconds < n.seconds {
 		n.seconds = max(n.seconds, e.lease.seconds)
 		n.to = nil
-		n.has = e.value()
-		n.wants = n.has
-	}
-	if e.shared != nil {
-		n.share = e.shared.share.Shrunk(n.Share)
-		n.has, n.wants = e.value(), shareValue(n.share, e.id)
 	}
 	return true, nil
 }
@@ -227,13 +208,10 @@ func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lea
 func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal, err error) {
 	ops := make([]clientv3.Op, len(chunk))
 	for i, n := range chunk {
-		switch {
-		case !n.written():
+		if n.to == n.from {
 			ops[i] = clientv3.OpGet(n.e.name)
-		case n.to == n.from:
-			ops[i] = rebinding(n.e.name, n.e.create, n.has, n.wants, clientv3.WithIgnoreLease())
-		default:
-			ops[i] = rebinding(n.e.name, n.e.create, n.has, n.wants, on(n.to))
+		} else {
+			ops[i] = rebinding(n.e.name, n.ID, n.e.create, n.to)
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
@@ -256,8 +234,8 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 // proved reports whether the entry was found as we know it. If it is gone, or nobody's,
 // the hold is over.
 func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
-	found, moved := resp.GetResponseRange(), resp.GetResponseTxn()
-	if moved != nil {
+	found := resp.GetResponseRange()
+	if moved := resp.GetResponseTxn(); moved != nil {
 		if moved.Succeeded {
 			return true
 		}
@@ -266,7 +244,7 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 	if len(found.GetKvs()) == 0 {
 		return b.notThere(n.e, "its entry is gone")
 	}
-	rec, err := readEntry(n.e.place, b.names.prefix(n.e.place), found.Kvs[0])
+	rec, err := readRecord(b.names.queue(n.Key), found.Kvs[0])
 	switch {
 	case err != nil:
 		return b.notThere(n.e, err.Error())
@@ -274,8 +252,6 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 		return b.notThere(n.e, "its entry was made anew")
 	case rec.released:
 		return b.notThere(n.e, "it was broken")
-	case moved != nil: // the request may have been made twice
-		return rec.value == n.wants && rec.lease == n.to.id
 	}
 	return rec.lease == n.from.id
 }
@@ -291,14 +267,11 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 	if e.lease != n.to {
 		b.bind(e, n.to)
 	}
-	if e.shared != nil {
-		e.shared.share = n.share
-	}
 	ttl := min(time.Duration(b.seconds(n.TTL))*time.Second, n.to.ttl)
 	if d := n.to.since.Add(ttl); d.After(e.deadline) {
 		e.deadline = d
 	}
-	return e.grant(e.deadline.Sub(n.to.since), n.to.since), nil
+	return driver.Grant{Token: e.create, TTL: e.deadline.Sub(n.to.since), Since: n.to.since}, nil
 }
 
 // notThere ends a hold whose entry is not what it was. It gives true, for there is nothing
@@ -311,25 +284,16 @@ func (b *backend) notThere(e *entry, why string) bool {
 // renewOther renews a hold that this client does not know, or that is bound to another
 // client's lease: it takes the hold over.
 func (b *backend) renewOther(ctx context.Context, n *renewal) (driver.Grant, error) {
-	rec, err := b.heldBy(ctx, n.place())
-	if err != nil {
+	rec, _, err := b.firstOf(ctx, n.Key)
+	switch {
+	case err != nil:
 		return driver.Grant{}, err
+	case rec.id != n.ID || rec.released:
+		return driver.Grant{}, driver.ErrNotHeld
 	}
-	g, err := b.adopt(ctx, n.place(), n.Request, rec)
+	g, err := b.adopt(ctx, n.Key, n.Request, rec)
 	if errors.Is(err, driver.ErrLocked) {
 		err = driver.ErrNotHeld
 	}
 	return g, err
-}
-
-// heldBy reads the entry of a hold. ErrNotHeld: p is none.
-func (b *backend) heldBy(ctx context.Context, p place) (record, error) {
-	if p.kind != ofLock {
-		return b.find(ctx, p)
-	}
-	rec, _, err := b.firstOf(ctx, p.key)
-	if err == nil && (rec.id != p.id || rec.released) {
-		err = driver.ErrNotHeld
-	}
-	return rec, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,7 +21,6 @@ type attempt struct {
 	heard  time.Time // when there was a connection, as far as we noticed
 	handed bool      // a goroutine has the turn now, and clears up
 	making making
-	share  *sharedAttempt // nil: for a lock
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -30,9 +28,7 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 		if broken {
 			return driver.Grant{}, driver.ErrLocked // until its lease is over
 		}
-		r := a.r
-		r.Share = driver.Share{} // as it is
-		g, err := a.b.renew(ctx, a.e.holdName, r)
+		g, err := a.b.Renew(ctx, a.e.key, a.r)
 		if !errors.Is(err, driver.ErrNotHeld) {
 			return g, err
 		}
@@ -41,10 +37,7 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	switch {
-	case a.share != nil:
-		return a.shared(since)
-	case alone:
+	if alone {
 		return a.granted(since)
 	}
 	return a.queued(ctx)
@@ -96,9 +89,6 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			a.giveUp()
 			return since, false, err
 		case errors.Is(err, errNoParent): // its making was interrupted, and is no hold
-		case errors.Is(err, errRaced):
-			a.b.pause(ctx, rand.N(min(pause, maxRacePause)))
-			continue
 		case answered(err) || driver.Definite(err):
 			return since, false, unknownIf(ctx, lost, err)
 		case !lost:
@@ -137,21 +127,13 @@ func (m *making) late() {
 // connection, be it in a later session than the one that the attempt began in:
 // such a node is no hold, and its ticket, with errNewSession, is for its removal.
 func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
-	if a.share != nil {
-		return a.share.make(session, lost)
-	}
 	if lost {
 		if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
 			return t, err
 		}
 	}
 	t, err = a.create(session)
-	return a.b.sameSession(t, session, err)
-}
-
-// sameSession gives the outcome of a create that was begun in session.
-func (b *backend) sameSession(t ticket, session int64, err error) (ticket, error) {
-	if now := b.conn.SessionID(); now != session {
+	if now := a.b.conn.SessionID(); now != session {
 		t.session = now
 		if err == nil {
 			err = errNewSession

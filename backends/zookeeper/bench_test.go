@@ -225,34 +225,3 @@ func BenchmarkManyLimits(b *testing.B) {
 		}
 	})
 }
-
-// BenchmarkShared is a permit of a semaphore that is taken and given back, alone and beside others, against the two requests
-// that it comes down to.
-func BenchmarkShared(b *testing.B) {
-	srv := testserver.ZooKeeper(b)
-	store := connect(b, urlWith(srv.Addr, calmSession))
-	shared, ctx := store.Shared(), b.Context()
-	isFree(b, store, "bare")
-	dir := store.lockDir("bare")
-	bare := func() error {
-		path, err := store.conn.Create(dir+"/x-", nil, zk.FlagEphemeralSequential, store.acl)
-		if err != nil {
-			return err
-		}
-		return store.conn.Delete(path, -1)
-	}
-	takeOne := func() error {
-		r := sharedRequest("b", permits(1, 1000))
-		if _, err := shared.TryLock(ctx, "k", r); err != nil {
-			return err
-		}
-		return shared.Unlock(ctx, "k", r.ID)
-	}
-	b.Run("alone", func(b *testing.B) { testserver.Ratio(b, bare, takeOne) })
-	for _, others := range []int{1, 15, 255} {
-		for len(sharers(b, store, "k")) < others {
-			take(b, store, "k", sharedRequest("b", permits(1, 1000)))
-		}
-		b.Run(fmt.Sprint("beside ", others), func(b *testing.B) { testserver.Ratio(b, bare, takeOne) })
-	}
-}

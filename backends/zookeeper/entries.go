@@ -9,18 +9,15 @@ import (
 )
 
 // holdName is what the core calls a hold by.
-type holdName struct {
-	key, id string
-	shared  bool // a space of names of its own
-}
+type holdName struct{ key, id string }
 
 // entry is what this client knows of one id on one key. It exists while a call is
 // about it, or while it holds.
 type entry struct {
 	b *backend
 	holdName
-	name     string // of the nodes of a lock, but for their numbers
-	dir, tag string // where its nodes are, and the part of their names that says whose they are
+	name     string // of its nodes, but for their numbers
+	dir, tag string // parts of name
 
 	// guarded by backend.mu
 	refs int
@@ -40,26 +37,20 @@ type entry struct {
 	watching bool          // it has found its place, and watches the node before
 
 	removal removal // whoever has the turn
-
-	sharing *sharing // of a shared hold; nil: it is a lock's
 }
 
 // enter gives the entry of an id; leave it after use.
-func (b *backend) enter(name holdName) *entry {
+func (b *backend) enter(key, id string) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	name := holdName{key, id}
 	e := b.entries[name]
 	if e == nil {
 		e = &entry{b: b, holdName: name}
-		if name.shared {
-			e.sharing = &sharing{}
-			e.dir, e.tag = b.guardPath(name.key), tagOf(name.id)
-		} else {
-			var dir int
-			e.name, dir = b.nodeOf(name.key, name.id)
-			tag := dir + 1 + len(childVersion)
-			e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
-		}
+		var dir int
+		e.name, dir = b.nodeOf(key, id)
+		tag := dir + 1 + len(childVersion)
+		e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
 		b.entries[name] = e
 	}
 	e.refs++
@@ -75,7 +66,7 @@ func (e *entry) leave() {
 
 // tidy forgets an entry that says nothing. backend.mu is held.
 func (e *entry) tidy() {
-	if e.refs == 0 && e.node == "" && (e.sharing == nil || e.sharing.head == "") && e.b.entries[e.holdName] == e {
+	if e.refs == 0 && e.node == "" && e.b.entries[e.holdName] == e {
 		delete(e.b.entries, e.holdName)
 	}
 }
@@ -145,9 +136,6 @@ func (e *entry) held() (node string, broken bool) {
 
 // drop forgets the hold. backend.mu is held.
 func (e *entry) drop() {
-	if e.sharing != nil {
-		e.dropMarks()
-	}
 	e.node, e.broken = "", nil
 	e.alarm.off()
 	e.alarm = nil
@@ -198,7 +186,7 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.arm = time.Now().Add(watchAfter)
 	e.plan()
-	return e.grant(lease), nil
+	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
 }
 
 // extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
@@ -217,16 +205,7 @@ func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
 		e.until = until
 		e.plan()
 	}
-	return e.grant(lease), nil
-}
-
-// grant describes the hold. backend.mu is held.
-func (e *entry) grant(lease time.Duration) driver.Grant {
-	g := driver.Grant{Token: e.token, TTL: lease, Since: e.since}
-	if e.sharing != nil {
-		g.Slot, g.Of = e.sharing.slot, e.sharing.share.Of
-	}
-	return g
+	return driver.Grant{Token: e.token, TTL: lease, Since: e.since}, nil
 }
 
 // revoked notes that an operator broke the hold. Its node stays until the lease that

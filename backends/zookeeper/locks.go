@@ -21,23 +21,15 @@ func (b *backend) acquire(ctx context.Context, key string, r driver.Request, wai
 	if err := checkRequest(key, r); err != nil {
 		return driver.Grant{}, err
 	}
-	return b.attempt(ctx, holdName{key: key, id: r.ID}, r, wait)
-}
-
-// attempt makes one attempt.
-func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, wait bool) (driver.Grant, error) {
 	if _, err := b.await(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	e := b.enter(name)
+	e := b.enter(key, r.ID)
 	if err := e.begin(ctx); err != nil {
 		e.leave()
 		return driver.Grant{}, err
 	}
 	a := &attempt{b: b, e: e, r: r, wait: wait}
-	if name.shared {
-		a.share = &sharedAttempt{of: a}
-	}
 	g, err := a.run(ctx)
 	if !a.handed {
 		e.end()

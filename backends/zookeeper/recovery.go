@@ -50,8 +50,8 @@ func (b *backend) clean(e *entry, session int64) error {
 		return err
 	}
 	held, _ := e.held()
-	for _, name := range e.ours(children) {
-		node := e.dir + "/" + name
+	for _, c := range tagged(children, e.tag) {
+		node := e.dir + "/" + c.name
 		if node == held {
 			continue
 		}
@@ -66,17 +66,6 @@ func (b *backend) clean(e *entry, session int64) error {
 		}
 	}
 	return nil
-}
-
-// ours gives the nodes of e among the children of its parent, other than those that say something of what e has.
-func (e *entry) ours(children []string) (names []string) {
-	if e.sharing != nil {
-		return e.strays(children)
-	}
-	for _, c := range tagged(children, e.tag) {
-		names = append(names, c.name)
-	}
-	return names
 }
 
 // persist repeats fn until the server has answered, or the session is another.

@@ -126,18 +126,6 @@ func (p *tap) take() []int32 {
 	return out
 }
 
-// seen counts the requests of one kind since the last take.
-func (p *tap) seen(want int32) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, op := range p.ops {
-		if op == want {
-			n++
-		}
-	}
-	return n
-}
-
 func (p *tap) breakAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

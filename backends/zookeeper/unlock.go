@@ -14,14 +14,10 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
-	return b.unlock(ctx, holdName{key: key, id: id})
-}
-
-func (b *backend) unlock(ctx context.Context, name holdName) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	e := b.enter(name)
+	e := b.enter(key, id)
 	withdrawn := e.leaveLine()
 	if err := e.begin(ctx); err != nil {
 		e.leave()
@@ -36,11 +32,7 @@ func (b *backend) unlock(ctx context.Context, name holdName) error {
 		return b.unlockOwn(ctx, e, node)
 	}
 	defer e.end()
-	any := b.unlockAny
-	if name.shared {
-		any = b.unlockShared
-	}
-	err := b.run(ctx, func() error { return any(e) }, nil)
+	err := b.run(ctx, func() error { return b.unlockAny(e) }, nil)
 	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
 		return nil
 	}
@@ -96,11 +88,7 @@ func (r *removal) settle() error {
 	switch {
 	case err == nil:
 		r.e.dropNode(r.node)
-		if r.e.sharing != nil {
-			r.e.left()
-		} else {
-			r.e.b.released(r.e.dir)
-		}
+		r.e.b.released(r.e.dir)
 	case errors.Is(err, zk.ErrNoNode):
 		r.e.dropNode(r.node)
 		return driver.ErrNotHeld

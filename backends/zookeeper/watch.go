@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watch is a watch on a node, for all who want to know: the library never takes a watch back, so one per
-// path is enough. It is on the data of a hold's node, or on the children of a guard.
+// watch is a data watch on a node, for all who want to know: the library never takes
+// a watch back, so one per path is enough.
 type watch struct {
 	done  chan struct{} // closed after event is set, or when the backend closes
 	event zk.Event
@@ -40,26 +40,6 @@ func (b *backend) watching() bool {
 // watchNode gives the watch of a node, and its Stat if it was asked for now.
 // ErrNoNode leaves no watch behind.
 func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
-	return b.watchBy(path, func() (*zk.Stat, <-chan zk.Event, error) {
-		_, stat, events, err := b.conn.GetW(path)
-		return stat, events, err
-	})
-}
-
-// watchChildren gives the watch of the children of a node, or of a node to be made.
-func (b *backend) watchChildren(path string) (*watch, error) {
-	w, _, err := b.watchBy(path, func() (*zk.Stat, <-chan zk.Event, error) {
-		_, stat, events, err := b.conn.ChildrenW(path)
-		if errors.Is(err, zk.ErrNoNode) {
-			_, stat, events, err = b.conn.ExistsW(path)
-		}
-		return stat, events, err
-	})
-	return w, err
-}
-
-// watchBy gives the watch of a path, which ask asks for unless there is one.
-func (b *backend) watchBy(path string, ask func() (*zk.Stat, <-chan zk.Event, error)) (*watch, *zk.Stat, error) {
 	b.mu.Lock()
 	w := b.watches[path]
 	b.mu.Unlock()
@@ -69,7 +49,7 @@ func (b *backend) watchBy(path string, ask func() (*zk.Stat, <-chan zk.Event, er
 	if b.conn.State() != zk.StateHasSession {
 		return nil, nil, zk.ErrConnectionClosed
 	}
-	stat, events, err := ask()
+	_, stat, events, err := b.conn.GetW(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,9 +154,6 @@ func (e *entry) breakNews(node string) {
 func (e *entry) tell(cause error) {
 	e.b.mu.Lock()
 	fn := e.b.lost
-	if e.shared {
-		fn = e.b.lostShared
-	}
 	e.b.mu.Unlock()
 	if fn != nil {
 		fn(e.key, e.id, cause)

@@ -31,7 +31,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break, driver.List, driver.Shared,
+	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break, driver.List,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -115,14 +115,12 @@ type backend struct {
 	mu          sync.Mutex // guards what follows
 	closed      bool
 	entries     map[holdName]*entry
-	free        map[string]guard     // of shared keys that nobody held when we left
 	parents     map[string]struct{}  // known to be ours
 	idleParents map[string]time.Time // since when this client has no node there
 	sweeping    bool                 // a goroutine removes them
 	plain       bool                 // the server knows no containers
 	watches     map[string]*watch
 	lost        func(key, id string, cause error)
-	lostShared  func(key, id string, cause error)
 	signs       signs
 	work        sync.WaitGroup // goroutines that Close waits for
 }
@@ -136,7 +134,6 @@ var (
 	_ driver.Breaker      = (*backend)(nil)
 	_ driver.Lister       = (*backend)(nil)
 	_ driver.Pinger       = (*backend)(nil)
-	_ driver.Sharer       = (*backend)(nil)
 )
 
 func newBackend(conn *zk.Conn, o options) *backend {
@@ -144,7 +141,6 @@ func newBackend(conn *zk.Conn, o options) *backend {
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
 		closing: make(chan struct{}),
 		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
-		free:    make(map[string]guard),
 		parents: make(map[string]struct{}), idleParents: make(map[string]time.Time), parentRests: parentRests,
 	}
 	b.clock.init()
@@ -256,11 +252,6 @@ func (b *backend) hangUp(keep bool) {
 func (b *backend) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.startLocked(fn)
-}
-
-// startLocked is start where backend.mu is held.
-func (b *backend) startLocked(fn func()) bool {
 	if b.closed {
 		return false
 	}
