@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // TryLock makes one attempt, without waiting.
@@ -173,7 +174,7 @@ func (b *Backend) checkHold(ctx context.Context, key, id string) error {
 	if err := b.checkKey(ctx, key); err != nil {
 		return err
 	}
-	if !validID(id) {
+	if !holders.ValidID(id) {
 		return fmt.Errorf("%w: id %.140q: want 1 to %d bytes of printable ASCII without spaces", driver.ErrInvalid, id, driver.MaxID)
 	}
 	return nil

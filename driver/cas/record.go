@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // TokenMemory is how long the cell of a lock is kept after its lease, for the
@@ -101,7 +102,7 @@ func scanRecord(text string) (r record, ok bool) {
 		return r, false
 	}
 	r.id, ok = strings.CutPrefix(fields[3], "id=")
-	return r, ok && validID(r.id)
+	return r, ok && holders.ValidID(r.id)
 }
 
 // scanInt reads a positive number behind its name.
@@ -112,17 +113,4 @@ func scanInt(field, name string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	return n, err == nil && n > 0
-}
-
-// validID reports whether id fits into a line: printable ASCII without spaces.
-func validID(id string) bool {
-	if id == "" || len(id) > driver.MaxID {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

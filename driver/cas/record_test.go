@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 func TestRecordText(t *testing.T) {
@@ -76,7 +77,7 @@ func FuzzRecord(f *testing.F) {
 		if text != nil && string(r.append(nil)) != string(text) {
 			t.Fatalf("%q reads as %+v, which writes as %q", text, r, r.append(nil))
 		}
-		if text != nil && (r.token < 1 || r.token > maxToken || r.state != free && !validID(r.id)) {
+		if text != nil && (r.token < 1 || r.token > maxToken || r.state != free && !holders.ValidID(r.id)) {
 			t.Fatalf("%q reads as %+v", text, r)
 		}
 	})
