@@ -32,8 +32,6 @@ type Store struct {
 	locks  table[slot]
 	limits table[account]
 	shared table[sharedKey]
-	gates  [shards]gates
-	quick  atomic.Bool // somebody asks at gates
 }
 
 // NewStore makes an empty store.
@@ -73,7 +71,6 @@ var _ interface {
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
-	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
 	driver.Charger
