@@ -299,7 +299,7 @@ func TestResetDropsLeases(t *testing.T) {
 // Those who come while a lease is on its way are served from it, in their order.
 func TestLeaseServesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
+		f := newBatches()
 		limit := leasing["fixed-window"]
 		c := newTestClient(t, f, WithPermitLease(PermitLease{}))
 		hoard(t, c, limit)

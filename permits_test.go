@@ -13,28 +13,28 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// crowd is a limiter that shows which asks flew together.
-type crowd struct {
+// batchedLimits is a limiter that shows which requests came in one call.
+type batchedLimits struct {
 	*fakeLimits
 	mu      sync.Mutex
-	flights [][]int // N of each ask
+	batches [][]int // N of each request
 }
 
-func (f *crowd) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+func (f *batchedLimits) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	ns := make([]int, 0, len(asks))
 	for _, a := range asks {
 		ns = append(ns, a.N)
 	}
 	f.mu.Lock()
-	f.flights = append(f.flights, ns)
+	f.batches = append(f.batches, ns)
 	f.mu.Unlock()
 	return f.fakeLimits.Take(ctx, key, l, asks)
 }
 
-func newCrowd() *crowd { return &crowd{fakeLimits: newFakeLimits()} }
+func newBatches() *batchedLimits { return &batchedLimits{fakeLimits: newFakeLimits()} }
 
 // stuckFirst makes the first call wait until release is called; the others go on.
-func (f *crowd) stuckFirst() (release func()) {
+func (f *batchedLimits) stuckFirst() (release func()) {
 	gate, once := make(chan struct{}), sync.Once{}
 	f.setIntercept(func(op, key string) outcome {
 		first := false
@@ -50,7 +50,7 @@ func (f *crowd) stuckFirst() (release func()) {
 // stuck is a client whose first call does not return from the store until release is called.
 type stuck struct {
 	*Client
-	f       *crowd
+	f       *batchedLimits
 	release func()
 	wg      sync.WaitGroup // of the asks
 }
@@ -58,7 +58,7 @@ type stuck struct {
 // whileStuck runs fn in a bubble. ask is the first ask, under "k", which is in the store by then.
 func whileStuck(t *testing.T, ask func(*testing.T, *Client), fn func(*testing.T, *stuck)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
+		f := newBatches()
 		s := &stuck{Client: newTestClient(t, f), f: f, release: f.stuckFirst()}
 		s.wg.Go(func() { ask(t, s.Client) })
 		synctest.Wait()
@@ -84,8 +84,8 @@ func TestAsksFlyTogether(t *testing.T) {
 		}
 		s.release()
 		s.wg.Wait()
-		if got := fmt.Sprint(s.f.flights); got != "[[1] [2 3 4 5 6 7 8 9 10]]" {
-			t.Errorf("flights %s: want the first ask alone and the others together, in order", got)
+		if got := fmt.Sprint(s.f.batches); got != "[[1] [2 3 4 5 6 7 8 9 10]]" {
+			t.Errorf("batches %s: want the first request alone and the others together, in order", got)
 		}
 		sum := 0
 		for i, r := range results {
@@ -118,11 +118,11 @@ func TestFlightsAreApart(t *testing.T) {
 	})
 }
 
-// A caller who leaves the line has asked for nothing; one who leaves a flight may have got
-// what it asked for; neither disturbs the others.
+// A caller who leaves the queue took nothing. One who leaves a batch may have got what it asked for. Neither disturbs the
+// others.
 func TestCancelledAskHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newCrowd()
+		f := newBatches()
 		c := newTestClient(t, f)
 		limit := PerHour(50)
 		gates := make(chan struct{})
@@ -141,17 +141,17 @@ func TestCancelledAskHarmsNoOther(t *testing.T) {
 		}
 		first := ask(t.Context(), 1)
 		inLine, leaveLine := context.WithCancel(t.Context())
-		inFlight, leaveFlight := context.WithCancel(t.Context())
-		gone, flown, stays := ask(inLine, 2), ask(inFlight, 4), ask(t.Context(), 8)
+		inBatch, leaveBatch := context.WithCancel(t.Context())
+		gone, flown, stays := ask(inLine, 2), ask(inBatch, 4), ask(t.Context(), 8)
 		leaveLine()
 		err := <-gone
 		wantErr(t, err, context.Canceled)
 		if errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("an ask that never flew: %v, want it to be known that nothing was taken", err)
 		}
-		gates <- struct{}{} // the first lands, the two others fly
+		gates <- struct{}{} // the first call ends, the two others begin
 		synctest.Wait()
-		leaveFlight()
+		leaveBatch()
 		wantErr(t, <-flown, context.Canceled, ErrUnknownOutcome)
 		gates <- struct{}{}
 		for _, ch := range []<-chan error{first, stays} {
@@ -161,7 +161,7 @@ func TestCancelledAskHarmsNoOther(t *testing.T) {
 		}
 		f.setIntercept(nil)
 		if n := left(t, c, "k", limit); n != 50-1-4-8 {
-			t.Errorf("%d left of 50, want 37: the ask that left the line took nothing, the one that left the flight counts as spent", n)
+			t.Errorf("%d left of 50, want 37: the request that left the queue took nothing, the one that left the batch counts as spent", n)
 		}
 	})
 }
@@ -207,8 +207,8 @@ func TestStuckCallIsPassed(t *testing.T) {
 		time.Sleep(10 * stuckFor)
 		s.release()
 		s.wg.Wait()
-		if len(s.f.flights) != 2 || s.permits.Stats().Queues != 0 {
-			t.Errorf("flights %v, %d lines are left", s.f.flights, s.permits.Stats().Queues)
+		if len(s.f.batches) != 2 || s.permits.Stats().Queues != 0 {
+			t.Errorf("batches %v, %d queues are left", s.f.batches, s.permits.Stats().Queues)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestPanicStrandsNobody(t *testing.T) {
 		s.f.setIntercept(func(op, key string) outcome { panic("out of cheese") })
 		s.release()
 		s.wg.Wait()
-		synctest.Wait() // until the flight has landed
+		synctest.Wait() // until the call has ended
 		// One that flew alone panics where it was called, and leaves the key usable.
 		func() {
 			defer func() {
@@ -311,7 +311,7 @@ func TestCloseEndsEveryAsk(t *testing.T) {
 
 // However asks travel, the sum is exact.
 func TestCrowdIsExact(t *testing.T) {
-	f := newCrowd()
+	f := newBatches()
 	c := newTestClient(t, f)
 	limit, granted := PerHour(1000), make([]int, 64)
 	var wg sync.WaitGroup

@@ -49,11 +49,11 @@ func (w *groupWatch) isNews(holders []Holder, err error) bool {
 	for i, h := range holders {
 		seen[i] = member{h.ID, h.Mode, h.Weight}
 	}
-	news := !w.told || w.failed != (err != nil) || err == nil && !slices.Equal(seen, w.seen)
-	if news {
+	changed := !w.told || w.failed != (err != nil) || err == nil && !slices.Equal(seen, w.seen)
+	if changed {
 		w.told, w.failed, w.seen = true, err != nil, seen
 	}
-	return news
+	return changed
 }
 
 // period is the time until the next look.

@@ -97,9 +97,9 @@ func (w *holderWatch) isNews(h Holder, err error) bool {
 	case errors.Is(err, ErrNotHeld):
 		now.kind = vacancySeen
 	}
-	news := now != w.told
+	changed := now != w.told
 	w.told = now
-	return news
+	return changed
 }
 
 // learn takes in a holder that was seen. It reports false if the answer is older than one before.

@@ -168,8 +168,8 @@ func inParallel(ctx context.Context, width, n int, fn func(i int) error) error {
 	}
 }
 
-// crowd is how many goroutines fill a step.
-const crowd = 64
+// workers is how many goroutines fill a step.
+const workers = 64
 
 // hoard is a client that holds more and more.
 type hoard struct {
@@ -245,7 +245,7 @@ func held(ctx context.Context, s *scaler, st *store, series *Series) (err error)
 
 // warm makes the connections, and takes the first measure.
 func (h *hoard) warm(ctx context.Context) error {
-	err := inParallel(ctx, crowd, 4*crowd, func(i int) error { return tryLock(ctx, coordLocks{h.c}, fmt.Sprintf("warm-%d", i)) })
+	err := inParallel(ctx, workers, 4*workers, func(i int) error { return tryLock(ctx, coordLocks{h.c}, fmt.Sprintf("warm-%d", i)) })
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (h *hoard) fill(ctx context.Context, from, n int, f figures) (got int, stop
 	began := time.Now()
 	end := began.Add(h.s.size.box)
 	var taken atomic.Int64
-	err = inParallel(ctx, crowd, n-from, func(i int) error {
+	err = inParallel(ctx, workers, n-from, func(i int) error {
 		if time.Now().After(end) {
 			return nil
 		}

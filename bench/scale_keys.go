@@ -54,7 +54,7 @@ func keys(ctx context.Context, s *scaler, st *store, series *Series) error {
 		return err
 	}
 	defer closing(c)
-	err = inParallel(ctx, crowd, 4*crowd, func(i int) error { return allow(ctx, c, "warm") })
+	err = inParallel(ctx, workers, 4*workers, func(i int) error { return allow(ctx, c, "warm") })
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func keys(ctx context.Context, s *scaler, st *store, series *Series) error {
 		began := time.Now()
 		end := began.Add(s.size.box)
 		var asked atomic.Int64
-		err := inParallel(ctx, crowd, step-n, func(i int) error {
+		err := inParallel(ctx, workers, step-n, func(i int) error {
 			if time.Now().After(end) {
 				return nil
 			}

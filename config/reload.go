@@ -109,22 +109,22 @@ type watch struct {
 }
 
 func (w *watch) look(ctx context.Context) {
-	if news, err := w.reload(ctx); news {
+	if changed, err := w.reload(ctx); changed {
 		w.wrong = err != nil
 		w.report(err)
 	}
 }
 
 // reload takes the file if it has settled and is not what is in force. Where it is that again after an error,
-// this is news.
-func (w *watch) reload(ctx context.Context) (news bool, err error) {
+// that is reported too.
+func (w *watch) reload(ctx context.Context) (changed bool, err error) {
 	c := w.client
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
 	text, err := readFile(ctx, c.Config().path)
 	if err != nil {
-		news, w.failed = !w.failed, true
-		return news, err
+		changed, w.failed = !w.failed, true
+		return changed, err
 	}
 	w.failed = false
 	now := sha256.Sum256(text)

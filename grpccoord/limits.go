@@ -171,7 +171,7 @@ func peerAddr(ctx context.Context) netip.Addr {
 
 // fail is the end of a call that could not be decided.
 func (l *limited) fail(ctx context.Context, err error) error {
-	if ctx.Err() != nil { // a client that has gone is no news
+	if ctx.Err() != nil { // the client has gone: nothing to report
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	if errors.Is(err, coord.ErrExceedsBurst) { // Permits is what the client has sent

@@ -189,7 +189,7 @@ func unavailable(w http.ResponseWriter, r *http.Request, log *middleware.Logger,
 	if middleware.Mistake(err) {
 		status = http.StatusInternalServerError
 	}
-	if r.Context().Err() == nil { // a client that has gone is no news
+	if r.Context().Err() == nil { // the client has gone: nothing to report
 		log.Warn(r.Context(), text, err)
 	}
 	plain(status, "").write(w)

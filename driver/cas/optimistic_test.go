@@ -26,7 +26,7 @@ func (d distant) CompareAndSwap(ctx context.Context, n cas.Name, loaded int, c c
 	return d.shelf.CompareAndSwap(ctx, n, loaded, c)
 }
 
-// A storm of writers on one cell: all get through within their time, and each
+// Many writers on one cell: all get through within their time, and each
 // is counted once.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

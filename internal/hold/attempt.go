@@ -104,7 +104,7 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		s.queue.setTry(k, try)
 		s.queue.recheck = true
 	}
-	if s.queue.full(k, s.hold != nil) || a.isCrowded(s) {
+	if s.queue.full(k, s.hold != nil) || a.tooManyWait(s) {
 		err = s.locked()
 		m.mu.Unlock()
 		return false, err
@@ -129,8 +129,8 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 	return true, nil
 }
 
-// isCrowded reports whether as many wait for the key as a, which would be one more, allows. Manager.mu is held.
-func (a *Attempt) isCrowded(s *slot) bool {
+// tooManyWait reports whether as many wait for the key as a, which would be one more, allows. Manager.mu is held.
+func (a *Attempt) tooManyWait(s *slot) bool {
 	if a.spec.MaxWaiting == 0 || a.ticket.leading || a.ticket.try || a.ticket.waits || a.m.queues != nil {
 		return false
 	}

@@ -18,14 +18,14 @@ const LogEvery = 10 * time.Second
 // Logger warns once in a while.
 type Logger struct {
 	// Log is where; nil is slog.Default().
-	Log     *slog.Logger
-	gate    Gate
-	shadows sync.Map // of rules in shadow mode: a *Gate by name
+	Log      *slog.Logger
+	throttle Throttle
+	shadows  sync.Map // of rules in shadow mode: a *Throttle by name
 }
 
 // Warn tells of the first of many. It leaves the key out, which may hold what a client sent.
 func (l *Logger) Warn(ctx context.Context, text string, err error) {
-	skipped, ok := l.gate.Pass(LogEvery)
+	skipped, ok := l.throttle.Pass(LogEvery)
 	if !ok {
 		return
 	}

@@ -19,8 +19,8 @@ const askShadowEvery = 10 * time.Second
 // shadows bounds what rules in shadow mode cost: they must not delay requests. When the store has left a call of theirs
 // unanswered, the others are decided at once, as the client's failure policy decided that one, until it answers again.
 type shadows struct {
-	outage atomic.Pointer[outage] // nil: the store answers
-	gate   Gate
+	outage   atomic.Pointer[outage] // nil: the store answers
+	throttle Throttle
 }
 
 // asked is the Limiter of a Breaker as rules see it, with the bound of shadows.
@@ -64,7 +64,7 @@ func (s *shadows) cut() *outage {
 	if o == nil {
 		return nil
 	}
-	if _, ok := s.gate.Pass(askShadowEvery); ok {
+	if _, ok := s.throttle.Pass(askShadowEvery); ok {
 		return nil
 	}
 	return o
@@ -79,7 +79,7 @@ func (a *asked) answered(began time.Time, err, degraded error) {
 	}
 	if time.Since(began) >= (*Breaker)(a).timeout()/2 {
 		a.shadows.outage.Store(&outage{Limiter: a.Limiter, why: keyless(why), open: err == nil})
-		a.shadows.gate.Pass(askShadowEvery)
+		a.shadows.throttle.Pass(askShadowEvery)
 	}
 }
 
@@ -91,7 +91,7 @@ func (l *Logger) Shadows(ctx context.Context, d *rules.Decision, deny func(*rule
 		switch {
 		case s.Denied() && deny != nil:
 			deny(s)
-		case s.Denied(), s.Err != nil && ctx.Err() == nil: // a client that has gone is no news
+		case s.Denied(), s.Err != nil && ctx.Err() == nil: // the client has gone: nothing to report
 			l.shadow(ctx, s)
 		}
 	}
@@ -99,8 +99,8 @@ func (l *Logger) Shadows(ctx context.Context, d *rules.Decision, deny func(*rule
 
 // shadow logs of each rule once in a while.
 func (l *Logger) shadow(ctx context.Context, s *rules.Shadow) {
-	gate, _ := l.shadows.LoadOrStore(s.Rule, new(Gate))
-	skipped, ok := gate.(*Gate).Pass(LogEvery)
+	throttle, _ := l.shadows.LoadOrStore(s.Rule, new(Throttle))
+	skipped, ok := throttle.(*Throttle).Pass(LogEvery)
 	switch {
 	case !ok:
 	case s.Err != nil:

@@ -15,14 +15,14 @@ type checker struct {
 	scenario *Scenario
 	clock    *processClock
 
-	mu     sync.Mutex
-	start  time.Time
-	keys   []keyState
-	takes  []take
-	rep    Report
-	window []window // of breaks
-	limit  time.Time
-	news   chan struct{} // one is sent when work went on
+	mu       sync.Mutex
+	start    time.Time
+	keys     []keyState
+	takes    []take
+	rep      Report
+	window   []window // of breaks
+	limit    time.Time
+	progress chan struct{} // one is sent when work went on
 }
 
 // keyState is who has a key.
@@ -40,7 +40,7 @@ type take struct{ sent, got time.Time }
 type window struct{ from, to time.Time }
 
 func newChecker(s *Scenario) *checker {
-	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), keys: make([]keyState, s.Keys), news: make(chan struct{}, 1)}
+	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), keys: make([]keyState, s.Keys), progress: make(chan struct{}, 1)}
 	c.rep = Report{Name: s.Name, Clients: s.Clients, Keys: s.Keys, TTL: s.TTL, Limit: s.Limit.String(), Errors: map[string]int{}}
 	return c
 }
@@ -181,7 +181,7 @@ func (c *checker) healed() {
 // worked tells awaitWork to look. checker.mu is held.
 func (c *checker) worked() {
 	select {
-	case c.news <- struct{}{}:
+	case c.progress <- struct{}{}:
 	default:
 	}
 }
@@ -199,7 +199,7 @@ func (c *checker) awaitWork(ctx context.Context, settle time.Duration) (took tim
 			break
 		}
 		select {
-		case <-c.news:
+		case <-c.progress:
 			continue
 		case <-timeout.C:
 		case <-ctx.Done():

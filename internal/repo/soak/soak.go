@@ -15,10 +15,9 @@ import (
 // Store is one store to soak.
 type Store struct {
 	Name string
-	// Passes of the suite in all, shared by the lanes. Each lane has a harness of its own, whose
-	// server the faults of another lane do not reach.
-	Passes int
-	Lanes  []conformance.Harness
+	// Passes of the suite in all, shared by the harnesses. The faults of one do not reach the server of another.
+	Passes    int
+	Harnesses []conformance.Harness
 	// Only selects cases, nil all of a fast pass.
 	Only func(conformance.Case) bool
 }
@@ -40,7 +39,7 @@ func (s Store) Run(ctx context.Context) (*Result, error) {
 		return next
 	}
 	var wg sync.WaitGroup
-	for _, h := range s.Lanes {
+	for _, h := range s.Harnesses {
 		wg.Go(func() {
 			for n := take(); n > 0; n = take() {
 				suite := &conformance.Suite{Harness: h, Fast: true, Only: s.Only}

@@ -74,8 +74,8 @@ func soak(t *testing.T, i, passes int) *Result {
 	if s.Name == "memory" {
 		s.Passes *= 10
 	}
-	for range min(stores[i].lanes, s.Passes) {
-		s.Lanes = append(s.Lanes, stores[i].lane(t))
+	for range min(stores[i].harnesses, s.Passes) {
+		s.Harnesses = append(s.Harnesses, stores[i].harness(t))
 	}
 	r, err := s.Run(t.Context())
 	if err != nil {
@@ -93,7 +93,7 @@ func few(c conformance.Case) bool {
 }
 
 func TestPassesAreCounted(t *testing.T) {
-	s := Store{Name: "memory", Passes: 5, Lanes: []conformance.Harness{onMemory(t), onMemory(t)}, Only: few}
+	s := Store{Name: "memory", Passes: 5, Harnesses: []conformance.Harness{onMemory(t), onMemory(t)}, Only: few}
 	r, err := s.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestFailuresAreKept(t *testing.T) {
 		},
 		Claims: memory.Claims,
 	}
-	r, err := Store{Name: "generous", Passes: 2, Lanes: []conformance.Harness{h}, Only: few}.Run(t.Context())
+	r, err := Store{Name: "generous", Passes: 2, Harnesses: []conformance.Harness{h}, Only: few}.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 
 // stores are the stores to soak, and how many servers of each run side by side.
 var stores = []struct {
-	name  string
-	lanes int
-	lane  func(*testing.T) conformance.Harness
+	name      string
+	harnesses int
+	harness   func(*testing.T) conformance.Harness
 }{
 	{"memory", 6, onMemory},
 	{"file", 2, onFile},

@@ -104,7 +104,7 @@ type sight struct {
 	*limitStatus
 	failed *failedSight
 
-	// mark differs from that of an earlier sight if there is news.
+	// mark differs from that of an earlier sight if something changed.
 	mark string
 }
 

@@ -12,10 +12,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestGate(t *testing.T) {
+func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(start)) // the bubble's clock begins in the past
-		var g Gate
+		var g Throttle
 		var told, counted atomic.Int64
 		var wg sync.WaitGroup
 		for range 20 {
