@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -85,7 +86,7 @@ const (
 func leaseHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
-		h := e.record(heading{Model: modelLease})
+		h := e.record(history.Heading{Model: history.ModelLease})
 		e.leases(h, parties)(leaseMoves)
 		calm()
 		h.Lapse = e.barred()
@@ -99,7 +100,7 @@ func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
 func ownerHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties-1)
-		h := e.record(heading{Model: modelOwners})
+		h := e.record(history.Heading{Model: history.ModelOwners})
 		e.ownerships(h, parties)(ownerRounds)
 		calm()
 		e.linearizable(h)
@@ -109,7 +110,7 @@ func ownerHistory(w conditions) func(*env) {
 func countHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
-		accounts := e.accounts(modelCounter, counters())
+		accounts := e.accounts(history.ModelCounter, counters())
 		e.counts(accounts, parties)(countMoves)
 		calm()
 		e.linearizable(histories(accounts)...)
@@ -119,7 +120,7 @@ func countHistory(w conditions) func(*env) {
 func flowHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, calm := w(e, historyParties)
-		accounts := e.accounts(modelMoving, moving())
+		accounts := e.accounts(history.ModelMoving, moving())
 		e.flows(accounts, parties)(flowMoves)
 		calm()
 		e.linearizable(histories(accounts)...)
@@ -146,7 +147,7 @@ func stop(e *env) {
 }
 
 // amid lets everyone play, breaks the store in the middle of it, and lets them play again when it is back.
-func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...func()) {
+func (e *env) amid(broken interrupt, parties []*party, all []*history.Log, plays ...func()) {
 	var down shelter
 	for _, p := range parties {
 		p.shelter, p.patience, p.gap = &down, time.Second, steady
@@ -171,14 +172,23 @@ func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...
 	play()
 }
 
+// recorded is how many operations there are by now.
+func recorded(all []*history.Log) int {
+	n := 0
+	for _, h := range all {
+		n += h.Len()
+	}
+	return n
+}
+
 func leasesAmid(broken interrupt) func(*env) {
 	return func(e *env) {
 		leasers, _ := withoutFaults(e, 3)
 		owners, _ := withoutFaults(e, 2)
-		h := e.record(heading{Model: modelLease}) // a restart may prolong leases
-		owned := e.record(heading{Model: modelOwners})
+		h := e.record(history.Heading{Model: history.ModelLease}) // a restart may prolong leases
+		owned := e.record(history.Heading{Model: history.ModelOwners})
 		lease, own := e.leases(h, leasers), e.ownerships(owned, owners)
-		e.amid(broken, leasers, []*history{h}, func() { lease(leaseMoves / 2) }, func() { own(ownerRounds / 2) })
+		e.amid(broken, leasers, []*history.Log{h}, func() { lease(leaseMoves / 2) }, func() { own(ownerRounds / 2) })
 		e.linearizable(h, owned)
 	}
 }
@@ -186,7 +196,7 @@ func leasesAmid(broken interrupt) func(*env) {
 func countsAmid(broken interrupt) func(*env) {
 	return func(e *env) {
 		parties, _ := withoutFaults(e, historyParties)
-		accounts := e.accounts(modelCounter, counters())
+		accounts := e.accounts(history.ModelCounter, counters())
 		count := e.counts(accounts, parties)
 		e.amid(broken, parties, histories(accounts), func() { count(countMoves / 2) })
 		e.linearizable(histories(accounts)...)

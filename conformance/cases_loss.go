@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -105,7 +106,7 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 }
 
 // margin is what a holder takes off its lease for clocks that drift.
-func margin(ttl time.Duration) time.Duration { return max(ttl/100, 5*time.Millisecond) }
+func margin(ttl time.Duration) time.Duration { return history.Margin(ttl) }
 
 func lapse(e *env) {
 	key := e.key("k")
