@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/fault"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -14,8 +15,8 @@ import (
 type party struct {
 	backend driver.Backend
 	dice    *rand.Rand
-	// shakes is odd while a fault of the network is about, and grows with each.
-	shakes atomic.Int64
+	// chaos breaks the network, if the run has it.
+	chaos fault.Chaos
 	// patience is how long a call may take.
 	patience time.Duration
 	// gap is about how long to rest between two moves.
@@ -98,7 +99,7 @@ func lossyCalls(e *env, n int) ([]*party, func()) {
 	var met atomic.Int64
 	for i := range parties {
 		b, in := e.injected()
-		in.Script(plan(e.dice(), &met))
+		in.faults.Script(fault.Lossy(e.dice(), &met))
 		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: brisk}
 		injectors[i] = in
 	}
@@ -118,18 +119,6 @@ func (e *env) met(what string, n int) {
 	}
 }
 
-// plan is a fault for about one call in eight, and counts them.
-func plan(dice *rand.Rand, met *atomic.Int64) func(Call) Fault {
-	faults := [...]Fault{FailBefore, FailAfter, FailAfter, HangBefore, HangAfter}
-	return func(Call) Fault {
-		if n := dice.IntN(8 * len(faults)); n < len(faults) {
-			met.Add(1)
-			return faults[n]
-		}
-		return NoFault
-	}
-}
-
 // brokenNetwork breaks the connections of each client by turns.
 func brokenNetwork(e *env, n int) ([]*party, func()) {
 	parties := make([]*party, n)
@@ -141,7 +130,7 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: steady}
 		parties[i] = p
 		dice := e.dice()
-		wg.Go(func() { p.torment(link, dice, quit) })
+		wg.Go(func() { p.chaos.Run(link, dice, quit) })
 	}
 	var once sync.Once
 	calm := func() {
@@ -150,41 +139,13 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 			wg.Wait()
 			n := 0
 			for _, p := range parties {
-				n += int(p.shakes.Load() / 2)
+				n += int(p.chaos.Changes() / 2)
 			}
 			e.count("faults of the network", n)
 		})
 	}
 	e.Cleanup(calm)
 	return parties, calm
-}
-
-// torment lets fault follow fault until it is told to stop.
-func (p *party) torment(link Link, dice *rand.Rand, quit <-chan struct{}) {
-	faults := [...]func(){
-		link.Reset, link.Reset, link.DropReply, link.DropReply, link.StallReplies, link.StallRequests,
-		func() { link.Delay(20 * time.Millisecond) },
-	}
-	passes := func(d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-quit:
-			return false
-		}
-	}
-	for passes(time.Duration(20+dice.IntN(80)) * time.Millisecond) {
-		p.shakes.Add(1)
-		faults[dice.IntN(len(faults))]()
-		going := passes(time.Duration(10+dice.IntN(80)) * time.Millisecond)
-		link.Heal()
-		p.shakes.Add(1)
-		if !going {
-			return
-		}
-	}
 }
 
 // pause lets up to most pass, unless the case ends.

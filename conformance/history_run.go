@@ -37,11 +37,11 @@ func (e *env) run(parties []*party, moves int, move func(i int, p *party)) {
 func (p *party) note(e *env, h *history.Log, o history.Operation, call func(context.Context, *history.Operation) error) history.Operation {
 	ctx, cancel := context.WithTimeout(e.ctx, p.patience)
 	defer cancel()
-	before := p.shakes.Load()
+	before := p.chaos.Changes()
 	o.Call = h.Now()
 	err := call(ctx, &o)
 	o.Return = h.Now()
-	o.Shaken = before%2 == 1 || p.shakes.Load() != before
+	o.Shaken = before%2 == 1 || p.chaos.Changes() != before
 	switch {
 	case err == nil:
 		o.Result = history.OK
