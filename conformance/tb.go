@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coordgo/coord/conformance/internal/report"
 )
 
 // TB is what a harness is given of a running case. [*testing.T] satisfies it, so
@@ -46,11 +48,11 @@ type recorder struct {
 	aside    string // why the case is not about the store, "" if it is
 	unclear  string // what the case could not judge, "" if it judged all
 	cleanups []func()
-	meter    *meter
+	meter    *report.Meter
 }
 
 func newRecorder(ctx context.Context, name string) *recorder {
-	r := &recorder{name: name, began: time.Now(), meter: &meter{}}
+	r := &recorder{name: name, began: time.Now(), meter: &report.Meter{}}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
@@ -130,7 +132,7 @@ func (r *recorder) measure(name string, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.meter.time(name, d)
+		r.meter.Time(name, d)
 	}
 }
 
@@ -139,7 +141,7 @@ func (r *recorder) count(name string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.meter.count(name, n)
+		r.meter.Count(name, n)
 	}
 }
 
@@ -222,7 +224,7 @@ func (r *recorder) result() (messages []Message, failed bool, measured Measures)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	return r.messages, r.failed, r.meter.measures()
+	return r.messages, r.failed, measuresOf(r.meter)
 }
 
 // join takes over what inner, which is through, has measured.
@@ -230,7 +232,7 @@ func (r *recorder) join(inner *recorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.meter.join(inner.meter)
+		r.meter.Join(inner.meter)
 		r.unclear = cmp.Or(r.unclear, inner.open())
 	}
 }
