@@ -149,8 +149,8 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 
 // admitted counts what was granted for the report, and how much of it was above the bound.
 func (e *env) admitted(n, bound int) {
-	e.count(granted, n)
-	e.count(overBound, max(0, n-bound))
+	e.Count(granted, n)
+	e.Count(overBound, max(0, n-bound))
 }
 
 func atGrant(g driver.Granted, sent, came time.Time) spend { return spend{sent, came, g.N} }
@@ -198,7 +198,7 @@ func bucketBound(e *env) {
 	limit := normal(driver.Limit{Rate: boundRate, Per: boundPer, Burst: 10})
 	spends := e.saturate(e.key("k"), limit, boundTime, atGrant)
 	over := overBucket(spends, limit)
-	e.count(overBound, max(0, over))
+	e.Count(overBound, max(0, over))
 	if over > 0 {
 		e.Errorf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
 	}

@@ -94,7 +94,7 @@ func (c *crowd) disperse(what string) {
 	start := time.Now()
 	c.reach(int64(c.n))
 	<-c.done
-	c.measure(what, time.Since(start))
+	c.Measure(what, time.Since(start))
 }
 
 // ended fails the case unless err is what a call gives that its client's Close ended.
@@ -127,7 +127,7 @@ func crowdInLock(e *env) {
 		e.Errorf("Close amid a crowd: saw %v, want nil", err)
 	}
 	crowd.disperse("from Close to the last return from Lock")
-	e.count("locks granted in a crowd", int(granted.Load()))
+	e.Count("locks granted in a crowd", int(granted.Load()))
 	for i := range crowdKeys {
 		e.free(rival, key(i), soon, "after its crowd has gone")
 	}
@@ -191,7 +191,7 @@ func crowdOfAsks(e *env) {
 		}
 		all += lost
 	}
-	e.count("asks of a crowd that failed", all)
+	e.Count("asks of a crowd that failed", all)
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
@@ -254,8 +254,8 @@ func crowdAtHotKey(e *env) {
 		e.Errorf("Close amid a crowd: saw %v, want nil", err)
 	}
 	crowd.disperse("from Close to the last return from AllowAll")
-	e.count("AllowAll of a crowd that was granted", int(granted.Load()))
-	e.count("AllowAll of a crowd that was denied", int(denied.Load()))
+	e.Count("AllowAll of a crowd that was granted", int(granted.Load()))
+	e.Count("AllowAll of a crowd that was denied", int(denied.Load()))
 	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
 	var others []coord.Demand
 	for i := range crowdKeys {
@@ -274,7 +274,7 @@ func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, gran
 	}
 	if spent < granted {
 		e.Errorf("permits counted of %s: saw %d, want at least the %d that were granted", what, spent, granted)
-		e.count(overBound, granted-spent)
+		e.Count(overBound, granted-spent)
 	}
 	if spent > granted+failed {
 		e.Errorf("permits counted of %s: saw %d, want at most the %d that were granted and %d that failed", what, spent, granted, failed)

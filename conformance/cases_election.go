@@ -260,7 +260,7 @@ func (e *env) spared(link Link, how string) {
 // ended.
 func leaderRestart(e *env) {
 	if e.r.suite.Harness.Embedded {
-		e.unsupported("the store is embedded: there is no server to restart")
+		e.Unsupported("the store is embedded: there is no server to restart")
 	}
 	faults, key, ttl := e.r.suite.Harness.Faults, e.key("k"), e.round(2*e.ttl)
 	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))

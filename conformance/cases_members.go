@@ -233,7 +233,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		began := time.Now()
 		err := s.once(call)
 		took := time.Since(began)
-		s.c.measure("a call that a healthy member can serve", took)
+		s.c.Measure("a call that a healthy member can serve", took)
 		switch {
 		case err == nil:
 			return
@@ -242,7 +242,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		case !s.alone && time.Since(start) > soon+s.starved(start):
 			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
 		case !s.alone:
-			s.c.count("calls that failed, and were made again", 1)
+			s.c.Count("calls that failed, and were made again", 1)
 			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
 			continue
 		}
@@ -305,8 +305,8 @@ func (c *crew) stillHeld() {
 			all++
 		}
 	}
-	c.count("locks on healthy members", all)
-	c.count("locks that the victim had, and that were lost", gone)
+	c.Count("locks on healthy members", all)
+	c.Count("locks that the victim had, and that were lost", gone)
 	if lost > 0 && !c.unjudged(sample) {
 		c.Errorf("locks on healthy members after %v of leases of %v: saw %d of %d lost, such as %v", time.Since(c.broke), c.ttl, lost, all, sample)
 	}

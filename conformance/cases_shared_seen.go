@@ -70,7 +70,7 @@ func breaksShare(e *env) {
 	a, b, key := e.shared(), e.shared(), e.key("k")
 	breaker, ok := b.(driver.Breaker)
 	if !ok {
-		e.unsupported("the store is no driver.Breaker of shared holds")
+		e.Unsupported("the store is no driver.Breaker of shared holds")
 	}
 	r := e.share(permits(1, 2), e.round(2*e.ttl))
 	start := time.Now()

@@ -113,7 +113,7 @@ func lossyCalls(e *env, n int) ([]*party, func()) {
 
 // met counts the faults of a run. One without any has not shown what it is about.
 func (e *env) met(what string, n int) {
-	e.count(what, n)
+	e.Count(what, n)
 	if n == 0 && !e.overworked(e.began, e.ttl) {
 		e.Errorf("%s: saw none, want some: the run shows nothing", what)
 	}
@@ -141,7 +141,7 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 			for _, p := range parties {
 				n += int(p.chaos.Changes() / 2)
 			}
-			e.count("faults of the network", n)
+			e.Count("faults of the network", n)
 		})
 	}
 	e.Cleanup(calm)

@@ -71,7 +71,7 @@ func (r *resource) verdict() {
 		}
 		newest = max(newest, o.Token)
 	}
-	r.e.count("stale writes that the unguarded twin took", stale)
+	r.e.Count("stale writes that the unguarded twin took", stale)
 }
 
 // staleWriters: a holder whose client is cut off goes on writing after its lease without looking, while

@@ -60,16 +60,16 @@ func (e *env) judge(head history.Heading, key string, ops []history.Operation) {
 		e.Errorf("history of %s: %v", key, err)
 		return
 	}
-	e.measure("check of a history", time.Since(start))
-	e.count("operations checked", len(ops))
+	e.Measure("check of a history", time.Since(start))
+	e.Count("operations checked", len(ops))
 	unknown := history.CountUnknown(ops)
 	if unknown > 0 {
-		e.count("operations of unknown outcome", unknown)
+		e.Count("operations of unknown outcome", unknown)
 	}
 	switch {
 	case v.Err == nil:
 	case errors.Is(v.Err, history.ErrUndecided):
-		e.count("histories not decided", 1)
+		e.Count("histories not decided", 1)
 		e.Logf("%v: of %s, %d of unknown outcome", v.Err, key, unknown)
 	default:
 		saved, drawn, err := v.Save(historiesDir(), head, ops)

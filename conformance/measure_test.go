@@ -16,10 +16,10 @@ func TestFiguresTellWhatRanAgain(t *testing.T) {
 // What is measured in a scope of a case is the case's.
 func TestScopeMeasures(t *testing.T) {
 	res := outcome(t, memoryHarness(), Case{run: func(e *env) {
-		e.measure("wait", time.Second)
+		e.Measure("wait", time.Second)
 		e.scope(func(e *env) {
-			e.measure("wait", 3*time.Second)
-			e.count("calls", 4)
+			e.Measure("wait", 3*time.Second)
+			e.Count("calls", 4)
 		})
 	}})
 	if got := res.Measures.Times["wait"]; got.N != 2 || got.Max != 3*time.Second || res.Measures.Counts["calls"] != 4 {

@@ -105,8 +105,8 @@ func forbidden(from, dep string) string {
 		return "the model of limits shares no arithmetic: it imports package driver alone"
 	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
 		return "only conformance checks histories"
-	case under(from, "conformance/internal") && !strings.HasPrefix(dep, checker) && !under(dep, "driver"):
-		return "the parts of conformance import driver, the checker of histories and the standard library"
+	case under(from, "conformance/internal") && !strings.HasPrefix(dep, checker) && !under(dep, "driver") && !under(dep, "conformance/internal"):
+		return "the parts of conformance import each other, driver, the checker of histories and the standard library"
 	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver") && !under(dep, "conformance"):
 		return "conformance imports the root, driver, its own parts, the checker of histories and the standard library"
 	case under(from, "driver") && !under(dep, "driver"):
