@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
@@ -71,7 +72,21 @@ func (e *env) shares(h *history.Log, parties []*party) (play func(moves int)) {
 			keys: [...]string{e.key("readers"), e.key("permits")},
 		}
 	}
-	return func(moves int) { e.run(parties, moves, func(i int, _ *party) { all[i].move() }) }
+	var once sync.Once
+	return func(moves int) {
+		once.Do(all[0].takeAll)
+		e.run(parties, moves, func(i int, _ *party) { all[i].move() })
+	}
+}
+
+// takeAll takes all permits of a free key, which chance alone brings about in some runs and not in others.
+func (s *sharer) takeAll() {
+	h := &having{key: s.keys[1], id: s.e.newID(), share: permits(3, 3)}
+	s.has = append(s.has, h)
+	s.try(h)
+	if h.held {
+		s.unlock(h)
+	}
 }
 
 // move goes on with one of the requests, or begins another.
