@@ -117,7 +117,7 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var all []spend
-	e.asks.Store(0)
+	e.requests.Store(0)
 	start := time.Now()
 	for i := range 3 {
 		l := e.limiter()
@@ -127,7 +127,7 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 					sent := time.Now()
 					t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1 + i + j}})
 					came := time.Now()
-					e.asks.Add(1)
+					e.requests.Add(1)
 					if err != nil || len(t.Asks) != 1 {
 						e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
 						return
@@ -167,7 +167,7 @@ func (e *env) bounded(name string, spends []spend, per time.Duration, bound, lea
 	if most > bound {
 		e.Errorf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
 	}
-	least = min(least, int(e.asks.Load())/2)
+	least = min(least, int(e.requests.Load())/2)
 	switch gap := e.starved(e.began); {
 	case total >= least:
 	case gap >= boundPer/2:

@@ -161,7 +161,7 @@ func crowdOfAsks(e *env) {
 	n := e.crowdSize()
 	c, bar := e.behindBarrier()
 	hot := n / 2
-	asks := crowdAsks(e, n, hot)
+	demands := crowdAsks(e, n, hot)
 	var granted, failed [crowdKeys + 1]atomic.Int64
 	// A client library gives up a call that the machine did not get to. Then permits may be spent unseen.
 	answered := func(op string, err error, failed *atomic.Int64) {
@@ -176,14 +176,14 @@ func crowdOfAsks(e *env) {
 			at = 1 + i%crowdKeys
 		}
 		bar.came.Add(1)
-		r, err := c.Allow(context.Background(), asks[at].Key, asks[at].Limit)
+		r, err := c.Allow(context.Background(), demands[at].Key, demands[at].Limit)
 		answered("Allow", err, &failed[at])
 		granted[at].Add(int64(r.Granted))
 	})
 	bar.lift(e, n)
 	crowd.disperse("a crowd in Allow")
 	all := 0
-	for i, ask := range asks {
+	for i, ask := range demands {
 		got, lost, rate := int(granted[i].Load()), int(failed[i].Load()), ask.Limit.Rate
 		e.admitted(got, rate)
 		if got > rate || got+lost < rate {
@@ -206,12 +206,12 @@ func crowdOfAsks(e *env) {
 
 // crowdAsks are the hot key, which N of the crowd ask for, and fifty others.
 func crowdAsks(e *env, n, hot int) []coord.Demand {
-	asks := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
+	demands := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
 	each := (n - hot) / crowdKeys
 	for i := range crowdKeys {
-		asks = append(asks, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
+		demands = append(demands, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
 	}
-	return asks
+	return demands
 }
 
 // crowdAtHotKey is a crowd in AllowAll of one key that all share and one of fifty others. A tenth is denied

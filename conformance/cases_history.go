@@ -85,10 +85,10 @@ const (
 
 func leaseHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
+		parties, endFaults := w(e, historyParties)
 		h := e.record(history.Heading{Model: history.ModelLease})
 		e.leases(h, parties)(leaseMoves)
-		calm()
+		endFaults()
 		h.Lapse = e.barred()
 		e.linearizable(h)
 	}
@@ -99,30 +99,30 @@ func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
 
 func ownerHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties-1)
+		parties, endFaults := w(e, historyParties-1)
 		h := e.record(history.Heading{Model: history.ModelOwners})
 		e.ownerships(h, parties)(ownerRounds)
-		calm()
+		endFaults()
 		e.linearizable(h)
 	}
 }
 
 func countHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
+		parties, endFaults := w(e, historyParties)
 		accounts := e.accounts(history.ModelCounter, counters())
 		e.counts(accounts, parties)(countMoves)
-		calm()
+		endFaults()
 		e.linearizable(histories(accounts)...)
 	}
 }
 
 func flowHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
+		parties, endFaults := w(e, historyParties)
 		accounts := e.accounts(history.ModelMoving, moving())
 		e.flows(accounts, parties)(flowMoves)
-		calm()
+		endFaults()
 		e.linearizable(histories(accounts)...)
 	}
 }
@@ -148,9 +148,9 @@ func stop(e *env) {
 
 // amid lets everyone play, breaks the store in the middle of it, and lets them play again when it is back.
 func (e *env) amid(broken interrupt, parties []*party, all []*history.Log, plays ...func()) {
-	var down shelter
+	var down outage
 	for _, p := range parties {
-		p.shelter, p.patience, p.gap = &down, time.Second, steady
+		p.outage, p.patience, p.gap = &down, time.Second, longGap
 	}
 	playing := make(chan struct{})
 	play := func() {
@@ -165,9 +165,9 @@ func (e *env) amid(broken interrupt, parties []*party, all []*history.Log, plays
 		play()
 	}()
 	e.until(soon, "a few calls on the store before it is broken", func() bool { return recorded(all) > 4*len(parties) })
-	down.shut()
+	down.begin()
 	broken(e)
-	down.open()
+	down.end()
 	recv(e, playing, usualBound, "the calls that were under way when the store was broken to end")
 	play()
 }

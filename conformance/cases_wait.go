@@ -210,7 +210,7 @@ func cancelAtGrant(e *env) {
 	holder, key := e.locker(), e.key("k")
 	for range 15 {
 		r := e.req(e.long)
-		// A place in line that a cancelled call was still asking for goes, but not at once.
+		// A position in the queue that a cancelled call was still asking for goes, but not at once.
 		e.seize(holder, key, r, 3*time.Second, "after a Lock was cancelled at its grant")
 		ctx, cancel := context.WithCancel(e.ctx)
 		_, _, result := e.waiting(ctx, key, coord.TTL(e.long))

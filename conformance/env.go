@@ -33,7 +33,7 @@ type env struct {
 	randMu sync.Mutex
 	rand   *rand.Rand
 
-	asks atomic.Int32 // answered while the case saturated a limit
+	requests atomic.Int32 // answered while the case saturated a limit
 }
 
 const (

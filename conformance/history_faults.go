@@ -21,38 +21,38 @@ type party struct {
 	patience time.Duration
 	// gap is about how long to rest between two moves.
 	gap time.Duration
-	// shelter is where to wait after a call that failed, nil if there is no outage to come.
-	shelter *shelter
+	// outage is where to wait after a call that failed, nil if there is no outage to come.
+	outage *outage
 }
 
-// shelter is where clients wait while the store is down, so that each learns of an outage
-// from a call or two: with many calls of unknown outcome a history says little, and takes long to check.
-type shelter struct {
+// outage is a time in which the store is down. Clients wait for its end, so that each learns of it from a call or two:
+// with many calls of unknown outcome a history says little, and takes long to check.
+type outage struct {
 	mu   sync.Mutex
-	over chan struct{} // closed at the end of the outage, nil while there is none
+	over chan struct{} // closed at its end, nil while there is none
 }
 
-func (s *shelter) shut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = make(chan struct{})
+func (o *outage) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = make(chan struct{})
 }
 
-func (s *shelter) open() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.over)
-	s.over = nil
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.over)
+	o.over = nil
 }
 
-// wait waits for the end of the outage, if there is one.
-func (s *shelter) wait(ctx context.Context) {
-	if s == nil {
+// wait waits for its end, if there is one.
+func (o *outage) wait(ctx context.Context) {
+	if o == nil {
 		return
 	}
-	s.mu.Lock()
-	over := s.over
-	s.mu.Unlock()
+	o.mu.Lock()
+	over := o.over
+	o.mu.Unlock()
 	if over == nil {
 		return
 	}
@@ -62,8 +62,8 @@ func (s *shelter) wait(ctx context.Context) {
 	}
 }
 
-// conditions open the parties of a run under some kind of faults. calm ends them.
-type conditions func(e *env, n int) (parties []*party, calm func())
+// conditions open the parties of a run under some kind of faults. endFaults ends the faults.
+type conditions func(e *env, n int) (parties []*party, endFaults func())
 
 // dice gives a source of random numbers that depends on the suite's seed, the case and how many
 // were made before.
@@ -77,15 +77,15 @@ func (e *env) dice() *rand.Rand {
 func withoutFaults(e *env, n int) ([]*party, func()) {
 	parties := make([]*party, n)
 	for i := range parties {
-		parties[i] = &party{backend: e.open(), dice: e.dice(), patience: soon, gap: brisk}
+		parties[i] = &party{backend: e.open(), dice: e.dice(), patience: soon, gap: shortGap}
 	}
 	return parties, func() {}
 }
 
 const (
-	brisk = 3 * time.Millisecond
-	// steady leaves time for faults that come by the clock.
-	steady = 20 * time.Millisecond
+	shortGap = 3 * time.Millisecond
+	// longGap leaves time for faults that come by the clock.
+	longGap = 20 * time.Millisecond
 )
 
 // hangs is how long a call of a run with faults may take: one that hangs has that much to wait.
@@ -100,7 +100,7 @@ func lossyCalls(e *env, n int) ([]*party, func()) {
 	for i := range parties {
 		b, in := e.injected()
 		in.faults.Script(fault.Lossy(e.dice(), &met))
-		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: brisk}
+		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: shortGap}
 		injectors[i] = in
 	}
 	return parties, func() {
@@ -127,13 +127,13 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 	for i := range parties {
 		b, link := byNetwork(e)
 		// A call that is stalled has time to come through once the fault is over.
-		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: steady}
+		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: longGap}
 		parties[i] = p
 		dice := e.dice()
 		wg.Go(func() { p.chaos.Run(link, dice, quit) })
 	}
 	var once sync.Once
-	calm := func() {
+	endFaults := func() {
 		once.Do(func() {
 			close(quit)
 			wg.Wait()
@@ -144,8 +144,8 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 			e.Count("faults of the network", n)
 		})
 	}
-	e.Cleanup(calm)
-	return parties, calm
+	e.Cleanup(endFaults)
+	return parties, endFaults
 }
 
 // pause lets up to most pass, unless the case ends.

@@ -59,7 +59,7 @@ func (p *party) note(e *env, h *history.Log, o history.Operation, call func(cont
 	}
 	h.Add(o)
 	if o.Result == history.Unknown || o.Result == history.Nothing {
-		p.shelter.wait(e.ctx)
+		p.outage.wait(e.ctx)
 	}
 	return o
 }

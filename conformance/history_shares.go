@@ -15,10 +15,10 @@ const shareMoves = 100
 // shareHistory lets several clients share two keys at random, and checks what they were told.
 func shareHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
+		parties, endFaults := w(e, historyParties)
 		h := e.record(history.Heading{Model: history.ModelShares})
 		e.shares(h, parties)(shareMoves)
-		calm()
+		endFaults()
 		h.Lapse = e.barred()
 		for key, ops := range h.ByKey() {
 			e.judgeShares(h.Heading, key, ops)

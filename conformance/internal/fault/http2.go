@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// HTTP2Proxy is a Proxy for a server that speaks HTTP/2 without TLS, as gRPC does. What such a server sends next need not
-// belong to a reply: it sends pings, acknowledgements and window updates, also before it has looked at a request. DropReply
-// therefore breaks the connection at the first frame that is part of a reply.
+// HTTP2Proxy is a Proxy for a server that speaks HTTP/2 without TLS, as gRPC does. What such a server sends next need
+// not belong to a reply: it sends pings, acknowledgements and window updates, also before it has looked at a request.
+// DropReply therefore breaks the connection at the first frame that is part of a reply.
 type HTTP2Proxy struct {
 	*Proxy
 	relay *frameRelay

@@ -13,8 +13,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Injector is between package coord and a backend. It records the calls and makes them fail: before they reach the store,
-// or after the store has applied them. It needs nothing of the store, and so works for every one.
+// Injector is between package coord and a backend. It records the calls and makes them fail: before they reach the
+// store, or after the store has applied them. It needs nothing of the store, and so works for every one.
 type Injector struct {
 	inner driver.Backend
 	quit  chan struct{} // closed by Close
@@ -61,9 +61,9 @@ var ErrInjected = errors.New("injected fault: connection lost")
 // ErrRefused is the error of a call that the Injector refused.
 var ErrRefused = fmt.Errorf("%w: injected fault: out of memory", driver.ErrNotSent)
 
-// NewInjector puts an Injector before b. The backend that it gives implements Queuer and DelayedUnlocker if b does: the core
-// works without them. It always implements the other optional interfaces, with the core's own fallback where b lacks them.
-// Close closes b.
+// NewInjector puts an Injector before b. The backend that it gives implements Queuer and DelayedUnlocker if b does:
+// the core works without them. It always implements the other optional interfaces, with the core's own fallback where
+// b lacks them. Close closes b.
 func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
 	in := &Injector{inner: b, quit: make(chan struct{}), breaks: make(chan struct{}), ended: make(map[string]int)}
 	base := &faulty{in: in, inner: b}
@@ -92,7 +92,8 @@ func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
 	return base, in
 }
 
-// Script sets what becomes of each call: fn decides on one call at a time, before the faults of the link apply. nil ends it.
+// Script sets what becomes of each call: fn decides on one call at a time, before the faults of the link apply. nil
+// ends it.
 func (in *Injector) Script(fn func(Call) Kind) { in.set(func() { in.script = fn }) }
 
 // Calls lists the calls so far.

@@ -77,15 +77,15 @@ func (p *Proxy) Close() error {
 // StallRequests makes the bytes to the store wait until Heal.
 func (p *Proxy) StallRequests() { p.set(func() { p.stalled[request] = true }) }
 
-// StallAfter lets n more requests pass, and then does what StallRequests does. What the client sends at a time counts as
-// one request.
+// StallAfter lets n more requests pass, and then does what StallRequests does. What the client sends at a time counts
+// as one request.
 func (p *Proxy) StallAfter(n int) { p.set(func() { p.passing = n }) }
 
 // StallReplies makes the bytes from the store wait until Heal.
 func (p *Proxy) StallReplies() { p.set(func() { p.stalled[reply] = true }) }
 
-// DropReply throws away the next bytes from the store, and breaks their connection. Where a store says something before it
-// has applied a request, as over HTTP/2, that may come too early; see HTTP2Proxy.
+// DropReply throws away the next bytes from the store, and breaks their connection. Where a store says something
+// before it has applied a request, as over HTTP/2, that may come too early; see HTTP2Proxy.
 func (p *Proxy) DropReply() { p.set(func() { p.drop = true }) }
 
 // Cut breaks every connection. New ones are accepted and closed at once.
@@ -154,8 +154,8 @@ func (p *Proxy) connect(client net.Conn) {
 	wg.Wait()
 }
 
-// pump relays one way. It continues to read while the way is stalled. What it has read reaches a store even if the client
-// has gone by then, as with a network that is slow.
+// pump relays one way. It continues to read while the way is stalled. What it has read reaches a store even if the
+// client has gone by then, as with a network that is slow.
 func (p *Proxy) pump(pr *pair, dir direction, from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {

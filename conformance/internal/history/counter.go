@@ -45,8 +45,8 @@ func fits(o *Operation, left int) int {
 	return 0
 }
 
-// steps gives the states that may follow: an operation takes effect once. One that was shaken may have done so twice, and
-// the second call was answered, or neither.
+// steps gives the states that may follow: an operation takes effect once. One that was shaken may have done so twice,
+// and the second call was answered, or neither.
 func (m counterModel) steps(s counterState, o *Operation) []counterState {
 	if o.Result == Nothing {
 		return []counterState{s}

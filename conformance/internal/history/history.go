@@ -1,9 +1,9 @@
 // Package history records what several clients asked of a store at the same time, and what they were told, and checks
 // it. It takes operations and gives a verdict: it knows neither the cases nor the stores.
 //
-// A history is linearizable if every operation can be given one instant between its call and its return at which it took
-// effect, such that the operations, in that order, are what a simple sequential model would have answered (Herlihy and
-// Wing, 1990). docs/histories.md has the models, and how unknown outcomes and time are treated.
+// A history is linearizable if every operation can be given one instant between its call and its return at which it
+// took effect, such that the operations, in that order, are what a simple sequential model would have answered
+// (Herlihy and Wing, 1990). docs/histories.md has the models, and how unknown outcomes and time are treated.
 package history
 
 import (
@@ -153,8 +153,8 @@ func (l *Log) Len() int {
 	return len(l.ops)
 }
 
-// ByKey gives the operations of each key, in the order of their calls. Keys share no state, so a history is linearizable
-// if each of its keys is (locality; Herlihy and Wing, theorem 1).
+// ByKey gives the operations of each key, in the order of their calls. Keys share no state, so a history is
+// linearizable if each of its keys is (locality; Herlihy and Wing, theorem 1).
 func (l *Log) ByKey() map[string][]Operation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +190,8 @@ func CountUnknown(ops []Operation) int {
 	return n
 }
 
-// forChecker gives operations the form of the checker. An operation of unknown outcome stays open until after all others:
-// it may take effect at any time. One that never did comes last, where nobody sees its effect.
+// forChecker gives operations the form of the checker. An operation of unknown outcome stays open until after all
+// others: it may take effect at any time. One that never did comes last, where nobody sees its effect.
 func forChecker(ops []Operation) []porcupine.Operation {
 	ops = slices.Clone(ops)
 	prepare(ops)
@@ -206,8 +206,8 @@ func forChecker(ops []Operation) []porcupine.Operation {
 	return out
 }
 
-// prepare marks what an operation cannot tell by itself: whether another one excuses its answer, and whether anyone tries
-// to give back what it took.
+// prepare marks what an operation cannot tell by itself: whether another one excuses its answer, and whether anyone
+// tries to give back what it took.
 func prepare(ops []Operation) {
 	refunds := make(map[string]bool)
 	for i := range ops {

@@ -21,8 +21,8 @@ type leaseState struct {
 	token, top int64
 	// ends is until when the lease was promised, late until when it may keep others out at most.
 	ends, late int64
-	// lapsed is until when a lease that has ended by itself may still keep others out: its holder may know of the end before
-	// the store does.
+	// lapsed is until when a lease that has ended by itself may still keep others out: its holder may know of the end
+	// before the store does.
 	lapsed int64
 	// now is the earliest time of the last step: a hold that had a successor without an Unlock had lapsed by then.
 	now int64
@@ -95,8 +95,8 @@ func (m leaseModel) step(s leaseState, o *Operation) (leaseState, bool) {
 	return s, false
 }
 
-// unknown is the effect of a call without an answer. A grant that nobody knows of promised nothing to anyone: it may end at
-// any time, and keeps others out until it has a successor or is released.
+// unknown is the effect of a call without an answer. A grant that nobody knows of promised nothing to anyone: it may
+// end at any time, and keeps others out until it has a successor or is released.
 func (m leaseModel) unknown(s leaseState, o *Operation) leaseState {
 	switch {
 	case o.Op == OpTry && s.holder != o.Who:
@@ -145,8 +145,8 @@ func (leaseModel) show(s leaseState) string {
 	return fmt.Sprintf("%s holds, token %d, last %d, promised until %s", ShortID(s.holder), s.token, s.top, timeText(s.ends))
 }
 
-// excusedBy reports whether p, which left no hold, may be the reason of o's answer: of a refusal if p was queued at that
-// time, of an Unlock that found something if it took p out of the queue.
+// excusedBy reports whether p, which left no hold, may be the reason of o's answer: of a refusal if p was queued at
+// that time, of an Unlock that found something if it took p out of the queue.
 func (o *Operation) excusedBy(p Operation) bool {
 	if p.Op != OpTry || p.Result != Locked && p.Result != Unknown || p.Call > o.Return || p.last() < o.Call {
 		return false

@@ -9,16 +9,17 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// ModelMoving is of limits that move during a run. The instant at which the store counted an operation is not known, only
-// that it lies between call and return. So these models compute with intervals: they know the bounds of a state. They
-// refuse what no instants within the intervals explain. They may accept an answer that is wrong by less than a call takes.
+// ModelMoving is of limits that move during a run. The instant at which the store counted an operation is not known,
+// only that it lies between call and return. So these models compute with intervals: they know the bounds of a state.
+// They refuse what no instants within the intervals explain. They may accept an answer that is wrong by less than a
+// call takes.
 const ModelMoving = "moving"
 
 // tolerance is for clocks that are read in steps, and drift from ours during a run.
 const tolerance = int64(5 * time.Millisecond)
 
-// blurOf is by how much the store's clock may differ for two clients. A client that learns the clock from answers errs by
-// half a round trip, and no round trip took longer than the longest call.
+// blurOf is by how much the store's clock may differ for two clients. A client that learns the clock from answers errs
+// by half a round trip, and no round trip took longer than the longest call.
 func blurOf(ops []Operation) int64 {
 	longest := int64(0)
 	for i := range ops {

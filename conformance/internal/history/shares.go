@@ -10,9 +10,9 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// ModelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly had,
-// and may have had, are intervals, which are compared in pairs. So the check of a history of any length is fast, and says
-// what is wrong.
+// ModelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly
+// had, and may have had, are intervals, which are compared in pairs. So the check of a history of any length is fast,
+// and says what is wrong.
 const ModelShares = "shares"
 
 // shareHold is a hold, as far as the answers tell.

@@ -1,5 +1,5 @@
-// Package runner runs cases: in which order and how many at a time, what a case says, whether this process was scheduled
-// meanwhile, and what runs again because it was not. It does not know what a case is about.
+// Package runner runs cases: in which order and how many at a time, what a case says, whether this process was
+// scheduled meanwhile, and what runs again because it was not. It does not know what a case is about.
 package runner
 
 import (

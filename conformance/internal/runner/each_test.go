@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A job that takes long begins before the others. Among the others the order stays. Jobs that disturb others come last, one
-// at a time.
+// A job that takes long begins before the others. Among the others the order stays. Jobs that disturb others come
+// last, one at a time.
 func TestEach(t *testing.T) {
 	jobs := []Job{{Usual: 1}, {Usual: longJob, Alone: true}, {Usual: longJob}, {Usual: 2}, {Alone: true}, {Usual: time.Hour}}
 	if list := sideBySide(jobs); !slices.Equal(list, []int{2, 5, 0, 3}) {

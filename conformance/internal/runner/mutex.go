@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Mutex is a read/write lock on this process: cases share it, or one holds it alone. It prefers those that share it: if
-// each case had to wait for a long one to end, only because a short one is run again, that would cost more than that run.
-// When nothing runs, or somebody has waited as long as patience, all that want it alone get it, one after the other.
+// Mutex is a read/write lock on this process: cases share it, or one holds it alone. It prefers those that share it:
+// if each case had to wait for a long one to end, only because a short one is run again, that would cost more than
+// that run. When nothing runs, or somebody has waited as long as patience, all that want it alone get it, one after
+// the other.
 type Mutex struct {
 	patience time.Duration
 

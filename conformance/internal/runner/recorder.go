@@ -240,8 +240,8 @@ func (r *Recorder) Join(inner *Recorder) {
 // ComeBack is how long a case has to end once its context was cancelled.
 const ComeBack = 5 * time.Second
 
-// Guard is Run under a watchdog. A case that overruns its bound fails, with the stacks of all goroutines. One that does not
-// end even then is left behind.
+// Guard is Run under a watchdog. A case that overruns its bound fails, with the stacks of all goroutines. One that
+// does not end even then is left behind.
 func (r *Recorder) Guard(ctx context.Context, bound time.Duration, fn func()) {
 	done := make(chan struct{})
 	go func() {

@@ -96,8 +96,8 @@ func (d *StallDetector) Longest(since time.Time) time.Duration {
 	return worst
 }
 
-// Total is by how much the ticks of a goroutine were late since then, in sum, on the average of the goroutines. A call that
-// passes through several goroutines is held up by about that much in each.
+// Total is by how much the ticks of a goroutine were late since then, in sum, on the average of the goroutines. A call
+// that passes through several goroutines is held up by about that much in each.
 func (d *StallDetector) Total(since time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
