@@ -52,7 +52,6 @@ type Limiter interface {
 type Client struct {
 	backend driver.Backend
 	store   lockStore
-	quick   driver.QuickTaker // nil where limits are observed, for it tells nobody
 	info    driver.Info
 
 	prefix   string
@@ -155,7 +154,6 @@ func (c *Client) connectLimits(limits driver.Backend) permit.Store {
 	if limits.Info().Claims.Has(driver.Charge) {
 		s.Charge, _ = limits.(driver.Charger)
 	}
-	c.quick, _ = limits.(driver.QuickTaker)
 	return s
 }
 

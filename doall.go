@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -136,7 +137,7 @@ func (m *multiLock) try(ctx context.Context, i int) error {
 func (m *multiLock) run(ctx context.Context) error {
 	for _, held := range m.held {
 		if held.Err() != nil {
-			return &Error{Op: m.op, Err: errs.OfContext(held)}
+			return &Error{Op: m.op, Err: driver.ContextError(held)}
 		}
 	}
 	m.ran = true

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/driver"
 )
 
 // Lead runs fn while this process leads key, and campaigns again after each loss, until fn returns
@@ -48,7 +48,7 @@ func Lead(ctx context.Context, l Locker, key string, fn func(context.Context) er
 		c.note(t, err)
 		c.giveWay(ctx, t)
 		if !c.rest(ctx) {
-			return &Error{Op: "lead", Key: key, Err: errs.OfContext(ctx)}
+			return &Error{Op: "lead", Key: key, Err: driver.ContextError(ctx)}
 		}
 	}
 }

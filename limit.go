@@ -134,7 +134,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	case c.permits.Store.Limiter == nil:
 		return ErrUnsupported
 	case ctx.Err() != nil:
-		return errs.OfContext(ctx)
+		return driver.ContextError(ctx)
 	}
 	return nil
 }
@@ -144,8 +144,6 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
 	switch {
-	case c.quick != nil && c.takeQuick(ctx, r, key, limit, least, n):
-		return nil
 	case c.observesLimits():
 		return c.observedTake(ctx, r, op, key, limit, least, n)
 	case c.permits.Local() && c.permits.Store.One != nil:
@@ -167,32 +165,6 @@ func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit
 		*r, err = c.degrade(ctx, op, key, ask, errs.OfStore(ctx, err, n > 0))
 	}
 	return from, err
-}
-
-// takeQuick is take where the store knows the answer at once. What it knows has been
-// checked, when it was first asked, save for what only this client can tell.
-func (c *Client) takeQuick(ctx context.Context, r *Result, key string, limit *Limit, least, n int) bool {
-	if key == "" || len(key) > MaxKey || c.state.Load() == stateClosed || ctx.Err() != nil {
-		return false
-	}
-	if c.prefix != "" {
-		key = c.prefix + key
-	}
-	l := *limit
-	if l.Algorithm == 0 {
-		l.Algorithm = SlidingWindow
-		if l.Burst > 0 {
-			l.Algorithm = TokenBucket
-		}
-	}
-	if l.Algorithm == TokenBucket && l.Burst == 0 {
-		l.Burst = l.Rate
-	}
-	q, ok := c.quick.TakeQuick(key, l, least, n)
-	if ok {
-		r.Allowed, r.Granted, r.Remaining, r.RetryAfter, r.ResetAfter = q.N > 0, q.N, q.Remaining, q.RetryAfter, q.ResetAfter
-	}
-	return ok
 }
 
 // takeHere is take on a store in this process, where a copy more would show.

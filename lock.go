@@ -194,7 +194,7 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 		return nil, errTryWait
 	}
 	if ctx.Err() != nil {
-		return nil, errs.OfContext(ctx)
+		return nil, driver.ContextError(ctx)
 	}
 	o := ownerOf(ctx)
 	if o != nil {

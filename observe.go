@@ -43,9 +43,6 @@ func newObserving(c *Client, list []Observer) *observing {
 // attach changes the client's store to what can be observed, as far as somebody is told. Without observers
 // nothing of it is in the way of a call.
 func (o *observing) attach(locks *lockStore, limits *permit.Store) {
-	if o.limits || o.store {
-		o.c.quick = nil
-	}
 	if !o.store {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/errs"
 )
 
 // groupWatch is one loop over a Watch of those who share a key.
@@ -34,7 +33,7 @@ func (w *groupWatch) look(ctx context.Context) (holders []Holder, err error, las
 	}
 	switch {
 	case ctx.Err() != nil:
-		err = errs.OfContext(ctx)
+		err = driver.ContextError(ctx)
 	case err != nil && w.s.c.state.Load() == stateClosed:
 		err = ErrClosed
 	}

@@ -121,10 +121,9 @@ func blackHoled(e *env, path pathTo) {
 	e.lossFirst(l, key)
 }
 
-// fiftyBlackHoled cuts off fifty clients at once, each with a hold of its own, while one
-// rival waits for all the keys.
+// fiftyBlackHoled cuts off ten clients at once, each with five holds, while one rival waits for all the keys.
 func fiftyBlackHoled(e *env) {
-	const n = 50
+	const clients, each = 10, 5
 	type holder struct {
 		l    *coord.Lock
 		lost <-chan time.Time
@@ -132,18 +131,23 @@ func fiftyBlackHoled(e *env) {
 	}
 	var holders []holder
 	var links []Link
-	ttl := e.round(max(2*e.ttl, 4*time.Second)) // they are all kept while the last of them are opened
-	for i := range n {
+	ttl := e.round(max(2*e.ttl, 4*time.Second)) // they are all kept while the last clients are opened
+	for i := range clients {
 		b, link := byNetwork(e)
-		key := e.key(fmt.Sprint(i))
-		l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
-		holders = append(holders, holder{l, watchLoss(l), key})
+		c := e.clientOn(b)
+		for k := range each {
+			key := e.key(fmt.Sprintf("%d-%d", i, k))
+			l := e.lock(c, key, coord.TTL(ttl))
+			holders = append(holders, holder{l, watchLoss(l), key})
+		}
 		links = append(links, link)
 	}
 	start := time.Now()
-	for i, h := range holders {
+	for _, h := range holders {
 		e.noError(h.l.Err(), "a hold before its client was cut off")
-		blackHole(links[i])
+	}
+	for _, link := range links {
+		blackHole(link)
 	}
 	rival := e.client()
 	var mu sync.Mutex

@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -37,6 +39,16 @@ func Definite(err error) bool {
 		}
 	}
 	return false
+}
+
+// ContextError gives the error of a call that stopped because ctx ended. It matches ctx.Err() and the cause. If nothing
+// was sent, say so: fmt.Errorf("%w: %w", ErrNotSent, ContextError(ctx)).
+func ContextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // LockedError is ErrLocked together with what the store knows of the lease in

@@ -144,37 +144,6 @@ func ExampleTakenOne() {
 	// Output: true true <nil>
 }
 
-// The first asks of a limit have to be checked, and are nobody's for QuickTaker.
-func ExampleQuickTaker() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
-	defer store.Close()
-	limit, err := driver.ParseLimit("10/1h")
-	if err == nil {
-		limit, err = limit.Normal()
-	}
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for range 3 {
-		if quick, ok := store.TakeQuick("mails", limit, 1, 1); ok {
-			fmt.Println(quick.N, quick.Remaining)
-		} else if one, err := store.TakeOne(ctx, "mails", limit, driver.Ask{Min: 1, N: 1}); err == nil {
-			fmt.Println(one.N, one.Remaining)
-		}
-	}
-	// Output:
-	// 1 9
-	// 1 8
-	// 1 7
-}
-
-func ExampleQuick() {
-	q := driver.Quick{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}
-	fmt.Printf("granted %d, again in %v, all back in %v", q.N, q.RetryAfter, q.ResetAfter)
-	// Output: granted 0, again in 30s, all back in 1m0s
-}
-
 // All or none, in one step.
 func ExampleMultiLimiter() {
 	ctx, store := context.Background(), memory.NewStore().Open().(everything)

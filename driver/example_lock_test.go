@@ -24,7 +24,6 @@ type everything interface {
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
-	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
 	driver.Charger

@@ -81,26 +81,6 @@ type OneTaker interface {
 	TakeOne(ctx context.Context, key string, l Limit, a Ask) (TakenOne, error)
 }
 
-// QuickTaker answers an ask at once, out of what it has in this process and without blocking,
-// or not at all. It is for stores so near that checking an ask costs as much as answering it:
-// the core asks here first, and may ask anything. What is answered is what TakeOne would
-// answer for the same key and limit, which it has accepted before. Without it the core calls
-// TakeOne, or Take.
-type QuickTaker interface {
-	// TakeQuick takes at least least and at most n permits, or denies them; ok is
-	// false where it does neither. l has its Algorithm set and, for a TokenBucket, its
-	// Burst, but may be out of range, as may all else.
-	TakeQuick(key string, l Limit, least, n int) (q Quick, ok bool)
-}
-
-// Quick is the answer of a [QuickTaker]. Its fields are those of [TakenOne].
-type Quick struct {
-	N          int
-	Remaining  int
-	RetryAfter time.Duration
-	ResetAfter time.Duration
-}
-
 // MultiLimiter takes several demands in one atomic step, all or none, under the
 // claim [AtomicMulti]. Without it AllowAll is ErrUnsupported or best effort.
 type MultiLimiter interface {

@@ -3,7 +3,6 @@ package file
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -96,16 +95,6 @@ func (g *guard) close() error {
 	return err
 }
 
-// ended is the error of a call that gave up because ctx ended. It matches
-// ctx.Err() and the cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
 // poll calls try until it is ok or fails, with growing random pauses. It does not
 // wait in the kernel: that wait could not be ended, and the process that has the
 // lock may have been stopped.
@@ -120,7 +109,7 @@ func poll(ctx context.Context, done <-chan struct{}, try func() (bool, error)) e
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return ended(ctx)
+			return driver.ContextError(ctx)
 		case <-done:
 			t.Stop()
 			return driver.ErrClosed

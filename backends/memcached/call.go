@@ -88,7 +88,7 @@ func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, erro
 	case r := <-done:
 		return r.v, r.err
 	case <-ctx.Done():
-		why = ended(ctx)
+		why = driver.ContextError(ctx)
 	case <-b.closing:
 		why = errClosing
 	}
@@ -147,7 +147,7 @@ func (b *backend) outcome(ctx context.Context, err error) error {
 		<-ctx.Done() // its timer is as late as ours
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %v", ended(ctx), err)
+		return fmt.Errorf("%w: %v", driver.ContextError(ctx), err)
 	}
 	return err
 }
@@ -163,19 +163,9 @@ func (b *backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 	return nil
-}
-
-// ended is the error of a call that gave up because ctx ended. It matches ctx.Err() and the
-// cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // The commands of a call. None is sent for a caller who has gone. ErrCacheMiss, ErrNotStored and

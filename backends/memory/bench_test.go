@@ -98,22 +98,3 @@ func BenchmarkTakeOneOfManyKeys(b *testing.B) {
 		})
 	})
 }
-
-func BenchmarkTakeQuick(b *testing.B) {
-	benchLimits(b, func(b *testing.B, l driver.Limit) {
-		c := New().(interface {
-			driver.QuickTaker
-			driver.OneTaker
-		})
-		ctx := b.Context()
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, ok := c.TakeQuick("supplier", l, 1, 1); ok {
-				continue
-			}
-			if _, err := c.TakeOne(ctx, "supplier", l, driver.Ask{Min: 1, N: 1}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

@@ -15,8 +15,6 @@ import (
 type account struct {
 	state limits.State
 	limit driver.Limit
-	gate  *gate   // nil, or one for asks of one limit, which may be open
-	seen  instant // when it was asked last, save at its gate
 	next  *account
 }
 
@@ -28,17 +26,12 @@ func (acc *account) find(l *driver.Limit) *account {
 	return acc
 }
 
-// accountsIdle reports whether the list says no more than its absence would. Its gates
-// are gone then. The shard is locked.
+// accountsIdle reports whether the list says no more than its absence would. The shard is locked.
 func (s *Store) accountsIdle(first *account, now instant) bool {
 	for acc := first; acc != nil; acc = acc.next {
-		s.settle(acc, now)
 		if acc.state.Expiry(acc.limit, s.clock.unixMicro(now)) > 0 {
 			return false
 		}
-	}
-	for acc := first; acc != nil; acc = acc.next {
-		s.close(acc)
 	}
 	return true
 }
@@ -46,20 +39,6 @@ func (s *Store) accountsIdle(first *account, now instant) bool {
 type limitShard = shard[account]
 
 func (s *Store) limitShard(key string) *limitShard { return &s.limits.shards[s.limits.index(key)] }
-
-// lockFor locks the shard of key, and finds the account of l, settled; nil if there is none.
-func (s *Store) lockFor(key string, l *driver.Limit) (sh *limitShard, acc *account, now instant) {
-	hash := s.limits.hash(key)
-	g := s.gatesOf(hash).find(hash, key, l)
-	sh = &s.limits.shards[hash%shards]
-	sh.Lock()
-	now = s.enter(sh)
-	if g != nil && g.acc != nil {
-		s.settle(g.acc, now)
-		return sh, g.acc, now
-	}
-	return sh, s.find(sh, key, l, now), now
-}
 
 // enter reads the clock in a shard that the caller has locked: whoever comes
 // later sees a later time.
@@ -70,21 +49,10 @@ func (s *Store) enter(sh *limitShard) (now instant) {
 	return now
 }
 
-// find is the account of l, settled, in a shard that the caller has locked; nil if there
-// is none.
-func (s *Store) find(sh *limitShard, key string, l *driver.Limit, now instant) *account {
-	acc := sh.get(key).find(l)
-	if acc != nil {
-		s.settle(acc, now)
-	}
-	return acc
-}
-
 // put makes state the account of l, in a shard that the caller has locked.
 func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.State, now instant) {
 	first := sh.get(key)
 	if acc := first.find(l); acc != nil {
-		s.settle(acc, now)
 		acc.state, acc.limit = state, *l
 		return
 	}
@@ -96,20 +64,16 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 	acc.next, first.next = first.next, acc
 }
 
-// takeLocked evaluates one ask of acc, settled or nil, in a shard that the caller has locked.
-func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, acc *account, key string, l *driver.Limit, a *driver.Ask, now instant) {
+// takeLocked evaluates one ask, in a shard that the caller has locked.
+func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
+	acc := sh.get(key).find(l)
 	if acc == nil {
 		s.takeFresh(one, sh, key, l, a, now)
 		return
 	}
-	again := acc.limit == *l
 	if acc.state.TakeInto(one, l, s.clock.unixMicro(now), a) {
 		acc.limit = *l
 	}
-	if again && s.quick.Load() && (acc.gate != nil || worthGate(l, now-acc.seen)) {
-		s.open(acc, key, l, now)
-	}
-	acc.seen = now
 }
 
 // takeFresh is takeLocked for a state that is not there.
@@ -120,7 +84,7 @@ func (s *Store) takeFresh(one *driver.TakenOne, sh *limitShard, key string, l *d
 	}
 }
 
-// TakeOne evaluates one ask. It is Take without whatever costs a nanosecond.
+// TakeOne evaluates one ask. Its checks are short for an ask that is plain.
 func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (one driver.TakenOne, err error) {
 	if b.closed.Load() || ctx.Err() != nil || key == "" || !plain(&l, &a) {
 		if err := b.checkAsk(ctx, key, l, a); err != nil {
@@ -128,8 +92,9 @@ func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a dri
 		}
 	}
 	s := b.store
-	sh, acc, now := s.lockFor(key, &l)
-	s.takeLocked(&one, sh, acc, key, &l, &a, now)
+	sh := s.limitShard(key)
+	sh.Lock()
+	s.takeLocked(&one, sh, key, &l, &a, s.enter(sh))
 	sh.Unlock()
 	return one, nil
 }
@@ -166,7 +131,7 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	now := s.enter(sh)
 	var one driver.TakenOne
 	for i := range asks {
-		s.takeLocked(&one, sh, s.find(sh, key, &l, now), key, &l, &asks[i], now)
+		s.takeLocked(&one, sh, key, &l, &asks[i], now)
 		taken.Asks[i], taken.Remaining, taken.ResetAfter = one.Granted, one.Remaining, one.ResetAfter
 	}
 	return taken, nil
@@ -182,10 +147,7 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	sh.Lock()
 	defer sh.Unlock()
 	first := sh.get(key)
-	acc := s.find(sh, key, &l, s.clock.now())
-	if acc != nil {
-		s.close(acc)
-	}
+	acc := first.find(&l)
 	switch {
 	case acc == nil:
 	case acc == first && acc.next == nil:
@@ -212,7 +174,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	sh.Lock()
 	defer sh.Unlock()
 	now := s.enter(sh)
-	if acc := s.find(sh, key, &l, now); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
+	if acc := sh.get(key).find(&l); acc != nil && acc.state.Refund(l, s.clock.unixMicro(now), id, n) {
 		acc.limit = l
 	}
 	return nil
@@ -231,7 +193,7 @@ func (b *backend) Charge(ctx context.Context, key string, l driver.Limit, n int)
 	sh.Lock()
 	defer sh.Unlock()
 	now := s.enter(sh)
-	acc := s.find(sh, key, &l, now)
+	acc := sh.get(key).find(&l)
 	if acc == nil {
 		var fresh limits.State
 		c, changed := fresh.Charge(l, s.clock.unixMicro(now), n)
@@ -358,7 +320,7 @@ func (s *Store) lockAll(groups []demandGroup) (instant, func()) {
 
 // try takes the demands of g from a copy of its state.
 func (s *Store) try(g *demandGroup, now instant, taken []driver.Taken) (denied bool) {
-	g.trial = s.copyOf(g, now)
+	g.trial = s.copyOf(g)
 	at := s.clock.unixMicro(now)
 	for _, p := range g.parts {
 		one, _ := g.trial.Take(p.limit, at, driver.Ask{Min: p.n, N: p.n})
@@ -374,7 +336,7 @@ func (s *Store) try(g *demandGroup, now instant, taken []driver.Taken) (denied b
 
 // peek answers for a group of which nothing was taken.
 func (s *Store) peek(g *demandGroup, now instant, taken []driver.Taken) {
-	state := s.copyOf(g, now)
+	state := s.copyOf(g)
 	for _, p := range g.parts {
 		one, _ := state.Take(p.limit, s.clock.unixMicro(now), driver.Ask{})
 		for _, index := range p.indices {
@@ -396,8 +358,8 @@ func (s *Store) keep(g *demandGroup, now instant) {
 
 // copyOf is a state of its own that equals the one of g. A copy of the struct
 // would share memory.
-func (s *Store) copyOf(g *demandGroup, now instant) (state limits.State) {
-	acc := s.find(&s.limits.shards[g.shard], g.key, &g.parts[0].limit, now)
+func (s *Store) copyOf(g *demandGroup) (state limits.State) {
+	acc := s.limits.shards[g.shard].get(g.key).find(&g.parts[0].limit)
 	if acc == nil {
 		return state
 	}

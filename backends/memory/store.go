@@ -32,8 +32,6 @@ type Store struct {
 	locks  table[slot]
 	limits table[account]
 	shared table[sharedKey]
-	gates  [shards]gates
-	quick  atomic.Bool // somebody asks at gates
 }
 
 // NewStore makes an empty store.
@@ -73,7 +71,6 @@ var _ interface {
 	driver.Pinger
 	driver.Limiter
 	driver.OneTaker
-	driver.QuickTaker
 	driver.MultiLimiter
 	driver.Refunder
 	driver.Charger
@@ -108,19 +105,9 @@ func (b *backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 	return nil
-}
-
-// ended is the error of a call that changed nothing because ctx ended. It
-// matches ctx.Err() and the cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == cause {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-	return fmt.Errorf("%w: %w: %w", driver.ErrNotSent, err, cause)
 }
 
 // checkKey refuses the empty key. The core has checked already; a caller of the

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"hash/maphash"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +25,6 @@ const (
 // so that shards which nobody uses any more are emptied too.
 type table[V any] struct {
 	seed   maphash.Seed
-	salt   uint64 // the same for short keys
 	idle   func(*V, instant) bool
 	turn   atomic.Uint32
 	shards [shards]shard[V]
@@ -83,7 +81,6 @@ func (sh *shard[V]) fresh() *V {
 
 func (t *table[V]) init(idle func(*V, instant) bool) {
 	t.seed = maphash.MakeSeed()
-	t.salt = rand.Uint64()
 	t.idle = idle
 	for i := range t.shards {
 		t.shards[i].full = sweepFloor
@@ -92,14 +89,7 @@ func (t *table[V]) init(idle func(*V, instant) bool) {
 }
 
 // index gives the shard of key.
-func (t *table[V]) index(key string) int { return int(t.hash(key) % shards) }
-
-func (t *table[V]) hash(key string) uint64 {
-	if key == "" || len(key) > shortKey {
-		return maphash.String(t.seed, key)
-	}
-	return fold(t.salt, key)
-}
+func (t *table[V]) index(key string) int { return int(maphash.String(t.seed, key) % shards) }
 
 // add puts a new cell into sh, which the caller has locked.
 func (t *table[V]) add(sh *shard[V], key string, v *V, now instant) {

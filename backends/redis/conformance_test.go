@@ -32,8 +32,8 @@ func TestConformance(t *testing.T) {
 		faults.Pause = func(conformance.TB) { srv.Pause() }
 		faults.Resume = func(conformance.TB) { srv.Resume() }
 		faults.Wipe = func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(srv.Addr))) }
-		faults.Refuse = func(tb conformance.TB) { setMaxMemory(tb, srv.Addr, "1") }
-		faults.Accept = func(tb conformance.TB) { setMaxMemory(tb, srv.Addr, "0") }
+		faults.Refuse = func(tb conformance.TB) { setMaxMemory(tb, "1", srv) }
+		faults.Accept = func(tb conformance.TB) { setMaxMemory(tb, "0", srv) }
 	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
@@ -71,6 +71,8 @@ func TestConformanceSentinel(t *testing.T) {
 			Pause:   func(conformance.TB) { gone = c.Leader(); gone.Pause() },
 			Resume:  func(conformance.TB) { gone.Resume(); settle() },
 			Wipe:    func(tb conformance.TB) { wipe(tb, redis.NewClient(clientOptions(c.Leader().Addr))) },
+			Refuse:  func(tb conformance.TB) { setMaxMemory(tb, "1", c.Nodes[:3]...) },
+			Accept:  func(tb conformance.TB) { setMaxMemory(tb, "0", c.Nodes[:3]...) },
 		},
 		WorkerURL: sentinelURL(c),
 	})
@@ -112,6 +114,8 @@ func TestConformanceCluster(t *testing.T) {
 			Wipe: each(func(s *testserver.Server) {
 				wipe(t, redis.NewClient(clientOptions(s.Addr)))
 			}),
+			Refuse: func(tb conformance.TB) { setMaxMemory(tb, "1", c.Nodes...) },
+			Accept: func(tb conformance.TB) { setMaxMemory(tb, "0", c.Nodes...) },
 		},
 		WorkerURL: "redis+cluster://" + strings.Join(c.Addrs(), ","),
 		Members:   masters(t),
@@ -172,14 +176,16 @@ func patientNew(client redis.UniversalClient) (driver.Backend, error) {
 	return newBackend(ctx, client, false, o)
 }
 
-// setMaxMemory gives a server so many bytes; with one byte it refuses what needs memory.
-func setMaxMemory(tb conformance.TB, addr, bytes string) {
-	client := redis.NewClient(clientOptions(addr))
-	if err := client.ConfigSet(context.Background(), "maxmemory", bytes).Err(); err != nil {
-		tb.Fatalf("CONFIG SET maxmemory: %v", err)
-	}
-	if err := client.Close(); err != nil {
-		tb.Fatalf("close: %v", err)
+// setMaxMemory gives servers so many bytes; with one byte they refuse what needs memory.
+func setMaxMemory(tb conformance.TB, bytes string, servers ...*testserver.Server) {
+	for _, s := range servers {
+		client := redis.NewClient(clientOptions(s.Addr))
+		if err := client.ConfigSet(context.Background(), "maxmemory", bytes).Err(); err != nil {
+			tb.Fatalf("CONFIG SET maxmemory: %v", err)
+		}
+		if err := client.Close(); err != nil {
+			tb.Fatalf("close: %v", err)
+		}
 	}
 }
 

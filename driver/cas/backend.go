@@ -2,7 +2,6 @@ package cas
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -105,17 +104,7 @@ func (b *Backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 	return nil
-}
-
-// ended is the error of a call that gave up because ctx ended. It matches
-// ctx.Err() and the cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }

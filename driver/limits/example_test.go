@@ -30,37 +30,6 @@ func ExampleState() {
 	// sw:60000000 true <nil> 1m0.6s
 }
 
-// A store in the process has a gate before a state, and a lock for when it does not answer.
-func ExampleGate() {
-	limit, err := driver.Limit{Rate: 3, Per: time.Minute}.Normal()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	var (
-		state limits.State
-		gate  limits.Gate
-	)
-	now := time.Date(2026, 11, 21, 8, 15, 0, 0, time.UTC).UnixMicro()
-	gate.Init(limit, now)
-	for range 4 {
-		word := gate.Word() // before the clock is read
-		if quick, ok := gate.Take(word, now, 1, 1); ok {
-			fmt.Println("at the gate:", quick.N, quick.RetryAfter)
-			continue
-		}
-		gate.Shut(&state, now)
-		answer, _ := state.Take(limit, now, driver.Ask{Min: 1, N: 1})
-		gate.Open(&state, now)
-		fmt.Println("of the state:", answer.N)
-	}
-	// Output:
-	// of the state: 1
-	// at the gate: 1 0s
-	// at the gate: 1 0s
-	// at the gate: 0 1m0.6s
-}
-
 // A client of a store that counts on its clients' clocks meets a state that one has made whose clock is a day ahead.
 func ExampleAhead() {
 	limit, err := driver.Limit{Rate: 2, Per: time.Second}.Normal()

@@ -2,7 +2,6 @@ package optimistic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -40,7 +39,7 @@ func (b *Backoff) Observe(d time.Duration) {
 // matches [driver.ErrNotSent].
 func (b *Backoff) Pause(ctx context.Context, before int) error {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 	if before >= eagerAfter {
 		return nil
@@ -51,22 +50,13 @@ func (b *Backoff) Pause(ctx context.Context, before int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 }
 
 // most is the end of the range of a pause.
 func (b *Backoff) most(before int) time.Duration {
 	return min(max(time.Duration(b.rtt.Load()), time.Microsecond)<<min(before, eagerAfter), maxPause)
-}
-
-// ended is the error of a call that has written nothing when ctx ended. It matches ctx.Err() and the cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, cause)
-	}
-	return fmt.Errorf("%w: %w: %w", driver.ErrNotSent, err, cause)
 }
 
 // unchanged marks an error of a call that has written nothing.

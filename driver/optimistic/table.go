@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -176,7 +177,7 @@ func (c *Cell[V]) take(ctx context.Context) error {
 	case c.busy <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 }
 

@@ -56,15 +56,6 @@ func (c *chain) Error() string {
 
 func (c *chain) Unwrap() []error { return c.errs }
 
-// OfContext is why ctx ended: it matches both ctx.Err() and its cause.
-func OfContext(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || errors.Is(cause, err) {
-		return cause
-	}
-	return Chain(err, cause)
-}
-
 // HasEnded reports whether ctx has ended, or is about to: of two timers for one moment either may be first.
 func HasEnded(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
@@ -102,7 +93,7 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 		errs = append(errs, ErrUnknownOutcome)
 	}
 	if ctx.Err() != nil {
-		errs = append(errs, OfContext(ctx))
+		errs = append(errs, driver.ContextError(ctx))
 	}
 	return Chain(append(errs, err)...)
 }

@@ -117,7 +117,7 @@ func (m *Manager) AwaitIdle(ctx context.Context) error {
 	case <-m.idle:
 		return nil
 	case <-ctx.Done():
-		return errs.OfContext(ctx)
+		return driver.ContextError(ctx)
 	}
 }
 

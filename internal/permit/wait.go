@@ -57,7 +57,7 @@ func waitEnded(ctx context.Context, unknown bool) error {
 	case unknown:
 		return errs.OfStore(ctx, ctx.Err(), true)
 	}
-	return errs.Chain(errs.ErrLimited, errs.OfContext(ctx))
+	return errs.Chain(errs.ErrLimited, driver.ContextError(ctx))
 }
 
 // sleep waits for d, or says why not.
@@ -68,7 +68,7 @@ func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return errs.Chain(errs.ErrLimited, errs.OfContext(ctx))
+		return errs.Chain(errs.ErrLimited, driver.ContextError(ctx))
 	case <-p.ended:
 		return driver.ErrClosed
 	}

@@ -120,31 +120,15 @@ func (c *Cluster) launch() {
 	c.t.Fatalf("testserver: start a cluster of %s: %v", c.Store, err)
 }
 
-// assign gives every node two addresses. The ports are held until all are chosen, so
-// that none is chosen twice.
+// assign gives every node two addresses.
 func (c *Cluster) assign() error {
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-	}()
-	address := func(host string) (string, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
-		held = append(held, l)
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		return net.JoinHostPort(host, port), err
-	}
 	for _, s := range c.Nodes {
-		var err1, err2 error
-		s.Addr, err1 = address(s.hostAddr())
-		s.peer, err2 = address(s.hostAddr())
+		port, err1 := freePort()
+		peer, err2 := freePort()
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
+		s.Addr, s.peer = net.JoinHostPort(s.hostAddr(), port), net.JoinHostPort(s.hostAddr(), peer)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@
 package testserver
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -162,7 +161,7 @@ func (s *Server) Pid() int {
 	return s.process.cmd.Process.Pid
 }
 
-// launch starts the server on a free port. Another process can take the port
+// launch starts the server on a free port. Another program can take the port
 // between our look and the server's bind: then another is tried.
 func (s *Server) launch(binary string) {
 	s.t.Helper()
@@ -207,15 +206,6 @@ func (s *Server) launchAt(binary, port string) error {
 	}
 	s.process, err = spawn(binary, args, s.dir, log)
 	return err
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
 }
 
 // awaitReady polls until the server answers, has exited, or takes too long.
