@@ -28,20 +28,23 @@ type Fault int
 
 const (
 	// NoFault lets the call through.
-	NoFault = Fault(fault.None)
+	NoFault Fault = iota
 	// FailBefore loses the request: the store never sees it, the caller gets an
 	// error that says nothing.
-	FailBefore = Fault(fault.FailBefore)
+	FailBefore
 	// FailAfter loses the reply: the store has applied the call, the caller
 	// gets the same error.
-	FailAfter = Fault(fault.FailAfter)
+	FailAfter
 	// HangBefore and HangAfter are the same without an error: the caller waits
 	// until its context ends.
-	HangBefore = Fault(fault.HangBefore)
-	HangAfter  = Fault(fault.HangAfter)
+	HangBefore
+	HangAfter
 	// Refuse lets the store refuse the call: it has changed nothing, and says so.
-	Refuse = Fault(fault.Refuse)
+	Refuse
 )
+
+// The faults are numbered as the kinds of package fault.
+var _ = [1]struct{}{}[Refuse-Fault(fault.Refuse)]
 
 // ErrInjected is the error of a call that the Injector failed. It is no
 // definite error: its outcome is unknown.
