@@ -117,7 +117,7 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var all []spend
-	e.asks.Store(0)
+	e.requests.Store(0)
 	start := time.Now()
 	for i := range 3 {
 		l := e.limiter()
@@ -127,7 +127,7 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 					sent := time.Now()
 					t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1 + i + j}})
 					came := time.Now()
-					e.asks.Add(1)
+					e.requests.Add(1)
 					if err != nil || len(t.Asks) != 1 {
 						e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
 						return
@@ -149,8 +149,8 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 
 // admitted counts what was granted for the report, and how much of it was above the bound.
 func (e *env) admitted(n, bound int) {
-	e.count(granted, n)
-	e.count(overBound, max(0, n-bound))
+	e.Count(granted, n)
+	e.Count(overBound, max(0, n-bound))
 }
 
 func atGrant(g driver.Granted, sent, came time.Time) spend { return spend{sent, came, g.N} }
@@ -167,7 +167,7 @@ func (e *env) bounded(name string, spends []spend, per time.Duration, bound, lea
 	if most > bound {
 		e.Errorf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
 	}
-	least = min(least, int(e.asks.Load())/2)
+	least = min(least, int(e.requests.Load())/2)
 	switch gap := e.starved(e.began); {
 	case total >= least:
 	case gap >= boundPer/2:
@@ -198,7 +198,7 @@ func bucketBound(e *env) {
 	limit := normal(driver.Limit{Rate: boundRate, Per: boundPer, Burst: 10})
 	spends := e.saturate(e.key("k"), limit, boundTime, atGrant)
 	over := overBucket(spends, limit)
-	e.count(overBound, max(0, over))
+	e.Count(overBound, max(0, over))
 	if over > 0 {
 		e.Errorf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
 	}

@@ -75,7 +75,7 @@ func manyLapses(e *env) {
 		})
 	}
 	wg.Wait()
-	e.count("leases that lapsed", int(lapses.Load()))
+	e.Count("leases that lapsed", int(lapses.Load()))
 }
 
 // afterLapse takes key once the lease of a holder who is gone has lapsed.

@@ -55,7 +55,7 @@ func closeClient(e *env) {
 	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("TryLock", wanted) != "" })
 	start := time.Now()
 	e.noError(c.Close(), "Close")
-	e.measure("close", time.Since(start))
+	e.Measure("close", time.Since(start))
 	recv(e, done, 0, "Done once Close has returned")
 	e.wantError(l.Err(), "Err after Close", coord.ErrNotHeld)
 	e.wantError(recv(e, remote, time.Second, "a waiter at the store, after Close"), "Lock during Close", coord.ErrClosed)

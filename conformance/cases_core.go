@@ -119,7 +119,7 @@ func callsEnd(e *env) {
 		if took > allowed+prompt+e.starved(start) {
 			e.Errorf("%s over a link that swallows everything: saw it return after %v, want within its context's %v and 100ms", name, took, allowed)
 		}
-		e.measure("longest after the context's end", took-allowed)
+		e.Measure("longest after the context's end", took-allowed)
 	}
 }
 
@@ -158,7 +158,7 @@ func halvesApart(e *env) {
 	l, hasLocks := b.(driver.Locker)
 	lim, hasLimits := b.(driver.Limiter)
 	if !hasLocks || !hasLimits {
-		e.unsupported("the store has only one half, locks or limits")
+		e.Unsupported("the store has only one half, locks or limits")
 	}
 	key, limit := e.key("shared"), normal(driver.Limit{Rate: 2, Per: time.Hour})
 	r := e.req(e.long)

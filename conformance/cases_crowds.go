@@ -94,7 +94,7 @@ func (c *crowd) disperse(what string) {
 	start := time.Now()
 	c.reach(int64(c.n))
 	<-c.done
-	c.measure(what, time.Since(start))
+	c.Measure(what, time.Since(start))
 }
 
 // ended fails the case unless err is what a call gives that its client's Close ended.
@@ -127,7 +127,7 @@ func crowdInLock(e *env) {
 		e.Errorf("Close amid a crowd: saw %v, want nil", err)
 	}
 	crowd.disperse("from Close to the last return from Lock")
-	e.count("locks granted in a crowd", int(granted.Load()))
+	e.Count("locks granted in a crowd", int(granted.Load()))
 	for i := range crowdKeys {
 		e.free(rival, key(i), soon, "after its crowd has gone")
 	}
@@ -161,7 +161,7 @@ func crowdOfAsks(e *env) {
 	n := e.crowdSize()
 	c, bar := e.behindBarrier()
 	hot := n / 2
-	asks := crowdAsks(e, n, hot)
+	demands := crowdAsks(e, n, hot)
 	var granted, failed [crowdKeys + 1]atomic.Int64
 	// A client library gives up a call that the machine did not get to. Then permits may be spent unseen.
 	answered := func(op string, err error, failed *atomic.Int64) {
@@ -176,14 +176,14 @@ func crowdOfAsks(e *env) {
 			at = 1 + i%crowdKeys
 		}
 		bar.came.Add(1)
-		r, err := c.Allow(context.Background(), asks[at].Key, asks[at].Limit)
+		r, err := c.Allow(context.Background(), demands[at].Key, demands[at].Limit)
 		answered("Allow", err, &failed[at])
 		granted[at].Add(int64(r.Granted))
 	})
 	bar.lift(e, n)
 	crowd.disperse("a crowd in Allow")
 	all := 0
-	for i, ask := range asks {
+	for i, ask := range demands {
 		got, lost, rate := int(granted[i].Load()), int(failed[i].Load()), ask.Limit.Rate
 		e.admitted(got, rate)
 		if got > rate || got+lost < rate {
@@ -191,7 +191,7 @@ func crowdOfAsks(e *env) {
 		}
 		all += lost
 	}
-	e.count("asks of a crowd that failed", all)
+	e.Count("asks of a crowd that failed", all)
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
@@ -206,12 +206,12 @@ func crowdOfAsks(e *env) {
 
 // crowdAsks are the hot key, which N of the crowd ask for, and fifty others.
 func crowdAsks(e *env, n, hot int) []coord.Demand {
-	asks := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
+	demands := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
 	each := (n - hot) / crowdKeys
 	for i := range crowdKeys {
-		asks = append(asks, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
+		demands = append(demands, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
 	}
-	return asks
+	return demands
 }
 
 // crowdAtHotKey is a crowd in AllowAll of one key that all share and one of fifty others. A tenth is denied
@@ -254,8 +254,8 @@ func crowdAtHotKey(e *env) {
 		e.Errorf("Close amid a crowd: saw %v, want nil", err)
 	}
 	crowd.disperse("from Close to the last return from AllowAll")
-	e.count("AllowAll of a crowd that was granted", int(granted.Load()))
-	e.count("AllowAll of a crowd that was denied", int(denied.Load()))
+	e.Count("AllowAll of a crowd that was granted", int(granted.Load()))
+	e.Count("AllowAll of a crowd that was denied", int(denied.Load()))
 	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
 	var others []coord.Demand
 	for i := range crowdKeys {
@@ -274,7 +274,7 @@ func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, gran
 	}
 	if spent < granted {
 		e.Errorf("permits counted of %s: saw %d, want at least the %d that were granted", what, spent, granted)
-		e.count(overBound, granted-spent)
+		e.Count(overBound, granted-spent)
 	}
 	if spent > granted+failed {
 		e.Errorf("permits counted of %s: saw %d, want at most the %d that were granted and %d that failed", what, spent, granted, failed)

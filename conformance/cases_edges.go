@@ -70,7 +70,7 @@ func longLeases(e *env) {
 	const day = 24 * time.Hour
 	const shortest = 24*day + 20*time.Hour + 31*time.Minute + 24*time.Second // 2^31 ms, and a little
 	if most := e.info.MaxTTL; most > 0 && most < shortest {
-		e.unsupported("the longest lease of the store is " + most.String())
+		e.Unsupported("the longest lease of the store is " + most.String())
 	}
 	l, rival := e.locker(), e.locker()
 	for _, ttl := range []time.Duration{shortest, 30 * day, 30*day + time.Second, 31 * day, 50 * day, 366 * day} {
@@ -118,7 +118,7 @@ func cutOff(e *env) {
 		if most := soon; took > most+e.starved(start) {
 			e.Errorf("%s while the store cannot be reached: saw it fail after %v, want at once", name, took)
 		}
-		e.measure("failure without a connection", took)
+		e.Measure("failure without a connection", took)
 	}
 	link.Heal()
 	start := time.Now()
@@ -131,7 +131,7 @@ func cutOff(e *env) {
 		e.noError(l.Unlock(e.ctx), "Unlock after the store has come back")
 		return true
 	})
-	e.measure("store found again", time.Since(start))
+	e.Measure("store found again", time.Since(start))
 }
 
 func wipedLimit(e *env) {
@@ -145,7 +145,7 @@ func wipedLimit(e *env) {
 		_, err := l.Take(e.within(soon), e.key("first"), normal(driver.Limit{Rate: 1, Per: year}), []driver.Ask{{}})
 		return err == nil // a wipe may be a restart, which breaks the connection
 	})
-	e.measure("limits after a wipe", time.Since(start))
+	e.Measure("limits after a wipe", time.Since(start))
 	for name, limit := range still(10) {
 		key, total := e.key(name), 0
 		for range 12 {

@@ -245,22 +245,22 @@ func (e *env) spared(link Link, how string) {
 	in, _ := link.(*Injector)
 	before := 0
 	if in != nil {
-		before = asks(in)
+		before = requests(in)
 	}
 	e.pass(time.Second)
 	if in == nil {
 		return
 	}
-	if n := asks(in) - before; n > most {
+	if n := requests(in) - before; n > most {
 		e.Errorf("attempts in a second, its link %s: saw %d, want at most %d: campaigns that fail are to pause", how, n, most)
 	}
 }
 
-// leaderRestart kills the server and has it back: at once, so that the term may go on or be lost, and after the lease has
-// ended.
+// leaderRestart kills the server and has it back: at once, so that the term may go on or be lost, and after the lease
+// has ended.
 func leaderRestart(e *env) {
 	if e.r.suite.Harness.Embedded {
-		e.unsupported("the store is embedded: there is no server to restart")
+		e.Unsupported("the store is embedded: there is no server to restart")
 	}
 	faults, key, ttl := e.r.suite.Harness.Faults, e.key("k"), e.round(2*e.ttl)
 	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))
@@ -281,7 +281,8 @@ func leaderRestart(e *env) {
 	}
 }
 
-// leadsOn waits until the candidate proves that it leads: the term of lock is renewed, or was lost and there is a later one.
+// leadsOn waits until the candidate proves that it leads: the term of lock is renewed, or was lost and there is a
+// later one.
 func (e *env) leadsOn(p *campaign, lock *coord.Lock) *coord.Lock {
 	until, last := lock.Deadline(), lock.Token()
 	e.until(3*soon+e.lapse(lock.TTL()), "the term to be renewed, or the next one, after the store was restarted", func() bool {
@@ -304,7 +305,7 @@ func candidateOutage(e *env, path pathTo) {
 	b1, link1 := path(e)
 	b2, link2 := path(e)
 	first := e.campaign(e.ctx, e.clientOn(b1), key, coord.TTL(ttl))
-	e.pass(500 * time.Millisecond) // it stands in line by then, or asks again and again
+	e.pass(500 * time.Millisecond) // it stands in the queue by then, or asks again and again
 	link1.Cut()
 	link2.Cut()
 	second := e.campaign(e.ctx, e.clientOn(b2), key, coord.TTL(ttl))
@@ -340,8 +341,8 @@ func candidateOutage(e *env, path pathTo) {
 	recv(e, second.terms, 3*soon, "the other candidate, after the first has gone")
 }
 
-// campaignReplyLost loses the replies to the first attempts of a candidate, and then the first requests that give the key
-// back.
+// campaignReplyLost loses the replies to the first attempts of a candidate, and then the first requests that give the
+// key back.
 func campaignReplyLost(e *env) {
 	b, in := e.injected()
 	key, lost := e.key("k"), 0

@@ -72,7 +72,7 @@ func contention(e *env) {
 	if want := clients * goroutines * rounds; count != want && !e.Failed() {
 		e.Errorf("counter: saw %d, want %d: updates were lost", count, want)
 	}
-	e.measure("one lock under contention", time.Since(start)/(clients*goroutines*rounds))
+	e.Measure("one lock under contention", time.Since(start)/(clients*goroutines*rounds))
 }
 
 func heldRefused(e *env) {
@@ -139,5 +139,5 @@ func deadHolder(e *env) {
 	died := time.Now()
 	err := recv(e, rival, e.lapse(e.ttl), fmt.Sprintf("the lock after its holder was killed: want it soon after its TTL of %v", e.ttl))
 	e.noError(err, "Lock and Unlock after the holder was killed")
-	e.measure("regrant after kill -9", time.Since(died))
+	e.Measure("regrant after kill -9", time.Since(died))
 }

@@ -41,33 +41,33 @@ func handOverCases() []Case {
 	}
 }
 
-// crowd is a client that tells when a Lock has begun to wait.
-func (e *env) crowd(b driver.Backend) (c *coord.Client, waits <-chan struct{}) {
+// waitingClient is a client that tells when a Lock has begun to wait.
+func (e *env) waitingClient(b driver.Backend) (c *coord.Client, waits <-chan struct{}) {
 	began := make(chan struct{}, 100)
 	return e.clientOn(b, coord.WithObserver(coord.Observer{
 		WaitBegan: func(context.Context, coord.WaitBegan) { began <- struct{}{} },
 	})), began
 }
 
-// tenant is what came of a Lock in a crowd.
-type tenant struct {
+// lockResult is what came of a Lock.
+type lockResult struct {
 	l   *coord.Lock
 	err error
 }
 
 // lineUp starts a Lock that waits behind a hold of its own client.
-func (e *env) lineUp(ctx context.Context, c *coord.Client, waits <-chan struct{}, key string, opts ...coord.LockOption) <-chan tenant {
-	got := make(chan tenant, 1)
+func (e *env) lineUp(ctx context.Context, c *coord.Client, waits <-chan struct{}, key string, opts ...coord.LockOption) <-chan lockResult {
+	got := make(chan lockResult, 1)
 	go func() {
 		l, err := c.Lock(ctx, key, opts...)
-		got <- tenant{l, err}
+		got <- lockResult{l, err}
 	}()
 	recv(e, waits, soon, "a Lock to wait behind its own client's")
 	return got
 }
 
-// admit gives the lock of a tenant, and ends the case without.
-func (e *env) admit(got <-chan tenant, within time.Duration, what string) *coord.Lock {
+// admit gives the lock, and ends the case without.
+func (e *env) admit(got <-chan lockResult, within time.Duration, what string) *coord.Lock {
 	t := recv(e, got, within, what)
 	if t.err != nil {
 		e.Fatalf("%s: saw %v, want a lock", what, t.err)
@@ -77,10 +77,10 @@ func (e *env) admit(got <-chan tenant, within time.Duration, what string) *coord
 
 func handedTokens(e *env) {
 	const waiters = 5
-	c, waits := e.crowd(e.open())
+	c, waits := e.waitingClient(e.open())
 	rival, key := e.locker(), e.key("k")
 	l := e.lock(c, key, coord.TTL(e.long))
-	var line []<-chan tenant
+	var line []<-chan lockResult
 	for range waiters {
 		line = append(line, e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long)))
 	}
@@ -101,7 +101,7 @@ func handedTokens(e *env) {
 }
 
 func oldHandle(e *env) {
-	c, waits := e.crowd(e.open())
+	c, waits := e.waitingClient(e.open())
 	rival, key := e.locker(), e.key("k")
 	old := e.lock(c, key, coord.TTL(e.long))
 	got := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
@@ -125,7 +125,7 @@ func oldHandle(e *env) {
 }
 
 func passedBy(e *env) {
-	c, waits := e.crowd(e.open())
+	c, waits := e.waitingClient(e.open())
 	rival := e.locker()
 	for i := range 10 {
 		key := e.key(fmt.Sprint("k", i%2))
@@ -203,10 +203,10 @@ func turns(e *env) {
 
 func handedLoss(e *env) {
 	b, link := byDriver(e)
-	c, waits := e.crowd(b)
+	c, waits := e.waitingClient(b)
 	key, ttl, start := e.key("k"), coord.TTL(e.ttl), time.Now()
 	old := e.lock(c, key, ttl)
-	lines := []<-chan tenant{e.lineUp(e.ctx, c, waits, key, ttl), e.lineUp(e.ctx, c, waits, key, ttl)}
+	lines := []<-chan lockResult{e.lineUp(e.ctx, c, waits, key, ttl), e.lineUp(e.ctx, c, waits, key, ttl)}
 	if err := old.Unlock(e.ctx); err != nil {
 		if !e.overworked(start, e.ttl) {
 			e.Errorf("Unlock with goroutines of the own client in line: saw %v, want nil", err)
@@ -252,16 +252,16 @@ func fairBeforeLocal(e *env) {
 		{what: "the hold is older than 50 ms", held: turn + 10*time.Millisecond},
 	} {
 		key := e.key(fmt.Sprint("k", i))
-		c, waits := e.crowd(e.open())
+		c, waits := e.waitingClient(e.open())
 		other, otherWaits := c, waits
 		if !way.own {
-			other, otherWaits = e.crowd(e.open())
+			other, otherWaits = e.waitingClient(e.open())
 		}
 		l := e.lock(c, key, options(way.holder)...)
 		first := e.lineUp(e.ctx, other, otherWaits, key, options(true)...)
 		e.queued(key, 1)
 		second := e.lineUp(e.ctx, c, waits, key, options(way.local)...)
-		if way.local { // then it is in line at the store
+		if way.local { // then it is in the queue at the store
 			e.queued(key, 2)
 		}
 		e.pass(way.held)
@@ -277,7 +277,7 @@ func fairBeforeLocal(e *env) {
 }
 
 // passOn unlocks what t has, and what the next is granted then.
-func (e *env) passOn(t tenant, next <-chan tenant) {
+func (e *env) passOn(t lockResult, next <-chan lockResult) {
 	e.noError(t.err, "Lock of the first in line")
 	e.noError(t.l.Unlock(e.ctx), "Unlock by the first in line")
 	e.noError(e.admit(next, e.lapse(e.ttl), "the second in line").Unlock(e.ctx), "Unlock by the second in line")

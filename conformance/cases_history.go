@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -84,10 +85,10 @@ const (
 
 func leaseHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
-		h := e.record(heading{Model: modelLease})
+		parties, endFaults := w(e, historyParties)
+		h := e.record(history.Heading{Model: history.ModelLease})
 		e.leases(h, parties)(leaseMoves)
-		calm()
+		endFaults()
 		h.Lapse = e.barred()
 		e.linearizable(h)
 	}
@@ -98,30 +99,30 @@ func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
 
 func ownerHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties-1)
-		h := e.record(heading{Model: modelOwners})
+		parties, endFaults := w(e, historyParties-1)
+		h := e.record(history.Heading{Model: history.ModelOwners})
 		e.ownerships(h, parties)(ownerRounds)
-		calm()
+		endFaults()
 		e.linearizable(h)
 	}
 }
 
 func countHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
-		accounts := e.accounts(modelCounter, counters())
+		parties, endFaults := w(e, historyParties)
+		accounts := e.accounts(history.ModelCounter, counters())
 		e.counts(accounts, parties)(countMoves)
-		calm()
+		endFaults()
 		e.linearizable(histories(accounts)...)
 	}
 }
 
 func flowHistory(w conditions) func(*env) {
 	return func(e *env) {
-		parties, calm := w(e, historyParties)
-		accounts := e.accounts(modelMoving, moving())
+		parties, endFaults := w(e, historyParties)
+		accounts := e.accounts(history.ModelMoving, moving())
 		e.flows(accounts, parties)(flowMoves)
-		calm()
+		endFaults()
 		e.linearizable(histories(accounts)...)
 	}
 }
@@ -146,10 +147,10 @@ func stop(e *env) {
 }
 
 // amid lets everyone play, breaks the store in the middle of it, and lets them play again when it is back.
-func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...func()) {
-	var down shelter
+func (e *env) amid(broken interrupt, parties []*party, all []*history.Log, plays ...func()) {
+	var down outage
 	for _, p := range parties {
-		p.shelter, p.patience, p.gap = &down, time.Second, steady
+		p.outage, p.patience, p.gap = &down, time.Second, longGap
 	}
 	playing := make(chan struct{})
 	play := func() {
@@ -164,21 +165,30 @@ func (e *env) amid(broken interrupt, parties []*party, all []*history, plays ...
 		play()
 	}()
 	e.until(soon, "a few calls on the store before it is broken", func() bool { return recorded(all) > 4*len(parties) })
-	down.shut()
+	down.begin()
 	broken(e)
-	down.open()
+	down.end()
 	recv(e, playing, usualBound, "the calls that were under way when the store was broken to end")
 	play()
+}
+
+// recorded is how many operations there are by now.
+func recorded(all []*history.Log) int {
+	n := 0
+	for _, h := range all {
+		n += h.Len()
+	}
+	return n
 }
 
 func leasesAmid(broken interrupt) func(*env) {
 	return func(e *env) {
 		leasers, _ := withoutFaults(e, 3)
 		owners, _ := withoutFaults(e, 2)
-		h := e.record(heading{Model: modelLease}) // a restart may prolong leases
-		owned := e.record(heading{Model: modelOwners})
+		h := e.record(history.Heading{Model: history.ModelLease}) // a restart may prolong leases
+		owned := e.record(history.Heading{Model: history.ModelOwners})
 		lease, own := e.leases(h, leasers), e.ownerships(owned, owners)
-		e.amid(broken, leasers, []*history{h}, func() { lease(leaseMoves / 2) }, func() { own(ownerRounds / 2) })
+		e.amid(broken, leasers, []*history.Log{h}, func() { lease(leaseMoves / 2) }, func() { own(ownerRounds / 2) })
 		e.linearizable(h, owned)
 	}
 }
@@ -186,7 +196,7 @@ func leasesAmid(broken interrupt) func(*env) {
 func countsAmid(broken interrupt) func(*env) {
 	return func(e *env) {
 		parties, _ := withoutFaults(e, historyParties)
-		accounts := e.accounts(modelCounter, counters())
+		accounts := e.accounts(history.ModelCounter, counters())
 		count := e.counts(accounts, parties)
 		e.amid(broken, parties, histories(accounts), func() { count(countMoves / 2) })
 		e.linearizable(histories(accounts)...)

@@ -67,7 +67,7 @@ func (e *env) stalled(link Link, n int, call func(context.Context) error, meanwh
 	// The bytes are on their way. There is no reply to wait for: their caller has gone.
 	e.pass(100 * time.Millisecond)
 	if err != nil {
-		e.count("calls that were stalled", 1)
+		e.Count("calls that were stalled", 1)
 	}
 	return true
 }
@@ -157,6 +157,6 @@ func lateLimitWrite(e *env, kind string, n int, what string, end accountEnd) {
 	spent += e.ask(meter, key, limit, 1, rate).N
 	if spent > rate {
 		e.Errorf("permits granted since the account was made anew, around a late debit, under %v: saw %d, want at most %d", limit, spent, rate)
-		e.count(overBound, spent-rate)
+		e.Count(overBound, spent-rate)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -95,8 +96,8 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 	if own := int64(l.Token() >> 10); g.Token <= own {
 		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
 	}
-	e.measure(lossGap, granted.Sub(at))
-	e.measure(lossDetection, at.Sub(start))
+	e.Measure(lossGap, granted.Sub(at))
+	e.Measure(lossDetection, at.Sub(start))
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
 	// A machine so busy that the rival's own lease may have lapsed by now tells nothing.
 	if _, err := rival.Renew(e.within(soon), key, r); err != nil && time.Since(granted) < r.TTL/2 {
@@ -105,7 +106,7 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 }
 
 // margin is what a holder takes off its lease for clocks that drift.
-func margin(ttl time.Duration) time.Duration { return max(ttl/100, 5*time.Millisecond) }
+func margin(ttl time.Duration) time.Duration { return history.Margin(ttl) }
 
 func lapse(e *env) {
 	key := e.key("k")
@@ -179,8 +180,8 @@ func fiftyBlackHoled(e *env) {
 				}
 				mu.Lock()
 				smallest = min(smallest, granted.Sub(at))
-				e.measure(lossGap, granted.Sub(at))
-				e.measure(lossDetection, at.Sub(start))
+				e.Measure(lossGap, granted.Sub(at))
+				e.Measure(lossDetection, at.Sub(start))
 				mu.Unlock()
 			case <-e.ctx.Done():
 			}
@@ -276,7 +277,7 @@ func wiped(e *env) {
 	e.r.suite.Harness.Faults.Wipe(e)
 	start := time.Now()
 	recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
-	e.measure("loss after a wipe", time.Since(start))
+	e.Measure("loss after a wipe", time.Since(start))
 	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
 	e.free(e.locker(), key, time.Second, "after the store lost everything")
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
@@ -289,7 +290,7 @@ func lossPushed(e *env) {
 	lost, start := watchLoss(l), time.Now()
 	e.noError(e.locker().Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
 	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
-	e.measure("pushed loss", time.Since(start))
+	e.Measure("pushed loss", time.Since(start))
 	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
 }
 

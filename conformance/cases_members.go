@@ -49,8 +49,8 @@ const (
 	waitsOfEach = 2
 )
 
-// crew are clients of a store of several members, one of which fails.
-type crew struct {
+// memberRun is a run of clients of a store of several members, one of which fails.
+type memberRun struct {
 	*env
 	m       *Members
 	victim  int
@@ -67,10 +67,10 @@ type inLine struct {
 	result <-chan error
 }
 
-// crew opens clients of the store of several members.
-func (e *env) crew() *crew {
+// memberRun opens clients of the store of several members.
+func (e *env) memberRun() *memberRun {
 	m := e.r.suite.Harness.Members
-	c := &crew{env: e, m: m, ttl: e.round(3 * m.Bound), victim: e.rand.IntN(m.Count)}
+	c := &memberRun{env: e, m: m, ttl: e.round(3 * m.Bound), victim: e.rand.IntN(m.Count)}
 	for range memberClients {
 		b := m.Open(e)
 		e.Cleanup(func() { e.close(b) })
@@ -79,8 +79,8 @@ func (e *env) crew() *crew {
 	return c
 }
 
-// breaks has the victim fail, until the function that it gives is called or the case is over.
-func (c *crew) breaks(hk Hook) (end func()) {
+// breaks makes one member fail, until the function that it gives is called or the case is over.
+func (c *memberRun) breaks(hk Hook) (end func()) {
 	c.broke = time.Now()
 	end = c.m.fault(hk)(c, c.victim)
 	if end == nil {
@@ -92,7 +92,7 @@ func (c *crew) breaks(hk Hook) (end func()) {
 }
 
 // keys are n on each member, or n where any majority serves every key.
-func (c *crew) keys(at func(string) int, name string, n int) (keys []string) {
+func (c *memberRun) keys(at func(string) int, name string, n int) (keys []string) {
 	const most = 100_000 // tries to find a key of each member
 	if at == nil {
 		for i := range n {
@@ -114,8 +114,8 @@ func (c *crew) keys(at func(string) int, name string, n int) (keys []string) {
 	return keys
 }
 
-// healthy are keys that can be served while the victim cannot.
-func (c *crew) healthy(at func(string) int, name string, n int) (keys []string) {
+// healthy are keys that can be served while the failing member cannot.
+func (c *memberRun) healthy(at func(string) int, name string, n int) (keys []string) {
 	for _, key := range c.keys(at, name, n) {
 		if serves(at, key, c.victim) {
 			keys = append(keys, key)
@@ -125,7 +125,7 @@ func (c *crew) healthy(at func(string) int, name string, n int) (keys []string) 
 }
 
 // each runs fn for each client, all at once.
-func (c *crew) each(fn func(e *env, i int, client *coord.Client)) {
+func (c *memberRun) each(fn func(e *env, i int, client *coord.Client)) {
 	var wg sync.WaitGroup
 	for i, client := range c.clients {
 		wg.Go(func() {
@@ -136,7 +136,7 @@ func (c *crew) each(fn func(e *env, i int, client *coord.Client)) {
 }
 
 // hold has each client take locks on all members, and wait for some of the next client.
-func (c *crew) hold() {
+func (c *memberRun) hold() {
 	c.each(func(e *env, i int, client *coord.Client) {
 		for _, key := range c.keys(c.m.LockAt, fmt.Sprint("held by ", i), holdsOfEach) {
 			c.held[i] = append(c.held[i], e.lock(client, key, coord.TTL(c.ttl)))
@@ -166,18 +166,18 @@ func (c *crew) hold() {
 			})})
 		}
 	}
-	c.pass(c.ttl / 10) // most of them are in line by then; the others come to it while a member fails
+	c.pass(c.ttl / 10) // most of them are in the queue by then; the others come to it while a member fails
 }
 
-// ours reports whether the hold can be served while the victim cannot.
-func (c *crew) ours(l *coord.Lock) bool { return serves(c.m.LockAt, l.Key(), c.victim) }
+// ours reports whether the hold can be served while the failing member cannot.
+func (c *memberRun) ours(l *coord.Lock) bool { return serves(c.m.LockAt, l.Key(), c.victim) }
 
 // unjudged reports whether the machine kept this process from what it is to be judged on.
-func (c *crew) unjudged(err error) bool { return err != nil && c.overworked(c.broke, c.ttl) }
+func (c *memberRun) unjudged(err error) bool { return err != nil && c.overworked(c.broke, c.ttl) }
 
 func locksAmid(hk Hook) func(*env) {
 	return func(e *env) {
-		c := e.crew()
+		c := e.memberRun()
 		c.hold()
 		end := c.breaks(hk)
 		c.useLocks(c.ttl * 7 / 6) // a hold that was not renewed since is lost by then
@@ -189,8 +189,8 @@ func locksAmid(hk Hook) func(*env) {
 	}
 }
 
-// useLocks takes other locks until d has passed, while each client has calls that wait for the victim.
-func (c *crew) useLocks(d time.Duration) {
+// useLocks takes other locks until d has passed, while each client has calls that wait for the failing member.
+func (c *memberRun) useLocks(d time.Duration) {
 	until := c.broke.Add(d)
 	c.each(func(e *env, i int, client *coord.Client) {
 		c.bother(e, c.m.LockAt, fmt.Sprint("in vain by ", i), func(ctx context.Context, key string) {
@@ -216,16 +216,16 @@ func (c *crew) useLocks(d time.Duration) {
 	})
 }
 
-// calls are those of one client that need no answer of the victim.
+// calls are those of one client that need no answer of the failing member.
 type calls struct {
 	*env
-	c *crew
-	// alone: each call is of one member, which serves. Else a call may have gone to the victim. It fails then, and
+	c *memberRun
+	// alone: each call is of one member, which serves. Else a call may have gone to the failing member. It fails then, and
 	// when it is made again it goes to another member.
 	alone bool
 }
 
-func (c *crew) calls(e *env, at func(string) int) *calls { return &calls{e, c, at != nil} }
+func (c *memberRun) calls(e *env, at func(string) int) *calls { return &calls{e, c, at != nil} }
 
 // make makes one call, which is to be served within the bound.
 func (s *calls) make(op string, call func(ctx context.Context) error) {
@@ -233,7 +233,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		began := time.Now()
 		err := s.once(call)
 		took := time.Since(began)
-		s.c.measure("a call that a healthy member can serve", took)
+		s.c.Measure("a call that a healthy member can serve", took)
 		switch {
 		case err == nil:
 			return
@@ -242,7 +242,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		case !s.alone && time.Since(start) > soon+s.starved(start):
 			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
 		case !s.alone:
-			s.c.count("calls that failed, and were made again", 1)
+			s.c.Count("calls that failed, and were made again", 1)
 			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
 			continue
 		}
@@ -260,8 +260,8 @@ func (s *calls) once(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// bother makes calls that wait for the victim, where there is something that it alone serves.
-func (c *crew) bother(e *env, at func(string) int, name string, call func(ctx context.Context, key string)) {
+// bother makes calls that wait for the failing member, where there is something that it alone serves.
+func (c *memberRun) bother(e *env, at func(string) int, name string, call func(ctx context.Context, key string)) {
 	if at == nil {
 		return
 	}
@@ -286,8 +286,8 @@ func (c *crew) bother(e *env, at func(string) int, name string, call func(ctx co
 	e.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// stillHeld fails the case if a hold or a place in line was lost that the victim has no part in.
-func (c *crew) stillHeld() {
+// stillHeld fails the case if a hold or a position in the queue was lost that the failing member has no part in.
+func (c *memberRun) stillHeld() {
 	lost, all, gone := 0, 0, 0
 	var sample error
 	for _, held := range c.held {
@@ -305,8 +305,8 @@ func (c *crew) stillHeld() {
 			all++
 		}
 	}
-	c.count("locks on healthy members", all)
-	c.count("locks that the victim had, and that were lost", gone)
+	c.Count("locks on healthy members", all)
+	c.Count("locks that the victim had, and that were lost", gone)
 	if lost > 0 && !c.unjudged(sample) {
 		c.Errorf("locks on healthy members after %v of leases of %v: saw %d of %d lost, such as %v", time.Since(c.broke), c.ttl, lost, all, sample)
 	}
@@ -323,7 +323,7 @@ func (c *crew) stillHeld() {
 }
 
 // servedInLine unlocks what is waited for, and expects the waiters to get it.
-func (c *crew) servedInLine() {
+func (c *memberRun) servedInLine() {
 	var wg sync.WaitGroup
 	for _, w := range c.waits {
 		if c.ours(w.holder) && w.result != nil {
@@ -333,16 +333,16 @@ func (c *crew) servedInLine() {
 	wg.Wait()
 }
 
-// tolerate is the error of an Unlock. Where any member may be asked, it can be the victim: then the key is freed in the
-// background.
-func (c *crew) tolerate(err error) error {
+// tolerate is the error of an Unlock. Where any member may be asked, it can be the failing member: then the key is
+// freed in the background.
+func (c *memberRun) tolerate(err error) error {
 	if c.m.LockAt == nil && errors.Is(err, coord.ErrUnavailable) {
 		return nil
 	}
 	return err
 }
 
-func (c *crew) passOn(e *env, w *inLine) {
+func (c *memberRun) passOn(e *env, w *inLine) {
 	if err := c.tolerate(w.holder.Unlock(e.ctx)); err != nil && !c.unjudged(err) {
 		e.Errorf("the holder's Unlock: saw %v, want nil", err)
 		return
@@ -353,8 +353,8 @@ func (c *crew) passOn(e *env, w *inLine) {
 	}
 }
 
-// givenBack closes one client, and expects its locks to be free. The victim's lapse.
-func (c *crew) givenBack() {
+// givenBack closes one client, and expects its locks to be free. The failing member's lapse.
+func (c *memberRun) givenBack() {
 	if err := c.clients[0].Close(); err != nil && !errors.Is(err, coord.ErrUnavailable) {
 		c.Errorf("Close: saw %v, want nil or ErrUnavailable", err)
 	}
@@ -368,14 +368,14 @@ func (c *crew) givenBack() {
 }
 
 // allAgain takes a key of each member, now that all serve.
-func (c *crew) allAgain() {
+func (c *memberRun) allAgain() {
 	for _, key := range c.keys(c.m.LockAt, "again", 1) {
 		c.takes(c.env, key)
 	}
 }
 
 // takes takes a lock that is to be free, and gives it back. It may take a while until that is known.
-func (c *crew) takes(e *env, key string) {
+func (c *memberRun) takes(e *env, key string) {
 	calls := calls{e, c, false}
 	calls.make("TryLock of "+key+", which is free", func(ctx context.Context) error {
 		l, err := c.clients[1].TryLock(ctx, key, coord.TTL(c.ttl))
@@ -389,11 +389,11 @@ func (c *crew) takes(e *env, key string) {
 	})
 }
 
-// limitsAmid has all clients use up limits that the victim has no part in.
+// limitsAmid has all clients use up limits that the failing member has no part in.
 func limitsAmid(hk Hook) func(*env) {
 	return func(e *env) {
-		const rate, asks = 100, 50 // of each client: more than there are permits
-		c := e.crew()
+		const rate, requests = 100, 50 // of each client: more than there are permits
+		c := e.memberRun()
 		limit := coord.Per(rate, year)
 		keys := c.healthy(c.m.LimitAt, "limit", 2)
 		c.each(func(e *env, _ int, client *coord.Client) { // connections to all members
@@ -410,7 +410,7 @@ func limitsAmid(hk Hook) func(*env) {
 				_, _ = client.Allow(ctx, key, limit)
 			})
 			calls := c.calls(e, c.m.LimitAt)
-			for range asks {
+			for range requests {
 				if time.Since(c.broke) >= c.ttl { // the machine is slow: not all permits are asked for
 					mu.Lock()
 					failed = true
@@ -427,7 +427,7 @@ func limitsAmid(hk Hook) func(*env) {
 						return err
 					})
 				}
-				e.pass(c.m.Bound / asks)
+				e.pass(c.m.Bound / requests)
 			}
 		})
 		for key, n := range granted {

@@ -90,7 +90,7 @@ func allowAllInTurn(e *env) {
 	refunder, ok := b.(driver.Refunder)
 	if !ok {
 		if e.info.Claims.Has(driver.AtomicMulti) {
-			e.unsupported("the store is no driver.Refunder, and takes several limits in one step")
+			e.Unsupported("the store is no driver.Refunder, and takes several limits in one step")
 		}
 		e.Logf("the store cannot give back, and so AllowAll is refused")
 		_, err := e.clientOn(b, coord.WithBestEffort()).AllowAll(e.ctx, coord.Demand{Key: e.key("k"), Limit: driver.Limit{Rate: 1, Per: year}, N: 1})
@@ -116,7 +116,7 @@ func allowAllInTurn(e *env) {
 			e.noError(err, "Peek under "+name)
 			return r.Remaining == 3
 		})
-		e.measure("given back after a denial", time.Since(start))
+		e.Measure("given back after a denial", time.Since(start))
 	}
 }
 

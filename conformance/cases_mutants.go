@@ -40,7 +40,7 @@ func renewAll(e *env) {
 	l := e.locker()
 	b, ok := l.(driver.BatchRenewer)
 	if !ok {
-		e.unsupported("the store is no driver.BatchRenewer: it renews one hold at a time")
+		e.Unsupported("the store is no driver.BatchRenewer: it renews one hold at a time")
 	}
 	const n, gone = 4, 1
 	ttl := e.round(2 * e.ttl)
@@ -91,7 +91,7 @@ func deadHolderWaiters(e *env) {
 	_, _, second := e.waiting(e.ctx, key, coord.TTL(e.long))
 	start := time.Now()
 	e.noError(recv(e, first, e.lapse(g.TTL), "a waiter, after the lease of a dead holder"), "Lock behind a dead holder")
-	e.measure("grant past a dead holder", time.Since(start))
+	e.Measure("grant past a dead holder", time.Since(start))
 	e.noError(recv(e, second, e.lapse(g.TTL), "the other waiter, after the lease of a dead holder"), "Lock behind a dead holder")
 }
 

@@ -137,7 +137,7 @@ func leaseAccounts(e *env) {
 			e.noError(c.Close(), "Close of a lessee")
 		}
 		a := e.ask(e.limiter(), key, limit, 0, 0)
-		// The asks that come just as a lease ends, at most one of each goroutine, may count as
+		// The requests that come just as a lease ends, at most one of each goroutine, may count as
 		// spent, and have got nothing of it.
 		least, most := granted+lost, granted+lost+ended*(1+2+3)
 		if debited := limit.Rate - a.Remaining; debited < least || debited > most {

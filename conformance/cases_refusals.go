@@ -175,7 +175,7 @@ func storeRefuses(e *env) {
 	if refused == 0 {
 		e.Errorf("TryLock while Faults.Refuse is in force: saw only grants, want refusals: the hook does nothing")
 	}
-	e.count("refused grants", refused)
+	e.Count("refused grants", refused)
 	h.live("while the store refuses new ones")
 	if _, err := rival.TryLock(e.within(soon), h.locks[0].Key()); err == nil {
 		e.Errorf("TryLock of a held key while the store refuses new locks: saw a grant")
@@ -225,7 +225,7 @@ func storeRefusesPermits(e *env) {
 	}
 	if granted > rate {
 		e.Errorf("permits granted before, during and after the refusal: saw %d, want at most %d", granted, rate)
-		e.count(overBound, granted-rate)
+		e.Count(overBound, granted-rate)
 	}
 	r, err := c.Allow(e.within(soon), e.key("fresh"), limit)
 	e.noError(err, "Allow of a new limit after the refusal")

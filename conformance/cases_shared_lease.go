@@ -265,7 +265,7 @@ func renewsShares(e *env) {
 	l := e.shared()
 	b, ok := l.(driver.BatchRenewer)
 	if !ok {
-		e.unsupported("the store is no driver.BatchRenewer of shared holds: it renews one at a time")
+		e.Unsupported("the store is no driver.BatchRenewer of shared holds: it renews one at a time")
 	}
 	const n, gone = 4, 1
 	key, other := e.key("k"), e.key("other")

@@ -66,7 +66,7 @@ func pushesChanges(e *env) {
 	a, b, key := e.shared(), e.shared(), e.key("k")
 	n, ok := a.(driver.ChangeNotifier)
 	if !ok {
-		e.unsupported("the store is no driver.ChangeNotifier: the head of a queue polls")
+		e.Unsupported("the store is no driver.ChangeNotifier: the head of a queue polls")
 	}
 	held, _ := e.enter(b, key, permits(2, 2), "2 of 2")
 	ctx, cancel := context.WithCancel(e.ctx)

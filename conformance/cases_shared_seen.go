@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -49,7 +50,7 @@ func showsHolders(e *env) {
 func (e *env) shows(seen map[string]driver.Holder, r driver.Request, g driver.Grant) {
 	h, ok := seen[r.ID]
 	if !ok {
-		e.Errorf("Holders: saw %s missing, want every hold", tail(r.ID))
+		e.Errorf("Holders: saw %s missing, want every hold", history.ShortID(r.ID))
 		return
 	}
 	got := driver.Share{Mode: h.Mode, Weight: h.Weight, Of: h.Of}
@@ -69,7 +70,7 @@ func breaksShare(e *env) {
 	a, b, key := e.shared(), e.shared(), e.key("k")
 	breaker, ok := b.(driver.Breaker)
 	if !ok {
-		e.unsupported("the store is no driver.Breaker of shared holds")
+		e.Unsupported("the store is no driver.Breaker of shared holds")
 	}
 	r := e.share(permits(1, 2), e.round(2*e.ttl))
 	start := time.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -105,7 +106,7 @@ func crowdedSemaphore(e *env) {
 	}
 	start := time.Now()
 	wg.Wait()
-	e.measure("one permit under contention", time.Since(start)/(clients*each*rounds))
+	e.Measure("one permit under contention", time.Since(start)/(clients*each*rounds))
 	l, r := e.shared(), e.share(permits(n, n), e.long)
 	e.seize(l, semaphoreKey(key), r, soon, "after everyone has left")
 	e.leave(l, semaphoreKey(key), r)
@@ -131,7 +132,7 @@ func (e *env) useSemaphore(c *coord.Client, key string, weight, n int, res *perm
 func (e *env) gaveBack(err error, what string) {
 	switch {
 	case errors.Is(err, coord.ErrUnavailable):
-		e.count("Unlock that was not confirmed in time", 1)
+		e.Count("Unlock that was not confirmed in time", 1)
 	case err != nil:
 		e.Errorf("%s: saw %v, want nil", what, err)
 	}
@@ -222,7 +223,7 @@ func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord
 	start := time.Now()
 	lock, err := l.Lock(e.within(soon), key, append(opts, coord.TTL(e.long))...)
 	e.noError(err, "Lock of all, behind a stream of those who take a part")
-	e.measure("wait behind a stream", time.Since(start))
+	e.Measure("wait behind a stream", time.Since(start))
 	e.noError(lock.Unlock(e.ctx), "Unlock of all")
 }
 
@@ -280,7 +281,7 @@ func crossedShares(e *env) {
 		}
 	}
 	wg.Wait()
-	e.count("granted in time", int(granted.Load()))
+	e.Count("granted in time", int(granted.Load()))
 	l, r := e.shared(), e.share(permits(2, 2), e.long)
 	e.seize(l, semaphoreKey(key), r, soon, "after all waits have ended")
 	e.leave(l, semaphoreKey(key), r)
@@ -330,7 +331,7 @@ func shareReentry(e *env) {
 	e.keptOut(rival, readWriteKey(key), reader, "a reader beside a writer that is a reader, too")
 	start := time.Now()
 	err := write.Unlock(e.ctx)
-	if errors.Is(err, coord.ErrUnavailable) && e.starved(start) >= stall {
+	if errors.Is(err, coord.ErrUnavailable) && e.starved(start) >= runner.Stall {
 		e.notJudged("Unlock of the writer that is a reader, too: saw %v; this process was not scheduled for %v at a time", err, e.starved(start))
 		return
 	}
@@ -583,7 +584,7 @@ func killedShare(e *env) {
 	w.kill()
 	died := time.Now()
 	e.noError(recv(e, waits, e.lapse(e.ttl), "a permit after its holder was killed"), "Lock and Unlock after a holder was killed")
-	e.measure("regrant after kill -9", time.Since(died))
+	e.Measure("regrant after kill -9", time.Since(died))
 	_, err := other.Renew(e.within(soon), semaphoreKey(key), held)
 	e.noError(err, "Renew of the permit beside the dead one's")
 	e.leave(other, semaphoreKey(key), held)

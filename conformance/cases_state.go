@@ -333,7 +333,7 @@ func othersReset(e *env) {
 		e.noError(err, "Allow after another client's Reset")
 		return r.Allowed
 	})
-	e.measure("another client's reset", time.Since(start))
+	e.Measure("another client's reset", time.Since(start))
 }
 
 func validFor(e *env) {

@@ -210,7 +210,7 @@ func cancelAtGrant(e *env) {
 	holder, key := e.locker(), e.key("k")
 	for range 15 {
 		r := e.req(e.long)
-		// A place in line that a cancelled call was still asking for goes, but not at once.
+		// A position in the queue that a cancelled call was still asking for goes, but not at once.
 		e.seize(holder, key, r, 3*time.Second, "after a Lock was cancelled at its grant")
 		ctx, cancel := context.WithCancel(e.ctx)
 		_, _, result := e.waiting(ctx, key, coord.TTL(e.long))
@@ -320,7 +320,7 @@ func (e *env) handOver() {
 		start := time.Now()
 		e.noError(l.Unlock(e.ctx), "Unlock by the holder")
 		e.noError(recv(e, result, 2*time.Second, "a waiter to be woken, again"), "Lock and Unlock of a waiter")
-		e.measure(wakeUp, granted.Sub(start))
+		e.Measure(wakeUp, granted.Sub(start))
 	}
 }
 
@@ -390,7 +390,7 @@ func deadWaiter(e *env) {
 	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
 	start := time.Now()
 	e.noError(recv(e, behind, e.lapse(2*e.ttl), "the waiter behind the dead one"), "Lock behind a dead waiter")
-	e.measure("grant past a dead waiter", time.Since(start))
+	e.Measure("grant past a dead waiter", time.Since(start))
 }
 
 func waitersGoOn(e *env) {

@@ -111,7 +111,7 @@ func waitCancelledInFlight(e *env) {
 		e.noError(err, "Peek")
 		return r.ResetAfter <= limit.Per
 	})
-	e.measure("given back after a Wait was cancelled while it asked", time.Since(start))
+	e.Measure("given back after a Wait was cancelled while it asked", time.Since(start))
 }
 
 // denialOfOne: what is denied under one limit is there under others of the same key.

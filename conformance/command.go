@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/coordgo/coord/conformance/internal/report"
 )
 
 // Command runs the suite as a program does: it shows what goes on, tells failures as they
@@ -38,57 +41,75 @@ func (c *Command) Run(ctx context.Context) (*Report, error) {
 		s.Seed = rand.Uint64() // here, so that each failure can name it
 	}
 	s.Alone = strings.ReplaceAll(s.Alone, "{seed}", fmt.Sprint(s.Seed))
-	show := startProgress(c, &s)
+	var cases []report.Planned
+	for _, cs := range s.selected() {
+		cases = append(cases, report.Planned{ID: cs.ID, Usual: usual(&cs), Alone: cs.exclusive()})
+	}
+	show := report.StartProgress(c.Out, c.Live, cmp.Or(s.Parallel, DefaultParallel), cases)
 	started, finished := s.Started, s.Finished
 	s.Started = func(cs Case) {
-		show.started(cs)
+		show.Started(cs.ID)
 		if started != nil {
 			started(cs)
 		}
 	}
 	s.Finished = func(r Result) {
-		show.finished(&s, r)
+		show.Finished(r.ID, c.ended(&s, r))
 		if finished != nil {
 			finished(r)
 		}
 	}
-	report, err := s.Run(ctx)
-	show.end()
-	if report == nil {
+	r, err := s.Run(ctx)
+	show.End()
+	if r == nil {
 		return nil, err
 	}
-	c.conclude(show, report)
-	err = errors.Join(err, show.unwritten)
+	c.conclude(show, r)
+	err = errors.Join(err, show.Err())
 	for _, path := range c.Reports {
-		err = errors.Join(err, WriteFile(path, report))
+		err = errors.Join(err, WriteFile(path, r))
 	}
-	return report, err
+	return r, err
+}
+
+// ended is what the progress shows of a result.
+func (c *Command) ended(s *Suite, r Result) report.Ended {
+	e := report.Ended{Passed: r.Outcome == Pass, Failed: r.Outcome == Fail || r.Outcome == Deviates, Took: r.Took}
+	switch {
+	case e.Failed:
+		e.Text = fmt.Sprintf("%-11s %s\n%s\n", r.Outcome, r.FullName(), s.Explain(r))
+	case c.Verbose && r.Reason != "":
+		e.Text = fmt.Sprintf("%-11s %s: %s\n", r.Outcome, r.FullName(), r.Reason)
+	case c.Verbose:
+		e.Text = fmt.Sprintf("%-11s %s %v\n", r.Outcome, r.FullName(), r.Took.Round(time.Millisecond))
+	}
+	return e
 }
 
 // conclude tells what came of it all, the deviations first.
-func (c *Command) conclude(show *progress, r *Report) {
+func (c *Command) conclude(show *report.Progress, r *Report) {
 	for _, d := range r.Summary.Deviations {
 		switch {
 		case d.Stale:
-			show.printf("FAIL a deviation from %s is declared (%s), but its cases pass: remove it\n", d.what(), d.Reason)
+			show.Printf("FAIL a deviation from %s is declared (%s), but its cases pass: remove it\n", d.what(), d.Reason)
 		case len(d.Failed) > 0:
-			show.printf("deviation from %s: %s (%s)\n", d.what(), d.Reason, join(d.Failed))
+			show.Printf("deviation from %s: %s (%s)\n", d.what(), d.Reason, report.Join(d.Failed))
 		}
 	}
-	show.printf("%s\n", r.Line())
+	show.Printf("%s\n", r.Line())
 	for _, f := range r.Summary.Figures {
-		show.printf("%s: %s\n", f.Name, f.Value)
+		show.Printf("%s: %s\n", f.Name, f.Value)
 	}
 	if !r.Selection.Partial || r.Selection.Profile != "" {
 		for _, v := range r.Summary.Profiles {
-			show.printf("%s\n", v)
+			show.Printf("%s\n", v)
 		}
 	}
 	if list := r.Summary.Unclaimed; len(list) > 0 {
-		show.printf("works, but is not claimed: %s\n", join(list))
+		show.Printf("works, but is not claimed: %s\n", report.Join(list))
 	}
 	if n := leftOutBy(r); n > 0 {
-		show.printf("%d cases were left out by the fast pass\n", n)
+		show.Printf("%d cases were left out by the fast pass\n", n)
 	}
 }
 
@@ -110,6 +131,3 @@ func (c *Command) Unmet(r *Report) bool {
 	v, err := r.Profile(c.Suite.Profile)
 	return err != nil || v.Judgement == MeetsNot
 }
-
-// every is how often a run that no terminal shows tells how far it is.
-const every = 10 * time.Second

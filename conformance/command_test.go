@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
@@ -132,35 +131,6 @@ func TestCommandIsStopped(t *testing.T) {
 	saved, err := ParseReport(data)
 	if err != nil || !saved.Selection.Stopped || len(saved.Results) != 1 {
 		t.Errorf("%+v, %v, want the report to be saved", saved, err)
-	}
-}
-
-func TestLine(t *testing.T) {
-	var out bytes.Buffer
-	c := &Command{Out: &out, Live: true}
-	p := &progress{c: c, parallel: 2, todo: make(map[string]Case), running: make(map[string]time.Time), cases: make(map[string]Case), counts: make(map[Outcome]int)}
-	now := time.Now()
-	for _, cs := range []Case{{ID: "LOCK-00"}, {ID: "LOCK-0A"}, {ID: "LOCK-0B", Hooks: []Hook{HookWipe}}} {
-		p.cases[cs.ID], p.todo[cs.ID] = cs, cs
-	}
-	// A second each, two at a time, but for the one that runs alone.
-	if left := p.left(now); left != 2*time.Second {
-		t.Errorf("%v left, want 2s", left)
-	}
-	p.started(p.cases["LOCK-00"])
-	p.draw(now)
-	if want := "\r0 of 3, 0 passed, 0 failed, about 2s left: LOCK-00"; out.String() != want {
-		t.Errorf("the line is %q, want %q", out.String(), want)
-	}
-	// It took three times as long as usual, and so will the others.
-	p.finished(&c.Suite, Result{Case: p.cases["LOCK-00"], Outcome: Pass, Took: 3 * time.Second})
-	if left := p.left(now); left != 6*time.Second {
-		t.Errorf("%v left, want 6s", left)
-	}
-	out.Reset()
-	p.clear()
-	if text := out.String(); strings.TrimSpace(text) != "" || !strings.HasPrefix(text, "\r") || !strings.HasSuffix(text, "\r") {
-		t.Errorf("the line is wiped with %q", text)
 	}
 }
 

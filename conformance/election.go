@@ -69,5 +69,5 @@ func (p *campaign) let() {
 	}
 }
 
-// asks is how often the core asked the store for a lock.
-func asks(in *Injector) int { return in.count("TryLock") + in.count("Lock") }
+// requests is how often the core asked the store for a lock.
+func requests(in *Injector) int { return in.count("TryLock") + in.count("Lock") }

@@ -12,13 +12,17 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
 
 // env is what a case works with.
 type env struct {
-	*recorder
-	r    *runner
+	*runner.Recorder
+	ctx   context.Context // the case's
+	began time.Time
+
+	r    *suiteRun
 	c    *Case
 	info driver.Info
 	// ttl is a short lease on this store: long enough that a busy machine
@@ -29,7 +33,7 @@ type env struct {
 	randMu sync.Mutex
 	rand   *rand.Rand
 
-	asks atomic.Int32 // answered while the case saturated a limit
+	requests atomic.Int32 // answered while the case saturated a limit
 }
 
 const (
@@ -42,12 +46,12 @@ const (
 	soon = 10 * time.Second
 )
 
-func (r *runner) newEnv(rec *recorder, c *Case) *env {
+func (r *suiteRun) newEnv(rec *runner.Recorder, c *Case) *env {
 	seed := r.report.Seed
 	for _, b := range []byte(c.ID) {
 		seed = seed*31 + uint64(b)
 	}
-	e := &env{recorder: rec, r: r, c: c, info: r.info, rand: rand.New(rand.NewPCG(seed, 0))}
+	e := &env{Recorder: rec, ctx: rec.Context(), began: rec.Began(), r: r, c: c, info: r.info, rand: rand.New(rand.NewPCG(seed, 0))}
 	e.ttl = e.round(shortTTL)
 	e.long = e.round(max(2*time.Minute, 10*e.ttl))
 	return e
@@ -177,7 +181,7 @@ func (e *env) within(d time.Duration) context.Context {
 }
 
 // starved is for how long this process was not scheduled at a time, since then.
-func (e *env) starved(since time.Time) time.Duration { return e.r.stalls.longest(since) }
+func (e *env) starved(since time.Time) time.Duration { return e.r.stalls.Longest(since) }
 
 // overworked reports whether a lease of ttl may have lapsed because this process did not run, although
 // its renewals were on their way: each passes through several goroutines, which wait for their turn one after
@@ -197,12 +201,12 @@ func (e *env) mayLapse(since time.Time, ttl time.Duration) bool { return 3*e.sta
 // only so if the stall detector saw it; else it is a failure.
 func (e *env) notJudged(format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
-	if gap := e.starved(e.began); gap < stall {
+	if gap := e.starved(e.began); gap < runner.Stall {
 		e.Errorf("%s: not judged, though this process was never unscheduled for more than %v", what, gap)
 		return
 	}
 	e.Logf("%s: not judged", what)
-	e.leaveOpen(what)
+	e.LeaveOpen(what)
 }
 
 // noError ends the case on an error.
@@ -354,18 +358,18 @@ func (e *env) scopeOf(part string, fn func(*env)) {
 	if part != "" {
 		part += ": "
 	}
-	rec := newRecorder(e.ctx, e.name)
+	rec := runner.NewRecorder(e.ctx, e.Name())
 	defer func() {
-		messages, _, _ := rec.result()
+		messages, _, _ := rec.Result()
 		for _, m := range messages {
 			if m.Failure {
 				m.Text = part + m.Text
-				e.forward(m)
+				e.Forward(m)
 			}
 		}
-		e.join(rec)
+		e.Join(rec)
 	}()
-	rec.run(func() { fn(e.r.newEnv(rec, e.c)) })
+	rec.Run(func() { fn(e.r.newEnv(rec, e.c)) })
 }
 
 // async calls fn in a goroutine and gives its error.

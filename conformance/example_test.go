@@ -341,7 +341,7 @@ func ExampleFault() {
 		fmt.Println(err == nil)
 	}
 	left, err := client.Peek(ctx, "mails", coord.PerHour(10))
-	fmt.Println(left.Remaining, err) // of the three asks the store has seen two
+	fmt.Println(left.Remaining, err) // of the three requests the store has seen two
 	// Output:
 	// false
 	// false

@@ -113,7 +113,7 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 
 func useContended(f *faultRun) {
 	r := f.taken(f.long)
-	// A waiter in line rides out an outage: its context ends it.
+	// A waiter in the queue rides out an outage: its context ends it.
 	const allowed = 2 * hangFor
 	ctx, cancel := context.WithTimeout(f.ctx, allowed)
 	defer cancel()

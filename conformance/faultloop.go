@@ -127,7 +127,7 @@ func faultLoop(path pathTo, usages func(*env) []usage, kinds []faultKind) func(*
 				}
 			}
 			wg.Wait()
-			l.count("fault positions", l.met)
+			l.Count("fault positions", l.met)
 		})
 	}
 }
@@ -254,7 +254,7 @@ func (f *faultRun) allowed() time.Duration {
 // late is how late a call may return. It passes through several goroutines, each of which
 // waits for its turn, as the ticks of the stall detector do.
 func (f *faultRun) late(start time.Time) time.Duration {
-	return prompt + f.starved(start) + 2*f.r.stalls.total(start)
+	return prompt + f.starved(start) + 2*f.r.stalls.Total(start)
 }
 
 // inTime calls fn and checks that it ends in time, with an error that has a meaning.

@@ -3,6 +3,8 @@ package conformance
 import (
 	"strconv"
 	"time"
+
+	"github.com/coordgo/coord/conformance/internal/report"
 )
 
 // The names of what several cases measure, and what a report shows first.
@@ -44,7 +46,7 @@ func figures(results []Result, starved time.Duration) []Figure {
 		{"wake-up, p99", wakeUp, func(s Spread) time.Duration { return s.P99 }},
 	} {
 		if s, ok := all.Times[f.of]; ok {
-			list = append(list, Figure{f.name, short(f.value(s)), s.N})
+			list = append(list, Figure{f.name, report.Short(f.value(s)), s.N})
 		}
 	}
 	if n, ok := all.Counts[overBound]; ok {
@@ -54,7 +56,7 @@ func figures(results []Result, starved time.Duration) []Figure {
 		list = append(list, Figure{"cases that were inconclusive, and ran once more by themselves", strconv.Itoa(again), len(results)})
 	}
 	if starved > 0 {
-		list = append(list, Figure{"longest time that the suite was not scheduled", short(starved), 1})
+		list = append(list, Figure{"longest time that the suite was not scheduled", report.Short(starved), 1})
 	}
 	return list
 }
@@ -91,13 +93,4 @@ func (m *Measures) merge(other Measures) {
 		}
 		m.Counts[name] += n
 	}
-}
-
-// short is a time with three digits.
-func short(d time.Duration) string {
-	unit := time.Nanosecond
-	for d.Abs()/1000 >= unit { // not 1000*unit, which could overflow
-		unit *= 10
-	}
-	return d.Round(unit).String()
 }

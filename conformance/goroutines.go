@@ -2,10 +2,10 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"runtime/pprof"
-	"strings"
 	"time"
+
+	"github.com/coordgo/coord/conformance/internal/runner"
 )
 
 // leavesNoGoroutine fails the case if use leaves goroutines behind: those that descend from this one,
@@ -34,17 +34,7 @@ func (e *env) leavesNoGoroutine(first, use func(*env)) {
 
 // labelled counts the goroutines with that label, and gives their stacks.
 func (e *env) labelled(label string) (n int, all string) {
-	var b strings.Builder
-	e.noError(pprof.Lookup("goroutine").WriteTo(&b, 1), "profile of goroutines")
-	_, list, _ := strings.Cut(b.String(), "\n") // after the heading
-	for _, block := range strings.Split(list, "\n\n") {
-		if strings.Contains(block, label) {
-			var same int // goroutines with this stack
-			_, err := fmt.Sscan(block, &same)
-			e.noError(err, "number of goroutines in a profile")
-			n += same
-			all += block + "\n\n"
-		}
-	}
+	n, all, err := runner.Labelled(label)
+	e.noError(err, "profile of goroutines")
 	return n, all
 }

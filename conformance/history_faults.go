@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/fault"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -14,44 +15,44 @@ import (
 type party struct {
 	backend driver.Backend
 	dice    *rand.Rand
-	// shakes is odd while a fault of the network is about, and grows with each.
-	shakes atomic.Int64
+	// chaos breaks the network, if the run has it.
+	chaos fault.Chaos
 	// patience is how long a call may take.
 	patience time.Duration
 	// gap is about how long to rest between two moves.
 	gap time.Duration
-	// shelter is where to wait after a call that failed, nil if there is no outage to come.
-	shelter *shelter
+	// outage is where to wait after a call that failed, nil if there is no outage to come.
+	outage *outage
 }
 
-// shelter is where clients wait while the store is down, so that each learns of an outage
-// from a call or two: with many calls of unknown outcome a history says little, and takes long to check.
-type shelter struct {
+// outage is a time in which the store is down. Clients wait for its end, so that each learns of it from a call or two:
+// with many calls of unknown outcome a history says little, and takes long to check.
+type outage struct {
 	mu   sync.Mutex
-	over chan struct{} // closed at the end of the outage, nil while there is none
+	over chan struct{} // closed at its end, nil while there is none
 }
 
-func (s *shelter) shut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = make(chan struct{})
+func (o *outage) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = make(chan struct{})
 }
 
-func (s *shelter) open() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.over)
-	s.over = nil
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.over)
+	o.over = nil
 }
 
-// wait waits for the end of the outage, if there is one.
-func (s *shelter) wait(ctx context.Context) {
-	if s == nil {
+// wait waits for its end, if there is one.
+func (o *outage) wait(ctx context.Context) {
+	if o == nil {
 		return
 	}
-	s.mu.Lock()
-	over := s.over
-	s.mu.Unlock()
+	o.mu.Lock()
+	over := o.over
+	o.mu.Unlock()
 	if over == nil {
 		return
 	}
@@ -61,8 +62,8 @@ func (s *shelter) wait(ctx context.Context) {
 	}
 }
 
-// conditions open the parties of a run under some kind of faults. calm ends them.
-type conditions func(e *env, n int) (parties []*party, calm func())
+// conditions open the parties of a run under some kind of faults. endFaults ends the faults.
+type conditions func(e *env, n int) (parties []*party, endFaults func())
 
 // dice gives a source of random numbers that depends on the suite's seed, the case and how many
 // were made before.
@@ -76,15 +77,15 @@ func (e *env) dice() *rand.Rand {
 func withoutFaults(e *env, n int) ([]*party, func()) {
 	parties := make([]*party, n)
 	for i := range parties {
-		parties[i] = &party{backend: e.open(), dice: e.dice(), patience: soon, gap: brisk}
+		parties[i] = &party{backend: e.open(), dice: e.dice(), patience: soon, gap: shortGap}
 	}
 	return parties, func() {}
 }
 
 const (
-	brisk = 3 * time.Millisecond
-	// steady leaves time for faults that come by the clock.
-	steady = 20 * time.Millisecond
+	shortGap = 3 * time.Millisecond
+	// longGap leaves time for faults that come by the clock.
+	longGap = 20 * time.Millisecond
 )
 
 // hangs is how long a call of a run with faults may take: one that hangs has that much to wait.
@@ -98,8 +99,8 @@ func lossyCalls(e *env, n int) ([]*party, func()) {
 	var met atomic.Int64
 	for i := range parties {
 		b, in := e.injected()
-		in.Script(plan(e.dice(), &met))
-		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: brisk}
+		in.faults.Script(fault.Lossy(e.dice(), &met))
+		parties[i] = &party{backend: b, dice: e.dice(), patience: hangs, gap: shortGap}
 		injectors[i] = in
 	}
 	return parties, func() {
@@ -112,21 +113,9 @@ func lossyCalls(e *env, n int) ([]*party, func()) {
 
 // met counts the faults of a run. One without any has not shown what it is about.
 func (e *env) met(what string, n int) {
-	e.count(what, n)
+	e.Count(what, n)
 	if n == 0 && !e.overworked(e.began, e.ttl) {
 		e.Errorf("%s: saw none, want some: the run shows nothing", what)
-	}
-}
-
-// plan is a fault for about one call in eight, and counts them.
-func plan(dice *rand.Rand, met *atomic.Int64) func(Call) Fault {
-	faults := [...]Fault{FailBefore, FailAfter, FailAfter, HangBefore, HangAfter}
-	return func(Call) Fault {
-		if n := dice.IntN(8 * len(faults)); n < len(faults) {
-			met.Add(1)
-			return faults[n]
-		}
-		return NoFault
 	}
 }
 
@@ -138,53 +127,25 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 	for i := range parties {
 		b, link := byNetwork(e)
 		// A call that is stalled has time to come through once the fault is over.
-		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: steady}
+		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: longGap}
 		parties[i] = p
 		dice := e.dice()
-		wg.Go(func() { p.torment(link, dice, quit) })
+		wg.Go(func() { p.chaos.Run(link, dice, quit) })
 	}
 	var once sync.Once
-	calm := func() {
+	endFaults := func() {
 		once.Do(func() {
 			close(quit)
 			wg.Wait()
 			n := 0
 			for _, p := range parties {
-				n += int(p.shakes.Load() / 2)
+				n += int(p.chaos.Changes() / 2)
 			}
-			e.count("faults of the network", n)
+			e.Count("faults of the network", n)
 		})
 	}
-	e.Cleanup(calm)
-	return parties, calm
-}
-
-// torment lets fault follow fault until it is told to stop.
-func (p *party) torment(link Link, dice *rand.Rand, quit <-chan struct{}) {
-	faults := [...]func(){
-		link.Reset, link.Reset, link.DropReply, link.DropReply, link.StallReplies, link.StallRequests,
-		func() { link.Delay(20 * time.Millisecond) },
-	}
-	passes := func(d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-quit:
-			return false
-		}
-	}
-	for passes(time.Duration(20+dice.IntN(80)) * time.Millisecond) {
-		p.shakes.Add(1)
-		faults[dice.IntN(len(faults))]()
-		going := passes(time.Duration(10+dice.IntN(80)) * time.Millisecond)
-		link.Heal()
-		p.shakes.Add(1)
-		if !going {
-			return
-		}
-	}
+	e.Cleanup(endFaults)
+	return parties, endFaults
 }
 
 // pause lets up to most pass, unless the case ends.

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/history"
 )
 
 // resource is what a lock protects, twice: once behind a check of tokens, and a twin without it.
@@ -15,12 +14,12 @@ type resource struct {
 	e       *env
 	key     string
 	guard   coord.Guard
-	guarded *history
-	twin    *history
+	guarded *history.Log
+	twin    *history.Log
 }
 
 func (e *env) resource(key string) *resource {
-	return &resource{e: e, key: key, guarded: e.record(heading{Model: modelFence}), twin: e.record(heading{Model: modelFence})}
+	return &resource{e: e, key: key, guarded: e.record(history.Heading{Model: history.ModelFence}), twin: e.record(history.Heading{Model: history.ModelFence})}
 }
 
 // write writes to both with the token of a lock. As long as that is held, nobody can have a greater token.
@@ -32,24 +31,24 @@ func (r *resource) write(client int, l *coord.Lock) {
 
 // put writes to both, and reports whether the guarded one took it.
 func (r *resource) put(client int, t coord.Token) bool {
-	o := operation{Client: client, Op: opWrite, Key: r.key, Token: int64(t), Result: resOK}
+	o := history.Operation{Client: client, Op: history.OpWrite, Key: r.key, Token: int64(t), Result: history.OK}
 	twin := o
-	twin.Call = r.twin.now()
-	twin.Return = r.twin.now()
-	r.twin.add(twin)
-	o.Call = r.guarded.now()
+	twin.Call = r.twin.Now()
+	twin.Return = r.twin.Now()
+	r.twin.Add(twin)
+	o.Call = r.guarded.Now()
 	if err := r.guard.Check(r.key, t); err != nil {
-		o.Result, o.Error = resRefused, err.Error()
+		o.Result, o.Error = history.Refused, err.Error()
 	}
-	o.Return = r.guarded.now()
-	r.guarded.add(o)
-	return o.Result == resOK
+	o.Return = r.guarded.Now()
+	r.guarded.Add(o)
+	return o.Result == history.OK
 }
 
 // newest is the greatest token that has written.
 func (r *resource) newest() coord.Token {
 	newest := int64(0)
-	for _, o := range r.guarded.byKey()[r.key] {
+	for _, o := range r.guarded.ByKey()[r.key] {
 		newest = max(newest, o.Token)
 	}
 	return coord.Token(newest)
@@ -59,10 +58,10 @@ func (r *resource) newest() coord.Token {
 // then the scenario shows nothing.
 func (r *resource) verdict() {
 	r.e.linearizable(r.guarded)
-	ops := r.twin.byKey()[r.key]
-	v, err := r.twin.check(ops, patience)
+	ops := r.twin.ByKey()[r.key]
+	v, err := r.twin.Check(ops, patience)
 	r.e.noError(err, "check of the unguarded twin")
-	if v.result != porcupine.Illegal {
+	if !errors.Is(v.Err, history.ErrNotLinearizable) {
 		r.e.Errorf("the unguarded twin: saw no stale write among %d, want one after each holder that did not look: the scenario shows nothing", len(ops))
 	}
 	stale, newest := 0, int64(0)
@@ -72,7 +71,7 @@ func (r *resource) verdict() {
 		}
 		newest = max(newest, o.Token)
 	}
-	r.e.count("stale writes that the unguarded twin took", stale)
+	r.e.Count("stale writes that the unguarded twin took", stale)
 }
 
 // staleWriters: a holder whose client is cut off goes on writing after its lease without looking, while

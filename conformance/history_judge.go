@@ -1,80 +1,92 @@
 package conformance
 
 import (
-	"slices"
+	"errors"
+	"io"
+	"os"
 	"sync"
 	"time"
 
-	"github.com/anishathalye/porcupine"
+	"github.com/coordgo/coord/conformance/internal/history"
 )
+
+// HistoriesEnv names the environment variable with the directory in which failing histories are
+// saved. Without it they are saved in the directory for temporary files.
+const HistoriesEnv = "COORD_CONFORMANCE_HISTORIES"
+
+// ErrNotLinearizable tells of a history that no order of its operations explains.
+var ErrNotLinearizable = history.ErrNotLinearizable
+
+// CheckHistory reads a history that a failing case has saved and checks it again, for at most
+// patience, and without a bound if that is 0. It gives nil if the history is
+// linearizable, an error that matches [ErrNotLinearizable] if not, and another one if it is
+// unreadable or was not decided in time. If drawing is not nil, it is given the drawing: a page of HTML. A history of
+// shared holds has none.
+func CheckHistory(saved io.Reader, patience time.Duration, drawing io.Writer) error {
+	return history.CheckSaved(saved, patience, drawing)
+}
 
 // patience is how long the checker may look for an order of the operations of one key. That is
 // exponential at worst; the histories are cut so that it takes milliseconds.
 const patience = 5 * time.Second
 
 // record begins a history of the case.
-func (e *env) record(h heading) *history {
+func (e *env) record(h history.Heading) *history.Log {
 	h.Case, h.Store, h.Seed = e.c.ID, e.info.Name, e.r.report.Seed
-	return newHistory(h)
+	return history.New(h)
 }
 
 // linearizable fails the case unless each key of each history is.
-func (e *env) linearizable(all ...*history) {
-	if answered(all) == 0 && !e.overworked(e.began, e.ttl) {
-		e.Errorf("histories: saw no operation that was answered, want some: they show nothing")
-	}
+func (e *env) linearizable(all ...*history.Log) {
+	answered := 0
 	var wg sync.WaitGroup
 	for _, h := range all {
-		for key, ops := range h.byKey() {
-			wg.Go(func() { e.judge(h.heading, key, ops) })
+		for key, ops := range h.ByKey() {
+			answered += history.Answered(ops)
+			wg.Go(func() { e.judge(h.Heading, key, ops) })
 		}
 	}
 	wg.Wait()
+	if answered == 0 && !e.overworked(e.began, e.ttl) {
+		e.Errorf("histories: saw no operation that was answered, want some: they show nothing")
+	}
 }
 
-func (e *env) judge(head heading, key string, ops []operation) {
+// judge fails the case unless the operations of one key are linearizable.
+func (e *env) judge(head history.Heading, key string, ops []history.Operation) {
 	start := time.Now()
-	v, err := head.check(ops, patience)
+	v, err := head.Check(ops, patience)
 	if err != nil {
 		e.Errorf("history of %s: %v", key, err)
 		return
 	}
-	e.measure("check of a history", time.Since(start))
-	e.count("operations checked", len(ops))
-	if unknown := countUnknown(ops); unknown > 0 {
-		e.count("operations of unknown outcome", unknown)
+	e.Measure("check of a history", time.Since(start))
+	e.Count("operations checked", len(ops))
+	unknown := history.CountUnknown(ops)
+	if unknown > 0 {
+		e.Count("operations of unknown outcome", unknown)
 	}
-	switch v.result {
-	case porcupine.Ok:
-	case porcupine.Unknown:
-		e.count("histories not decided", 1)
-		e.Logf("history of %s: %d operations, %d of unknown outcome, were not decided within %v", key, len(ops), countUnknown(ops), patience)
+	switch {
+	case v.Err == nil:
+	case errors.Is(v.Err, history.ErrUndecided):
+		e.Count("histories not decided", 1)
+		e.Logf("%v: of %s, %d of unknown outcome", v.Err, key, unknown)
 	default:
-		saved, drawn, err := v.save(head, ops)
+		saved, drawn, err := v.Save(historiesDir(), head, ops)
 		if err != nil {
-			saved, drawn = "nowhere: "+err.Error(), "not drawn"
+			saved, drawn = "nowhere: "+err.Error(), ""
 		}
-		e.Errorf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s and drawn in %s", key, len(ops), head.Model, saved, drawn)
+		if drawn != "" {
+			saved += " and drawn in " + drawn
+		}
+		e.Errorf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s\n%v",
+			key, len(ops), head.Model, saved, v.Err)
 	}
 }
 
-// answered counts the operations of which something was learned.
-func answered(all []*history) int {
-	n := 0
-	for _, h := range all {
-		for _, ops := range h.byKey() {
-			n += len(slices.DeleteFunc(ops, func(o operation) bool { return o.Result == resUnknown || o.Result == resNothing }))
-		}
+func historiesDir() string {
+	if dir := os.Getenv(HistoriesEnv); dir != "" {
+		return dir
 	}
-	return n
-}
-
-func countUnknown(ops []operation) int {
-	n := 0
-	for i := range ops {
-		if ops[i].Result == resUnknown {
-			n++
-		}
-	}
-	return n
+	return os.TempDir()
 }

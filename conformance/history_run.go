@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -33,32 +34,32 @@ func (e *env) run(parties []*party, moves int, move func(i int, p *party)) {
 }
 
 // note makes one call and records it.
-func (p *party) note(e *env, h *history, o operation, call func(context.Context, *operation) error) operation {
+func (p *party) note(e *env, h *history.Log, o history.Operation, call func(context.Context, *history.Operation) error) history.Operation {
 	ctx, cancel := context.WithTimeout(e.ctx, p.patience)
 	defer cancel()
-	before := p.shakes.Load()
-	o.Call = h.now()
+	before := p.chaos.Changes()
+	o.Call = h.Now()
 	err := call(ctx, &o)
-	o.Return = h.now()
-	o.Shaken = before%2 == 1 || p.shakes.Load() != before
+	o.Return = h.Now()
+	o.Shaken = before%2 == 1 || p.chaos.Changes() != before
 	switch {
 	case err == nil:
-		o.Result = resOK
+		o.Result = history.OK
 	case errors.Is(err, driver.ErrLocked):
-		o.Result = resLocked
+		o.Result = history.Locked
 	case errors.Is(err, driver.ErrNotHeld):
-		o.Result = resNotHeld
+		o.Result = history.NotHeld
 	case errors.Is(err, driver.ErrNotSent):
-		o.Result, o.Error = resNothing, err.Error()
+		o.Result, o.Error = history.Nothing, err.Error()
 	case driver.Definite(err):
-		o.Result, o.Error = resNothing, err.Error()
+		o.Result, o.Error = history.Nothing, err.Error()
 		e.Errorf("%s of %s: saw %v, want an answer or an error of unknown outcome", o.Op, o.Key, err)
 	default:
-		o.Result, o.Error = resUnknown, err.Error()
+		o.Result, o.Error = history.Unknown, err.Error()
 	}
-	h.add(o)
-	if o.Result == resUnknown || o.Result == resNothing {
-		p.shelter.wait(e.ctx)
+	h.Add(o)
+	if o.Result == history.Unknown || o.Result == history.Nothing {
+		p.outage.wait(e.ctx)
 	}
 	return o
 }
@@ -67,7 +68,7 @@ func (p *party) note(e *env, h *history, o operation, call func(context.Context,
 type leaser struct {
 	*party
 	e      *env
-	h      *history
+	h      *history.Log
 	client int
 	locker driver.Locker
 	holds  map[string]string   // the id that has each key, as far as is known
@@ -78,7 +79,7 @@ type leaser struct {
 }
 
 // leases gives what lets the parties take, renew, leave and give back a few keys.
-func (e *env) leases(h *history, parties []*party) (play func(moves int)) {
+func (e *env) leases(h *history.Log, parties []*party) (play func(moves int)) {
 	keys := []string{e.key("lease 1"), e.key("lease 2"), e.key("lease 3")}
 	leasers := make([]*leaser, len(parties))
 	for i, p := range parties {
@@ -139,13 +140,13 @@ func (l *leaser) move(key string) {
 }
 
 // grant fills in what a grant says.
-func (l *leaser) grant(o *operation, g driver.Grant, err error) error {
+func (l *leaser) grant(o *history.Operation, g driver.Grant, err error) error {
 	if err != nil {
 		return err
 	}
 	o.Token, o.TTL, o.Start = g.Token, int64(g.TTL), o.Call
 	if !g.Since.IsZero() {
-		o.Start = l.h.at(g.Since)
+		o.Start = l.h.At(g.Since)
 	}
 	return nil
 }
@@ -155,16 +156,16 @@ func (l *leaser) try(key, id string) {
 	if l.dice.IntN(3) == 0 && l.left == 0 { // a long one must not be left to lapse
 		ttl = l.e.long
 	}
-	o := l.note(l.e, l.h, operation{Client: l.client, Op: opTry, Key: key, Who: id}, func(ctx context.Context, o *operation) error {
+	o := l.note(l.e, l.h, history.Operation{Client: l.client, Op: history.OpTry, Key: key, Who: id}, func(ctx context.Context, o *history.Operation) error {
 		g, err := l.locker.TryLock(ctx, key, driver.Request{ID: id, TTL: ttl})
 		return l.grant(o, g, err)
 	})
 	delete(l.holds, key)
 	delete(l.unsure, key)
 	switch o.Result {
-	case resOK:
+	case history.OK:
 		l.holds[key] = id
-	case resUnknown:
+	case history.Unknown:
 		l.unsure[key] = id
 	default:
 		l.past[key] = id
@@ -173,18 +174,18 @@ func (l *leaser) try(key, id string) {
 }
 
 func (l *leaser) renew(key, id string) {
-	o := l.note(l.e, l.h, operation{Client: l.client, Op: opRenew, Key: key, Who: id}, func(ctx context.Context, o *operation) error {
+	o := l.note(l.e, l.h, history.Operation{Client: l.client, Op: history.OpRenew, Key: key, Who: id}, func(ctx context.Context, o *history.Operation) error {
 		g, err := l.locker.Renew(ctx, key, driver.Request{ID: id, TTL: l.e.ttl})
 		return l.grant(o, g, err)
 	})
-	if o.Result == resNotHeld && l.holds[key] == id {
+	if o.Result == history.NotHeld && l.holds[key] == id {
 		delete(l.holds, key)
 		l.past[key] = id
 	}
 }
 
 func (l *leaser) unlock(key, id string) {
-	o := l.note(l.e, l.h, operation{Client: l.client, Op: opUnlock, Key: key, Who: id}, func(ctx context.Context, _ *operation) error {
+	o := l.note(l.e, l.h, history.Operation{Client: l.client, Op: history.OpUnlock, Key: key, Who: id}, func(ctx context.Context, _ *history.Operation) error {
 		return l.locker.Unlock(ctx, key, id)
 	})
 	if l.holds[key] == id {
@@ -194,7 +195,7 @@ func (l *leaser) unlock(key, id string) {
 		delete(l.unsure, key)
 	}
 	l.ending[key] = slices.DeleteFunc(l.ending[key], func(other string) bool { return other == id })
-	if o.Result == resUnknown || o.Result == resNothing {
+	if o.Result == history.Unknown || o.Result == history.Nothing {
 		l.ending[key] = append(l.ending[key], id)
 	} else {
 		l.past[key] = id
@@ -213,7 +214,7 @@ func (l *leaser) stale(key, id string) {
 
 // ownerships gives what lets several owners of each client lock a few keys, and enter them again. A
 // holder asks again and again whether it still holds.
-func (e *env) ownerships(h *history, parties []*party) (play func(rounds int)) {
+func (e *env) ownerships(h *history.Log, parties []*party) (play func(rounds int)) {
 	const owners = 2
 	keys := []string{e.key("owned 1"), e.key("owned 2")}
 	var all []*party
@@ -237,7 +238,7 @@ func (e *env) ownerships(h *history, parties []*party) (play func(rounds int)) {
 type owner struct {
 	*party
 	e      *env
-	h      *history
+	h      *history.Log
 	client int
 	locker coord.Locker
 	ctx    context.Context
@@ -277,9 +278,9 @@ func (o *owner) round(key string) {
 }
 
 func (o *owner) note(op, key string, call func() (*coord.Lock, error)) *coord.Lock {
-	rec := operation{Client: o.client, Op: op, Key: key, Who: o.name, Call: o.h.now()}
+	rec := history.Operation{Client: o.client, Op: op, Key: key, Who: o.name, Call: o.h.Now()}
 	l, err := call()
-	rec.Return = o.h.now()
+	rec.Return = o.h.Now()
 	if err != nil {
 		rec.Error = err.Error()
 	}
@@ -288,31 +289,31 @@ func (o *owner) note(op, key string, call func() (*coord.Lock, error)) *coord.Lo
 	}
 	switch {
 	case err == nil:
-		rec.Result = resOK
+		rec.Result = history.OK
 	case errors.Is(err, coord.ErrLost):
-		rec.Result = resLost
+		rec.Result = history.Lost
 	case errors.Is(err, coord.ErrNotHeld):
-		rec.Result = resNotHeld
+		rec.Result = history.NotHeld
 	case errors.Is(err, coord.ErrLocked):
-		rec.Result = resLocked
-	case op == opUnlock && errors.Is(err, coord.ErrUnavailable):
-		rec.Result = resOver
-	case op == opUnlock || op == opCheck, !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrUnknownOutcome) && !errors.Is(err, context.DeadlineExceeded) && o.ctx.Err() == nil:
-		rec.Result = resNothing
+		rec.Result = history.Locked
+	case op == history.OpUnlock && errors.Is(err, coord.ErrUnavailable):
+		rec.Result = history.Unconfirmed
+	case op == history.OpUnlock || op == history.OpCheck, !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrUnknownOutcome) && !errors.Is(err, context.DeadlineExceeded) && o.ctx.Err() == nil:
+		rec.Result = history.Nothing
 		o.e.Errorf("%s by an owner: saw %v, want one of the errors of the contract", op, err)
 	default:
-		rec.Result = resNothing // a Lock that failed holds nothing
+		rec.Result = history.Nothing // a Lock that failed holds nothing
 	}
-	o.h.add(rec)
+	o.h.Add(rec)
 	return l
 }
 
 func (o *owner) lock(key string) *coord.Lock {
 	ctx, cancel := context.WithTimeout(o.ctx, 2*o.e.ttl)
 	defer cancel()
-	op, lock := opLock, o.locker.Lock
+	op, lock := history.OpLock, o.locker.Lock
 	if o.dice.IntN(3) == 0 {
-		op, lock = opTry, o.locker.TryLock
+		op, lock = history.OpTry, o.locker.TryLock
 	}
 	return o.note(op, key, func() (*coord.Lock, error) { return lock(ctx, key, coord.TTL(o.e.ttl)) })
 }
@@ -320,10 +321,10 @@ func (o *owner) lock(key string) *coord.Lock {
 func (o *owner) check(l *coord.Lock, times int) {
 	for range times {
 		o.pause(o.e, 6*time.Millisecond)
-		o.note(opCheck, l.Key(), func() (*coord.Lock, error) { return l, l.Err() })
+		o.note(history.OpCheck, l.Key(), func() (*coord.Lock, error) { return l, l.Err() })
 	}
 }
 
 func (o *owner) unlock(l *coord.Lock) {
-	o.note(opUnlock, l.Key(), func() (*coord.Lock, error) { return l, l.Unlock(o.e.ctx) })
+	o.note(history.OpUnlock, l.Key(), func() (*coord.Lock, error) { return l, l.Unlock(o.e.ctx) })
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
 // account is one key under one limit, and its history.
 type account struct {
-	*history
+	*history.Log
 	key   string
 	limit driver.Limit
 }
@@ -22,15 +23,15 @@ func (e *env) accounts(model string, limits []driver.Limit) []*account {
 	for i, limit := range limits {
 		skewed := !e.r.suite.Harness.Claims.Has(driver.ServerClock)
 		key := e.key(fmt.Sprintf("%v %d", limit, i))
-		all[i] = &account{e.record(heading{Model: model, Limit: limit, Skewed: skewed}), key, limit}
+		all[i] = &account{e.record(history.Heading{Model: model, Limit: limit, Skewed: skewed}), key, limit}
 	}
 	return all
 }
 
-func histories(accounts []*account) []*history {
-	all := make([]*history, len(accounts))
+func histories(accounts []*account) []*history.Log {
+	all := make([]*history.Log, len(accounts))
 	for i, a := range accounts {
-		all[i] = a.history
+		all[i] = a.Log
 	}
 	return all
 }
@@ -109,7 +110,7 @@ func (t *taker) take(a *account, n int) {
 	if n > 0 && t.dice.IntN(2) == 0 {
 		ask.Min = t.dice.IntN(n)
 	}
-	o := t.note(t.e, a.history, operation{Client: t.client, Op: opTake, Key: a.key, Who: ask.ID, Min: ask.Min, N: n}, func(ctx context.Context, o *operation) error {
+	o := t.note(t.e, a.Log, history.Operation{Client: t.client, Op: history.OpTake, Key: a.key, Who: ask.ID, Min: ask.Min, N: n}, func(ctx context.Context, o *history.Operation) error {
 		taken, err := t.limiter.Take(ctx, a.key, a.limit, []driver.Ask{ask})
 		if err != nil {
 			return err
@@ -121,7 +122,7 @@ func (t *taker) take(a *account, n int) {
 		o.Granted, o.Remaining, o.RetryAfter, o.ResetAfter = g.N, taken.Remaining, int64(g.RetryAfter), int64(taken.ResetAfter)
 		return nil
 	})
-	if o.Granted > 0 || o.Result == resUnknown && n > 0 {
+	if o.Granted > 0 || o.Result == history.Unknown && n > 0 {
 		t.asked[a] = append(t.asked[a], ask.ID)
 	}
 }
@@ -133,7 +134,7 @@ func (t *taker) refund(a *account, id string) {
 	}
 	n := 1 + t.dice.IntN(4)
 	// A store may be unable to, and says so then before it does anything.
-	t.note(t.e, a.history, operation{Client: t.client, Op: opRefund, Key: a.key, Who: id, N: n}, func(ctx context.Context, _ *operation) error {
+	t.note(t.e, a.Log, history.Operation{Client: t.client, Op: history.OpRefund, Key: a.key, Who: id, N: n}, func(ctx context.Context, _ *history.Operation) error {
 		err := r.Refund(ctx, a.key, a.limit, id, n)
 		if errors.Is(err, driver.ErrUnsupported) {
 			err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
@@ -143,7 +144,7 @@ func (t *taker) refund(a *account, id string) {
 }
 
 func (t *taker) reset(a *account) {
-	t.note(t.e, a.history, operation{Client: t.client, Op: opReset, Key: a.key}, func(ctx context.Context, _ *operation) error {
+	t.note(t.e, a.Log, history.Operation{Client: t.client, Op: history.OpReset, Key: a.key}, func(ctx context.Context, _ *history.Operation) error {
 		return t.limiter.Reset(ctx, a.key, a.limit)
 	})
 }

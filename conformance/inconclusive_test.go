@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -34,11 +35,11 @@ func TestInconclusive(t *testing.T) {
 			res := outcome(t, memoryHarness(), Case{run: func(e *env) {
 				real := e.r.stalls
 				defer func() { e.r.stalls = real }()
-				e.r.stalls = &stallDetector{} // of a machine that does nothing else
+				e.r.stalls = &runner.StallDetector{} // of a machine that does nothing else
 				runs++
 				keys[e.key("k")] = true
 				if runs <= test.stalls {
-					e.r.stalls.gaps = []gap{{time.Now().Add(time.Minute), stall}}
+					e.r.stalls.Note(time.Now().Add(time.Minute), runner.Stall)
 				}
 				if runs <= test.open {
 					e.notJudged("what run %d saw", runs)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -17,7 +18,7 @@ func normal(l driver.Limit) driver.Limit {
 }
 
 // year is a period in which nothing refills during a case, nor does a window turn.
-const year = 366 * 24 * time.Hour
+const year = history.Year
 
 // algorithms are all there are, each as a limit of n permits per period.
 func algorithms(n int, per time.Duration) map[string]driver.Limit {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/report"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -106,7 +107,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 // texts is a flag that may be given more than once.
 type texts []string
 
-func (t *texts) String() string     { return join(*t) }
+func (t *texts) String() string     { return report.Join(*t) }
 func (t *texts) Set(s string) error { *t = append(*t, s); return nil }
 
 func parseFlags(args []string, stderr io.Writer) (*flags, error) {
@@ -118,7 +119,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 		fmt.Fprintf(stderr, "usage: %s [flags] URL\n\nProves that the store of that URL keeps the contract of coord. Exits with 0 if it does, as\nfar as was tried, 1 if not, 2 on a mistake here, 3 if the store does not open.\n\n", args[0])
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&s.Profile, "profile", "", "run the cases of one profile, and judge it: "+join(profileNames()))
+	fs.StringVar(&s.Profile, "profile", "", "run the cases of one profile, and judge it: "+report.Join(profileNames()))
 	fs.BoolVar(&s.Fast, "fast", false, "leave slow cases out")
 	fs.StringVar(&f.run, "run", "", "only the cases whose id, or id/name, matches this regular expression")
 	fs.Var((*texts)(&f.command.Reports), "report", "write the report to this `file`, as its ending says: .json, .md or .html; may be repeated")

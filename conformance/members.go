@@ -30,7 +30,7 @@ type Members struct {
 // the member serves again, and may be nil. A fault that is nil is one that is not tried.
 type MemberFault func(tb TB, member int) (end func())
 
-// serves reports whether a key can be served while the victim cannot. at is LockAt or LimitAt.
+// serves reports whether a key can be served while the failing member cannot. at is LockAt or LimitAt.
 func serves(at func(string) int, key string, victim int) bool { return at == nil || at(key) != victim }
 
 // fault is the one that a hook names.

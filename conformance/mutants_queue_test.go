@@ -100,7 +100,7 @@ func (b queued) Lock(ctx context.Context, key string, r driver.Request) (driver.
 	}
 }
 
-// attempt tries if p is first in line.
+// attempt tries if p is first in the queue.
 func (b queued) attempt(ctx context.Context, key string, r driver.Request, p *place) (g driver.Grant, done bool, err error) {
 	if err := b.Ping(ctx); err != nil && ctx.Err() == nil {
 		b.leave(key, p)

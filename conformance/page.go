@@ -3,69 +3,29 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coordgo/coord/conformance/internal/report"
 )
-
-// page is what a Markdown or HTML page of reports shows: a column for each report.
-type page struct {
-	Suite      string
-	Columns    []string
-	Runs       []source
-	Deviations []deviating
-	Failures   []failure
-	Profiles   []row
-	Claims     []row
-	Figures    []row
-	Plots      []plot
-	Clauses    []row
-	Cases      []row
-	Notes      []note
-}
-
-// source is where a report is from.
-type source struct {
-	Store   string
-	Result  string
-	Bad     bool
-	Details [][2]string
-}
-
-type deviating struct{ Store, What, Reason, State string }
-
-// failure is a case that failed, with its evidence.
-type failure struct {
-	Store  string
-	Result Result
-}
-
-// note is why a case neither passed nor failed.
-type note struct {
-	Outcome Outcome
-	Case    string
-	Reason  string
-	Stores  []string
-}
-
-type row struct {
-	Head, Note string
-	Cells      []cell
-}
-
-// cell is a mark. Class is the outcome that it stands for.
-type cell struct {
-	Mark  string
-	Class Outcome
-	Title string
-}
 
 // marks of the outcomes.
 var marks = map[Outcome]string{Pass: "✓", Fail: "✗", Deviates: "≠", Unsupported: "–", Unproven: "?"}
 
+// page is what a Markdown or HTML page of reports is made of.
+type page struct{ report.Page }
+
+// cell stands for an outcome.
+func cell(mark string, class Outcome, title string) report.Cell {
+	return report.Cell{Mark: mark, Class: string(class), Title: title}
+}
+
+// newPage gives what a page shows: a column for each report.
 func newPage(reports []*Report) *page {
-	p := &page{Suite: Version}
+	p := &page{report.Page{Suite: Version}}
 	labels := make(map[string]int)
 	for _, r := range reports {
 		label := r.Store.product()
@@ -79,7 +39,7 @@ func newPage(reports []*Report) *page {
 	p.addClaims(reports)
 	p.addFigures(reports)
 	p.addCases(reports)
-	p.Plots = plots(p.Columns, reports)
+	p.addPlots(reports)
 	return p
 }
 
@@ -96,7 +56,7 @@ func (s *Store) product() string {
 }
 
 func (p *page) addRun(label string, r *Report) {
-	from := source{Store: label, Result: r.outcomes(), Bad: r.Failed()}
+	from := report.Run{Store: label, Result: r.outcomes(), Bad: r.Failed()}
 	add := func(name, value string) {
 		if value != "" {
 			from.Details = append(from.Details, [2]string{name, value})
@@ -116,18 +76,18 @@ func (p *page) addRun(label string, r *Report) {
 	}
 	p.Runs = append(p.Runs, from)
 	for _, d := range r.Summary.Deviations {
-		state := "failed as declared: " + join(d.Failed)
+		state := "failed as declared: " + report.Join(d.Failed)
 		switch {
 		case d.Stale:
 			state = "declared, but it passes: remove it"
 		case len(d.Failed) == 0:
 			state = "its cases did not run"
 		}
-		p.Deviations = append(p.Deviations, deviating{label, d.what(), d.Reason, state})
+		p.Deviations = append(p.Deviations, report.Deviation{Store: label, What: d.what(), Reason: d.Reason, State: state})
 	}
 	for _, res := range r.Results {
 		if res.Outcome == Fail || res.Outcome == Deviates {
-			p.Failures = append(p.Failures, failure{label, res})
+			p.Failures = append(p.Failures, failureOf(label, &res))
 		}
 	}
 }
@@ -161,19 +121,19 @@ func (r *Report) outcomes() string {
 
 func (p *page) addVerdicts(reports []*Report) {
 	for _, profile := range Profiles() {
-		line := row{Head: profile.Name, Note: profile.About}
+		line := report.Row{Head: profile.Name, Note: profile.About}
 		for _, r := range reports {
 			v := r.judge(&profile)
-			c := cell{Mark: string(v.Judgement), Title: v.String()}
+			c := report.Cell{Mark: string(v.Judgement), Title: v.String()}
 			switch v.Judgement {
 			case Meets:
-				c.Class = Pass
+				c.Class = string(Pass)
 			case NotProved:
-				c.Class = Unproven
+				c.Class = string(Unproven)
 			case MeetsNot:
-				c.Class = Unsupported
+				c.Class = string(Unsupported)
 				if len(v.Failed) > 0 {
-					c.Class = Fail
+					c.Class = string(Fail)
 				}
 				c.Mark += v.shortly()
 			}
@@ -189,25 +149,40 @@ func (v Verdict) shortly() string {
 	case v.Reason != "":
 		return ": " + v.Reason
 	case len(v.Failed) > 0:
-		return ": " + join(v.Failed)
+		return ": " + report.Join(v.Failed)
 	}
-	return ": no " + join(v.Missing)
+	return ": no " + report.Join(v.Missing)
 }
 
-// matrix is a table with a column for each report.
-type matrix struct {
-	Title, Head string
-	Columns     []string
-	Rows        []row
+func failureOf(store string, res *Result) report.Failure {
+	f := report.Failure{
+		Store: store, ID: res.ID, Name: res.Name, Clause: res.Clause, Outcome: string(res.Outcome), Remedy: res.Remedy, Why: res.Why,
+	}
+	for _, m := range res.Messages {
+		f.Messages = append(f.Messages, report.Message(m))
+	}
+	return f
 }
 
-// Matrices are the tables, in the order of the page.
-func (p *page) Matrices() []matrix {
-	return []matrix{
-		{"Profiles", "profile", p.Columns, p.Profiles},
-		{"Figures", "measured", p.Columns, p.Figures},
-		{"Claims", "claim", p.Columns, p.Claims},
-		{"Clauses", "clause", p.Columns, p.Clauses},
-		{"Cases", "case", p.Columns, p.Cases},
+// addPlots draws what was measured.
+func (p *page) addPlots(reports []*Report) {
+	all := make([]map[string]report.Spread, len(reports))
+	for i, r := range reports {
+		var m Measures
+		for j := range r.Results {
+			m.merge(r.Results[j].Measures)
+		}
+		all[i] = make(map[string]report.Spread)
+		for name, s := range m.Times {
+			all[i][name] = report.Spread(s)
+		}
 	}
+	p.Plots = report.Plots(p.Columns, all)
 }
+
+// WriteMarkdown writes a page of one or several reports, a column for each.
+func WriteMarkdown(w io.Writer, reports ...*Report) error { return newPage(reports).Markdown(w) }
+
+// WriteHTML writes a page of one or several reports, a column for each. It is
+// self-contained: it needs neither network nor scripts.
+func WriteHTML(w io.Writer, reports ...*Report) error { return newPage(reports).HTML(w) }

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coordgo/coord/conformance/internal/report"
 	"github.com/coordgo/coord/driver"
 )
 
 func (p *page) addClaims(reports []*Report) {
 	for _, claim := range driver.AllClaims() {
-		line := row{Head: string(claim)}
+		line := report.Row{Head: string(claim)}
 		for _, r := range reports {
 			line.Cells = append(line.Cells, r.claimCell(claim))
 		}
@@ -20,15 +21,15 @@ func (p *page) addClaims(reports []*Report) {
 }
 
 // claimCell says whether a claim is made, and kept.
-func (r *Report) claimCell(claim driver.Claim) cell {
+func (r *Report) claimCell(claim driver.Claim) report.Cell {
 	if !r.Store.Claims.Has(claim) {
 		if r.Unclaimed().Has(claim) {
-			return cell{"could", Unsupported, "it works, but is not claimed"}
+			return cell("could", Unsupported, "it works, but is not claimed")
 		}
-		return cell{marks[Unsupported], Unsupported, "not claimed"}
+		return cell(marks[Unsupported], Unsupported, "not claimed")
 	}
 	if why := undecided[claim]; why != "" {
-		return cell{"on trust", Unproven, "no case decides it: " + why}
+		return cell("on trust", Unproven, "no case decides it: "+why)
 	}
 	worst := Outcome("")
 	for i := range r.Results {
@@ -37,23 +38,23 @@ func (r *Report) claimCell(claim driver.Claim) cell {
 		}
 	}
 	if worst == "" {
-		return cell{marks[Unproven], Unproven, "claimed; the case that decides it did not run"}
+		return cell(marks[Unproven], Unproven, "claimed; the case that decides it did not run")
 	}
-	return cell{marks[worst], worst, "claimed; the case that decides it: " + string(worst)}
+	return cell(marks[worst], worst, "claimed; the case that decides it: "+string(worst))
 }
 
 func weight(o Outcome) int { return slices.Index(Outcomes(), o) }
 
 func (p *page) addFigures(reports []*Report) {
-	lines := make(map[string]*row)
+	lines := make(map[string]*report.Row)
 	var names []string
 	for i, r := range reports {
 		for _, f := range r.Summary.Figures {
 			if lines[f.Name] == nil {
-				lines[f.Name] = &row{Head: f.Name, Cells: slices.Repeat([]cell{{Mark: marks[Unsupported]}}, len(reports))}
+				lines[f.Name] = &report.Row{Head: f.Name, Cells: slices.Repeat([]report.Cell{{Mark: marks[Unsupported]}}, len(reports))}
 				names = append(names, f.Name)
 			}
-			lines[f.Name].Cells[i] = cell{Mark: f.Value, Title: fmt.Sprintf("of %d", f.Of)}
+			lines[f.Name].Cells[i] = report.Cell{Mark: f.Value, Title: fmt.Sprintf("of %d", f.Of)}
 		}
 	}
 	for _, name := range names {
@@ -76,7 +77,7 @@ func (p *page) addCases(reports []*Report) {
 	ids := slices.SortedFunc(maps.Keys(cases), byID)
 	for _, id := range ids {
 		c := cases[id]
-		line := row{Head: id, Note: c.Name + " (" + c.Clause + ")"}
+		line := report.Row{Head: id, Note: c.Name + " (" + c.Clause + ")"}
 		for i := range reports {
 			line.Cells = append(line.Cells, caseCell(results[i][id]))
 			if res := results[i][id]; res != nil && res.Reason != "" {
@@ -86,7 +87,7 @@ func (p *page) addCases(reports []*Report) {
 		p.Cases = append(p.Cases, line)
 	}
 	for _, clause := range clauseTitles {
-		line := row{Head: clause.id, Note: clause.title}
+		line := report.Row{Head: clause.id, Note: clause.title}
 		for i := range reports {
 			line.Cells = append(line.Cells, clauseCell(clause.id, ids, results[i]))
 		}
@@ -94,37 +95,37 @@ func (p *page) addCases(reports []*Report) {
 	}
 }
 
-func caseCell(res *Result) cell {
+func caseCell(res *Result) report.Cell {
 	if res == nil {
-		return cell{Title: "not run"}
+		return report.Cell{Title: "not run"}
 	}
 	title := string(res.Outcome)
 	if res.Reason != "" {
 		title += ": " + res.Reason
 	}
-	return cell{marks[res.Outcome], res.Outcome, title}
+	return cell(marks[res.Outcome], res.Outcome, title)
 }
 
 // clauseCell sums up the cases of a clause. What failed is named.
-func clauseCell(clause string, ids []string, results map[string]*Result) cell {
+func clauseCell(clause string, ids []string, results map[string]*Result) report.Cell {
 	by := make(map[Outcome][]string)
 	for _, id := range ids {
 		if res := results[id]; res != nil && res.Clause == clause {
 			by[res.Outcome] = append(by[res.Outcome], id)
 		}
 	}
-	var c cell
+	var c report.Cell
 	var parts []string
 	for _, o := range Outcomes() {
 		if len(by[o]) == 0 {
 			continue
 		}
-		if c.Class == "" || c.Class == Unsupported {
-			c.Class = o
+		if c.Class == "" || c.Class == string(Unsupported) {
+			c.Class = string(o)
 		}
 		part := fmt.Sprintf("%s %d", marks[o], len(by[o]))
 		if o == Fail || o == Deviates {
-			part = marks[o] + " " + join(by[o])
+			part = marks[o] + " " + report.Join(by[o])
 		}
 		parts = append(parts, part)
 	}
@@ -136,10 +137,10 @@ func clauseCell(clause string, ids []string, results map[string]*Result) cell {
 func (p *page) note(store string, res *Result) {
 	for i := range p.Notes {
 		n := &p.Notes[i]
-		if n.Case == res.ID && n.Outcome == res.Outcome && n.Reason == res.Reason {
+		if n.Case == res.ID && n.Outcome == string(res.Outcome) && n.Reason == res.Reason {
 			n.Stores = append(n.Stores, store)
 			return
 		}
 	}
-	p.Notes = append(p.Notes, note{res.Outcome, res.ID, res.Reason, []string{store}})
+	p.Notes = append(p.Notes, report.Note{Outcome: string(res.Outcome), Case: res.ID, Reason: res.Reason, Stores: []string{store}})
 }

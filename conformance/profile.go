@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/coordgo/coord/conformance/internal/report"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -161,24 +162,15 @@ func (v Verdict) String() string {
 		n    int
 		list string
 	}{
-		{"not claimed", len(v.Missing), join(v.Missing)},
-		{"failed", len(v.Failed), some(v.Failed)},
-		{"unproven", len(v.Unproven), some(v.Unproven)},
-		{"not run", len(v.Left), some(v.Left)},
-		{"taken on trust", len(v.OnTrust), join(v.OnTrust)},
+		{"not claimed", len(v.Missing), report.Join(v.Missing)},
+		{"failed", len(v.Failed), report.Some(v.Failed)},
+		{"unproven", len(v.Unproven), report.Some(v.Unproven)},
+		{"not run", len(v.Left), report.Some(v.Left)},
+		{"taken on trust", len(v.OnTrust), report.Join(v.OnTrust)},
 	} {
 		if part.n > 0 {
 			text += fmt.Sprintf("; %s: %s", part.what, part.list)
 		}
 	}
 	return text
-}
-
-// some lists the first words of many.
-func some(list []string) string {
-	const enough = 8
-	if len(list) <= enough {
-		return join(list)
-	}
-	return fmt.Sprintf("%s and %d more", join(list[:enough]), len(list)-enough)
 }

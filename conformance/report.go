@@ -197,15 +197,3 @@ func (r *Report) Line() string {
 	}
 	return fmt.Sprintf("%s %s: %s", r.Store.Name, r.Store.Server, strings.Join(parts, ", "))
 }
-
-// join lists words.
-func join[T any](list []T) string {
-	var b strings.Builder
-	for i, v := range list {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, v)
-	}
-	return b.String()
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -100,7 +101,7 @@ func (e *env) sharersOf(l driver.SharedLocker, key string) map[string]driver.Hol
 	byID := make(map[string]driver.Holder)
 	for _, h := range all {
 		if _, twice := byID[h.ID]; twice {
-			e.Errorf("Holders: saw %s twice, want each hold once", tail(h.ID))
+			e.Errorf("Holders: saw %s twice, want each hold once", history.ShortID(h.ID))
 		}
 		byID[h.ID] = h
 	}

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coordgo/coord/conformance/internal/report"
+	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -94,20 +95,20 @@ func (s *Suite) Run(ctx context.Context) (*Report, error) {
 	return r.finish(), err
 }
 
-// runner is one run of the suite.
-type runner struct {
+// suiteRun is one run of the suite.
+type suiteRun struct {
 	suite  *Suite
 	cases  []Case
 	locks  bool // the halves that the store has
 	limits bool
 	info   driver.Info
-	stalls *stallDetector
+	stalls *runner.StallDetector
 
 	mu     sync.Mutex
 	report Report
 }
 
-func (s *Suite) prepare(ctx context.Context) (*runner, error) {
+func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 	if s.Harness.Open == nil {
 		return nil, errors.New("conformance: Harness.Open is nil")
 	}
@@ -122,7 +123,7 @@ func (s *Suite) prepare(ctx context.Context) (*runner, error) {
 			return nil, err
 		}
 	}
-	r := &runner{suite: s, cases: s.selected()}
+	r := &suiteRun{suite: s, cases: s.selected()}
 	seed := s.Seed
 	for seed == 0 {
 		seed = rand.Uint64()
@@ -132,7 +133,7 @@ func (s *Suite) prepare(ctx context.Context) (*runner, error) {
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
 		Selection: Selection{Profile: s.Profile, Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
 	}
-	r.stalls = detectStalls()
+	r.stalls = runner.DetectStalls()
 	if err := r.probe(ctx); err != nil {
 		r.stop()
 		return nil, err
@@ -149,7 +150,7 @@ func (s *Suite) selected() []Case {
 }
 
 // probe opens the store once, to see what it is.
-func (r *runner) probe(ctx context.Context) error {
+func (r *suiteRun) probe(ctx context.Context) error {
 	if why := r.opens(ctx, r.describe); why != "" {
 		return fmt.Errorf("%w: it does not open: %s", ErrNoStore, why)
 	}
@@ -158,7 +159,7 @@ func (r *runner) probe(ctx context.Context) error {
 
 // gone tells, after a case has failed, that there is no store any more: what the cases say then is no
 // fault of the adapter's. A store that was slow once is still there.
-func (r *runner) gone(ctx context.Context) error {
+func (r *suiteRun) gone(ctx context.Context) error {
 	const tries = 3
 	why := ""
 	for range tries {
@@ -170,20 +171,20 @@ func (r *runner) gone(ctx context.Context) error {
 }
 
 // opens opens the store, shows it to look, and closes it. It says why it could not.
-func (r *runner) opens(ctx context.Context, look func(context.Context, driver.Backend)) string {
+func (r *suiteRun) opens(ctx context.Context, look func(context.Context, driver.Backend)) string {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	rec := newRecorder(ctx, "open")
+	rec := runner.NewRecorder(ctx, "open")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		rec.run(func() {
+		rec.Run(func() {
 			b := r.suite.Harness.Open(rec)
 			if b == nil {
 				rec.Fatalf("Open gave nil")
 			}
 			if look != nil {
-				look(rec.ctx, b)
+				look(rec.Context(), b)
 			}
 			if err := b.Close(); err != nil {
 				rec.Errorf("Close: %v", err)
@@ -192,15 +193,15 @@ func (r *runner) opens(ctx context.Context, look func(context.Context, driver.Ba
 	}()
 	select {
 	case <-done:
-	case <-time.After(soon + comeBack):
-		return fmt.Sprintf("Open did not return within %v", soon+comeBack)
+	case <-time.After(soon + runner.ComeBack):
+		return fmt.Sprintf("Open did not return within %v", soon+runner.ComeBack)
 	}
-	messages, _, _ := rec.result()
+	messages, _, _ := rec.Result()
 	return lastFailure(messages)
 }
 
 // describe notes what the store says of itself.
-func (r *runner) describe(ctx context.Context, b driver.Backend) {
+func (r *suiteRun) describe(ctx context.Context, b driver.Backend) {
 	r.info = b.Info()
 	_, r.locks = b.(driver.Locker)
 	_, r.limits = b.(driver.Limiter)
@@ -222,7 +223,7 @@ func (r *runner) describe(ctx context.Context, b driver.Backend) {
 	r.report.Store.Settings = settings
 }
 
-func lastFailure(messages []Message) string {
+func lastFailure(messages []report.Message) string {
 	for _, m := range slices.Backward(messages) {
 		if m.Failure {
 			return m.Text
@@ -231,89 +232,62 @@ func lastFailure(messages []Message) string {
 	return ""
 }
 
-func (r *runner) stop() { r.stalls.stop() }
+func (r *suiteRun) stop() { r.stalls.Stop() }
 
-// each calls fn for every case: several at a time, and then one at a time those that disturb others. A case that has
-// to run again makes room for the next one by calling free, and waits until it can be by itself.
-func (r *runner) each(fn func(c *Case, free func())) {
-	slots := make(chan struct{}, cmp.Or(r.suite.Parallel, DefaultParallel))
-	var wg sync.WaitGroup
-	for _, c := range r.sideBySide() {
-		slots <- struct{}{}
-		wg.Go(func() {
-			free := sync.OnceFunc(func() { <-slots })
-			defer free()
-			fn(c, free)
-		})
-	}
-	wg.Wait()
+// each calls fn for every case, in the order of package runner.
+func (r *suiteRun) each(fn func(c *Case, free func())) {
+	jobs := make([]runner.Job, len(r.cases))
 	for i := range r.cases {
-		if r.cases[i].exclusive() {
-			fn(&r.cases[i], func() {})
-		}
+		jobs[i] = runner.Job{Usual: usual(&r.cases[i]), Alone: r.cases[i].exclusive()}
 	}
+	runner.Each(jobs, cmp.Or(r.suite.Parallel, DefaultParallel), func(i int, free func()) { fn(&r.cases[i], free) })
 }
 
-// longCase is from when on a case begins before the others, so that it is not alone at the end.
-const longCase = 10 * time.Second
-
-// sideBySide gives the cases that disturb no others, the long ones first.
-func (r *runner) sideBySide() []*Case {
-	var long, list []*Case
-	for i := range r.cases {
-		switch c := &r.cases[i]; {
-		case c.exclusive():
-		case usual(c) >= longCase:
-			long = append(long, c)
-		default:
-			list = append(list, c)
-		}
-	}
-	return append(long, list...)
-}
-
-func (r *runner) add(res Result) {
+func (r *suiteRun) add(res Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Results = append(r.report.Results, res)
 }
 
-func (r *runner) finish() *Report {
+func (r *suiteRun) finish() *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Took = time.Since(r.report.Started)
-	r.report.Env.Starved = r.stalls.longest(r.report.Started)
+	r.report.Env.Starved = r.stalls.Longest(r.report.Started)
 	slices.SortFunc(r.report.Results, func(a, b Result) int { return byID(a.ID, b.ID) })
 	r.report.summarize(r.suite.Harness.Deviations)
 	report := r.report
 	return &report
 }
 
+// alone lets a case run by itself: no other runs in this process then, of this suite or another.
+var alone = runner.NewMutex(usualBound)
+
 // runCase runs one case. If it was inconclusive it calls free, and runs it once more, by itself; twice inconclusive is
 // a failure.
-func (r *runner) runCase(ctx context.Context, c *Case, free func()) Result {
-	alone.share()
-	res, open := r.runOnce(ctx, c)
-	alone.unshare()
-	if open == "" || res.Outcome == Fail || res.Outcome == Deviates || ctx.Err() != nil {
-		return res
-	}
-	free()
-	again := *c
-	again.again = true
-	alone.take()
-	defer alone.untake()
-	res, still := r.runOnce(ctx, &again)
-	res.Again = open
-	if still != "" && res.Outcome == Pass {
-		res.Messages = append(res.Messages, Message{Failure: true, Text: "inconclusive twice, the second time by itself: " + still})
-		res.Outcome = Fail
-	}
+func (r *suiteRun) runCase(ctx context.Context, c *Case, free func()) Result {
+	var res Result
+	first := ""
+	alone.Run(free, func(again bool) (inconclusive bool) {
+		one, open := *c, ""
+		one.again = again
+		res, open = r.runOnce(ctx, &one)
+		if !again {
+			first = open
+			return open != "" && res.Outcome != Fail && res.Outcome != Deviates && ctx.Err() == nil
+		}
+		res.Again = first
+		if open != "" && res.Outcome == Pass {
+			res.Messages = append(res.Messages, Message{Failure: true, Text: "inconclusive twice, the second time by itself: " + open})
+			res.Outcome = Fail
+		}
+		return false
+	})
 	return res
 }
 
 // runOnce runs one case, unless something that it needs is missing, and says what it could not judge.
-func (r *runner) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
+func (r *suiteRun) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
 	claims := r.suite.Harness.Claims
 	res := Result{Case: *c}
 	unclaimed := c.Proves != "" && !claimed(claims, c.Proves)
@@ -329,15 +303,18 @@ func (r *runner) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
 		return res, ""
 	}
 	began := time.Now()
-	rec := newRecorder(ctx, c.FullName())
-	r.guard(ctx, rec, c)
+	rec := runner.NewRecorder(ctx, c.FullName())
+	e := r.newEnv(rec, c)
+	rec.Guard(ctx, cmp.Or(c.bound, usualBound)+20*(e.ttl-shortTTL), func() { c.run(e) })
 	if rec.Failed() {
-		rec.Logf("this process went unscheduled for up to %v at a time", r.stalls.longest(began).Round(time.Microsecond))
+		rec.Logf("this process went unscheduled for up to %v at a time", r.stalls.Longest(began).Round(time.Microsecond))
 	}
-	var failed bool
-	res.Messages, failed, res.Measures = rec.result()
-	res.Took = time.Since(began)
-	switch aside := rec.besides(); {
+	messages, failed, meter := rec.Result()
+	for _, m := range messages {
+		res.Messages = append(res.Messages, Message(m))
+	}
+	res.Measures, res.Took = measuresOf(meter), time.Since(began)
+	switch aside := rec.Aside(); {
 	case aside != "" && !failed:
 		res.Outcome, res.Reason = Unsupported, aside
 	case unclaimed && failed:
@@ -353,11 +330,11 @@ func (r *runner) runOnce(ctx context.Context, c *Case) (_ Result, open string) {
 	default:
 		res.Outcome = Pass
 	}
-	return res, rec.open()
+	return res, rec.Open()
 }
 
 // unsupported says why the case is not about this store, "" if it is.
-func (r *runner) unsupported(c *Case) string {
+func (r *suiteRun) unsupported(c *Case) string {
 	switch missing := r.suite.Harness.Claims.Missing(c.Needs...); {
 	case c.locks() && !r.locks:
 		return "the store has no locks"
@@ -376,7 +353,7 @@ func (r *runner) unsupported(c *Case) string {
 }
 
 // unproven says why the case cannot be tried in this run, "" if it can.
-func (r *runner) unproven(c *Case) string {
+func (r *suiteRun) unproven(c *Case) string {
 	for _, hk := range c.Hooks {
 		if reason := r.suite.Harness.lacks(hk); reason != "" {
 			return reason
@@ -392,42 +369,7 @@ const (
 	// leftOut is why a slow case is unproven after a fast pass.
 	leftOut    = "left out by the fast pass: run the full one"
 	usualBound = 30 * time.Second
-	// comeBack is how long a case has to end once its context was cancelled.
-	comeBack = 5 * time.Second
 )
-
-// guard runs the case under a watchdog. A case that overruns its bound fails, with the
-// stacks of all goroutines; one that does not end even then is left behind.
-func (r *runner) guard(ctx context.Context, rec *recorder, c *Case) {
-	e := r.newEnv(rec, c)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		rec.run(func() { c.run(e) })
-	}()
-	bound := cmp.Or(c.bound, usualBound) + 20*(e.ttl-shortTTL)
-	watchdog := time.NewTimer(bound)
-	defer watchdog.Stop()
-	select {
-	case <-done:
-		return
-	case <-ctx.Done(): // so is the case's context, and nobody asks for its result
-	case <-watchdog.C:
-		rec.Errorf("the case did not end within %v; all goroutines:\n%s", bound, stacks())
-		rec.cancel()
-	}
-	watchdog.Reset(comeBack)
-	select {
-	case <-done:
-	case <-watchdog.C:
-		rec.Errorf("the case did not end %v after its context was cancelled, either: it is left behind", comeBack)
-	}
-}
-
-func stacks() []byte {
-	buf := make([]byte, 1<<20)
-	return buf[:runtime.Stack(buf, true)]
-}
 
 // explain is a failed result as a person reads it.
 func (res *Result) explain(alone string) string {

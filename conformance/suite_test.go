@@ -55,8 +55,8 @@ func TestOutcomes(t *testing.T) {
 		"claim needed":         {memoryHarness(), Case{run: fail, Needs: driver.Claims{driver.LossPush}}, Unsupported, "loss-push"},
 		"hook needed":          {memoryHarness(), Case{run: fail, Hooks: []Hook{HookWipe}}, Unproven, "Faults.Wipe"},
 		"hook pointless":       {memoryHarness(), Case{run: fail, Hooks: []Hook{HookPause}}, Unsupported, "no server"},
-		"about another":        {memoryHarness(), Case{run: func(e *env) { e.unsupported("of no concern") }}, Unsupported, "of no concern"},
-		"about another, fails": {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }); e.unsupported("of no concern") }}, Fail, "left over"},
+		"about another":        {memoryHarness(), Case{run: func(e *env) { e.Unsupported("of no concern") }}, Unsupported, "of no concern"},
+		"about another, fails": {memoryHarness(), Case{run: func(e *env) { e.Cleanup(func() { e.Errorf("left over") }); e.Unsupported("of no concern") }}, Fail, "left over"},
 		"half missing":         {limited, Case{run: fail}, Unsupported, "no locks"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,34 +226,6 @@ func TestStoreThatGoesAway(t *testing.T) {
 				t.Errorf("%v, and %d results: want only that the store has gone", err, len(finished))
 			}
 		})
-	}
-}
-
-// A case that takes long begins before the others, not alone at the end; of the others ids give the order.
-func TestLongCasesBeginFirst(t *testing.T) {
-	r := &runner{suite: &Suite{}, cases: Cases()}
-	list := r.sideBySide()
-	long, n := 0, 0
-	for i, c := range list {
-		if usual(c) >= longCase {
-			if long != i {
-				t.Errorf("%s takes %v, and begins behind %s", c.ID, usual(c), list[i-1].ID)
-			}
-			long++
-		} else if i > long && byID(list[i-1].ID, c.ID) >= 0 {
-			t.Errorf("%s begins behind %s", c.ID, list[i-1].ID)
-		}
-		if c.exclusive() {
-			t.Errorf("%s disturbs others", c.ID)
-		}
-	}
-	for i := range r.cases {
-		if !r.cases[i].exclusive() {
-			n++
-		}
-	}
-	if long == 0 || len(list) != n {
-		t.Errorf("%d long ones among %d cases, want some among %d", long, len(list), n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -92,7 +93,8 @@ func TestStoreThatAnsweredNobody(t *testing.T) {
 			res := outcome(t, h, Case{run: func(e *env) {
 				real := e.r.stalls
 				defer func() { e.r.stalls = real }()
-				e.r.stalls = &stallDetector{gaps: []gap{{time.Now().Add(time.Minute), stall}}} // as on any busy machine
+				e.r.stalls = &runner.StallDetector{}
+				e.r.stalls.Note(time.Now().Add(time.Minute), runner.Stall) // as on any busy machine
 				if !e.c.again {
 					f.mu.Lock()
 					f.from = time.Now().Add(refusalLease / 4)

@@ -95,6 +95,8 @@ var engines = []string{"internal/hold", "internal/permit", "internal/partition",
 
 func forbidden(from, dep string) string {
 	switch {
+	case dep == "testing" && under(from, "conformance/internal"):
+		return "the parts of conformance do not know go test"
 	case dep == "testing" && !slices.ContainsFunc(forTests, func(dir string) bool { return under(from, dir) }):
 		return "of what is no test, only " + strings.Join(forTests, ", ") + " import testing"
 	case standard(dep):
@@ -103,8 +105,10 @@ func forbidden(from, dep string) string {
 		return "the model of limits shares no arithmetic: it imports package driver alone"
 	case strings.HasPrefix(dep, checker) && !under(from, "conformance"):
 		return "only conformance checks histories"
-	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver"):
-		return "conformance imports the root, driver, the checker of histories and the standard library"
+	case under(from, "conformance/internal") && !strings.HasPrefix(dep, checker) && !under(dep, "driver") && !under(dep, "conformance/internal"):
+		return "the parts of conformance import each other, driver, the checker of histories and the standard library"
+	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver") && !under(dep, "conformance"):
+		return "conformance imports the root, driver, its own parts, the checker of histories and the standard library"
 	case under(from, "driver") && !under(dep, "driver"):
 		return "driver imports the standard library only"
 	case from == module && !under(dep, "driver") && !under(dep, "internal"):
@@ -173,6 +177,10 @@ func TestForbidden(t *testing.T) {
 		{module + "/backends/etcd", module + "/backends/etcd/internal/x", true},
 		{module + "/conformance", checker, true},
 		{module + "/conformance", module + "/backends/memory", false},
+		{module + "/conformance", module + "/conformance/internal/history", true},
+		{module + "/conformance/internal/history", "testing", false},
+		{module + "/conformance/internal/history", module, false},
+		{module + "/conformance/internal/history", module + "/driver", true},
 		{module + "/conformance", "go.uber.org/goleak", false},
 		{module + "/driver/limits", checker, false},
 		{module + "/cmd/coord", checker, false},

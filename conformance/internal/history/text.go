@@ -1,4 +1,4 @@
-package conformance
+package history
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 )
 
 // String is the operation as the drawing shows it: "client 2: try …3fa9 → ok, token 17, for 500ms".
-func (o *operation) String() string {
+func (o *Operation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "client %d: %s", o.Client, o.Op)
 	if o.Who != "" {
-		b.WriteString(" " + tail(o.Who))
+		b.WriteString(" " + ShortID(o.Who))
 	}
 	if o.Mode != driver.Exclusive {
-		b.WriteString(" " + shareText(driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of, Head: o.Head}))
+		b.WriteString(" " + ShareText(driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of, Head: o.Head}))
 	}
 	switch o.Op {
-	case opTake:
+	case OpTake:
 		fmt.Fprintf(&b, " %d to %d", o.Min, o.N)
-	case opRefund:
+	case OpRefund:
 		fmt.Fprintf(&b, " %d", o.N)
 	}
 	fmt.Fprintf(&b, " → %s", o.Result)
 	if o.Token != 0 {
 		fmt.Fprintf(&b, ", token %d", o.Token)
 	}
-	if o.Mode != driver.Exclusive && o.Result == resOK {
+	if o.Mode != driver.Exclusive && o.Result == OK {
 		fmt.Fprintf(&b, ", slot %d", o.Slot)
 	}
 	if o.TTL != 0 {
-		fmt.Fprintf(&b, ", for %v from %s", time.Duration(o.TTL), clockText(o.Start))
+		fmt.Fprintf(&b, ", for %v from %s", time.Duration(o.TTL), timeText(o.Start))
 	}
-	if o.Op == opTake && o.Result == resOK {
+	if o.Op == OpTake && o.Result == OK {
 		fmt.Fprintf(&b, ", %d granted, %d left", o.Granted, o.Remaining)
 	}
 	if o.Error != "" {
@@ -44,8 +44,8 @@ func (o *operation) String() string {
 	return b.String()
 }
 
-// shareText is a share as it is said: "read", "2 of 3 at the head".
-func shareText(s driver.Share) string {
+// ShareText is a share in words: "read", "2 of 3 at the head".
+func ShareText(s driver.Share) string {
 	text := s.Mode.String()
 	if s.Mode == driver.Permits {
 		text = fmt.Sprintf("%d of %d", s.Weight, s.Of)
@@ -56,8 +56,8 @@ func shareText(s driver.Share) string {
 	return text
 }
 
-// tail is the end of an id, enough to tell it from others.
-func tail(id string) string {
+// ShortID is the end of an id, enough to tell it from others.
+func ShortID(id string) string {
 	const n = 6
 	if len(id) <= 2*n {
 		return id
@@ -65,8 +65,8 @@ func tail(id string) string {
 	return "…" + id[len(id)-n:]
 }
 
-// clockText is a time of the history.
-func clockText(ns int64) string {
+// timeText is a time of the history.
+func timeText(ns int64) string {
 	switch ns {
 	case math.MinInt64:
 		return "unknown"

@@ -1,4 +1,4 @@
-package conformance
+package fault
 
 import (
 	"context"
@@ -68,12 +68,12 @@ func TestInjectorKeepsOptionalParts(t *testing.T) {
 
 func TestInjectorFaults(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault   Fault
+		kind    Kind
 		applied bool // the store has taken the key
 		hangs   bool
 		fails   bool
 	}{
-		"none":        {NoFault, true, false, false},
+		"none":        {None, true, false, false},
 		"fail before": {FailBefore, false, false, true},
 		"fail after":  {FailAfter, true, false, true},
 		"hang before": {HangBefore, false, true, true},
@@ -84,11 +84,11 @@ func TestInjectorFaults(t *testing.T) {
 				store := memory.NewStore()
 				b, in := NewInjector(store.Open())
 				defer b.Close()
-				in.Script(func(c Call) Fault {
+				in.Script(func(c Call) Kind {
 					if c.Op == "TryLock" && c.Key == "k" && c.ID == "id" {
-						return test.fault
+						return test.kind
 					}
-					return NoFault
+					return None
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -143,8 +143,15 @@ func TestInjectorLink(t *testing.T) {
 		if err := <-result; !errors.Is(err, ErrInjected) {
 			t.Errorf("call under way at Close: %v, want ErrInjected", err)
 		}
-		if n := len(in.Calls()); n != 5 || in.count("Unlock") != 5 || in.returned("Unlock") != 5 {
+		if n := len(in.Calls()); n != 5 || in.Returned("Unlock") != 5 {
 			t.Errorf("%d calls recorded, want 5", n)
 		}
 	})
+}
+
+// async calls fn in a goroutine and gives its error.
+func async(fn func() error) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- fn() }()
+	return ch
 }

@@ -1,4 +1,4 @@
-package conformance
+package report
 
 import (
 	"maps"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// plot shows how the times of one name lie, a bar for each store on one logarithmic axis.
-type plot struct {
+// Plot shows the times of one name, a bar for each store on one logarithmic axis.
+type Plot struct {
 	Name   string
 	Height int
 	Bars   []bar
@@ -35,28 +35,22 @@ const (
 	plotRow   = 22
 )
 
-// plots draws every name that was measured.
-func plots(columns []string, reports []*Report) []plot {
-	all := make([]map[string]Spread, len(reports))
+// Plots draws every name that was measured: all has the times of each column.
+func Plots(columns []string, all []map[string]Spread) []Plot {
 	names := make(map[string]bool)
-	for i, r := range reports {
-		var m Measures
-		for j := range r.Results {
-			m.merge(r.Results[j].Measures)
-		}
-		all[i] = m.Times
-		for name := range m.Times {
+	for _, times := range all {
+		for name := range times {
 			names[name] = true
 		}
 	}
-	var list []plot
+	var list []Plot
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		list = append(list, draw(name, columns, all))
 	}
 	return list
 }
 
-func draw(name string, columns []string, all []map[string]Spread) plot {
+func draw(name string, columns []string, all []map[string]Spread) Plot {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, times := range all {
 		if s, ok := times[name]; ok {
@@ -67,7 +61,7 @@ func draw(name string, columns []string, all []map[string]Spread) plot {
 	x := func(at float64) float64 {
 		return plotLeft + math.Round(10*plotWidth*(at-low)/(high-low))/10
 	}
-	p := plot{Name: name}
+	p := Plot{Name: name}
 	for at := low; at <= high; at++ {
 		p.Ticks = append(p.Ticks, tick{x(at), time.Duration(math.Round(math.Pow(10, at))).String()})
 	}
@@ -95,7 +89,7 @@ func decade(d time.Duration) float64 {
 
 func (s Spread) shortly() string {
 	if s.N == 1 {
-		return short(s.Max)
+		return Short(s.Max)
 	}
-	return short(s.P50) + " median, " + short(s.P99) + " p99, " + short(s.Max) + " longest"
+	return Short(s.P50) + " median, " + Short(s.P99) + " p99, " + Short(s.Max) + " longest"
 }

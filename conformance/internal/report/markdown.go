@@ -1,4 +1,4 @@
-package conformance
+package report
 
 import (
 	"bytes"
@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// WriteMarkdown writes a page of one or several reports, a column for each.
-func WriteMarkdown(w io.Writer, reports ...*Report) error {
-	p := newPage(reports)
+// Markdown writes the page in Markdown.
+func (p *Page) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	p.markdown(&b)
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func (p *page) markdown(b *bytes.Buffer) {
+func (p *Page) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, "## Deviations\n\n")
 	if len(p.Deviations) == 0 {
 		fmt.Fprintf(b, "None is declared.\n")
@@ -44,12 +43,12 @@ func (p *page) markdown(b *bytes.Buffer) {
 		fmt.Fprintf(b, "\n## What did not pass, and why\n\n")
 	}
 	for _, n := range p.Notes {
-		fmt.Fprintf(b, "- %s, %s on %s: %s\n", md(n.Case), n.Outcome, md(join(n.Stores)), md(n.Reason))
+		fmt.Fprintf(b, "- %s, %s on %s: %s\n", md(n.Case), n.Outcome, md(Join(n.Stores)), md(n.Reason))
 	}
 }
 
 // table writes rows under a heading.
-func (p *page) table(b *bytes.Buffer, heading, head string, rows []row) {
+func (p *Page) table(b *bytes.Buffer, heading, head string, rows []Row) {
 	if len(rows) == 0 {
 		return
 	}
@@ -67,26 +66,17 @@ func (p *page) table(b *bytes.Buffer, heading, head string, rows []row) {
 	}
 }
 
-func (p *page) markdownFailures(b *bytes.Buffer) {
+func (p *Page) markdownFailures(b *bytes.Buffer) {
 	if len(p.Failures) > 0 {
 		fmt.Fprintf(b, "\n## What failed\n")
 	}
 	for _, f := range p.Failures {
-		fmt.Fprintf(b, "\n### %s: %s %s, clause %s\n\n", md(f.Store), md(f.Result.ID), md(f.Result.Name), md(f.Result.Clause))
-		for _, m := range f.Result.Messages {
+		fmt.Fprintf(b, "\n### %s: %s %s, clause %s\n\n", md(f.Store), md(f.ID), md(f.Name), md(f.Clause))
+		for _, m := range f.Messages {
 			fmt.Fprintf(b, "- %s: %s\n", md(m.At), md(cut(m.Text)))
 		}
-		fmt.Fprintf(b, "\nUsual remedy: %s. Why it matters: %s.\n", md(f.Result.Remedy), md(f.Result.Why))
+		fmt.Fprintf(b, "\nUsual remedy: %s. Why it matters: %s.\n", md(f.Remedy), md(f.Why))
 	}
-}
-
-// cut shortens a message that holds, say, the stacks of all goroutines.
-func cut(text string) string {
-	const enough = 2000
-	if len(text) <= enough {
-		return text
-	}
-	return strings.ToValidUTF8(text[:enough], "") + " … (the whole is in the JSON report)"
 }
 
 var mdEscapes = strings.NewReplacer(

@@ -1,4 +1,4 @@
-package conformance
+package history
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// modelCounter is of limits that do not move during a run: their period is a year.
-const modelCounter = "counter"
+// ModelCounter is of limits that do not move during a run: their period is a year.
+const ModelCounter = "counter"
 
 // counterState is how much of a limit is spent.
 type counterState struct {
 	spent int
-	// back is what each ask may still be given back, by id, as far as anyone tries to: what nobody asks for
-	// would only keep states apart that are the same. Never changed in place.
+	// back is what each request may still be given back, by id, as far as anyone tries to: the rest would only keep states
+	// apart that are the same. Never changed in place.
 	back []grantOf
 }
 
@@ -37,18 +37,18 @@ func (m counterModel) show(s counterState) string {
 	return fmt.Sprintf("%d of %d spent", s.spent, m.limit.Max())
 }
 
-// fits is what an ask is granted when so many are left.
-func fits(o *operation, left int) int {
+// fits is what a request is granted when so many are left.
+func fits(o *Operation, left int) int {
 	if n := min(o.N, left); n > 0 && n >= o.Min {
 		return n
 	}
 	return 0
 }
 
-// steps: an operation takes effect once. One that was shaken may have done so twice, of which the
-// second was answered, or neither.
-func (m counterModel) steps(s counterState, o *operation) []counterState {
-	if o.Result == resNothing {
+// steps gives the states that may follow: an operation takes effect once. One that was shaken may have done so twice,
+// and the second call was answered, or neither.
+func (m counterModel) steps(s counterState, o *Operation) []counterState {
+	if o.Result == Nothing {
 		return []counterState{s}
 	}
 	var out []counterState
@@ -57,7 +57,7 @@ func (m counterModel) steps(s counterState, o *operation) []counterState {
 	}
 	if o.Shaken {
 		lost := *o
-		lost.Result = resUnknown
+		lost.Result = Unknown
 		first, _ := m.step(s, &lost)
 		if twice, ok := m.step(first, o); ok {
 			out = append(out, twice)
@@ -66,27 +66,27 @@ func (m counterModel) steps(s counterState, o *operation) []counterState {
 	return out
 }
 
-func (m counterModel) step(s counterState, o *operation) (counterState, bool) {
-	if o.Result != resOK && o.Result != resUnknown {
+func (m counterModel) step(s counterState, o *Operation) (counterState, bool) {
+	if o.Result != OK && o.Result != Unknown {
 		return s, false
 	}
 	switch o.Op {
-	case opTake:
+	case OpTake:
 		left := m.limit.Max() - s.spent
 		n := fits(o, left)
-		if o.Result == resOK && (n != o.Granted || left-n != o.Remaining) {
+		if o.Result == OK && (n != o.Granted || left-n != o.Remaining) {
 			return s, false
 		}
 		return m.spend(s, o, n), true
-	case opRefund:
+	case OpRefund:
 		return s.refund(o.Who, o.N), true
-	case opReset:
+	case OpReset:
 		return counterState{}, true
 	}
 	return s, false
 }
 
-func (m counterModel) spend(s counterState, o *operation, n int) counterState {
+func (m counterModel) spend(s counterState, o *Operation, n int) counterState {
 	s.spent += n
 	// What a bucket granted at once was there to be used, and is not given back.
 	if n > 0 && o.refunded && o.Who != "" && m.limit.Algorithm != driver.TokenBucket {

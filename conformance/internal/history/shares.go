@@ -1,4 +1,4 @@
-package conformance
+package history
 
 import (
 	"cmp"
@@ -10,18 +10,18 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// modelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly had,
-// and may have had, are intervals, which are compared in pairs. So a history of any length is checked in no time, and
-// what is wrong is named.
-const modelShares = "shares"
+// ModelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly
+// had, and may have had, are intervals, which are compared in pairs. So the check of a history of any length is fast,
+// and says what is wrong.
+const ModelShares = "shares"
 
 // shareHold is a hold, as far as the answers tell.
 type shareHold struct {
 	who         string
 	share       driver.Share
-	token       int64 // 0 while no answer has told it
+	token       int64 // 0 while no answer has given it
 	slot        int
-	first       *operation // that may have been granted it
+	first       *Operation // that may have been granted it
 	asked, from int64      // may be live, and certainly is, since then
 	sure, late  int64      // certainly is live, and may be, until then
 	ending      bool       // an Unlock was sent, so that nothing is certain any more
@@ -61,21 +61,18 @@ func (h *shareHold) surely(from, to int64) bool { return h != nil && h.from <= f
 
 // shareCheck is the check of one key.
 type shareCheck struct {
-	heading
-	ops   []operation
+	Heading
+	ops   []Operation
 	holds []*shareHold
 	errs  []error
 }
 
 // checkShares gives what is wrong with the operations of one key, in an error that matches ErrNotLinearizable.
-func checkShares(head heading, ops []operation) error {
-	if head.Schema != historySchema {
-		return fmt.Errorf("history of schema %d: want %d", head.Schema, historySchema)
-	}
+func checkShares(head Heading, ops []Operation) error {
 	ops = slices.Clone(ops)
-	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.Call, b.Call) })
-	c := &shareCheck{heading: head, ops: ops}
-	byWho := make(map[string][]*operation)
+	slices.SortStableFunc(ops, func(a, b Operation) int { return cmp.Compare(a.Call, b.Call) })
+	c := &shareCheck{Heading: head, ops: ops}
+	byWho := make(map[string][]*Operation)
 	for i := range ops {
 		byWho[ops[i].Who] = append(byWho[ops[i].Who], &ops[i])
 	}
@@ -89,32 +86,32 @@ func checkShares(head heading, ops []operation) error {
 	return errors.Join(c.errs...)
 }
 
-func (c *shareCheck) wrong(o *operation, format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf("%w: at %s, %v: %s", ErrNotLinearizable, clockText(o.Call), o, fmt.Sprintf(format, args...)))
+func (c *shareCheck) wrong(o *Operation, format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("%w: at %s, %v: %s", ErrNotLinearizable, timeText(o.Call), o, fmt.Sprintf(format, args...)))
 }
 
 // follow goes through the operations of one id.
-func (c *shareCheck) follow(ops []*operation) {
+func (c *shareCheck) follow(ops []*Operation) {
 	var cur *shareHold
 	lost := false // an attempt has no answer, and may yet be granted
 	for _, o := range ops {
 		switch {
-		case o.Result == resNothing:
-		case o.Result == resUnknown:
-			lost = lost || o.Op == opTry
+		case o.Result == Nothing:
+		case o.Result == Unknown:
+			lost = lost || o.Op == OpTry
 			cur = c.unanswered(cur, o)
-		case o.Op == opTry && o.Result == resOK:
+		case o.Op == OpTry && o.Result == OK:
 			cur = c.granted(cur, o)
-		case o.Op == opTry && cur.surely(o.Call, o.Return):
+		case o.Op == OpTry && cur.surely(o.Call, o.Return):
 			c.wrong(o, "refused its own hold")
-		case o.Op == opTry:
-		case o.Op == opRenew && o.Result == resOK:
+		case o.Op == OpTry:
+		case o.Op == OpRenew && o.Result == OK:
 			cur = c.renewed(cur, o)
-		case o.Result == resNotHeld && cur.surely(o.Call, o.Return) && !o.Shaken:
-			c.wrong(o, "its hold certainly lasts until %s", clockText(cur.sure))
-		case o.Op == opUnlock && cur != nil:
+		case o.Result == NotHeld && cur.surely(o.Call, o.Return) && !o.Shaken:
+			c.wrong(o, "its hold certainly lasts until %s", timeText(cur.sure))
+		case o.Op == OpUnlock && cur != nil:
 			cur.ended(o)
-			if !lost && o.Result == resOK {
+			if !lost && o.Result == OK {
 				cur.late = min(cur.late, o.Return)
 				cur = nil
 			}
@@ -123,15 +120,15 @@ func (c *shareCheck) follow(ops []*operation) {
 }
 
 // unanswered is what an operation may have done.
-func (c *shareCheck) unanswered(cur *shareHold, o *operation) *shareHold {
+func (c *shareCheck) unanswered(cur *shareHold, o *Operation) *shareHold {
 	switch {
-	case o.Op == opTry && cur == nil:
+	case o.Op == OpTry && cur == nil:
 		cur = c.hold(o)
 		cur.from, cur.sure = math.MaxInt64, math.MinInt64
 	case cur == nil:
-	case o.Op == opUnlock:
+	case o.Op == OpUnlock:
 		cur.ended(o)
-	case o.Op == opRenew:
+	case o.Op == OpRenew:
 		cur.shrinks = append(cur.shrinks, shrink{o.Call, math.MaxInt64, o.shareOf()})
 	}
 	if cur != nil {
@@ -141,49 +138,49 @@ func (c *shareCheck) unanswered(cur *shareHold, o *operation) *shareHold {
 }
 
 // hold begins a hold that o may have been granted.
-func (c *shareCheck) hold(o *operation) *shareHold {
+func (c *shareCheck) hold(o *Operation) *shareHold {
 	h := &shareHold{who: o.Who, share: o.shareOf(), first: o, asked: o.Call, from: o.Return, sure: math.MinInt64}
 	c.holds = append(c.holds, h)
 	return h
 }
 
-func (o *operation) shareOf() driver.Share {
+func (o *Operation) shareOf() driver.Share {
 	return driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of}
 }
 
 // ended notes that an Unlock was sent.
-func (h *shareHold) ended(o *operation) {
+func (h *shareHold) ended(o *Operation) {
 	h.ending = true
 	h.sure = min(h.sure, o.Call)
 }
 
 // granted is a TryLock that was granted: anew, or again.
-func (c *shareCheck) granted(cur *shareHold, o *operation) *shareHold {
+func (c *shareCheck) granted(cur *shareHold, o *Operation) *shareHold {
 	switch {
 	case cur != nil && cur.token == o.Token:
 		c.extend(cur, o)
 		return cur
 	case cur != nil && cur.token == 0: // or another one of the same id: it is granted since then at the earliest
-		c.tell(cur, o)
+		c.answered(cur, o)
 		return cur
 	case cur.surely(o.Call, o.Return):
-		c.wrong(o, "a new token, want %d, of its hold, which certainly lasts until %s", cur.token, clockText(cur.sure))
+		c.wrong(o, "a new token, want %d, of its hold, which certainly lasts until %s", cur.token, timeText(cur.sure))
 	case cur != nil && o.Token < cur.token:
 		c.wrong(o, "a token below its own before, %d", cur.token)
 	}
 	h := c.hold(o)
-	c.tell(h, o)
+	c.answered(h, o)
 	return h
 }
 
-// tell notes the first answer about a hold.
-func (c *shareCheck) tell(h *shareHold, o *operation) {
+// answered notes the first answer about a hold.
+func (c *shareCheck) answered(h *shareHold, o *Operation) {
 	h.token, h.slot, h.from = o.Token, o.Slot, o.Return
 	c.extend(h, o)
 }
 
 // extend notes a lease that was granted or prolonged.
-func (c *shareCheck) extend(h *shareHold, o *operation) {
+func (c *shareCheck) extend(h *shareHold, o *Operation) {
 	if o.Slot != h.slot {
 		c.wrong(o, "a slot other than its own, %d", h.slot)
 	}
@@ -194,17 +191,17 @@ func (c *shareCheck) extend(h *shareHold, o *operation) {
 }
 
 // renewed is a Renew that was confirmed.
-func (c *shareCheck) renewed(cur *shareHold, o *operation) *shareHold {
+func (c *shareCheck) renewed(cur *shareHold, o *Operation) *shareHold {
 	switch {
 	case cur == nil:
 		c.wrong(o, "there was no hold of that id")
 		return nil
 	case cur.token == 0:
-		c.tell(cur, o)
+		c.answered(cur, o)
 	case cur.token != o.Token:
 		c.wrong(o, "a token other than its own, %d", cur.token)
 	case cur.late < o.Call:
-		c.wrong(o, "its hold was over at %s", clockText(cur.late))
+		c.wrong(o, "its hold was over at %s", timeText(cur.late))
 	default:
 		c.extend(cur, o)
 	}
@@ -249,11 +246,11 @@ func (c *shareCheck) pairs() {
 			switch {
 			case a.token == 0 || b.token == 0:
 			case a.slot == b.slot && max(a.from, b.from) < min(a.sure, b.sure):
-				c.wrong(b.first, "slot %d, which certainly is of another hold until %s", a.slot, clockText(a.sure))
+				c.wrong(b.first, "slot %d, which certainly is of another hold until %s", a.slot, timeText(a.sure))
 			case a.token == b.token:
 				c.wrong(b.first, "token %d, which is of another hold", a.token)
 			case a.from < b.asked && b.token < a.token, b.from < a.asked && a.token < b.token:
-				c.wrong(b.first, "tokens do not rise: %d from %s and %d from %s", a.token, clockText(a.from), b.token, clockText(b.from))
+				c.wrong(b.first, "tokens do not rise: %d from %s and %d from %s", a.token, timeText(a.from), b.token, timeText(b.from))
 			}
 		}
 	}
@@ -262,22 +259,22 @@ func (c *shareCheck) pairs() {
 // refusals looks for a reason of each: a head, or holds beside which there may have been no room.
 func (c *shareCheck) refusals() {
 	for i := range c.ops {
-		if o := &c.ops[i]; o.Op == opTry && o.Result == resLocked && !c.headed(o) && c.fits(o) {
+		if o := &c.ops[i]; o.Op == OpTry && o.Result == Locked && !c.headed(o) && c.fits(o) {
 			c.wrong(o, "refused, although it certainly would fit")
 		}
 	}
 }
 
 // headed reports whether another id may have been the head when o was refused.
-func (c *shareCheck) headed(o *operation) bool {
-	return slices.ContainsFunc(c.ops, func(p operation) bool {
-		mark := p.Op == opTry && p.Head && p.Who != o.Who && (p.Result == resLocked || p.Result == resUnknown)
-		return mark && p.Call <= o.Return && (c.Lapse == 0 || p.Result == resUnknown || o.Call <= p.Return+int64(driver.HeadFor+c.Lapse))
+func (c *shareCheck) headed(o *Operation) bool {
+	return slices.ContainsFunc(c.ops, func(p Operation) bool {
+		mark := p.Op == OpTry && p.Head && p.Who != o.Who && (p.Result == Locked || p.Result == Unknown)
+		return mark && p.Call <= o.Return && (c.Lapse == 0 || p.Result == Unknown || o.Call <= p.Return+int64(driver.HeadFor+c.Lapse))
 	})
 }
 
 // fits reports whether o fits beside all holds that may have been live when it was refused.
-func (c *shareCheck) fits(o *operation) bool {
+func (c *shareCheck) fits(o *Operation) bool {
 	s := o.shareOf()
 	sum, least := s.Weight, s.Of
 	for _, h := range c.holds {

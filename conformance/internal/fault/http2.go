@@ -1,4 +1,4 @@
-package conformance
+package fault
 
 import (
 	"encoding/binary"
@@ -6,48 +6,44 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-
-	"github.com/coordgo/coord/driver"
 )
 
-// HTTP2Faults is [TCPFaults] for a store that speaks HTTP/2, as gRPC does. What such a
-// server sends next need not belong to a reply: it sends pings, acknowledgements and
-// window updates, also before it has looked at a request. DropReply therefore breaks the
-// connection at the first frame that is part of a reply. The connection is plain,
-// not TLS.
-func HTTP2Faults(addr string, open func(tb TB, addr string) driver.Backend) *Faults {
-	return &Faults{Link: func(tb TB) (driver.Backend, Link) {
-		r, err := newFrameRelay(addr)
-		if err != nil {
-			tb.Fatalf("relay to %s: %v", addr, err)
-		}
-		p, err := NewProxy(r.listener.Addr().String())
-		if err != nil {
-			r.close()
-			tb.Fatalf("proxy to %s: %v", addr, err)
-		}
-		tb.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				tb.Errorf("proxy to %s: %v", addr, err)
-			}
-			r.close()
-		})
-		l := http2Link{p, r}
-		return open(tb, p.Addr()), l
-	}}
-}
-
-// http2Link is a proxy with a relay behind it that knows frames.
-type http2Link struct {
+// HTTP2Proxy is a Proxy for a server that speaks HTTP/2 without TLS, as gRPC does. What such a server sends next need
+// not belong to a reply: it sends pings, acknowledgements and window updates, also before it has looked at a request.
+// DropReply therefore breaks the connection at the first frame that is part of a reply.
+type HTTP2Proxy struct {
 	*Proxy
 	relay *frameRelay
 }
 
-func (l http2Link) DropReply() { l.relay.drop.Store(true) }
+// NewHTTP2Proxy listens on a free port of the loopback interface and relays to target.
+func NewHTTP2Proxy(target string) (*HTTP2Proxy, error) {
+	r, err := newFrameRelay(target)
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewProxy(r.listener.Addr().String())
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return &HTTP2Proxy{p, r}, nil
+}
 
-func (l http2Link) Heal() {
-	l.relay.drop.Store(false)
-	l.Proxy.Heal()
+// Close breaks every connection and ends the proxy.
+func (p *HTTP2Proxy) Close() error {
+	err := p.Proxy.Close()
+	p.relay.close()
+	return err
+}
+
+// DropReply drops the next frame that is part of a reply, and breaks its connection.
+func (p *HTTP2Proxy) DropReply() { p.relay.drop.Store(true) }
+
+// Heal ends every fault. Bytes that waited go on.
+func (p *HTTP2Proxy) Heal() {
+	p.relay.drop.Store(false)
+	p.Proxy.Heal()
 }
 
 // frameRelay relays to a server that speaks HTTP/2. Once drop is set it breaks the

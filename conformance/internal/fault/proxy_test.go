@@ -1,4 +1,4 @@
-package conformance
+package fault
 
 import (
 	"bufio"
@@ -243,7 +243,8 @@ func TestProxyClosesWhileStalled(t *testing.T) {
 	c := dial(t, p.Addr())
 	c.send("line")
 	c.gets("line")
-	blackHole(p)
+	p.StallRequests()
+	p.StallReplies()
 	c.send("lost")
 	if err := p.Close(); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-package conformance
+package history
 
 import (
 	"bufio"
@@ -17,56 +17,16 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// A history is saved as lines of JSON: the heading, and then one line for each operation.
-
-// HistoriesEnv names the environment variable with the directory in which failing histories are
-// saved. Without it they are saved in the directory for temporary files.
-const HistoriesEnv = "COORD_CONFORMANCE_HISTORIES"
-
-// ErrNotLinearizable tells of a history that no order of its operations explains.
-var ErrNotLinearizable = errors.New("history is not linearizable")
-
-// CheckHistory reads a history that a failing case has saved and checks it again, for at most
-// patience, and without a bound if that is 0. It gives nil if the history is
-// linearizable, an error that matches [ErrNotLinearizable] if not, and another one if it is
-// unreadable or was not decided in time. If drawing is not nil, it is given the drawing: a page of HTML. A history of
-// shared holds has none.
-func CheckHistory(saved io.Reader, patience time.Duration, drawing io.Writer) error {
-	head, ops, err := readHistory(saved)
-	if err != nil {
-		return err
-	}
-	if head.Model == modelShares {
-		return checkShares(head, ops)
-	}
-	v, err := head.check(ops, patience)
-	if err != nil {
-		return err
-	}
-	if drawing != nil {
-		if err := porcupine.Visualize(v.model, v.info, drawing); err != nil {
-			return fmt.Errorf("drawing of the history: %w", err)
-		}
-	}
-	switch v.result {
-	case porcupine.Ok:
-		return nil
-	case porcupine.Illegal:
-		return ErrNotLinearizable
-	}
-	return fmt.Errorf("history of %d operations was not decided within %v", len(ops), patience)
-}
-
 // maxOperations and maxTime bound what is read: more no case records.
 const (
 	maxOperations = 100_000
 	maxTime       = int64(24 * time.Hour)
 )
 
-// readHistory reads what writeHistory wrote.
-func readHistory(r io.Reader) (heading, []operation, error) {
-	var head heading
-	var ops []operation
+// Read reads a history that Write wrote. It refuses numbers with which the models could not compute.
+func Read(r io.Reader) (Heading, []Operation, error) {
+	var head Heading
+	var ops []Operation
 	dec := json.NewDecoder(bufio.NewReader(r))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&head); err != nil {
@@ -76,7 +36,7 @@ func readHistory(r io.Reader) (heading, []operation, error) {
 		return head, nil, fmt.Errorf("heading of a history: lapse %v: want 0 to %v", head.Lapse, time.Duration(maxTime))
 	}
 	for {
-		var o operation
+		var o Operation
 		switch err := dec.Decode(&o); {
 		case errors.Is(err, io.EOF):
 			return head, ops, nil
@@ -96,11 +56,11 @@ func readHistory(r io.Reader) (heading, []operation, error) {
 }
 
 // check refuses numbers with which the models could not compute.
-func (o *operation) check() error {
+func (o *Operation) check() error {
 	for _, t := range [...]int64{o.Call, o.Return, o.Start, o.TTL, o.RetryAfter, o.ResetAfter} {
 		// A limit of a year says that it takes a year.
-		if t < -maxTime || t > 2*int64(year) {
-			return fmt.Errorf("time %d: want at least %d and at most %d", t, -maxTime, 2*int64(year))
+		if t < -maxTime || t > 2*int64(Year) {
+			return fmt.Errorf("time %d: want at least %d and at most %d", t, -maxTime, 2*int64(Year))
 		}
 	}
 	switch {
@@ -122,7 +82,8 @@ func (o *operation) check() error {
 	return nil
 }
 
-func writeHistory(w io.Writer, head heading, ops []operation) error {
+// Write writes the heading and the operations of one key, a line of JSON each.
+func Write(w io.Writer, head Heading, ops []Operation) error {
 	enc := json.NewEncoder(w)
 	if err := enc.Encode(head); err != nil {
 		return err
@@ -135,29 +96,26 @@ func writeHistory(w io.Writer, head heading, ops []operation) error {
 	return nil
 }
 
-// save writes the operations of one key, and the drawing of them, and gives the paths.
-func (v *verdict) save(head heading, ops []operation) (saved, drawn string, err error) {
-	saved, err = saveHistory(head, ops)
-	if err != nil {
-		return "", "", err
+// Save writes the operations of one key to a new file in dir, and the drawing of them, if there is one, to another. It
+// gives their paths.
+func (v *Verdict) Save(dir string, head Heading, ops []Operation) (saved, drawn string, err error) {
+	saved, err = save(dir, head, ops)
+	if err != nil || !v.drawable {
+		return saved, "", err
 	}
 	drawn = strings.TrimSuffix(saved, filepath.Ext(saved)) + ".html"
 	return saved, drawn, porcupine.VisualizePath(v.model, v.info, drawn)
 }
 
-// saveHistory writes the operations of one key to a new file, and gives its path.
-func saveHistory(head heading, ops []operation) (string, error) {
-	dir := os.Getenv(HistoriesEnv)
-	if dir == "" {
-		dir = os.TempDir()
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+func save(dir string, head Heading, ops []Operation) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	f, err := os.CreateTemp(dir, "coord-history-"+plainName(head.Case)+"-*.jsonl")
 	if err != nil {
 		return "", err
 	}
-	return f.Name(), errors.Join(writeHistory(f, head, ops), f.Close())
+	return f.Name(), errors.Join(Write(f, head, ops), f.Close())
 }
 
 // plainName is s with nothing in it that is special in the name of a file.

@@ -1,4 +1,4 @@
-package conformance
+package history
 
 import (
 	"fmt"
@@ -9,31 +9,29 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// The models of limits that move during a run. The instant at which the store counted an operation
-// is not known, only that it lies between call and return; so these models compute with
-// intervals: what they know of a state is between which bounds it lies. They
-// refuse what no instants within the intervals explain, and may therefore accept a
-// wrong answer that is off by less than a call takes.
-
-const modelMoving = "moving"
+// ModelMoving is of limits that move during a run. The instant at which the store counted an operation is not known,
+// only that it lies between call and return. So these models compute with intervals: they know the bounds of a state.
+// They refuse what no instants within the intervals explain. They may accept an answer that is wrong by less than a
+// call takes.
+const ModelMoving = "moving"
 
 // tolerance is for clocks that are read in steps, and drift from ours during a run.
 const tolerance = int64(5 * time.Millisecond)
 
-// blurOf is how far apart two clients may take the store's clock to be: a client that learns it from the store's answers
-// errs by half a round trip, and the longest call tells what a round trip was at worst.
-func blurOf(ops []operation) int64 {
+// blurOf is by how much the store's clock may differ for two clients. A client that learns the clock from answers errs
+// by half a round trip, and no round trip took longer than the longest call.
+func blurOf(ops []Operation) int64 {
 	longest := int64(0)
 	for i := range ops {
-		if o := &ops[i]; o.Op == opTake && o.Result == resOK {
+		if o := &ops[i]; o.Op == OpTake && o.Result == OK {
 			longest = max(longest, o.Return-o.Call)
 		}
 	}
 	return tolerance + longest/2
 }
 
-// when is between which instants an operation was counted.
-func (o *operation) when() (from, to int64) {
+// when gives the instants between which an operation was counted.
+func (o *Operation) when() (from, to int64) {
 	to = o.last()
 	if to < math.MaxInt64 {
 		to += o.blur
@@ -50,23 +48,22 @@ func plus(t, d int64) int64 {
 }
 
 // plain reports whether an operation is one that the moving models know.
-func (o *operation) plain() bool {
-	return o.Op == opTake && (o.Result == resOK || o.Result == resUnknown)
+func (o *Operation) plain() bool {
+	return o.Op == OpTake && (o.Result == OK || o.Result == Unknown)
 }
 
 // bucketState is when a token bucket is full again if nothing more is taken: between lo and hi.
 type bucketState struct{ lo, hi int64 }
 
-// bucketModel is a token bucket, told by the moment at which it is full (as in the generic cell
-// rate algorithm): a grant of n moves it by n intervals, and there is room while it is no further
-// ahead than Burst intervals.
+// bucketModel is a token bucket, described by the moment at which it is full (as in the generic cell rate algorithm). A
+// grant of n moves that moment by n intervals, and there is room while it is no further ahead than Burst intervals.
 type bucketModel struct{ limit driver.Limit }
 
 func (bucketModel) start() bucketState         { return bucketState{math.MinInt64, math.MinInt64} }
 func (bucketModel) same(a, b bucketState) bool { return a == b }
 
 func (bucketModel) show(s bucketState) string {
-	return fmt.Sprintf("full between %s and %s", clockText(s.lo), clockText(s.hi))
+	return fmt.Sprintf("full between %s and %s", timeText(s.lo), timeText(s.hi))
 }
 
 // refill is how long n permits take to come back, rounded down or up.
@@ -79,15 +76,15 @@ func (m bucketModel) refill(n int, up bool) int64 {
 	return d / rate
 }
 
-func (m bucketModel) step(s bucketState, o *operation) (bucketState, bool) {
-	if o.Result == resNothing {
+func (m bucketModel) step(s bucketState, o *Operation) (bucketState, bool) {
+	if o.Result == Nothing {
 		return s, true
 	}
 	if !o.plain() {
 		return s, false
 	}
 	from, to := o.when()
-	if o.Result == resUnknown {
+	if o.Result == Unknown {
 		// It may have been granted or denied.
 		return bucketState{s.lo, plus(max(s.hi, to), m.refill(o.N, true))}, true
 	}
@@ -110,8 +107,7 @@ func (m bucketModel) step(s bucketState, o *operation) (bucketState, bool) {
 	return bucketState{lo, hi}, lo <= hi
 }
 
-// slidingModel is a sliding window: what was granted within the last period counts, and what was granted within
-// one sub-window before that may.
+// slidingModel is a sliding window: grants of the last period count, and grants of one sub-window before that may.
 type slidingModel struct {
 	limit  driver.Limit
 	skewed bool
@@ -132,8 +128,8 @@ func (m slidingModel) show(s []counted) string {
 
 type slidingState = []counted
 
-func (m slidingModel) step(s slidingState, o *operation) (slidingState, bool) {
-	if o.Result == resNothing {
+func (m slidingModel) step(s slidingState, o *Operation) (slidingState, bool) {
+	if o.Result == Nothing {
 		return s, true
 	}
 	if !o.plain() {
@@ -153,7 +149,7 @@ func (m slidingModel) step(s slidingState, o *operation) (slidingState, bool) {
 		}
 		most += g.n
 	}
-	if o.Result == resUnknown {
+	if o.Result == Unknown {
 		return append(next, counted{from, to, o.N, false}), true
 	}
 	rate := m.limit.Rate
@@ -179,20 +175,19 @@ type fixedState struct {
 	least, most int
 }
 
-// fixedModel is a fixed window. Where the windows begin on the clock of the store is
-// learned from its answers. An operation that is answered near the end of a window may belong to it or
-// to the next.
+// fixedModel is a fixed window. The model learns from the answers where the windows begin on the clock of the store. An
+// operation that is answered near the end of a window may belong to it or to the next.
 type fixedModel struct{ limit driver.Limit }
 
 func (fixedModel) start() fixedState         { return fixedState{math.MinInt64, math.MaxInt64, 0, 0} }
 func (fixedModel) same(a, b fixedState) bool { return a == b }
 func (m fixedModel) show(s fixedState) string {
-	return fmt.Sprintf("%d to %d of %d spent until %s", s.least, s.most, m.limit.Rate, clockText(s.hi))
+	return fmt.Sprintf("%d to %d of %d spent until %s", s.least, s.most, m.limit.Rate, timeText(s.hi))
 }
 
 // steps are the states that may follow.
-func (m fixedModel) steps(s fixedState, o *operation) []fixedState {
-	if o.Result == resNothing {
+func (m fixedModel) steps(s fixedState, o *Operation) []fixedState {
+	if o.Result == Nothing {
 		return []fixedState{s}
 	}
 	if !o.plain() {
@@ -217,12 +212,12 @@ func (m fixedModel) steps(s fixedState, o *operation) []fixedState {
 }
 
 // count counts o in the window s.
-func (m fixedModel) count(s fixedState, o *operation) (fixedState, bool) {
+func (m fixedModel) count(s fixedState, o *Operation) (fixedState, bool) {
 	from, to := o.when()
 	if from > s.hi || s.lo > math.MinInt64 && to < s.lo-int64(m.limit.Per) {
 		return s, false
 	}
-	if o.Result == resUnknown {
+	if o.Result == Unknown {
 		s.most = min(s.most+o.N, m.limit.Rate)
 		return s, true
 	}

@@ -1,0 +1,53 @@
+// Package runner runs cases: in which order and how many at a time, what a case says, whether this process was
+// scheduled meanwhile, and what runs again because it was not. It does not know what a case is about.
+package runner
+
+import (
+	"sync"
+	"time"
+)
+
+// Job is a case as far as its order matters.
+type Job struct {
+	Usual time.Duration // about how long it takes
+	Alone bool          // it disturbs others
+}
+
+// Each calls fn with the index of every job: so many at a time, and then one at a time those that disturb others. A job
+// that has to run again makes room for the next one by calling free, and waits until nobody else runs.
+func Each(jobs []Job, parallel int, fn func(i int, free func())) {
+	slots := make(chan struct{}, parallel)
+	var wg sync.WaitGroup
+	for _, i := range sideBySide(jobs) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			free := sync.OnceFunc(func() { <-slots })
+			defer free()
+			fn(i, free)
+		})
+	}
+	wg.Wait()
+	for i := range jobs {
+		if jobs[i].Alone {
+			fn(i, func() {})
+		}
+	}
+}
+
+// longJob is how long a job takes that begins before the others, so that it is not alone at the end.
+const longJob = 10 * time.Second
+
+// sideBySide gives the jobs that disturb no others, the long ones first.
+func sideBySide(jobs []Job) []int {
+	var long, list []int
+	for i, j := range jobs {
+		switch {
+		case j.Alone:
+		case j.Usual >= longJob:
+			long = append(long, i)
+		default:
+			list = append(list, i)
+		}
+	}
+	return append(long, list...)
+}

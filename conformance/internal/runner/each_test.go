@@ -1,0 +1,21 @@
+package runner
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A job that takes long begins before the others. Among the others the order stays. Jobs that disturb others come
+// last, one at a time.
+func TestEach(t *testing.T) {
+	jobs := []Job{{Usual: 1}, {Usual: longJob, Alone: true}, {Usual: longJob}, {Usual: 2}, {Alone: true}, {Usual: time.Hour}}
+	if list := sideBySide(jobs); !slices.Equal(list, []int{2, 5, 0, 3}) {
+		t.Errorf("side by side in the order %v", list)
+	}
+	var seen []int
+	Each(jobs, 1, func(i int, _ func()) { seen = append(seen, i) })
+	if !slices.Equal(seen, []int{2, 5, 0, 3, 1, 4}) {
+		t.Errorf("in the order %v", seen)
+	}
+}

@@ -1,0 +1,34 @@
+package runner_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coordgo/coord/conformance/internal/runner"
+)
+
+// A message names the line of the case that said it, and a case that was given up says nothing more.
+func TestRecorder(t *testing.T) {
+	r := runner.NewRecorder(t.Context(), "case")
+	dir := ""
+	r.Run(func() {
+		dir = r.TempDir()
+		r.Logf("a message")
+		r.Cleanup(func() { r.Errorf("in a clean-up, which runs after a panic") })
+		panic("a mistake")
+	})
+	messages, failed, _ := r.Result()
+	if !failed || len(messages) != 3 || dir == "" {
+		t.Fatalf("failed %v, %d messages %v, want a failure and three messages", failed, len(messages), messages)
+	}
+	if m := messages[0]; !strings.HasPrefix(m.At, "recorder_test.go:") || m.Failure || m.Text != "a message" {
+		t.Errorf("%+v, want the message of this file", m)
+	}
+	r.Errorf("too late")
+	if messages, _, _ := r.Result(); len(messages) != 3 {
+		t.Errorf("%d messages after the end, want 3", len(messages))
+	}
+	if r.Context().Err() == nil {
+		t.Error("the context did not end with the case")
+	}
+}
