@@ -20,11 +20,11 @@ func TestAloneWhenNothingRuns(t *testing.T) {
 		}()
 		synctest.Wait()
 		s.RLock() // does not wait
-		s.RUnlock()
 		synctest.Wait()
 		if taken {
 			t.Error("it was held alone while a case ran")
 		}
+		s.RUnlock()
 		s.RUnlock()
 		synctest.Wait()
 		if !taken {
