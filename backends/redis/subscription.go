@@ -16,10 +16,11 @@ type subscription struct {
 	channel string
 
 	// Guarded by waiters.mu.
-	up     bool // the server has confirmed the subscription
-	ups    int  // how often
-	pubsub *redis.PubSub
-	gone   bool // its node has left the cluster
+	up      bool // the server has confirmed the subscription
+	ups     int  // how often
+	pubsub  *redis.PubSub
+	gone    bool  // its node has left the cluster
+	refused error // the server has refused it
 }
 
 // subscriber is a client, or the client of one node.

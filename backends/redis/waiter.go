@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// waiter is one call of Lock.
+// waiter is one call of Lock, or of NotifyChanges, which is in no queue.
 type waiter struct {
 	n        uint64 // its number among those of the client
 	lock     string
@@ -15,9 +15,10 @@ type waiter struct {
 	waiters  *waiters
 	notified chan struct{} // signalled when next has changed
 	// Guarded by waiters.mu.
-	queued bool          // the server has confirmed the place
-	sub    *subscription // for its messages
-	next   notification
+	queued  bool          // the server has confirmed the place
+	watches bool          // it is a call of NotifyChanges
+	sub     *subscription // for its messages
+	next    notification
 }
 
 // notification is what a waiter was told since it last looked.
