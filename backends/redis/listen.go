@@ -111,13 +111,8 @@ func (s *subscription) isUp() bool {
 func (s *subscription) confirmed() {
 	s.waiters.mu.Lock()
 	defer s.waiters.mu.Unlock()
-	s.up, s.refused = true, nil
+	s.up = true
 	s.ups++
-	for _, w := range s.waiters.byNumber {
-		if w.watches && w.sub == s {
-			w.notify(true, 0)
-		}
-	}
 	signal(s.waiters.refreshNow)
 }
 
@@ -128,11 +123,7 @@ func (s *subscription) failed(ctx context.Context, err error) {
 	defer s.waiters.mu.Unlock()
 	s.up = false
 	signal(s.waiters.refreshNow)
-	if !refusesPush(err) {
-		return
-	}
-	s.refused = err
-	if !s.waiters.warned {
+	if refusesPush(err) && !s.waiters.warned {
 		s.waiters.warned = true
 		s.waiters.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
 	}

@@ -70,14 +70,6 @@ func (s server) serves(ctx context.Context) error {
 	return s.Process(ctx, redis.NewIntCmd(ctx, "pttl", s.key))
 }
 
-// probeKey is the key of shared holds of nobody that lives there.
-func (s server) probeKey() string {
-	if s.key == "" {
-		return sharedKey("probe")
-	}
-	return s.key + ":shared"
-}
-
 // servers are all of them.
 func (b *backend) servers(ctx context.Context) (servers []server, err error) {
 	if b.cluster == nil {

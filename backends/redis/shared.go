@@ -22,12 +22,11 @@ var _ interface {
 	driver.BatchRenewer
 	driver.Breaker
 	driver.ChangeNotifier
-	renewer
 } = sharedLocker{}
 
 // TryLock makes one attempt, without waiting.
 func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	if err := l.check(r); err != nil {
+	if err := checkShared(r); err != nil {
 		return driver.Grant{}, err
 	}
 	hash := sharedKey(key)
@@ -70,27 +69,25 @@ func sharedGrant(p packedReply) (driver.Grant, error) {
 
 // Renew extends the lease of r.ID, and makes the hold smaller if r asks for less.
 func (l sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	if err := l.check(r); err != nil {
+	if err := checkShared(r); err != nil {
 		return driver.Grant{}, err
 	}
-	return l.renewed(l.b.runGrant(ctx, l.b.shared.renew, sharedKey(key), r.ID, renewNumbers(r)))
+	return sharedRenewed(l.b.runGrant(ctx, l.b.shared.renew, sharedKey(key), r.ID, renewNumbers(r)))
 }
 
 // RenewAll implements driver.BatchRenewer as for locks.
 func (l sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	return l.b.renewAll(ctx, holds, l)
-}
-
-func (l sharedLocker) command(ctx context.Context, key string, r driver.Request) *command {
-	return l.b.shared.renew.command(ctx, sharedKey(key), r.ID, renewNumbers(r))
+	return l.b.renewAll(ctx, holds, func(h driver.Hold) (*command, error) {
+		return l.b.shared.renew.command(ctx, sharedKey(h.Key), h.ID, renewNumbers(h.Request)), checkShared(h.Request)
+	}, sharedRenewed)
 }
 
 func renewNumbers(r driver.Request) []byte {
 	return make(packed, 0, 8*3).append(ceilMicros(r.TTL), int64(r.Share.Mode), r.Share.Weight)
 }
 
-// renewed reads the reply to a renewal. A lease that was extended at the master alone is not one to rely on.
-func (l sharedLocker) renewed(r reply) (driver.Grant, error) {
+// sharedRenewed is renewed for shared holds.
+func sharedRenewed(r reply) (driver.Grant, error) {
 	p, err := r.packed(5)
 	switch {
 	case err != nil:
@@ -152,30 +149,26 @@ func sharedHolders(hash string, r reply) ([]driver.Holder, error) {
 	return live, nil
 }
 
-// heldSize is how many bytes of a hold there are: see lua/shared.lua.
-const heldSize = 2 + 6*8
-
-// sharedHolder reads a field of the hash. One that is not a hold has no TTL.
+// sharedHolder reads a field of the hash, see lua/shared.lua. One that is not a hold has no TTL.
 func sharedHolder(field, value string, now int64) (h driver.Holder, ok bool) {
-	if len(value) < 2 || value[0] != 1 {
+	const size = 2 + 6*8
+	switch {
+	case value == "" || value[0] != 1:
 		return h, false
-	}
-	switch value[1] {
-	case 't', 'h', 'w':
-		return h, strings.HasPrefix(field, " ")
-	}
-	mode, p := driver.Mode(value[1]), packedReply(value[2:]) // until, ttl, slot, token, weight, of
-	if len(value) != heldSize || mode < driver.Read || mode > driver.Permits {
+	case field == " token", field == " head", field == " watch":
+		return h, true
+	case len(value) != size:
 		return h, false
 	}
 	id, _, broken := strings.Cut(field, " broken ")
+	p := packedReply(value[2:]) // until, ttl, slot, token, weight, of
 	h = driver.NewHolder(id, p.at(3), micros(p.at(0)-now))
-	h.Released = broken
-	h.Mode, h.Weight, h.Of, h.Slot = mode, p.at(4), p.at(5), int(p.at(2))
-	return h, true
+	h.Released, h.Mode = broken, driver.Mode(value[1])
+	h.Weight, h.Of, h.Slot = p.at(4), p.at(5), int(p.at(2))
+	return h, driver.Read <= h.Mode && h.Mode <= driver.Permits
 }
 
-func (l sharedLocker) check(r driver.Request) error {
+func checkShared(r driver.Request) error {
 	if err := checkRequest(r); err != nil {
 		return err
 	}

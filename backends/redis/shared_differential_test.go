@@ -102,7 +102,7 @@ func (d *sharedDiffer) step(ctx context.Context, b *backend) expectation {
 		c, got = s.take.command(ctx, d.hash, id, takeNumbers(r)), func(r reply) string { return outcome(sharedTaken(r)) }
 	case kind < 8:
 		d.own(id, func(own *holders.Record) { what, want = "renew", outcome(own.Renew(r, now, sharedTestRules)) })
-		c, got = s.renew.command(ctx, d.hash, id, renewNumbers(r)), func(r reply) string { return outcome(sharedLocker{b}.renewed(r)) }
+		c, got = s.renew.command(ctx, d.hash, id, renewNumbers(r)), func(r reply) string { return outcome(sharedRenewed(r)) }
 	case kind < 10:
 		d.own(id, func(own *holders.Record) { what, want = "unlock", ended(own.Unlock(id, now, sharedTestRules)) })
 		c, got = s.unlock.command(ctx, d.hash, id), endedReply

@@ -16,11 +16,10 @@ type subscription struct {
 	channel string
 
 	// Guarded by waiters.mu.
-	up      bool // the server has confirmed the subscription
-	ups     int  // how often
-	pubsub  *redis.PubSub
-	gone    bool  // its node has left the cluster
-	refused error // the server has refused it
+	up     bool // the server has confirmed the subscription
+	ups    int  // how often
+	pubsub *redis.PubSub
+	gone   bool // its node has left the cluster
 }
 
 // subscriber is a client, or the client of one node.

@@ -15,10 +15,9 @@ type waiter struct {
 	waiters  *waiters
 	notified chan struct{} // signalled when next has changed
 	// Guarded by waiters.mu.
-	queued  bool          // the server has confirmed the place
-	watches bool          // it is a call of NotifyChanges
-	sub     *subscription // for its messages
-	next    notification
+	queued bool          // the server has confirmed the place
+	sub    *subscription // for its messages
+	next   notification
 }
 
 // notification is what a waiter was told since it last looked.

@@ -28,28 +28,6 @@ func watchOf(t *testing.T, b *backend, key string) *watching {
 	return w
 }
 
-// listening returns when the watcher was told that it listens.
-func (w *watching) listening(t *testing.T, b *backend) {
-	t.Helper()
-	hearing(t, b)
-	w.told(t, "that it listens")
-}
-
-// hearing returns when a watcher of b has its subscription, and nothing unread.
-func hearing(t *testing.T, b *backend) {
-	t.Helper()
-	eventually(t, "that it listens", func() bool {
-		b.waiters.mu.Lock()
-		defer b.waiters.mu.Unlock()
-		for _, waiter := range b.waiters.byNumber {
-			if waiter.watches && waiter.sub.up && len(waiter.notified) == 0 {
-				return true
-			}
-		}
-		return false
-	})
-}
-
 // told waits for a change.
 func (w *watching) told(t *testing.T, of string) {
 	t.Helper()
@@ -104,7 +82,7 @@ func TestNotifyChanges(t *testing.T) {
 	watcher := pushed(t, srv)
 	first, broken := take(permits(2, 4)), take(permits(1, 4))
 	w := watchOf(t, watcher, "k")
-	w.listening(t, watcher)
+	w.told(t, "that it listens")
 	before := published()
 	must[driver.Grant](t)(l.Renew(ctx, "k", first))
 	if err := l.(driver.Breaker).Break(ctx, "k", broken.ID); err != nil {
@@ -138,28 +116,31 @@ func TestNotifyChanges(t *testing.T) {
 	}
 }
 
-// TestNotifyChangesAfterReconnect: what happened while the connection was away is told when it is back, and so is what
-// comes then.
+// TestNotifyChangesAfterReconnect: a watcher is told of changes on the next connection too, and registers again when its
+// entry was lost with the data.
 func TestNotifyChangesAfterReconnect(t *testing.T) {
 	srv, b := open(t)
 	l, ctx := b.Shared(), t.Context()
 	watcher := pushed(t, srv) // no registration is repeated
 	w := watchOf(t, watcher, "k")
-	w.listening(t, watcher)
-	w.toldBy(t, "a new connection", func() error { return b.client.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub").Err() })
-	hearing(t, watcher)
+	w.told(t, "that it listens")
+	before := watcher.waiters.only.epoch()
+	if err := b.client.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a new connection", func() bool { return watcher.waiters.only.epoch() != before })
 	r := shares("h", writer)
 	must[driver.Grant](t)(l.TryLock(ctx, "k", r))
 	w.toldBy(t, "an unlock", func() error { return l.Unlock(ctx, "k", r.ID) })
-
-	// Its entry is lost with the data: it is made again with the next registration.
-	watcher.waiters.every = 20 * time.Millisecond
 	w.end(t)
+
+	watcher.waiters.every = 20 * time.Millisecond
 	again := watchOf(t, watcher, "k")
-	again.listening(t, watcher)
-	again.toldBy(t, "a loss of the data", func() error { return b.client.FlushDB(ctx).Err() })
-	must[driver.Grant](t)(l.TryLock(ctx, "k", r))
-	again.toldBy(t, "an unlock", func() error { return l.Unlock(ctx, "k", r.ID) })
+	again.told(t, "that it listens")
+	if err := b.client.FlushDB(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that it is registered", func() bool { return b.client.HExists(ctx, sharedKey("k"), " watch").Val() })
 	again.end(t)
 }
 
@@ -170,7 +151,7 @@ func TestNotifyChangesEnds(t *testing.T) {
 	ctx := t.Context()
 	b := connect(t, srv.Addr)
 	w := watchOf(t, b, "k")
-	w.listening(t, b)
+	w.told(t, "that it listens")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +159,7 @@ func TestNotifyChangesEnds(t *testing.T) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 	watched := watchOf(t, admin, "k")
-	watched.listening(t, admin)
+	watched.told(t, "that it listens")
 	for name, rules := range map[string][]any{
 		"channels": {"resetchannels"}, "publish": {"-publish"}, "subscribe": {"-subscribe"},
 	} {
@@ -192,8 +173,12 @@ func TestNotifyChangesEnds(t *testing.T) {
 		if !b.Info().Claims.Has(driver.Shared) || b.Info().Claims.Has(driver.Wake) != (name == "subscribe") {
 			t.Errorf("without %s: claims %v", name, b.Info().Claims)
 		}
-		if err := <-watchOf(t, b, "k").ended; !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("without %s: %v, want ErrUnsupported", name, err)
+		deaf := watchOf(t, b, "k")
+		if name == "subscribe" {
+			deaf.stop()
+		}
+		if err := <-deaf.ended; !errors.Is(err, driver.ErrUnsupported) && name != "subscribe" || len(deaf.changes) > 0 {
+			t.Errorf("without %s: %v, and told %d times, want ErrUnsupported", name, err, len(deaf.changes))
 		}
 		r := shares("h", writer)
 		must[driver.Grant](t)(b.Shared().TryLock(ctx, "k", r))
@@ -204,13 +189,15 @@ func TestNotifyChangesEnds(t *testing.T) {
 	watched.end(t)
 }
 
-// TestNotifyChangesOnACluster: a watcher is told by the master that has the key, and still after its slot has moved.
+// TestNotifyChangesOnACluster: a watcher is told by the master that has the key, and still while its slot moves. The next
+// one listens to the new master.
 func TestNotifyChangesOnACluster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	holder, watcher := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
+	watcher.waiters.every = time.Hour // no registration is repeated
 	l, ctx := holder.Shared(), t.Context()
 	w := watchOf(t, watcher, "k")
-	w.listening(t, watcher)
+	w.told(t, "that it listens")
 	slot := c.RedisSlot(sharedKey("k"))
 	if n := listeners(t, c.RedisMaster(slot)); n != 1 {
 		t.Errorf("%d connections listen to the master of the key", n)
@@ -229,8 +216,13 @@ func TestNotifyChangesOnACluster(t *testing.T) {
 	told("on its way")
 	move.End()
 	told("after it moved")
+	w.end(t)
 	watcher.cluster.ReloadState(ctx)
-	eventually(t, "that it listens to the new master", func() bool { return listeners(t, target) == 1 })
+	w = watchOf(t, watcher, "k")
+	w.told(t, "that it listens to the new master")
+	if n := listeners(t, target); n != 1 {
+		t.Errorf("%d connections listen to the new master", n)
+	}
 	told("by the new master")
 	w.end(t)
 }
@@ -241,56 +233,46 @@ func TestWatchEntries(t *testing.T) {
 	_, b := open(t)
 	injectSharedClock(t, b)
 	ctx, now := t.Context(), int64(1_790_000_000_000_000)
-	note := func(who, stays string) int64 {
+	note := func(n int, wants string) error {
+		who := fmt.Sprint(n, " coord:wake:a")
+		return b.run(ctx, at(ctx, b.shared.watch.command(ctx, sharedKey("k"), who, wants), now)).err
+	}
+	watch := func(n, want int) {
 		t.Helper()
-		return must[int64](t)(b.run(ctx, at(ctx, b.shared.watch.command(ctx, sharedKey("k"), who, stays), now)).integer())
+		if err := note(n, "true"); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(b.client.HGet(ctx, sharedKey("k"), " watch").Val(), "coord:wake:"); got != want {
+			t.Errorf("%d entries with that of %d, want %d", got, n, want)
+		}
 	}
-	entries := func() int { return strings.Count(b.client.HGet(ctx, sharedKey("k"), " watch").Val(), "coord:wake:") }
-	if n := note("1 coord:wake:a", "1"); n != 0 {
-		t.Errorf("a new entry: %d", n)
-	}
+	watch(1, 1)
 	now += 15_999_999
-	if n := note("1 coord:wake:a", "1"); n != 1 {
-		t.Errorf("one that was there: %d", n)
-	}
+	watch(1, 1) // renewed
 	now += 15_999_999
-	note("2 coord:wake:a", "1")
-	if entries() != 2 {
-		t.Errorf("%d entries, want 2", entries())
-	}
+	watch(2, 2)
 	now++
-	note("2 coord:wake:a", "1")
-	if entries() != 1 {
-		t.Errorf("%d entries, want the second alone", entries())
-	}
+	watch(2, 1)
 	now -= 3600_000_000
-	note("3 coord:wake:a", "1")
-	now += 16_000_000
-	note("4 coord:wake:a", "1")
-	if entries() != 1 {
-		t.Errorf("%d entries after the clock was set back, want the last alone", entries())
-	}
+	watch(3, 1)
 	for i := range 63 {
-		note(fmt.Sprint(100+i, " coord:wake:a"), "1")
+		watch(100+i, 2+i)
 	}
-	if n := note("5 coord:wake:a", "1"); n != -1 || entries() != 64 {
-		t.Errorf("the 65th: %d, %d entries", n, entries())
+	watch(4, 64)
+	if entries := b.client.HGet(ctx, sharedKey("k"), " watch").Val(); strings.Contains(entries, " 3 coord:wake:a") {
+		t.Errorf("%q, want it without the oldest", entries)
 	}
-	if n := note("4 coord:wake:a", "1"); n != 1 {
-		t.Errorf("one of 64: %d", n)
-	}
-	for i := range 63 {
-		note(fmt.Sprint(100+i, " coord:wake:a"), "0")
-	}
-	if note("4 coord:wake:a", "0"); b.client.Exists(ctx, sharedKey("k")).Val() != 0 {
-		t.Error("something is left")
-	}
-	note("5 coord:wake:a", "1")
 	if left := b.client.PTTL(ctx, sharedKey("k")).Val(); left < 16*time.Second || left > time.Minute {
 		t.Errorf("expires in %v", left)
 	}
+	for i := range 63 {
+		_ = note(100+i, "false")
+	}
+	if err := note(4, "false"); err != nil || b.client.Exists(ctx, sharedKey("k")).Val() != 0 {
+		t.Errorf("%v: something is left", err)
+	}
 	b.client.HSet(ctx, sharedKey("k"), " watch", "2 x")
-	if _, err := b.run(ctx, at(ctx, b.shared.watch.command(ctx, sharedKey("k"), "6 coord:wake:a", "1"), now)).integer(); !errors.Is(err, driver.ErrCorrupt) {
+	if err := note(6, "true"); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("beside another version: %v, want ErrCorrupt", err)
 	}
 }

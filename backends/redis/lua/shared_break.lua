@@ -3,9 +3,7 @@
 -- include shared.lua
 local value = call('HGET', key, id)
 if not value then return 0 end
-if byte(value) ~= 1 or #value ~= 50 then return redis.error_reply(corrupt) end
-local _, mode, till, lease, slot, token, weight, of = unpackd(HOLD, value)
-if till > now + lease + 1 then till = now + lease + 1 end
+local mode, till, lease, slot, token, weight, of = readhold(value)
 if till <= now then return 0 end
 call('HSET', key, string.format('%s broken %.0f', id, token), pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
 call('HDEL', key, id)

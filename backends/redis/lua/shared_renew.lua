@@ -4,17 +4,12 @@
 -- include shared.lua
 local value = call('HGET', key, id)
 if not value then return pack(REPLY, 0, 0, 0, 0, 0) end
-if byte(value) ~= 1 or #value ~= 50 then return redis.error_reply(corrupt) end
-local ttl, want, less = unpackd('<ddd', ARGV[2])
-local _, mode, till, lease, slot, token, weight, of = unpackd(HOLD, value)
-if till > now + lease + 1 then till = now + lease + 1 end
+local mode, till, lease, slot, token, weight, of = readhold(value)
 if till <= now then return pack(REPLY, 0, 0, 0, 0, 0) end
+local ttl, want, less = unpackd('<ddd', ARGV[2])
 if now + ttl > till then till, lease = now + ttl, ttl end
 local smaller = mode == 2 and want == 1 or mode == 3 and want == 3 and less >= 1 and less < weight
-if smaller then
-  mode = want
-  if mode == 3 then weight = less end
-end
+if smaller then mode, weight = want, less end
 call('HSET', key, id, pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
 local life = math.ceil((till - now) / 1000) + KEPT
 if call('PTTL', key) < life then call('PEXPIRE', key, life + KEPT) end

@@ -5,66 +5,48 @@
 -- include shared.lua
 local MAXTOKEN, MAXHOLDERS, HEADFOR = 9007199254740991, 1024, 1000000
 local ttl, mode, weight, of, athead = unpackd('<ddddd', ARGV[2])
-local till, lease, slot, bound = now + ttl, ttl, 0, of
 
--- All is looked at before anything is changed: values alone, because names of fields take as long again.
-local mine, all = call('HGET', key, id), call('HVALS', key)
+-- All is looked at before anything is changed.
 local last, head, headtill, own = 0, nil, 0, nil
-local fits, sum, live = true, weight, 0
-local first, latest = MAXTOKEN, till -- when the first lease of others is over, and the last of all
-local taken, stale = {}, nil -- slots; what to write in place of a value, false: nothing
-for i = 1, #all do
-  local value = all[i]
-  local version, kind = byte(value, 1, 2)
-  if version ~= 1 or not kind then return redis.error_reply(corrupt) end
-  if kind >= 1 and kind <= 3 then
-    if #value ~= 50 then return redis.error_reply(corrupt) end
-    local its, ttl, slot, token, w, o = unpackd('<dddddd', value, 3)
-    if its > now + ttl + 1 then
-      its = now + ttl + 1
-      stale = stale or {}
-      stale[value] = pack(HOLD, 1, kind, its, ttl, slot, token, w, o)
-    end
-    if its > now then
+local fits, sum, bound = true, weight, of
+local live, taken = 0, {} -- holds, and their slots
+local first, latest = MAXTOKEN, now + ttl -- when the first lease is over, and the last
+local shorter, ended = {}, {} -- what the clock, or a lease that is over, changes
+local fields = call('HGETALL', key)
+for i = 1, #fields, 2 do
+  local field, value = fields[i], fields[i + 1]
+  if field == ' token' then
+    if byte(value) ~= 1 or #value ~= 9 then error(corrupt, 0) end
+    last = unpackd('<d', value, 2)
+  elseif field == ' head' then
+    headtill, head = readhead(value)
+  elseif field ~= ' watch' then
+    local its, till, lease, slot, token, w, o = readhold(value)
+    if till > now then
       live = live + 1
       taken[slot] = true
-      if its < first then first = its end
-      if its > latest then latest = its end
-      if value == mine then own = {kind, its, ttl, slot, token, w, o} end -- the token makes it the only one
-      if kind == 2 or mode == 2 then fits = false end
-      if kind == 3 then
+      if till < first then first = till end
+      if till > latest then latest = till end
+      if its == 2 or mode == 2 then fits = false end
+      if its == 3 then
         sum = sum + w
         if o < bound then bound = o end
       end
-    elseif value ~= mine then
-      stale = stale or {}
-      stale[value] = false
+      if field == id then own = {its, till, lease, slot, token, w, o} end
+      if till > now + lease then shorter[field] = pack(HOLD, 1, its, till, lease, slot, token, w, o) end
+    else
+      ended[#ended + 1] = field
     end
-  elseif kind == 116 then -- 't'
-    if #value ~= 10 then return redis.error_reply(corrupt) end
-    last = unpackd('<d', value, 3)
-  elseif kind == 104 then -- 'h'
-    if #value < 11 then return redis.error_reply(corrupt) end
-    head, headtill = string.sub(value, 11), unpackd('<d', value, 3)
-    if headtill > now + HEADFOR + 1 then
-      headtill = now + HEADFOR + 1
-      call('HSET', key, ' head', '\1h' .. pack('<d', headtill) .. head)
-    end
-  elseif kind ~= 119 then -- 'w'
-    return redis.error_reply(corrupt)
   end
 end
-if not (last >= 0 and last < MAXTOKEN) then return redis.error_reply(corrupt) end
-local ended = {}
-if stale then
-  local fields = call('HGETALL', key)
-  for i = 1, #fields, 2 do
-    local value = stale[fields[i + 1]]
-    if value then call('HSET', key, fields[i], value) elseif value == false then ended[#ended + 1] = fields[i] end
-  end
+if not (last >= 0 and last < MAXTOKEN) then error(corrupt, 0) end
+if headtill > now + HEADFOR + 1 then
+  headtill = now + HEADFOR + 1
+  shorter[' head'] = '\1' .. pack('<d', headtill) .. head
 end
+for field, value in pairs(shorter) do call('HSET', key, field, value) end
 
-local token = last + 1
+local till, lease, slot, token = now + ttl, ttl, 0, math.max(last + 1, now)
 if own then
   local was, had
   mode, was, had, slot, token, weight, of = unpack(own)
@@ -74,23 +56,18 @@ else
   local headed = head and head ~= id and headtill > now
   if headed or not fits or mode == 3 and sum > bound then
     if headed then
-      if headtill < first then first = headtill end
+      first = math.min(first, headtill)
     elseif athead == 1 then
-      call('HSET', key, ' head', '\1h' .. pack('<d', now + HEADFOR) .. id)
+      call('HSET', key, ' head', '\1' .. pack('<d', now + HEADFOR) .. id)
     end
     return pack(REPLY, 0, first - now, 0, 0, 0)
   end
   if live >= MAXHOLDERS then return pack(REPLY, -1, 0, 0, 0, 0) end
   while taken[slot] do slot = slot + 1 end
-  if now > token then token = now end
-  last = token
-  if head and (head == id or headtill <= now) then ended[#ended + 1] = ' head' end
+  if head then ended[#ended + 1] = ' head' end
+  if ended[1] then call('HDEL', key, unpack(ended)) end
+  call('HSET', key, ' token', '\1' .. pack('<d', token))
 end
-call('HSET', key, ' token', '\1t' .. pack('<d', last), id, pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
-local kept = redis.pcall('PEXPIRE', key, math.ceil((latest - now) / 1000) + 2 * KEPT)
-if type(kept) == 'table' then -- the user may not: the hash would stay for ever
-  if not own then call('HDEL', key, id) end
-  return kept
-end
-if not own and ended[1] then call('HDEL', key, unpack(ended)) end
+call('PEXPIRE', key, math.ceil((latest - now) / 1000) + 2 * KEPT)
+call('HSET', key, id, pack(HOLD, 1, mode, till, lease, slot, token, weight, of))
 return pack(REPLY, 1, till - now, token, slot, bound)
