@@ -57,10 +57,10 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 
 // register notes in the hash where to send messages for w, or that it wants none any more.
 func (l sharedLocker) register(ctx context.Context, within time.Duration, w *waiter, sub *subscription, wants bool) error {
-	bound := driver.NewBound(ctx, within)
-	defer bound.Stop()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	who := strconv.FormatUint(w.n, 10) + " " + sub.channel
-	return l.b.run(bound, l.b.shared.watch.command(bound, w.lock, who, strconv.FormatBool(wants))).err
+	return l.b.run(ctx, l.b.shared.watch.command(ctx, w.lock, who, strconv.FormatBool(wants))).err
 }
 
 // listensOn notes that messages for w come on sub, and reports whether they would reach it.

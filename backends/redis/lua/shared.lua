@@ -26,7 +26,8 @@ local function readhold(value)
   if byte(value) ~= 1 or #value ~= 50 then error(corrupt, 0) end
   local _, mode, till, ttl, slot, token, weight, of = unpackd(HOLD, value)
   if mode < 1 or mode > 3 then error(corrupt, 0) end
-  return mode, math.min(till, now + ttl + 1), ttl, slot, token, weight, of
+  if till > now + ttl + 1 then till = now + ttl + 1 end
+  return mode, till, ttl, slot, token, weight, of
 end
 
 -- readhead gives until when the mark of a head counts, and the id.
