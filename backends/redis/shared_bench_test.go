@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -39,6 +42,45 @@ func BenchmarkShared(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkSharedWriter is the wait of one writer beside 200 goroutines of two clients that read, each for a millisecond,
+// and how many scripts the server runs meanwhile.
+func BenchmarkSharedWriter(b *testing.B) {
+	srv, _ := open(b)
+	ctx, cancel := context.WithCancel(context.Background())
+	var clients [3]*coord.Client
+	for i := range clients {
+		clients[i] = coordOver(b, connect(b, srv.Addr))
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var reads atomic.Int64
+	for i := range 200 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if l, err := clients[i%2].ReadWrite().Read().Lock(ctx, "k"); err == nil {
+					time.Sleep(time.Millisecond)
+					_ = l.Unlock(context.Background())
+					reads.Add(1)
+				}
+			}
+		})
+	}
+	start, read, scripts := time.Now(), reads.Load(), srv.Commands()["evalsha"]
+	for b.Loop() {
+		l, err := clients[2].ReadWrite().Write().Lock(ctx, "k")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	read = reads.Load() - read
+	b.ReportMetric(float64(read)/time.Since(start).Seconds(), "reads/s")
+	b.ReportMetric(float64(srv.Commands()["evalsha"]-scripts)/float64(read+int64(b.N)), "scripts/hold")
 }
 
 // BenchmarkSharedServer is what a step costs the server, by its own account, by how many others hold the key. Pipelines

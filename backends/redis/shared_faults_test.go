@@ -192,7 +192,7 @@ func TestSharedCrowd(t *testing.T) {
 }
 
 // coordOver gives a client of coord over b, closed with the test.
-func coordOver(t *testing.T, b driver.Backend) *coord.Client {
+func coordOver(t testing.TB, b driver.Backend) *coord.Client {
 	t.Helper()
 	c, err := coord.New(b, coord.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
