@@ -19,7 +19,7 @@ func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 	}, renewed)
 }
 
-// renewAll runs the command that one makes of each hold, and has read read the reply.
+// renewAll runs for each hold the command that one makes, and reads the replies with read.
 func (b *backend) renewAll(ctx context.Context, holds []driver.Hold, one func(driver.Hold) (*command, error), read func(reply) (driver.Grant, error)) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
 	b.eachPart(len(holds), func(i int) string { return lockKey(holds[i].Key) }, func(which []int) {

@@ -128,16 +128,24 @@ func TestSharedIsNoLock(t *testing.T) {
 	}
 }
 
-// TestSharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master.
+// TestSharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master, and a watcher is
+// told of changes. The next one listens to the new master.
 func TestSharedWhileTheSlotMoves(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
-	b := connectTo(t, clusterClient(c, nil))
+	b, watcher := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
+	watcher.waiters.every = time.Hour // no registration is repeated
 	l, ctx := b.Shared(), t.Context()
 	old := shares("old", permits(2, 100))
 	first := must[driver.Grant](t)(l.TryLock(ctx, "k", old))
 	last := first.Token
-	free := false
-	check := func(stage string) {
+	w := watchOf(t, watcher, "k")
+	w.told(t, "that it listens")
+	slot := c.RedisSlot(sharedKey("k"))
+	target := otherMaster(c, slot)
+	if n := listeners(t, c.RedisMaster(slot)); n != 1 {
+		t.Errorf("%d connections listen to the master of the key", n)
+	}
+	taken := func(stage string) (unlock func() error) {
 		t.Helper()
 		r := shares("new", permits(1, 100))
 		g, err := l.TryLock(ctx, "k", r)
@@ -145,12 +153,11 @@ func TestSharedWhileTheSlotMoves(t *testing.T) {
 			t.Errorf("%s: take: %+v, %v, want a token above %d", stage, g, err, last)
 		}
 		last = g.Token
-		if err := l.Unlock(ctx, "k", r.ID); err != nil {
-			t.Errorf("%s: unlock: %v", stage, err)
-		}
-		if free {
-			return
-		}
+		return func() error { return l.Unlock(ctx, "k", r.ID) }
+	}
+	check := func(stage string) {
+		t.Helper()
+		w.toldBy(t, "an unlock "+stage, taken(stage))
 		if g, err := l.Renew(ctx, "k", old); err != nil || g.Token != first.Token {
 			t.Errorf("%s: renew: %+v, %v, want token %d", stage, g, err, first.Token)
 		}
@@ -162,25 +169,35 @@ func TestSharedWhileTheSlotMoves(t *testing.T) {
 		}
 	}
 	check("before")
-	slot := c.RedisSlot(sharedKey("k"))
-	move := c.BeginRedisMove(slot, otherMaster(c, slot))
+	move := c.BeginRedisMove(slot, target)
 	check("when it begins")
 	move.Keys()
 	check("on its way")
 	move.End()
 	check("after it")
-
-	if err := l.Unlock(ctx, "k", old.ID); err != nil {
-		t.Fatal(err)
+	w.end(t)
+	watcher.cluster.ReloadState(ctx)
+	w = watchOf(t, watcher, "k")
+	w.told(t, "that it listens to the new master")
+	if n := listeners(t, target); n != 1 {
+		t.Errorf("%d connections listen to the new master", n)
 	}
+	check("by the new master")
+	w.end(t)
+
 	b.client.Del(ctx, sharedKey("k"))
-	free = true
+	fresh := func(stage string) {
+		t.Helper()
+		if err := taken(stage)(); err != nil {
+			t.Errorf("%s: unlock: %v", stage, err)
+		}
+	}
 	move = c.BeginRedisMove(slot, otherMaster(c, slot))
-	check("a new key when it begins")
+	fresh("a new key when it begins")
 	move.Keys()
-	check("a new key on its way")
+	fresh("a new key on its way")
 	move.End()
-	check("a new key after it")
+	fresh("a new key after it")
 }
 
 // TestSharedWait: with replicas to wait for, a hold that does not reach them is given back.

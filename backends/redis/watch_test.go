@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // watching is a call of NotifyChanges in another goroutine.
@@ -187,44 +186,6 @@ func TestNotifyChangesEnds(t *testing.T) {
 		}
 	}
 	watched.end(t)
-}
-
-// TestNotifyChangesOnACluster: a watcher is told by the master that has the key, and still while its slot moves. The next
-// one listens to the new master.
-func TestNotifyChangesOnACluster(t *testing.T) {
-	c := testserver.RedisCluster(t, 0, silently)
-	holder, watcher := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
-	watcher.waiters.every = time.Hour // no registration is repeated
-	l, ctx := holder.Shared(), t.Context()
-	w := watchOf(t, watcher, "k")
-	w.told(t, "that it listens")
-	slot := c.RedisSlot(sharedKey("k"))
-	if n := listeners(t, c.RedisMaster(slot)); n != 1 {
-		t.Errorf("%d connections listen to the master of the key", n)
-	}
-	r := shares("h", writer)
-	told := func(stage string) {
-		t.Helper()
-		must[driver.Grant](t)(l.TryLock(ctx, "k", r))
-		w.toldBy(t, "an unlock "+stage, func() error { return l.Unlock(ctx, "k", r.ID) })
-	}
-	told("before")
-	target := otherMaster(c, slot)
-	move := c.BeginRedisMove(slot, target)
-	told("when its slot begins to move")
-	move.Keys()
-	told("on its way")
-	move.End()
-	told("after it moved")
-	w.end(t)
-	watcher.cluster.ReloadState(ctx)
-	w = watchOf(t, watcher, "k")
-	w.told(t, "that it listens to the new master")
-	if n := listeners(t, target); n != 1 {
-		t.Errorf("%d connections listen to the new master", n)
-	}
-	told("by the new master")
-	w.end(t)
 }
 
 // TestWatchEntries: an entry that is not renewed goes after 16 seconds, also where the clock was set back, and there are
