@@ -53,8 +53,8 @@
 //
 // A key has at most 1,024 shared holds. The script that adds one reads all of them, which keeps the server for about 1 ms
 // beside 1,000, and 0.25 ms beside 250; the others touch one hold. The head of the queue is told of changes on the
-// channel of its client. It polls if its user may not publish or subscribe, and three times a second in any case, because
-// the holder's user may not publish.
+// channel of its client. It polls if its user may not publish or subscribe. In any case it asks three times a second,
+// for the holder's user may not publish.
 //
 // Several limits are taken in one step, all or none.
 //
