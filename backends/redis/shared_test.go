@@ -176,7 +176,10 @@ func TestSharedWhileTheSlotMoves(t *testing.T) {
 	move.End()
 	check("after it")
 	w.end(t)
-	watcher.cluster.ReloadState(ctx)
+	eventually(t, "that its client knows the new master", func() bool {
+		watcher.cluster.ReloadState(ctx)
+		return watcher.part(sharedKey("k")) == target.Addr
+	})
 	w = watchOf(t, watcher, "k")
 	w.told(t, "that it listens to the new master")
 	if n := listeners(t, target); n != 1 {

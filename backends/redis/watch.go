@@ -24,10 +24,10 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 		return err
 	}
 	defer ws.leave(w)
-	var registered *subscription // the last that it was registered with
+	var registered *subscription // the last with which that was tried
 	defer func() {
 		if registered != nil { // if that fails, the entry goes later
-			_ = l.register(context.WithoutCancel(ctx), finishWithin, w, registered, false)
+			_ = l.register(ctx, w, registered, false)
 		}
 	}()
 	timer := time.NewTimer(time.Hour)
@@ -36,8 +36,11 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 		if time.Until(due) <= 0 {
 			due = time.Now().Add(pollEvery)
 			sub := ws.subscriptionOf(ctx, hash)
-			if w.listensOn(sub) && l.register(ctx, heartbeatWithin, w, sub, true) == nil {
-				due, registered = time.Now().Add(ws.every), sub
+			if w.listensOn(sub) {
+				registered = sub
+				if l.register(ctx, w, sub, true) == nil {
+					due = time.Now().Add(ws.every)
+				}
 			}
 			if registered != nil {
 				changed()
@@ -55,12 +58,13 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 	}
 }
 
-// register notes in the hash where to send messages for w, or that it wants none any more.
-func (l sharedLocker) register(ctx context.Context, within time.Duration, w *waiter, sub *subscription, wants bool) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+// register notes in the hash where to send messages for w, or that it wants none any more. As a request for a place in a
+// queue, it is not left behind when ctx ends: it could reach the server after the one that ends it.
+func (l sharedLocker) register(ctx context.Context, w *waiter, sub *subscription, wants bool) error {
+	late, end := outlasting(ctx)
+	defer end()
 	who := strconv.FormatUint(w.n, 10) + " " + sub.channel
-	return l.b.run(ctx, l.b.shared.watch.command(ctx, w.lock, who, strconv.FormatBool(wants))).err
+	return l.b.run(late, l.b.shared.watch.command(late, w.lock, who, strconv.FormatBool(wants))).err
 }
 
 // listensOn notes that messages for w come on sub, and reports whether they would reach it.

@@ -188,10 +188,10 @@ func TestNotifyChangesEnds(t *testing.T) {
 	watched.end(t)
 }
 
-// TestWatchEntries: an entry that is not renewed goes after 16 seconds, also where the clock was set back, and there are
-// 64 at most.
+// TestWatchEntries: an entry that is not renewed counts for 16 seconds, also where the clock was set back, and there are 64
+// at most.
 func TestWatchEntries(t *testing.T) {
-	_, b := open(t)
+	srv, b := open(t)
 	injectSharedClock(t, b)
 	ctx, now := t.Context(), int64(1_790_000_000_000_000)
 	note := func(n int, wants string) error {
@@ -226,10 +226,24 @@ func TestWatchEntries(t *testing.T) {
 	if left := b.client.PTTL(ctx, sharedKey("k")).Val(); left < 16*time.Second || left > time.Minute {
 		t.Errorf("expires in %v", left)
 	}
+	told := func() int64 {
+		r, before := shares("h", reader), srv.Commands()["publish"]
+		must[packedReply](t)(b.run(ctx, at(ctx, b.shared.take.command(ctx, sharedKey("k"), r.ID, takeNumbers(r)), now)).packed(5))
+		must[int64](t)(b.run(ctx, at(ctx, b.shared.unlock.command(ctx, sharedKey("k"), r.ID), now)).integer())
+		return srv.Commands()["publish"] - before
+	}
+	if n := told(); n != 64 {
+		t.Errorf("%d messages to 64", n)
+	}
+	now += 16_000_000
+	if n := told(); n != 0 {
+		t.Errorf("%d messages to entries that are over", n)
+	}
+	now -= 16_000_000
 	for i := range 63 {
 		_ = note(100+i, "false")
 	}
-	if err := note(4, "false"); err != nil || b.client.Exists(ctx, sharedKey("k")).Val() != 0 {
+	if err := note(4, "false"); err != nil || b.client.HExists(ctx, sharedKey("k"), " watch").Val() {
 		t.Errorf("%v: something is left", err)
 	}
 	b.client.HSet(ctx, sharedKey("k"), " watch", "2 x")
