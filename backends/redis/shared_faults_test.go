@@ -116,7 +116,8 @@ func crowdAt(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 					t.Errorf("%d hold one of %d permits", now, most)
 				}
 				inside.Add(-1)
-				if err := l.Unlock(t.Context()); err != nil {
+				// One that is not confirmed in time, on a busy machine, is made in the background.
+				if err := l.Unlock(t.Context()); err != nil && !errors.Is(err, coord.ErrUnavailable) {
 					t.Errorf("Unlock: %v", err)
 				}
 			}
