@@ -15,6 +15,7 @@ func TestAllocations(t *testing.T) {
 	_, b := open(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
+	l, permit := b.Shared(), shares("a", permits(1, 16))
 	bucket := limitOf(t, "1000000/1s burst=1000000")
 	for name, tt := range map[string]struct {
 		most float64
@@ -25,6 +26,12 @@ func TestAllocations(t *testing.T) {
 				return err
 			}
 			return b.Unlock(ctx, "k", r.ID)
+		}},
+		"shared TryLock+Unlock": {20, func() error {
+			if _, err := l.TryLock(ctx, "k", permit); err != nil {
+				return err
+			}
+			return l.Unlock(ctx, "k", permit.ID)
 		}},
 		"TakeOne": {11, func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{Min: 1, N: 1}); return err }},
 	} {

@@ -114,6 +114,7 @@ func (b *backend) stateOf(ctx context.Context, s server) (st state, err error) {
 	for command, cmd := range map[string]redis.Cmder{
 		"publish": redis.NewIntCmd(ctx, "publish", channelPrefix+"probe", ""),
 		"scan":    redis.NewScanCmd(ctx, s.Process, "scan", 0, "match", lockKey("probe"), "count", 1),
+		"hgetall": redis.NewMapStringStringCmd(ctx, "hgetall", cmp.Or(s.key, lockKey("probe"))+":shared"),
 	} {
 		if err := refused(command, s.Process(ctx, cmd)); err != nil {
 			return st, err
@@ -149,10 +150,10 @@ func (b *backend) judge(st state) []driver.Finding {
 func checkPermissions(st state) driver.Finding {
 	f := driver.Finding{Level: driver.LevelOK, Name: "permissions", Text: "the user may publish and list"}
 	missing := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(st.refused))), func(c string) bool {
-		return c != "publish" && c != "subscribe" && c != "scan"
+		return !slices.Contains([]string{"publish", "subscribe", "scan", "hgetall"}, c)
 	})
 	if len(missing) > 0 {
-		f.Level, f.Text = driver.LevelWarn, "the user may not run "+strings.Join(missing, ", ")+": without publish and subscribe waiters poll, without scan nobody can list locks"
+		f.Level, f.Text = driver.LevelWarn, "the user may not run "+strings.Join(missing, ", ")+": without publish and subscribe waiters poll, without scan nobody can list locks, without hgetall there are no shared holds"
 		f.Remedy = "ACL SETUSER … +" + strings.Join(missing, " +") + " resetchannels &" + channelPrefix + "*"
 	}
 	return f

@@ -69,7 +69,7 @@ func explain(err error) error {
 	if strings.Contains(text, "may not use the key") {
 		return err
 	}
-	if strings.Contains(text, "NOPERM ") || strings.Contains(text, "ACL failure in script") {
+	if strings.Contains(text, "NOPERM ") || strings.Contains(text, "ACL failure in script") || strings.Contains(text, "user executing the script") {
 		remedy = "the user has no permission: grant it with ACL SETUSER"
 		if m := refusedCommand.FindStringSubmatch(text); m != nil {
 			remedy = fmt.Sprintf("the user may not run %s: grant it with ACL SETUSER name +%s", m[1], m[1])

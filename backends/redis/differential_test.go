@@ -246,11 +246,17 @@ func patient(t *testing.T) *backend {
 // compare makes steps in one pipeline and checks every reply.
 func compare(t *testing.T, b *backend, d *differ, steps int) {
 	t.Helper()
+	compareAll(t, b, steps, func() expectation { return d.step(t, t.Context(), b) })
+}
+
+// compareAll is compare for steps of any kind.
+func compareAll(t *testing.T, b *backend, steps int, step func() expectation) {
+	t.Helper()
 	ctx := t.Context()
 	pipe := b.client.Pipeline()
 	var expected []expectation
 	for range steps {
-		e := d.step(t, ctx, b)
+		e := step()
 		expected = append(expected, e)
 		if err := pipe.Process(ctx, e.call); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,10 @@
 // each. The state of a limit is
 // coord:{tickets}:tb:1:100000, :sw:60000000 or :fw:60000000, by algorithm and rate or period in
 // microseconds: a byte of 1, its version, and packed doubles, with a hash :h beside it for what can be given
-// back. All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
+// back. Shared holds of tickets, that is, of readers, writers and permits, are the hash coord:{tickets}:shared. It has a
+// field for each hold, named by its id, or by id, "broken" and token if it was broken. Other fields are the last
+// token, the mark of the head of the queue, and who is told of changes. Each value begins with a byte of 1, its version.
+// All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
 // # What is promised
 //
@@ -47,6 +50,11 @@
 // listen, on one more connection, when it first waits at the server. Messages get lost with a
 // connection: then waiters look for themselves, as all do every two seconds. Where the
 // user may not publish there, waiters poll, and the backend does not claim wake.
+//
+// A key has at most 1,024 shared holds. The script that adds one reads all of them, which keeps the server for about 1 ms
+// beside 1,000, and 0.25 ms beside 250; the others touch one hold. The head of the queue is told of changes on the
+// channel of its client. It polls if its user may not publish or subscribe. In any case it asks three times a second,
+// for the holder's user may not publish.
 //
 // Several limits are taken in one step, all or none.
 //

@@ -44,6 +44,9 @@ func lockKeys(name string) (lock, fence string) {
 	return fence[:len(fence)-len(":fence")], fence
 }
 
+// sharedKey is the key of the hash with the shared holds of name.
+func sharedKey(name string) string { return tagged(name, ":shared") }
+
 // limitKey is the key of the state of l under name. What can be given back is in a hash
 // beside it, whose name ends with ":h".
 func limitKey(name string, l driver.Limit) string {

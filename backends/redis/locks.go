@@ -53,7 +53,7 @@ func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxe
 		ms, token = found.at(1), found.at(2)
 	}
 	if r.short != nil {
-		return driver.Grant{}, b.giveBack(ctx, lock, id, r.short)
+		return driver.Grant{}, b.giveBack(ctx, unlockScript, lock, id, r.short)
 	}
 	return newGrant(ms, token)
 }

@@ -39,35 +39,46 @@ func slowCluster(c *testserver.Cluster) redis.UniversalClient {
 }
 
 // TestRenewalsOfHealthyMasters: one master of a cluster does not answer. Renewals in one batch
-// with its own are made on the others.
+// with its own are made on the others, of locks and of shared holds.
 func TestRenewalsOfHealthyMasters(t *testing.T) {
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
-	ctx := t.Context()
-	var holds []driver.Hold
-	for i := range 12 {
-		h := driver.Hold{Key: fmt.Sprint("k", i), Request: request("a", time.Minute)}
-		must[driver.Grant](t)(b.TryLock(ctx, h.Key, h.Request))
-		holds = append(holds, h)
-	}
-	b.RenewAll(ctx, holds) // connections for batches
-	hung.Pause()
-	defer hung.Resume()
-	bound, cancel := context.WithCancel(ctx)
-	defer cancel()
-	time.AfterFunc(time.Second, cancel)
-	failed := 0
-	for i, r := range b.RenewAll(bound, holds) {
-		if b.Partition(holds[i].Key) == hung.Addr {
-			failed++
-			if r.Err == nil {
-				t.Errorf("%s was renewed on a master that does not answer", holds[i].Key)
+	for what, l := range map[string]interface {
+		driver.Locker
+		driver.BatchRenewer
+	}{"lock": b, "shared": sharedLocker{b}} {
+		t.Run(what, func(t *testing.T) {
+			ctx := t.Context()
+			var holds []driver.Hold
+			for i := range 12 {
+				r := shares("a", reader)
+				if what == "lock" {
+					r.Share = driver.Share{}
+				}
+				h := driver.Hold{Key: fmt.Sprint("k", i), Request: r}
+				must[driver.Grant](t)(l.TryLock(ctx, h.Key, h.Request))
+				holds = append(holds, h)
 			}
-		} else if r.Err != nil {
-			t.Errorf("%s: %v", holds[i].Key, r.Err)
-		}
-	}
-	if failed == 0 || failed == len(holds) {
-		t.Fatalf("%d of %d holds are on the master that does not answer", failed, len(holds))
+			l.RenewAll(ctx, holds) // connections for batches
+			hung.Pause()
+			defer hung.Resume()
+			bound, cancel := context.WithCancel(ctx)
+			defer cancel()
+			time.AfterFunc(time.Second, cancel)
+			failed := 0
+			for i, r := range l.RenewAll(bound, holds) {
+				if b.Partition(holds[i].Key) == hung.Addr {
+					failed++
+					if r.Err == nil {
+						t.Errorf("%s was renewed on a master that does not answer", holds[i].Key)
+					}
+				} else if r.Err != nil {
+					t.Errorf("%s: %v", holds[i].Key, r.Err)
+				}
+			}
+			if failed == 0 || failed == len(holds) {
+				t.Fatalf("%d of %d holds are on the master that does not answer", failed, len(holds))
+			}
+		})
 	}
 }

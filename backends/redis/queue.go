@@ -84,7 +84,7 @@ func (a *acquisition) ask(ctx context.Context, offered bool) (g driver.Grant, le
 		a.placed = true
 		return driver.Grant{}, left, nil
 	case short != nil:
-		return driver.Grant{}, 0, a.b.giveBack(ctx, a.lock, a.id, short)
+		return driver.Grant{}, 0, a.b.giveBack(ctx, unlockScript, a.lock, a.id, short)
 	}
 	g, err = granted(reply)
 	g.Since = sent

@@ -33,7 +33,8 @@ var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
 // ClusterClaims are what it promises on a cluster, where several limits are taken at
 // once only if they are in one slot: those of one key.
 var ClusterClaims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared,
+	driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.ServerClock, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
@@ -137,6 +138,7 @@ type backend struct {
 	own        bool                 // Close closes client
 	options    options
 	limits     limitScripts
+	shared     sharedScripts
 	info       driver.Info
 	pipeliners pipeliners
 	requests   sync.Pool // of queued requests that have their results
@@ -159,13 +161,14 @@ var (
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
+	_ driver.Sharer          = (*backend)(nil)
 )
 
 func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o options) (*backend, error) {
 	if o.log == nil {
 		o.log = slog.Default()
 	}
-	b := &backend{client: client, own: own, options: o, limits: productionLimits, closing: make(chan struct{})}
+	b := &backend{client: client, own: own, options: o, limits: productionLimits, shared: productionShared, closing: make(chan struct{})}
 	claims, kind := Claims, topologyOf(client)
 	if b.cluster, _ = client.(*redis.ClusterClient); b.cluster != nil {
 		claims = ClusterClaims

@@ -76,6 +76,21 @@ func (l *limitScripts) all() []*script { return []*script{l.bucket, l.window, l.
 
 var productionLimits = newLimitScripts(func(source string) string { return source })
 
+// sharedScripts are the scripts of shared holds.
+type sharedScripts struct{ take, renew, unlock, breaks, holders, watch *script }
+
+// newSharedScripts reads the scripts of shared holds, each edited first.
+func newSharedScripts(edit func(source string) string) sharedScripts {
+	read := func(name string) *script { return newScript(1, edit(source("shared_"+name))) }
+	return sharedScripts{read("take"), read("renew"), read("unlock"), read("break"), read("holders"), read("watch")}
+}
+
+func (s *sharedScripts) all() []*script {
+	return []*script{s.take, s.renew, s.unlock, s.breaks, s.holders, s.watch}
+}
+
+var productionShared = newSharedScripts(func(source string) string { return source })
+
 // command is one run of a script. It is never sent twice: a client that retries on its own would answer the
 // repeated release of a lock with "not held", and take permits twice.
 type command struct {

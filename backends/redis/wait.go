@@ -141,9 +141,9 @@ func (b *backend) runGrant(ctx context.Context, s *script, keysAndArgs ...any) r
 }
 
 // giveBack ends a hold that too few replicas have. That the attempt has left nothing is
-// certain only once the server has said so.
-func (b *backend) giveBack(ctx context.Context, lock, id string, short error) error {
-	err := b.runOwned(ctx, unlockScript, lock, id)
+// certain only once the server has said so. unlock is the script that ends it.
+func (b *backend) giveBack(ctx context.Context, unlock *script, key, id string, short error) error {
+	err := b.runOwned(ctx, unlock, key, id)
 	switch {
 	case err == nil || errors.Is(err, driver.ErrNotHeld):
 		return fmt.Errorf("%w: %w: it was given back", driver.ErrNotSent, short)

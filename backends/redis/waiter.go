@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// waiter is one call of Lock.
+// waiter is one call of Lock, or of NotifyChanges, which is in no queue.
 type waiter struct {
 	n        uint64 // its number among those of the client
 	lock     string

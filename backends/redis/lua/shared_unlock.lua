@@ -1,0 +1,18 @@
+-- End the hold of ARGV[1] (id) in the hash KEYS[1], and the mark of ARGV[1] at the head of the queue.
+-- Reply: 1, or 0 if there was neither.
+-- include shared.lua
+local hold, head, watch = unpack(call('HMGET', key, id, ' head', ' watch'))
+local live, headed, mine = false, false, false
+if hold then
+  local _, till = readhold(hold)
+  live = till > now
+end
+if head then
+  local till, who = readhead(head)
+  mine = who == id
+  headed = mine and till > now
+end
+if mine then call('HDEL', key, ' head') end
+if live then call('HDEL', key, id) elseif not headed then return 0 end
+-- include shared_tell.lua
+return 1
