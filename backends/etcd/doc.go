@@ -51,6 +51,32 @@
 // if it breaks, has no leader, or if its revision was compacted. A member that lags may report old deletions of an entry
 // with the same name: events older than the entry are ignored. The waiter also reads the queue every five seconds.
 //
+// # Shared holds
+//
+// Those who share a key have one entry each, on the same leases:
+//
+//	coord/shared/tickets/r/0000  =  coord-shared 1 held permits weight=1 of=3 id=app@host/4711/…
+//	coord/shared/tickets/w/head  =  coord-shared 1 head id=other@host/99/…
+//
+// Readers and holders of permits are under r/, and the number is their slot. The writer, w/0000, and the head of the queue
+// are under w/. The token is the CreateRevision. A writer that becomes a reader is written in place, and keeps its name, its
+// slot and its token. A hold that was broken counts until its lease ends.
+//
+// A take reads all entries of the key, at a revision R, decides, and makes its entry in a transaction, on the condition that
+// nobody has come since. Some may have gone since: that gives only more room. It begins anew, after a random pause of up to
+// 20 ms, if somebody has come:
+//
+//	read      if nothing under w/ is newer than R, and the slot is free: put own, delete the own head
+//	others    if nothing is newer than R: put own, delete the own head
+//	head      if w/head is free: put w/head
+//	shrink    if own is as it was read: put own
+//
+// So a take is two requests, a refusal is one, and a release is one. A client makes one take of a key at a time.
+//
+// A slot is the lowest one that was free when the key was read. The head ends with its grant, with Unlock, or with the time
+// that its last attempt asked for: etcd has no clock. A key can have 256 holders, because each take reads all of them. One
+// more is ErrUnsupported.
+//
 // # Members
 //
 // Requests go to the members of the cluster in turn. A member that has not answered a request within a quarter of a second

@@ -33,6 +33,8 @@ type entry struct {
 	name   string
 	create int64 // revision of its creation; 0: unsure
 
+	shared *sharedPart // nil for a lock
+
 	making   *making // unsure: the request that is still under way
 	state    state
 	lease    *lease
@@ -55,7 +57,9 @@ const guardAfter = 100 * time.Millisecond
 func (b *backend) add(e *entry, l *lease) {
 	e.gone, e.index = make(chan struct{}), -1
 	b.entries[e.place] = e
-	b.queued[e.key]++
+	if e.shared == nil {
+		b.queued[e.key]++
+	}
 	b.bind(e, l)
 }
 
@@ -77,8 +81,10 @@ func (b *backend) drop(e *entry) {
 	if b.entries[e.place] == e {
 		delete(b.entries, e.place)
 	}
-	if b.queued[e.key]--; b.queued[e.key] == 0 {
-		delete(b.queued, e.key)
+	if e.shared == nil {
+		if b.queued[e.key]--; b.queued[e.key] == 0 {
+			delete(b.queued, e.key)
+		}
 	}
 	delete(e.lease.bound, e)
 	if e.unguard != nil {
@@ -103,7 +109,11 @@ func (b *backend) tell(e *entry, was state, cause error) func() {
 		e.cause = cause
 		close(e.gone)
 	}
-	if fn := b.lostFn; fn != nil && was == held {
+	fn := b.lostFn
+	if e.shared != nil {
+		fn = b.lostShare
+	}
+	if fn != nil && was == held {
 		return func() { fn(e.key, e.id, cause) }
 	}
 	return func() {}
@@ -335,5 +345,34 @@ func (b *backend) hold(e *entry) driver.Grant {
 		e.guardAt = time.Now().Add(guardAfter)
 	}
 	b.plan(e)
-	return driver.Grant{Token: e.create, TTL: l.ttl, Since: l.since}
+	return e.grant(l.ttl, l.since)
+}
+
+// grant is a lease of e from since. backend.mu is held.
+func (e *entry) grant(ttl time.Duration, since time.Time) driver.Grant {
+	g := driver.Grant{Token: e.create, TTL: ttl, Since: since}
+	if e.shared != nil {
+		g.Slot, g.Of = e.shared.slot, e.shared.share.Of
+	}
+	return g
+}
+
+// isHead reports whether e is the head of the queue for a shared key.
+func (e *entry) isHead() bool { return e.shared != nil && e.shared.head }
+
+// value is what the store has under the name of e, as far as this client knows. backend.mu is held.
+func (e *entry) value() string {
+	if e.shared != nil {
+		return e.shared.value(e.id)
+	}
+	return heldValue(e.id)
+}
+
+// ours reports whether a value says that the hold is its id's still, and was not broken.
+func (e *entry) ours(value []byte) bool {
+	if e.shared == nil {
+		return string(value) == heldValue(e.id)
+	}
+	rec, ok := parseShared(string(value))
+	return ok && rec.id == e.id && !rec.released
 }

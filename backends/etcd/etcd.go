@@ -34,7 +34,7 @@ const (
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
 	driver.Fair, driver.Wake, driver.LossPush, driver.PerHoldTTL,
-	driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
+	driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -121,8 +121,11 @@ type backend struct {
 	kick     chan struct{}    // wakes the janitor
 	reaping  chan struct{}    // wakes the reaper
 	lostFn   func(key, id string, cause error)
-	waits    *watches // of waiters
-	guards   *watches // of own entries
+	// lostShare is lostFn of shared holds.
+	lostShare func(key, id string, cause error)
+	turns     turns    // of takes of shared keys
+	waits     *watches // of waiters
+	guards    *watches // of own entries
 
 	beats   *heartbeats
 	ops     opsLimit
@@ -140,6 +143,7 @@ var (
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Lister          = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
+	_ driver.Sharer          = (*backend)(nil)
 )
 
 func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []Option) (*backend, error) {

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // maxToken is the first token that is out of range.
@@ -28,14 +29,19 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	defer done()
-	if g, ok, err := b.heldAlready(call, key, r); ok || err != nil {
+	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
 		return g, err
 	}
+	return b.onLease(call, r, func(l *lease) (driver.Grant, error) { return b.tryOn(call, key, r, l) })
+}
+
+// onLease tries on a lease for r, and once more on another one if the server does not know that any more.
+func (b *backend) onLease(ctx context.Context, r driver.Request, try func(*lease) (driver.Grant, error)) (driver.Grant, error) {
 	began := time.Now()
 	for again := true; ; again = false {
-		l, err := b.leaseFor(call, b.seconds(r.TTL))
+		l, err := b.leaseFor(ctx, b.seconds(r.TTL))
 		if err == nil && r.Whole {
-			err = b.keepAlive(call, l, began)
+			err = b.keepAlive(ctx, l, began)
 		}
 		if again && errors.Is(err, errLeaseLost) {
 			continue
@@ -43,7 +49,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		g, err := b.tryOn(call, key, r, l)
+		g, err := try(l)
 		if !again || !b.leaseRefused(l, err) {
 			return g, err
 		}
@@ -52,11 +58,11 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 
 // heldAlready answers a repeated attempt of an id that holds, as this client knows,
 // and clears away what is left of one that has lapsed.
-func (b *backend) heldAlready(ctx context.Context, key string, r driver.Request) (driver.Grant, bool, error) {
-	if err := b.awaitMade(ctx, place{key, r.ID}); err != nil {
+func (b *backend) heldAlready(ctx context.Context, p place, r driver.Request) (driver.Grant, bool, error) {
+	if err := b.awaitMade(ctx, p); err != nil {
 		return driver.Grant{}, false, err
 	}
-	e, err := b.lapsed(ctx, place{key, r.ID})
+	e, err := b.lapsed(ctx, p)
 	if err != nil || e == nil {
 		return driver.Grant{}, false, err
 	}
@@ -66,9 +72,9 @@ func (b *backend) heldAlready(ctx context.Context, key string, r driver.Request)
 	if !holds {
 		return driver.Grant{}, false, nil
 	}
-	g, err := b.renewOne(ctx, key, r)
+	g, err := b.renewOne(ctx, p, r)
 	if errors.Is(err, driver.ErrNotHeld) {
-		_, err = b.lapsed(ctx, place{key, r.ID})
+		_, err = b.lapsed(ctx, p)
 		return driver.Grant{}, false, err
 	}
 	return g, err == nil, err
@@ -89,7 +95,7 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	queue := b.names.queue(key)
 	name := b.names.entry(key, 0)
-	e := &entry{place: place{key, r.ID}, name: name}
+	e := &entry{place: place{key: key, id: r.ID}, name: name}
 	var a answer
 	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
 		a, err = b.perform(ctx, step{place: queue, txn: &pb.TxnRequest{
@@ -126,7 +132,7 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	case rec.id != r.ID || rec.released:
 		return driver.Grant{}, driver.ErrLocked
 	}
-	return b.adopt(ctx, key, r, rec)
+	return b.adopt(ctx, e.place, r, rec)
 }
 
 // first reads the first in the queue.
@@ -157,8 +163,8 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 
 // adopt takes over a hold of r.ID that this client does not know: a repeated attempt
 // after a lost reply, or through another client.
-func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec record) (driver.Grant, error) {
-	l, there, err := b.rebound(ctx, r, rec)
+func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec record) (driver.Grant, error) {
+	l, there, err := b.rebound(ctx, r, &rec)
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
@@ -167,32 +173,49 @@ func (b *backend) adopt(ctx context.Context, key string, r driver.Request, rec r
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[place{key, r.ID}]
+	return b.hold(b.known(p, rec, l)), nil
+}
+
+// known gives the entry of p that was read as rec, on lease l, which is new if this client did not know it. backend.mu is held.
+func (b *backend) known(p place, rec record, l *lease) *entry {
+	e := b.entries[p]
 	if e == nil || e.state != held || e.create != rec.create {
 		b.supersede(e)
-		e = &entry{place: place{key, r.ID}, name: rec.name, create: rec.create}
+		e = &entry{place: p, name: rec.name, create: rec.create}
+		if p.shared {
+			part := rec.sharedPart
+			e.shared = &part
+		}
 		b.add(e, l)
 	} else {
 		b.bind(e, l)
 	}
-	return b.hold(e), nil
+	if p.shared {
+		e.shared.share = rec.share
+	}
+	return e
 }
 
-// supersede ends what was unsure, now that another entry of its id is known. backend.mu is held.
+// supersede ends what was unsure, or the head, now that another entry of its id is known. backend.mu is held.
 func (b *backend) supersede(old *entry) {
-	if old != nil && old.state == unsure {
+	if old != nil && (old.state == unsure || old.isHead()) {
 		b.drop(old)
 	}
 }
 
-// rebound binds an entry that an earlier call left in the queue to a lease that we keep alive. there is false if it has changed
-// meanwhile.
-func (b *backend) rebound(ctx context.Context, r driver.Request, rec record) (l *lease, there bool, err error) {
-	l, err = b.moveTo(ctx, rec, b.seconds(r.TTL))
-	if err != nil || l.id == rec.lease {
+// rebound binds an entry that an earlier call left at the store to a lease that we keep alive, and makes a shared hold smaller
+// if r asks for less. there is false if it has changed meanwhile.
+func (b *backend) rebound(ctx context.Context, r driver.Request, rec *record) (l *lease, there bool, err error) {
+	wants := rec.value
+	if share := rec.share.Shrunk(r.Share); share != rec.share {
+		rec.share = share
+		wants = rec.sharedPart.value(rec.id)
+	}
+	l, err = b.moveTo(ctx, *rec, b.seconds(r.TTL))
+	if err != nil || l.id == rec.lease && wants == rec.value {
 		return l, true, err
 	}
-	there, err = b.rebind(ctx, rec.name, r.ID, rec.create, l)
+	there, err = b.rebind(ctx, *rec, wants, l)
 	return l, there, err
 }
 
@@ -220,33 +243,43 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 	return l, b.keepAlive(ctx, l, asked)
 }
 
-// rebinding binds an entry of ours to another lease, unless it has changed hands or
+// rebinding binds an entry of ours to another lease, and gives it another value, unless it has changed hands or
 // was broken. It keeps its place.
-func rebinding(name, id string, create int64, l *lease) clientv3.Op {
+func rebinding(name string, create int64, has, wants string, l *lease) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(name), "=", create),
-		clientv3.Compare(clientv3.Value(name), "=", heldValue(id)),
+		clientv3.Compare(clientv3.Value(name), "=", has),
 	}, []clientv3.Op{
-		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
+		clientv3.OpPut(name, wants, clientv3.WithLease(clientv3.LeaseID(l.id))),
 	}, []clientv3.Op{clientv3.OpGet(name)})
 }
 
 // rebind makes the request of rebinding. there is false if the entry has changed hands, was broken or is gone.
-func (b *backend) rebind(ctx context.Context, name, id string, create int64, l *lease) (there bool, err error) {
-	resp, err := b.txnAgain(ctx, rebinding(name, id, create, l))
+func (b *backend) rebind(ctx context.Context, rec record, wants string, l *lease) (there bool, err error) {
+	resp, err := b.txnAgain(ctx, rebinding(rec.name, rec.create, rec.value, wants, l))
 	if err != nil {
 		if !driver.Definite(err) {
 			b.taint(l)
 		}
 		return false, err
 	}
-	return resp.Responses[0].GetResponseTxn().Succeeded, nil
+	made := resp.Responses[0].GetResponseTxn()
+	if made.Succeeded {
+		return true, nil
+	}
+	found := made.Responses[0].GetResponseRange().GetKvs()
+	// The request may have been made twice.
+	return len(found) > 0 && found[0].CreateRevision == rec.create && string(found[0].Value) == wants && found[0].Lease == l.id, nil
 }
 
 // Unlock implements driver.Locker: one request, and a read of the queue before it if this client does not know the
 // entry.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	if err := checkHold(key, id); err != nil {
+	return b.unlock(ctx, place{key: key, id: id})
+}
+
+func (b *backend) unlock(ctx context.Context, p place) error {
+	if err := checkHold(p.key, p.id); err != nil {
 		return err
 	}
 	call, done, err := b.begin(ctx)
@@ -254,7 +287,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 		return err
 	}
 	defer done()
-	_, err = b.leave(call, place{key, id}, func(name []byte) *pb.RequestOp { return deletionOf(name) })
+	_, err = b.leave(call, p, deletionOf)
 	return err
 }
 
@@ -265,11 +298,14 @@ var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 func (b *backend) leave(ctx context.Context, p place, op func(name []byte) *pb.RequestOp) (record, error) {
 	e, rec, lapsed := b.leaving(p)
 	var err error
-	if rec.create == 0 {
-		rec, err = b.find(ctx, p)
-	}
-	if err == nil {
+	if rec.create > 0 {
 		err = b.conclude(ctx, p, rec, op)
+	}
+	// A head's grant, of which the reply was lost, has another entry.
+	if rec.create == 0 || p.shared && errors.Is(err, driver.ErrNotHeld) {
+		if rec, err = b.find(ctx, p); err == nil {
+			err = b.conclude(ctx, p, rec, op)
+		}
 	}
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
@@ -298,19 +334,19 @@ func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 		}
 		lapsed = !time.Now().Before(e.deadline)
 	}
-	return e, record{name: e.name, create: e.create}, lapsed
+	return e, record{name: e.name, create: e.create, value: e.value()}, lapsed
 }
 
-// find reads the queue for the entry of p.
+// find reads the queue, or all who share the key, for the entry of p.
 func (b *backend) find(ctx context.Context, p place) (record, error) {
-	queue := b.names.queue(p.key)
-	resp, err := b.get(ctx, clientv3.OpGet(queue, clientv3.WithPrefix()))
+	prefix := b.names.prefix(p)
+	resp, err := b.get(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	if err != nil {
 		return record{}, err
 	}
 	absent := driver.ErrNotHeld
 	for _, kv := range resp.Kvs {
-		rec, err := readRecord(queue, kv)
+		rec, err := b.names.read(p, kv)
 		switch {
 		case err != nil:
 			absent = err // who knows whose that is
@@ -323,21 +359,29 @@ func (b *backend) find(ctx context.Context, p place) (record, error) {
 
 // conclude makes op of an entry that is p's still, and as it was made.
 func (b *backend) conclude(ctx context.Context, p place, rec record, op func(name []byte) *pb.RequestOp) error {
-	queue, name := b.names.queue(p.key), []byte(rec.name)
-	a, err := b.perform(ctx, step{place: queue, txn: &pb.TxnRequest{
-		Compare: []*pb.Compare{madeAt(name, rec.create), hasValue(name, heldValue(p.id))},
-		Success: []*pb.RequestOp{op(name)},
-		Failure: []*pb.RequestOp{getOf(name)},
-	}})
-	if err != nil || a.txn.Succeeded {
-		return err
-	}
-	for _, kv := range kvsOf((*clientv3.TxnResponse)(a.txn), 0) {
-		if _, err := readRecord(queue, kv); err != nil {
-			return err // who knows whose that is
+	prefix, name := b.names.prefix(p), []byte(rec.name)
+	for {
+		a, err := b.perform(ctx, step{place: prefix, txn: &pb.TxnRequest{
+			Compare: []*pb.Compare{madeAt(name, rec.create), hasValue(name, rec.value)},
+			Success: []*pb.RequestOp{op(name)},
+			Failure: []*pb.RequestOp{getOf(name)},
+		}})
+		if err != nil || a.txn.Succeeded {
+			return err
 		}
+		found := kvsOf((*clientv3.TxnResponse)(a.txn), 0)
+		if len(found) == 0 {
+			return driver.ErrNotHeld
+		}
+		there, err := b.names.read(p, found[0])
+		switch {
+		case err != nil:
+			return err // who knows whose that is
+		case there.create != rec.create, there.released, there.id != p.id:
+			return driver.ErrNotHeld
+		}
+		rec.value = there.value // it was made smaller, and the reply to that was lost
 	}
-	return driver.ErrNotHeld
 }
 
 // left takes in that the hold or wait of e has ended, or that it was not there. What
@@ -379,7 +423,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if err != nil {
 		return err
 	}
-	rec, err := b.leave(call, place{key, id}, func(name []byte) *pb.RequestOp {
+	rec, err := b.leave(call, place{key: key, id: id}, func(name []byte) *pb.RequestOp {
 		return putOf(name, []byte(releasedValue(id)), l.id)
 	})
 	if err != nil {
@@ -387,7 +431,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := &entry{place: place{key, id}, name: rec.name, create: rec.create, state: kept, deadline: until}
+	e := &entry{place: place{key: key, id: id}, name: rec.name, create: rec.create, state: kept, deadline: until}
 	b.add(e, l)
 	b.plan(e)
 	return nil
@@ -403,7 +447,7 @@ func check(key string, r driver.Request) error {
 }
 
 func checkHold(key, id string) error {
-	if !validID(id) {
+	if !holders.ValidID(id) {
 		return fmt.Errorf("%w: id %.140q: want 1 to %d bytes of printable ASCII without spaces", driver.ErrInvalid, id, driver.MaxID)
 	}
 	return checkKey(key)

@@ -52,8 +52,22 @@ func (n names) entry(key string, number int) string { return n.queue(key) + strc
 // ping is a name that nothing has.
 func (n names) ping() string { return n.base + "ping" }
 
+// shared is the prefix of all entries of a key that several hold.
+func (n names) shared(key string) string { return n.base + "shared/" + url.PathEscape(key) + "/" }
+
+// prefix is that of the entries among which p has its own.
+func (n names) prefix(p place) string {
+	if p.shared {
+		return n.shared(p.key)
+	}
+	return n.queue(p.key)
+}
+
 // place is how this client knows an acquisition.
-type place struct{ key, id string }
+type place struct {
+	key, id string
+	shared  bool // a hold that shares its key, or the head of the queue for one
+}
 
 // limit is the name of the state of l.
 func (n names) limit(key string, l driver.Limit) string {

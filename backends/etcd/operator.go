@@ -23,18 +23,29 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err != nil {
 		return driver.Holder{}, err
 	}
-	lease, err := b.timeToLive(call, rec.lease)
+	left, err := b.leftOf(call, rec.lease)
 	switch {
 	case err != nil:
 		return driver.Holder{}, err
-	case lease.TTL < 0: // it has expired in between
+	case left < 0: // it has expired in between
 		return driver.Holder{}, driver.ErrNotHeld
 	}
-	// The server rounds down what is left.
-	left := min(lease.TTL+1, lease.GrantedTTL)
-	h := driver.NewHolder(rec.id, rec.create, time.Duration(left)*time.Second)
+	h := driver.NewHolder(rec.id, rec.create, left)
 	h.Released, h.Waiters = rec.released, int(count)-1
 	return h, nil
+}
+
+// leftOf asks what is left of a lease. It is below zero if the lease has ended.
+func (b *backend) leftOf(ctx context.Context, lease int64) (time.Duration, error) {
+	resp, err := b.timeToLive(ctx, lease)
+	if err != nil {
+		return 0, err
+	}
+	left := resp.TTL
+	if left >= 0 {
+		left = min(left+1, resp.GrantedTTL) // the server rounds down
+	}
+	return time.Duration(left) * time.Second, nil
 }
 
 // firstOf reads the first in the queue, and how many there are. ErrNotHeld if there is none.
@@ -70,15 +81,21 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	if rec.id != id || rec.released {
 		return driver.ErrNotHeld
 	}
-	resp, err := b.txn(call, []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
-		clientv3.Compare(clientv3.Value(rec.name), "=", heldValue(id)),
-	}, []clientv3.Op{clientv3.OpPut(rec.name, releasedValue(id), clientv3.WithIgnoreLease())}, nil)
-	switch {
-	case err != nil:
-		return err
-	case !resp.Succeeded:
-		return driver.ErrNotHeld
+	there, err := b.replace(call, rec, releasedValue(id))
+	if err == nil && !there {
+		err = driver.ErrNotHeld
 	}
-	return nil
+	return err
+}
+
+// replace gives an entry another value, on the lease that it has. there is false if it has changed since it was read.
+func (b *backend) replace(ctx context.Context, rec record, value string) (there bool, err error) {
+	resp, err := b.txn(ctx, []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
+		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
+	}, []clientv3.Op{clientv3.OpPut(rec.name, value, clientv3.WithIgnoreLease())}, nil)
+	if err != nil {
+		return false, err
+	}
+	return resp.Succeeded, nil
 }

@@ -47,7 +47,7 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 		return driver.Grant{}, err
 	}
 	defer done()
-	if g, ok, err := b.heldAlready(call, key, r); ok || err != nil {
+	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
 		return g, err
 	}
 	for again := true; ; again = false {
@@ -93,7 +93,7 @@ var errNameTaken = errors.New("etcd: the name is taken")
 // enqueue makes an entry at the end of the queue, in one transaction, or finds the entry that an earlier
 // call of the same id made.
 func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease) (*waiter, error) {
-	p := place{key, r.ID}
+	p := place{key: key, id: r.ID}
 	name, err := b.earlierName(p)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (b *backend) adoptEntry(ctx context.Context, queue string, there *mvccpb.Ke
 	case rec.released:
 		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
 	}
-	l, ours, err := b.rebound(ctx, r, rec)
+	l, ours, err := b.rebound(ctx, r, &rec)
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: the entry of an earlier call is gone", driver.ErrNotSent)
 	}

@@ -23,17 +23,21 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 		return driver.Grant{}, err
 	}
 	defer done()
-	return b.renewOne(call, key, r)
+	return b.renewOne(call, place{key: key, id: r.ID}, r)
 }
 
-func (b *backend) renewOne(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	out := b.renew(ctx, []driver.Hold{{Key: key, Request: r}})
+func (b *backend) renewOne(ctx context.Context, p place, r driver.Request) (driver.Grant, error) {
+	out := b.renew(ctx, p.shared, []driver.Hold{{Key: p.key, Request: r}})
 	return out[0].Grant, out[0].Err
 }
 
 // RenewAll implements driver.BatchRenewer: one keepalive for each TTL among the holds,
 // and one request for each hundred of them.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	return b.renewAll(ctx, false, holds)
+}
+
+func (b *backend) renewAll(ctx context.Context, shared bool, holds []driver.Hold) []driver.Renewal {
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		out := make([]driver.Renewal, len(holds))
@@ -43,25 +47,29 @@ func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 		return out
 	}
 	defer done()
-	return b.renew(call, holds)
+	return b.renew(call, shared, holds)
 }
 
 // renewal is one hold on its way through a renewal.
 type renewal struct {
 	driver.Hold
+	shared  bool
 	out     *driver.Renewal
 	e       *entry
 	seconds int64
 	from    *lease // that it is bound to
 	to      *lease // that it is to be bound to
+	value   string // of an entry that is to be bound to another lease
 }
 
+func (n *renewal) place() place { return place{n.Key, n.ID, n.shared} }
+
 // renew renews what this client holds in few requests, and anything else one by one.
-func (b *backend) renew(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+func (b *backend) renew(ctx context.Context, shared bool, holds []driver.Hold) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
 	var ours, moving, others []*renewal
 	for i, h := range holds {
-		n := &renewal{Hold: h, out: &out[i]}
+		n := &renewal{Hold: h, shared: shared, out: &out[i]}
 		if n.out.Err = check(h.Key, h.Request); n.out.Err != nil {
 			continue
 		}
@@ -133,20 +141,22 @@ func (b *backend) renewOurs(ctx context.Context, ours []*renewal) (others []*ren
 func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[place{n.Key, n.ID}]
+	e := b.entries[n.place()]
 	switch {
-	case e == nil, e.state == unsure:
+	case e == nil, e.state == unsure, e.isHead():
 		return false, nil
 	case e.state != held:
 		return true, driver.ErrNotHeld
 	case !time.Now().Before(e.deadline):
 		b.remove(e)
 		return true, driver.ErrNotHeld
+	case e.shared != nil && e.shared.share != e.shared.share.Shrunk(n.Share): // what is made smaller is read before
+		return false, nil
 	}
 	n.e, n.from, n.to = e, e.lease, e.lease
 	if e.lease.tainted || e.lease.seconds < n.seconds {
 		n.seconds = max(n.seconds, e.lease.seconds)
-		n.to = nil
+		n.to, n.value = nil, e.value()
 	}
 	return true, nil
 }
@@ -211,7 +221,7 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		if n.to == n.from {
 			ops[i] = clientv3.OpGet(n.e.name)
 		} else {
-			ops[i] = rebinding(n.e.name, n.ID, n.e.create, n.to)
+			ops[i] = rebinding(n.e.name, n.e.create, n.value, n.value, n.to)
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
@@ -234,8 +244,8 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 // proved reports whether the entry was found as we know it. If it is gone, or nobody's,
 // the hold is over.
 func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
-	found := resp.GetResponseRange()
-	if moved := resp.GetResponseTxn(); moved != nil {
+	found, moved := resp.GetResponseRange(), resp.GetResponseTxn()
+	if moved != nil {
 		if moved.Succeeded {
 			return true
 		}
@@ -244,7 +254,7 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 	if len(found.GetKvs()) == 0 {
 		return b.notThere(n.e, "its entry is gone")
 	}
-	rec, err := readRecord(b.names.queue(n.Key), found.Kvs[0])
+	rec, err := b.names.read(n.e.place, found.Kvs[0])
 	switch {
 	case err != nil:
 		return b.notThere(n.e, err.Error())
@@ -252,6 +262,8 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 		return b.notThere(n.e, "its entry was made anew")
 	case rec.released:
 		return b.notThere(n.e, "it was broken")
+	case moved != nil: // another client has made it smaller
+		return false
 	}
 	return rec.lease == n.from.id
 }
@@ -271,7 +283,7 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 	if d := n.to.since.Add(ttl); d.After(e.deadline) {
 		e.deadline = d
 	}
-	return driver.Grant{Token: e.create, TTL: e.deadline.Sub(n.to.since), Since: n.to.since}, nil
+	return e.grant(e.deadline.Sub(n.to.since), n.to.since), nil
 }
 
 // notThere ends a hold whose entry is not what it was. It gives true, for there is nothing
@@ -284,16 +296,29 @@ func (b *backend) notThere(e *entry, why string) bool {
 // renewOther renews a hold that this client does not know, or that is bound to another
 // client's lease: it takes the hold over.
 func (b *backend) renewOther(ctx context.Context, n *renewal) (driver.Grant, error) {
-	rec, _, err := b.firstOf(ctx, n.Key)
-	switch {
-	case err != nil:
+	rec, err := b.heldBy(ctx, n.place())
+	if err != nil {
 		return driver.Grant{}, err
-	case rec.id != n.ID || rec.released:
-		return driver.Grant{}, driver.ErrNotHeld
 	}
-	g, err := b.adopt(ctx, n.Key, n.Request, rec)
+	g, err := b.adopt(ctx, n.place(), n.Request, rec)
 	if errors.Is(err, driver.ErrLocked) {
 		err = driver.ErrNotHeld
 	}
 	return g, err
+}
+
+// heldBy reads the entry of a hold. ErrNotHeld: p is none.
+func (b *backend) heldBy(ctx context.Context, p place) (record, error) {
+	if p.shared {
+		rec, err := b.find(ctx, p)
+		if err == nil && rec.head {
+			err = driver.ErrNotHeld
+		}
+		return rec, err
+	}
+	rec, _, err := b.firstOf(ctx, p.key)
+	if err == nil && (rec.id != p.id || rec.released) {
+		err = driver.ErrNotHeld
+	}
+	return rec, err
 }

@@ -16,6 +16,14 @@ func changedAt(key []byte, revision int64) *pb.Compare {
 	return &pb.Compare{Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_ModRevision{ModRevision: revision}}
 }
 
+// noneSince holds if nothing under a prefix was made or changed after a revision. It does not notice what is removed.
+func noneSince(prefix []byte, revision int64) *pb.Compare {
+	return &pb.Compare{
+		Target: pb.Compare_MOD, Result: pb.Compare_LESS, Key: prefix, RangeEnd: queueEnd(prefix),
+		TargetUnion: &pb.Compare_ModRevision{ModRevision: revision + 1},
+	}
+}
+
 // hasValue holds if a key has that value.
 func hasValue(key []byte, value string) *pb.Compare {
 	return &pb.Compare{Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, Key: key, TargetUnion: &pb.Compare_Value{Value: []byte(value)}}

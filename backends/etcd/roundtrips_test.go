@@ -251,7 +251,7 @@ func TestRenewAllInFewRequests(t *testing.T) {
 		holds = append(holds, h)
 	}
 	b.mu.Lock()
-	l := b.entries[place{holds[0].Key, holds[0].ID}].lease
+	l := b.entries[place{key: holds[0].Key, id: holds[0].ID}].lease
 	b.mu.Unlock()
 	age := func(l *lease) { // as if the last keepalive were a while ago
 		b.mu.Lock()

@@ -223,7 +223,7 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	switch there, err := b.rebind(ctx, w.name, w.id, w.create, next); {
+	switch there, err := b.rebind(ctx, record{name: w.name, create: w.create, value: heldValue(w.id)}, heldValue(w.id), next); {
 	case err != nil:
 		return err
 	case !there:

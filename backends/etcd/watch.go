@@ -66,7 +66,7 @@ func (g *guard) saw(ev *mvccpb.Event) {
 	switch {
 	case ev.Type == mvccpb.DELETE:
 		g.lose(errEntryGone)
-	case string(ev.Kv.Value) != heldValue(g.e.id):
+	case !g.e.ours(ev.Kv.Value):
 		g.lose(errBroken)
 	}
 }
@@ -112,7 +112,7 @@ func (g *guard) found(resp *clientv3.GetResponse) {
 	switch {
 	case len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != g.e.create:
 		g.lose(errEntryGone)
-	case string(resp.Kvs[0].Value) != heldValue(g.e.id):
+	case !g.e.ours(resp.Kvs[0].Value):
 		g.lose(errBroken)
 	default:
 		g.b.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watches are watches of single keys, all on one stream, which is written and read by a
+// watches are watches of single keys, or of all under a prefix, all on one stream, which is written and read by a
 // goroutine each, however many they are.
 //
 // Those of the client library are written and read by one goroutine: where thousands of watches end
@@ -38,6 +38,7 @@ type watches struct {
 // watch is one of them.
 type watch struct {
 	key   string
+	end   string // the first key behind those that are watched; "" for one key
 	of    viewer
 	ready chan struct{} // closed once the server watches; may be nil
 
@@ -248,7 +249,7 @@ func (s *watches) next() *pb.WatchRequest {
 		s.wanted = s.wanted[1:]
 		if !w.ended {
 			s.making = w
-			create := &pb.WatchCreateRequest{Key: []byte(w.key), StartRevision: w.from}
+			create := &pb.WatchCreateRequest{Key: []byte(w.key), RangeEnd: []byte(w.end), StartRevision: w.from}
 			return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}
 		}
 	}

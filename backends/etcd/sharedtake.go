@@ -1,0 +1,181 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// take is an attempt to get a shared hold.
+type take struct {
+	b *backend
+	place
+	share driver.Share
+	again driver.Request // the request without its share, for a hold that exists
+	l     *lease
+}
+
+// try reads who shares the key, and makes an entry on the condition that nobody has come since. If somebody has, it begins anew.
+func (t *take) try(ctx context.Context) (driver.Grant, error) {
+	for defeats := 0; ; defeats++ {
+		all, err := t.b.sharersOf(ctx, t.key)
+		if err != nil {
+			return driver.Grant{}, err
+		}
+		v := all.judge(t.id, t.share)
+		switch {
+		case v.own != nil: // the reply to an earlier attempt was lost, or another client has made it
+			return t.b.adopt(ctx, t.place, t.again, *v.own)
+		case !v.fits:
+			return driver.Grant{}, t.refused(ctx, v.head)
+		case v.slot >= maxHolders:
+			return driver.Grant{}, fmt.Errorf("%w: more than %d holders of one key", driver.ErrUnsupported, maxHolders)
+		}
+		g, granted, err := t.grant(ctx, all.revision, v)
+		if granted || err != nil {
+			return g, err
+		}
+		if err := pauseAfter(ctx, defeats); err != nil {
+			return driver.Grant{}, err
+		}
+	}
+}
+
+// pauseAfter lets others go first, at random: takes that defeat each other would go on to do so. Its error changed nothing.
+func pauseAfter(ctx context.Context, defeats int) error {
+	const most = 20 * time.Millisecond
+	if err := sleep(ctx, rand.N(min(time.Millisecond<<min(defeats, 5), most))); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return nil
+}
+
+// grant makes the entry of a hold that fits beside those who shared the key at a revision, and removes the head if that is the
+// same id's. granted is false if somebody has come since.
+func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.Grant, granted bool, err error) {
+	share := t.share
+	share.Head = false
+	prefix := t.b.names.shared(t.key)
+	e := &entry{place: t.place, name: prefix + shareName(share.Mode, v.slot), shared: &sharedPart{share: share, slot: v.slot}}
+	txn := &pb.TxnRequest{Success: []*pb.RequestOp{putOf([]byte(e.name), []byte(e.value()), t.l.id)}}
+	if share.Mode == driver.Read { // other readers may come, but to another slot
+		txn.Compare = []*pb.Compare{noneSince([]byte(prefix+writersDir), revision), madeAt([]byte(e.name), 0)}
+	} else {
+		txn.Compare = []*pb.Compare{noneSince([]byte(prefix), revision)}
+	}
+	if v.head != nil {
+		name := []byte(v.head.name)
+		txn.Compare = append(txn.Compare, madeAt(name, v.head.create))
+		txn.Success = append(txn.Success, deletionOf(name))
+	}
+	create, err := t.send(ctx, e, txn)
+	if err != nil || create == 0 {
+		return g, false, err
+	}
+	e.create = create
+	t.b.mu.Lock()
+	t.b.supersede(t.b.entries[t.place]) // the head
+	t.b.mu.Unlock()
+	g, err = t.b.created(e, t.l)
+	g.Of = v.bound
+	return g, true, err
+}
+
+// send makes the entry e by a transaction. create is 0 if its condition does not hold. A lease whose part in that is unknown
+// is tainted: what may have been made ends with it.
+func (t *take) send(ctx context.Context, e *entry, txn *pb.TxnRequest) (create int64, err error) {
+	create, left, err := t.b.makeEntry(ctx, e, t.l, func(ctx context.Context) (create int64, err error) {
+		a, err := t.b.perform(ctx, step{place: t.b.names.shared(t.key), txn: txn})
+		if err == nil && a.txn.Succeeded {
+			create = a.revision
+		}
+		return create, err
+	})
+	if !left && err != nil && !driver.Definite(err) {
+		t.b.taint(t.l)
+	}
+	return create, err
+}
+
+// refused answers a request for which there is no room. One from the head of the queue becomes the key's head, if it has none,
+// or stays it.
+func (t *take) refused(ctx context.Context, head *record) error {
+	if !t.share.Head || head != nil && head.id != t.id {
+		return driver.ErrLocked
+	}
+	if head != nil { // its lease may be another client's, or tainted
+		l, there, err := t.b.rebound(ctx, t.again, head)
+		if err == nil && there {
+			t.b.lead(t.place, *head, l)
+		}
+		return cmp.Or(err, driver.ErrLocked)
+	}
+	rec := record{name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
+	e := &entry{place: t.place, name: rec.name, shared: &rec.sharedPart}
+	create, err := t.send(ctx, e, &pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt([]byte(e.name), 0)},
+		Success: []*pb.RequestOp{putOf([]byte(e.name), []byte(e.value()), t.l.id)},
+	})
+	if rec.create = create; create > 0 {
+		t.b.lead(t.place, rec, t.l)
+	}
+	return cmp.Or(err, driver.ErrLocked)
+}
+
+// lead keeps the head's entry until its lease ends, unless that is kept alive for it.
+func (b *backend) lead(p place, rec record, l *lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.lost {
+		return
+	}
+	e := b.known(p, rec, l)
+	e.state, e.deadline = waiting, l.until()
+	b.plan(e)
+}
+
+// turns lets one take of a key at a time go to the store. Several of one client would only defeat each other.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn
+}
+
+// turn is the mutex of one key, and how many use it.
+type turn struct {
+	ctxMutex
+	users int
+}
+
+func (t *turns) lock(ctx context.Context, key string) (unlock func(), err error) {
+	t.mu.Lock()
+	if t.of == nil {
+		t.of = make(map[string]*turn)
+	}
+	k := t.of[key]
+	if k == nil {
+		k = new(turn)
+		t.of[key] = k
+	}
+	k.users++
+	t.mu.Unlock()
+	free := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(t.of, key)
+		}
+	}
+	release, err := k.ctxMutex.lock(ctx)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	return func() { release(); free() }, nil
+}
