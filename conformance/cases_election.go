@@ -270,7 +270,10 @@ func leaderRestart(e *env) {
 	faults.Restart(e)
 	lock = e.leadsOn(p, lock)
 	faults.Kill(e)
-	e.until(e.lapse(ttl), "the term to end, its store being killed", func() bool { return lock.Err() != nil })
+	until := lock.Deadline() // a replica that takes over in time renews it
+	e.until(e.lapse(ttl), "the term to end or to be renewed, its store being killed", func() bool {
+		return lock.Err() != nil || lock.Deadline().After(until)
+	})
 	faults.Restart(e)
 	lock = e.leadsOn(p, lock)
 	for len(p.causes) > 0 {
