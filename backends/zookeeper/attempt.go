@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -28,13 +29,16 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 		if broken {
 			return driver.Grant{}, driver.ErrLocked // until its lease is over
 		}
-		g, err := a.b.Renew(ctx, a.e.key, a.r)
+		g, err := a.b.renew(ctx, a.e.holdName, a.r)
 		if !errors.Is(err, driver.ErrNotHeld) {
 			return g, err
 		}
 	}
 	since, alone, err := a.enqueue(ctx)
 	if err != nil {
+		if a.e.shared && !a.handed && a.making.lost {
+			a.giveUp()
+		}
 		return driver.Grant{}, err
 	}
 	if alone {
@@ -48,6 +52,8 @@ func (a *attempt) granted(since time.Time) (driver.Grant, error) {
 	g, err := a.e.hold(a.t, since, a.r.TTL)
 	if err != nil {
 		a.giveUp()
+	} else if a.t.sharing != nil {
+		g.Of = a.t.sharing.bound
 	}
 	return g, err
 }
@@ -57,7 +63,11 @@ func (a *attempt) giveUp() {
 	a.handed = true
 	a.b.background(func() {
 		defer a.e.end()
-		a.b.discard(a.t.path, a.t.session)
+		if a.e.shared {
+			a.b.purge(a.e, a.b.conn.SessionID())
+		} else {
+			a.b.discard(a.t.path, a.t.session)
+		}
 	})
 }
 
@@ -74,7 +84,7 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 		m.of, m.session, m.lost = a, session, lost
 		var t ticket
 		if err = a.b.send(ctx, m); err == nil {
-			t, err = m.t, classify(a.b.named(m.err))
+			t, err, lost = m.t, classify(a.b.named(m.err)), m.lost
 		}
 		switch {
 		case errors.Is(err, errLeft):
@@ -89,11 +99,16 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			a.giveUp()
 			return since, false, err
 		case errors.Is(err, errNoParent): // its making was interrupted, and is no hold
+		case errors.Is(err, errRaced):
+			a.b.pause(ctx, rand.N(min(pause, 16*time.Millisecond)))
+			continue
 		case answered(err) || driver.Definite(err):
 			return since, false, unknownIf(ctx, lost, err)
 		case !lost:
-			lost = true
-			a.b.haunt(a.e, session)
+			lost, m.lost = true, true
+			if !a.e.shared {
+				a.b.haunt(a.e, session)
+			}
 		}
 		a.b.pause(ctx, pause) // await sees why it ended
 	}
@@ -127,13 +142,21 @@ func (m *making) late() {
 // connection, be it in a later session than the one that the attempt began in:
 // such a node is no hold, and its ticket, with errNewSession, is for its removal.
 func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
+	if a.e.shared {
+		return a.makeShared(session, lost)
+	}
 	if lost {
 		if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
 			return t, err
 		}
 	}
 	t, err = a.create(session)
-	if now := a.b.conn.SessionID(); now != session {
+	return a.b.sameSession(t, session, err)
+}
+
+// sameSession gives the outcome of a create that was begun in session.
+func (b *backend) sameSession(t ticket, session int64, err error) (ticket, error) {
+	if now := b.conn.SessionID(); now != session {
 		t.session = now
 		if err == nil {
 			err = errNewSession
@@ -338,7 +361,7 @@ func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, erro
 // await waits until the node before ours goes.
 func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
 	w, err := call(ctx, a.b, func() (*watch, error) {
-		w, _, err := a.b.watchNode(a.e.dir + "/" + prev.name)
+		w, _, err := a.b.watchNode(a.e.dir+"/"+prev.name, false)
 		return w, err
 	}, nil)
 	if errors.Is(err, zk.ErrNoNode) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// collectEvery is how often a client that uses limits looks for those that say
+	// collectEvery is how often a client that uses limits or shared holds looks for those that say
 	// no more than their absence.
 	collectEvery = 20 * time.Second
 	// collectSoon is the pause after a look that removed collectMuch: then there are more, and
@@ -66,7 +66,7 @@ func (r *round) next(removed int) time.Duration {
 	return collectEvery/2 + rand.N(collectEvery)
 }
 
-// litter is a limit that is over, as long as its incarnation has that version.
+// litter is a limit that is over, as long as its incarnation has that version, or a guard that is not used.
 type litter struct {
 	dir, node string
 	version   int32
@@ -85,33 +85,38 @@ func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed 
 	if err != nil {
 		return removed, err
 	}
-	listed, err := call(ctx, b, func() ([]string, error) {
-		dir := b.limitsDir(bucket)
-		names, _, err := b.conn.Children(dir)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil, nil
-		}
-		for i, name := range names {
-			names[i] = dir + "/" + name
-		}
-		return names, err
-	}, nil)
+	found, err := b.scan(ctx, b.limitsDir(bucket), until, b.isOver)
 	if err != nil {
 		return removed, err
 	}
-	rand.Shuffle(len(listed), func(i, j int) { listed[i], listed[j] = listed[j], listed[i] })
-	var found []litter
-	for _, dir := range listed[:min(len(listed), collectMost)] {
-		l, over, err := b.isOver(ctx, dir, until)
+	cold, err := b.scan(ctx, b.guardsDir(bucket), until, b.isCold)
+	if err != nil {
+		return removed, err
+	}
+	n, err := b.sweep(ctx, append(found, cold...))
+	return removed + n, err
+}
+
+// scan gives those of a bucket that are over, of collectMost at most.
+func (b *backend) scan(
+	ctx context.Context, bucket string, until int64,
+	isOver func(ctx context.Context, dir string, until int64) (litter, bool, error),
+) (found []litter, err error) {
+	names, err := call(ctx, b, func() ([]string, error) { return b.list(bucket, false) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names[:min(len(names), collectMost)] {
+		l, over, err := isOver(ctx, bucket+"/"+name, until)
 		if err != nil {
-			return removed, err
+			return nil, err
 		}
 		if over {
 			found = append(found, l)
 		}
 	}
-	n, err := b.sweep(ctx, found)
-	return removed + n, err
+	return found, nil
 }
 
 // isOver looks whether one limit says nothing more after until. What is not ours, or not ours to read, is not over.

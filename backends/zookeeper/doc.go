@@ -1,4 +1,4 @@
-// Package zookeeper keeps locks and limits on ZooKeeper 3.5 or later.
+// Package zookeeper keeps locks, shared locks and limits on ZooKeeper 3.5 or later.
 //
 // [Open] works with the URL
 //
@@ -20,8 +20,15 @@
 // The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in
 // microseconds; 5f is a hash of the name. Its only child has a random name, and the limit's
 // state as its data, behind the time at which it says no more than its absence. Clients that use limits remove those whose
-// time is over. In names, whatever ZooKeeper does not allow is written %2F, and
-// so are '%' and ':'.
+// time is over.
+//
+// The node shared/5f/tickets is the guard of the key tickets that several hold, 256 at most: one more is
+// driver.ErrUnsupported. One of its children has a random name, as that of a limit. The others are ephemeral nodes of
+// those who share the key: 1-TAG-VERSION-hold-permits-0-2-3 has slot 0 and 2 permits of 3, and its id as its data; a
+// node with "less" for "hold" says what is left of a hold that became smaller; 1-TAG-head is the head of the queue.
+// Guards without such children are removed as limits are.
+//
+// In names, whatever ZooKeeper does not allow is written %2F, and so are '%' and ':'.
 //
 // # Requests
 //
@@ -32,6 +39,11 @@
 // one setData of its child, guarded by the version that was seen last; one that a client has not met before is
 // made by one request or read by two before, as those it met last were new or not.
 //
+// A shared hold is a listing of the guard's children and a transaction, with a sync before in an ensemble. The
+// transaction makes the node and writes to the guard, at the version that came with the listing; where another client
+// came before, both are repeated. A refusal is the listing alone, Unlock one delete, and to become smaller one
+// transaction.
+//
 // # What is promised
 //
 // The lease is the session's: its timeout, session_timeout as far as the server
@@ -41,7 +53,7 @@
 // takes a lock, about three eighths: it is renewed at once. The leader opens sessions itself, so a
 // lock of a session that has just begun is certain for three quarters, too. A hold whose lease is not renewed is
 // given up by its own client, whose session lives on, when the TTL that was asked
-// for is over.
+// for is over. All this is the same for shared holds. The head of the queue is so until its session ends.
 //
 // Signs of life are answers to writes: an answer to a read, or to a ping, may come
 // from a server that has lost its leader, while the leader ends the session.

@@ -9,15 +9,18 @@ import (
 )
 
 // holdName is what the core calls a hold by.
-type holdName struct{ key, id string }
+type holdName struct {
+	key, id string
+	shared  bool // a space of names of its own
+}
 
 // entry is what this client knows of one id on one key. It exists while a call is
 // about it, or while it holds.
 type entry struct {
 	b *backend
 	holdName
-	name     string // of its nodes, but for their numbers
-	dir, tag string // parts of name
+	name     string // of the nodes of a lock, but for their numbers
+	dir, tag string // where its nodes are, and the part of their names that says whose they are
 
 	// guarded by backend.mu
 	refs int
@@ -37,20 +40,25 @@ type entry struct {
 	watching bool          // it has found its place, and watches the node before
 
 	removal removal // whoever has the turn
+
+	sharing *sharing // of a shared hold that is held
 }
 
 // enter gives the entry of an id; leave it after use.
-func (b *backend) enter(key, id string) *entry {
+func (b *backend) enter(name holdName) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	name := holdName{key, id}
 	e := b.entries[name]
 	if e == nil {
 		e = &entry{b: b, holdName: name}
-		var dir int
-		e.name, dir = b.nodeOf(key, id)
-		tag := dir + 1 + len(childVersion)
-		e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
+		if name.shared {
+			e.dir, e.tag = b.guardPath(name.key), tagOf(name.id)
+		} else {
+			var dir int
+			e.name, dir = b.nodeOf(name.key, name.id)
+			tag := dir + 1 + len(childVersion)
+			e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
+		}
 		b.entries[name] = e
 	}
 	e.refs++
@@ -136,7 +144,8 @@ func (e *entry) held() (node string, broken bool) {
 
 // drop forgets the hold. backend.mu is held.
 func (e *entry) drop() {
-	e.node, e.broken = "", nil
+	e.dropMarks()
+	e.node, e.broken, e.sharing = "", nil, nil
 	e.alarm.off()
 	e.alarm = nil
 	e.tidy()
@@ -159,6 +168,7 @@ type ticket struct {
 	session int64
 	token   int64
 	alone   bool // it was the only one in its queue when it was made
+	sharing *sharing
 }
 
 // watchAfter is how old a hold is when it begins to be watched: what is held for less costs no
@@ -182,11 +192,11 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 		return driver.Grant{}, errClosing
 	}
 	lease := b.lease() // under mu: see shorten
-	e.node, e.session, e.token, e.broken = t.path, t.session, t.token, nil
+	e.node, e.session, e.token, e.broken, e.sharing = t.path, t.session, t.token, nil, t.sharing
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.arm = time.Now().Add(watchAfter)
 	e.plan()
-	return driver.Grant{Token: t.token, TTL: lease, Since: since}, nil
+	return e.grant(lease), nil
 }
 
 // extend notes a later sign of life, sent at sent. A hold never ends earlier by it.
@@ -205,7 +215,16 @@ func (e *entry) extend(p proof, sent time.Time) (driver.Grant, error) {
 		e.until = until
 		e.plan()
 	}
-	return driver.Grant{Token: e.token, TTL: lease, Since: e.since}, nil
+	return e.grant(lease), nil
+}
+
+// grant describes the hold. backend.mu is held.
+func (e *entry) grant(lease time.Duration) driver.Grant {
+	g := driver.Grant{Token: e.token, TTL: lease, Since: e.since}
+	if e.sharing != nil {
+		g.Slot, g.Of = e.sharing.hold.slot, e.sharing.hold.share.Of
+	}
+	return g
 }
 
 // revoked notes that an operator broke the hold. Its node stays until the lease that

@@ -21,10 +21,15 @@ func (b *backend) acquire(ctx context.Context, key string, r driver.Request, wai
 	if err := checkRequest(key, r); err != nil {
 		return driver.Grant{}, err
 	}
+	return b.attempt(ctx, holdName{key: key, id: r.ID}, r, wait)
+}
+
+// attempt makes one attempt.
+func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, wait bool) (driver.Grant, error) {
 	if _, err := b.await(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	e := b.enter(key, r.ID)
+	e := b.enter(name)
 	if err := e.begin(ctx); err != nil {
 		e.leave()
 		return driver.Grant{}, err

@@ -159,13 +159,13 @@ func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 			case opGet:
 				must[driver.Grant](t)(b.TryLock(t.Context(), what, r))
 			case opDelete:
-				e := b.enter(what, r.ID)
+				e := b.enter(holdName{key: what, id: r.ID})
 				b.background(func() {
 					defer e.leave()
 					b.discard(e.dir+"/x", conn.SessionID())
 				})
 			case opSync:
-				b.haunt(b.enter(what, r.ID), conn.SessionID())
+				b.haunt(b.enter(holdName{key: what, id: r.ID}), conn.SessionID())
 			}
 			<-silent
 			start := time.Now()

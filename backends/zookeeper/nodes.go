@@ -185,8 +185,8 @@ func (b *backend) remove(node string) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
-	if err == nil {
-		b.released(path.Dir(node))
+	if dir := path.Dir(node); err == nil && strings.HasPrefix(dir, b.root+"/locks/") {
+		b.released(dir)
 	}
 	return err
 }

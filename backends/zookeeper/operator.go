@@ -37,22 +37,29 @@ func (b *backend) holder(dir string) (driver.Holder, error) {
 		if p.head.name == "" {
 			return driver.Holder{}, driver.ErrNotHeld
 		}
-		data, stat, err := b.conn.Get(dir + "/" + p.head.name)
+		h, err := b.holderAt(dir+"/"+p.head.name, p.head.tag)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
 		}
-		if err != nil {
-			return driver.Holder{}, err
-		}
-		id, released := strings.CutPrefix(string(data), revokedMark)
-		if tagOf(id) != p.head.tag {
-			return driver.Holder{}, fmt.Errorf("%w: node %s/%s holds %q", driver.ErrCorrupt, dir, p.head.name, data)
-		}
-		h := driver.NewHolder(id, stat.Czxid, b.timeout())
-		h.Released, h.Waiters = released, p.waiters
-		return h, nil
+		h.Waiters = p.waiters
+		return h, err
 	}
 	return driver.Holder{}, errors.New("zookeeper: the holder changed at every look")
+}
+
+// holderAt reads the node of a hold.
+func (b *backend) holderAt(node, tag string) (driver.Holder, error) {
+	data, stat, err := b.conn.Get(node)
+	if err != nil {
+		return driver.Holder{}, err
+	}
+	id, released := strings.CutPrefix(string(data), revokedMark)
+	if tagOf(id) != tag {
+		return driver.Holder{}, fmt.Errorf("%w: node %s holds %q", driver.ErrCorrupt, node, data)
+	}
+	h := driver.NewHolder(id, stat.Czxid, b.timeout())
+	h.Released = released
+	return h, nil
 }
 
 // Break implements driver.Breaker: it writes to the holder's node, which is checked
@@ -74,10 +81,15 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 		if p.head.tag != tag {
 			return driver.ErrNotHeld
 		}
-		_, err = b.conn.Set(dir+"/"+p.head.name, []byte(revokedMark+id), 0)
-		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
-			return driver.ErrNotHeld
-		}
-		return err
+		return b.revoke(dir+"/"+p.head.name, id)
 	}, nil)
+}
+
+// revoke writes to the node of a hold, once.
+func (b *backend) revoke(node, id string) error {
+	_, err := b.conn.Set(node, []byte(revokedMark+id), 0)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+		return driver.ErrNotHeld
+	}
+	return err
 }

@@ -49,7 +49,7 @@ func (b *backend) insist(ctx context.Context, fn func() error) error {
 // prepare makes the nodes that everything is under, and learns the leader's time.
 func (b *backend) prepare(ctx context.Context) error {
 	err := b.run(ctx, func() error {
-		for _, dir := range []string{"/locks", "/limits"} {
+		for _, dir := range []string{"/locks", "/limits", "/shared"} {
 			if err := b.makePath(b.root + dir); err != nil {
 				return fmt.Errorf("make %s: %w", b.root+dir, err)
 			}

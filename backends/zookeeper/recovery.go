@@ -2,9 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // find looks for the node of e after a create whose answer was lost, and removes
@@ -45,6 +48,12 @@ func (b *backend) purge(e *entry, session int64) {
 }
 
 func (b *backend) clean(e *entry, session int64) error {
+	if e.shared {
+		if err := b.unlockShared(e, -1); !errors.Is(err, driver.ErrNotHeld) {
+			return err
+		}
+		return nil
+	}
 	children, err := b.list(e.dir, true)
 	if err != nil {
 		return err

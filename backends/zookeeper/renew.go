@@ -17,7 +17,11 @@ const maxBatch = 200
 
 // Renew implements driver.Locker.
 func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	out := b.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})
+	return b.renew(ctx, holdName{key: key, id: r.ID}, r)
+}
+
+func (b *backend) renew(ctx context.Context, name holdName, r driver.Request) (driver.Grant, error) {
+	out := b.renewAll(ctx, []driver.Hold{{Key: name.key, Request: r}}, name.shared)
 	return out[0].Grant, out[0].Err
 }
 
@@ -27,21 +31,30 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 // to: one transaction that checks all nodes proves all holds, and is their sign of
 // life. A read would not do: a server that has lost its leader answers reads.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	return b.renewAll(ctx, holds, false)
+}
+
+func (b *backend) renewAll(ctx context.Context, holds []driver.Hold, shared bool) []driver.Renewal {
 	out := make([]driver.Renewal, len(holds))
-	var batch []proof
+	var batch, shrinks []proof
 	for i, h := range holds {
 		if out[i].Err = checkRequest(h.Key, h.Request); out[i].Err != nil {
 			continue
 		}
-		e := b.enter(h.Key, h.ID)
+		e := b.enter(holdName{h.Key, h.ID, shared})
 		defer e.leave()
 		if node, broken := e.held(); node == "" || broken {
 			out[i].Err = driver.ErrNotHeld
 			continue
 		}
 		b.mu.Lock()
-		batch = append(batch, proof{e: e, node: e.node, session: e.session, ttl: h.TTL, out: &out[i]})
+		p := proof{e: e, node: e.node, session: e.session, ttl: h.TTL, out: &out[i], mark: e.mark(h.Share)}
 		b.mu.Unlock()
+		if p.mark != nil {
+			shrinks = append(shrinks, p)
+		} else {
+			batch = append(batch, p)
+		}
 	}
 	// Also where nothing is to be asked, a call ends with its ctx.
 	if err := ctx.Err(); err != nil || b.isClosed() {
@@ -58,6 +71,9 @@ func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 		b.prove(ctx, batch[:n])
 		batch = batch[n:]
 	}
+	for _, p := range shrinks {
+		p.out.Grant, p.out.Err = b.shrink(ctx, p)
+	}
 	return out
 }
 
@@ -68,6 +84,7 @@ type proof struct {
 	session int64
 	ttl     time.Duration
 	out     *driver.Renewal
+	mark    *sharer // of a shared hold that becomes smaller
 }
 
 // prove asks for a batch in one transaction. It fails as a whole at the first node that fails:
@@ -101,15 +118,19 @@ func (b *backend) prove(ctx context.Context, batch []proof) {
 		if n == len(batch) {
 			return
 		}
-		p := batch[n]
-		p.out.Err = driver.ErrNotHeld
-		if errors.Is(err, zk.ErrNoNode) {
-			p.e.dropNode(p.node)
-		} else {
-			p.e.revoked(p.node)
-		}
+		batch[n].out.Err = batch[n].failed(err)
 		batch = batch[n+1:]
 	}
+}
+
+// failed takes in that the node is not as it was made.
+func (p proof) failed(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		p.e.dropNode(p.node)
+	} else {
+		p.e.revoked(p.node)
+	}
+	return driver.ErrNotHeld
 }
 
 // firstFailure is the index of the check that failed, -1 if none did.

@@ -182,7 +182,7 @@ func waiting(t testing.TB, b *backend, key, id string) {
 	eventually(t, "a waiter to be in line", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		e := b.entries[holdName{key, id}]
+		e := b.entries[holdName{key: key, id: id}]
 		return e != nil && e.watching
 	})
 }

@@ -29,7 +29,7 @@ func TestCallsAreNotMixedUp(t *testing.T) {
 				switch {
 				case err == nil:
 					b.mu.Lock()
-					e := b.entries[holdName{key, r.ID}]
+					e := b.entries[holdName{key: key, id: r.ID}]
 					if e == nil || !strings.HasPrefix(e.node, b.lockDir(key)+"/1-"+tagOf(r.ID)) {
 						t.Errorf("%s is held by %+v", key, e)
 					}
@@ -66,7 +66,7 @@ func TestAlarmThatRingsLate(t *testing.T) {
 	r := request("a", testSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	b.mu.Lock()
-	e := b.entries[holdName{"k", r.ID}]
+	e := b.entries[holdName{key: "k", id: r.ID}]
 	a := e.alarm
 	b.mu.Unlock()
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {

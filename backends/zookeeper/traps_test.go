@@ -620,7 +620,7 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 		t.Errorf("%d watches, want one", n)
 	}
 	// The node before may go between the listing and the watch.
-	if _, _, err := b.watchNode(b.lockDir("k") + "/none"); !errors.Is(err, zk.ErrNoNode) {
+	if _, _, err := b.watchNode(b.lockDir("k")+"/none", false); !errors.Is(err, zk.ErrNoNode) {
 		t.Errorf("watch of a node that is not there: %v", err)
 	}
 	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {

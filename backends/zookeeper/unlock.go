@@ -14,10 +14,14 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
+	return b.unlock(ctx, holdName{key: key, id: id})
+}
+
+func (b *backend) unlock(ctx context.Context, name holdName) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	e := b.enter(key, id)
+	e := b.enter(name)
 	withdrawn := e.leaveLine()
 	if err := e.begin(ctx); err != nil {
 		e.leave()
@@ -88,7 +92,9 @@ func (r *removal) settle() error {
 	switch {
 	case err == nil:
 		r.e.dropNode(r.node)
-		r.e.b.released(r.e.dir)
+		if !r.e.shared {
+			r.e.b.released(r.e.dir)
+		}
 	case errors.Is(err, zk.ErrNoNode):
 		r.e.dropNode(r.node)
 		return driver.ErrNotHeld
@@ -101,6 +107,9 @@ func (r *removal) settle() error {
 
 // unlockAny removes the nodes of an id, whoever made them.
 func (b *backend) unlockAny(e *entry) error {
+	if e.shared {
+		return b.unlockShared(e, 0)
+	}
 	children, err := b.list(e.dir, true)
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watch is a data watch on a node, for all who want to know: the library never takes
-// a watch back, so one per path is enough.
+// watch is a watch on a node, for all who want to know: the library never takes a watch back, so one per
+// path is enough. It is on the data of a hold's node, or on the children of a guard.
 type watch struct {
 	done  chan struct{} // closed after event is set, or when the backend closes
 	event zk.Event
@@ -37,11 +37,11 @@ func (b *backend) watching() bool {
 	return len(b.watches) > 0
 }
 
-// watchNode gives the watch of a node, and its Stat if it was asked for now.
-// ErrNoNode leaves no watch behind.
-func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
+// watchNode gives the watch of a node, and its Stat if it was asked for now. ErrNoNode leaves no watch behind. The watch
+// of children is also one of a node to be made.
+func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat, err error) {
 	b.mu.Lock()
-	w := b.watches[path]
+	w = b.watches[path]
 	b.mu.Unlock()
 	if w != nil {
 		return w, nil, nil
@@ -49,7 +49,12 @@ func (b *backend) watchNode(path string) (*watch, *zk.Stat, error) {
 	if b.conn.State() != zk.StateHasSession {
 		return nil, nil, zk.ErrConnectionClosed
 	}
-	_, stat, events, err := b.conn.GetW(path)
+	var events <-chan zk.Event
+	if !children {
+		_, stat, events, err = b.conn.GetW(path)
+	} else if _, stat, events, err = b.conn.ChildrenW(path); errors.Is(err, zk.ErrNoNode) {
+		_, stat, events, err = b.conn.ExistsW(path)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +96,7 @@ func (e *entry) observe(node string) {
 		for {
 			var stat *zk.Stat
 			w, err := call(ctx, b, func() (w *watch, err error) {
-				w, stat, err = b.watchNode(node)
+				w, stat, err = b.watchNode(node, false)
 				return w, err
 			}, nil)
 			switch {
@@ -154,6 +159,9 @@ func (e *entry) breakNews(node string) {
 func (e *entry) tell(cause error) {
 	e.b.mu.Lock()
 	fn := e.b.lost
+	if e.shared {
+		fn = e.b.lostShared
+	}
 	e.b.mu.Unlock()
 	if fn != nil {
 		fn(e.key, e.id, cause)

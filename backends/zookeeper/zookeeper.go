@@ -31,7 +31,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break, driver.List,
+	driver.Fair, driver.Wake, driver.LossPush, driver.Inspect, driver.Break, driver.List, driver.Shared,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -121,6 +121,7 @@ type backend struct {
 	plain       bool                 // the server knows no containers
 	watches     map[string]*watch
 	lost        func(key, id string, cause error)
+	lostShared  func(key, id string, cause error)
 	signs       signs
 	work        sync.WaitGroup // goroutines that Close waits for
 }
@@ -134,6 +135,7 @@ var (
 	_ driver.Breaker      = (*backend)(nil)
 	_ driver.Lister       = (*backend)(nil)
 	_ driver.Pinger       = (*backend)(nil)
+	_ driver.Sharer       = (*backend)(nil)
 )
 
 func newBackend(conn *zk.Conn, o options) *backend {
