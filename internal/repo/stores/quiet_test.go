@@ -133,8 +133,9 @@ func (p *loadProcess) end() string {
 
 const (
 	loaders = 4
-	enough  = 4 * loaders // results that count as "served" or "failed"
-	within  = 300 * time.Millisecond
+	// Results that are awaited. Not more failures: sentinels may replace a server before there are more.
+	enough, fails = 4 * loaders, loaders
+	within        = 300 * time.Millisecond
 )
 
 // load uses a store from several goroutines, which wait for one lock and share a limit, until in ends. For each line of
@@ -202,8 +203,12 @@ func (c *tally) add(err error) {
 func (c *tally) await(kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	want := enough
+	if kind == failed {
+		want = fails
+	}
 	c.counts[kind] = 0
-	for c.counts[kind] < enough {
+	for c.counts[kind] < want {
 		c.changed.Wait()
 	}
 }
