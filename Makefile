@@ -62,7 +62,9 @@ test:
 else
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
-	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $$($(GO) list $(PACKAGES) | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$"); \
+	packages=$$($(GO) list $(PACKAGES)) && \
+	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
+	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $$raced; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
 	  $(GO) test -count=1 -json $(READERS); \
 	  $(GO) test -run Page -count=1 -json ./bench ./examples/httpload ./examples/supplier; \
