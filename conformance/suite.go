@@ -308,6 +308,9 @@ func (r *suiteRun) runOnce(ctx context.Context, c *Case) (_ Result, open string)
 	rec.Guard(ctx, cmp.Or(c.bound, usualBound)+20*(e.ttl-shortTTL), func() { c.run(e) })
 	if rec.Failed() {
 		rec.Logf("this process went unscheduled for up to %v at a time", r.stalls.Longest(began).Round(time.Microsecond))
+		if moved := runner.ClockMoved(began); moved.Abs() > time.Millisecond {
+			rec.Logf("this machine's clock was set by %v while the case ran: a limit that counts by it seems to be wrong by as much", moved.Round(time.Microsecond))
+		}
 	}
 	messages, failed, meter := rec.Result()
 	for _, m := range messages {

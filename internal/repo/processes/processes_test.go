@@ -73,8 +73,12 @@ func first(t *testing.T, j job) {
 	}
 	n := len(o.Admitted)
 	t.Logf("%v, the first %v: %d admitted, %d wasted, %d returned, %d left", j.Limit, j.For, n, o.Wasted, o.Returned, r.Remaining)
-	if n+o.Wasted+r.Remaining != j.Limit.Rate {
-		t.Errorf("%d admitted, %d wasted and %d left: want %d in all", n, o.Wasted, r.Remaining, j.Limit.Rate)
+	mostMissing := 0
+	if j.Lease != nil { // a request that comes as a block ends may be among the spent, see coord.LeaseEnded
+		mostMissing = processes * j.Goroutines
+	}
+	if missing := j.Limit.Rate - n - o.Wasted - r.Remaining; missing < 0 || missing > mostMissing {
+		t.Errorf("%d admitted, %d wasted and %d left: want %d in all, of which up to %d may be missing", n, o.Wasted, r.Remaining, j.Limit.Rate, mostMissing)
 	}
 	if o.Denied > 0 && r.Remaining > o.Returned {
 		t.Errorf("%d were denied, and %d permits are left, of which %d were given back", o.Denied, r.Remaining, o.Returned)
