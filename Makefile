@@ -2,7 +2,7 @@
 # make test STORE=redis   the tests of one store: redis, etcd, zookeeper, memcached
 # make check   what needs no server, in a minute: format, vet, lint, unit tests
 # make ci      what has to pass before a change lands
-# make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
+# make generate   the files that are made of others: the snapshot of the API in api/, snippets, tables and a diagram in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
@@ -112,6 +112,7 @@ generate:
 	$(GO) test ./internal/repo/docsnippets -update
 	$(GO) test ./conformance -run 'TestCasesDoc|TestContractNames|TestMutantsPage' -update
 	$(GO) run ./internal/repo/compat
+	$(GO) test ./internal/repo/house -run 'TestClaimsTable|TestDiagram' -update
 
 release:
 	scripts/release

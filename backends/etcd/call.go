@@ -60,11 +60,10 @@ func (v valued) Value(key any) any {
 // ended is the error of a call whose ctx has ended. It matches ctx.Err() and the
 // cause.
 func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) || errors.Is(cause, errClosing) {
+	if cause := context.Cause(ctx); errors.Is(cause, errClosing) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return driver.ContextError(ctx)
 }
 
 // classify says what an error of the client tells about a request under ctx. What

@@ -123,9 +123,10 @@ type backend struct {
 	lostFn   func(key, id string, cause error)
 	// lostShare is lostFn of shared holds.
 	lostShare func(key, id string, cause error)
-	turns     turns    // of takes of shared keys
-	waits     *watches // of waiters
-	guards    *watches // of own entries
+	turns     turns              // of takes of shared keys
+	backoff   optimistic.Backoff // of takes that another client's came before
+	waits     *watches           // of waiters
+	guards    *watches           // of own entries
 
 	beats   *heartbeats
 	ops     opsLimit

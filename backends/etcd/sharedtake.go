@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,10 +24,12 @@ type take struct {
 // try reads who shares the key, and makes an entry on the condition that nobody has come since. If somebody has, it begins anew.
 func (t *take) try(ctx context.Context) (driver.Grant, error) {
 	for defeats := 0; ; defeats++ {
+		asked := time.Now()
 		all, err := t.b.sharersOf(ctx, t.key)
 		if err != nil {
 			return driver.Grant{}, err
 		}
+		t.b.backoff.Observe(time.Since(asked))
 		v := all.judge(t.id, t.share)
 		switch {
 		case v.own != nil: // the reply to an earlier attempt was lost, or another client has made it
@@ -42,19 +43,10 @@ func (t *take) try(ctx context.Context) (driver.Grant, error) {
 		if granted || err != nil {
 			return g, err
 		}
-		if err := pauseAfter(ctx, defeats); err != nil {
+		if err := t.b.backoff.Pause(ctx, defeats); err != nil {
 			return driver.Grant{}, err
 		}
 	}
-}
-
-// pauseAfter lets others go first, at random: takes that defeat each other would go on to do so. Its error changed nothing.
-func pauseAfter(ctx context.Context, defeats int) error {
-	const most = 20 * time.Millisecond
-	if err := sleep(ctx, rand.N(min(time.Millisecond<<min(defeats, 5), most))); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-	return nil
 }
 
 // grant makes the entry of a hold that fits beside those who shared the key at a revision, and removes the head if that is the
