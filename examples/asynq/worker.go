@@ -1,4 +1,4 @@
-// Package asynq shows workers of a queue that serve one task of a tenant at a time, within the tenant's limit, over all
+// Package asynq shows workers of a queue that serve a few tasks of a tenant at once, within the tenant's limit, over all
 // processes. A task that has to wait goes back into the queue, so that it keeps no worker.
 package asynq
 
@@ -17,9 +17,11 @@ type Tenants struct {
 	Client *coord.Client
 	// Of is the tenant of a task.
 	Of func(*asynq.Task) string
+	// AtOnce is how many tasks of a tenant are served at once.
+	AtOnce int
 	// Limit of each tenant.
 	Limit coord.Limit
-	// Busy is when to try again while another task of the tenant is served.
+	// Busy is when to try again while so many are served.
 	Busy time.Duration
 }
 
@@ -28,11 +30,13 @@ type postponed struct{ in time.Duration }
 
 func (p *postponed) Error() string { return "postponed for " + p.in.String() }
 
-// Wrap serves a task under the lock of its tenant, if the limit admits it. The context of the task ends when the lock is lost.
+// Wrap serves a task under a permit of its tenant's semaphore, if the limit admits it. The context of the task ends when the
+// permit is lost.
 func (t Tenants) Wrap(next asynq.Handler) asynq.Handler {
+	semaphore := t.Client.Semaphore(t.AtOnce)
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		key := coord.Key("tenant", t.Of(task))
-		ran, err := coord.TryDo(ctx, t.Client, key, func(ctx context.Context) error {
+		ran, err := coord.TryDo(ctx, semaphore, key, func(ctx context.Context) error {
 			r, err := t.Client.Allow(ctx, key, t.Limit)
 			if err != nil {
 				return err

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type served struct {
 	mu          sync.Mutex
 	active, all map[string]int
+	both        map[string]chan bool // closed once so many run as may at once
 	done        chan string
 }
 
@@ -28,8 +29,11 @@ func (s *served) begin(t *testing.T, tenant string) {
 	defer s.mu.Unlock()
 	s.active[tenant]++
 	s.all[tenant]++
-	if s.active[tenant] > 1 {
-		t.Errorf("two tasks of %s at once", tenant)
+	switch n := s.active[tenant]; {
+	case n > atOnce:
+		t.Errorf("%d tasks of %s at once", n, tenant)
+	case n == atOnce && s.all[tenant] == atOnce:
+		close(s.both[tenant])
 	}
 }
 
@@ -40,38 +44,38 @@ func (s *served) end(tenant string) {
 	s.done <- tenant
 }
 
-// Two processes serve the tasks of two tenants. One task of a tenant is served at a time, two in an hour, and the
+const atOnce = 2
+
+// Two processes serve the tasks of two tenants. Two tasks of a tenant are served at once, four in an hour, and the
 // others wait in the queue and are no failures.
 func TestTenants(t *testing.T) {
 	addr := testserver.Redis(t).Addr
 	queue := asynq.RedisClientOpt{Addr: addr}
-	s := &served{active: make(map[string]int), all: make(map[string]int), done: make(chan string, 100)}
-	refused := map[string]chan bool{"ann": make(chan bool, 10), "bob": make(chan bool, 10)}
-	observer := coord.Observer{Refused: func(_ context.Context, e coord.Refused) {
-		for tenant, c := range refused {
-			if e.Key == coord.Key("tenant", tenant) {
-				select {
-				case c <- true:
-				default:
-				}
-			}
-		}
-	}}
+	both := map[string]chan bool{"ann": make(chan bool), "bob": make(chan bool)}
+	s := &served{active: make(map[string]int), all: make(map[string]int), both: both, done: make(chan string, 100)}
+	refused := map[string]chan bool{"ann": make(chan bool), "bob": make(chan bool)} // closed by the first refusal
+	first := map[string]func(){}
+	for tenant, c := range refused {
+		first[coord.Key("tenant", tenant)] = sync.OnceFunc(func() { close(c) })
+	}
+	observer := coord.Observer{Refused: func(_ context.Context, e coord.Refused) { first[e.Key]() }}
 	handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		tenant := string(task.Payload())
 		s.begin(t, tenant)
 		defer s.end(tenant)
-		select {
-		case <-refused[tenant]: // another task of the tenant came meanwhile
-		case <-ctx.Done():
-			t.Error(context.Cause(ctx))
+		for _, seen := range []<-chan bool{both[tenant], refused[tenant]} {
+			select {
+			case <-seen:
+			case <-ctx.Done():
+				t.Error(context.Cause(ctx))
+			}
 		}
 		return nil
 	})
 
 	tasks := asynq.NewClient(queue)
 	defer tasks.Close()
-	for range 4 {
+	for range 6 {
 		for tenant := range refused {
 			if _, err := tasks.Enqueue(asynq.NewTask("report", []byte(tenant)), asynq.MaxRetry(1), asynq.Timeout(time.Minute)); err != nil {
 				t.Fatal(err)
@@ -86,7 +90,7 @@ func TestTenants(t *testing.T) {
 		defer client.Close()
 		tenants := Tenants{
 			Client: client, Of: func(task *asynq.Task) string { return string(task.Payload()) },
-			Limit: coord.PerHour(2), Busy: 10 * time.Millisecond,
+			AtOnce: atOnce, Limit: coord.PerHour(4), Busy: 10 * time.Millisecond,
 		}
 		server := asynq.NewServer(queue, Postpone(asynq.Config{
 			Concurrency: 4, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: 50 * time.Millisecond, TaskCheckInterval: 10 * time.Millisecond,
@@ -96,7 +100,7 @@ func TestTenants(t *testing.T) {
 		}
 		defer server.Shutdown()
 	}
-	for range 4 {
+	for range 8 {
 		select {
 		case <-s.done:
 		case <-time.After(time.Minute):
@@ -111,8 +115,8 @@ func TestTenants(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all["ann"] != 2 || s.all["bob"] != 2 {
-		t.Errorf("served: %v, want two of each", s.all)
+	if s.all["ann"] != 4 || s.all["bob"] != 4 {
+		t.Errorf("served: %v, want four of each", s.all)
 	}
 }
 
