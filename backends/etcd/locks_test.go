@@ -3,6 +3,7 @@ package etcd
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	for range 10 {
 		b := must[driver.Backend](t)(New(client)).(*backend)
 		var wg sync.WaitGroup
+		var holds atomic.Int64
 		for range 8 {
 			wg.Go(func() {
 				for {
@@ -79,13 +81,14 @@ func TestCloseUnderLoad(t *testing.T) {
 					if _, err := b.Lock(t.Context(), "k", r); err != nil {
 						return
 					}
+					holds.Add(1)
 					if b.Unlock(t.Context(), "k", r.ID) != nil {
 						return
 					}
 				}
 			})
 		}
-		time.Sleep(20 * time.Millisecond) // some are at it, it does not matter how many
+		until(t, hung, "a few locks", func() bool { return holds.Load() >= 5 })
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}

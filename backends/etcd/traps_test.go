@@ -244,8 +244,7 @@ func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
 	b := connectWith(t, cfg)
 	r := request("a", time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	time.Sleep(200 * time.Millisecond) // its watch has begun
-	count.take()
+	until(t, hung, "its watch to begin", func() bool { return count.take()["/etcdserverpb.Watch/Watch"] > 0 })
 	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
 	calls := count.take()
 	if calls["/etcdserverpb.Lease/LeaseKeepAlive"] != 1 || calls["/etcdserverpb.KV/Txn"] != 1 || len(calls) != 2 {
