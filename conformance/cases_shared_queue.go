@@ -78,7 +78,7 @@ func pushesChanges(e *env) {
 		change()
 		e.until(soon, "changed to be called after "+what, func() bool { return told.Load() > before })
 	}
-	next("the beginning", func() {})
+	e.until(soon, "changed to be called in the beginning", func() bool { return told.Load() > 0 })
 	next("a hold that became smaller", func() {
 		held.Share.Weight = 1
 		_, err := b.Renew(e.within(soon), key, held)
