@@ -18,7 +18,7 @@
 //     it. Give coord a server of its own, with -M, which refuses writes instead of
 //     evicting. [Open] warns of a server without. A full server with -M grants nothing new. With
 //     memcached 1.6 or later and a client of Open's, its locks are renewed and unlocked all the same, in place;
-//     otherwise these writes are refused too, and the locks end with their leases.
+//     otherwise these writes are refused too, and the locks end with their leases, as shared holds do.
 //   - Permits that were taken are forgotten with the limit. [WithOnMissing] says whether a
 //     limit that is not there is fresh, or spent.
 //
@@ -32,7 +32,8 @@
 // with no token, is a lock whose taker has not counted its token yet; kept is one that
 // nobody holds any more and that stays taken all the same, after MinHold or Break. until is the
 // lease's end on the holder's clock, for people to read. Beside it coord/fence/tickets is
-// the last fencing token, a decimal number. The state of a limit is coord/tb:1:100000/tickets,
+// the last fencing token, a decimal number. Those who share tickets, as readers, a writer or holders of permits, are in one
+// item, coord/shared/tickets%00r or …%00s; see package holders for its text. The state of a limit is coord/tb:1:100000/tickets,
 // coord/sw:60000000/tickets or coord/fw:60000000/tickets, by algorithm and rate or period in
 // microseconds. In a name, spaces, control characters, '%' and '#' are written as in URLs. A
 // name that is too long for memcached is replaced by '#' and its SHA-256, and is kept in
@@ -58,13 +59,30 @@
 // whose clock was starved of processor time for a second, may apply the first requests after that
 // on the clock of before, and end the leases that it grants by them early. The holder learns of it at its next renewal.
 //
+// # Shared holds
+//
+// The record of those who share a key is read with gets, and written with cas, or add where there is none: two commands
+// for each step, one if it changes nothing. It is there for an hour after the last lease. A key has at most
+// 64 holders.
+//
+// Their leases end by the clocks of the clients, unlike those of locks: memcached does not tell its own to a command, and
+// what it tells of it besides is up to two seconds old. Each lease is kept for a second longer, so nothing ends early as
+// long as the clocks of the clients lie no more than a second apart. If they differ by e, a client that is
+// ahead is granted the key up to e less a second before a lease has ended. The holder overlaps with it then, if it was cut off
+// or frozen, or if e is greater than two thirds of its TTL and a second; tokens rise all the same. A client
+// that is granted after one that is further ahead than a second warns, see [WithLogger].
+//
+// A full server refuses to write a record, so that its holds end with their leases.
+//
 // # Tokens
 //
 // A token is counted with incr after the lock was taken, and stored with the id by a cas,
 // which proves that the lock was not lost in between. A counter that is not there begins
 // with the client's clock in microseconds. It expires an hour after that and begins anew,
 // so tokens rise as long as the clients' clocks agree to within an hour; and, when the
-// counter was lost before its time, to within its age.
+// counter was lost before its time, to within its age. The token of a shared hold is the client's clock, or the
+// last one plus one, which is greater. When the record was lost, it rises if the clocks agree to within the time since the
+// last grant.
 //
 // # Limits
 //

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Store keys read "coord/KIND/NAME". KIND is lock, fence, or the name of a limit's state, and has
+// Store keys read "coord/KIND/NAME". KIND is lock, fence, shared, or the name of a limit's state, and has
 // no slash. The selector of Open places a key by its NAME alone.
 const (
-	keyPrefix = "coord/"
-	lockKind  = "lock"
-	fenceKind = "fence"
+	keyPrefix  = "coord/"
+	lockKind   = "lock"
+	fenceKind  = "fence"
+	sharedKind = "shared"
 	// maxName leaves room for prefix and kind in the 250 bytes of memcached's keys.
 	maxName = 200
 )

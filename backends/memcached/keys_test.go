@@ -27,7 +27,7 @@ func TestKeys(t *testing.T) {
 		long, long + "x", long[:200], long[:201], strings.Repeat("%", 300), "#" + strings.Repeat("0", 64),
 	} {
 		n := nameOf(key)
-		for _, kind := range []string{lockKind, fenceKind, limitOf(key, widest).kind} {
+		for _, kind := range []string{lockKind, fenceKind, sharedKind, limitOf(key, widest).kind} {
 			if k := n.key(kind); !legal(k) || placeOf(k) != n.enc {
 				t.Errorf("%.40q: key %q is not legal, or placed by %q", key, k, placeOf(k))
 			}
@@ -51,7 +51,7 @@ func FuzzKeys(f *testing.F) {
 		if (x == y) != (a == b) {
 			t.Errorf("%q and %q: %q and %q", a, b, x, y)
 		}
-		for _, kind := range []string{lockKind, fenceKind, "sw:31622400000000"} {
+		for _, kind := range []string{lockKind, fenceKind, sharedKind, "sw:31622400000000"} {
 			if k := x.key(kind); !legal(k) || placeOf(k) != x.enc {
 				t.Errorf("%q: key %q", a, k)
 			}

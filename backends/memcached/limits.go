@@ -33,43 +33,24 @@ func (b *backend) update(ctx context.Context, key string, c optimistic.Change) e
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	d := &decision{b: b, n: limitOf(key, c.Limit)}
+	n := limitOf(key, c.Limit)
+	d := &decision{visit: visit{b: b, to: n.name}, n: n}
 	if b.onMissing == Empty && !c.Peek {
 		apply := c.Apply
 		c.Apply = func(s *limits.State, now int64) bool { return apply(s, now) || d.missing }
 	}
-	err := b.turns.Do(ctx, d, d.n.storeKey(), c)
-	if d.on != nil {
-		d.on.end()
-	}
-	return err
+	defer d.end()
+	return b.turns.Do(ctx, d, n.storeKey(), c)
 }
 
 // cell is the state of a limit, and the item that it was read from; nil if there is none.
 type cell = optimistic.Cell[*memcache.Item]
 
-// decision is the work on one decision. It implements optimistic.Store. All its commands go to the server process that
-// answered the first one: with clients of our own it keeps the connection of its first command.
+// decision is the work on one decision. It implements optimistic.Store.
 type decision struct {
-	b       *backend
+	visit
 	n       limitName
-	on      *call     // nil over the application's client, and before the first command
-	readAt  time.Time // when the item was asked for
-	missing bool      // there was none, under Empty
-}
-
-// step calls fn, which makes commands for d.
-func step[T any](ctx context.Context, d *decision, fn func(*call) (T, error)) (v T, err error) {
-	if d.b.pools == nil {
-		return run(ctx, d.b, d.n.name, fn)
-	}
-	if d.on == nil {
-		if d.on, err = d.b.beginOn(ctx, d.b.pools.to(d.n.name)); err != nil {
-			return v, err
-		}
-	}
-	v, err = fn(d.on)
-	return v, d.b.outcome(ctx, err)
+	missing bool // there was none, under Empty
 }
 
 // Now is this client's clock.
@@ -88,40 +69,24 @@ func (d *decision) Look(c *cell, l driver.Limit, now int64) {
 	}
 }
 
-// readItem is an item that was asked for at some time; nil if there was none.
-type readItem struct {
-	item *memcache.Item
-	at   time.Time
-}
-
 // Load reads the state.
 func (d *decision) Load(ctx context.Context, cells []*cell, _ bool) error {
-	key := d.n.storeKey()
-	r, err := step(ctx, d, func(c *call) (readItem, error) {
-		if err := c.admit(); err != nil {
-			return readItem{}, err
-		}
-		item, err := c.read(key)
-		if err == memcache.ErrCacheMiss {
-			item, err = nil, nil
-		}
-		return readItem{item, c.readAt}, err
-	})
+	item, err := d.read(ctx, d.n.storeKey(), true)
 	if err != nil {
 		return err
 	}
-	d.readAt, d.missing = r.at, r.item == nil && d.b.onMissing == Empty
+	d.missing = item == nil && d.b.onMissing == Empty
 	var s limits.State
 	switch {
-	case r.item != nil:
-		if s, err = parseLimit(r.item.Value, d.n); err != nil {
+	case item != nil:
+		if s, err = parseLimit(item.Value, d.n); err != nil {
 			return err
 		}
 	case d.missing: // what was lost may have been spent just now
 		all := d.n.limit.Max()
 		s.Take(d.n.limit, d.Now(), driver.Ask{Min: all, N: all})
 	}
-	cells[0].Saw(r.item, s)
+	cells[0].Saw(item, s)
 	return nil
 }
 
@@ -136,41 +101,11 @@ func (d *decision) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 	if d.b.onMissing == Empty {
 		keep = max(keep, maxRelative*time.Second)
 	}
-	item, add := memcache.Item{Key: d.n.storeKey()}, c.Version == nil
-	if !add {
-		item = *c.Version
-	}
-	item.Value, item.Expiration = value, lasting(ceilSeconds(keep), time.UnixMicro(now))
+	expiration := lasting(ceilSeconds(keep), time.UnixMicro(now))
 	if keep == 0 {
-		item.Expiration = atOnce
+		expiration = atOnce
 	}
-	readAt := d.readAt
-	return step(ctx, d, func(c *call) (bool, error) {
-		c.readAt = readAt
-		return c.store(&item, add)
-	})
-}
-
-// store adds an item or swaps it. done is false, without an error, if another client was faster.
-func (c *call) store(item *memcache.Item, add bool) (done bool, err error) {
-	switch {
-	case add:
-		err = c.client.Add(item)
-	case c.stale():
-		return false, nil
-	default:
-		err = c.client.CompareAndSwap(item)
-	}
-	c.noteBroken(err)
-	switch {
-	case err == nil:
-		return true, nil
-	case answer(err):
-		return false, nil
-	case refused(err):
-		return false, notSent(err)
-	}
-	return false, err
+	return d.write(ctx, d.n.storeKey(), c.Version, value, expiration)
 }
 
 const limitHeader = "coord-limit 1"

@@ -30,7 +30,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenClockSeeded,
 	driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
@@ -118,6 +118,7 @@ type backend struct {
 	log        *slog.Logger
 	clock      func() time.Time
 	ahead      limits.Ahead
+	shared     *sharedLocker
 	turns      *optimistic.Table[*memcache.Item] // which remembers nothing
 	closing    chan struct{}
 	once       sync.Once
@@ -134,6 +135,7 @@ var (
 	_ driver.DelayedUnlocker = (*backend)(nil)
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
+	_ driver.Sharer          = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
 	_ driver.Partitioner     = (*backend)(nil)
 )
@@ -153,6 +155,7 @@ func newBackend(opts []Option) (*backend, error) {
 		},
 	}
 	b.Limiter = optimistic.NewLimiter(b.update)
+	b.shared = newShared(b)
 	return b, nil
 }
 

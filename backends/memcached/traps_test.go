@@ -472,7 +472,7 @@ func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 	}
 	limit := limitOf("k", limitFrom(t, "5/1m"))
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "k", limit.limit, driver.Ask{Min: 1, N: 1}))
-	d := &decision{b: connect(t, srv.Addr), n: limit}
+	d := &decision{visit: visit{b: connect(t, srv.Addr), to: limit.name}, n: limit}
 	read := &cell{Name: limit.storeKey()}
 	load := func() {
 		t.Helper()
