@@ -6,6 +6,8 @@
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
+# make bench-shared  read/write locks and semaphores beside recipes for them, some 9 minutes of a machine that does nothing
+#              else (BENCH as for bench-peers); docs/generated/performance-shared.md is made of it
 # make bench-http  load on the HTTP middleware by hey and wrk, on every store, some three minutes; docs/generated/http-load.md has what it found
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
@@ -51,7 +53,7 @@ READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/co
 # Tests of time share two cores: more packages at once only make each slower.
 P        ?= 2
 
-.PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-http bench-availability supplier-plots fuzz soak reports demo build
+.PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
 
 # Programs that use coord, and their libraries, are built as vet built them: the race detector is for coord's own packages.
 ifdef STORE
@@ -137,6 +139,9 @@ bench:
 
 bench-peers: stores
 	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs/generated
+
+bench-shared: stores
+	cd bench && $(GO) run . shared $(BENCH) -out results/shared.json -docs ../docs/generated
 
 bench-http supplier-plots: export COORD_TEST_REQUIRE = $(REQUIRE)
 bench-http: stores

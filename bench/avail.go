@@ -88,7 +88,7 @@ func (o *availOptions) measure(ctx context.Context, work *workload) (r *Results,
 	defer tb.catch(&err)
 	r = &Results{
 		Schema: schema, Date: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(),
-		Libraries: versions(), Stores: map[string]string{}, Rounds: o.seeds, ForMS: o.forEach.Milliseconds(),
+		Libraries: versions(subjects()), Stores: map[string]string{}, Rounds: o.seeds, ForMS: o.forEach.Milliseconds(),
 	}
 	for _, name := range o.stores {
 		st, err := openStore(tb, name)

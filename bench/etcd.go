@@ -62,16 +62,17 @@ func (b *bareEtcd) Lock(ctx context.Context, key string) (bench.Held, error) {
 		if r.Succeeded {
 			return &bareEtcdHeld{b.Client, key, r.Header.Revision}, nil
 		}
-		if err := b.awaitDelete(ctx, key, r.Header.Revision+1); err != nil {
+		if err := awaitDelete(ctx, b.Client, key, clientv3.WithRev(r.Header.Revision+1)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (b *bareEtcd) awaitDelete(ctx context.Context, key string, from int64) error {
+// awaitDelete waits until something is deleted there.
+func awaitDelete(ctx context.Context, c *clientv3.Client, key string, where ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for r := range b.Watch(ctx, key, clientv3.WithRev(from), clientv3.WithFilterPut()) {
+	for r := range c.Watch(ctx, key, append(where, clientv3.WithFilterPut())...) {
 		if err := r.Err(); err != nil {
 			return err
 		}

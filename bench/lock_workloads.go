@@ -39,7 +39,7 @@ func lockWorkloads() []*workload {
 		{
 			name: "lock-processes", title: "4 processes with 4 goroutines each want one key",
 			about: "Holds of no time. Each process has a client of its own.",
-			takes: sharedLocksThatWait, measure: lockProcesses, chief: "ops_s", axis: "holds a second", columns: rateColumns,
+			takes: sharedLocksThatWait, measure: lockProcesses(job{Workers: 4}), chief: "ops_s", axis: "holds a second", columns: rateColumns,
 		},
 		{
 			name: "wake", title: "From Unlock in one process to the waiter in another",
@@ -141,20 +141,28 @@ func together(ctx context.Context, jobs []job) ([]reply, error) {
 	return replies(ctx, ws)
 }
 
-func lockProcesses(ctx context.Context, m *measurement) (figures, error) {
-	jobs, words, remove, err := m.jobs(4, job{Kind: "locks", Workers: 4, For: m.forEach})
-	if err != nil {
-		return nil, err
+// lockProcesses has four processes do the job at once.
+func lockProcesses(j job) func(context.Context, *measurement) (figures, error) {
+	return func(ctx context.Context, m *measurement) (figures, error) {
+		j.Kind, j.For = "locks", m.forEach
+		jobs, words, remove, err := m.jobs(4, j)
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+		var all []reply
+		asked, err := m.counted(func() (err error) {
+			all, err = together(ctx, jobs)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return processFigures(all, words, asked)
 	}
-	defer remove()
-	var all []reply
-	asked, err := m.counted(func() (err error) {
-		all, err = together(ctx, jobs)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+func processFigures(all []reply, words *bench.Words, asked counts) (figures, error) {
 	var per []int
 	var wait bench.Hist
 	var rate float64

@@ -2,7 +2,8 @@
 // commands that all of them are made of: on the same servers, in turn, in one run. It
 // writes its results as JSON, and docs/generated/performance-peers.md and its plots are made of them.
 //
-// With the word scale before the flags it measures how the cost of coord grows with the number of
+// With the word shared before the flags it measures read/write locks and semaphores in the same way. With the word
+// scale the flags it measures how the cost of coord grows with the number of
 // locks, waiters, clients and keys: docs/generated/scaling-figures.md is made of that. With the word availability it
 // measures for which share of time somebody holds a lock, or leads, while processes and the store
 // fail: docs/generated/availability.md is made of that.
@@ -29,6 +30,7 @@ type options struct {
 	out     string
 	page    string
 	only    bool
+	suite   *suite
 }
 
 func main() {
@@ -44,33 +46,39 @@ func main() {
 	}
 }
 
-// command does what the arguments say: compare with others, or, with the word scale, measure
-// how cost grows, or, with the word availability, measure locks and leaders under faults.
+// command does what the arguments say: compare with others, or, with the word shared, what several
+// hold at once, or, with the word scale, measure how cost grows, or, with the word availability, measure locks and leaders under faults.
 func command(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "shared":
+			return shared.main(ctx, args[1:])
 		case "scale":
 			return scaleMain(ctx, args[1:])
 		case "availability":
 			return availMain(ctx, args[1:])
 		}
 	}
-	o, err := parse(args)
+	return peers.main(ctx, args)
+}
+
+func (s *suite) main(ctx context.Context, args []string) error {
+	o, err := s.parse(args)
 	if err != nil {
 		return err
 	}
 	return o.main(ctx)
 }
 
-func parse(args []string) (*options, error) {
-	o := new(options)
+func (s *suite) parse(args []string) (*options, error) {
+	o := &options{suite: s}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each is measured, in turn with the others")
 	flags.DurationVar(&o.forEach, "for", time.Second, "for how long each is measured in a round")
 	run := flags.String("run", "", "only those whose workload/store/subject matches this regular expression")
-	stores := flags.String("stores", strings.Join(storeNames, ","), "the stores, by commas")
-	flags.StringVar(&o.out, "out", "results/peers.json", "where the results are written, and read with -only-page")
-	flags.StringVar(&o.page, "docs", "", "the directory whose performance-peers.md and plots are written; none by default")
+	stores := flags.String("stores", strings.Join(s.stores, ","), "the stores, by commas")
+	flags.StringVar(&o.out, "out", s.out, "where the results are written, and read with -only-page")
+	flags.StringVar(&o.page, "docs", "", "the directory whose "+s.page.name+" and plots are written; none by default")
 	flags.BoolVar(&o.only, "only-page", false, "measure nothing: make the page of the results that are there")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -92,7 +100,7 @@ func (o *options) main(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := results.write(o.out); err != nil {
+		if err := errors.Join(results.write(o.out), results.breached()); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -106,7 +114,7 @@ func (o *options) main(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return writePage(results, o.page)
+	return o.suite.writePage(results, o.page)
 }
 
 // measure starts the stores, and stops them before it returns.

@@ -23,9 +23,11 @@ import (
 const docs = "../docs/generated"
 
 func TestMain(m *testing.M) {
+	broken := func(context.Context, *store) (lockClient, error) { return brokenLocks{}, nil }
+	stuck := func(context.Context, *store) (lockClient, error) { return stuckLocks{}, nil }
 	testSubjects = []subject{
-		{store: "redis", name: "broken", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return brokenLocks{}, nil }},
-		{store: "redis", name: "stuck", kind: bench.Peer, locks: func(context.Context, *store) (lockClient, error) { return stuckLocks{}, nil }},
+		{store: "redis", name: "broken", kind: bench.Peer, locks: broken, reads: broken, shares: crowd | amongReaders},
+		{store: "redis", name: "stuck", kind: bench.Peer, locks: stuck, reads: stuck, shares: crowd | amongReaders},
 	}
 	testAvailSubjects = []availSubject{
 		{"redis", "open door", time.Second, openDoor, nil},
@@ -57,10 +59,10 @@ func (stuckLocks) Lock(ctx context.Context, key string) (bench.Held, error) {
 }
 
 // runnerOf measures in short on these stores.
-func runnerOf(t *testing.T, run string, stores ...string) *runner {
+func runnerOf(t *testing.T, s *suite, run string, stores ...string) *runner {
 	t.Helper()
 	b := &runner{
-		options: &options{rounds: 1, forEach: 100 * time.Millisecond, run: regexp.MustCompile(run), stores: stores},
+		options: &options{rounds: 1, forEach: 100 * time.Millisecond, run: regexp.MustCompile(run), stores: stores, suite: s},
 		log:     t.Output(), stores: map[string]*store{},
 	}
 	for _, name := range stores {
@@ -76,7 +78,16 @@ func runnerOf(t *testing.T, run string, stores ...string) *runner {
 // Every workload gives its figures, of coord and of the bare commands, and a page can be made of
 // them.
 func TestSmoke(t *testing.T) {
-	b := runnerOf(t, `/(coord|coord, sliding window|SET NX PX.*|BLPOP.*|EVALSHA.*|redis_rate|go-limiter|x/time.*|sync.*)$`, "redis", "memory")
+	for s, run := range map[*suite]string{
+		peers:  `/(coord|coord, sliding window|SET NX PX.*|BLPOP.*|EVALSHA.*|redis_rate|go-limiter|x/time.*|sync.*)$`,
+		shared: `/(coord.*|SET NX PX.*|sorted set.* 1 ms|channel.*|sync.*)$`,
+	} {
+		t.Run(s.target, func(t *testing.T) { smoke(t, s, run) })
+	}
+}
+
+func smoke(t *testing.T, s *suite, run string) {
+	b := runnerOf(t, s, run, "redis", "memory")
 	r := b.all(t.Context())
 	if r.Complete {
 		t.Error("this counts as a full run")
@@ -89,10 +100,10 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(peersSection(again), peersSection(r)) {
+	if !bytes.Equal(s.section(again), s.section(r)) {
 		t.Error("the page of the results is another once they were written and read")
 	}
-	for _, w := range workloads() {
+	for _, w := range s.workloads() {
 		rows := again.of(w.name)
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Kind == bench.Ours }) {
 			t.Errorf("%s: coord was not measured", w.name)
@@ -101,7 +112,7 @@ func TestSmoke(t *testing.T) {
 			checkRow(t, w, row)
 		}
 	}
-	wantXML(t, plots(again))
+	wantXML(t, s.plots(again))
 }
 
 func checkRow(t *testing.T, w *workload, row Row) {
@@ -144,11 +155,11 @@ func wantXML(t *testing.T, plots map[string][]byte) {
 
 // Two holders in two processes are found, and a lock that is never had is told as such.
 func TestBrokenLocksAreFound(t *testing.T) {
-	b := runnerOf(t, `redis/(broken|stuck)$`, "redis")
+	b := runnerOf(t, shared, `redis/(broken|stuck)$`, "redis")
 	b.options.forEach = 500 * time.Millisecond // in which two meet on a busy machine too
 	defer func(usual time.Duration) { patience = usual }(patience)
 	patience = time.Second
-	for _, name := range []string{"lock-contended", "lock-processes", "herd"} {
+	for _, name := range []string{"lock-contended", "lock-processes", "herd", "shared-crowd", "shared-writer"} {
 		for _, row := range b.workload(t.Context(), workloadNamed(name)) {
 			switch overlaps := row.Figures["overlaps"].Max; {
 			case row.Subject == "stuck" && len(row.Failures) != 1:
@@ -160,21 +171,39 @@ func TestBrokenLocksAreFound(t *testing.T) {
 	}
 }
 
-// The page and the plots are what the results say.
+// The pages and the plots are what the results say.
 func TestPageIsOfItsResults(t *testing.T) {
-	const again = "run go run . -only-page -docs ../docs/generated in bench"
-	r, err := resultsOrNone("results/peers.json")
-	if err != nil {
-		t.Fatal(err)
+	for s, word := range map[*suite]string{peers: "", shared: "shared "} {
+		again := "run go run . " + word + "-only-page -docs ../docs/generated in bench"
+		r, err := resultsOrNone(s.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r != nil && r.breached() != nil {
+			t.Error(r.breached())
+		}
+		page, err := os.ReadFile(filepath.Join(docs, s.page.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := s.page.spliced(page, s.section(r)); err != nil || !bytes.Equal(page, want) {
+			t.Errorf("%s is not what the results say (%v): %s", s.page.name, err, again)
+		}
+		wantPlots(t, s.page, s.plots(r), again)
 	}
-	page, err := os.ReadFile(filepath.Join(docs, peersPage.name))
-	if err != nil {
-		t.Fatal(err)
+}
+
+// More holders than may be of coord fail the benchmark. Those of another library are told.
+func TestBreached(t *testing.T) {
+	overlaps := map[string]bench.Spread{"overlaps": {Max: 1}}
+	r := &Results{Rows: []Row{{Kind: bench.Peer, Figures: overlaps}, {Kind: bench.Ours, Figures: map[string]bench.Spread{"overlaps": {}}}}}
+	if err := r.breached(); err != nil {
+		t.Error(err)
 	}
-	if want, err := peersPage.spliced(page, peersSection(r)); err != nil || !bytes.Equal(page, want) {
-		t.Errorf("%s is not what the results say (%v): %s", peersPage.name, err, again)
+	r.Rows = append(r.Rows, Row{Kind: bench.Ours, Figures: overlaps})
+	if r.breached() == nil {
+		t.Error("it is not told")
 	}
-	wantPlots(t, peersPage, plots(r), again)
 }
 
 // wantPlots wants the plots of a page to be there, and no others.
@@ -209,7 +238,7 @@ func TestWritePage(t *testing.T) {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := writePage(r, dir); err == nil {
+		if err := peers.writePage(r, dir); err == nil {
 			t.Errorf("a page of %q was written", bad)
 		}
 	}
@@ -226,7 +255,7 @@ func TestWritePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := writePage(r, dir); err != nil {
+	if err := peers.writePage(r, dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(others); err != nil {
@@ -258,11 +287,11 @@ func TestWritePage(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for _, bad := range [][]string{{"-rounds", "0"}, {"-for", "1us"}, {"-run", "("}, {"more"}, {"-no"}} {
-		if _, err := parse(bad); err == nil {
+		if _, err := peers.parse(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if o, err := parse(nil); err != nil || o.rounds != 5 || len(o.stores) != len(storeNames) {
+	if o, err := peers.parse(nil); err != nil || o.rounds != 5 || len(o.stores) != len(storeNames) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	old := filepath.Join(t.TempDir(), "old.json")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -50,6 +51,16 @@ type Row struct {
 }
 
 func (r *Results) write(path string) error { return writeJSON(path, r) }
+
+// breached is an error if more held a lock of coord at once than may.
+func (r *Results) breached() (err error) {
+	for _, row := range r.Rows {
+		if n := row.Figures["overlaps"].Max; row.Kind == bench.Ours && n > 0 {
+			err = errors.Join(err, fmt.Errorf("%s, %s, %s: %v times more held it than may", row.Workload, row.Store, row.Subject, n))
+		}
+	}
+	return err
+}
 
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "\t")

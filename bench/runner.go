@@ -35,18 +35,18 @@ var absent = map[string]string{
 func (b *runner) all(ctx context.Context) *Results {
 	r := &Results{
 		Schema: schema, Date: time.Now().UTC().Truncate(time.Second), Machine: bench.ThisMachine(),
-		Libraries: versions(), Stores: map[string]string{}, Absent: absent,
+		Libraries: versions(b.suite.subjects()), Stores: map[string]string{}, Absent: b.suite.absent,
 		Rounds: b.rounds, ForMS: b.forEach.Milliseconds(), Run: b.run.String(),
 	}
 	for name, s := range b.stores {
 		r.Stores[name] = s.version
 	}
-	for _, w := range workloads() {
+	for _, w := range b.suite.workloads() {
 		r.Rows = append(r.Rows, b.workload(ctx, w)...)
 	}
 	r.LoadAfter = bench.LoadAverage()
 	r.Took = time.Since(r.Date).Round(time.Second).Seconds()
-	r.Complete = ctx.Err() == nil && r.Run == "" && b.rounds >= 5 && b.forEach >= time.Second && len(b.stores) == len(storeNames)
+	r.Complete = ctx.Err() == nil && r.Run == "" && b.rounds >= 5 && b.forEach >= time.Second && len(b.stores) == len(b.suite.stores)
 	return r
 }
 
@@ -61,7 +61,7 @@ type entry struct {
 // workload measures all subjects in turn: A B C, A B C; each round begins with another.
 func (b *runner) workload(ctx context.Context, w *workload) (rows []Row) {
 	var entries []*entry
-	for _, s := range subjects() {
+	for _, s := range b.suite.subjects() {
 		st := b.stores[s.store]
 		if st != nil && w.takes(s) && b.run.MatchString(w.name+"/"+s.store+"/"+s.name) {
 			entries = append(entries, &entry{subject: s, st: st})
@@ -80,13 +80,14 @@ func (b *runner) workload(ctx context.Context, w *workload) (rows []Row) {
 		}
 	}
 	for _, e := range entries {
-		rows = append(rows, w.row(e, floorOf(entries, e.store)))
+		rows = append(rows, w.row(e, w.baseOf(entries, e.store)))
 	}
 	return rows
 }
 
-func floorOf(entries []*entry, store string) *entry {
-	i := slices.IndexFunc(entries, func(e *entry) bool { return e.store == store && e.kind == bench.Floor })
+// baseOf is what the others of a store are compared with.
+func (w *workload) baseOf(entries []*entry, store string) *entry {
+	i := slices.IndexFunc(entries, func(e *entry) bool { return e.store == store && w.isBase(e.name, e.kind) })
 	if i < 0 {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (w *workload) told(f figures, err error) string {
 }
 
 // row sums the rounds of e up.
-func (w *workload) row(e, floor *entry) Row {
+func (w *workload) row(e, base *entry) Row {
 	row := Row{Workload: w.name, Store: e.store, Subject: e.name, Kind: e.kind, About: e.waits + e.limit, Figures: map[string]bench.Spread{}, Failures: e.failures}
 	values := map[string][]float64{}
 	for _, f := range e.rounds {
@@ -162,9 +163,9 @@ func (w *workload) row(e, floor *entry) Row {
 	for name, v := range values {
 		row.Figures[name] = bench.SpreadOf(v)
 	}
-	if floor != nil && floor != e && !w.noRatio {
+	if base != nil && base != e && !w.noRatio {
 		var bare []float64
-		for _, f := range floor.rounds {
+		for _, f := range base.rounds {
 			bare = append(bare, f[w.chief])
 		}
 		row.Ratio = w.ratio(row.Rounds, bare)

@@ -19,6 +19,9 @@ type subject struct {
 	locks  func(ctx context.Context, s *store) (lockClient, error)
 	limits func(ctx context.Context, s *store, r bench.Rate) (limitClient, error)
 	uses   use
+	// shares is what it is measured at as a shared hold, and reads what opens readers beside the writers that locks opens.
+	shares sharedUse
+	reads  func(ctx context.Context, s *store) (lockClient, error)
 	// waits tells how it waits for a lock, strict what its limit promises: for the page.
 	waits, limit string
 }
@@ -55,7 +58,7 @@ func subjects() []subject {
 var testSubjects []subject
 
 func subjectNamed(store, name string) (subject, bool) {
-	all := subjects()
+	all := append(subjects(), sharedSubjects()...)
 	i := slices.IndexFunc(all, func(s subject) bool { return s.store == store && s.name == name })
 	if i < 0 {
 		return subject{}, false
@@ -63,15 +66,15 @@ func subjectNamed(store, name string) (subject, bool) {
 	return all[i], true
 }
 
-// versions are those of the libraries in this program.
-func versions() map[string]string {
+// versions are those of the libraries in this program that are measured.
+func versions(measured []subject) map[string]string {
 	build, ok := debug.ReadBuildInfo()
 	found := map[string]string{}
 	if !ok {
 		return found
 	}
 	used := map[string]bool{"github.com/redis/go-redis/v9": true, "github.com/bradfitz/gomemcache": true}
-	for _, s := range subjects() {
+	for _, s := range measured {
 		used[s.module] = true
 	}
 	for _, m := range build.Deps {

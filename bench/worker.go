@@ -25,7 +25,8 @@ type job struct {
 	Subject      string
 	Key, Words   string
 	Workers      int
-	First        int // number of the first goroutine; of a wake the side
+	First        int   // number of the first goroutine; of a wake the side
+	Most         int64 // of locks: how many may hold the key at once, 0 is one
 	For, Section time.Duration
 	Long         time.Duration // of the long phases
 	Patience     time.Duration
@@ -112,7 +113,7 @@ func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
 	case "locks":
 		load := bench.LockLoad{
 			Load: bench.Load{Workers: j.Workers, For: j.For, Patience: j.Patience},
-			Key:  j.Key, Keys: 1, Section: j.Section, First: j.First,
+			Key:  j.Key, Keys: 1, Section: j.Section, Most: j.Most, First: j.First,
 		}
 		s, err := bench.Locks(ctx, l, load, words)
 		if err != nil {

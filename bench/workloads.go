@@ -14,6 +14,7 @@ type workload struct {
 	measure     func(context.Context, *measurement) (figures, error)
 	chief       string // the figure that is drawn and divided
 	lower       bool   // less of it is better
+	base        string // the subject that others are divided by; "" is the bare commands
 	noRatio     bool
 	axis        string // the chief figure's unit
 	columns     []column
@@ -28,8 +29,24 @@ func workloads() []*workload {
 	return append(lockWorkloads(), limitWorkloads()...)
 }
 
+// isBase reports whether others are compared with this subject.
+func (w *workload) isBase(subject string, kind bench.BarKind) bool {
+	if w.base != "" {
+		return subject == w.base
+	}
+	return kind == bench.Floor
+}
+
+// ratioTitle is of the column that compares.
+func (w *workload) ratioTitle() string {
+	if w.base != "" {
+		return "× " + w.base
+	}
+	return "× bare"
+}
+
 func workloadNamed(name string) *workload {
-	for _, w := range workloads() {
+	for _, w := range append(workloads(), sharedWorkloads()...) {
 		if w.name == name {
 			return w
 		}

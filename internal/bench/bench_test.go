@@ -195,6 +195,22 @@ func TestLocksFindTwoHolders(t *testing.T) {
 }
 
 // The register is the judge of every lock that is measured.
+// Holds that are shared overlap only where they are more together than may be.
+func TestRegisterOfShared(t *testing.T) {
+	var r Register
+	r.EnterShared(1, 3)
+	r.EnterShared(2, 3)
+	if n := r.Overlaps(); n != 0 {
+		t.Errorf("3 of 3: %d overlaps", n)
+	}
+	r.EnterShared(1, 3)
+	r.LeaveShared(2)
+	r.EnterShared(1, 3)
+	if n := r.Overlaps(); n != 1 {
+		t.Errorf("4 of 3, then 3: %d overlaps, want 1", n)
+	}
+}
+
 func TestRegister(t *testing.T) {
 	var r Register
 	for _, who := range []int64{1, 1, 2} {

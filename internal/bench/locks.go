@@ -23,6 +23,8 @@ type LockLoad struct {
 	Key     string        // of it, or before its number
 	Keys    int           // 1: all contend; as many as workers: none does
 	Section time.Duration // what a holder does
+	// Most is how many may hold a key at once; 0 is one.
+	Most int64
 	// First is the number of the first worker, where there are processes with more of them.
 	First int
 }
@@ -33,7 +35,7 @@ type LockSample struct {
 	Wait     Hist // from the call of Lock until it is held
 	Jain     float64
 	Moving   float64 // the share of holds of the first key that went to another worker than had it before
-	Overlaps int     // how often two held a key
+	Overlaps int     // how often more held a key than may
 }
 
 // Locks measures l. Words has the register of the first key.
@@ -52,12 +54,7 @@ func Locks(ctx context.Context, l Locker, load LockLoad, words *Words) (*LockSam
 			return fmt.Errorf("lock: %w", err)
 		}
 		waits[worker].Add(time.Since(began))
-		who := int64(load.First + worker + 1)
-		registers[i].Enter(who)
-		if load.Section > 0 {
-			time.Sleep(load.Section)
-		}
-		registers[i].Leave(who)
+		load.inside(registers[i], int64(load.First+worker+1))
 		if err := held.Unlock(ctx); err != nil {
 			return fmt.Errorf("unlock: %w", err)
 		}
@@ -74,4 +71,18 @@ func Locks(ctx context.Context, l Locker, load LockLoad, words *Words) (*LockSam
 		s.Overlaps += r.Overlaps()
 	}
 	return s, nil
+}
+
+// inside is what a holder does.
+func (l LockLoad) inside(r *Register, who int64) {
+	if l.Most > 0 {
+		r.EnterShared(1, l.Most)
+		defer r.LeaveShared(1)
+	} else {
+		r.Enter(who)
+		defer r.Leave(who)
+	}
+	if l.Section > 0 {
+		time.Sleep(l.Section)
+	}
 }

@@ -21,6 +21,7 @@ type Register struct {
 	entered  atomic.Int64
 	changes  atomic.Int64
 	overlaps atomic.Int64
+	inside   atomic.Int64 // what those have that may be in together
 	// guarded is read and written without an atomic addition: two holders lose counts.
 	guarded atomic.Int64
 }
@@ -44,6 +45,16 @@ func (r *Register) Leave(who int64) {
 		r.overlaps.Add(1)
 	}
 }
+
+// EnterShared is called instead by who holds weight of a bound, beside whom others may be.
+func (r *Register) EnterShared(weight, bound int64) {
+	if r.inside.Add(weight) > bound {
+		r.overlaps.Add(1)
+	}
+}
+
+// LeaveShared is called before the weight is given back.
+func (r *Register) LeaveShared(weight int64) { r.inside.Add(-weight) }
 
 // Overlaps is how often somebody was met inside, or somebody's count was lost. Nobody may
 // be inside.
