@@ -12,9 +12,9 @@
 # make supplier-plots  twelve processes behind one limit for a minute, on every store; docs/examples.md shows it
 # make bench-scale  how cost grows with locks, waiters, clients and keys, some 10 minutes of a machine that does nothing
 #              else (BENCH="-mode quick" for less); docs/generated/scaling-figures.md is made of it
-# make bench-availability  locks and leaders while processes and the store fail, beside other libraries, some 35 minutes
-#              of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for leaders
-#              alone); docs/generated/availability.md is made of it
+# make bench-availability  locks, leaders and writers while processes and the store fail, beside other libraries, some
+#              50 minutes of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for
+#              leaders alone); docs/generated/availability.md is made of it
 # make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
 #              leave behind in each store (KEYS=100000)

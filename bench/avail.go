@@ -32,7 +32,7 @@ func parseAvail(args []string) (*availOptions, error) {
 	flags.IntVar(&o.seeds, "seeds", 5, "how many plans of faults each subject meets")
 	flags.DurationVar(&o.forEach, "for", 40*time.Second, "how long a plan is")
 	stores := flags.String("stores", "redis,etcd,zookeeper", "the stores, by commas")
-	kinds := flags.String("kinds", "locks,leaders", "what is run, by commas; the results of what is not stay as they are")
+	kinds := flags.String("kinds", "locks,leaders,writers", "what is run, by commas; the results of what is not stay as they are")
 	flags.StringVar(&o.out, "out", "results/availability.json", "where the results are written, and read with -only-page")
 	flags.StringVar(&o.page, "docs", "", "the directory whose availability.md is written; none by default")
 	flags.BoolVar(&o.only, "only-page", false, "measure nothing: make the page of the results that are there")
@@ -41,9 +41,9 @@ func parseAvail(args []string) (*availOptions, error) {
 	}
 	o.stores = strings.Split(*stores, ",")
 	for kind := range strings.SplitSeq(*kinds, ",") {
-		w, ok := map[string]*workload{"locks": availWorkload, "leaders": leadWorkload}[kind]
+		w, ok := map[string]*workload{"locks": availWorkload, "leaders": leadWorkload, "writers": writeWorkload}[kind]
 		if !ok {
-			return nil, fmt.Errorf("no kind %q: want locks, leaders or both", kind)
+			return nil, fmt.Errorf("no kind %q: want some of locks, leaders and writers", kind)
 		}
 		o.kinds = append(o.kinds, w)
 	}
@@ -109,7 +109,7 @@ func (o *availOptions) measure(ctx context.Context, work *workload) (r *Results,
 }
 
 func (o *availOptions) onStore(ctx context.Context, work *workload, st *store) (rows []Row, err error) {
-	subjects := slices.DeleteFunc(availSubjects(), func(s availSubject) bool { return s.store != st.name || s.work() != work })
+	subjects := slices.DeleteFunc(availSubjects(), func(s availSubject) bool { return s.store != st.name || s.work != work })
 	values := make([]map[string][]float64, len(subjects))
 	for seed := range o.seeds {
 		for i, sub := range subjects {
@@ -146,7 +146,7 @@ func (s availSubject) kind() bench.BarKind {
 
 func availSubjectNamed(work, store, name string) (availSubject, bool) {
 	all := availSubjects()
-	i := slices.IndexFunc(all, func(s availSubject) bool { return s.work().name == work && s.store == store && s.name == name })
+	i := slices.IndexFunc(all, func(s availSubject) bool { return s.work.name == work && s.store == store && s.name == name })
 	if i < 0 {
 		return availSubject{}, false
 	}

@@ -27,7 +27,7 @@ func coordCandidate(ctx context.Context, s *store, ttl time.Duration) (availCand
 }
 
 func (a availCoord) lead(ctx context.Context, key string, fn func(context.Context) error) error {
-	return coord.Lead(ctx, a.c, key, fn, coord.TTL(a.ttl))
+	return coord.Lead(ctx, a.Locker, key, fn, coord.TTL(a.ttl))
 }
 
 // availElection is the election of package concurrency of etcd, one term a call.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 
 	"github.com/coordgo/coord"
 )
@@ -29,17 +30,10 @@ type availHeld interface {
 type availSubject struct {
 	store, name string
 	ttl         time.Duration
+	work        *workload // what it is measured at
 	// One of them: open for locks, candidate for leaders.
 	open      func(ctx context.Context, s *store, ttl time.Duration) (availLock, error)
 	candidate func(ctx context.Context, s *store, ttl time.Duration) (availCandidate, error)
-}
-
-// work is what the subject is measured at.
-func (s availSubject) work() *workload {
-	if s.candidate != nil {
-		return leadWorkload
-	}
-	return availWorkload
 }
 
 // plan is what a seed makes happen to the subject.
@@ -55,22 +49,26 @@ var testAvailSubjects []availSubject
 
 func availSubjects() []availSubject {
 	return append(testAvailSubjects, []availSubject{
-		{"redis", "coord", time.Second, openAvailCoord, nil},
-		{"redis", "redislock, 20 ms", time.Second, openAvailRedislock, nil},
-		{"etcd", "coord", 2 * time.Second, openAvailCoord, nil},
-		{"etcd", "concurrency.Mutex", 2 * time.Second, openAvailMutex, nil},
-		{"zookeeper", "coord", 2 * time.Second, openAvailCoord, nil},
-		{"zookeeper", "zk.Lock", 2 * time.Second, openAvailZKLock, nil},
-		{"redis", "coord", time.Second, nil, coordCandidate},
-		{"etcd", "coord", 2 * time.Second, nil, coordCandidate},
-		{"etcd", "concurrency.Election", 2 * time.Second, nil, electionCandidate},
-		{"zookeeper", "coord", 2 * time.Second, nil, coordCandidate},
+		{"redis", "coord", time.Second, availWorkload, openAvailCoord, nil},
+		{"redis", "redislock, 20 ms", time.Second, availWorkload, openAvailRedislock, nil},
+		{"etcd", "coord", 2 * time.Second, availWorkload, openAvailCoord, nil},
+		{"etcd", "concurrency.Mutex", 2 * time.Second, availWorkload, openAvailMutex, nil},
+		{"zookeeper", "coord", 2 * time.Second, availWorkload, openAvailCoord, nil},
+		{"zookeeper", "zk.Lock", 2 * time.Second, availWorkload, openAvailZKLock, nil},
+		{"redis", "coord", time.Second, leadWorkload, nil, coordCandidate},
+		{"etcd", "coord", 2 * time.Second, leadWorkload, nil, coordCandidate},
+		{"etcd", "concurrency.Election", 2 * time.Second, leadWorkload, nil, electionCandidate},
+		{"zookeeper", "coord", 2 * time.Second, leadWorkload, nil, coordCandidate},
+		{"redis", "coord", time.Second, writeWorkload, openAvailWriter, nil},
+		{"etcd", "coord", 2 * time.Second, writeWorkload, openAvailWriter, nil},
+		{"etcd", "recipe.RWMutex", 2 * time.Second, writeWorkload, openAvailRWMutex, nil},
+		{"zookeeper", "coord", 2 * time.Second, writeWorkload, openAvailWriter, nil},
 	}...)
 }
 
 type availCoord struct {
-	c   *coord.Client
-	ttl time.Duration
+	coord.Locker // the client, or a view of it
+	ttl          time.Duration
 }
 
 func openAvailCoord(ctx context.Context, s *store, ttl time.Duration) (availLock, error) {
@@ -82,8 +80,17 @@ func openAvailCoord(ctx context.Context, s *store, ttl time.Duration) (availLock
 	return availCoord{c, ttl}, err
 }
 
+// openAvailWriter is the writers' side of a read/write lock.
+func openAvailWriter(ctx context.Context, s *store, ttl time.Duration) (availLock, error) {
+	l, err := openAvailCoord(ctx, s, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return availCoord{l.(availCoord).Locker.(*coord.Client).ReadWrite().Write(), ttl}, nil
+}
+
 func (a availCoord) lock(ctx context.Context, key string) (availHeld, error) {
-	l, err := a.c.Lock(ctx, key, coord.TTL(a.ttl))
+	l, err := a.Lock(ctx, key, coord.TTL(a.ttl))
 	return coordHeld{l}, err
 }
 
@@ -164,12 +171,12 @@ func (a *availMutex) lock(ctx context.Context, key string) (availHeld, error) {
 	if err := m.Lock(ctx); err != nil {
 		return nil, err
 	}
-	return sessionHeld{s, m}, nil
+	return sessionHeld{s, m.Unlock}, nil
 }
 
 type sessionHeld struct {
-	s *concurrency.Session
-	m *concurrency.Mutex
+	s    *concurrency.Session
+	free func(context.Context) error
 }
 
 func (h sessionHeld) err() error {
@@ -181,7 +188,27 @@ func (h sessionHeld) err() error {
 	}
 }
 
-func (h sessionHeld) unlock(ctx context.Context) error { return h.m.Unlock(ctx) }
+func (h sessionHeld) unlock(ctx context.Context) error { return h.free(ctx) }
+
+// availRWMutex is the read/write lock of package recipe. It heeds no context.
+type availRWMutex struct{ availSession }
+
+func openAvailRWMutex(_ context.Context, s *store, ttl time.Duration) (availLock, error) {
+	c, err := newEtcd(s)
+	return &availRWMutex{availSession{c: c, ttl: ttl}}, err
+}
+
+func (a *availRWMutex) lock(_ context.Context, key string) (availHeld, error) {
+	s, err := a.live()
+	if err != nil {
+		return nil, err
+	}
+	m := recipe.NewRWMutex(s, key)
+	if err := m.Lock(); err != nil {
+		return nil, err
+	}
+	return sessionHeld{s, func(context.Context) error { return m.Unlock() }}, nil
+}
 
 // availZKLock is the lock of the client library. It heeds no context and tells no loss but by the
 // state of its connection.

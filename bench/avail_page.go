@@ -28,6 +28,9 @@ var availWorkload = &workload{
 	},
 }
 
+// writeWorkload names those of a run of writers of a read/write lock.
+var writeWorkload = &workload{name: "write", noRatio: true, columns: availWorkload.columns}
+
 // leadWorkload names those of a run of leaders. They are judged alike.
 var leadWorkload = &workload{
 	name: "lead", noRatio: true,
@@ -49,7 +52,7 @@ func availSection(all availResults) []byte {
 	for _, part := range []struct {
 		title string
 		work  *workload
-	}{{"Locks", availWorkload}, {"Leaders", leadWorkload}} {
+	}{{"Locks", availWorkload}, {"Leaders", leadWorkload}, {"Writers of a read/write lock", writeWorkload}} {
 		if r := all[part.work.name]; r != nil {
 			fmt.Fprintf(&b, "\n### %s\n\n", part.title)
 			availTable(&b, part.work, r)

@@ -37,7 +37,7 @@ type availProcess struct {
 // availability is what came of a run of length d under the faults of a seed.
 func availability(ctx context.Context, sub availSubject, st *store, key string, d time.Duration, seed uint64) (figures, error) {
 	r := &availRunner{st: st, d: d, job: job{
-		Kind: sub.work().name, Store: st.name, Addr: st.addr, Subject: sub.name, Key: key, Patience: d + time.Minute,
+		Kind: sub.work.name, Store: st.name, Addr: st.addr, Subject: sub.name, Key: key, Patience: d + time.Minute,
 	}}
 	err := r.through(ctx, sub.plan(seed, d))
 	r.end()

@@ -258,7 +258,7 @@ func TestAvailability(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, overlaps := range map[string]bool{"coord": false, "open door": true} {
-		for _, kind := range []string{"availability", "lead"} {
+		for _, kind := range []string{"availability", "lead", "write"} {
 			sub, _ := availSubjectNamed(kind, "redis", name)
 			f, err := availability(t.Context(), sub, st, kind+"-"+name[:1], 5*time.Second, 1)
 			if err != nil {

@@ -30,8 +30,9 @@ func TestMain(m *testing.M) {
 		{store: "redis", name: "stuck", kind: bench.Peer, locks: stuck, reads: stuck, shares: crowd | amongReaders},
 	}
 	testAvailSubjects = []availSubject{
-		{"redis", "open door", time.Second, openDoor, nil},
-		{"redis", "open door", time.Second, nil, openDoorCandidate},
+		{"redis", "open door", time.Second, availWorkload, openDoor, nil},
+		{"redis", "open door", time.Second, writeWorkload, openDoor, nil},
+		{"redis", "open door", time.Second, leadWorkload, nil, openDoorCandidate},
 	}
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(workerMain())

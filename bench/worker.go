@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/coordgo/coord/internal/bench"
@@ -20,7 +21,7 @@ const workerEnv = "COORD_BENCH_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases", "availability" or "lead"
+	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases", "availability", "lead" or "write"
 	Store, Addr  string
 	Subject      string
 	Key, Words   string
@@ -78,7 +79,7 @@ func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.lasts())
 	defer cancel()
 	st := &store{name: j.Store, addr: j.Addr}
-	if j.Kind == availWorkload.name || j.Kind == leadWorkload.name {
+	if slices.ContainsFunc(availSubjects(), func(s availSubject) bool { return s.work.name == j.Kind }) {
 		return &reply{}, j.available(ctx, st, in, out)
 	}
 	words, err := mapWords(j.Words)
