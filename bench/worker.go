@@ -120,6 +120,9 @@ func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
+		if j.Most > 0 {
+			closing(l) // coord gives a place in the queue back in the background
+		}
 		return &reply{PerWorker: s.PerWorker, Took: s.Took, Wait: &s.Wait}, nil
 	case "wake":
 		h, err := bench.Wake(ctx, l, j.Key, j.First, time.Now().Add(j.For), words)
