@@ -32,7 +32,7 @@ const permits = 16
 var absentShared = map[string]string{
 	"a semaphore of go.etcd.io/etcd/client/v3/experimental/recipes": "it has none; *session keys* is the usual way",
 	"shared locks of github.com/go-zookeeper/zk":                    "it has an exclusive `Lock` only",
-	"read/write locks on Redis":                                     "no library for Go is in common use",
+	"read/write locks on Redis":                                     "redislock, redsync and rueidislock have none",
 }
 
 // sharedSubjects are all that shared holds are measured with.
