@@ -23,7 +23,7 @@ func takes(u sharedUse) func(subject) bool {
 }
 
 // sharedStores are those whose keys several can hold.
-var sharedStores = []string{"redis", "etcd", "zookeeper", "memory"}
+var sharedStores = []string{"redis", "etcd", "zookeeper", "memcached", "memory"}
 
 // permits is of how many permits the semaphore of the crowd is.
 const permits = 16
@@ -37,21 +37,24 @@ var absentShared = map[string]string{
 
 // sharedSubjects are all that shared holds are measured with.
 func sharedSubjects() []subject {
-	return slices.Concat(sharedCoord(), sharedRedis(), sharedEtcd(), sharedZooKeeper(), sharedMemory(), testSubjects)
+	return slices.Concat(sharedCoord(), sharedRedis(), sharedEtcd(), sharedOthers(), sharedMemory(), testSubjects)
 }
 
 func sharedCoord() (list []subject) {
 	for _, store := range sharedStores {
-		elsewhere := woken
-		if store == "memory" { // of one process
+		elsewhere, among := woken, amongReaders
+		switch store {
+		case "memory": // of one process
 			elsewhere = 0
+		case "memcached": // of at most 64 holders
+			among = 0
 		}
 		list = append(list,
 			usedAt(store, "coord", alone|elsewhere),
 			subject{store: store, name: "coord, Semaphore(16)", kind: bench.Ours, locks: openShared(semaphoreOf(permits)), shares: alone | crowd},
 			subject{store: store, name: "coord, Semaphore(1)", kind: bench.Ours, locks: openShared(semaphoreOf(1)), shares: elsewhere},
 			subject{store: store, name: "coord, Read", kind: bench.Ours, locks: openShared(readers), shares: alone},
-			subject{store: store, name: "coord, Write", kind: bench.Ours, locks: openShared(writers), reads: openShared(readers), shares: alone | amongReaders | elsewhere},
+			subject{store: store, name: "coord, Write", kind: bench.Ours, locks: openShared(writers), reads: openShared(readers), shares: alone | among | elsewhere},
 		)
 	}
 	return list

@@ -7,10 +7,11 @@ import (
 	"github.com/coordgo/coord/internal/bench"
 )
 
-func sharedZooKeeper() []subject {
+func sharedOthers() []subject {
 	return []subject{
 		usedAt("zookeeper", "create + delete", alone),
 		usedAt("zookeeper", "zk.Lock", alone|woken),
+		usedAt("memcached", "add + gets, cas", alone),
 	}
 }
 
