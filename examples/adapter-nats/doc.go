@@ -9,7 +9,7 @@
 //
 // # What is stored
 //
-// A lock is one key, "lock.KEY", a limit another, "limit.STATE.KEY". Bytes other than
+// A lock is one key, "lock.KEY", all who share a key another, "shared.KEY", a limit a third, "limit.STATE.KEY". Bytes other than
 // letters, digits, "-" and "_" are escaped as "=3A"; what is then longer than 200 bytes is replaced by its
 // SHA-256. Every value has a time to live of its own, so that the bucket empties itself.
 //
@@ -32,7 +32,7 @@ import "github.com/coordgo/coord/driver"
 
 // Claims are what a bucket that [New] accepts promises, with one server or several.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
