@@ -15,7 +15,7 @@
 # make bench-availability  locks, leaders and writers while processes and the store fail, beside other libraries, some
 #              50 minutes of a machine that does nothing else (BENCH="-seeds 1" for less, BENCH="-kinds leaders" for
 #              leaders alone); docs/generated/availability.md is made of it
-# make soak    the suite on sound drivers, over and over, and on broken ones; clients against clusters that
+# make soak    the suite on sound drivers, over and over, and on broken ones; clients against stores that
 #              break, ten minutes for each kind (SOAK=10m, PASSES=20); reports in docs/soak; what many keys
 #              leave behind in each store (KEYS=100000)
 # make reports the conformance suite on every store; the page docs/generated/compatibility.md is made of it

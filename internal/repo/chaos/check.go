@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // checker sees all that clients see, and compares.
@@ -25,14 +26,6 @@ type checker struct {
 	progress chan struct{} // one is sent when work went on
 }
 
-// keyState is who has a key.
-type keyState struct {
-	lock    *coord.Lock // the last that entered
-	left    bool        // it has begun to unlock
-	token   coord.Token
-	granted time.Time // when the last entered
-}
-
 // take is one permit, granted between the two instants.
 type take struct{ sent, got time.Time }
 
@@ -40,30 +33,57 @@ type take struct{ sent, got time.Time }
 type window struct{ from, to time.Time }
 
 func newChecker(s *Scenario) *checker {
-	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), keys: make([]keyState, s.Keys), progress: make(chan struct{}, 1)}
-	c.rep = Report{Name: s.Name, Clients: s.Clients, Keys: s.Keys, TTL: s.TTL, Limit: s.Limit.String(), Errors: map[string]int{}}
+	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), progress: make(chan struct{}, 1)}
+	for i := range s.Keys {
+		c.keys = append(c.keys, newKey(fmt.Sprint("lock ", i), 1))
+	}
+	c.rep = Report{Name: s.Name, Clients: s.Clients, Keys: s.Keys, TTL: s.TTL, Limit: s.Limit.String(), Grants: map[string]int{}, Errors: map[string]int{}}
 	return c
 }
 
-// enter: l was granted. The holder before it must have given up, or have seen its loss.
-func (c *checker) enter(k int, l *coord.Lock) {
+// share adds keys that several hold, if the store has such.
+func (c *checker) share(can bool) {
+	c.rep.Grants[exclusive] = 0
+	if !can {
+		c.rep.Skipped = "no shared holds: the store does not claim " + string(driver.Shared)
+		return
+	}
+	for i := range sharedKeys {
+		c.keys = append(c.keys, newKey(fmt.Sprint("semaphore ", i), of), newKey(fmt.Sprint("read/write lock ", i), many))
+	}
+	for _, mode := range []string{permits, read, write, downgrade} {
+		c.rep.Grants[mode] = 0
+	}
+}
+
+// asks is told before a key is asked for, and gives the last token of it that it knows.
+func (c *checker) asks(k int) coord.Token {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys[k].last
+}
+
+// enter: l was granted. Holders before it who leave no room must have given up, or have seen their loss.
+func (c *checker) enter(a ask, l *coord.Lock, after coord.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.Err() != nil {
 		c.rep.Lost++
 		return // lost before it began: it says nothing
 	}
-	now := time.Now()
-	key := &c.keys[k]
-	if key.lock != nil && !key.left && key.lock.Err() == nil {
-		c.wrong(&c.rep.Overlaps, "key %d: token %d was granted while the holder of %d, until %v from now, was live", k, l.Token(), key.token, key.lock.Deadline().Sub(now))
-	}
-	if l.Token() <= key.token {
-		c.wrong(&c.rep.Tokens, "key %d: token %d after %d", k, l.Token(), key.token)
-	}
-	c.rep.Grants++
-	key.lock, key.left, key.token, key.granted = l, false, max(l.Token(), key.token), now
+	overlap, token := c.keys[a.key].enter(l, a.weight, after)
+	c.wrong(&c.rep.Overlaps, overlap)
+	c.wrong(&c.rep.Tokens, token)
+	c.rep.Grants[a.mode]++
 	c.worked()
+}
+
+// shrink: writer is about to be unlocked, and is held on by reader.
+func (c *checker) shrink(k int, writer, reader *coord.Lock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys[k].shrink(writer, reader)
+	c.rep.Grants[downgrade]++
 }
 
 // leave: the holder of l is about to unlock.
@@ -73,9 +93,7 @@ func (c *checker) leave(k int, l *coord.Lock) {
 	if l.Err() != nil {
 		c.rep.Lost++
 	}
-	if c.keys[k].lock == l {
-		c.keys[k].left = true
-	}
+	c.keys[k].leave(l)
 }
 
 // returned: the call that s watched came back.
@@ -126,10 +144,12 @@ func (c *checker) closed(took time.Duration, err error) {
 	}
 }
 
-// wrong notes a breach: a failure, unless the store is lossy and was broken just now.
-// checker.mu is held.
-func (c *checker) wrong(list *[]string, format string, args ...any) {
-	text := c.at() + fmt.Sprintf(format, args...)
+// wrong notes a breach, if there is one: a failure, unless the store is lossy and was broken just now. checker.mu is held.
+func (c *checker) wrong(list *[]string, text string) {
+	if text == "" {
+		return
+	}
+	text = c.at() + text
 	if c.scenario.Lossy && c.inWindow(time.Now()) {
 		c.documented(text)
 		return
@@ -221,7 +241,7 @@ func (c *checker) missing(since time.Time) string {
 	var out []string
 	for k := range c.keys {
 		if c.keys[k].granted.Before(since) {
-			out = append(out, fmt.Sprintf("key %d was not locked", k))
+			out = append(out, c.keys[k].name+" was not taken")
 		}
 	}
 	if c.limit.Before(since) {

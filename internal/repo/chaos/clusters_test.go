@@ -42,6 +42,7 @@ func runScenario(t *testing.T, s Scenario, start func() (url string, breaks []Br
 		s.For = d
 	}
 	s.Log = t.Logf
+	s.Die = diesOf(url)
 	server := ""
 	s.Open = func() (*coord.Client, error) {
 		c, err := coord.Open(t.Context(), url, coord.WithLogger(slog.New(slog.DiscardHandler)))

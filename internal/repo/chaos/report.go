@@ -21,10 +21,17 @@ type Report struct {
 	Limit   string        `json:"limit"`
 	Took    time.Duration `json:"took_ns"`
 
-	Grants   int `json:"grants"`
-	Lost     int `json:"lost"`
-	Admitted int `json:"admitted"`
-	Denied   int `json:"denied"`
+	// Grants counts by mode. Each mode that is there must have some.
+	Grants map[string]int `json:"grants"`
+	Lost   int            `json:"lost"`
+	// Deaths is how many processes were killed while they held, Inherited how often a successor had what they had, LongestDead
+	// the longest time to that without a break.
+	Deaths      int           `json:"deaths"`
+	Inherited   int           `json:"inherited"`
+	LongestDead time.Duration `json:"longest_dead_ns"`
+	Skipped     string        `json:"skipped,omitempty"` // what was not done, and why
+	Admitted    int           `json:"admitted"`
+	Denied      int           `json:"denied"`
 	// Peak is the most permits that were certainly granted within one period.
 	Peak         int           `json:"peak"`
 	LongestClose time.Duration `json:"longest_close_ns"`
@@ -42,9 +49,12 @@ type Report struct {
 	Overlaps   []string `json:"overlaps,omitempty"`
 	Tokens     []string `json:"tokens,omitempty"`
 	Bound      []string `json:"bound,omitempty"`
+	Overdue    []string `json:"overdue,omitempty"`
 	Late       []string `json:"late,omitempty"`
 	Stuck      []string `json:"stuck,omitempty"`
 	Unexpected []string `json:"unexpected,omitempty"`
+
+	mourns bool // somebody must have died
 }
 
 // BreakReport is one break.
@@ -102,7 +112,8 @@ func (r *Report) Err() error {
 		what string
 		list []string
 	}{
-		{"two live holders", r.Overlaps},
+		{"two live holders", r.Overlaps}, // or more than the bound
+		{"shares of dead holders that do not come back", r.Overdue},
 		{"tokens that do not rise", r.Tokens},
 		{"a limit above its bound", r.Bound},
 		{"calls that outlast their context", r.Late},
@@ -113,8 +124,17 @@ func (r *Report) Err() error {
 			errs = append(errs, fmt.Errorf("%s, %d times:\n  %s", b.what, len(b.list), strings.Join(b.list[:min(len(b.list), 5)], "\n  ")))
 		}
 	}
-	if r.Grants == 0 || r.Admitted == 0 {
-		errs = append(errs, fmt.Errorf("nothing happened: %d grants, %d permits", r.Grants, r.Admitted))
+	least := max(5, len(r.Breaks))
+	for mode, n := range r.Grants {
+		if n < least {
+			errs = append(errs, fmt.Errorf("hardly anything happened: %d grants (%s), want %d", n, mode, least))
+		}
+	}
+	if r.Admitted < least {
+		errs = append(errs, fmt.Errorf("hardly anything happened: %d permits of the limit, want %d", r.Admitted, least))
+	}
+	if r.mourns && r.Inherited == 0 {
+		errs = append(errs, fmt.Errorf("no successor of %d dead holders had what they had", r.Deaths))
 	}
 	return errors.Join(errs...)
 }
@@ -123,7 +143,11 @@ func (r *Report) Err() error {
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d clients, %d keys of TTL %v, limit %s, %v\n", r.Name, r.Clients, r.Keys, r.TTL, r.Limit, r.Took.Round(time.Second))
-	fmt.Fprintf(&b, "  %d grants, %d lost; %d permits, %d denied, at most %d in one period\n", r.Grants, r.Lost, r.Admitted, r.Denied, r.Peak)
+	fmt.Fprintf(&b, "  grants %v, %d lost; limit: %d permits, %d denied, at most %d in one period\n", r.Grants, r.Lost, r.Admitted, r.Denied, r.Peak)
+	fmt.Fprintf(&b, "  %d holders killed, %d successors, at most %v later without a break\n", r.Deaths, r.Inherited, r.LongestDead.Round(time.Millisecond))
+	if r.Skipped != "" {
+		fmt.Fprintf(&b, "  %s\n", r.Skipped)
+	}
 	longest := map[string]time.Duration{}
 	count := map[string]int{}
 	for _, br := range r.Breaks {

@@ -1,7 +1,8 @@
 // Package chaos drives many clients against one store while the store's servers are
 // killed, cut off and restarted, and checks what coord promises of them: no two live
-// holders, tokens that rise, limits within their bound, calls that end with
-// their context, and work that goes on once the store is whole again.
+// holders of a lock, no writer beside others, no semaphore above its bound, tokens that rise, limits within their
+// bound, shares of dead holders that come back, calls that end with their context, and work that goes on once the store is
+// whole again.
 //
 // All clients are in one process, so that what they see can be compared on one clock.
 package chaos
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // Scenario is what to do.
@@ -24,7 +26,8 @@ type Scenario struct {
 	Open func() (*coord.Client, error)
 	// Clients lock, limit and check all the time; default 20.
 	Clients int
-	// Keys is how many keys they contend for; default 5.
+	// Keys is how many exclusive locks they contend for; default 5. On a store that has shared holds there are two semaphores
+	// and two read/write locks besides.
 	Keys int
 	// TTL of the locks; default 1 s.
 	TTL time.Duration
@@ -41,6 +44,12 @@ type Scenario struct {
 	// with asynchronous replication do. What goes wrong between a break and the end of
 	// one TTL after its heal is then reported, but is no failure.
 	Lossy bool
+	// Die has a process of its own lock as m, and kills it then. It is called again and again by one goroutine, if it is set
+	// and the store has shared holds.
+	Die func(ctx context.Context, m Mortal) error
+	// Grace is how long after its lease the share of a dead holder may be kept, as stores have steps and who waits polls;
+	// default 5 s.
+	Grace time.Duration
 	// Log tells what happens, if set.
 	Log func(format string, args ...any)
 }
@@ -70,10 +79,16 @@ func (s *Scenario) defaults() {
 	if s.Settle == 0 {
 		s.Settle = 10 * time.Second
 	}
+	if s.Grace == 0 {
+		s.Grace = 5 * time.Second
+	}
 	if s.Log == nil {
 		s.Log = func(string, ...any) {}
 	}
 }
+
+// sharedKeys is how many semaphores there are, and as many read/write locks.
+const sharedKeys = 2
 
 // calm is how long clients work undisturbed before each break.
 const calm = 2 * time.Second
@@ -100,8 +115,15 @@ func (s Scenario) Run(ctx context.Context) (*Report, error) {
 		}
 		clients = append(clients, c)
 	}
+	shares := clients[0].Info().Claims.Has(driver.Shared)
+	check.share(shares)
 	working, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	if shares && s.Die != nil {
+		check.rep.mourns = true
+		h := &successor{scenario: &s, check: check, c: clients[0]}
+		wg.Go(func() { h.work(working) })
+	}
 	for i, c := range clients {
 		w := &worker{scenario: &s, check: check, c: c, rand: rand.New(rand.NewPCG(uint64(i), 1))}
 		wg.Go(func() { w.work(working) })

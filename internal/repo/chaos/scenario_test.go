@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
+	if text := os.Getenv(victimEnv); text != "" {
+		beVictim(text)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -33,6 +37,7 @@ func onMemory(store *memory.Store, wrap func(driver.Backend) driver.Backend) fun
 
 // A sound store comes through, each break is made once, and the work is real.
 func TestSoundStore(t *testing.T) {
+	t.Parallel()
 	store := memory.NewStore()
 	r, err := Scenario{
 		Name: "memory", TTL: 200 * time.Millisecond,
@@ -45,7 +50,7 @@ func TestSoundStore(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Error(err)
 	}
-	if r.Grants < 200 || r.Peak < 40 || len(r.Breaks) != 1 {
+	if r.Grants[exclusive] < 100 || r.Grants[permits] < 50 || r.Grants[read] < 20 || r.Grants[write] < 10 || r.Grants[downgrade] < 5 || r.Peak < 40 || len(r.Breaks) != 1 {
 		t.Errorf("hardly any faults:\n%v", r)
 	}
 }
@@ -73,6 +78,7 @@ func (faulty) Reset(context.Context, string, driver.Limit) error { return nil }
 
 // Each kind of breach is seen.
 func TestBreachesAreSeen(t *testing.T) {
+	t.Parallel()
 	store := memory.NewStore()
 	r, err := Scenario{
 		Name: "faulty", For: 2500 * time.Millisecond, TTL: 100 * time.Millisecond, Limit: coord.PerSecond(20),
@@ -111,6 +117,7 @@ func (h hung) TryLock(ctx context.Context, key string, r driver.Request) (driver
 
 // A store that does not come back is seen too.
 func TestStuckStoreIsSeen(t *testing.T) {
+	t.Parallel()
 	store := memory.NewStore()
 	broken := make(chan struct{})
 	r, err := Scenario{
@@ -149,6 +156,7 @@ func (d deaf) TryLock(ctx context.Context, key string, r driver.Request) (driver
 
 // A call that outlasts its context is seen, and where it was.
 func TestLateCallIsSeen(t *testing.T) {
+	t.Parallel()
 	store := memory.NewStore()
 	r, err := Scenario{
 		Name: "deaf", For: calm, TTL: 50 * time.Millisecond,
