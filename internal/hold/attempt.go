@@ -34,11 +34,12 @@ type Spec struct {
 type Attempt struct {
 	waiter
 	m           *Manager
-	refused     bool   // the store has refused it at least once
-	waited      bool   // it has waited in the local queue
-	isHead      bool   // it asks as the head of the queue for a shared key
-	storeQueued bool   // granted by the store's own queue
-	granted     Tenure // what Run gives
+	refused     bool            // the store has refused it at least once
+	waited      bool            // it has waited in the local queue
+	isHead      bool            // it asks as the head of the queue for a shared key
+	placeLeft   <-chan struct{} // closed once it has given back the place of the head
+	storeQueued bool            // granted by the store's own queue
+	granted     Tenure          // what Run gives
 }
 
 // Begin makes a, which is zero, an attempt of m for what s asks.
@@ -297,7 +298,7 @@ func (a *Attempt) newHold(g granted) (*hold, error) {
 	}
 	h := &hold{
 		by: &a.acquisition, clock: m.clock,
-		stored: g.Token, slot: g.Slot, share: a.spec.Share, ttl: g.TTL, grantedAt: now.Mono,
+		stored: g.Token, slot: g.Slot, placeLeft: a.placeLeft, share: a.spec.Share, ttl: g.TTL, grantedAt: now.Mono,
 		renewAt: g.since(m.clock).Add(g.TTL / 3), alarm: alarm{heapIndex: -1},
 	}
 	h.deadline.Store(deadline)

@@ -17,9 +17,10 @@ type hold struct {
 	by    *acquisition // the one that was granted it
 	clock *clock.Clock
 
-	stored    int64         // the store's fencing value
-	slot      int           // its number among those who share the key
-	grantedAt time.Duration // when the grant had arrived, on the monotonic clock: not before the store made it
+	stored    int64           // the store's fencing value
+	slot      int             // its number among those who share the key
+	placeLeft <-chan struct{} // closed once the place at the head of the queue was given back; nil if there was none
+	grantedAt time.Duration   // when the grant had arrived, on the monotonic clock: not before the store made it
 
 	// guarded by Manager.mu
 	inSlot   bool // the slot of its key has not been left

@@ -40,6 +40,7 @@ func (t *Tenure) release(ctx context.Context, now clock.Instant) (err error) {
 		m.cleanUp(h)
 		return nil
 	}
+	defer h.awaitPlace(ctx)
 	return m.unlockStore(ctx, h)
 }
 

@@ -90,12 +90,32 @@ func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (g granted, err 
 		if err != nil || !returned {
 			a.mayHave(m.clock.Now()) // its headship, which a refusal has left
 		}
-		m.bg.Go(func() { _ = place.Release(context.Background()) }) // what is not confirmed is cleaned up after
+		left := make(chan struct{})
+		a.placeLeft = left
+		m.bg.Go(func() {
+			defer close(left)
+			_ = place.Release(context.Background()) // what is not confirmed is cleaned up after
+		})
 	}()
 	a.isHead = true
 	g, err = a.ask(following, place)
 	returned = true
 	return g, err
+}
+
+// awaitPlace returns when the place in the queue that h came from has been given back: a process may end after Unlock. It waits
+// no longer than ctx and Release of the place allow.
+func (h *hold) awaitPlace(ctx context.Context) {
+	if h.placeLeft == nil {
+		return
+	}
+	if ctx.Err() != nil { // the key is freed all the same
+		ctx = context.WithoutCancel(ctx)
+	}
+	select {
+	case <-h.placeLeft:
+	case <-ctx.Done():
+	}
 }
 
 // ask is the loop of askAsHead.
