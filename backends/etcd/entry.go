@@ -38,6 +38,7 @@ type entry struct {
 	making   *making // unsure: the request that is still under way
 	state    state
 	lease    *lease
+	moving   bool      // a request may bind it to another lease yet, which is not kept alive
 	deadline time.Time // held, kept: when it lapses
 	gone     chan struct{}
 	cause    error // why gone is closed
@@ -68,7 +69,7 @@ func (b *backend) bind(e *entry, l *lease) {
 	if e.lease != nil {
 		delete(e.lease.bound, e)
 	}
-	e.lease = l
+	e.lease, e.moving = l, false
 	l.bound[e] = struct{}{}
 }
 

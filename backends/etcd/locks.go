@@ -164,7 +164,7 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 // adopt takes over a hold of r.ID that this client does not know: a repeated attempt
 // after a lost reply, or through another client.
 func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec record) (driver.Grant, error) {
-	l, there, err := b.rebound(ctx, r, &rec)
+	l, there, err := b.rebound(ctx, p, r, &rec)
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
@@ -205,7 +205,7 @@ func (b *backend) supersede(old *entry) {
 
 // rebound binds an entry that an earlier call left at the store to a lease that we keep alive, and makes a shared hold smaller
 // if r asks for less. there is false if it has changed meanwhile.
-func (b *backend) rebound(ctx context.Context, r driver.Request, rec *record) (l *lease, there bool, err error) {
+func (b *backend) rebound(ctx context.Context, p place, r driver.Request, rec *record) (l *lease, there bool, err error) {
 	wants := rec.value
 	if share := rec.share.Shrunk(r.Share); share != rec.share {
 		rec.share = share
@@ -215,7 +215,7 @@ func (b *backend) rebound(ctx context.Context, r driver.Request, rec *record) (l
 	if err != nil || l.id == rec.lease && wants == rec.value {
 		return l, true, err
 	}
-	there, err = b.rebind(ctx, *rec, wants, l)
+	there, err = b.rebind(ctx, p, *rec, wants, l)
 	return l, there, err
 }
 
@@ -243,33 +243,55 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 	return l, b.keepAlive(ctx, l, asked)
 }
 
-// rebinding binds an entry of ours to another lease, and gives it another value, unless it has changed hands or
-// was broken. It keeps its place.
-func rebinding(name string, create int64, has, wants string, l *lease) clientv3.Op {
+// rebinding binds an entry of ours to another lease, and gives it another value, unless it has changed hands, was broken
+// or has been moved since. It keeps its place.
+func rebinding(rec record, wants string, l *lease) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(name), "=", create),
-		clientv3.Compare(clientv3.Value(name), "=", has),
+		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
+		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
+		clientv3.Compare(clientv3.LeaseValue(rec.name), "=", rec.lease),
 	}, []clientv3.Op{
-		clientv3.OpPut(name, wants, clientv3.WithLease(clientv3.LeaseID(l.id))),
-	}, []clientv3.Op{clientv3.OpGet(name)})
+		clientv3.OpPut(rec.name, wants, clientv3.WithLease(clientv3.LeaseID(l.id))),
+	}, []clientv3.Op{clientv3.OpGet(rec.name)})
 }
 
 // rebind makes the request of rebinding. there is false if the entry has changed hands, was broken or is gone.
-func (b *backend) rebind(ctx context.Context, rec record, wants string, l *lease) (there bool, err error) {
-	resp, err := b.txnAgain(ctx, rebinding(rec.name, rec.create, rec.value, wants, l))
-	if err != nil {
-		if !driver.Definite(err) {
-			b.taint(l)
+func (b *backend) rebind(ctx context.Context, p place, rec record, wants string, l *lease) (there bool, err error) {
+	for {
+		resp, err := b.txnAgain(ctx, rebinding(rec, wants, l))
+		if err != nil {
+			if !driver.Definite(err) {
+				b.strays(p, l)
+			}
+			return false, err
 		}
-		return false, err
+		made := resp.Responses[0].GetResponseTxn()
+		if made.Succeeded {
+			return true, nil
+		}
+		found := made.Responses[0].GetResponseRange().GetKvs()
+		switch {
+		case len(found) == 0 || found[0].CreateRevision != rec.create:
+			return false, nil
+		case found[0].Lease == l.id: // the request may have been made twice
+			return string(found[0].Value) == wants, nil
+		case string(found[0].Value) != rec.value || found[0].Lease == rec.lease:
+			return false, nil
+		}
+		rec.lease = found[0].Lease // an earlier move has arrived
 	}
-	made := resp.Responses[0].GetResponseTxn()
-	if made.Succeeded {
-		return true, nil
+}
+
+// strays notes that the entry of p, if this client knows it, may be bound to l, now or later. l is tainted, so that it ends,
+// and the entry with it. Therefore the entry is relied on for no longer than it is already, until it is on a third lease: then
+// the request finds it on another one than it compares.
+func (b *backend) strays(p place, l *lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.tainted = true
+	if e := b.entries[p]; e != nil && e.lease != l {
+		e.moving, e.lease.tainted = true, true
 	}
-	found := made.Responses[0].GetResponseRange().GetKvs()
-	// The request may have been made twice.
-	return len(found) > 0 && found[0].CreateRevision == rec.create && string(found[0].Value) == wants && found[0].Lease == l.id, nil
 }
 
 // Unlock implements driver.Locker: one request, and a read of the queue before it if this client does not know the

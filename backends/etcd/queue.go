@@ -124,7 +124,7 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 	}
 	if err == nil && create == 0 {
 		var its *lease
-		if its, create, err = b.adoptEntry(ctx, w.queue, there, r); err == nil {
+		if its, create, err = b.adoptEntry(ctx, p, w.queue, there, r); err == nil {
 			l = its
 		}
 	}
@@ -175,7 +175,7 @@ func (b *backend) putEntry(ctx context.Context, w *waiter, name, id string, l *l
 
 // adoptEntry looks at the entry that has the name. If an earlier call of this id made it, and its reply was lost,
 // adoptEntry binds it to a lease that this client keeps alive.
-func (b *backend) adoptEntry(ctx context.Context, queue string, there *mvccpb.KeyValue, r driver.Request) (*lease, int64, error) {
+func (b *backend) adoptEntry(ctx context.Context, p place, queue string, there *mvccpb.KeyValue, r driver.Request) (*lease, int64, error) {
 	rec, err := readRecord(queue, there)
 	switch {
 	case err != nil:
@@ -185,7 +185,7 @@ func (b *backend) adoptEntry(ctx context.Context, queue string, there *mvccpb.Ke
 	case rec.released:
 		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
 	}
-	l, ours, err := b.rebound(ctx, r, &rec)
+	l, ours, err := b.rebound(ctx, p, r, &rec)
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: the entry of an earlier call is gone", driver.ErrNotSent)
 	}

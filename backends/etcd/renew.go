@@ -113,13 +113,21 @@ func (b *backend) move(ctx context.Context, moving []*renewal) (others []*renewa
 }
 
 // stays makes a hold that could not be moved one that is to be renewed on the lease that it has. A full store refuses new
-// leases, and renews old ones. What an earlier request may have made then lives on with the hold.
+// leases, and renews old ones. What an earlier request may have made then lives on with the hold. One that may still be moved
+// does not stay.
 func (b *backend) stays(n *renewal) bool {
-	if n.out.Err == nil || errors.Is(n.out.Err, driver.ErrNotHeld) || b.seconds(n.TTL) > n.from.seconds {
+	if n.out.Err == nil || errors.Is(n.out.Err, driver.ErrNotHeld) || b.seconds(n.TTL) > n.from.seconds || b.mayMove(n.e) {
 		return false
 	}
 	n.to, n.out.Err = n.from, nil
 	return true
+}
+
+// mayMove reports whether a request may bind e to another lease yet.
+func (b *backend) mayMove(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return e.moving
 }
 
 // renewOurs keeps alive the leases of holds and proves these, in as few requests as the server takes.
@@ -221,14 +229,14 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		if n.to == n.from {
 			ops[i] = clientv3.OpGet(n.e.name)
 		} else {
-			ops[i] = rebinding(n.e.name, n.e.create, n.value, n.value, n.to)
+			ops[i] = rebinding(record{name: n.e.name, create: n.e.create, value: n.value, lease: n.from.id}, n.value, n.to)
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
 	for i, n := range chunk {
 		switch {
 		case err != nil && n.to != n.from && !driver.Definite(err):
-			b.taint(n.to)
+			b.strays(n.place(), n.to)
 			n.out.Err = err
 		case err != nil:
 			n.out.Err = err
@@ -262,8 +270,8 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 		return b.notThere(n.e, "its entry was made anew")
 	case rec.released:
 		return b.notThere(n.e, "it was broken")
-	case moved != nil: // another client has made it smaller
-		return false
+	case moved != nil: // by the same request, which was sent twice; or else it is on another lease, or smaller
+		return rec.lease == n.to.id && rec.value == n.value
 	}
 	return rec.lease == n.from.id
 }
@@ -280,7 +288,7 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 		b.bind(e, n.to)
 	}
 	ttl := min(time.Duration(b.seconds(n.TTL))*time.Second, n.to.ttl)
-	if d := n.to.since.Add(ttl); d.After(e.deadline) {
+	if d := n.to.since.Add(ttl); d.After(e.deadline) && !e.moving {
 		e.deadline = d
 	}
 	return e.grant(e.deadline.Sub(n.to.since), n.to.since), nil

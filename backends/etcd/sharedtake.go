@@ -103,7 +103,7 @@ func (t *take) refused(ctx context.Context, head *record) error {
 		return driver.ErrLocked
 	}
 	if head != nil { // its lease may be another client's, or tainted
-		l, there, err := t.b.rebound(ctx, t.again, head)
+		l, there, err := t.b.rebound(ctx, t.place, t.again, head)
 		if err == nil && there {
 			t.b.lead(t.place, *head, l)
 		}

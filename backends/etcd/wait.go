@@ -174,6 +174,11 @@ func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
 
 // grantTo turns the entry into a hold, on a lease with enough time left.
 func (b *backend) grantTo(ctx context.Context, w *waiter) error {
+	if b.mayMove(w.entry) {
+		if err := b.moveWaiter(ctx, w); err != nil {
+			return err
+		}
+	}
 	b.mu.Lock()
 	l := w.lease
 	b.mu.Unlock()
@@ -223,7 +228,10 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
-	switch there, err := b.rebind(ctx, record{name: w.name, create: w.create, value: heldValue(w.id)}, heldValue(w.id), next); {
+	b.mu.Lock()
+	rec := record{name: w.name, create: w.create, value: heldValue(w.id), lease: w.lease.id}
+	b.mu.Unlock()
+	switch there, err := b.rebind(ctx, w.place, rec, rec.value, next); {
 	case err != nil:
 		return err
 	case !there:

@@ -1,0 +1,155 @@
+package etcd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// lose loses all requests that put something, and gives the first of them.
+func (m *meddler) lose() <-chan *pb.TxnRequest {
+	caught := make(chan *pb.TxnRequest, 1)
+	m.on(func(_ string, req any, send func() error) error {
+		if !puts(req) {
+			return send()
+		}
+		select {
+		case caught <- req.(*pb.TxnRequest):
+		default:
+		}
+		return errLost
+	})
+	return caught
+}
+
+// meddledServer is a server of its own, and a backend whose calls to it can be meddled with.
+func meddledServer(t *testing.T) (*testserver.Server, *backend, *meddler) {
+	t.Helper()
+	srv := testserver.Etcd(t)
+	b, m := meddled(t, srv.Addr)
+	return srv, b, m
+}
+
+// arrives sends a request that was lost.
+func arrives(t *testing.T, b *backend, lost <-chan *pb.TxnRequest) {
+	t.Helper()
+	select {
+	case req := <-lost:
+		must[*pb.TxnResponse](t)(clientv3.RetryKVClient(b.client).Txn(t.Context(), req))
+	case <-time.After(hung):
+		t.Fatal("no request was lost: the test shows nothing")
+	}
+}
+
+// lastsLongEnough fails unless the store keeps the first in the queue for k until the deadline that the client knows.
+func lastsLongEnough(t *testing.T, b *backend, p place) {
+	t.Helper()
+	b.mu.Lock()
+	deadline := b.entries[p].deadline
+	b.mu.Unlock()
+	prefix := b.names.queue(p.key)
+	if p.shared {
+		prefix = b.names.shared(p.key)
+	}
+	lease := entriesOf(t, b.client, prefix).Kvs[0].Lease
+	left := must[*clientv3.LeaseTimeToLiveResponse](t)(b.client.TimeToLive(t.Context(), clientv3.LeaseID(lease))).TTL
+	// The server rounds down.
+	if ends := time.Now().Add(time.Duration(left+1) * time.Second); ends.Before(deadline) {
+		t.Errorf("the store keeps the entry until %v, and its holder relies on it for %v longer", ends, deadline.Sub(ends))
+	}
+}
+
+// lostMove has a hold moved to another lease, by a request that is lost, and may arrive yet.
+func lostMove(t *testing.T, b *backend, m *meddler, renew func(context.Context) error) <-chan *pb.TxnRequest {
+	t.Helper()
+	b.taintAll()
+	lost := m.lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_ = renew(ctx) // where the hold is, or not at all
+	m.on(nil)
+	return lost
+}
+
+// A hold was to be moved to another lease, and the request is late: it comes after the hold was renewed.
+func TestMoveArrivesLate(t *testing.T) {
+	_, b, m := meddledServer(t)
+	ttl := 10 * time.Second
+	lock := request("a", ttl)
+	share := share1("a", reads)
+	share.TTL = ttl
+	for name, h := range map[string]struct {
+		place place
+		take  func() (driver.Grant, error)
+		renew func(ctx context.Context) error
+	}{
+		"lock": {
+			place{key: "k", id: lock.ID},
+			func() (driver.Grant, error) { return b.TryLock(t.Context(), "k", lock) },
+			func(ctx context.Context) error { _, err := b.Renew(ctx, "k", lock); return err },
+		},
+		"shared": {
+			place{key: "k", id: share.ID, shared: true},
+			func() (driver.Grant, error) { return tryShared(b, "k", share) },
+			func(ctx context.Context) error { _, err := b.Shared().Renew(ctx, "k", share); return err },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must[driver.Grant](t)(h.take())
+			lost := lostMove(t, b, m, h.renew)
+			time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
+			renewed := h.renew(t.Context())
+			arrives(t, b, lost)
+			lastsLongEnough(t, b, h.place)
+			if renewed != nil {
+				t.Errorf("Renew after the lost move: %v", renewed)
+			}
+			if err := h.renew(t.Context()); err != nil {
+				t.Errorf("Renew after the move had arrived: %v", err)
+			}
+			lastsLongEnough(t, b, h.place)
+		})
+	}
+}
+
+// As before, and the hold is renewed where it is in the call whose move was lost.
+func TestMoveArrivesAfterTheHoldStayed(t *testing.T) {
+	_, b, m := meddledServer(t)
+	r := request("a", 10*time.Second)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	lost := lostMove(t, b, m, func(ctx context.Context) error { _, err := b.Renew(ctx, "k", r); return err })
+	time.Sleep(3 * time.Second) // the subject
+	lost2 := lostMove(t, b, m, func(ctx context.Context) error { _, err := b.Renew(ctx, "k", r); return err })
+	arrives(t, b, lost)
+	lastsLongEnough(t, b, place{key: "k", id: r.ID})
+	arrives(t, b, lost2)
+	lastsLongEnough(t, b, place{key: "k", id: r.ID})
+}
+
+// A waiter was to be moved to another lease, and the request comes after it was granted the lock.
+func TestMoveOfAWaiterArrivesLate(t *testing.T) {
+	srv, b, m := meddledServer(t)
+	holder := connect(t, srv.Addr)
+	h, w := request("holder", time.Hour), request("waiter", 9*time.Second)
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", h))
+	done := startWaiter(t, t.Context(), b, "k", w, 2)
+	b.taintAll()
+	lost := m.lose()
+	until(t, hung, "the waiter to be moved", func() bool { return len(lost) > 0 })
+	time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
+	m.on(nil)
+	if err := holder.Unlock(t.Context(), "k", h.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
+		t.Fatal(got.err)
+	}
+	arrives(t, b, lost)
+	lastsLongEnough(t, b, place{key: "k", id: w.ID})
+}
