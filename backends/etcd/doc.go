@@ -88,7 +88,8 @@
 // Holds and waiters with the same TTL in whole seconds share one lease, so that a lock and an unlock are two requests. Only
 // a renewal, a waiter or a new lock keeps a lease alive, with one request for all of them. Nothing in the background
 // keeps a lease alive without a reason. A lease is counted from the moment when the last acknowledged keep-alive request
-// was sent. All these requests of a client use one stream.
+// was sent. All these requests of a client use one stream. A lease that is over by this count is not used again, whatever a
+// late answer says: its waiters move to another lease.
 //
 // Each hold still ends by itself. The client removes it at its deadline. If the client is dead or cut off, nobody keeps the
 // lease alive, and the server removes all its entries. The server looks for expired leases twice a second. A lock that

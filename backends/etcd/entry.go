@@ -199,7 +199,7 @@ func (b *backend) lookAtDue(now time.Time) {
 
 // outlive drops what is unsure once its lease has ended, which may have been kept alive meanwhile. backend.mu is held.
 func (b *backend) outlive(e *entry, now time.Time) {
-	e.deadline = e.lease.until().Add(doubtGrace)
+	e.deadline = e.lease.ends.Add(doubtGrace)
 	if e.lease.lost || !now.Before(e.deadline) {
 		b.drop(e)
 		return

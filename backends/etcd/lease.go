@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,6 +12,9 @@ import (
 // errLeaseLost: the server does not know the lease any more. Everything that was
 // bound to it is gone.
 var errLeaseLost = errors.New("etcd: the lease has expired or was revoked")
+
+// errLapsed: by our clock the lease is over, so that no hold relies on it. The server may have it yet.
+var errLapsed = fmt.Errorf("%w, by the clock of this client", errLeaseLost)
 
 // class is the leases of one TTL: one that is in use, and the tainted ones before
 // it.
@@ -27,6 +31,10 @@ type class struct {
 // know to be bound to it moves to another lease with its next renewal. So the ghost ends
 // with the tainted lease, and a request that arrives later still is refused by the
 // server, whatever else this client holds.
+//
+// A lease that is over by our clock is not used again, even if a late answer says that it lives. The leader of etcd may have
+// decided to revoke it. If another leader is elected meanwhile, the lease lives on there, until that request reaches it
+// (etcd issue 15247).
 type lease struct {
 	id      int64
 	beating ctxMutex // held while a keepalive is under way
@@ -34,14 +42,25 @@ type lease struct {
 	// guarded by backend.mu
 	seconds int64
 	ttl     time.Duration
-	since   time.Time // when the last acknowledged keepalive was sent
+	since   time.Time // when the last keepalive was sent that was answered before the lease was over
+	ends    time.Time // when the store lets it expire at the latest, but for doubtGrace
 	tainted bool
 	lost    bool
 	bound   map[*entry]struct{}
 }
 
-// until is when the store may let the lease expire. backend.mu is held.
+// until is when the store may let the lease expire. It does not move on once it has passed. backend.mu is held.
 func (l *lease) until() time.Time { return l.since.Add(l.ttl) }
+
+// answered takes in that the store answered a keepalive, which was sent at sent. backend.mu is held.
+func (l *lease) answered(sent time.Time, ttl time.Duration) {
+	if ends := sent.Add(ttl); ends.After(l.ends) {
+		l.ends = ends
+	}
+	if sent.After(l.since) && time.Now().Before(l.until()) {
+		l.since, l.ttl = sent, ttl
+	}
+}
 
 // usable reports whether new entries may be bound to l. backend.mu is held.
 func (l *lease) usable(now time.Time) bool {
@@ -110,7 +129,7 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 		c.current = l
 	}
 	for id, old := range b.granted {
-		if now := time.Now(); len(old.bound) == 0 && !now.Before(old.until()) {
+		if len(old.bound) == 0 && time.Now().After(old.ends) {
 			delete(b.granted, id)
 		}
 	}
@@ -124,9 +143,10 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 		return nil, err
 	}
 	b.beats.prepare()
+	ttl := time.Duration(resp.TTL) * time.Second
 	return &lease{
 		id: resp.ID, seconds: seconds,
-		ttl: time.Duration(resp.TTL) * time.Second, since: sent, bound: make(map[*entry]struct{}),
+		ttl: ttl, since: sent, ends: sent.Add(ttl), bound: make(map[*entry]struct{}),
 	}, nil
 }
 
@@ -139,14 +159,17 @@ func (b *backend) ago(l *lease, n int) time.Time {
 
 // keepAlive sees to it that l was kept alive by a request that was sent at notBefore
 // or later. Those who want it at the same time share one request. errLeaseLost says
-// that the lease is gone; after any other error it may have been kept alive or not,
-// which harms nobody.
+// that the lease is gone, or errLapsed that it must not be used any more; after any other error it may have been kept alive or
+// not, which harms nobody.
 func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) error {
 	enough := func() (bool, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if l.lost {
+		switch {
+		case l.lost:
 			return true, errLeaseLost
+		case !time.Now().Before(l.until()):
+			return true, errLapsed
 		}
 		return !l.since.Before(notBefore), nil
 	}
@@ -170,11 +193,10 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 		return errLeaseLost
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if sent.After(l.since) {
-		l.since, l.ttl = sent, time.Duration(ttl)*time.Second
-	}
-	return nil
+	l.answered(sent, time.Duration(ttl)*time.Second)
+	b.mu.Unlock()
+	_, err = enough()
+	return err
 }
 
 // sendKeepAlive sends keepalives until one is answered, each by another member of etcd than the one before, as a rule.
@@ -228,7 +250,7 @@ func (b *backend) liveLeases() (ids []int64) {
 	defer b.mu.Unlock()
 	now := time.Now()
 	for id, l := range b.granted {
-		if !l.lost && now.Before(l.until().Add(time.Second)) {
+		if !l.lost && now.Before(l.ends.Add(doubtGrace)) {
 			ids = append(ids, id)
 		}
 	}

@@ -227,7 +227,9 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 	ours := l.usable(time.Now()) && l.seconds >= seconds
 	b.mu.Unlock()
 	if ours {
-		return l, b.keepAlive(ctx, l, b.ago(l, 3))
+		if err := b.keepAlive(ctx, l, b.ago(l, 3)); !errors.Is(err, errLapsed) {
+			return l, err
+		}
 	}
 	asked := time.Now()
 	resp, err := b.timeToLive(ctx, rec.lease)

@@ -196,7 +196,7 @@ func (b *backend) adoptEntry(ctx context.Context, p place, queue string, there *
 // The lease is tainted: no other entry is bound to it, so that it can end. backend.mu is held.
 func (b *backend) doubt(e *entry, l *lease) {
 	l.tainted = true
-	e.deadline = l.until().Add(doubtGrace)
+	e.deadline = l.ends.Add(doubtGrace)
 	b.plan(e)
 }
 

@@ -174,21 +174,32 @@ func (b *backend) nextTick(w *waiter, looked time.Time) time.Duration {
 
 // grantTo turns the entry into a hold, on a lease with enough time left.
 func (b *backend) grantTo(ctx context.Context, w *waiter) error {
-	if b.mayMove(w.entry) {
-		if err := b.moveWaiter(ctx, w); err != nil {
+	began := time.Now()
+	for move := b.mayMove(w.entry); ; move = true {
+		if move {
+			if err := b.moveWaiter(ctx, w); err != nil {
+				return err
+			}
+		}
+		b.mu.Lock()
+		l := w.lease
+		b.mu.Unlock()
+		notBefore := b.ago(l, 2)
+		if w.whole {
+			notBefore = began
+		}
+		switch err := b.keepAlive(ctx, l, notBefore); {
+		case errors.Is(err, errLapsed): // on to another lease
+		case err != nil:
 			return err
+		default:
+			return b.grantNow(w)
 		}
 	}
-	b.mu.Lock()
-	l := w.lease
-	b.mu.Unlock()
-	notBefore := b.ago(l, 2)
-	if w.whole {
-		notBefore = time.Now()
-	}
-	if err := b.keepAlive(ctx, l, notBefore); err != nil {
-		return err
-	}
+}
+
+// grantNow turns the entry into a hold on the lease that it has.
+func (b *backend) grantNow(w *waiter) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w.state != waiting {
@@ -202,16 +213,15 @@ func (b *backend) grantTo(ctx context.Context, w *waiter) error {
 // backend.mu is held.
 func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
 
-// stayAlive moves a waiter away from a tainted lease, and keeps the lease alive if that is due. If the store refuses the
-// move, the waiter stays on its lease, as a hold does.
+// stayAlive moves a waiter away from a lease that is not to be used, and keeps the lease alive if that is due. If the store
+// refuses the move, the waiter stays on its lease, as a hold does.
 func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
+	now := time.Now()
 	b.mu.Lock()
-	l, tainted, due := w.lease, w.lease.tainted, !time.Now().Before(w.lease.due())
+	l, usable, due := w.lease, w.lease.usable(now), !now.Before(w.lease.due())
 	b.mu.Unlock()
-	if tainted {
-		moving, cancel := context.WithTimeout(ctx, time.Duration(l.seconds)*time.Second/4) // which leaves time to stay
-		err := b.moveWaiter(moving, w)
-		cancel()
+	if !usable {
+		err := b.moveWaiter(ctx, w)
 		if err == nil || errors.Is(err, errOver) {
 			return err
 		}
@@ -219,11 +229,17 @@ func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	if !due {
 		return nil
 	}
-	return b.keepAlive(ctx, l, b.ago(l, 4))
+	err := b.keepAlive(ctx, l, b.ago(l, 4))
+	if usable && errors.Is(err, errLapsed) {
+		err = b.moveWaiter(ctx, w)
+	}
+	return err
 }
 
-// moveWaiter binds a waiter to another lease.
+// moveWaiter binds a waiter to another lease. It takes a quarter of the lease's time at most, which leaves time to stay.
 func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.seconds)*time.Second/4)
+	defer cancel()
 	next, err := b.leaseFor(ctx, w.seconds)
 	if err != nil {
 		return err
