@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,22 +19,29 @@ import (
 // Over a client of the backend's own, as a URL opens it.
 func TestConformance(t *testing.T) {
 	t.Parallel() // it mostly waits
-	open := func(tb conformance.TB, addrs string) driver.Backend {
-		u, err := url.Parse("memcached://" + addrs)
-		if err != nil {
-			tb.Fatalf("%v", err)
-		}
-		b, err := Open(context.Background(), u)
-		if err != nil {
-			tb.Fatalf("Open: %v", err)
-		}
-		return b
+	conform(t, func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }, twoMembers(t))
+}
+
+// patientURL gives each command, also those of Open, the time that a command of newClient has: all cases run at once,
+// and the machine may be busy.
+func patientURL(addr string) string {
+	return fmt.Sprintf("memcached://%s?timeout=%v", addr, maxTimeout)
+}
+
+func openIn(tb conformance.TB, text string) driver.Backend {
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatalf("%v", err)
 	}
-	conform(t, open, twoMembers(t, open))
+	b, err := Open(context.Background(), u)
+	if err != nil {
+		tb.Fatalf("Open: %v", err)
+	}
+	return b
 }
 
 // twoMembers are two servers, each behind a proxy that can cut it off.
-func twoMembers(t *testing.T, open func(conformance.TB, string) driver.Backend) *conformance.Members {
+func twoMembers(t *testing.T) *conformance.Members {
 	type store struct {
 		servers []*testserver.Server
 		proxies []*conformance.Proxy
@@ -59,7 +67,9 @@ func twoMembers(t *testing.T, open func(conformance.TB, string) driver.Backend) 
 		return slices.Index(s.addrs, s.place.pick(nameOf(key).enc).addr)
 	}
 	return members.Of(func() []*testserver.Server { return start().servers }, func() {}, conformance.Members{
-		Open:  func(tb conformance.TB) driver.Backend { return open(tb, strings.Join(start().addrs, ",")) },
+		Open: func(tb conformance.TB) driver.Backend {
+			return openIn(tb, "memcached://"+strings.Join(start().addrs, ","))
+		},
 		Count: 2, Bound: defaultTimeout, LockAt: at, LimitAt: at,
 		CutOff: func(_ conformance.TB, i int) func() {
 			p := start().proxies[i]
@@ -114,7 +124,7 @@ func conform(t *testing.T, open func(conformance.TB, string) driver.Backend, sev
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
 		Faults:    faults,
-		WorkerURL: "memcached://" + srv.Addr,
+		WorkerURL: patientURL(srv.Addr),
 		Members:   several,
 	})
 }
