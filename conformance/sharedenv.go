@@ -54,7 +54,7 @@ func (e *env) entered(l driver.SharedLocker, key string, r driver.Request, what 
 	switch {
 	case err != nil:
 		e.Fatalf("%s: saw %v, want it granted", what, err)
-	case g.Token < 1 || g.Token >= 1<<53:
+	case g.Token < 1 || g.Token > driver.MaxToken:
 		e.Errorf("%s: saw token %d, want 1 to 2^53-1", what, g.Token)
 	case g.TTL <= 0:
 		e.Errorf("%s: saw a granted TTL of %v, want what the store really granted, above 0", what, g.TTL)

@@ -115,9 +115,12 @@ type Request struct {
 	Share Share
 }
 
+// MaxToken is the greatest [Grant.Token]: it leaves the core room for its part of the fencing token.
+const MaxToken = 1<<53 - 1
+
 // Grant is a lease that the store gave or extended.
 type Grant struct {
-	// Token is the store's fencing value: positive, below 2^53, strictly
+	// Token is the store's fencing value: 1 to MaxToken, strictly
 	// greater for each later hold of the key, the same for repeated attempts
 	// and renewals of one hold.
 	Token int64

@@ -10,6 +10,15 @@ import (
 // MaxID is the most bytes that an id has.
 const MaxID = 128
 
+// CheckID wants an id of 1 to [MaxID] bytes of printable ASCII without spaces, as every id of package coord is, so
+// that it fits into a line of text. Anything else is [ErrInvalid].
+func CheckID(id string) error {
+	if id == "" || len(id) > MaxID || !printable(id) {
+		return fmt.Errorf("%w: id %.140q: want 1 to %d bytes of printable ASCII without spaces", ErrInvalid, id, MaxID)
+	}
+	return nil
+}
+
 // MaxName is the most bytes that the holder name in an id has.
 const MaxName = 64
 

@@ -63,8 +63,8 @@ func (c *call) lastToken(n name) (int64, error) {
 }
 
 func tokenOf(n uint64, key string) (int64, error) {
-	if n == 0 || n > maxToken {
-		return 0, fmt.Errorf("%w: %s holds %d: want a fencing token from 1 to %d", driver.ErrCorrupt, key, n, int64(maxToken))
+	if n == 0 || n > driver.MaxToken {
+		return 0, fmt.Errorf("%w: %s holds %d: want a fencing token from 1 to %d", driver.ErrCorrupt, key, n, int64(driver.MaxToken))
 	}
 	return int64(n), nil
 }

@@ -79,7 +79,7 @@ func TestValue(t *testing.T) {
 		"", "x", line + "\n", strings.TrimSuffix(line, "\n"), "\x00", "coord-lock 1 \n",
 		strings.Replace(line, "held", "free", 1), strings.Replace(line, "1 held", "2 held", 1),
 		strings.Replace(line, "token=7", "token=0", 1), strings.Replace(line, "token=7", "token=07", 1),
-		strings.Replace(line, "token=7", fmt.Sprint("token=", int64(maxToken)+1), 1),
+		strings.Replace(line, "token=7", fmt.Sprint("token=", int64(driver.MaxToken)+1), 1),
 		strings.Replace(line, "held token=7", "taking token=7", 1), strings.Replace(line, "ttl=30", "ttl=0", 1),
 		strings.Replace(line, "ttl=30", "ttl=2592000", 1), strings.Replace(line, "ttl=30", "ttl=-1", 1),
 		strings.Replace(line, " ttl", "  ttl", 1), strings.Replace(line, "id=app@host/1/2/x", "id=", 1),

@@ -3,7 +3,6 @@ package memcached
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -209,7 +208,7 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 
 // finish ends what id has on the lock, as fn says.
 func (b *backend) finish(ctx context.Context, key, id string, fn change) error {
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	n := nameOf(key)
@@ -297,20 +296,5 @@ func checkRequest(r driver.Request) error {
 	case r.TTL <= 0 || r.TTL > maxTTL:
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}
-	return checkID(r.ID)
-}
-
-var errID = errors.New("want printable ASCII without spaces")
-
-// checkID wants what fits into a line of text.
-func checkID(id string) error {
-	if id == "" || len(id) > driver.MaxID {
-		return fmt.Errorf("%w: id of %d bytes: want 1 to %d", driver.ErrInvalid, len(id), driver.MaxID)
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return fmt.Errorf("%w: id %q: %w", driver.ErrInvalid, id, errID)
-		}
-	}
-	return nil
+	return driver.CheckID(r.ID)
 }

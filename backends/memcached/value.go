@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/holders"
 )
 
 // state is what the item of a lock says of it.
@@ -18,9 +19,6 @@ const (
 	held   state = "held"   // by id
 	kept   state = "kept"   // nobody holds: taken until it expires all the same
 )
-
-// maxToken is the greatest value that leaves the core room for its part of the token.
-const maxToken = 1<<53 - 1
 
 // value is the item of a lock.
 type value struct {
@@ -83,15 +81,15 @@ func scanValue(text string) (v value, ok bool) {
 		name string
 		to   *int64
 		most int64
-	}{{"token=", &v.token, maxToken}, {"ttl=", &v.ttl, int64(maxTTL / time.Second)}, {"until=", &v.until, maxToken}} {
-		if *f.to, ok = scanInt(fields[1+i], f.name, f.most); !ok {
+	}{{"token=", &v.token, driver.MaxToken}, {"ttl=", &v.ttl, int64(maxTTL / time.Second)}, {"until=", &v.until, driver.MaxToken}} {
+		if *f.to, ok = holders.ScanInt(fields[1+i], f.name, 0, f.most); !ok {
 			return v, false
 		}
 	}
 	if (v.state == taking) != (v.token == 0) || v.ttl == 0 {
 		return v, false
 	}
-	if v.id, ok = strings.CutPrefix(fields[4], "id="); !ok || checkID(v.id) != nil {
+	if v.id, ok = strings.CutPrefix(fields[4], "id="); !ok || driver.CheckID(v.id) != nil {
 		return v, false
 	}
 	if len(fields) == 6 {
@@ -99,14 +97,4 @@ func scanValue(text string) (v value, ok bool) {
 		ok = ok && v.full != ""
 	}
 	return v, ok
-}
-
-// scanInt reads a number from 0 to most behind its name.
-func scanInt(field, name string, most int64) (int64, bool) {
-	digits, ok := strings.CutPrefix(field, name)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	return n, err == nil && n >= 0 && n <= most
 }

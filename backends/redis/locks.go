@@ -11,9 +11,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// maxToken is the first token that is out of range.
-const maxToken = 1 << 53
-
 // The value of a lock begins with its version. No id contains a space.
 const (
 	// held is before the id of the holder.
@@ -77,8 +74,8 @@ func granted(reply integers) (driver.Grant, error) {
 }
 
 func newGrant(ms, token int64) (driver.Grant, error) {
-	if token <= 0 || token >= maxToken {
-		return driver.Grant{}, fmt.Errorf("%w: fencing token %d: want 1 to %d", driver.ErrCorrupt, token, int64(maxToken-1))
+	if token <= 0 || token > driver.MaxToken {
+		return driver.Grant{}, fmt.Errorf("%w: fencing token %d: want 1 to %d", driver.ErrCorrupt, token, int64(driver.MaxToken))
 	}
 	return driver.Grant{Token: token, TTL: time.Duration(ms) * time.Millisecond}, nil
 }
@@ -87,20 +84,13 @@ func checkRequest(r driver.Request) error {
 	if r.TTL <= 0 || r.TTL > maxTTL {
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}
-	return checkID(r.ID)
+	return driver.CheckID(r.ID)
 }
 
-func checkID(id string) error {
-	if id == "" || len(id) > driver.MaxID || strings.ContainsAny(id, " \r\n") {
-		return fmt.Errorf("%w: id %q: want 1 to %d bytes without spaces", driver.ErrInvalid, id, driver.MaxID)
-	}
-	return nil
-}
+// ceil is d in units, rounded up.
+func ceil(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 
-// millis is d in milliseconds, rounded up.
-func millis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
+func millis(d time.Duration) int64 { return ceil(d, time.Millisecond) }
 
 const (
 	// fenceOutlives is how long a fence outlives its lease, at least. A clock that steps back
@@ -157,7 +147,7 @@ func renewed(r reply) (driver.Grant, error) {
 
 // Unlock implements driver.Locker.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	return b.runOwned(ctx, unlockScript, lockKey(key), id)
@@ -171,7 +161,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if d > maxTTL {
 		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
 	}
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	return b.runOwned(ctx, unlockAfterScript, lockKey(key), id, millis(d))
@@ -179,7 +169,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 
 // Break implements driver.Breaker.
 func (b *backend) Break(ctx context.Context, key, id string) error {
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	return b.runOwned(ctx, breakScript, lockKey(key), id)

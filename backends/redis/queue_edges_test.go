@@ -114,7 +114,7 @@ func TestForeignFence(t *testing.T) {
 	ctx := t.Context()
 	for name, spoil := range map[string]func(*backend){
 		"of another type": func(b *backend) { b.client.LPush(ctx, "coord:{k}:fence", "x") },
-		"out of range":    func(b *backend) { b.client.Set(ctx, "coord:{k}:fence", maxToken-1, 0) },
+		"out of range":    func(b *backend) { b.client.Set(ctx, "coord:{k}:fence", int64(driver.MaxToken), 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv, b := open(t)

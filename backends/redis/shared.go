@@ -44,7 +44,7 @@ func takeNumbers(r driver.Request) []byte {
 	if r.Share.Head {
 		head = 1
 	}
-	return make(packed, 0, 8*5).append(ceilMicros(r.TTL), int64(r.Share.Mode), r.Share.Weight, r.Share.Of, head)
+	return make(packed, 0, 8*5).append(ceil(r.TTL, time.Microsecond), int64(r.Share.Mode), r.Share.Weight, r.Share.Of, head)
 }
 
 // sharedTaken reads the reply to an attempt.
@@ -83,7 +83,7 @@ func (l sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []drive
 }
 
 func renewNumbers(r driver.Request) []byte {
-	return make(packed, 0, 8*3).append(ceilMicros(r.TTL), int64(r.Share.Mode), r.Share.Weight)
+	return make(packed, 0, 8*3).append(ceil(r.TTL, time.Microsecond), int64(r.Share.Mode), r.Share.Weight)
 }
 
 // sharedRenewed is renewed for shared holds.
@@ -102,7 +102,7 @@ func sharedRenewed(r reply) (driver.Grant, error) {
 
 // Unlock ends the hold of id, or its headship.
 func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	return l.b.runOwned(ctx, l.b.shared.unlock, sharedKey(key), id)
@@ -110,7 +110,7 @@ func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
 
 // Break takes the hold from id. It counts until its lease ends.
 func (l sharedLocker) Break(ctx context.Context, key, id string) error {
-	if err := checkID(id); err != nil {
+	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	return l.b.runOwned(ctx, l.b.shared.breaks, sharedKey(key), id)
@@ -176,9 +176,4 @@ func checkShared(r driver.Request) error {
 		return fmt.Errorf("%w: fair: a shared hold has no queue at the store", driver.ErrUnsupported)
 	}
 	return r.Share.Check()
-}
-
-// ceilMicros is d in microseconds, rounded up.
-func ceilMicros(d time.Duration) int64 {
-	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }

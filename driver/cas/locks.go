@@ -24,8 +24,8 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 			return rec, &driver.LockedError{Remaining: remaining(rec, now)}
 		}
 		token := max(rec.token+1, at)
-		if token > maxToken {
-			return rec, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(maxToken))
+		if token > driver.MaxToken {
+			return rec, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(driver.MaxToken))
 		}
 		grant = driver.Grant{Token: token, TTL: r.TTL}
 		return record{state: held, token: token, until: b.end(r.TTL, now), id: r.ID}, nil
@@ -70,7 +70,7 @@ func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 		if d <= 0 {
 			return record{state: free, token: rec.token}, nil
 		}
-		rec.state, rec.until = kept, ceilMicro(now.Add(d))
+		rec.state, rec.until = kept, holders.Until(now, d)
 		return rec, nil
 	})
 }
@@ -141,14 +141,11 @@ func (b *Backend) extend(r record, ttl time.Duration, now time.Time) (record, dr
 
 // end is when a lease that begins now is over by every client's clock.
 func (b *Backend) end(ttl time.Duration, now time.Time) int64 {
-	return ceilMicro(now.Add(ttl + b.skew))
+	return holders.Until(now, ttl+b.skew)
 }
 
 // remaining is what is left of the lease.
 func remaining(r record, now time.Time) time.Duration { return time.UnixMicro(r.until).Sub(now) }
-
-// ceilMicro rounds up, so that a lease lasts at least as long as was said.
-func ceilMicro(t time.Time) int64 { return t.Add(time.Microsecond - 1).UnixMicro() }
 
 func result(g driver.Grant, err error) (driver.Grant, error) {
 	if err != nil {
@@ -174,10 +171,7 @@ func (b *Backend) checkHold(ctx context.Context, key, id string) error {
 	if err := b.checkKey(ctx, key); err != nil {
 		return err
 	}
-	if !holders.ValidID(id) {
-		return fmt.Errorf("%w: id %.140q: want 1 to %d bytes of printable ASCII without spaces", driver.ErrInvalid, id, driver.MaxID)
-	}
-	return nil
+	return driver.CheckID(id)
 }
 
 func (b *Backend) checkTTL(ttl time.Duration) error {

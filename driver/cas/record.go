@@ -3,6 +3,7 @@ package cas
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +15,6 @@ import (
 // TokenMemory is how long the cell of a lock is kept after its lease, for the
 // sake of its token.
 const TokenMemory = time.Hour
-
-// maxToken is the greatest value that leaves the core room for its part of the
-// fencing token.
-const maxToken = 1<<53 - 1
 
 type state string
 
@@ -92,25 +89,15 @@ func scanRecord(text string) (r record, ok bool) {
 	if r.state = state(fields[0]); r.state != held && r.state != kept && r.state != free {
 		return r, false
 	}
-	if r.token, ok = scanInt(fields[1], "token="); !ok || r.token > maxToken {
+	if r.token, ok = holders.ScanInt(fields[1], "token=", 1, driver.MaxToken); !ok {
 		return r, false
 	}
 	if r.state == free {
 		return r, true
 	}
-	if r.until, ok = scanInt(fields[2], "until="); !ok {
+	if r.until, ok = holders.ScanInt(fields[2], "until=", 1, math.MaxInt64); !ok {
 		return r, false
 	}
 	r.id, ok = strings.CutPrefix(fields[3], "id=")
-	return r, ok && holders.ValidID(r.id)
-}
-
-// scanInt reads a positive number behind its name.
-func scanInt(field, name string) (int64, bool) {
-	digits, ok := strings.CutPrefix(field, name)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	return n, err == nil && n > 0
+	return r, ok && driver.CheckID(r.id) == nil
 }

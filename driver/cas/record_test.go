@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/holders"
 )
 
 func TestRecordText(t *testing.T) {
 	for text, want := range map[string]record{
 		"coord-lock 1 free token=7\n":                             {state: free, token: 7},
 		"coord-lock 1 held token=7 until=1000 id=a/1=b\n":         {state: held, token: 7, until: 1000, id: "a/1=b"},
-		"coord-lock 1 kept token=9007199254740991 until=1 id=a\n": {state: kept, token: maxToken, until: 1, id: "a"},
+		"coord-lock 1 kept token=9007199254740991 until=1 id=a\n": {state: kept, token: driver.MaxToken, until: 1, id: "a"},
 	} {
 		got, err := parseRecord([]byte(text))
 		if err != nil || got != want {
@@ -77,7 +76,7 @@ func FuzzRecord(f *testing.F) {
 		if text != nil && string(r.append(nil)) != string(text) {
 			t.Fatalf("%q reads as %+v, which writes as %q", text, r, r.append(nil))
 		}
-		if text != nil && (r.token < 1 || r.token > maxToken || r.state != free && !holders.ValidID(r.id)) {
+		if text != nil && (r.token < 1 || r.token > driver.MaxToken || r.state != free && driver.CheckID(r.id) != nil) {
 			t.Fatalf("%q reads as %+v", text, r)
 		}
 	})

@@ -8,9 +8,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// maxToken is the greatest value that leaves the core room for its part of the fencing token.
-const maxToken = 1<<53 - 1
-
 // The steps change the record also where they fail: a head that is refused leaves its mark, and what a clock that was
 // set back has left too far in the future is shortened. So the record is kept after each step, if it has changed.
 
@@ -24,7 +21,7 @@ func (r *Record) TryLock(q driver.Request, now time.Time, rules Rules) (driver.G
 	fits, bound := r.admits(q.Share, at)
 	if headed := r.headed(q.ID, at); headed || !fits {
 		if q.Share.Head && !headed {
-			r.Head = Mark{ID: q.ID, Until: ceilMicro(now.Add(driver.HeadFor))}
+			r.Head = Mark{ID: q.ID, Until: Until(now, driver.HeadFor)}
 		}
 		return driver.Grant{}, &driver.LockedError{Remaining: r.remaining(q.ID, at)}
 	}
@@ -36,8 +33,8 @@ func (r *Record) TryLock(q driver.Request, now time.Time, rules Rules) (driver.G
 	if rules.ClockTokens {
 		token = max(token, at)
 	}
-	if token > maxToken {
-		return driver.Grant{}, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(maxToken))
+	if token > driver.MaxToken {
+		return driver.Grant{}, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(driver.MaxToken))
 	}
 	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return !h.live(at) })
 	share := q.Share
@@ -95,7 +92,7 @@ func (r *Record) Break(id string, now time.Time, rules Rules) error {
 
 // extend prolongs the lease, and never shortens it.
 func (h *Hold) extend(ttl time.Duration, now time.Time, rules Rules) driver.Grant {
-	if until := ceilMicro(now.Add(ttl + rules.Skew)); until > h.Until {
+	if until := Until(now, ttl+rules.Skew); until > h.Until {
 		h.Until, h.TTL = until, (ttl + time.Microsecond - 1).Microseconds()
 	}
 	left := time.UnixMicro(h.Until).Sub(now) - rules.Skew
@@ -114,5 +111,8 @@ func (r *Record) shorten(now int64, rules Rules) {
 	}
 }
 
-// ceilMicro rounds up, so that a lease lasts at least as long as was said.
-func ceilMicro(t time.Time) int64 { return t.Add(time.Microsecond - 1).UnixMicro() }
+// Until is when what begins now and lasts d is over, in Unix microseconds. It rounds up, so that a lease lasts at least
+// as long as was said.
+func Until(now time.Time, d time.Duration) int64 {
+	return now.Add(d + time.Microsecond - 1).UnixMicro()
+}

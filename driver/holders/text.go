@@ -71,14 +71,14 @@ func scan(text string) (r Record, ok bool) {
 	if len(fields) != 3 && len(fields) != 5 || !strings.HasPrefix(first, header) {
 		return r, false
 	}
-	if r.Token, ok = scanInt(fields[2], "token=", 1); !ok || r.Token > maxToken {
+	if r.Token, ok = ScanInt(fields[2], "token=", 1, driver.MaxToken); !ok {
 		return r, false
 	}
 	if len(fields) == 5 {
 		var known bool
-		r.Head.Until, ok = scanInt(fields[3], "head=", 1)
+		r.Head.Until, ok = ScanInt(fields[3], "head=", 1, driver.MaxToken)
 		r.Head.ID, known = scanID(fields[4])
-		if !ok || !known || r.Head.Until > maxToken {
+		if !ok || !known {
 			return r, false
 		}
 	}
@@ -106,22 +106,22 @@ func scanHold(fields []string) (h Hold, ok bool) {
 	}
 	var slot int64
 	for i, field := range []struct {
-		name  string
-		value *int64
-		least int64
+		name        string
+		value       *int64
+		least, most int64
 	}{
-		{"slot=", &slot, 0},
-		{"weight=", &h.Share.Weight, 0},
-		{"of=", &h.Share.Of, 0},
-		{"ttl=", &h.TTL, 1},
-		{"token=", &h.Token, 1},
-		{"until=", &h.Until, 1},
+		{"slot=", &slot, 0, driver.MaxHolders - 1},
+		{"weight=", &h.Share.Weight, 0, driver.MaxPermits},
+		{"of=", &h.Share.Of, 0, driver.MaxPermits},
+		{"ttl=", &h.TTL, 1, driver.MaxToken},
+		{"token=", &h.Token, 1, driver.MaxToken},
+		{"until=", &h.Until, 1, driver.MaxToken},
 	} {
-		if *field.value, ok = scanInt(fields[2+i], field.name, field.least); !ok {
+		if *field.value, ok = ScanInt(fields[2+i], field.name, field.least, field.most); !ok {
 			return h, false
 		}
 	}
-	if slot >= driver.MaxHolders || max(h.TTL, h.Token, h.Until) > maxToken || h.Share.Check() != nil {
+	if h.Share.Check() != nil {
 		return h, false
 	}
 	h.Slot = int(slot)
@@ -129,14 +129,14 @@ func scanHold(fields []string) (h Hold, ok bool) {
 	return h, ok
 }
 
-// scanInt reads a number behind its name.
-func scanInt(field, name string, least int64) (int64, bool) {
+// ScanInt reads a number from least to most behind its name.
+func ScanInt(field, name string, least, most int64) (int64, bool) {
 	digits, ok := strings.CutPrefix(field, name)
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	return n, err == nil && n >= least
+	return n, err == nil && n >= least && n <= most
 }
 
 func scanID(field string) (string, bool) {
@@ -144,15 +144,5 @@ func scanID(field string) (string, bool) {
 	return id, ok && ValidID(id)
 }
 
-// ValidID reports whether id fits into a line: printable ASCII without spaces.
-func ValidID(id string) bool {
-	if id == "" || len(id) > driver.MaxID {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
+// ValidID reports whether id fits into a line, as driver.CheckID does.
+func ValidID(id string) bool { return driver.CheckID(id) == nil }

@@ -9,9 +9,8 @@ import (
 // A fencing token is the store's fencing value, shifted left by SeqBits, plus the number of times that one
 // hold of the store was handed off inside its client.
 const (
-	SeqBits       = 10
-	maxHandOffs   = 1<<SeqBits - 1
-	maxStoreValue = 1<<53 - 1
+	SeqBits     = 10
+	maxHandOffs = 1<<SeqBits - 1
 	// MaxFloor is the greatest token that Floor takes. It leaves half of the range to the store.
 	MaxFloor = 1 << 52 << SeqBits
 )
@@ -21,7 +20,7 @@ func Floor(t driver.Token) int64 { return int64(t>>SeqBits) + 1 }
 
 // MakeToken makes a fencing token of a store's value and the number of hand-offs.
 func MakeToken(store, floor int64, handOffs int) (driver.Token, error) {
-	if store < 1 || floor > maxStoreValue || store > maxStoreValue-floor || handOffs > maxHandOffs {
+	if store < 1 || floor > driver.MaxToken || store > driver.MaxToken-floor || handOffs > maxHandOffs {
 		return 0, fmt.Errorf("%w: store's fencing value %d above floor %d, hand-off %d: want 1 to 2^53-1 and at most %d",
 			driver.ErrUnsupported, store, floor, handOffs, maxHandOffs)
 	}

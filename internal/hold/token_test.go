@@ -16,12 +16,12 @@ func TestTokenLayout(t *testing.T) {
 	}{
 		{1, 0, 0, 1024, true},
 		{1, 0, 1023, 2047, true},
-		{maxStoreValue, 0, 0, maxStoreValue << 10, true},
+		{driver.MaxToken, 0, 0, driver.MaxToken << 10, true},
 		{1, 5, 0, 6 << 10, true},
 		{0, 0, 0, 0, false},
 		{-1, 0, 0, 0, false},
-		{maxStoreValue + 1, 0, 0, 0, false},
-		{maxStoreValue, 1, 0, 0, false},
+		{driver.MaxToken + 1, 0, 0, 0, false},
+		{driver.MaxToken, 1, 0, 0, false},
 		{1, 0, 1024, 0, false},
 	} {
 		got, err := MakeToken(tc.store, tc.floor, tc.seq)
