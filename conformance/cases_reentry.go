@@ -91,12 +91,11 @@ func reentryOptions(e *env) {
 
 func reentryAfterLoss(e *env) {
 	c, key, ctx := e.client(), e.key("k"), coord.WithOwner(e.ctx)
-	l, err := c.Lock(ctx, key, coord.TTL(e.ttl), coord.NoRenew())
-	e.noError(err, "Lock")
+	l := e.lockIn(ctx, c, key, coord.TTL(e.ttl), coord.NoRenew())
 	recv(e, l.Done(), l.TTL()+time.Second, "Done at the end of the lease")
 	rival, r := e.locker(), e.req(e.long)
 	e.seize(rival, key, r, e.lapse(l.TTL()), "after the loss")
-	_, err = c.TryLock(ctx, key)
+	_, err := c.TryLock(ctx, key)
 	e.wantError(err, "TryLock by an owner whose hold is lost", coord.ErrLost)
 	_, err = c.Lock(ctx, key)
 	e.wantError(err, "Lock by an owner whose hold is lost", coord.ErrLost)

@@ -97,7 +97,7 @@ func renewalRetried(e *env) {
 }
 
 func connectionReset(e *env) {
-	ttl, key := e.round(4*e.ttl), e.key("k") // time for a slow store to be connected to again
+	ttl, key := e.round(10*e.ttl), e.key("k") // time for a slow store to be connected to again, on a busy machine
 	b, link := byNetwork(e)
 	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
 	rival, start := e.locker(), time.Now()

@@ -227,18 +227,25 @@ func (e *env) wantError(err error, what string, targets ...error) bool {
 	return true
 }
 
-// lock takes a lock that is free, or ends the case. A short lease may be over before a process that does not run
-// sees its grant: then it is asked for again, a few times.
+// lock takes a lock that is free, or ends the case. A short lease may be over before its grant is seen, on a machine
+// that runs neither this process nor the store in time: then it is asked for again, a few times.
 func (e *env) lock(c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
+	return e.lockIn(e.ctx, c, key, opts...)
+}
+
+// lockIn is lock in a context of the case, such as an owner's.
+func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
 	const most = 5
-	ctx := e.within(soon)
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
 	for n := 1; ; n++ {
 		start := time.Now()
 		l, err := c.Lock(ctx, key, opts...)
 		if err == nil {
 			return l
 		}
-		if n == most || !errors.Is(err, coord.ErrUnavailable) || !e.mayLapse(start, e.ttl) {
+		late := e.mayLapse(start, e.ttl) || time.Since(start) > e.ttl
+		if n == most || !errors.Is(err, coord.ErrUnavailable) || !late {
 			e.Fatalf("Lock of a free key, attempt %d: saw %v, want a lock", n, err)
 		}
 	}
@@ -250,7 +257,7 @@ func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
 	if err != nil {
 		e.Fatalf("TryLock of a free key: saw %v, want a grant", err)
 	}
-	if g.Token < 1 || g.Token >= 1<<53 {
+	if g.Token < 1 || g.Token > driver.MaxToken {
 		e.Errorf("TryLock: saw token %d, want 1 to 2^53-1", g.Token)
 	}
 	if g.TTL <= 0 {

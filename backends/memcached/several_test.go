@@ -198,7 +198,7 @@ func TestListIsWrittenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s1, s2, both := twoServers(t)
-			b := openFor(t, both, 5*time.Second)
+			b := openWith(t, both, 5*time.Second, func(s *settings) { s.timeout = maxTimeout })
 			lose(s1)
 			for start := time.Now(); !strings.HasPrefix(s1.Text("get " + listKey)[0], "VALUE "); time.Sleep(10 * time.Millisecond) {
 				if time.Since(start) > hung {
