@@ -43,7 +43,7 @@ type unlocker interface {
 // partTasks is what there is to do on one part of the store. It has workers of its own, so
 // that a part that hangs delays no other.
 type partTasks struct {
-	tasks   taskHeap // those that nobody is at
+	tasks   alarms[*task] // those that nobody is at
 	workers int
 }
 
@@ -54,8 +54,8 @@ type task struct {
 	until   time.Duration // no call of the id has effect after it
 	known   bool          // the id is known to hold
 	unknown int           // calls that may have taken, or may yet take, a lease
-	at      time.Duration // when the next attempt is due
-	held    bool          // MinHold: not before at, not even when the client closes
+	alarm                 // the next attempt
+	held    bool          // MinHold: not before the alarm, not even when the client closes
 
 	giveUp time.Duration // the store has not answered for too long
 	pause  time.Duration
@@ -76,7 +76,7 @@ const (
 // put starts a task.
 func (j *janitor) put(t *task) {
 	t.pause = minTaskPause
-	t.giveUp = max(t.until, t.at) + taskGrace
+	t.giveUp = max(t.until, t.next) + taskGrace
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.stopped {
@@ -107,7 +107,7 @@ func (j *janitor) plan() {
 	now := j.clock.Now().Mono
 	next := never
 	for name, part := range j.parts {
-		for len(part.tasks) > 0 && part.tasks[0].at <= now && part.workers < janitorWidth {
+		for len(part.tasks) > 0 && part.tasks[0].next <= now && part.workers < janitorWidth {
 			part.workers++
 			j.workers++
 			j.bg.Add(1)
@@ -117,7 +117,7 @@ func (j *janitor) plan() {
 		case len(part.tasks) == 0 && part.workers == 0:
 			delete(j.parts, name)
 		case len(part.tasks) > 0 && part.workers < janitorWidth: // else whoever is done plans on
-			next = min(next, part.tasks[0].at)
+			next = min(next, part.tasks[0].next)
 		}
 	}
 	if next == never {
@@ -157,7 +157,7 @@ func (j *janitor) work(part *partTasks, t *task) {
 		return
 	}
 	if !t.finished(err, now.Mono) {
-		t.at = now.Mono + t.pause
+		t.next = now.Mono + t.pause
 		t.pause = min(2*t.pause, maxTaskPause)
 		j.add(t)
 	}
@@ -226,21 +226,4 @@ func (j *janitor) drain(ctx context.Context) {
 	case <-idle:
 	case <-ctx.Done():
 	}
-}
-
-// taskHeap orders tasks by when they are due.
-type taskHeap []*task
-
-func (q taskHeap) Len() int           { return len(q) }
-func (q taskHeap) Less(i, j int) bool { return q[i].at < q[j].at }
-func (q taskHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-
-func (q *taskHeap) Push(x any) { *q = append(*q, x.(*task)) }
-
-func (q *taskHeap) Pop() any {
-	old := *q
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return t
 }

@@ -17,7 +17,7 @@ func TestJanitorDoesNotSlowDownWithItsTasks(t *testing.T) {
 		now := m.clock.Now().Mono
 		put := func(n int) {
 			for range n {
-				m.janitor.put(&task{key: "k", id: "id", at: now, until: now + time.Hour, known: true})
+				m.janitor.put(&task{key: "k", id: "id", alarm: alarm{next: now}, until: now + time.Hour, known: true})
 			}
 		}
 		put(n)

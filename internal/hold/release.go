@@ -128,9 +128,9 @@ func (m *Manager) lingers(h *hold) bool { return m.store.Delayed == nil && h.min
 func (m *Manager) cleanUp(h *hold) {
 	end := h.deadline.Load().Add(margin(h.ttlNow())).Mono // of the lease
 	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown}
-	t.at = h.clock.Now().Mono
+	t.next = h.clock.Now().Mono
 	if d := h.minHoldLeft(); d > 0 {
-		t.at, t.held = t.at+d, true
+		t.next, t.held = t.next+d, true
 	}
 	m.janitor.put(t)
 }

@@ -27,18 +27,21 @@ type scheduler[D due] struct {
 
 // due is what a scheduler looks after.
 type due interface {
-	at() *alarm
+	timed
 	// nextLook is when something is due, and how much earlier it may be looked at, to be done with others.
 	nextLook() (next, slack time.Duration)
 	isOver() bool // nothing will be due any more
 }
 
-// alarm is when the scheduler looks. It is guarded by scheduler.mu.
+// alarm is when the scheduler or the janitor looks, on the client's monotonic clock. It is guarded by their mutex.
 type alarm struct {
 	next      time.Duration
-	slack     time.Duration // how much earlier it may
+	slack     time.Duration // how much earlier the scheduler may
 	heapIndex int           // -1: not looked after
 }
+
+// timed is what has an alarm.
+type timed interface{ at() *alarm }
 
 func (a *alarm) at() *alarm { return a }
 
@@ -200,7 +203,7 @@ func (s *scheduler[D]) size() int {
 }
 
 // alarms is a heap, ordered by when each is due.
-type alarms[D due] []D
+type alarms[D timed] []D
 
 func (q alarms[D]) Len() int           { return len(q) }
 func (q alarms[D]) Less(i, j int) bool { return q[i].at().next < q[j].at().next }
