@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -23,7 +22,6 @@ type sharedLocker struct {
 	shares
 	granting shares // whose calls need to be admitted
 	b        *backend
-	warned   atomic.Int64 // when it warned last, in Unix microseconds
 }
 
 type shares interface {
@@ -50,11 +48,11 @@ func (s *sharedLocker) TryLock(ctx context.Context, key string, r driver.Request
 	return g, err
 }
 
-// compareClocks warns, once a minute, of a clock that is too far ahead of this one. A token is the time of its grant on the
+// compareClocks warns of a clock that is too far ahead of this one. A token is the time of its grant on the
 // granting client's clock, or greater by one than that of the grant before.
 func (s *sharedLocker) compareClocks(ctx context.Context, token time.Time) {
-	ahead, now, last := token.Sub(s.b.clock()), time.Now().UnixMicro(), s.warned.Load()
-	if ahead <= clockSkew || now-last < time.Minute.Microseconds() || !s.warned.CompareAndSwap(last, now) {
+	ahead := token.Sub(s.b.clock())
+	if ahead <= clockSkew || !s.b.ahead.Warn() {
 		return
 	}
 	s.b.log.WarnContext(ctx, "memcached: another client's clock is ahead of this one's: shared holds can overlap until the clocks agree", "ahead", ahead)

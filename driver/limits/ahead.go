@@ -41,9 +41,7 @@ func (a *Ahead) look(s *State, name string, version uint64, l driver.Limit, now 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := time.Now()
-	if warn = a.warned.IsZero() || at.Sub(a.warned) > time.Minute; warn {
-		a.warned = at
-	}
+	warn = a.warn(at)
 	ahead = micros(s.last - clamp(now))
 	if _, _, far := s.ratchet(now, wholeOf(&l)); !far {
 		return ahead, warn
@@ -59,6 +57,21 @@ func (a *Ahead) look(s *State, name string, version uint64, l driver.Limit, now 
 		*s = State{}
 	}
 	return ahead, warn
+}
+
+// Warn says whether to warn of another clock that is ahead, by whatever it was seen: once a minute, together with Look.
+func (a *Ahead) Warn() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.warn(time.Now())
+}
+
+func (a *Ahead) warn(at time.Time) bool {
+	if !a.warned.IsZero() && at.Sub(a.warned) <= time.Minute {
+		return false
+	}
+	a.warned = at
+	return true
 }
 
 // wholeOf is how long a whole limit takes to come back.
