@@ -98,7 +98,7 @@ func (p *permits) run(ctx context.Context, method string, setTrailer func(metada
 		return call(ctx)
 	}
 	var own error // what the handler said
-	ran, err := p.do(coord.WithOwner(ctx), key, method, func(ctx context.Context) error {
+	ran, err := p.permit(ctx, key, method).Do(coord.WithOwner(ctx), func(ctx context.Context) error {
 		own = call(ctx)
 		return nil
 	})
@@ -126,28 +126,13 @@ func (p *permits) run(ctx context.Context, method string, setTrailer func(metada
 	return status.Error(codes.Unavailable, "permits cannot be taken")
 }
 
-// do runs fn with a permit. ran says that it did.
-func (p *permits) do(ctx context.Context, key, method string, fn func(context.Context) error) (ran bool, err error) {
-	opts := p.Options[:len(p.Options):len(p.Options)]
+// permit is what a call of a method needs.
+func (p *permits) permit(ctx context.Context, key, method string) middleware.Permit {
+	permit := middleware.Permit{Locker: p.Semaphore, Key: key, Wait: p.Wait, MaxWaiting: p.MaxWaiting, Options: p.Options}
 	if p.Weight != nil {
-		if n := p.Weight(ctx, method); n != 0 {
-			opts = append(opts, coord.Weight(n))
-		}
+		permit.Weight = p.Weight(ctx, method)
 	}
-	if p.Wait <= 0 {
-		if ran, err = coord.TryDo(ctx, p.Semaphore, key, fn, opts...); !ran && err == nil {
-			err = coord.ErrLocked
-		}
-		return ran, err
-	}
-	if p.MaxWaiting > 0 {
-		opts = append(opts, coord.MaxWaiting(p.MaxWaiting))
-	}
-	err = coord.Do(ctx, p.Semaphore, key, func(ctx context.Context) error {
-		ran = true
-		return fn(ctx)
-	}, append(opts, coord.WaitAtMost(p.Wait))...)
-	return ran, err
+	return permit
 }
 
 func (p *permits) refused() *status.Status {

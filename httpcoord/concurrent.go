@@ -55,8 +55,8 @@ func (c Concurrent) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		permits, out := c.locks(r), newRecorder(w)
-		ran, err := permits.do(owned(r.Context()), key, func(ctx context.Context) error {
+		out := newRecorder(w)
+		ran, err := c.permit(r, key).Do(owned(r.Context()), func(ctx context.Context) error {
 			next.ServeHTTP(out, r.WithContext(ctx))
 			return nil
 		})
@@ -76,18 +76,13 @@ func (c Concurrent) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// locks are the permits of one request.
-func (c *Concurrent) locks(r *http.Request) *Locks {
-	opts := c.Options[:len(c.Options):len(c.Options)]
+// permit is what one request needs.
+func (c *Concurrent) permit(r *http.Request, key string) middleware.Permit {
+	p := middleware.Permit{Locker: c.Semaphore, Key: key, Wait: c.Wait, MaxWaiting: c.MaxWaiting, Options: c.Options}
 	if c.Weight != nil {
-		if n := c.Weight(r); n != 0 {
-			opts = append(opts, coord.Weight(n))
-		}
+		p.Weight = c.Weight(r)
 	}
-	if c.MaxWaiting > 0 {
-		opts = append(opts, coord.MaxWaiting(c.MaxWaiting))
-	}
-	return &Locks{Locker: c.Semaphore, Wait: c.Wait, Options: opts}
+	return p
 }
 
 // refuse answers a request for which there is no permit.

@@ -48,7 +48,8 @@ func (l Locks) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		out := newRecorder(w)
-		ran, err := l.do(owned(r.Context()), key, func(ctx context.Context) error {
+		permit := middleware.Permit{Locker: l.Locker, Key: key, Wait: l.Wait, Options: l.Options}
+		ran, err := permit.Do(owned(r.Context()), func(ctx context.Context) error {
 			next.ServeHTTP(out, r.WithContext(ctx))
 			return nil
 		})
@@ -61,22 +62,6 @@ func (l Locks) Wrap(next http.Handler) http.Handler {
 			unavailable(w, r, log, "coord: requests are refused: their lock cannot be taken", err)
 		}
 	})
-}
-
-// do runs fn under the lock. ran says that it did.
-func (l *Locks) do(ctx context.Context, key string, fn func(context.Context) error) (ran bool, err error) {
-	if l.Wait <= 0 {
-		if ran, err = coord.TryDo(ctx, l.Locker, key, fn, l.Options...); !ran && err == nil {
-			err = coord.ErrLocked
-		}
-		return ran, err
-	}
-	opts := append(l.Options[:len(l.Options):len(l.Options)], coord.WaitAtMost(l.Wait))
-	err = coord.Do(ctx, l.Locker, key, func(ctx context.Context) error {
-		ran = true
-		return fn(ctx)
-	}, opts...)
-	return ran, err
 }
 
 // lost ends a request whose lock ended before its handler.
