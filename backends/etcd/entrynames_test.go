@@ -164,7 +164,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	first := request("first", 20*time.Second)
 	must[driver.Grant](t)(holder.TryLock(ctx, "k", first))
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", 20*time.Second))) // takes the lease
-	caught := m.catch()
+	caught := m.lose(1)
 	second := request("second", 20*time.Second)
 	if _, err := b.Lock(ctx, "k", second); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)

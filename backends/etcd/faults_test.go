@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -86,15 +87,21 @@ func (m *meddler) loseReply() {
 	})
 }
 
-// catch loses the next request that puts something, and gives it.
-func (m *meddler) catch() <-chan *pb.TxnRequest {
+// lose loses the next most requests that put something, and gives the first of them.
+func (m *meddler) lose(most int) <-chan *pb.TxnRequest {
 	caught := make(chan *pb.TxnRequest, 1)
+	var lost atomic.Int64
 	m.on(func(_ string, req any, send func() error) error {
-		if puts(req) && len(caught) == 0 {
-			caught <- req.(*pb.TxnRequest)
-			return errLost
+		if !puts(req) {
+			return send()
 		}
-		return send()
+		switch n := lost.Add(1); {
+		case n > int64(most):
+			return send()
+		case n == 1:
+			caught <- req.(*pb.TxnRequest)
+		}
+		return errLost
 	})
 	return caught
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -11,22 +12,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
-
-// lose loses all requests that put something, and gives the first of them.
-func (m *meddler) lose() <-chan *pb.TxnRequest {
-	caught := make(chan *pb.TxnRequest, 1)
-	m.on(func(_ string, req any, send func() error) error {
-		if !puts(req) {
-			return send()
-		}
-		select {
-		case caught <- req.(*pb.TxnRequest):
-		default:
-		}
-		return errLost
-	})
-	return caught
-}
 
 // meddledServer is a server of its own, and a backend whose calls to it can be meddled with.
 func meddledServer(t *testing.T) (*testserver.Server, *backend, *meddler) {
@@ -69,7 +54,7 @@ func lastsLongEnough(t *testing.T, b *backend, p place) {
 func lostMove(t *testing.T, b *backend, m *meddler, renew func(context.Context) error) <-chan *pb.TxnRequest {
 	t.Helper()
 	b.taintAll()
-	lost := m.lose()
+	lost := m.lose(math.MaxInt)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_ = renew(ctx) // where the hold is, or not at all
@@ -140,7 +125,7 @@ func TestMoveOfAWaiterArrivesLate(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", h))
 	done := startWaiter(t, t.Context(), b, "k", w, 2)
 	b.taintAll()
-	lost := m.lose()
+	lost := m.lose(math.MaxInt)
 	until(t, hung, "the waiter to be moved", func() bool { return len(lost) > 0 })
 	time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
 	m.on(nil)

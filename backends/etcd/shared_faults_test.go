@@ -319,7 +319,7 @@ func TestSharedLateGrant(t *testing.T) {
 		return must[*pb.TxnResponse](t)(clientv3.RetryKVClient(other.client).Txn(t.Context(), req)).Succeeded
 	}
 	for name, share := range map[string]driver.Share{"reader": reads, "writer": writes, "permits": permits(1, 1)} {
-		caught := m.catch()
+		caught := m.lose(1)
 		if _, err := tryShared(b, name, share1("late", share)); err == nil || driver.Definite(err) {
 			t.Fatalf("a lost request: %v", err)
 		}
@@ -337,7 +337,7 @@ func TestSharedLateGrant(t *testing.T) {
 	if err := other.Shared().Unlock(t.Context(), "k", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	caught := m.catch()
+	caught := m.lose(1)
 	if _, err := tryShared(b, "k", head); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v", err)
 	}

@@ -122,7 +122,7 @@ func TestTrap02LateRequestIsRefused(t *testing.T) {
 	b, m := meddled(t, srv.Addr)
 	other := request("other", time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
-	caught := m.catch()
+	caught := m.lose(1)
 	if _, err := b.TryLock(t.Context(), "k", request("late", time.Second)); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)
 	}
