@@ -12,7 +12,13 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
+	faults := &conformance.Faults{
+		// There is no server to kill: the cases open the store anew after it, as
+		// processes do after theirs have ended.
+		Kill:    func(conformance.TB) {},
+		Restart: func(conformance.TB) {},
+	}
+	dir := filepath.Join(diskFor(t, faults), "store")
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
 	open := func(tb conformance.TB) driver.Backend {
 		b, err := New(dir)
@@ -21,24 +27,22 @@ func TestConformance(t *testing.T) {
 		}
 		return b
 	}
+	// The clock is the machine's time since boot, which is the same for all.
+	faults.Skew = func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb) }
+	// The directory goes as a whole: an open client has it locked.
+	faults.Wipe = func(tb conformance.TB) {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Fatalf("wipe: %v", err)
+		}
+	}
 	conformance.Run(t, conformance.Harness{
 		Open:      open,
 		Claims:    Claims,
 		WorkerURL: u.String(),
 		Embedded:  true,
-		Faults: &conformance.Faults{
-			// There is no server to kill: the cases open the store anew after it, as
-			// processes do after theirs have ended.
-			Kill:    func(conformance.TB) {},
-			Restart: func(conformance.TB) {},
-			// The clock is the machine's time since boot, which is the same for all.
-			Skew: func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb) },
-			// The directory goes as a whole: an open client has it locked.
-			Wipe: func(tb conformance.TB) {
-				if err := os.RemoveAll(dir); err != nil {
-					tb.Fatalf("wipe: %v", err)
-				}
-			},
-		},
+		Faults:    faults,
 	})
 }
+
+// diskFor gives a directory for the suite, and sets the hooks by which its disk is full, where there can be one.
+var diskFor = func(t *testing.T, _ *conformance.Faults) string { return t.TempDir() }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
 )
@@ -37,8 +38,14 @@ func needRoot(t *testing.T) {
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
+	return diskOf(t, "1m")
+}
+
+// diskOf is a directory on a file system of that size.
+func diskOf(t *testing.T, size string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -49,10 +56,29 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
+func init() {
+	diskFor = func(t *testing.T, f *conformance.Faults) string {
+		if os.Geteuid() != 0 {
+			return t.TempDir()
+		}
+		top := diskOf(t, "128m")
+		f.Refuse = func(conformance.TB) { fill(t, top) }
+		f.Accept = func(tb conformance.TB) {
+			if err := os.Remove(filepath.Join(top, filling)); err != nil {
+				tb.Fatalf("%v", err)
+			}
+		}
+		return top
+	}
+}
+
+// filling is the file by which a disk is full.
+const filling = "filling"
+
 // fill writes a file until the disk is full.
 func fill(t *testing.T, dir string) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "filling"))
+	f, err := os.Create(filepath.Join(dir, filling))
 	if err != nil {
 		t.Fatal(err)
 	}

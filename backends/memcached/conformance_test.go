@@ -1,8 +1,11 @@
 package memcached
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -119,6 +122,9 @@ func conform(t *testing.T, open func(conformance.TB, string) driver.Backend, sev
 				tb.Fatalf("flush_all: %q", got)
 			}
 		}
+		if several != nil { // over an application's client, a full server loses locks: docs/operations-memcached-file.md
+			faults.Refuse, faults.Accept = fullServer(srv)
+		}
 	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
@@ -127,4 +133,54 @@ func conform(t *testing.T, open func(conformance.TB, string) driver.Backend, sev
 		WorkerURL: patientURL(srv.Addr),
 		Members:   several,
 	})
+}
+
+// fullServer gives hooks by which a server with -M has no room for an item of any size, and has room again.
+func fullServer(srv *testserver.Server) (refuse, accept func(conformance.TB)) {
+	const least, most, batch = 16, 2048, 256 // bytes of a value, and how many are sent at once
+	var fillers []string
+	refuse = func(tb conformance.TB) {
+		pipeline(tb, srv.Addr, []string{"cache_memlimit 8"}) // megabytes: beyond it each size has what it has
+		for size := least; size <= most; size += 1 + size/16 {
+			value := fmt.Sprintf(" 0 0 %d\r\n%s", size, strings.Repeat("x", size))
+			for room := true; room; {
+				var adds []string
+				for range batch {
+					fillers = append(fillers, fmt.Sprintf("filler-%08d", len(fillers)))
+					adds = append(adds, "add "+fillers[len(fillers)-1]+value)
+				}
+				replies := pipeline(tb, srv.Addr, adds)
+				room = replies[batch-1] == "STORED"
+			}
+		}
+	}
+	accept = func(tb conformance.TB) {
+		deletes := []string{"cache_memlimit 64"}
+		for _, key := range fillers {
+			deletes = append(deletes, "delete "+key)
+		}
+		for batch := range slices.Chunk(deletes, batch) {
+			pipeline(tb, srv.Addr, batch)
+		}
+		fillers = nil
+	}
+	return refuse, accept
+}
+
+// pipeline sends commands at once, and gives the first line of each reply.
+func pipeline(tb conformance.TB, addr string, commands []string) (replies []string) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	defer conn.Close()
+	go func() { _, _ = io.WriteString(conn, strings.Join(commands, "\r\n")+"\r\n") }() // a failure is seen by the reader
+	for r := bufio.NewReader(conn); len(replies) < len(commands); {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			tb.Fatalf("memcached: %v", err)
+		}
+		replies = append(replies, strings.TrimSpace(line))
+	}
+	return replies
 }

@@ -1,11 +1,15 @@
 package zookeeper
 
 import (
+	"context"
+	"errors"
 	"math"
 	"net/url"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -50,12 +54,35 @@ func harness(srv *testserver.Server) conformance.Harness {
 		faults.Pause = func(conformance.TB) { srv.Pause() }
 		faults.Resume = func(conformance.TB) { srv.Resume() }
 		faults.Wipe = func(conformance.TB) { srv.Wipe() }
+		faults.Refuse = func(tb conformance.TB) { permit(tb, srv.Addr, zk.PermAll&^zk.PermCreate) }
+		faults.Accept = func(tb conformance.TB) { permit(tb, srv.Addr, zk.PermAll) }
 	}
 	return conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: conformanceURL(srv.Addr),
+	}
+}
+
+// permit sets what clients may do with the parents of all locks and limits. Without PermCreate there is no node for a
+// new key.
+func permit(tb conformance.TB, addr string, perms int32) {
+	u, err := url.Parse(conformanceURL(addr))
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	b, err := Open(context.Background(), u) // the context of tb may have ended
+	if err != nil {
+		tb.Fatalf("Open: %v", err)
+	}
+	for _, parent := range []string{b.(*backend).root + "/locks", b.(*backend).root + "/limits"} {
+		if _, err := b.(*backend).conn.SetACL(parent, zk.WorldACL(perms), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			tb.Fatalf("SetACL of %s: %v", parent, err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		tb.Fatalf("close: %v", err)
 	}
 }
 
