@@ -123,10 +123,10 @@ type backend struct {
 	lostFn   func(key, id string, cause error)
 	// lostShare is lostFn of shared holds.
 	lostShare func(key, id string, cause error)
-	turns     turns              // of takes of shared keys
-	backoff   optimistic.Backoff // of takes that another client's came before
-	waits     *watches           // of waiters
-	guards    *watches           // of own entries
+	turns     *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
+	backoff   optimistic.Backoff          // of takes that another client's came before
+	waits     *watches                    // of waiters
+	guards    *watches                    // of own entries
 
 	beats   *heartbeats
 	ops     opsLimit
@@ -168,6 +168,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
 	b.waits, b.guards = newWatches(life, b.watcher, n.ping()), newWatches(life, b.watcher, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
+	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)
 	b.batcher.wait = maxWait

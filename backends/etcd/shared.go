@@ -49,7 +49,7 @@ func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 	if g, ok, err := b.heldAlready(call, p, again); ok || err != nil {
 		return g, err
 	}
-	unlock, err := b.turns.lock(call, key)
+	unlock, err := b.turns.Lock(call, key)
 	if err != nil {
 		return driver.Grant{}, err
 	}

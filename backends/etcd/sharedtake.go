@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -131,43 +130,4 @@ func (b *backend) lead(p place, rec record, l *lease) {
 	e := b.known(p, rec, l)
 	e.state, e.deadline = waiting, l.until()
 	b.plan(e)
-}
-
-// turns lets one take of a key at a time go to the store. Several of one client would only defeat each other.
-type turns struct {
-	mu sync.Mutex
-	of map[string]*turn
-}
-
-// turn is the mutex of one key, and how many use it.
-type turn struct {
-	ctxMutex
-	users int
-}
-
-func (t *turns) lock(ctx context.Context, key string) (unlock func(), err error) {
-	t.mu.Lock()
-	if t.of == nil {
-		t.of = make(map[string]*turn)
-	}
-	k := t.of[key]
-	if k == nil {
-		k = new(turn)
-		t.of[key] = k
-	}
-	k.users++
-	t.mu.Unlock()
-	free := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(t.of, key)
-		}
-	}
-	release, err := k.ctxMutex.lock(ctx)
-	if err != nil {
-		free()
-		return nil, err
-	}
-	return func() { release(); free() }, nil
 }

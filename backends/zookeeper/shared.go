@@ -26,11 +26,16 @@ var _ interface {
 	driver.ChangeNotifier
 } = sharedLocker{}
 
-// TryLock makes one attempt, without waiting.
+// TryLock makes one attempt, without waiting. Two of one client on one key would only defeat each other.
 func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := checkShared(key, r); err != nil {
 		return driver.Grant{}, err
 	}
+	unlock, err := l.b.turns.Lock(ctx, key)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	defer unlock()
 	l.b.collects()
 	return l.b.attempt(ctx, holdName{key, r.ID, true}, r, false)
 }

@@ -51,6 +51,31 @@ func TestSharedRequests(t *testing.T) {
 	expect("a release", opDelete)
 }
 
+// Takes of one client do not defeat each other: each costs what one alone costs.
+func TestSharedRequestsOfACrowd(t *testing.T) {
+	p, b := openTapped(t)
+	r := sharedRequest("first", reading)
+	take(t, b, "k", r) // makes the guard
+	p.take()
+	const crowd = 30
+	var all sync.WaitGroup
+	for range crowd {
+		all.Go(func() {
+			if _, err := b.Shared().TryLock(t.Context(), "k", sharedRequest("a", reading)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	count := map[int32]int{}
+	for _, op := range p.take() {
+		count[op]++
+	}
+	if count[opChildren] != crowd || count[opMulti] != crowd {
+		t.Errorf("%d takes: %d listings and %d transactions, want one of both for each", crowd, count[opChildren], count[opMulti])
+	}
+}
+
 // 64 goroutines of four clients never hold more than there is: counted at the resource, whatever the weights, and while
 // holds become smaller.
 func TestSharedHoldsNeverExceedTheBound(t *testing.T) {

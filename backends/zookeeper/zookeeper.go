@@ -104,6 +104,7 @@ type backend struct {
 	parentRests time.Duration // before it is removed
 	clock       clock
 	states      *optimistic.Table[incarnation]
+	turns       *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 	guess       existence
 
 	alone      atomic.Bool // the server is no part of an ensemble
@@ -147,6 +148,7 @@ func newBackend(conn *zk.Conn, o options) *backend {
 	}
 	b.clock.init()
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[incarnation](maxStates)
+	b.turns = optimistic.NewTable[struct{}](0)
 	return b
 }
 

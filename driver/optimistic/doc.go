@@ -11,6 +11,8 @@
 //
 // A decision that writes nothing, such as a denial or a peek, is made on a state that was read during the call.
 //
+// [Table.Lock] is the first of these alone, for an adapter that decides on something else than limits.
+//
 // A [Limiter] makes the methods of [driver.Limiter] out of one function, which changes a state.
 //
 // Several requests on one limit are not joined into one here: package coord does that above every adapter.

@@ -88,12 +88,11 @@ func NewTable[V any](keep int) *Table[V] {
 // Do makes a change to the state under name. It waits for calls of this client on the same state, and goes on as long
 // as ctx allows: that others were faster is never a denial.
 func (t *Table[V]) Do(ctx context.Context, s Store[V], name string, change Change) error {
-	c := t.enter(name)
-	defer t.leave(c)
-	if err := c.take(ctx); err != nil {
+	c, err := t.take(ctx, name)
+	if err != nil {
 		return err
 	}
-	defer c.give()
+	defer t.give(c)
 	c.now = single[V]{c, change}
 	defer func() { c.now.change = Change{} }()
 	return t.decide(ctx, s, c.self[:], &c.now)
@@ -109,12 +108,11 @@ func (t *Table[V]) TakeAll(ctx context.Context, s Store[V], names []string, dema
 	sorted := slices.Compact(slices.Sorted(slices.Values(names))) // so that two calls never wait for each other
 	cells := make([]*Cell[V], len(sorted))
 	for i, name := range sorted {
-		c := t.enter(name)
-		defer t.leave(c)
-		if err := c.take(ctx); err != nil {
+		c, err := t.take(ctx, name)
+		if err != nil {
 			return nil, err
 		}
-		defer c.give()
+		defer t.give(c)
 		cells[i] = c
 	}
 	for i, name := range names {
@@ -125,6 +123,16 @@ func (t *Table[V]) TakeAll(ctx context.Context, s Store[V], names []string, dema
 		return nil, err
 	}
 	return m.taken, nil
+}
+
+// Lock waits until no other call of this client decides on what is under name, and keeps others from it until unlock is
+// called. It is for an adapter that decides by itself, on something else than a limit.
+func (t *Table[V]) Lock(ctx context.Context, name string) (unlock func(), err error) {
+	c, err := t.take(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return func() { t.give(c) }, nil
 }
 
 // Forget calls drop for the states that no call uses, and forgets those for which it is true. drop must not block.
@@ -166,22 +174,27 @@ func (t *Table[V]) leave(c *Cell[V]) {
 	}
 }
 
-// take waits until no other call decides on the cell.
-func (c *Cell[V]) take(ctx context.Context) error {
+// take waits until no other call decides on the cell of a name, and gives it. End with give.
+func (t *Table[V]) take(ctx context.Context, name string) (*Cell[V], error) {
+	c := t.enter(name)
 	select {
 	case c.busy <- struct{}{}:
-		return nil
+		return c, nil
 	default:
 	}
 	select {
 	case c.busy <- struct{}{}:
-		return nil
+		return c, nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		t.leave(c)
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 }
 
-func (c *Cell[V]) give() { <-c.busy }
+func (t *Table[V]) give(c *Cell[V]) {
+	<-c.busy
+	t.leave(c)
+}
 
 // decision is what is decided on cells.
 type decision[V any] interface {

@@ -371,6 +371,10 @@ func TestTurns(t *testing.T) {
 				_, err := c.table.TakeAll(ctx, c, []string{"j", "k"}, []driver.Demand{{Key: "j", Limit: l, N: 1}, {Key: "k", Limit: l, N: 1}})
 				return err
 			},
+			func(ctx context.Context) error {
+				_, err := c.table.Lock(ctx, "k")
+				return err
+			},
 		} {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 			err := take(ctx)
@@ -382,6 +386,29 @@ func TestTurns(t *testing.T) {
 		wg.Wait()
 		c.trip = 0
 		c.take(t, "j", l, 1) // nobody has its turn
+	})
+}
+
+// An adapter that decides by itself has the same turns: of ten calls for each of three names, three are at work at once.
+func TestLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, began := NewTable[struct{}](0), time.Now()
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				unlock, err := turns.Lock(t.Context(), fmt.Sprint(i%3))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second)
+				unlock()
+			})
+		}
+		wg.Wait()
+		if took := time.Since(began); took != 10*time.Second || len(turns.cells) != 0 {
+			t.Errorf("it took %v, and %d names are left: want 10s, and none", took, len(turns.cells))
+		}
 	})
 }
 
