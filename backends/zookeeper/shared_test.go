@@ -76,6 +76,110 @@ func TestSharedRequestsOfACrowd(t *testing.T) {
 	}
 }
 
+// A head that is woken is granted the key by the listing of its watch, and is not refused by it.
+func TestSharedRequestsOfAHead(t *testing.T) {
+	srv := testserver.ZooKeeper(t)
+	other := connect(t, urlWith(srv.Addr, calmSession))
+	p := newTap(t, srv.Addr)
+	b := connect(t, urlWith(p.addr(), calmSession))
+	expect := func(what string, want ...int32) {
+		t.Helper()
+		if got := slices.DeleteFunc(p.take(), func(op int32) bool { return op == opGet }); !slices.Equal(got, want) {
+			t.Errorf("%s: requests %v, want %v", what, got, want)
+		}
+	}
+	w, head := sharedRequest("w", writing), sharedRequest("head", heading(writing))
+	take(t, other, "k", w)
+	isRefusedAs(t, b, "k", head)
+	p.take()
+	told, goOn := make(chan struct{}), make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	var listener sync.WaitGroup
+	listener.Go(func() {
+		_ = b.Shared().(driver.ChangeNotifier).NotifyChanges(ctx, "k", func() {
+			for _, c := range []chan struct{}{told, goOn} {
+				select {
+				case c <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		})
+	})
+	defer listener.Wait()
+	defer stop()
+	<-told
+	expect("to listen", opChildren)
+	isRefusedAs(t, b, "k", head)
+	isRefusedAs(t, b, "k", head)
+	expect("two refusals", opChildren, opChildren)
+	<-goOn
+	release(t, other, "k", w.ID)
+	<-told
+	expect("to be told", opChildren)
+	take(t, b, "k", head)
+	expect("a grant", opMulti)
+}
+
+// A listing that is old grants nothing: neither where somebody has come since, nor of a guard that was made anew with
+// the version that the old one had.
+func TestOldListingsGrantNothing(t *testing.T) {
+	srv, b := open(t)
+	other := connect(t, urlWith(srv.Addr, calmSession))
+	for what, change := range map[string]func(dir string) (taken driver.Request){
+		"a hold": func(string) driver.Request {
+			r := sharedRequest("w", writing)
+			take(t, other, "k", r)
+			return r
+		},
+		"another guard": func(dir string) driver.Request {
+			version := must[group](t)(b.group(dir, true)).stat.Version
+			collectGuard(t, other, "k")
+			r := sharedRequest("w", writing)
+			take(t, other, "k", r)
+			for must[group](t)(b.group(dir, true)).stat.Version < version {
+				if err := other.settle(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r
+		},
+	} {
+		dir := b.guardPath("k")
+		for range 5 {
+			r := sharedRequest("a", writing)
+			take(t, b, "k", r)
+			release(t, b, "k", r.ID)
+		}
+		seen, _, err := b.watchNode(dir, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := &watch{done: make(chan struct{}), names: seen.names, stat: seen.stat}
+		taken := change(dir)
+		eventually(t, "the watch to end", func() bool {
+			select {
+			case <-seen.done:
+				return true
+			default:
+				return false
+			}
+		})
+		b.mu.Lock()
+		b.watches[dir] = old // as if its event had not come yet
+		b.mu.Unlock()
+		r := sharedRequest("head", heading(writing))
+		isRefusedAs(t, b, "k", r)
+		if old.names != nil {
+			t.Errorf("%s: the old listing was not tried", what)
+		}
+		b.mu.Lock()
+		delete(b.watches, dir)
+		b.mu.Unlock()
+		release(t, b, "k", r.ID)
+		release(t, other, "k", taken.ID)
+	}
+}
+
 // 64 goroutines of four clients never hold more than there is: counted at the resource, whatever the weights, and while
 // holds become smaller.
 func TestSharedHoldsNeverExceedTheBound(t *testing.T) {

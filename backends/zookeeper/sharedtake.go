@@ -18,8 +18,7 @@ type sharing struct {
 	marks []string // nodes that there may be
 }
 
-// makeShared makes the node of a hold, if that is granted, or finds it, made by a request whose answer was lost. A
-// follower may show holds that have gone, so that the slot would not be the lowest: it is made to catch up.
+// makeShared makes the node of a hold, if that is granted, or finds it, made by a request whose answer was lost.
 func (a *attempt) makeShared(session int64, lost bool) (ticket, error) {
 	b, e, share := a.b, a.e, a.r.Share
 	if lost {
@@ -27,7 +26,7 @@ func (a *attempt) makeShared(session int64, lost bool) (ticket, error) {
 			return ticket{}, notMade(err)
 		}
 	}
-	g, err := b.group(e.dir, !b.alone.Load())
+	g, err := a.look(lost)
 	if err != nil {
 		return ticket{}, notMade(err)
 	}
@@ -52,6 +51,20 @@ func (a *attempt) makeShared(session int64, lost bool) (ticket, error) {
 	}
 	t := ticket{path: node, session: session, token: stat.Mzxid, alone: true, sharing: &sharing{hold: own, bound: grant.Of}}
 	return b.sameSession(t, session, nil)
+}
+
+// look lists who shares the key. A follower may show holds that have gone, so that the slot would not be the lowest: it is
+// made to catch up. A head that a watch has woken needs no other listing than that of the watch, if it is granted.
+func (a *attempt) look(lost bool) (group, error) {
+	b, dir, tag := a.b, a.e.dir, a.e.tag
+	if a.r.Share.Head && !lost {
+		if g, ok := b.watched(dir); ok && g.find(tag) == nil {
+			if _, err := g.decide(tag, a.r.Share); err == nil {
+				return g, nil
+			}
+		}
+	}
+	return b.group(dir, !b.alone.Load())
 }
 
 // found makes a hold of a node that is there. After settle it is proved. One that is there although no answer was lost
