@@ -28,6 +28,9 @@ const testSession = 1300 * time.Millisecond
 // calmSession is that of tests which do not wait for the end of a session: nothing that hangs until then is in time.
 const calmSession = time.Minute
 
+// endingSession is that of tests which use a session and then wait for its end: nothing ends it before.
+const endingSession = 10 * time.Second
+
 // hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
 // machine under load is late.
 const hung = 30 * time.Second

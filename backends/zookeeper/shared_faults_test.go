@@ -289,7 +289,7 @@ func TestSharedHoldOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
-	b, rival := connect(t, storeURL(p.addr())), connect(t, urlWith(srv.Addr, calmSession))
+	b, rival := connect(t, urlWith(p.addr(), endingSession)), connect(t, urlWith(srv.Addr, calmSession))
 	lost := make(chan error, 4)
 	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r, head := sharedRequest("a", writing), sharedRequest("head", heading(writing))
@@ -325,9 +325,9 @@ func TestSharedHoldOfAnEndedSession(t *testing.T) {
 func TestSharedHoldThatIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
-	b, rival := connect(t, storeURL(srv.Addr)), connect(t, urlWith(srv.Addr, calmSession))
+	b, rival := connect(t, urlWith(srv.Addr, endingSession)), connect(t, urlWith(srv.Addr, calmSession))
 	r := sharedRequest("a", permits(3, 3))
-	r.TTL = testSession
+	r.TTL = endingSession
 	session := b.conn.SessionID()
 	for weight := int64(3); weight > 0; weight-- {
 		r.Share.Weight = weight
@@ -402,12 +402,12 @@ func TestSharedHoldsOutliveServers(t *testing.T) {
 // It works over the application's connection, and what is not given back stays for its lease.
 func TestNewKeepsSharedHolds(t *testing.T) {
 	t.Parallel()
-	conn := ownConn(t, testserver.ZooKeeper(t).Addr, time.Second)
-	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithACL(zk.WorldACL(zk.PermAll)))).(*backend)
-	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second))).(*backend)
+	conn := ownConn(t, testserver.ZooKeeper(t).Addr, endingSession)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithACL(zk.WorldACL(zk.PermAll)))).(*backend)
+	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession))).(*backend)
 	defer next.Close()
 	r := sharedRequest("a", permits(2, 2))
-	r.TTL = time.Second
+	r.TTL = endingSession
 	g := take(t, b, "k", r)
 	r.Share.Weight = 1
 	must[driver.Grant](t)(b.Shared().Renew(t.Context(), "k", r))
