@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
 	"github.com/coordgo/coord/internal/testserver"
@@ -152,6 +154,34 @@ func TestSharedFullServer(t *testing.T) {
 				t.Errorf("Unlock when there is room again: %v", err)
 			}
 		})
+	}
+}
+
+// A full server ends a shared hold: its holder is told when its lease is over, and nobody is granted the key before there
+// is room again.
+func TestSharedHoldOnAFullServer(t *testing.T) {
+	srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
+	client := func() *coord.Client {
+		b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
+		c := must[*coord.Client](t)(coord.New(b, coord.WithLogger(slog.New(slog.DiscardHandler))))
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	holder, rival := client().ReadWrite().Read(), client().ReadWrite().Write()
+	l := must[*coord.Lock](t)(holder.Lock(t.Context(), "k", coord.TTL(3*time.Second)))
+	item := sharedItem("k\x00r")
+	fillUp(t, srv, item)
+	<-l.Done()
+	if !errors.Is(l.Err(), coord.ErrLost) {
+		t.Errorf("the hold ended with %v, want ErrLost", l.Err())
+	}
+	if _, err := rival.TryLock(t.Context(), "k"); !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrLocked) {
+		t.Errorf("a writer on the full server: %v, want a refusal", err)
+	}
+	srv.Text("delete " + filler(item, 0))
+	next := must[*coord.Lock](t)(rival.Lock(t.Context(), "k"))
+	if next.Token() <= l.Token() {
+		t.Errorf("token %d after %d", next.Token(), l.Token())
 	}
 }
 

@@ -132,7 +132,9 @@ func TestSharedCrowd(t *testing.T) {
 	srv, b := open(t)
 	clients := make([]*coord.Client, 4)
 	for i := range clients {
-		clients[i] = coordOver(t, connect(t, srv.Addr))
+		o := clientOptions(srv.Addr)
+		o.ReadTimeout, o.WriteTimeout = hung, hung // of thousands of requests at once, on a busy machine
+		clients[i] = coordOver(t, connectWith(t, o))
 	}
 	crowdAt(t, clients, 64, 16, 20)
 	crowdAt(t, clients, 5000, 16, 1)
