@@ -52,7 +52,8 @@ type Faults struct {
 	// lets it go on.
 	Pause, Resume func(tb TB)
 	// Refuse makes the store refuse what needs more space, as one that is full, or what writes new
-	// keys: it goes on serving what it has. Accept ends that.
+	// keys: it goes on serving what it has. Accept ends that. A full disk, a withdrawn permission and a bound on
+	// memory are such refusals. A store without any, as one in the process's memory, leaves both nil.
 	Refuse, Accept func(tb TB)
 	// Failover ends the server that leads, or that has the data, as a crash would, and
 	// returns when another has taken over. The server comes back by tb.Cleanup.

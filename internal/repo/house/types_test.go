@@ -31,9 +31,10 @@ var engineTypes = map[string]layers{
 		"hold",
 		"tenure",
 		"scheduler janitor events acquisition queue changes queueing", // what knows none of these
-		"alarms partTasks Trace",
-		"due taskHeap Spec Store Stats Identity Way Loss Release Watcher granted ticket unlocker",
-		"alarm task",
+		"partTasks Trace",
+		"alarms due task Spec Store Stats Identity Way Loss Release Watcher granted ticket unlocker",
+		"timed",
+		"alarm",
 	},
 	"internal/permit": {
 		"Pool",
