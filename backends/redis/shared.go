@@ -102,7 +102,7 @@ func sharedRenewed(r reply) (driver.Grant, error) {
 
 // Unlock ends the hold of id, or its headship.
 func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
-	if err := driver.CheckID(id); err != nil {
+	if err := checkID(id); err != nil {
 		return err
 	}
 	return l.b.runOwned(ctx, l.b.shared.unlock, sharedKey(key), id)
@@ -110,7 +110,7 @@ func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
 
 // Break takes the hold from id. It counts until its lease ends.
 func (l sharedLocker) Break(ctx context.Context, key, id string) error {
-	if err := driver.CheckID(id); err != nil {
+	if err := checkID(id); err != nil {
 		return err
 	}
 	return l.b.runOwned(ctx, l.b.shared.breaks, sharedKey(key), id)
