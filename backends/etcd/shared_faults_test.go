@@ -223,7 +223,7 @@ func TestSharedFullStore(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := testserver.Etcd(t, testserver.Durable())
 	b := connect(t, srv.Addr)
-	ttl := time.Second
+	ttl := 6 * time.Second // a disk that is shared may stand still for longer than the shortest lease
 	req := func(share driver.Share) driver.Request { return driver.Request{ID: newID("a"), TTL: ttl, Share: share} }
 	holds := []driver.Hold{{Key: "r", Request: req(reads)}, {Key: "r", Request: req(reads)}, {Key: "p", Request: req(permits(2, 3))}}
 	tokens := make([]int64, len(holds))
@@ -233,7 +233,7 @@ func TestSharedFullStore(t *testing.T) {
 	}
 	b.taintAll() // they are to be written anew, which a full store refuses
 	setAlarm(t, srv.Addr, pb.AlarmRequest_ACTIVATE)
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 5) {
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 10) {
 		for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), holds) {
 			if r.Err != nil || r.Grant.Token != tokens[i] {
 				t.Fatalf("renewal of %s: %+v, want token %d", holds[i].Key, r, tokens[i])
