@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/holders"
 )
 
 // maxToken is the first token that is out of range.
@@ -471,8 +470,8 @@ func check(key string, r driver.Request) error {
 }
 
 func checkHold(key, id string) error {
-	if !holders.ValidID(id) {
-		return fmt.Errorf("%w: id %.140q: want 1 to %d bytes of printable ASCII without spaces", driver.ErrInvalid, id, driver.MaxID)
+	if err := driver.CheckID(id); err != nil {
+		return err
 	}
 	return checkKey(key)
 }

@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/holders"
 )
 
 // The value of an entry says what it is, and whose.
@@ -48,7 +47,7 @@ func readRecord(queue string, kv *mvccpb.KeyValue) (record, error) {
 		r.id, known = strings.CutPrefix(value, releasedHeader)
 		r.released = known
 	}
-	if rest, queued := strings.CutPrefix(r.name, queue); !queued || rest == "" || !known || !holders.ValidID(r.id) || kv.Lease == 0 {
+	if rest, queued := strings.CutPrefix(r.name, queue); !queued || rest == "" || !known || driver.CheckID(r.id) != nil || kv.Lease == 0 {
 		return record{}, fmt.Errorf("%w: %.300q = %.200q", driver.ErrCorrupt, r.name, value)
 	}
 	return r, nil

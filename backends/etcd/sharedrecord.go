@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/holders"
 )
 
 // The entries of a key that several hold. The name of a reader's, or of one with permits, is its slot, so that two holds
@@ -117,5 +116,5 @@ func parseShared(value string) (rec record, ok bool) {
 	case shareHeld, shareBroken:
 		ok = rec.share.Check() == nil
 	}
-	return rec, ok && holders.ValidID(rec.id) && value == shareValue(state, rec.share, rec.id)
+	return rec, ok && driver.CheckID(rec.id) == nil && value == shareValue(state, rec.share, rec.id)
 }

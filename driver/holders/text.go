@@ -141,8 +141,5 @@ func ScanInt(field, name string, least, most int64) (int64, bool) {
 
 func scanID(field string) (string, bool) {
 	id, ok := strings.CutPrefix(field, "id=")
-	return id, ok && ValidID(id)
+	return id, ok && driver.CheckID(id) == nil
 }
-
-// ValidID reports whether id fits into a line, as driver.CheckID does.
-func ValidID(id string) bool { return driver.CheckID(id) == nil }
