@@ -233,7 +233,7 @@ func TestSharedFullStore(t *testing.T) {
 	}
 	b.taintAll() // they are to be written anew, which a full store refuses
 	setAlarm(t, srv.Addr, pb.AlarmRequest_ACTIVATE)
-	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 10) {
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 5) {
 		for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), holds) {
 			if r.Err != nil || r.Grant.Token != tokens[i] {
 				t.Fatalf("renewal of %s: %+v, want token %d", holds[i].Key, r, tokens[i])

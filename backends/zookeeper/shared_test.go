@@ -53,14 +53,14 @@ func TestSharedRequests(t *testing.T) {
 }
 
 // Takes of one client do not defeat each other: each costs what one alone costs.
-func TestSharedRequestsOfACrowd(t *testing.T) {
+func TestSharedRequestsOfManyCallers(t *testing.T) {
 	p, b := openTapped(t)
 	r := sharedRequest("first", reading)
 	take(t, b, "k", r) // makes the guard
 	p.take()
-	const crowd = 30
+	const callers = 30
 	var all sync.WaitGroup
-	for range crowd {
+	for range callers {
 		all.Go(func() {
 			if _, err := b.Shared().TryLock(t.Context(), "k", sharedRequest("a", reading)); err != nil {
 				t.Error(err)
@@ -72,8 +72,8 @@ func TestSharedRequestsOfACrowd(t *testing.T) {
 	for _, op := range p.take() {
 		count[op]++
 	}
-	if count[opChildren] != crowd || count[opMulti] != crowd {
-		t.Errorf("%d takes: %d listings and %d transactions, want one of both for each", crowd, count[opChildren], count[opMulti])
+	if count[opChildren] != callers || count[opMulti] != callers {
+		t.Errorf("%d takes: %d listings and %d transactions, want one of both for each", callers, count[opChildren], count[opMulti])
 	}
 }
 
