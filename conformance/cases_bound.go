@@ -165,7 +165,7 @@ func (e *env) bounded(name string, spends []spend, per time.Duration, bound, lea
 	most := mostWithin(spends, per)
 	e.admitted(total, total-max(0, most-bound))
 	if most > bound {
-		e.Errorf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
+		e.Violationf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
 	}
 	least = min(least, int(e.requests.Load())/2)
 	switch gap := e.starved(e.began); {
@@ -200,7 +200,7 @@ func bucketBound(e *env) {
 	over := overBucket(spends, limit)
 	e.Count(overBound, max(0, over))
 	if over > 0 {
-		e.Errorf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
+		e.Violationf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
 	}
 	e.bounded("token bucket", spends, boundTime, limit.Burst+boundRate*int(boundTime/boundPer+1), boundRate)
 }

@@ -66,7 +66,7 @@ func manyLapses(e *env) {
 					return
 				}
 				if g.Token <= last {
-					e.Errorf("token of holder %d of a key, all before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
+					e.Violationf("token of holder %d of a key, all before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
 					return
 				}
 				last = g.Token
@@ -134,10 +134,10 @@ func processesShare(e *env) {
 	r := e.req(e.long)
 	g, _ := e.seize(l, key, r, time.Second, "unlocked by another process")
 	if own := int64(there >> 10); g.Token <= own {
-		e.Errorf("token after another process' %d: saw %d, want a greater one", own, g.Token)
+		e.Violationf("token after another process' %d: saw %d, want a greater one", own, g.Token)
 	}
 	if a := w.try(order{Do: "try", Key: key, TTL: e.long}); a.Token != 0 {
-		e.Errorf("TryLock in another process of a key that is held here: saw it granted, want it refused")
+		e.Violationf("TryLock in another process of a key that is held here: saw it granted, want it refused")
 	}
 	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
 }

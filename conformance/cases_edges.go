@@ -152,7 +152,7 @@ func wipedLimit(e *env) {
 			total += e.ask(l, key, limit, 1, 1).N
 		}
 		if total > limit.Max() {
-			e.Errorf("%s of %d after the store lost everything: saw %d granted, want at most the limit", name, limit.Max(), total)
+			e.Violationf("%s of %d after the store lost everything: saw %d granted, want at most the limit", name, limit.Max(), total)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func bucketExpiry(e *env) {
 		}
 	}
 	if over := overBucket(spends, limit); over > 0 {
-		e.Errorf("token bucket %v, emptied at intervals about its refill: saw it overdrawn by %d permits, want none", limit, over)
+		e.Violationf("token bucket %v, emptied at intervals about its refill: saw it overdrawn by %d permits, want none", limit, over)
 	}
 }
 

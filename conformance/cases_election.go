@@ -99,13 +99,13 @@ func oneLeads(e *env) {
 							select {
 							case inside <- struct{}{}:
 							default:
-								e.Errorf("Lead: saw two leaders at once, want one")
+								e.Violationf("Lead: saw two leaders at once, want one")
 								return nil
 							}
 							defer func() { <-inside }()
 							lock, _ := coord.Held(ctx, key)
 							if lock.Token() <= last {
-								e.Errorf("token of a term: saw %d after %d, want a greater one", lock.Token(), last)
+								e.Violationf("token of a term: saw %d after %d, want a greater one", lock.Token(), last)
 							}
 							last = lock.Token()
 							e.pass(2 * time.Millisecond)
@@ -135,7 +135,7 @@ func oneTermAtATime(e *env) {
 	p.let()
 	second := recv(e, p.terms, e.lapse(ttl)+soon, "the next term, after the function returned")
 	if second.Token() <= first.Token() {
-		e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
+		e.Violationf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
 	}
 	select {
 	case err := <-p.result:
@@ -231,7 +231,7 @@ func leaderOutage(e *env, path pathTo) {
 		link.Reset()
 		second := recv(e, p.terms, 3*soon, "the next term, after its link was "+how)
 		if second.Token() <= first.Token() {
-			e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
+			e.Violationf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
 		}
 		p.stop()
 		recv(e, p.result, soon, "Lead, after the end of its context")
@@ -296,7 +296,7 @@ func (e *env) leadsOn(p *campaign, lock *coord.Lock) *coord.Lock {
 		return lock.Err() == nil && lock.Deadline().After(until)
 	})
 	if now := lock.Token(); now < last && e.info.Claims.Has(driver.TokenRestart) {
-		e.Errorf("token of the next term: saw %d after %d, want a greater one", now, last)
+		e.Violationf("token of the next term: saw %d after %d, want a greater one", now, last)
 	}
 	return lock
 }

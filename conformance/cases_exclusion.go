@@ -53,11 +53,11 @@ func contention(e *env) {
 						return
 					}
 					if n := inside.Add(1); n != 1 {
-						e.Errorf("%s: saw %d holders at a time, want 1", who, n)
+						e.Violationf("%s: saw %d holders at a time, want 1", who, n)
 					}
 					count++
 					if l.Token() <= last {
-						e.Errorf("%s: saw token %d after %d, want a greater one", who, l.Token(), last)
+						e.Violationf("%s: saw token %d after %d, want a greater one", who, l.Token(), last)
 					}
 					last = l.Token()
 					inside.Add(-1)
@@ -131,7 +131,7 @@ func deadHolder(e *env) {
 			return err
 		}
 		if l.Token() <= a.Token {
-			e.Errorf("token of the next holder: saw %d after the dead holder's %d, want a greater one", l.Token(), a.Token)
+			e.Violationf("token of the next holder: saw %d after the dead holder's %d, want a greater one", l.Token(), a.Token)
 		}
 		return l.Unlock(e.ctx)
 	})

@@ -88,7 +88,7 @@ func handedTokens(e *env) {
 		e.noError(l.Unlock(e.ctx), "Unlock with goroutines of the own client in line")
 		next := e.admit(got, e.lapse(e.ttl), fmt.Sprintf("goroutine %d of the line", i))
 		if next.Token() <= l.Token() {
-			e.Errorf("token of goroutine %d of the line: saw %d after %d, want a greater one", i, next.Token(), l.Token())
+			e.Violationf("token of goroutine %d of the line: saw %d after %d, want a greater one", i, next.Token(), l.Token())
 		}
 		e.noError(next.Err(), "Err of a lock that was handed over")
 		e.refused(rival, key, "while a goroutine has the lock that another gave up")
@@ -96,7 +96,7 @@ func handedTokens(e *env) {
 	}
 	e.noError(l.Unlock(e.ctx), "Unlock by the last in line")
 	if next := e.lock(e.client(), key); next.Token() <= l.Token() {
-		e.Errorf("token of the next client: saw %d after %d, want a greater one", next.Token(), l.Token())
+		e.Violationf("token of the next client: saw %d after %d, want a greater one", next.Token(), l.Token())
 	}
 }
 
@@ -174,10 +174,10 @@ func turns(e *env) {
 						return
 					}
 					if n := inside.Add(1); n != 1 {
-						e.Errorf("saw %d holders at a time, want 1", n)
+						e.Violationf("saw %d holders at a time, want 1", n)
 					}
 					if l.Token() <= last {
-						e.Errorf("saw token %d after %d, want a greater one", l.Token(), last)
+						e.Violationf("saw token %d after %d, want a greater one", l.Token(), last)
 					}
 					last = l.Token()
 					grants[i][int64(last)>>10] = true

@@ -107,7 +107,7 @@ func lateLockWrite(e *env, kind string, n int) {
 	}
 	again, err := rival.Renew(e.within(soon), key, next)
 	if err != nil || again.Token != g.Token {
-		e.Errorf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
+		e.Violationf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
 	}
 	e.refused(rival, key, "while the successor holds it")
 	if _, err := l.Renew(e.within(soon), key, old); err == nil {
@@ -156,7 +156,7 @@ func lateLimitWrite(e *env, kind string, n int, what string, end accountEnd) {
 	}
 	spent += e.ask(meter, key, limit, 1, rate).N
 	if spent > rate {
-		e.Errorf("permits granted since the account was made anew, around a late debit, under %v: saw %d, want at most %d", limit, spent, rate)
+		e.Violationf("permits granted since the account was made anew, around a late debit, under %v: saw %d, want at most %d", limit, spent, rate)
 		e.Count(overBound, spent-rate)
 	}
 }

@@ -97,7 +97,7 @@ func leaseLasts(e *env) {
 	}
 	_, at := e.seize(b, key, e.req(e.ttl), e.lapse(g.TTL), "whose holder does not renew")
 	if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
-		e.Errorf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
+		e.Violationf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
 	}
 	e.Measure("regrant after the lease's end", at.Sub(since.Add(g.TTL)))
 }

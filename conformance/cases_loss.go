@@ -77,7 +77,7 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 	}
 	err, cause := l.Err(), context.Cause(ctx)
 	if !errors.Is(err, coord.ErrLost) {
-		e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
+		e.Violationf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
 	}
 	at := recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
 	if closed && at.After(granted) {
@@ -94,7 +94,7 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 		e.Errorf("cause of the holder's context when a rival was granted: saw %v, want ErrLost", cause)
 	}
 	if own := int64(l.Token() >> 10); g.Token <= own {
-		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
+		e.Violationf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
 	}
 	e.Measure(lossGap, granted.Sub(at))
 	e.Measure(lossDetection, at.Sub(start))
@@ -168,10 +168,10 @@ func fiftyBlackHoled(e *env) {
 				return
 			}
 			if !errors.Is(known, coord.ErrLost) {
-				e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", known)
+				e.Violationf("the holder's Err when a rival was granted: saw %v, want ErrLost", known)
 			}
 			if l.Token() <= h.l.Token() {
-				e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", l.Token(), h.l.Token())
+				e.Violationf("the rival's token: saw %d after the holder's %d, want a greater one", l.Token(), h.l.Token())
 			}
 			select {
 			case at := <-h.lost:

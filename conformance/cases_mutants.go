@@ -142,6 +142,6 @@ func idleBucket(e *env) {
 		spends = append(spends, spend{a.sent, a.came, a.N})
 	}
 	if over := overBucket(spends, limit); over > 0 {
-		e.Errorf("token bucket %v after %v without use: saw %d permits more than Burst + Rate·W/Per", limit, 4*limit.Per, over)
+		e.Violationf("token bucket %v after %v without use: saw %d permits more than Burst + Rate·W/Per", limit, 4*limit.Per, over)
 	}
 }

@@ -68,7 +68,7 @@ func tryAfterExpiry(e *env) {
 	again, err := l.TryLock(e.within(soon), key, r)
 	e.noError(err, "TryLock by an id whose hold has lapsed, on a free key")
 	if first.Token >= between.Token || between.Token >= again.Token {
-		e.Errorf("tokens of a hold, the one after it, and the first id again: saw %d, %d, %d, want them to rise", first.Token, between.Token, again.Token)
+		e.Violationf("tokens of a hold, the one after it, and the first id again: saw %d, %d, %d, want them to rise", first.Token, between.Token, again.Token)
 	}
 }
 
@@ -143,7 +143,7 @@ func unlockReplyLost(e *env, path pathTo) {
 		e.pass(100 * time.Millisecond) // whatever the first holder still sends arrives
 		again, err := rival.Renew(e.within(soon), key, r)
 		if err != nil || again.Token != g.Token {
-			e.Errorf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
+			e.Violationf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
 		}
 		e.noError(rival.Unlock(e.within(soon), key, r.ID), "the successor's Unlock")
 	}

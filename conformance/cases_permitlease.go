@@ -85,7 +85,7 @@ func leaseBound(e *env) {
 	most := mostWithin(spends, per-time.Microsecond)
 	e.admitted(total(spends), total(spends)-max(0, most-rate))
 	if most > rate {
-		e.Errorf("%v, with permits that were leased and kept for %v: saw %d granted within %v, want at most %d", limit, per/10, most, per, rate)
+		e.Violationf("%v, with permits that were leased and kept for %v: saw %d granted within %v, want at most %d", limit, per/10, most, per, rate)
 	}
 }
 
@@ -141,7 +141,7 @@ func leaseAccounts(e *env) {
 		// spent, and have got nothing of it.
 		least, most := granted+lost, granted+lost+ended*(1+2+3)
 		if debited := limit.Rate - a.Remaining; debited < least || debited > most {
-			e.Errorf("two lessees under %s: saw %d permits debited in the end, want %d to %d, which are %d spent and %d lost in %d leases", name, debited, least, most, granted, lost, ended)
+			e.Violationf("two lessees under %s: saw %d permits debited in the end, want %d to %d, which are %d spent and %d lost in %d leases", name, debited, least, most, granted, lost, ended)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func firstUses(e *env) {
 		for i := range 8 {
 			key := e.key(name + strconv.Itoa(i))
 			if total := e.takeTogether(clients, key, limit, 8); total != 3 && !e.Failed() {
-				e.Errorf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
+				e.Violationf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
 			}
 		}
 	}

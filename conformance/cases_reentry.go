@@ -108,7 +108,7 @@ func reentryAfterLoss(e *env) {
 	fresh, err := c.Lock(ctx, key)
 	e.noError(err, "Lock after the lost hold was unlocked, of a free key")
 	if fresh.Token() <= l.Token() {
-		e.Errorf("token of the fresh hold: saw %d after %d, want a greater one", fresh.Token(), l.Token())
+		e.Violationf("token of the fresh hold: saw %d after %d, want a greater one", fresh.Token(), l.Token())
 	}
 	e.noError(fresh.Unlock(ctx), "Unlock of the fresh hold")
 }

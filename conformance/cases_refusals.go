@@ -224,7 +224,7 @@ func storeRefusesPermits(e *env) {
 		e.noError(ask(e.key("old")), "Allow after the refusal")
 	}
 	if granted > rate {
-		e.Errorf("permits granted before, during and after the refusal: saw %d, want at most %d", granted, rate)
+		e.Violationf("permits granted before, during and after the refusal: saw %d, want at most %d", granted, rate)
 		e.Count(overBound, granted-rate)
 	}
 	r, err := c.Allow(e.within(soon), e.key("fresh"), limit)

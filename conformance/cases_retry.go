@@ -73,7 +73,7 @@ func retryAfter(e *env) {
 			probe := e.ask(l, key, limit, 1, 1)
 			judged := !probe.came.After(early)
 			if judged && probe.N > 0 {
-				e.Errorf("%s: denied with RetryAfter %v, saw a permit granted %v earlier, want none until a millisecond before", name, denied.RetryAfter, denied.sent.Add(denied.RetryAfter).Sub(probe.came))
+				e.Violationf("%s: denied with RetryAfter %v, saw a permit granted %v earlier, want none until a millisecond before", name, denied.RetryAfter, denied.sent.Add(denied.RetryAfter).Sub(probe.came))
 			}
 			if !judged && probe.N > 0 {
 				return false

@@ -85,7 +85,7 @@ func anyOrder(e *env) {
 							e.pass(time.Millisecond)
 							<-inside
 						default:
-							e.Errorf("DoAll: saw two callers inside, want one")
+							e.Violationf("DoAll: saw two callers inside, want one")
 						}
 						return ctx.Err()
 					}, coord.TTL(e.long))

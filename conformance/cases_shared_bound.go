@@ -97,17 +97,17 @@ type permitted struct {
 func (p *permitted) enter(weight int64, g driver.Grant) {
 	n := p.inside.Add(weight)
 	if n > p.n {
-		p.e.Errorf("permits in use: saw %d at once, want at most %d", n, p.n)
+		p.e.Violationf("permits in use: saw %d at once, want at most %d", n, p.n)
 	}
 	for most := p.most.Load(); n > most && !p.most.CompareAndSwap(most, n); most = p.most.Load() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at[g.Slot] {
-		p.e.Errorf("slot %d: saw it given to two at once, want one", g.Slot)
+		p.e.Violationf("slot %d: saw it given to two at once, want one", g.Slot)
 	}
 	if g.Token <= p.last[g.Slot] {
-		p.e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, p.last[g.Slot])
+		p.e.Violationf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, p.last[g.Slot])
 	}
 	p.at[g.Slot], p.last[g.Slot] = true, g.Token
 }

@@ -149,7 +149,7 @@ func guardsReaders(e *env) {
 	first := take(a.Read())
 	second := take(b.Read())
 	if second.Token() <= first.Token() {
-		e.Errorf("token of a second reader: saw %d after %d, want a greater one", second.Token(), first.Token())
+		e.Violationf("token of a second reader: saw %d after %d, want a greater one", second.Token(), first.Token())
 	}
 	e.noError(g.CheckRead(key, second.Token()), "CheckRead of the second reader")
 	e.noError(g.CheckRead(key, first.Token()), "CheckRead of the first reader, which is live, after the second")
@@ -577,7 +577,7 @@ func killedShare(e *env) {
 			return err
 		}
 		if l.Token() <= a.Token {
-			e.Errorf("token of the next holder: saw %d after the dead one's %d, want a greater one", l.Token(), a.Token)
+			e.Violationf("token of the next holder: saw %d after the dead one's %d, want a greater one", l.Token(), a.Token)
 		}
 		return l.Unlock(e.ctx)
 	})

@@ -75,7 +75,7 @@ func tokenFloor(e *env) {
 	e.noError(plain.Unlock(e.ctx), "Unlock")
 	raised := e.lock(e.client(coord.WithTokenFloor(floor)), key)
 	if raised.Token() <= floor {
-		e.Errorf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
+		e.Violationf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
 	}
 	e.noError(raised.Unlock(e.ctx), "Unlock")
 }
@@ -105,7 +105,7 @@ func (e *env) tokensRiseOver(what string, event func()) {
 	for key, before := range tokens {
 		r := e.req(e.long)
 		if g := e.take(l, key, r); g.Token <= before {
-			e.Errorf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
+			e.Violationf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
 		}
 		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after "+what)
 	}

@@ -37,7 +37,7 @@ type tally struct{ granted, doubtful int }
 func (f *faultRun) spent(key string, limit driver.Limit, t tally) {
 	left := f.ask(f.meter, key, limit, 0, 0).Remaining
 	if left > limit.Max()-t.granted {
-		f.Errorf("left of %v after %d were granted: saw %d, want at most %d: more can be granted than the limit", limit, t.granted, left, limit.Max()-t.granted)
+		f.Violationf("left of %v after %d were granted: saw %d, want at most %d: more can be granted than the limit", limit, t.granted, left, limit.Max()-t.granted)
 	}
 	// A client library that sends it again may debit twice: the safe direction.
 	if least := limit.Max() - t.granted - 2*t.doubtful; left < least {

@@ -300,7 +300,7 @@ func (f *faultRun) holds(l *coord.Lock) {
 		return
 	}
 	if l.Err() == nil {
-		f.Errorf("TryLock by a rival: saw a grant while the holder's Err is nil, want one holder at a time")
+		f.Violationf("TryLock by a rival: saw a grant while the holder's Err is nil, want one holder at a time")
 	}
 	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the rival")
 }

@@ -79,7 +79,7 @@ func (e *env) judge(head history.Heading, key string, ops []history.Operation) {
 		if drawn != "" {
 			saved += " and drawn in " + drawn
 		}
-		e.Errorf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s\n%v",
+		e.Violationf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s\n%v",
 			key, len(ops), head.Model, saved, v.Err)
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"strings"
@@ -14,11 +15,14 @@ import (
 )
 
 // A case that could not judge something because this process was not scheduled runs once more. It passes
-// if it judges then, and fails if it does not, or if the process was scheduled all the while.
+// if it judges then, and fails if it does not, or if the process was scheduled all the while. A case that fails on
+// an overloaded machine runs once more, too, but not after a violation.
 func TestInconclusive(t *testing.T) {
 	keys := make(map[string]bool)
 	for name, test := range map[string]struct {
-		stalls, open int // in how many runs the process stalls, and something is left open
+		stalls, open int           // in how many runs the process stalls, and something is left open
+		stall        time.Duration // for how long, instead of the least that counts
+		fail, breach int           // in how many runs the case fails, and of these by a violation
 		runs         int
 		want         Outcome
 		says         string
@@ -28,6 +32,10 @@ func TestInconclusive(t *testing.T) {
 		"inconclusive once":        {stalls: 1, open: 1, runs: 2, want: Pass},
 		"inconclusive twice":       {stalls: 2, open: 2, runs: 2, want: Fail, says: "inconclusive twice"},
 		"leaves open without need": {open: 1, runs: 1, want: Fail, says: "never unscheduled"},
+		"fails by a short stall":   {stalls: 1, fail: 1, runs: 1, want: Fail, says: "too late"},
+		"fails on a busy machine":  {stalls: 1, stall: runner.Overload, fail: 1, runs: 2, want: Pass},
+		"fails again, by itself":   {stalls: 2, stall: runner.Overload, fail: 2, runs: 2, want: Fail, says: "too late"},
+		"violates on a busy one":   {stalls: 1, stall: runner.Overload, fail: 1, breach: 1, runs: 1, want: Fail, says: "two holders"},
 		"second time without need": {stalls: 1, open: 2, runs: 2, want: Fail, says: "never unscheduled"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +47,15 @@ func TestInconclusive(t *testing.T) {
 				runs++
 				keys[e.key("k")] = true
 				if runs <= test.stalls {
-					e.r.stalls.Note(time.Now().Add(time.Minute), runner.Stall)
+					for _, d := range []*runner.StallDetector{e.r.stalls, real} {
+						d.Note(time.Now().Add(time.Minute), cmp.Or(test.stall, runner.Stall))
+					}
+				}
+				if runs <= test.breach {
+					e.Violationf("two holders")
+				}
+				if runs <= test.fail {
+					e.Errorf("too late")
 				}
 				if runs <= test.open {
 					e.notJudged("what run %d saw", runs)

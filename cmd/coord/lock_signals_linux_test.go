@@ -19,7 +19,7 @@ func TestLockCommandOfAnotherUser(t *testing.T) {
 	setuid := setuidBinary(t)
 	u := newNobody(t)
 	u.env = append(u.env, envEscape+"=user")
-	r := u.start("lock", "a", "--max-hold", "400ms", "--grace", "100ms", "--", setuid)
+	r := u.start("lock", "a", "--max-hold", "5s", "--grace", "100ms", "--", setuid)
 	pid, err := strconv.Atoi(<-r.lines)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestLockCommandOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := lastLine(r.end(), t, 74)
-	if want := `coord: the lock "a" reached its --max-hold of 400ms: the command has ended`; last != want {
+	if want := `coord: the lock "a" reached its --max-hold of 5s: the command has ended`; last != want {
 		t.Errorf("it said %q, want %q", last, want)
 	}
 	u.run("lock", "a", "--no-wait", "--", "true").want(t, 0, "", "")
@@ -55,9 +55,9 @@ func lastLine(r result, t *testing.T, code int) (last string) {
 func TestLockCommandLeftItsGroup(t *testing.T) {
 	u := newUser(t, "")
 	u.env = append(u.env, envEscape+"=group")
-	r := u.start("lock", "a", "--max-hold", "1s", "--grace", "100ms", "--", os.Args[0])
+	r := u.start("lock", "a", "--max-hold", "5s", "--grace", "100ms", "--", os.Args[0])
 	pid := <-r.lines
-	r.end().want(t, 74, "", "reached its --max-hold of 1s")
+	r.end().want(t, 74, "", "reached its --max-hold of 5s")
 	awaitDeath(t, pid)
 }
 

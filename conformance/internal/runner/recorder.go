@@ -29,6 +29,7 @@ type Recorder struct {
 	over     bool // given up or through: nothing more is recorded
 	messages []report.Message
 	failed   bool
+	violated bool   // it failed in a way that no slow machine explains
 	aside    string // why the case is not about the store, "" if it is
 	unclear  string // what the case could not judge, "" if it judged all
 	cleanups []func()
@@ -62,6 +63,25 @@ func (r *Recorder) Logf(format string, args ...any) { r.record(false, format, ar
 
 // Errorf records a failure.
 func (r *Recorder) Errorf(format string, args ...any) { r.record(true, format, args...) }
+
+// Violationf records a failure that no slow machine explains, such as two holders at once.
+func (r *Recorder) Violationf(format string, args ...any) {
+	r.record(true, format, args...)
+	r.violate(true)
+}
+
+// Violated reports whether the case has recorded such a failure.
+func (r *Recorder) Violated() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.violated
+}
+
+func (r *Recorder) violate(so bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.violated = r.violated || so && !r.over
+}
 
 // Fatalf records a failure, and ends the goroutine of the case.
 func (r *Recorder) Fatalf(format string, args ...any) {
@@ -198,7 +218,7 @@ func (r *Recorder) Run(fn func()) {
 
 func (r *Recorder) catch(p any) {
 	if p != nil {
-		r.Errorf("panic: %v\n%s", p, debug.Stack())
+		r.Violationf("panic: %v\n%s", p, debug.Stack())
 	}
 }
 
@@ -229,6 +249,7 @@ func (r *Recorder) Result() (messages []report.Message, failed bool, measured *r
 
 // Join adds what inner, which is through, has measured.
 func (r *Recorder) Join(inner *Recorder) {
+	r.violate(inner.Violated())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {

@@ -30,6 +30,9 @@ const (
 	// Stall is the threshold of the detector: a process that was not scheduled for so long may have missed any of the
 	// moments that cases aim at, which are milliseconds.
 	Stall = 5 * time.Millisecond
+	// Overload is the threshold above which a case that fails is run again: leases of the suite are a few hundred
+	// milliseconds, of which a call passes through several processes and goroutines.
+	Overload = 50 * time.Millisecond
 	// worthNoting is the threshold above which a late tick is remembered.
 	worthNoting = time.Millisecond
 	// tickersPerThread are enough for each thread to have one, most of the time.
