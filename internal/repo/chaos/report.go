@@ -124,14 +124,13 @@ func (r *Report) Err() error {
 			errs = append(errs, fmt.Errorf("%s, %d times:\n  %s", b.what, len(b.list), strings.Join(b.list[:min(len(b.list), 5)], "\n  ")))
 		}
 	}
-	least := max(5, len(r.Breaks))
-	for mode, n := range r.Grants {
-		if n < least {
-			errs = append(errs, fmt.Errorf("hardly anything happened: %d grants (%s), want %d", n, mode, least))
+	for mode, n := range r.Grants { // how many there are is up to the machine
+		if n == 0 {
+			errs = append(errs, fmt.Errorf("never granted: %s", mode))
 		}
 	}
-	if r.Admitted < least {
-		errs = append(errs, fmt.Errorf("hardly anything happened: %d permits of the limit, want %d", r.Admitted, least))
+	if r.Admitted == 0 {
+		errs = append(errs, errors.New("no permit of the limit was granted"))
 	}
 	if r.mourns && r.Inherited == 0 {
 		errs = append(errs, fmt.Errorf("no successor of %d dead holders had what they had", r.Deaths))
