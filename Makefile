@@ -50,8 +50,9 @@ UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/compat ./cmd/coord/internal/cli
-# Tests of time share two cores: more packages at once only make each slower.
-P        ?= 2
+# All is compiled before the first test runs: tests of time share two cores, mostly wait, and a compiler beside them
+# takes leases away from them.
+P        ?= 3
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
 
@@ -66,7 +67,8 @@ test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	packages=$$($(GO) list $(PACKAGES)) && \
 	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
-	{ $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $$raced; \
+	{ $(GO) list -race -test -export $$raced >/dev/null; \
+	  $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $$raced; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
 	  $(GO) test -count=1 -json $(READERS); \
 	  $(GO) test -run Page -count=1 -json ./bench ./examples/httpload ./examples/supplier; \
