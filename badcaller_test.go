@@ -204,6 +204,10 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 		}
 		return nil
 	},
+	"Client.Cond":    func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Wait(ctx) },
+	"Cond.Wait":      func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Wait(ctx) },
+	"Cond.Signal":    func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Signal(ctx) },
+	"Cond.Broadcast": func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Broadcast(ctx) },
 	"Locked": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(coord.Locked(c, itself, given)(ctx, key))
 	},

@@ -65,13 +65,16 @@ func withAnyOwner(ctx context.Context) context.Context {
 
 // do runs fn under l and unlocks.
 func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	inner, cancel := ctx, context.CancelFunc(func() {})
+	inner, bound := ctx, (*holdCtx)(nil)
 	if !l.binds(ctx) { // an outer Do of this hold may have done it
-		inner, cancel = l.Context(ctx)
+		bound = l.bind(ctx)
+		inner, bound.ofDo = bound, true
 	}
 	defer func() {
+		if bound != nil {
+			l = bound.end(l)
+		}
 		held := l.Err()
-		cancel()
 		uerr := l.Unlock(ctx)
 		switch {
 		case held != nil && errors.Is(held, ErrLost):
@@ -97,5 +100,9 @@ func heldIn(ctx context.Context, space space, key string) (*Lock, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &Lock{h: bound.lock.h, borrowed: true}, true
+	l := bound.lock.Load()
+	if l == nil {
+		return nil, false
+	}
+	return &Lock{h: l.h, borrowed: true}, true
 }

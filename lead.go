@@ -180,7 +180,7 @@ type term struct {
 func (t *term) run(ctx context.Context) error {
 	start := time.Now()
 	t.began = true
-	t.lock = ctx.(*holdCtx).lock // the owner is fresh: no outer Do has bound ctx
+	t.lock = ctx.(*holdCtx).lock.Load() // the owner is fresh: no outer Do has bound ctx
 	returned := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { warnOfOverrun(t.log, t.lock, returned) })

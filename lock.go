@@ -110,20 +110,37 @@ func asLoss(err error) error {
 // with cause ErrNotHeld when the last handle is unlocked. Its Err looks at the
 // clocks itself.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(parent)
-	w := &hold.Watcher{Cancel: cancel}
-	l.h.t.Watch(w)
-	return &holdCtx{inner, cancel, l}, func() {
-		l.h.t.Unwatch(w)
-		cancel(context.Canceled)
-	}
+	c := l.bind(parent)
+	return c, func() { c.end(l) }
 }
 
 // holdCtx is a context bound to a hold.
 type holdCtx struct {
 	context.Context
-	cancel context.CancelCauseFunc
-	lock   *Lock
+	watcher hold.Watcher
+	key     heldKey
+	lock    atomic.Pointer[Lock] // nil while Cond.Wait has given it up
+	ofDo    bool                 // it is of the function of a Do, which unlocks what lock is in the end
+}
+
+// bind makes a context that ends with l's hold.
+func (l *Lock) bind(parent context.Context) *holdCtx {
+	inner, cancel := context.WithCancelCause(parent)
+	c := &holdCtx{Context: inner, watcher: hold.Watcher{Cancel: cancel}, key: heldKey{l.space(), l.Key()}}
+	c.lock.Store(l)
+	l.h.t.Watch(&c.watcher)
+	return c
+}
+
+// end ends c, which was made for first. It gives the lock that there is to unlock: first, or what a Wait has taken since.
+func (c *holdCtx) end(first *Lock) *Lock {
+	c.watcher.Cancel(context.Canceled) // first: a Wait that is still under way in another goroutine gives back what it takes
+	l := c.lock.Load()
+	if l == nil {
+		return first
+	}
+	l.h.t.Unwatch(&c.watcher)
+	return l
 }
 
 // Err notices a loss that no timer has told yet.
@@ -131,8 +148,10 @@ func (c *holdCtx) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	if err := c.lock.h.t.Check(); err != nil {
-		c.cancel(err) // the loss may be on its way here
+	if l := c.lock.Load(); l != nil {
+		if err := l.h.t.Check(); err != nil && c.lock.Load() == l { // else it was given up in a Wait
+			c.watcher.Cancel(err) // the loss may be on its way here
+		}
 	}
 	return c.Context.Err()
 }
@@ -144,7 +163,7 @@ type heldKey struct {
 }
 
 func (c *holdCtx) Value(key any) any {
-	if k, ok := key.(heldKey); ok && c.lock.Key() == k.key && c.lock.space() == k.space {
+	if k, ok := key.(heldKey); ok && k == c.key {
 		return c
 	}
 	return c.Context.Value(key)
@@ -153,7 +172,11 @@ func (c *holdCtx) Value(key any) any {
 // binds reports whether ctx ends with l's hold, and Held of its key is l's.
 func (l *Lock) binds(ctx context.Context) bool {
 	bound, ok := ctx.Value(heldKey{l.space(), l.Key()}).(*holdCtx)
-	return ok && bound.lock.h.t == l.h.t && bound.Done() == ctx.Done()
+	if !ok {
+		return false
+	}
+	now := bound.lock.Load()
+	return now != nil && now.h.t == l.h.t && bound.Done() == ctx.Done()
 }
 
 // Lock waits until it holds key, or ctx ends. See [Locker].

@@ -186,6 +186,7 @@ const (
 	fieldFair
 	fieldOfSeveral // the lock is one of a DoAll
 	fieldOfLead    // the lock is a term of a Lead
+	fieldOfWait    // the lock is taken again by a Cond.Wait
 	fieldHolder
 	fieldWeight
 	fieldMaxWaiting
@@ -256,6 +257,7 @@ type lockConfig struct {
 	holder    string
 	ofSeveral bool
 	ofLead    bool
+	ofWait    bool
 	weight    int64 // of a semaphore's permits; 0: not given
 	waiting   int   // 0: however many wait
 }
@@ -267,6 +269,24 @@ func (cfg *lockConfig) spec(key, full string, o *owner) hold.Spec {
 		Lease: cfg.lease, MaxHold: cfg.maxHold, MinHold: cfg.minHold, NoRenew: cfg.noRenew, Fair: cfg.fair,
 		MaxWaiting: cfg.waiting,
 	}
+}
+
+// again are the options by which a lock of cfg is taken again.
+func (cfg *lockConfig) again() []LockOption {
+	opts := []LockOption{{field: fieldOfWait, value: 1}, TTL(cfg.ttl), HolderName(cfg.holder)}
+	if cfg.maxHold > 0 {
+		opts = append(opts, MaxHold(cfg.maxHold))
+	}
+	if cfg.minHold > 0 {
+		opts = append(opts, MinHold(cfg.minHold))
+	}
+	if cfg.noRenew {
+		opts = append(opts, NoRenew())
+	}
+	if cfg.fair {
+		opts = append(opts, Fair())
+	}
+	return opts
 }
 
 func (cfg *lockConfig) set(o LockOption) error {
@@ -304,6 +324,8 @@ func (cfg *lockConfig) set(o LockOption) error {
 		cfg.ofSeveral = true
 	case fieldOfLead:
 		cfg.ofLead = true
+	case fieldOfWait:
+		cfg.ofWait = true
 	default:
 		return fmt.Errorf("%w: empty LockOption", ErrInvalid)
 	}
@@ -347,6 +369,9 @@ func (c *Client) checkLockConfig(cfg *lockConfig) error {
 			return fmt.Errorf("%w: WaitAtMost, NoRenew or MinHold with Lead: want none, NoRenew and MinHold also not as defaults of the client", ErrInvalid)
 		}
 		cfg.wait = 0 // a default of the client is for locks: a campaign waits as long as it takes
+	}
+	if cfg.ofWait {
+		cfg.wait, cfg.waiting = 0, 0 // who gave the lock up gets it back, however long that takes
 	}
 	// The lease covers MinHold, so that the key stays taken even if the holder dies.
 	cfg.lease = roundTTL(max(cfg.ttl, cfg.minHold), c.info)

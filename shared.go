@@ -20,10 +20,11 @@ const (
 	exclusive space = iota // of Lock and TryLock
 	readWrite
 	semaphore
+	condition // of those who wait in a Cond
 )
 
-// suffixes keep the queues of shared keys apart from locks, whose keys have no NUL, and from each other.
-var suffixes = [...]string{readWrite: "\x00r", semaphore: "\x00s"}
+// suffixes keep shared keys and their queues apart from locks, whose keys have no NUL, and from each other.
+var suffixes = [...]string{readWrite: "\x00r", semaphore: "\x00s", condition: "\x00c"}
 
 func spaceOf(share driver.Share) space {
 	switch share.Mode {

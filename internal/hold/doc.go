@@ -6,6 +6,7 @@
 //	attempt.go   Begin, Run: a place in the local queue, and the grant
 //	acquire.go   the calls on the store until it grants the key, or something ends the wait
 //	shared.go    the same for a key that several hold
+//	place.go     a shared hold that a signal ends
 //	tenure.go    what its holder has: one tenure of a hold
 //	release.go   Release to the store
 //	handoff.go   Release to the next goroutine of this client, without the store
@@ -26,7 +27,7 @@
 //	token.go        fencing tokens
 //	stats.go        what a Manager has, for tests
 //
-// Types depend on each other in one direction only: Attempt, Tenure, Manager, slot, waiter, hold, tenure, and then
+// Types depend on each other in one direction only: Place, Attempt, Tenure, Manager, slot, waiter, hold, tenure, and then
 // those that know none of them. internal/repo/house has the list, and checks it.
 //
 // Mutexes are taken in this order: that of events, Manager, scheduler, hold; that of the janitor comes last. There

@@ -145,27 +145,27 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 		if c.pushed() {
 			pause = headPause
 		}
-		if err := a.awaitChange(ctx, place, c, untilFree(err, pause)); err != nil {
-			return g, err
+		if m.awaitChange(ctx, place.Done(), c, untilFree(err, pause)) {
+			return g, m.waitFailure(ctx)
 		}
 	}
 }
 
-// awaitChange pauses between two requests of a head: for d, or until the key changes, if that is pushed.
-func (a *Attempt) awaitChange(ctx context.Context, place *Tenure, c *changes, d time.Duration) error {
+// awaitChange pauses between two requests: for d, until the key changes, if that is pushed, or until over is closed. It
+// reports true if ctx or the Manager has ended.
+func (m *Manager) awaitChange(ctx context.Context, over <-chan struct{}, c *changes, d time.Duration) (ended bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-c.signal():
-		return nil
-	case <-place.Done():
-		return nil
+	case <-over:
 	case <-ctx.Done():
-	case <-a.m.life.Done():
+		return true
+	case <-m.life.Done():
+		return true
 	}
-	return a.m.waitFailure(ctx)
+	return false
 }
 
 // changes is what a head is told of changes of its key. Nil is for stores that tell nothing.

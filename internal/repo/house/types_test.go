@@ -23,6 +23,7 @@ type layers []string
 
 var engineTypes = map[string]layers{
 	"internal/hold": {
+		"Place",
 		"Attempt Config", // what callers have
 		"Tenure",
 		"Manager", // what joins them

@@ -1,0 +1,244 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/hold"
+)
+
+// Cond is a condition on a lock, as sync.Cond is on a mutex, over all clients of a store: who holds the lock of a key waits
+// until others, who hold it later, have changed what it guards. Make it with [Client.Cond]. It is safe for concurrent use.
+//
+//	err := coord.Do(ctx, client, "buffer", func(ctx context.Context) error {
+//		for isEmpty() {
+//			if err := changed.Wait(ctx); err != nil {
+//				return err
+//			}
+//		}
+//		take()
+//		return changed.Broadcast(ctx)
+//	})
+//
+// What the lock guards is kept elsewhere: in a database, say.
+type Cond struct {
+	c   *Client
+	key string
+}
+
+// Cond gives the condition of the lock of key. A key has one: all who wait for a change of what its lock guards are in it.
+// On a store that does not claim driver.Shared, its calls are ErrUnsupported.
+func (c *Client) Cond(key string) *Cond { return &Cond{c, key} }
+
+// Wait gives up the lock of the key, waits for a signal, and takes the lock again with the same options: a new hold with a
+// greater [Lock.Token]. ctx is that of the function of a [Do], [TryDo] or [Locked] of the same client and key. That
+// context goes on, and [Held] gives the new lock. Locks that Held gave before are ErrNotHeld.
+//
+// Wait may return without a signal, and does so after one TTL of the lock at the latest: test again what you wait for, in a loop.
+// WaitAtMost and MaxWaiting do not bound it, ctx does.
+//
+// If Wait fails after it has given up the lock, as when ctx ends, the lock is not held: the function's context ends, and
+// Do returns an error that is also ErrNotHeld. Before that it is ErrNotHeld without the lock, ErrLost if it was lost,
+// and ErrInvalid if the lock was entered twice, or is of a [DoAll], a [Lead] or another owner. More waiters of a key than it may
+// have holders (see [Client.ReadWrite]) are ErrUnsupported.
+//
+// It costs two requests beside those of Unlock and Lock, and reads of all waiters of the key: one after each signal and one
+// a second where the store pushes changes, else up to 30 a second.
+func (d *Cond) Wait(ctx context.Context) error {
+	bound, l, err := d.held(ctx)
+	if err == nil {
+		err = mayWait(ctx, bound, l)
+	}
+	if err == nil {
+		err = d.wait(ctx, bound, l)
+	}
+	return d.failed("wait", err)
+}
+
+// Signal wakes the one that has waited longest, if any waits. ctx is one under which the lock of the key is held: that of
+// the function of a [Do], say. Without the lock it is ErrNotHeld, for what a waiter tests could change before it waits.
+//
+// A waiter whose process has died is signalled in vain until its lease has ended: within one TTL the others wake by themselves. If the
+// error is ErrUnknownOutcome or ErrUnavailable, call it again: one signal too many does no harm. It costs a read of all waiters of the
+// key, and one request.
+func (d *Cond) Signal(ctx context.Context) error { return d.signal(ctx, "signal", false) }
+
+// Broadcast is Signal for all that wait, with one request for each.
+func (d *Cond) Broadcast(ctx context.Context) error { return d.signal(ctx, "broadcast", true) }
+
+func (d *Cond) signal(ctx context.Context, op string, all bool) error {
+	_, _, err := d.held(ctx)
+	if err == nil {
+		err = d.wake(ctx, all)
+	}
+	return d.failed(op, err)
+}
+
+// failed is err as the call op tells it, unless a call inside it has told it already.
+func (d *Cond) failed(op string, err error) error {
+	if _, told := err.(*Error); err == nil || told {
+		return err
+	}
+	return d.c.fail(op, d.key, err)
+}
+
+// held finds the lock in ctx.
+func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
+	if _, err := d.fullKey(); err != nil {
+		return nil, nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, nil, driver.ContextError(ctx)
+	}
+	bound, ok := ctx.Value(heldKey{exclusive, d.key}).(*holdCtx)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: no lock of this key in ctx: want the ctx of the function of Do", ErrNotHeld)
+	}
+	l := bound.lock.Load()
+	switch {
+	case l == nil || l.released.Load():
+		return nil, nil, ErrNotHeld
+	case l.h.c != d.c:
+		return nil, nil, fmt.Errorf("%w: the lock in ctx is of another client", ErrInvalid)
+	case d.c.state.Load() == stateClosed:
+		return nil, nil, ErrClosed
+	case d.c.shared == nil:
+		return nil, nil, ErrUnsupported
+	}
+	return bound, l, l.h.t.Check()
+}
+
+// mayWait refuses a lock that cannot be given up whole.
+func mayWait(ctx context.Context, bound *holdCtx, l *Lock) error {
+	e := l.h.e
+	switch {
+	case !bound.ofDo || e == nil:
+		return fmt.Errorf("%w: ctx is not that of the function of Do, TryDo or Locked", ErrInvalid)
+	case ownerOf(ctx) != e.owner:
+		return fmt.Errorf("%w: the lock in ctx is of another owner", ErrInvalid)
+	case e.cfg.ofLead || e.cfg.ofSeveral:
+		return fmt.Errorf("%w: the lock is of Lead or DoAll, which do not give it up: want Do", ErrInvalid)
+	}
+	e.owner.mu.Lock()
+	defer e.owner.mu.Unlock()
+	if e.depth > 1 {
+		return fmt.Errorf("%w: the lock was entered %d times, and waiting would give up one of them: want once", ErrInvalid, e.depth)
+	}
+	return nil
+}
+
+// wait is Wait of a lock that may wait.
+func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
+	cfg := &l.h.e.cfg
+	full, _ := d.fullKey()
+	passOn := func(ctx context.Context) error { return d.wake(ctx, false) }
+	// A place is taken under the lock, so that whoever has it later signals this one too.
+	var place hold.Place
+	err := place.Take(ctx, d.c.shared, hold.Spec{
+		Name: d.key, Key: full, Lease: roundTTL(cfg.ttl, d.c.info), Share: driver.Share{Mode: driver.Read},
+		Holder: cfg.holder, Owner: l.h.e.owner,
+	})
+	if err != nil {
+		return err
+	}
+	if !bound.lock.CompareAndSwap(l, nil) { // another goroutine waits in this context
+		place.Withdraw(passOn)
+		return ErrNotHeld
+	}
+	if err = bound.giveUp(ctx, l); err == nil {
+		err = place.Await(ctx, func(ctx context.Context) (bool, error) { return d.waits(ctx, full, place.ID()) })
+	}
+	if err == nil {
+		err = bound.takeAgain(ctx, d.c, d.key, cfg.again())
+	}
+	if err != nil {
+		bound.fail(l, err)
+		place.Withdraw(passOn)
+		return err
+	}
+	place.Leave()
+	return nil
+}
+
+// giveUp unlocks l, which c had, and c goes on.
+func (c *holdCtx) giveUp(ctx context.Context, l *Lock) error {
+	l.h.t.Unwatch(&c.watcher)
+	err := l.Unlock(ctx)
+	if err != nil && !errors.Is(err, ErrNotHeld) {
+		l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
+			"key", l.Key(), "error", err)
+		err = nil
+	}
+	return err
+}
+
+// takeAgain binds c to a new hold of key.
+func (c *holdCtx) takeAgain(ctx context.Context, client *Client, key string, opts []LockOption) error {
+	l, err := client.Lock(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	l.h.t.Watch(&c.watcher)
+	c.lock.Store(l)
+	if c.Context.Err() != nil { // Do may have returned before it saw l
+		_ = l.Unlock(ctx)
+		return driver.ContextError(c.Context)
+	}
+	return nil
+}
+
+// fail ends c, whose lock was given up and not taken again.
+func (c *holdCtx) fail(l *Lock, err error) {
+	c.watcher.Cancel(err)
+	c.lock.CompareAndSwap(nil, l)
+}
+
+// wake ends the place of the one that has waited longest, or of all. Those that were broken wake by themselves.
+func (d *Cond) wake(ctx context.Context, all bool) error {
+	full, _ := d.fullKey()
+	waiters, err := d.waiters(ctx, full)
+	if err != nil {
+		return err
+	}
+	for _, w := range waiters {
+		switch err := d.c.store.shared.Unlock(ctx, full, w.ID); {
+		case errors.Is(err, ErrNotHeld): // it has left
+			continue
+		case err != nil:
+			return errs.OfStore(ctx, err, true)
+		}
+		d.c.shared.Signalled(full, w.ID)
+		if !all {
+			break
+		}
+	}
+	return nil
+}
+
+// waits reports whether the place of id is still there.
+func (d *Cond) waits(ctx context.Context, full, id string) (bool, error) {
+	waiters, err := d.waiters(ctx, full)
+	return slices.ContainsFunc(waiters, func(h Holder) bool { return h.ID == id }), err
+}
+
+// waiters gives those that wait, in the order in which they came.
+func (d *Cond) waiters(ctx context.Context, full string) ([]Holder, error) {
+	all, err := d.c.store.shared.holders.Holders(ctx, full)
+	if err != nil {
+		return nil, errs.OfStore(ctx, err, false)
+	}
+	all = slices.DeleteFunc(all, func(h Holder) bool { return h.Released })
+	slices.SortFunc(all, func(a, b Holder) int { return cmp.Compare(a.Token, b.Token) })
+	return all, nil
+}
+
+// fullKey is the key of those that wait, as the store has it. Its error is that of every call.
+func (d *Cond) fullKey() (string, error) {
+	full, err := d.c.fullKey(d.key)
+	return full + suffixes[condition], err
+}

@@ -1,0 +1,383 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord"
+)
+
+// waitOnce runs one Wait of a client under Do, and gives what Do returned.
+func waitOnce(ctx context.Context, c *coord.Client, opts ...coord.LockOption) <-chan error {
+	got := make(chan error, 1)
+	go func() {
+		got <- coord.Do(ctx, c, "k", func(ctx context.Context) error { return c.Cond("k").Wait(ctx) }, opts...)
+	}()
+	synctest.Wait()
+	return got
+}
+
+// underLock calls fn under the lock of "k".
+func underLock(t *testing.T, c *coord.Client, fn func(context.Context) error) {
+	t.Helper()
+	if err := coord.Do(t.Context(), c, "k", fn); err != nil {
+		t.Errorf("Do: %v", err)
+	}
+}
+
+func isWaiting(t *testing.T, got <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-got:
+		t.Errorf("Do returned %v, want it to wait", err)
+	default:
+	}
+}
+
+// Wait gives the lock up, and comes back with a new one in the same context.
+func TestCondWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := sharers(t, 2)
+		changed, ready := clients[0].Cond("k"), false
+		var first, second coord.Token
+		done := make(chan error)
+		go func() {
+			done <- coord.Do(t.Context(), clients[0], "k", func(ctx context.Context) error {
+				before, _ := coord.Held(ctx, "k")
+				first = before.Token()
+				for !ready {
+					if err := changed.Wait(ctx); err != nil {
+						return err
+					}
+				}
+				now, ok := coord.Held(ctx, "k")
+				if !ok || now.Err() != nil || ctx.Err() != nil {
+					t.Errorf("held %v, lock %v, context %v: want the new lock in the old context", ok, now.Err(), ctx.Err())
+				}
+				second = now.Token()
+				if err := before.Err(); !errors.Is(err, coord.ErrNotHeld) {
+					t.Errorf("Err of the lock that was given up: %v, want ErrNotHeld", err)
+				}
+				return coord.Do(ctx, clients[0], "k", func(inner context.Context) error {
+					if again, _ := coord.Held(inner, "k"); again.Token() != second || inner != ctx {
+						t.Errorf("token %d, want %d, in the same context", again.Token(), second)
+					}
+					return nil
+				})
+			})
+		}()
+		synctest.Wait()
+		var between coord.Token
+		underLock(t, clients[1], func(ctx context.Context) error {
+			l, _ := coord.Held(ctx, "k")
+			between, ready = l.Token(), true
+			return clients[1].Cond("k").Signal(ctx)
+		})
+		if err := <-done; err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		if first >= between || between >= second {
+			t.Errorf("tokens %d, %d, %d: want them to rise", first, between, second)
+		}
+		mustUnlock(t, mustShare(t, clients[1])) // Do has unlocked the new hold
+	})
+}
+
+// Signal wakes who came first, Broadcast all others, and neither wakes who is not there.
+func TestCondSignalBroadcast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 3)
+		underLock(t, c[0], c[0].Cond("k").Signal)
+		var waits []<-chan error
+		for i := range 4 {
+			waits = append(waits, waitOnce(t.Context(), c[i%2]))
+		}
+		underLock(t, c[2], c[2].Cond("k").Signal)
+		if err := <-waits[0]; err != nil {
+			t.Errorf("the first: %v", err)
+		}
+		for _, got := range waits[1:] {
+			isWaiting(t, got)
+		}
+		underLock(t, c[2], c[2].Cond("k").Broadcast)
+		for i, got := range waits[1:] {
+			if err := <-got; err != nil {
+				t.Errorf("waiter %d: %v", i+1, err)
+			}
+		}
+	})
+}
+
+// A wait ends within one TTL, by itself.
+func TestCondWaitEndsWithinTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 1)
+		begin := time.Now()
+		if err := <-waitOnce(t.Context(), c[0], coord.TTL(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took < time.Minute/2 || took > time.Minute {
+			t.Errorf("Wait returned after %v without a signal, want after most of one TTL", took)
+		}
+	})
+}
+
+// What cannot wait, or signal, is refused, and has what it had.
+func TestCondRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := sharers(t, 2)
+		c := clients[0]
+		cond := c.Cond("k")
+		refused := func(what string, ctx context.Context, want error, calls ...func(context.Context) error) {
+			t.Helper()
+			for _, call := range calls {
+				if err := call(ctx); !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v", what, err, want)
+				}
+			}
+		}
+		refused("no lock", t.Context(), coord.ErrNotHeld, cond.Wait, cond.Signal, cond.Broadcast)
+		underLock(t, c, func(ctx context.Context) error {
+			token := func() coord.Token { l, _ := coord.Held(ctx, "k"); return l.Token() }
+			before := token()
+			refused("another key", ctx, coord.ErrNotHeld, c.Cond("other").Wait, c.Cond("other").Signal)
+			refused("another client", ctx, coord.ErrInvalid, clients[1].Cond("k").Wait, clients[1].Cond("k").Signal)
+			refused("another owner", coord.WithOwner(ctx), coord.ErrInvalid, cond.Wait)
+			held, _ := coord.Held(ctx, "k")
+			own, cancel := held.Context(ctx)
+			refused("a context of the lock's own", own, coord.ErrInvalid, cond.Wait)
+			cancel()
+			again, err := c.Lock(ctx, "k")
+			if err != nil {
+				return err
+			}
+			refused("entered twice", ctx, coord.ErrInvalid, cond.Wait)
+			if err := cond.Signal(ctx); err != nil {
+				t.Errorf("Signal of a lock that was entered twice: %v", err)
+			}
+			if now := token(); now != before || again.Err() != nil || ctx.Err() != nil {
+				t.Errorf("token %d, was %d, lock %v, context %v: want all as it was", now, before, again.Err(), ctx.Err())
+			}
+			return again.Unlock(ctx)
+		})
+		several := func(ctx context.Context) error {
+			refused("DoAll", ctx, coord.ErrInvalid, cond.Wait)
+			return nil
+		}
+		if err := coord.DoAll(t.Context(), c, []string{"j", "k"}, several); err != nil {
+			t.Error(err)
+		}
+		if err := coord.Lead(t.Context(), c, "k", several); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A wait that fails has given up the lock, which the function's context and the error of Do tell.
+func TestCondWaitCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error)
+		go func() {
+			got <- coord.Do(t.Context(), c[0], "k", func(fn context.Context) error {
+				bounded, stop := context.WithCancel(fn)
+				defer stop()
+				defer context.AfterFunc(ctx, stop)()
+				err := c[0].Cond("k").Wait(bounded)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Wait: %v, want Canceled", err)
+				}
+				if l, _ := coord.Held(fn, "k"); !errors.Is(l.Err(), coord.ErrNotHeld) || fn.Err() == nil {
+					t.Errorf("lock %v, context %v: want both ended", l.Err(), fn.Err())
+				}
+				if err := c[0].Cond("k").Signal(fn); err == nil {
+					t.Error("Signal after a failed Wait: want an error")
+				}
+				return nil // Do tells all the same
+			})
+		}()
+		synctest.Wait()
+		second := waitOnce(t.Context(), c[0])
+		lock := mustShare(t, c[1])
+		cancel()
+		if err := <-got; !errors.Is(err, coord.ErrNotHeld) {
+			t.Errorf("Do: %v, want ErrNotHeld", err)
+		}
+		mustUnlock(t, lock)
+		isWaiting(t, second)
+		underLock(t, c[1], c[1].Cond("k").Signal)
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, mustShare(t, c[1]))
+	})
+}
+
+// The signal of a waiter that cannot go on reaches the next.
+func TestCondPassesSignalOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, next := waitOnce(ctx, c[0]), waitOnce(t.Context(), c[0])
+		begin := time.Now()
+		underLock(t, c[1], func(fn context.Context) error {
+			err := c[1].Cond("k").Signal(fn)
+			synctest.Wait() // the first wants the lock
+			cancel()
+			<-first
+			return err
+		})
+		if err := <-next; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the next was woken after %v, want at once", took)
+		}
+	})
+}
+
+// A lock that is lost before a wait is lost, and nobody waits.
+func TestCondWaitOfLostLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 1)
+		err := coord.Do(t.Context(), c[0], "k", func(ctx context.Context) error {
+			time.Sleep(2 * time.Minute)
+			return c[0].Cond("k").Wait(context.WithoutCancel(ctx))
+		}, coord.MaxHold(time.Minute))
+		if !errors.Is(err, coord.ErrLost) {
+			t.Errorf("Do: %v, want ErrLost", err)
+		}
+	})
+}
+
+// MaxHold counts anew for the new hold, whose loss ends the context as any does.
+func TestCondLossAfterWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 1)
+		err := coord.Do(t.Context(), c[0], "k", func(ctx context.Context) error {
+			if err := c[0].Cond("k").Wait(ctx); err != nil {
+				return err
+			}
+			begin := time.Now()
+			<-ctx.Done()
+			if took := time.Since(begin); took != 2*time.Minute {
+				t.Errorf("the new hold lasted %v, want 2m", took)
+			}
+			return context.Cause(ctx)
+		}, coord.MaxHold(2*time.Minute))
+		if !errors.Is(err, coord.ErrMaxHold) {
+			t.Errorf("Do: %v, want ErrMaxHold", err)
+		}
+	})
+}
+
+// Close and Shutdown end waits.
+func TestCondClose(t *testing.T) {
+	for name, end := range map[string]func(*coord.Client) error{
+		"Close":    (*coord.Client).Close,
+		"Shutdown": func(c *coord.Client) error { return c.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := sharers(t, 2)
+				got := waitOnce(t.Context(), c[0])
+				begin := time.Now()
+				if err := end(c[0]); err != nil {
+					t.Error(err)
+				}
+				if err := <-got; !errors.Is(err, coord.ErrClosed) {
+					t.Errorf("Do: %v, want ErrClosed", err)
+				}
+				if took := time.Since(begin); took > 5*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				underLock(t, c[1], c[1].Cond("k").Broadcast)
+			})
+		})
+	}
+}
+
+// A Do whose function returns while another goroutine waits in its context leaves no lock behind.
+func TestCondOutlivesDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2)
+		got := make(chan error, 1)
+		err := coord.Do(t.Context(), c[0], "k", func(ctx context.Context) error {
+			go func() { got <- c[0].Cond("k").Wait(ctx) }()
+			synctest.Wait()
+			if _, held := coord.Held(ctx, "k"); held {
+				t.Error("Held during a Wait: want false")
+			}
+			if err := c[0].Cond("k").Wait(ctx); !errors.Is(err, coord.ErrNotHeld) || ctx.Err() != nil {
+				t.Errorf("a second Wait: %v, and of the context %v: want ErrNotHeld, and no effect on the first", err, ctx.Err())
+			}
+			return nil
+		})
+		if !errors.Is(err, coord.ErrNotHeld) {
+			t.Errorf("Do: %v, want ErrNotHeld", err)
+		}
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait: %v, want Canceled", err)
+		}
+		mustUnlock(t, mustShare(t, c[1]))
+	})
+}
+
+// A bounded buffer loses nothing, and nobody is inside twice.
+func TestCondBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const producers, consumers, each, room = 4, 3, 30, 2
+		c := sharers(t, 3)
+		var buffer []int
+		inside, seen := 0, make(map[int]int)
+		enter := func(c *coord.Client, ready func() bool, act func()) {
+			underLock(t, c, func(ctx context.Context) error {
+				for !ready() {
+					if err := c.Cond("k").Wait(ctx); err != nil {
+						return err
+					}
+				}
+				inside++
+				time.Sleep(time.Millisecond)
+				act()
+				inside--
+				if inside != 0 {
+					t.Errorf("%d inside", inside)
+				}
+				return c.Cond("k").Broadcast(ctx)
+			})
+		}
+		begin := time.Now()
+		var all sync.WaitGroup
+		for p := range producers {
+			all.Go(func() {
+				for i := range each {
+					enter(c[p%3], func() bool { return len(buffer) < room }, func() { buffer = append(buffer, p*each+i) })
+				}
+			})
+		}
+		for i := range consumers {
+			all.Go(func() {
+				for range producers * each / consumers {
+					enter(c[i%3], func() bool { return len(buffer) > 0 }, func() {
+						seen[buffer[0]]++
+						buffer = buffer[1:]
+					})
+				}
+			})
+		}
+		all.Wait()
+		if len(seen) != producers*each {
+			t.Errorf("%d items came out, want %d", len(seen), producers*each)
+		}
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("it took %v, which says that waiters woke by themselves", took)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
+)
+
+// Place is the place of one who waits for a signal: a hold of a shared key, which a signal ends at the store. It is not
+// renewed: a wait ends before its lease, so that a signal that was taken by a waiter who died delays the others no longer
+// than that.
+type Place struct {
+	m *Manager
+	t *Tenure
+}
+
+// Take takes a place of m for s, in one request. p is zero before. If there is no error, Leave or Withdraw follows.
+func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
+	if !m.beginPlace() {
+		return driver.ErrClosed
+	}
+	s.NoRenew = true
+	a := &Attempt{}
+	a.Begin(m, s)
+	failed := func() {
+		a.Abandon()
+		m.endPlace()
+	}
+	returned := false
+	defer errs.IfPanics(&returned, failed)
+	t, err := a.Run(ctx, true, nil)
+	returned = true
+	if err != nil {
+		failed()
+		return err
+	}
+	p.m, p.t = m, t
+	return nil
+}
+
+// beginPlace and endPlace count places among the attempts: a Manager that stops waits for them.
+func (m *Manager) beginPlace() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return false
+	}
+	m.attempts++
+	return true
+}
+
+func (m *Manager) endPlace() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attempts--
+	m.noteIdle()
+}
+
+// maxPlacePause is the longest time between two questions of a waiter, where changes are pushed.
+const maxPlacePause = time.Second
+
+// Await returns when the place has ended: by a signal, or when three quarters of its lease are over. there asks the store whether it still has the
+// place. It is called after pauses, and at once when the store pushes a change. An error of it is no answer.
+// The error of Await is that of ctx, or ErrClosed: then the place may be there.
+func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, error)) error {
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	c := p.m.follow(following, p.t.h.by.spec.Key)
+	now := p.m.clock.Now()
+	end := now.Add(p.t.h.deadline.Load().Until(now) * 3 / 4)
+	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+		wait := untilFree(nil, pause)
+		if c.pushed() {
+			wait = maxPlacePause
+		}
+		left := end.Until(p.m.clock.Now())
+		switch ended := p.m.awaitChange(ctx, p.t.Done(), c, min(wait, left)); {
+		case ended && ctx.Err() != nil:
+			return driver.ContextError(ctx)
+		case ended:
+			return driver.ErrClosed
+		case p.t.Check() != nil:
+			return nil
+		case end.Reached(p.m.clock.Now()):
+			_ = p.t.Release(ctx) // before the next Wait: a signal must not find this place
+			return nil
+		}
+		if is, err := there(ctx); err == nil && !is {
+			p.m.gone(p.t.h, errs.ErrLost)
+			return nil
+		}
+	}
+}
+
+// Signalled ends, without a request, a place that was ended at the store, if it is one of this Manager.
+func (m *Manager) Signalled(key, id string) { m.LossPushed(key, id, errors.New("signalled")) }
+
+// ID is the id under which the store has the place.
+func (p *Place) ID() string { return p.t.ID() }
+
+// Leave is for who goes on after Await.
+func (p *Place) Leave() { p.m.endPlace() }
+
+// Withdraw gives the place back in the background, for who does not go on. If it was ended before, passOn gives the signal
+// to another waiter.
+func (p *Place) Withdraw(passOn func(context.Context) error) {
+	p.m.bg.Go(func() {
+		defer p.m.endPlace()
+		var err error
+		defer p.m.panics.Catch("the place of a waiter was given back", &err)
+		if p.t.Release(context.Background()) != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
+			defer cancel()
+			err = passOn(ctx)
+		}
+	})
+}
