@@ -63,6 +63,7 @@ func Cases() []Case {
 		handOverCases(),
 		reentryCases(),
 		severalKeysCases(),
+		conditionCases(),
 		electionCases(),
 		watchCases(),
 		leaseCases(),

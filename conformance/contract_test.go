@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	heading = regexp.MustCompile(`^### ((?:SH|[CELMR])\d+) `)
+	heading = regexp.MustCompile(`^### ((?:SH|[CDELMR])\d+) `)
 	// clauseLine is the heading of a clause, or what names its cases.
-	clauseLine = regexp.MustCompile(`(?m)^(### (?:SH|[CELMR])\d+ .*|Cases: .*)$`)
+	clauseLine = regexp.MustCompile(`(?m)^(### (?:SH|[CDELMR])\d+ .*|Cases: .*)$`)
 )
 
 // Every clause of the contract has a case, every case a clause, and the contract names them.

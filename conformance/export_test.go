@@ -18,3 +18,12 @@ func (h Harness) Holding(doAll severalKeys) Harness {
 	h.severalKeys = doAll
 	return h
 }
+
+// Condition is a coord.Cond, or one in its place.
+type Condition = condition
+
+// Waiting is h with another Cond.
+func (h Harness) Waiting(cond func(c *coord.Client, key string) Condition) Harness {
+	h.condition = cond
+	return h
+}

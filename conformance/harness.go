@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -32,8 +33,9 @@ type Harness struct {
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
 
-	election    election    // nil functions are those of package coord
-	severalKeys severalKeys // nil: those of package coord
+	election    election                                    // nil functions are those of package coord
+	severalKeys severalKeys                                 // nil: those of package coord
+	condition   func(c *coord.Client, key string) condition // nil: that of package coord
 }
 
 // Faults are hooks that break things. Each may be nil: the cases that need it

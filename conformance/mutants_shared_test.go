@@ -25,7 +25,7 @@ var sharedBoundMutants = []mutant{
 		new: on(func(s store) driver.Backend { return struct{ store }{s} }), killers: []string{"LOCK-301"},
 	}, {
 		name: "holders of one client", bug: "the record is kept in the client, and not in the store", sound: "sharing",
-		new: sharing(sharedBug{own: true}), killers: []string{"LOCK-301", "LOCK-302"},
+		new: sharing(sharedBug{own: true}), killers: []string{"LOCK-301", "LOCK-302", "LOCK-351", "LOCK-355"},
 	}, {
 		name: "writer beside readers", bug: "a writer looks for another writer alone", sound: "sharing",
 		new: sharing(sharedBug{tryLock: hiding(func(q driver.Request, h *holders.Hold) bool {

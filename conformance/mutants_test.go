@@ -43,7 +43,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.

@@ -161,7 +161,7 @@ func TestClauseTitles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^### ((?:SH|[CELMR])\d+ .*)$`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^### ((?:SH|[CDELMR])\d+ .*)$`).FindAllStringSubmatch(string(text), -1) {
 			want = append(want, m[1])
 		}
 	}
