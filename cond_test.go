@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
 )
 
 // waitOnce runs one Wait of a client under Do, and gives what Do returned.
@@ -127,6 +129,77 @@ func TestCondWaitEndsWithinTTL(t *testing.T) {
 	})
 }
 
+// A wait that has ended by itself has left nothing that a later signal finds.
+func TestCondSignalAfterWaitEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, done := sharers(t, 2), make(chan error)
+		go func() {
+			done <- coord.Do(t.Context(), c[0], "k", func(ctx context.Context) error {
+				return errors.Join(c[0].Cond("k").Wait(ctx), c[0].Cond("k").Wait(ctx))
+			}, coord.TTL(time.Minute))
+		}()
+		time.Sleep(46 * time.Second) // the second has begun
+		underLock(t, c[1], c[1].Cond("k").Signal)
+		begin := time.Now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the second Wait returned %v after the signal, want at once", took)
+		}
+	})
+}
+
+// WaitAtMost bounds the wait for the first hold, and not for the next.
+func TestCondWaitAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2, coord.WithLockDefaults(coord.WaitAtMost(time.Second)))
+		got := waitOnce(t.Context(), c[0], coord.WaitAtMost(2*time.Second), coord.MaxWaiting(1))
+		underLock(t, c[1], func(ctx context.Context) error {
+			err := c[1].Cond("k").Signal(ctx)
+			time.Sleep(5 * time.Second)
+			return err
+		})
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A waiter whose place an operator has broken wakes, and takes no signal.
+func TestCondBrokenPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		c, err := coord.New(store.Open())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		operator := store.Open()
+		defer operator.Close()
+		places := operator.(driver.Sharer).Shared()
+		first, second := waitOnce(t.Context(), c), waitOnce(t.Context(), c)
+		all, err := places.Holders(t.Context(), "k\x00c")
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%d places, %v: want 2", len(all), err)
+		}
+		if err := places.(driver.Breaker).Break(t.Context(), "k\x00c", all[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		underLock(t, c, c.Cond("k").Signal)
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // What cannot wait, or signal, is refused, and has what it had.
 func TestCondRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -192,6 +265,11 @@ func TestCondWaitCancelled(t *testing.T) {
 				err := c[0].Cond("k").Wait(bounded)
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("Wait: %v, want Canceled", err)
+				}
+				select {
+				case <-fn.Done():
+				default:
+					t.Error("the function's context goes on after a Wait that failed")
 				}
 				if l, _ := coord.Held(fn, "k"); !errors.Is(l.Err(), coord.ErrNotHeld) || fn.Err() == nil {
 					t.Errorf("lock %v, context %v: want both ended", l.Err(), fn.Err())
