@@ -50,9 +50,9 @@ UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/compat ./cmd/coord/internal/cli
-# All is compiled before the first test runs: tests of time share two cores, mostly wait, and a compiler beside them
-# takes leases away from them.
-P        ?= 3
+# Tests of time share two cores: more packages at once only make each slower. All is compiled before the first test runs,
+# because a compiler beside them takes leases away from them.
+P        ?= 2
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
 
