@@ -91,6 +91,11 @@
 // was sent. All these requests of a client use one stream. A lease that is over by this count is not used again, whatever a
 // late answer says: its waiters move to another lease.
 //
+// A leader of etcd that stood still and was replaced may revoke leases that the next one keeps alive, in every version. So a
+// hold relies on a keep-alive request only if it was answered in the raft term in which its lease was granted. After an
+// election holds and waiters move to new leases, which the old leader does not know, with their next renewal. A server
+// whose quota is used up grants none: holds then stay on theirs, and may end early if an old leader comes back.
+//
 // Each hold still ends by itself. The client removes it at its deadline. If the client is dead or cut off, nobody keeps the
 // lease alive, and the server removes all its entries. The server looks for expired leases twice a second. A lock that
 // is unlocked with MinHold is bound to a lease of its own.

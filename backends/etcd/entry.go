@@ -341,12 +341,12 @@ func (b *backend) reapKick() {
 // held.
 func (b *backend) hold(e *entry) driver.Grant {
 	l := e.lease
-	e.state, e.deadline = held, l.until()
+	e.state, e.deadline = held, l.sure.Add(l.ttl)
 	if e.unguard == nil {
 		e.guardAt = time.Now().Add(guardAfter)
 	}
 	b.plan(e)
-	return e.grant(l.ttl, l.since)
+	return e.grant(l.ttl, l.sure)
 }
 
 // grant is a lease of e from since. backend.mu is held.

@@ -129,6 +129,7 @@ type backend struct {
 	guards    *watches                    // of own entries
 
 	beats   *heartbeats
+	terms   terms
 	ops     opsLimit
 	limits  limitTable
 	batcher batcher
@@ -157,11 +158,12 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		services: servicesOf(client), own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
+		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
+	b.services = servicesOf(client, &b.terms, b.seen)
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)

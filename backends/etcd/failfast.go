@@ -67,9 +67,9 @@ type services struct {
 	watcher pb.WatchClient
 }
 
-func servicesOf(client *clientv3.Client) services {
+func servicesOf(client *clientv3.Client, t *terms, seen func(int64, *pb.ResponseHeader)) services {
 	conn := client.ActiveConnection()
-	kv := failFastKV{pb.NewKVClient(conn)}
+	kv := termKV{failFastKV{pb.NewKVClient(conn)}, t, seen}
 	return services{
 		client: client, kv: clientv3.NewKVFromKVClient(kv, client), pbKV: kv,
 		lease: failFastLease{pb.NewLeaseClient(conn)}, watcher: failFastWatch{pb.NewWatchClient(conn)},

@@ -50,6 +50,7 @@ func (b *backend) age(part float64) {
 	defer b.mu.Unlock()
 	for _, l := range b.granted {
 		l.since = l.since.Add(-time.Duration(part * float64(l.ttl)))
+		l.sure = l.sure.Add(-time.Duration(part * float64(l.ttl)))
 	}
 }
 

@@ -34,7 +34,7 @@ type class struct {
 //
 // A lease that is over by our clock is not used again, even if a late answer says that it lives. The leader of etcd may have
 // decided to revoke it. If another leader is elected meanwhile, the lease lives on there, until that request reaches it
-// (etcd issue 15247).
+// (etcd issue 15247). For the same reason it is used in one raft term only: see terms.
 type lease struct {
 	id      int64
 	beating ctxMutex // held while a keepalive is under way
@@ -44,6 +44,9 @@ type lease struct {
 	ttl     time.Duration
 	since   time.Time // when the last keepalive was sent that was answered before the lease was over
 	ends    time.Time // when the store lets it expire at the latest, but for doubtGrace
+	term    uint64    // a raft term that had begun when it was asked for
+	sure    time.Time // when the last keepalive was sent that was answered in that term, or it was asked for
+	pending []keepalive
 	tainted bool
 	lost    bool
 	bound   map[*entry]struct{}
@@ -133,11 +136,13 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 			delete(b.granted, id)
 		}
 	}
+	l.tainted = b.outdated(l)
 	b.granted[l.id] = l
 	return l, nil
 }
 
 func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
+	term := b.terms.last.Load()
 	resp, sent, err := b.grantLease(ctx, seconds)
 	if err != nil {
 		return nil, err
@@ -146,7 +151,7 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 	ttl := time.Duration(resp.TTL) * time.Second
 	return &lease{
 		id: resp.ID, seconds: seconds,
-		ttl: ttl, since: sent, ends: sent.Add(ttl), bound: make(map[*entry]struct{}),
+		ttl: ttl, since: sent, ends: sent.Add(ttl), term: term, sure: sent, bound: make(map[*entry]struct{}),
 	}, nil
 }
 
@@ -194,6 +199,7 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	}
 	b.mu.Lock()
 	l.answered(sent, time.Duration(ttl)*time.Second)
+	b.unproved(l, sent)
 	b.mu.Unlock()
 	_, err = enough()
 	return err

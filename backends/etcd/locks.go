@@ -31,11 +31,12 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
 		return g, err
 	}
-	return b.onLease(call, r, func(l *lease) (driver.Grant, error) { return b.tryOn(call, key, r, l) })
+	p := place{key: key, id: r.ID}
+	return b.onLease(call, p, r, func(l *lease) (driver.Grant, error) { return b.tryOn(call, key, r, l) })
 }
 
 // onLease tries on a lease for r, and once more on another one if the server does not know that any more.
-func (b *backend) onLease(ctx context.Context, r driver.Request, try func(*lease) (driver.Grant, error)) (driver.Grant, error) {
+func (b *backend) onLease(ctx context.Context, p place, r driver.Request, try func(*lease) (driver.Grant, error)) (driver.Grant, error) {
 	began := time.Now()
 	for again := true; ; again = false {
 		l, err := b.leaseFor(ctx, b.seconds(r.TTL))
@@ -49,6 +50,9 @@ func (b *backend) onLease(ctx context.Context, r driver.Request, try func(*lease
 			return driver.Grant{}, err
 		}
 		g, err := try(l)
+		if err == nil {
+			return b.settle(ctx, p, r, g), nil
+		}
 		if !again || !b.leaseRefused(l, err) {
 			return g, err
 		}
@@ -211,8 +215,11 @@ func (b *backend) rebound(ctx context.Context, p place, r driver.Request, rec *r
 		wants = rec.sharedPart.value(rec.id)
 	}
 	l, err = b.moveTo(ctx, *rec, b.seconds(r.TTL))
-	if err != nil || l.id == rec.lease && wants == rec.value {
-		return l, true, err
+	switch {
+	case err != nil:
+		return nil, false, err
+	case l.id == rec.lease && wants == rec.value:
+		return l, true, b.confirm(ctx, l)
 	}
 	there, err = b.rebind(ctx, p, *rec, wants, l)
 	return l, there, err

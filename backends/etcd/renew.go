@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
@@ -60,6 +61,7 @@ type renewal struct {
 	from    *lease // that it is bound to
 	to      *lease // that it is to be bound to
 	value   string // of an entry that is to be bound to another lease
+	stays   bool   // on its lease, in whatever term that was renewed, since the store grants no other
 }
 
 func (n *renewal) place() place { return place{n.Key, n.ID, n.shared} }
@@ -92,6 +94,7 @@ func (b *backend) renew(ctx context.Context, shared bool, holds []driver.Hold) [
 		}
 	}
 	others = append(others, b.renewOurs(ctx, ours)...)
+	others = append(others, b.renewOurs(ctx, b.overtaken(ours))...)
 	for _, n := range others {
 		n.out.Grant, n.out.Err = b.renewOther(ctx, n)
 	}
@@ -119,8 +122,26 @@ func (b *backend) stays(n *renewal) bool {
 	if n.out.Err == nil || errors.Is(n.out.Err, driver.ErrNotHeld) || b.seconds(n.TTL) > n.from.seconds || b.mayMove(n.e) {
 		return false
 	}
-	n.to, n.out.Err = n.from, nil
+	outdated := b.isOutdated(n.from)
+	if outdated && !errors.Is(n.out.Err, rpctypes.ErrNoSpace) {
+		return false
+	}
+	n.to, n.out.Err, n.stays = n.from, nil, outdated
 	return true
+}
+
+// overtaken gives the holds that were renewed in another raft term than that of their lease. They have to move, at once.
+func (b *backend) overtaken(ours []*renewal) (moving []*renewal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range ours {
+		if n.out.Err == nil && !n.stays && n.e.state == held && b.outdated(n.e.lease) {
+			n.from, n.to, n.value = n.e.lease, nil, n.e.value()
+			n.seconds = max(n.seconds, n.from.seconds)
+			moving = append(moving, n)
+		}
+	}
+	return moving
 }
 
 // mayMove reports whether a request may bind e to another lease yet.
@@ -288,10 +309,14 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 		b.bind(e, n.to)
 	}
 	ttl := min(time.Duration(b.seconds(n.TTL))*time.Second, n.to.ttl)
-	if d := n.to.since.Add(ttl); d.After(e.deadline) && !e.moving {
+	since := n.to.sure
+	if n.stays {
+		since = n.to.since
+	}
+	if d := since.Add(ttl); d.After(e.deadline) && !e.moving {
 		e.deadline = d
 	}
-	return e.grant(e.deadline.Sub(n.to.since), n.to.since), nil
+	return e.grant(e.deadline.Sub(since), since), nil
 }
 
 // notThere ends a hold whose entry is not what it was. It gives true, for there is nothing

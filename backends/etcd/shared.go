@@ -54,7 +54,7 @@ func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 		return driver.Grant{}, err
 	}
 	defer unlock()
-	return b.onLease(call, r, func(l *lease) (driver.Grant, error) {
+	return b.onLease(call, p, r, func(l *lease) (driver.Grant, error) {
 		t := take{b: b, place: p, share: r.Share, again: again, l: l}
 		return t.try(call)
 	})

@@ -193,7 +193,12 @@ func (b *backend) grantTo(ctx context.Context, w *waiter) error {
 		case err != nil:
 			return err
 		default:
-			return b.grantNow(w)
+			if err := b.confirm(ctx, l); err != nil {
+				return err
+			}
+			if !b.isOutdated(l) {
+				return b.grantNow(w)
+			}
 		}
 	}
 }

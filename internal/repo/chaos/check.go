@@ -30,10 +30,7 @@ type checker struct {
 type take struct{ sent, got time.Time }
 
 // window is the time of a break, until its heal and one TTL more.
-type window struct {
-	from, to time.Time
-	lossy    bool
-}
+type window struct{ from, to time.Time }
 
 func newChecker(s *Scenario) *checker {
 	c := &checker{scenario: s, clock: newProcessClock(), start: time.Now(), progress: make(chan struct{}, 1)}
@@ -147,13 +144,13 @@ func (c *checker) closed(took time.Duration, err error) {
 	}
 }
 
-// wrong notes a breach, if there is one: a failure, unless the store was broken just now in a lossy way. checker.mu is held.
+// wrong notes a breach, if there is one: a failure, unless the store is lossy and was broken just now. checker.mu is held.
 func (c *checker) wrong(list *[]string, text string) {
 	if text == "" {
 		return
 	}
 	text = c.at() + text
-	if c.lossyAt(time.Now()) {
+	if c.scenario.Lossy && c.inWindow(time.Now()) {
 		c.documented(text)
 		return
 	}
@@ -170,7 +167,7 @@ func (c *checker) at() string {
 	return at + ": "
 }
 
-// documented notes a breach that the store is known for. checker.mu is held.
+// documented notes a breach that a lossy store is known for. checker.mu is held.
 func (c *checker) documented(text string) {
 	const shown = 5
 	if c.rep.Failover++; len(c.rep.Failures) < shown {
@@ -178,21 +175,21 @@ func (c *checker) documented(text string) {
 	}
 }
 
-// lossyAt reports whether the store was broken in a lossy way at t. checker.mu is held.
-func (c *checker) lossyAt(t time.Time) bool {
+// inWindow reports whether the store was broken at t. checker.mu is held.
+func (c *checker) inWindow(t time.Time) bool {
 	for _, w := range c.window {
-		if w.lossy && !t.Before(w.from) && (w.to.IsZero() || !t.After(w.to)) {
+		if !t.Before(w.from) && (w.to.IsZero() || !t.After(w.to)) {
 			return true
 		}
 	}
 	return false
 }
 
-func (c *checker) broken(b Break) {
+func (c *checker) broken(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.window = append(c.window, window{from: time.Now(), lossy: c.scenario.Lossy || b.Lossy})
-	c.rep.Breaks = append(c.rep.Breaks, BreakReport{Name: b.Name})
+	c.window = append(c.window, window{from: time.Now()})
+	c.rep.Breaks = append(c.rep.Breaks, BreakReport{Name: name})
 }
 
 func (c *checker) healed() {

@@ -96,7 +96,7 @@ func (c *checker) checkBound() {
 		c.rep.Peak = max(c.rep.Peak, n)
 		if n > l.Rate {
 			text := fmt.Sprintf("%v: %d permits within %v", first.sent.Sub(c.start), n, l.Per)
-			if c.lossyAt(first.sent) || c.lossyAt(end) {
+			if c.scenario.Lossy && (c.inWindow(first.sent) || c.inWindow(end)) {
 				c.documented(text)
 			} else {
 				c.rep.Bound = append(c.rep.Bound, text)

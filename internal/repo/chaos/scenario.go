@@ -61,8 +61,6 @@ type Break struct {
 	Break, Heal func()
 	// Lasts is the time between the two.
 	Lasts time.Duration
-	// Lossy is as in Scenario, of this break alone.
-	Lossy bool
 }
 
 func (s *Scenario) defaults() {
@@ -156,7 +154,7 @@ func (s *Scenario) breakAll(ctx context.Context, check *checker) {
 		}
 		b := s.Breaks[i%len(s.Breaks)]
 		s.Log("chaos: %s", b.Name)
-		check.broken(b)
+		check.broken(b.Name)
 		if b.Break != nil {
 			b.Break()
 		}

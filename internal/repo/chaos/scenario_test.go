@@ -211,21 +211,3 @@ func TestLateness(t *testing.T) {
 		}
 	})
 }
-
-// What goes wrong during a lossy break is reported, and is no failure; during another one it is.
-func TestLossyBreak(t *testing.T) {
-	t.Parallel()
-	for _, lossy := range []bool{true, false} {
-		s := &Scenario{TTL: time.Minute}
-		c := newChecker(s)
-		defer c.clock.stop()
-		c.broken(Break{Name: "something", Lossy: lossy})
-		c.healed()
-		c.mu.Lock()
-		c.wrong(&c.rep.Overlaps, "two holders")
-		c.mu.Unlock()
-		if failed := len(c.rep.Overlaps) > 0; failed == lossy || c.rep.Failover != map[bool]int{true: 1}[lossy] {
-			t.Errorf("lossy %v: failures %q, documented %d", lossy, c.rep.Overlaps, c.rep.Failover)
-		}
-	}
-}
