@@ -307,8 +307,8 @@ func TestAllowAllRefuses(t *testing.T) {
 	})
 }
 
-// A crowd has its answers within a round trip or two, for nobody waits for another's call.
-func TestAllowAllInACrowd(t *testing.T) {
+// Many callers have their answers within a round trip or two, for nobody waits for another's call.
+func TestAllowAllOfManyCallers(t *testing.T) {
 	const goroutines, roundTrip = 5000, time.Millisecond
 	for name, denied := range map[string]int{"granted": 0, "a tenth denied": goroutines / 10} {
 		t.Run(name, func(t *testing.T) {

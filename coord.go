@@ -26,7 +26,7 @@ type Locker interface {
 	// matches both ErrLocked and ctx's cause.
 	//
 	// A store that cannot be reached fails the call at once. A waiter that is
-	// already in line rides out an outage of up to one TTL.
+	// already in the queue rides out an outage of up to one TTL.
 	Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)
 	// TryLock makes one attempt; ErrLocked if someone else holds key.
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)

@@ -13,7 +13,7 @@ import (
 // The errors of coord. Match them with errors.Is; every error that a Client
 // returns is an [*Error] around one or more of them.
 var (
-	// ErrLocked: someone else holds the key, or is in line for it.
+	// ErrLocked: someone else holds the key, or is in the queue for it.
 	ErrLocked = driver.ErrLocked
 	// ErrNotHeld: this lock is not held, or not any more.
 	ErrNotHeld = driver.ErrNotHeld

@@ -134,7 +134,7 @@ func ExampleWaitBegan() {
 	ctx := context.Background()
 	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
 		WaitBegan: func(_ context.Context, e coord.WaitBegan) {
-			fmt.Printf("in line for %s, which we hold: %v\n", e.Key, e.HeldBy != "")
+			fmt.Printf("in the queue for %s, which we hold: %v\n", e.Key, e.HeldBy != "")
 		},
 	}))
 	if err != nil {
@@ -151,7 +151,7 @@ func ExampleWaitBegan() {
 	_, err = client.Lock(ctx, "invoices", coord.WaitAtMost(100*time.Millisecond))
 	fmt.Println(errors.Is(err, coord.ErrLocked), lock.Unlock(ctx))
 	// Output:
-	// in line for invoices, which we hold: true
+	// in the queue for invoices, which we hold: true
 	// true <nil>
 }
 

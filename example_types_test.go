@@ -267,7 +267,7 @@ func ExampleOption() {
 	// Output: true
 }
 
-// A place in line that is too far back is left to others.
+// A place in the queue that is too far back is left to others.
 func ExampleReservation() {
 	ctx := context.Background()
 	client, err := coord.Open(ctx, "memory://")

@@ -12,7 +12,7 @@ import (
 
 var chaosSeeds = flag.Uint64("coord.seeds", 40, "how many seeds the chaos of hand-overs runs under")
 
-// handChaos is a crowd in one client, and a smaller one in another, that want one key in
+// handChaos is many goroutines of one client, and fewer of another, that want one key in
 // every way there is.
 type handChaos struct {
 	*chaos

@@ -412,7 +412,7 @@ func TestHandOverOfOwners(t *testing.T) {
 	})
 }
 
-// A hold is not handed over while a fair waiter of its own client is in line. Fair waiters of
+// A hold is not handed over while a fair waiter of its own client is in the queue. Fair waiters of
 // other clients are not known here.
 func TestHandOverAndFairness(t *testing.T) {
 	fairWait := func(t *testing.T, c *Client, d time.Duration) <-chan lockResult {

@@ -11,7 +11,7 @@ import (
 )
 
 // What the store has debited is what was spent and what was lost, however asks meet the end of
-// a lease; only an ask that comes just then may count as spent and have got nothing of it.
+// a lease; only a request that comes just then may count as spent and have got nothing of it.
 func TestLeaseAccounts(t *testing.T) {
 	limit := Limit{Rate: 1 << 30, Per: driver.MaxPer, Algorithm: FixedWindow} // no other window begins meanwhile
 	f, l := newFakeLimits(), &ledger{}

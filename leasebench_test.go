@@ -24,7 +24,7 @@ func BenchmarkLeased(b *testing.B) {
 	}
 }
 
-// BenchmarkAllDenied is one hot limit that is used up: every ask is answered from memory.
+// BenchmarkAllDenied is one hot limit that is used up: every request is answered from memory.
 func BenchmarkAllDenied(b *testing.B) {
 	limit := PerHour(1)
 	for name, goroutines := range map[string]int{"1": 1, "64": 64} {

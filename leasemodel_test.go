@@ -76,7 +76,7 @@ func checkAdmitted(t *testing.T, limit Limit, life time.Duration, all []admissio
 	}
 }
 
-// leaseModel is clients that ask one limit in all ways, at random times and over a
+// leaseModel is clients that request one limit in all ways, at random times and over a
 // network of random latency, and sometimes go.
 type leaseModel struct {
 	limit   Limit

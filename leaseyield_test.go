@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// yield is what became of the asks of twelve clients.
+// yield is what became of the requests of twelve clients.
 type yield struct{ asked, granted, calls int }
 
 // yieldOf lets twelve clients ask for one permit after the other, at random times and at demand times the

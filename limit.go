@@ -46,7 +46,7 @@ func ParseLimit(s string) (Limit, error) {
 	return l, nil
 }
 
-// Result is the answer to an ask for permits.
+// Result is the answer to a request for permits.
 type Result struct {
 	// Allowed says that permits were granted; after Peek, that there is one.
 	Allowed bool
@@ -54,11 +54,11 @@ type Result struct {
 	Granted int
 	// Remaining permits that could be had at once; -1 where AllowAll did not look.
 	Remaining int
-	// RetryAfter, after a denial, is when the ask can succeed if nobody else asks.
+	// RetryAfter, after a denial, is when the request can succeed if nobody else asks.
 	RetryAfter time.Duration
 	// ResetAfter is when the full capacity is back if nobody asks.
 	ResetAfter time.Duration
-	// Degraded is the store's error when the failure policy admitted the ask
+	// Degraded is the store's error when the failure policy admitted the request
 	// without the store; nil otherwise.
 	Degraded error
 }
@@ -121,7 +121,7 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 	return c.mayAsk(ctx, &limit, d.Limit.Max(), n)
 }
 
-// mayAsk refuses an ask of n permits, of a limit that grants at most most,
+// mayAsk refuses a request of n permits, of a limit that grants at most most,
 // which need not go to the store.
 func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	switch {
@@ -139,7 +139,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	return nil
 }
 
-// take is every ask that does not wait: for n permits, at least least. The answer
+// take is every request that does not wait: for n permits, at least least. The answer
 // goes straight into r, which is zero: on a store in memory, handing it from call
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
@@ -190,7 +190,7 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	return nil
 }
 
-// degrade applies the failure policy to a store that did not serve the ask. A
+// degrade applies the failure policy to a store that did not serve the request. A
 // caller who has gone, and a mistake, are no failure of the store.
 func (c *Client) degrade(ctx context.Context, op, key string, ask driver.Ask, err error) (Result, error) {
 	err = c.fail(op, key, err)

@@ -433,7 +433,7 @@ func TestHeldWithTwoClients(t *testing.T) {
 	})
 }
 
-// A waiter who has long been in the local line rides out an outage.
+// A waiter who has long been in the local queue rides out an outage.
 func TestLocalWaiterRidesOutAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -450,7 +450,7 @@ func TestLocalWaiterRidesOutAnOutage(t *testing.T) {
 				errs <- err
 			}()
 		}
-		time.Sleep(time.Minute) // all are in line
+		time.Sleep(time.Minute) // all are in the queue
 		down := time.Now().Add(100 * time.Millisecond)
 		f.setIntercept(func(op, key string) outcome {
 			if op == "trylock" && time.Now().Before(down) {
@@ -600,7 +600,7 @@ func (f *breakingQueuer) Lock(ctx context.Context, key string, r driver.Request)
 	n := f.n
 	f.mu.Unlock()
 	switch {
-	case n == 1: // waits in line for a minute, then the connection breaks
+	case n == 1: // waits in the queue for a minute, then the connection breaks
 		select {
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()

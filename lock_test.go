@@ -441,7 +441,7 @@ func TestStoreTimesOutJustBeforeTheContext(t *testing.T) {
 	})
 }
 
-// A waiter in line rides out an outage shorter than its TTL, not a longer one.
+// A waiter in the queue rides out an outage shorter than its TTL, not a longer one.
 func TestWaiterRidesOutAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -159,7 +159,7 @@ const (
 	WayHanded Way = "handed"
 	// WayPolled: by asking the store again.
 	WayPolled Way = "polled"
-	// WayQueued: in the store's own line.
+	// WayQueued: in the store's own queue.
 	WayQueued Way = "queued"
 )
 
@@ -235,7 +235,7 @@ type Released struct {
 	Err error
 }
 
-// Decision is what came of an ask for permits.
+// Decision is what came of a request for permits.
 type Decision struct {
 	// Op is "allow", "allowall", "wait" or "reserve"; of Charged it is "charge" or "settle".
 	Op string
@@ -270,7 +270,7 @@ type LeaseEnded struct {
 	Key     string
 	Limit   Limit
 	// Spent permits, those that were given back, and those that were lost: debited at the
-	// store, and spent by nobody. An ask that comes just as the lease ends may be among
+	// store, and spent by nobody. A request that comes just as the lease ends may be among
 	// the spent, although it was answered otherwise.
 	Spent, Returned, Wasted int
 }
@@ -279,7 +279,7 @@ type LeaseEnded struct {
 type StoreCall struct {
 	// Backend is the store's name: "redis".
 	Backend string
-	// Op is "trylock", "lock" (in the store's line), "renew", "renewall", "unlock", "take",
+	// Op is "trylock", "lock" (in the store's queue), "renew", "renewall", "unlock", "take",
 	// "takeall", "refund", "charge", "reset", "inspect" or "break".
 	Op string
 	// Key is "" where there are several.

@@ -38,7 +38,7 @@ type PermitLease struct {
 //
 // An answer from a lease counts from when the lease was taken: Remaining and
 // ResetAfter are as the store told them then, less what this client has spent since.
-// An ask for more than a lease has left goes to the store whole, and leaves the lease as it
+// A request for more than a lease has left goes to the store whole, and leaves the lease as it
 // is. While the store is unavailable a client spends what it has taken, and then
 // follows its failure policy. AllowAll and Reserve take nothing from leases. On a store
 // in this process, which is quicker than a lease, the option does nothing.

@@ -407,7 +407,7 @@ func TestLeaseOutlivesTheStore(t *testing.T) {
 	}
 }
 
-// What an ask sees that a lease cannot, or need not, answer.
+// What a request sees that a lease cannot, or need not, answer.
 func TestLeaseAndOtherAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeLimits()

@@ -52,7 +52,7 @@ type stuck struct {
 	*Client
 	f       *batchedLimits
 	release func()
-	wg      sync.WaitGroup // of the asks
+	wg      sync.WaitGroup // of the requests
 }
 
 // whileStuck runs fn in a bubble. ask is the first ask, under "k", which is in the store by then.
@@ -278,7 +278,7 @@ func (f *deafLimits) Close() error {
 	return f.fakeLimits.Close()
 }
 
-// Close ends every ask, however many are in line behind those under way.
+// Close ends every request, however many are in the queue behind those under way.
 func TestCloseEndsEveryAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &deafLimits{newFakeLimits(), make(chan struct{})}
@@ -310,7 +310,7 @@ func TestCloseEndsEveryAsk(t *testing.T) {
 }
 
 // However asks travel, the sum is exact.
-func TestCrowdIsExact(t *testing.T) {
+func TestManyCallersAreExact(t *testing.T) {
 	f := newBatches()
 	c := newTestClient(t, f)
 	limit, granted := PerHour(1000), make([]int, 64)

@@ -51,7 +51,7 @@ func (d directStore) LockDirect(ctx context.Context, key string, r driver.Reques
 	}
 }
 
-// Fair requests, and those for a key that others held lately, go straight to the store's line;
+// Fair requests, and those for a key that others held lately, go straight to the store's queue;
 // others try first.
 func TestStraightToTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStraightToTheLine(t *testing.T) {
 	})
 }
 
-// An unavailable store fails a direct attempt at once, one in line waits on.
+// An unavailable store fails a direct attempt at once, one in the queue waits on.
 func TestDirectAttemptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := directStore{newFake()}

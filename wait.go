@@ -14,7 +14,7 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 	return c.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN waits for n permits. See [Limiter]. The first in line reserves them on a token bucket and
+// WaitN waits for n permits. See [Limiter]. The first in the queue reserves them on a token bucket and
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	broken := func(context.Context, *store) (lockClient, error) { return brokenLocks{}, nil }
 	stuck := func(context.Context, *store) (lockClient, error) { return stuckLocks{}, nil }
 	testSubjects = []subject{
-		{store: "redis", name: "broken", kind: bench.Peer, locks: broken, reads: broken, shares: crowd | amongReaders},
-		{store: "redis", name: "stuck", kind: bench.Peer, locks: stuck, reads: stuck, shares: crowd | amongReaders},
+		{store: "redis", name: "broken", kind: bench.Peer, locks: broken, reads: broken, shares: saturated | amongReaders},
+		{store: "redis", name: "stuck", kind: bench.Peer, locks: stuck, reads: stuck, shares: saturated | amongReaders},
 	}
 	testAvailSubjects = []availSubject{
 		{"redis", "open door", time.Second, availWorkload, openDoor, nil},
@@ -160,7 +160,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 	b.options.forEach = 500 * time.Millisecond // in which two meet on a busy machine too
 	defer func(usual time.Duration) { patience = usual }(patience)
 	patience = time.Second
-	for _, name := range []string{"lock-contended", "lock-processes", "herd", "shared-crowd", "shared-writer"} {
+	for _, name := range []string{"lock-contended", "lock-processes", "herd", "shared-contended", "shared-writer"} {
 		for _, row := range b.workload(t.Context(), workloadNamed(name)) {
 			switch overlaps := row.Figures["overlaps"].Max; {
 			case row.Subject == "stuck" && len(row.Failures) != 1:

@@ -41,7 +41,7 @@ func waitersGrowing() *growing {
 	}
 }
 
-// fairStore reports whether waiters stand in line at a store.
+// fairStore reports whether waiters queue at a store.
 func fairStore(name string) bool { return all.Claims(name).Has(driver.Fair) }
 
 // fairLocks wait their turn.
@@ -133,7 +133,7 @@ func (s *scaler) herdOf(ctx context.Context, st *store, n int, key string, fair 
 }
 
 // settle waits until the store is asked no more than 300 times a second, for a while: those who have
-// come to wait are in line then.
+// come to wait are in the queue then.
 func (s *store) settle(ctx context.Context) error {
 	const look, calm = 100 * time.Millisecond, 3
 	last := math.Inf(1)

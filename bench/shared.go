@@ -13,7 +13,7 @@ type sharedUse int
 
 const (
 	alone sharedUse = 1 << iota
-	crowd
+	saturated
 	amongReaders
 	woken
 )
@@ -25,7 +25,7 @@ func takes(u sharedUse) func(subject) bool {
 // sharedStores are those whose keys several can hold.
 var sharedStores = []string{"redis", "etcd", "zookeeper", "memcached", "memory"}
 
-// permits is of how many permits the semaphore of the crowd is.
+// permits is of how many permits the contended semaphore is.
 const permits = 16
 
 // absentShared are libraries that do not do it.
@@ -51,7 +51,7 @@ func sharedCoord() (list []subject) {
 		}
 		list = append(list,
 			usedAt(store, "coord", alone|elsewhere),
-			subject{store: store, name: "coord, Semaphore(16)", kind: bench.Ours, locks: openShared(semaphoreOf(permits)), shares: alone | crowd},
+			subject{store: store, name: "coord, Semaphore(16)", kind: bench.Ours, locks: openShared(semaphoreOf(permits)), shares: alone | saturated},
 			subject{store: store, name: "coord, Semaphore(1)", kind: bench.Ours, locks: openShared(semaphoreOf(1)), shares: elsewhere},
 			subject{store: store, name: "coord, Read", kind: bench.Ours, locks: openShared(readers), shares: alone},
 			subject{store: store, name: "coord, Write", kind: bench.Ours, locks: openShared(writers), reads: openShared(readers), shares: alone | among | elsewhere},

@@ -17,7 +17,7 @@ func sharedEtcd() []subject {
 	write, read := openRWMutex((*recipe.RWMutex).Lock, (*recipe.RWMutex).Unlock), openRWMutex((*recipe.RWMutex).RLock, (*recipe.RWMutex).RUnlock)
 	return []subject{
 		usedAt("etcd", "create + delete", alone),
-		{store: "etcd", name: "session keys, 16", module: etcdModule, kind: bench.Peer, locks: openSessionKeys(permits), shares: alone | crowd, waits: "woken, all at once"},
+		{store: "etcd", name: "session keys, 16", module: etcdModule, kind: bench.Peer, locks: openSessionKeys(permits), shares: alone | saturated, waits: "woken, all at once"},
 		{store: "etcd", name: "session keys, 1", module: etcdModule, kind: bench.Peer, locks: openSessionKeys(1), shares: woken, waits: "woken, all at once"},
 		{store: "etcd", name: "recipe.RWMutex, RLock", module: etcdModule, kind: bench.Peer, locks: read, shares: alone, waits: "woken, in order"},
 		{store: "etcd", name: "recipe.RWMutex, Lock", module: etcdModule, kind: bench.Peer, locks: write, reads: read, shares: alone | amongReaders | woken, waits: "woken, in order"},

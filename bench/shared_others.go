@@ -18,7 +18,7 @@ func sharedOthers() []subject {
 func sharedMemory() []subject {
 	byKey := new(sync.Map)
 	return []subject{
-		{store: "memory", name: "channel by key", kind: bench.Floor, locks: openChannels, shares: alone | crowd, waits: "woken"},
+		{store: "memory", name: "channel by key", kind: bench.Floor, locks: openChannels, shares: alone | saturated, waits: "woken"},
 		{
 			store: "memory", name: "sync.RWMutex by key", kind: bench.Floor, locks: openRWMutexes(byKey, (*sync.RWMutex).Lock, (*sync.RWMutex).Unlock),
 			reads: openRWMutexes(byKey, (*sync.RWMutex).RLock, (*sync.RWMutex).RUnlock), shares: alone | amongReaders, waits: "woken",

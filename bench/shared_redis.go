@@ -15,8 +15,8 @@ func sharedRedis() []subject {
 	return []subject{
 		{store: "redis", name: "SET NX PX + DEL", kind: bench.Floor, locks: openBareDelete, shares: alone},
 		usedAt("redis", "SET NX PX + script", alone),
-		{store: "redis", name: "sorted set of 16, 1 ms", kind: bench.Peer, locks: openSortedSet(permits, time.Millisecond), shares: alone | crowd, waits: "polls every 0.5 to 1.5 ms"},
-		{store: "redis", name: "sorted set of 16, 10 ms", kind: bench.Peer, locks: openSortedSet(permits, 10*time.Millisecond), shares: crowd, waits: "polls every 5 to 15 ms"},
+		{store: "redis", name: "sorted set of 16, 1 ms", kind: bench.Peer, locks: openSortedSet(permits, time.Millisecond), shares: alone | saturated, waits: "polls every 0.5 to 1.5 ms"},
+		{store: "redis", name: "sorted set of 16, 10 ms", kind: bench.Peer, locks: openSortedSet(permits, 10*time.Millisecond), shares: saturated, waits: "polls every 5 to 15 ms"},
 		{store: "redis", name: "sorted set of 1, 1 ms", kind: bench.Peer, locks: openSortedSet(1, time.Millisecond), shares: woken, waits: "polls every 0.5 to 1.5 ms"},
 		{store: "redis", name: "sorted set of 1, 10 ms", kind: bench.Peer, locks: openSortedSet(1, 10*time.Millisecond), shares: woken, waits: "polls every 5 to 15 ms"},
 	}

@@ -16,9 +16,9 @@ func sharedWorkloads() []*workload {
 			takes: takes(alone), measure: lockAlone, chief: "us", lower: true, axis: "µs for both", columns: timeColumns,
 		},
 		{
-			name: "shared-crowd", title: "64 goroutines want one of 16 permits, each for 1 ms",
+			name: "shared-contended", title: "64 goroutines want one of 16 permits, each for 1 ms",
 			about: "4 processes with 16 goroutines and a client each; in memory one process. More than 16 inside at once fail the benchmark if they are coord's.",
-			takes: takes(crowd), measure: sharedCrowd, chief: "ops_s", base: "coord, Semaphore(16)", axis: "permits a second",
+			takes: takes(saturated), measure: sharedContended, chief: "ops_s", base: "coord, Semaphore(16)", axis: "permits a second",
 			columns: []column{{"ops_s", "a second"}, {"p50_us", "wait p50, µs"}, {"p99_us", "wait p99, µs"}, {"jain", "fairness"}, {"commands", "commands each"}, {"overlaps", "overlaps"}},
 		},
 		{
@@ -36,7 +36,7 @@ func sharedWorkloads() []*workload {
 	}
 }
 
-func sharedCrowd(ctx context.Context, m *measurement) (figures, error) {
+func sharedContended(ctx context.Context, m *measurement) (figures, error) {
 	const workers, section = 64, time.Millisecond
 	if m.store != "memory" {
 		return lockProcesses(job{Workers: workers / 4, Section: section, Most: permits})(ctx, m)

@@ -460,7 +460,7 @@ func TestReloadLeaseOfTwoNames(t *testing.T) {
 	}
 }
 
-// spared is how many of many asks of the limit "a" the store did not see.
+// spared is how many of many requests of the limit "a" the store did not see.
 func spared(t *testing.T, client *config.Client) (n int64) {
 	t.Helper()
 	limit, err := client.Limit("a")

@@ -80,7 +80,7 @@ func Cases() []Case {
 		outageCases(),
 		refusalCases(),
 		lateCases(),
-		crowdCases(),
+		callerCases(),
 		memberCases(),
 		faultLoopCases(),
 		skewCases(),

@@ -158,7 +158,7 @@ func wipedLimit(e *env) {
 }
 
 // bucketExpiry empties a bucket at odds with its refill: before it is full, just when, and after. A store that takes
-// longer for an ask than the refill of a permit is never seen empty, and is judged by what it granted.
+// longer for a request than the refill of a permit is never seen empty, and is judged by what it granted.
 func bucketExpiry(e *env) {
 	limit := normal(driver.Limit{Rate: 20, Per: time.Second, Burst: 20}) // full after a second
 	l, key := e.limiter(), e.key("k")

@@ -43,8 +43,8 @@ func electionCases() []Case {
 			Remedy: "let Unlock free the key at once, and wake who waits",
 		}, {
 			ID: "LOCK-274", Name: "a-candidate-that-never-led-leaves-nothing", Clause: "E3", run: neverLed,
-			Why:    "clean-up that runs for who never led stops the work of who does (client-go 1187); an entry that stays in line blocks the election (etcd 21128)",
-			Remedy: "let Lock end with its context, and take its entry out of the line",
+			Why:    "clean-up that runs for who never led stops the work of who does (client-go 1187); an entry that stays in the queue blocks the election (etcd 21128)",
+			Remedy: "let Lock end with its context, and take its entry out of the queue",
 		}, {
 			ID: "LOCK-275", Name: "a-leader-outlives-an-outage", Clause: "E4", run: over(byDriver, leaderOutage), bound: time.Minute,
 			Why:    "a process that exits, or never leads again, because the store was away for a moment makes an outage longer; one that leads on beyond its lease is a second leader (kubernetes 23731, CURATOR-460)",
@@ -59,12 +59,12 @@ func electionCases() []Case {
 			Remedy: "connect again by yourself, with a new session if the old one is gone",
 		}, {
 			ID: "LOCK-278", Name: "a-candidate-outlives-an-outage", Clause: "E4", run: over(byDriver, candidateOutage), bound: time.Minute,
-			Why:    "a candidate whose place in the line has gone waits for ever, or thinks that it leads without a key (charts 326)",
-			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
+			Why:    "a candidate whose place in the queue has gone waits for ever, or thinks that it leads without a key (charts 326)",
+			Remedy: "let Lock fail, or queue again, if its entry in the queue is gone",
 		}, {
 			ID: "LOCK-279", Name: "a-candidate-outlives-a-network-outage", Clause: "E4", run: over(byNetwork, candidateOutage), Hooks: []Hook{HookLink}, bound: time.Minute,
 			Why:    "the same through the store's own client library, whose session may end unnoticed (CURATOR-220)",
-			Remedy: "let Lock fail, or queue again, if its entry in the line is gone",
+			Remedy: "let Lock fail, or queue again, if its entry in the queue is gone",
 		}, {
 			ID: "LOCK-280", Name: "a-lost-reply-is-no-end-of-a-campaign", Clause: "E4", run: campaignReplyLost,
 			Why:    "a grant whose reply was lost blocks the candidate that has it, and all others; so does a key that was to be given back, where the request was lost (etcd 22123)",
@@ -301,7 +301,7 @@ func (e *env) leadsOn(p *campaign, lock *coord.Lock) *coord.Lock {
 	return lock
 }
 
-// candidateOutage cuts a candidate off for longer than its place in the line lasts, and another one before it asks.
+// candidateOutage cuts a candidate off for longer than its place in the queue lasts, and another one before it asks.
 func candidateOutage(e *env, path pathTo) {
 	key, holder, r, ttl := e.key("k"), e.locker(), e.req(e.long), e.ttl
 	e.take(holder, key, r)

@@ -85,16 +85,16 @@ func handedTokens(e *env) {
 		line = append(line, e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long)))
 	}
 	for i, got := range line {
-		e.noError(l.Unlock(e.ctx), "Unlock with goroutines of the own client in line")
-		next := e.admit(got, e.lapse(e.ttl), fmt.Sprintf("goroutine %d of the line", i))
+		e.noError(l.Unlock(e.ctx), "Unlock with goroutines of the own client in the queue")
+		next := e.admit(got, e.lapse(e.ttl), fmt.Sprintf("goroutine %d of the queue", i))
 		if next.Token() <= l.Token() {
-			e.Violationf("token of goroutine %d of the line: saw %d after %d, want a greater one", i, next.Token(), l.Token())
+			e.Violationf("token of goroutine %d of the queue: saw %d after %d, want a greater one", i, next.Token(), l.Token())
 		}
 		e.noError(next.Err(), "Err of a lock that was handed over")
 		e.refused(rival, key, "while a goroutine has the lock that another gave up")
 		l = next
 	}
-	e.noError(l.Unlock(e.ctx), "Unlock by the last in line")
+	e.noError(l.Unlock(e.ctx), "Unlock by the last in the queue")
 	if next := e.lock(e.client(), key); next.Token() <= l.Token() {
 		e.Violationf("token of the next client: saw %d after %d, want a greater one", next.Token(), l.Token())
 	}
@@ -108,7 +108,7 @@ func oldHandle(e *env) {
 	ctx, cancel := old.Context(e.ctx)
 	defer cancel()
 	e.noError(old.Unlock(e.ctx), "Unlock")
-	next := e.admit(got, e.lapse(e.ttl), "the goroutine in line")
+	next := e.admit(got, e.lapse(e.ttl), "the goroutine in the queue")
 	if ctx.Err() == nil {
 		e.Errorf("context of a lock that was unlocked: saw it go on while the next goroutine has the lock")
 	}
@@ -209,11 +209,11 @@ func handedLoss(e *env) {
 	lines := []<-chan lockResult{e.lineUp(e.ctx, c, waits, key, ttl), e.lineUp(e.ctx, c, waits, key, ttl)}
 	if err := old.Unlock(e.ctx); err != nil {
 		if !e.overworked(start, e.ttl) {
-			e.Errorf("Unlock with goroutines of the own client in line: saw %v, want nil", err)
+			e.Errorf("Unlock with goroutines of the own client in the queue: saw %v, want nil", err)
 		}
 		return
 	}
-	l := e.admit(lines[0], e.lapse(e.ttl), "the first in line")
+	l := e.admit(lines[0], e.lapse(e.ttl), "the first in the queue")
 	link.Cut()
 	recv(e, l.Done(), e.lapse(e.ttl), "Done of a holder that is cut off")
 	e.wantError(l.Err(), "Err of a holder that is cut off", coord.ErrLost)
@@ -265,7 +265,7 @@ func fairBeforeLocal(e *env) {
 			e.queued(key, 2)
 		}
 		e.pass(way.held)
-		e.noError(l.Unlock(e.ctx), "Unlock with a fair waiter in line")
+		e.noError(l.Unlock(e.ctx), "Unlock with a fair waiter in the queue")
 		select { // whoever is granted second waits for the Unlock of the first
 		case t := <-first:
 			e.passOn(t, second)
@@ -278,7 +278,7 @@ func fairBeforeLocal(e *env) {
 
 // passOn unlocks what t has, and what the next is granted then.
 func (e *env) passOn(t lockResult, next <-chan lockResult) {
-	e.noError(t.err, "Lock of the first in line")
-	e.noError(t.l.Unlock(e.ctx), "Unlock by the first in line")
-	e.noError(e.admit(next, e.lapse(e.ttl), "the second in line").Unlock(e.ctx), "Unlock by the second in line")
+	e.noError(t.err, "Lock of the first in the queue")
+	e.noError(t.l.Unlock(e.ctx), "Unlock by the first in the queue")
+	e.noError(e.admit(next, e.lapse(e.ttl), "the second in the queue").Unlock(e.ctx), "Unlock by the second in the queue")
 }

@@ -314,7 +314,7 @@ func (c *memberRun) stillHeld() {
 		select {
 		case err := <-w.result:
 			if c.ours(w.holder) && w.holder.Err() == nil && !c.unjudged(errors.New("it returned")) {
-				c.Errorf("a waiter for %s, which is held: saw it return with %v, want it in line", w.holder.Key(), err)
+				c.Errorf("a waiter for %s, which is held: saw it return with %v, want it in the queue", w.holder.Key(), err)
 			}
 			w.result = nil
 		default:

@@ -19,8 +19,8 @@ func sharedClientCases() []Case {
 	const remedy = "nothing of the adapter's, as a rule: see that LOCK-301 to LOCK-323 pass"
 	return []Case{
 		{
-			ID: "LOCK-331", Name: "a-crowd-at-a-semaphore-is-served", Clause: "SH1", run: crowdedSemaphore, Needs: sharing, bound: time.Minute,
-			Why:    "permits that leak, or waiters that are not woken, stop a crowd sooner or later (Redisson 3225)",
+			ID: "LOCK-331", Name: "semaphore-serves-many-callers", Clause: "SH1", run: semaphoreOfMany, Needs: sharing, bound: time.Minute,
+			Why:    "permits that leak, or waiters that are not woken, stop all callers sooner or later (Redisson 3225)",
 			Remedy: remedy,
 		}, {
 			ID: "LOCK-332", Name: "a-guard-keeps-two-marks", Clause: "SH3", run: guardsReaders, Needs: sharing,
@@ -82,7 +82,7 @@ func sharedClientCases() []Case {
 	}
 }
 
-func crowdedSemaphore(e *env) {
+func semaphoreOfMany(e *env) {
 	const clients, each, rounds, n = 3, 4, 2, 4
 	res := &permitted{e: e, n: n, last: make(map[int]int64), at: make(map[int]bool)}
 	key := e.key("k")

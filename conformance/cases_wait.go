@@ -321,7 +321,7 @@ func (e *env) handOver() {
 			}
 			return l.Unlock(e.ctx)
 		})
-		e.until(soon, "a waiter to be in line", func() bool { return in.count("Lock") > asked })
+		e.until(soon, "a waiter to be in the queue", func() bool { return in.count("Lock") > asked })
 		start := time.Now()
 		e.noError(l.Unlock(e.ctx), "Unlock by the holder")
 		e.noError(recv(e, result, 2*time.Second, "a waiter to be woken, again"), "Lock and Unlock of a waiter")
@@ -365,11 +365,11 @@ func fairOrder(e *env) {
 	e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the last waiter")
 }
 
-// queued returns when n waiters are in the store's line for key.
+// queued returns when n waiters are in the store's queue for key.
 func (e *env) queued(key string, n int) {
 	if i, ok := e.open().(driver.Inspector); ok {
 		if h, err := i.Inspect(e.within(soon), key); err == nil && h.Waiters >= 0 {
-			e.until(soon, fmt.Sprintf("%d waiters to be in line", n), func() bool {
+			e.until(soon, fmt.Sprintf("%d waiters to be in the queue", n), func() bool {
 				h, err := i.Inspect(e.within(soon), key)
 				return err == nil && h.Waiters >= n
 			})

@@ -36,7 +36,7 @@ func still(n int) map[string]driver.Limit {
 	return all
 }
 
-// asked is the answer to one ask, and when it was sent and came.
+// asked is the answer to one request, and when it was sent and came.
 type asked struct {
 	driver.Granted
 	Remaining  int
@@ -44,7 +44,7 @@ type asked struct {
 	sent, came time.Time
 }
 
-// ask makes one ask on the driver.
+// ask makes one request on the driver.
 func (e *env) ask(l driver.Limiter, key string, limit driver.Limit, least, n int) asked {
 	return e.askFor(l, key, limit, driver.Ask{Min: least, N: n})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Bugs of what an ask is answered.
+// Bugs of what a request is answered.
 var answerMutants = []mutant{
 	{
 		name: "denial that debits", bug: "counted first and compared afterwards: who keeps asking is locked out",
@@ -129,7 +129,7 @@ func (b costlyDenial) Take(ctx context.Context, key string, l driver.Limit, asks
 	return t, err
 }
 
-// cheapGrant debits the least of an ask.
+// cheapGrant debits the least of a request.
 type cheapGrant struct{ store }
 
 func (b cheapGrant) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
@@ -146,7 +146,7 @@ func (b cheapGrant) Take(ctx context.Context, key string, l driver.Limit, asks [
 	return t, err
 }
 
-// fullDebit takes the rest of an ask ahead of time.
+// fullDebit takes the rest of a request ahead of time.
 type fullDebit struct{ store }
 
 func (b fullDebit) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
@@ -170,7 +170,7 @@ func (b backwards) Take(ctx context.Context, key string, l driver.Limit, asks []
 	return t, err
 }
 
-// forgetful evaluates every ask of a call but the last on a copy of the state.
+// forgetful evaluates every request of a call but the last on a copy of the state.
 type forgetful struct{ store }
 
 func (b forgetful) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {

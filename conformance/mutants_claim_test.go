@@ -41,7 +41,7 @@ var claimMutants = []mutant{
 	}, {
 		name: "live holds evicted", bug: "no-eviction is claimed, and a full store drops the oldest entry",
 		new: func() harness {
-			shared := new(crowd)
+			shared := new(holdsOfAll)
 			return on(func(s store) driver.Backend { return evicting{s, shared} })()
 		}, killers: []string{"LOCK-80"},
 	},
@@ -119,15 +119,15 @@ func (b *session) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	return b.store.TryLock(ctx, key, r)
 }
 
-// crowd are the holds of a store that has room for a hundred.
-type crowd struct {
+// holdsOfAll are the holds of a store that has room for a hundred.
+type holdsOfAll struct {
 	mu    sync.Mutex
 	holds []driver.Hold
 }
 
 type evicting struct {
 	store
-	crowd *crowd
+	all *holdsOfAll
 }
 
 func (b evicting) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -135,12 +135,12 @@ func (b evicting) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err != nil {
 		return g, err
 	}
-	b.crowd.mu.Lock()
-	defer b.crowd.mu.Unlock()
-	b.crowd.holds = append(b.crowd.holds, driver.Hold{Key: key, Request: r})
-	if len(b.crowd.holds) > 100 {
-		oldest := b.crowd.holds[0]
-		b.crowd.holds = b.crowd.holds[1:]
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
+	b.all.holds = append(b.all.holds, driver.Hold{Key: key, Request: r})
+	if len(b.all.holds) > 100 {
+		oldest := b.all.holds[0]
+		b.all.holds = b.all.holds[1:]
 		_ = b.Unlock(ctx, oldest.Key, oldest.ID) // or it has ended by itself
 	}
 	return g, err

@@ -22,7 +22,7 @@ var electionMutants = []mutant{
 		name: "clean-up for who never led", bug: "the function also runs when a candidate gives up (client-go 1187)",
 		new: electing(calledInVain), killers: []string{"LOCK-274"},
 	}, {
-		name: "a cancelled candidate stays in line", bug: "who gives up before the first term leaves its entry behind, which leads with nobody there (etcd 21128)",
+		name: "a cancelled candidate stays in the queue", bug: "who gives up before the first term leaves its entry behind, which leads with nobody there (etcd 21128)",
 		new: electing(staysInLine), killers: []string{"LOCK-274"},
 	}, {
 		name: "release is opt-in", bug: "a leader that is stopped leaves the key to its lease",

@@ -18,7 +18,7 @@ var memberMutants = []mutant{
 		name: "renewals in one batch", bug: "the renewals of all servers are one batch, which has answers when each server has answered (Redis Cluster)", sound: "members",
 		new: membered(memberBug{batch: true}), killers: []string{"LOCK-251"},
 	}, {
-		name: "parts that are not named", bug: "there is no Partitioner, so that renewals wait in line behind those on the server that hangs (memcached)", sound: "members",
+		name: "parts that are not named", bug: "there is no Partitioner, so that renewals wait in the queue behind those on the server that hangs (memcached)", sound: "members",
 		new: membered(memberBug{nameless: true}), killers: []string{"LOCK-251"},
 	}, {
 		name: "one connection for all servers", bug: "a call waits until the one before has its answer, whichever server that is from", sound: "members",

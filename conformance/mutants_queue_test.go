@@ -14,28 +14,28 @@ import (
 // Bugs of waiting.
 var queueMutants = []mutant{
 	{
-		name: "stack for a queue", bug: "who came last is granted first", sound: "line",
+		name: "stack for a queue", bug: "who came last is granted first", sound: "queue",
 		new: lined(queueBug{lifo: true}), killers: []string{"LOCK-51"},
 	}, {
-		name: "attempt that overtakes", bug: "TryLock looks at the holder, and not at those in line", sound: "line",
+		name: "attempt that overtakes", bug: "TryLock looks at the holder, and not at those in the queue", sound: "queue",
 		new: lined(queueBug{overtake: true}), killers: []string{"LOCK-51"},
 	}, {
-		name: "cancelled waiter stays in line", bug: "a wait that is cancelled leaves its place, and Unlock does not withdraw it (Curator#600)", sound: "line",
+		name: "cancelled waiter stays in the queue", bug: "a wait that is cancelled leaves its place, and Unlock does not withdraw it (Curator#600)", sound: "queue",
 		new: lined(queueBug{stay: true, keep: true}), killers: []string{"LOCK-40"},
 	}, {
-		name: "dead waiter is never skipped", bug: "the place of a waiter that died without a word has no end", sound: "line",
+		name: "dead waiter is never skipped", bug: "the place of a waiter that died without a word has no end", sound: "queue",
 		new: lined(queueBug{stay: true}), killers: []string{"LOCK-52"},
 	}, {
-		name: "wake-up lost when the lease lapses", bug: "waiters are told of an Unlock only, and a dead holder sends none", sound: "line",
+		name: "wake-up lost when the lease lapses", bug: "waiters are told of an Unlock only, and a dead holder sends none", sound: "queue",
 		new: lined(queueBug{deaf: true}), killers: []string{"LOCK-59"},
 	}, {
-		name: "woken and not granted", bug: "a waiter takes its wake-up for a grant", sound: "line",
+		name: "woken and not granted", bug: "a waiter takes its wake-up for a grant", sound: "queue",
 		new: lined(queueBug{phantom: true}), killers: []string{"LOCK-50", "LOCK-51"},
 	}, {
-		name: "wait that ends late", bug: "a cancelled wait returns when its next poll is due", sound: "line",
+		name: "wait that ends late", bug: "a cancelled wait returns when its next poll is due", sound: "queue",
 		new: lined(queueBug{late: time.Second}), killers: []string{"LOCK-40", "LOCK-41"},
 	}, {
-		name: "line that favours a client", bug: "who waits at the client that unlocked is granted before those in line", sound: "line",
+		name: "queue that favours a client", bug: "who waits at the client that unlocked is granted before those in the queue", sound: "queue",
 		new: lined(queueBug{own: true}), killers: []string{"LOCK-89"},
 	},
 }

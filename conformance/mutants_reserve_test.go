@@ -41,7 +41,7 @@ var reserveMutants = []mutant{
 	},
 }
 
-// refunds is what a mutant knows of asks, shared by its clients.
+// refunds is what a mutant knows of requests, shared by its clients.
 type refunds struct {
 	mu   sync.Mutex
 	due  map[string]time.Time

@@ -14,7 +14,7 @@ import (
 )
 
 // store is what the memory store can do, of which a mutant overrides a part. It has no
-// TakeOne, so that every ask goes through Take.
+// TakeOne, so that every request goes through Take.
 type store interface {
 	driver.Backend
 	driver.Locker
@@ -43,7 +43,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, crowdMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, callerMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -52,7 +52,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"renumbered": renumbered(func(_ string, token int64) int64 { return token + 1000 }),
 	"seeded":     seeded(true),
 	"durable":    restarting(true, driver.DurableRestart, driver.TokenRestart),
-	"line":       lined(queueBug{}),
+	"queue":      lined(queueBug{}),
 	"pushing":    pushed(func(fn notify, key, id string) { fn(key, id, driver.ErrNotHeld) }),
 	"batching":   batched(func([]driver.Renewal) {}),
 	"cells":      shelved(cellBug{}),
@@ -60,7 +60,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"refusing":   refusing(refuseBug{}),
 	"late":       late(lateBug{}),
 	"network":    networked(false),
-	"crowded":    crowded(crowdBug{}),
+	"distant":    distant(callersBug{}),
 	"members":    membered(memberBug{}),
 	"sharing":    sharing(sharedBug{}),
 }

@@ -170,7 +170,7 @@ type Queuer interface {
 type DirectQueuer interface {
 	Queuer
 	// LockDirect is Lock. It calls waits, once, when it is certain that the request is not
-	// granted at once: it is in line then. waits does not block and does not call the
+	// granted at once: it is in the queue then. waits does not block and does not call the
 	// backend.
 	LockDirect(ctx context.Context, key string, r Request, waits func()) (Grant, error)
 }

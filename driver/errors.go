@@ -10,7 +10,7 @@ import (
 // The definite errors. After one of them the call is known to have changed
 // nothing (for ErrNotHeld: there was nothing of the id's to change).
 var (
-	// ErrLocked: another id holds the key, or waits in line before this one.
+	// ErrLocked: another id holds the key, or waits in the queue before this one.
 	ErrLocked = errors.New("locked by another holder")
 	// ErrNotHeld: this id does not hold the key, or holds it no longer.
 	ErrNotHeld = errors.New("not held")

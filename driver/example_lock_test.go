@@ -160,7 +160,7 @@ func ExampleQueuer() {
 	// Output: <nil> <nil>
 }
 
-// straight asks for a place in line without a try before.
+// straight asks for a place in the queue without a try before.
 type straight struct{ everything }
 
 func (s straight) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {

@@ -20,7 +20,7 @@ type Holder struct {
 	Token Token
 	// TTL left of the lease.
 	TTL time.Duration
-	// Waiters in line, -1 where the store does not know.
+	// Waiters in the queue, -1 where the store does not know.
 	Waiters int
 	// Released: nobody holds; the key is kept taken until TTL is over, by
 	// MinHold or by Break, or while it is offered to the waiter of ID.

@@ -158,7 +158,7 @@ func (l Limit) Shares(o Limit) bool {
 	return hi == hi2 && lo == lo2
 }
 
-// Max is the most permits that one ask can ever be granted: Burst for a token
+// Max is the most permits that one request can ever be granted: Burst for a token
 // bucket, Rate for a window. It wants a normal limit.
 func (l Limit) Max() int {
 	if l.Algorithm == TokenBucket {

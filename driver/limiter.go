@@ -20,7 +20,7 @@ type Limiter interface {
 
 // Ask is one request for permits.
 type Ask struct {
-	// ID names the ask, so that what it was granted can be given back once
+	// ID names the request, so that what it was granted can be given back once
 	// with Refund. "" cannot be refunded.
 	ID string
 	// Min and N: the grant g is the most that fits, with Min <= g <= N, or
@@ -52,7 +52,7 @@ type Granted struct {
 type Taken struct {
 	// Asks has one answer per ask, in order.
 	Asks []Granted
-	// Remaining permits after all asks, available at once.
+	// Remaining permits after all requests, available at once.
 	Remaining int
 	// ResetAfter is how long until the full capacity is back, given no
 	// further asks.
@@ -90,7 +90,7 @@ type MultiLimiter interface {
 // Refunder gives permits back. Without it Cancel of a reservation answers
 // ErrUnsupported.
 type Refunder interface {
-	// Refund gives back n of what the ask id was granted: at most once per id, at
+	// Refund gives back n of what the request id was granted: at most once per id, at
 	// most what it was granted, and never after the moment when the permits fell
 	// due (token bucket) or left the window. What cannot be given back any more is
 	// not an error.

@@ -38,7 +38,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Flush is for handlers that ask for http.Flusher; where there is none it does nothing.
+// Flush is for handlers that request for http.Flusher; where there is none it does nothing.
 func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError is for http.ResponseController.
@@ -50,7 +50,7 @@ func (r *recorder) FlushError() error {
 	return err
 }
 
-// Hijack is for handlers that ask for http.Hijacker; where there is none it says so.
+// Hijack is for handlers that request for http.Hijacker; where there is none it says so.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil && r.status == 0 {

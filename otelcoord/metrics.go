@@ -55,7 +55,7 @@ var (
 	limitLeased    = Metric{"coord.limit.leased", counter, "{permit}", "Permits taken in advance that are over, by their fate: spent, returned to the store, or wasted.", []string{attrFate}}
 	limitWait      = Metric{"coord.limit.wait.duration", histogram, "s", "How long Wait and WaitN waited, by outcome.", []string{attrOutcome}}
 
-	storeCall   = Metric{"coord.store.call.duration", histogram, "s", "Requests to the store, by what they ask; the waiting in a store's own line is coord.op lock.", []string{attrOp, attrOutcome}}
+	storeCall   = Metric{"coord.store.call.duration", histogram, "s", "Requests to the store, by what they ask; the waiting in a store's own queue is coord.op lock.", []string{attrOp, attrOutcome}}
 	storeErrors = Metric{"coord.store.errors", counter, "{error}", "Requests to the store that failed: no answer, or not one of coord's.", []string{attrOp}}
 )
 

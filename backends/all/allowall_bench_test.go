@@ -38,11 +38,11 @@ func (d *distant) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 	return d.multi.TakeAll(ctx, demands)
 }
 
-// A crowd of goroutines makes four calls of AllowAll each: every call takes from one of twenty
+// Many goroutines make four calls of AllowAll each: every call takes from one of twenty
 // users' limits and from one limit of all, or from a user's own limit and one of a hundred
 // tenants'. Of the denied, every tenth goroutine takes from a limit that is used up as well,
 // another one in each call.
-func BenchmarkAllowAllCrowd(b *testing.B) {
+func BenchmarkAllowAllMany(b *testing.B) {
 	opener := func(scheme string, start func(testing.TB, ...testserver.Option) *testserver.Server) func(*testing.B) driver.Backend {
 		return func(b *testing.B) driver.Backend {
 			backend, _, err := coord.OpenBackend(b.Context(), scheme+"://"+start(b).Addr)
@@ -68,15 +68,15 @@ func BenchmarkAllowAllCrowd(b *testing.B) {
 			}
 			defer client.Close()
 			for _, n := range []int{50, 500, 5000} {
-				b.Run(fmt.Sprintf("goroutines=%d/one-for-all", n), func(b *testing.B) { allowAllCrowd(b, client, n, 20, 1, 0) })
-				b.Run(fmt.Sprintf("goroutines=%d/tenth-denied", n), func(b *testing.B) { allowAllCrowd(b, client, n, 20, 1, 10) })
-				b.Run(fmt.Sprintf("goroutines=%d/tenants", n), func(b *testing.B) { allowAllCrowd(b, client, n, n, 100, 0) })
+				b.Run(fmt.Sprintf("goroutines=%d/one-for-all", n), func(b *testing.B) { allowAllMany(b, client, n, 20, 1, 0) })
+				b.Run(fmt.Sprintf("goroutines=%d/tenth-denied", n), func(b *testing.B) { allowAllMany(b, client, n, 20, 1, 10) })
+				b.Run(fmt.Sprintf("goroutines=%d/tenants", n), func(b *testing.B) { allowAllMany(b, client, n, n, 100, 0) })
 			}
 		})
 	}
 }
 
-func allowAllCrowd(b *testing.B, client *coord.Client, n, users, tenants, denied int) {
+func allowAllMany(b *testing.B, client *coord.Client, n, users, tenants, denied int) {
 	const calls = 4
 	ctx, wide := context.Background(), coord.PerHour(1_000_000_000)
 	var took []time.Duration

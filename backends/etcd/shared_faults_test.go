@@ -460,7 +460,7 @@ func TestSharedFewOperations(t *testing.T) {
 		wg.Go(func() {
 			h := driver.Hold{Key: fmt.Sprint("k", i%80), Request: share1("a", reads)}
 			if i%80 == 0 {
-				h.Key = "crowded"
+				h.Key = "full"
 			}
 			if _, err := tryShared(b, h.Key, h.Request); err != nil {
 				t.Error(err)
@@ -563,7 +563,7 @@ func TestSharedNamesAreUsedAgain(t *testing.T) {
 	defer cancel()
 	watcher := raw(t, srv.Addr)
 	events := watcher.Watch(ctx, "coord/shared/", clientv3.WithPrefix(), clientv3.WithRev(1))
-	crowd(t, []string{srv.Addr}, 60, func(i int) driver.Share {
+	manyHolders(t, []string{srv.Addr}, 60, func(i int) driver.Share {
 		if i%9 == 0 {
 			return asHead(driver.Request{Share: writes}).Share
 		}

@@ -220,8 +220,8 @@ func (r *resource) released() {
 // late reports whether a busy machine has answered a call too late for its outcome to be known.
 func late(err error) bool { return err != nil && !driver.Definite(err) }
 
-// crowd has 64 goroutines of four clients take holds of one key until so many were granted, and each of them leave again.
-func crowd(t *testing.T, addrs []string, grants int64, share func(i int) driver.Share, bound int64) {
+// manyHolders has 64 goroutines of four clients take holds of one key until so many were granted, and each of them leave again.
+func manyHolders(t *testing.T, addrs []string, grants int64, share func(i int) driver.Share, bound int64) {
 	res := &resource{t: t, bound: bound, slots: make(map[int]int64), last: make(map[int]int64), freed: make(chan struct{})}
 	var (
 		wg      sync.WaitGroup
@@ -288,7 +288,7 @@ func TestSharedBoundIsKept(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			crowd(t, []string{srv.Addr}, 100, tc.share, tc.bound)
+			manyHolders(t, []string{srv.Addr}, 100, tc.share, tc.bound)
 			left := must[*clientv3.GetResponse](t)(raw(t, srv.Addr).Get(t.Context(), "coord/shared/", clientv3.WithPrefix()))
 			if left.Count != 0 {
 				t.Errorf("%d entries are left", left.Count)
@@ -298,7 +298,7 @@ func TestSharedBoundIsKept(t *testing.T) {
 }
 
 func TestSharedBoundIsKeptByACluster(t *testing.T) {
-	crowd(t, testserver.EtcdCluster(t).Addrs(), 60, func(i int) driver.Share { return permits(1+int64(i%3), 5) }, 5)
+	manyHolders(t, testserver.EtcdCluster(t).Addrs(), 60, func(i int) driver.Share { return permits(1+int64(i%3), 5) }, 5)
 }
 
 // A head whose client dies is gone with its lease, and one that does not ask again is removed at the end of its time.

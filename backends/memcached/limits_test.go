@@ -84,7 +84,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// Any sequence of asks on the store is answered as package limits does it, on the same clock.
+// Any sequence of requests on the store is answered as package limits does it, on the same clock.
 func TestLimitsAreThoseOfThePackage(t *testing.T) {
 	_, b := open(t, "-M")
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -312,7 +312,7 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// Who gives up while no connection was free was not sent either, first in line or later.
+// Who gives up while no connection was free was not sent either, first in the queue or later.
 func TestGivingUpWithoutAConnection(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := patient(t, srv.Addr, listLife, 1)

@@ -64,7 +64,7 @@ func (s *Store) put(sh *limitShard, key string, l *driver.Limit, state limits.St
 	acc.next, first.next = first.next, acc
 }
 
-// takeLocked evaluates one ask, in a shard that the caller has locked.
+// takeLocked evaluates one request, in a shard that the caller has locked.
 func (s *Store) takeLocked(one *driver.TakenOne, sh *limitShard, key string, l *driver.Limit, a *driver.Ask, now instant) {
 	acc := sh.get(key).find(l)
 	if acc == nil {
@@ -84,7 +84,7 @@ func (s *Store) takeFresh(one *driver.TakenOne, sh *limitShard, key string, l *d
 	}
 }
 
-// TakeOne evaluates one ask. Its checks are short for an ask that is plain.
+// TakeOne evaluates one request. Its checks are short for a request that is plain.
 func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (one driver.TakenOne, err error) {
 	if b.closed.Load() || ctx.Err() != nil || key == "" || !plain(&l, &a) {
 		if err := b.checkAsk(ctx, key, l, a); err != nil {
@@ -164,7 +164,7 @@ func (b *backend) Reset(ctx context.Context, key string, l driver.Limit) error {
 	return nil
 }
 
-// Refund gives back n of what the ask id was granted.
+// Refund gives back n of what the request id was granted.
 func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
 	if err := b.checkAsk(ctx, key, l, driver.Ask{}); err != nil {
 		return err
@@ -259,7 +259,7 @@ type demandGroup struct {
 	trial limits.State // the state with the demands taken
 }
 
-// demandPart are the demands of one limit on a state, as one ask: only their sum
+// demandPart are the demands of one limit on a state, as one request: only their sum
 // tells when they could be granted together.
 type demandPart struct {
 	limit   driver.Limit

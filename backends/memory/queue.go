@@ -61,7 +61,7 @@ func (q *queue) remove(w *waiter) {
 	}
 }
 
-// withdraw takes id out of the line and ends its wait with ErrNotHeld.
+// withdraw takes id out of the queue and ends its wait with ErrNotHeld.
 func (q *queue) withdraw(id string) error {
 	w := q.byID[id]
 	if w == nil {
@@ -90,7 +90,7 @@ func (s *Store) advance(sl *slot, now instant) {
 	}
 }
 
-// arm makes sure that the line, which is not empty, moves when the lease in the
+// arm makes sure that the queue, which is not empty, moves when the lease in the
 // way ends with no further call. The lease may have been renewed by then: the
 // timer sleeps on.
 func (s *Store) arm(sh *shard[slot], sl *slot, now instant) {
@@ -110,7 +110,7 @@ func (s *Store) arm(sh *shard[slot], sl *slot, now instant) {
 	})
 }
 
-// Lock waits in line until r.ID is granted.
+// Lock waits in the queue until r.ID is granted.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := b.check(ctx, key, r); err != nil {
 		return driver.Grant{}, err
@@ -131,7 +131,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	}
 }
 
-// enqueue takes the key at once, and the waiter is nil, or joins the line.
+// enqueue takes the key at once, and the waiter is nil, or joins the queue.
 func (b *backend) enqueue(key string, r driver.Request) (*waiter, driver.Grant, error) {
 	since := time.Now()
 	s := b.store

@@ -10,7 +10,7 @@ import (
 )
 
 // Calls on several limits that meet keep the sums exact.
-func TestSeveralLimitsInACrowd(t *testing.T) {
+func TestSeveralLimitsOfManyCallers(t *testing.T) {
 	srv := testserver.Redis(t)
 	c := must[*coord.Client](t)(coord.New(connect(t, srv.Addr)))
 	t.Cleanup(func() { c.Close() })

@@ -84,7 +84,7 @@ func (d *differ) take(ctx context.Context, b *backend, l driver.Limit, asks ...d
 	return expectation{what, c, func() any { return takenOf(packedReply(c.Val().(string)), l, asks) }, want}
 }
 
-// alike are asks of a crowd, of which there is one answer for all.
+// alike are requests of many callers, of which there is one answer for all.
 func (d *differ) alike(l driver.Limit) []driver.Ask {
 	n := 1 + d.rnd.IntN(min(l.Max(), 2+d.rnd.IntN(1000)))
 	return slices.Repeat([]driver.Ask{{Min: n, N: n}}, 1+d.rnd.IntN(6))

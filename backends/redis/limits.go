@@ -31,7 +31,7 @@ func (p packedReply) from(i int) packedReply { return p[8*i:] }
 
 // forLimit picks the script of l's algorithm and gives the numbers that its first argument begins with.
 func (b *backend) forLimit(l driver.Limit) (*script, packed) {
-	p := make(packed, 0, 8*7) // room for one ask
+	p := make(packed, 0, 8*7) // room for one request
 	if l.Algorithm == driver.TokenBucket {
 		rate, unit := l.Refill()
 		return b.limits.bucket, p.append(rate, unit, int64(l.Burst)*unit)
@@ -40,13 +40,13 @@ func (b *backend) forLimit(l driver.Limit) (*script, packed) {
 	return b.limits.window, p.append(int64(l.Rate), width, span)
 }
 
-// appendAsk adds what the scripts read of an ask that is made so many times; 0: it gives permits back; -1: it is a charge. A delay beyond
+// appendAsk adds what the scripts read of a request that is made so many times; 0: it gives permits back; -1: it is a charge. A delay beyond
 // what a double holds exactly is beyond any limit too.
 func (p packed) appendAsk(a driver.Ask, times int) packed {
 	return p.append(int64(a.Min), int64(a.N), min(a.MaxDelay.Microseconds(), 1<<53), int64(times))
 }
 
-// alike is how many asks, from the first on, are the same: of all or nothing, at once, and
+// alike is how many requests, from the first on, are the same: of all or nothing, at once, and
 // without an id. The scripts decide on them in one step.
 func alike(asks []driver.Ask) int {
 	first, n := asks[0], 1
@@ -136,7 +136,7 @@ func takenOf(reply packedReply, l driver.Limit, asks []driver.Ask) driver.Taken 
 	return out
 }
 
-// share gives each of the asks of a run, of n permits each, what the reply has for it: n to as
+// share gives each of the requests of a run, of n permits each, what the reply has for it: n to as
 // many as there were permits for, in order.
 func share(run []driver.Granted, reply packedReply, l driver.Limit, n int) {
 	granted, retry, valid := int(reply.at(0))/n, micros(reply.at(2)), reply.at(3)
@@ -156,7 +156,7 @@ func share(run []driver.Granted, reply packedReply, l driver.Limit, n int) {
 	}
 }
 
-// grantedOf is the answer to one ask of l.
+// grantedOf is the answer to one request of l.
 func grantedOf(p packedReply, l driver.Limit) driver.Granted {
 	g := driver.Granted{N: int(p.at(0)), Delay: micros(p.at(1)), RetryAfter: micros(p.at(2))}
 	valid := max(p.at(3), 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-const crowd = 64 // goroutines
+const callers = 64 // goroutines
 
 // fault is one of the way to a server, or of the server.
 type fault struct{ begin, end func() }
@@ -61,7 +61,7 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 	before := reads(t, b)
 	srv.Pause()
 	var wg sync.WaitGroup
-	for i := range crowd {
+	for i := range callers {
 		wg.Go(func() {
 			if _, err := b.TryLock(ctx, fmt.Sprint("k", i), request("a", time.Minute)); err != nil {
 				t.Error(err)
@@ -73,7 +73,7 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 		defer g.mu.Unlock()
 		return len(g.queue)
 	}
-	for deadline := time.Now().Add(hung); waiting() < crowd-maxActive; runtime.Gosched() {
+	for deadline := time.Now().Add(hung); waiting() < callers-maxActive; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d calls wait", waiting())
 		}
@@ -82,14 +82,14 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 	wg.Wait()
 	// Each new connection begins with a few.
 	n := reads(t, b) - before
-	t.Logf("%d reads for %d calls", n, crowd)
-	if n > crowd/2 {
-		t.Errorf("%d reads for %d calls: want them to share", n, crowd)
+	t.Logf("%d reads for %d calls", n, callers)
+	if n > callers/2 {
+		t.Errorf("%d reads for %d calls: want them to share", n, callers)
 	}
 }
 
-// swimmer is one of the crowd: it has a lock and a limit of its own.
-type swimmer struct {
+// caller is one of the callers: it has a lock and a limit of its own.
+type caller struct {
 	b     *backend
 	i     int
 	limit driver.Limit
@@ -99,17 +99,17 @@ type swimmer struct {
 	done  int   // rounds that were all well
 }
 
-const swimWithin = 150 * time.Millisecond
+const roundWithin = 150 * time.Millisecond
 
-// swim locks, takes and unlocks once.
-func (s *swimmer) swim() (err error) {
+// round locks, takes and unlocks once.
+func (s *caller) round() (err error) {
 	key, limited := fmt.Sprint("k", s.i, ".", s.lock), fmt.Sprint("k", s.i)
-	ctx, cancel := context.WithTimeout(context.Background(), swimWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), roundWithin)
 	defer cancel()
 	start := time.Now()
 	defer func() {
 		// What is forgotten takes for ever; a busy machine takes a while.
-		if took := time.Since(start); took > 2*swimWithin+5*time.Second {
+		if took := time.Since(start); took > 2*roundWithin+5*time.Second {
 			err = errors.Join(err, fmt.Errorf("a round took %v", took))
 		}
 	}()
@@ -134,7 +134,7 @@ func (s *swimmer) swim() (err error) {
 		}
 		s.left = taken.Remaining
 	}
-	bound := driver.NewBound(context.Background(), swimWithin)
+	bound := driver.NewBound(context.Background(), roundWithin)
 	defer bound.Stop()
 	switch err := s.b.Unlock(bound, key, r.ID); {
 	case err == nil && limitErr == nil:
@@ -161,38 +161,38 @@ func TestManyGoroutinesThroughFaults(t *testing.T) {
 	made := must[driver.Backend](t)(New(client, WithLogger(slog.New(slog.DiscardHandler))))
 	defer made.Close()
 	b := made.(*backend)
-	var stop, swum atomic.Bool
+	var stop, done atomic.Bool
 	var wg sync.WaitGroup
-	swimmers := make([]*swimmer, crowd)
-	for i := range swimmers {
+	all := make([]*caller, callers)
+	for i := range all {
 		l := limitOf(t, fmt.Sprintf("%d/1h", 10_000<<(i%16)))
-		s := &swimmer{b: b, i: i, limit: l, left: l.Rate}
-		swimmers[i] = s
+		s := &caller{b: b, i: i, limit: l, left: l.Rate}
+		all[i] = s
 		wg.Go(func() {
 			for !stop.Load() {
-				if err := s.swim(); err != nil {
+				if err := s.round(); err != nil {
 					t.Error(err)
 					return
 				}
 				if s.done > 0 {
-					swum.Store(true)
+					done.Store(true)
 				}
 			}
 		})
 	}
-	eventually(t, "a round without a fault", swum.Load)
+	eventually(t, "a round without a fault", done.Load)
 	amidFaults(srv, p, 3)
 	stop.Store(true)
 	wg.Wait()
 	rounds := 0
-	for _, s := range swimmers {
+	for _, s := range all {
 		rounds += s.done
 		s.done = 0
 	}
 	t.Logf("%d rounds without a fault", rounds)
-	for _, s := range swimmers { // the water is calm
+	for _, s := range all { // the faults are over
 		for deadline := time.Now().Add(hung); s.done == 0 && time.Now().Before(deadline); {
-			if err := s.swim(); err != nil {
+			if err := s.round(); err != nil {
 				t.Fatal(err)
 			}
 		}

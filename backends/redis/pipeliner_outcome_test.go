@@ -58,7 +58,7 @@ func TestPipelinerTellsTheOutcome(t *testing.T) {
 	var calls atomic.Int64
 	var stop, answered atomic.Bool
 	var wg sync.WaitGroup
-	for range crowd {
+	for range callers {
 		wg.Go(func() {
 			for !stop.Load() {
 				n := calls.Add(1)

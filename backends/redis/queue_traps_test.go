@@ -185,7 +185,7 @@ func settleCommands(t *testing.T, srv *testserver.Server) {
 	})
 }
 
-// TestWaitersOverARestart: a server that has forgotten the line is asked for a place again.
+// TestWaitersOverARestart: a server that has forgotten the queue is asked for a place again.
 func TestWaitersOverARestart(t *testing.T) {
 	srv, b := open(t)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))

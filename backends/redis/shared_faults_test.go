@@ -99,8 +99,8 @@ func TestSharedFailover(t *testing.T) {
 	}
 }
 
-// crowdAt has n goroutines of the clients hold one of most permits, each rounds times, and fails if more hold one at once.
-func crowdAt(t *testing.T, clients []*coord.Client, n, most, rounds int) {
+// holdMany has n goroutines of the clients hold one of most permits, each rounds times, and fails if more hold one at once.
+func holdMany(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 	t.Helper()
 	var inside atomic.Int64
 	var wg sync.WaitGroup
@@ -126,9 +126,9 @@ func crowdAt(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 	wg.Wait()
 }
 
-// TestSharedCrowd: 64 goroutines of 4 clients at a semaphore of 16, and then five thousand callers at once. All are served,
+// TestSharedManyCallers: 64 goroutines of 4 clients at a semaphore of 16, and then five thousand callers at once. All are served,
 // never more than 16 hold a permit, and nobody is left.
-func TestSharedCrowd(t *testing.T) {
+func TestSharedManyCallers(t *testing.T) {
 	srv, b := open(t)
 	clients := make([]*coord.Client, 4)
 	for i := range clients {
@@ -136,8 +136,8 @@ func TestSharedCrowd(t *testing.T) {
 		o.ReadTimeout, o.WriteTimeout = hung, hung // of thousands of requests at once, on a busy machine
 		clients[i] = coordOver(t, connectWith(t, o))
 	}
-	crowdAt(t, clients, 64, 16, 20)
-	crowdAt(t, clients, 5000, 16, 1)
+	holdMany(t, clients, 64, 16, 20)
+	holdMany(t, clients, 5000, 16, 1)
 	eventually(t, "that all permits are free", func() bool {
 		_, err := b.Shared().TryLock(t.Context(), "k\x00s", shares("all", permits(16, 16)))
 		return err == nil

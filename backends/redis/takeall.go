@@ -13,7 +13,7 @@ import (
 // maxDemands is how many demands one call may have.
 const maxDemands = 1000
 
-// demandPart are the demands of one limit on one key, as one ask: only their sum
+// demandPart are the demands of one limit on one key, as one request: only their sum
 // tells when they could be granted together.
 type demandPart struct {
 	key     string

@@ -298,7 +298,7 @@ func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, er
 	return since, err
 }
 
-// ridesOut reports whether the node is still in line, as far as we know, after an
+// ridesOut reports whether the node is still in the queue, as far as we know, after an
 // error, and waits a little. A session that is cut off for its whole timeout has
 // ended.
 func (a *attempt) ridesOut(ctx context.Context, err error) bool {

@@ -169,7 +169,7 @@ func readModifyWrite(conn *zk.Conn, path string, l driver.Limit) error {
 	}
 }
 
-// BenchmarkHandOver is one key that clients take in turn, each waiting in line.
+// BenchmarkHandOver is one key that clients take in turn, each waiting in the queue.
 func BenchmarkHandOver(b *testing.B) {
 	srv := testserver.ZooKeeper(b)
 	const clients = 4

@@ -86,7 +86,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	t.Logf("%d passed, %d failed, %d unsupported, %d unproven", report.Count(conformance.Pass), report.Count(conformance.Fail), report.Count(conformance.Unsupported), report.Count(conformance.Unproven))
 }
 
-// A hold, a place in line and a debt outlive the server that the client is connected to, and the
+// A hold, a place in the queue and a debt outlive the server that the client is connected to, and the
 // leader; tokens rise over the election.
 func TestHoldsOutliveServers(t *testing.T) {
 	c := testserver.ZooKeeperCluster(t)
@@ -171,7 +171,7 @@ func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
 		}
 		granted <- err
 	}()
-	eventually(t, "a rival in line", func() bool {
+	eventually(t, "a rival in the queue", func() bool {
 		h, err := rival.Inspect(t.Context(), "k")
 		return err == nil && h.Waiters == 1
 	})

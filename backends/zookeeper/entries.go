@@ -36,7 +36,7 @@ type entry struct {
 	until    time.Time     // when the node is given up
 	arm      time.Time     // when node is to be watched; zero: it is
 	alarm    *alarm        // at the earlier of these; nil: there is no hold
-	withdraw chan struct{} // while it waits in line; closed to end that
+	withdraw chan struct{} // while it waits in the queue; closed to end that
 	watching bool          // it has found its place, and watches the node before
 
 	removal removal // whoever has the turn

@@ -92,7 +92,7 @@ func TestNewServesAClient(t *testing.T) {
 		}
 		waiter <- err
 	}()
-	eventually(t, "a waiter in line", func() bool {
+	eventually(t, "a waiter in the queue", func() bool {
 		h, err := c.Inspect(t.Context(), "k")
 		return err == nil && h.Waiters == 1
 	})

@@ -73,7 +73,7 @@ func TestRequests(t *testing.T) {
 		granted <- err
 	}()
 	waiting(t, b, "k", other.ID)
-	expect("taking a place in line behind a hold of the same client", opMulti, opChildren)
+	expect("taking a place in the queue behind a hold of the same client", opMulti, opChildren)
 	if err := b.Unlock(ctx, "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -176,10 +176,10 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	}
 }
 
-// waiting waits until an id is in line and watches the one before it.
+// waiting waits until an id is in the queue and watches the one before it.
 func waiting(t testing.TB, b *backend, key, id string) {
 	t.Helper()
-	eventually(t, "a waiter to be in line", func() bool {
+	eventually(t, "a waiter to be in the queue", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		e := b.entries[holdName{key: key, id: id}]

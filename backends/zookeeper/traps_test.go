@@ -177,7 +177,7 @@ func TestTrap03OtherErrorsAreAmbiguousToo(t *testing.T) {
 	}
 }
 
-// A waiter that gives up for want of a connection does not say that it has changed nothing: it is in line.
+// A waiter that gives up for want of a connection does not say that it has changed nothing: it is in the queue.
 func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
@@ -431,7 +431,7 @@ func TestTrap08EventsMayOverflow(t *testing.T) {
 	}
 }
 
-// A node that somebody removed while it was in line is never granted.
+// A node that somebody removed while it was in the queue is never granted.
 func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 	srv, b := open(t)
 	beside := raw(t, srv.Addr)

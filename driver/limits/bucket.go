@@ -78,7 +78,7 @@ func (v *bucketView) furthest() int64 {
 	return min((maxExact-v.cap)/v.rate, maxExact-v.at)
 }
 
-// aheadOf is how far an ask that may wait for us microseconds can reserve.
+// aheadOf is how far a request that may wait for us microseconds can reserve.
 func (v *bucketView) aheadOf(us int64) int64 {
 	if us <= 0 {
 		return 0
@@ -114,7 +114,7 @@ func (v *bucketView) clears(debt int64) int64 {
 func (s *State) takeBucket(out *driver.TakenOne, l *driver.Limit, now int64, a *driver.Ask) (changed bool) {
 	var v bucketView
 	v.read(s, l, now)
-	// On the ratcheted clock the ask can wait less, by what the caller has to
+	// On the ratcheted clock the request can wait less, by what the caller has to
 	// wait for that clock.
 	room := v.cap + v.rate*v.aheadOf(a.MaxDelay.Microseconds()-v.lag) - v.debt
 	n := int64(a.N)

@@ -38,7 +38,7 @@ func AppendName(b []byte, l driver.Limit) []byte {
 	return strconv.AppendInt(b, l.Per.Microseconds(), 10)
 }
 
-// Check refuses an ask that l can never serve: ErrInvalid for numbers out of
+// Check refuses a request that l can never serve: ErrInvalid for numbers out of
 // range, ErrUnsupported for a MaxDelay on a window. l is normal.
 func Check(l driver.Limit, a driver.Ask) error {
 	switch {
@@ -56,7 +56,7 @@ func Check(l driver.Limit, a driver.Ask) error {
 	return nil
 }
 
-// CheckEach is Check of every ask.
+// CheckEach is Check of every request.
 func CheckEach(l driver.Limit, asks []driver.Ask) error {
 	for _, a := range asks {
 		if err := Check(l, a); err != nil {
@@ -105,7 +105,7 @@ type State struct {
 	records ring[record] // what Refund can give back, oldest first
 }
 
-// Take evaluates one ask at time now. The limit is normal and the ask passes
+// Take evaluates one request at time now. The limit is normal and the request passes
 // Check. A denial and a peek leave the state as it is; changed tells whether it
 // has to be stored. In the steady state Take does not allocate.
 func (s *State) Take(l driver.Limit, now int64, a driver.Ask) (out driver.TakenOne, changed bool) {
@@ -141,7 +141,7 @@ func (s *State) TakeEach(l driver.Limit, now int64, asks []driver.Ask) (taken dr
 	return taken, changed
 }
 
-// Refund gives back n of the permits that the ask id was granted: at most once
+// Refund gives back n of the permits that the request id was granted: at most once
 // per id, at most as many as it was granted, and nothing once they have left
 // the window or, in a token bucket, fallen due; a token bucket therefore takes
 // back only what it granted with a delay. The newest 1024 grants are

@@ -18,7 +18,7 @@ func TestOneLeaderAfterTheOther(t *testing.T) {
 	})
 }
 
-// With leases of whole seconds, and on stores where waiters are in line.
+// With leases of whole seconds, and on stores where waiters are in the queue.
 func TestOneLeaderAfterTheOtherInLine(t *testing.T) {
 	exampletest.On(t, []string{"etcd", "zookeeper", "memcached"}, func(t *testing.T, url string) {
 		exampletest.Kept(t, "--url", url)

@@ -73,7 +73,7 @@ func (r *Register) Entered() int { return int(r.entered.Load()) }
 // Register is the guarded resource of w.
 func (w *Words) Register() *Register { return &w.register }
 
-// Settle tells those who wait that all of them are in line by now.
+// Settle tells those who wait that all of them are in the queue by now.
 func (w *Words) Settle() { w.herd.settled.Store(true) }
 
 // Settled reports whether Settle was called.

@@ -11,7 +11,7 @@ import (
 // backend. A container differs in how it is killed, paused, wiped and reached. Its cases are therefore:
 //
 //   - those with a hook: a fault, or another process
-//   - those about crowds, whose connections all pass the engine's proxy
+//   - those about many callers, whose connections all pass the engine's proxy
 //   - the first of each clause, in the order of ids, that is not slow, so that no clause is left out
 func selected() func(conformance.Case) bool {
 	shown := make(map[string]bool) // clauses
@@ -21,7 +21,7 @@ func selected() func(conformance.Case) bool {
 		if first {
 			shown[c.Clause] = true
 		}
-		ids[c.ID] = first || len(c.Hooks) > 0 || strings.HasPrefix(c.Name, "crowd-")
+		ids[c.ID] = first || len(c.Hooks) > 0 || strings.HasPrefix(c.Name, "many-")
 	}
 	return func(c conformance.Case) bool { return ids[c.ID] }
 }
@@ -40,11 +40,11 @@ func tellSelection(t *testing.T, c *Container, only func(conformance.Case) bool)
 	t.Logf("on a process only: %s", strings.Join(out, ", "))
 }
 
-// The selection has each clause, each hook that a container has, and a crowd on each half of a store.
+// The selection has each clause, each hook that a container has, and one of many callers on each half of a store.
 func TestSelection(t *testing.T) {
 	only := selected()
 	clauses, hooks := make(map[string]bool), make(map[conformance.Hook]bool)
-	crowds, n := make(map[string]bool), 0
+	many, n := make(map[string]bool), 0
 	for _, c := range conformance.Cases() {
 		if !only(c) {
 			continue
@@ -54,8 +54,8 @@ func TestSelection(t *testing.T) {
 		for _, h := range c.Hooks {
 			hooks[h] = true
 		}
-		if family, _, _ := strings.Cut(c.ID, "-"); strings.HasPrefix(c.Name, "crowd-") {
-			crowds[family] = true
+		if family, _, _ := strings.Cut(c.ID, "-"); strings.HasPrefix(c.Name, "many-") {
+			many[family] = true
 		}
 	}
 	for _, c := range conformance.Cases() {
@@ -68,8 +68,8 @@ func TestSelection(t *testing.T) {
 			}
 		}
 	}
-	if !crowds["LOCK"] || !crowds["LIMIT"] {
-		t.Errorf("crowds of %v, want both halves", crowds)
+	if !many["LOCK"] || !many["LIMIT"] {
+		t.Errorf("many callers of %v, want both halves", many)
 	}
 	if all := len(conformance.Cases()); n > all/2 {
 		t.Errorf("%d of %d cases are selected, want half at most", n, all)

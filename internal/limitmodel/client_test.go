@@ -29,7 +29,7 @@ const (
 // far is a store in this process that clients take for one on another host.
 type far struct {
 	driver.Backend
-	// debits is how much of an ask of AllowAll is debited, in percent: a mistake where it is not 100.
+	// debits is how much of a request of AllowAll is debited, in percent: a mistake where it is not 100.
 	debits int
 	// single hides that it takes several limits in one step.
 	single bool

@@ -6,7 +6,7 @@
 // walk asks a store through package driver, by limits that change between
 // calls, and each grant has to be within the bounds. Where the clock stands still
 // between calls the walk also holds the store to what it answers: what remains can be
-// had, and an ask that was denied is granted after its RetryAfter, not before.
+// had, and a request that was denied is granted after its RetryAfter, not before.
 //
 // A second walk lets goroutines of several clients ask, wait, give up, reset and take permits in
 // advance on a store in memory that is a round trip away and loses replies, and counts them by the same model.

@@ -166,7 +166,7 @@ func (r *walker) pass() {
 	r.Pass(d)
 }
 
-// ask draws an ask of l.
+// ask draws a request of l.
 func (r *walker) ask(l driver.Limit) driver.Ask {
 	n := r.rnd.IntN(l.Max() + 1)
 	if r.rnd.IntN(2) == 0 {
@@ -202,7 +202,7 @@ func (r *walker) asks(key string, l driver.Limit, asks []driver.Ask) (driver.Tak
 	return t, nil
 }
 
-// granted takes in the answer to one ask.
+// granted takes in the answer to one request.
 func (r *walker) granted(key string, l driver.Limit, a driver.Ask, g driver.Granted, before int64, clock time.Time) error {
 	switch {
 	case g.N == 0 && g.RetryAfter > 0:

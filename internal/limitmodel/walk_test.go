@@ -12,7 +12,7 @@ import (
 // naive is a store that counts plainly, and wrongly if it is told to.
 type naive struct {
 	now     func() time.Time
-	capped  bool // store what is owed as the burst of the ask sees it
+	capped  bool // store what is owed as the burst of the request sees it
 	oneRate bool // buckets of all rates are one account
 	whole   bool // a rate of a window forgets what another has granted
 

@@ -17,7 +17,7 @@ import (
 // goroutine and under its caller's context.
 
 const (
-	// maxBatch is how many asks one call carries.
+	// maxBatch is how many requests one call carries.
 	maxBatch = 256
 	// patience is how long requests wait for a call that does not return, before they
 	// are sent beside it: it may be stuck where they would not be.
@@ -57,12 +57,12 @@ type callQueue struct {
 	late    *time.Timer // sends those that wait beside a call that does not return
 }
 
-// request is one ask, or several that are sent together.
+// request is one request, or several that are sent together.
 type request struct {
 	ctx   context.Context
 	ask   driver.Ask
 	more  []driver.Ask // after ask
-	fetch *fetch       // of an ask for more than the caller wants
+	fetch *fetch       // of a request for more than the caller wants
 	batch *batch       // guarded by coalescer.mu; nil while it waits
 	gone  bool         // its caller has left; guarded by coalescer.mu
 
@@ -185,7 +185,7 @@ func (c *coalescer) leave(r *request) error {
 	return r.ctx.Err() // what it is granted is given back if it has an id, and else counts as spent
 }
 
-// giveBack gives back what an ask was granted, or may have been, whose caller has left.
+// giveBack gives back what a request was granted, or may have been, whose caller has left.
 func (c *coalescer) giveBack(k limitKey, ask *driver.Ask) {
 	if ask.ID != "" {
 		c.refunds.start(k, ask.ID, ask.N, func() {})

@@ -64,7 +64,7 @@ func (m *all) rival(i int) *driver.Demand {
 type summed struct {
 	driver.Demand
 	of []int  // in the demands
-	id string // of the ask, while they are taken in turn
+	id string // of the request, while they are taken in turn
 }
 
 func (m *all) sums() []summed {

@@ -146,7 +146,7 @@ func (p *Pool) Reserve(ctx context.Context, d *driver.Demand, ask driver.Ask) (t
 	return t, err
 }
 
-// set makes r, which is zero, the answer t to an ask for n.
+// set makes r, which is zero, the answer t to a request for n.
 func (r *Result) set(t *driver.TakenOne, n int) {
 	r.Allowed, r.Granted, r.Remaining = t.N > 0, t.N, t.Remaining
 	r.RetryAfter, r.ResetAfter = t.RetryAfter, t.ResetAfter
@@ -173,7 +173,7 @@ func (p *Pool) returned(d *driver.Demand) {
 	p.waits.again(limitKey{d.Key, d.Limit})
 }
 
-// Refund gives back what the ask id was granted of d.
+// Refund gives back what the request id was granted of d.
 func (p *Pool) Refund(ctx context.Context, d *driver.Demand, id string) error {
 	if p.Store.Refund == nil {
 		return driver.ErrUnsupported

@@ -109,7 +109,7 @@ func (p *prefetched) spend(n int, r *Result) bool {
 	return false
 }
 
-// spendRest takes what there is, up to n and at least least, for an ask
+// spendRest takes what there is, up to n and at least least, for a request
 // that the store has denied.
 func (p *prefetched) spendRest(least, n int, r *Result) bool {
 	n = min(n, p.left())
@@ -145,7 +145,7 @@ func (p *prefetched) advance(l *block) *block {
 	if now := p.cur.Load(); now != l {
 		return now
 	}
-	// Below zero is an ask for too much, which is about to put back what it took.
+	// Below zero is a request for too much, which is about to put back what it took.
 	if l.left.Load() != 0 && !l.ends.Reached(p.by.Clock.Now()) {
 		return l
 	}

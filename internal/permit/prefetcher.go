@@ -16,7 +16,7 @@ import (
 type prefetcher struct {
 	*source
 	every time.Duration // how often the table is swept
-	name  string        // begins the id of every ask
+	name  string        // begins the id of every request
 	ids   atomic.Uint64
 
 	mu         sync.Mutex // guards closed, and background against an Add after it
@@ -90,7 +90,7 @@ func (p *prefetcher) ended(key limitKey, l *block, left, returned int) {
 	}
 }
 
-// id names an ask whose permits can be given back.
+// id names a request whose permits can be given back.
 func (p *prefetcher) id() string {
 	return p.name + strconv.FormatUint(p.ids.Add(1), 36)
 }

@@ -25,7 +25,7 @@ type refunds struct {
 	running sync.WaitGroup
 }
 
-// start gives back what the ask id was granted, if it was, and calls then. over is closed when that is done.
+// start gives back what the request id was granted, if it was, and calls then. over is closed when that is done.
 // The ask itself must have come to its end, or may yet be granted.
 func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan struct{}) {
 	done := make(chan struct{})

@@ -13,7 +13,7 @@ type sizer struct {
 	window time.Duration // permits end with the period of this length in which they were taken; 0: a token bucket
 
 	period    time.Duration // of the limit
-	scarce    time.Duration // until then nothing is taken in advance, for the store has denied an ask
+	scarce    time.Duration // until then nothing is taken in advance, for the store has denied a request
 	unfit     bool          // the store does not say for how long permits are valid
 	rate      float64       // permits a second
 	used      int64         // permits had in all, when

@@ -60,7 +60,7 @@ func (s *source) askEach(ctx context.Context, k limitKey, asks []driver.Ask) (dr
 	return s.calls.takeEach(ctx, k, asks)
 }
 
-// takeOne makes one call for one ask.
+// takeOne makes one call for one request.
 func (c *Config) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
 	if c.Store.One != nil {
 		*t, err = c.Store.One.TakeOne(ctx, d.Key, d.Limit, ask)

@@ -69,7 +69,7 @@ const (
 	OpUnlock = "unlock" // Unlock
 	OpCheck  = "check"  // Lock.Err
 	OpWrite  = "write"  // a write to a resource that checks tokens
-	OpTake   = "take"   // Take of one ask
+	OpTake   = "take"   // Take of one request
 	OpRefund = "refund" // Refund
 	OpReset  = "reset"  // Reset
 )

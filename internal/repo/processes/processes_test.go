@@ -113,7 +113,7 @@ func checkFixed(t *testing.T, l coord.Limit, o outcome) {
 	}
 }
 
-// check counts what was certainly had in each period, of all that begin with an ask.
+// check counts what was certainly had in each period, of all that begin with a request.
 func check(t *testing.T, l coord.Limit, life time.Duration, o outcome) {
 	t.Helper()
 	slices.SortFunc(o.Admitted, func(a, b [2]int64) int { return int(a[0] - b[0]) })

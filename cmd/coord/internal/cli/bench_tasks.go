@@ -37,7 +37,7 @@ type benchFigures struct {
 const (
 	benchWorkers = 64   // goroutines that are not in each other's way
 	benchKeys    = 1000 // of limits
-	benchCrowd   = 4    // clients
+	benchClients = 4    // clients
 	benchEach    = 4    // goroutines of a client that contend
 	benchHerd    = 50   // waiters of a client
 )
@@ -51,8 +51,8 @@ func benchTasks() []benchTask {
 	return []benchTask{
 		{"lock", "Lock and Unlock by one goroutine", benchLocks(1, 1, 1)},
 		{"lock-keys", "64 goroutines, each with a key of its own", benchLocks(1, benchWorkers, benchWorkers)},
-		{"lock-contended", "16 goroutines of one client want one key", benchLocks(1, benchCrowd*benchEach, 1)},
-		{"lock-clients", "4 clients with 4 goroutines each want one key", benchLocks(benchCrowd, benchEach, 1)},
+		{"lock-contended", "16 goroutines of one client want one key", benchLocks(1, benchClients*benchEach, 1)},
+		{"lock-clients", "4 clients with 4 goroutines each want one key", benchLocks(benchClients, benchEach, 1)},
 		{"lock-wake", "from Unlock to the waiter of another client", benchWake},
 		{"lock-herd", "200 waiters of 4 clients, and then each has it once", benchHold},
 		{"limit", "a decision by one goroutine", benchLimits(1, 1, benchPlenty)},
@@ -215,7 +215,7 @@ func benchHold(ctx context.Context, b *benchRun, key string) (benchFigures, erro
 	ctx, cancel := context.WithTimeout(ctx, 2*b.flags.forEach+benchPatience)
 	defer cancel()
 	calls := new(callCounter)
-	list, err := b.open(ctx, benchCrowd+1, calls.option())
+	list, err := b.open(ctx, benchClients+1, calls.option())
 	if err != nil {
 		return benchFigures{}, err
 	}
@@ -236,12 +236,12 @@ func benchHold(ctx context.Context, b *benchRun, key string) (benchFigures, erro
 		return context.Cause(ctx)
 	}
 	count := func(context.Context) float64 { return calls.count() }
-	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchCrowd*benchHerd, b.flags.forEach, words, herd, count)
+	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchClients*benchHerd, b.flags.forEach, words, herd, count)
 	if err != nil {
 		return benchFigures{}, err
 	}
 	return benchFigures{
-		WaitingCalls: some(s.Idle / s.Waiting.Seconds()), Calls: some(s.Drained / (benchCrowd * benchHerd)),
+		WaitingCalls: some(s.Idle / s.Waiting.Seconds()), Calls: some(s.Drained / (benchClients * benchHerd)),
 		DrainMS: some(float64(s.Drain.Microseconds()) / 1000), Overlaps: &s.Overlaps,
 	}, nil
 }

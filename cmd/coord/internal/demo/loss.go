@@ -52,7 +52,7 @@ func (s *stage) pause(d time.Duration) error {
 	}
 }
 
-// crash: a holder is killed, and the next in line gets the lock when the lease ends.
+// crash: a holder is killed, and the next in the queue gets the lock when the lease ends.
 func (s *stage) crash() (err error) {
 	s.act("A holds a lock with a lease of %v, B waits. A is killed with kill -9", lease)
 	a, b, first, err := s.pair()

@@ -12,55 +12,55 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-func crowdCases() []Case {
+func callerCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-234", Name: "crowd-in-lock-returns-at-close", Clause: "L11", run: crowdInLock, bound: 3 * time.Minute, alone: true,
+			ID: "LOCK-234", Name: "many-callers-of-lock-return-at-close", Clause: "L11", run: manyInLock, bound: 3 * time.Minute, alone: true,
 			Why:    "a Close that ends only the calls it knows, or wakes one of those that wait, strands the rest for ever (743 of 1000)",
 			Remedy: "end every call at Close, those that wait for a connection, too",
 		}, {
-			ID: "LIMIT-234", Name: "crowd-of-asks-returns-and-keeps-the-bound", Clause: "R1", run: crowdOfAsks, bound: 3 * time.Minute, alone: true,
-			Why:    "a limiter meets its crowd when the service is in trouble; callers that wait for the square of the crowd, or for ever, make it worse",
-			Remedy: "serve the calls in line in batches or side by side, count each once, and let none hold up those behind it",
+			ID: "LIMIT-234", Name: "many-requests-return-and-keep-the-bound", Clause: "R1", run: manyRequests, bound: 3 * time.Minute, alone: true,
+			Why:    "a limiter has most callers when the service is in trouble; if the wait grows with the square of their number, that makes it worse",
+			Remedy: "serve the calls in the queue in batches or side by side, count each once, and let none hold up those behind it",
 		}, {
-			ID: "LIMIT-235", Name: "crowd-of-asks-returns-at-close", Clause: "L11", run: crowdAtClose, bound: 3 * time.Minute, alone: true,
+			ID: "LIMIT-235", Name: "many-requests-return-at-close", Clause: "L11", run: manyAtClose, bound: 3 * time.Minute, alone: true,
 			Why:    "callers without a deadline end with the client, or never",
 			Remedy: "end every call at Close, those that wait for a connection, too",
 		}, {
-			ID: "LIMIT-236", Name: "crowd-at-one-hot-key-returns-at-close-and-is-counted", Clause: "R5", run: crowdAtHotKey, bound: 3 * time.Minute, alone: true, Needs: driver.Claims{driver.AtomicMulti},
-			Why:    "a limit that all requests share is where a crowd meets: what is read by one and written by another between is lost",
+			ID: "LIMIT-236", Name: "many-calls-at-a-hot-key-return-at-close-and-are-counted", Clause: "R5", run: manyAtHotKey, bound: 3 * time.Minute, alone: true, Needs: driver.Claims{driver.AtomicMulti},
+			Why:    "a limit that all requests share has many callers at once: what one reads and another writes meanwhile is lost",
 			Remedy: "make the look at all limits and the debit of all one step, and end every call at Close",
 		},
 	}
 }
 
 const (
-	// crowdKeys are fewer than the callers by far, so that they meet.
-	crowdKeys = 50
-	// standstill is for how long nobody of a crowd returns when it is stuck. A store that is slow, on a
+	// callerKeys are fewer than the callers by far, so that they meet.
+	callerKeys = 50
+	// standstill is for how long no caller returns when they are stuck. A store that is slow, on a
 	// machine that is busy, answers somebody in that time.
 	standstill = 10 * time.Second
 )
 
-// crowdSize is how many call at once.
-func (e *env) crowdSize() int {
+// callersAtOnce is how many call at once.
+func (e *env) callersAtOnce() int {
 	if e.r.suite.Fast {
 		return 500
 	}
 	return 5000
 }
 
-// crowd is many goroutines in calls of one client.
-type crowd struct {
+// callers are many goroutines in calls of one client.
+type callers struct {
 	*env
 	n        int
 	returned atomic.Int64
 	done     chan struct{}
 }
 
-// gather starts n goroutines.
-func (e *env) gather(n int, call func(i int)) *crowd {
-	c := &crowd{env: e, n: n, done: make(chan struct{})}
+// startMany starts n goroutines.
+func (e *env) startMany(n int, call func(i int)) *callers {
+	c := &callers{env: e, n: n, done: make(chan struct{})}
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
@@ -75,24 +75,24 @@ func (e *env) gather(n int, call func(i int)) *crowd {
 	return c
 }
 
-// reach waits until so many have returned.
-func (c *crowd) reach(n int64) {
+// awaitReturns waits until so many have returned.
+func (c *callers) awaitReturns(n int64) {
 	last, since := int64(-1), time.Now()
 	for c.returned.Load() < n {
 		if now := c.returned.Load(); now != last {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) > standstill+c.starved(since) {
-			c.Fatalf("a crowd of %d: saw %d return, and nobody for %v", c.n, last, standstill)
+			c.Fatalf("%d callers: saw %d return, and nobody for %v", c.n, last, standstill)
 		}
 		c.pass(time.Millisecond)
 	}
 }
 
-// disperse waits until all have returned.
-func (c *crowd) disperse(what string) {
+// awaitAll waits until all have returned.
+func (c *callers) awaitAll(what string) {
 	start := time.Now()
-	c.reach(int64(c.n))
+	c.awaitReturns(int64(c.n))
 	<-c.done
 	c.Measure(what, time.Since(start))
 }
@@ -107,11 +107,11 @@ func (e *env) ended(op string, err error) {
 	e.Errorf("%s while its client closes: saw error %v, want one that says so", op, err)
 }
 
-func crowdInLock(e *env) {
+func manyInLock(e *env) {
 	c, rival := e.client(), e.locker()
-	key := func(i int) string { return e.key(fmt.Sprint(i % crowdKeys)) }
+	key := func(i int) string { return e.key(fmt.Sprint(i % callerKeys)) }
 	var granted atomic.Int64
-	crowd := e.gather(e.crowdSize(), func(i int) {
+	callers := e.startMany(e.callersAtOnce(), func(i int) {
 		l, err := c.Lock(context.Background(), key(i), coord.TTL(e.long))
 		if err != nil {
 			e.ended("Lock", err)
@@ -122,18 +122,18 @@ func crowdInLock(e *env) {
 			e.ended("Unlock", err)
 		}
 	})
-	crowd.reach(int64(crowd.n / 20))
+	callers.awaitReturns(int64(callers.n / 20))
 	if err := c.Close(); err != nil {
-		e.Errorf("Close amid a crowd: saw %v, want nil", err)
+		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	crowd.disperse("from Close to the last return from Lock")
-	e.Count("locks granted in a crowd", int(granted.Load()))
-	for i := range crowdKeys {
-		e.free(rival, key(i), soon, "after its crowd has gone")
+	callers.awaitAll("from Close to the last return from Lock")
+	e.Count("locks granted to many callers", int(granted.Load()))
+	for i := range callerKeys {
+		e.free(rival, key(i), soon, "after its callers have gone")
 	}
 }
 
-// barrier holds up all calls on a store until a crowd has come.
+// barrier holds up all calls on a store until all callers have come.
 type barrier struct {
 	came   atomic.Int64
 	passed chan struct{}
@@ -152,28 +152,28 @@ func (e *env) behindBarrier() (*coord.Client, *barrier) {
 // lift lets the calls pass when n have come, or are about to.
 func (bar *barrier) lift(e *env, n int) {
 	defer close(bar.passed)
-	e.until(time.Minute, "a crowd to call", func() bool { return bar.came.Load() == int64(n) })
+	e.until(time.Minute, "all callers to call", func() bool { return bar.came.Load() == int64(n) })
 }
 
-// crowdOfAsks has half of the crowd meet at one key, and the others at fifty, and lets nine of ten have a permit.
+// manyRequests has half of the callers use one key, and the others at fifty, and lets nine of ten have a permit.
 // All come while the store does not answer: so as many as can wait in one line, on however slow a machine.
-func crowdOfAsks(e *env) {
-	n := e.crowdSize()
+func manyRequests(e *env) {
+	n := e.callersAtOnce()
 	c, bar := e.behindBarrier()
 	hot := n / 2
-	demands := crowdAsks(e, n, hot)
-	var granted, failed [crowdKeys + 1]atomic.Int64
+	demands := manyDemands(e, n, hot)
+	var granted, failed [callerKeys + 1]atomic.Int64
 	// A client library gives up a call that the machine did not get to. Then permits may be spent unseen.
 	answered := func(op string, err error, failed *atomic.Int64) {
 		if err != nil {
 			failed.Add(1)
-			e.wantError(err, op+" in a crowd", coord.ErrUnavailable)
+			e.wantError(err, op+" among many", coord.ErrUnavailable)
 		}
 	}
-	crowd := e.gather(n, func(i int) {
+	callers := e.startMany(n, func(i int) {
 		at := 0
 		if i >= hot {
-			at = 1 + i%crowdKeys
+			at = 1 + i%callerKeys
 		}
 		bar.came.Add(1)
 		r, err := c.Allow(context.Background(), demands[at].Key, demands[at].Limit)
@@ -181,57 +181,57 @@ func crowdOfAsks(e *env) {
 		granted[at].Add(int64(r.Granted))
 	})
 	bar.lift(e, n)
-	crowd.disperse("a crowd in Allow")
+	callers.awaitAll("many callers of Allow")
 	all := 0
 	for i, ask := range demands {
 		got, lost, rate := int(granted[i].Load()), int(failed[i].Load()), ask.Limit.Rate
 		e.admitted(got, rate)
 		if got > rate || got+lost < rate {
-			e.Errorf("permits of %v granted to a crowd of %d, of which %d failed: saw %d, want %d", ask.Limit, ask.N, lost, got, rate)
+			e.Errorf("permits of %v granted to %d callers, of which %d failed: saw %d, want %d", ask.Limit, ask.N, lost, got, rate)
 		}
 		all += lost
 	}
-	e.Count("asks of a crowd that failed", all)
+	e.Count("requests of many callers that failed", all)
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
-	limit := coord.Per(n/crowdKeys*9/10, year)
-	e.gather(n, func(i int) {
+	limit := coord.Per(n/callerKeys*9/10, year)
+	e.startMany(n, func(i int) {
 		_, err := c.AllowAll(context.Background(),
-			coord.Demand{Key: e.key(fmt.Sprint("other ", i/crowdKeys%crowdKeys)), Limit: limit, N: 1},
-			coord.Demand{Key: e.key(fmt.Sprint("one ", i%crowdKeys)), Limit: limit, N: 1})
+			coord.Demand{Key: e.key(fmt.Sprint("other ", i/callerKeys%callerKeys)), Limit: limit, N: 1},
+			coord.Demand{Key: e.key(fmt.Sprint("one ", i%callerKeys)), Limit: limit, N: 1})
 		answered("AllowAll", err, new(atomic.Int64))
-	}).disperse("a crowd in AllowAll")
+	}).awaitAll("many callers of AllowAll")
 }
 
-// crowdAsks are the hot key, which N of the crowd ask for, and fifty others.
-func crowdAsks(e *env, n, hot int) []coord.Demand {
+// manyDemands are the hot key, which N of the callers ask for, and fifty others.
+func manyDemands(e *env, n, hot int) []coord.Demand {
 	demands := []coord.Demand{{Key: e.key("hot"), Limit: coord.Per(hot*9/10, year), N: hot}}
-	each := (n - hot) / crowdKeys
-	for i := range crowdKeys {
+	each := (n - hot) / callerKeys
+	for i := range callerKeys {
 		demands = append(demands, coord.Demand{Key: e.key(fmt.Sprint(i)), Limit: coord.Per(each*9/10, year), N: each})
 	}
 	return demands
 }
 
-// crowdAtHotKey is a crowd in AllowAll of one key that all share and one of fifty others. A tenth is denied
+// manyAtHotKey is many callers of AllowAll with one key that all share and one of fifty others. A tenth is denied
 // by a limit of its own, and the client closes amid them.
-func crowdAtHotKey(e *env) {
-	n := e.crowdSize()
+func manyAtHotKey(e *env) {
+	n := e.callersAtOnce()
 	c, rival := e.client(), e.client()
 	hot := coord.Demand{Key: e.key("hot"), Limit: coord.Per(n, year), N: 1}
 	other := func(i int) coord.Demand {
-		return coord.Demand{Key: e.key(fmt.Sprint(i % crowdKeys)), Limit: coord.Per(n, year), N: 1}
+		return coord.Demand{Key: e.key(fmt.Sprint(i % callerKeys)), Limit: coord.Per(n, year), N: 1}
 	}
 	empty := func(i int) coord.Demand {
-		return coord.Demand{Key: e.key(fmt.Sprint("empty ", i%crowdKeys)), Limit: coord.Per(1, year), N: 1}
+		return coord.Demand{Key: e.key(fmt.Sprint("empty ", i%callerKeys)), Limit: coord.Per(1, year), N: 1}
 	}
-	for i := range crowdKeys {
+	for i := range callerKeys {
 		_, err := rival.Allow(e.within(soon), empty(i).Key, empty(i).Limit)
 		e.noError(err, "Allow of the only permit")
 	}
 	var granted, denied, failed atomic.Int64
-	crowd := e.gather(n, func(i int) {
+	callers := e.startMany(n, func(i int) {
 		demands := []coord.Demand{hot, other(i)}
 		if i%10 == 0 {
 			demands[1] = empty(i / 10)
@@ -249,16 +249,16 @@ func crowdAtHotKey(e *env) {
 			granted.Add(1)
 		}
 	})
-	crowd.reach(int64(n / 10))
+	callers.awaitReturns(int64(n / 10))
 	if err := c.Close(); err != nil {
-		e.Errorf("Close amid a crowd: saw %v, want nil", err)
+		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	crowd.disperse("from Close to the last return from AllowAll")
-	e.Count("AllowAll of a crowd that was granted", int(granted.Load()))
-	e.Count("AllowAll of a crowd that was denied", int(denied.Load()))
+	callers.awaitAll("from Close to the last return from AllowAll")
+	e.Count("AllowAll of many callers that was granted", int(granted.Load()))
+	e.Count("AllowAll of many callers that was denied", int(denied.Load()))
 	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
 	var others []coord.Demand
-	for i := range crowdKeys {
+	for i := range callerKeys {
 		others = append(others, other(i))
 	}
 	e.counted(rival, "the other keys", others, int(granted.Load()), int(failed.Load()))
@@ -269,7 +269,7 @@ func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, gran
 	spent := 0
 	for _, d := range demands {
 		r, err := c.Peek(e.within(soon), d.Key, d.Limit)
-		e.noError(err, "Peek after a crowd")
+		e.noError(err, "Peek after many callers")
 		spent += d.Limit.Rate - r.Remaining
 	}
 	if spent < granted {
@@ -281,7 +281,7 @@ func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, gran
 	}
 }
 
-func crowdAtClose(e *env) {
+func manyAtClose(e *env) {
 	c := e.client()
 	calls := []func(ctx context.Context, key string) error{
 		func(ctx context.Context, key string) error {
@@ -302,14 +302,14 @@ func crowdAtClose(e *env) {
 			return err
 		})
 	}
-	crowd := e.gather(e.crowdSize(), func(i int) {
-		if err := calls[i%len(calls)](context.Background(), e.key(fmt.Sprint(i%crowdKeys))); err != nil {
+	callers := e.startMany(e.callersAtOnce(), func(i int) {
+		if err := calls[i%len(calls)](context.Background(), e.key(fmt.Sprint(i%callerKeys))); err != nil {
 			e.ended("a call on a limit", err)
 		}
 	})
-	crowd.reach(int64(crowd.n / 20))
+	callers.awaitReturns(int64(callers.n / 20))
 	if err := c.Close(); err != nil {
-		e.Errorf("Close amid a crowd: saw %v, want nil", err)
+		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	crowd.disperse("from Close to the last return from a limit")
+	callers.awaitAll("from Close to the last return from a limit")
 }

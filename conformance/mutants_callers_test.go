@@ -14,32 +14,32 @@ import (
 )
 
 // Bugs that show when more call at once than other cases have callers.
-var crowdMutants = []mutant{
+var callerMutants = []mutant{
 	{
-		name: "release dropped in a crowd", bug: "an Unlock that finds no connection free is forgotten, and says that it was made", sound: "crowded",
-		new: crowded(crowdBug{unlock: true}), killers: []string{"LOCK-234"},
+		name: "release dropped among many", bug: "an Unlock that finds no connection free is forgotten, and says that it was made", sound: "distant",
+		new: distant(callersBug{unlock: true}), killers: []string{"LOCK-234"},
 	}, {
-		name: "batch cut short", bug: "of many asks that come in one call the first 64 are counted, and the others granted uncounted", sound: "crowded",
-		new: crowded(crowdBug{batch: true}), killers: []string{"LIMIT-234"},
+		name: "batch cut short", bug: "of many requests that come in one call the first 64 are counted, and the others granted uncounted", sound: "distant",
+		new: distant(callersBug{batch: true}), killers: []string{"LIMIT-234"},
 	}, {
-		name: "connection lost to the pool", bug: "a call that Close ends does not give its connection back, and who waits for one waits for ever", sound: "crowded",
-		new: crowded(crowdBug{pool: true}), killers: []string{"LIMIT-235", "LIMIT-236"},
+		name: "connection lost to the pool", bug: "a call that Close ends does not give its connection back, and who waits for one waits for ever", sound: "distant",
+		new: distant(callersBug{pool: true}), killers: []string{"LIMIT-235", "LIMIT-236"},
 	}, {
-		name: "debit lost in a crowd", bug: "of the calls that meet at a key, between its look and its write, one alone is counted", sound: "crowded",
-		new: crowded(crowdBug{meets: true}), killers: []string{"LIMIT-236"},
+		name: "debit lost among many", bug: "of the calls that meet at a key, between its look and its write, one alone is counted", sound: "distant",
+		new: distant(callersBug{meets: true}), killers: []string{"LIMIT-236"},
 	},
 }
 
-type crowdBug struct{ unlock, batch, pool, meets bool }
+type callersBug struct{ unlock, batch, pool, meets bool }
 
-// crowded is a store at some distance: a call takes a millisecond, on one of few connections.
-func crowded(bug crowdBug) func() harness {
+// distant is a store at some distance: a call takes a millisecond, on one of few connections.
+func distant(bug callersBug) func() harness {
 	return func() harness {
 		shared := memory.NewStore()
 		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
 		return harness{
 			Open: func(conformance.TB) driver.Backend {
-				b := &crowdedStore{store: shared.Open().(store), bug: bug, pool: make(chan struct{}, connections), closed: make(chan struct{})}
+				b := &distantStore{store: shared.Open().(store), bug: bug, pool: make(chan struct{}, connections), closed: make(chan struct{})}
 				return claimer{b, claims}
 			},
 			Claims: claims,
@@ -47,9 +47,9 @@ func crowded(bug crowdBug) func() harness {
 	}
 }
 
-type crowdedStore struct {
+type distantStore struct {
 	store
-	bug    crowdBug
+	bug    callersBug
 	busy   atomic.Int64
 	pool   chan struct{} // the connections in use
 	closed chan struct{}
@@ -63,7 +63,7 @@ const (
 	cutAt       = 64
 )
 
-func (b *crowdedStore) Unlock(ctx context.Context, key, id string) error {
+func (b *distantStore) Unlock(ctx context.Context, key, id string) error {
 	defer b.busy.Add(-1)
 	if b.busy.Add(1) > connections && b.bug.unlock {
 		return nil
@@ -72,13 +72,13 @@ func (b *crowdedStore) Unlock(ctx context.Context, key, id string) error {
 	return b.store.Unlock(ctx, key, id)
 }
 
-func (b *crowdedStore) Close() error {
+func (b *distantStore) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.store.Close()
 }
 
 // connect waits for a connection, and for a millisecond on it.
-func (b *crowdedStore) connect(ctx context.Context) error {
+func (b *distantStore) connect(ctx context.Context) error {
 	closed := b.closed
 	if b.bug.pool {
 		closed = leaked
@@ -101,7 +101,7 @@ func (b *crowdedStore) connect(ctx context.Context) error {
 	return nil
 }
 
-func (b *crowdedStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+func (b *distantStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	time.Sleep(time.Millisecond)
 	if len(asks) <= cutAt || !b.bug.batch {
 		return b.store.Take(ctx, key, l, asks)
@@ -113,7 +113,7 @@ func (b *crowdedStore) Take(ctx context.Context, key string, l driver.Limit, ask
 	return t, err
 }
 
-func (b *crowdedStore) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+func (b *distantStore) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	met := b.writing.Add(1) > 1
 	defer b.writing.Add(-1)
 	if err := b.connect(ctx); err != nil {
@@ -126,7 +126,7 @@ func (b *crowdedStore) TakeAll(ctx context.Context, demands []driver.Demand) ([]
 }
 
 // uncounted grants what can be granted, and counts none of it.
-func (b *crowdedStore) uncounted(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+func (b *distantStore) uncounted(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	looks := slices.Clone(demands)
 	for i := range looks {
 		looks[i].N = 0
