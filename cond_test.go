@@ -320,6 +320,61 @@ func TestCondPassesSignalOn(t *testing.T) {
 	})
 }
 
+// leaving is a store where the first waiter that is to be signalled has just left.
+type leaving struct {
+	sharingStore
+	once *sync.Once
+}
+
+type sharingStore interface {
+	driver.Backend
+	driver.Locker
+	driver.Sharer
+}
+
+func (l leaving) Shared() driver.SharedLocker { return leavingLocker{l.sharingStore.Shared(), l.once} }
+
+type leavingLocker struct {
+	driver.SharedLocker
+	once *sync.Once
+}
+
+func (l leavingLocker) Unlock(ctx context.Context, key, id string) (err error) {
+	l.once.Do(func() { err = l.SharedLocker.Unlock(ctx, key, id) })
+	return errors.Join(err, l.SharedLocker.Unlock(ctx, key, id))
+}
+
+// Signal does not stop at a waiter that has left between its read and its request.
+func TestCondSignalPassesOverWhoHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		open := func(b driver.Backend) *coord.Client {
+			c, err := coord.New(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := c.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			return c
+		}
+		waiters := open(store.Open())
+		var once sync.Once
+		signaller := open(leaving{store.Open().(sharingStore), &once})
+		_, second := waitOnce(t.Context(), waiters), waitOnce(t.Context(), waiters)
+		begin := time.Now()
+		underLock(t, signaller, signaller.Cond("k").Signal)
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("the second was woken after %v, want at once", took)
+		}
+	})
+}
+
 // A lock that is lost before a wait is lost, and nobody waits.
 func TestCondWaitOfLostLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
