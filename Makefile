@@ -23,7 +23,7 @@
 # make release archives of the command for every platform, in dist/
 # make rehearsal   everything that a release makes, from this commit and tried: modules, archives, bills of materials, image
 # make vulncheck   known vulnerabilities in what each released module calls; needs vuln.go.dev
-# make versions    the conformance suites on etcd 3.5 and 3.6, and on Valkey, some 10 minutes
+# make versions    the conformance suites on etcd 3.5 and 3.6, Valkey, Redis 8 and ZooKeeper 3.9, some 20 minutes
 # make demo    the demonstration on the embedded file store
 
 GO       ?= go

@@ -62,21 +62,29 @@ func zookeeperKind(elections []string) kind {
 	return k
 }
 
-// zookeeperJars is the class path of the installed server: Debian's and
-// Ubuntu's package, Homebrew's, or an unpacked release that ZOOKEEPER_HOME names.
+// zookeeperJars is the class path of the server: that of an unpacked release which ZOOKEEPER_HOME names, or else what is
+// installed by Debian's and Ubuntu's package, or by Homebrew.
 func zookeeperJars() string {
+	release := func(homes ...string) string {
+		for _, home := range homes {
+			if found, _ := filepath.Glob(filepath.Join(home, "lib", "zookeeper-[0-9]*.jar")); home != "" && len(found) > 0 {
+				jars, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar"))
+				slices.Reverse(jars) // ZooKeeper's own first: a jar of Debian's refers to those that are installed
+				return strings.Join(jars, string(os.PathListSeparator))
+			}
+		}
+		return ""
+	}
+	if jars := release(os.Getenv("ZOOKEEPER_HOME")); jars != "" {
+		return jars
+	}
 	const debian = "/usr/share/java/"
 	if _, err := os.Stat(debian + "zookeeper.jar"); err == nil {
 		jars := []string{debian + "zookeeper.jar", debian + "slf4j-simple.jar"}
 		netty, _ := filepath.Glob(debian + "netty-*.jar") // the pattern is well-formed
 		return strings.Join(append(jars, netty...), string(os.PathListSeparator))
 	}
-	for _, home := range []string{os.Getenv("ZOOKEEPER_HOME"), "/opt/homebrew/opt/zookeeper/libexec", "/usr/local/opt/zookeeper/libexec"} {
-		if found, _ := filepath.Glob(filepath.Join(home, "lib", "zookeeper-[0-9]*.jar")); home != "" && len(found) > 0 {
-			return filepath.Join(home, "lib", "*")
-		}
-	}
-	return ""
+	return release("/opt/homebrew/opt/zookeeper/libexec", "/usr/local/opt/zookeeper/libexec")
 }
 
 // zookeeperArgs writes the server's configuration and gives the arguments of java.
