@@ -21,6 +21,7 @@ func (u *user) acquire(name, ttl string) (id, token string) {
 
 // The lock outlives the process that took it, until another one frees it.
 func TestAcquireAndRelease(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		if !u.store.kept {
 			u.run("acquire", "a", "--ttl", "10m").want(t, 64, "", "the store zookeeper frees a lock when its process ends: use coord lock")
@@ -53,6 +54,7 @@ func TestAcquireAndRelease(t *testing.T) {
 
 // Steps of a job hand the lines on in their environment.
 func TestAcquirePrintsAnEnvironment(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r := u.run("acquire", "a", "--ttl", "10m")
 	r.want(t, 0, "COORD_ID=", "")
@@ -63,6 +65,7 @@ func TestAcquirePrintsAnEnvironment(t *testing.T) {
 
 // A waiter gets the lock when it is released.
 func TestAcquireWaits(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	id, _ := u.acquire("a", "10m")
 	waiter := u.begin(u.command("acquire", "a", "--ttl", "10m", "--wait", "1m", "-v"))
@@ -76,6 +79,7 @@ func TestAcquireWaits(t *testing.T) {
 
 // An id that nobody can read is of no use: the lock is free again.
 func TestAcquireWithoutAReader(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -91,6 +95,7 @@ func TestAcquireWithoutAReader(t *testing.T) {
 }
 
 func TestAcquireUsage(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.run("acquire", "a").want(t, 64, "", "no --ttl")
 	u.run("acquire", "a", "--ttl", "0s").want(t, 64, "", "--ttl 0s: want above 0")

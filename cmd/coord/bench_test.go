@@ -107,6 +107,7 @@ func TestBenchIsASelection(t *testing.T) {
 }
 
 func TestBenchUsage(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.run("bench").want(t, 64, "", "no URL")
 	u.run("bench", "memory://", "--for", "1ms").want(t, 64, "", "--for 1ms: want 10ms to 10m")
@@ -118,6 +119,7 @@ func TestBenchUsage(t *testing.T) {
 
 // A signal ends it, and what was measured until then is shown and written.
 func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r := &running{t: t, cmd: u.command("bench", "memory://", "--for", "10m", "--run", "^lock", "--json", "b.json"), lines: make(chan string, 64), stderr: new(safeBuffer)}
 	out, err := r.cmd.StdoutPipe()

@@ -10,6 +10,7 @@ import (
 
 // The command after -- is completed by programs, what follows it by files, and a limit by the file's names.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	bin, file := filepath.Join(u.dir, "bin"), filepath.Join(u.dir, "coord.yaml")
 	if err := os.Mkdir(bin, 0o700); err != nil {
@@ -48,6 +49,7 @@ func TestCompletion(t *testing.T) {
 
 // Shells that are here can read what they are given.
 func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		path, err := exec.LookPath(shell)

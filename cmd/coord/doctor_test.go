@@ -63,6 +63,7 @@ func (u *user) wantBad(url, name string, level driver.Level, text string) {
 }
 
 func TestDoctorRedis(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	good := testserver.Redis(t, testserver.Durable(), testserver.WithFlags("--maxmemory", "100mb"))
 	u.wantGood("redis://"+good.Addr, "permissions", "role", "eviction", "memory", "persistence", "replicas", "clock")
@@ -76,6 +77,7 @@ func TestDoctorRedis(t *testing.T) {
 
 // Over the time of one server: its settings change.
 func TestDoctorRedisSettings(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t, testserver.Durable())
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer client.Close()
@@ -98,6 +100,7 @@ func TestDoctorRedisSettings(t *testing.T) {
 }
 
 func TestDoctorRedisUser(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t, testserver.Durable())
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer client.Close()
@@ -122,6 +125,7 @@ func TestDoctorRedisUser(t *testing.T) {
 }
 
 func TestDoctorRedisReplicas(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.RedisSentinel(t)
 	master := c.Leader()
@@ -141,6 +145,7 @@ func TestDoctorRedisReplicas(t *testing.T) {
 }
 
 func TestDoctorRedisCluster(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.RedisCluster(t, 0, testserver.Durable())
 	url := "redis+cluster://" + strings.Join(c.Addrs(), ",")
@@ -153,6 +158,7 @@ func TestDoctorRedisCluster(t *testing.T) {
 }
 
 func TestDoctorEtcd(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.EtcdCluster(t)
 	all := "etcd://" + strings.Join(c.Addrs(), ",")
@@ -164,6 +170,7 @@ func TestDoctorEtcd(t *testing.T) {
 
 // A server whose quota is used up.
 func TestDoctorEtcdSpace(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	srv := testserver.Etcd(t, testserver.WithFlags("--quota-backend-bytes", "200000"))
 	url := "etcd://" + srv.Addr
@@ -180,6 +187,7 @@ func TestDoctorEtcdSpace(t *testing.T) {
 }
 
 func TestDoctorZooKeeper(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	good := testserver.ZooKeeper(t, testserver.WithConfig("maxClientCnxns=60"))
 	u.wantGood("zookeeper://"+good.Addr+"?dial_timeout=1m", "session", "ticks", "connections")
@@ -197,6 +205,7 @@ func TestDoctorZooKeeper(t *testing.T) {
 }
 
 func TestDoctorZooKeeperEnsemble(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.ZooKeeperCluster(t)
 	all := "zookeeper://" + strings.Join(c.Addrs(), ",") + "?dial_timeout=1m&session_timeout="
@@ -205,6 +214,7 @@ func TestDoctorZooKeeperEnsemble(t *testing.T) {
 }
 
 func TestDoctorMemcached(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	good := testserver.Memcached(t, testserver.WithFlags("-M"))
 	u.wantGood("memcached://"+good.Addr, "eviction", "memory", "connections")
@@ -230,6 +240,7 @@ func TestDoctorMemcached(t *testing.T) {
 
 // A store without checks has those of the doctor itself.
 func TestDoctorText(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.run("doctor", "memory://").want(t, 0, "\nok    lock   works\n", "")
 	u.run("doctor", "file://"+filepath.Join(u.dir, "store"), "--strict").want(t, 0, "\nok    clock  ", "")

@@ -15,6 +15,7 @@ import (
 
 // A signal ends a command that reads its configuration, or a secret, from a FIFO that gives nothing.
 func TestSignalWhileReading(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	fifo, config := filepath.Join(u.dir, "fifo"), filepath.Join(u.dir, "coord.yaml")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {

@@ -16,6 +16,7 @@ import (
 // Whoever may write to the store may write any name of a holder. What coord prints of it
 // does not reach the terminal of whoever looks.
 func TestHostileHolder(t *testing.T) {
+	t.Parallel()
 	url := "redis://" + testserver.Redis(t).Addr
 	store, _, err := coord.OpenBackend(t.Context(), url)
 	if err != nil {

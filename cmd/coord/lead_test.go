@@ -15,6 +15,7 @@ import (
 
 // The command's own end is coord's.
 func TestLeadRunsTheCommand(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		u.run("lead", "a", "--", "sh", "-c", `echo "$COORD_LOCK"`).want(t, 0, "a\n", "")
 		u.run("lead", "a", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
@@ -24,6 +25,7 @@ func TestLeadRunsTheCommand(t *testing.T) {
 }
 
 func TestLeadRefuses(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for _, tt := range []struct {
 		args   []string
@@ -46,6 +48,7 @@ func TestLeadRefuses(t *testing.T) {
 
 // One runs the command, and another one goes on when it is stopped.
 func TestLeadHandsOver(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		const script = `echo up; echo $COORD_TOKEN; exec sleep 300`
 		first := u.start("lead", "a", "--as", "one:1", "--", "sh", "-c", script)
@@ -98,6 +101,7 @@ func (u *user) breakTerm() {
 
 // A term that is lost ends the command, and the next one starts it again.
 func TestLeadAgain(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lead", "a", "--ttl", "3s", "--", "bash", "-c", catching)
 		for range 2 {
@@ -121,6 +125,7 @@ func TestLeadAgain(t *testing.T) {
 
 // A signal while coord waits ends it, also after a term that was lost. One that was for the command only does not.
 func TestLeadInterruptedWait(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lead", "a", "--ttl", "6s", "--", "bash", "-c", catching)
 		rival := u.begin(u.command("lock", "a", "--", "sh", "-c", "echo up; cat"))
@@ -152,6 +157,7 @@ func TestLeadInterruptedWait(t *testing.T) {
 
 // While the store is away the command is ended in time, and coord waits. It leads again when the store is back.
 func TestLeadStoreAway(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	u := newUser(t, "redis://"+server.Addr)
 	r := u.start("lead", "a", "--ttl", "2400ms", "--", "bash", "-c",
@@ -173,6 +179,7 @@ func TestLeadStoreAway(t *testing.T) {
 
 // While the store is away a signal ends the wait, the one after a term too.
 func TestLeadInterruptedOutage(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	u := newUser(t, "redis://"+server.Addr)
 	r := u.start("lead", "a", "--ttl", "2400ms", "--", "bash", "-c", catching)
@@ -187,6 +194,7 @@ func TestLeadInterruptedOutage(t *testing.T) {
 
 // Who asks coord to end while its command ends because of a loss has asked it not to campaign again.
 func TestLeadInterruptedLoss(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lead", "a", "--ttl", "6s", "--", "bash", "-c", `exec 2>/dev/null; trap 'echo TERM' TERM; echo up; while :; do sleep 0.02; done`)
 		u.breakTerm()

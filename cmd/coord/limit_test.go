@@ -16,6 +16,7 @@ import (
 )
 
 func TestLimit(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		for range 2 {
 			u.run("limit", "a", "--rate", "2/1m", "--", "echo", "ran").want(t, 0, "ran\n", "")
@@ -49,6 +50,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestLimitRefuses(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for _, tt := range []struct {
 		args   []string
@@ -98,6 +100,7 @@ func TestLimitTwelve(t *testing.T) {
 		each   = 20 // permits at a time, so that starting processes is not what limits
 	)
 	onStores(t, func(t *testing.T, u *user) {
+		u.crowd()
 		type taken struct{ began, ended time.Time }
 		var mu sync.Mutex
 		var all []taken
@@ -149,6 +152,7 @@ func TestLimitTwelve(t *testing.T) {
 
 // The limits, the lock defaults and the store of a file.
 func TestConfigFile(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	path := filepath.Join(u.dir, "coord.yaml")
 	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 7s, wait: 1s}\nlimits:\n  supplier: 2/1m\n", u.dir)

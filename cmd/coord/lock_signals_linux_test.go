@@ -53,6 +53,7 @@ func lastLine(r result, t *testing.T, code int) (last string) {
 
 // A command that has left its process group is ended all the same.
 func TestLockCommandLeftItsGroup(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.env = append(u.env, envEscape+"=group")
 	r := u.start("lock", "a", "--max-hold", "5s", "--grace", "100ms", "--", os.Args[0])

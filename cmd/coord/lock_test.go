@@ -22,6 +22,7 @@ import (
 
 // The status of the command is coord's, and so are its input and output.
 func TestLockRunsTheCommand(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.run("lock", "a", "--", "true").want(t, 0, "", "")
 	u.run("lock", "a", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
@@ -38,6 +39,7 @@ func TestLockRunsTheCommand(t *testing.T) {
 
 // Descriptors are inherited, not copied: the command sees the very file.
 func TestLockInheritsDescriptors(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	file, err := os.Create(filepath.Join(u.dir, "out"))
 	if err != nil {
@@ -67,6 +69,7 @@ func TestLockInheritsDescriptors(t *testing.T) {
 }
 
 func TestLockRefuses(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	script := filepath.Join(u.dir, "script")
 	if err := os.WriteFile(script, []byte("not a program"), 0o700); err != nil {
@@ -123,6 +126,7 @@ func TestLockRefuses(t *testing.T) {
 
 // Who does not get the lock is told who has it.
 func TestLockTaken(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lock", "a", "--", "sh", "-c", "echo up; cat")
 		u.run("lock", "a", "--no-wait", "--", "echo", "ran").want(t, 75, "", fmt.Sprintf(`coord: the lock "a" is taken by %s (pid %d): try --wait`, host(t), r.cmd.Process.Pid))
@@ -153,6 +157,7 @@ func host(t *testing.T) string {
 func TestLockFifty(t *testing.T) {
 	const shells, atOnce = 50, 12 // more at once starve the server on a machine of few cores
 	onStores(t, func(t *testing.T, u *user) {
+		u.crowd()
 		number := filepath.Join(u.dir, "number")
 		if err := os.WriteFile(number, []byte("0\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -220,6 +225,7 @@ func TestLockPassesSignals(t *testing.T) {
 
 // A command that a signal ends gives the status that a shell gives.
 func TestLockSignalEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		if signal.Ignored(sig) {
@@ -248,6 +254,7 @@ func TestLockKeepsIgnored(t *testing.T) {
 
 // A signal while coord waits for the lock ends the wait, and leaves nothing behind.
 func TestLockInterruptedWait(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lock", "a", "--", "sh", "-c", "echo up; cat")
 		waiter := u.command("lock", "a", "--verbose", "--", "echo", "ran")
@@ -284,6 +291,7 @@ func TestLockInterruptedWait(t *testing.T) {
 
 // A lock that is broken while the command runs: TERM, and 74.
 func TestLockBroken(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		for _, args := range [][]string{{"break", "a"}, {"break", "a", "--now"}} {
 			r := u.start("lock", "a", "--ttl", "3s", "--", "bash", "-c", `exec 2>/dev/null; trap 'echo TERM; exit 5' TERM; echo up; while :; do sleep 0.02; done`)
@@ -300,6 +308,7 @@ func TestLockBroken(t *testing.T) {
 
 // A command that does not heed TERM is killed, with all of its group.
 func TestLockKills(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r := u.start("lock", "a", "--ttl", "900ms", "--grace", "100ms", "--", "bash", "-c",
 		`trap '' TERM; sleep 300 & echo $! > sleeper; echo up; while :; do sleep 0.02; done`)
@@ -385,6 +394,7 @@ func watchStalls(t *testing.T) (longest func() time.Duration) {
 
 // MinHold keeps the lock taken after the command has ended.
 func TestLockMinHold(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		if !u.store.kept {
 			u.run("lock", "a", "--min-hold", "1m", "--", "true").want(t, 64, "", `does not claim "min-hold-after-exit"`)
@@ -400,6 +410,7 @@ func TestLockMinHold(t *testing.T) {
 // A holder that is killed: its command dies with it, and the next has the lock when the lease ends.
 func TestLockKilled(t *testing.T) {
 	onStores(t, func(t *testing.T, u *user) {
+		u.crowd()
 		r := u.start("lock", "a", "--ttl", "1s", "--", "bash", "-c", `echo $$ > pid; echo up; while :; do sleep 0.02; done`)
 		killed := time.Now()
 		if err := r.cmd.Process.Kill(); err != nil {
@@ -420,6 +431,7 @@ func TestLockKilled(t *testing.T) {
 
 // A holder that was stopped beyond its lease ends its command when it goes on, with 74.
 func TestLockStopped(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.start("lock", "a", "--ttl", "2s", "--", "bash", "-c", `exec 2>/dev/null; trap 'echo TERM; exit 5' TERM; echo up; while :; do sleep 0.02; done`)
 		if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -435,6 +447,7 @@ func TestLockStopped(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		u.run("status", "a").want(t, 3, "state  free\n", "")
 		u.run("status", "a", "--json").want(t, 3, `"state": "free"`, "")
@@ -473,6 +486,7 @@ func TestStatus(t *testing.T) {
 
 // Without a name all locks are shown, on stores that can list them.
 func TestStatusOfAll(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		if !u.store.lists {
 			u.run("status").want(t, 64, "", "not supported by this store")
@@ -501,6 +515,7 @@ func TestStatusOfAll(t *testing.T) {
 
 // Fair is refused where waiters are not in one line.
 func TestLockFair(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		if !u.store.fair {
 			u.run("lock", "a", "--fair", "--", "true").want(t, 64, "", `does not claim "fair"`)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		r := u.run("doctor", "--json")
 		r.want(t, 0, "", "")
@@ -45,6 +46,7 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestConform(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	report := filepath.Join(u.dir, "report.json")
 	u.run("conform", "memory://", "--run", "^LIMIT-01", "--verbose", "--report", report).want(t, 0, "pass        LIMIT-01", "")
@@ -77,6 +79,7 @@ func TestConform(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	at := func(name string) string { return filepath.Join(u.dir, name) }
 	u.run("conform", "memory://", "--run", "LIMIT-05", "--report", at("a.json")).want(t, 0, "", "")
@@ -99,6 +102,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestStores(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for _, scheme := range []string{"file", "memory", "redis", "rediss"} {
 		u.run("stores").want(t, 0, scheme+"://", "")
@@ -108,6 +112,7 @@ func TestStores(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r := u.run("version")
 	r.want(t, 0, "coord ", "")
@@ -122,6 +127,7 @@ func TestVersion(t *testing.T) {
 
 // Every command has help with examples, and says how to be completed.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
 	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
@@ -151,6 +157,7 @@ func TestHelp(t *testing.T) {
 
 // The store of a user who names none.
 func TestDefaultStore(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	state := filepath.Join(u.dir, "state")
 	u.env = append(u.env, "XDG_STATE_HOME="+state)
@@ -170,6 +177,7 @@ func TestDefaultStore(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]func(t *testing.T) string{
 		"file":  func(*testing.T) string { return "" },
 		"redis": func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr },

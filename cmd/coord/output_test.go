@@ -26,6 +26,7 @@ func full(t *testing.T) *os.File {
 
 // Every command tells that its output could not be written, and ends with 73.
 func TestFullOutput(t *testing.T) {
+	t.Parallel()
 	full := full(t)
 	u := newUser(t, "")
 	config := filepath.Join(u.dir, "coord.yaml")
@@ -87,6 +88,7 @@ func stuck(t *testing.T) *os.File {
 // Standard error that takes nothing, blocks, or has lost its reader changes neither what happens to the
 // command nor the exit status.
 func TestBrokenStderr(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "redis://"+testserver.Redis(t).Addr)
 	gone, writer, err := os.Pipe()
 	if err != nil {

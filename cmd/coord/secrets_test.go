@@ -113,6 +113,7 @@ func (u *user) wantHidden(args ...string) result {
 
 // No message shows a secret that stands in a URL, wherever it stands.
 func TestMisplacedSecretsAreHidden(t *testing.T) {
+	t.Parallel()
 	for name, url := range misplaced {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,6 +127,7 @@ func TestMisplacedSecretsAreHidden(t *testing.T) {
 
 // Nor does it matter how the URL came to coord.
 func TestSecretsAreHiddenFromAnySource(t *testing.T) {
+	t.Parallel()
 	for source, give := range sources {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()

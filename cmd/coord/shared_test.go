@@ -10,6 +10,7 @@ import (
 
 // Of a semaphore of two a third command is refused; a weight takes several; members shows who is there.
 func TestSemaphoreCommand(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	const hold = `echo up; echo "$COORD_LOCK $COORD_SLOT"; exec sleep 300`
 	first := u.start("semaphore", "build", "-n", "2", "--", "sh", "-c", hold)
@@ -30,6 +31,7 @@ func TestSemaphoreCommand(t *testing.T) {
 
 // Readers are together, a writer is alone.
 func TestReadWriteCommand(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	reader := u.start("lock", "index", "--read", "--", "sh", "-c", "echo up; exec sleep 300")
 	u.run("lock", "index", "--read", "--no-wait", "--", "sh", "-c", "echo too").want(t, 0, "too\n", "")
@@ -45,6 +47,7 @@ func TestReadWriteCommand(t *testing.T) {
 }
 
 func TestSharedCommandsRefuse(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	for _, tt := range []struct {
 		args   []string

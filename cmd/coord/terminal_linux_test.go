@@ -123,6 +123,7 @@ func (r *running) awaitContaining(want string) {
 
 // A lost lock ends the command at a terminal, too.
 func TestLockTerminalBroken(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r, _ := u.onTerminal("lock", "a", "--ttl", "900ms", "--", "sh", "-c", "echo up; exec sleep 300")
 	r.await("up")

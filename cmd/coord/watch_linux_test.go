@@ -34,6 +34,7 @@ func (r *running) see(what ...string) {
 // On a terminal the table is drawn again and again, until Ctrl-C; then what was there before
 // comes back, and the last table stays.
 func TestWatchTerminal(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.env = append(u.env, "NO_COLOR=1")
 	r, keys := u.onTerminal("watch", "a", "--limit", "l=5/1h", "--interval", "50ms")
@@ -54,6 +55,7 @@ var sequences = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
 
 // The table fits the terminal, has titles, and colours unless they are not wanted.
 func TestWatchFitsTheTerminal(t *testing.T) {
+	t.Parallel()
 	const long = "orders/2026-11-23/warehouse-north/pick-list"
 	for _, tt := range []struct {
 		name      string
@@ -119,6 +121,7 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 
 // What does not fit the height is counted.
 func TestWatchFitsTheHeight(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.env = append(u.env, "NO_COLOR=1")
 	r, keys := u.onTerminalOf(80, 8, "watch", "a", "b", "c", "d", "e", "f", "--interval", "50ms")

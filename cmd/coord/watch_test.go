@@ -73,6 +73,7 @@ func (w watching) until(what string, ok func(seen) bool) seen {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		holder := u.start("lock", "a", "--", "sh", "-c", "echo up; read x")
 		w := u.watch("a", "b", "--limit", "l=5/1h")
@@ -107,6 +108,7 @@ func TestWatch(t *testing.T) {
 
 // Without --json it is lines that a person can read.
 func TestWatchLines(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	cmd := u.command("watch", "a", "--limit", "l=5/1h burst=3", "--interval", "50ms")
 	out, err := cmd.StdoutPipe()
@@ -135,6 +137,7 @@ func TestWatchLines(t *testing.T) {
 
 // A store that goes away is told, and so is that it is back.
 func TestWatchOutage(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	store := filepath.Join(u.dir, "store")
 	u.env = append(u.env, "COORD_URL=file://"+store)
@@ -165,6 +168,7 @@ func TestWatchOutage(t *testing.T) {
 }
 
 func TestWatchMistakes(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	config := filepath.Join(u.dir, "coord.yaml")
 	if err := os.WriteFile(config, []byte("limits: { mail: 10/1m }\n"), 0o600); err != nil {
