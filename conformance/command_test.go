@@ -175,6 +175,7 @@ func TestURLHarness(t *testing.T) {
 
 // A third party's program is three lines, and does all of it.
 func TestMainOfAnother(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp(".", "_main-") // inside the module, whose packages it imports, and out of ./...
 	if err != nil {
 		t.Fatal(err)

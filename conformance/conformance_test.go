@@ -29,10 +29,14 @@ func memoryHarness() conformance.Harness {
 }
 
 // The reference store, which has every optional part.
-func TestMemory(t *testing.T) { conformance.Run(t, memoryHarness()) }
+func TestMemory(t *testing.T) {
+	t.Parallel() // it mostly waits
+	conformance.Run(t, memoryHarness())
+}
 
 // A store that has only what it must: waiters poll, cells are swapped.
 func TestCells(t *testing.T) {
+	t.Parallel()
 	s := &shelf{cells: make(map[cas.Name]value)}
 	conformance.Run(t, conformance.Harness{
 		Open:   func(conformance.TB) driver.Backend { return s.open() },

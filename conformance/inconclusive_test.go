@@ -81,6 +81,7 @@ func TestInconclusive(t *testing.T) {
 // A process that stands still between two looks of a Watch sees an older holder rightly: the lease of the newer one has
 // ended meanwhile.
 func TestWatchOfASlowProcess(t *testing.T) {
+	t.Parallel()
 	h := memoryHarness()
 	h.election.watch = func(ctx context.Context, c *coord.Client, key string) iter.Seq2[coord.Holder, error] {
 		return func(yield func(coord.Holder, error) bool) {
@@ -123,6 +124,7 @@ func (u unhurried) TryLock(ctx context.Context, key string, r driver.Request) (d
 
 // An attempt that was under way when the holder unlocked is granted from when it was made.
 func TestLeaseOfASlowAttempt(t *testing.T) {
+	t.Parallel()
 	shared := memory.NewStore()
 	h := Harness{Claims: unhurriedClaims, Open: func(TB) driver.Backend { return unhurried{shared.Open().(lockStore)} }}
 	for range 2 { // most attempts are under way at some unlock

