@@ -43,8 +43,9 @@ PASSES   ?= 20
 KEYS     ?= 100000
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
-# The package that takes longest comes first, so that it is not alone at the end.
-SLOW      = ./internal/repo/chaos
+# The packages that take longest come first, so that none is alone at the end.
+SLOW      = ./conformance ./backends/zookeeper ./cmd/coord ./backends/etcd ./backends/redis ./backends/memcached \
+            ./internal/repo/chaos ./internal/repo/docsnippets/adapter .
 # Packages whose tests need no server, and take seconds.
 UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
@@ -53,6 +54,11 @@ READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/co
 # Tests of time share two cores: more packages at once only make each slower. All is compiled before the first test runs,
 # because a compiler beside them takes leases away from them.
 P        ?= 2
+# Tests of one package that are parallel mostly wait, so that more of them run at once than there are cores.
+PARALLEL ?= 4
+# They test the suite, not coord. Their cases run again, one at a time, where the process was not scheduled: without the race
+# detector, and with the machine for themselves, they need a small part of the time.
+MUTANTS   = ^TestMutantsAreKilled$$|^TestSoundDriversSurvive$$
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
 
@@ -61,14 +67,15 @@ ifdef STORE
 test: export COORD_TEST_REQUIRE = $(STORE),network
 test:
 	@scripts/stores $(STORE) network
-	$(GO) test -race -timeout 15m -json ./backends/$(STORE)/... | $(GO) run ./internal/testreport
+	$(GO) test -race -parallel $(PARALLEL) -timeout 15m -json ./backends/$(STORE)/... | $(GO) run ./internal/testreport
 else
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	packages=$$($(GO) list $(PACKAGES)) && \
 	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
 	{ $(GO) list -race -test -export $$raced >/dev/null; \
-	  $(GO) test -race -p $(P) -timeout 15m -json $(SLOW) $$raced; \
+	  $(GO) test -race -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)' -timeout 15m -json $(SLOW) $$raced; \
+	  $(GO) test -run '$(MUTANTS)' -timeout 15m -json ./conformance; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
 	  $(GO) test -count=1 -json $(READERS); \
 	  $(GO) test -run Page -count=1 -json ./bench ./examples/httpload ./examples/supplier; \
