@@ -1,5 +1,5 @@
 # make test    real stores, the whole suite, nothing skipped
-# make test STORE=redis   the tests of one store: redis, etcd, zookeeper, memcached
+# make test STORE=redis   the tests of one store: redis, etcd, zookeeper, memcached, postgres
 # make check   what needs no server, in a minute: format, vet, lint, unit tests
 # make ci      what has to pass before a change lands
 # make generate   the files that are made of others: the snapshot of the API in api/, snippets, tables and a diagram in docs
@@ -30,8 +30,8 @@ GO       ?= go
 # -modfile is not allowed in a workspace. Programs that look at packages run in it, so only their path is asked for.
 TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 TOOLS     = cd internal/tools && GOWORK=off $(GO) run
-STORES    = redis etcd zookeeper memcached network hey wrk
-REQUIRE   = redis,etcd,zookeeper,memcached,network,hey,wrk
+STORES    = redis etcd zookeeper memcached postgres network hey wrk
+REQUIRE   = redis,etcd,zookeeper,memcached,postgres,network,hey,wrk
 # go.work has the modules: one with a "replace" is released. "./..." is the packages of one module alone.
 CORE     := $(shell scripts/modules released) internal/repo
 OTHERS   := $(filter-out $(CORE),$(shell scripts/modules))

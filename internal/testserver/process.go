@@ -4,12 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 )
 
 // process is a running child.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has exited and been reaped
+	tree bool          // its children are stopped and killed with it
 }
 
 // find gives the path of the first binary that is there, or "".
@@ -25,11 +27,11 @@ func find(binaries []string) string {
 // spawn starts a child that does not outlive this process, where the system
 // can do that. On Linux the death signal is sent when the thread that started
 // the child ends, so one thread is kept for it until the child has exited.
-func spawn(binary string, args []string, dir string, out *os.File) (*process, error) {
+func spawn(binary string, args []string, dir string, out *os.File, attr *syscall.SysProcAttr) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = childAttr()
+	p.cmd.SysProcAttr = attr
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -50,6 +52,9 @@ func spawn(binary string, args []string, dir string, out *os.File) (*process, er
 
 // kill ends the child and waits for it. A child that has exited is fine.
 func (p *process) kill() {
+	if p.tree && p.stop() == nil {
+		p.killChildren()
+	}
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -42,6 +43,7 @@ type Server struct {
 	config  config
 	dir     string
 	process *process
+	attr    *syscall.SysProcAttr // of the process, nil for the usual
 	paused  bool
 
 	// Of a node of a cluster only.
@@ -57,8 +59,11 @@ type kind struct {
 	store    string
 	binaries []string // the first that is on PATH is run
 	args     func(s *Server, port string) []string
-	ready    func(s *Server) error // nil once the server answers
-	leads    func(s *Server) bool  // of a cluster: this node leads
+	ready    func(s *Server) error                // nil once the server answers
+	leads    func(s *Server) bool                 // of a cluster: this node leads
+	setUp    func(s *Server, binary string) error // before the first start; nil: nothing to do
+	tree     bool                                 // the server is several processes, one the parent of all others
+	ownUser  bool                                 // the server does not run as root, but as the user store
 }
 
 // config is what the options set.
@@ -121,9 +126,25 @@ func start(t testing.TB, k kind, opts []Option) *Server {
 		s.TLS = newTLS(t, s.dir)
 	}
 	t.Cleanup(s.end)
+	if err := s.prepare(binary); err != nil {
+		t.Fatalf("testserver: prepare %s: %v", binary, err)
+	}
 	s.launch(binary)
 	t.Logf("testserver: a child process, %s", binary)
 	return s
+}
+
+// prepare does what comes before the first start.
+func (s *Server) prepare(binary string) (err error) {
+	if s.kind.ownUser {
+		if s.attr, err = attrAs(s.kind.store, s.dir); err != nil {
+			return err
+		}
+	}
+	if s.kind.setUp != nil {
+		return s.kind.setUp(s, binary)
+	}
+	return nil
 }
 
 func missing(t testing.TB, k kind) {
@@ -204,8 +225,15 @@ func (s *Server) launchAt(binary, port string) error {
 		args = append([]string{"netns", "exec", s.netns, binary}, args...)
 		binary = "ip"
 	}
-	s.process, err = spawn(binary, args, s.dir, log)
-	return err
+	attr := s.attr
+	if attr == nil {
+		attr = childAttr()
+	}
+	if s.process, err = spawn(binary, args, s.dir, log, attr); err != nil {
+		return err
+	}
+	s.process.tree = s.kind.tree
+	return nil
 }
 
 // awaitReady polls until the server answers, has exited, or takes too long.
