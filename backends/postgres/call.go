@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	minTimeout     = 10 * time.Millisecond
+	defaultTimeout = time.Second
+	maxTimeout     = 5 * time.Second
+	// maxTries is how often a statement runs that the server has undone because of another.
+	maxTries = 10
+)
+
+// errClosing ends the calls under way when the backend is closed. What was sent may have been applied.
+var errClosing = errors.New("postgres: backend closed during the call")
+
+// result is what a call gives.
+type result[T any] struct {
+	v   T
+	err error
+}
+
+// The states of a call: nothing was sent, its statement is on its way, its caller went before that.
+const (
+	waiting int32 = iota
+	sending
+	abandoned
+)
+
+// run calls fn on a connection, and returns when ctx or the backend ends, at the latest.
+//
+// pgx closes a connection whose statement is cancelled. So a statement is not cancelled with its caller: it ends by
+// itself, or by the backend's timeout, in a goroutine, whose answer then nobody reads. After the caller has gone
+// nothing is sent any more.
+func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) (T, error)) (T, error) {
+	return runWithin(ctx, b, b.options.timeout, fn)
+}
+
+// runWithin is run with another bound than the backend's timeout.
+func runWithin[T any](ctx context.Context, b *backend, most time.Duration, fn func(context.Context, conn) (T, error)) (T, error) {
+	var zero T
+	if ctx.Err() != nil {
+		return zero, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+	}
+	if !b.enter() {
+		return zero, driver.ErrClosed
+	}
+	var state atomic.Int32
+	done := make(chan result[T], 1)
+	go func() {
+		defer b.calls.Done()
+		v, err := b.onConnection(ctx, most, &state, func(ctx context.Context, c conn) (any, error) { return fn(ctx, c) })
+		if err != nil {
+			v = zero
+		}
+		done <- result[T]{v.(T), err}
+	}()
+	why := errClosing
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		why = driver.ContextError(ctx)
+	case <-b.life.Done():
+	}
+	if state.CompareAndSwap(waiting, abandoned) {
+		return zero, fmt.Errorf("%w: %w", driver.ErrNotSent, why)
+	}
+	return zero, why
+}
+
+// onConnection calls fn, again while the server undoes what it does because of others.
+func (b *backend) onConnection(ctx context.Context, most time.Duration, state *atomic.Int32, fn func(context.Context, conn) (any, error)) (any, error) {
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	acquired, err := b.acquire(ctx, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+	}
+	defer acquired.Release()
+	if !state.CompareAndSwap(waiting, sending) {
+		return nil, driver.ErrNotSent // nobody reads it
+	}
+	for tries := 1; ; tries++ {
+		v, err := fn(bound, conn{acquired.Conn()})
+		if err != nil && bound.Err() == nil && acquired.Conn().IsClosed() && b.owned != nil {
+			b.pool.Reset() // the idle ones beside it are likely to be dead too
+		}
+		if tries == maxTries || !undone(err) || ctx.Err() != nil {
+			return v, b.classify(err)
+		}
+	}
+}
+
+// acquire takes a connection of the pool, while neither context has ended.
+func (b *backend) acquire(ctx, bound context.Context) (*pgxpool.Conn, error) {
+	either, cancel := context.WithCancel(bound)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return b.pool.Acquire(either)
+}
+
+// conn is a connection for one call.
+type conn struct{ *pgx.Conn }
+
+// exec runs a statement that gives no rows. Statements are not prepared, so that a pooler may give each transaction
+// another session.
+func (c conn) exec(ctx context.Context, sql string, args ...any) error {
+	_, err := c.count(ctx, sql, args...)
+	return err
+}
+
+// count is exec that gives how many rows it has changed.
+func (c conn) count(ctx context.Context, sql string, args ...any) (int64, error) {
+	tag, err := c.Exec(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	return tag.RowsAffected(), err
+}
+
+// row runs a statement that gives at most one row, and reports whether it did.
+func (c conn) row(ctx context.Context, sql string, args []any, to ...any) (found bool, err error) {
+	err = c.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(to...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rows runs a statement that gives rows, and calls each after it has scanned one into to.
+func (c conn) rows(ctx context.Context, sql string, args, to []any, each func() error) error {
+	rows, err := c.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, to, each)
+	return err
+}
+
+// undone reports whether the server has undone a statement because of another one: it may be run again.
+func undone(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
+}
+
+// classify says what an error tells about the statement. An ERROR of the server means that the transaction was undone.
+// With FATAL and PANIC the session ends, which can be while a commit waits for replicas: the outcome is unknown, as it is
+// when the connection breaks.
+func (b *backend) classify(err error) error {
+	var e *pgconn.PgError
+	switch {
+	case err == nil || driver.Definite(err):
+		return err
+	case pgconn.SafeToRetry(err), errors.As(err, &e) && e.SeverityUnlocalized == "ERROR":
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+	case b.life.Err() != nil:
+		return fmt.Errorf("%w: %v", errClosing, err)
+	}
+	return err
+}
+
+// notSent marks the error of a call that changes nothing.
+func notSent(err error) error {
+	if err == nil || driver.Definite(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+}
+
+// remedies are what to do about an error of the server, by its code.
+var remedies = map[string]string{
+	"28000": "the server refuses this user or host: check pg_hba.conf",
+	"28P01": "wrong user or password",
+	"3D000": "the server has no such database: make it, or correct the path of the URL",
+	"3F000": "the tables are gone: run coord's schema, as Open does",
+	"42P01": "the tables are gone: run coord's schema, as Open does",
+	"42501": "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables",
+	"25006": "the server is a replica, or read only: use the address of the primary",
+	"53300": "the server has no more connections: raise max_connections, or lower pool_size",
+}
+
+// explain puts what to do in front of an error, where that is known.
+func explain(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && remedies[e.Code] != "" {
+		return fmt.Errorf("%s: %w", remedies[e.Code], err)
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// connections are those of the backend's own pool. Close ends them at once, whatever the server does; pgx waits for it.
+type connections struct {
+	dialer net.Dialer
+
+	mu     sync.Mutex
+	open   map[*connection]struct{}
+	closed bool
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+func (cs *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialed, err := cs.dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{dialed, cs}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		return nil, errors.Join(net.ErrClosed, dialed.Close())
+	}
+	cs.open[c] = struct{}{}
+	return c, nil
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// close ends all connections, and makes no new ones.
+func (cs *connections) close() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	for c := range cs.open {
+		_ = c.Conn.Close() // who uses it sees that it is closed
+	}
+}
+
+// usable looks whether the server has closed an idle connection, as when it restarts: what is sent on it would have an
+// unknown outcome.
+func usable(_ context.Context, c *pgx.Conn) (bool, error) {
+	conn := c.PgConn().Conn()
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if ours, ok := conn.(*connection); ok {
+		if sc, ok := ours.Conn.(syscall.Conn); ok {
+			return alive(sc), nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,33 @@
+// Package postgres keeps locks on PostgreSQL 14 or later.
+//
+// [New] works over a pgx pool that the application already has. With the URL
+//
+//	postgres://user:password@host:5432/database?schema=coord
+//
+// the backend makes a pool of its own; [Open] lists the query parameters.
+//
+// # What is stored
+//
+// The tables are in one schema; sql/schema.sql says what is in each column. [Open] and [New] make them unless they are
+// there, which takes the right to create a schema in the database. Without it, run the SQL that [Schema] gives by another
+// user, and grant the client's user no more than
+//
+//	GRANT USAGE ON SCHEMA coord TO app;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;
+//
+// A row stays for an hour after its lease, for its token. Each hundred grants of a client remove what is over among a
+// thousand rows.
+//
+// # What is promised
+//
+// A lease is a row, and ends by the server's clock, whatever becomes of the connection. Each call is one statement, which
+// is a transaction of its own and is not prepared, so that PgBouncer may pool transactions.
+//
+// Tokens are max(last+1, the server's clock in microseconds). They rise over restarts; also when the rows were lost, or a
+// replica takes over that lacks some, provided that the clock did not go back.
+//
+// A statement that the server refuses, or undoes because of another, has changed nothing; one that was undone is run
+// again. When the session or the connection ends, the outcome is unknown. A statement is not cancelled with its
+// ctx, because that would cost its connection: the call returns, and the statement ends by itself or by the
+// timeout.
+package postgres

@@ -1,0 +1,375 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
+)
+
+// rowLock keeps the row of a key locked, as a transaction of somebody else does, until release is called.
+func rowLock(t *testing.T, addr, key string) (release func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM coord.locks WHERE key = $1 FOR UPDATE", []byte(key)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := errors.Join(tx.Rollback(context.Background()), conn.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func mustTry(t *testing.T, b driver.Locker, key string, r driver.Request) driver.Grant {
+	t.Helper()
+	g, err := b.TryLock(t.Context(), key, r)
+	if err != nil {
+		t.Fatalf("TryLock of %s: %v", key, err)
+	}
+	return g
+}
+
+// A statement outlives its caller, and its connection too.
+func TestCancelledCallKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr)+"&pool_size=1")
+	r := request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	release := rowLock(t, srv.Addr, "k")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.Renew(ctx, "k", r); !errors.Is(err, context.DeadlineExceeded) || driver.Definite(err) {
+		t.Errorf("Renew of a row that is locked: %v, want an unknown outcome", err)
+	}
+	release()
+	if _, err := b.Renew(t.Context(), "k", r); err != nil {
+		t.Errorf("Renew after that: %v", err)
+	}
+	if n := b.pool.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("%d connections were made, want 1", n)
+	}
+}
+
+// A caller that goes while it waits for a connection has sent nothing.
+func TestWaitForAConnectionIsDefinite(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr)+"&pool_size=1")
+	r := request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	release := rowLock(t, srv.Addr, "k")
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := b.Renew(context.WithoutCancel(t.Context()), "k", r)
+		renewed <- err
+	}()
+	for b.pool.Stat().AcquiredConns() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.Unlock(ctx, "k", r.ID); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Unlock without a connection: %v, want ErrNotSent", err)
+	}
+	release()
+	if err := <-renewed; err != nil {
+		t.Errorf("Renew: %v", err)
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// After a restart the pool has dead connections. None is used.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	r := request("a", time.Hour)
+	before := mustTry(t, b, "k", r)
+	var wg sync.WaitGroup
+	for range 4 { // some connections
+		wg.Go(func() { _ = b.Ping(t.Context()) })
+	}
+	wg.Wait()
+	srv.Restart()
+	for range 4 {
+		if g, err := b.Renew(t.Context(), "k", r); err != nil || g.Token != before.Token {
+			t.Errorf("Renew after a restart: token %d, %v, want %d", g.Token, err, before.Token)
+		}
+	}
+}
+
+// The server ends sessions when it is told to stop; those who wait for it do not know what became of their statements.
+func TestTerminatedSession(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	r := request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	release := rowLock(t, srv.Addr, "k")
+	defer release()
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := b.Renew(context.WithoutCancel(t.Context()), "k", r)
+		renewed <- err
+	}()
+	for done := false; !done; {
+		select {
+		case err := <-renewed:
+			if err == nil || driver.Definite(err) {
+				t.Errorf("Renew in a session that was ended: %v, want an unknown outcome", err)
+			}
+			done = true
+		case <-time.After(time.Millisecond):
+			admin(t, srv.Addr, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app' AND wait_event_type = 'Lock'")
+		}
+	}
+}
+
+// The answer to a COMMIT is lost: nobody knows, and the same request finds out.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
+		return openIn(tb, patientURL(addr))
+	}).Link(t)
+	locks := b.(driver.Locker)
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := request("a", time.Hour)
+	link.DropReply()
+	if _, err := locks.TryLock(t.Context(), "k", r); err == nil || driver.Definite(err) {
+		t.Errorf("TryLock without a reply: %v, want an unknown outcome", err)
+	}
+	link.Heal()
+	h, err := b.(driver.Inspector).Inspect(t.Context(), "k")
+	if err != nil || h.ID != r.ID {
+		t.Fatalf("Inspect: %+v, %v, want the lost hold", h, err)
+	}
+	if g := mustTry(t, locks, "k", r); g.Token != int64(h.Token) {
+		t.Errorf("token %d of a repeated request, want %d", g.Token, h.Token)
+	}
+}
+
+// The server undoes what takes too long.
+func TestStatementTimeout(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "ALTER ROLE app SET statement_timeout = '50ms'")
+	b := open(t, patientURL(srv.Addr))
+	r := request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	release := rowLock(t, srv.Addr, "k")
+	if err := b.Unlock(t.Context(), "k", r.ID); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("Unlock of a row that is locked: %v, want ErrNotSent", err)
+	}
+	release()
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// Over a pool of one connection, whose sessions are serializable, many callers get on.
+func TestPoolOfOne(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "ALTER ROLE app SET default_transaction_isolation = 'serializable'")
+	one := open(t, patientURL(srv.Addr)+"&pool_size=1")
+	two := open(t, patientURL(srv.Addr)+"&pool_size=1")
+	var wg sync.WaitGroup
+	for i := range 16 {
+		b := []*backend{one, two}[i%2]
+		wg.Go(func() {
+			for n := range 8 {
+				r := request("a", time.Minute)
+				_, err := b.TryLock(t.Context(), fmt.Sprint(n), r)
+				if err == nil {
+					err = b.Unlock(t.Context(), fmt.Sprint(n), r.ID)
+				}
+				if err != nil && !errors.Is(err, driver.ErrLocked) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Clients that renew the same leases in different orders never deadlock.
+func TestRenewAllInOneOrder(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	var holds []driver.Hold
+	for i := range 50 {
+		h := driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Minute)}
+		mustTry(t, b, h.Key, h.Request)
+		holds = append(holds, h)
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		mine := slices.Clone(holds)
+		if i%2 == 1 {
+			slices.Reverse(mine)
+		}
+		mine = append(mine, driver.Hold{Key: "0", Request: request("another", time.Minute)})
+		wg.Go(func() {
+			for range 20 {
+				for n, a := range b.RenewAll(t.Context(), mine) {
+					if n < len(holds) && a.Err != nil || n == len(holds) && a.Err != driver.ErrNotHeld {
+						t.Errorf("renewal of %s: %v", mine[n].Key, a.Err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var deadlocks int
+	if err := b.pool.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'").Scan(&deadlocks); err != nil || deadlocks > 0 {
+		t.Errorf("%d deadlocks, %v", deadlocks, err)
+	}
+}
+
+// Nothing depends on the session, so that a pooler can give each transaction another one.
+func TestNothingIsPrepared(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	config, err := pgxpool.ParseConfig(fmt.Sprintf("postgres://app@%s/postgres?pool_max_conns=1&default_query_exec_mode=cache_statement", srv.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	opened, err := New(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := opened.(*backend)
+	r := request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	for _, err := range b.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, a := range b.RenewAll(t.Context(), []driver.Hold{{Key: "k", Request: r}}) {
+		if a.Err != nil {
+			t.Error(a.Err)
+		}
+	}
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+	var prepared int
+	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&prepared)
+	if err != nil || prepared > 0 {
+		t.Errorf("%d statements are prepared, %v", prepared, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("the application's pool after Close: %v", err)
+	}
+}
+
+// Rows that are over are removed in passing, and others are not.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	admin(t, srv.Addr, `INSERT INTO coord.locks (key, id, state, token, until)
+		SELECT convert_to('old' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '2 hours' FROM generate_series(1, 2500) AS n`)
+	r := request("a", time.Minute)
+	count := func() (n int) {
+		if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM coord.locks").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for start := time.Now(); count() > 1; {
+		mustTry(t, b, "k", r)
+		if time.Since(start) > hung {
+			t.Fatalf("%d rows are left, want 1", count())
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "CREATE SCHEMA newer; CREATE TABLE newer.version AS SELECT 99 AS version; GRANT USAGE ON SCHEMA newer TO app; GRANT SELECT ON newer.version TO app")
+	at := "postgres://app@" + srv.Addr + "/postgres"
+	for text, want := range map[string]struct {
+		is   error
+		text string
+	}{
+		at + "?schema=newer":                {driver.ErrUnsupported, "version 99"},
+		at + "?schema=none":                 {driver.ErrNotSent, "the user has no permission"},
+		at + "?schema=No":                   {driver.ErrInvalid, "schema"},
+		at + "?nonsense=1":                  {driver.ErrInvalid, "nonsense"},
+		at + "?pool_size=0":                 {driver.ErrInvalid, "pool_size"},
+		at + "none":                         {driver.ErrNotSent, "no such database"},
+		"postgres://app@127.0.0.1:1/":       {driver.ErrNotSent, "nothing listens there"},
+		"postgres://a:s3cret@127.0.0.1:1/x": {driver.ErrNotSent, "nothing listens there"},
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(t.Context(), u)
+		if !errors.Is(err, want.is) || !strings.Contains(fmt.Sprint(err), want.text) || strings.Contains(fmt.Sprint(err), "s3cret") {
+			t.Errorf("%s: %v, want %v with %q", text, err, want.is, want.text)
+		}
+	}
+	admin(t, srv.Addr, "ALTER ROLE app SET synchronous_commit = off")
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "synchronous_commit") {
+		t.Errorf("without synchronous commits: %v, want ErrUnsupported", err)
+	}
+}
+
+// Whoever has taken the tables away is told of in words.
+func TestTablesAreGone(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	admin(t, srv.Addr, "DROP SCHEMA coord CASCADE")
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the tables are gone") {
+		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
+	}
+	admin(t, srv.Addr, Schema(DefaultSchema))
+	admin(t, srv.Addr, Schema(DefaultSchema)) // changes nothing
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// TryLock implements driver.Locker.
+func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := checkRequest(r); err != nil {
+		return driver.Grant{}, err
+	}
+	g, err := run(ctx, b, func(ctx context.Context, c conn) (g driver.Grant, err error) {
+		var granted bool
+		var left int64
+		found, err := c.row(ctx, b.sql.try, []any{[]byte(key), r.ID, ceil(r.TTL)}, &granted, &g.Token, &left)
+		switch {
+		case err != nil:
+			return g, err
+		case !found: // who has it came after this statement began
+			return g, driver.ErrLocked
+		case !granted:
+			return g, &driver.LockedError{Remaining: max(0, micro(left))}
+		}
+		g.TTL = max(r.TTL, micro(left))
+		return g, nil
+	})
+	if err == nil {
+		b.sweep()
+	}
+	return g, err
+}
+
+// Unlock implements driver.Locker.
+func (b *backend) Unlock(ctx context.Context, key, id string) error {
+	return b.finish(ctx, b.sql.unlock, []byte(key), id, int64(0))
+}
+
+// UnlockAfter implements driver.DelayedUnlocker.
+func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	if d > maxTTL {
+		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
+	}
+	return b.finish(ctx, b.sql.unlock, []byte(key), id, ceil(max(d, 0)))
+}
+
+// Break implements driver.Breaker.
+func (b *backend) Break(ctx context.Context, key, id string) error {
+	return b.finish(ctx, b.sql.breakHold, []byte(key), id)
+}
+
+// finish runs a statement that changes a hold.
+func (b *backend) finish(ctx context.Context, sql string, args ...any) error {
+	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
+		n, err := c.count(ctx, sql, args...)
+		if err == nil && n == 0 {
+			err = driver.ErrNotHeld
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Inspect implements driver.Inspector.
+func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	return run(ctx, b, func(ctx context.Context, c conn) (h driver.Holder, err error) {
+		var id string
+		var token, left int64
+		var kept bool
+		found, err := c.row(ctx, b.sql.inspect, []any{[]byte(key)}, &id, &token, &kept, &left)
+		switch {
+		case err != nil:
+			return h, notSent(err)
+		case !found:
+			return h, driver.ErrNotHeld
+		}
+		h = driver.NewHolder(id, token, max(0, micro(left)))
+		h.Released = kept
+		return h, nil
+	})
+}
+
+func checkRequest(r driver.Request) error {
+	switch {
+	case r.Fair:
+		return fmt.Errorf("%w: fair waiting", driver.ErrUnsupported)
+	case r.Share != driver.Share{}:
+		return fmt.Errorf("%w: a lock is not shared", driver.ErrUnsupported)
+	case r.TTL <= 0 || r.TTL > maxTTL:
+		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
+	}
+	return driver.CheckID(r.ID)
+}
+
+// ceil is d in microseconds, rounded up.
+func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/storeurl"
+)
+
+const (
+	defaultPort = "5432"
+	// defaultPool is how many connections a client has at most. A server allows 100 of all clients, unless it is set up
+	// for more.
+	defaultPool = 10
+	maxPool     = 1000
+)
+
+// Open opens the store that a URL names, and makes the tables unless they are there, within ctx:
+//
+//	postgres://[user[:password]@]host[:5432][,host2[:5432]…]/database[?parameters]
+//	postgresql://… is the same
+//
+// Of several hosts the first is used that takes writes.
+//
+// Parameters, all optional:
+//
+//   - schema: of the tables, default coord.
+//   - sslmode: disable, allow, prefer, require, verify-ca or verify-full, as in libpq; default prefer. sslrootcert,
+//     sslcert and sslkey: PEM files.
+//   - timeout: 10ms to 5s, default 1s; it bounds each statement, and the wait for a connection, for a caller whose ctx does
+//     not end earlier.
+//   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.
+//
+// A password that is not in the URL is read from PGPASSWORD or a passfile, as libpq does.
+//
+// Anything else that is wrong with the URL is ErrInvalid, and no error shows the password.
+func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
+	s, err := parseURL(u)
+	if err != nil {
+		return nil, err
+	}
+	pool, owned, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBackend(pool, []Option{WithSchema(s.schema), WithTimeout(s.timeout)})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	b.owned = owned
+	if err := b.migrate(ctx); err != nil {
+		return nil, errors.Join(s.url.Explain(err), b.Close())
+	}
+	return b, nil
+}
+
+// settings are what a URL says.
+type settings struct {
+	url     storeurl.URL
+	schema  string
+	timeout time.Duration
+	pool    int
+	ssl     map[string]*string
+}
+
+func parseURL(u *url.URL) (settings, error) {
+	s := settings{schema: DefaultSchema, timeout: defaultTimeout, pool: defaultPool}
+	mode, ca, cert, key := "prefer", "", "", ""
+	s.ssl = map[string]*string{"sslmode": &mode, "sslrootcert": &ca, "sslcert": &cert, "sslkey": &key}
+	file := func(to *string) storeurl.Param {
+		return func(v string) error {
+			*to = v
+			return nil
+		}
+	}
+	same := *u
+	if same.Scheme == "postgresql" {
+		same.Scheme = "postgres"
+	}
+	var err error
+	s.url, err = storeurl.Parse(&same, storeurl.Spec{
+		Scheme: "postgres", DefaultPort: defaultPort, Many: true, User: true, Path: true,
+		Params: map[string]storeurl.Param{
+			"schema":      func(v string) error { s.schema = v; return checkSchema(v) },
+			"timeout":     storeurl.Duration(&s.timeout, minTimeout, maxTimeout),
+			"pool_size":   storeurl.Int(&s.pool, 1, maxPool),
+			"sslmode":     storeurl.OneOf(&mode, "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+			"sslrootcert": file(&ca), "sslcert": file(&cert), "sslkey": file(&key),
+		},
+	})
+	return s, err
+}
+
+// connect makes the pool. It does not connect yet.
+func (s settings) connect() (*pgxpool.Pool, *connections, error) {
+	u := url.URL{Scheme: "postgres", Host: strings.Join(s.url.Hosts, ","), Path: "/" + s.url.Path}
+	switch {
+	case s.url.Password != "":
+		u.User = url.UserPassword(s.url.User, s.url.Password)
+	case s.url.User != "":
+		u.User = url.User(s.url.User)
+	}
+	query := url.Values{"application_name": {"coord"}}
+	for name, value := range s.ssl {
+		if *value != "" {
+			query.Set(name, *value)
+		}
+	}
+	if len(s.url.Hosts) > 1 {
+		query.Set("target_session_attrs", "read-write")
+	}
+	u.RawQuery = query.Encode()
+	config, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: store URL: %w", driver.ErrInvalid, err) // pgx leaves the password out
+	}
+	owned := &connections{open: make(map[*connection]struct{})}
+	config.MaxConns = int32(s.pool)
+	config.ConnConfig.DialFunc = owned.dial
+	config.ConnConfig.ConnectTimeout = s.timeout
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	config.PrepareConn = usable
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: store URL: %w", driver.ErrInvalid, err)
+	}
+	return pool, owned, nil
+}

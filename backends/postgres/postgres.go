@@ -1,0 +1,153 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// minTTL and ttlStep: the server counts microseconds, but a lease shorter than minTTL would not outlast a round trip.
+	minTTL  = 10 * time.Millisecond
+	ttlStep = time.Microsecond
+	maxTTL  = driver.MaxPer
+	// maxKey keeps a row of an index far below what a page holds.
+	maxKey = 2048
+	// newWithin bounds New, which has no ctx.
+	newWithin = 5 * time.Second
+)
+
+// Claims are what this store promises; the conformance suite proves them.
+var Claims = driver.Claims{
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
+	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
+	driver.NoEviction, driver.ScopeHosts,
+}
+
+// Option configures New.
+type Option func(*options)
+
+type options struct {
+	schema  string
+	timeout time.Duration
+}
+
+// WithSchema sets the schema of the tables. The default is [DefaultSchema].
+func WithSchema(name string) Option { return func(o *options) { o.schema = name } }
+
+// WithTimeout bounds each statement, and the wait for a connection, of a caller whose ctx does not end earlier. It is
+// from 10 ms to 5 s; the default is 1 s. A statement whose caller has gone ends by it, too.
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+
+// New makes a store over the application's own pool, which Close leaves open. It makes the tables unless they are there,
+// within five seconds.
+//
+// Statements run without preparation, whatever the pool's QueryExecMode, each in a transaction of its own. The
+// pool should have a connection for each call that is under way at a time: others wait for one.
+//
+// Refused: a pool whose sessions have synchronous_commit off, for a crash of the server would lose locks.
+func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
+	if pool == nil {
+		return nil, fmt.Errorf("%w: nil pool", driver.ErrInvalid)
+	}
+	b, err := newBackend(pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), newWithin)
+	defer cancel()
+	if err := b.migrate(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// backend is the store.
+type backend struct {
+	pool    *pgxpool.Pool
+	owned   *connections // of the pool, if it is the backend's own
+	sql     statements
+	options options
+	info    driver.Info
+	sweeper sweeper
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	mu    sync.Mutex
+	shut  bool           // guarded by mu
+	calls sync.WaitGroup // those under way, and the sweeper's; added to under mu, before shut
+}
+
+var (
+	_ driver.Locker          = (*backend)(nil)
+	_ driver.BatchRenewer    = (*backend)(nil)
+	_ driver.DelayedUnlocker = (*backend)(nil)
+	_ driver.Inspector       = (*backend)(nil)
+	_ driver.Breaker         = (*backend)(nil)
+	_ driver.Lister          = (*backend)(nil)
+	_ driver.Pinger          = (*backend)(nil)
+)
+
+func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
+	o := options{schema: DefaultSchema, timeout: defaultTimeout}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := checkSchema(o.schema); err != nil {
+		return nil, err
+	}
+	if o.timeout < minTimeout || o.timeout > maxTimeout {
+		return nil, fmt.Errorf("%w: timeout %v: want %v to %v", driver.ErrInvalid, o.timeout, minTimeout, maxTimeout)
+	}
+	b := &backend{pool: pool, sql: newStatements(o.schema), options: o, info: driver.Info{
+		Name: "postgres", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey, Claims: slices.Clone(Claims),
+	}}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Info implements driver.Backend.
+func (b *backend) Info() driver.Info {
+	info := b.info
+	info.Claims = slices.Clone(info.Claims)
+	return info
+}
+
+// Ping implements driver.Pinger.
+func (b *backend) Ping(ctx context.Context) error {
+	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
+		return struct{}{}, notSent(c.exec(ctx, "SELECT 1"))
+	})
+	return err
+}
+
+// Close implements driver.Backend. It ends the calls under way.
+func (b *backend) Close() error {
+	b.mu.Lock()
+	b.shut = true
+	b.mu.Unlock()
+	b.end()
+	if b.owned != nil {
+		b.owned.close()
+		b.pool.Close()
+	}
+	b.calls.Wait()
+	return nil
+}
+
+// enter counts a call, unless the backend is closed. It ends with b.calls.Done.
+func (b *backend) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shut {
+		b.calls.Add(1)
+	}
+	return !b.shut
+}

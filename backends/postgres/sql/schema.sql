@@ -1,0 +1,28 @@
+-- The tables of coord, version 1. To run it again changes nothing.
+BEGIN;
+SELECT pg_advisory_xact_lock(7164780126218674276);
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+-- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free.
+CREATE TABLE IF NOT EXISTS {schema}.locks (
+	key bytea PRIMARY KEY,
+	id text NOT NULL,
+	state text NOT NULL,
+	token bigint NOT NULL,
+	until timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- A limit, or those who share a key. version is a random number, new with each value.
+CREATE TABLE IF NOT EXISTS {schema}.cells (
+	kind text NOT NULL,
+	key bytea NOT NULL,
+	name text NOT NULL,
+	version bigint NOT NULL,
+	value bytea NOT NULL,
+	until timestamptz NOT NULL,
+	PRIMARY KEY (key, kind, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE IF NOT EXISTS {schema}.version (version int PRIMARY KEY);
+INSERT INTO {schema}.version VALUES (1) ON CONFLICT DO NOTHING;
+COMMIT;

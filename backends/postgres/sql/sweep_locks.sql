@@ -1,0 +1,9 @@
+WITH page AS (
+	SELECT key FROM {schema}.locks WHERE key > coalesce($1::bytea, '') ORDER BY key LIMIT 1000
+), gone AS (
+	DELETE FROM {schema}.locks WHERE ctid = ANY (ARRAY(
+		SELECT l.ctid FROM {schema}.locks AS l JOIN page USING (key)
+		WHERE l.until < clock_timestamp() - interval '1 hour' FOR UPDATE OF l SKIP LOCKED
+	))
+)
+SELECT key FROM page ORDER BY key DESC LIMIT 1

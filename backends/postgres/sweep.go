@@ -1,0 +1,39 @@
+package postgres
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// sweepEach is after how many grants a page of each table is looked through for rows that are over: the more rows are
+// made, the more are removed, and a client that does nothing sends nothing.
+const sweepEach = 100
+
+// sweeper removes rows whose time is over, in the order of their keys.
+type sweeper struct {
+	grants atomic.Int64
+	busy   atomic.Bool
+	after  []byte // the last key of the page before; used by whoever is busy
+}
+
+// sweep looks through one page of rows, now and then, in the background.
+func (b *backend) sweep() {
+	s := &b.sweeper
+	if s.grants.Add(1)%sweepEach != 0 || !s.busy.CompareAndSwap(false, true) {
+		return
+	}
+	if !b.enter() {
+		return
+	}
+	go func() {
+		defer b.calls.Done()
+		defer s.busy.Store(false)
+		after, err := run(b.life, b, func(ctx context.Context, c conn) (after []byte, err error) {
+			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.after}, &after)
+			return after, err
+		})
+		if err == nil {
+			s.after = after // nil after the last page: then it begins anew
+		}
+	}()
+}
