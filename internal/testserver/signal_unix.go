@@ -29,7 +29,12 @@ func (p *process) resume() error {
 // killChildren kills the children of a process that is stopped.
 func (p *process) killChildren() {
 	// The process itself is killed next, whatever comes of this.
-	_ = p.eachChild(func(pid int) error { return signalChild(pid, syscall.SIGKILL) })
+	_ = p.eachChild(func(pid int) error {
+		if err := signalChild(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+		return awaitDead(pid)
+	})
 }
 
 // eachChild calls fn for the children of a server that consists of several processes.

@@ -2,9 +2,11 @@ package testserver
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // childrenOf gives the processes whose parent is pid.
@@ -25,4 +27,22 @@ func childrenOf(pid int) (children []int) {
 		}
 	}
 	return children
+}
+
+// awaitDead waits until a process that was killed uses nothing any more: memory that it shared may still be in use before.
+func awaitDead(pid int) error {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil {
+			return nil // it is gone
+		}
+		if rest := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:]); len(rest) > 0 && rest[0] == 'Z' {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d outlives its SIGKILL", pid)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }

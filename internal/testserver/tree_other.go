@@ -4,3 +4,5 @@ package testserver
 
 // childrenOf gives none: only Linux tells.
 func childrenOf(int) []int { return nil }
+
+func awaitDead(int) error { return nil }
