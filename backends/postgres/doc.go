@@ -1,4 +1,4 @@
-// Package postgres keeps locks on PostgreSQL 14 or later.
+// Package postgres keeps locks and limits on PostgreSQL 14 or later.
 //
 // [New] works over a pgx pool that the application already has. With the URL
 //
@@ -15,8 +15,8 @@
 //	GRANT USAGE ON SCHEMA coord TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;
 //
-// A row stays for an hour after its lease, for its token. Each hundred grants of a client remove what is over among a
-// thousand rows.
+// A lock, and those who share a key, stay for an hour after the last lease, for the token; a limit stays until it is
+// full again. Each hundred grants of a client remove what is over among a thousand rows of each table.
 //
 // # What is promised
 //
@@ -25,6 +25,10 @@
 //
 // Tokens are max(last+1, the server's clock in microseconds). They rise over restarts; also when the rows were lost, or a
 // replica takes over that lacks some, provided that the clock did not go back.
+//
+// Limits run on the server's clock. A decision is two statements, one that reads the state and the clock, and one that
+// writes if nobody was faster; a denial is one. Several limits are taken by the same two. Those who share a key are one
+// row, of up to 64 holders, with two statements for each step.
 //
 // A statement that the server refuses, or undoes because of another, has changed nothing; one that was undone is run
 // again. When the session or the connection ends, the outcome is unknown. A statement is not cancelled with its

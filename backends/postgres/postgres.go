@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/cas"
+	"github.com/coordgo/coord/driver/optimistic"
 )
 
 const (
@@ -26,9 +28,10 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
-	driver.NoEviction, driver.ScopeHosts,
+	driver.DurableRestart, driver.NoEviction,
+	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
 }
 
 // Option configures New.
@@ -71,6 +74,9 @@ func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
 
 // backend is the store.
 type backend struct {
+	optimistic.Limiter
+	states  *optimistic.Table[int64] // which remembers nothing
+	shared  driver.SharedLocker
 	pool    *pgxpool.Pool
 	owned   *connections // of the pool, if it is the backend's own
 	sql     statements
@@ -92,7 +98,13 @@ var (
 	_ driver.Inspector       = (*backend)(nil)
 	_ driver.Breaker         = (*backend)(nil)
 	_ driver.Lister          = (*backend)(nil)
+	_ driver.Sharer          = (*backend)(nil)
 	_ driver.Pinger          = (*backend)(nil)
+	_ driver.Limiter         = (*backend)(nil)
+	_ driver.OneTaker        = (*backend)(nil)
+	_ driver.MultiLimiter    = (*backend)(nil)
+	_ driver.Refunder        = (*backend)(nil)
+	_ driver.Charger         = (*backend)(nil)
 )
 
 func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
@@ -109,6 +121,8 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	b := &backend{pool: pool, sql: newStatements(o.schema), options: o, info: driver.Info{
 		Name: "postgres", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey, Claims: slices.Clone(Claims),
 	}}
+	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](0)
+	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -14,14 +14,17 @@ var files embed.FS
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
-	try, renew, unlock, breakHold, inspect, list, sweepLocks string
+	try, renew, unlock, breakHold, inspect, list string
+	load, swap                                   string
+	sweepLocks, sweepCells                       string
 }
 
 func newStatements(schema string) statements {
 	return statements{
 		try: text("try", schema), renew: text("renew", schema), unlock: text("unlock", schema),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema),
-		sweepLocks: text("sweep_locks", schema),
+		load: text("load", schema), swap: text("swap", schema),
+		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
 	}
 }
 

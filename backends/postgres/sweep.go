@@ -13,10 +13,12 @@ const sweepEach = 100
 type sweeper struct {
 	grants atomic.Int64
 	busy   atomic.Bool
-	after  []byte // the last key of the page before; used by whoever is busy
+	// The last keys of the pages before; used by whoever is busy.
+	lock []byte
+	cell cell
 }
 
-// sweep looks through one page of rows, now and then, in the background.
+// sweep looks through one page of rows of each table, now and then, in the background.
 func (b *backend) sweep() {
 	s := &b.sweeper
 	if s.grants.Add(1)%sweepEach != 0 || !s.busy.CompareAndSwap(false, true) {
@@ -28,12 +30,21 @@ func (b *backend) sweep() {
 	go func() {
 		defer b.calls.Done()
 		defer s.busy.Store(false)
-		after, err := run(b.life, b, func(ctx context.Context, c conn) (after []byte, err error) {
-			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.after}, &after)
+		last, err := run(b.life, b, func(ctx context.Context, c conn) (last []byte, err error) {
+			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.lock}, &last)
+			return last, err
+		})
+		if err == nil {
+			s.lock = last // nil after the last page: then it begins anew
+		}
+		after, err := run(b.life, b, func(ctx context.Context, c conn) (after cell, err error) {
+			var key []byte
+			_, err = c.row(ctx, b.sql.sweepCells, []any{[]byte(s.cell.key), s.cell.kind, s.cell.name}, &key, &after.kind, &after.name)
+			after.key = string(key)
 			return after, err
 		})
 		if err == nil {
-			s.after = after // nil after the last page: then it begins anew
+			s.cell = after
 		}
 	}()
 }
