@@ -32,7 +32,7 @@ func faults(srv *testserver.Server, open func(conformance.TB, string) driver.Bac
 	f.Restart = func(conformance.TB) { srv.Restart() }
 	f.Pause = func(conformance.TB) { srv.Pause() }
 	f.Resume = func(conformance.TB) { srv.Resume() }
-	f.Wipe = func(tb conformance.TB) { admin(tb, srv.Addr, "TRUNCATE coord.locks, coord.cells") }
+	f.Wipe = func(tb conformance.TB) { admin(tb, srv.Addr, "TRUNCATE coord.locks, coord.waiters, coord.cells") }
 	f.Refuse = func(tb conformance.TB) { admin(tb, srv.Addr, "REVOKE INSERT ON ALL TABLES IN SCHEMA coord FROM app") }
 	f.Accept = func(tb conformance.TB) { admin(tb, srv.Addr, "GRANT INSERT ON ALL TABLES IN SCHEMA coord TO app") }
 	return f

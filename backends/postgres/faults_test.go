@@ -181,7 +181,7 @@ func TestLostReply(t *testing.T) {
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET statement_timeout = '50ms'")
+	admin(t, srv.Addr, "ALTER ROLE app SET statement_timeout = '2s'")
 	b := open(t, patientURL(srv.Addr))
 	r := request("a", time.Minute)
 	mustTry(t, b, "k", r)

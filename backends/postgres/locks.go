@@ -13,10 +13,15 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
+	return b.ask(ctx, key, r, false)
+}
+
+// ask asks for the lock. With waits set, whoever is refused has a place in the queue.
+func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits bool) (driver.Grant, error) {
 	g, err := run(ctx, b, func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
-		found, err := c.row(ctx, b.sql.try, []any{[]byte(key), r.ID, ceil(r.TTL)}, &granted, &g.Token, &left)
+		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits}, &granted, &g.Token, &left)
 		switch {
 		case err != nil:
 			return g, err
@@ -36,7 +41,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 
 // Unlock implements driver.Locker.
 func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	return b.finish(ctx, b.sql.unlock, []byte(key), id, int64(0))
+	return b.unlock(ctx, key, id, 0)
 }
 
 // UnlockAfter implements driver.DelayedUnlocker.
@@ -44,18 +49,25 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if d > maxTTL {
 		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
 	}
-	return b.finish(ctx, b.sql.unlock, []byte(key), id, ceil(max(d, 0)))
+	return b.unlock(ctx, key, id, max(d, 0))
+}
+
+func (b *backend) unlock(ctx context.Context, key, id string, d time.Duration) error {
+	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
+		var ended, told int
+		_, err := c.row(ctx, b.sql.unlock, []any{[]byte(key), id, ceil(d), b.channel}, &ended, &told)
+		if err == nil && ended == 0 {
+			err = driver.ErrNotHeld
+		}
+		return struct{}{}, err
+	})
+	return err
 }
 
 // Break implements driver.Breaker.
 func (b *backend) Break(ctx context.Context, key, id string) error {
-	return b.finish(ctx, b.sql.breakHold, []byte(key), id)
-}
-
-// finish runs a statement that changes a hold.
-func (b *backend) finish(ctx context.Context, sql string, args ...any) error {
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
-		n, err := c.count(ctx, sql, args...)
+		n, err := c.count(ctx, b.sql.breakHold, []byte(key), id)
 		if err == nil && n == 0 {
 			err = driver.ErrNotHeld
 		}
@@ -70,7 +82,8 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 		var id string
 		var token, left int64
 		var kept bool
-		found, err := c.row(ctx, b.sql.inspect, []any{[]byte(key)}, &id, &token, &kept, &left)
+		var waiters int
+		found, err := c.row(ctx, b.sql.inspect, []any{[]byte(key)}, &id, &token, &kept, &left, &waiters)
 		switch {
 		case err != nil:
 			return h, notSent(err)
@@ -78,15 +91,13 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 			return h, driver.ErrNotHeld
 		}
 		h = driver.NewHolder(id, token, max(0, micro(left)))
-		h.Released = kept
+		h.Released, h.Waiters = kept, waiters
 		return h, nil
 	})
 }
 
 func checkRequest(r driver.Request) error {
 	switch {
-	case r.Fair:
-		return fmt.Errorf("%w: fair waiting", driver.ErrUnsupported)
 	case r.Share != driver.Share{}:
 		return fmt.Errorf("%w: a lock is not shared", driver.ErrUnsupported)
 	case r.TTL <= 0 || r.TTL > maxTTL:

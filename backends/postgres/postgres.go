@@ -28,7 +28,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -84,6 +84,9 @@ type backend struct {
 	info    driver.Info
 	sweeper sweeper
 
+	channel  string // of notifications
+	listener listener
+
 	life  context.Context // ends with Close
 	end   context.CancelFunc
 	mu    sync.Mutex
@@ -123,6 +126,7 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	}}
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](0)
 	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
+	b.channel, b.listener.b = "coord_"+o.schema, b
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -14,14 +14,14 @@ var files embed.FS
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
-	try, renew, unlock, breakHold, inspect, list string
-	load, swap                                   string
-	sweepLocks, sweepCells                       string
+	lock, renew, unlock, breakHold, inspect, list string
+	load, swap                                    string
+	sweepLocks, sweepCells                        string
 }
 
 func newStatements(schema string) statements {
 	return statements{
-		try: text("try", schema), renew: text("renew", schema), unlock: text("unlock", schema),
+		lock: text("lock", schema), renew: text("renew", schema), unlock: text("unlock", schema),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema),
 		load: text("load", schema), swap: text("swap", schema),
 		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
@@ -47,11 +47,11 @@ func text(name, schema string) string {
 const DefaultSchema = "coord"
 
 // schemaName is what a schema may be called. It needs no quotes.
-var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,56}$`)
 
 func checkSchema(name string) error {
 	if !schemaName.MatchString(name) {
-		return fmt.Errorf("%w: schema %q: want a lower-case letter or _, then at most 62 of these and digits", driver.ErrInvalid, name)
+		return fmt.Errorf("%w: schema %q: want a lower-case letter or _, then at most 56 of these and digits", driver.ErrInvalid, name)
 	}
 	return nil
 }

@@ -4,12 +4,23 @@ SELECT pg_advisory_xact_lock(7164780126218674276);
 CREATE SCHEMA IF NOT EXISTS {schema};
 
 -- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free.
+-- Until queued has passed there may be waiters.
 CREATE TABLE IF NOT EXISTS {schema}.locks (
 	key bytea PRIMARY KEY,
 	id text NOT NULL,
 	state text NOT NULL,
 	token bigint NOT NULL,
-	until timestamptz NOT NULL
+	until timestamptz NOT NULL,
+	queued timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- Who waits for a lock, in the order of place, until then, unless it asks again.
+CREATE TABLE IF NOT EXISTS {schema}.waiters (
+	key bytea NOT NULL,
+	id text NOT NULL,
+	place bigint GENERATED ALWAYS AS IDENTITY,
+	until timestamptz NOT NULL,
+	PRIMARY KEY (key, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- A limit, or those who share a key. version is a random number, new with each value.

@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// askEach is how often a waiter shows that it lives. The server passes it over three seconds after the last time.
+	askEach = time.Second
+	// pollEach is how often it asks while no notification can reach it.
+	pollEach = 50 * time.Millisecond
+)
+
+var _ driver.Queuer = (*backend)(nil)
+
+// Lock implements driver.Queuer. The server keeps the queue. Whoever frees the key, or leaves the queue, notifies
+// the first in it, who asks again; so does a waiter whose lease in the way has ended.
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := checkRequest(r); err != nil {
+		return driver.Grant{}, err
+	}
+	w := b.listener.join(key, r.ID)
+	defer b.listener.leave(w)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for placed := false; ; placed = true {
+		if ctx.Err() != nil {
+			return driver.Grant{}, unplaced(ctx, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx)), placed)
+		}
+		sent := time.Now()
+		g, err := b.askLate(ctx, key, r)
+		var locked *driver.LockedError
+		if !errors.Is(err, driver.ErrLocked) {
+			g.Since = sent
+			return g, unplaced(ctx, err, placed)
+		}
+		pause := pollEach
+		if b.listener.isUp() {
+			pause = askEach
+		}
+		if errors.As(err, &locked) && locked.Remaining > 0 {
+			pause = min(pause, locked.Remaining+time.Millisecond)
+		}
+		timer.Reset(pause)
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return driver.Grant{}, driver.ContextError(ctx)
+		case <-b.life.Done():
+			return driver.Grant{}, errClosing
+		}
+	}
+}
+
+// finishWithin is how much longer than its ctx a request for a place may take. One that was left behind could reach the
+// server after the place was withdrawn: then the first in the queue would be nobody, for three seconds.
+const finishWithin = 80 * time.Millisecond
+
+// askLate asks for the lock or a place, and gives a request that is on its way when ctx ends the time to return.
+func (b *backend) askLate(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })()
+	g, err := b.ask(late, key, r, true)
+	if late.Err() != nil && !driver.Definite(err) {
+		err = driver.ContextError(ctx)
+	}
+	return g, err
+}
+
+// unplaced turns the error of one request into that of the whole wait. That this request was not sent does not mean that
+// earlier ones left nothing at the server.
+func unplaced(ctx context.Context, err error, placed bool) error {
+	switch {
+	case err == nil || !placed || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return driver.ContextError(ctx)
+	default: // err is definite, but only about one request: it is not wrapped
+		return fmt.Errorf("postgres: a place in the queue may be left: %v", err)
+	}
+}
+
+// keyHash names a key in notifications, as sql/unlock.sql does.
+func keyHash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
