@@ -15,7 +15,7 @@ var files embed.FS
 // statements are the texts of the statements, for one schema.
 type statements struct {
 	lock, renew, unlock, breakHold, inspect, list string
-	load, swap                                    string
+	check, load, swap                             string
 	sweepLocks, sweepCells                        string
 }
 
@@ -23,7 +23,7 @@ func newStatements(schema string) statements {
 	return statements{
 		lock: text("lock", schema), renew: text("renew", schema), unlock: text("unlock", schema),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema),
-		load: text("load", schema), swap: text("swap", schema),
+		check: text("check", schema), load: text("load", schema), swap: text("swap", schema),
 		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
 	}
 }
