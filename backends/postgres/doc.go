@@ -36,6 +36,13 @@
 // writes if nobody was faster; a denial is one. Several limits are taken by the same two. Those who share a key are one
 // row, of up to 64 holders, with two statements for each step.
 //
+// # Fencing
+//
+// [Fence] is the one case in which a lease gives exclusion of effects: what is guarded is in the same database, and a
+// transaction with a stale token cannot commit. A row in the table fences stays for each key.
+//
+// # Errors
+//
 // A statement that the server refuses, or undoes because of another, has changed nothing; one that was undone is run
 // again. When the session or the connection ends, the outcome is unknown. A statement is not cancelled with its
 // ctx, because that would cost its connection: the call returns, and the statement ends by itself or by the

@@ -34,6 +34,21 @@ CREATE TABLE IF NOT EXISTS {schema}.cells (
 	PRIMARY KEY (key, kind, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
+-- The last fencing token of each key, and what refuses a smaller one: an error, which ends the transaction.
+CREATE TABLE IF NOT EXISTS {schema}.fences (
+	key bytea PRIMARY KEY,
+	token bigint NOT NULL
+);
+CREATE OR REPLACE FUNCTION {schema}.fence(of_key bytea, with_token bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO {schema}.fences AS f VALUES (of_key, with_token)
+	ON CONFLICT (key) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'coord: a greater fencing token than % was seen', with_token USING ERRCODE = 'CO001';
+	END IF;
+END
+$$;
+
 CREATE TABLE IF NOT EXISTS {schema}.version (version int PRIMARY KEY);
 INSERT INTO {schema}.version VALUES (1) ON CONFLICT DO NOTHING;
 COMMIT;

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// staleToken is the SQLSTATE by which the function fence refuses a token.
+const staleToken = "CO001"
+
+// Fence refuses, with coord.ErrLost, a token of key that is smaller than one that a transaction with Fence has committed.
+// The transaction can then only be rolled back, whatever its caller believes. Transactions with Fence on one key
+// run one after the other. It is for locks of any store: only the database is the same.
+//
+// Fence before the first write. It is sound under every isolation level; above READ COMMITTED a transaction that comes
+// second may fail to be serialized instead.
+//
+// The tables are in [DefaultSchema]. In another one, call the function: SELECT schema.fence(key, token).
+func Fence(ctx context.Context, tx pgx.Tx, key string, token coord.Token) error {
+	if token <= 0 {
+		return fmt.Errorf("%w: token %d: want a positive one", driver.ErrInvalid, token)
+	}
+	_, err := tx.Exec(ctx, "SELECT "+DefaultSchema+".fence($1, $2)", pgx.QueryExecModeExec, []byte(key), int64(token))
+	return fenced(err, key, token)
+}
+
+// FenceSQL is Fence for a transaction of database/sql, of any driver for PostgreSQL.
+func FenceSQL(ctx context.Context, tx *sql.Tx, key string, token coord.Token) error {
+	if token <= 0 {
+		return fmt.Errorf("%w: token %d: want a positive one", driver.ErrInvalid, token)
+	}
+	_, err := tx.ExecContext(ctx, "SELECT "+DefaultSchema+".fence($1, $2)", []byte(key), int64(token))
+	return fenced(err, key, token)
+}
+
+// fenced tells a stale token from other errors. Each driver has an error of its own, with the code in it.
+func fenced(err error, key string, token coord.Token) error {
+	var stated interface{ SQLState() string }
+	if errors.As(err, &stated) && stated.SQLState() == staleToken {
+		return &coord.Error{Op: "fence", Key: key, Err: fmt.Errorf("%w: token %d is older than one that was seen", coord.ErrLost, token)}
+	}
+	return err
+}
+
+var _ interface{ SQLState() string } = (*pgconn.PgError)(nil)
