@@ -43,6 +43,7 @@ func schemePackages() map[string]string {
 	for _, name := range []string{"etcd", "zookeeper", "memcached"} {
 		add(name, name, name+"s")
 	}
+	add("postgres", "postgres", "postgresql")
 	for _, name := range []string{"redis", "rediss", "valkey", "valkeys"} {
 		add("redis", name, name+"+sentinel", name+"+cluster")
 	}

@@ -22,6 +22,15 @@ require (
 )
 
 require (
+	github.com/coordgo/coord/backends/postgres v0.1.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.13.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
+
+require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coordgo/coord/backends/all v0.1.0
 	github.com/coordgo/coord/backends/etcd v0.1.0 // indirect

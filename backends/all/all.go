@@ -14,6 +14,7 @@ import (
 	"github.com/coordgo/coord/backends/file"
 	"github.com/coordgo/coord/backends/memcached"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/backends/postgres"
 	"github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/backends/zookeeper"
 	"github.com/coordgo/coord/driver"
@@ -26,6 +27,8 @@ var claims = map[string]driver.Claims{
 	"memcached":        memcached.Claims,
 	"memcacheds":       memcached.Claims,
 	"memory":           memory.Claims,
+	"postgres":         postgres.Claims,
+	"postgresql":       postgres.Claims,
 	"redis":            redis.Claims,
 	"rediss":           redis.Claims,
 	"redis+sentinel":   redis.Claims,

@@ -12,7 +12,7 @@ import (
 
 // These are all the schemes. TestSchemePackages of package coord has the same, with their packages.
 func TestSchemes(t *testing.T) {
-	const want = "etcd etcds file memcached memcacheds memory redis redis+cluster redis+sentinel rediss rediss+cluster rediss+sentinel " +
+	const want = "etcd etcds file memcached memcacheds memory postgres postgresql redis redis+cluster redis+sentinel rediss rediss+cluster rediss+sentinel " +
 		"valkey valkey+cluster valkey+sentinel valkeys valkeys+cluster valkeys+sentinel zookeeper zookeepers"
 	if got := coord.Schemes(); !slices.Equal(got, strings.Fields(want)) {
 		t.Errorf("registered: %v", got)

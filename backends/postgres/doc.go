@@ -36,6 +36,15 @@
 // writes if nobody was faster; a denial is one. Several limits are taken by the same two. Those who share a key are one
 // row, of up to 64 holders, with two statements for each step.
 //
+// # Operation
+//
+//   - fsync, full_page_writes and synchronous_commit are on; without the last, [Open] refuses.
+//   - synchronous_standby_names is set where there are replicas, or a failover loses the last grants: two clients can hold a
+//     lock until the first one's next renewal.
+//   - max_connections is above clients × pool_size, and one more for each client that waits.
+//   - Behind a pooler of transactions waiters ask 20 times a second.
+//   - A transaction that is open for long keeps autovacuum from removing dead rows: watch n_dead_tup.
+//
 // # Fencing
 //
 // [Fence] is the one case in which a lease gives exclusion of effects: what is guarded is in the same database, and a

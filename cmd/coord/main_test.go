@@ -106,6 +106,9 @@ var sharedStores = []sharedStore{
 	{"memcached", func(t *testing.T) string {
 		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr + "?timeout=5s"
 	}, 3 * time.Second, true, false, false, false},
+	{"postgres", func(t *testing.T) string {
+		return fmt.Sprintf("postgres://%s@%s/postgres?timeout=5s", testserver.PostgresUser, testserver.Postgres(t).Addr)
+	}, time.Second, true, true, true, true},
 }
 
 // onStores runs the test on each of them.

@@ -20,7 +20,7 @@ func TestClaimsTable(t *testing.T) {
 }
 
 func claimsTable() string {
-	stores := []string{"memory", "file", "redis", "etcd", "zookeeper", "memcached"}
+	stores := []string{"memory", "file", "redis", "etcd", "zookeeper", "memcached", "postgres"}
 	var b strings.Builder
 	b.WriteString("| claim | " + strings.Join(stores, " | ") + " |\n| --- |" + strings.Repeat(" --- |", len(stores)) + "\n")
 	for _, c := range driver.AllClaims() {

@@ -161,7 +161,7 @@ func harnessFor(ctx context.Context, rawURL string) (conformance.Harness, error)
 		return h, err
 	}
 	switch u.Scheme {
-	case "redis", "zookeeper", "memcached":
+	case "redis", "zookeeper", "memcached", "postgres", "postgresql":
 	case "etcd": // gRPC: what is a reply takes a look at the frames
 		h.Faults = conformance.HTTP2Faults(u.Host, func(tb conformance.TB, addr string) driver.Backend {
 			through := *u
