@@ -70,6 +70,7 @@ func Cases() []Case {
 		keyCases(),
 		closeCases(),
 		operatorCases(),
+		voteCases(),
 		boundCases(),
 		retryCases(),
 		stateCases(),

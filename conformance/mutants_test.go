@@ -43,7 +43,7 @@ type mutant struct {
 // allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
-		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, callerMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants)
+		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, callerMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants, voteMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -63,6 +63,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"distant":    distant(callersBug{}),
 	"members":    membered(memberBug{}),
 	"sharing":    sharing(sharedBug{}),
+	"voting":     voting(voteBug{}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.

@@ -28,6 +28,9 @@ const (
 	List Claim = "list"
 	// Shared: several can hold a key, as readers beside one another or as takers of permits.
 	Shared Claim = "shared"
+	// Vote: the store can be a member of a quorum. It keeps [Request.Floor], and [Grant.Run] tells when it may have
+	// forgotten holds.
+	Vote Claim = "vote"
 	// MinHoldAfterExit: MinHold is kept by the store after the process ended.
 	MinHoldAfterExit Claim = "min-hold-after-exit"
 
@@ -69,7 +72,7 @@ const (
 // AllClaims lists every claim, in the order of the documentation.
 func AllClaims() []Claim {
 	return []Claim{
-		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, List, Shared, MinHoldAfterExit,
+		Fair, Wake, LossPush, PerHoldTTL, Inspect, Break, List, Shared, Vote, MinHoldAfterExit,
 		TokenProcess, TokenRestart, TokenClockSeeded, TokenFailover,
 		DurableRestart, DurableFailover, NoEviction,
 		ServerClock, AtomicMulti, Reserve, Charge,

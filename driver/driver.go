@@ -113,6 +113,21 @@ type Request struct {
 	Whole bool
 	// Share says how the hold shares its key. Only a [SharedLocker] is asked for other than the zero Share.
 	Share Share
+	// Floor is what a member of a quorum is asked for; only a store that claims [Vote] is. [Request.NewToken] is then
+	// the token of a new hold. A renewal raises the token of the hold, and what later ones are counted from, to Floor. A
+	// repeated attempt does not.
+	Floor int64
+}
+
+// FloorRange is how far from the store's clock a Floor makes a token begin.
+const FloorRange = 15 * time.Second
+
+// NewToken is the token of a new hold after the key's last one: greater than last, and at least r.Floor as far as that
+// is within FloorRange of now, the store's clock in Unix microseconds. So a client whose clock is wrong moves no token
+// far, and a store that forgets its tokens counts on above them after twice FloorRange.
+func (r Request) NewToken(last, now int64) int64 {
+	const most = int64(FloorRange / time.Microsecond)
+	return max(last+1, min(max(r.Floor, now-most), now+most))
 }
 
 // MaxToken is the greatest [Grant.Token]: it leaves the core room for its part of the fencing token.
@@ -137,6 +152,11 @@ type Grant struct {
 	// bound on permits that counted, which is the least Share.Of of the live holds and of the request.
 	Slot int
 	Of   int64
+	// Run and Age are of a TryLock with a [Request.Floor]. Run is printable, and another after each restart in which the
+	// store may have forgotten holds; Age is how long this run has lasted, at most. An empty Run is that of a store that
+	// forgets none.
+	Run string
+	Age time.Duration
 }
 
 // Hold names one hold in a batch.

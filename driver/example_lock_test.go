@@ -85,7 +85,7 @@ func ExampleClaims() {
 // A claim is a word, the same in code, configuration and reports.
 func ExampleClaim() {
 	fmt.Println(driver.Fair, driver.TokenFailover, len(driver.AllClaims()))
-	// Output: fair token-failover 23
+	// Output: fair token-failover 24
 }
 
 // One attempt, a renewal, and the end. The core does everything else.

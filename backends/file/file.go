@@ -23,7 +23,7 @@ const (
 
 // Claims are what the conformance suite proves of this store.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.Vote, driver.MinHoldAfterExit,
 	driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction,
 	driver.ServerClock, driver.Reserve, driver.Charge,

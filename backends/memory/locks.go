@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -26,9 +27,33 @@ func (sl *slot) heldBy(id string, now instant) bool {
 }
 
 // take starts a new hold.
-func (s *Store) take(sl *slot, id string, ttl time.Duration, now instant) driver.Grant {
-	sl.id, sl.token, sl.until, sl.released = id, s.tokens.Add(1), now+ttl, false
-	return driver.Grant{Token: sl.token, TTL: ttl}
+func (s *Store) take(sl *slot, r driver.Request, now instant) driver.Grant {
+	token := int64(0)
+	if r.Floor == 0 {
+		token = s.tokens.Add(1)
+	} else {
+		token = s.countFrom(r, now)
+	}
+	sl.id, sl.token, sl.until, sl.released = r.ID, token, now+r.TTL, false
+	return driver.Grant{Token: sl.token, TTL: r.TTL}
+}
+
+// countFrom counts the token of a hold with a Floor.
+func (s *Store) countFrom(r driver.Request, now instant) int64 {
+	for {
+		last := s.tokens.Load()
+		token := r.NewToken(last, s.clock.micro+now.Microseconds())
+		if s.tokens.CompareAndSwap(last, token) {
+			return token
+		}
+	}
+}
+
+// raise makes token the least of the hold, and of what later ones are counted from.
+func (s *Store) raise(sl *slot, token int64) {
+	sl.token = max(sl.token, token)
+	for last := s.tokens.Load(); last < token && !s.tokens.CompareAndSwap(last, token); last = s.tokens.Load() {
+	}
 }
 
 // extend prolongs the hold, and never shortens it.
@@ -70,7 +95,7 @@ func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Reques
 	if sl == nil {
 		sl = sh.fresh()
 		s.locks.add(sh, key, sl, now)
-		return s.take(sl, r.ID, r.TTL, now), nil
+		return s.take(sl, r, now), nil
 	}
 	if sl.heldBy(r.ID, now) {
 		return sl.extend(r.TTL, now), nil
@@ -80,7 +105,7 @@ func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Reques
 	if now < sl.until {
 		return driver.Grant{}, &driver.LockedError{Remaining: sl.until - now}
 	}
-	return s.take(sl, r.ID, r.TTL, now), nil
+	return s.take(sl, r, now), nil
 }
 
 // Renew extends the lease of r.ID.
@@ -93,6 +118,7 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 	if sl == nil || !sl.heldBy(r.ID, now) {
 		return driver.Grant{}, driver.ErrNotHeld
 	}
+	b.store.raise(sl, r.Floor)
 	return sl.extend(r.TTL, now), nil
 }
 
@@ -183,6 +209,9 @@ func (b *backend) check(ctx context.Context, key string, r driver.Request) error
 	}
 	if err := checkHold(key, r.ID); err != nil {
 		return err
+	}
+	if r.Floor < 0 || r.Floor > driver.MaxToken {
+		return fmt.Errorf("%w: floor %d: want 0 to %d", driver.ErrInvalid, r.Floor, int64(driver.MaxToken))
 	}
 	return checkTTL(r.TTL)
 }

@@ -82,7 +82,7 @@ func (s *Store) advance(sl *slot, now instant) {
 	since := time.Now() // before the lease starts, in every order of the two clocks
 	now = s.clock.now()
 	sl.queue.remove(w)
-	w.grant = s.take(sl, w.id, w.ttl, now)
+	w.grant = s.take(sl, driver.Request{ID: w.id, TTL: w.ttl}, now)
 	w.grant.Since = since
 	close(w.done)
 	if !sl.queue.empty() {

@@ -19,7 +19,7 @@ const (
 
 // Claims are what the conformance suite proves of this store.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared,
+	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.Vote,
 	driver.TokenProcess, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge,
 	driver.ScopeProcess,

@@ -53,7 +53,7 @@ func TestConformanceSentinel(t *testing.T) {
 	settle := func() { c.AwaitReplicas(2) }
 	conformance.Run(t, conformance.Harness{
 		Open:   func(tb conformance.TB) driver.Backend { return open(tb, nil) },
-		Claims: Claims,
+		Claims: SentinelClaims,
 		Faults: &conformance.Faults{
 			Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
 				w := newWire(tb)

@@ -26,6 +26,9 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
+	if r.Floor != 0 {
+		return b.acquireFloor(ctx, key, r)
+	}
 	lock, fence := lockKeys(key)
 	return b.acquire(ctx, lock, fence, r.ID, b.ttl(r.TTL))
 }
@@ -84,6 +87,9 @@ func checkRequest(r driver.Request) error {
 	if r.TTL <= 0 || r.TTL > maxTTL {
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}
+	if r.Floor < 0 || r.Floor > driver.MaxToken {
+		return fmt.Errorf("%w: floor %d: want 0 to %d", driver.ErrInvalid, r.Floor, int64(driver.MaxToken))
+	}
 	return checkID(r.ID)
 }
 
@@ -133,6 +139,9 @@ type boxedTTL struct {
 func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
+	}
+	if r.Floor != 0 {
+		return b.renewFloor(ctx, key, r)
 	}
 	lock, fence := lockKeys(key)
 	return renewed(b.runGrant(ctx, renewScript, lock, fence, r.ID, b.ttl(r.TTL).lease))

@@ -29,12 +29,12 @@ type found struct {
 // probe connects, finds out product and version, refuses a server that is too
 // old and warns of one that may evict locks; on a cluster it looks at each master. One that
 // does not answer is not needed by every lock: it is warned of, unless none answers. A
-// user who may not ask for INFO gets one warning instead.
-func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, pushes bool, err error) {
+// user who may not ask for INFO gets one warning instead. It gives the claims that the user's permissions do not allow.
+func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, missing driver.Claims, err error) {
 	var f found
 	silent, err := b.census(ctx, f.ask)
 	if err != nil {
-		return "", false, err
+		return "", nil, err
 	}
 	if len(silent) > 0 {
 		log.WarnContext(ctx, "redis: some masters of the cluster do not answer", "err", errors.Join(silent...))
@@ -42,15 +42,17 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, p
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.noInfo {
-		log.WarnContext(ctx, "redis: the user may not run INFO: version and eviction policy are not checked")
+		missing = append(missing, driver.Vote)
+		log.WarnContext(ctx, "redis: the user may not run INFO: version and eviction policy are not checked, and vote is not claimed")
 	}
 	if f.noPush != nil {
+		missing = append(missing, driver.Wake)
 		log.WarnContext(ctx, "redis: the user may not publish on coord:wake:*: waiters poll, and wake is not claimed", "err", f.noPush)
 	}
 	for _, about := range f.about {
 		// The nodes of a cluster have one version as a rule: any will do to show.
 		if server, err = serverVersion(about); err != nil {
-			return "", false, err
+			return "", nil, err
 		}
 	}
 	for _, memory := range f.about {
@@ -60,7 +62,7 @@ func (b *backend) probe(ctx context.Context, log *slog.Logger) (server string, p
 			break
 		}
 	}
-	return server, f.noPush == nil, nil
+	return server, missing, nil
 }
 
 // ask looks whether a server serves, what it is, and whether it lets waiters be notified of

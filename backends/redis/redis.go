@@ -26,9 +26,12 @@ const (
 	probeWithin = 5 * time.Second
 )
 
-// Claims are what this store promises on one server, or on one of those that sentinels
-// watch; the conformance suite proves them.
-var Claims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
+// Claims are what this store promises on one server; the conformance suite proves them.
+var Claims = append(driver.Claims{driver.Vote}, SentinelClaims...)
+
+// SentinelClaims are what it promises on the server that sentinels have chosen. Where another one can take over, with
+// what it was sent in time, there is no vote in a quorum.
+var SentinelClaims = append(driver.Claims{driver.AtomicMulti}, ClusterClaims...)
 
 // ClusterClaims are what it promises on a cluster, where several limits are taken at
 // once only if they are in one slot: those of one key.
@@ -170,17 +173,20 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	}
 	b := &backend{client: client, own: own, options: o, limits: productionLimits, shared: productionShared, closing: make(chan struct{})}
 	claims, kind := Claims, topologyOf(client)
+	if kind == sentinel {
+		claims = SentinelClaims
+	}
 	if b.cluster, _ = client.(*redis.ClusterClient); b.cluster != nil {
 		claims = ClusterClaims
 	}
-	server, pushes, err := b.probe(ctx, o.log)
+	server, missing, err := b.probe(ctx, o.log)
 	if err != nil {
 		return nil, err
 	}
-	if !pushes {
-		claims = claims.Without(driver.Wake)
+	for _, c := range missing {
+		claims = claims.Without(c)
 	}
-	b.waiters.init(b, pushes)
+	b.waiters.init(b, claims.Has(driver.Wake))
 	if server != "" && kind != single {
 		server += " " + string(kind)
 	}

@@ -51,11 +51,15 @@ func source(name string) string {
 
 // The scripts. What each does and replies is said in its first lines.
 var (
-	acquireScript     = newScript(2, source("acquire"))
-	waitScript        = newScript(2, source("wait"))
-	confirmScript     = newScript(2, source("confirm"))
-	refreshScript     = newScript(1, source("refresh"))
-	renewScript       = newScript(2, source("renew"))
+	acquireScript = newScript(2, source("acquire"))
+	waitScript    = newScript(2, source("wait"))
+	confirmScript = newScript(2, source("confirm"))
+	refreshScript = newScript(1, source("refresh"))
+	renewScript   = newScript(2, source("renew"))
+
+	acquireFloorScript = newScript(2, source("acquire_floor"))
+	renewFloorScript   = newScript(2, source("renew_floor"))
+
 	unlockScript      = newScript(1, source("unlock"))
 	unlockAfterScript = newScript(1, source("unlock_after"))
 	breakScript       = newScript(1, source("break"))

@@ -24,6 +24,9 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 			return rec, &driver.LockedError{Remaining: remaining(rec, now)}
 		}
 		token := max(rec.token+1, at)
+		if r.Floor > 0 {
+			token = r.NewToken(rec.token, at)
+		}
 		if token > driver.MaxToken {
 			return rec, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(driver.MaxToken))
 		}
@@ -42,6 +45,7 @@ func (b *Backend) Renew(ctx context.Context, key string, r driver.Request) (gran
 		if !rec.heldBy(r.ID, now.UnixMicro()) {
 			return rec, driver.ErrNotHeld
 		}
+		rec.token = max(rec.token, r.Floor)
 		rec, grant = b.extend(rec, r.TTL, now)
 		return rec, nil
 	})
@@ -191,6 +195,9 @@ func (b *Backend) checkRequest(ctx context.Context, key string, r driver.Request
 	}
 	if r.Fair {
 		return fmt.Errorf("%w: fair: this store has no queue", driver.ErrUnsupported)
+	}
+	if r.Floor < 0 || r.Floor > driver.MaxToken {
+		return fmt.Errorf("%w: floor %d: want 0 to %d", driver.ErrInvalid, r.Floor, int64(driver.MaxToken))
 	}
 	return b.checkTTL(r.TTL)
 }
