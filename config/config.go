@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type Config struct {
 	// LocksURL and LimitsURL are the stores of locks and of limits where these
 	// are two: both are set then, and URL is not.
 	LocksURL, LimitsURL URL
+	// Quorum has the members of the store of locks where that is a quorum; URL is then the store of limits, if any.
+	Quorum []URL
 	// Prefix of every key; "" if there is none, or a URL names it.
 	Prefix string
 	// Require lists the claims that the store must make.
@@ -143,9 +146,9 @@ func readAtMost(path string, limit int64) ([]byte, error) {
 func (c *Config) SetURL(source, rawURL string) error {
 	next := *c
 	next.places = maps.Clone(c.places)
-	next.URL, next.LocksURL, next.LimitsURL = URL(rawURL), "", ""
+	next.URL, next.LocksURL, next.LimitsURL, next.Quorum = URL(rawURL), "", "", nil
 	next.set = true
-	for _, key := range []string{"url.locks", "url.limits"} {
+	for _, key := range []string{"url.locks", "url.limits", "quorum"} {
 		delete(next.places, key)
 	}
 	next.places["url"] = place{file: source, outside: true}
@@ -162,6 +165,10 @@ func (c *Config) SetURL(source, rawURL string) error {
 // Stores lists the store, or those of locks and of limits.
 func (c *Config) Stores() []URL {
 	switch {
+	case len(c.Quorum) > 0 && c.URL != "":
+		return append(slices.Clone(c.Quorum), c.URL)
+	case len(c.Quorum) > 0:
+		return slices.Clone(c.Quorum)
 	case c.LocksURL != "":
 		return []URL{c.LocksURL, c.LimitsURL}
 	case c.URL != "":
@@ -235,6 +242,9 @@ func (l Lock) options() []coord.LockOption {
 func (c *Config) contradiction() error {
 	var wrong mistakes
 	wrong.add(c.prefixes())
+	if len(c.Quorum) > 0 && c.LocksURL != "" {
+		wrong.add(c.clash("quorum", "url.locks", "a second store of locks", "a second store of locks"))
+	}
 	wrong.add(c.leaseClash())
 	if l := c.Lock; l.MaxHold > 0 && l.MinHold > l.MaxHold {
 		wrong.add(c.clash("lock.min_hold", "lock.max_hold",
@@ -247,6 +257,9 @@ func (c *Config) contradiction() error {
 func (c *Config) prefixes() error {
 	all := []struct{ key, prefix string }{
 		{"prefix", c.Prefix}, {"url", c.URL.prefix()}, {"url.locks", c.LocksURL.prefix()}, {"url.limits", c.LimitsURL.prefix()},
+	}
+	for i, u := range c.Quorum {
+		all = append(all, struct{ key, prefix string }{join("quorum", strconv.Itoa(i)), u.prefix()})
 	}
 	one := all[0]
 	for _, other := range all[1:] {

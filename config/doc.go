@@ -28,6 +28,7 @@
 // file, line and what is allowed; see [Error].
 //
 //   - url: the store, or a mapping of locks and limits with one store each.
+//   - quorum: three or more stores that make one for locks, see [coord.Quorum]; url is then the store of limits.
 //   - prefix: put before every key, verbatim; at most 256 bytes.
 //   - require: claims that the store must make, by their names in package
 //     driver; Open fails on a store that does not.
@@ -52,7 +53,7 @@
 //
 // # Environment
 //
-// A variable that is not empty replaces a key: COORD_URL, COORD_PREFIX, COORD_REQUIRE (by
+// A variable that is not empty replaces a key: COORD_URL (and quorum), COORD_PREFIX, COORD_REQUIRE (by
 // commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, and COORD_LOCK_TTL and so on. COORD_URL_LOCKS
 // and COORD_URL_LIMITS replace the store of locks or of limits alone. Limits and rules are
 // the file's.

@@ -86,7 +86,8 @@ func (c *Config) urlVariables(p *parser, lookup func(string) (string, bool)) err
 		return err
 	}
 	if whole {
-		c.LocksURL, c.LimitsURL = "", ""
+		c.LocksURL, c.LimitsURL, c.Quorum = "", "", nil
+		delete(c.places, "quorum")
 		delete(c.places, "url.locks")
 		delete(c.places, "url.limits")
 	}

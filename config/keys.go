@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -14,7 +15,10 @@ import (
 // config reads the root.
 func (p *parser) config(c *Config, root *yaml.Node) error {
 	var chain *yaml.Node // read last: rules name limits
-	fields := []field{{"url", func(key string, n *yaml.Node) error { return p.stores(key, n, c) }}}
+	fields := []field{
+		{"url", func(key string, n *yaml.Node) error { return p.stores(key, n, c) }},
+		{"quorum", func(key string, n *yaml.Node) error { return p.quorum(key, n, c) }},
+	}
 	fields = append(fields, p.plainFields(c)...)
 	fields = append(
 		fields,
@@ -67,6 +71,24 @@ func (p *parser) stores(key string, n *yaml.Node, c *Config) error {
 		return p.bad(key, n, "no limits: want a store for each of locks and limits")
 	}
 	return nil
+}
+
+// quorum reads the members of a quorum.
+func (p *parser) quorum(key string, n *yaml.Node, c *Config) error {
+	if n.Kind != yaml.SequenceNode || n.ShortTag() != "!!seq" || len(n.Content) < 3 {
+		return p.bad(key, n, "want a list of three stores or more such as [redis://a, redis://b, redis://c]")
+	}
+	var wrong mistakes
+	c.Quorum = make([]URL, len(n.Content))
+	for i, item := range n.Content {
+		name := join(key, strconv.Itoa(i))
+		p.note(name, item.Line)
+		err := p.url(name, item, &c.Quorum[i])
+		if !wrong.add(err) && slices.Contains(c.Quorum[:i], c.Quorum[i]) {
+			wrong.add(p.bad(name, item, "a member again"))
+		}
+	}
+	return wrong.err()
 }
 
 func (p *parser) url(key string, n *yaml.Node, u *URL) error {

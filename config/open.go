@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,8 @@ func (c *Config) Open(ctx context.Context, opts ...coord.Option) (*Client, error
 	var client *coord.Client
 	var err error
 	switch {
+	case len(c.Quorum) > 0:
+		client, err = c.openQuorum(ctx, opts)
 	case c.LocksURL != "" && c.LimitsURL != "":
 		client, err = c.openTwo(ctx, opts)
 	case c.URL != "":
@@ -80,6 +83,34 @@ func (c *Config) openTwo(ctx context.Context, opts []coord.Option) (*coord.Clien
 	if err != nil {
 		return nil, err
 	}
+	return openHalves(ctx, locks, prefix, limitURL, opts)
+}
+
+func (c *Config) openQuorum(ctx context.Context, opts []coord.Option) (*coord.Client, error) {
+	raw, err := make([]string, len(c.Quorum)), error(nil)
+	for i, u := range c.Quorum {
+		if raw[i], err = c.resolved(ctx, join("quorum", strconv.Itoa(i)), u); err != nil {
+			return nil, err
+		}
+	}
+	limitURL := ""
+	if c.URL != "" {
+		if limitURL, err = c.resolved(ctx, "url", c.URL); err != nil {
+			return nil, err
+		}
+	}
+	locks, prefix, err := coord.OpenQuorum(ctx, raw...)
+	if err != nil {
+		return nil, err
+	}
+	return openHalves(ctx, locks, prefix, limitURL, opts)
+}
+
+// openHalves makes a client of a store of locks, and one of limits where there is a URL.
+func openHalves(ctx context.Context, locks driver.Backend, prefix, limitURL string, opts []coord.Option) (*coord.Client, error) {
+	if limitURL == "" {
+		return newClient(locks, prefix, opts)
+	}
 	limits, other, err := coord.OpenBackend(ctx, limitURL)
 	if err != nil {
 		return nil, closing(err, locks)
@@ -87,13 +118,16 @@ func (c *Config) openTwo(ctx context.Context, opts []coord.Option) (*coord.Clien
 	if prefix == "" {
 		prefix = other // if both have one, it is the same
 	}
+	return newClient(coord.Split(locks, limits), prefix, opts)
+}
+
+func newClient(b driver.Backend, prefix string, opts []coord.Option) (*coord.Client, error) {
 	if prefix != "" {
 		opts = append([]coord.Option{coord.WithPrefix(prefix)}, opts...)
 	}
-	both := coord.Split(locks, limits)
-	client, err := coord.New(both, opts...)
+	client, err := coord.New(b, opts...)
 	if err != nil {
-		return nil, closing(err, both)
+		return nil, closing(err, b)
 	}
 	return client, nil
 }

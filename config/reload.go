@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -59,9 +61,16 @@ func (c *Config) same(next *Config) error {
 	for _, v := range c.fixed() {
 		was[v.Key] = v.Value
 	}
+	if !slices.Equal(c.Quorum, next.Quorum) {
+		at := next.places["quorum"]
+		if at.file == "" {
+			at.file = next.name
+		}
+		return at.mistake("quorum", "other members: only limits and rules change without a restart")
+	}
 	for _, v := range next.fixed() {
 		old, ok := was[v.Key]
-		if ok && old == v.Value && c.url(v.Key) == next.url(v.Key) {
+		if strings.HasPrefix(v.Key, "quorum.") || ok && old == v.Value && c.url(v.Key) == next.url(v.Key) {
 			continue
 		}
 		at := next.places[v.Key]

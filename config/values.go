@@ -51,6 +51,9 @@ func (c Config) Format(f fmt.State, _ rune) {
 func (c *Config) fixed() []Value {
 	var list []Value
 	add := func(key, text string) { list = append(list, c.value(key, text)) }
+	for i, u := range c.Quorum {
+		add(join("quorum", strconv.Itoa(i)), u.String())
+	}
 	if c.LocksURL == "" {
 		add("url", or(c.URL.String(), "none"))
 	} else {

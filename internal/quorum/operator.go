@@ -1,0 +1,163 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Inspect implements driver.Inspector: the holder is the one that a majority names.
+func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	if err := b.ready(ctx, key); err != nil {
+		return driver.Holder{}, err
+	}
+	sent := time.Now()
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, m *member) (driver.Holder, error) {
+		return m.Inspect(ctx, key)
+	})
+	isFree := func(err error) bool { return errors.Is(err, driver.ErrNotHeld) }
+	var most driver.Holder
+	votes, free := map[string][]vote{}, 0
+	count := func() (n int) {
+		clear(votes)
+		free = 0
+		for _, a := range r.answers {
+			switch {
+			case a == nil:
+			case a.err == nil:
+				id := a.value.ID
+				votes[id] = append(votes[id], vote{grant: driver.Grant{Token: int64(a.value.Token)}, until: sent.Add(a.value.TTL), counts: true})
+				if len(votes[id]) > n {
+					n, most = len(votes[id]), a.value
+				}
+			case isFree(a.err):
+				free++
+			}
+		}
+		return n
+	}
+	if err := r.gather(ctx, func() bool { return max(count(), free) >= b.need }); err != nil {
+		return driver.Holder{}, err
+	}
+	failed := r.errs(isFree)
+	switch n := count(); {
+	case n >= b.need:
+		v := votes[most.ID]
+		token := b.agreed(v)
+		if token == 0 {
+			token = greatest(v)
+		}
+		most.TTL, most.Token = b.lease(v).Sub(sent), driver.Token(token)
+		return most, nil
+	case n+len(failed) < b.need:
+		return driver.Holder{}, driver.ErrNotHeld
+	}
+	return driver.Holder{}, b.unanswered("answered", failed, false)
+}
+
+// Break implements driver.Breaker.
+func (b *Backend) Break(ctx context.Context, key, id string) error {
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, m *member) error { return m.Break(ctx, key, id) })
+}
+
+// List implements driver.Lister. It reads the lists of all members to their ends, and gives what a majority may hold.
+func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if !b.info.Claims.Has(driver.List) {
+			yield("", driver.ErrUnsupported)
+			return
+		}
+		if err := b.ready(ctx, "list"); err != nil {
+			yield("", err)
+			return
+		}
+		r := b.lists(ctx, prefix)
+		if err := r.gather(ctx, func() bool { return r.succeeded() >= b.need }); err != nil {
+			yield("", err)
+			return
+		}
+		answered, keys := r.succeeded(), map[string]int{}
+		for _, a := range r.answers {
+			if a != nil && a.err == nil {
+				for key := range a.value {
+					keys[key]++
+				}
+			}
+		}
+		if answered < b.need {
+			yield("", b.unanswered("listed", r.errs(isNothing), false))
+			return
+		}
+		for key, n := range keys {
+			if n+len(b.members)-answered >= b.need && !yield(key, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lists reads the list of each member, as long as ctx allows.
+func (b *Backend) lists(ctx context.Context, prefix string) *round[map[string]bool] {
+	return ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) {
+		keys := map[string]bool{}
+		for key, err := range m.store.(driver.Lister).List(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			keys[key] = true
+		}
+		return keys, nil
+	})
+}
+
+// Ping implements driver.Pinger: it wants a majority.
+func (b *Backend) Ping(ctx context.Context) error {
+	if err := b.ready(ctx, "ping"); err != nil {
+		return err
+	}
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, m *member) (struct{}, error) { return struct{}{}, m.Ping(ctx) })
+	err := r.gather(ctx, func() bool { return r.succeeded() >= b.need })
+	if err == nil && r.succeeded() < b.need {
+		err = b.unanswered("answered", r.errs(isNothing), false)
+	}
+	return err
+}
+
+// Describe implements driver.Describer.
+func (b *Backend) Describe(context.Context) (map[string]string, error) {
+	names := make([]string, len(b.members))
+	for i, m := range b.members {
+		names[i] = m.Info().Name + " " + m.Info().Server
+	}
+	return map[string]string{"topology": fmt.Sprintf("quorum of %d: %s", len(names), strings.Join(names, ", "))}, nil
+}
+
+// Check implements driver.Checker: what each member that has something to say finds, under its name.
+func (b *Backend) Check(ctx context.Context) (all []driver.Finding, err error) {
+	var failed []error
+	for _, m := range b.members {
+		c, ok := m.store.(driver.Checker)
+		if !ok {
+			continue
+		}
+		found, err := c.Check(ctx)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", m, err))
+			all = append(all, driver.Finding{Level: driver.LevelFail, Name: m.name, Text: "it does not answer", Remedy: "start it: as long as a majority serves, locks do"})
+			continue
+		}
+		for _, f := range found {
+			f.Name = m.name + ": " + f.Name
+			all = append(all, f)
+		}
+	}
+	if len(failed) > len(b.members)-b.need {
+		return all, errors.Join(failed...)
+	}
+	return all, nil
+}

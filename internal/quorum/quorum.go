@@ -1,0 +1,189 @@
+// Package quorum makes one store for locks of several independent ones: what more than half of them grant is held.
+//
+// A member keeps each lease by itself and knows nothing of the others. So every promise is made of majorities, of which
+// any two have a member in common: that one refuses a second holder, and has the greatest token.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// MaxTTL is the longest lease. It is no option: what a client takes for over, because it is longer than its own bound,
+// must be over for the lease of every client. Tokens that a member has forgotten are below those of its clock by then.
+const MaxTTL = 4 * driver.FloorRange
+
+// Backend is the store that the members make. Use New.
+type Backend struct {
+	members []*member
+	need    int // more than half
+	info    driver.Info
+	longest time.Duration // MaxTTL
+	bugs    bugs
+	holds   holds
+	polls   polls
+	tokens  clock
+
+	mu     sync.RWMutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+var _ interface {
+	driver.Backend
+	driver.Locker
+	driver.BatchRenewer
+	driver.DelayedUnlocker
+	driver.Inspector
+	driver.Breaker
+	driver.Lister
+	driver.Pinger
+	driver.Describer
+	driver.Checker
+} = (*Backend)(nil)
+
+// New makes a store of three or more members, which it closes with itself. Every client has to name the same ones, in
+// the same order. A store that cannot be a member is ErrInvalid, and no member is closed then. longest is MaxTTL, and
+// less only for tests that restart members.
+func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
+	if len(members) < 3 {
+		return nil, fmt.Errorf("%w: a quorum of %d members: want 3 or more, of which one may fail", driver.ErrInvalid, len(members))
+	}
+	b := &Backend{need: len(members)/2 + 1, longest: longest}
+	for i, m := range members {
+		if slices.Contains(members[:i], m) {
+			return nil, fmt.Errorf("%w: member %d is there twice", driver.ErrInvalid, i+1)
+		}
+		s, err := usable(m)
+		if err != nil {
+			return nil, fmt.Errorf("%w: member %d, %s: %s", driver.ErrInvalid, i+1, m.Info().Name, err)
+		}
+		b.members = append(b.members, &member{
+			store: s, name: fmt.Sprintf("member %d, %s", i+1, m.Info().Name), last: make(map[holdKey]chan struct{}),
+		})
+	}
+	b.info = b.describe()
+	return b, nil
+}
+
+// usable says why m cannot be a member.
+func usable(m driver.Backend) (store, error) {
+	info := m.Info()
+	s, ok := m.(store)
+	switch {
+	case info.Name == "etcd" || info.Name == "zookeeper":
+		return nil, errors.New("it is a quorum by itself: use it alone")
+	case info.Name == "memcached":
+		return nil, errors.New("it has no clock by which locks could be counted after it has forgotten them")
+	case !ok || !info.Claims.Has(driver.Vote):
+		return nil, fmt.Errorf("it does not claim %s: want a single server of Redis whose user may run INFO, or a store of files or memory", driver.Vote)
+	case info.MaxTTL != 0 && info.MaxTTL < MaxTTL:
+		return nil, fmt.Errorf("leases of at most %v: want %v", info.MaxTTL, MaxTTL)
+	}
+	return s, nil
+}
+
+// Info describes the store.
+func (b *Backend) Info() driver.Info {
+	info := b.info
+	info.Claims = slices.Clone(info.Claims)
+	return info
+}
+
+// describe makes Info of the members'. Locks are what all members can do, and survive the failure of one.
+func (b *Backend) describe() driver.Info {
+	info := driver.Info{Name: "quorum", MaxTTL: b.longest}
+	common := slices.DeleteFunc(driver.AllClaims(), func(c driver.Claim) bool { return !slices.Contains(lasting, c) })
+	for _, m := range b.members {
+		one := m.Info()
+		info.MinTTL, info.TTLStep = max(info.MinTTL, one.MinTTL), max(info.TTLStep, one.TTLStep)
+		if one.MaxKey != 0 && (info.MaxKey == 0 || one.MaxKey < info.MaxKey) {
+			info.MaxKey = one.MaxKey
+		}
+		if info.Server != "" {
+			info.Server += ", "
+		}
+		info.Server += one.Server
+		common = slices.DeleteFunc(common, func(c driver.Claim) bool { return !one.Claims.Has(c) })
+	}
+	info.Claims = append(common, driver.DurableFailover, driver.TokenFailover, b.scope())
+	return info
+}
+
+// lasting are the claims that a quorum makes if all members do.
+var lasting = driver.Claims{
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.MinHoldAfterExit,
+	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded, driver.DurableRestart, driver.NoEviction,
+}
+
+// scope is the narrowest of the members'.
+func (b *Backend) scope() driver.Claim {
+	for _, c := range []driver.Claim{driver.ScopeProcess, driver.ScopeMachine} {
+		if slices.ContainsFunc(b.members, func(m *member) bool { return m.Info().Claims.Has(c) }) {
+			return c
+		}
+	}
+	return driver.ScopeHosts
+}
+
+// start runs fn in the background, until Close at most. It reports false after Close.
+func (b *Backend) start(fn func()) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return false
+	}
+	b.calls.Go(fn)
+	return true
+}
+
+// Close closes the members, which ends the calls under way, and waits for these.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	again := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if again {
+		return nil
+	}
+	all := make([]error, len(b.members))
+	for i, m := range b.members {
+		all[i] = m.Close()
+	}
+	b.calls.Wait()
+	return errors.Join(all...)
+}
+
+// ready refuses a call that comes after Close or after the end of ctx.
+func (b *Backend) ready(ctx context.Context, key string) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case b.closed:
+		return driver.ErrClosed
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+	case key == "":
+		return fmt.Errorf("%w: key is empty: want at least 1 byte", driver.ErrInvalid)
+	}
+	return nil
+}
+
+func (b *Backend) check(ctx context.Context, key string, r driver.Request) error {
+	if err := b.ready(ctx, key); err != nil {
+		return err
+	}
+	switch {
+	case r.Fair, r.Share != driver.Share{}, r.Floor != 0:
+		return fmt.Errorf("%w: a quorum has exclusive locks without a queue", driver.ErrUnsupported)
+	case r.TTL <= 0 || r.TTL > b.longest:
+		return fmt.Errorf("%w: TTL %v: want more than 0, at most %v", driver.ErrInvalid, r.TTL, b.longest)
+	}
+	return driver.CheckID(r.ID)
+}

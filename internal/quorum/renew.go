@@ -1,0 +1,207 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// Renew implements driver.Locker.
+func (b *Backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	one := b.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})[0]
+	return one.Grant, one.Err
+}
+
+// RenewAll implements driver.BatchRenewer. It asks each member once for all holds.
+//
+// A member that does not have a hold is asked to grant it again while the hold is certain: nobody else has a majority
+// then, so that it is as good as a renewal, and the member need not have remembered anything. So a hold outlives the
+// restart of one member after the other.
+func (b *Backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	out := make([]driver.Renewal, len(holds))
+	var valid []driver.Hold
+	var which []int
+	for i, h := range holds {
+		if out[i].Err = b.check(ctx, h.Key, h.Request); out[i].Err == nil {
+			valid, which = append(valid, h), append(which, i)
+		}
+	}
+	if len(valid) == 0 {
+		return out
+	}
+	n := renewal{b: b, sent: time.Now(), holds: valid}
+	n.ask(ctx)
+	heals := make([]*healing, len(valid))
+	for k := range valid {
+		if len(n.of(k).yes) < b.need {
+			heals[k] = n.heal(ctx, k)
+		}
+	}
+	for k, i := range which {
+		out[i] = n.result(ctx, k, heals[k])
+	}
+	b.start(func() { n.healRest(ctx, heals) })
+	return out
+}
+
+// healRest waits for the members that have not answered yet, and heals the holds that were renewed without.
+func (n *renewal) healRest(ctx context.Context, begun []*healing) {
+	bound := driver.NewBound(ctx, callBound)
+	defer bound.Stop()
+	_ = n.round.gather(bound, all)
+	for k, h := range begun {
+		if h == nil {
+			n.heal(ctx, k)
+		}
+	}
+}
+
+// renewal is one RenewAll.
+type renewal struct {
+	b     *Backend
+	sent  time.Time
+	holds []driver.Hold
+	round *round[[]driver.Renewal]
+	ended error // ctx ended before a majority had answered
+}
+
+func (n *renewal) ask(ctx context.Context) {
+	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member) ([]driver.Renewal, error) {
+		return m.renewAll(ctx, n.holds), nil
+	})
+	n.ended = n.round.gather(ctx, func() bool {
+		if n.b.bugs.WaitsForAll || len(n.b.members)-n.round.missing < n.b.need {
+			return false
+		}
+		for k := range n.holds {
+			if v := n.of(k); len(v.yes) < n.b.need && len(v.lost) < n.b.need {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// renewAll renews holds at one member.
+func (m *member) renewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	if batch, ok := m.store.(driver.BatchRenewer); ok && len(holds) > 1 {
+		return batch.RenewAll(ctx, holds)
+	}
+	out := make([]driver.Renewal, len(holds))
+	for i, h := range holds {
+		out[i].Grant, out[i].Err = m.Renew(ctx, h.Key, h.Request)
+	}
+	return out
+}
+
+// standing is how a hold stands after a round of renewals.
+type standing struct {
+	yes    []vote
+	lost   []*member // that do not have it
+	failed []error
+}
+
+func (n *renewal) of(k int) (s standing) {
+	for i, a := range n.round.answers {
+		if a == nil {
+			continue
+		}
+		m := n.b.members[i]
+		err := a.err
+		if err == nil {
+			if k >= len(a.value) {
+				continue
+			}
+			err = a.value[k].Err
+		}
+		switch {
+		case err == nil:
+			v := n.b.newVote(m, a.value[k].Grant, n.sent)
+			v.counts = true
+			s.yes = append(s.yes, v)
+		case errors.Is(err, driver.ErrNotHeld):
+			s.lost = append(s.lost, m)
+		default:
+			s.failed = append(s.failed, err)
+		}
+	}
+	return s
+}
+
+// healing is a hold on its way back to members that had lost it.
+type healing struct {
+	until time.Time // it counts if it is granted before that
+	token int64
+	round *round[vote]
+}
+
+// heal begins to grant hold k again where it was lost, if the hold is certain. A hold that a majority does not have was
+// revoked, or is over.
+func (n *renewal) heal(ctx context.Context, k int) *healing {
+	h, s := n.holds[k], n.of(k)
+	c, _, now := n.b.holds.get(holdKey{h.Key, h.ID})
+	if !now || len(s.lost) == 0 || len(s.lost) >= n.b.need || n.b.bugs.NoHeal {
+		return nil
+	}
+	r := h.Request
+	r.Floor = c.token
+	sent := time.Now()
+	return &healing{c.until, c.token, ask(ctx, n.b, s.lost, holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
+		if _, _, now := n.b.holds.get(holdKey{h.Key, h.ID}); !now {
+			return vote{}, driver.ErrNotHeld
+		}
+		g, err := m.TryLock(ctx, h.Key, r)
+		if err != nil {
+			return vote{}, err
+		}
+		v := n.b.newVote(m, g, sent) // takes in that it may have restarted
+		if g.Token < c.token {       // its clock is behind
+			_, err = m.Renew(ctx, h.Key, r)
+		}
+		v.counts = time.Now().Before(c.until)
+		return v, err
+	})}
+}
+
+// result is what became of hold k.
+func (n *renewal) result(ctx context.Context, k int, heals *healing) driver.Renewal {
+	b, h, s := n.b, n.holds[k], n.of(k)
+	need := b.need
+	if b.bugs.RenewalByAny {
+		need = 1
+	}
+	ended := n.ended
+	if heals != nil && len(s.yes) < need {
+		err := heals.round.gather(ctx, func() bool { return len(s.yes)+len(heals.round.votes(itself)) >= need })
+		s.yes = append(s.yes, heals.round.votes(itself)...)
+		if ended == nil {
+			ended = err
+		}
+	}
+	name := holdKey{h.Key, h.ID}
+	switch {
+	case len(s.yes) >= need:
+		return driver.Renewal{Grant: n.renewed(name, s.yes)}
+	case len(s.lost) >= b.need:
+		b.holds.drop(name)
+		return driver.Renewal{Err: driver.ErrNotHeld}
+	case ended != nil:
+		return driver.Renewal{Err: ended}
+	}
+	return driver.Renewal{Err: b.unanswered("renewed", append(s.failed, n.round.errs(isNothing)...), false)}
+}
+
+// renewed is the grant of a renewal. The token is the hold's, whatever a member has that it was granted by later.
+func (n *renewal) renewed(name holdKey, votes []vote) driver.Grant {
+	until := n.b.lease(votes)
+	c, known, _ := n.b.holds.get(name)
+	if !known { // another client's
+		if c.token = n.b.agreed(votes); c.token == 0 {
+			c.token = greatest(votes)
+		}
+	}
+	n.b.holds.extend(name, sure(n.sent, until))
+	return driver.Grant{Token: c.token, TTL: until.Sub(n.sent), Since: n.sent}
+}

@@ -1,0 +1,35 @@
+package quorum
+
+import (
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// runs tells whether the grants of a member count. One that has restarted may have granted, before that, what it has
+// forgotten: it has no vote until all such leases are over.
+type runs struct {
+	mu    sync.Mutex
+	known string    // the run of the last grant
+	from  time.Time // its grants count from then on
+}
+
+// count reports whether a grant counts; longest is the longest lease that there can be. The age of the first run that
+// this client sees is the member's word. Later a change of the run says that it restarted, by no clock of the member's.
+func (r *runs) count(g driver.Grant, longest time.Duration) bool {
+	if g.Run == "" {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if g.Run != r.known {
+		r.from = now.Add(longest)
+		if r.known == "" {
+			r.from = r.from.Add(-g.Age)
+		}
+		r.known = g.Run
+	}
+	return !now.Before(r.from)
+}

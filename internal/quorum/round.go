@@ -1,0 +1,113 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// callBound is how long a call on one member takes, at most. It may go on after the round that made it.
+	callBound = time.Second
+	// maxCalls is how many calls one member has under way, at most: those on one that hangs pile up.
+	maxCalls = 1024
+)
+
+// result is what a member answered.
+type result[T any] struct {
+	from  int
+	value T
+	err   error
+}
+
+// round is one question to several members at once.
+type round[T any] struct {
+	began   time.Time
+	members []*member
+	results chan result[T]
+	answers []*result[T] // by the index in members; nil: no answer yet
+	missing int
+}
+
+// ask asks members, all at once. A call about hold h begins at a member once the ones before it about h have returned
+// there, so that a release never overtakes the attempt.
+func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member) (T, error)) *round[T] {
+	n := len(members)
+	r := &round[T]{began: time.Now(), members: members, results: make(chan result[T], n), answers: make([]*result[T], n), missing: n}
+	for i, m := range members {
+		before, leave, err := m.enter(h)
+		if err != nil || !b.start(func() {
+			defer leave()
+			a := result[T]{from: i}
+			if before != nil {
+				<-before // which is bounded, as this is
+			}
+			bound := driver.NewBound(ctx, callBound)
+			defer bound.Stop()
+			a.value, a.err = do(bound, m)
+			m.silent.Store(a.err != nil && !driver.Definite(a.err))
+			r.results <- a
+		}) {
+			if err == nil {
+				leave()
+				err = driver.ErrClosed
+			}
+			r.results <- result[T]{from: i, err: err}
+		}
+	}
+	return r
+}
+
+// gather takes answers until the outcome is decided and the rest have had a tenth of the time so far, or all have
+// answered. The calls that it does not wait for go on, each within its bound. The error says that ctx ended first.
+func (r *round[T]) gather(ctx context.Context, decided func() bool) error {
+	var late <-chan time.Time
+	for r.missing > 0 {
+		if late == nil && decided() {
+			t := time.NewTimer(time.Since(r.began) / 10)
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case a := <-r.results:
+			r.answers[a.from] = &a
+			r.missing--
+		case <-late:
+			return nil
+		case <-ctx.Done():
+			if late != nil || decided() {
+				return nil
+			}
+			return driver.ContextError(ctx)
+		}
+	}
+	return nil
+}
+
+// all never decides: every member is waited for.
+func all() bool { return false }
+
+// errs are the failures of a round, each with the member's name. isAnswer tells the errors that are none.
+func (r *round[T]) errs(isAnswer func(error) bool) (failed []error) {
+	for i, a := range r.answers {
+		switch {
+		case a == nil:
+			failed = append(failed, fmt.Errorf("%s: no answer after %v", r.members[i], time.Since(r.began).Round(time.Millisecond)))
+		case a.err != nil && !isAnswer(a.err):
+			failed = append(failed, fmt.Errorf("%s: %w", r.members[i], a.err))
+		}
+	}
+	return failed
+}
+
+// succeeded is how many members have answered without an error.
+func (r *round[T]) succeeded() (n int) {
+	for _, a := range r.answers {
+		if a != nil && a.err == nil {
+			n++
+		}
+	}
+	return n
+}

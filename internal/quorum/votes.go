@@ -1,0 +1,116 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// vote is a grant of a member. One that does not count is of a member that may have forgotten the lease of another.
+type vote struct {
+	grant  driver.Grant
+	until  time.Time // when the lease ends, at the earliest
+	counts bool
+}
+
+// newVote judges what m has granted to a request that was sent then.
+func (b *Backend) newVote(m *member, g driver.Grant, sent time.Time) vote {
+	since := sent
+	if !g.Since.IsZero() && g.Since.Before(sent) {
+		since = g.Since
+	}
+	if b.bugs.LeaseFromEnd {
+		since = time.Now()
+	}
+	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest) || b.bugs.Newborn}
+}
+
+// tally counts the answers of a round.
+type tally struct {
+	yes, idle, no, failed, missing int // idle: granted by a member that does not count
+	left                           []time.Duration
+}
+
+// count counts votes; no is the error by which a member says that it does not have, or give, the hold.
+func (b *Backend) count(r *round[vote], no error) tally {
+	t := tally{missing: r.missing}
+	for _, a := range r.answers {
+		switch {
+		case a == nil:
+		case a.err == nil && a.value.counts:
+			t.yes++
+			t.left = append(t.left, 0)
+		case a.err == nil:
+			t.idle++
+		case errors.Is(a.err, no):
+			t.no++
+			var locked *driver.LockedError
+			if errors.As(a.err, &locked) {
+				t.left = append(t.left, locked.Remaining)
+			}
+		default:
+			t.failed++
+		}
+	}
+	return t
+}
+
+// votes are the grants that count.
+func (r *round[T]) votes(of func(T) vote) (list []vote) {
+	for _, a := range r.answers {
+		if a != nil && a.err == nil {
+			if v := of(a.value); v.counts {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+func itself(v vote) vote { return v }
+
+// lease is when the majority that lasts longest ends: the end of its shortest lease.
+func (b *Backend) lease(votes []vote) time.Time {
+	slices.SortFunc(votes, func(x, y vote) int { return y.until.Compare(x.until) })
+	if b.bugs.LongestLease {
+		return votes[0].until
+	}
+	return votes[min(b.need, len(votes))-1].until
+}
+
+// agreed is the token that a majority has; 0: there is none.
+func (b *Backend) agreed(votes []vote) int64 {
+	n := make(map[int64]int, len(votes))
+	for _, v := range votes {
+		if n[v.grant.Token]++; n[v.grant.Token] >= b.need {
+			return v.grant.Token
+		}
+	}
+	return 0
+}
+
+func greatest(votes []vote) (token int64) {
+	for _, v := range votes {
+		token = max(token, v.grant.Token)
+	}
+	return token
+}
+
+// unanswered is the error of a call for which too few members answered. It is definite only where that is certain: if
+// so many refuse the call as it is, or if none has done anything.
+func (b *Backend) unanswered(what string, failed []error, untouched bool) error {
+	for _, kind := range []error{driver.ErrInvalid, driver.ErrUnsupported, driver.ErrCorrupt, driver.ErrClosed} {
+		same := slices.DeleteFunc(slices.Clone(failed), func(err error) bool { return !errors.Is(err, kind) })
+		if len(same) > len(b.members)-b.need {
+			return same[0]
+		}
+	}
+	why := fmt.Sprintf("%s by fewer than %d of %d members: %v", what, b.need, len(b.members), errors.Join(failed...))
+	if untouched && !slices.ContainsFunc(failed, func(err error) bool { return !driver.Definite(err) }) {
+		return fmt.Errorf("%w: %s", driver.ErrNotSent, why)
+	}
+	return errors.New(why)
+}
