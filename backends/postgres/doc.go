@@ -28,9 +28,9 @@
 //
 // Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Whoever frees the key
 // notifies the first, by NOTIFY on the channel coord_ and the schema, and that one asks again. A client that waits has
-// one more connection, outside of the pool, for notifications. All waiters ask once a second besides; one that has not
-// for three seconds is passed. Where no notification comes, as behind a pooler of transactions, they ask 20 times a
-// second, in the same order.
+// one more connection, outside of the pool, for notifications. All waiters ask besides, three times in a TTL, or in three
+// seconds if that is shorter; one that does not for so long is passed. Where no notification comes, as behind a pooler of
+// transactions, they ask 20 times a second, in the same order.
 //
 // Limits run on the server's clock. A decision is two statements, one that reads the state and the clock, and one that
 // writes if nobody was faster; a denial is one. Several limits are taken by the same two. Those who share a key are one

@@ -21,7 +21,7 @@ func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits b
 	g, err := run(ctx, b, func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
-		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits}, &granted, &g.Token, &left)
+		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
 		switch {
 		case err != nil:
 			return g, err

@@ -12,11 +12,14 @@ import (
 )
 
 const (
-	// askEach is how often a waiter shows that it lives. The server passes it over three seconds after the last time.
-	askEach = time.Second
-	// pollEach is how often it asks while no notification can reach it.
+	// maxPlace is how long the server keeps the place of a waiter that does not ask again.
+	maxPlace = 3 * time.Second
+	// pollEach is how often a waiter asks while no notification can reach it.
 	pollEach = 50 * time.Millisecond
 )
+
+// placeLasts is how long a place lasts that is asked for with a TTL: a dead waiter delays others no longer than a dead holder.
+func placeLasts(ttl time.Duration) time.Duration { return min(ttl, maxPlace) }
 
 var _ driver.Queuer = (*backend)(nil)
 
@@ -41,9 +44,9 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 			g.Since = sent
 			return g, unplaced(ctx, err, placed)
 		}
-		pause := pollEach
-		if b.listener.isUp() {
-			pause = askEach
+		pause := placeLasts(r.TTL) / 3 // a sign of life
+		if !b.listener.isUp() {
+			pause = min(pause, pollEach)
 		}
 		if errors.As(err, &locked) && locked.Remaining > 0 {
 			pause = min(pause, locked.Remaining+time.Millisecond)
@@ -61,7 +64,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 }
 
 // finishWithin is how much longer than its ctx a request for a place may take. One that was left behind could reach the
-// server after the place was withdrawn: then the first in the queue would be nobody, for three seconds.
+// server after the place was withdrawn: then the first in the queue would be nobody, while that lasts.
 const finishWithin = 80 * time.Millisecond
 
 // askLate asks for the lock or a place, and gives a request that is on its way when ctx ends the time to return.

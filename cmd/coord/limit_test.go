@@ -100,7 +100,7 @@ func TestLimitTwelve(t *testing.T) {
 		each   = 20 // permits at a time, so that starting processes is not what limits
 	)
 	onStores(t, func(t *testing.T, u *user) {
-		u.crowd()
+		u.heavy()
 		type taken struct{ began, ended time.Time }
 		var mu sync.Mutex
 		var all []taken

@@ -157,7 +157,7 @@ func host(t *testing.T) string {
 func TestLockFifty(t *testing.T) {
 	const shells, atOnce = 50, 12 // more at once starve the server on a machine of few cores
 	onStores(t, func(t *testing.T, u *user) {
-		u.crowd()
+		u.heavy()
 		number := filepath.Join(u.dir, "number")
 		if err := os.WriteFile(number, []byte("0\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -410,7 +410,7 @@ func TestLockMinHold(t *testing.T) {
 // A holder that is killed: its command dies with it, and the next has the lock when the lease ends.
 func TestLockKilled(t *testing.T) {
 	onStores(t, func(t *testing.T, u *user) {
-		u.crowd()
+		u.heavy()
 		r := u.start("lock", "a", "--ttl", "1s", "--", "bash", "-c", `echo $$ > pid; echo up; while :; do sleep 0.02; done`)
 		killed := time.Now()
 		if err := r.cmd.Process.Kill(); err != nil {

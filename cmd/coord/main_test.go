@@ -123,14 +123,14 @@ func onStores(t *testing.T, test func(t *testing.T, u *user)) {
 	}
 }
 
-// crowds are tests that start many processes, or judge how soon one starts: two at a time. More starve the server, and each
+// heavyTests are tests that start many processes, or judge how soon one starts: two at a time. More starve the server, and each
 // other, on a machine of few cores.
-var crowds = make(chan struct{}, 2)
+var heavyTests = make(chan struct{}, 2)
 
-// crowd waits for its turn to be one of the crowds, until the test ends.
-func (u *user) crowd() {
-	crowds <- struct{}{}
-	u.t.Cleanup(func() { <-crowds })
+// heavy waits for its turn to be one of two heavy tests, until the test ends.
+func (u *user) heavy() {
+	heavyTests <- struct{}{}
+	u.t.Cleanup(func() { <-heavyTests })
 }
 
 // command is coord with these arguments, not started yet.

@@ -14,7 +14,7 @@ WITH asked AS (
 			CASE WHEN may THEN 'held' ELSE l.state END,
 			CASE WHEN may AND NOT mine THEN greatest(l.token + 1, {micros(now)}) ELSE l.token END,
 			CASE WHEN mine THEN greatest(l.until, ends) WHEN may THEN ends ELSE l.until END,
-			CASE WHEN may THEN l.queued ELSE now + interval '3 seconds' END
+			CASE WHEN may THEN l.queued ELSE now + $5::bigint * interval '1 microsecond' END
 		FROM (
 			SELECT now, ends, mine, mine OR first AND (l.state = 'free' OR l.until <= now) AS may
 			FROM asked, LATERAL (
@@ -29,7 +29,7 @@ WITH asked AS (
 	RETURNING l.state = 'held' AND l.id = $2 AS granted, token, until
 ), waits AS (
 	INSERT INTO {schema}.waiters (key, id, until)
-	SELECT $1, $2, clock_timestamp() + interval '3 seconds' FROM lock WHERE $4 AND NOT granted
+	SELECT $1, $2, clock_timestamp() + $5::bigint * interval '1 microsecond' FROM lock WHERE $4 AND NOT granted
 	ON CONFLICT (key, id) DO UPDATE SET until = excluded.until
 ), leaves AS (
 	DELETE FROM {schema}.waiters

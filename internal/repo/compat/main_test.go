@@ -7,10 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/quorum"
 )
 
 const (
@@ -62,7 +64,10 @@ func TestReportsAreOfThisCode(t *testing.T) {
 		}
 		known := []driver.Claims{all.Claims(r.Store.Name)}
 		if r.Store.Name == "redis" {
-			known = append(known, redis.ClusterClaims)
+			known = append(known, redis.ClusterClaims, redis.SentinelClaims)
+		}
+		if r.Store.Name == "quorum" {
+			known = []driver.Claims{quorumOfRedis(t)}
 		}
 		if !slices.ContainsFunc(known, func(c driver.Claims) bool { return slices.Equal(c, r.Store.Claims) }) {
 			t.Errorf("%s claims %v in its report, and something else in the code: %s", name, r.Store.Claims, again)
@@ -71,11 +76,24 @@ func TestReportsAreOfThisCode(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Line())
 		}
 	}
-	for _, name := range []string{"memory", "file", "redis", "etcd", "zookeeper", "memcached"} {
+	for _, name := range []string{"memory", "file", "redis", "etcd", "zookeeper", "memcached", "postgres", "quorum"} {
 		if !seen[name] {
 			t.Errorf("no report of %s: %s", name, again)
 		}
 	}
+}
+
+// quorumOfRedis are the claims of a quorum of three servers, which need not be there for that.
+func quorumOfRedis(t *testing.T) driver.Claims {
+	var members []driver.Backend
+	for range 3 {
+		members = append(members, quorum.Absent(driver.Info{Name: "redis", Claims: redis.Claims}, driver.ErrNotSent, nil))
+	}
+	b, err := coord.Quorum(members...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Info().Claims
 }
 
 // What is generated is generated again.
