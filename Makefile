@@ -56,8 +56,8 @@ READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/co
 P        ?= 2
 # Tests of one package that are parallel mostly wait, so that more of them run at once than there are cores.
 PARALLEL ?= 4
-# They test the suite, not coord. Their cases run again, one at a time, where the process was not scheduled: without the race
-# detector, and with the machine for themselves, they need a small part of the time.
+# They test the suite, not coord. Their cases run again, one at a time, where the process was not scheduled, which is rarer
+# without the race detector and without other tests beside them.
 MUTANTS   = ^TestMutantsAreKilled$$|^TestSoundDriversSurvive$$
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
