@@ -18,6 +18,7 @@ import (
 // etcd looks at every name that there was in a queue until it compacts. So names are small numbers, used again: one for all
 // locks that find the queue empty, and one for the waiter of each client.
 func TestNamesAreUsedAgain(t *testing.T) {
+	t.Parallel()
 	srv, a := open(t)
 	b := connect(t, srv.Addr)
 	a.number, b.number = 1, 2

@@ -68,6 +68,7 @@ func (b *backend) onlyLease(t *testing.T) clientv3.LeaseID {
 // lease is alive for the new one, and the old one has a request under way that revokes it. What is granted after that must not
 // end with it.
 func TestLapsedLeaseIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
 	for name, try := range map[string]func(b *backend, key string) (driver.Grant, error){
 		"lock": func(b *backend, key string) (driver.Grant, error) {
 			return b.TryLock(context.Background(), key, request("a", time.Minute))
@@ -105,6 +106,7 @@ func TestLapsedLeaseIsNotUsedAgain(t *testing.T) {
 
 // As before, with a waiter: it keeps its place.
 func TestLapsedLeaseOfAWaiterIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
 	srv, rival := open(t)
 	b, late := lapsing(t, srv.Addr)
 	h := request("holder", time.Hour)

@@ -64,6 +64,7 @@ func lostMove(t *testing.T, b *backend, m *meddler, renew func(context.Context) 
 
 // A hold was to be moved to another lease, and the request is late: it comes after the hold was renewed.
 func TestMoveArrivesLate(t *testing.T) {
+	t.Parallel()
 	_, b, m := meddledServer(t)
 	ttl := 10 * time.Second
 	lock := request("a", ttl)
@@ -105,6 +106,7 @@ func TestMoveArrivesLate(t *testing.T) {
 
 // As before, and the hold is renewed where it is in the call whose move was lost.
 func TestMoveArrivesAfterTheHoldStayed(t *testing.T) {
+	t.Parallel()
 	_, b, m := meddledServer(t)
 	r := request("a", 10*time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -119,6 +121,7 @@ func TestMoveArrivesAfterTheHoldStayed(t *testing.T) {
 
 // A waiter was to be moved to another lease, and the request comes after it was granted the lock.
 func TestMoveOfAWaiterArrivesLate(t *testing.T) {
+	t.Parallel()
 	srv, b, m := meddledServer(t)
 	holder := connect(t, srv.Addr)
 	h, w := request("holder", time.Hour), request("waiter", 9*time.Second)

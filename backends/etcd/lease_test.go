@@ -17,6 +17,7 @@ import (
 // The keepalive of a waiter hangs, on a member that does not answer perhaps. Holds on the
 // same lease are kept alive by others.
 func TestHangingKeepAliveHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
 	var hang, hangs atomic.Bool

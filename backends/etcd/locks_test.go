@@ -16,6 +16,7 @@ import (
 // An id whose hold was lost takes a place in the queue anew, and what it has then is known to the
 // client: it is renewed, and ends.
 func TestLockAgainAfterLoss(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	r := request("a", 2*time.Second)
 	first := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -35,6 +36,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 
 // A broken hold ends at its own deadline, though its client keeps the lease alive for others.
 func TestBrokenHoldEnds(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	operator := connect(t, srv.Addr)
 	const ttl = 4 * time.Second // a busy machine does not lose it
@@ -68,6 +70,7 @@ func TestBrokenHoldEnds(t *testing.T) {
 // Close comes while locks are taken, waited for and renewed: nothing panics, nothing hangs,
 // and nothing is left at the store.
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	client := raw(t, srv.Addr)
 	for range 10 {

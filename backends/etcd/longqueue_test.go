@@ -95,6 +95,7 @@ func TestLongQueueOfManyClients(t *testing.T) {
 
 // The last leave, or die with their client: who comes next waits for whoever is there.
 func TestLastOfALongQueueGoes(t *testing.T) {
+	t.Parallel()
 	for name, by := range map[string]func(t *testing.T, b *backend, done []<-chan result, leave []context.CancelFunc){
 		"leaves": func(t *testing.T, _ *backend, done []<-chan result, leave []context.CancelFunc) {
 			for _, cancel := range leave {

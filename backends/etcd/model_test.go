@@ -13,6 +13,7 @@ import (
 
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out.
 func TestLimitsKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	b := connect(t, testserver.Etcd(t).Addr)
 	var clock limitmodel.Clock
 	b.limits.now = clock.Now
@@ -24,6 +25,7 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 // TestClockADayAhead: one client's clock is a day ahead, and then that client is gone. The others do not wait for a
 // day, nor for the leases of the states, and warn of it once.
 func TestClockADayAhead(t *testing.T) {
+	t.Parallel()
 	addr := testserver.Etcd(t).Addr
 	var log testlog.Buffer
 	wrong, right := connect(t, addr), connectWith(t, clientConfig(addr), WithLogger(log.Logger()))

@@ -93,6 +93,7 @@ func TestParseURLRefuses(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	b, err := openURL(t, t.Context(), "etcd://"+srv.Addr+"/prod/app")
 	if err != nil {
@@ -126,6 +127,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenTLS(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithTLS())
 	files := "?tls_ca=" + srv.TLS.CAFile + "&tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
 	b, err := openURL(t, t.Context(), "etcds://"+srv.Addr+"/"+files)
@@ -144,6 +146,7 @@ func TestOpenTLS(t *testing.T) {
 }
 
 func TestOpenPassword(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
 	srv.AddUser("app", "pass", "mine/")
 	b, err := openURL(t, t.Context(), "etcd://root:secret@"+srv.Addr)
@@ -175,6 +178,7 @@ func TestOpenPassword(t *testing.T) {
 
 // A token of a user with a password ends; the client gets another one, within the call.
 func TestTokenExpires(t *testing.T) {
+	t.Parallel()
 	const life = time.Second
 	srv := testserver.Etcd(t, testserver.WithPassword("secret"), testserver.WithFlags("--auth-token-ttl", "1"))
 	b, err := openURL(t, t.Context(), "etcd://root:secret@"+srv.Addr)
@@ -200,6 +204,7 @@ func TestTokenExpires(t *testing.T) {
 
 // Nobody listens, and nobody answers: both are told within the caller's time.
 func TestOpenUnreachable(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

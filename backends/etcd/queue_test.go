@@ -19,6 +19,7 @@ import (
 // Those before a waiter leave one by one, more often than its lease is kept alive. It
 // is kept alive all the same.
 func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	holder := connect(t, srv.Addr)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))

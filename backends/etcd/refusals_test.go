@@ -34,6 +34,7 @@ func fill(t testing.TB, client *clientv3.Client) {
 // A server whose space is used up refuses new locks, and nothing else: what is held and who waits lives on, though a refusal
 // leaves it unknown whether a lock was made.
 func TestNoSpaceLosesNothing(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithFlags("--quota-backend-bytes", "4194304"))
 	holder, b := connect(t, srv.Addr), connect(t, srv.Addr)
 	c := must[*coord.Client](t)(coord.New(b))

@@ -241,6 +241,7 @@ func TestTakeAllAddsUp(t *testing.T) {
 // Three hundred holds are renewed by one keepalive and three requests, and those on a
 // tainted lease are moved in the same number.
 func TestRenewAllInFewRequests(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
@@ -293,6 +294,7 @@ func TestRenewAllInFewRequests(t *testing.T) {
 
 // A hold that is not renewed ends at its own deadline, though others of its TTL are renewed.
 func TestHoldEndsByItself(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	rival := connect(t, srv.Addr)
 	const ttl = 4 * time.Second // a busy machine does not lose it
@@ -318,6 +320,7 @@ func TestHoldEndsByItself(t *testing.T) {
 // A lease of states is replaced when many are bound to it, so that its end does not
 // stop the server. Each state is counted once, and there are only so many leases.
 func TestFewStatesShareALease(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)

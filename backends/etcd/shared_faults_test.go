@@ -63,6 +63,7 @@ func atStore(t testing.TB, b *backend, key string) []string {
 // A step whose reply or request was lost is made again by its id, and has then been made once: nothing else is left, and what
 // was kept was kept.
 func TestSharedLostReplies(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	other := connect(t, srv.Addr)
 	ttl := time.Minute
@@ -263,6 +264,7 @@ func (b *backend) taintAll() {
 
 // One holder more than the store keeps is refused, by readers and permits alike. One that leaves makes room, in its slot.
 func TestSharedMostHolders(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	lease := must[*clientv3.LeaseGrantResponse](t)(b.client.Grant(t.Context(), 600)).ID
 	for i := range maxHolders {
@@ -449,6 +451,7 @@ func TestSharedOneMemberHangs(t *testing.T) {
 
 // A server that takes few operations in a transaction gets few, however many hold a key.
 func TestSharedFewOperations(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithFlags("--max-txn-ops", "64"))
 	b := connect(t, srv.Addr)
 	var (
@@ -558,6 +561,7 @@ func TestSharedOverwritten(t *testing.T) {
 
 // However often a key is taken, its entries have few names, which the server would search for each take.
 func TestSharedNamesAreUsedAgain(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

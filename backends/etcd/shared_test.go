@@ -152,6 +152,7 @@ func (w *walk) holders(b *backend, now time.Time) {
 // Whatever clients do one after the other, the store answers as the model: who is granted, with which slot and bound, who
 // holds. Tokens rise.
 func TestSharedKeepsToTheModel(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	clients := []*backend{connect(t, srv.Addr), connect(t, srv.Addr), connect(t, srv.Addr)}
 	for seed := range uint64(24) {
@@ -273,6 +274,7 @@ func manyHolders(t *testing.T, addrs []string, grants int64, share func(i int) d
 }
 
 func TestSharedBoundIsKept(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	for name, tc := range map[string]struct {
 		bound int64

@@ -47,6 +47,7 @@ func another(t *testing.T, b *backend, more *atomic.Uint64) (revoke func()) {
 
 // What is granted or renewed after an election does not end with the leases that the old leader knows.
 func TestOldLeaderRevokesLeases(t *testing.T) {
+	t.Parallel()
 	exclusive, all := request("a", time.Minute), request("a", time.Minute)
 	all.Whole = true
 	permit := share1("a", driver.Share{Mode: driver.Permits, Weight: 1, Of: 1})

@@ -89,6 +89,7 @@ func TestTrap01TwoGoroutinesOneClient(t *testing.T) {
 // An entry that was made by a request whose reply was lost ends with its TTL, though the
 // client keeps other holds of the same TTL alive all the time.
 func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	other := request("other", time.Second)
@@ -118,6 +119,7 @@ func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 // A request that the store gets only after its lease has ended makes no ghost, though the
 // client still holds another lock of the same TTL.
 func TestTrap02LateRequestIsRefused(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	other := request("other", time.Second)
@@ -143,6 +145,7 @@ func TestTrap02LateRequestIsRefused(t *testing.T) {
 
 // A repeated attempt after a lost reply finds its own hold, and keeps it alive.
 func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	m.loseReply()
@@ -239,6 +242,7 @@ func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 // Nothing is kept alive in the background: a hold that is not renewed sends nothing, and a
 // renewal is one keepalive and one read.
 func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
@@ -434,6 +438,7 @@ func TestTrap14MiddleWaiterDies(t *testing.T) {
 
 // A lease whose grant was lost holds nothing and ends by itself.
 func TestTrap15LostLeaseGrantExpires(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
 	var once sync.Once

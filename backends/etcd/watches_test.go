@@ -54,6 +54,7 @@ func (n *narrow) SendMsg(m any) error {
 // Many holds that are given back at once, and as many waiters that are served at once, do not stop the
 // watches of others.
 func TestManyWatchesEndAtOnce(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.Durable())
 	var stuck atomic.Bool
 	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

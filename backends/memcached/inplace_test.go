@@ -48,6 +48,7 @@ func secondsLeft(t *testing.T, srv *testserver.Server, key string) int {
 // On a full server nothing new is granted, and what is held is renewed and given up: both change the item in
 // place.
 func TestFullServerKeepsItsLocks(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	ctx, r := t.Context(), request("a", time.Hour)
@@ -110,6 +111,7 @@ func TestFullServerKeepsItsLocks(t *testing.T) {
 // A full server takes no item that shows how it works. It is opened all the same: what it has can be
 // inspected, renewed and unlocked.
 func TestFullServerIsOpened(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
 	url, r := "memcached://"+srv.Addr, request("a", time.Hour)
 	must[driver.Grant](t)(must[*backend](t)(openURL(t, url)).TryLock(t.Context(), "k", r))

@@ -13,6 +13,7 @@ import (
 
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out.
 func TestLimitsKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	b := connect(t, testserver.Memcached(t, testserver.WithFlags("-M")).Addr)
 	var clock limitmodel.Clock
 	b.clock = clock.Now
@@ -24,6 +25,7 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 // TestClockADayAhead: one client's clock is a day ahead, and then that client is gone. The others do not wait
 // for a day, however long states are kept, and warn of it once.
 func TestClockADayAhead(t *testing.T) {
+	t.Parallel()
 	for name, missing := range map[string]OnMissing{"full": Full, "empty": Empty} {
 		t.Run(name, func(t *testing.T) {
 			addr := testserver.Memcached(t, testserver.WithFlags("-M")).Addr

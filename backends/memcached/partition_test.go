@@ -66,6 +66,7 @@ func TestPartitionNamesTheServer(t *testing.T) {
 
 // Ping asks all servers: it names each one that does not answer, and takes as long as one.
 func TestPingAsksAllServers(t *testing.T) {
+	t.Parallel()
 	s1, s2, list := twoServers(t)
 	b := must[*backend](t)(openURL(t, "memcached://"+list+"?timeout=5s"))
 	pause(t, s1)

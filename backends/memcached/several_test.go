@@ -25,6 +25,7 @@ func keyOn(b *backend, addr string) string {
 // A store opens while one of its servers is down, and while one is silent. Keys of that server are
 // unavailable until it is back, and are served then.
 func TestOpenWithOneServerAway(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]struct{ leave, back func(*testserver.Server) }{
 		"down":   {(*testserver.Server).Kill, (*testserver.Server).Restart},
 		"silent": {(*testserver.Server).Pause, (*testserver.Server).Resume},
@@ -105,6 +106,7 @@ func TestOneServerByTwoNames(t *testing.T) {
 
 // Of clients with different lists that open at once, only those of one list get in.
 func TestOtherListAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		s1, s2, both := twoServers(t)
 		lists := []string{both, s1.Addr, both, s2.Addr + "," + s1.Addr}

@@ -122,6 +122,7 @@ func TestSharedForeignItems(t *testing.T) {
 // A full server refuses what needs a new item, and that is every change. Nothing of it is left behind, and what is there
 // stays: it can be looked at, and ends with its lease.
 func TestSharedFullServer(t *testing.T) {
+	t.Parallel()
 	for what, connect := range map[string]func(addr string) *backend{
 		"own":           func(addr string) *backend { return must[*backend](t)(openURL(t, "memcached://"+addr)) },
 		"application's": func(addr string) *backend { return connect(t, addr) },
@@ -160,6 +161,7 @@ func TestSharedFullServer(t *testing.T) {
 // A full server ends a shared hold: its holder is told when its lease is over, and nobody is granted the key before there
 // is room again.
 func TestSharedHoldOnAFullServer(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
 	client := func() *coord.Client {
 		b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
@@ -191,6 +193,7 @@ func TestSharedHoldOnAFullServer(t *testing.T) {
 // An item that is evicted, flushed or lost in a restart takes its holds with it. No renewal brings them back, and tokens go
 // on rising.
 func TestSharedLost(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		l, ctx, last := connect(srv.Addr).Shared(), t.Context(), int64(0)
 		for what, lose := range map[string]func(){

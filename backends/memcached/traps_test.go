@@ -306,6 +306,7 @@ func TestTrap10LostReplyToAdd(t *testing.T) {
 // TestTrap11Eviction: a lock that is evicted is lost: its renewal says so and does not bring it
 // back. With -M a full server refuses, and that is definite.
 func TestTrap11Eviction(t *testing.T) {
+	t.Parallel()
 	fill := func(t *testing.T, srv *testserver.Server, gone func() bool) (refused bool) {
 		client := newClient(srv.Addr)
 		defer client.Close()
@@ -588,6 +589,7 @@ func TestTrap14CounterIsSeeded(t *testing.T) {
 // TestTrap16ContextBounds: a call ends with its ctx, by deadline and by cancellation, though
 // gomemcache knows neither; and what comes too late is taken back.
 func TestTrap16ContextBounds(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		b := connect(srv.Addr)
 		l, r := limitFrom(t, "10/1s"), request("a", time.Minute)

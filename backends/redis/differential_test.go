@@ -218,6 +218,7 @@ func walks(rnd *rand.Rand) []func() driver.Limit {
 // TestScriptsEqualPackageLimits: the scripts answer what package limits does,
 // to the microsecond, over more than 30,000 random steps, other ones in each run.
 func TestScriptsEqualPackageLimits(t *testing.T) {
+	t.Parallel()
 	b := patient(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -13,6 +13,7 @@ import (
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out. The server's clock is
 // set by a key that the scripts add to it.
 func TestLimitsKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	b := connect(t, testserver.Redis(t).Addr)
 	settableClock(b)
 	var clock limitmodel.Clock
@@ -40,6 +41,7 @@ func settableClock(b *backend) {
 
 // TestClockADayAhead: the server's clock jumps a day ahead, and is set right. No limit stands still for a day.
 func TestClockADayAhead(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []string{"10/1s", "10/1s fixed-window", "10/1s burst=10"} {
 		t.Run(limit, func(t *testing.T) {
 			b := connect(t, testserver.Redis(t).Addr)

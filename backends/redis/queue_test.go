@@ -278,6 +278,7 @@ func TestWaitersAndDelayedUnlock(t *testing.T) {
 // TestWaitersAndBreak: the key of a hold that was broken goes to the first in the queue, but
 // only when its lease is over.
 func TestWaitersAndBreak(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	const lease = 3 * time.Second
@@ -330,6 +331,7 @@ func TestForeignLine(t *testing.T) {
 // TestNoLostWakeUps: clients contend and cancel while their subscriptions are ended all the
 // time. Nobody is left waiting for a key that is free.
 func TestNoLostWakeUps(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	const runs, clients, goroutines, turns = 100, 3, 3, 4
 	var bs []*backend

@@ -201,6 +201,7 @@ func sharedWalks(rnd *rand.Rand) map[string]func() driver.Share {
 // TestSharedScriptsEqualTheRecord: the scripts of shared holds answer what package holders does, to the microsecond,
 // over 20,000 random steps, other ones in each run, with a clock that is also set back.
 func TestSharedScriptsEqualTheRecord(t *testing.T) {
+	t.Parallel()
 	b := patient(t)
 	injectSharedClock(t, b)
 	seed := uint64(time.Now().UnixNano())

@@ -129,6 +129,7 @@ func holdMany(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 // TestSharedManyCallers: 64 goroutines of 4 clients at a semaphore of 16, and then five thousand callers at once. All are served,
 // never more than 16 hold a permit, and nobody is left.
 func TestSharedManyCallers(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	clients := make([]*coord.Client, 4)
 	for i := range clients {

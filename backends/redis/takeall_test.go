@@ -78,6 +78,7 @@ func numbersOf(reply packedReply, parts []demandPart) (numbers []int64) {
 // TestTakeAllEqualsPackageLimits: over thousands of random demands, several at a
 // time and some on one state, the script answers what package limits does.
 func TestTakeAllEqualsPackageLimits(t *testing.T) {
+	t.Parallel()
 	b := patient(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -171,6 +172,7 @@ func TestTakeAllAmongReservations(t *testing.T) {
 }
 
 func TestTakeAllRefuses(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	l := limitOf(t, "10/1s")

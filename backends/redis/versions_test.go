@@ -81,6 +81,7 @@ func TestLockOfAnotherVersion(t *testing.T) {
 
 // Who waits is refused at the next look when such a value has come in the holder's place.
 func TestWaiterBehindAnotherVersion(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))

@@ -12,6 +12,7 @@ import (
 // Close lets what was sent be answered before it ends the connection: the library reads an answer while it gives the
 // request up, which the race detector sees.
 func TestCloseAmidRequests(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	for i := range 40 {
 		b := connect(t, urlWith(srv.Addr, calmSession))

@@ -69,6 +69,7 @@ func TestForeignLocks(t *testing.T) {
 }
 
 func TestForeignLimits(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx, l := t.Context(), limitOf(t, "10/1h")
 	for name, data := range map[string]string{"empty": "", "text": "not the state of a limit", "short": "\x01\x00", "state": "\x01\x00\x00\x00\x00\x00\x00\x00\x00junk", "time": "\x01\xff\x00\x00\x00\x00\x00\x00\x00"} {
@@ -144,6 +145,7 @@ func TestForeignRoot(t *testing.T) {
 
 // With credentials only their owner may touch what is stored, and who may not is told.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	srv, world := open(t)
 	at := func(user string) string {
 		return "zookeeper://" + user + srv.Addr + "/private?session_timeout=" + calmSession.String()
@@ -288,6 +290,7 @@ func TestWipedServerIsUsedAgain(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t, testserver.WithTLS())
 	params := "?session_timeout=5s&tls_ca=" + srv.TLS.CAFile
 	pair := "&tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile

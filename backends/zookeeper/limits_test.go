@@ -54,6 +54,7 @@ func TestClock(t *testing.T) {
 
 // Whatever the clocks of clients say, limits run on the leader's.
 func TestLimitsIgnoreClientsClocks(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	l := limitOf(t, "10/1h fixed-window")
 	for i, skew := range []time.Duration{-time.Hour, time.Hour, 0} {
@@ -80,6 +81,7 @@ func TestLimitsIgnoreClientsClocks(t *testing.T) {
 
 // Writers of many clients never lose a permit to each other, nor take a conflict for a denial.
 func TestManyWriters(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	l := limitOf(t, "500/1h")
 	var granted, denied atomic.Int64
@@ -108,6 +110,7 @@ func TestManyWriters(t *testing.T) {
 
 // Demands on one limit add up, and a denial says how each stands by itself.
 func TestTakeAll(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	l := limitOf(t, "10/1h fixed-window")
 	all := func(n ...int) []driver.Taken {
@@ -157,6 +160,7 @@ func TestTakeAll(t *testing.T) {
 
 // A conflict is bounded by ctx, and says that nothing was taken.
 func TestConflictsEndWithCtx(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(p.target, calmSession))
 	l := limitOf(t, "1000/1h")
@@ -185,6 +189,7 @@ func TestConflictsEndWithCtx(t *testing.T) {
 
 // What is over is collected by whoever comes by, and nothing is left of it.
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx, one := t.Context(), driver.Ask{Min: 1, N: 1}
 	short, long := limitOf(t, "1/10ms burst=1"), limitOf(t, "1/1h burst=1")
@@ -341,6 +346,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 
 // The time of a record never goes back, whatever becomes of the state.
 func TestRecordTimeNeverGoesBack(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	l := limitOf(t, "10/1h burst=10")
 	path := b.limitPath("k", l)
@@ -402,6 +408,7 @@ func TestTakeAllLooksAtWhatItDoesNotKnow(t *testing.T) {
 
 // A demand for nothing of a limit that is new makes no node: one without a state reads as corrupt.
 func TestTakeAllOfNothingMakesNoNode(t *testing.T) {
+	t.Parallel()
 	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
 	l := driver.Limit{Rate: 10, Per: time.Minute, Algorithm: driver.SlidingWindow}
 	if _, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 0}}); err != nil {

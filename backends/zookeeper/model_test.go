@@ -11,6 +11,7 @@ import (
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out. The clock is
 // the leader's, as far as its answers show it.
 func TestLimitsKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
 	limitmodel.Test(t, limitmodel.Walk{
 		Store: b, Now: time.Now, Pass: time.Sleep,

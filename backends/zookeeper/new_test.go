@@ -48,6 +48,7 @@ func TestNewRefuses(t *testing.T) {
 // Close leaves the application's connection open. A hold that was not given back stays for
 // its lease, and no longer, though the session lives on.
 func TestNewLeavesTheConnection(t *testing.T) {
+	t.Parallel()
 	conn := ownConn(t, testserver.ZooKeeper(t).Addr, time.Second)
 	acl := zk.WorldACL(zk.PermAll)
 	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithACL(acl))).(*backend)
@@ -112,6 +113,7 @@ func TestNewServesAClient(t *testing.T) {
 
 // Close ends calls under way, in time, while the server is silent.
 func TestCloseWhileTheServerIsSilent(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	isFree(t, b, "k")
 	p.disturb(func(int32) deed { return hold })
@@ -146,6 +148,7 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 
 // Close over the application's connection does not wait for a server that is silent, whatever is under way.
 func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	for what, op := range map[string]int32{"asking for a watch": opGet, "giving up a node": opDelete, "looking for a lost node": opSync} {
 		t.Run(what, func(t *testing.T) {
@@ -182,6 +185,7 @@ func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 
 // Close leaves what is held to its lease, and ends the session if nothing is.
 func TestCloseKeepsLeases(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	beside := connect(t, urlWith(srv.Addr, calmSession))
 	b := connect(t, storeURL(srv.Addr))

@@ -137,6 +137,7 @@ func TestRequests(t *testing.T) {
 // A limit that a client meets for the first time is made at once if those before it were new, and read first if
 // they were not; after that a decision is one request, whatever the algorithm.
 func TestRequestsOfColdLimits(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	l := limitOf(t, "1000000/1s burst=1000000") // as if unused in a microsecond
 	take := func(b *backend, key string) {

@@ -17,6 +17,7 @@ import (
 // Each request of each step is lost, or its reply is. The step is repeated, and has been done once: then one release is
 // enough, and nothing is left.
 func TestLostRepliesOfSharedHolds(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	b, beside := connect(t, urlWith(p.addr(), calmSession)), connect(t, urlWith(srv.Addr, calmSession))
@@ -151,6 +152,7 @@ func lostBreak(t *testing.T, b, beside *backend, key string) {
 
 // A reply that comes after its caller has gone is undone: of a hold, and of a hold that is given up.
 func TestLateGrantOfASharedHoldIsUndone(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(p.target, calmSession))
 	becomesFree(t, b, "k", writing)

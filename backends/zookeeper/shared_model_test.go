@@ -17,6 +17,7 @@ import (
 // say. Headships and leases end with sessions here: the record's clock stands still, and a session that ends is taken
 // out of it.
 func TestSharedHoldsKeepToTheRecord(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	walkShared(t, 800, func(int) string { return urlWith(srv.Addr, calmSession) })
 }

@@ -54,6 +54,7 @@ func TestSharedRequests(t *testing.T) {
 
 // Takes of one client do not defeat each other: each costs what one alone costs.
 func TestSharedRequestsOfManyCallers(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	r := sharedRequest("first", reading)
 	take(t, b, "k", r) // makes the guard
@@ -79,6 +80,7 @@ func TestSharedRequestsOfManyCallers(t *testing.T) {
 
 // A head that is woken is granted the key by the listing of its watch, and is not refused by it.
 func TestSharedRequestsOfAHead(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	other := connect(t, urlWith(srv.Addr, calmSession))
 	p := newTap(t, srv.Addr)
@@ -184,6 +186,7 @@ func TestOldListingsGrantNothing(t *testing.T) {
 // 64 goroutines of four clients never hold more than there is: counted at the resource, whatever the weights, and while
 // holds become smaller.
 func TestSharedHoldsNeverExceedTheBound(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	const bound, grants = 16, 200
 	var used, most, left atomic.Int64
@@ -232,6 +235,7 @@ func TestSharedHoldsNeverExceedTheBound(t *testing.T) {
 
 // Names that are not ours may be holds that we do not understand.
 func TestForeignSharers(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	tag := tagOf("x")
 	for what, nodes := range map[string]map[string]string{
@@ -280,6 +284,7 @@ func TestForeignSharers(t *testing.T) {
 
 // A guard is removed once nobody has used it for a while. A key that is held, or has a head, keeps its guard.
 func TestGuardsAreCollected(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	dead := connect(t, urlWith(srv.Addr, calmSession))
 	for i := range 30 {
@@ -317,6 +322,7 @@ func TestGuardsAreCollected(t *testing.T) {
 
 // A client that knows the guard of a key finds out that it was removed.
 func TestTokensRiseOverCollection(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	var last int64
 	for range 3 {

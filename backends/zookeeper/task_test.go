@@ -16,6 +16,7 @@ import (
 // Calls and alarms are used again: whatever callers leave early, nobody gets the answer to another's
 // request, and the alarm of none fires for another.
 func TestCallsAreNotMixedUp(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	var wg sync.WaitGroup
 	for w := range 12 {

@@ -100,6 +100,7 @@ func TestTrap01FoundNodeMustBeOfThisSession(t *testing.T) {
 // The connection goes for good while the create is under way, and so its caller: what it made is removed
 // as soon as there is a connection, in the same session.
 func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(p.target, calmSession))
 	isFree(t, b, "k")
@@ -138,6 +139,7 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 
 // A reply that comes after its caller has gone is undone.
 func TestTrap02LateSuccessIsUndone(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(p.target, calmSession))
 	isFree(t, b, "k")
@@ -200,6 +202,7 @@ func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
 
 // A server that answers what nobody knows is asked again, but not without a pause.
 func TestTrap03UnknownAnswersAreNoBusyLoop(t *testing.T) {
+	t.Parallel()
 	p, b := openTapped(t)
 	isFree(t, b, "k")
 	p.answer = -4
@@ -223,6 +226,7 @@ func TestTrap03UnknownAnswersAreNoBusyLoop(t *testing.T) {
 // A connection that is silent is a loss before anyone else is granted, though
 // the library notices only after two thirds of the session.
 func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	c := must[*coord.Client](t)(coord.New(connect(t, storeURL(p.addr()))))
@@ -254,6 +258,7 @@ func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
 // A new session on the same connection has none of the old holds, says so at once, and
 // what waited in the old one fails instead of coming back.
 func TestTrap06NewSessionLosesEverything(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	b := connect(t, storeURL(p.addr()))
@@ -359,6 +364,7 @@ func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
 
 // The server's bounds count, and the session timeout that it granted is known.
 func TestTrap07GrantedTimeoutCounts(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t, testserver.WithConfig("maxSessionTimeout=900"))
 	b := connect(t, urlWith(srv.Addr, time.Minute))
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
@@ -394,6 +400,7 @@ func FuzzParseConnectReply(f *testing.F) {
 // Nothing depends on the library's events: an application that never reads them, so that they
 // are dropped, sees its losses all the same.
 func TestTrap08EventsMayOverflow(t *testing.T) {
+	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
 	conn, events, err := zk.Connect([]string{p.addr()}, testSession, zk.WithLogger(silence{}), zk.WithLogInfo(false))
@@ -461,6 +468,7 @@ func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 
 // A child that is not ours may be a holder of another version: the lock is refused, and the child stays.
 func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	beside := raw(t, srv.Addr)
 	isFree(t, b, "k")
@@ -533,6 +541,7 @@ func TestTrap12TokenIsTheCreatingTransaction(t *testing.T) {
 
 // The parent is made again when the server has removed it.
 func TestTrap13ReapedParentIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	beside := raw(t, srv.Addr)
 	for _, all := range []bool{false, true} {
@@ -657,6 +666,7 @@ func closedAfter(p *tap, op int32, fn func()) <-chan struct{} {
 // A host that accepts connections and then says nothing costs a part of the session, and no
 // more of the caller's time than ctx.
 func TestTrap16SilentHandshake(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
