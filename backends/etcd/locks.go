@@ -135,7 +135,7 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	case rec.id != r.ID || rec.released:
 		return driver.Grant{}, driver.ErrLocked
 	}
-	return b.adopt(ctx, e.place, r, rec)
+	return b.adopt(ctx, e.place, r, rec, nil)
 }
 
 // first reads the first in the queue.
@@ -166,7 +166,7 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 
 // adopt takes over a hold of r.ID that this client does not know: a repeated attempt
 // after a lost reply, or through another client.
-func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec record) (driver.Grant, error) {
+func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec record, was *entry) (driver.Grant, error) {
 	l, there, err := b.rebound(ctx, p, r, &rec)
 	switch {
 	case err != nil:
@@ -176,6 +176,9 @@ func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec reco
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if was != nil && (was.state == removing || was.state == dropped) && was.create == rec.create && was.lease == l {
+		return driver.Grant{}, driver.ErrLocked // its deadline came meanwhile: it is removed, or about to be
+	}
 	return b.hold(b.known(p, rec, l)), nil
 }
 

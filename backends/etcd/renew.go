@@ -180,6 +180,7 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 		b.remove(e)
 		return true, driver.ErrNotHeld
 	case e.shared != nil && e.shared.share != e.shared.share.Shrunk(n.Share): // what is made smaller is read before
+		n.e = e
 		return false, nil
 	}
 	n.e, n.from, n.to = e, e.lease, e.lease
@@ -333,7 +334,7 @@ func (b *backend) renewOther(ctx context.Context, n *renewal) (driver.Grant, err
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	g, err := b.adopt(ctx, n.place(), n.Request, rec)
+	g, err := b.adopt(ctx, n.place(), n.Request, rec, n.e)
 	if errors.Is(err, driver.ErrLocked) {
 		err = driver.ErrNotHeld
 	}

@@ -32,7 +32,7 @@ func (t *take) try(ctx context.Context) (driver.Grant, error) {
 		v := all.judge(t.id, t.share)
 		switch {
 		case v.own != nil: // the reply to an earlier attempt was lost, or another client has made it
-			return t.b.adopt(ctx, t.place, t.again, *v.own)
+			return t.b.adopt(ctx, t.place, t.again, *v.own, nil)
 		case !v.fits:
 			return driver.Grant{}, t.refused(ctx, v.head)
 		case v.slot >= maxHolders:
