@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
@@ -28,46 +30,90 @@ func Quorum(members ...driver.Backend) (driver.Backend, error) {
 	return b, nil
 }
 
-// OpenQuorum is [Quorum] of the stores that URLs name, and the prefix that these agree on. A minority that cannot be
-// reached now is opened later, by calls.
+// OpenQuorum is [Quorum] of the stores that URLs name, and the prefix that these agree on. A minority that does not
+// answer now is opened later, by calls.
 func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix string, err error) {
-	members := make([]driver.Backend, len(rawURLs))
+	all := openMembers(ctx, rawURLs)
+	members := make([]driver.Backend, 0, len(all))
 	defer func() {
 		for _, m := range members {
-			if err != nil && m != nil {
+			if err != nil {
 				err = closeAfter(m, err)
 			}
 		}
 	}()
-	var info driver.Info
-	failed := make([]error, len(rawURLs))
-	there := 0
-	for i, raw := range rawURLs {
-		m, p, err := OpenBackend(ctx, raw)
+	var first *opened
+	var failed []error
+	for _, o := range all {
 		switch {
-		case err != nil && !errors.Is(err, ErrUnavailable):
-			return nil, "", err
-		case err != nil:
-			failed[i] = err
-			continue
-		case there > 0 && p != prefix:
-			members[i] = m
-			return nil, "", &Error{Op: "open", Err: fmt.Errorf("%w: prefix %q of %s: want the %q of the other members", ErrInvalid, p, RedactURL(raw), prefix)}
+		case o.err != nil && !errors.Is(o.err, ErrUnavailable):
+			err = errors.Join(err, o.err)
+		case o.err != nil:
+			failed = append(failed, o.err)
+		default:
+			if first == nil {
+				first = o
+			}
+			members = append(members, o.b)
+			if o.prefix != first.prefix {
+				err = errors.Join(err, &Error{Op: "open " + RedactURL(o.url), Err: fmt.Errorf("%w: prefix %q: want the %q of the other members", ErrInvalid, o.prefix, first.prefix)})
+			}
 		}
-		members[i], prefix, info = m, p, m.Info()
-		there++
 	}
-	if there <= len(rawURLs)/2 {
-		return nil, "", errors.Join(failed...)
+	if err == nil && len(members) <= len(all)/2 {
+		err = errors.Join(failed...)
 	}
-	for i, why := range failed {
-		if why != nil {
-			members[i] = quorum.Absent(info, why, func(ctx context.Context) (driver.Backend, error) {
-				m, _, err := OpenBackend(ctx, rawURLs[i])
-				return m, err
-			})
+	if err != nil {
+		return nil, "", err
+	}
+	for i, o := range all {
+		if o.err != nil {
+			members = slices.Insert(members, i, o.later(first.b.Info()))
 		}
 	}
 	b, err = Quorum(members...)
-	return b, prefix, err
+	return b, first.prefix, err
 }
+
+// opened is a member, or the error that it does not open.
+type opened struct {
+	url, prefix string
+	b           driver.Backend
+	err         error
+}
+
+// later is the member, which calls open.
+func (o *opened) later(like driver.Info) driver.Backend {
+	return quorum.Absent(like, o.err, func(ctx context.Context) (driver.Backend, error) {
+		b, _, err := OpenBackend(ctx, o.url)
+		return b, err
+	})
+}
+
+// openMembers opens all at once. Once most are open, the others have as much time again, and a moment.
+func openMembers(ctx context.Context, rawURLs []string) []*opened {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	start, results, all := time.Now(), make(chan *opened, len(rawURLs)), make([]*opened, len(rawURLs))
+	for i, raw := range rawURLs {
+		all[i] = &opened{url: raw}
+		go func() {
+			all[i].b, all[i].prefix, all[i].err = OpenBackend(ctx, raw)
+			results <- all[i]
+		}()
+	}
+	there := 0
+	for range rawURLs {
+		if o := <-results; o.err == nil {
+			there++
+		}
+		if there == len(rawURLs)/2+1 {
+			late := time.AfterFunc(time.Since(start)+200*time.Millisecond, func() { cancel(errLate) })
+			defer late.Stop()
+		}
+	}
+	return all
+}
+
+// errLate is why a member was not waited for.
+var errLate = fmt.Errorf("%w: no answer yet, and a majority is there", ErrUnavailable)

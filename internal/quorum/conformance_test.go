@@ -12,7 +12,8 @@ import (
 // TestConformance runs the suite on a quorum of three stores in memory, which fail one by one and together.
 func TestConformance(t *testing.T) {
 	servers := []*server{newServer(), newServer(), newServer()}
-	open := func(tb conformance.TB) *quorum.Backend {
+	failing := []*server{newServer(), newServer(), newServer()} // one that was emptied has no vote for a minute
+	openOf := func(tb conformance.TB, servers []*server) *quorum.Backend {
 		var all []driver.Backend
 		for _, s := range servers {
 			all = append(all, &link{s: s})
@@ -23,8 +24,9 @@ func TestConformance(t *testing.T) {
 		}
 		return b
 	}
+	open := func(tb conformance.TB) *quorum.Backend { return openOf(tb, servers) }
 	fault := func(begin func(*server) (end func())) conformance.MemberFault {
-		return func(_ conformance.TB, i int) func() { return begin(servers[i]) }
+		return func(_ conformance.TB, i int) func() { return begin(failing[i]) }
 	}
 	each := func(do func(*server)) func(conformance.TB) {
 		return func(conformance.TB) {
@@ -50,8 +52,8 @@ func TestConformance(t *testing.T) {
 			},
 		},
 		Members: &conformance.Members{
-			Open:  func(tb conformance.TB) driver.Backend { return open(tb) },
-			Count: len(servers), Bound: quorum.CallBound,
+			Open:  func(tb conformance.TB) driver.Backend { return openOf(tb, failing) },
+			Count: len(failing), Bound: quorum.CallBound,
 			Hang:   fault(failures["hung"]),
 			CutOff: fault(failures["down"]),
 			Slow:   fault(failures["slow"]),

@@ -8,6 +8,9 @@ type Bugs = bugs
 // CallBound is how long a call waits for a member, at most.
 const CallBound = callBound
 
+// OneFor is how long a call waits for the first member alone.
+const OneFor = oneFor
+
 // SetBugs breaks b.
 func SetBugs(b *Backend, with Bugs) {
 	b.bugs = with

@@ -35,7 +35,9 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		b.awaitFirst(ctx, grants)
+		if b.count(grants, driver.ErrLocked).yes < b.need {
+			awaitFirst(ctx, grants) // it decides who goes on
+		}
 		t := b.count(grants, driver.ErrLocked)
 		switch {
 		case t.yes >= b.need:
@@ -81,19 +83,6 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*r
 func (b *Backend) decided(t tally) bool {
 	serve := t.yes + t.no
 	return t.yes >= b.need || t.yes+t.missing < b.need && (serve >= b.need || serve+t.missing < b.need)
-}
-
-// awaitFirst waits a moment for the first member, where an attempt is refused: it decides who goes on.
-func (b *Backend) awaitFirst(ctx context.Context, grants *round[vote]) {
-	first := slices.IndexFunc(b.members, func(m *member) bool { return !m.silent.Load() })
-	if first < 0 || grants.answers[first] != nil || b.count(grants, driver.ErrLocked).yes >= b.need {
-		return
-	}
-	bound, cancel := context.WithTimeout(ctx, oneFor)
-	defer cancel()
-	if err := grants.gather(bound, func() bool { return grants.answers[first] != nil }); err != nil {
-		b.members[first].silent.Store(true)
-	}
 }
 
 // comesFirst reports whether the first member that has answered has granted. Members are asked in one order by
@@ -193,9 +182,7 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 	r := ask(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
 		return struct{}{}, m.Unlock(ctx, key, id)
 	})
-	ctx, cancel := context.WithTimeout(ctx, giveBackFor)
-	defer cancel()
-	_ = r.gather(ctx, all) // what is not given back now lapses
+	r.wait(ctx, giveBackFor)
 }
 
 // giveBackFor is how long a refused attempt waits for what it gives back.
@@ -229,6 +216,7 @@ func (b *Backend) change(ctx context.Context, key, id, what string, do func(cont
 	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {
 		return err
 	}
+	awaitFirst(ctx, r) // whoever waits for the key asks it alone
 	switch t := count(); {
 	case t.yes >= b.need:
 		return nil

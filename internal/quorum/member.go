@@ -27,6 +27,7 @@ type member struct {
 	name   string
 	runs   runs
 	silent atomic.Bool // its last call did not say what happened
+	late   atomic.Bool // it was waited for in vain, and has not answered since
 
 	mu    sync.Mutex
 	calls int                       // under way
@@ -39,7 +40,7 @@ func (m *member) String() string { return m.name }
 func (m *member) enter(h holdKey) (before <-chan struct{}, leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.calls >= maxCalls {
+	if m.calls >= maxCalls || m.calls >= silentCalls && m.silent.Load() {
 		return nil, nil, fmt.Errorf("%w: %d calls wait for its answer", driver.ErrNotSent, m.calls)
 	}
 	m.calls++

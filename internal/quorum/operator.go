@@ -65,6 +65,10 @@ func (b *Backend) Break(ctx context.Context, key, id string) error {
 	return b.change(ctx, key, id, "broken", func(ctx context.Context, m *member) error { return m.Break(ctx, key, id) })
 }
 
+// listMoment is how long List waits at least for the members that a majority does not need: what one alone has may be of
+// a release on its way.
+const listMoment = 100 * time.Millisecond
+
 // List implements driver.Lister. It reads the lists of all members to their ends, and gives what a majority may hold.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -81,6 +85,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
+		r.wait(ctx, max(time.Since(r.began), listMoment))
 		answered, keys := r.succeeded(), map[string]int{}
 		for _, a := range r.answers {
 			if a != nil && a.err == nil {
@@ -132,7 +137,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 func (b *Backend) Describe(context.Context) (map[string]string, error) {
 	names := make([]string, len(b.members))
 	for i, m := range b.members {
-		names[i] = m.Info().Name + " " + m.Info().Server
+		names[i] = strings.TrimSpace(m.Info().Name + " " + m.Info().Server)
 	}
 	return map[string]string{"topology": fmt.Sprintf("quorum of %d: %s", len(names), strings.Join(names, ", "))}, nil
 }

@@ -15,7 +15,7 @@ const (
 	everyPoll = 8
 	// maxPolled is how many refused keys are remembered.
 	maxPolled = 4096
-	// oneFor is how long an attempt waits for the one member that it asks first.
+	// oneFor is how long a call waits for the first member, where the others do not need it.
 	oneFor = 20 * time.Millisecond
 )
 
@@ -61,7 +61,7 @@ func (b *Backend) askOne(ctx context.Context, key string, r driver.Request) erro
 	}
 	first := b.members[:1]
 	for i, m := range b.members {
-		if !m.silent.Load() {
+		if !m.late.Load() {
 			first = b.members[i : i+1]
 			break
 		}
@@ -73,7 +73,7 @@ func (b *Backend) askOne(ctx context.Context, key string, r driver.Request) erro
 	bound, cancel := context.WithTimeout(ctx, oneFor)
 	defer cancel()
 	if err := one.gather(bound, all); err != nil {
-		first[0].silent.Store(true)
+		first[0].late.Store(true)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -83,4 +83,20 @@ func (b *Backend) askOne(ctx context.Context, key string, r driver.Request) erro
 		return err
 	}
 	return nil
+}
+
+// awaitFirst waits for the first member that answers, as a rule: what it says counts most for those who contend. One that
+// does not answer in time is waited for once.
+func awaitFirst[T any](ctx context.Context, r *round[T]) {
+	for i, m := range r.members {
+		if m.late.Load() {
+			continue
+		}
+		bound, cancel := context.WithTimeout(ctx, oneFor)
+		defer cancel()
+		if err := r.gather(bound, func() bool { return r.answers[i] != nil }); err != nil {
+			m.late.Store(true)
+		}
+		return
+	}
 }

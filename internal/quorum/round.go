@@ -11,8 +11,9 @@ import (
 const (
 	// callBound is how long a call on one member takes, at most. It may go on after the round that made it.
 	callBound = time.Second
-	// maxCalls is how many calls one member has under way, at most: those on one that hangs pile up.
-	maxCalls = 1024
+	// maxCalls is how many calls one member has under way, at most, and silentCalls how many where the last one has failed:
+	// calls on a member that hangs pile up, and cost what those on the others wait for.
+	maxCalls, silentCalls = 1024, 4
 )
 
 // result is what a member answered.
@@ -47,7 +48,9 @@ func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, d
 			bound := driver.NewBound(ctx, callBound)
 			defer bound.Stop()
 			a.value, a.err = do(bound, m)
-			m.silent.Store(a.err != nil && !driver.Definite(a.err))
+			failed := a.err != nil && !driver.Definite(a.err)
+			m.silent.Store(failed)
+			m.late.Store(failed)
 			r.results <- a
 		}) {
 			if err == nil {
@@ -60,30 +63,39 @@ func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, d
 	return r
 }
 
-// gather takes answers until the outcome is decided and the rest have had a tenth of the time so far, or all have
-// answered. The calls that it does not wait for go on, each within its bound. The error says that ctx ended first.
+// gather takes answers until the outcome is decided, or all have answered. The calls that it does not wait for go on,
+// each within its bound: so a member that is late gets what the others have. The error says that ctx ended first.
 func (r *round[T]) gather(ctx context.Context, decided func() bool) error {
-	var late <-chan time.Time
 	for r.missing > 0 {
-		if late == nil && decided() {
-			t := time.NewTimer(time.Since(r.began) / 10)
-			defer t.Stop()
-			late = t.C
+		select {
+		case a := <-r.results:
+			r.take(a)
+			continue
+		default:
+		}
+		if decided() {
+			return nil
 		}
 		select {
 		case a := <-r.results:
-			r.answers[a.from] = &a
-			r.missing--
-		case <-late:
-			return nil
+			r.take(a)
 		case <-ctx.Done():
-			if late != nil || decided() {
-				return nil
-			}
 			return driver.ContextError(ctx)
 		}
 	}
 	return nil
+}
+
+func (r *round[T]) take(a result[T]) {
+	r.answers[a.from] = &a
+	r.missing--
+}
+
+// wait takes the answers that come within d.
+func (r *round[T]) wait(ctx context.Context, d time.Duration) {
+	bound, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	_ = r.gather(bound, all) // it says that there are more
 }
 
 // all never decides: every member is waited for.
