@@ -94,7 +94,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 		return nil, driver.ErrNotSent // nobody reads it
 	}
 	for tries := 1; ; tries++ {
-		v, err := fn(bound, conn{acquired.Conn()})
+		v, err := fn(bound, conn{acquired.Conn(), b.mode})
 		if err != nil && bound.Err() == nil && acquired.Conn().IsClosed() && b.owned != nil {
 			b.pool.Reset() // the idle ones beside it are likely to be dead too
 		}
@@ -113,10 +113,12 @@ func (b *backend) acquire(ctx, bound context.Context) (*pgxpool.Conn, error) {
 }
 
 // conn is a connection for one call.
-type conn struct{ *pgx.Conn }
+type conn struct {
+	*pgx.Conn
+	mode pgx.QueryExecMode
+}
 
-// exec runs a statement that gives no rows. Statements are not prepared, so that a pooler may give each transaction
-// another session.
+// exec runs a statement that gives no rows.
 func (c conn) exec(ctx context.Context, sql string, args ...any) error {
 	_, err := c.count(ctx, sql, args...)
 	return err
@@ -124,13 +126,13 @@ func (c conn) exec(ctx context.Context, sql string, args ...any) error {
 
 // count is exec that gives how many rows it has changed.
 func (c conn) count(ctx context.Context, sql string, args ...any) (int64, error) {
-	tag, err := c.Exec(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	tag, err := c.Exec(ctx, sql, append([]any{c.mode}, args...)...)
 	return tag.RowsAffected(), err
 }
 
 // row runs a statement that gives at most one row, and reports whether it did.
 func (c conn) row(ctx context.Context, sql string, args []any, to ...any) (found bool, err error) {
-	err = c.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(to...)
+	err = c.QueryRow(ctx, sql, append([]any{c.mode}, args...)...).Scan(to...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -139,7 +141,7 @@ func (c conn) row(ctx context.Context, sql string, args []any, to ...any) (found
 
 // rows runs a statement that gives rows, and calls each after it has scanned one into to.
 func (c conn) rows(ctx context.Context, sql string, args, to []any, each func() error) error {
-	rows, err := c.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	rows, err := c.Query(ctx, sql, append([]any{c.mode}, args...)...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +14,11 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := server(t)
-	open := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }
+	var opened atomic.Int64
+	open := func(tb conformance.TB, addr string) driver.Backend {
+		// Every other client prepares its statements.
+		return openIn(tb, fmt.Sprintf("%s&prepared=%t", patientURL(addr), opened.Add(1)%2 == 0))
+	}
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,

@@ -38,6 +38,7 @@ const (
 //   - timeout: 10ms to 5s, default 1s; it bounds each statement, and the wait for a connection, for a caller whose ctx does
 //     not end earlier.
 //   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.
+//   - prepared: true or false, default false; see [WithPrepared].
 //
 // A password that is not in the URL is read from PGPASSWORD or a passfile, as libpq does.
 //
@@ -51,7 +52,11 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBackend(pool, []Option{WithSchema(s.schema), WithTimeout(s.timeout)})
+	opts := []Option{WithSchema(s.schema), WithTimeout(s.timeout)}
+	if s.prepared {
+		opts = append(opts, WithPrepared())
+	}
+	b, err := newBackend(pool, opts)
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -65,11 +70,12 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 
 // settings are what a URL says.
 type settings struct {
-	url     storeurl.URL
-	schema  string
-	timeout time.Duration
-	pool    int
-	ssl     map[string]*string
+	url      storeurl.URL
+	schema   string
+	timeout  time.Duration
+	pool     int
+	prepared bool
+	ssl      map[string]*string
 }
 
 func parseURL(u *url.URL) (settings, error) {
@@ -92,6 +98,7 @@ func parseURL(u *url.URL) (settings, error) {
 		Params: map[string]storeurl.Param{
 			"schema":      func(v string) error { s.schema = v; return checkSchema(v) },
 			"timeout":     storeurl.Duration(&s.timeout, minTimeout, maxTimeout),
+			"prepared":    storeurl.Bool(&s.prepared),
 			"pool_size":   storeurl.Int(&s.pool, 1, maxPool),
 			"sslmode":     storeurl.OneOf(&mode, "disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
 			"sslrootcert": file(&ca), "sslcert": file(&cert), "sslkey": file(&key),

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
@@ -38,8 +39,9 @@ var Claims = driver.Claims{
 type Option func(*options)
 
 type options struct {
-	schema  string
-	timeout time.Duration
+	schema   string
+	timeout  time.Duration
+	prepared bool
 }
 
 // WithSchema sets the schema of the tables. The default is [DefaultSchema].
@@ -49,10 +51,14 @@ func WithSchema(name string) Option { return func(o *options) { o.schema = name 
 // from 10 ms to 5 s; the default is 1 s. A statement whose caller has gone ends by it, too.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
+// WithPrepared has each session prepare the statements that it runs, which saves the server most of the work on them. Do
+// not use it behind a pooler that gives each transaction another session and does not know prepared statements.
+func WithPrepared() Option { return func(o *options) { o.prepared = true } }
+
 // New makes a store over the application's own pool, which Close leaves open. It makes the tables unless they are there,
 // within five seconds.
 //
-// Statements run without preparation, whatever the pool's QueryExecMode, each in a transaction of its own. The
+// Statements run without preparation, unless it is asked for [WithPrepared], each in a transaction of its own. The
 // pool should have a connection for each call that is under way at a time: others wait for one.
 //
 // Refused: a pool whose sessions have synchronous_commit off, for a crash of the server would lose locks.
@@ -81,6 +87,7 @@ type backend struct {
 	owned   *connections // of the pool, if it is the backend's own
 	sql     statements
 	options options
+	mode    pgx.QueryExecMode
 	info    driver.Info
 	sweeper sweeper
 
@@ -126,6 +133,10 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	}}
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](0)
 	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
+	b.mode = pgx.QueryExecModeExec
+	if o.prepared {
+		b.mode = pgx.QueryExecModeCacheStatement
+	}
 	b.channel, b.listener.b = "coord_"+o.schema, b
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
