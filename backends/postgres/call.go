@@ -44,22 +44,26 @@ const (
 // itself, or by the backend's timeout, in a goroutine, whose answer then nobody reads. After the caller has gone
 // nothing is sent any more.
 func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) (T, error)) (T, error) {
-	return runWithin(ctx, b, b.options.timeout, fn)
+	return runWithin(ctx, b, b.options.timeout, func() {}, fn)
 }
 
-// runWithin is run with another bound than the backend's timeout.
-func runWithin[T any](ctx context.Context, b *backend, most time.Duration, fn func(context.Context, conn) (T, error)) (T, error) {
+// runWithin is run with another bound than the backend's timeout. It calls over when nothing is on its way any more, which may
+// be after it has returned.
+func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over func(), fn func(context.Context, conn) (T, error)) (T, error) {
 	var zero T
 	if ctx.Err() != nil {
+		over()
 		return zero, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
 	}
 	if !b.enter() {
+		over()
 		return zero, driver.ErrClosed
 	}
 	var state atomic.Int32
 	done := make(chan result[T], 1)
 	go func() {
 		defer b.calls.Done()
+		defer over()
 		v, err := b.onConnection(ctx, most, &state, func(ctx context.Context, c conn) (any, error) { return fn(ctx, c) })
 		if err != nil {
 			v = zero

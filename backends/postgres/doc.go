@@ -30,7 +30,7 @@
 //
 // Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Whoever frees the key
 // notifies the first, by NOTIFY on the channel coord_ and the schema, and that one asks again. A client that waits has
-// one more connection, outside of the pool, for notifications. All waiters ask besides, three times in a TTL, or in three
+// one more connection, outside of the pool, for notifications. All waiters ask besides, three times in a TTL, or in two
 // seconds if that is shorter; one that does not for so long is passed. Where no notification comes, as behind a pooler of
 // transactions, they ask 20 times a second, in the same order.
 //

@@ -18,7 +18,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 
 // ask asks for the lock. With waits set, whoever is refused has a place in the queue.
 func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits bool) (driver.Grant, error) {
-	g, err := run(ctx, b, func(ctx context.Context, c conn) (g driver.Grant, err error) {
+	g, err := runWithin(ctx, b, b.options.timeout, b.onWay.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
 		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
@@ -53,6 +53,9 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 }
 
 func (b *backend) unlock(ctx context.Context, key, id string, d time.Duration) error {
+	if err := b.onWay.wait(ctx, id); err != nil {
+		return err
+	}
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
 		var ended, told int
 		_, err := c.row(ctx, b.sql.unlock, []any{[]byte(key), id, ceil(d), b.channel}, &ended, &told)

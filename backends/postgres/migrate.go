@@ -19,7 +19,7 @@ const (
 
 // migrate looks at the server, and makes the tables unless they are there.
 func (b *backend) migrate(ctx context.Context) error {
-	server, err := runWithin(ctx, b, migrateWithin, func(ctx context.Context, c conn) (server string, err error) {
+	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
 		var commit string
 		var there bool
 		table := b.options.schema + ".version"

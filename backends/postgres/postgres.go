@@ -91,6 +91,7 @@ type backend struct {
 	info    driver.Info
 	sweeper sweeper
 
+	onWay    onWay
 	channel  string // of notifications
 	listener listener
 

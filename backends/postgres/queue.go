@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxPlace is how long the server keeps the place of a waiter that does not ask again.
-	maxPlace = 3 * time.Second
+	maxPlace = 2 * time.Second
 	// pollEach is how often a waiter asks while no notification can reach it.
 	pollEach = 50 * time.Millisecond
 )
@@ -38,7 +38,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 			return driver.Grant{}, unplaced(ctx, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx)), placed)
 		}
 		sent := time.Now()
-		g, err := b.askLate(ctx, key, r)
+		g, err := b.ask(ctx, key, r, true)
 		var locked *driver.LockedError
 		if !errors.Is(err, driver.ErrLocked) {
 			g.Since = sent
@@ -61,22 +61,6 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 			return driver.Grant{}, errClosing
 		}
 	}
-}
-
-// finishWithin is how much longer than its ctx a request for a place may take. One that was left behind could reach the
-// server after the place was withdrawn: then the first in the queue would be nobody, while that lasts.
-const finishWithin = 80 * time.Millisecond
-
-// askLate asks for the lock or a place, and gives a request that is on its way when ctx ends the time to return.
-func (b *backend) askLate(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWithin, cancel) })()
-	g, err := b.ask(late, key, r, true)
-	if late.Err() != nil && !driver.Definite(err) {
-		err = driver.ContextError(ctx)
-	}
-	return g, err
 }
 
 // unplaced turns the error of one request into that of the whole wait. That this request was not sent does not mean that

@@ -14,7 +14,7 @@ WITH asked AS (
 			CASE WHEN may THEN 'held' ELSE l.state END,
 			CASE WHEN may AND NOT mine THEN greatest(l.token + 1, {micros(now)}) ELSE l.token END,
 			CASE WHEN mine THEN greatest(l.until, ends) WHEN may THEN ends ELSE l.until END,
-			CASE WHEN may THEN l.queued ELSE now + $5::bigint * interval '1 microsecond' END
+			CASE WHEN may THEN l.queued ELSE greatest(l.queued, now + $5::bigint * interval '1 microsecond') END
 		FROM (
 			SELECT now, ends, mine, mine OR first AND (l.state = 'free' OR l.until <= now) AS may
 			FROM asked, LATERAL (
