@@ -64,9 +64,6 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*r
 	sent := time.Now()
 	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member) (vote, error) {
 		g, err := m.TryLock(ctx, key, r)
-		if err != nil && b.bugs.ErrorVotes && !errors.Is(err, driver.ErrLocked) {
-			g, err = driver.Grant{Token: r.Floor, TTL: r.TTL}, nil
-		}
 		if err != nil {
 			return vote{}, err
 		}
@@ -74,7 +71,7 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*r
 	})
 	grants.began = sent
 	return grants, grants.gather(ctx, func() bool {
-		return !b.bugs.WaitsForAll && b.decided(b.count(grants, driver.ErrLocked))
+		return b.decided(b.count(grants, driver.ErrLocked))
 	})
 }
 
@@ -90,7 +87,7 @@ func (b *Backend) decided(t tally) bool {
 func (b *Backend) comesFirst(grants *round[vote]) bool {
 	for _, a := range grants.answers {
 		if a != nil && (a.err == nil || errors.Is(a.err, driver.ErrLocked)) {
-			return a.err == nil && !b.bugs.EveryoneAsks
+			return a.err == nil
 		}
 	}
 	return false
@@ -115,9 +112,6 @@ func (b *Backend) hold(ctx context.Context, key string, r driver.Request, grants
 
 // writeBack raises the token of the hold to token at every member that granted, and succeeds when a majority has it.
 func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, grants *round[vote], token int64) error {
-	if b.bugs.NoWriteBack {
-		return nil
-	}
 	r.Floor = token
 	var lower []*member
 	have := 0
@@ -176,7 +170,7 @@ func (b *Backend) refuse(ctx context.Context, key string, r driver.Request, gran
 // giveBack ends what members may have of an attempt. It waits for those that answer at once; the others do it when they
 // can, or by the end of the lease. An attempt that was repeated under a certain hold leaves that as it is.
 func (b *Backend) giveBack(ctx context.Context, key, id string, members []*member) {
-	if _, _, now := b.holds.get(holdKey{key, id}); now || b.bugs.NoGiveBack {
+	if _, _, now := b.holds.get(holdKey{key, id}); now {
 		return
 	}
 	r := ask(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {

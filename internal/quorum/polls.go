@@ -56,9 +56,6 @@ func (p *polls) note(key string, refused bool) {
 
 // askOne asks the first member that answers, and gives its refusal. If it has granted, or not answered, all are asked.
 func (b *Backend) askOne(ctx context.Context, key string, r driver.Request) error {
-	if b.bugs.EveryoneAsks {
-		return nil
-	}
 	first := b.members[:1]
 	for i, m := range b.members {
 		if !m.late.Load() {

@@ -25,7 +25,6 @@ type Backend struct {
 	need    int // more than half
 	info    driver.Info
 	longest time.Duration // MaxTTL
-	bugs    bugs
 	holds   holds
 	polls   polls
 	tokens  clock

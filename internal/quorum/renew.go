@@ -72,7 +72,7 @@ func (n *renewal) ask(ctx context.Context) {
 		return m.renewAll(ctx, n.holds), nil
 	})
 	n.ended = n.round.gather(ctx, func() bool {
-		if n.b.bugs.WaitsForAll || len(n.b.members)-n.round.missing < n.b.need {
+		if len(n.b.members)-n.round.missing < n.b.need {
 			return false
 		}
 		for k := range n.holds {
@@ -142,7 +142,7 @@ type healing struct {
 func (n *renewal) heal(ctx context.Context, k int) *healing {
 	h, s := n.holds[k], n.of(k)
 	c, _, now := n.b.holds.get(holdKey{h.Key, h.ID})
-	if !now || len(s.lost) == 0 || len(s.lost) >= n.b.need || n.b.bugs.NoHeal {
+	if !now || len(s.lost) == 0 || len(s.lost) >= n.b.need {
 		return nil
 	}
 	r := h.Request
@@ -169,9 +169,6 @@ func (n *renewal) heal(ctx context.Context, k int) *healing {
 func (n *renewal) result(ctx context.Context, k int, heals *healing) driver.Renewal {
 	b, h, s := n.b, n.holds[k], n.of(k)
 	need := b.need
-	if b.bugs.RenewalByAny {
-		need = 1
-	}
 	ended := n.ended
 	if heals != nil && len(s.yes) < need {
 		err := heals.round.gather(ctx, func() bool { return len(s.yes)+len(heals.round.votes(itself)) >= need })

@@ -12,11 +12,9 @@ import (
 	"github.com/coordgo/coord/internal/quorum"
 )
 
-// trial is one run of a scenario: servers, and clients of the quorum that they make. What the scenario finds wrong is
-// noted, so that a broken engine can be shown to be found.
+// trial is one run of a scenario: servers, and clients of the quorum that they make.
 type trial struct {
 	t       *testing.T
-	bugs    quorum.Bugs
 	servers []*server
 	wrong   []string
 	open    []*client
@@ -37,10 +35,10 @@ type scenario struct {
 	run      func(x *trial)
 }
 
-// try runs s in a bubble of its own, with bugs, and gives what was wrong.
-func (s scenario) try(t *testing.T, with quorum.Bugs) (wrong []string) {
+// try runs s in a bubble of its own, and gives what was wrong.
+func (s scenario) try(t *testing.T) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &trial{t: t, bugs: with}
+		x := &trial{t: t}
 		for range s.members {
 			x.servers = append(x.servers, newServer())
 		}
@@ -75,7 +73,6 @@ func (x *trial) client() *client {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	quorum.SetBugs(b, x.bugs)
 	c.Backend = b
 	x.open = append(x.open, c)
 	return c

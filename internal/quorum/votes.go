@@ -22,10 +22,7 @@ func (b *Backend) newVote(m *member, g driver.Grant, sent time.Time) vote {
 	if !g.Since.IsZero() && g.Since.Before(sent) {
 		since = g.Since
 	}
-	if b.bugs.LeaseFromEnd {
-		since = time.Now()
-	}
-	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest) || b.bugs.Newborn}
+	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest)}
 }
 
 // tally counts the answers of a round.
@@ -75,9 +72,6 @@ func itself(v vote) vote { return v }
 // lease is when the majority that lasts longest ends: the end of its shortest lease.
 func (b *Backend) lease(votes []vote) time.Time {
 	slices.SortFunc(votes, func(x, y vote) int { return y.until.Compare(x.until) })
-	if b.bugs.LongestLease {
-		return votes[0].until
-	}
 	return votes[min(b.need, len(votes))-1].until
 }
 
