@@ -370,6 +370,9 @@ func TestTablesAreGone(t *testing.T) {
 	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the tables are gone") {
 		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
 	}
-	admin(t, srv.Addr, Schema(DefaultSchema))
-	admin(t, srv.Addr, Schema(DefaultSchema)) // changes nothing
+	admin(t, srv.Addr, schema(t))
+	admin(t, srv.Addr, schema(t)) // changes nothing
+	if _, err := Schema("no schema"); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Schema of a name with a space: %v, want ErrInvalid", err)
+	}
 }

@@ -29,7 +29,7 @@ const appUser = "app"
 func server(t testing.TB) *testserver.Server {
 	t.Helper()
 	srv := testserver.Postgres(t)
-	admin(t, srv.Addr, Schema(DefaultSchema)+`
+	admin(t, srv.Addr, schema(t)+`
 		CREATE ROLE app LOGIN;
 		GRANT USAGE ON SCHEMA coord TO app;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;`)
@@ -87,4 +87,14 @@ func request(name string, ttl time.Duration) driver.Request {
 	var random [16]byte
 	rand.Read(random[:])
 	return driver.Request{ID: driver.FormatID(name, os.Getpid(), time.Now(), random), TTL: ttl}
+}
+
+// schema is the SQL that makes the tables.
+func schema(t testing.TB) string {
+	t.Helper()
+	text, err := Schema(DefaultSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

@@ -31,7 +31,7 @@ func (b *backend) migrate(ctx context.Context) error {
 		case commit == "off":
 			return server, fmt.Errorf("%w: synchronous_commit is off: a crash of the server would lose locks: set it to on", driver.ErrUnsupported)
 		case !there:
-			_, err = c.Exec(ctx, Schema(b.options.schema), pgx.QueryExecModeSimpleProtocol)
+			_, err = c.Exec(ctx, text("schema", b.options.schema), pgx.QueryExecModeSimpleProtocol)
 			return server, err
 		}
 		var version int

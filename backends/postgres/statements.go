@@ -57,10 +57,10 @@ func checkSchema(name string) error {
 }
 
 // Schema gives the SQL that makes the tables in a schema, for those who do not let programs make tables. To run it again
-// changes nothing. Open and New run it, unless the tables are there. It panics if the name is not one that Open takes.
-func Schema(name string) string {
+// changes nothing. Open and New run it, unless the tables are there. A name that Open does not take is ErrInvalid.
+func Schema(name string) (string, error) {
 	if err := checkSchema(name); err != nil {
-		panic(err)
+		return "", err
 	}
-	return text("schema", name)
+	return text("schema", name), nil
 }

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/coordgo/coord v0.1.0
 	github.com/coordgo/coord/backends/all v0.1.0
+	github.com/coordgo/coord/backends/postgres v0.1.0
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/spf13/cobra v1.10.2
@@ -20,7 +21,6 @@ require (
 	github.com/clipperhouse/uax29/v2 v2.2.0 // indirect
 	github.com/coordgo/coord/backends/etcd v0.1.0 // indirect
 	github.com/coordgo/coord/backends/memcached v0.1.0 // indirect
-	github.com/coordgo/coord/backends/postgres v0.1.0 // indirect
 	github.com/coordgo/coord/backends/redis v0.1.0 // indirect
 	github.com/coordgo/coord/backends/zookeeper v0.1.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect

@@ -111,6 +111,16 @@ func TestStores(t *testing.T) {
 	u.run("stores", "x").want(t, 64, "", `unexpected argument "x"`)
 }
 
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "")
+	u.run("schema", "postgres").want(t, 0, "CREATE TABLE IF NOT EXISTS coord.locks", "")
+	u.run("schema", "postgres", "--name", "shop").want(t, 0, "CREATE SCHEMA IF NOT EXISTS shop;", "")
+	u.run("schema", "postgres", "--name", "a b").want(t, 64, "", `schema "a b"`)
+	u.run("schema", "redis").want(t, 64, "", "want the name of a store with tables: postgres")
+	u.run("schema").want(t, 64, "", "want the name of a store with tables: postgres")
+}
+
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
@@ -130,7 +140,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
-	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
+	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "schema", "doctor", "conform", "bench", "report", "config", "config check", "config show", "config schema", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {
