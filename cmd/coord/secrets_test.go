@@ -54,6 +54,9 @@ var misplaced = map[string]string{
 	"a path of ZooKeeper":       "zookeeper://127.0.0.1:1//m4rked",
 	"a password of memcached":   "memcached://u:m4rked@127.0.0.1:1",
 	"a path of memcached":       "memcached://127.0.0.1:1/m4rked",
+	"a password of PostgreSQL":  "postgres://u:m4rked@127.0.0.1:1/db",
+	"a parameter of PostgreSQL": "postgres://127.0.0.1:1/db?password=m4rked",
+	"a database with a slash":   "postgres://u:m4rked/m4rked@127.0.0.1:1/db?sslmode=disable",
 	"a password of files":       "file://u:m4rked@host/no?m4rked",
 	"a password of memory":      "memory://u:m4rked@x?m4rked",
 	"an unknown store":          "mysql://u:m4rked@127.0.0.1:1/m4rked?password=m4rked",
@@ -153,7 +156,7 @@ var everyCommand = []string{
 	"report r.json --out page.md", "report r.json --out page.html",
 	"bench --for 10ms --run ^(lock|limit)$ --json b.json --svg b.svg --html b.html",
 	"config show", "config show --json", "config check coord.yaml", "config schema",
-	"stores", "stores --json", "version", "completion bash", "__complete status a", "help lock",
+	"stores", "stores --json", "schema postgres", "version", "completion bash", "__complete status a", "help lock",
 }
 
 // No command shows the password of its store, or writes it into a file, whether the store serves, refuses the
