@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +20,8 @@ const (
 	minTimeout     = 10 * time.Millisecond
 	defaultTimeout = time.Second
 	maxTimeout     = 5 * time.Second
-	// maxTries is how often a statement runs that the server has undone because of another.
-	maxTries = 10
+	// maxPause bounds the pause before a statement runs again that the server has undone because of another.
+	maxPause = 20 * time.Millisecond
 )
 
 // errClosing ends the calls under way when the backend is closed. What was sent may have been applied.
@@ -90,7 +92,10 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	acquired, err := b.acquire(ctx, bound)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
 	}
 	defer acquired.Release()
@@ -99,10 +104,10 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	}
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})
-		if err != nil && bound.Err() == nil && acquired.Conn().IsClosed() && b.owned != nil {
+		if err != nil && b.life.Err() == nil && acquired.Conn().IsClosed() && b.owned != nil {
 			b.pool.Reset() // the idle ones beside it are likely to be dead too
 		}
-		if tries == maxTries || !undone(err) || ctx.Err() != nil {
+		if !undone(err) || ctx.Err() != nil || !sleep(bound, rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))) {
 			return v, b.classify(err)
 		}
 	}
@@ -159,7 +164,18 @@ func undone(err error) bool {
 	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
 }
 
-// classify says what an error tells about the statement. An ERROR of the server means that the transaction was undone.
+// sleep reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// classify says what an error tells about the statement. An ERROR of the server means that the transaction was undone, but
+// for those of connections, which a proxy may give for a server that it has lost.
 // With FATAL and PANIC the session ends, which can be while a commit waits for replicas: the outcome is unknown, as it is
 // when the connection breaks.
 func (b *backend) classify(err error) error {
@@ -167,7 +183,7 @@ func (b *backend) classify(err error) error {
 	switch {
 	case err == nil || driver.Definite(err):
 		return err
-	case pgconn.SafeToRetry(err), errors.As(err, &e) && e.SeverityUnlocalized == "ERROR":
+	case pgconn.SafeToRetry(err), errors.As(err, &e) && e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08"):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
 	case b.life.Err() != nil:
 		return fmt.Errorf("%w: %v", errClosing, err)

@@ -39,8 +39,9 @@ func (b *backend) load(ctx context.Context, cs []cell) (read []cell, now time.Ti
 	return a.read, time.UnixMicro(a.now), err
 }
 
-// swap writes cells, all or none, if the server still has the versions that they say, and gives their new ones.
-func (b *backend) swap(ctx context.Context, cs []cell) (versions []int64, swapped bool, err error) {
+// swap writes cells, all or none, if the server still has the versions that they say, and gives their new ones. It calls over
+// as runWithin does.
+func (b *backend) swap(ctx context.Context, cs []cell, over func()) (versions []int64, swapped bool, err error) {
 	kinds, keys, names := columns(cs)
 	var was, keeps []int64
 	var values [][]byte
@@ -48,7 +49,7 @@ func (b *backend) swap(ctx context.Context, cs []cell) (versions []int64, swappe
 		was, values, keeps = append(was, c.version), append(values, c.value), append(keeps, ceil(c.keep))
 		versions = append(versions, 1+rand.Int64N(1<<62)) // never the same again, whatever was lost meanwhile
 	}
-	swapped, err = run(ctx, b, func(ctx context.Context, c conn) (bool, error) {
+	swapped, err = runWithin(ctx, b, b.options.timeout, over, func(ctx context.Context, c conn) (bool, error) {
 		var n int
 		_, err := c.row(ctx, b.sql.swap, []any{kinds, keys, names, was, versions, values, keeps}, &n)
 		var e *pgconn.PgError

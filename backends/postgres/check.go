@@ -62,8 +62,11 @@ func (s told) checkVersion() driver.Finding {
 
 func (s told) checkDurability() driver.Finding {
 	f := driver.Finding{Level: driver.LevelOK, Name: "durability", Text: fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s", s.fsync, s.pages, s.commit)}
-	if s.fsync != "on" || s.pages != "on" {
-		f.Level, f.Remedy = driver.LevelFail, "set both to on: a crash of the machine loses locks, or the database"
+	switch {
+	case s.fsync != "on" || s.pages != "on" || s.commit == "off":
+		f.Level, f.Remedy = driver.LevelFail, "set all to on: a crash of the server loses locks, or the database"
+	case s.commit == "local":
+		f.Level, f.Remedy = driver.LevelWarn, "set synchronous_commit to on: with local no commit waits for a replica"
 	}
 	return f
 }

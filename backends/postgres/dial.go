@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -14,10 +15,18 @@ import (
 // connections are those of the backend's own pool. Close ends them at once, whatever the server does; pgx waits for it.
 type connections struct {
 	dialer net.Dialer
+	life   context.Context // ends with close
+	end    context.CancelFunc
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
+}
+
+func newConnections() *connections {
+	cs := &connections{open: make(map[*connection]struct{})}
+	cs.life, cs.end = context.WithCancel(context.Background())
+	return cs
 }
 
 // connection is one of them.
@@ -27,6 +36,9 @@ type connection struct {
 }
 
 func (cs *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	defer context.AfterFunc(cs.life, cancel)()
 	dialed, err := cs.dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -49,11 +61,24 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
+// leaveWithin bounds how long a connection is dialled, and how long pgx takes leave of one whose statement did not return.
+// Until then its place in the pool is taken.
+const leaveWithin = 2 * time.Second
+
+// SetDeadline implements net.Conn. pgx asks for 15 s when it takes leave, and otherwise for a moment that has passed, or none.
+func (c *connection) SetDeadline(t time.Time) error {
+	if most := time.Now().Add(leaveWithin); t.After(most) {
+		t = most
+	}
+	return c.Conn.SetDeadline(t)
+}
+
 // close ends all connections, and makes no new ones.
 func (cs *connections) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.closed = true
+	cs.end()
 	for c := range cs.open {
 		_ = c.Conn.Close() // who uses it sees that it is closed
 	}

@@ -40,7 +40,7 @@
 //
 // # Operation
 //
-//   - fsync, full_page_writes and synchronous_commit are on; without the last, [Open] refuses.
+//   - fsync, full_page_writes and synchronous_commit are on, the last in each session; [Open] refuses one without it.
 //   - synchronous_standby_names is set where there are replicas, or a failover loses the last grants: two clients can hold a
 //     lock until the first one's next renewal.
 //   - max_connections is above clients × pool_size, and one more for each client that waits.

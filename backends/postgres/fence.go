@@ -17,11 +17,12 @@ import (
 const staleToken = "CO001"
 
 // Fence refuses, with coord.ErrLost, a token of key that is smaller than one that a transaction with Fence has committed.
-// The transaction can then only be rolled back, whatever its caller believes. Transactions with Fence on one key
-// run one after the other. It is for locks of any store: only the database is the same.
+// The transaction can then only be rolled back, unless its caller goes back to a savepoint: do not. Transactions with Fence on
+// one key run one after the other. It is for locks of any store: only the database is the same.
 //
-// Fence before the first write. It is sound under every isolation level; above READ COMMITTED a transaction that comes
-// second may fail to be serialized instead.
+// Fence first, before any read or write, and not within a savepoint, which is refused. So it is sound under every isolation
+// level. Above READ COMMITTED a transaction that comes second may fail to be serialized instead. After a read, under READ
+// COMMITTED, a transaction could write what it has computed from values that an earlier holder has changed meanwhile.
 //
 // The tables are in [DefaultSchema]. In another one, call the function: SELECT schema.fence(key, token).
 func Fence(ctx context.Context, tx pgx.Tx, key string, token coord.Token) error {

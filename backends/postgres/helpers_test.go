@@ -98,3 +98,13 @@ func schema(t testing.TB) string {
 	}
 	return text
 }
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

@@ -84,7 +84,7 @@ func (d *decision) Swap(ctx context.Context, states []*optimistic.Cell[int64], _
 		}
 		cells[i].value, cells[i].keep = value, s.Keep
 	}
-	versions, swapped, err := d.b.swap(ctx, cells)
+	versions, swapped, err := d.b.swap(ctx, cells, func() {})
 	if swapped {
 		for i, s := range changed {
 			s.Version = versions[i]

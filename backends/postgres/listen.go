@@ -119,6 +119,7 @@ func (l *listener) listen() {
 func (l *listener) session(ctx context.Context) error {
 	pool := l.b.pool.Config()
 	config := pool.ConnConfig
+	config.OnNotification = nil // WaitForNotification is to have them
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, config); err != nil {
 			return err

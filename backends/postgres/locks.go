@@ -18,7 +18,7 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 
 // ask asks for the lock. With waits set, whoever is refused has a place in the queue.
 func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits bool) (driver.Grant, error) {
-	g, err := runWithin(ctx, b, b.options.timeout, b.onWay.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
+	g, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
 		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
@@ -27,7 +27,7 @@ func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits b
 			return g, err
 		case !found: // who has it came after this statement began
 			return g, driver.ErrLocked
-		case !granted:
+		case !granted || left <= 0:
 			return g, &driver.LockedError{Remaining: max(0, micro(left))}
 		}
 		g.TTL = max(r.TTL, micro(left))
@@ -53,7 +53,7 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 }
 
 func (b *backend) unlock(ctx context.Context, key, id string, d time.Duration) error {
-	if err := b.onWay.wait(ctx, id); err != nil {
+	if err := b.asks.wait(ctx, id); err != nil {
 		return err
 	}
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
@@ -103,6 +103,8 @@ func checkRequest(r driver.Request) error {
 	switch {
 	case r.Share != driver.Share{}:
 		return fmt.Errorf("%w: a lock is not shared", driver.ErrUnsupported)
+	case r.Floor != 0:
+		return fmt.Errorf("%w: a floor under the token", driver.ErrUnsupported)
 	case r.TTL <= 0 || r.TTL > maxTTL:
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}

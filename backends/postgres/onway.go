@@ -3,59 +3,52 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/coordgo/coord/driver"
 )
 
-// onWay counts the requests of each id that may take something and have not returned, also those whose callers have gone. An
-// Unlock waits for them: one that arrived after it would leave a lock, or a place in the queue, that nobody gives back.
+// onWay has the requests of each name that may change something and have not returned, also those whose callers have gone.
+// Whoever is to undo what they do waits for them: one that arrived later would leave a lock, a place in the queue, or a
+// permit that nobody gives back.
 type onWay struct {
 	mu sync.Mutex
-	by map[string]*requests
+	by map[string][]chan struct{} // each closed when the request has returned
 }
 
-// requests are those of one id.
-type requests struct {
-	count int
-	over  chan struct{} // closed when the last has returned
-}
-
-// begin counts a request, until end is called.
-func (o *onWay) begin(id string) (end func()) {
+// begin notes a request, until end is called.
+func (o *onWay) begin(name string) (end func()) {
+	over := make(chan struct{})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.by == nil {
-		o.by = make(map[string]*requests)
+		o.by = make(map[string][]chan struct{})
 	}
-	r := o.by[id]
-	if r == nil {
-		r = &requests{over: make(chan struct{})}
-		o.by[id] = r
-	}
-	r.count++
+	o.by[name] = append(o.by[name], over)
 	return func() {
+		close(over)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if r.count--; r.count == 0 {
-			close(r.over)
-			delete(o.by, id)
+		o.by[name] = slices.DeleteFunc(o.by[name], func(ch chan struct{}) bool { return ch == over })
+		if len(o.by[name]) == 0 {
+			delete(o.by, name)
 		}
 	}
 }
 
-// wait returns when no request of id is on its way, or with the error of a call that was not sent because ctx ended.
-func (o *onWay) wait(ctx context.Context, id string) error {
+// wait returns when the requests that are on their way now have returned, or with the error of a call that was not sent
+// because ctx ended.
+func (o *onWay) wait(ctx context.Context, name string) error {
 	o.mu.Lock()
-	r := o.by[id]
+	now := slices.Clone(o.by[name])
 	o.mu.Unlock()
-	if r == nil {
-		return nil
+	for _, over := range now {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		}
 	}
-	select {
-	case <-r.over:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
-	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
@@ -130,11 +131,13 @@ func (s settings) connect() (*pgxpool.Pool, *connections, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: store URL: %w", driver.ErrInvalid, err) // pgx leaves the password out
 	}
-	owned := &connections{open: make(map[*connection]struct{})}
+	owned := newConnections()
 	config.MaxConns = int32(s.pool)
 	config.ConnConfig.DialFunc = owned.dial
 	config.ConnConfig.ConnectTimeout = s.timeout
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	// A pooler of transactions may give the listener's session to one of these: nobody reads notifications there.
+	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	config.PrepareConn = usable
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)

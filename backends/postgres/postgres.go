@@ -61,7 +61,8 @@ func WithPrepared() Option { return func(o *options) { o.prepared = true } }
 // Statements run without preparation, unless it is asked for [WithPrepared], each in a transaction of its own. The
 // pool should have a connection for each call that is under way at a time: others wait for one.
 //
-// Refused: a pool whose sessions have synchronous_commit off, for a crash of the server would lose locks.
+// Refused: a session with synchronous_commit off, for a crash of the server would lose locks. No session of the pool may set
+// it, or local, later: that is not seen.
 func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: nil pool", driver.ErrInvalid)
@@ -91,7 +92,8 @@ type backend struct {
 	info    driver.Info
 	sweeper sweeper
 
-	onWay    onWay
+	asks     onWay  // for locks and places, by id
+	swaps    onWay  // of those who share a key, by key
 	channel  string // of notifications
 	listener listener
 

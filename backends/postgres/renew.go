@@ -47,7 +47,9 @@ func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold) []driver.
 			var id string
 			var token, left int64
 			err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls}, []any{&key, &id, &token, &left}, func() error {
-				renewed[renewal{string(key), id}] = driver.Grant{Token: token, TTL: micro(left)}
+				if left > 0 { // it had not ended while the statement waited for the row
+					renewed[renewal{string(key), id}] = driver.Grant{Token: token, TTL: micro(left)}
+				}
 				return nil
 			})
 			return renewed, err

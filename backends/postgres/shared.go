@@ -18,6 +18,9 @@ type sharers struct{ b *backend }
 
 // Load reads the record and the server's clock.
 func (s sharers) Load(ctx context.Context, n cas.Name) (cas.Loaded[int64], error) {
+	if err := s.b.swaps.wait(ctx, n.Key); err != nil {
+		return cas.Loaded[int64]{}, err
+	}
 	read, now, err := s.b.load(ctx, []cell{{kind: sharedKind, key: n.Key}})
 	if err != nil {
 		return cas.Loaded[int64]{}, err
@@ -27,7 +30,7 @@ func (s sharers) Load(ctx context.Context, n cas.Name) (cas.Loaded[int64], error
 
 // CompareAndSwap writes the record.
 func (s sharers) CompareAndSwap(ctx context.Context, n cas.Name, version int64, c cas.Change) (bool, error) {
-	_, swapped, err := s.b.swap(ctx, []cell{{kind: sharedKind, key: n.Key, version: version, value: c.Value, keep: c.Keep}})
+	_, swapped, err := s.b.swap(ctx, []cell{{kind: sharedKind, key: n.Key, version: version, value: c.Value, keep: c.Keep}}, s.b.swaps.begin(n.Key))
 	return swapped, err
 }
 

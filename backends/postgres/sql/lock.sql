@@ -26,7 +26,7 @@ WITH asked AS (
 	)
 	WHERE $4 OR l.state = 'held' AND l.id = excluded.id AND l.until > clock_timestamp()
 		OR (l.state = 'free' OR l.until <= clock_timestamp()) AND (SELECT first FROM asked)
-	RETURNING l.state = 'held' AND l.id = $2 AS granted, token, until
+	RETURNING l.state = 'held' AND l.id = $2 AND l.until > clock_timestamp() AS granted, token, until
 ), waits AS (
 	INSERT INTO {schema}.waiters (key, id, until)
 	SELECT $1, $2, clock_timestamp() + $5::bigint * interval '1 microsecond' FROM lock WHERE $4 AND NOT granted

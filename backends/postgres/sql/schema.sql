@@ -1,5 +1,5 @@
 -- The tables of coord, version 1. To run it again changes nothing.
-BEGIN;
+BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock(7164780126218674276);
 CREATE SCHEMA IF NOT EXISTS {schema};
 
@@ -40,11 +40,17 @@ CREATE TABLE IF NOT EXISTS {schema}.fences (
 	token bigint NOT NULL
 );
 CREATE OR REPLACE FUNCTION {schema}.fence(of_key bytea, with_token bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	writer xid;
 BEGIN
 	INSERT INTO {schema}.fences AS f VALUES (of_key, with_token)
-	ON CONFLICT (key) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token;
+	ON CONFLICT (key) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token
+	RETURNING f.xmin INTO writer;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'coord: a greater fencing token than % was seen', with_token USING ERRCODE = 'CO001';
+	END IF;
+	IF writer <> pg_current_xact_id()::xid THEN -- a rollback to the savepoint would take the fence away
+		RAISE EXCEPTION 'coord: a fence within a savepoint: want it in the transaction itself' USING ERRCODE = 'CO002';
 	END IF;
 END
 $$;
