@@ -8,7 +8,10 @@ import (
 	"github.com/coordgo/coord/backends/memory"
 )
 
-// Three independent stores are one for locks. In a program they are servers of Redis.
+// Three independent stores are one for locks. In a program they are servers of Redis:
+//
+//	locks, prefix, err := coord.OpenQuorum(ctx, "redis://a", "redis://b", "redis://c")
+//	client, err := coord.New(locks, coord.WithPrefix(prefix))
 func ExampleQuorum() {
 	locks, err := coord.Quorum(memory.New(), memory.New(), memory.New())
 	if err != nil {

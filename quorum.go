@@ -33,6 +33,9 @@ func Quorum(members ...driver.Backend) (driver.Backend, error) {
 // OpenQuorum is [Quorum] of the stores that URLs name, and the prefix that these agree on. A minority that does not
 // answer now is opened later, by calls.
 func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix string, err error) {
+	if len(rawURLs) < 3 {
+		return nil, "", &Error{Op: "open", Err: fmt.Errorf("%w: a quorum of %d URLs: want 3 or more", ErrInvalid, len(rawURLs))}
+	}
 	all := openMembers(ctx, rawURLs)
 	members := make([]driver.Backend, 0, len(all))
 	defer func() {

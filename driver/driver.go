@@ -153,7 +153,7 @@ type Grant struct {
 	Slot int
 	Of   int64
 	// Run and Age are of a TryLock with a [Request.Floor]. Run is printable, and another after each restart in which the
-	// store may have forgotten holds; Age is how long this run has lasted, at most. An empty Run is that of a store that
+	// store may have forgotten holds; Age is how long this run has lasted, at least. An empty Run is that of a store that
 	// forgets none.
 	Run string
 	Age time.Duration

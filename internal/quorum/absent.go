@@ -53,6 +53,12 @@ func (a *absent) get(ctx context.Context) (store, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.store != nil { // another call was faster
+		if b != nil {
+			_ = b.Close()
+		}
+		return a.store, nil
+	}
 	if err == nil && a.closed {
 		err = driver.ErrClosed
 	}

@@ -67,7 +67,7 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*r
 		if err != nil {
 			return vote{}, err
 		}
-		return b.newVote(m, g, sent), nil
+		return b.newVote(m, holdKey{key, r.ID}, g, sent), nil
 	})
 	grants.began = sent
 	return grants, grants.gather(ctx, func() bool {
@@ -106,6 +106,9 @@ func (b *Backend) hold(ctx context.Context, key string, r driver.Request, grants
 		}
 	}
 	b.tokens.saw(token)
+	if c, _, now := b.holds.get(holdKey{key, r.ID}); now {
+		token = c.token // a repeated attempt
+	}
 	b.holds.put(holdKey{key, r.ID}, certain{token, sure(grants.began, until)})
 	return driver.Grant{Token: token, TTL: until.Sub(grants.began), Since: grants.began}, nil
 }
@@ -146,7 +149,7 @@ func (b *Backend) refuse(ctx context.Context, key string, r driver.Request, gran
 	isLocked := func(err error) bool { return errors.Is(err, driver.ErrLocked) }
 	var touched []*member
 	for i, a := range grants.answers {
-		if a == nil || a.err == nil || !driver.Definite(a.err) {
+		if a == nil || !isLocked(a.err) { // it may have granted to an earlier attempt
 			touched = append(touched, b.members[i])
 		}
 	}
@@ -174,7 +177,7 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 		return
 	}
 	r := ask(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
-		return struct{}{}, m.Unlock(ctx, key, id)
+		return struct{}{}, m.release(holdKey{key, id}, func() error { return m.Unlock(ctx, key, id) })
 	})
 	r.wait(ctx, giveBackFor)
 }
@@ -204,7 +207,7 @@ func (b *Backend) change(ctx context.Context, key, id, what string, do func(cont
 		return err
 	}
 	r := ask(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, m *member) (vote, error) {
-		return vote{counts: true}, do(ctx, m)
+		return vote{counts: true}, m.release(holdKey{key, id}, func() error { return do(ctx, m) })
 	})
 	count := func() tally { return b.count(r, driver.ErrNotHeld) }
 	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {

@@ -26,12 +26,22 @@ type member struct {
 	store
 	name   string
 	runs   runs
+	doubts doubts
 	silent atomic.Bool // its last call did not say what happened
 	late   atomic.Bool // it was waited for in vain, and has not answered since
 
 	mu    sync.Mutex
 	calls int                       // under way
 	last  map[holdKey]chan struct{} // closed when the last call about it has returned
+}
+
+// release ends h by do, and notes if what became of it is not known.
+func (m *member) release(h holdKey, do func() error) error {
+	err := do()
+	if err != nil && !driver.Definite(err) {
+		m.doubts.add(h)
+	}
+	return err
 }
 
 func (m *member) String() string { return m.name }

@@ -108,7 +108,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 
 // lists reads the list of each member, as long as ctx allows.
 func (b *Backend) lists(ctx context.Context, prefix string) *round[map[string]bool] {
-	return ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) {
+	return ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) { // not within callBound: it can be long
 		keys := map[string]bool{}
 		for key, err := range m.store.(driver.Lister).List(ctx, prefix) {
 			if err != nil {

@@ -56,6 +56,9 @@ func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
 	}
 	b := &Backend{need: len(members)/2 + 1, longest: longest}
 	for i, m := range members {
+		if m == nil {
+			return nil, fmt.Errorf("%w: member %d is nil", driver.ErrInvalid, i+1)
+		}
 		if slices.Contains(members[:i], m) {
 			return nil, fmt.Errorf("%w: member %d is there twice", driver.ErrInvalid, i+1)
 		}

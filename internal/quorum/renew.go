@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -118,9 +119,18 @@ func (n *renewal) of(k int) (s standing) {
 		}
 		switch {
 		case err == nil:
-			v := n.b.newVote(m, a.value[k].Grant, n.sent)
-			v.counts = true
-			s.yes = append(s.yes, v)
+			h := holdKey{n.holds[k].Key, n.holds[k].ID}
+			v := n.b.newVote(m, h, a.value[k].Grant, n.sent)
+			c, _, _ := n.b.holds.get(h)
+			switch {
+			case m.doubts.has(h):
+				s.failed = append(s.failed, fmt.Errorf("%s: a release of this hold may be on its way", m))
+			case v.grant.Token < c.token: // it was granted again, and the token not raised
+				s.lost = append(s.lost, m)
+			default:
+				v.counts = true // also of a member that has restarted: it has this hold
+				s.yes = append(s.yes, v)
+			}
 		case errors.Is(err, driver.ErrNotHeld):
 			s.lost = append(s.lost, m)
 		default:
@@ -156,11 +166,11 @@ func (n *renewal) heal(ctx context.Context, k int) *healing {
 		if err != nil {
 			return vote{}, err
 		}
-		v := n.b.newVote(m, g, sent) // takes in that it may have restarted
-		if g.Token < c.token {       // its clock is behind
+		v := n.b.newVote(m, holdKey{h.Key, h.ID}, g, sent) // takes in that it may have restarted
+		if g.Token < c.token {                             // its clock is behind
 			_, err = m.Renew(ctx, h.Key, r)
 		}
-		v.counts = time.Now().Before(c.until)
+		v.counts = time.Now().Before(c.until) && !m.doubts.has(holdKey{h.Key, h.ID})
 		return v, err
 	})}
 }

@@ -12,6 +12,7 @@ import (
 type runs struct {
 	mu    sync.Mutex
 	known string    // the run of the last grant
+	seen  time.Time // when the last grant came
 	from  time.Time // its grants count from then on
 }
 
@@ -26,10 +27,11 @@ func (r *runs) count(g driver.Grant, longest time.Duration) bool {
 	now := time.Now()
 	if g.Run != r.known {
 		r.from = now.Add(longest)
-		if r.known == "" {
+		if now.Sub(r.seen) > longest { // or never: nothing that this client knows of is left of the run before
 			r.from = r.from.Add(-g.Age)
 		}
 		r.known = g.Run
 	}
+	r.seen = now
 	return !now.Before(r.from)
 }

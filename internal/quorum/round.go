@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,9 +49,11 @@ func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, d
 			bound := driver.NewBound(ctx, callBound)
 			defer bound.Stop()
 			a.value, a.err = do(bound, m)
-			failed := a.err != nil && !driver.Definite(a.err)
-			m.silent.Store(failed)
-			m.late.Store(failed)
+			failed := a.err != nil && (!driver.Definite(a.err) || errors.Is(a.err, driver.ErrNotSent))
+			if !failed || ctx.Err() == nil { // else its caller has ended it
+				m.silent.Store(failed)
+				m.late.Store(failed)
+			}
 			r.results <- a
 		}) {
 			if err == nil {

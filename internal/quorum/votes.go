@@ -16,13 +16,13 @@ type vote struct {
 	counts bool
 }
 
-// newVote judges what m has granted to a request that was sent then.
-func (b *Backend) newVote(m *member, g driver.Grant, sent time.Time) vote {
+// newVote judges what m has granted to h by a request that was sent then.
+func (b *Backend) newVote(m *member, h holdKey, g driver.Grant, sent time.Time) vote {
 	since := sent
 	if !g.Since.IsZero() && g.Since.Before(sent) {
 		since = g.Since
 	}
-	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest)}
+	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest) && !m.doubts.has(h)}
 }
 
 // tally counts the answers of a round.
@@ -44,10 +44,9 @@ func (b *Backend) count(r *round[vote], no error) tally {
 			t.idle++
 		case errors.Is(a.err, no):
 			t.no++
-			var locked *driver.LockedError
-			if errors.As(a.err, &locked) {
-				t.left = append(t.left, locked.Remaining)
-			}
+			locked := new(driver.LockedError)
+			errors.As(a.err, &locked) // else nothing is known of the rest
+			t.left = append(t.left, locked.Remaining)
 		default:
 			t.failed++
 		}
@@ -75,12 +74,13 @@ func (b *Backend) lease(votes []vote) time.Time {
 	return votes[min(b.need, len(votes))-1].until
 }
 
-// agreed is the token that a majority has; 0: there is none.
+// agreed is the greatest token, if a majority has it; 0: it has not.
 func (b *Backend) agreed(votes []vote) int64 {
 	n := make(map[int64]int, len(votes))
+	most := greatest(votes)
 	for _, v := range votes {
-		if n[v.grant.Token]++; n[v.grant.Token] >= b.need {
-			return v.grant.Token
+		if n[v.grant.Token]++; n[most] >= b.need {
+			return most
 		}
 	}
 	return 0

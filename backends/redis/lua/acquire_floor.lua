@@ -1,6 +1,6 @@
 -- Take the lock KEYS[1] of a member of a quorum for ARGV[1] (id) for ARGV[2] (ms). The fencing token in KEYS[2] becomes
 -- greater than the last one, and at least ARGV[3], as far as that is within ARGV[4] microseconds of the clock.
--- Reply: {1, ms of the lease, token, seconds that the server has run, its run id}, also if ARGV[1] has the lock
+-- Reply: {1, ms of the lease, token, seconds that the server has run at least, its run id}, also if ARGV[1] has the lock
 -- already; or {0, ms left of the holder's lease}.
 local call, lock, fence, mine = redis.call, KEYS[1], KEYS[2], '1 ' .. ARGV[1]
 local holder = call('GET', lock)
@@ -27,4 +27,4 @@ if not holder or not last then
 end
 call('SET', fence, string.format('%.0f', token) .. mark, 'PX', left + 3600000)
 call('SET', lock, mine, 'PX', left)
-return {1, left, token, tonumber(age), run}
+return {1, left, token, math.max(0, tonumber(age) - 1), run} -- its difference of whole seconds may be one too much
