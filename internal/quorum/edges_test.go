@@ -115,6 +115,7 @@ func TestRestartLongAgo(t *testing.T) {
 			r := driver.Request{ID: id, TTL: time.Second}
 			_, err := b.TryLock(t.Context(), "k", r)
 			time.Sleep(r.TTL) // until it is over
+			synctest.Wait()   // calls that nobody waits for
 			return err
 		}
 		if err := take("a"); err != nil {

@@ -32,7 +32,7 @@ var mutants = []mutant{
 	},
 	{"renewal by any", "renew.go", "need := b.need", "need := 1", "QUORUM-09"},
 	{"waits for all", "locks.go", "return b.decided(b.count(grants, driver.ErrLocked))", "return false", "QUORUM-01"},
-	{"no heal", "renew.go", "if !now || len(s.lost) == 0", "if true || !now || len(s.lost) == 0", "QUORUM-02"},
+	{"no heal", "renew.go", "if !now || len(s.lost)+len(s.lower) == 0", "if true || !now || len(s.lost)+len(s.lower) == 0", "QUORUM-02"},
 	{"nothing given back", "locks.go", "b.holds.get(holdKey{key, id}); now {", "b.holds.get(holdKey{key, id}); now || true {", "QUORUM-06"},
 	{"everyone goes on", "locks.go", "return a.err == nil\n\t\t}\n\t}\n\treturn false", "return false\n\t\t}\n\t}\n\treturn false", "QUORUM-06"},
 }

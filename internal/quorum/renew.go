@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -101,6 +102,7 @@ func (m *member) renewAll(ctx context.Context, holds []driver.Hold) []driver.Ren
 type standing struct {
 	yes    []vote
 	lost   []*member // that do not have it
+	lower  []*member // that have it, and a token below its own: they are not counted until that is raised
 	failed []error
 }
 
@@ -125,8 +127,8 @@ func (n *renewal) of(k int) (s standing) {
 			switch {
 			case m.doubts.has(h):
 				s.failed = append(s.failed, fmt.Errorf("%s: a release of this hold may be on its way", m))
-			case v.grant.Token < c.token: // it was granted again, and the token not raised
-				s.lost = append(s.lost, m)
+			case v.grant.Token < c.token:
+				s.lower = append(s.lower, m)
 			default:
 				v.counts = true // also of a member that has restarted: it has this hold
 				s.yes = append(s.yes, v)
@@ -152,13 +154,13 @@ type healing struct {
 func (n *renewal) heal(ctx context.Context, k int) *healing {
 	h, s := n.holds[k], n.of(k)
 	c, _, now := n.b.holds.get(holdKey{h.Key, h.ID})
-	if !now || len(s.lost) == 0 || len(s.lost) >= n.b.need {
+	if !now || len(s.lost)+len(s.lower) == 0 || len(s.lost) >= n.b.need {
 		return nil
 	}
 	r := h.Request
 	r.Floor = c.token
 	sent := time.Now()
-	return &healing{c.until, c.token, ask(ctx, n.b, s.lost, holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
+	return &healing{c.until, c.token, ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
 		if _, _, now := n.b.holds.get(holdKey{h.Key, h.ID}); !now {
 			return vote{}, driver.ErrNotHeld
 		}
@@ -167,7 +169,7 @@ func (n *renewal) heal(ctx context.Context, k int) *healing {
 			return vote{}, err
 		}
 		v := n.b.newVote(m, holdKey{h.Key, h.ID}, g, sent) // takes in that it may have restarted
-		if g.Token < c.token {                             // its clock is behind
+		if g.Token < c.token {
 			_, err = m.Renew(ctx, h.Key, r)
 		}
 		v.counts = time.Now().Before(c.until) && !m.doubts.has(holdKey{h.Key, h.ID})
