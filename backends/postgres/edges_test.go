@@ -43,8 +43,7 @@ func TestRenewalThatComesTooLate(t *testing.T) {
 	b := open(t, patientURL(srv.Addr))
 	r := request("a", 300*time.Millisecond)
 	mustTry(t, b, "k", r)
-	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
-	must[pgconn.CommandTag](t)(tx.Exec(t.Context(), "SELECT FROM coord.locks WHERE key = $1 FOR UPDATE", []byte("k")))
+	release := rowLock(t, srv.Addr, "k")
 	renewed := make(chan error, 1)
 	go func() {
 		r.TTL = time.Minute
@@ -58,9 +57,7 @@ func TestRenewalThatComesTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	if err := <-renewed; !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("renewal of a lease that has ended: %v, want ErrNotHeld", err)
 	}

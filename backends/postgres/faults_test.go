@@ -50,14 +50,20 @@ func mustTry(t *testing.T, b driver.Locker, key string, r driver.Request) driver
 	return g
 }
 
+// behindARow gives a backend with one connection, and a hold whose row is locked until release.
+func behindARow(t *testing.T) (b *backend, r driver.Request, release func()) {
+	t.Helper()
+	srv := server(t)
+	b = open(t, patientURL(srv.Addr)+"&pool_size=1")
+	r = request("a", time.Minute)
+	mustTry(t, b, "k", r)
+	return b, r, rowLock(t, srv.Addr, "k")
+}
+
 // A statement outlives its caller, and its connection too.
 func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(srv.Addr)+"&pool_size=1")
-	r := request("a", time.Minute)
-	mustTry(t, b, "k", r)
-	release := rowLock(t, srv.Addr, "k")
+	b, r, release := behindARow(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := b.Renew(ctx, "k", r); !errors.Is(err, context.DeadlineExceeded) || driver.Definite(err) {
@@ -75,11 +81,7 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 // A caller that goes while it waits for a connection has sent nothing.
 func TestWaitForAConnectionIsDefinite(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(srv.Addr)+"&pool_size=1")
-	r := request("a", time.Minute)
-	mustTry(t, b, "k", r)
-	release := rowLock(t, srv.Addr, "k")
+	b, r, release := behindARow(t)
 	renewed := make(chan error, 1)
 	go func() {
 		_, err := b.Renew(context.WithoutCancel(t.Context()), "k", r)
