@@ -1,6 +1,9 @@
 package quorum
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // CallBound is how long a call waits for a member, at most.
 const CallBound = callBound
@@ -10,3 +13,6 @@ const OneFor = oneFor
 
 // SetClock makes the clock of b's client ahead, until time has caught up.
 func SetClock(b *Backend, ahead time.Duration) { b.tokens.saw(time.Now().Add(ahead).UnixMicro()) }
+
+// Sleep is sleep, for servers that are slow.
+func Sleep(ctx context.Context, d time.Duration) bool { return sleep(ctx, d) }

@@ -93,17 +93,14 @@ func (b *Backend) comesFirst(grants *round[vote]) bool {
 	return false
 }
 
-// hold makes a hold of the grants of a majority. Its token is the one that they have in common. If there is none, it is
-// the greatest, once a majority has stored that: so a later majority has a member that counts on from it.
+// hold makes a hold of the grants of a majority. Its token is the greatest, once a majority has stored that: so a later
+// majority has a member that counts on from it.
 func (b *Backend) hold(ctx context.Context, key string, r driver.Request, grants *round[vote]) (driver.Grant, error) {
 	votes := grants.votes(itself)
-	until, token := b.lease(votes), b.agreed(votes)
-	if token == 0 {
-		token = greatest(votes)
-		if err := b.writeBack(ctx, key, r, grants, token); err != nil {
-			b.giveBack(ctx, key, r.ID, b.members)
-			return driver.Grant{}, err
-		}
+	until, token := b.lease(votes), greatest(votes)
+	if err := b.writeBack(ctx, key, r, grants, token); err != nil {
+		b.giveBack(ctx, key, r.ID, b.members)
+		return driver.Grant{}, err
 	}
 	b.tokens.saw(token)
 	if c, _, now := b.holds.get(holdKey{key, r.ID}); now {
@@ -113,7 +110,8 @@ func (b *Backend) hold(ctx context.Context, key string, r driver.Request, grants
 	return driver.Grant{Token: token, TTL: until.Sub(grants.began), Since: grants.began}, nil
 }
 
-// writeBack raises the token of the hold to token at every member that granted, and succeeds when a majority has it.
+// writeBack raises the token of the hold to token at every member that granted, unless a majority has it, and succeeds when
+// one has it.
 func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, grants *round[vote], token int64) error {
 	r.Floor = token
 	var lower []*member
@@ -126,6 +124,9 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 		default:
 			lower = append(lower, b.members[i])
 		}
+	}
+	if have >= b.need {
+		return nil
 	}
 	written := ask(ctx, b, lower, holdKey{key, r.ID}, func(ctx context.Context, m *member) (vote, error) {
 		g, err := m.Renew(ctx, key, r)
@@ -164,7 +165,7 @@ func (b *Backend) refuse(ctx context.Context, key string, r driver.Request, gran
 	failed := grants.errs(isLocked)
 	for i, a := range grants.answers {
 		if a != nil && a.err == nil && !a.value.counts {
-			failed = append(failed, errors.New(b.members[i].name+": it has no vote until all leases are over that it may have forgotten in its restart"))
+			failed = append(failed, errors.New(b.members[i].name+": it has no vote: it may have forgotten leases in a restart, or may yet carry out a release of this lock"))
 		}
 	}
 	return b.unanswered("granted", failed, len(touched) == 0)

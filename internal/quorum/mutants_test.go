@@ -19,7 +19,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"half of the members", "quorum.go", "need: len(members)/2 + 1", "need: len(members) / 2", "QUORUM-09"},
 	{"longest lease", "votes.go", "return votes[min(b.need, len(votes))-1].until", "return votes[0].until", "QUORUM-10"},
-	{"lease from the answer", "votes.go", "until: since.Add(g.TTL)", "until: since.Add(time.Since(since) + g.TTL)", "QUORUM-10"},
+	{"lease from the answer", "votes.go", "return since.Add(g.TTL)", "return since.Add(time.Since(since) + g.TTL)", "QUORUM-10"},
 	{"token not written back", "locks.go", "err := b.writeBack(ctx, key, r, grants, token)", "err := error(nil)", "QUORUM-04"},
 	{"vote of a newborn", "votes.go", "counts: m.runs.count(g, b.longest)", "counts: m.runs.count(g, b.longest) || true", "QUORUM-03"},
 	{
@@ -30,7 +30,7 @@ var mutants = []mutant{
 		if err != nil {
 			return vote{}, err`, "QUORUM-07",
 	},
-	{"renewal by any", "renew.go", "need := b.need", "need := 1", "QUORUM-09"},
+	{"renewal by any", "renew.go", "case len(s.yes) >= b.need:", "case len(s.yes) >= 1:", "QUORUM-09"},
 	{"waits for all", "locks.go", "return b.decided(b.count(grants, driver.ErrLocked))", "return false", "QUORUM-01"},
 	{"no heal", "renew.go", "if !now || len(s.lost)+len(s.lower) == 0", "if true || !now || len(s.lost)+len(s.lower) == 0", "QUORUM-02"},
 	{"nothing given back", "locks.go", "b.holds.get(holdKey{key, id}); now {", "b.holds.get(holdKey{key, id}); now || true {", "QUORUM-06"},

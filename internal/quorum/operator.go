@@ -48,11 +48,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	switch n := count(); {
 	case n >= b.need:
 		v := votes[most.ID]
-		token := b.agreed(v)
-		if token == 0 {
-			token = greatest(v)
-		}
-		most.TTL, most.Token = b.lease(v).Sub(sent), driver.Token(token)
+		most.TTL, most.Token = b.lease(v).Sub(sent), driver.Token(greatest(v))
 		return most, nil
 	case n+len(failed) < b.need:
 		return driver.Holder{}, driver.ErrNotHeld

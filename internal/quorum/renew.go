@@ -35,7 +35,7 @@ func (b *Backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 	}
 	n := renewal{b: b, sent: time.Now(), holds: valid}
 	n.ask(ctx)
-	heals := make([]*healing, len(valid))
+	heals := make([]*round[vote], len(valid))
 	for k := range valid {
 		if len(n.of(k).yes) < b.need {
 			heals[k] = n.heal(ctx, k)
@@ -49,7 +49,7 @@ func (b *Backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 }
 
 // healRest waits for the members that have not answered yet, and heals the holds that were renewed without.
-func (n *renewal) healRest(ctx context.Context, begun []*healing) {
+func (n *renewal) healRest(ctx context.Context, begun []*round[vote]) {
 	bound := driver.NewBound(ctx, callBound)
 	defer bound.Stop()
 	_ = n.round.gather(bound, all)
@@ -122,16 +122,15 @@ func (n *renewal) of(k int) (s standing) {
 		switch {
 		case err == nil:
 			h := holdKey{n.holds[k].Key, n.holds[k].ID}
-			v := n.b.newVote(m, h, a.value[k].Grant, n.sent)
+			g := a.value[k].Grant
 			c, _, _ := n.b.holds.get(h)
 			switch {
 			case m.doubts.has(h):
 				s.failed = append(s.failed, fmt.Errorf("%s: a release of this hold may be on its way", m))
-			case v.grant.Token < c.token:
+			case g.Token < c.token:
 				s.lower = append(s.lower, m)
-			default:
-				v.counts = true // also of a member that has restarted: it has this hold
-				s.yes = append(s.yes, v)
+			default: // also of a member that has restarted: it has this hold
+				s.yes = append(s.yes, vote{grant: g, until: endOf(g, n.sent), counts: true})
 			}
 		case errors.Is(err, driver.ErrNotHeld):
 			s.lost = append(s.lost, m)
@@ -142,16 +141,9 @@ func (n *renewal) of(k int) (s standing) {
 	return s
 }
 
-// healing is a hold on its way back to members that had lost it.
-type healing struct {
-	until time.Time // it counts if it is granted before that
-	token int64
-	round *round[vote]
-}
-
 // heal begins to grant hold k again where it was lost, if the hold is certain. A hold that a majority does not have was
 // revoked, or is over.
-func (n *renewal) heal(ctx context.Context, k int) *healing {
+func (n *renewal) heal(ctx context.Context, k int) *round[vote] {
 	h, s := n.holds[k], n.of(k)
 	c, _, now := n.b.holds.get(holdKey{h.Key, h.ID})
 	if !now || len(s.lost)+len(s.lower) == 0 || len(s.lost) >= n.b.need {
@@ -160,7 +152,7 @@ func (n *renewal) heal(ctx context.Context, k int) *healing {
 	r := h.Request
 	r.Floor = c.token
 	sent := time.Now()
-	return &healing{c.until, c.token, ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
+	return ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
 		if _, _, now := n.b.holds.get(holdKey{h.Key, h.ID}); !now {
 			return vote{}, driver.ErrNotHeld
 		}
@@ -168,30 +160,29 @@ func (n *renewal) heal(ctx context.Context, k int) *healing {
 		if err != nil {
 			return vote{}, err
 		}
-		v := n.b.newVote(m, holdKey{h.Key, h.ID}, g, sent) // takes in that it may have restarted
+		m.runs.count(g, n.b.longest) // takes in that it may have restarted
 		if g.Token < c.token {
 			_, err = m.Renew(ctx, h.Key, r)
 		}
-		v.counts = time.Now().Before(c.until) && !m.doubts.has(holdKey{h.Key, h.ID})
-		return v, err
-	})}
+		counts := time.Now().Before(c.until) && !m.doubts.has(holdKey{h.Key, h.ID})
+		return vote{grant: g, until: endOf(g, sent), counts: counts}, err
+	})
 }
 
 // result is what became of hold k.
-func (n *renewal) result(ctx context.Context, k int, heals *healing) driver.Renewal {
+func (n *renewal) result(ctx context.Context, k int, heals *round[vote]) driver.Renewal {
 	b, h, s := n.b, n.holds[k], n.of(k)
-	need := b.need
 	ended := n.ended
-	if heals != nil && len(s.yes) < need {
-		err := heals.round.gather(ctx, func() bool { return len(s.yes)+len(heals.round.votes(itself)) >= need })
-		s.yes = append(s.yes, heals.round.votes(itself)...)
+	if heals != nil {
+		err := heals.gather(ctx, func() bool { return len(s.yes)+len(heals.votes(itself)) >= b.need })
+		s.yes = append(s.yes, heals.votes(itself)...)
 		if ended == nil {
 			ended = err
 		}
 	}
 	name := holdKey{h.Key, h.ID}
 	switch {
-	case len(s.yes) >= need:
+	case len(s.yes) >= b.need:
 		return driver.Renewal{Grant: n.renewed(name, s.yes)}
 	case len(s.lost) >= b.need:
 		b.holds.drop(name)
@@ -207,9 +198,7 @@ func (n *renewal) renewed(name holdKey, votes []vote) driver.Grant {
 	until := n.b.lease(votes)
 	c, known, _ := n.b.holds.get(name)
 	if !known { // another client's
-		if c.token = n.b.agreed(votes); c.token == 0 {
-			c.token = greatest(votes)
-		}
+		c.token = greatest(votes)
 	}
 	n.b.holds.extend(name, sure(n.sent, until))
 	return driver.Grant{Token: c.token, TTL: until.Sub(n.sent), Since: n.sent}

@@ -16,8 +16,9 @@ type runs struct {
 	from  time.Time // its grants count from then on
 }
 
-// count reports whether a grant counts; longest is the longest lease that there can be. The age of the first run that
-// this client sees is the member's word. Later a change of the run says that it restarted, by no clock of the member's.
+// count reports whether a grant counts; longest is the longest lease that there can be. The age of a run is the member's word,
+// if this client has seen no grant of an earlier one for so long. Else the change of the run says that it restarted, by no
+// clock of the member's.
 func (r *runs) count(g driver.Grant, longest time.Duration) bool {
 	if g.Run == "" {
 		return true

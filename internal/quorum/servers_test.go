@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/quorum"
 )
 
 // server is a member that fails as it is told.
@@ -88,7 +89,7 @@ func (l *link) call(ctx context.Context, do func(b members) (any, error)) (any, 
 		<-ctx.Done()
 		return nil, driver.ContextError(ctx)
 	}
-	if d := time.Duration(l.s.delay.Load() + l.extra.Load()); d > 0 && !pause(ctx, d) {
+	if d := time.Duration(l.s.delay.Load() + l.extra.Load()); d > 0 && !quorum.Sleep(ctx, d) {
 		return nil, driver.ContextError(ctx)
 	}
 	done := make(chan reply, 1)
@@ -120,18 +121,6 @@ func (s *server) take(do func(*memory.Store), refuse func()) {
 		s.waiting = append(s.waiting, func() { do(store) })
 	default:
 		do(store)
-	}
-}
-
-// pause reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

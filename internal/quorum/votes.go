@@ -18,11 +18,16 @@ type vote struct {
 
 // newVote judges what m has granted to h by a request that was sent then.
 func (b *Backend) newVote(m *member, h holdKey, g driver.Grant, sent time.Time) vote {
+	return vote{grant: g, until: endOf(g, sent), counts: m.runs.count(g, b.longest) && !m.doubts.has(h)}
+}
+
+// endOf is when a lease ends, at the earliest, that was granted to a request which was sent then.
+func endOf(g driver.Grant, sent time.Time) time.Time {
 	since := sent
 	if !g.Since.IsZero() && g.Since.Before(sent) {
 		since = g.Since
 	}
-	return vote{grant: g, until: since.Add(g.TTL), counts: m.runs.count(g, b.longest) && !m.doubts.has(h)}
+	return since.Add(g.TTL)
 }
 
 // tally counts the answers of a round.
@@ -72,18 +77,6 @@ func itself(v vote) vote { return v }
 func (b *Backend) lease(votes []vote) time.Time {
 	slices.SortFunc(votes, func(x, y vote) int { return y.until.Compare(x.until) })
 	return votes[min(b.need, len(votes))-1].until
-}
-
-// agreed is the greatest token, if a majority has it; 0: it has not.
-func (b *Backend) agreed(votes []vote) int64 {
-	n := make(map[int64]int, len(votes))
-	most := greatest(votes)
-	for _, v := range votes {
-		if n[v.grant.Token]++; n[most] >= b.need {
-			return most
-		}
-	}
-	return 0
 }
 
 func greatest(votes []vote) (token int64) {
