@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord/backends/etcd"
 	"github.com/coordgo/coord/backends/memcached"
+	"github.com/coordgo/coord/backends/postgres"
 	"github.com/coordgo/coord/backends/redis"
 	"github.com/coordgo/coord/backends/zookeeper"
 	"github.com/coordgo/coord/conformance"
@@ -45,7 +46,15 @@ func conform(t *testing.T, c *Container, claims driver.Claims, open driver.OpenF
 	faults.Restart = func(conformance.TB) { c.Restart() }
 	faults.Pause = func(conformance.TB) { c.Pause() }
 	faults.Resume = func(conformance.TB) { c.Resume() }
-	faults.Wipe = func(conformance.TB) { c.Wipe() }
+	faults.Wipe = func(tb conformance.TB) {
+		c.Wipe()
+		if c.Store != "postgres" {
+			return
+		}
+		if err := openAt(tb, c.Addr).Close(); err != nil { // which makes the tables
+			tb.Fatalf("%v", err)
+		}
+	}
 	s := conformance.Suite{Only: selected(), Harness: conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return openAt(tb, c.Addr) },
 		Claims:    claims,
@@ -73,5 +82,11 @@ func TestConformanceZooKeeper(t *testing.T) {
 	session := (25 * tick).String()
 	conform(t, ZooKeeper(t), zookeeper.Claims, zookeeper.Open, func(addr string) string {
 		return "zookeeper://" + addr + "/coord-test?session_timeout=" + session
+	})
+}
+
+func TestConformancePostgres(t *testing.T) {
+	conform(t, Postgres(t), postgres.Claims, postgres.Open, func(addr string) string {
+		return "postgres://postgres@" + addr + "/postgres?timeout=5s"
 	})
 }

@@ -23,6 +23,7 @@ require (
 	github.com/containerd/platforms v0.2.1 // indirect
 	github.com/coordgo/coord/backends/etcd v0.1.0
 	github.com/coordgo/coord/backends/memcached v0.1.0
+	github.com/coordgo/coord/backends/postgres v0.1.0
 	github.com/coordgo/coord/backends/redis v0.1.0
 	github.com/coordgo/coord/backends/zookeeper v0.1.0
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -40,6 +41,10 @@ require (
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.13.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.18.6 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.8.10 // indirect
@@ -75,6 +80,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect

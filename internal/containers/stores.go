@@ -3,6 +3,7 @@ package containers
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -110,6 +111,48 @@ func ZooKeeper(t testing.TB) *Container {
 		},
 		ready: func(addr string) error { return converse(addr, "srvr", "Mode: ") },
 	})
+}
+
+// Postgres trusts everybody, and does not wait for the disk.
+func Postgres(t testing.TB) *Container {
+	t.Helper()
+	return start(t, kind{
+		store: "postgres", official: "postgres:17.2", port: "5432",
+		options: func(*Container) []testcontainers.ContainerCustomizer {
+			return []testcontainers.ContainerCustomizer{
+				testcontainers.WithEnv(map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust"}),
+				testcontainers.WithCmd(
+					"postgres", "-c", "listen_addresses=*", "-c", "unix_socket_directories=/tmp", "-c", "max_connections=500", "-c", "fsync=off"),
+			}
+		},
+		ready: postgresReady,
+	})
+}
+
+// postgresReady: the server answers a greeting with a request for authentication.
+func postgresReady(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	const version = 3 << 16
+	text := "user\x00postgres\x00database\x00postgres\x00\x00"
+	hello := binary.BigEndian.AppendUint32(nil, uint32(8+len(text)))
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(hello, version), text...)); err != nil {
+		return err
+	}
+	var kind [1]byte
+	if _, err := io.ReadFull(conn, kind[:]); err != nil {
+		return err
+	}
+	if kind[0] != 'R' {
+		return fmt.Errorf("it answers with message %q", kind[0])
+	}
+	return nil
 }
 
 // converse sends text and wants a line of the answer to begin with want.

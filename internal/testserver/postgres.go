@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,18 +19,18 @@ import (
 const PostgresUser = "postgres"
 
 // Postgres gives a PostgreSQL server with one user, [PostgresUser], who needs no password unless the server was
-// started WithPassword. It always keeps its data over Restart. It does not take WithTLS.
+// started WithPassword. It always keeps its data over Restart.
 func Postgres(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return start(t, kind{
-		store:    "postgres",
-		binaries: postgresBinaries(),
-		args:     postgresArgs,
-		ready:    postgresReady,
-		setUp:    postgresSetUp,
-		tree:     true,
-		ownUser:  true,
-	}, opts)
+	return start(t, postgresKind(postgresSetUp), opts)
+}
+
+// postgresKind has the server's data directory made by setUp.
+func postgresKind(setUp func(s *Server, binary string) error) kind {
+	return kind{
+		store: "postgres", binaries: postgresBinaries(), args: postgresArgs, ready: postgresReady, setUp: setUp,
+		tree: true, ownUser: true,
+	}
 }
 
 // postgresBinaries are where packages put the server. Debian leaves it off PATH.
@@ -44,37 +46,55 @@ func postgresBinaries() []string {
 
 // postgresSetUp makes the data directory.
 func postgresSetUp(s *Server, binary string) error {
-	if s.config.tls {
-		s.t.Fatal("testserver: postgres does not take WithTLS")
-	}
-	auth := []string{"-A", "trust"}
+	method := "trust"
+	args := []string{"-D", s.dataDir(), "-U", PostgresUser, "-E", "UTF8", "--locale=C", "--no-sync"}
 	if s.config.password != "" {
+		method = "scram-sha-256"
 		file := filepath.Join(s.dir, "password")
 		if err := os.WriteFile(file, []byte(s.config.password+"\n"), 0o644); err != nil {
 			return err
 		}
-		auth = []string{"-A", "scram-sha-256", "--pwfile", file}
+		args = append(args, "--pwfile", file)
 	}
-	args := append([]string{"-D", s.dataDir(), "-U", PostgresUser, "-E", "UTF8", "--locale=C", "--no-sync"}, auth...)
-	binary, err := filepath.EvalSymlinks(binary)
+	more, err := s.mountDisks()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(filepath.Dir(binary), "initdb"), args...)
-	cmd.Dir, cmd.SysProcAttr = s.dir, s.attr
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, lastOf(string(out)))
+	if _, err := s.postgresRun(binary, "initdb", append(append(args, "-A", method), more...)...); err != nil || !s.config.tls {
+		return err
 	}
-	return nil
+	// The server refuses whoever does not speak TLS, or shows no certificate.
+	rule := "hostssl all,replication all all " + method + " clientcert=verify-ca\n"
+	return os.WriteFile(filepath.Join(s.dataDir(), "pg_hba.conf"), []byte(rule), 0o600)
+}
+
+// postgresRun runs a program that comes with the server, as the server's user.
+func (s *Server) postgresRun(binary, name string, args ...string) (string, error) {
+	binary, err := filepath.EvalSymlinks(binary)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(filepath.Join(filepath.Dir(binary), name), args...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.attr
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.config.password, "PGCONNECT_TIMEOUT=10")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w\n%s", cmd.Path, err, lastOf(string(out)))
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 func postgresArgs(s *Server, port string) []string {
-	return []string{
+	args := []string{
 		"-D", s.dataDir(), "-h", "127.0.0.1", "-p", port, "-k", s.dataDir(),
 		"-c", "max_connections=500", "-c", "shared_buffers=32MB",
 	}
+	if s.config.tls {
+		args = append(args, "-c", "ssl=on", "-c", "ssl_ca_file="+s.TLS.CAFile, "-c", "ssl_cert_file="+s.TLS.CertFile, "-c", "ssl_key_file="+s.TLS.KeyFile)
+	}
+	return args
 }
 
 // postgresReady: the server answers a greeting with a request for authentication, and not with an error, as it does while
@@ -84,9 +104,14 @@ func postgresReady(s *Server) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // what it says has been read
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
+	}
+	if s.TLS != nil {
+		if conn, err = s.postgresTLS(conn); err != nil {
+			return err
+		}
 	}
 	const version = 3 << 16
 	text := "user\x00" + PostgresUser + "\x00database\x00" + PostgresUser + "\x00\x00"
@@ -95,12 +120,33 @@ func postgresReady(s *Server) error {
 	if _, err := conn.Write(hello); err != nil {
 		return err
 	}
-	var kind [1]byte
-	if _, err := io.ReadFull(conn, kind[:]); err != nil {
-		return err
+	kind, err := readByte(conn)
+	if err == nil && kind != 'R' {
+		err = fmt.Errorf("it answers with message %q", kind)
 	}
-	if kind[0] != 'R' {
-		return fmt.Errorf("it answers with message %q", kind[0])
+	return err
+}
+
+// postgresTLS asks the server to speak TLS.
+func (s *Server) postgresTLS(conn net.Conn) (net.Conn, error) {
+	const length, request = 8, 80877103
+	if _, err := conn.Write(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, length), request)); err != nil {
+		return conn, err
 	}
-	return nil
+	answer, err := readByte(conn)
+	if err != nil {
+		return conn, err
+	}
+	if answer != 'S' {
+		return conn, fmt.Errorf("it answers %q to a request for TLS", answer)
+	}
+	config := s.TLS.Config.Clone()
+	config.ServerName = "localhost"
+	return tls.Client(conn, config), nil
+}
+
+func readByte(r io.Reader) (byte, error) {
+	var b [1]byte
+	_, err := io.ReadFull(r, b[:])
+	return b[0], err
 }

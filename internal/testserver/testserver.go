@@ -74,6 +74,8 @@ type config struct {
 	durable  bool
 	password string
 	network  bool
+	disk     Disk // of PostgreSQL; "": none of its own
+	diskSize string
 }
 
 // Option changes how a server is started. A test that uses one never gets the
