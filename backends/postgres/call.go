@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -91,7 +90,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	acquired, err := b.acquire(ctx, bound)
+	acquired, err := b.pool.Acquire(bound)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
@@ -104,22 +103,35 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	}
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})
-		if err != nil && b.life.Err() == nil && acquired.Conn().IsClosed() && b.owned != nil {
-			b.pool.Reset() // the idle ones beside it are likely to be dead too
+		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil) {
+			b.pool.Reset()
 		}
+		err = heedWarning(acquired.Conn(), err)
 		if !undone(err) || ctx.Err() != nil || !sleep(bound, rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))) {
 			return v, b.classify(err)
 		}
 	}
 }
 
-// acquire takes a connection of the pool, while neither context has ended.
-func (b *backend) acquire(ctx, bound context.Context) (*pgxpool.Conn, error) {
-	either, cancel := context.WithCancel(bound)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	return b.pool.Acquire(either)
+// suspects reports whether the idle connections beside c are to be replaced after err: if c broke, or no statement has ended in
+// time since another one that did not, they are likely to be dead too; and if the server takes no writes any more, another
+// host may. A single statement that waits for a row for too long says nothing of the others.
+func (b *backend) suspects(c *pgx.Conn, err error, late bool) bool {
+	switch {
+	case err == nil:
+		b.late.Store(false)
+		return false
+	case late && c.IsClosed():
+		return b.late.Swap(true)
+	}
+	return c.IsClosed() || isReadOnly(err)
 }
+
+// readOnlyServer is the code of the error that the server takes no writes.
+const readOnlyServer = "25006"
+
+// isReadOnly reports whether the server refused a statement because it takes no writes.
+func isReadOnly(err error) bool { return sqlState(err) == readOnlyServer }
 
 // conn is a connection for one call.
 type conn struct {
@@ -160,8 +172,17 @@ func (c conn) rows(ctx context.Context, sql string, args, to []any, each func() 
 
 // undone reports whether the server has undone a statement because of another one: it may be run again.
 func undone(err error) bool {
+	code := sqlState(err)
+	return code == "40001" || code == "40P01"
+}
+
+// sqlState is the code of the server's error that err is of, and "" if it is of none.
+func sqlState(err error) string {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
 }
 
 // sleep reports false if ctx ended first.
@@ -177,13 +198,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // classify says what an error tells about the statement. An ERROR of the server means that the transaction was undone, but
 // for those of connections, which a proxy may give for a server that it has lost.
 // With FATAL and PANIC the session ends, which can be while a commit waits for replicas: the outcome is unknown, as it is
-// when the connection breaks.
+// when the connection breaks. Only a session that was idle for too long has read nothing of the statement.
 func (b *backend) classify(err error) error {
 	var e *pgconn.PgError
 	switch {
 	case err == nil || driver.Definite(err):
 		return err
-	case pgconn.SafeToRetry(err), errors.As(err, &e) && e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08"):
+	case pgconn.SafeToRetry(err), errors.As(err, &e) && (e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08") || e.Code == "57P05"):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
 	case b.life.Err() != nil:
 		return fmt.Errorf("%w: %v", errClosing, err)
@@ -201,21 +222,21 @@ func notSent(err error) error {
 
 // remedies are what to do about an error of the server, by its code.
 var remedies = map[string]string{
-	"28000": "the server refuses this user or host: check pg_hba.conf",
-	"28P01": "wrong user or password",
-	"3D000": "the server has no such database: make it, or correct the path of the URL",
-	"3F000": "the tables are gone: run coord's schema, as Open does",
-	"42P01": "the tables are gone: run coord's schema, as Open does",
-	"42501": "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables",
-	"25006": "the server is a replica, or read only: use the address of the primary",
-	"53300": "the server has no more connections: raise max_connections, or lower pool_size",
+	"28000":        "the server refuses this user or host: check pg_hba.conf",
+	"28P01":        "wrong user or password",
+	"3D000":        "the server has no such database: make it, or correct the path of the URL",
+	"3F000":        "the tables are gone: run coord's schema, as Open does",
+	"42883":        "the functions are gone: run coord's schema, as Open does",
+	"42P01":        "the tables are gone: run coord's schema, as Open does",
+	"42501":        "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables, and execute on its functions",
+	readOnlyServer: "the server is a replica, or read only: use the address of the primary",
+	"53300":        "the server has no more connections: raise max_connections, or lower pool_size",
 }
 
 // explain puts what to do in front of an error, where that is known.
 func explain(err error) error {
-	var e *pgconn.PgError
-	if errors.As(err, &e) && remedies[e.Code] != "" {
-		return fmt.Errorf("%s: %w", remedies[e.Code], err)
+	if remedy := remedies[sqlState(err)]; remedy != "" {
+		return fmt.Errorf("%s: %w", remedy, err)
 	}
 	return err
 }

@@ -1,9 +1,14 @@
 package postgres
 
 import (
+	"errors"
+	"net/url"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestCheck(t *testing.T) {
@@ -39,4 +44,24 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v of a bad server: want a warning and its remedy", f)
 		}
 	}
+}
+
+// A server whose functions are of another version of coord, or were taken away, is told of in words.
+func TestFunctionsAreGone(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	admin(t, srv.Addr, "ALTER FUNCTION coord.lock_1 RENAME TO lock_0")
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the functions are gone") {
+		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
+	}
+	u := must[*url.URL](t)(url.Parse(patientURL(srv.Addr)))
+	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "lacks functions") {
+		t.Errorf("Open by one who may not make functions: %v, want ErrNotSent that says so", err)
+	}
+	u.User = url.User(testserver.PostgresUser)
+	if err := must[driver.Backend](t)(Open(t.Context(), u)).Close(); err != nil { // makes them
+		t.Error(err)
+	}
+	mustTry(t, b, "k", request("a", time.Minute))
 }

@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,11 +12,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := server(t)
-	var opened atomic.Int64
-	open := func(tb conformance.TB, addr string) driver.Backend {
-		// Every other client prepares its statements.
-		return openIn(tb, fmt.Sprintf("%s&prepared=%t", patientURL(addr), opened.Add(1)%2 == 0))
-	}
+	open := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,

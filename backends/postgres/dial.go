@@ -84,9 +84,10 @@ func (cs *connections) close() {
 	}
 }
 
-// usable looks whether the server has closed an idle connection, as when it restarts: what is sent on it would have an
-// unknown outcome.
+// usable looks, for each call, whether the server has closed an idle connection, as when it restarts: what is sent on it
+// would have an unknown outcome.
 func usable(_ context.Context, c *pgx.Conn) (bool, error) {
+	forgetWarnings(c)
 	conn := c.PgConn().Conn()
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

@@ -8,12 +8,16 @@
 //
 // # What is stored
 //
-// The tables are in one schema; sql/schema.sql says what is in each column. [Open] and [New] make them unless they are
-// there, which takes the right to create a schema in the database. Without it, run the SQL that [Schema] gives by another
-// user, and grant the client's user no more than
+// The tables are in one schema; sql/schema.sql says what is in each column. The functions that clients call are there too.
+// [Open] and [New] make all this unless it is there, which takes the right to create a schema in the database. Without
+// it, run the SQL that [Schema] gives by another user, and grant the client's user no more than
 //
 //	GRANT USAGE ON SCHEMA coord TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;
+//	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA coord TO app; -- everybody may, unless default privileges were changed
+//
+// The functions run with the rights of the caller. The name of each ends in its version: run the SQL of a new version of
+// coord before its clients start, as the owner of the tables. Older clients go on beside them.
 //
 // A lock, and those who share a key, stay for an hour after the last lease, for the token; a limit stays until it is
 // full again. Each hundred grants of a client remove what is over among a thousand rows of each table.
@@ -21,9 +25,9 @@
 // # What is promised
 //
 // A lease is a row, and ends by the server's clock, whatever becomes of the connection. Each call is one statement, which
-// is a transaction of its own and is not prepared, so that PgBouncer may pool transactions. Without a pooler, or with one
-// that knows prepared statements, as PgBouncer 1.21 does, set [WithPrepared], or prepared=true in the URL: a lock and its
-// unlock then take about a third of the time.
+// is a transaction of its own and is not prepared, so that PgBouncer may pool transactions. It calls a function, for which
+// the server keeps plans in each of its sessions. With prepared=true in the URL, and over a pool that prepares statements,
+// calls take a third less time.
 //
 // Tokens are max(last+1, the server's clock in microseconds). They rise over restarts; also when the rows were lost, or a
 // replica takes over that lacks some, provided that the clock did not go back.
@@ -34,18 +38,23 @@
 // seconds if that is shorter; one that does not for so long is passed. Where no notification comes, as behind a pooler of
 // transactions, they ask 20 times a second, in the same order.
 //
-// Limits run on the server's clock. A decision is two statements, one that reads the state and the clock, and one that
-// writes if nobody was faster; a denial is one. Several limits are taken by the same two. Those who share a key are one
-// row, of up to 64 holders, with two statements for each step.
+// Limits run on the server's clock. A client decides on the state that it saw last, at the time that this clock will have when
+// the request arrives. One statement writes the new state if the server has the old one and its clock has come so far,
+// and else reads them: a change by another client costs one statement more, and so does the first decision after ten seconds
+// without any. A denial is one statement, which reads. Several limits are taken by one statement, or three if one has
+// changed. Those who share a key are one row, of up to 64 holders, with two statements for each step.
 //
 // # Operation
 //
-//   - fsync, full_page_writes and synchronous_commit are on, the last in each session; [Open] refuses one without it.
+//   - fsync, full_page_writes and synchronous_commit are on, the last in each session; [Open] refuses off there.
 //   - synchronous_standby_names is set where there are replicas, or a failover loses the last grants: two clients can hold a
-//     lock until the first one's next renewal.
+//     lock until the first one's next renewal. With one synchronous replica, its outage stops every grant and renewal: have
+//     two, with ANY 1 (…).
+//   - A session that waits for a replica (wait_event SyncRep) is not cancelled: PostgreSQL then confirms what the replica
+//     lacks. coord takes that for an unknown outcome, but not over a pool that was given to [New].
+//   - default_transaction_isolation is read committed. Under repeatable read a waiter may be woken late.
 //   - max_connections is above clients × pool_size, and one more for each client that waits.
-//   - Behind a pooler of transactions waiters ask 20 times a second. No pooler is among the tests: they prove that
-//     nothing is prepared.
+//   - Behind a pooler of transactions waiters ask 20 times a second. The tests run behind PgBouncer.
 //   - A transaction that is open for long keeps autovacuum from removing dead rows: watch n_dead_tup.
 //
 // # Fencing

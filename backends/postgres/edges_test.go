@@ -78,11 +78,7 @@ func TestSharedRequestThatComesLate(t *testing.T) {
 		_, err := b.Shared().TryLock(ctx, "k", late)
 		tried <- err
 	}()
-	for onWay := 0; onWay == 0; { // its request waits for the row
-		if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&onWay); err != nil {
-			t.Fatal(err)
-		}
-	}
+	untilBlocked(t, b, 1) // its request waits for the row
 	cancel()
 	if err := <-tried; err == nil || driver.Definite(err) {
 		t.Fatalf("TryLock that was cancelled on its way: %v", err)
@@ -96,6 +92,37 @@ func TestSharedRequestThatComesLate(t *testing.T) {
 	}
 	if holders, err := b.Shared().Holders(t.Context(), "k"); err != nil || len(holders) != 1 {
 		t.Errorf("holders: %+v, %v: want the other one", holders, err)
+	}
+}
+
+// An Unlock waits for the row behind a request of its own id, which is then granted: it sees the hold.
+func TestUnlockBehindItsRequest(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	one, two := open(t, patientURL(srv.Addr)), open(t, patientURL(srv.Addr))
+	before, r := request("a", time.Hour), request("b", time.Hour)
+	mustTry(t, one, "k", before)
+	if err := one.Unlock(t.Context(), "k", before.ID); err != nil {
+		t.Fatal(err)
+	}
+	release := rowLock(t, srv.Addr, "k")
+	tried, unlocked := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := one.TryLock(t.Context(), "k", r)
+		tried <- err
+	}()
+	untilBlocked(t, one, 1)
+	go func() { unlocked <- two.Unlock(t.Context(), "k", r.ID) }()
+	untilBlocked(t, one, 2)
+	release()
+	if err := <-tried; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-unlocked; err != nil {
+		t.Errorf("Unlock of a hold that was granted meanwhile: %v", err)
+	}
+	if h, err := one.Inspect(t.Context(), "k"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("after the Unlock: %+v, %v", h, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -64,9 +65,16 @@ func behindARow(t *testing.T) (b *backend, r driver.Request, release func()) {
 func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	b, r, release := behindARow(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := b.Renew(ctx, "k", r); !errors.Is(err, context.DeadlineExceeded) || driver.Definite(err) {
+	renewed := make(chan error, 1)
+	go func() {
+		_, err := b.Renew(ctx, "k", r)
+		renewed <- err
+	}()
+	untilBlocked(t, b, 1)
+	cancel()
+	if err := <-renewed; !errors.Is(err, context.Canceled) || driver.Definite(err) {
 		t.Errorf("Renew of a row that is locked: %v, want an unknown outcome", err)
 	}
 	release()
@@ -82,22 +90,20 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 func TestWaitForAConnectionIsDefinite(t *testing.T) {
 	t.Parallel()
 	b, r, release := behindARow(t)
-	renewed := make(chan error, 1)
+	asked := make(chan error, 1)
 	go func() {
-		_, err := b.Renew(context.WithoutCancel(t.Context()), "k", r)
-		renewed <- err
+		_, err := b.TryLock(context.WithoutCancel(t.Context()), "k", r)
+		asked <- err
 	}()
-	for b.pool.Stat().AcquiredConns() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	untilBlocked(t, b, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := b.Unlock(ctx, "k", r.ID); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Unlock without a connection: %v, want ErrNotSent", err)
 	}
 	release()
-	if err := <-renewed; err != nil {
-		t.Errorf("Renew: %v", err)
+	if err := <-asked; err != nil {
+		t.Errorf("TryLock again: %v", err)
 	}
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Errorf("Unlock: %v", err)
@@ -244,7 +250,8 @@ func TestRenewAllInOneOrder(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				for n, a := range b.RenewAll(t.Context(), mine) {
-					if n < len(holds) && a.Err != nil || n == len(holds) && a.Err != driver.ErrNotHeld {
+					locked := errors.Is(a.Err, driver.ErrNotSent) || errors.Is(a.Err, context.DeadlineExceeded) // by one of the others
+					if n < len(holds) && a.Err != nil && !locked || n == len(holds) && a.Err != driver.ErrNotHeld {
 						t.Errorf("renewal of %s: %v", mine[n].Key, a.Err)
 					}
 				}
@@ -258,11 +265,33 @@ func TestRenewAllInOneOrder(t *testing.T) {
 	}
 }
 
-// Nothing depends on the session, so that a pooler can give each transaction another one.
-func TestNothingIsPrepared(t *testing.T) {
+// Over a pool that prepares nothing nothing depends on the session, so that a pooler can give each transaction another one.
+func TestStatementsArePreparedAsThePoolDoes(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	config, err := pgxpool.ParseConfig(fmt.Sprintf("postgres://app@%s/postgres?pool_max_conns=1&default_query_exec_mode=cache_statement", srv.Addr))
+	for mode, want := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false, "exec": false, "simple_protocol": false} {
+		t.Run(mode, func(t *testing.T) { testPrepared(t, srv.Addr, mode, want) })
+	}
+	u := patientURL(srv.Addr) + "&pool_size=1"
+	for prepared, want := range map[string]bool{"": false, "&prepared=false": false, "&prepared=true": true} {
+		b := open(t, u+prepared)
+		mustTry(t, b, "url"+prepared, request("a", time.Minute))
+		wantPrepared(t, b, want)
+	}
+}
+
+// wantPrepared looks whether the one session of the pool has prepared statements.
+func wantPrepared(t *testing.T, b *backend, want bool) {
+	t.Helper()
+	var prepared int
+	err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&prepared)
+	if err != nil || prepared > 0 != want {
+		t.Errorf("%d statements are prepared, %v: want some: %v", prepared, err, want)
+	}
+}
+
+func testPrepared(t *testing.T, addr, mode string, want bool) {
+	config, err := pgxpool.ParseConfig(fmt.Sprintf("postgres://app@%s/postgres?pool_max_conns=1&default_query_exec_mode=%s", addr, mode))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,11 +320,7 @@ func TestNothingIsPrepared(t *testing.T) {
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Error(err)
 	}
-	var prepared int
-	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&prepared)
-	if err != nil || prepared > 0 {
-		t.Errorf("%d statements are prepared, %v", prepared, err)
-	}
+	wantPrepared(t, b, want)
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -376,5 +401,133 @@ func TestTablesAreGone(t *testing.T) {
 	admin(t, srv.Addr, schema(t)) // changes nothing
 	if _, err := Schema("no schema"); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Schema of a name with a space: %v, want ErrInvalid", err)
+	}
+}
+
+// Renewals of holds whose rows stay locked, again and again, leave most connections to others.
+func TestLockedRowsLeaveConnections(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr)) // with 10 connections
+	var holds []driver.Hold
+	for i := range 5 {
+		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
+		mustTry(t, b, holds[i].Key, holds[i].Request)
+		if i > 0 {
+			defer rowLock(t, srv.Addr, holds[i].Key)()
+		}
+	}
+	for range 10 {
+		if answers := b.RenewAll(t.Context(), holds); answers[0].Err != nil {
+			t.Fatalf("renewal of the hold whose row is not locked: %v", answers[0].Err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := b.Renew(ctx, holds[1].Key, holds[1].Request); err == nil || errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("renewal of a hold whose row is locked: %v", err)
+		}
+		cancel()
+		if n := b.pool.Stat().AcquiredConns(); n > 3 { // the two that wait, and one that is given back
+			t.Fatalf("%d connections are in use, want 2 for those that wait", n)
+		}
+	}
+}
+
+// A statement that waits for a row for too long costs its own connection, and none of the others.
+func TestLateStatementCostsOneConnection(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, "postgres://app@"+srv.Addr+"/postgres")
+	stuck, free := request("a", time.Hour), request("b", time.Hour)
+	mustTry(t, b, "stuck", stuck)
+	mustTry(t, b, "free", free)
+	defer rowLock(t, srv.Addr, "stuck")()
+	const lates, others = 2, 3
+	for clean := false; !clean; { // on a busy machine another statement may be late, too
+		idle := connect(t, b, lates+others)
+		clean = true
+		for range lates {
+			if err := b.Unlock(t.Context(), "stuck", stuck.ID); err == nil || errors.Is(err, driver.ErrNotHeld) {
+				t.Fatalf("Unlock of a hold whose row is locked: %v", err)
+			}
+			_, err := b.Renew(t.Context(), "free", free)
+			clean = clean && err == nil
+		}
+		if left := connect(t, b, lates+others); clean {
+			left = slices.DeleteFunc(left, func(pid uint32) bool { return !slices.Contains(idle, pid) })
+			if len(left) < others {
+				t.Errorf("%d connections are left of %d after %d late statements", len(left), len(idle), lates)
+			}
+		}
+	}
+}
+
+// connect uses n connections of b at a time, and names their sessions.
+func connect(t *testing.T, b *backend, n int) (sessions []uint32) {
+	t.Helper()
+	for range n {
+		c := must[*pgxpool.Conn](t)(b.pool.Acquire(t.Context()))
+		defer c.Release()
+		sessions = append(sessions, c.Conn().PgConn().PID())
+	}
+	return sessions
+}
+
+// Of several hosts the one that stops taking writes is left.
+func TestReadOnlyHostIsLeft(t *testing.T) {
+	t.Parallel()
+	first, second := server(t), server(t)
+	b := open(t, fmt.Sprintf("postgres://app@%s,%s/postgres", first.Addr, second.Addr))
+	mustTry(t, b, "k", request("a", time.Hour))
+	admin(t, first.Addr, "ALTER SYSTEM SET default_transaction_read_only = on")
+	admin(t, first.Addr, "SELECT pg_reload_conf()")
+	refused := false
+	for start := time.Now(); time.Since(start) < hung; {
+		_, err := b.TryLock(t.Context(), rand.Text(), request("a", time.Hour))
+		if err == nil && refused {
+			return // by the second one
+		}
+		refused = refused || contains(err, "use the address of the primary")
+	}
+	t.Errorf("the first host refused: %v, and the second one has not granted", refused)
+}
+
+// A row that somebody else's transaction has locked keeps no other hold from its renewal.
+func TestLockedRowHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(srv.Addr))
+	var holds []driver.Hold
+	for i := range 1000 {
+		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
+	}
+	admin(t, srv.Addr, "INSERT INTO coord.locks SELECT convert_to(n::text, 'UTF8'), '', 'held', 1, clock_timestamp() + interval '1 hour' FROM generate_series(0, 999) AS n")
+	for i := range holds {
+		holds[i].ID = holds[0].ID
+	}
+	admin(t, srv.Addr, fmt.Sprintf("UPDATE coord.locks SET id = '%s'", holds[0].ID))
+	const locked = 500
+	release := rowLock(t, srv.Addr, holds[locked].Key)
+	holds = append(holds, driver.Hold{Key: "none", Request: request("a", time.Hour)})
+	for i, a := range b.RenewAll(t.Context(), holds) {
+		switch i {
+		case locked:
+			if a.Err == nil || errors.Is(a.Err, driver.ErrNotHeld) {
+				t.Errorf("renewal of the hold whose row is locked: %v, want an error that leaves it open", a.Err)
+			}
+		case len(holds) - 1:
+			if !errors.Is(a.Err, driver.ErrNotHeld) {
+				t.Errorf("renewal of nothing: %v, want ErrNotHeld", a.Err)
+			}
+		default:
+			if a.Err != nil || a.Grant.TTL < time.Hour {
+				t.Fatalf("renewal of %s: %+v", holds[i].Key, a)
+			}
+		}
+	}
+	release()
+	for _, a := range b.RenewAll(t.Context(), holds[locked:locked+2]) {
+		if a.Err != nil {
+			t.Errorf("renewal when the row is free again: %v", a.Err)
+		}
 	}
 }

@@ -108,3 +108,17 @@ func must[T any](t testing.TB) func(T, error) T {
 		return v
 	}
 }
+
+// untilBlocked returns when so many statements of b's user wait for rows. It asks over a connection of its own.
+func untilBlocked(t *testing.T, b *backend, statements int) {
+	t.Helper()
+	c := b.pool.Config().ConnConfig
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s:%d/postgres", testserver.PostgresUser, c.Host, c.Port)))
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for blocked := 0; blocked < statements; time.Sleep(time.Millisecond) {
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = $1", appUser).Scan(&blocked)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -83,13 +83,13 @@ func (l *listener) setUp(up bool) {
 	l.up = up
 }
 
-// heard wakes those whom a notification is for: a hash, and the id of the first waiter, "" if all shall ask.
+// heard wakes whom a notification is for: the hash of a key, and the id of the first waiter.
 func (l *listener) heard(payload string) {
 	hash, id, _ := strings.Cut(payload, " ")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range l.waiters[hash] {
-		if id == "" || w.id == id {
+		if w.id == id {
 			w.signal()
 		}
 	}

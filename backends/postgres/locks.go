@@ -21,13 +21,11 @@ func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits b
 	g, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
-		found, err := c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
+		_, err = c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
 		switch {
 		case err != nil:
 			return g, err
-		case !found: // who has it came after this statement began
-			return g, driver.ErrLocked
-		case !granted || left <= 0:
+		case !granted:
 			return g, &driver.LockedError{Remaining: max(0, micro(left))}
 		}
 		g.TTL = max(r.TTL, micro(left))
@@ -57,9 +55,9 @@ func (b *backend) unlock(ctx context.Context, key, id string, d time.Duration) e
 		return err
 	}
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
-		var ended, told int
-		_, err := c.row(ctx, b.sql.unlock, []any{[]byte(key), id, ceil(d), b.channel}, &ended, &told)
-		if err == nil && ended == 0 {
+		var ended bool
+		_, err := c.row(ctx, b.sql.unlock, []any{[]byte(key), id, ceil(d)}, &ended)
+		if err == nil && !ended {
 			err = driver.ErrNotHeld
 		}
 		return struct{}{}, err
@@ -111,7 +109,9 @@ func checkRequest(r driver.Request) error {
 	return driver.CheckID(r.ID)
 }
 
-// ceil is d in microseconds, rounded up.
-func ceil(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+// ceil is d rounded up to what the server counts, microseconds.
+func ceil(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+}
 
 func micro(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -17,22 +17,21 @@ const (
 	migrateWithin = 30 * time.Second
 )
 
-// migrate looks at the server, and makes the tables unless they are there.
+// migrate looks at the server, and makes the tables and the functions unless they are there.
 func (b *backend) migrate(ctx context.Context) error {
 	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
 		var commit string
 		var there bool
+		var functions int
 		table := b.options.schema + ".version"
-		_, err = c.row(ctx, "SELECT current_setting('server_version'), current_setting('synchronous_commit'), to_regclass($1) IS NOT NULL",
-			[]any{table}, &server, &commit, &there)
+		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &server, &commit, &there, &functions)
 		switch {
 		case err != nil:
 			return server, notSent(err)
 		case commit == "off":
 			return server, fmt.Errorf("%w: synchronous_commit is off: a crash of the server would lose locks: set it to on", driver.ErrUnsupported)
 		case !there:
-			_, err = c.Exec(ctx, text("schema", b.options.schema), pgx.QueryExecModeSimpleProtocol)
-			return server, err
+			return server, b.make(ctx, c)
 		}
 		var version int
 		if _, err := c.row(ctx, "SELECT max(version) FROM "+table, nil, &version); err != nil {
@@ -41,8 +40,22 @@ func (b *backend) migrate(ctx context.Context) error {
 		if version != schemaVersion {
 			return server, fmt.Errorf("%w: the tables in schema %s are of version %d: want %d", driver.ErrUnsupported, b.options.schema, version, schemaVersion)
 		}
+		if functions < len(functionNames) { // they are of another version of coord
+			if err := b.make(ctx, c); err != nil {
+				return server, fmt.Errorf("schema %s lacks functions: run what coord schema postgres prints, as the owner of the tables: %w", b.options.schema, err)
+			}
+		}
 		return server, nil
 	})
 	b.info.Server = "PostgreSQL " + server
+	return err
+}
+
+// make runs the schema.
+func (b *backend) make(ctx context.Context, c conn) error {
+	_, err := c.Exec(ctx, schemaText(b.options.schema), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		_ = c.exec(ctx, "ROLLBACK") // for another try; if it fails, so does that
+	}
 	return err
 }

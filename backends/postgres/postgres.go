@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
@@ -39,9 +41,8 @@ var Claims = driver.Claims{
 type Option func(*options)
 
 type options struct {
-	schema   string
-	timeout  time.Duration
-	prepared bool
+	schema  string
+	timeout time.Duration
 }
 
 // WithSchema sets the schema of the tables. The default is [DefaultSchema].
@@ -51,15 +52,13 @@ func WithSchema(name string) Option { return func(o *options) { o.schema = name 
 // from 10 ms to 5 s; the default is 1 s. A statement whose caller has gone ends by it, too.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithPrepared has each session prepare the statements that it runs, which saves the server most of the work on them. Do
-// not use it behind a pooler that gives each transaction another session and does not know prepared statements.
-func WithPrepared() Option { return func(o *options) { o.prepared = true } }
-
-// New makes a store over the application's own pool, which Close leaves open. It makes the tables unless they are there,
-// within five seconds.
+// New makes a store over the application's own pool, which Close leaves open. It makes the tables and functions unless they
+// are there, within five seconds.
 //
-// Statements run without preparation, unless it is asked for [WithPrepared], each in a transaction of its own. The
-// pool should have a connection for each call that is under way at a time: others wait for one.
+// Each statement is a transaction of its own. It is prepared if the pool prepares its statements, as pgx does by default
+// (pgx.QueryExecModeCacheStatement), and otherwise not: a pool behind a pooler of transactions, unless that knows
+// prepared statements, has pgx.QueryExecModeExec. The pool should have a connection for each call that is under way at a
+// time: others wait for one.
 //
 // Refused: a session with synchronous_commit off, for a crash of the server would lose locks. No session of the pool may set
 // it, or local, later: that is not seen.
@@ -82,16 +81,19 @@ func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	states  *optimistic.Table[int64] // which remembers nothing
+	states  *optimistic.Table[int64] // of limits
+	clock   clock
 	shared  driver.SharedLocker
 	pool    *pgxpool.Pool
-	owned   *connections // of the pool, if it is the backend's own
+	mode    pgx.QueryExecMode // of statements
+	owned   *connections      // of the pool, if it is the backend's own
+	late    atomic.Bool       // the last statement to end ran out of time
 	sql     statements
 	options options
-	mode    pgx.QueryExecMode
 	info    driver.Info
 	sweeper sweeper
 
+	waits    rowWaits
 	asks     onWay  // for locks and places, by id
 	swaps    onWay  // of those who share a key, by key
 	channel  string // of notifications
@@ -134,12 +136,13 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	b := &backend{pool: pool, sql: newStatements(o.schema), options: o, info: driver.Info{
 		Name: "postgres", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey, Claims: slices.Clone(Claims),
 	}}
-	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](0)
-	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
 	b.mode = pgx.QueryExecModeExec
-	if o.prepared {
+	if pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		b.mode = pgx.QueryExecModeCacheStatement
 	}
+	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](maxStates)
+	b.waits.most = max(1, int(pool.Config().MaxConns)/4)
+	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
 	b.channel, b.listener.b = "coord_"+o.schema, b
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
@@ -152,10 +155,15 @@ func (b *backend) Info() driver.Info {
 	return info
 }
 
-// Ping implements driver.Pinger.
+// Ping implements driver.Pinger. It wants a server that takes writes.
 func (b *backend) Ping(ctx context.Context) error {
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
-		return struct{}{}, notSent(c.exec(ctx, "SELECT 1"))
+		var readOnly bool
+		_, err := c.row(ctx, "SELECT current_setting('transaction_read_only')::bool", nil, &readOnly)
+		if err == nil && readOnly {
+			err = &pgconn.PgError{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: readOnlyServer, Message: "transactions are read only"}
+		}
+		return struct{}{}, notSent(err)
 	})
 	return err
 }

@@ -2,13 +2,23 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
 
-// maxBatch is how many leases one statement renews at most.
-const maxBatch = 1000
+const (
+	// maxBatch is how many leases one statement renews at most.
+	maxBatch = 1000
+	// waitAtMost is for how long the answers of other renewals wait for those that wait for locked rows.
+	waitAtMost = 300 * time.Millisecond
+)
+
+// errLocked is a renewal that was left out because its row was locked.
+var errLocked = fmt.Errorf("%w: postgres: another transaction has locked the row", driver.ErrNotSent)
 
 // Renew implements driver.Locker.
 func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -16,11 +26,66 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 	return renewed.Grant, renewed.Err
 }
 
-// RenewAll implements driver.BatchRenewer.
+// RenewAll implements driver.BatchRenewer. A row that somebody else has locked holds up no other: those are renewed by
+// themselves afterwards, and wait for their rows, or a row that many want would hardly ever be renewed.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	answers := b.renewAll(ctx, holds)
+	ctx, cancel := context.WithTimeout(ctx, waitAtMost)
+	defer cancel()
+	locked := make(chan int, len(holds))
+	for i, a := range answers {
+		if a.Err == errLocked {
+			locked <- i
+		}
+	}
+	close(locked)
+	var wg sync.WaitGroup
+	for range min(b.waits.most, len(locked)) {
+		wg.Go(func() {
+			for i := range locked {
+				name := renewal{holds[i].Key, holds[i].ID}
+				if b.waits.begin(name) {
+					answers[i] = b.renewBatch(ctx, holds[i:i+1], true, func() { b.waits.end(name) })[0]
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// rowWaits are the renewals that wait for locked rows, each with a connection, until they have returned, also if their
+// callers have gone. They leave most of the connections to others, and no hold has two.
+type rowWaits struct {
+	most int // of them
+	mu   sync.Mutex
+	on   map[renewal]bool
+}
+
+// begin reports whether there is room. If so, call end.
+func (w *rowWaits) begin(name renewal) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.on[name] || len(w.on) >= w.most {
+		return false
+	}
+	if w.on == nil {
+		w.on = map[renewal]bool{}
+	}
+	w.on[name] = true
+	return true
+}
+
+func (w *rowWaits) end(name renewal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.on, name)
+}
+
+func (b *backend) renewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	answers := make([]driver.Renewal, 0, len(holds))
 	for batch := range slices.Chunk(holds, maxBatch) {
-		answers = append(answers, b.renewBatch(ctx, batch)...)
+		answers = append(answers, b.renewBatch(ctx, batch, false, func() {})...)
 	}
 	return answers
 }
@@ -28,45 +93,57 @@ func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 // renewal is what names a hold.
 type renewal struct{ key, id string }
 
-func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+// renewBatch renews holds, and calls over when nothing of that is on its way any more. If waits is not set, those whose rows are
+// locked are left out.
+func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, waits bool, over func()) []driver.Renewal {
 	answers := make([]driver.Renewal, len(holds))
 	var keys [][]byte
 	var ids []string
-	var ttls []int64
+	var ttls []time.Duration
 	for i, h := range holds {
 		if answers[i].Err = checkRequest(h.Request); answers[i].Err == nil {
 			keys, ids, ttls = append(keys, []byte(h.Key)), append(ids, h.ID), append(ttls, ceil(h.TTL))
 		}
 	}
-	renewed := map[renewal]driver.Grant{}
+	var renewed map[renewal]driver.Renewal
 	var err error
-	if len(keys) > 0 {
-		renewed, err = run(ctx, b, func(ctx context.Context, c conn) (map[renewal]driver.Grant, error) {
-			renewed := make(map[renewal]driver.Grant, len(keys))
-			var key []byte
-			var id string
-			var token, left int64
-			err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls}, []any{&key, &id, &token, &left}, func() error {
-				if left > 0 { // it had not ended while the statement waited for the row
-					renewed[renewal{string(key), id}] = driver.Grant{Token: token, TTL: micro(left)}
-				}
-				return nil
-			})
-			return renewed, err
+	if len(keys) == 0 {
+		over()
+	} else {
+		renewed, err = runWithin(ctx, b, b.options.timeout, over, func(ctx context.Context, c conn) (map[renewal]driver.Renewal, error) {
+			return b.renewRows(ctx, c, keys, ids, ttls, waits)
 		})
 	}
 	for i, h := range holds {
-		g, ok := renewed[renewal{h.Key, h.ID}]
+		r, ok := renewed[renewal{h.Key, h.ID}]
 		switch {
 		case answers[i].Err != nil:
 		case err != nil:
 			answers[i].Err = err
 		case !ok:
 			answers[i].Err = driver.ErrNotHeld
+		case r.Err != nil:
+			answers[i].Err = r.Err
 		default:
-			g.TTL = max(g.TTL, h.TTL)
-			answers[i].Grant = g
+			answers[i].Grant = driver.Grant{Token: r.Grant.Token, TTL: max(r.Grant.TTL, h.TTL)}
 		}
 	}
 	return answers
+}
+
+// renewRows gives the holds that were renewed, and those whose rows are locked.
+func (b *backend) renewRows(ctx context.Context, c conn, keys [][]byte, ids []string, ttls []time.Duration, waits bool) (map[renewal]driver.Renewal, error) {
+	renewed := make(map[renewal]driver.Renewal, len(keys))
+	var key []byte
+	var id string
+	var token, left *int64 // nil: the row is locked
+	err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls, waits}, []any{&key, &id, &token, &left}, func() error {
+		r := driver.Renewal{Err: errLocked}
+		if token != nil {
+			r = driver.Renewal{Grant: driver.Grant{Token: *token, TTL: micro(*left)}}
+		}
+		renewed[renewal{string(key), id}] = r
+		return nil
+	})
+	return renewed, err
 }

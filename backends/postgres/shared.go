@@ -30,8 +30,9 @@ func (s sharers) Load(ctx context.Context, n cas.Name) (cas.Loaded[int64], error
 
 // CompareAndSwap writes the record.
 func (s sharers) CompareAndSwap(ctx context.Context, n cas.Name, version int64, c cas.Change) (bool, error) {
-	_, swapped, err := s.b.swap(ctx, []cell{{kind: sharedKind, key: n.Key, version: version, value: c.Value, keep: c.Keep}}, s.b.swaps.begin(n.Key))
-	return swapped, err
+	cells := []cell{{kind: sharedKind, key: n.Key, version: version, value: c.Value, keep: c.Keep}}
+	r, err := s.b.swap(ctx, cells, anyTime, s.b.swaps.begin(n.Key))
+	return r.swapped, err
 }
 
 // Close has nothing to close: the backend is closed by itself.

@@ -12,18 +12,27 @@ import (
 //go:embed sql
 var files embed.FS
 
+// functions are the files of the functions that the schema has for the client's calls: PL/pgSQL keeps the plans of the
+// statements in them, so that a call is parsed and planned in a moment, without any statement prepared by the client.
+var functions = []string{"lock", "unlock", "renew", "load", "swap"}
+
+// functionNames are the functions in these files.
+var functionNames = []string{"lock_1", "unlock_1", "renew_1", "load_1", "swap_1", "swap_all_1"}
+
 // statements are the texts of the statements, for one schema.
 type statements struct {
 	lock, renew, unlock, breakHold, inspect, list string
-	check, load, swap                             string
+	check, load, swap, swapAll                    string
 	sweepLocks, sweepCells                        string
 }
 
 func newStatements(schema string) statements {
+	call := func(function string) string { return "SELECT * FROM " + schema + "." + function }
 	return statements{
-		lock: text("lock", schema), renew: text("renew", schema), unlock: text("unlock", schema),
+		lock: call("lock_1($1, $2, $3, $4, $5)"), renew: call("renew_1($1, $2, $3, $4)"), unlock: call("unlock_1($1, $2, $3)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema),
-		check: text("check", schema), load: text("load", schema), swap: text("swap", schema),
+		check: text("check", schema), load: call("load_1($1, $2, $3)"),
+		swap: call("swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"), swapAll: call("swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
 		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
 	}
 }
@@ -33,14 +42,26 @@ var micros = regexp.MustCompile(`\{micros\((.*)\)\}`)
 
 // text gives a file with the schema put in, and with the words for times written out: {now} is the server's clock in
 // microseconds, {micros(x)} an interval in microseconds.
+//
+// In functions every operator has operands of exactly its types, so that none that a user has made in another schema fits
+// better.
 func text(name, schema string) string {
 	b, err := files.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	s := strings.ReplaceAll(string(b), "{now}", "{micros(clock_timestamp())}")
-	s = micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000)::bigint")
+	s = micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000.0)::bigint")
 	return strings.ReplaceAll(s, "{schema}", schema)
+}
+
+// schemaText is what makes the tables and the functions.
+func schemaText(schema string) string {
+	var all strings.Builder
+	for _, name := range functions {
+		all.WriteString(text(name, schema) + "\n")
+	}
+	return strings.Replace(text("schema", schema), "{functions}\n", all.String(), 1)
 }
 
 // DefaultSchema is where the tables are, unless the URL or [WithSchema] says otherwise.
@@ -56,11 +77,11 @@ func checkSchema(name string) error {
 	return nil
 }
 
-// Schema gives the SQL that makes the tables in a schema, for those who do not let programs make tables. To run it again
-// changes nothing. Open and New run it, unless the tables are there. A name that Open does not take is ErrInvalid.
+// Schema gives the SQL that makes the tables and functions in a schema, for those who do not let programs make them. To run
+// it again changes nothing. Open and New run it, unless all are there. A name that Open does not take is ErrInvalid.
 func Schema(name string) (string, error) {
 	if err := checkSchema(name); err != nil {
 		return "", err
 	}
-	return text("schema", name), nil
+	return schemaText(name), nil
 }

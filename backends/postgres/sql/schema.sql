@@ -1,7 +1,11 @@
--- The tables of coord, version 1. To run it again changes nothing.
+-- The tables and functions of coord, version 1. To run it again changes nothing.
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock(7164780126218674276);
-CREATE SCHEMA IF NOT EXISTS {schema};
+DO $$ BEGIN -- its owner may lack the right to make others
+	IF to_regnamespace('{schema}') IS NULL THEN
+		CREATE SCHEMA {schema};
+	END IF;
+END $$;
 
 -- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free.
 -- Until queued has passed there may be waiters.
@@ -39,7 +43,8 @@ CREATE TABLE IF NOT EXISTS {schema}.fences (
 	key bytea PRIMARY KEY,
 	token bigint NOT NULL
 );
-CREATE OR REPLACE FUNCTION {schema}.fence(of_key bytea, with_token bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.fence(of_key bytea, with_token bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	writer xid;
 BEGIN
@@ -55,6 +60,9 @@ BEGIN
 END
 $$;
 
+-- The functions that clients call. One that is changed gets another number in its name, and the old one stays for older
+-- clients.
+{functions}
 CREATE TABLE IF NOT EXISTS {schema}.version (version int PRIMARY KEY);
 INSERT INTO {schema}.version VALUES (1) ON CONFLICT DO NOTHING;
 COMMIT;

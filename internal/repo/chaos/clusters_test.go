@@ -157,3 +157,28 @@ func TestChaosRedisCluster(t *testing.T) {
 		})
 	})
 }
+
+// A synchronous replica has all that was acknowledged, so that nothing is lost when it takes over.
+func TestChaosPostgresReplica(t *testing.T) {
+	runScenario(t, Scenario{Name: "postgres-replica"}, func() (string, []Break) {
+		primary := testserver.Postgres(t)
+		replica := testserver.PostgresReplica(t, primary)
+		primary.Synchronous(true)
+		url := "postgres://" + testserver.PostgresUser + "@" + primary.Addr + "," + replica.Addr + "/postgres"
+		promote := func() {
+			replica.Promote()
+			primary, replica = replica, primary
+		}
+		follow := func() {
+			replica.Follow(primary)
+			primary.Synchronous(true)
+		}
+		return url, []Break{
+			{Name: "primary killed, replica promoted", Break: func() { primary.Kill(); promote() }, Heal: follow, Lasts: 3 * time.Second},
+			{Name: "primary paused, replica promoted", Break: func() { primary.Pause(); promote() }, Heal: follow, Lasts: 3 * time.Second},
+			{Name: "replica paused", Break: func() { replica.Pause() }, Heal: func() { replica.Resume() }, Lasts: 3 * time.Second},
+			{Name: "replica killed", Break: func() { replica.Kill() }, Heal: func() { replica.Restart(); primary.Synchronous(true) }, Lasts: 3 * time.Second},
+			{Name: "primary killed", Break: func() { primary.Kill() }, Heal: func() { primary.Restart(); primary.Synchronous(true) }, Lasts: time.Second},
+		}
+	})
+}

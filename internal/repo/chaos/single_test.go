@@ -35,6 +35,14 @@ func TestChaosRedis(t *testing.T) {
 	})
 }
 
+// PostgreSQL writes down what it does before it answers.
+func TestChaosPostgres(t *testing.T) {
+	runScenario(t, Scenario{Name: "postgres"}, func() (string, []Break) {
+		addr, breaks := singleBreaks(t, testserver.Postgres(t))
+		return "postgres://" + testserver.PostgresUser + "@" + addr + "/postgres", breaks
+	})
+}
+
 // Memcached forgets all at a restart.
 func TestChaosMemcached(t *testing.T) {
 	runScenario(t, Scenario{Name: "memcached", Lossy: true}, func() (string, []Break) {

@@ -1,0 +1,237 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/driver"
+)
+
+// An operator ends statements that wait for a row. Nothing has come of them, and holds outlive that.
+func TestLockTimeout(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "ALTER ROLE app SET lock_timeout = '50ms'")
+	b, c := open(t, patientURL(srv.Addr)), newClient(t, patientURL(srv.Addr))
+	r := request("a", time.Hour)
+	mustTry(t, b, "k", r)
+	l := must[*coord.Lock](t)(c.TryLock(t.Context(), "client", coord.TTL(time.Minute)))
+	release, releaseClient := rowLock(t, srv.Addr, "k"), rowLock(t, srv.Addr, "client")
+	for what, call := range map[string]func() error{
+		"Renew":        func() error { _, err := b.Renew(t.Context(), "k", r); return err },
+		"Unlock":       func() error { return b.Unlock(t.Context(), "k", r.ID) },
+		"Break":        func() error { return b.Break(t.Context(), "k", r.ID) },
+		"a repetition": func() error { _, err := b.TryLock(t.Context(), "k", r); return err },
+		"a wait": func() error {
+			_, err := b.Lock(t.Context(), "k", request("b", time.Hour))
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, driver.ErrNotSent) || !contains(err, "lock timeout") {
+			t.Errorf("%s of a row that is locked: %v, want ErrNotSent that says so", what, err)
+		}
+	}
+	release()
+	releaseClient()
+	if err := errors.Join(l.Err(), l.Unlock(t.Context()), b.Unlock(t.Context(), "k", r.ID)); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// No session of coord is idle in a transaction, and one that was ended because it was idle is not used. Waiters go on.
+func TestIdleSessionsAreEnded(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	one, two := newClient(t, patientURL(srv.Addr)), newClient(t, patientURL(srv.Addr))
+	admin(t, srv.Addr, "ALTER ROLE app SET idle_in_transaction_session_timeout = '1ms'")
+	admin(t, srv.Addr, "ALTER ROLE app SET idle_session_timeout = '250ms'")
+	admin(t, srv.Addr, "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'app'") // the next ones have it
+	// A session that ends while a statement is on its way to it has not read it: that is a refusal, and no unknown outcome.
+	take := func(c *coord.Client) *coord.Lock {
+		for {
+			l, err := c.Lock(t.Context(), "k", coord.TTL(time.Minute))
+			if err == nil {
+				return l
+			}
+			if !errors.Is(err, coord.ErrUnavailable) || !contains(err, "57P05") {
+				t.Error(err)
+				return nil
+			}
+		}
+	}
+	release := func(l *coord.Lock) {
+		t.Helper()
+		if l == nil {
+			t.FailNow() // that has been told
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+	for i := range 5 {
+		held, granted := take(one), make(chan *coord.Lock, 1)
+		go func() { granted <- take(two) }()
+		pause(time.Duration(i) * 100 * time.Millisecond) // sessions end meanwhile
+		release(held)
+		release(<-granted)
+	}
+}
+
+// A transaction that is idle with a fence in it is ended by the server: what it wrote is undone, and the next fence goes on.
+func TestIdleFenceIsUndone(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "ALTER ROLE app SET idle_in_transaction_session_timeout = '200ms'")
+	admin(t, srv.Addr, "CREATE TABLE public.written (token bigint); GRANT ALL ON public.written TO app")
+	b := open(t, patientURL(srv.Addr))
+	write := func(tx pgx.Tx, token coord.Token) error {
+		err := Fence(t.Context(), tx, "k", token)
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "INSERT INTO written VALUES ($1)", int64(token))
+		}
+		return err
+	}
+	old := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
+	defer func() { _ = old.Rollback(context.Background()) }()
+	if err := write(old, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error { return write(tx, 2) }); err != nil {
+		t.Errorf("the next holder: %v", err)
+	}
+	if err := old.Commit(t.Context()); err == nil {
+		t.Error("the transaction that was ended is committed")
+	}
+	var tokens []int64
+	rows := must[pgx.Rows](t)(b.pool.Query(t.Context(), "SELECT token FROM written"))
+	tokens = must[[]int64](t)(pgx.CollectRows(rows, pgx.RowTo[int64]))
+	if len(tokens) != 1 || tokens[0] != 2 {
+		t.Errorf("written: %v, want what the next holder wrote", tokens)
+	}
+}
+
+// Sessions that are serializable by default, and a server that undoes statements because of others: exclusion, tokens and
+// limits are kept, and work goes on.
+func TestSerializableSessions(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	admin(t, srv.Addr, "ALTER ROLE app SET default_transaction_isolation = 'serializable'")
+	h := &history{limit: coord.PerSecond(50)}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 3 {
+		c := newClient(t, patientURL(srv.Addr))
+		for range 3 {
+			wg.Go(func() { h.hold(ctx, c, "k", 5*time.Second) })
+		}
+		wg.Go(func() { h.take(ctx, c, "limit") })
+		wg.Go(func() { h.take(ctx, c, "limit") })
+	}
+	h.await(t, "serializable", time.Time{}, 60)
+	stop()
+	wg.Wait()
+	h.check(t)
+}
+
+// check wants exclusion, tokens that rise, and a limit within its bound.
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	h.checkExclusion(t)
+	h.checkTokens(t)
+	if peak := h.peak(); peak > h.limit.Rate {
+		t.Errorf("%d permits in a second, want at most %d", peak, h.limit.Rate)
+	}
+	t.Logf("%d holds, %d lost, %d permits", len(h.tenures), h.lost, len(h.takes))
+}
+
+// Connections break before, in and after commits, all the time. What nobody was told of is not held for longer than its lease,
+// and nothing is granted twice.
+func TestConnectionsBreakInCommits(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	h := &history{limit: coord.PerSecond(50)}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 3 {
+		link := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
+		t.Cleanup(func() {
+			if err := link.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		c := newClient(t, fmt.Sprintf("postgres://%s@%s/postgres", appUser, link.Addr()))
+		for range 2 {
+			wg.Go(func() { h.hold(ctx, c, "k", 2*time.Second) })
+		}
+		wg.Go(func() { h.take(ctx, c, "limit") })
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				[]func(){link.DropReply, link.DropReply, link.Reset, link.StallReplies, link.StallRequests}[rand.N(5)]()
+				pause(rand.N(50 * time.Millisecond))
+				link.Heal()
+				pause(rand.N(100 * time.Millisecond))
+			}
+		})
+	}
+	h.await(t, "amid faults", time.Time{}, 40)
+	stop()
+	wg.Wait()
+	h.check(t)
+	// Whatever is left ends with its lease.
+	free := open(t, patientURL(srv.Addr))
+	if _, err := free.Lock(t.Context(), "k", request("last", time.Minute)); err != nil {
+		t.Errorf("Lock after that: %v", err)
+	}
+}
+
+// The reply to each kind of call is lost, after its commit. It is not taken for a refusal, and the same call finds out.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	opened, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
+		return openIn(tb, patientURL(addr))
+	}).Link(t)
+	b, direct := opened.(*backend), open(t, patientURL(srv.Addr))
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitListener(t, b, "warm") // so that no other reply is the next one
+	ctx := t.Context()
+	lose := func(what string, call func() error) {
+		t.Helper()
+		link.DropReply()
+		if err := call(); err == nil || driver.Definite(err) {
+			t.Errorf("%s without a reply: %v, want an unknown outcome", what, err)
+		}
+		link.Heal()
+	}
+	r := request("a", time.Hour)
+	first := mustTry(t, b, "k", r)
+	lose("Renew", func() error { _, err := b.Renew(ctx, "k", r); return err })
+	if g, err := b.Renew(ctx, "k", r); err != nil || g.Token != first.Token {
+		t.Errorf("Renew again: %+v, %v, want token %d", g, err, first.Token)
+	}
+	lose("Unlock", func() error { return b.Unlock(ctx, "k", r.ID) })
+	if err := b.Unlock(ctx, "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Unlock again: %v, want ErrNotHeld", err)
+	}
+	w := request("w", time.Hour)
+	lose("Lock", func() error { _, err := b.Lock(ctx, "k", w); return err })
+	if h, err := direct.Inspect(ctx, "k"); err != nil || h.ID != w.ID {
+		t.Errorf("after a Lock whose reply was lost: %+v, %v, want its hold", h, err)
+	}
+	if err := b.Unlock(ctx, "k", w.ID); err != nil {
+		t.Errorf("Unlock of what was left: %v", err)
+	}
+}

@@ -1,0 +1,5 @@
+SELECT
+	current_setting('server_version'),
+	current_setting('synchronous_commit'),
+	to_regclass($1) IS NOT NULL,
+	(SELECT count(DISTINCT proname) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace($2)::oid AND proname = ANY ($3::text[]))
