@@ -36,6 +36,9 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 	if len(rawURLs) < 3 {
 		return nil, "", &Error{Op: "open", Err: fmt.Errorf("%w: a quorum of %d URLs: want 3 or more", ErrInvalid, len(rawURLs))}
 	}
+	if again := namedTwice(rawURLs); again != "" {
+		return nil, "", &Error{Op: "open " + RedactURL(again), Err: fmt.Errorf("%w: a member of the quorum again", ErrInvalid)}
+	}
 	all := openMembers(ctx, rawURLs)
 	members := make([]driver.Backend, 0, len(all))
 	defer func() {
@@ -76,6 +79,23 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 	}
 	b, err = Quorum(members...)
 	return b, first.prefix, err
+}
+
+// namedTwice is a URL of the address that one before it has, "" if there is none. One of no address is a store of its own.
+func namedTwice(rawURLs []string) string {
+	seen := make(map[string]bool)
+	for _, raw := range rawURLs {
+		u, err := ParseURL(raw)
+		if err != nil || u.Host+u.Path == "" {
+			continue // opening tells a mistake
+		}
+		address := u.Host + u.Path
+		if seen[address] {
+			return raw
+		}
+		seen[address] = true
+	}
+	return ""
 }
 
 // opened is a member, or the error that it does not open.

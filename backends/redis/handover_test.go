@@ -110,6 +110,7 @@ func TestFairLocksInFewScripts(t *testing.T) {
 	const clients, each, locks = 4, 4, 50
 	var wg sync.WaitGroup
 	var inside atomic.Int32
+	start := time.Now()
 	for range clients {
 		c := openAt(t, srv.Addr)
 		for range each {
@@ -132,12 +133,13 @@ func TestFairLocksInFewScripts(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	lapses := int64(time.Since(start) / (50 * time.Millisecond)) // offerLeast
 	counts := srv.Commands()
 	const all = clients * each * locks
-	// What comes on top is places that are kept alive, and a few waiters that were kept waiting for the processor for
-	// so long that the next asked.
-	if n := counts["evalsha"] + counts["eval"]; n > all*33/10 {
-		t.Errorf("%d scripts for %d locks, want three for each and a few more", n, all)
+	// What comes on top is places that are kept alive, and waiters that were kept waiting for the processor for so long
+	// that their offers lapsed: each is asked for again, and by the next.
+	if n := counts["evalsha"] + counts["eval"]; n > all*33/10+3*lapses {
+		t.Errorf("%d scripts for %d locks, want three for each and a few more, and three for each of %d offers that may have lapsed", n, all, lapses)
 	}
 	if n := counts["publish"]; n > all*23/10 {
 		t.Errorf("%d messages for %d locks, want two for each, to who is offered it and who is next, and a few more", n, all)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -23,10 +24,14 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// grown is a member whose server has run for an hour, as far as it says.
-type grown struct{ *backend }
+// grown is a member whose server has run for an hour, as far as it says, at a client whose clock is ahead.
+type grown struct {
+	*backend
+	ahead time.Duration
+}
 
 func (g grown) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	r.Floor += g.ahead.Microseconds()
 	grant, err := g.backend.TryLock(ctx, key, r)
 	if grant.Run != "" {
 		grant.Age += time.Hour
@@ -34,11 +39,35 @@ func (g grown) TryLock(ctx context.Context, key string, r driver.Request) (drive
 	return grant, err
 }
 
-// quorumOf opens a client of a quorum of servers.
-func quorumOf(tb conformance.TB, servers []*testserver.Server, w *wire) driver.Backend {
-	var all []driver.Backend
+// workerQuorum is the scheme by which a worker of the suite opens a quorum of the servers that are its hosts.
+const workerQuorum = "quorum-of-redis"
+
+func init() {
+	coord.Register(workerQuorum, func(ctx context.Context, u *url.URL) (driver.Backend, error) {
+		var all []driver.Backend
+		for _, host := range strings.Split(u.Host, ",") {
+			b, _, err := coord.OpenBackend(ctx, "redis://"+host)
+			if err != nil {
+				return nil, err // and the process ends
+			}
+			all = append(all, grown{backend: b.(*backend)})
+		}
+		return coord.Quorum(all...)
+	})
+}
+
+func addrsOf(servers []*testserver.Server) (addrs []string) {
 	for _, s := range servers {
-		o := clientOptions(s.Addr)
+		addrs = append(addrs, s.Addr)
+	}
+	return addrs
+}
+
+// quorumOf opens a client of a quorum of servers.
+func quorumOf(tb conformance.TB, addrs []string, w *wire, ahead time.Duration) driver.Backend {
+	var all []driver.Backend
+	for _, addr := range addrs {
+		o := clientOptions(addr)
 		o.DialTimeout = 2 * time.Second // a member that is away is no reason not to open
 		if w != nil {
 			o.Dialer = w.dial
@@ -54,7 +83,7 @@ func quorumOf(tb conformance.TB, servers []*testserver.Server, w *wire) driver.B
 			if err != nil {
 				return nil, err
 			}
-			return grown{b.(*backend)}, nil
+			return grown{b.(*backend), ahead}, nil
 		}
 		b, err := open(tb.Context())
 		if err != nil {
@@ -69,21 +98,40 @@ func quorumOf(tb conformance.TB, servers []*testserver.Server, w *wire) driver.B
 	return b
 }
 
-// TestConformanceQuorum: three servers, which fail one by one, or are cut off from one client together. That they are
-// wiped or restarted together is left out: their votes come back after a minute.
+// proxiesOf makes a way to each server that can be cut off, for all clients.
+func proxiesOf(t *testing.T, servers []*testserver.Server) (all []*conformance.Proxy) {
+	for _, s := range servers {
+		p := must[*conformance.Proxy](t)(conformance.NewProxy(s.Addr))
+		t.Cleanup(func() {
+			if err := p.Close(); err != nil {
+				t.Errorf("close a proxy: %v", err)
+			}
+		})
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestConformanceQuorum: three servers, which fail one by one, or are cut off from one client together. Unproven is only
+// what wipes or restarts all of them at once, because their votes come back after a minute, which no case waits for.
 func TestConformanceQuorum(t *testing.T) {
 	t.Parallel() // it mostly waits
 	three := func() []*testserver.Server {
 		return []*testserver.Server{testserver.Redis(t), testserver.Redis(t), testserver.Redis(t)}
 	}
 	servers, failing := three(), sync.OnceValue(three)
+	addrs := addrsOf(servers)
+	links := sync.OnceValue(func() []*conformance.Proxy { return proxiesOf(t, failing()) })
 	h := conformance.Harness{
-		Open:   func(tb conformance.TB) driver.Backend { return quorumOf(tb, servers, nil) },
+		Open:   func(tb conformance.TB) driver.Backend { return quorumOf(tb, addrs, nil, 0) },
 		Claims: quorumClaims,
 		Faults: &conformance.Faults{
 			Link: func(tb conformance.TB) (driver.Backend, conformance.Link) {
 				w := newWire(tb)
-				return quorumOf(tb, servers, w), w.proxy
+				return quorumOf(tb, addrs, w, 0), w.proxy
+			},
+			Skew: func(tb conformance.TB, ahead time.Duration) driver.Backend {
+				return quorumOf(tb, addrs, nil, ahead)
 			},
 			Pause: func(conformance.TB) {
 				for _, s := range servers {
@@ -103,14 +151,25 @@ func TestConformanceQuorum(t *testing.T) {
 			},
 		},
 		Members: members.Of(failing, func() {}, conformance.Members{
-			Open:  func(tb conformance.TB) driver.Backend { return quorumOf(tb, failing(), nil) },
+			Open: func(tb conformance.TB) driver.Backend {
+				var all []string
+				for _, l := range links() {
+					all = append(all, l.Addr())
+				}
+				return quorumOf(tb, all, nil, 0)
+			},
 			Count: 3, Bound: time.Second,
+			CutOff: func(_ conformance.TB, i int) func() {
+				links()[i].StallRequests()
+				return links()[i].Heal
+			},
 			Empty: func(tb conformance.TB, i int) func() {
 				failing()[i].Kill()
 				failing()[i].Restart()
 				return nil
 			},
 		}),
+		WorkerURL: workerQuorum + "://" + strings.Join(addrs, ","),
 	}
 	conformance.Run(t, h)
 }

@@ -10,6 +10,7 @@ import (
 type doubts struct {
 	mu sync.Mutex
 	by map[holdKey]time.Time // when it was asked for last
+	at int                   // how many there may be before old ones are dropped
 }
 
 const (
@@ -27,7 +28,7 @@ func (d *doubts) add(h holdKey) {
 	}
 	now := time.Now()
 	d.by[h] = now
-	if len(d.by) <= fewDoubts {
+	if len(d.by) <= max(d.at, fewDoubts) {
 		return
 	}
 	for h, asked := range d.by {
@@ -35,6 +36,7 @@ func (d *doubts) add(h holdKey) {
 			delete(d.by, h)
 		}
 	}
+	d.at = 2 * len(d.by)
 }
 
 func (d *doubts) has(h holdKey) bool {

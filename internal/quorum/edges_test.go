@@ -3,6 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,4 +142,115 @@ func TestRefusalWithoutATime(t *testing.T) {
 	if _, err := quorumOf(t, one, two, newMember()).TryLock(t.Context(), "k", driver.Request{ID: "a", TTL: time.Second}); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("%v, want ErrLocked", err)
 	}
+}
+
+// Two members that are one server have one vote, whatever they are called.
+func TestOneServerTwice(t *testing.T) {
+	one, two, again := newMember(), newMember(), newMember()
+	again.members = one.members
+	for m, run := range map[*member]string{one: "a.1", two: "b.1", again: "a.2"} {
+		m.run, m.age = run, time.Hour
+	}
+	b := quorumOf(t, one, two, again)
+	two.away = true
+	r := driver.Request{ID: "x", TTL: time.Second}
+	if _, err := b.TryLock(t.Context(), "k", r); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "member 3, memory is the server of member 1, memory") {
+		t.Errorf("by one server under two names: %v, want ErrInvalid", err)
+	}
+	if _, err := one.Inspect(t.Context(), "k"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the server: %v, want what it granted given back", err)
+	}
+}
+
+// Thousands of holds are healed by one renewal, also where that needs them.
+func TestManyHeals(t *testing.T) {
+	t.Run("all answer", func(t *testing.T) { manyHeals(t, false) })
+	t.Run("one is down", func(t *testing.T) { manyHeals(t, true) })
+}
+
+func manyHeals(t *testing.T, down bool) {
+	const many = 3000
+	synctest.Test(t, func(t *testing.T) {
+		x := &trial{t: t, servers: []*server{newServer(), newServer(), newServer()}}
+		c := x.client()
+		defer c.Close()
+		holds := make([]driver.Hold, many)
+		for i := range holds {
+			key := fmt.Sprint(i)
+			r, _ := c.take(key, 30*time.Second)
+			holds[i] = driver.Hold{Key: key, Request: r}
+		}
+		synctest.Wait() // they are on all members
+		for _, s := range x.servers {
+			s.delay.Store(int64(time.Millisecond))
+		}
+		x.servers[0].restart()
+		x.servers[1].setDown(down)
+		lost, missing := 0, 0
+		for _, r := range c.RenewAll(t.Context(), holds) {
+			if r.Err != nil {
+				lost++
+			}
+		}
+		time.Sleep(5 * time.Second) // less than until the next renewal
+		synctest.Wait()
+		for _, h := range holds {
+			if _, err := c.links[0].Inspect(t.Context(), h.Key); err != nil {
+				missing++
+			}
+		}
+		if lost > 0 || missing > 0 {
+			t.Errorf("of %d: %d not renewed, %d not healed", many, lost, missing)
+		}
+	})
+}
+
+// An attempt that no member can have got was not sent. One that a member may have got was.
+func TestNobodyIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &trial{t: t, servers: []*server{newServer(), newServer(), newServer()}}
+		c := x.client()
+		defer c.Close()
+		for _, s := range x.servers {
+			s.setDown(true)
+		}
+		if _, err := c.TryLock(t.Context(), "k", x.request(time.Second)); !errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("all members are down: %v, want ErrNotSent", err)
+		}
+		c.links[1].cut.Store(true)
+		if _, err := c.TryLock(t.Context(), "k", x.request(time.Second)); err == nil || driver.Definite(err) {
+			t.Errorf("a member may have been asked: %v, want an unknown outcome", err)
+		}
+	})
+}
+
+// A member that grants late may do so by a greater token, which is not the hold's.
+func TestTokenOfALateMember(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		ctx := x.t.Context()
+		ahead := driver.Request{ID: "before", TTL: time.Second, Floor: time.Now().Add(10 * time.Second).UnixMicro()}
+		first := &link{s: x.servers[0]}
+		_, err := first.TryLock(ctx, "k", ahead)
+		if err := errors.Join(err, first.Unlock(ctx, "k", ahead.ID)); err != nil {
+			x.t.Fatal(err)
+		}
+		c := x.client()
+		c.links[0].extra.Store(int64(time.Millisecond))
+		r, g := c.take("k", 10*time.Second)
+		time.Sleep(time.Second)
+		other := x.client()
+		other.links[1].extra.Store(int64(time.Millisecond))
+		if again, err := other.TryLock(ctx, "k", r); err != nil || again.Token != g.Token {
+			x.errorf("TryLock by the same id over another client: token %d, %v, want %d", again.Token, err, g.Token)
+		}
+		for i := range x.servers {
+			for _, l := range c.links {
+				l.extra.Store(0)
+			}
+			c.links[i].extra.Store(int64(time.Millisecond / 2)) // answers last
+			if h, err := c.Inspect(ctx, "k"); err != nil || int64(h.Token) != g.Token {
+				x.errorf("Inspect: token %d, %v, want %d", h.Token, err, g.Token)
+			}
+		}
+	})
 }

@@ -8,11 +8,14 @@ import (
 // CallBound is how long a call waits for a member, at most.
 const CallBound = callBound
 
-// OneFor is how long a call waits for the first member alone.
-const OneFor = oneFor
+// ContendFor is how long contenders that split the votes ask again.
+const ContendFor = contendFor
 
 // SetClock makes the clock of b's client ahead, until time has caught up.
 func SetClock(b *Backend, ahead time.Duration) { b.tokens.saw(time.Now().Add(ahead).UnixMicro()) }
 
 // Sleep is sleep, for servers that are slow.
 func Sleep(ctx context.Context, d time.Duration) bool { return sleep(ctx, d) }
+
+// SilentCalls is how many calls are under way on a member that does not answer.
+const SilentCalls = silentCalls

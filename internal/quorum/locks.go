@@ -4,19 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordgo/coord/driver"
-)
-
-// maxTries is how often the contender that the first member prefers asks the others, with pauses that grow, until those
-// who have come second there have given back what they got.
-const (
-	maxTries   = 10
-	firstPause = 200 * time.Microsecond
-	maxPause   = 10 * time.Millisecond
 )
 
 // TryLock implements driver.Locker.
@@ -24,45 +16,51 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := b.check(ctx, key, r); err != nil {
 		return driver.Grant{}, err
 	}
-	if b.polls.oneIsEnough(key) {
-		if err := b.askOne(ctx, key, r); err != nil {
-			return driver.Grant{}, err
+	var again backoff
+	defer again.end()
+	for first := true; ; first = false {
+		grants, err := b.attempt(ctx, key, r, &again)
+		if err == nil {
+			err = b.apart(ctx, key, r.ID, grants)
 		}
-	}
-	pause := firstPause
-	for try := 1; ; try++ {
-		grants, err := b.attempt(ctx, key, r)
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		if b.count(grants, driver.ErrLocked).yes < b.need {
-			awaitFirst(ctx, grants) // it decides who goes on
-		}
 		t := b.count(grants, driver.ErrLocked)
-		switch {
-		case t.yes >= b.need:
-			b.polls.note(key, false)
+		if t.yes >= b.need {
 			g, err := b.hold(ctx, key, r, grants)
 			if !errors.Is(err, driver.ErrNotHeld) {
 				return g, err
 			}
-			if try == maxTries { // the lease has ended on the way each time
+			if !again.wait(ctx, 0) { // the lease has ended on the way each time
 				return driver.Grant{}, &driver.LockedError{}
 			}
 			continue
-		case t.yes+t.no >= b.need && t.no > 0 && b.comesFirst(grants) && try < maxTries && sleep(ctx, pause/2+rand.N(pause)):
-			pause = min(2*pause, maxPause)
-			continue
 		}
-		return driver.Grant{}, b.refuse(ctx, key, r, grants, t)
+		if touched := b.touched(grants); len(touched) > 0 {
+			b.giveBack(ctx, key, r.ID, touched)
+		}
+		split := t.yes > 0 && t.no > 0 && t.yes+t.no >= b.need // another may have the votes that are missing, and too few, too
+		if !split || !again.wait(ctx, grants.firstVote()) {
+			if split && ctx.Err() != nil {
+				return driver.Grant{}, driver.ContextError(ctx)
+			}
+			return driver.Grant{}, b.refused(ctx, grants, t, first)
+		}
 	}
 }
 
-// attempt asks every member for the hold.
-func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*round[vote], error) {
+// attempt asks every member for the hold. Unless a majority grants, by one token, it waits a moment for the members that are
+// left.
+func (b *Backend) attempt(ctx context.Context, key string, r driver.Request, again *backoff) (*round[vote], error) {
 	r.Floor = b.tokens.next()
 	sent := time.Now()
 	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member) (vote, error) {
+		if again.over.Load() { // it waited for the calls before it
+			if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {
+				return vote{}, fmt.Errorf("%w: %w", driver.ErrNotSent, errUnwanted)
+			}
+		}
 		g, err := m.TryLock(ctx, key, r)
 		if err != nil {
 			return vote{}, err
@@ -70,34 +68,48 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request) (*r
 		return b.newVote(m, holdKey{key, r.ID}, g, sent), nil
 	})
 	grants.began = sent
-	return grants, grants.gather(ctx, func() bool {
-		return b.decided(b.count(grants, driver.ErrLocked))
-	})
+	if err := grants.gather(ctx, func() bool { return b.answered(b.count(grants, driver.ErrLocked)) }); err != nil {
+		return grants, err
+	}
+	again.begin(time.Since(sent))
+	grants.wait(ctx, max(moment, time.Since(sent)), func() bool { return b.stored(grants.votes(itself)) != 0 })
+	return grants, nil
 }
 
-// decided reports whether t has the votes for a hold, or will not have them and says why not: because a majority serves,
-// and refuses, or because none does.
-func (b *Backend) decided(t tally) bool {
-	serve := t.yes + t.no
-	return t.yes >= b.need || t.yes+t.missing < b.need && (serve >= b.need || serve+t.missing < b.need)
-}
-
-// comesFirst reports whether the first member that has answered has granted. Members are asked in one order by
-// everyone, so of those who split the votes one goes on, as a rule, and the others give back.
-func (b *Backend) comesFirst(grants *round[vote]) bool {
-	for _, a := range grants.answers {
-		if a != nil && (a.err == nil || errors.Is(a.err, driver.ErrLocked)) {
-			return a.err == nil
+// apart refuses members that are one server under several names, or databases of one: its vote would count twice.
+func (b *Backend) apart(ctx context.Context, key, id string, grants *round[vote]) error {
+	for i, x := range grants.answers {
+		if x == nil || x.err != nil || x.value.grant.Run == "" {
+			continue
+		}
+		for k, y := range grants.answers[:i] {
+			if y == nil || y.err != nil || process(x.value.grant) != process(y.value.grant) {
+				continue
+			}
+			b.giveBack(ctx, key, id, b.members)
+			return fmt.Errorf("%w: %s is the server of %s: want independent ones", driver.ErrInvalid, b.members[i], b.members[k])
 		}
 	}
-	return false
+	return nil
 }
 
-// hold makes a hold of the grants of a majority. Its token is the greatest, once a majority has stored that: so a later
-// majority has a member that counts on from it.
+// process names the process that granted g, by its run.
+func process(g driver.Grant) string {
+	name, _, _ := strings.Cut(g.Run, ".")
+	return name
+}
+
+// answered reports whether a majority serves, or none will.
+func (b *Backend) answered(t tally) bool {
+	serve := t.yes + t.no
+	return serve >= b.need || serve+t.missing < b.need
+}
+
+// hold makes a hold of the grants of a majority. Its token is the one that a majority has stored, or else the greatest, once
+// a majority has stored that: so a later majority has a member that counts on from it.
 func (b *Backend) hold(ctx context.Context, key string, r driver.Request, grants *round[vote]) (driver.Grant, error) {
 	votes := grants.votes(itself)
-	until, token := b.lease(votes), greatest(votes)
+	until, token := b.lease(votes), b.token(votes)
 	if err := b.writeBack(ctx, key, r, grants, token); err != nil {
 		b.giveBack(ctx, key, r.ID, b.members)
 		return driver.Grant{}, err
@@ -135,7 +147,7 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 	stored := func() int { return have + b.count(written, driver.ErrNotHeld).yes }
 	err := written.gather(ctx, func() bool { return stored() >= b.need || stored()+written.missing < b.need })
 	if err == nil && stored() < b.need {
-		err = b.unanswered("the token was stored", written.errs(isNothing), false)
+		err = b.unanswered("the token was stored", written.errs(isNothing))
 		if b.count(written, driver.ErrNotHeld).no > 0 {
 			err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 		}
@@ -145,31 +157,40 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 
 func isNothing(error) bool { return false }
 
-// refuse gives back what a minority has granted, and says why there is no majority.
-func (b *Backend) refuse(ctx context.Context, key string, r driver.Request, grants *round[vote], t tally) error {
-	isLocked := func(err error) bool { return errors.Is(err, driver.ErrLocked) }
-	var touched []*member
-	for i, a := range grants.answers {
-		if a == nil || !isLocked(a.err) { // it may have granted to an earlier attempt
-			touched = append(touched, b.members[i])
-		}
-	}
-	if len(touched) > 0 {
-		b.giveBack(ctx, key, r.ID, touched)
-	}
+// refused says why there is no majority. first: the call has made no attempt before.
+func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, first bool) error {
 	if t.no > 0 && t.yes+t.no >= b.need {
-		b.polls.note(key, true)
 		slices.Sort(t.left)
 		return &driver.LockedError{Remaining: t.left[min(b.need, len(t.left))-1]}
 	}
+	_ = grants.gather(ctx, func() bool { return true }) // what has come meanwhile: it never waits
 	failed := grants.errs(isLocked)
 	for i, a := range grants.answers {
 		if a != nil && a.err == nil && !a.value.counts {
 			failed = append(failed, errors.New(b.members[i].name+": it has no vote: it may have forgotten leases in a restart, or may yet carry out a release of this lock"))
 		}
 	}
-	return b.unanswered("granted", failed, len(touched) == 0)
+	err := b.unanswered("granted", failed)
+	if first && !driver.Definite(err) && !slices.ContainsFunc(grants.answers, mayHaveGranted) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return err
 }
+
+func isLocked(err error) bool { return errors.Is(err, driver.ErrLocked) }
+
+// touched are the members that may have granted, now or to an earlier attempt.
+func (b *Backend) touched(grants *round[vote]) (list []*member) {
+	for i, a := range grants.answers {
+		if a == nil || !isLocked(a.err) {
+			list = append(list, b.members[i])
+		}
+	}
+	return list
+}
+
+// mayHaveGranted: only an answer that is definite says that the member has not.
+func mayHaveGranted(a *result[vote]) bool { return a == nil || a.err == nil || !driver.Definite(a.err) }
 
 // giveBack ends what members may have of an attempt. It waits for those that answer at once; the others do it when they
 // can, or by the end of the lease. An attempt that was repeated under a certain hold leaves that as it is.
@@ -180,11 +201,8 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 	r := ask(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
 		return struct{}{}, m.release(holdKey{key, id}, func() error { return m.Unlock(ctx, key, id) })
 	})
-	r.wait(ctx, giveBackFor)
+	r.wait(ctx, moment, all)
 }
-
-// giveBackFor is how long a refused attempt waits for what it gives back.
-const giveBackFor = 5 * time.Millisecond
 
 // Unlock implements driver.Locker.
 func (b *Backend) Unlock(ctx context.Context, key, id string) error {
@@ -214,24 +232,11 @@ func (b *Backend) change(ctx context.Context, key, id, what string, do func(cont
 	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {
 		return err
 	}
-	awaitFirst(ctx, r) // whoever waits for the key asks it alone
 	switch t := count(); {
 	case t.yes >= b.need:
 		return nil
 	case t.no >= b.need:
 		return driver.ErrNotHeld
 	}
-	return b.unanswered(what, r.errs(func(err error) bool { return errors.Is(err, driver.ErrNotHeld) }), false)
-}
-
-// sleep reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return b.unanswered(what, r.errs(func(err error) bool { return errors.Is(err, driver.ErrNotHeld) }))
 }

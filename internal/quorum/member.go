@@ -3,7 +3,7 @@ package quorum
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -27,12 +27,12 @@ type member struct {
 	name   string
 	runs   runs
 	doubts doubts
-	silent atomic.Bool // its last call did not say what happened
-	late   atomic.Bool // it was waited for in vain, and has not answered since
 
-	mu    sync.Mutex
-	calls int                       // under way
-	last  map[holdKey]chan struct{} // closed when the last call about it has returned
+	mu         sync.Mutex
+	calls      int                       // under way
+	answered   time.Time                 // when a call was answered last
+	unanswered time.Time                 // when one was not
+	last       map[holdKey]chan struct{} // closed when the last call about it has returned
 }
 
 // release ends h by do, and notes if what became of it is not known.
@@ -46,12 +46,44 @@ func (m *member) release(h holdKey, do func() error) error {
 
 func (m *member) String() string { return m.name }
 
+// ended takes in whether a call failed: whether it was not answered.
+func (m *member) ended(failed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if failed {
+		m.unanswered = time.Now()
+	} else {
+		m.answered = time.Now()
+	}
+}
+
+// silent reports whether m answers nobody, as far as is known. m.mu is held.
+func (m *member) silent() bool {
+	now := time.Now()
+	return m.unanswered.After(m.answered) && now.Sub(m.answered) > callBound && now.Sub(m.unanswered) <= 2*callBound
+}
+
+// refuse is why m takes no call while more than most are under way. m.mu is held.
+func (m *member) refuse(most int) error {
+	if m.calls > most && m.silent() {
+		return fmt.Errorf("%w: %d calls wait for its answer", driver.ErrNotSent, m.calls)
+	}
+	return nil
+}
+
+// turn is enter once more for a call that has waited.
+func (m *member) turn() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refuse(silentCalls)
+}
+
 // enter gives a call about h its turn at m: before is closed when it may begin; nil: now. End with leave.
 func (m *member) enter(h holdKey) (before <-chan struct{}, leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.calls >= maxCalls || m.calls >= silentCalls && m.silent.Load() {
-		return nil, nil, fmt.Errorf("%w: %d calls wait for its answer", driver.ErrNotSent, m.calls)
+	if err := m.refuse(silentCalls - 1); err != nil {
+		return nil, nil, err
 	}
 	m.calls++
 	if h.id == "" {

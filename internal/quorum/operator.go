@@ -44,16 +44,19 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	if err := r.gather(ctx, func() bool { return max(count(), free) >= b.need }); err != nil {
 		return driver.Holder{}, err
 	}
+	if n := count(); n >= b.need && n == len(b.members)-r.missing && b.stored(votes[most.ID]) == 0 {
+		r.wait(ctx, max(moment, time.Since(sent)), all) // the ones that are left tell which token is the hold's
+	}
 	failed := r.errs(isFree)
 	switch n := count(); {
 	case n >= b.need:
 		v := votes[most.ID]
-		most.TTL, most.Token = b.lease(v).Sub(sent), driver.Token(greatest(v))
+		most.TTL, most.Token = b.lease(v).Sub(sent), driver.Token(b.token(v))
 		return most, nil
 	case n+len(failed) < b.need:
 		return driver.Holder{}, driver.ErrNotHeld
 	}
-	return driver.Holder{}, b.unanswered("answered", failed, false)
+	return driver.Holder{}, b.unanswered("answered", failed)
 }
 
 // Break implements driver.Breaker.
@@ -76,12 +79,11 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 			yield("", err)
 			return
 		}
-		r := b.lists(ctx, prefix)
-		if err := r.gather(ctx, func() bool { return r.succeeded() >= b.need }); err != nil {
+		r, err := b.lists(ctx, prefix)
+		if err != nil {
 			yield("", err)
 			return
 		}
-		r.wait(ctx, max(time.Since(r.began), listMoment))
 		answered, keys := r.succeeded(), map[string]int{}
 		for _, a := range r.answers {
 			if a != nil && a.err == nil {
@@ -91,7 +93,7 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 			}
 		}
 		if answered < b.need {
-			yield("", b.unanswered("listed", r.errs(isNothing), false))
+			yield("", b.unanswered("listed", r.errs(isNothing)))
 			return
 		}
 		for key, n := range keys {
@@ -102,11 +104,16 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 	}
 }
 
-// lists reads the list of each member, as long as ctx allows.
-func (b *Backend) lists(ctx context.Context, prefix string) *round[map[string]bool] {
-	return ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) { // not within callBound: it can be long
+// lists reads the lists of a majority, as long as ctx allows, and for a moment those of the others.
+func (b *Backend) lists(ctx context.Context, prefix string) (*round[map[string]bool], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) { // not within callBound: it can be long
 		keys := map[string]bool{}
 		for key, err := range m.store.(driver.Lister).List(ctx, prefix) {
+			if err != nil && ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", errUnwanted, err)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -114,6 +121,11 @@ func (b *Backend) lists(ctx context.Context, prefix string) *round[map[string]bo
 		}
 		return keys, nil
 	})
+	if err := r.gather(ctx, func() bool { return r.succeeded() >= b.need }); err != nil {
+		return nil, err
+	}
+	r.wait(ctx, max(time.Since(r.began), listMoment), all)
+	return r, nil
 }
 
 // Ping implements driver.Pinger: it wants a majority.
@@ -124,7 +136,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, m *member) (struct{}, error) { return struct{}{}, m.Ping(ctx) })
 	err := r.gather(ctx, func() bool { return r.succeeded() >= b.need })
 	if err == nil && r.succeeded() < b.need {
-		err = b.unanswered("answered", r.errs(isNothing), false)
+		err = b.unanswered("answered", r.errs(isNothing))
 	}
 	return err
 }

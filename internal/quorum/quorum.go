@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,6 @@ type Backend struct {
 	info    driver.Info
 	longest time.Duration // MaxTTL
 	holds   holds
-	polls   polls
 	tokens  clock
 
 	mu     sync.RWMutex
@@ -59,7 +59,7 @@ func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
 		if m == nil {
 			return nil, fmt.Errorf("%w: member %d is nil", driver.ErrInvalid, i+1)
 		}
-		if slices.Contains(members[:i], m) {
+		if reflect.ValueOf(m).Comparable() && slices.Contains(members[:i], m) {
 			return nil, fmt.Errorf("%w: member %d is there twice", driver.ErrInvalid, i+1)
 		}
 		s, err := usable(m)

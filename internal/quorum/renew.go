@@ -35,28 +35,32 @@ func (b *Backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 	}
 	n := renewal{b: b, sent: time.Now(), holds: valid}
 	n.ask(ctx)
-	heals := make([]*round[vote], len(valid))
+	standings, heals := make([]standing, len(valid)), make([]*round[vote], len(valid))
 	for k := range valid {
-		if len(n.of(k).yes) < b.need {
-			heals[k] = n.heal(ctx, k)
+		standings[k] = n.of(k)
+		if len(standings[k].yes) < b.need {
+			heals[k] = n.heal(ctx, k, standings[k])
 		}
 	}
 	for k, i := range which {
-		out[i] = n.result(ctx, k, heals[k])
+		out[i] = n.result(ctx, k, standings[k], heals[k])
 	}
 	b.start(func() { n.healRest(ctx, heals) })
 	return out
 }
 
-// healRest waits for the members that have not answered yet, and heals the holds that were renewed without.
+// healRest waits for the members that have not answered yet, and heals what they have lost.
 func (n *renewal) healRest(ctx context.Context, begun []*round[vote]) {
 	bound := driver.NewBound(ctx, callBound)
 	defer bound.Stop()
 	_ = n.round.gather(bound, all)
 	for k, h := range begun {
-		if h == nil {
-			n.heal(ctx, k)
+		s := n.of(k)
+		if h != nil {
+			healed := func(m *member) bool { return slices.Contains(h.members, m) }
+			s.lost, s.lower = slices.DeleteFunc(s.lost, healed), slices.DeleteFunc(s.lower, healed)
 		}
+		n.heal(ctx, k, s)
 	}
 }
 
@@ -78,7 +82,7 @@ func (n *renewal) ask(ctx context.Context) {
 			return false
 		}
 		for k := range n.holds {
-			if v := n.of(k); len(v.yes) < n.b.need && len(v.lost) < n.b.need {
+			if v := n.of(k); len(v.yes)+len(v.lower) < n.b.need && len(v.lost) < n.b.need {
 				return false
 			}
 		}
@@ -143,8 +147,8 @@ func (n *renewal) of(k int) (s standing) {
 
 // heal begins to grant hold k again where it was lost, if the hold is certain. A hold that a majority does not have was
 // revoked, or is over.
-func (n *renewal) heal(ctx context.Context, k int) *round[vote] {
-	h, s := n.holds[k], n.of(k)
+func (n *renewal) heal(ctx context.Context, k int, s standing) *round[vote] {
+	h := n.holds[k]
 	c, _, now := n.b.holds.get(holdKey{h.Key, h.ID})
 	if !now || len(s.lost)+len(s.lower) == 0 || len(s.lost) >= n.b.need {
 		return nil
@@ -153,10 +157,7 @@ func (n *renewal) heal(ctx context.Context, k int) *round[vote] {
 	r.Floor = c.token
 	sent := time.Now()
 	return ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
-		if _, _, now := n.b.holds.get(holdKey{h.Key, h.ID}); !now {
-			return vote{}, driver.ErrNotHeld
-		}
-		g, err := m.TryLock(ctx, h.Key, r)
+		g, err := n.b.again(ctx, m, h.Key, r)
 		if err != nil {
 			return vote{}, err
 		}
@@ -169,9 +170,28 @@ func (n *renewal) heal(ctx context.Context, k int) *round[vote] {
 	})
 }
 
-// result is what became of hold k.
-func (n *renewal) result(ctx context.Context, k int, heals *round[vote]) driver.Renewal {
-	b, h, s := n.b, n.holds[k], n.of(k)
+// again grants r at m again, while the hold is certain. Contenders that have the vote give it back.
+func (b *Backend) again(ctx context.Context, m *member, key string, r driver.Request) (g driver.Grant, err error) {
+	var contend backoff
+	for {
+		if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {
+			return driver.Grant{}, driver.ErrNotHeld
+		}
+		sent := time.Now()
+		if g, err = m.TryLock(ctx, key, r); !isLocked(err) {
+			return g, err
+		}
+		contend.begin(time.Since(sent))
+		if !contend.wait(ctx, 0) {
+			return driver.Grant{}, err
+		}
+	}
+}
+
+// result is what became of hold k, which stood so when heals began. Later it may stand otherwise: a member whose token was
+// low counts by itself once the hold was dropped, and would count twice.
+func (n *renewal) result(ctx context.Context, k int, s standing, heals *round[vote]) driver.Renewal {
+	b, h := n.b, n.holds[k]
 	ended := n.ended
 	if heals != nil {
 		err := heals.gather(ctx, func() bool { return len(s.yes)+len(heals.votes(itself)) >= b.need })
@@ -190,7 +210,7 @@ func (n *renewal) result(ctx context.Context, k int, heals *round[vote]) driver.
 	case ended != nil:
 		return driver.Renewal{Err: ended}
 	}
-	return driver.Renewal{Err: b.unanswered("renewed", append(s.failed, n.round.errs(isNothing)...), false)}
+	return driver.Renewal{Err: b.unanswered("renewed", append(s.failed, n.round.errs(isNothing)...))}
 }
 
 // renewed is the grant of a renewal. The token is the hold's, whatever a member has that it was granted by later.
@@ -198,7 +218,7 @@ func (n *renewal) renewed(name holdKey, votes []vote) driver.Grant {
 	until := n.b.lease(votes)
 	c, known, _ := n.b.holds.get(name)
 	if !known { // another client's
-		c.token = greatest(votes)
+		c.token = n.b.token(votes)
 	}
 	n.b.holds.extend(name, sure(n.sent, until))
 	return driver.Grant{Token: c.token, TTL: until.Sub(n.sent), Since: n.sent}

@@ -12,10 +12,15 @@ import (
 const (
 	// callBound is how long a call on one member takes, at most. It may go on after the round that made it.
 	callBound = time.Second
-	// maxCalls is how many calls one member has under way, at most, and silentCalls how many where the last one has failed:
-	// calls on a member that hangs pile up, and cost what those on the others wait for.
-	maxCalls, silentCalls = 1024, 4
+	// silentCalls is how many calls are under way on a member that is silent, at most: on one that hangs they pile up, and
+	// cost what those on the others wait for.
+	silentCalls = 4
+	// moment is how long a call waits for what it can do without, or as long as a majority took.
+	moment = 5 * time.Millisecond
 )
+
+// errUnwanted is of a call that nobody waits for any more: no failure of the member.
+var errUnwanted = errors.New("no longer wanted")
 
 // result is what a member answered.
 type result[T any] struct {
@@ -45,14 +50,16 @@ func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, d
 			a := result[T]{from: i}
 			if before != nil {
 				<-before // which is bounded, as this is
+				if a.err = m.turn(); a.err != nil {
+					r.results <- a
+					return
+				}
 			}
 			bound := driver.NewBound(ctx, callBound)
 			defer bound.Stop()
 			a.value, a.err = do(bound, m)
-			failed := a.err != nil && (!driver.Definite(a.err) || errors.Is(a.err, driver.ErrNotSent))
-			if !failed || ctx.Err() == nil { // else its caller has ended it
-				m.silent.Store(failed)
-				m.late.Store(failed)
+			if !errors.Is(a.err, errUnwanted) {
+				m.ended(a.err != nil && (!driver.Definite(a.err) || errors.Is(a.err, driver.ErrNotSent)))
 			}
 			r.results <- a
 		}) {
@@ -94,11 +101,11 @@ func (r *round[T]) take(a result[T]) {
 	r.missing--
 }
 
-// wait takes the answers that come within d.
-func (r *round[T]) wait(ctx context.Context, d time.Duration) {
+// wait is gather for d at most.
+func (r *round[T]) wait(ctx context.Context, d time.Duration, decided func() bool) {
 	bound, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	_ = r.gather(bound, all) // it says that there are more
+	_ = r.gather(bound, decided) // it says that there are more
 }
 
 // all never decides: every member is waited for.

@@ -50,6 +50,13 @@ func (s *server) hang() {
 	s.hung = true
 }
 
+// queued is how many requests have reached it while it hung.
+func (s *server) queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 // resume lets it do what has reached it.
 func (s *server) resume() {
 	s.mu.Lock()
@@ -153,7 +160,7 @@ func (l *link) grant(ctx context.Context, r driver.Request, do func(b members, r
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if r.Floor != 0 {
-		g.Run, g.Age = fmt.Sprint("run ", l.s.run), time.Since(l.s.since)
+		g.Run, g.Age = fmt.Sprintf("run %d of %p", l.s.run, l.s), time.Since(l.s.since)
 	}
 	return g, nil
 }

@@ -59,6 +59,11 @@ func (b *Backend) count(r *round[vote], no error) tally {
 	return t
 }
 
+// firstVote is the index of the first member that has granted.
+func (r *round[T]) firstVote() int {
+	return slices.IndexFunc(r.answers, func(a *result[T]) bool { return a != nil && a.err == nil })
+}
+
 // votes are the grants that count.
 func (r *round[T]) votes(of func(T) vote) (list []vote) {
 	for _, a := range r.answers {
@@ -79,25 +84,37 @@ func (b *Backend) lease(votes []vote) time.Time {
 	return votes[min(b.need, len(votes))-1].until
 }
 
-func greatest(votes []vote) (token int64) {
+// stored is the token that a majority has: a member that granted late may have a greater one. 0 is that none has.
+func (b *Backend) stored(votes []vote) int64 {
+	have := map[int64]int{}
+	for _, v := range votes {
+		token := v.grant.Token
+		if have[token]++; have[token] >= b.need {
+			return token
+		}
+	}
+	return 0
+}
+
+// token is the one of a hold that has votes.
+func (b *Backend) token(votes []vote) (token int64) {
+	if token = b.stored(votes); token != 0 {
+		return token
+	}
 	for _, v := range votes {
 		token = max(token, v.grant.Token)
 	}
 	return token
 }
 
-// unanswered is the error of a call for which too few members answered. It is definite only where that is certain: if
-// so many refuse the call as it is, or if none has done anything.
-func (b *Backend) unanswered(what string, failed []error, untouched bool) error {
+// unanswered is the error of a call for which too few members answered. It is definite only if so many refuse the call as
+// it is.
+func (b *Backend) unanswered(what string, failed []error) error {
 	for _, kind := range []error{driver.ErrInvalid, driver.ErrUnsupported, driver.ErrCorrupt, driver.ErrClosed} {
 		same := slices.DeleteFunc(slices.Clone(failed), func(err error) bool { return !errors.Is(err, kind) })
 		if len(same) > len(b.members)-b.need {
 			return same[0]
 		}
 	}
-	why := fmt.Sprintf("%s by fewer than %d of %d members: %v", what, b.need, len(b.members), errors.Join(failed...))
-	if untouched && !slices.ContainsFunc(failed, func(err error) bool { return !driver.Definite(err) }) {
-		return fmt.Errorf("%w: %s", driver.ErrNotSent, why)
-	}
-	return errors.New(why)
+	return fmt.Errorf("%s by fewer than %d of %d members: %v", what, b.need, len(b.members), errors.Join(failed...))
 }
