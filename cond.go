@@ -39,7 +39,7 @@ func (c *Client) Cond(key string) *Cond { return &Cond{c, key} }
 // greater [Lock.Token]. ctx is that of the function of a [Do], [TryDo] or [Locked] of the same client and key. That
 // context goes on, and [Held] gives the new lock. Locks that Held gave before are ErrNotHeld.
 //
-// Wait may return without a signal, and does so after one TTL of the lock at the latest: test again what you wait for, in a loop.
+// Wait may return without a signal, and takes the lock again after one TTL of it at the latest: test again what you wait for, in a loop.
 // WaitAtMost and MaxWaiting do not bound it, ctx does.
 //
 // If Wait fails after it has given up the lock, as when ctx ends, the lock is not held: the function's context ends, and
@@ -95,6 +95,12 @@ func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
 	if ctx.Err() != nil {
 		return nil, nil, driver.ContextError(ctx)
 	}
+	switch {
+	case d.c.state.Load() == stateClosed:
+		return nil, nil, ErrClosed
+	case d.c.shared == nil:
+		return nil, nil, ErrUnsupported
+	}
 	bound, ok := ctx.Value(heldKey{exclusive, d.key}).(*holdCtx)
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: no lock of this key in ctx: want the ctx of the function of Do", ErrNotHeld)
@@ -105,10 +111,6 @@ func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
 		return nil, nil, ErrNotHeld
 	case l.h.c != d.c:
 		return nil, nil, fmt.Errorf("%w: the lock in ctx is of another client", ErrInvalid)
-	case d.c.state.Load() == stateClosed:
-		return nil, nil, ErrClosed
-	case d.c.shared == nil:
-		return nil, nil, ErrUnsupported
 	}
 	return bound, l, l.h.t.Check()
 }
@@ -150,12 +152,18 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 		place.Withdraw(passOn)
 		return ErrNotHeld
 	}
+	returned := false
+	defer errs.IfPanics(&returned, func() {
+		bound.fail(l, ErrUnknownOutcome)
+		place.Withdraw(passOn)
+	})
 	if err = bound.giveUp(ctx, l); err == nil {
 		err = place.Await(ctx, func(ctx context.Context) (bool, error) { return d.waits(ctx, full, place.ID()) })
 	}
 	if err == nil {
 		err = bound.takeAgain(ctx, d.c, d.key, cfg.again())
 	}
+	returned = true
 	if err != nil {
 		bound.fail(l, err)
 		place.Withdraw(passOn)

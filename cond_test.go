@@ -348,21 +348,9 @@ func (l leavingLocker) Unlock(ctx context.Context, key, id string) (err error) {
 func TestCondSignalPassesOverWhoHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
-		open := func(b driver.Backend) *coord.Client {
-			c, err := coord.New(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := c.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-			})
-			return c
-		}
-		waiters := open(store.Open())
+		waiters := clientOf(t, store.Open())
 		var once sync.Once
-		signaller := open(leaving{store.Open().(sharingStore), &once})
+		signaller := clientOf(t, leaving{store.Open().(sharingStore), &once})
 		_, second := waitOnce(t.Context(), waiters), waitOnce(t.Context(), waiters)
 		begin := time.Now()
 		underLock(t, signaller, signaller.Cond("k").Signal)

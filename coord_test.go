@@ -184,7 +184,7 @@ func TestRegistry(t *testing.T) {
 		{"rediss+cluster://u:secret@x,y", `scheme "rediss+cluster" is not registered: import _ "github.com/coordgo/coord/backends/redis" (registered: file, memory, test)`, ErrInvalid},
 		{"tset://x", `scheme "tset" is not registered: did you mean test? (registered: file, memory, test)`, ErrInvalid},
 		{"reddis://x", `scheme "reddis" is not registered: did you mean redis? Then import _ "github.com/coordgo/coord/backends/redis" (registered: file, memory, test)`, ErrInvalid},
-		{"", "store URL: want a form like", ErrInvalid},
+		{"", "store URL: it is empty: want a form like", ErrInvalid},
 		{"host:6379", "store URL: want a form like redis://host:6379/0", ErrInvalid},
 		{"test://u:secret@h\x01", "store URL", ErrInvalid},
 		{"test://u:secret@h?a=%zz", "its query is malformed", ErrInvalid},

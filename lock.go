@@ -86,7 +86,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	switch {
 	case last:
 		err = l.h.t.Release(ctx)
-	case shrinks:
+	case shrinks && err == nil:
 		err = l.h.t.Shrink(ctx, driver.Share{Mode: driver.Read})
 	}
 	if err != nil {

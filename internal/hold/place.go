@@ -88,7 +88,7 @@ func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, er
 			_ = p.t.Release(ctx) // before the next Wait: a signal must not find this place
 			return nil
 		}
-		if is, err := there(ctx); err == nil && !is {
+		if is, err := within(ctx, end.Until(p.m.clock.Now()), there); err == nil && !is {
 			p.m.gone(p.t.h, errs.ErrLost)
 			return nil
 		}
@@ -112,9 +112,30 @@ func (p *Place) Withdraw(passOn func(context.Context) error) {
 		var err error
 		defer p.m.panics.Catch("the place of a waiter was given back", &err)
 		if p.t.Release(context.Background()) != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
-			defer cancel()
-			err = passOn(ctx)
+			err = persist(passOn)
 		}
 	})
+}
+
+// persist calls fn again, as long as Release would, until the store answers.
+func persist(fn func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
+	defer cancel()
+	for pause := minPause; ; pause *= 2 {
+		if err = fn(ctx); err == nil || !passing(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// within calls there for d at most.
+func within(ctx context.Context, d time.Duration, there func(context.Context) (bool, error)) (bool, error) {
+	bound := driver.NewBound(ctx, d)
+	defer bound.Stop()
+	return there(bound)
 }

@@ -38,7 +38,21 @@ func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) 
 		if err != errPlaceLost {
 			return g, err
 		}
+		a.startAnew()
 	}
+}
+
+// startAnew leaves to the janitor what the calls so far may have left at the store, as the headship of a place that was
+// lost: it would keep the next head waiting. a goes on under another id.
+func (a *Attempt) startAnew() {
+	m := a.m
+	if t := a.leftBehind(); t != nil {
+		m.janitor.put(t)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.asking, a.id)
+	a.id, a.unknown = m.newID(a.spec.Holder), 0
 }
 
 // isBusy reports whether somebody of this client has key or wants it.
@@ -94,7 +108,9 @@ func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (g granted, err 
 		a.placeLeft = left
 		m.bg.Go(func() {
 			defer close(left)
-			_ = place.Release(context.Background()) // what is not confirmed is cleaned up after
+			var err error // what is not confirmed is cleaned up after
+			defer m.panics.Catch("a place in the queue was given back", &err)
+			err = place.Release(context.Background())
 		})
 	}()
 	a.isHead = true

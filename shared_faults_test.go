@@ -1,0 +1,323 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
+)
+
+// bent is a store some of whose calls are replaced. nil: the call.
+type bent struct {
+	sharingStore
+	tryLock func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error)
+	renew   func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error)
+	unlock  func(ctx context.Context, in driver.Locker, key, id string) error
+	shared  func(driver.SharedLocker) driver.SharedLocker
+}
+
+func (b bent) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if b.tryLock != nil {
+		return b.tryLock(ctx, b.sharingStore, key, r)
+	}
+	return b.sharingStore.TryLock(ctx, key, r)
+}
+
+func (b bent) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if b.renew != nil {
+		return b.renew(ctx, b.sharingStore, key, r)
+	}
+	return b.sharingStore.Renew(ctx, key, r)
+}
+
+func (b bent) Unlock(ctx context.Context, key, id string) error {
+	if b.unlock != nil {
+		return b.unlock(ctx, b.sharingStore, key, id)
+	}
+	return b.sharingStore.Unlock(ctx, key, id)
+}
+
+func (b bent) Shared() driver.SharedLocker {
+	if b.shared != nil {
+		return b.shared(b.sharingStore.Shared())
+	}
+	return b.sharingStore.Shared()
+}
+
+// queued is one with its own queue.
+type queued struct {
+	bent
+	driver.Queuer
+}
+
+// heads is a store that keeps a refused head until it is granted or given back, for all clients.
+type heads struct {
+	driver.SharedLocker
+	*oneHead
+}
+
+type oneHead struct {
+	mu sync.Mutex
+	id string
+}
+
+func (h heads) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.id != "" && h.id != r.ID {
+		return driver.Grant{}, &driver.LockedError{}
+	}
+	head := r.Share.Head
+	r.Share.Head = false
+	g, err := h.SharedLocker.TryLock(ctx, key, r)
+	switch {
+	case err == nil:
+		h.id = ""
+	case head && errors.Is(err, driver.ErrLocked):
+		h.id = r.ID
+	}
+	return g, err
+}
+
+func (h heads) Unlock(ctx context.Context, key, id string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.SharedLocker.Unlock(ctx, key, id)
+	if h.id == id {
+		h.id, err = "", nil
+	}
+	return err
+}
+
+// asks is a store that is asked for the waiters of a condition by of.
+type asks struct {
+	driver.SharedLocker
+	of func(ctx context.Context, in driver.SharedLocker, key string) ([]driver.Holder, error)
+}
+
+func (a asks) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
+	return a.of(ctx, a.SharedLocker, key)
+}
+
+// clientOf makes a client, which is closed with the test.
+func clientOf(t *testing.T, b driver.Backend) *coord.Client {
+	t.Helper()
+	c, err := coord.New(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// lockAndUnlock takes a lock in the background, and gives what came of it.
+func lockAndUnlock(ctx context.Context, l coord.Locker) <-chan error {
+	got := make(chan error, 1)
+	go func() {
+		held, err := l.Lock(ctx, "k")
+		if err == nil {
+			err = held.Unlock(ctx)
+		}
+		got <- err
+	}()
+	synctest.Wait()
+	return got
+}
+
+// isQueue tells the key of the queue for a shared key.
+func isQueue(key string) bool { return strings.HasPrefix(key, "k") && key != "k" }
+
+// A driver that panics when the place of a head is given back ends nothing else.
+func TestDriverPanicsBehindASharedLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, hits := memory.NewStore(), new(atomic.Int64)
+		c := clientOf(t, bent{
+			sharingStore: store.Open().(sharingStore),
+			unlock: func(ctx context.Context, in driver.Locker, key, id string) error {
+				if isQueue(key) && hits.Add(1) == 1 {
+					panic("driver")
+				}
+				return in.Unlock(ctx, key, id)
+			},
+		})
+		reader := mustShare(t, clientOf(t, store.Open()).ReadWrite().Read())
+		got := lockAndUnlock(t.Context(), c.ReadWrite().Write())
+		mustUnlock(t, reader)
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		if hits.Load() == 0 {
+			t.Error("the driver was not called")
+		}
+	})
+}
+
+// A driver that panics in a Wait leaves nothing that a Shutdown waits for.
+func TestDriverPanicsInAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hits := new(atomic.Int64)
+		c := clientOf(t, bent{
+			sharingStore: memory.NewStore().Open().(sharingStore),
+			shared: func(in driver.SharedLocker) driver.SharedLocker {
+				return asks{in, func(ctx context.Context, in driver.SharedLocker, key string) ([]driver.Holder, error) {
+					if hits.Add(1) == 1 {
+						panic("driver")
+					}
+					return in.Holders(ctx, key)
+				}}
+			},
+		})
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = coord.Do(t.Context(), c, "k", func(ctx context.Context) error { return c.Cond("k").Wait(ctx) })
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+// A head that loses its place in the queue gives up its headship, which a store may keep, and queues again.
+func TestHeadLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, head, lost := memory.NewStore(), &oneHead{}, new(atomic.Bool)
+		open := func(renew func(context.Context, driver.Locker, string, driver.Request) (driver.Grant, error)) *coord.Client {
+			b := store.Open().(sharingStore)
+			return clientOf(t, queued{bent{
+				sharingStore: b, renew: renew,
+				shared: func(in driver.SharedLocker) driver.SharedLocker { return heads{in, head} },
+			}, b.(driver.Queuer)})
+		}
+		loser := open(func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+			if isQueue(key) && lost.CompareAndSwap(false, true) {
+				return driver.Grant{}, errors.Join(driver.ErrNotHeld, in.Unlock(ctx, key, r.ID))
+			}
+			return in.Renew(ctx, key, r)
+		})
+		reader := mustShare(t, open(nil).ReadWrite().Read())
+		first := lockAndUnlock(t.Context(), loser.ReadWrite().Write())
+		second := lockAndUnlock(t.Context(), open(nil).ReadWrite().Write())
+		time.Sleep(coord.DefaultTTL / 2)
+		if !lost.Load() {
+			t.Fatal("the place was not lost")
+		}
+		mustUnlock(t, reader)
+		begin := time.Now()
+		for _, got := range []<-chan error{first, second} {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("granted after %v, want soon", took)
+		}
+	})
+}
+
+// A waiter that fails in an outage passes its signal on after it.
+func TestCondPassesSignalOnAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		var until atomic.Pointer[time.Time] // of the outage, which begins when the waiter asks for its lock again
+		asked := new(atomic.Int64)
+		refused := func() error {
+			if end := until.Load(); end != nil && time.Now().Before(*end) {
+				return driver.ErrNotSent
+			}
+			return nil
+		}
+		a := clientOf(t, bent{
+			sharingStore: store.Open().(sharingStore),
+			tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+				if asked.Add(1) == 2 {
+					end := time.Now().Add(100 * time.Millisecond)
+					until.Store(&end)
+				}
+				if err := refused(); err != nil {
+					return driver.Grant{}, err
+				}
+				return in.TryLock(ctx, key, r)
+			},
+			shared: func(in driver.SharedLocker) driver.SharedLocker {
+				return asks{in, func(ctx context.Context, in driver.SharedLocker, key string) ([]driver.Holder, error) {
+					if err := refused(); err != nil {
+						return nil, err
+					}
+					return in.Holders(ctx, key)
+				}}
+			},
+		})
+		b, c := clientOf(t, store.Open()), clientOf(t, store.Open())
+		first, second := waitOnce(t.Context(), a), waitOnce(t.Context(), c)
+		begin := time.Now()
+		underLock(t, b, b.Cond("k").Signal)
+		if err := <-first; !errors.Is(err, coord.ErrUnavailable) {
+			t.Errorf("the first: %v, want ErrUnavailable", err)
+		}
+		if err := <-second; err != nil {
+			t.Errorf("the second: %v", err)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("the second was woken after %v: the signal was lost", took)
+		}
+	})
+}
+
+// A writer who reads too, and whose hold is over, is told so by Unlock, without a request.
+func TestUnlockOfALostWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := new(atomic.Bool)
+		c := clientOf(t, bent{
+			sharingStore: memory.NewStore().Open().(sharingStore),
+			shared:       func(in driver.SharedLocker) driver.SharedLocker { return cutOff{in, down} },
+		})
+		ctx := coord.WithOwner(t.Context())
+		var held []*coord.Lock
+		for _, l := range []coord.Locker{c.ReadWrite().Write(), c.ReadWrite().Read()} {
+			one, err := l.Lock(ctx, "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, one)
+		}
+		down.Store(true)
+		<-held[0].Done()
+		for _, l := range held {
+			if err := l.Unlock(ctx); !errors.Is(err, coord.ErrLost) {
+				t.Errorf("Unlock: %v, want ErrLost", err)
+			}
+		}
+		down.Store(false)
+	})
+}
+
+// cutOff is a store that renews nothing while it is down.
+type cutOff struct {
+	driver.SharedLocker
+	down *atomic.Bool
+}
+
+func (c cutOff) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if c.down.Load() {
+		return driver.Grant{}, driver.ErrNotSent
+	}
+	return c.SharedLocker.Renew(ctx, key, r)
+}
