@@ -37,10 +37,12 @@ func TestFuncs(t *testing.T) {
 	}
 }
 
-// A call that needs a function that is not there does not share an account with others.
+// A call that needs what the program does not look up shares no account with others.
 func TestMissingFunc(t *testing.T) {
-	c := serve(t, Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("all", rules.Func("shop"), year(1)))})
-	if err := check(t.Context(), c); status.Code(err) != codes.Internal {
-		t.Errorf("%v: want Internal", err)
+	for _, subject := range []rules.Subject{rules.Func("shop"), rules.User()} {
+		c := serve(t, Limits{Limiter: middlewaretest.Client(t), Rules: middlewaretest.Chain(t, one("all", subject, year(1)))})
+		if err := check(t.Context(), c); status.Code(err) != codes.Internal {
+			t.Errorf("by %s: %v: want Internal", subject.Kind, err)
+		}
 	}
 }

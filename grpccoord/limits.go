@@ -40,7 +40,8 @@ type Limits struct {
 	// from.
 	Proxies httpcoord.Proxies
 	// User finds who the call is from, for rules that count by user. It must come from
-	// authentication, not from what a client may claim. The default is nobody.
+	// authentication, not from what a client may claim. "" is nobody: all of these count together. Without User, a call that
+	// a rule counts by user ends with INTERNAL.
 	User func(ctx context.Context) string
 	// Funcs are the functions for subjects of [rules.Func], by name. A call that needs one that is not here ends
 	// with INTERNAL.
@@ -127,7 +128,7 @@ func (l *limited) admit(ctx context.Context, method string, setTrailer func(meta
 func (l *limited) request(ctx context.Context, method string) *rules.Request {
 	md, _ := metadata.FromIncomingContext(ctx)
 	r := &rules.Request{RPC: method, IP: l.Proxies.Addr(peerAddr(ctx), md.Get), Header: header(md)}
-	if l.User != nil {
+	if r.NoUser = l.User == nil; !r.NoUser {
 		r.User = l.User(ctx)
 	}
 	r.Func = func(name string) (string, bool) {

@@ -45,7 +45,8 @@ type Limits struct {
 	// is the address that the connection comes from.
 	Proxies Proxies
 	// User finds who the request is from, for rules that count by user. It must come
-	// from authentication, not from what a client may claim. The default is nobody.
+	// from authentication, not from what a client may claim. "" is nobody: all of these count together. Without User, a
+	// request that a rule counts by user is answered with 500.
 	User func(*http.Request) string
 	// Funcs are the functions for subjects of [rules.Func], by name.
 	// A request that needs one that is not here is answered with 500. A mux sets PathValue before it calls a
@@ -127,7 +128,7 @@ func (l *limited) shadow(w http.ResponseWriter, r *http.Request, d *rules.Decisi
 // request is r in the terms of rules.
 func (l *limited) request(r *http.Request) *rules.Request {
 	q := &rules.Request{Method: r.Method, Path: r.URL.EscapedPath(), IP: l.Proxies.Of(r), Header: header(r), Cookie: cookie(r)}
-	if l.User != nil {
+	if q.NoUser = l.User == nil; !q.NoUser {
 		q.User = l.User(r)
 	}
 	q.Func = func(name string) (string, bool) {

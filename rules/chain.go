@@ -137,7 +137,7 @@ func (v *view) bounds(list []Bound) ([]Bound, error) {
 		list = add(list, v.rule, limit, account, n)
 	}
 	if missing != "" {
-		return list, fmt.Errorf("rule %q: %w: no function %q: add it to Funcs", v.rule.Name, coord.ErrInvalid, missing)
+		return list, fmt.Errorf("rule %q: %w: %s", v.rule.Name, coord.ErrInvalid, missing)
 	}
 	return list, nil
 }

@@ -41,21 +41,16 @@ func (s Subject) checkParts() error {
 }
 
 // account is what r is counted under, as parts of a key: a source and a value for each subject. A combination has
-// more parts than a single subject, so that their keys differ. missing is the name of a function that r does not have.
+// more parts than a single subject, so that their keys differ. missing says what the program does not give for r.
 func (s Subject) account(r *view) (list []string, missing string) {
 	if s.Kind != KindCombined {
-		v, ok := s.value(r)
-		if !ok {
-			missing = s.Name
-		}
+		v, missing := s.value(r)
 		return []string{s.source(), v}, missing
 	}
 	list = make([]string, 0, 2*len(s.Parts))
 	for _, p := range s.Parts {
-		v, ok := p.value(r)
-		if !ok {
-			missing = p.Name
-		}
+		v, without := p.value(r)
+		missing = cmp.Or(missing, without)
 		if len(coord.Key(v)) > maxValue { // escaped, several such values do not fit into a key
 			v = hashed(v)
 		}
@@ -64,13 +59,20 @@ func (s Subject) account(r *view) (list []string, missing string) {
 	return list, missing
 }
 
-// value is that of a subject that is no combination. ok is false if its function is missing.
-func (s Subject) value(r *view) (v string, ok bool) {
-	if s.Kind != KindFunc {
-		return s.of(r), true
+// value is that of a subject that is no combination.
+func (s Subject) value(r *view) (v, missing string) {
+	switch {
+	case s.Kind == KindUser && r.NoUser:
+		return "", "the user is not known: set User"
+	case s.Kind != KindFunc:
+		return s.of(r), ""
 	}
+	ok := false
 	if r.Func != nil {
 		v, ok = r.Func(s.Name)
 	}
-	return short(v), ok
+	if !ok {
+		missing = fmt.Sprintf("no function %q: add it to Funcs", s.Name)
+	}
+	return short(v), missing
 }

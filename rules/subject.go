@@ -24,8 +24,11 @@ type Request struct {
 	RPC string
 	// IP is the client's address, behind proxies that are trusted.
 	IP netip.Addr
-	// User is who the request is from, as authentication has found.
+	// User is who the request is from, as authentication has found; "" is nobody: all of these count together.
 	User string
+	// NoUser says that the program looks no users up. A request that a rule counts by user is then ErrInvalid, or it would
+	// count with all others.
+	NoUser bool
 	// Header gives the value of a header, or of metadata; "" if there is none. nil
 	// is a request without headers.
 	Header func(name string) string
@@ -85,7 +88,7 @@ func IP() Subject { return Subject{Kind: KindIP} }
 // Authorization, Proxy-Authorization and Cookie the store sees only a hash, as with [APIKey].
 func Header(name string) Subject { return Subject{Kind: KindHeader, Name: name} }
 
-// User counts by [Request.User].
+// User counts by [Request.User]. Chain.Allow answers ErrInvalid to a request with NoUser.
 func User() Subject { return Subject{Kind: KindUser} }
 
 // APIKey counts by the value of a header that is a secret: the store sees only its hash.
