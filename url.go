@@ -22,9 +22,16 @@ func ParseURL(rawURL string) (*url.URL, error) {
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		u, err = parseList(rawURL)
+		if list, notList := parseList(rawURL); notList == nil {
+			u, err = list, nil
+		}
 	}
-	if err != nil || u.Scheme == "" {
+	switch {
+	case rawURL == "":
+		return nil, fmt.Errorf("%w: store URL: it is empty: want a form like redis://host:6379/0", ErrInvalid)
+	case err != nil && strings.Contains(err.Error(), "invalid port"):
+		return nil, fmt.Errorf("%w: store URL: its port is not a number", ErrInvalid)
+	case err != nil || u.Scheme == "":
 		return nil, fmt.Errorf("%w: store URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord", ErrInvalid)
 	}
 	if _, err := url.ParseQuery(u.RawQuery); err != nil {

@@ -52,6 +52,18 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
+func TestParseURLSaysWhatIsWrong(t *testing.T) {
+	for raw, want := range map[string]string{
+		"":                        "it is empty: want a form like redis://host:6379/0",
+		"redis://h:port":          "its port is not a number",
+		"etcd://[::1]:2379,h:bad": "its port is not a number",
+	} {
+		if _, err := ParseURL(raw); err == nil || err.Error() != "invalid argument: store URL: "+want {
+			t.Errorf("%q: %v, want %s", raw, err, want)
+		}
+	}
+}
+
 func TestRedactURL(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                                       "xxxxx",

@@ -117,7 +117,7 @@ func TestEnvironmentRefuses(t *testing.T) {
 	const text = "url: memory://\nprefix: a/\nlock:\n  max_hold: 1m\n"
 	for _, test := range []struct{ text, name, value, want string }{
 		{text, "COORD_URL", "u:s3cret@h", "COORD_URL: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
-		{text, "COORD_URL", "redis://h:${P}/", "COORD_URL: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+		{text, "COORD_URL", "redis://h:${P}/", "COORD_URL: its port is not a number"},
 		{text, "COORD_URL", "redis://u:s3cret@h?prefix=b/", `COORD_URL: prefix "b/" contradicts prefix "a/" in FILE:2`},
 		{text, "COORD_URL_LOCKS", "redis://h?prefix=b/", `COORD_URL_LOCKS: prefix "b/" contradicts prefix "a/" in FILE:2`},
 		{"", "COORD_URL_LOCKS", "redis://h", "COORD_URL_LOCKS: no store beside it: set COORD_URL_LIMITS or COORD_URL too"},

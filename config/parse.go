@@ -101,6 +101,9 @@ func (p *parser) syntax(err error) error {
 			}
 		}
 	}
+	if strings.HasPrefix(e.Problem, "found character that cannot start any token") {
+		e.Problem += ": a tab? Indent with spaces" // the library does not say which one it is
+	}
 	e.Problem = "not YAML: " + e.Problem
 	return e
 }

@@ -117,6 +117,7 @@ func refusals() []struct{ text, want string } {
 		{"prefix: a\nrequire: b: c", "coord.yaml:2: not YAML: mapping values are not allowed in this context"},
 		{"prefix: a\n\nrequire: [a\nlock: }\n", "coord.yaml:3: not YAML: did not find expected ',' or ']'"},
 		{"a: b: c", "coord.yaml: not YAML: mapping values are not allowed in this context"},
+		{"lock:\n\tttl: 5s\n", "coord.yaml:2: not YAML: found character that cannot start any token: a tab? Indent with spaces"},
 		{"\x00", "coord.yaml: not YAML: control characters are not allowed"},
 		{"url: memory://\n---\nurl: memory://\n", "coord.yaml:2: a second document: want one"},
 		{"url: memory://\n---\n[\n", "coord.yaml:4: not YAML: did not find expected node content"},
@@ -135,7 +136,7 @@ func refusals() []struct{ text, want string } {
 		{"url: 7", "coord.yaml:1: url: not a string: want a URL such as redis://host:6379/0, or a mapping of locks and limits with one each"},
 		{"url: [redis://u:s3cret@h]", "coord.yaml:1: url: not a string: want a URL such as redis://host:6379/0, or a mapping of locks and limits with one each"},
 		{"url: s3cret", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
-		{"url: redis://u:s3cret@h:bad", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+		{"url: redis://u:s3cret@h:bad", "coord.yaml:1: url: its port is not a number"},
 		{"url: 'redis://u:s3cret@[::1]:1,[::2'", "coord.yaml:1: url: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: redis:s3cret", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
 		{"url: file:/var/lib/x", "coord.yaml:1: url: no // after the scheme: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
@@ -205,7 +206,7 @@ func refusals() []struct{ text, want string } {
 		{"url: {}", "coord.yaml:1: url: no locks: want a store for each of locks and limits"},
 		{"url:\n  lock: redis://h\n", `coord.yaml:2: url: unknown key "lock": want one of locks, limits`},
 		{"url:\n  locks: 7\n", "coord.yaml:2: url.locks: not a string: want a URL such as redis://host:6379/0"},
-		{"url:\n  locks: redis://u:s3cret@h:x\n", "coord.yaml:2: url.locks: not a URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord"},
+		{"url:\n  locks: redis://u:s3cret@h:x\n", "coord.yaml:2: url.locks: its port is not a number"},
 		{"url:\n  locks: redis://h?prefix=a\n  limits: redis://h?prefix=b\n", `coord.yaml:2: url.locks: prefix "a" contradicts prefix "b" in url.limits`},
 
 		// References to secrets.

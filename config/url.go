@@ -52,6 +52,8 @@ func (u URL) problem() string {
 	beforeQuery, _, _ := strings.Cut(m.text, "?")
 	parsed, err := coord.ParseURL(beforeQuery)
 	switch {
+	case err != nil && strings.Contains(err.Error(), "port"):
+		return "its port is not a number"
 	case err != nil:
 		return "not a URL: " + want
 	case parsed.Opaque != "" || !strings.Contains(string(u), "://"):

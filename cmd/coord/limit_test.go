@@ -2,7 +2,9 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,6 +198,28 @@ func TestConfigFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.run("config", "check", path).want(t, 0, "redis://xxxxx@h", "")
+	for url, want := range map[string]string{
+		"reddis://h":                `:1: url: invalid argument: store URL: scheme "reddis" is not registered: did you mean redis?`,
+		"redis://u:secret@h?ttll=3": `:1: url: invalid argument: parameter "ttll": want prefix, client_name, `,
+		"postgres://h/db?pool=3":    `:1: url: invalid argument: parameter "pool": want prefix, `,
+		"memory://?x=3":             ":1: url: invalid argument: store URL: a parameter: a memory store has none but prefix",
+	} {
+		if err := os.WriteFile(path, []byte("url: "+url+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u.run("config", "check", path).want(t, 78, "", "coord: "+path+want)
+	}
+	absent := filepath.Join(u.dir, "absent")
+	if err := os.WriteFile(path, []byte("url: file://"+absent+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run("config", "check", path).want(t, 0, "file://"+absent, "")
+	if _, err := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("config check made %s: %v", absent, err)
+	}
+	if err := os.WriteFile(path, []byte("url: redis://u:secret@h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	u.run("config", "schema").want(t, 0, string(config.Schema()), "")
 

@@ -115,7 +115,7 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	u.run("schema", "postgres").want(t, 0, "CREATE TABLE IF NOT EXISTS coord.locks", "")
-	u.run("schema", "postgres", "--name", "shop").want(t, 0, "CREATE SCHEMA IF NOT EXISTS shop;", "")
+	u.run("schema", "postgres", "--name", "shop").want(t, 0, "CREATE SCHEMA shop;", "")
 	u.run("schema", "postgres", "--name", "a b").want(t, 64, "", `schema "a b"`)
 	u.run("schema", "redis").want(t, 64, "", "want the name of a store with tables: postgres")
 	u.run("schema").want(t, 64, "", "want the name of a store with tables: postgres")

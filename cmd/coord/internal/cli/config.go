@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
 )
 
@@ -29,7 +32,8 @@ func (a *app) configCheck() *cobra.Command {
 		Short: "Check a configuration file without opening its store",
 		Long: `Checks FILE, or the one that --config names, with the environment, and prints what they
 say. The store is not opened, and secrets that a URL refers to are not looked up. All
-mistakes are told, each with file and line, and the exit status is 78.`,
+mistakes are told, each with file and line, and the exit status is 78. When there is none,
+the URLs are checked: schemes, hosts, parameters.`,
 		Example: `  coord config check coord.yaml
   coord config check deploy/coord.yaml && git commit`,
 		Args: cobra.ArbitraryArgs,
@@ -52,6 +56,12 @@ mistakes are told, each with file and line, and the exit status is 78.`,
 			if err != nil {
 				return err
 			}
+			if mistakes := urlMistakes(cmd.Context(), cfg); len(mistakes) > 0 {
+				for _, one := range mistakes {
+					fmt.Fprintln(a.stderr, "coord: "+one)
+				}
+				return exit(exitConfig, "")
+			}
 			var lines [][2]string
 			for _, v := range cfg.Values() {
 				if v.From != "default" {
@@ -62,6 +72,37 @@ mistakes are told, each with file and line, and the exit status is 78.`,
 			return nil
 		},
 	}
+}
+
+// urlMistakes says what the backends find wrong with the URLs. They read a URL before they look at the context, which has
+// ended, so nothing is opened but memory. A URL that refers to a secret is left out.
+func urlMistakes(ctx context.Context, cfg *config.Config) (mistakes []string) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	from := make(map[string]string)
+	for _, v := range cfg.Values() {
+		from[v.Key] = v.From
+	}
+	check := func(key string, u config.URL) {
+		if u == "" || strings.Contains(string(u), "${") {
+			return
+		}
+		backend, _, err := coord.OpenBackend(ended, string(u))
+		if err == nil {
+			err = backend.Close()
+		}
+		var e *coord.Error
+		if errors.Is(err, coord.ErrInvalid) && errors.As(err, &e) {
+			mistakes = append(mistakes, fmt.Sprintf("%s: %s: %s", from[key], key, oneLine(e.Err)))
+		}
+	}
+	check("url", cfg.URL)
+	check("url.locks", cfg.LocksURL)
+	check("url.limits", cfg.LimitsURL)
+	for i, u := range cfg.Quorum {
+		check(fmt.Sprintf("quorum.%d", i), u)
+	}
+	return mistakes
 }
 
 func (a *app) configShow() *cobra.Command {

@@ -185,7 +185,7 @@ func openConfig(ctx context.Context, cfg *config.Config, opts ...coord.Option) (
 	defer cancel()
 	client, err := cfg.Open(ctx, opts...)
 	if err != nil {
-		if errors.Is(err, coord.ErrUnavailable) {
+		if errors.Is(err, context.DeadlineExceeded) { // other errors say themselves what to look at
 			return nil, fmt.Errorf("%w: check --url or COORD_URL, and that the store runs", err)
 		}
 		return nil, err
