@@ -108,7 +108,7 @@ func chargeIsADebt(e *env) {
 		e.grantedN(e.ask(other, key, limit, 1, 1), 0, "an ask in debt under "+name)
 		e.remains(e.charge(l, key, limit, 0).Remaining, 0, "a charge of nothing under "+name)
 	}
-	e.attempts("repaid", func(key string) bool {
+	e.attempts("repaid", func(key string, guard time.Duration) bool {
 		limit := normal(driver.Limit{Rate: 10, Per: time.Second, Burst: 10})
 		c := e.charge(l, key, limit, 20)
 		const repaid = 1100 * time.Millisecond // 11 of the 20 have to come back for one of 10 to be there
@@ -116,7 +116,7 @@ func chargeIsADebt(e *env) {
 			e.Errorf("RetryAfter of a charge of 20 on a fresh bucket of 10 at 10/s: saw %v, want %v", c.RetryAfter, repaid)
 		}
 		early := c.sent.Add(c.RetryAfter - time.Millisecond)
-		e.passUntil(early.Add(-guardTime))
+		e.passUntil(early.Add(-guard))
 		probe := e.ask(other, key, limit, 1, 1)
 		if probe.came.After(early) {
 			return false

@@ -349,6 +349,7 @@ func failedWaits(e *env) {
 			}, coord.TTL(e.long))
 		})
 		e.until(soon, "a waiter to have its place", func() bool { return len(e.sharersOf(l, conditionKey(key))) == 1 })
+		e.free(e.locker(), key, soon, "once the waiter has given it up")
 		start := time.Now()
 		cancel()
 		e.wantError(recv(e, done, soon, "Do whose function's Wait was cancelled"), "Do whose function's Wait was cancelled", coord.ErrNotHeld)

@@ -31,7 +31,7 @@ func raceCases() []Case {
 			Why:    "clients that all find no state make one each, and the last one to write it forgets the others (redisson#3804)",
 			Remedy: "create a limit's state on the condition that there is none yet, in the step that debits",
 		}, {
-			ID: "LIMIT-39", Name: "a-storm-of-writers-is-no-denial", Clause: "R1", run: writersStorm,
+			ID: "LIMIT-39", Name: "many-writers-are-no-denial", Clause: "R1", run: manyWritersAdmitted,
 			Why:    "a compare-and-swap that gives up after some defeats tells callers that they are over a limit which is far from spent",
 			Remedy: "repeat a defeated swap, with jitter, until the context ends; never answer a conflict with a denial",
 		},
@@ -161,7 +161,7 @@ func firstUses(e *env) {
 	}
 }
 
-func writersStorm(e *env) {
+func manyWritersAdmitted(e *env) {
 	const writers = 64
 	clients := e.limiters(4)
 	for name, limit := range still(writers) {
