@@ -244,7 +244,7 @@ func TestCallersTakeTurns(t *testing.T) {
 }
 
 // Writers of many clients on one key: swaps fail, and nobody is refused for it, or loses count.
-func TestStormOfSwaps(t *testing.T) {
+func TestManySwaps(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	const clients, each = 16, 20
 	l := limitFrom(t, "1000000/1h")

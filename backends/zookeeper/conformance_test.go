@@ -19,7 +19,7 @@ import (
 
 // conformanceURL has sessions that last while the machine runs all cases at once: the library gives up a
 // connection after two thirds of one.
-func conformanceURL(addr string) string { return urlWith(addr, 2500*time.Millisecond) }
+func conformanceURL(addr string) string { return urlWith(addr, 3500*time.Millisecond) }
 
 // harness runs the suite on a server, or one of an ensemble.
 func harness(srv *testserver.Server) conformance.Harness {

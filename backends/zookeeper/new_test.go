@@ -14,7 +14,8 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// ownConn is a connection of an application, closed with the test.
+// ownConn is a connection of an application, closed with the test. The server has answered it, because New gives a server
+// that has just begun only seconds.
 func ownConn(t testing.TB, addr string, session time.Duration) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{addr}, session, zk.WithLogger(silence{}), zk.WithLogInfo(false))
@@ -25,6 +26,10 @@ func ownConn(t testing.TB, addr string, session time.Duration) *zk.Conn {
 		conn.Close()
 		for range events { // until its goroutines have ended
 		}
+	})
+	eventually(t, "an answer of the server", func() bool {
+		_, _, err := conn.Exists("/")
+		return err == nil
 	})
 	return conn
 }
