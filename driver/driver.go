@@ -154,7 +154,7 @@ type Grant struct {
 	Of   int64
 	// Run and Age are of a TryLock with a [Request.Floor]. Run is printable, and another after each restart in which the
 	// store may have forgotten holds; Age is how long this run has lasted, at least. An empty Run is that of a store that
-	// forgets none.
+	// forgets none. What is before the first dot of Run names the server: two members that have it in common are one.
 	Run string
 	Age time.Duration
 }

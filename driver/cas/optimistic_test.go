@@ -28,7 +28,7 @@ func (d distant) CompareAndSwap(ctx context.Context, n cas.Name, loaded int, c c
 
 // Many writers on one cell: all get through within their time, and each
 // is counted once.
-func TestStorm(t *testing.T) {
+func TestManyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, budget = 64, 2 * time.Second
 		b := cas.New(info, cas.Optimistic(distant{newShelf()}))

@@ -14,7 +14,7 @@ var (
 	// gone are private words that were replaced by those of the field, in pages and in code. The first
 	// are looked for in identifiers too.
 	gone = regexp.MustCompile(`(?i)(convoy|passenger|errand|exorcis|bequeath|arrhythmi|foretell|runway|leasebook|pilot|` +
-		`weather|crowd|in line\b|\b(riders?|heirs?|keepers?|omens?|pulses?|bells?|pots?|lease book)\b)`)
+		`weather|storm|crowd|in line\b|\b(riders?|heirs?|keepers?|omens?|pulses?|bells?|pots?|lease book)\b)`)
 	// goneFromPages are words that code may still use.
 	goneFromPages = regexp.MustCompile(`(?i)\b(ghosts?|lanes?|gates?|flights?|place in line|had the lock)\b`)
 )
