@@ -73,8 +73,12 @@ func TestShorterLeaseIsTold(t *testing.T) {
 	if err := b.UnlockAfter(t.Context(), "k", holder.ID, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := conn.WaitForNotification(ctx); err != nil || !strings.HasSuffix(n.Payload, " "+waiter.ID) {
-		t.Errorf("the waiter was told %+v, %v", n, err)
+	for told := ""; !strings.HasSuffix(told, " "+waiter.ID); { // the listener of b proves itself in the same channel
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			t.Fatalf("the waiter was not told: %v", err)
+		}
+		told = n.Payload
 	}
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
