@@ -74,16 +74,32 @@ func (e *env) shares(h *history.Log, parties []*party) (play func(moves int)) {
 	}
 	var once sync.Once
 	return func(moves int) {
-		once.Do(all[0].takeAll)
+		once.Do(func() { meet(all[0], all[1]) })
 		e.run(parties, moves, func(i int, _ *party) { all[i].move() })
 	}
 }
 
-// takeAll takes all permits of a free key, which chance alone brings about in some runs and not in others.
-func (s *sharer) takeAll() {
-	h := &having{key: s.keys[1], id: s.e.newID(), share: permits(3, 3)}
+// meet has two parties ask for what chance alone brings about in some runs and not in others: all permits of a free key,
+// and a read beside a write.
+func meet(s, other *sharer) {
+	s.giveBack(s.take(1, permits(3, 3)))
+	w := s.take(0, writer)
+	other.giveBack(other.take(0, reader))
+	s.giveBack(w)
+	r := s.take(0, reader)
+	other.giveBack(other.take(0, writer))
+	s.giveBack(r)
+}
+
+// take begins a request of a key.
+func (s *sharer) take(key int, share driver.Share) *having {
+	h := &having{key: s.keys[key], id: s.e.newID(), share: share}
 	s.has = append(s.has, h)
 	s.try(h)
+	return h
+}
+
+func (s *sharer) giveBack(h *having) {
 	if h.held {
 		s.unlock(h)
 	}
@@ -94,8 +110,7 @@ func (s *sharer) move() {
 	const most = 3 // at a time
 	if n := len(s.has); n == 0 || n < most && s.dice.IntN(2) == 0 {
 		i := s.dice.IntN(len(s.keys))
-		s.has = append(s.has, &having{key: s.keys[i], id: s.e.newID(), share: s.pick(i)})
-		s.try(s.has[n])
+		s.take(i, s.pick(i))
 	} else {
 		s.goOn(s.has[s.dice.IntN(n)])
 	}

@@ -160,7 +160,7 @@ func again(ctx context.Context, pause time.Duration, campaign func(ctx context.C
 }
 
 func restless(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {
-	return again(ctx, 0, func(ctx context.Context) (bool, error) {
+	return again(ctx, time.Millisecond, func(ctx context.Context) (bool, error) {
 		err := coord.Do(ctx, l, key, fn, opts...)
 		return err == nil, err
 	})
