@@ -22,6 +22,7 @@ type shareHold struct {
 	token       int64 // 0 while no answer has given it
 	slot        int
 	first       *Operation // that may have been granted it
+	again       *Operation // the first without an answer, which may have been granted another one of the id later
 	asked, from int64      // may be live, and certainly is, since then
 	sure, late  int64      // certainly is live, and may be, until then
 	ending      bool       // an Unlock was sent, so that nothing is certain any more
@@ -126,6 +127,8 @@ func (c *shareCheck) unanswered(cur *shareHold, o *Operation) *shareHold {
 		cur = c.hold(o)
 		cur.from, cur.sure = math.MaxInt64, math.MinInt64
 	case cur == nil:
+	case o.Op == OpTry && cur.again == nil:
+		cur.again = o
 	case o.Op == OpUnlock:
 		cur.ended(o)
 	case o.Op == OpRenew:
@@ -169,6 +172,9 @@ func (c *shareCheck) granted(cur *shareHold, o *Operation) *shareHold {
 		c.wrong(o, "a token below its own before, %d", cur.token)
 	}
 	h := c.hold(o)
+	if cur != nil && cur.again != nil {
+		h.asked, h.again = cur.again.Call, cur.again
+	}
 	c.answered(h, o)
 	return h
 }

@@ -50,7 +50,14 @@ func TestSharesModel(t *testing.T) {
 		}},
 		"a hold that is forgotten": {false, []Operation{entered(0, 1, "a", read, 1, 0), told(OpRenew, 2, 3, "a", NotHeld)}},
 		"a renewal of nothing":     {false, []Operation{shared(renew(2, 3, "a", 1, 100), read)}},
-		"a lost reply":             {true, []Operation{shared(told(OpTry, 0, 1, "a", Unknown), write), shared(told(OpTry, 2, 3, "b", Locked), read)}},
+		"a lost reply of a hold that had lapsed": {true, []Operation{
+			entered(0, 1, "a", one, 1, 0), shared(told(OpTry, 200, 201, "a", Unknown), one), // which is granted token 2
+			entered(202, 203, "b", one, 3, 1), entered(204, 205, "a", one, 2, 0),
+		}},
+		"an older token of a hold that had lapsed": {false, []Operation{
+			entered(0, 1, "a", one, 1, 0), entered(202, 203, "b", one, 3, 1), shared(told(OpTry, 204, 205, "a", Unknown), one), entered(206, 207, "a", one, 2, 0),
+		}},
+		"a lost reply": {true, []Operation{shared(told(OpTry, 0, 1, "a", Unknown), write), shared(told(OpTry, 2, 3, "b", Locked), read)}},
 	} {
 		v, err := h.Check(tc.ops, time.Second)
 		if err != nil || v.Err != nil && !errors.Is(v.Err, ErrNotLinearizable) || tc.ok != (v.Err == nil) {
