@@ -40,7 +40,7 @@ type mutant struct {
 	killers []string // cases that must fail
 }
 
-// allMutants is the table, by subject. Crowds come last: they leave the cases beside them no time, which then run again.
+// allMutants is the table, by subject. Those with thousands of callers come last: they leave the cases beside them no time, which then run again.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
 		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants, voteMutants,

@@ -100,10 +100,10 @@ func (s *told) checkEviction() driver.Finding {
 		f.Level, f.Text = driver.LevelSkip, "not checked: the server does not tell its settings"
 	case s.settings["evictions"] == "on" && evicted > 0:
 		f.Level, f.Text = driver.LevelFail, fmt.Sprintf("%d items were evicted, after %s without use at the soonest: locks and limits are lost", evicted, s.soonest())
-		f.Remedy = "give coord a server of its own, with -M"
+		f.Remedy = "start a server with -M for coord alone"
 	case s.settings["evictions"] == "on":
 		f.Level, f.Text = driver.LevelFail, "a full server evicts locks and limits"
-		f.Remedy = "give coord a server of its own, with -M"
+		f.Remedy = "start a server with -M for coord alone"
 	case evicted > 0:
 		f.Level, f.Text, f.Remedy = driver.LevelWarn, fmt.Sprintf("%d items were evicted", evicted), "give coord a server of its own"
 	}

@@ -222,7 +222,7 @@ func notSent(err error) error {
 
 // remedies are what to do about an error of the server, by its code.
 var remedies = map[string]string{
-	"28000":        "the server refuses this user or host: check pg_hba.conf",
+	"28000":        "the server has no such user, or its pg_hba.conf refuses user or host",
 	"28P01":        "wrong user or password",
 	"3D000":        "the server has no such database: make it, or correct the path of the URL",
 	"3F000":        "the tables are gone: run coord's schema, as Open does",

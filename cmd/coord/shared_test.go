@@ -53,7 +53,8 @@ func TestSharedCommandsRefuse(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{[]string{"semaphore", "a", "--", "true"}, "coord: -n 0 --weight 1: want at least 1 of each"},
+		{[]string{"semaphore", "a", "--", "true"}, "coord: no -n: how many permits are there?"},
+		{[]string{"semaphore", "a", "-n", "0", "--", "true"}, "coord: -n 0 --weight 1: want at least 1 of each"},
 		{[]string{"semaphore", "a", "-n", "2", "--weight", "3", "--", "true"}, "a weight of at most -n"},
 		{[]string{"semaphore", "a", "-n", "2"}, "coord: no command: want coord semaphore a -- CMD\n"},
 		{[]string{"semaphore", "a", "-n", "2", "--min-hold", "1s", "--", "true"}, "unknown flag: --min-hold"},

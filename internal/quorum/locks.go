@@ -32,10 +32,13 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 			if !errors.Is(err, driver.ErrNotHeld) {
 				return g, err
 			}
-			if !again.wait(ctx, 0) { // the lease has ended on the way each time
-				return driver.Grant{}, &driver.LockedError{}
+			if again.wait(ctx, 0) {
+				continue
 			}
-			continue
+			if ctx.Err() != nil {
+				return driver.Grant{}, driver.ContextError(ctx)
+			}
+			return driver.Grant{}, fmt.Errorf("a lease of %v was over before its token was stored, each time", r.TTL)
 		}
 		if touched := b.touched(grants); len(touched) > 0 {
 			b.giveBack(ctx, key, r.ID, touched)
@@ -72,7 +75,7 @@ func (b *Backend) attempt(ctx context.Context, key string, r driver.Request, aga
 		return grants, err
 	}
 	again.begin(time.Since(sent))
-	grants.wait(ctx, max(moment, time.Since(sent)), func() bool { return b.stored(grants.votes(itself)) != 0 })
+	grants.rest(ctx, func() bool { return b.stored(grants.votes(itself)) != 0 })
 	return grants, nil
 }
 
@@ -167,7 +170,7 @@ func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, fir
 	failed := grants.errs(isLocked)
 	for i, a := range grants.answers {
 		if a != nil && a.err == nil && !a.value.counts {
-			failed = append(failed, errors.New(b.members[i].name+": it has no vote: it may have forgotten leases in a restart, or may yet carry out a release of this lock"))
+			failed = append(failed, errors.New(b.members[i].name+": its grant does not count: it started, or lost its keys, less than a minute ago, or may yet carry out a release of this lock"))
 		}
 	}
 	err := b.unanswered("granted", failed)
@@ -211,8 +214,9 @@ func (b *Backend) Unlock(ctx context.Context, key, id string) error {
 
 // UnlockAfter implements driver.DelayedUnlocker.
 func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	_, _, sure := b.holds.get(holdKey{key, id})
 	b.holds.drop(holdKey{key, id})
-	return b.change(ctx, key, id, "released", func(ctx context.Context, m *member) error {
+	return b.change(ctx, key, id, "released", sure && d <= 0, func(ctx context.Context, m *member) error {
 		if d <= 0 {
 			return m.Unlock(ctx, key, id)
 		}
@@ -220,8 +224,9 @@ func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	})
 }
 
-// change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too.
-func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, *member) error) error {
+// change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too. If the hold
+// is sure, nobody else has the key where it is not held: of a majority that answers, one that had it is enough.
+func (b *Backend) change(ctx context.Context, key, id, what string, sure bool, do func(context.Context, *member) error) error {
 	if err := b.ready(ctx, key); err != nil {
 		return err
 	}
@@ -229,11 +234,16 @@ func (b *Backend) change(ctx context.Context, key, id, what string, do func(cont
 		return vote{counts: true}, m.release(holdKey{key, id}, func() error { return do(ctx, m) })
 	})
 	count := func() tally { return b.count(r, driver.ErrNotHeld) }
-	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {
+	ended := func() bool { return count().yes >= b.need }
+	err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need || sure && t.yes+t.no >= b.need })
+	if err != nil {
 		return err
 	}
+	if sure {
+		r.rest(ctx, ended)
+	}
 	switch t := count(); {
-	case t.yes >= b.need:
+	case ended(), sure && t.yes > 0 && t.yes+t.no >= b.need:
 		return nil
 	case t.no >= b.need:
 		return driver.ErrNotHeld

@@ -35,12 +35,12 @@ type member struct {
 	last       map[holdKey]chan struct{} // closed when the last call about it has returned
 }
 
-// release ends h by do, and notes if what became of it is not known.
+// release ends h by do. There is a doubt about h meanwhile, because a renewal does not wait for the release, and
+// afterwards, if what became of it is not known.
 func (m *member) release(h holdKey, do func() error) error {
+	m.doubts.begin(h)
 	err := do()
-	if err != nil && !driver.Definite(err) {
-		m.doubts.add(h)
-	}
+	m.doubts.end(h, err != nil && !driver.Definite(err))
 	return err
 }
 

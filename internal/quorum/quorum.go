@@ -145,7 +145,8 @@ func (b *Backend) start(fn func()) bool {
 	return true
 }
 
-// Close closes the members, which ends the calls under way, and waits for these.
+// Close closes the members, which ends the calls under way, and waits for these. They get a second before: a release that
+// a majority has made may not have reached the others yet.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	again := b.closed
@@ -154,11 +155,20 @@ func (b *Backend) Close() error {
 	if again {
 		return nil
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.calls.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(callBound):
+	}
 	all := make([]error, len(b.members))
 	for i, m := range b.members {
 		all[i] = m.Close()
 	}
-	b.calls.Wait()
+	<-ended
 	return errors.Join(all...)
 }
 

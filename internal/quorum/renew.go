@@ -90,14 +90,25 @@ func (n *renewal) ask(ctx context.Context) {
 	})
 }
 
-// renewAll renews holds at one member.
-func (m *member) renewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+// errReleased is of a renewal at a member that may yet carry out a release of the hold.
+var errReleased = errors.New("a release of this hold may be on its way")
+
+// renewAll renews holds at one member. A renewal that was sent after a release, and overtook it, does not count.
+func (m *member) renewAll(ctx context.Context, holds []driver.Hold) (out []driver.Renewal) {
+	doubted := m.doubts.among(holds)
 	if batch, ok := m.store.(driver.BatchRenewer); ok && len(holds) > 1 {
-		return batch.RenewAll(ctx, holds)
+		out = batch.RenewAll(ctx, holds)
+	} else {
+		for _, h := range holds {
+			g, err := m.Renew(ctx, h.Key, h.Request)
+			out = append(out, driver.Renewal{Grant: g, Err: err})
+		}
 	}
-	out := make([]driver.Renewal, len(holds))
-	for i, h := range holds {
-		out[i].Grant, out[i].Err = m.Renew(ctx, h.Key, h.Request)
+	for _, i := range doubted {
+		if i < len(out) && out[i].Err == nil {
+			m.doubts.has(holdKey{holds[i].Key, holds[i].ID})
+			out[i] = driver.Renewal{Err: fmt.Errorf("%s: %w", m, errReleased)}
+		}
 	}
 	return out
 }
@@ -128,12 +139,9 @@ func (n *renewal) of(k int) (s standing) {
 			h := holdKey{n.holds[k].Key, n.holds[k].ID}
 			g := a.value[k].Grant
 			c, _, _ := n.b.holds.get(h)
-			switch {
-			case m.doubts.has(h):
-				s.failed = append(s.failed, fmt.Errorf("%s: a release of this hold may be on its way", m))
-			case g.Token < c.token:
+			if g.Token < c.token {
 				s.lower = append(s.lower, m)
-			default: // also of a member that has restarted: it has this hold
+			} else { // also of a member that has restarted: it has this hold
 				s.yes = append(s.yes, vote{grant: g, until: endOf(g, n.sent), counts: true})
 			}
 		case errors.Is(err, driver.ErrNotHeld):

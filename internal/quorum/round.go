@@ -108,6 +108,11 @@ func (r *round[T]) wait(ctx context.Context, d time.Duration, decided func() boo
 	_ = r.gather(bound, decided) // it says that there are more
 }
 
+// rest waits for the members that are left as long as it took until now, which is no long wait where a majority has answered.
+func (r *round[T]) rest(ctx context.Context, decided func() bool) {
+	r.wait(ctx, max(moment, time.Since(r.began)), decided)
+}
+
 // all never decides: every member is waited for.
 func all() bool { return false }
 

@@ -169,7 +169,7 @@ func (c *checkup) add(f driver.Finding) { c.Checks = append(c.Checks, f) }
 // tried is the finding of something that was tried out.
 func tried(name string, err error) driver.Finding {
 	if err != nil {
-		return driver.Finding{Level: driver.LevelFail, Name: name, Text: oneLine(err), Remedy: "see the permissions and the roles of servers in docs/operations.md"}
+		return driver.Finding{Level: driver.LevelFail, Name: name, Text: oneLine(err), Remedy: "see what the error says, and the permissions and the roles of servers in docs/operations.md"}
 	}
 	return driver.Finding{Level: driver.LevelOK, Name: name, Text: "works"}
 }

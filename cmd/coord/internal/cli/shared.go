@@ -97,6 +97,9 @@ func (a *app) semaphore(stop func()) *cobra.Command {
   coord semaphore build -n 3 --weight 2 -- make world`,
 		ValidArgsFunction: afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("permits") {
+				return usage("no -n: how many permits are there?")
+			}
 			if f.permits < 1 || f.weight < 1 || f.weight > f.permits {
 				return usage("-n %d --weight %d: want at least 1 of each, and a weight of at most -n", f.permits, f.weight)
 			}

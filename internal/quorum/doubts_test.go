@@ -1,0 +1,230 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// waitBeside has c ask for a key that is held while a member hangs, so that it is not known whether the member has carried
+// out the release of an attempt.
+func (x *trial) waitBeside(i int, c *client, r driver.Request) {
+	x.servers[i].hang()
+	ctx, cancel := context.WithTimeout(x.t.Context(), 3*time.Second)
+	defer cancel()
+	c.poll(ctx, "k", r)
+	x.servers[i].resume()
+}
+
+// A waiter that was there while one member hung, and later another one, is granted the key after the ten minutes for which
+// releases may be late.
+func TestDoubtsEnd(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		for _, s := range x.servers {
+			s.delay.Store(int64(time.Millisecond))
+		}
+		h, c := x.client(), x.client()
+		held, _ := h.take("k", time.Minute)
+		synctest.Wait()
+		r := x.request(10 * time.Second)
+		x.waitBeside(2, c, r)
+		time.Sleep(10 * time.Second)
+		x.waitBeside(1, c, r)
+		h.unlock("k", held)
+		if _, err := c.TryLock(x.within(time.Minute), "k", r); err == nil || driver.Definite(err) {
+			x.errorf("TryLock where two members may yet release: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Minute+time.Second)
+		defer cancel()
+		c.poll(ctx, "k", r)
+		if _, err := c.TryLock(x.within(time.Minute), "k", r); err != nil {
+			x.errorf("TryLock of a free key, all members serve: %v", err)
+		}
+	})
+}
+
+// A hold of a waiter that was there while one member hung outlives, hours later, that another one is down.
+func TestDoubtThenOneDown(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		for _, s := range x.servers {
+			s.delay.Store(int64(time.Millisecond))
+		}
+		h, c := x.client(), x.client()
+		held, _ := h.take("k", time.Minute)
+		synctest.Wait()
+		r := x.request(9 * time.Second)
+		x.waitBeside(2, c, r)
+		time.Sleep(time.Second)
+		h.unlock("k", held)
+		time.Sleep(time.Second)
+		if _, err := c.TryLock(x.within(time.Minute), "k", r); err != nil {
+			x.errorf("TryLock: %v", err)
+		}
+		for range 300 { // a quarter of an hour
+			time.Sleep(3 * time.Second)
+			c.renew("k", r, "all serve")
+		}
+		x.servers[0].setDown(true)
+		for range 4 {
+			time.Sleep(3 * time.Second)
+			c.renew("k", r, "one of three is down")
+		}
+	})
+}
+
+// oneWay is how one client reaches a member: it may be cut off for all but releases.
+type oneWay struct {
+	*member
+	cut bool
+}
+
+func (o *oneWay) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if o.cut {
+		return driver.Grant{}, errors.New("reset")
+	}
+	return o.member.Renew(ctx, key, r)
+}
+
+func (o *oneWay) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if o.cut {
+		return driver.Grant{}, errors.New("reset")
+	}
+	return o.member.TryLock(ctx, key, r)
+}
+
+// slowRelease is a member that a release reaches late, and whose answer to it is late, too.
+type slowRelease struct {
+	*member
+	before, after time.Duration
+}
+
+func (o *slowRelease) Unlock(ctx context.Context, key, id string) error {
+	time.Sleep(o.before)
+	err := o.member.Unlock(ctx, key, id)
+	time.Sleep(o.after)
+	return err
+}
+
+// A renewal does not count the vote of a member to which the release of an earlier attempt is on its way: this one gives
+// back what the third member granted, gets the two others, and is cut off from the first.
+func TestRenewalBesideARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		one, two, three := newMember(), newMember(), newMember()
+		first := &oneWay{member: one}
+		b := quorumOf(t, first, two, &slowRelease{three, 300 * time.Millisecond, 500 * time.Millisecond})
+		defer b.Close()
+		rival := quorumOf(t, one, two, three)
+		// The third counts from a greater token, as one whose clock is ahead: its vote is not too low.
+		ahead := driver.Request{ID: "before", TTL: time.Second, Floor: time.Now().Add(10 * time.Second).UnixMicro()}
+		_, err := three.TryLock(ctx, "k", ahead)
+		if err := errors.Join(err, three.Unlock(ctx, "k", ahead.ID)); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*member{one, two} {
+			if _, err := m.TryLock(ctx, "k", driver.Request{ID: "other", TTL: time.Second, Floor: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		freed := make(chan error, 1)
+		go func() {
+			time.Sleep(2 * time.Millisecond)
+			freed <- errors.Join(one.members.Unlock(ctx, "k", "other"), two.members.Unlock(ctx, "k", "other"))
+		}()
+		r := driver.Request{ID: "x", TTL: 400 * time.Millisecond}
+		_, err = b.TryLock(ctx, "k", r)
+		if err := errors.Join(err, <-freed); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Millisecond)
+		first.cut = true
+		g, err := b.Renew(ctx, "k", r)
+		if err == nil || driver.Definite(err) {
+			t.Errorf("Renew by the second member alone: %v", err)
+		}
+		until := g.Since.Add(g.TTL)
+		for time.Now().Before(until.Add(-10 * time.Millisecond)) {
+			if _, err := rival.TryLock(ctx, "k", driver.Request{ID: "y", TTL: time.Second}); err == nil {
+				t.Errorf("a rival is granted the key, which x has for %v more", time.Until(until))
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// Unlock does not wait for a member that hangs, also where another lacks the hold, because it was down at the grant.
+func TestUnlockBesideAHungMember(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		c := x.client()
+		x.servers[2].setDown(true)
+		r, _ := c.take("k", 30*time.Second)
+		synctest.Wait()
+		x.servers[2].setDown(false)
+		time.Sleep(3 * time.Second)
+		x.servers[0].hang()
+		start := time.Now()
+		err := c.Unlock(x.within(time.Minute), "k", r.ID)
+		if took := time.Since(start); took > 10*time.Millisecond || err != nil {
+			x.errorf("Unlock beside a hung member: %v, took %v", err, took)
+		}
+	})
+}
+
+// Unlock of a hold that is sure succeeds though one member was down at the grant, and another has restarted since, and these
+// two answer first.
+func TestUnlockOfASureHold(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		c := x.client()
+		x.servers[2].setDown(true)
+		r, _ := c.take("k", 30*time.Second)
+		synctest.Wait()
+		x.servers[2].setDown(false)
+		x.servers[0].restart()
+		x.servers[1].delay.Store(int64(4 * time.Millisecond))
+		if err := c.Unlock(x.within(time.Minute), "k", r.ID); err != nil {
+			x.errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// A lease that is over before its token is stored is no refusal: nobody has the key.
+func TestShortLeaseIsNoRefusal(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		ctx := x.t.Context()
+		ahead := driver.Request{ID: "before", TTL: time.Second, Floor: time.Now().Add(10 * time.Second).UnixMicro()}
+		first := &link{s: x.servers[0]}
+		_, err := first.TryLock(ctx, "k", ahead)
+		if err := errors.Join(err, first.Unlock(ctx, "k", ahead.ID)); err != nil {
+			x.t.Fatal(err)
+		}
+		x.servers[2].setDown(true)
+		for _, s := range x.servers {
+			s.delay.Store(int64(20 * time.Millisecond))
+		}
+		if _, err := x.client().TryLock(ctx, "k", driver.Request{ID: "x", TTL: 10 * time.Millisecond}); err == nil || errors.Is(err, driver.ErrLocked) {
+			x.errorf("TryLock of a free key for a lease that is too short: %v", err)
+		}
+	})
+}
+
+// Close lets a release be sent that a majority has made already, and that waits for the attempt before it at the third
+// member: else that would keep the hold for a whole lease.
+func TestCloseAfterUnlock(t *testing.T) {
+	inTrial(t, func(x *trial) {
+		c := x.client()
+		x.servers[2].delay.Store(int64(100 * time.Millisecond))
+		r, _ := c.take("k", time.Minute)
+		c.unlock("k", r)
+		if err := c.Close(); err != nil {
+			x.errorf("Close: %v", err)
+		}
+		if _, err := (&link{s: x.servers[2]}).TryLock(x.within(time.Minute), "k", x.request(time.Second)); err != nil {
+			x.errorf("the third member, after Close: %v", err)
+		}
+	})
+}
