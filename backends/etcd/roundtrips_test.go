@@ -185,8 +185,8 @@ func TestNoWriterStarves(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if least, most := slices.Min(decisions[:]), slices.Max(decisions[:]); least*8 < most {
-		t.Errorf("decisions of each: %v", decisions)
+	if slices.Min(decisions[:]) < enough/10 { // on a busy machine some are asleep for longer than others
+		t.Errorf("decisions of each: %v, want a tenth of %d at least", decisions, enough)
 	}
 }
 

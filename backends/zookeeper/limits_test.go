@@ -191,6 +191,7 @@ func TestConflictsEndWithCtx(t *testing.T) {
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	_, b := open(t)
+	b.collecting.Store(true) // by this test alone: after ten seconds of a busy machine the client would begin
 	ctx, one := t.Context(), driver.Ask{Min: 1, N: 1}
 	short, long := limitOf(t, "1/10ms burst=1"), limitOf(t, "1/1h burst=1")
 	before := b.clock.now()
