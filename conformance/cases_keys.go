@@ -45,7 +45,7 @@ func keysApart(e *env) {
 		driver.Request
 	}
 	var holds []hold
-	tag := e.r.report.Run
+	tag := e.tag()
 	for _, n := range nasty() {
 		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
 			if most := e.info.MaxKey; most > 0 && len(key) > most {
@@ -82,8 +82,8 @@ func badKeys(e *env) {
 		_, err = c.Allow(e.ctx, key, limit)
 		e.wantError(err, "Allow of "+what, coord.ErrInvalid)
 	}
-	longest := e.r.report.Run + strings.Repeat("é", 512)
-	longest = longest[:1024-1024%2-len(e.r.report.Run)%2]
+	longest := e.tag() + strings.Repeat("é", 512)
+	longest = longest[:1024-1024%2-len(e.tag())%2]
 	if most := e.info.MaxKey; most == 0 || most-2 >= len(longest) { // coord keeps two bytes
 		l := e.lock(c, longest)
 		e.noError(l.Unlock(e.ctx), "Unlock of the longest key")

@@ -163,7 +163,7 @@ func reset(e *env) {
 }
 
 func limitKeysApart(e *env) {
-	l, tag := e.limiter(), e.r.report.Run
+	l, tag := e.limiter(), e.tag()
 	limit := normal(driver.Limit{Rate: 1, Per: year})
 	for _, n := range nasty() {
 		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {

@@ -76,11 +76,14 @@ func (e *env) lapse(ttl time.Duration) time.Duration {
 }
 
 // key is a key that no other case and no other run uses, nor the same case when it runs again.
-func (e *env) key(name string) string {
+func (e *env) key(name string) string { return "conformance/" + e.tag() + "/" + e.c.ID + "/" + name }
+
+// tag is what such a key has in it: no other run has it, nor the case when it runs again, beside what it left the first time.
+func (e *env) tag() string {
 	if e.c.again {
-		name = "again/" + name
+		return e.r.report.Run + "again"
 	}
-	return "conformance/" + e.r.report.Run + "/" + e.c.ID + "/" + name
+	return e.r.report.Run
 }
 
 // open opens a client of the store; it is closed with the case.

@@ -133,3 +133,31 @@ func TestLeaseOfASlowAttempt(t *testing.T) {
 		}
 	}
 }
+
+// Cases that name their keys themselves find none of them taken when they run again.
+func TestKeysWhenACaseRunsAgain(t *testing.T) {
+	for name, test := range map[string]struct{ leave, run func(*env) }{
+		"locks": {run: keysApart, leave: func(e *env) {
+			for _, n := range nasty() {
+				e.take(e.locker(), n+e.tag(), e.req(e.long))
+			}
+		}},
+		"limits": {run: limitKeysApart, leave: limitKeysApart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			res := outcome(t, memoryHarness(), Case{run: func(e *env) {
+				if runs++; runs > 1 {
+					test.run(e)
+					return
+				}
+				e.r.stalls.Note(time.Now().Add(time.Minute), runner.Overload)
+				test.leave(e)
+				e.Errorf("too late")
+			}})
+			if res.Outcome != Pass || runs != 2 {
+				t.Errorf("%s after %d runs: %v", res.Outcome, runs, res.Messages)
+			}
+		})
+	}
+}
