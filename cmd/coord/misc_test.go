@@ -198,7 +198,7 @@ func TestDemo(t *testing.T) {
 			r.want(t, 0, "checks passed in ", "")
 			for _, want := range []string{
 				"sold 20, sold twice 0", "rises with every sale", "B had the lock", "it knows that it has lost the lock",
-				"its old token is refused", `in the first second \d+`, "never more than 200 in any second",
+				"its old token is refused", `in the first second \d+`, `never more than \d+ in any second`, // 200, where the store is fast enough
 			} {
 				if !regexp.MustCompile(want + `.* ok\n`).MatchString(r.stdout) {
 					t.Errorf("not shown as kept: %q", want)
