@@ -93,9 +93,10 @@ func (n *renewal) ask(ctx context.Context) {
 // errReleased is of a renewal at a member that may yet carry out a release of the hold.
 var errReleased = errors.New("a release of this hold may be on its way")
 
-// renewAll renews holds at one member. A renewal that was sent after a release, and overtook it, does not count.
+// renewAll renews holds at one member. It waits for no call about one of them, and may overtake a release: so it does not
+// count where there may be one.
 func (m *member) renewAll(ctx context.Context, holds []driver.Hold) (out []driver.Renewal) {
-	doubted := m.doubts.among(holds)
+	unsure := m.unsure(holds)
 	if batch, ok := m.store.(driver.BatchRenewer); ok && len(holds) > 1 {
 		out = batch.RenewAll(ctx, holds)
 	} else {
@@ -104,7 +105,7 @@ func (m *member) renewAll(ctx context.Context, holds []driver.Hold) (out []drive
 			out = append(out, driver.Renewal{Grant: g, Err: err})
 		}
 	}
-	for _, i := range doubted {
+	for _, i := range unsure {
 		if i < len(out) && out[i].Err == nil {
 			m.doubts.has(holdKey{holds[i].Key, holds[i].ID})
 			out[i] = driver.Renewal{Err: fmt.Errorf("%s: %w", m, errReleased)}
