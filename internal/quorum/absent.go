@@ -104,7 +104,7 @@ func (a *absent) Renew(ctx context.Context, key string, r driver.Request) (drive
 func (a *absent) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	s, err := a.get(ctx)
 	if err == nil {
-		return (&member{store: s}).renewAll(ctx, holds)
+		return renewAll(ctx, s, holds)
 	}
 	out := make([]driver.Renewal, len(holds))
 	for i := range out {

@@ -213,26 +213,6 @@ func TestUnlockOfASureHold(t *testing.T) {
 	})
 }
 
-// A lease that is over before its token is stored is no refusal: nobody has the key.
-func TestShortLeaseIsNoRefusal(t *testing.T) {
-	inTrial(t, func(x *trial) {
-		ctx := x.t.Context()
-		ahead := driver.Request{ID: "before", TTL: time.Second, Floor: time.Now().Add(10 * time.Second).UnixMicro()}
-		first := &link{s: x.servers[0]}
-		_, err := first.TryLock(ctx, "k", ahead)
-		if err := errors.Join(err, first.Unlock(ctx, "k", ahead.ID)); err != nil {
-			x.t.Fatal(err)
-		}
-		x.servers[2].setDown(true)
-		for _, s := range x.servers {
-			s.delay.Store(int64(20 * time.Millisecond))
-		}
-		if _, err := x.client().TryLock(ctx, "k", driver.Request{ID: "x", TTL: 10 * time.Millisecond}); err == nil || errors.Is(err, driver.ErrLocked) {
-			x.errorf("TryLock of a free key for a lease that is too short: %v", err)
-		}
-	})
-}
-
 // Close lets a release be sent that a majority has made already, and that waits for the attempt before it at the third
 // member: else that would keep the hold for a whole lease.
 func TestCloseAfterUnlock(t *testing.T) {

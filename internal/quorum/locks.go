@@ -38,7 +38,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 			if ctx.Err() != nil {
 				return driver.Grant{}, driver.ContextError(ctx)
 			}
-			return driver.Grant{}, fmt.Errorf("a lease of %v was over before its token was stored, each time", r.TTL)
+			return driver.Grant{}, &driver.LockedError{} // the lease has ended on the way each time
 		}
 		if touched := b.touched(grants); len(touched) > 0 {
 			b.giveBack(ctx, key, r.ID, touched)

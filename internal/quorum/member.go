@@ -44,13 +44,18 @@ func (m *member) release(h holdKey, do func() error) error {
 	return err
 }
 
-// unsure gives the indexes of the holds that m may yet release: a call about them waits or is under way, or it is not known
-// what became of a release.
-func (m *member) unsure(holds []driver.Hold) (which []int) {
+// unsure gives the indexes of the holds that m may yet release: a call about one that nobody unlocks waits or is under way,
+// or it is not known what became of a release.
+func (m *member) unsure(mine *holds, list []driver.Hold) (which []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, h := range holds {
-		if k := (holdKey{h.Key, h.ID}); m.last[k] != nil || m.doubts.noted(k) {
+	for i, h := range list {
+		k := holdKey{h.Key, h.ID}
+		busy := m.last[k] != nil
+		if busy {
+			_, busy, _ = mine.get(k) // Unlock forgets it first
+		}
+		if busy || m.doubts.noted(k) {
 			which = append(which, i)
 		}
 	}

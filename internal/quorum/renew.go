@@ -75,7 +75,7 @@ type renewal struct {
 
 func (n *renewal) ask(ctx context.Context) {
 	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member) ([]driver.Renewal, error) {
-		return m.renewAll(ctx, n.holds), nil
+		return m.renewAll(ctx, &n.b.holds, n.holds), nil
 	})
 	n.ended = n.round.gather(ctx, func() bool {
 		if len(n.b.members)-n.round.missing < n.b.need {
@@ -95,21 +95,26 @@ var errReleased = errors.New("a release of this hold may be on its way")
 
 // renewAll renews holds at one member. It waits for no call about one of them, and may overtake a release: so it does not
 // count where there may be one.
-func (m *member) renewAll(ctx context.Context, holds []driver.Hold) (out []driver.Renewal) {
-	unsure := m.unsure(holds)
-	if batch, ok := m.store.(driver.BatchRenewer); ok && len(holds) > 1 {
-		out = batch.RenewAll(ctx, holds)
-	} else {
-		for _, h := range holds {
-			g, err := m.Renew(ctx, h.Key, h.Request)
-			out = append(out, driver.Renewal{Grant: g, Err: err})
-		}
-	}
+func (m *member) renewAll(ctx context.Context, mine *holds, list []driver.Hold) []driver.Renewal {
+	unsure := m.unsure(mine, list)
+	out := renewAll(ctx, m.store, list)
 	for _, i := range unsure {
 		if i < len(out) && out[i].Err == nil {
-			m.doubts.has(holdKey{holds[i].Key, holds[i].ID})
+			m.doubts.has(holdKey{list[i].Key, list[i].ID})
 			out[i] = driver.Renewal{Err: fmt.Errorf("%s: %w", m, errReleased)}
 		}
+	}
+	return out
+}
+
+// renewAll renews in one batch where the store can.
+func renewAll(ctx context.Context, s store, list []driver.Hold) []driver.Renewal {
+	if batch, ok := s.(driver.BatchRenewer); ok && len(list) > 1 {
+		return batch.RenewAll(ctx, list)
+	}
+	out := make([]driver.Renewal, len(list))
+	for i, h := range list {
+		out[i].Grant, out[i].Err = s.Renew(ctx, h.Key, h.Request)
 	}
 	return out
 }
