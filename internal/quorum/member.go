@@ -35,31 +35,13 @@ type member struct {
 	last       map[holdKey]chan struct{} // closed when the last call about it has returned
 }
 
-// release ends h by do, and notes if what became of it is not known.
+// release ends h by do. There is a doubt about h meanwhile, because a renewal does not wait for the release, and
+// afterwards, if what became of it is not known.
 func (m *member) release(h holdKey, do func() error) error {
+	m.doubts.begin(h)
 	err := do()
-	if err != nil && !driver.Definite(err) {
-		m.doubts.add(h)
-	}
+	m.doubts.end(h, err != nil && !driver.Definite(err))
 	return err
-}
-
-// unsure gives the indexes of the holds that m may yet release: a call about one that nobody unlocks waits or is under way,
-// or it is not known what became of a release.
-func (m *member) unsure(mine *holds, list []driver.Hold) (which []int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, h := range list {
-		k := holdKey{h.Key, h.ID}
-		busy := m.last[k] != nil
-		if busy {
-			_, busy, _ = mine.get(k) // Unlock forgets it first
-		}
-		if busy || m.doubts.noted(k) {
-			which = append(which, i)
-		}
-	}
-	return which
 }
 
 func (m *member) String() string { return m.name }

@@ -93,12 +93,11 @@ func (n *renewal) ask(ctx context.Context) {
 // errReleased is of a renewal at a member that may yet carry out a release of the hold.
 var errReleased = errors.New("a release of this hold may be on its way")
 
-// renewAll renews holds at one member. It waits for no call about one of them, and may overtake a release: so it does not
-// count where there may be one.
+// renewAll renews holds at one member. A renewal that was sent after a release, and overtook it, does not count.
 func (m *member) renewAll(ctx context.Context, mine *holds, list []driver.Hold) []driver.Renewal {
-	unsure := m.unsure(mine, list)
+	doubted := m.doubts.among(list, mine)
 	out := renewAll(ctx, m.store, list)
-	for _, i := range unsure {
+	for _, i := range doubted {
 		if i < len(out) && out[i].Err == nil {
 			m.doubts.has(holdKey{list[i].Key, list[i].ID})
 			out[i] = driver.Renewal{Err: fmt.Errorf("%s: %w", m, errReleased)}
