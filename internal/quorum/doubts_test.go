@@ -20,17 +20,22 @@ func (x *trial) waitBeside(i int, c *client, r driver.Request) {
 	x.servers[i].resume()
 }
 
+// heldAndWaitedFor gives a client that holds a key, and another one with its request for it. Members take a millisecond.
+func (x *trial) heldAndWaitedFor(ttl time.Duration) (holder *client, held driver.Request, waiter *client, r driver.Request) {
+	for _, s := range x.servers {
+		s.delay.Store(int64(time.Millisecond))
+	}
+	holder, waiter = x.client(), x.client()
+	held, _ = holder.take("k", time.Minute)
+	synctest.Wait()
+	return holder, held, waiter, x.request(ttl)
+}
+
 // A waiter that was there while one member hung, and later another one, is granted the key after the ten minutes for which
 // releases may be late.
 func TestDoubtsEnd(t *testing.T) {
 	inTrial(t, func(x *trial) {
-		for _, s := range x.servers {
-			s.delay.Store(int64(time.Millisecond))
-		}
-		h, c := x.client(), x.client()
-		held, _ := h.take("k", time.Minute)
-		synctest.Wait()
-		r := x.request(10 * time.Second)
+		h, held, c, r := x.heldAndWaitedFor(10 * time.Second)
 		x.waitBeside(2, c, r)
 		time.Sleep(10 * time.Second)
 		x.waitBeside(1, c, r)
@@ -47,16 +52,10 @@ func TestDoubtsEnd(t *testing.T) {
 	})
 }
 
-// A hold of a waiter that was there while one member hung outlives, hours later, that another one is down.
+// A hold of a waiter that was there while one member hung outlives, a quarter of an hour later, that another one is down.
 func TestDoubtThenOneDown(t *testing.T) {
 	inTrial(t, func(x *trial) {
-		for _, s := range x.servers {
-			s.delay.Store(int64(time.Millisecond))
-		}
-		h, c := x.client(), x.client()
-		held, _ := h.take("k", time.Minute)
-		synctest.Wait()
-		r := x.request(9 * time.Second)
+		h, held, c, r := x.heldAndWaitedFor(9 * time.Second)
 		x.waitBeside(2, c, r)
 		time.Sleep(time.Second)
 		h.unlock("k", held)
@@ -64,7 +63,7 @@ func TestDoubtThenOneDown(t *testing.T) {
 		if _, err := c.TryLock(x.within(time.Minute), "k", r); err != nil {
 			x.errorf("TryLock: %v", err)
 		}
-		for range 300 { // a quarter of an hour
+		for range 300 {
 			time.Sleep(3 * time.Second)
 			c.renew("k", r, "all serve")
 		}
