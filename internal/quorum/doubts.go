@@ -7,8 +7,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// doubts are holds that a member may yet end: a release was sent to it, which is under way, or of which it is not known what
-// became. It may arrive after the member has granted to the same id again. So what the member grants to that id does not
+// doubts are holds that a member may yet end: a release waits for its turn, or is under way, or it is not known what became
+// of it. It may arrive after the member has granted to the same id again. So what the member grants to that id does not
 // count until the member has answered for lateFor: then the release has arrived, or will not.
 type doubts struct {
 	mu sync.Mutex
@@ -17,7 +17,7 @@ type doubts struct {
 }
 
 type doubt struct {
-	underWay int  // releases
+	underWay int  // releases, with those that wait for their turn
 	unknown  bool // what became of one
 	sent     time.Time
 	// The member has answered about the hold since one time, until another, without a gap of more than gapFor.
@@ -35,7 +35,7 @@ const (
 	oldDoubt = time.Hour
 )
 
-// begin notes that a release of h is sent.
+// begin notes that a release of h is to be sent.
 func (d *doubts) begin(h holdKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

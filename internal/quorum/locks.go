@@ -201,8 +201,8 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 	if _, _, now := b.holds.get(holdKey{key, id}); now {
 		return
 	}
-	r := ask(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
-		return struct{}{}, m.release(holdKey{key, id}, func() error { return m.Unlock(ctx, key, id) })
+	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
+		return struct{}{}, m.Unlock(ctx, key, id)
 	})
 	r.wait(ctx, moment, all)
 }
@@ -214,9 +214,8 @@ func (b *Backend) Unlock(ctx context.Context, key, id string) error {
 
 // UnlockAfter implements driver.DelayedUnlocker.
 func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	_, _, sure := b.holds.get(holdKey{key, id})
 	b.holds.drop(holdKey{key, id})
-	return b.change(ctx, key, id, "released", sure && d <= 0, func(ctx context.Context, m *member) error {
+	return b.change(ctx, key, id, "released", func(ctx context.Context, m *member) error {
 		if d <= 0 {
 			return m.Unlock(ctx, key, id)
 		}
@@ -224,26 +223,20 @@ func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	})
 }
 
-// change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too. If the hold
-// is sure, nobody else has the key where it is not held: of a majority that answers, one that had it is enough.
-func (b *Backend) change(ctx context.Context, key, id, what string, sure bool, do func(context.Context, *member) error) error {
+// change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too.
+func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, *member) error) error {
 	if err := b.ready(ctx, key); err != nil {
 		return err
 	}
-	r := ask(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, m *member) (vote, error) {
-		return vote{counts: true}, m.release(holdKey{key, id}, func() error { return do(ctx, m) })
+	r := end(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, m *member) (vote, error) {
+		return vote{counts: true}, do(ctx, m)
 	})
 	count := func() tally { return b.count(r, driver.ErrNotHeld) }
-	ended := func() bool { return count().yes >= b.need }
-	err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need || sure && t.yes+t.no >= b.need })
-	if err != nil {
+	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {
 		return err
 	}
-	if sure {
-		r.rest(ctx, ended)
-	}
 	switch t := count(); {
-	case ended(), sure && t.yes > 0 && t.yes+t.no >= b.need:
+	case t.yes >= b.need:
 		return nil
 	case t.no >= b.need:
 		return driver.ErrNotHeld

@@ -35,15 +35,6 @@ type member struct {
 	last       map[holdKey]chan struct{} // closed when the last call about it has returned
 }
 
-// release ends h by do. There is a doubt about h meanwhile, because a renewal does not wait for the release, and
-// afterwards, if what became of it is not known.
-func (m *member) release(h holdKey, do func() error) error {
-	m.doubts.begin(h)
-	err := do()
-	m.doubts.end(h, err != nil && !driver.Definite(err))
-	return err
-}
-
 func (m *member) String() string { return m.name }
 
 // ended takes in whether a call failed: whether it was not answered.
@@ -78,8 +69,10 @@ func (m *member) turn() error {
 	return m.refuse(silentCalls)
 }
 
-// enter gives a call about h its turn at m: before is closed when it may begin; nil: now. End with leave.
-func (m *member) enter(h holdKey) (before <-chan struct{}, leave func(), err error) {
+// enter gives a call about h its turn at m: before is closed when it may begin; nil: now. End with leave, which is told the
+// call's error. If the call ends h, there is a doubt about h from now on, because a renewal does not wait for its turn;
+// and afterwards, if what became of the release is not known.
+func (m *member) enter(h holdKey, ends bool) (before <-chan struct{}, leave func(error), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.refuse(silentCalls - 1); err != nil {
@@ -87,14 +80,21 @@ func (m *member) enter(h holdKey) (before <-chan struct{}, leave func(), err err
 	}
 	m.calls++
 	if h.id == "" {
-		return nil, func() { m.leave(h, nil) }, nil
+		return nil, func(error) { m.leave(h, nil) }, nil
 	}
 	if ch := m.last[h]; ch != nil {
 		before = ch
 	}
 	mine := make(chan struct{})
 	m.last[h] = mine
-	return before, func() { m.leave(h, mine) }, nil
+	if !ends {
+		return before, func(error) { m.leave(h, mine) }, nil
+	}
+	m.doubts.begin(h)
+	return before, func(err error) {
+		m.doubts.end(h, err != nil && !driver.Definite(err))
+		m.leave(h, mine)
+	}, nil
 }
 
 func (m *member) leave(h holdKey, mine chan struct{}) {

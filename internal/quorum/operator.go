@@ -61,7 +61,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 
 // Break implements driver.Breaker.
 func (b *Backend) Break(ctx context.Context, key, id string) error {
-	return b.change(ctx, key, id, "broken", false, func(ctx context.Context, m *member) error { return m.Break(ctx, key, id) })
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, m *member) error { return m.Break(ctx, key, id) })
 }
 
 // listMoment is how long List waits at least for the members that a majority does not need: what one alone has may be of

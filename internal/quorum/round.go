@@ -41,36 +41,50 @@ type round[T any] struct {
 // ask asks members, all at once. A call about hold h begins at a member once the ones before it about h have returned
 // there, so that a release never overtakes the attempt.
 func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member) (T, error)) *round[T] {
+	return send(ctx, b, members, h, false, do)
+}
+
+// end is ask for calls that end hold h.
+func end[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member) (T, error)) *round[T] {
+	return send(ctx, b, members, h, true, do)
+}
+
+func send[T any](ctx context.Context, b *Backend, members []*member, h holdKey, ends bool, do func(context.Context, *member) (T, error)) *round[T] {
 	n := len(members)
 	r := &round[T]{began: time.Now(), members: members, results: make(chan result[T], n), answers: make([]*result[T], n), missing: n}
 	for i, m := range members {
-		before, leave, err := m.enter(h)
-		if err != nil || !b.start(func() {
-			defer leave()
-			a := result[T]{from: i}
-			if before != nil {
-				<-before // which is bounded, as this is
-				if a.err = m.turn(); a.err != nil {
-					r.results <- a
-					return
-				}
-			}
-			bound := driver.NewBound(ctx, callBound)
-			defer bound.Stop()
-			a.value, a.err = do(bound, m)
-			if !errors.Is(a.err, errUnwanted) {
-				m.ended(a.err != nil && (!driver.Definite(a.err) || errors.Is(a.err, driver.ErrNotSent)))
-			}
-			r.results <- a
-		}) {
-			if err == nil {
-				leave()
-				err = driver.ErrClosed
-			}
+		before, leave, err := m.enter(h, ends)
+		if err != nil {
 			r.results <- result[T]{from: i, err: err}
+			continue
+		}
+		if !b.start(func() {
+			v, err := call(ctx, m, before, do)
+			leave(err)
+			r.results <- result[T]{i, v, err}
+		}) {
+			leave(driver.ErrClosed)
+			r.results <- result[T]{from: i, err: driver.ErrClosed}
 		}
 	}
 	return r
+}
+
+// call makes one call on m, once before is closed.
+func call[T any](ctx context.Context, m *member, before <-chan struct{}, do func(context.Context, *member) (T, error)) (v T, err error) {
+	if before != nil {
+		<-before // which is bounded, as this is
+		if err := m.turn(); err != nil {
+			return v, err
+		}
+	}
+	bound := driver.NewBound(ctx, callBound)
+	defer bound.Stop()
+	v, err = do(bound, m)
+	if !errors.Is(err, errUnwanted) {
+		m.ended(err != nil && (!driver.Definite(err) || errors.Is(err, driver.ErrNotSent)))
+	}
+	return v, err
 }
 
 // gather takes answers until the outcome is decided, or all have answered. The calls that it does not wait for go on,
