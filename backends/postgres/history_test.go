@@ -104,7 +104,7 @@ func (h *history) await(t *testing.T, what string, since time.Time, n int) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(2 * hung); ; pause(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * hung); ; pause(5 * time.Millisecond) {
 		h.mu.Lock()
 		holds, takes := count(h.tenures), count(h.takes)
 		h.mu.Unlock()

@@ -21,11 +21,15 @@ const (
 	reportsEnv = "COORD_CHAOS_REPORTS"
 )
 
-// runScenario runs s on the cluster that start gives, by its URL and what breaks it. Two run side by side: a scenario
-// waits most of the time.
+// running has a place for each of the two scenarios that run side by side: a scenario waits most of the time.
+var running = make(chan struct{}, 2)
+
+// runScenario runs s on the cluster that start gives, by its URL and what breaks it.
 func runScenario(t *testing.T, s Scenario, start func() (url string, breaks []Break)) {
 	t.Helper()
 	t.Parallel()
+	running <- struct{}{}
+	t.Cleanup(func() { <-running })
 	var verdict error
 	t.Cleanup(func() { // the last one to run, so that this stands behind the logs of the servers
 		if verdict != nil {

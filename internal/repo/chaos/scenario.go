@@ -9,6 +9,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -37,8 +38,8 @@ type Scenario struct {
 	For time.Duration
 	// Breaks happen in turn, again and again.
 	Breaks []Break
-	// Settle is how long after a heal every key must have been locked anew, and the limit
-	// have answered; default 10 s.
+	// Settle is how long after a heal every key must have been locked anew, and the limit have answered, and how long the
+	// store may take to answer at first; default 1 min, for a machine that is busy: the report says how long it took.
 	Settle time.Duration
 	// Lossy says that the store may lose acknowledged writes at a failover, as stores
 	// with asynchronous replication do. What goes wrong between a break and the end of
@@ -77,7 +78,7 @@ func (s *Scenario) defaults() {
 		s.Limit = coord.PerSecond(50)
 	}
 	if s.Settle == 0 {
-		s.Settle = 10 * time.Second
+		s.Settle = time.Minute
 	}
 	if s.Grace == 0 {
 		s.Grace = 5 * time.Second
@@ -108,7 +109,7 @@ func (s Scenario) Run(ctx context.Context) (*Report, error) {
 		}
 	}
 	for range s.Clients {
-		c, err := s.Open()
+		c, err := s.open()
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("open client %d: %w", len(clients), err)
@@ -133,6 +134,17 @@ func (s Scenario) Run(ctx context.Context) (*Report, error) {
 	wg.Wait()
 	closeAll()
 	return check.report(), nil
+}
+
+// open opens a client, as soon as the store answers.
+func (s *Scenario) open() (*coord.Client, error) {
+	for deadline := time.Now().Add(s.Settle); ; {
+		c, err := s.Open()
+		if !errors.Is(err, coord.ErrUnavailable) || time.Now().After(deadline) {
+			return c, err
+		}
+		s.Log("chaos: %v", err)
+	}
 }
 
 // breakAll makes one break after the other until the time is over, or each has been made once.
