@@ -87,10 +87,12 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 
 // onConnection calls fn, again while the server undoes what it does because of others.
 func (b *backend) onConnection(ctx context.Context, most time.Duration, state *atomic.Int32, fn func(context.Context, conn) (any, error)) (any, error) {
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
-	acquired, err := b.pool.Acquire(bound)
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(b.life, end)()
+	wait, cancel := context.WithTimeout(life, most)
+	acquired, err := b.pool.Acquire(wait)
+	cancel()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
@@ -101,6 +103,8 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	if !state.CompareAndSwap(waiting, sending) {
 		return nil, driver.ErrNotSent // nobody reads it
 	}
+	bound, cancel := context.WithTimeout(life, most) // its own: what ends a statement ends the connection
+	defer cancel()
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})
 		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil) {

@@ -29,6 +29,10 @@ func newConnections() *connections {
 	return cs
 }
 
+// connectWithin bounds how long a connection to one host is made. It is longer than calls wait for it: where many clients
+// connect at once, each connection that is given up was work of the server for nothing, and leads to the next one.
+const connectWithin = 5 * time.Second
+
 // connection is one of them.
 type connection struct {
 	net.Conn

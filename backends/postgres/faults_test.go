@@ -461,6 +461,28 @@ func TestLateStatementCostsOneConnection(t *testing.T) {
 	}
 }
 
+// A connection that is longer in the making than calls wait for one serves the calls after. If it were given up, a server to
+// which many connect at once would never get on.
+func TestSlowConnectionIsMade(t *testing.T) {
+	t.Parallel()
+	b, link := conformance.TCPFaults(server(t).Addr, func(tb conformance.TB, addr string) driver.Backend {
+		return openIn(tb, "postgres://app@"+addr+"/postgres?timeout=500ms")
+	}).Link(t)
+	defer b.Close()
+	r := request("a", time.Hour)
+	link.Reset()
+	link.Delay(300 * time.Millisecond) // of each answer: sslmode=prefer needs two for a connection
+	for deadline := time.Now().Add(hung); ; {
+		_, err := b.(driver.Locker).TryLock(t.Context(), "k", r)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("TryLock: %v", err)
+		}
+	}
+}
+
 // connect uses n connections of b at a time, and names their sessions.
 func connect(t *testing.T, b *backend, n int) (sessions []uint32) {
 	t.Helper()

@@ -30,15 +30,15 @@ const (
 //	postgres://[user[:password]@]host[:5432][,host2[:5432]…]/database[?parameters]
 //	postgresql://… is the same
 //
-// Of several hosts the first is used that takes writes.
+// Of several hosts the first is used that takes writes. One that does not answer is left after 5 s.
 //
 // Parameters, all optional:
 //
 //   - schema: of the tables, default coord.
 //   - sslmode: disable, allow, prefer, require, verify-ca or verify-full, as in libpq; default prefer. sslrootcert,
 //     sslcert and sslkey: PEM files.
-//   - timeout: 10ms to 5s, default 1s; it bounds each statement, and the wait for a connection, for a caller whose ctx does
-//     not end earlier.
+//   - timeout: 10ms to 5s, default 1s; it bounds the wait for a connection, and then the statement, for a caller whose ctx
+//     does not end earlier.
 //   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.
 //   - prepared: true or false, default false. With true each session prepares its statements, which makes a call a third
 //     faster; not behind a pooler of transactions that does not know prepared statements.
@@ -132,7 +132,7 @@ func (s settings) connect() (*pgxpool.Pool, *connections, error) {
 	owned := newConnections()
 	config.MaxConns = int32(s.pool)
 	config.ConnConfig.DialFunc = owned.dial
-	config.ConnConfig.ConnectTimeout = s.timeout
+	config.ConnConfig.ConnectTimeout = connectWithin
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if s.prepared {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
