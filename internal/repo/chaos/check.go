@@ -214,7 +214,6 @@ func (c *checker) awaitWork(ctx context.Context, settle time.Duration) (took tim
 	defer timeout.Stop()
 	for {
 		missing = c.missing(healed)
-		took = time.Since(healed)
 		if missing == "" {
 			break
 		}
@@ -226,6 +225,7 @@ func (c *checker) awaitWork(ctx context.Context, settle time.Duration) (took tim
 		}
 		break
 	}
+	took = time.Since(healed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rep.Breaks[len(c.rep.Breaks)-1].Recovery = took
