@@ -19,6 +19,10 @@ const (
 	minTimeout     = 10 * time.Millisecond
 	defaultTimeout = time.Second
 	maxTimeout     = 5 * time.Second
+	// patience is for how many timeouts a statement is left alone, though for no longer than maxTimeout. To end it would cost
+	// its connection, and a busy server up to three others: for the cancel request, and for the next connection two, if
+	// sslmode is prefer and the server has no TLS. Twenty clients that do so after one second keep a slow server from all else.
+	patience = 3
 	// maxPause bounds the pause before a statement runs again that the server has undone because of another.
 	maxPause = 20 * time.Millisecond
 )
@@ -41,9 +45,9 @@ const (
 
 // run calls fn on a connection, and returns when ctx or the backend ends, at the latest.
 //
-// pgx closes a connection whose statement is cancelled. So a statement is not cancelled with its caller: it ends by
-// itself, or by the backend's timeout, in a goroutine, whose answer then nobody reads. After the caller has gone
-// nothing is sent any more.
+// pgx closes a connection whose statement is cancelled. So a statement is not cancelled with its caller, who has the
+// backend's timeout at most: it ends by itself, or after patience, in a goroutine, whose answer then nobody reads. After
+// the caller has gone nothing is sent any more.
 func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) (T, error)) (T, error) {
 	return runWithin(ctx, b, b.options.timeout, func() {}, fn)
 }
@@ -60,6 +64,8 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 		over()
 		return zero, driver.ErrClosed
 	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	var state atomic.Int32
 	done := make(chan result[T], 1)
 	go func() {
@@ -103,7 +109,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	if !state.CompareAndSwap(waiting, sending) {
 		return nil, driver.ErrNotSent // nobody reads it
 	}
-	bound, cancel := context.WithTimeout(life, most) // its own: what ends a statement ends the connection
+	bound, cancel := context.WithTimeout(life, max(most, min(patience*most, maxTimeout)))
 	defer cancel()
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})

@@ -66,6 +66,6 @@
 //
 // A statement that the server refuses, or undoes because of another, has changed nothing; one that was undone is run
 // again. When the session or the connection ends, the outcome is unknown. A statement is not cancelled with its
-// ctx, because that would cost its connection: the call returns, and the statement ends by itself or by the
-// timeout.
+// ctx, because that would cost its connection: the call returns, and the statement ends by itself, or with its
+// connection after three times the timeout.
 package postgres

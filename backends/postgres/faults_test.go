@@ -483,6 +483,33 @@ func TestSlowConnectionIsMade(t *testing.T) {
 	}
 }
 
+// A statement that is late keeps its connection for a while after its caller has gone.
+func TestLateStatementKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	const timeout = 1500 * time.Millisecond
+	b := open(t, fmt.Sprintf("postgres://app@%s/postgres?timeout=%v", srv.Addr, timeout))
+	r := request("a", time.Hour)
+	mustTry(t, b, "k", r)
+	for {
+		before, began := b.pool.Stat().NewConnsCount(), time.Now()
+		release := rowLock(t, srv.Addr, "k")
+		if _, err := b.Renew(t.Context(), "k", r); err == nil || errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("renewal of a hold whose row is locked: %v", err)
+		}
+		release()
+		for b.pool.Stat().AcquiredConns() > 0 {
+			pause(time.Millisecond)
+		}
+		if time.Since(began) < patience*timeout { // else the machine was too slow for one
+			if n := b.pool.Stat().NewConnsCount() - before; n > 0 || b.pool.Stat().TotalConns() == 0 {
+				t.Errorf("%d connections were made, and %d are left", n, b.pool.Stat().TotalConns())
+			}
+			return
+		}
+	}
+}
+
 // connect uses n connections of b at a time, and names their sessions.
 func connect(t *testing.T, b *backend, n int) (sessions []uint32) {
 	t.Helper()

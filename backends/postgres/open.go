@@ -37,8 +37,8 @@ const (
 //   - schema: of the tables, default coord.
 //   - sslmode: disable, allow, prefer, require, verify-ca or verify-full, as in libpq; default prefer. sslrootcert,
 //     sslcert and sslkey: PEM files.
-//   - timeout: 10ms to 5s, default 1s; it bounds the wait for a connection, and then the statement, for a caller whose ctx
-//     does not end earlier.
+//   - timeout: 10ms to 5s, default 1s; it bounds each call, the wait for a connection included, for a caller whose ctx does
+//     not end earlier. A statement that is late has three times as long, at most 5 s, before its connection is closed.
 //   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.
 //   - prepared: true or false, default false. With true each session prepares its statements, which makes a call a third
 //     faster; not behind a pooler of transactions that does not know prepared statements.

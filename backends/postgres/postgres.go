@@ -48,8 +48,9 @@ type options struct {
 // WithSchema sets the schema of the tables. The default is [DefaultSchema].
 func WithSchema(name string) Option { return func(o *options) { o.schema = name } }
 
-// WithTimeout bounds each statement, and the wait for a connection, of a caller whose ctx does not end earlier. It is
-// from 10 ms to 5 s; the default is 1 s. A statement whose caller has gone ends by it, too.
+// WithTimeout bounds each call, the wait for a connection included, of a caller whose ctx does not end earlier. It is
+// from 10 ms to 5 s; the default is 1 s. A statement that is late has three times as long, at most 5 s, before its
+// connection is closed.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // New makes a store over the application's own pool, which Close leaves open. It makes the tables and functions unless they
