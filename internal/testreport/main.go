@@ -119,11 +119,11 @@ func (r *report) endPackage(e event, out io.Writer) {
 		return
 	}
 	for _, name := range r.failed {
-		if test, ok := strings.CutPrefix(name, e.Package+" "); ok {
+		if test, ok := strings.CutPrefix(name, e.Package+" "); ok && test != "" {
 			fmt.Fprintln(out, "      failed:", test)
 		}
 	}
-	r.failed = append(r.failed, e.Package)
+	r.failed = append(r.failed, e.Package+" ") // its own output is kept under that, as of a panic or a leak
 }
 
 func (r *report) endTest(e event, name string) {

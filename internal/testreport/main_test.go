@@ -10,6 +10,8 @@ func TestReport(t *testing.T) {
 		start = `{"Action":"start","Package":"p"}` + "\n"
 		run   = `{"Action":"run","Package":"p","Test":"TestA"}` + "\n"
 		say   = `{"Action":"output","Package":"p","Test":"TestA","Output":"a_test.go:7: boom\n"}` + "\n"
+		leak  = `{"Action":"output","Package":"p","Output":"found a goroutine\n"}` + "\n"
+		gone  = `{"Action":"fail","Package":"p","Elapsed":1.5}` + "\n"
 		pass  = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":1.5}` + "\n"
 		fail  = `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p","Elapsed":1.5}` + "\n"
 		skip  = `{"Action":"skip","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p"}` + "\n"
@@ -26,6 +28,7 @@ func TestReport(t *testing.T) {
 	}{
 		{"passed", start + run + say + pass, true, []string{"pass  p", "1 passed, 0 failed, 0 skipped"}},
 		{"failed", start + run + say + fail, false, []string{"fail  p                                                          1.5s\n      failed: TestA\n", "boom", "0 passed, 2 failed"}},
+		{"failed after its tests", start + run + say + leak + pass + gone, false, []string{"found a goroutine", "1 passed, 1 failed"}},
 		{"skipped in silence", start + run + say + skip, false, []string{"skipped: p TestA: a_test.go:7: boom", "0 passed, 0 failed, 1 skipped"}},
 		{"nothing ran", start, false, []string{"never ended: p", "0 passed"}},
 		{"cut off", start + run + say, false, []string{"never ended: p TestA", "boom"}},
