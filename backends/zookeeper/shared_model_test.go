@@ -25,8 +25,8 @@ func TestSharedHoldsKeepToTheRecord(t *testing.T) {
 // The same where each client is at another server, which may be behind.
 func TestSharedHoldsKeepToTheRecordInAnEnsemble(t *testing.T) {
 	t.Parallel()
-	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=30"))
-	walkShared(t, 400, func(i int) string { return urlWith(c.Nodes[i%3].Addr, calmSession) })
+	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=30", "maxSessionTimeout=3600000"))
+	walkShared(t, 400, func(i int) string { return urlWith(c.Nodes[i%3].Addr, time.Hour) }) // no lease ends meanwhile
 }
 
 type sharedWalk struct {
