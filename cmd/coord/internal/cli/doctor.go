@@ -323,9 +323,9 @@ func (c *checkup) lines() [][2]string {
 	}
 	return append(lines, [][2]string{
 		{"connect", micros(&c.OpenUS, "")},
-		{"round trip", micros(c.PingUS, "not measurable on this store")},
-		{"lock+unlock", micros(c.LockUS, "not supported")},
-		{"limit", micros(c.LimitUS, "not supported")},
+		{"round trip", micros(c.PingUS, "not measured")},
+		{"lock+unlock", micros(c.LockUS, "not measured")},
+		{"limit", micros(c.LimitUS, "not measured")},
 		{"clock", clock},
 	}...)
 }

@@ -32,9 +32,10 @@ func (a *app) status() *cobra.Command {
 	var asJSON bool
 	var prefix string
 	cmd := &cobra.Command{
-		Use:   "status [NAME | --prefix PREFIX]",
-		Short: "Show who holds a lock, or all locks that are held",
-		Long:  statusLong,
+		Use:        "status [NAME | --prefix PREFIX]",
+		SuggestFor: []string{"list", "ls", "show"},
+		Short:      "Show who holds a lock, or all locks that are held",
+		Long:       statusLong,
 		Example: `  coord status backup
   coord status backup --json | jq -r .holder.name
   coord status --prefix orders/`,
