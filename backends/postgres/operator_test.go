@@ -77,11 +77,7 @@ func TestIdleSessionsAreEnded(t *testing.T) {
 		if l == nil {
 			t.FailNow() // that has been told
 		}
-		err := l.Unlock(t.Context())
-		for again(err) {
-			err = l.Unlock(t.Context())
-		}
-		if err != nil {
+		if err := l.Unlock(t.Context()); err != nil && !again(err) { // else the client sees to it
 			t.Errorf("Unlock: %v", err)
 		}
 	}
