@@ -76,7 +76,7 @@ func (s *Server) postgresRun(binary, name string, args ...string) (string, error
 	}
 	cmd := exec.Command(filepath.Join(filepath.Dir(binary), name), args...)
 	cmd.Dir, cmd.SysProcAttr = s.dir, s.attr
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.config.password, "PGCONNECT_TIMEOUT=10")
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.config.password, "PGCONNECT_TIMEOUT=60")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s: %w\n%s", cmd.Path, err, lastOf(string(out)))
