@@ -109,7 +109,7 @@ func (s Scenario) Run(ctx context.Context) (*Report, error) {
 		}
 	}
 	for range s.Clients {
-		c, err := s.open()
+		c, err := s.open(ctx)
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("open client %d: %w", len(clients), err)
@@ -137,8 +137,8 @@ func (s Scenario) Run(ctx context.Context) (*Report, error) {
 }
 
 // open opens a client, as soon as the store answers.
-func (s *Scenario) open() (*coord.Client, error) {
-	for deadline := time.Now().Add(s.Settle); ; {
+func (s *Scenario) open(ctx context.Context) (*coord.Client, error) {
+	for deadline := time.Now().Add(s.Settle); ; pause(ctx, calm) {
 		c, err := s.Open()
 		if !errors.Is(err, coord.ErrUnavailable) || time.Now().After(deadline) {
 			return c, err
