@@ -124,11 +124,43 @@ func (o *slowRelease) Unlock(ctx context.Context, key, id string) error {
 // A renewal does not count the vote of a member to which the release of an earlier attempt is on its way: this one gives
 // back what the third member granted, gets the two others, and is cut off from the first.
 func TestRenewalBesideARelease(t *testing.T) {
+	slow := &slowRelease{before: 300 * time.Millisecond, after: 500 * time.Millisecond}
+	renewBesideARelease(t, slow, func(t *testing.T, b driver.Locker, r driver.Request, free func() error) error {
+		freed := make(chan error, 1)
+		go func() {
+			time.Sleep(2 * time.Millisecond)
+			freed <- free()
+		}()
+		_, err := b.TryLock(t.Context(), "k", r)
+		return errors.Join(err, <-freed)
+	})
+}
+
+// The same for a release that has not been sent yet, because it waits for the attempt before it: the third member's answer to
+// that is late.
+func TestRenewalBesideAQueuedRelease(t *testing.T) {
+	slow := &slowRelease{first: 300 * time.Millisecond, after: 500 * time.Millisecond}
+	renewBesideARelease(t, slow, func(t *testing.T, b driver.Locker, r driver.Request, free func() error) error {
+		if _, err := b.TryLock(t.Context(), "k", r); !errors.Is(err, driver.ErrLocked) {
+			t.Fatalf("TryLock of a key that is held: %v", err)
+		}
+		if err := free(); err != nil {
+			return err
+		}
+		_, err := b.TryLock(t.Context(), "k", r)
+		return err
+	})
+}
+
+// renewBesideARelease has take get a key that another holds at the first two members, until free is called. The third one is
+// slow. Then the first is cut off, and the hold renewed: no rival may have the key before what that promises is over.
+func renewBesideARelease(t *testing.T, slow *slowRelease, take func(t *testing.T, b driver.Locker, r driver.Request, free func() error) error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		one, two, three := newMember(), newMember(), newMember()
 		first := &oneWay{member: one}
-		b := quorumOf(t, first, two, &slowRelease{member: three, before: 300 * time.Millisecond, after: 500 * time.Millisecond})
+		slow.member = three
+		b := quorumOf(t, first, two, slow)
 		defer b.Close()
 		rival := quorumOf(t, one, two, three)
 		// The third counts from a greater token, as one whose clock is ahead: its vote is not too low.
@@ -142,54 +174,10 @@ func TestRenewalBesideARelease(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		freed := make(chan error, 1)
-		go func() {
-			time.Sleep(2 * time.Millisecond)
-			freed <- errors.Join(one.members.Unlock(ctx, "k", "other"), two.members.Unlock(ctx, "k", "other"))
-		}()
 		r := driver.Request{ID: "x", TTL: 400 * time.Millisecond}
-		_, err = b.TryLock(ctx, "k", r)
-		if err := errors.Join(err, <-freed); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(150 * time.Millisecond)
-		first.cut = true
-		g, err := b.Renew(ctx, "k", r)
-		if err == nil || driver.Definite(err) {
-			t.Errorf("Renew by the second member alone: %v", err)
-		}
-		noneBefore(t, rival, g.Since.Add(g.TTL))
-	})
-}
-
-// The same for a release that has not been sent yet, because it waits for the attempt before it: the third member's answer to
-// that is late.
-func TestRenewalBesideAQueuedRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		one, two, three := newMember(), newMember(), newMember()
-		first := &oneWay{member: one}
-		b := quorumOf(t, first, two, &slowRelease{member: three, first: 300 * time.Millisecond, after: 500 * time.Millisecond})
-		defer b.Close()
-		rival := quorumOf(t, one, two, three)
-		ahead := driver.Request{ID: "before", TTL: time.Second, Floor: time.Now().Add(10 * time.Second).UnixMicro()}
-		_, err := three.TryLock(ctx, "k", ahead)
-		if err := errors.Join(err, three.Unlock(ctx, "k", ahead.ID)); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range []*member{one, two} {
-			if _, err := m.TryLock(ctx, "k", driver.Request{ID: "other", TTL: time.Second, Floor: 1}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := driver.Request{ID: "x", TTL: 400 * time.Millisecond}
-		if _, err := b.TryLock(ctx, "k", r); !errors.Is(err, driver.ErrLocked) {
-			t.Fatalf("TryLock of a key that is held: %v", err)
-		}
-		if err := errors.Join(one.members.Unlock(ctx, "k", "other"), two.members.Unlock(ctx, "k", "other")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.TryLock(ctx, "k", r); err != nil {
+		if err := take(t, b, r, func() error {
+			return errors.Join(one.members.Unlock(ctx, "k", "other"), two.members.Unlock(ctx, "k", "other"))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Millisecond)
