@@ -44,30 +44,6 @@ func postgresBinaries() []string {
 	return binaries
 }
 
-// postgresSetUp makes the data directory.
-func postgresSetUp(s *Server, binary string) error {
-	method := "trust"
-	args := []string{"-D", s.dataDir(), "-U", PostgresUser, "-E", "UTF8", "--locale=C", "--no-sync"}
-	if s.config.password != "" {
-		method = "scram-sha-256"
-		file := filepath.Join(s.dir, "password")
-		if err := os.WriteFile(file, []byte(s.config.password+"\n"), 0o644); err != nil {
-			return err
-		}
-		args = append(args, "--pwfile", file)
-	}
-	more, err := s.mountDisks()
-	if err != nil {
-		return err
-	}
-	if _, err := s.postgresRun(binary, "initdb", append(append(args, "-A", method), more...)...); err != nil || !s.config.tls {
-		return err
-	}
-	// The server refuses whoever does not speak TLS, or shows no certificate.
-	rule := "hostssl all,replication all all " + method + " clientcert=verify-ca\n"
-	return os.WriteFile(filepath.Join(s.dataDir(), "pg_hba.conf"), []byte(rule), 0o600)
-}
-
 // postgresRun runs a program that comes with the server, as the server's user.
 func (s *Server) postgresRun(binary, name string, args ...string) (string, error) {
 	binary, err := filepath.EvalSymlinks(binary)
@@ -83,8 +59,6 @@ func (s *Server) postgresRun(binary, name string, args ...string) (string, error
 	}
 	return strings.TrimSpace(string(out)), err
 }
-
-func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 func postgresArgs(s *Server, port string) []string {
 	args := []string{
