@@ -27,7 +27,7 @@ type postgresLocks interface {
 }
 
 func postgresURL(s *testserver.Server) string {
-	return fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, s.Addr)
+	return testserver.PostgresURL(testserver.PostgresUser, s.Addr)
 }
 
 // postgresConn makes a pool whose statements are not prepared, as those of coord.

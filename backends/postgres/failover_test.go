@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"sync"
 	"testing"
@@ -27,11 +26,11 @@ func newPair(t *testing.T, synchronous bool) pair {
 
 // url names both: whoever takes writes is used.
 func (p pair) url() string {
-	return fmt.Sprintf("postgres://%s@%s,%s/postgres", testserver.PostgresUser, p.primary.Addr, p.replica.Addr)
+	return testserver.PostgresURL(testserver.PostgresUser, p.primary.Addr, p.replica.Addr)
 }
 
 func (p pair) primaryURL() string {
-	return fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, p.primary.Addr)
+	return testserver.PostgresURL(testserver.PostgresUser, p.primary.Addr)
 }
 
 // settled repeats op until the store answers, and gives its answer.
@@ -249,7 +248,7 @@ func TestReplicaIsNoStore(t *testing.T) {
 func TestCancelledWaitForTheReplica(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
-	b, r := open(t, p.url()+"?timeout=5s"), request("a", time.Hour)
+	b, r := open(t, p.url()+"&timeout=5s"), request("a", time.Hour)
 	mustTry(t, b, "warm", request("a", time.Hour))
 	p.replica.Pause()
 	tried := make(chan error, 1)

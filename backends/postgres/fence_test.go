@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 // A holder that was frozen in the middle of its transaction wakes up and writes: the database refuses it, at every
@@ -113,7 +113,7 @@ func TestFenceSerializes(t *testing.T) {
 func TestFenceSQL(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	db, err := sql.Open("pgx", strings.Replace(patientURL(srv.Addr), "?timeout=5s", "", 1))
+	db, err := sql.Open("pgx", testserver.PostgresURL(appUser, srv.Addr))
 	if err != nil {
 		t.Fatal(err)
 	}

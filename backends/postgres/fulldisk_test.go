@@ -14,7 +14,7 @@ import (
 
 // superURL is of a server that has no user but the superuser.
 func superURL(addr string) string {
-	return fmt.Sprintf("postgres://%s@%s/postgres?timeout=%v", testserver.PostgresUser, addr, maxTimeout)
+	return fmt.Sprintf("%s&timeout=%v", testserver.PostgresURL(testserver.PostgresUser, addr), maxTimeout)
 }
 
 // lockUntilRefused takes new keys until the store refuses one.

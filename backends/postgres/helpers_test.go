@@ -40,7 +40,7 @@ func server(t testing.TB) *testserver.Server {
 func admin(tb interface{ Fatalf(string, ...any) }, addr, sql string) {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, addr))
+	conn, err := pgx.Connect(ctx, testserver.PostgresURL(testserver.PostgresUser, addr))
 	if err != nil {
 		tb.Fatalf("connect as the superuser: %v", err)
 	}
@@ -55,7 +55,7 @@ const hung = 30 * time.Second
 
 // patientURL gives each statement time enough on a busy machine.
 func patientURL(addr string) string {
-	return fmt.Sprintf("postgres://%s@%s/postgres?timeout=%v", appUser, addr, maxTimeout)
+	return fmt.Sprintf("%s&timeout=%v", testserver.PostgresURL(appUser, addr), maxTimeout)
 }
 
 // openIn opens a store, which the caller closes.
@@ -113,7 +113,7 @@ func must[T any](t testing.TB) func(T, error) T {
 func untilBlocked(t *testing.T, b *backend, statements int) {
 	t.Helper()
 	c := b.pool.Config().ConnConfig
-	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s:%d/postgres", testserver.PostgresUser, c.Host, c.Port)))
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, fmt.Sprintf("%s:%d", c.Host, c.Port))))
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	for blocked := 0; blocked < statements; time.Sleep(time.Millisecond) {
 		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = $1", appUser).Scan(&blocked)

@@ -35,8 +35,8 @@ const (
 // Parameters, all optional:
 //
 //   - schema: of the tables, default coord.
-//   - sslmode: disable, allow, prefer, require, verify-ca or verify-full, as in libpq; default prefer. sslrootcert,
-//     sslcert and sslkey: PEM files.
+//   - sslmode: disable, allow, prefer, require, verify-ca or verify-full, as in libpq; default prefer, which connects twice
+//     to a server without TLS: disable is half the work there. sslrootcert, sslcert and sslkey: PEM files.
 //   - timeout: 10ms to 5s, default 1s; it bounds each call, the wait for a connection included, for a caller whose ctx does
 //     not end earlier. A statement that is late has three times as long, at most 5 s, before its connection is closed.
 //   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.

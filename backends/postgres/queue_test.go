@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +54,7 @@ func TestShorterLeaseIsTold(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	b := open(t, patientURL(srv.Addr))
-	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s/postgres", appUser, srv.Addr)))
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(appUser, srv.Addr)))
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	holder, waiter := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, b, "k", holder)
@@ -168,7 +167,7 @@ func TestLastToLeaveNotifiesTheNext(t *testing.T) {
 	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	listener := must[*pgx.Conn](t)(pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, srv.Addr)))
+	listener := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, srv.Addr)))
 	defer listener.Close(context.Background())
 	must[pgconn.CommandTag](t)(listener.Exec(t.Context(), "LISTEN coord_coord"))
 	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))

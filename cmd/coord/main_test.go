@@ -107,7 +107,7 @@ var sharedStores = []sharedStore{
 		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr + "?timeout=5s"
 	}, 3 * time.Second, true, false, false, false},
 	{"postgres", func(t *testing.T) string {
-		return fmt.Sprintf("postgres://%s@%s/postgres?timeout=5s", testserver.PostgresUser, testserver.Postgres(t).Addr)
+		return testserver.PostgresURL(testserver.PostgresUser, testserver.Postgres(t).Addr) + "&timeout=5s"
 	}, time.Second, true, true, true, true},
 }
 

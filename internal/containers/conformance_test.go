@@ -93,6 +93,6 @@ func TestConformanceZooKeeper(t *testing.T) {
 
 func TestConformancePostgres(t *testing.T) {
 	conform(t, Postgres(t), postgres.Claims, postgres.Open, func(addr string) string {
-		return "postgres://postgres@" + addr + "/postgres?timeout=5s"
+		return "postgres://postgres@" + addr + "/postgres?timeout=5s&sslmode=disable"
 	})
 }

@@ -25,6 +25,12 @@ func Postgres(t testing.TB, opts ...Option) *Server {
 	return start(t, postgresKind(postgresSetUp), opts)
 }
 
+// PostgresURL names a server, or several, to user. It asks for no TLS: with the default, prefer, pgx connects twice to a
+// server that has none, and each connection is a process of the server.
+func PostgresURL(user string, addrs ...string) string {
+	return "postgres://" + user + "@" + strings.Join(addrs, ",") + "/postgres?sslmode=disable"
+}
+
 // postgresKind has the server's data directory made by setUp.
 func postgresKind(setUp func(s *Server, binary string) error) kind {
 	return kind{

@@ -168,7 +168,7 @@ func TestChaosPostgresReplica(t *testing.T) {
 		primary := testserver.Postgres(t)
 		replica := testserver.PostgresReplica(t, primary)
 		primary.Synchronous(true)
-		url := "postgres://" + testserver.PostgresUser + "@" + primary.Addr + "," + replica.Addr + "/postgres"
+		url := testserver.PostgresURL(testserver.PostgresUser, primary.Addr, replica.Addr)
 		promote := func() {
 			replica.Promote()
 			primary, replica = replica, primary

@@ -43,7 +43,7 @@ const postgresClients = 8
 func TestChaosPostgres(t *testing.T) {
 	runScenario(t, Scenario{Name: "postgres", Clients: postgresClients}, func() (string, []Break) {
 		addr, breaks := singleBreaks(t, testserver.Postgres(t))
-		return "postgres://" + testserver.PostgresUser + "@" + addr + "/postgres", breaks
+		return testserver.PostgresURL(testserver.PostgresUser, addr), breaks
 	})
 }
 
