@@ -125,9 +125,11 @@ func brokenNetwork(e *env, n int) ([]*party, func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range parties {
+		start := time.Now()
 		b, link := byNetwork(e)
 		// A call that is stalled has time to come through once the fault is over.
 		p := &party{backend: b, dice: e.dice(), patience: 4 * hangs, gap: longGap}
+		p.chaos.Connect = min(time.Since(start), time.Second)
 		parties[i] = p
 		dice := e.dice()
 		wg.Go(func() { p.chaos.Run(link, dice, quit) })

@@ -30,6 +30,10 @@ type Link interface {
 
 // Chaos breaks a link again and again, at random.
 type Chaos struct {
+	// Connect is how long a client takes to connect: the link is sound for that long and some more before it breaks
+	// again. With less time no call would ever come through.
+	Connect time.Duration
+
 	changes atomic.Int64 // odd during a fault
 }
 
@@ -52,7 +56,7 @@ func (c *Chaos) Run(link Link, dice *rand.Rand, quit <-chan struct{}) {
 			return false
 		}
 	}
-	for passes(time.Duration(20+dice.IntN(80)) * time.Millisecond) {
+	for passes(c.Connect + time.Duration(20+dice.IntN(80))*time.Millisecond) {
 		c.changes.Add(1)
 		faults[dice.IntN(len(faults))]()
 		going := passes(time.Duration(10+dice.IntN(80)) * time.Millisecond)
