@@ -36,8 +36,9 @@ func TestBoundOverProcesses(t *testing.T) {
 	} {
 		t.Run(tt.store+" "+tt.name, func(t *testing.T) {
 			j := job{URL: stores[tt.store](t), Key: "first", Limit: tt.limit, Lease: tt.lease, Goroutines: 4, For: time.Second}
+			leased := 0
 			if j.Limit.Per *= 10; tt.limit.Burst == 0 {
-				first(t, j)
+				leased = first(t, j)
 			}
 			j.Key, j.Limit, j.For = "on", tt.limit, 2*tt.limit.Per
 			o := run(t, processes, j)
@@ -47,15 +48,16 @@ func TestBoundOverProcesses(t *testing.T) {
 			}
 			check(t, tt.limit, life, o)
 			t.Logf("%d admitted, %d of leases, %d wasted, %d returned; %d denied", len(o.Admitted), o.Leased, o.Wasted, o.Returned, o.Denied)
-			if tt.lease != nil && o.Leased == 0 {
+			// The sub-windows of the short period may be too short for a lease on a busy machine, which asks slowly.
+			if tt.lease != nil && leased+o.Leased == 0 {
 				t.Error("nothing was leased")
 			}
 		})
 	}
 }
 
-// first fills one period, and accounts for every permit of it.
-func first(t *testing.T, j job) {
+// first fills one period, accounts for every permit of it, and tells how many were had of leases.
+func first(t *testing.T, j job) (leased int) {
 	t.Helper()
 	o := run(t, processes, j)
 	c, err := coord.Open(t.Context(), j.URL)
@@ -69,10 +71,10 @@ func first(t *testing.T, j job) {
 	}
 	if !onePeriod(j.Limit, o, time.Now()) {
 		t.Log("unproven: the first period was over before it was counted")
-		return
+		return o.Leased
 	}
 	n := len(o.Admitted)
-	t.Logf("%v, the first %v: %d admitted, %d wasted, %d returned, %d left", j.Limit, j.For, n, o.Wasted, o.Returned, r.Remaining)
+	t.Logf("%v, the first %v: %d admitted, %d of leases, %d wasted, %d returned, %d left", j.Limit, j.For, n, o.Leased, o.Wasted, o.Returned, r.Remaining)
 	mostMissing := 0
 	if j.Lease != nil { // a request that comes as a block ends may be among the spent, see coord.LeaseEnded
 		mostMissing = processes * j.Goroutines
@@ -83,6 +85,7 @@ func first(t *testing.T, j job) {
 	if o.Denied > 0 && r.Remaining > o.Returned {
 		t.Errorf("%d were denied, and %d permits are left, of which %d were given back", o.Denied, r.Remaining, o.Returned)
 	}
+	return o.Leased
 }
 
 // onePeriod reports whether nothing of what was admitted has left its period at now.
