@@ -39,7 +39,9 @@ const (
 //     to a server without TLS: disable is half the work there. sslrootcert, sslcert and sslkey: PEM files.
 //   - timeout: 10ms to 5s, default 1s; it bounds each call, the wait for a connection included, for a caller whose ctx does
 //     not end earlier. A statement that is late has three times as long, at most 5 s, before its connection is closed.
-//   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait.
+//   - pool_size: connections, and so calls under way, 1 to 1000, default 10. Further calls wait. After an outage a client may
+//     make them all at once. If the server can't log in those of all clients within 5 s, they are given up and begin again,
+//     and no call comes through: then a smaller pool helps.
 //   - prepared: true or false, default false. With true each session prepares its statements, which makes a call a third
 //     faster; not behind a pooler of transactions that does not know prepared statements.
 //
