@@ -193,13 +193,13 @@ func TestCloseKeepsLeases(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	beside := connect(t, urlWith(srv.Addr, calmSession))
-	b := connect(t, storeURL(srv.Addr))
-	r := request("a", testSession)
+	b := connect(t, urlWith(srv.Addr, endingSession))
+	r := request("a", endingSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := beside.TryLock(t.Context(), "k", request("b", testSession)); !errors.Is(err, driver.ErrLocked) {
+	if _, err := beside.TryLock(t.Context(), "k", request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("right after Close: %v, want the lease to last", err)
 	}
 	isFree(t, beside, "k")

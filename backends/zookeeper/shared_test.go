@@ -295,6 +295,7 @@ func TestGuardsAreCollected(t *testing.T) {
 		}
 	}
 	held := sharedRequest("held", writing)
+	held.TTL = time.Hour
 	take(t, b, "held", held)
 	endSession(dead)
 	guards := func() (n int) {

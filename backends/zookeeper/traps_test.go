@@ -34,7 +34,7 @@ func children(t testing.TB, conn *zk.Conn, b *backend, key string) []string {
 
 func isFree(t testing.TB, b *backend, key string) {
 	t.Helper()
-	r := request("free", testSession)
+	r := request("free", time.Minute)
 	eventually(t, key+" to be free", func() bool {
 		_, err := b.TryLock(t.Context(), key, r)
 		if err != nil && !errors.Is(err, driver.ErrLocked) {
@@ -261,7 +261,7 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
-	b := connect(t, storeURL(p.addr()))
+	b := connect(t, urlWith(p.addr(), endingSession))
 	beside := connect(t, urlWith(srv.Addr, calmSession))
 	lost := make(chan string, 10)
 	b.NotifyLost(func(key, _ string, cause error) {
@@ -325,7 +325,7 @@ func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t)
 	p := newTap(t, srv.Addr)
-	b := connect(t, storeURL(p.addr()))
+	b := connect(t, urlWith(p.addr(), endingSession))
 	beside := connect(t, urlWith(srv.Addr, calmSession))
 	const n = 64
 	for i := range n {
