@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance"
@@ -94,7 +95,6 @@ func TestIdleSessionsAreEnded(t *testing.T) {
 func TestIdleFenceIsUndone(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET idle_in_transaction_session_timeout = '200ms'")
 	admin(t, srv.Addr, "CREATE TABLE public.written (token bigint); GRANT ALL ON public.written TO app")
 	b := open(t, patientURL(srv.Addr))
 	write := func(tx pgx.Tx, token coord.Token) error {
@@ -109,6 +109,7 @@ func TestIdleFenceIsUndone(t *testing.T) {
 	if err := write(old, 1); err != nil {
 		t.Fatal(err)
 	}
+	must[pgconn.CommandTag](t)(old.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = '200ms'"))
 	if err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error { return write(tx, 2) }); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
