@@ -18,8 +18,9 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// binary is the command, built once.
-var binary string
+// binary is the command, built once. raced is the same with the race detector, if the tests have it: it takes three times as
+// long to start, so that only the tests of the file store run it.
+var binary, raced string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envRecorder) != "" {
@@ -50,28 +51,36 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "coord")
-	args := append([]string{"build", "-o", binary}, append(buildFlags, ".")...)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	binary, raced = filepath.Join(dir, "coord"), filepath.Join(dir, "raced")
+	if err := errors.Join(build(binary), build(raced, buildFlags...)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
+func build(path string, flags ...string) error {
+	args := append([]string{"build", "-o", path}, append(flags, ".")...)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // user runs coord as a user does, on one store and with an environment of the test's own.
 type user struct {
-	t     *testing.T
-	env   []string
-	dir   string
-	store sharedStore
-	attr  *syscall.SysProcAttr // of coord's process; nil: as the test runs
+	t      *testing.T
+	binary string
+	env    []string
+	dir    string
+	store  sharedStore
+	attr   *syscall.SysProcAttr // of coord's process; nil: as the test runs
 }
 
 func newUser(t *testing.T, url string) *user {
 	t.Helper()
 	dir := t.TempDir()
-	u := &user{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}}
+	u := &user{t: t, binary: binary, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}}
 	if url != "" {
 		u.env = append(u.env, "COORD_URL="+url)
 	}
@@ -118,6 +127,9 @@ func onStores(t *testing.T, test func(t *testing.T, u *user)) {
 			t.Parallel()
 			u := newUser(t, s.url(t))
 			u.store = s
+			if s.name == "file" {
+				u.binary = raced
+			}
 			test(t, u)
 		})
 	}
@@ -135,7 +147,7 @@ func (u *user) heavy() {
 
 // command is coord with these arguments, not started yet.
 func (u *user) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(u.t.Context(), binary, args...)
+	cmd := exec.CommandContext(u.t.Context(), u.binary, args...)
 	cmd.Env = u.env
 	cmd.Dir = u.dir
 	cmd.WaitDelay = 10 * time.Second

@@ -2,5 +2,5 @@
 
 package main_test
 
-// buildFlags of the command under test: what the tests are built with.
+// buildFlags are what the tests are built with.
 var buildFlags []string
