@@ -56,13 +56,16 @@ READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/co
 P        ?= 2
 # Tests of one package that are parallel mostly wait, so that more of them run at once than there are cores.
 PARALLEL ?= 4
-# They test the suite, not coord. Their cases run again, one at a time, where the process was not scheduled, which is rarer
+# They test tests, not coord. Their cases run again, one at a time, where the process was not scheduled, which is rarer
 # without the race detector and without other tests beside them.
-MUTANTS   = ^TestMutantsAreKilled$$|^TestSoundDriversSurvive$$
+MUTANTS   = ^TestMutants$$|^TestMutantsAreKilled$$|^TestSoundDriversSurvive$$
+# The suite on clusters, on a quorum and over other clients: each store has passed it once with the race detector.
+VARIANTS  = ^TestConformance.+
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
 
 # Programs that use coord, and their libraries, are built as vet built them: the race detector is for coord's own packages.
+# The suites in containers are a second run of what has run with it.
 ifdef STORE
 test: export COORD_TEST_REQUIRE = $(STORE),network
 test:
@@ -74,13 +77,14 @@ test: stores images
 	packages=$$($(GO) list $(PACKAGES)) && \
 	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
 	{ $(GO) list -race -test -export $$raced >/dev/null; \
-	  $(GO) test -race -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)' -timeout 15m -json $(SLOW) $$raced; \
-	  $(GO) test -run '$(MUTANTS)' -timeout 15m -json ./conformance; \
+	  $(GO) test -race -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)|$(VARIANTS)' -timeout 15m -json $(SLOW) $$raced; \
+	  $(GO) test -p $(P) -parallel $(PARALLEL) -run '$(VARIANTS)' -timeout 15m -json $(BACKENDS); \
+	  $(GO) test -p 1 -run '$(MUTANTS)' -timeout 15m -json ./conformance ./internal/quorum; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
 	  $(GO) test -count=1 -json $(READERS); \
 	  $(GO) test -run Page -count=1 -json ./bench ./examples/httpload ./examples/supplier; \
 	  containers=$$(mktemp); \
-	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -race -parallel 2 -timeout 15m -json ./...); } >$$containers & \
+	  { ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test -parallel 2 -timeout 15m -json ./...); } >$$containers & \
 	  for m in $(filter-out internal/containers,$(OTHERS)); do \
 	    (cd $$m && $(GO) test -p 1 -timeout 15m -json ./...); done; \
 	  wait; cat $$containers; rm $$containers; } \

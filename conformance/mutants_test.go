@@ -172,7 +172,7 @@ func TestMutantsAreKilled(t *testing.T) {
 		t.Errorf("saw %d mutants, want at least 40", len(all))
 	}
 	results := make([]examined, len(all))
-	examineAll(len(all), 16, func(i int) { results[i] = all[i].kill(t.Context()) })
+	examineAll(len(all), 8, func(i int) { results[i] = all[i].kill(t.Context()) })
 	again := 0
 	for _, r := range results {
 		again += r.passes - 1
@@ -212,7 +212,7 @@ func TestSoundDriversSurvive(t *testing.T) {
 		killers[m.sound] = append(killers[m.sound], m.killers...)
 	}
 	results := make([]examined, len(names))
-	examineAll(len(names), 16, func(i int) {
+	examineAll(len(names), 8, func(i int) {
 		results[i] = examine(t.Context(), soundDrivers[names[i]](), killers[names[i]])
 	})
 	for i, name := range names {
