@@ -44,8 +44,8 @@ KEYS     ?= 100000
 # True where a Docker engine answers: stores are then tested in containers too.
 DOCKER    = docker info >/dev/null 2>&1
 # The packages that take longest come first, so that none is alone at the end.
-SLOW      = ./conformance ./backends/zookeeper ./cmd/coord ./backends/etcd ./backends/redis ./backends/memcached \
-            ./internal/repo/chaos ./internal/repo/docsnippets/adapter .
+SLOW      = ./backends/zookeeper ./backends/etcd ./backends/postgres ./cmd/coord ./backends/redis ./conformance \
+            ./backends/memcached ./internal/repo/chaos ./internal/repo/docsnippets/adapter .
 # Packages whose tests need no server, and take seconds.
 UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not

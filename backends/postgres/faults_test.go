@@ -408,7 +408,7 @@ func TestTablesAreGone(t *testing.T) {
 func TestLockedRowsLeaveConnections(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr)) // with 10 connections
+	b := open(t, patientURL(srv.Addr)+"&pool_size=10")
 	var holds []driver.Hold
 	for i := range 5 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
@@ -436,7 +436,7 @@ func TestLockedRowsLeaveConnections(t *testing.T) {
 func TestLateStatementCostsOneConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, "postgres://app@"+srv.Addr+"/postgres")
+	b := open(t, "postgres://app@"+srv.Addr+"/postgres?pool_size=10")
 	stuck, free := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, b, "stuck", stuck)
 	mustTry(t, b, "free", free)

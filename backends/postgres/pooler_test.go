@@ -31,7 +31,7 @@ func pooled() func(conformance.Case) bool {
 }
 
 // A pooler gives each transaction another session. The suite runs behind it.
-func TestPgBouncerConformance(t *testing.T) {
+func TestConformanceOverPgBouncer(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := server(t)
 	pooler := testserver.PgBouncer(t, srv)
