@@ -148,6 +148,8 @@ func (r *report) endTest(e event, name string) {
 
 // print tells the result, and reports whether it is good.
 func (r *report) print(out io.Writer) bool {
+	// Where a log of CI is cut off, short texts are left: long ones are mostly what stores have logged.
+	slices.SortStableFunc(r.failed, func(a, b string) int { return len(r.output[a]) - len(r.output[b]) })
 	for _, name := range r.failed {
 		for _, line := range r.output[name] {
 			fmt.Fprint(out, line)
