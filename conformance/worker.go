@@ -68,9 +68,7 @@ type answer struct {
 
 // work obeys until its input ends.
 func work(url string, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
-	c, err := coord.Open(ctx, url)
-	cancel()
+	c, err := openWorker(url)
 	if err != nil {
 		return err
 	}
@@ -87,6 +85,19 @@ func work(url string, in io.Reader, out io.Writer) error {
 		if err := enc.Encode(a); err != nil {
 			return err
 		}
+	}
+}
+
+// openWorker opens the store. On a busy machine it may not connect at first.
+func openWorker(url string) (*coord.Client, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	for {
+		c, err := coord.Open(ctx, url)
+		if !errors.Is(err, coord.ErrUnavailable) || ctx.Err() != nil {
+			return c, err
+		}
+		rest(ctx, 50*time.Millisecond)
 	}
 }
 
