@@ -52,7 +52,7 @@ UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/compat ./cmd/coord/internal/cli
 # Tests of time share two cores: more packages at once only make each slower. All is compiled before the first test runs,
-# because a compiler beside them takes leases away from them.
+# because a compiler beside them takes leases away from them. So does vet, which has run before, in make vet.
 P        ?= 2
 # Tests of one package that are parallel mostly wait, so that more of them run at once than there are cores.
 PARALLEL ?= 4
@@ -77,7 +77,7 @@ test: stores images
 	packages=$$($(GO) list $(PACKAGES)) && \
 	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
 	{ $(GO) list -race -test -export $$raced >/dev/null; \
-	  $(GO) test -race -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)|$(VARIANTS)' -timeout 15m -json $(SLOW) $$raced; \
+	  $(GO) test -race -vet=off -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)|$(VARIANTS)' -timeout 15m -json $(SLOW) $$raced; \
 	  $(GO) test -p $(P) -parallel $(PARALLEL) -run '$(VARIANTS)' -timeout 15m -json $(BACKENDS); \
 	  $(GO) test -p 1 -run '$(MUTANTS)' -timeout 15m -json ./conformance ./internal/quorum; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \
