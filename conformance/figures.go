@@ -53,7 +53,7 @@ func figures(results []Result, starved time.Duration) []Figure {
 		list = append(list, Figure{"over-admission, permits", strconv.FormatInt(n, 10), int(all.Counts[granted])})
 	}
 	if again := countAgain(results); again > 0 {
-		list = append(list, Figure{"cases that were inconclusive, and ran once more by themselves", strconv.Itoa(again), len(results)})
+		list = append(list, Figure{"cases that were inconclusive, and ran again by themselves", strconv.Itoa(again), len(results)})
 	}
 	if starved > 0 {
 		list = append(list, Figure{"longest time that the suite was not scheduled", report.Short(starved), 1})

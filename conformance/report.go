@@ -47,7 +47,7 @@ type Result struct {
 	// Reason of an outcome that is neither pass nor fail.
 	Reason string `json:"reason,omitempty"`
 	// Again is what the case could not judge at first, because this process was not scheduled: it was
-	// inconclusive, and ran once more by itself, which this result is of.
+	// inconclusive, and ran again by itself, which this result is of.
 	Again string `json:"again,omitempty"`
 	// Unclaimed is a capability that works although it is not claimed.
 	Unclaimed driver.Claim  `json:"unclaimed,omitempty"`

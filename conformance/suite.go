@@ -263,24 +263,33 @@ func (r *suiteRun) finish() *Report {
 // alone lets a case run by itself: no other runs in this process then, of this suite or another.
 var alone = runner.NewMutex(usualBound)
 
-// runCase runs one case. If it was inconclusive it calls free, and runs it once more, by itself; twice inconclusive is
-// a failure. So it is where a case fails on an overloaded machine, but by a violation: what is late may be late by that.
+// attempts is how often a case runs that never was conclusive: but for the first time by itself.
+const attempts = 4
+
+// runCase runs one case. While it is inconclusive it runs again, by itself, and before the first of these times it calls free.
+// To stay inconclusive is a failure. So it is where a case fails on an overloaded machine, but by a violation: what is late may
+// be late by that.
 func (r *suiteRun) runCase(ctx context.Context, c *Case, free func()) Result {
 	var res Result
-	first := ""
+	runs, first := 0, ""
 	alone.Run(free, func(again bool) (inconclusive bool) {
+		runs++
 		one, open := *c, ""
 		one.again = again
 		res, open = r.runOnce(ctx, &one)
-		if !again {
+		if again {
+			res.Again = first
+		} else {
 			first = open
-			return open != "" && ctx.Err() == nil
 		}
-		res.Again = first
-		if open != "" && res.Outcome == Pass {
-			res.Messages = append(res.Messages, Message{Failure: true, Text: "inconclusive twice, the second time by itself: " + open})
-			res.Outcome = Fail
+		switch {
+		case open == "" || again && res.Outcome != Pass:
+			return false
+		case runs < attempts && ctx.Err() == nil:
+			return true
 		}
+		res.Messages = append(res.Messages, Message{Failure: true, Text: fmt.Sprintf("inconclusive %d times, all but the first by itself: %s", runs, open)})
+		res.Outcome = Fail
 		return false
 	})
 	return res

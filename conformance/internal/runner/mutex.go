@@ -76,8 +76,8 @@ func (m *Mutex) Unlock() {
 	m.changed.Broadcast()
 }
 
-// Run calls run while others may run, too. If that was inconclusive it calls free, and run once more while nobody else
-// runs.
+// Run calls run while others may run, too. If that was inconclusive it calls free, and run while nobody else runs, until it
+// is conclusive.
 func (m *Mutex) Run(free func(), run func(again bool) (inconclusive bool)) {
 	m.RLock()
 	again := run(false)
@@ -88,5 +88,6 @@ func (m *Mutex) Run(free func(), run func(again bool) (inconclusive bool)) {
 	free()
 	m.Lock()
 	defer m.Unlock()
-	run(true)
+	for run(true) {
+	}
 }
