@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // connections are those of the backend's own pool. Close ends them at once, whatever the server does; pgx waits for it.
@@ -20,11 +22,12 @@ type connections struct {
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
+	turns  map[string]chan struct{} // by address: full while a connection is being made
 	closed bool
 }
 
 func newConnections() *connections {
-	cs := &connections{open: make(map[*connection]struct{})}
+	cs := &connections{open: make(map[*connection]struct{}), turns: make(map[string]chan struct{})}
 	cs.life, cs.end = context.WithCancel(context.Background())
 	return cs
 }
@@ -36,25 +39,67 @@ const connectWithin = 5 * time.Second
 // connection is one of them.
 type connection struct {
 	net.Conn
-	of *connections
+	of   *connections
+	made func() // ends its turn: it can be used, or came to nothing
 }
 
+// dial waits for its turn, and dials.
 func (cs *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	defer context.AfterFunc(cs.life, cancel)()
-	dialed, err := cs.dialer.DialContext(ctx, network, addr)
+	made, err := cs.turn(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{dialed, cs}
+	dialed, err := cs.dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		made()
+		return nil, err
+	}
+	c := &connection{dialed, cs, made}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.closed {
+		made()
 		return nil, errors.Join(net.ErrClosed, dialed.Close())
 	}
 	cs.open[c] = struct{}{}
 	return c, nil
+}
+
+// turn waits until no other connection to addr is being made: to log in is the most work of a server, and after an outage all
+// clients do it. If each made all of its connections at once, a server that can't log them in within connectWithin would
+// log in none: they would be given up, and begun again.
+func (cs *connections) turn(ctx context.Context, addr string) (made func(), err error) {
+	cs.mu.Lock()
+	turn := cs.turns[addr]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		cs.turns[addr] = turn
+	}
+	cs.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return sync.OnceFunc(func() { <-turn }), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another connection to it is being made: %w", ctx.Err())
+	}
+}
+
+// connected ends the turn of a connection that can be used. It is for pgconn.Config.
+func connected(_ context.Context, c *pgconn.PgConn) error {
+	own(c).made()
+	return nil
+}
+
+// own is what dial gave for c.
+func own(c *pgconn.PgConn) *connection {
+	conn := c.Conn()
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	return conn.(*connection)
 }
 
 // Close implements net.Conn.
@@ -62,11 +107,12 @@ func (c *connection) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
 	c.of.mu.Unlock()
+	c.made()
 	return c.Conn.Close()
 }
 
-// leaveWithin bounds how long a connection is dialled, and how long pgx takes leave of one whose statement did not return.
-// Until then its place in the pool is taken.
+// leaveWithin bounds how long a connection waits for its turn and is dialled, and how long pgx takes leave of one whose
+// statement did not return. Until then its place in the pool is taken.
 const leaveWithin = 2 * time.Second
 
 // SetDeadline implements net.Conn. pgx asks for 15 s when it takes leave, and otherwise for a moment that has passed, or none.
@@ -92,14 +138,6 @@ func (cs *connections) close() {
 // would have an unknown outcome.
 func usable(_ context.Context, c *pgx.Conn) (bool, error) {
 	forgetWarnings(c)
-	conn := c.PgConn().Conn()
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if ours, ok := conn.(*connection); ok {
-		if sc, ok := ours.Conn.(syscall.Conn); ok {
-			return alive(sc), nil
-		}
-	}
-	return true, nil
+	sc, ok := own(c.PgConn()).Conn.(syscall.Conn)
+	return !ok || alive(sc), nil
 }

@@ -160,7 +160,7 @@ func (d *deadlined) SetDeadline(t time.Time) error {
 // pgx takes leave of a connection for 15 s. Its place in the pool is free earlier.
 func TestLeaveIsShort(t *testing.T) {
 	d := &deadlined{}
-	c := &connection{Conn: d, of: newConnections()}
+	c := &connection{Conn: d, of: newConnections(), made: func() {}}
 	for name, test := range map[string]struct{ ask, most time.Duration }{
 		"leave": {15 * time.Second, leaveWithin}, "past": {-time.Second, -time.Second},
 	} {

@@ -20,8 +20,7 @@ import (
 const (
 	defaultPort = "5432"
 	// defaultPool is how many connections a client has at most. More are no faster on a server of few cores, and each is a
-	// process of the server: it allows 100 of all clients, unless it is set up otherwise, and one takes some milliseconds to
-	// log in, which all clients do at once after an outage. pgx has the same default.
+	// process of the server: it allows 100 of all clients, unless it is set up otherwise. pgx has the same default.
 	defaultPool = 4
 	maxPool     = 1000
 )
@@ -40,9 +39,8 @@ const (
 //     to a server without TLS: disable is half the work there. sslrootcert, sslcert and sslkey: PEM files.
 //   - timeout: 10ms to 5s, default 1s; it bounds each call, the wait for a connection included, for a caller whose ctx does
 //     not end earlier. A statement that is late has three times as long, at most 5 s, before its connection is closed.
-//   - pool_size: connections, and so calls under way, 1 to 1000, default 4. Further calls wait. After an outage a client may
-//     make them all at once. If the server can't log in those of all clients within 5 s, they are given up and begin again,
-//     and no call comes through: then a smaller pool helps.
+//   - pool_size: connections, and so calls under way, 1 to 1000, default 4. Further calls wait. A client makes one at a time
+//     to each host, within 5 s, and a second one waits 2 s for that: a server that is slow to log in gets on after an outage.
 //   - prepared: true or false, default false. With true each session prepares its statements, which makes a call a third
 //     faster; not behind a pooler of transactions that does not know prepared statements.
 //
@@ -135,6 +133,7 @@ func (s settings) connect() (*pgxpool.Pool, *connections, error) {
 	owned := newConnections()
 	config.MaxConns = int32(s.pool)
 	config.ConnConfig.DialFunc = owned.dial
+	config.ConnConfig.AfterConnect = connected
 	config.ConnConfig.ConnectTimeout = connectWithin
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if s.prepared {
