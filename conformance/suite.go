@@ -263,12 +263,12 @@ func (r *suiteRun) finish() *Report {
 // alone lets a case run by itself: no other runs in this process then, of this suite or another.
 var alone = runner.NewMutex(usualBound)
 
-// attempts is how often a case runs that never was conclusive: but for the first time by itself.
+// attempts is how often a case runs that is never conclusive: the first time beside others, then by itself.
 const attempts = 4
 
-// runCase runs one case. While it is inconclusive it runs again, by itself, and before the first of these times it calls free.
-// To stay inconclusive is a failure. So it is where a case fails on an overloaded machine, but by a violation: what is late may
-// be late by that.
+// runCase runs one case. If it was inconclusive it calls free, and runs it again by itself, until it is conclusive; never to be
+// is a failure. A case that fails on an overloaded machine is inconclusive, too, but not by a violation: what is late may be
+// late by that.
 func (r *suiteRun) runCase(ctx context.Context, c *Case, free func()) Result {
 	var res Result
 	runs, first := 0, ""
@@ -277,15 +277,15 @@ func (r *suiteRun) runCase(ctx context.Context, c *Case, free func()) Result {
 		one, open := *c, ""
 		one.again = again
 		res, open = r.runOnce(ctx, &one)
-		if again {
-			res.Again = first
-		} else {
+		if !again {
 			first = open
+			return open != "" && ctx.Err() == nil
 		}
-		switch {
-		case open == "" || again && res.Outcome != Pass:
+		res.Again = first
+		if open == "" || res.Outcome != Pass {
 			return false
-		case runs < attempts && ctx.Err() == nil:
+		}
+		if runs < attempts && ctx.Err() == nil {
 			return true
 		}
 		res.Messages = append(res.Messages, Message{Failure: true, Text: fmt.Sprintf("inconclusive %d times, all but the first by itself: %s", runs, open)})
