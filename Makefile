@@ -52,14 +52,15 @@ UNIT      = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./internal/repo/compat ./cmd/coord/internal/cli
 # Tests of time share two cores: more packages at once only make each slower. All is compiled before the first test runs,
-# because a compiler beside them takes leases away from them. So does vet, which has run before, in make vet.
+# because a compiler beside them takes leases away from them. So does vet, which is a target of its own.
 P        ?= 2
 # Tests of one package that are parallel mostly wait, so that more of them run at once than there are cores.
 PARALLEL ?= 4
 # They test tests, not coord. Their cases run again, one at a time, where the process was not scheduled, which is rarer
 # without the race detector and without other tests beside them.
 MUTANTS   = ^TestMutants$$|^TestMutantsAreKilled$$|^TestSoundDriversSurvive$$
-# The suite on clusters, on a quorum and over other clients: each store has passed it once with the race detector.
+# The suite on clusters, on a quorum, over other clients and a pooler: each store has passed it once with the race detector,
+# and a quorum of embedded stores in internal/quorum.
 VARIANTS  = ^TestConformance.+
 
 .PHONY: test check generate ci stores images format vet lint cross api release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared bench-http bench-availability supplier-plots fuzz soak reports demo build
