@@ -41,8 +41,19 @@ func Definite(err error) bool {
 	return false
 }
 
+// NotSent marks err as that of a call of which the store has certainly applied nothing: it matches ErrNotSent too. One
+// that says so already, see [Definite], stays as it is, and so does nil. That of a context that ended is marked whatever
+// its cause matches: ErrNotHeld, if a lock was lost, is not what became of this call.
+func NotSent(err error) error {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if err == nil || errors.Is(err, ErrNotSent) || Definite(err) && !ended {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotSent, err)
+}
+
 // ContextError gives the error of a call that stopped because ctx ended. It matches ctx.Err() and the cause. If nothing
-// was sent, say so: fmt.Errorf("%w: %w", ErrNotSent, ContextError(ctx)).
+// was sent, say so: NotSent(ContextError(ctx)).
 func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil || errors.Is(cause, err) {

@@ -43,3 +43,20 @@ func errorText(err error) string {
 	}
 	return err.Error()
 }
+
+func TestNotSent(t *testing.T) {
+	why := errors.New("EOF")
+	if err := NotSent(why); !errors.Is(err, ErrNotSent) || !errors.Is(err, why) || err.Error() != "not applied by the store: EOF" {
+		t.Errorf("NotSent(EOF) is %v", err)
+	}
+	lost, end := context.WithCancelCause(t.Context())
+	end(ErrNotHeld)
+	if err := NotSent(ContextError(lost)); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotHeld) {
+		t.Errorf("NotSent of a context that a lost lock ended is %v", err)
+	}
+	for _, err := range []error{nil, ErrClosed, NotSent(why), NotSent(ContextError(lost))} {
+		if got := NotSent(err); got != err {
+			t.Errorf("NotSent(%v) is %v", err, got)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package cas
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -104,7 +103,7 @@ func (b *Backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	}
 	return nil
 }

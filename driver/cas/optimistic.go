@@ -2,7 +2,6 @@ package cas
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -46,7 +45,7 @@ func (o *optimisticCells[V]) Update(ctx context.Context, name Name, fn Func) err
 		sent := time.Now()
 		cell, err := o.v.Load(ctx, name)
 		if err != nil {
-			return unchanged(err)
+			return driver.NotSent(err)
 		}
 		change, err := fn(cell.Value, cell.Now)
 		if err != nil || !change.Write {
@@ -73,11 +72,3 @@ func (o *optimisticCells[V]) Unwrap() any { return o.v }
 func (o *optimisticCells[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
 
 func (o *optimisticCells[V]) Close() error { return o.v.Close() }
-
-// unchanged marks an error of a call that changed nothing.
-func unchanged(err error) error {
-	if driver.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-}

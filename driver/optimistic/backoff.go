@@ -2,7 +2,6 @@ package optimistic
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -39,7 +38,7 @@ func (b *Backoff) Observe(d time.Duration) {
 // matches [driver.ErrNotSent].
 func (b *Backoff) Pause(ctx context.Context, before int) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	}
 	if before >= eagerAfter {
 		return nil
@@ -50,19 +49,11 @@ func (b *Backoff) Pause(ctx context.Context, before int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	}
 }
 
 // most is the end of the range of a pause.
 func (b *Backoff) most(before int) time.Duration {
 	return min(max(time.Duration(b.rtt.Load()), time.Microsecond)<<min(before, eagerAfter), maxPause)
-}
-
-// unchanged marks an error of a call that has written nothing.
-func unchanged(err error) error {
-	if driver.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 }

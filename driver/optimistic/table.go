@@ -2,7 +2,6 @@ package optimistic
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -187,7 +186,7 @@ func (t *Table[V]) take(ctx context.Context, name string) (*Cell[V], error) {
 		return c, nil
 	case <-ctx.Done():
 		t.leave(c)
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return nil, driver.NotSent(driver.ContextError(ctx))
 	}
 }
 
@@ -283,7 +282,7 @@ func load[V any](ctx context.Context, s Store[V], cells []*Cell[V], latest bool)
 	for _, c := range cells {
 		c.lost()
 	}
-	return unchanged(err)
+	return driver.NotSent(err)
 }
 
 // single is a change to one cell.
