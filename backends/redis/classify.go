@@ -26,7 +26,7 @@ func classify(err error) error {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), dialError(err), noMaster(err):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+		return driver.NotSent(explain(err))
 	case !errors.As(err, &reply):
 		return err
 	case strings.Contains(reply.Error(), "WRONGTYPE "), strings.Contains(reply.Error(), "COORDCORRUPT "):
@@ -34,7 +34,7 @@ func classify(err error) error {
 	case redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w: on a cluster several limits can be taken at once only of one key: %w", driver.ErrUnsupported, err)
 	default:
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+		return driver.NotSent(explain(err))
 	}
 }
 

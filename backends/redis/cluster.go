@@ -114,7 +114,7 @@ func (b *backend) clusterError(err error) error {
 		return err
 	}
 	if errors.Is(err, redis.ErrClosed) || strings.HasPrefix(err.Error(), "redis: cluster has no nodes") {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return driver.NotSent(err)
 	}
 	return err
 }

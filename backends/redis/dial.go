@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,8 +40,20 @@ func dialTLS(ctx context.Context, dial dialFunc, o *redis.UniversalOptions, netw
 		_ = nc.Close()
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("TLS handshake: %w", err)}
 	}
+	if raw, ok := nc.(syscall.Conn); ok {
+		return secured{secure, raw}, nil
+	}
 	return secure, nil
 }
+
+// secured lets go-redis see whether the server has closed an idle connection with TLS: a command on one that is closed
+// fails. Bytes that nobody waits for have go-redis drop the connection too.
+type secured struct {
+	*tls.Conn
+	raw syscall.Conn
+}
+
+func (s secured) SyscallConn() (syscall.RawConn, error) { return s.raw.SyscallConn() }
 
 // quiet makes dial give, in place of an error, a connection on which everything fails with that error. go-redis writes
 // a dial that failed to a logger which all clients of a program share, and which is the application's to set. It does
@@ -57,6 +70,10 @@ func quiet(dial dialFunc) dialFunc {
 
 // unconnected stands for a connection that was not made.
 type unconnected struct{ err error }
+
+// SyscallConn is what go-redis calls before it uses a connection again, and has it drop this one: whoever asked for it
+// may have left before the dial failed, and the server may be back.
+func (u unconnected) SyscallConn() (syscall.RawConn, error) { return nil, u.err }
 
 func (u unconnected) Read([]byte) (int, error)       { return 0, u.err }
 func (u unconnected) Write([]byte) (int, error)      { return 0, u.err }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -46,7 +45,7 @@ func (b *backend) do(ctx context.Context, p processor, cmd redis.Cmder) (finishe
 		return false, driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return false, driver.NotSent(err)
 	}
 	if b.endsByItself(ctx, p) {
 		return true, p.Process(ctx, cmd)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -120,7 +119,7 @@ func (p *pipeliner) await(r *queued) error {
 		return err
 	case <-r.ctx.Done():
 		if p.withdraw(r) {
-			return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
+			return driver.NotSent(r.ctx.Err())
 		}
 		return r.ctx.Err()
 	case <-p.b.closing:

@@ -120,7 +120,7 @@ func (a *acquisition) run(ctx context.Context, offered bool) (reply integers, sh
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return nil, nil, driver.NotSent(err)
 	}
 	late, end := outlasting(ctx)
 	defer end()

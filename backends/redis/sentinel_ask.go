@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ type sentinelAnswer struct {
 }
 
 // errSilent is the error of a sentinel that did not answer in time.
-var errSilent = fmt.Errorf("no answer within %v", askWithin)
+var errSilent = fmt.Errorf("no answer within %v: %w", askWithin, os.ErrDeadlineExceeded)
 
 // ask asks one sentinel. It takes askWithin at most, also if the question before is not answered yet.
 func (r *resolver) ask(p *peer) sentinelAnswer {
@@ -47,8 +48,8 @@ func (r *resolver) ask(p *peer) sentinelAnswer {
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	a := question(ctx, client, r.options.MasterName)
 	a.peer = p
-	if !stop() {
-		a.err = errSilent // whatever the closed connection gave
+	if !stop() || timedOut(a.err) {
+		a.err = errSilent // whatever the closed connection gave, and if its own limit came first
 	}
 	if a.err != nil {
 		_ = client.Close()

@@ -184,6 +184,22 @@ func TestSentinelsEpochForgotten(t *testing.T) {
 	}
 }
 
+// TestSentinelsThatHang: a sentinel that takes a connection and does not answer is silent, whichever of the two limits
+// of a question, that of the connection or that of the whole, ends it.
+func TestSentinelsThatHang(t *testing.T) {
+	silent := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	t.Cleanup(func() { _ = silent.Close() })
+	r := resolverAt(t, view{})
+	for range 50 {
+		r.peers = append(r.peers, &peer{addr: silent.Addr().String()})
+	}
+	for _, err := range r.poll().errs {
+		if !errors.Is(err, errSilent) || !timedOut(err) {
+			t.Errorf("%v is not the error of a silent sentinel", err)
+		}
+	}
+}
+
 // TestSentinelsClose: Close leaves no goroutine: while all is well, while the master and two sentinels are silent,
 // and while they are gone.
 func TestSentinelsClose(t *testing.T) {

@@ -103,7 +103,7 @@ func (b *backend) idle(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return driver.NotSent(err)
 	}
 	return nil
 }
