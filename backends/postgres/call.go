@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -58,7 +60,7 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 	var zero T
 	if ctx.Err() != nil {
 		over()
-		return zero, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return zero, driver.NotSent(driver.ContextError(ctx))
 	}
 	if !b.enter() {
 		over()
@@ -86,7 +88,7 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 	case <-b.life.Done():
 	}
 	if state.CompareAndSwap(waiting, abandoned) {
-		return zero, fmt.Errorf("%w: %w", driver.ErrNotSent, why)
+		return zero, driver.NotSent(why)
 	}
 	return zero, why
 }
@@ -101,9 +103,9 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	cancel()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return nil, driver.NotSent(driver.ContextError(ctx))
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+		return nil, driver.NotSent(explain(err))
 	}
 	defer acquired.Release()
 	if !state.CompareAndSwap(waiting, sending) {
@@ -137,8 +139,11 @@ func (b *backend) suspects(c *pgx.Conn, err error, late bool) bool {
 	return c.IsClosed() || isReadOnly(err)
 }
 
-// readOnlyServer is the code of the error that the server takes no writes.
-const readOnlyServer = "25006"
+// The codes of the errors that the server takes no writes, and that the user may not do what it asks for.
+const (
+	readOnlyServer = "25006"
+	forbidden      = "42501"
+)
 
 // isReadOnly reports whether the server refused a statement because it takes no writes.
 func isReadOnly(err error) bool { return sqlState(err) == readOnlyServer }
@@ -149,13 +154,7 @@ type conn struct {
 	mode pgx.QueryExecMode
 }
 
-// exec runs a statement that gives no rows.
-func (c conn) exec(ctx context.Context, sql string, args ...any) error {
-	_, err := c.count(ctx, sql, args...)
-	return err
-}
-
-// count is exec that gives how many rows it has changed.
+// count runs a statement whose rows nobody reads, and gives how many it has changed.
 func (c conn) count(ctx context.Context, sql string, args ...any) (int64, error) {
 	tag, err := c.Exec(ctx, sql, append([]any{c.mode}, args...)...)
 	return tag.RowsAffected(), err
@@ -177,6 +176,18 @@ func (c conn) rows(ctx context.Context, sql string, args, to []any, each func() 
 		return err
 	}
 	_, err = pgx.ForEachRow(rows, to, each)
+	return err
+}
+
+// hexed scans a bytea that the statement gives as hex digits. If it is not prepared, results come as text: a bytea then has the
+// form that the session's bytea_output says, and pgx knows only one of the two.
+type hexed struct{ to *[]byte }
+
+// ScanText implements pgtype.TextScanner.
+func (h hexed) ScanText(v pgtype.Text) (err error) {
+	if *h.to = nil; v.Valid {
+		*h.to, err = hex.DecodeString(v.String)
+	}
 	return err
 }
 
@@ -215,7 +226,7 @@ func (b *backend) classify(err error) error {
 	case err == nil || driver.Definite(err):
 		return err
 	case pgconn.SafeToRetry(err), errors.As(err, &e) && (e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08") || e.Code == "57P05"):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
+		return driver.NotSent(explain(err))
 	case b.life.Err() != nil:
 		return fmt.Errorf("%w: %v", errClosing, err)
 	}
@@ -223,12 +234,7 @@ func (b *backend) classify(err error) error {
 }
 
 // notSent marks the error of a call that changes nothing.
-func notSent(err error) error {
-	if err == nil || driver.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
-}
+func notSent(err error) error { return driver.NotSent(explain(err)) }
 
 // remedies are what to do about an error of the server, by its code.
 var remedies = map[string]string{
@@ -238,7 +244,7 @@ var remedies = map[string]string{
 	"3F000":        "the tables are gone: run coord's schema, as Open does",
 	"42883":        "the functions are gone: run coord's schema, as Open does",
 	"42P01":        "the tables are gone: run coord's schema, as Open does",
-	"42501":        "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables, and execute on its functions",
+	forbidden:      "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables, and execute on its functions",
 	readOnlyServer: "the server is a replica, or read only: use the address of the primary",
 	"53300":        "the server has no more connections: raise max_connections, or lower pool_size",
 }

@@ -39,11 +39,10 @@ func (b *backend) load(ctx context.Context, cs []cell) (read []cell, now time.Ti
 		var value []byte
 		kinds, keys, names := columns(cs)
 		sent := time.Now()
-		err := c.rows(ctx, b.sql.load, []any{kinds, keys, names}, []any{&version, &value, &a.now}, func() error {
+		err := c.rows(ctx, b.sql.load, []any{kinds, keys, names}, []any{&version, hexed{&value}, &a.now}, func() error {
 			has := cs[len(a.read)]
 			has.version, has.value = version, value
 			a.read = append(a.read, has)
-			value = nil // the next row must not write to it
 			return nil
 		})
 		if err == nil {
@@ -88,7 +87,7 @@ func (b *backend) swapOne(ctx context.Context, c conn, s cell, gets int64, at sp
 	var value []byte
 	sent := time.Now()
 	_, err = c.row(ctx, b.sql.swap, []any{s.kind, []byte(s.key), s.name, s.version, gets, s.value, ceil(s.keep), at.from, at.to},
-		&r.swapped, &has, &value, &now)
+		&r.swapped, &has, hexed{&value}, &now)
 	if err != nil {
 		return swapResult{}, err
 	}

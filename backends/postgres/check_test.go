@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
@@ -46,6 +49,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A user who may not see the sessions of others is told how many there are.
+func TestCheckCountsSessionsOfOthers(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	const others = 5
+	for range others {
+		conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, srv.Addr)))
+		defer conn.Close(context.WithoutCancel(t.Context()))
+	}
+	if s := must[told](t)(open(t, patientURL(srv.Addr)).tell(t.Context())); s.used <= others {
+		t.Errorf("%d sessions, want more than the %d of another user", s.used, others)
+	}
+}
+
 // A server whose functions are of another version of coord, or were taken away, is told of in words.
 func TestFunctionsAreGone(t *testing.T) {
 	t.Parallel()
@@ -56,7 +73,7 @@ func TestFunctionsAreGone(t *testing.T) {
 		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
 	}
 	u := must[*url.URL](t)(url.Parse(patientURL(srv.Addr)))
-	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "lacks functions") {
+	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "store: schema coord lacks tables or functions") {
 		t.Errorf("Open by one who may not make functions: %v, want ErrNotSent that says so", err)
 	}
 	u.User = url.User(testserver.PostgresUser)

@@ -43,7 +43,8 @@ type connection struct {
 	made func() // ends its turn: it can be used, or came to nothing
 }
 
-// dial waits for its turn, and dials.
+// dial waits for its turn, and dials. pgx also dials to cancel a statement that is late, and then waits for an answer for 15 s:
+// that ends within connectWithin, too.
 func (cs *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
@@ -57,6 +58,7 @@ func (cs *connections) dial(ctx context.Context, network, addr string) (net.Conn
 		made()
 		return nil, err
 	}
+	_ = dialed.SetDeadline(time.Now().Add(connectWithin)) // it fails if dialed is closed
 	c := &connection{dialed, cs, made}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -87,10 +89,11 @@ func (cs *connections) turn(ctx context.Context, addr string) (made func(), err 
 	}
 }
 
-// connected ends the turn of a connection that can be used. It is for pgconn.Config.
+// connected ends the turn of a connection that can be used, and its bound. It is for pgconn.Config.
 func connected(_ context.Context, c *pgconn.PgConn) error {
-	own(c).made()
-	return nil
+	conn := own(c)
+	conn.made()
+	return conn.SetDeadline(time.Time{})
 }
 
 // own is what dial gave for c.

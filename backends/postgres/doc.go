@@ -51,7 +51,8 @@
 //     lock until the first one's next renewal. With one synchronous replica, its outage stops every grant and renewal: have
 //     two, with ANY 1 (…).
 //   - A session that waits for a replica (wait_event SyncRep) is not cancelled: PostgreSQL then confirms what the replica
-//     lacks. coord takes that for an unknown outcome, but not over a pool that was given to [New].
+//     lacks, with a warning. coord takes that for an unknown outcome, but not over a pool that was given to [New]. [Open]
+//     refuses client_min_messages = error, which hides the warning.
 //   - default_transaction_isolation is read committed. Under repeatable read a waiter may be woken late.
 //   - max_connections is above clients × pool_size, and one more for each client that waits.
 //   - Behind a pooler of transactions waiters ask 20 times a second. The tests run behind PgBouncer.

@@ -361,8 +361,10 @@ func TestOpenRefuses(t *testing.T) {
 		text string
 	}{
 		at + "?schema=newer":                {driver.ErrUnsupported, "version 99"},
-		at + "?schema=none":                 {driver.ErrNotSent, "the user has no permission"},
+		at + "?schema=none":                 {driver.ErrNotSent, ": schema none lacks tables or functions: run what coord schema postgres"},
 		at + "?schema=No":                   {driver.ErrInvalid, "schema"},
+		at + "?schema=pg_x":                 {driver.ErrInvalid, "not pg_ in front"},
+		at + "?schema=user":                 {driver.ErrInvalid, "want another name"},
 		at + "?nonsense=1":                  {driver.ErrInvalid, "nonsense"},
 		at + "?pool_size=0":                 {driver.ErrInvalid, "pool_size"},
 		at + "none":                         {driver.ErrNotSent, "no such database"},
@@ -378,13 +380,13 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v with %q", text, err, want.is, want.text)
 		}
 	}
-	admin(t, srv.Addr, "ALTER ROLE app SET synchronous_commit = off")
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "synchronous_commit") {
-		t.Errorf("without synchronous commits: %v, want ErrUnsupported", err)
+	u := must[*url.URL](t)(url.Parse(at))
+	for setting, value := range map[string]string{"synchronous_commit": "off", "client_min_messages": "error"} {
+		admin(t, srv.Addr, fmt.Sprintf("ALTER ROLE app SET %s = %s", setting, value))
+		if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), setting) {
+			t.Errorf("with %s = %s: %v, want ErrUnsupported", setting, value, err)
+		}
+		admin(t, srv.Addr, "ALTER ROLE app RESET "+setting)
 	}
 }
 

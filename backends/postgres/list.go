@@ -40,7 +40,7 @@ func (b *backend) page(ctx context.Context, from, prefix []byte) (page, error) {
 	return run(ctx, b, func(ctx context.Context, c conn) (p page, err error) {
 		var key []byte
 		var held bool
-		err = c.rows(ctx, b.sql.list, []any{from}, []any{&key, &held}, func() error {
+		err = c.rows(ctx, b.sql.list, []any{from}, []any{hexed{&key}, &held}, func() error {
 			ours := bytes.HasPrefix(key, prefix)
 			if ours && held {
 				p.held = append(p.held, string(key))

@@ -162,8 +162,8 @@ var errSilent = errors.New("postgres: no notification")
 // prove sends a notification through the pool, and waits until it comes.
 func (l *listener) prove(ctx context.Context, c *pgx.Conn) error {
 	word := rand.Text()
-	_, err := run(ctx, l.b, func(ctx context.Context, c conn) (struct{}, error) {
-		return struct{}{}, c.exec(ctx, "SELECT pg_notify($1, $2)", l.b.channel, word)
+	_, err := run(ctx, l.b, func(ctx context.Context, c conn) (int64, error) {
+		return c.count(ctx, "SELECT pg_notify($1, $2)", l.b.channel, word)
 	})
 	if err != nil {
 		return err

@@ -20,32 +20,32 @@ const (
 // migrate looks at the server, and makes the tables and the functions unless they are there.
 func (b *backend) migrate(ctx context.Context) error {
 	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
-		var commit string
+		var commit, messages string
 		var there bool
 		var functions int
 		table := b.options.schema + ".version"
-		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &server, &commit, &there, &functions)
+		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &server, &commit, &messages, &there, &functions)
 		switch {
 		case err != nil:
 			return server, notSent(err)
 		case commit == "off":
 			return server, fmt.Errorf("%w: synchronous_commit is off: a crash of the server would lose locks: set it to on", driver.ErrUnsupported)
-		case !there:
-			return server, b.make(ctx, c)
+		case messages == "error" && b.owned != nil: // else nobody reads warnings
+			return server, fmt.Errorf("%w: client_min_messages is error: nothing would tell of a commit that a replica lacks: set it to warning", driver.ErrUnsupported)
 		}
-		var version int
-		if _, err := c.row(ctx, "SELECT max(version) FROM "+table, nil, &version); err != nil {
-			return server, notSent(err)
-		}
-		if version != schemaVersion {
-			return server, fmt.Errorf("%w: the tables in schema %s are of version %d: want %d", driver.ErrUnsupported, b.options.schema, version, schemaVersion)
-		}
-		if functions < len(functionNames) { // they are of another version of coord
-			if err := b.make(ctx, c); err != nil {
-				return server, fmt.Errorf("schema %s lacks functions: run what coord schema postgres prints, as the owner of the tables: %w", b.options.schema, err)
+		if there {
+			var version int
+			if _, err := c.row(ctx, "SELECT max(version) FROM "+table, nil, &version); err != nil {
+				return server, notSent(err)
+			}
+			if version != schemaVersion {
+				return server, fmt.Errorf("%w: the tables in schema %s are of version %d: want %d", driver.ErrUnsupported, b.options.schema, version, schemaVersion)
 			}
 		}
-		return server, nil
+		if there && functions == len(functionNames) {
+			return server, nil
+		}
+		return server, b.make(ctx, c)
 	})
 	b.info.Server = "PostgreSQL " + server
 	return err
@@ -55,7 +55,13 @@ func (b *backend) migrate(ctx context.Context) error {
 func (b *backend) make(ctx context.Context, c conn) error {
 	_, err := c.Exec(ctx, schemaText(b.options.schema), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
-		_ = c.exec(ctx, "ROLLBACK") // for another try; if it fails, so does that
+		_, _ = c.count(ctx, "ROLLBACK") // for another try; if it fails, so does that
+	}
+	switch sqlState(err) {
+	case forbidden:
+		return fmt.Errorf("%w: schema %s lacks tables or functions: run what coord schema postgres prints, as a user who may make them: %w", driver.ErrNotSent, b.options.schema, err)
+	case "42601": // a syntax error: nothing but the name differs from what the tests run
+		return fmt.Errorf("%w: schema %s: that is a word of SQL: want another name: %w", driver.ErrInvalid, b.options.schema, err)
 	}
 	return err
 }

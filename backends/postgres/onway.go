@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -47,7 +46,7 @@ func (o *onWay) wait(ctx context.Context, name string) error {
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+			return driver.NotSent(driver.ContextError(ctx))
 		}
 	}
 	return nil

@@ -58,8 +58,9 @@ func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout =
 //
 // Each statement is a transaction of its own. It is prepared if the pool prepares its statements, as pgx does by default
 // (pgx.QueryExecModeCacheStatement), and otherwise not: a pool behind a pooler of transactions, unless that knows
-// prepared statements, has pgx.QueryExecModeExec. The pool should have a connection for each call that is under way at a
-// time: others wait for one.
+// prepared statements, has pgx.QueryExecModeExec. Any pool behind a pooler of transactions sets OnNotification, if to no more
+// than func(*pgconn.PgConn, *pgconn.Notification) {}: notifications for waiters reach its connections, which otherwise keep
+// them all. The pool should have a connection for each call that is under way at a time: others wait for one.
 //
 // Refused: a session with synchronous_commit off, for a crash of the server would lose locks. No session of the pool may set
 // it, or local, later: that is not seen.

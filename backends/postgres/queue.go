@@ -35,7 +35,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	defer timer.Stop()
 	for placed := false; ; placed = true {
 		if ctx.Err() != nil {
-			return driver.Grant{}, unplaced(ctx, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx)), placed)
+			return driver.Grant{}, unplaced(ctx, driver.NotSent(driver.ContextError(ctx)), placed)
 		}
 		sent := time.Now()
 		g, err := b.ask(ctx, key, r, true)

@@ -137,7 +137,7 @@ func (b *backend) renewRows(ctx context.Context, c conn, keys [][]byte, ids []st
 	var key []byte
 	var id string
 	var token, left *int64 // nil: the row is locked
-	err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls, waits}, []any{&key, &id, &token, &left}, func() error {
+	err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls, waits}, []any{hexed{&key}, &id, &token, &left}, func() error {
 		r := driver.Renewal{Err: errLocked}
 		if token != nil {
 			r = driver.Renewal{Grant: driver.Grant{Token: *token, TTL: micro(*left)}}

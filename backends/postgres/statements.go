@@ -27,12 +27,15 @@ type statements struct {
 }
 
 func newStatements(schema string) statements {
-	call := func(function string) string { return "SELECT * FROM " + schema + "." + function }
+	call := func(columns, function string) string { return "SELECT " + columns + " FROM " + schema + "." + function }
 	return statements{
-		lock: call("lock_1($1, $2, $3, $4, $5)"), renew: call("renew_1($1, $2, $3, $4)"), unlock: call("unlock_1($1, $2, $3)"),
-		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema),
-		check: text("check", schema), load: call("load_1($1, $2, $3)"),
-		swap: call("swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"), swapAll: call("swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		lock:      call("*", "lock_1($1, $2, $3, $4, $5)"),
+		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_1($1, $2, $3, $4)"),
+		unlock:    call("*", "unlock_1($1, $2, $3)"),
+		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
+		load:       call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
+		swap:       call("swapped, has_version, encode(has_value, 'hex'), at", "swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		swapAll:    call("*", "swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
 		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
 	}
 }
@@ -67,18 +70,19 @@ func schemaText(schema string) string {
 // DefaultSchema is where the tables are, unless the URL or [WithSchema] says otherwise.
 const DefaultSchema = "coord"
 
-// schemaName is what a schema may be called. It needs no quotes.
+// schemaName is what a schema may be called. It needs no quotes, unless it is a word of SQL, which the server tells.
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,56}$`)
 
 func checkSchema(name string) error {
-	if !schemaName.MatchString(name) {
-		return fmt.Errorf("%w: schema %q: want a lower-case letter or _, then at most 56 of these and digits", driver.ErrInvalid, name)
+	if !schemaName.MatchString(name) || strings.HasPrefix(name, "pg_") {
+		return fmt.Errorf("%w: schema %q: want a lower-case letter or _, then at most 56 of these and digits, but not pg_ in front", driver.ErrInvalid, name)
 	}
 	return nil
 }
 
 // Schema gives the SQL that makes the tables and functions in a schema, for those who do not let programs make them. To run
-// it again changes nothing. Open and New run it, unless all are there. A name that Open does not take is ErrInvalid.
+// it again changes nothing. Open and New run it, unless all are there. A name that Open does not take is ErrInvalid, unless it is a
+// word of SQL, which only the server knows.
 func Schema(name string) (string, error) {
 	if err := checkSchema(name); err != nil {
 		return "", err

@@ -31,7 +31,7 @@ func (b *backend) sweep() {
 		defer b.calls.Done()
 		defer s.busy.Store(false)
 		last, err := run(b.life, b, func(ctx context.Context, c conn) (last []byte, err error) {
-			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.lock}, &last)
+			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.lock}, hexed{&last})
 			return last, err
 		})
 		if err == nil {
@@ -39,7 +39,7 @@ func (b *backend) sweep() {
 		}
 		after, err := run(b.life, b, func(ctx context.Context, c conn) (after cell, err error) {
 			var key []byte
-			_, err = c.row(ctx, b.sql.sweepCells, []any{[]byte(s.cell.key), s.cell.kind, s.cell.name}, &key, &after.kind, &after.name)
+			_, err = c.row(ctx, b.sql.sweepCells, []any{[]byte(s.cell.key), s.cell.kind, s.cell.name}, hexed{&key}, &after.kind, &after.name)
 			after.key = string(key)
 			return after, err
 		})

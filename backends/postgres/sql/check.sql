@@ -6,7 +6,7 @@ SELECT
 	current_setting('synchronous_standby_names'),
 	current_setting('autovacuum'),
 	current_setting('max_connections')::int,
-	(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+	(SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database)::int,
 	(SELECT count(*) FROM pg_stat_replication),
 	coalesce((SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE schemaname = $1), 0)::bigint,
 	coalesce((SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE schemaname = $1), 0)::bigint

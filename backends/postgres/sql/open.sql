@@ -1,5 +1,6 @@
 SELECT
 	current_setting('server_version'),
 	current_setting('synchronous_commit'),
+	current_setting('client_min_messages'),
 	to_regclass($1) IS NOT NULL,
 	(SELECT count(DISTINCT proname) FROM pg_catalog.pg_proc WHERE pronamespace = to_regnamespace($2)::oid AND proname = ANY ($3::text[]))

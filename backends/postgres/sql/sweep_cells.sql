@@ -8,4 +8,4 @@ WITH page AS (
 		WHERE c.until < clock_timestamp() - interval '10 seconds' FOR UPDATE OF c SKIP LOCKED
 	))
 )
-SELECT key, kind, name FROM page ORDER BY key DESC, kind DESC, name DESC LIMIT 1
+SELECT encode(key, 'hex'), kind, name FROM page ORDER BY key DESC, kind DESC, name DESC LIMIT 1

@@ -12,4 +12,4 @@ WITH page AS (
 		WHERE w.until < clock_timestamp() - interval '1 hour' FOR UPDATE OF w SKIP LOCKED
 	))
 )
-SELECT key FROM page ORDER BY key DESC LIMIT 1
+SELECT encode(key, 'hex') FROM page ORDER BY key DESC LIMIT 1
