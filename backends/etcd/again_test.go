@@ -23,7 +23,7 @@ func TestAgainWhenTheServerSaysThatTheTimeIsUp(t *testing.T) {
 		status.Error(codes.Unknown, "context deadline exceeded"),
 	} {
 		attempts := 0
-		err := again(t.Context(), func(context.Context) error {
+		_, err := again(t.Context(), func(context.Context) error {
 			if attempts++; attempts == 1 {
 				return late
 			}
@@ -51,7 +51,7 @@ func TestAgainWhenAMemberBreaksOff(t *testing.T) {
 		{err: rpctypes.ErrLeaseNotFound, want: 1},
 	} {
 		attempts := 0
-		err := again(t.Context(), func(context.Context) error {
+		_, err := again(t.Context(), func(context.Context) error {
 			if attempts++; attempts == 1 || test.lasts {
 				return test.err
 			}
@@ -59,6 +59,30 @@ func TestAgainWhenAMemberBreaksOff(t *testing.T) {
 		})
 		if failed := test.lasts || test.want == 1; attempts != test.want || failed != errors.Is(err, test.err) {
 			t.Errorf("%v, lasting: %v: %d attempts, %v, want %d", test.err, test.lasts, attempts, err, test.want)
+		}
+	}
+}
+
+// After an attempt that may have been applied the outcome is unknown, though the server refuses the next one.
+func TestAgainTellsThatAnAttemptBeforeMayBeApplied(t *testing.T) {
+	for _, test := range []struct {
+		errs []error
+		want bool
+	}{
+		{[]error{nil}, false},
+		{[]error{errNoConnection}, false},
+		{[]error{errLost, nil}, true},
+		{[]error{errLost, rpctypes.ErrTooManyRequests}, true},
+		{[]error{context.DeadlineExceeded, errNoConnection}, true},
+		{[]error{context.DeadlineExceeded, errLost, rpctypes.ErrTooManyRequests}, true},
+	} {
+		left := test.errs
+		before, err := again(t.Context(), func(context.Context) (err error) {
+			err, left = left[0], left[1:]
+			return err
+		})
+		if len(left) > 0 || before != test.want || !errors.Is(err, test.errs[len(test.errs)-1]) {
+			t.Errorf("%v: before %v, %v, %d attempts left, want %v", test.errs, before, err, len(left), test.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -119,7 +118,7 @@ func (c *batcher) leave(ctx context.Context, bt *batch, r *batchedStep) error {
 	}
 	if c.next == bt {
 		delete(bt.places, r.place)
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return driver.NotSent(ended(ctx))
 	}
 	return ended(ctx)
 }

@@ -28,7 +28,7 @@ func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFun
 		return nil, nil, driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return nil, nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return nil, nil, driver.NotSent(ended(ctx))
 	}
 	if bound, ok := ctx.(*driver.Bound); ok {
 		until, _ := bound.Deadline()
@@ -74,8 +74,14 @@ func classify(ctx context.Context, err error) error {
 	case err == nil || driver.Definite(err):
 		return err
 	case notApplied(err):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, explain(err))
-	case ctx.Err() != nil:
+		return driver.NotSent(explain(err))
+	}
+	return unknown(ctx, err)
+}
+
+// unknown is an error of a request under ctx that may have been applied.
+func unknown(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
 		if end := ended(ctx); !errors.Is(err, end) {
 			return fmt.Errorf("%w: %w", end, err)
 		}
@@ -104,10 +110,7 @@ func (b *backend) named(err error) error {
 
 // readOnly is classify for a request that changes nothing.
 func readOnly(ctx context.Context, err error) error {
-	if err = classify(ctx, err); err == nil || driver.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	return driver.NotSent(classify(ctx, err))
 }
 
 // notApplied reports whether the request certainly had no effect.
@@ -165,25 +168,27 @@ const answerWithin = 500 * time.Millisecond
 
 // again makes a request that does no harm if it is made twice. An attempt that takes longer than answerWithin is given up,
 // and the next one goes to another member. Each may take twice as long as the one before, because all members may be slow.
-// An attempt that a member breaks off, as one does that is stopped, is made once more at once.
-func again(ctx context.Context, try func(ctx context.Context) error) error {
+// An attempt that a member breaks off, as one does that is stopped, is made once more at once. before says that an attempt
+// before the last one may have been applied, now or later, whatever err is.
+func again(ctx context.Context, try func(ctx context.Context) error) (before bool, err error) {
 	broken := false
 	for patience := answerWithin; ; {
 		attempt, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
-		err := try(attempt)
+		err = try(attempt)
 		// The server may tell that the time is up before our own clock does.
 		silent := attempt.Err() != nil || timeIsUp(err)
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil:
-			return err
+			return before, err
 		case silent:
 			patience *= 2
 		case !broken && brokenOff(err):
 			broken = true
 		default:
-			return err
+			return before, err
 		}
+		before = before || !notApplied(err)
 	}
 }
 
@@ -207,7 +212,7 @@ func timeIsUp(err error) bool {
 
 // get reads what op says, again and again if need be.
 func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetResponse, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	_, err = again(ctx, func(ctx context.Context) error {
 		found, err := b.kv.Do(ctx, op)
 		resp = found.Get()
 		return err
@@ -217,7 +222,7 @@ func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetRe
 
 // timeToLive asks for the state of a lease.
 func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *pb.LeaseTimeToLiveResponse, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	_, err = again(ctx, func(ctx context.Context) error {
 		resp, err = b.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
 		return clientv3.ContextError(ctx, err)
 	})
@@ -226,7 +231,7 @@ func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *pb.LeaseTi
 
 // grantLease asks for a lease. One whose reply was lost is bound to nothing, and ends by itself.
 func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *pb.LeaseGrantResponse, sent time.Time, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	_, err = again(ctx, func(ctx context.Context) error {
 		sent = time.Now()
 		resp, err = b.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds})
 		return clientv3.ContextError(ctx, err)
@@ -234,16 +239,19 @@ func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *pb.Lease
 	return resp, sent, readOnly(ctx, err)
 }
 
-// txnAgain makes a transaction that may be made twice.
+// txnAgain makes a transaction that may be made twice. A refusal of the last attempt does not undo those before it.
 func (b *backend) txnAgain(ctx context.Context, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	err = again(ctx, func(ctx context.Context) error {
+	before, err := again(ctx, func(ctx context.Context) error {
 		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
 		return err
 	})
-	if err != nil {
-		return nil, classify(ctx, b.named(err))
+	switch {
+	case err == nil:
+		return resp, nil
+	case before:
+		return nil, unknown(ctx, b.named(err))
 	}
-	return resp, nil
+	return nil, classify(ctx, b.named(err))
 }
 
 // txn makes one transaction.

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/coordgo/coord/driver"
@@ -29,6 +28,6 @@ func (m *ctxMutex) lock(ctx context.Context) (unlock func(), err error) {
 	case m.held <- struct{}{}:
 		return unlock, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return nil, driver.NotSent(ended(ctx))
 	}
 }

@@ -88,7 +88,7 @@ func (m *meddler) loseReply() {
 }
 
 // lose loses the next most requests that put something, and gives the first of them.
-func (m *meddler) lose(most int) <-chan *pb.TxnRequest {
+func (m *meddler) lose(most int) chan *pb.TxnRequest {
 	caught := make(chan *pb.TxnRequest, 1)
 	var lost atomic.Int64
 	m.on(func(_ string, req any, send func() error) error {

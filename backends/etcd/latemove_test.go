@@ -3,10 +3,12 @@ package etcd
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
@@ -122,22 +124,113 @@ func TestMoveArrivesAfterTheHoldStayed(t *testing.T) {
 // A waiter was to be moved to another lease, and the request comes after it was granted the lock.
 func TestMoveOfAWaiterArrivesLate(t *testing.T) {
 	t.Parallel()
+	w := startMovedWaiter(t, func(m *meddler) chan *pb.TxnRequest { return m.lose(math.MaxInt) })
+	time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
+	w.grantedBeforeItArrives(t)
+}
+
+// movedWaiter is a waiter that is to be moved to another lease, by a request that is lost, and may arrive yet.
+type movedWaiter struct {
+	b       *backend
+	m       *meddler
+	place   place
+	lost    chan *pb.TxnRequest
+	result  <-chan result
+	release func() error // of the lock that it waits for
+}
+
+func startMovedWaiter(t *testing.T, lose func(*meddler) chan *pb.TxnRequest) *movedWaiter {
+	t.Helper()
 	srv, b, m := meddledServer(t)
 	holder := connect(t, srv.Addr)
-	h, w := request("holder", time.Hour), request("waiter", 9*time.Second)
+	h, r := request("holder", time.Hour), request("waiter", 9*time.Second)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", h))
-	done := startWaiter(t, t.Context(), b, "k", w, 2)
+	w := &movedWaiter{b: b, m: m, place: place{key: "k", id: r.ID}, result: startWaiter(t, t.Context(), b, "k", r, 2)}
+	w.release = func() error { return holder.Unlock(t.Context(), "k", h.ID) }
 	b.taintAll()
-	lost := m.lose(math.MaxInt)
-	until(t, hung, "the waiter to be moved", func() bool { return len(lost) > 0 })
-	time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
-	m.on(nil)
-	if err := holder.Unlock(t.Context(), "k", h.ID); err != nil {
+	w.lost = lose(m)
+	until(t, hung, "the waiter to be moved", func() bool { return len(w.lost) > 0 })
+	return w
+}
+
+// grantedBeforeItArrives has the waiter granted the lock, and then the request arrive.
+func (w *movedWaiter) grantedBeforeItArrives(t *testing.T) {
+	t.Helper()
+	w.m.on(nil)
+	if err := w.release(); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
+	if got := soonResult(t, w.result, hung, "the waiter to be granted"); got.err != nil {
 		t.Fatal(got.err)
 	}
+	arrives(t, w.b, w.lost)
+	lastsLongEnough(t, w.b, w.place)
+}
+
+// loseThenRefuse loses the next request that puts something, and gives it. Those after it the server refuses.
+func (m *meddler) loseThenRefuse() chan *pb.TxnRequest {
+	caught := make(chan *pb.TxnRequest, 1)
+	var once sync.Once
+	m.on(func(_ string, req any, send func() error) error {
+		if !puts(req) {
+			return send()
+		}
+		err := rpctypes.ErrGRPCRequestTooManyRequests
+		once.Do(func() {
+			caught <- req.(*pb.TxnRequest)
+			err = errLost
+		})
+		return err
+	})
+	return caught
+}
+
+// notesTheMove fails unless the client knows that a lost request may bind the entry of p to another lease yet.
+func notesTheMove(t *testing.T, b *backend, p place, lost chan *pb.TxnRequest) {
+	t.Helper()
+	req := <-lost
+	lost <- req
+	to := req.Success[0].GetRequestTxn().Success[0].GetRequestPut().Lease
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, l := b.entries[p], b.granted[to]; !e.moving || l != nil && !l.tainted {
+		t.Errorf("the entry may be moved: %v, want that it may, and that its new lease is tainted", e.moving)
+	}
+}
+
+// The request that moves a hold is lost, and is refused when it is made again at once. It may arrive yet.
+func TestMoveArrivesThoughItsRepetitionWasRefused(t *testing.T) {
+	t.Parallel()
+	_, b, m := meddledServer(t)
+	r := request("a", 10*time.Second)
+	p := place{key: "k", id: r.ID}
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	b.taintAll()
+	lost := m.loseThenRefuse()
+	_, _ = b.Renew(t.Context(), "k", r) // where the hold is, or not at all
+	notesTheMove(t, b, p, lost)
+	b.taintAll()
+	time.Sleep(3 * time.Second) // the subject: the lease that it was to be moved to grows old
+	_, _ = b.Renew(t.Context(), "k", r)
+	m.on(nil)
 	arrives(t, b, lost)
-	lastsLongEnough(t, b, place{key: "k", id: w.ID})
+	lastsLongEnough(t, b, p)
+	if _, err := b.Renew(t.Context(), "k", r); err != nil {
+		t.Errorf("Renew after the move had arrived: %v", err)
+	}
+	lastsLongEnough(t, b, p)
+}
+
+// As before, of a waiter, which is granted the lock before the request arrives.
+func TestMoveOfAWaiterArrivesThoughItsRepetitionWasRefused(t *testing.T) {
+	t.Parallel()
+	w := startMovedWaiter(t, (*meddler).loseThenRefuse)
+	moved := time.Now()
+	until(t, hung, "the waiter to keep its lease alive", func() bool { // and not the one that it was to be moved to
+		w.b.mu.Lock()
+		defer w.b.mu.Unlock()
+		return w.b.entries[w.place].lease.since.Sub(moved) > 2*time.Second
+	})
+	notesTheMove(t, w.b, w.place, w.lost)
+	w.grantedBeforeItArrives(t)
 }

@@ -138,11 +138,6 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	return b.adopt(ctx, e.place, r, rec, nil)
 }
 
-// first reads the first in the queue.
-func first(queue string) clientv3.Op {
-	return clientv3.OpGet(queue, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
-}
-
 // kvsOf is what the i-th operation of a transaction, a read, has found.
 func kvsOf(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 	return resp.Responses[i].GetResponseRange().GetKvs()

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -119,6 +118,6 @@ func (b *backend) awaitMade(ctx context.Context, p place) error {
 	case <-m.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return driver.NotSent(ended(ctx))
 	}
 }

@@ -115,7 +115,7 @@ func parseURL(u *url.URL) (cfg clientv3.Config, parsed storeurl.URL, err error) 
 // context: that is ended if ctx ends first.
 func dial(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx))
+		return nil, driver.NotSent(ended(ctx))
 	}
 	life, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, cancel)
@@ -127,7 +127,7 @@ func dial(ctx context.Context, cfg clientv3.Config) (*clientv3.Client, error) {
 	}
 	cancel()
 	if err == nil {
-		err = client.Close()
+		err = errors.Join(ended(ctx), client.Close())
 	}
 	return nil, readOnly(ctx, err)
 }

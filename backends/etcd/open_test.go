@@ -11,6 +11,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
@@ -223,6 +224,25 @@ func TestOpenUnreachable(t *testing.T) {
 	cancel()
 	if _, err := openURL(t, ctx, "etcd://"+gone); !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("under an ended context: %v", err)
+	}
+}
+
+// The context ends while the client is made, in which the login succeeds all the same.
+func TestDialWhoseContextEndsDuringTheLogin(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the shop closes")
+	cfg := clientConfig("127.0.0.1:1") // nothing is sent there
+	cfg.Username, cfg.Password = "root", "secret"
+	cfg.DialOptions = []grpc.DialOption{
+		grpc.WithUnaryInterceptor(func(call context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			cancel(why)
+			<-call.Done()
+			return nil
+		}),
+	}
+	client, err := dial(ctx, cfg)
+	if client != nil || !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+		t.Errorf("client %v, error %v, want none, and that the context has ended", client, err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (b *backend) leftOf(ctx context.Context, lease int64) (time.Duration, error
 // firstOf reads the first in the queue, and how many there are. ErrNotHeld if there is none.
 func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error) {
 	queue := b.names.queue(key)
-	found, err := b.get(ctx, first(queue))
+	found, err := b.get(ctx, clientv3.OpGet(queue, clientv3.WithFirstCreate()...))
 	if err != nil {
 		return record{}, 0, err
 	}

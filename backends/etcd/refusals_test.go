@@ -64,7 +64,11 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 
 	operator := must[*coord.Client](t)(coord.Open(t.Context(), "etcd://"+srv.Addr))
 	defer operator.Close()
-	if err := operator.BreakNow(t.Context(), "k0", must[coord.Holder](t)(operator.Inspect(t.Context(), "k0")).ID); err != nil {
+	h, err := operator.Inspect(t.Context(), "k0")
+	if err != nil {
+		t.Fatalf("%v; the holder was told: %v", err, locks[0].Err())
+	}
+	if err := operator.BreakNow(t.Context(), "k0", h.ID); err != nil {
 		t.Errorf("BreakNow on a server without space: %v", err)
 	}
 	for _, l := range locks[1:] {

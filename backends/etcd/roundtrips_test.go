@@ -318,6 +318,35 @@ func TestHoldEndsByItself(t *testing.T) {
 	}
 }
 
+// each calls fn with all leases that are in use.
+func (t *stateLeases) each(fn func(l *stateLease)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.generations {
+		for _, l := range g.leases {
+			fn(l)
+		}
+	}
+}
+
+// While a machine sleeps its monotonic clock stops, and the leases of states run on. A state that is written after that is put
+// on a lease which lasts.
+func TestStateLeasesRunWhileTheMachineSleeps(t *testing.T) {
+	t.Parallel()
+	cfg, count := counting(clientConfig(testserver.Etcd(t).Addr))
+	b := connectWith(t, cfg)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Minute}.Normal())
+	for _, key := range []string{"k", "another"} {
+		must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}))
+		count.take()
+		b.limits.each(func(l *stateLease) { l.wall = l.wall.Add(-(generationLife*minClass - 1) * time.Second) })
+		must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, limit, driver.Ask{Min: 1, N: 1}))
+		if calls := count.take(); calls[methodGrant] != 1 {
+			t.Errorf("limit %s after a sleep: %v, want one new lease", key, calls)
+		}
+	}
+}
+
 // A lease of states is replaced when many are bound to it, so that its end does not
 // stop the server. Each state is counted once, and there are only so many leases.
 func TestFewStatesShareALease(t *testing.T) {
@@ -334,15 +363,7 @@ func TestFewStatesShareALease(t *testing.T) {
 		}
 	}
 	another := func() { keys++; take(fmt.Sprint("k", keys)) }
-	each := func(fn func(l *stateLease)) {
-		b.limits.mu.Lock()
-		defer b.limits.mu.Unlock()
-		for _, g := range b.limits.generations {
-			for _, l := range g.leases {
-				fn(l)
-			}
-		}
-	}
+	each := b.limits.each
 	full := func(l *stateLease) { l.states = maxStates }
 	another()
 	each(func(l *stateLease) { l.states = maxStates - 1 })

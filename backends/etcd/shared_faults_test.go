@@ -291,10 +291,10 @@ func TestSharedGhostEnds(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := testserver.Etcd(t, testserver.Durable())
 	b, m := meddled(t, srv.Addr)
-	kept := driver.Request{ID: newID("kept"), TTL: time.Second, Share: reads}
+	kept := driver.Request{ID: newID("kept"), TTL: trapTTL, Share: reads}
 	g := must[driver.Grant](t)(tryShared(b, "kept", kept))
 	m.loseTxn(true)
-	if _, err := tryShared(b, "k", driver.Request{ID: newID("ghost"), TTL: time.Second, Share: permits(1, 1)}); err == nil || driver.Definite(err) {
+	if _, err := tryShared(b, "k", driver.Request{ID: newID("ghost"), TTL: trapTTL, Share: permits(1, 1)}); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
@@ -306,7 +306,7 @@ func TestSharedGhostEnds(t *testing.T) {
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("renewal of the other hold: %+v, %v", again, err)
 		}
-		_, err = tryShared(b, "k", driver.Request{ID: newID("next"), TTL: time.Second, Share: permits(1, 1)})
+		_, err = tryShared(b, "k", driver.Request{ID: newID("next"), TTL: trapTTL, Share: permits(1, 1)})
 		return err == nil
 	})
 }

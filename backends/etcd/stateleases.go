@@ -30,13 +30,14 @@ type generation struct {
 type stateLease struct {
 	epoch  int
 	id     clientv3.LeaseID
-	until  time.Time
-	states int // that this client has bound to it
+	until  time.Time // on the monotonic clock, which stops while the machine sleeps
+	wall   time.Time // the same on the wall clock, which may be set; what comes first counts
+	states int       // that this client has bound to it
 }
 
 // lasts reports whether l keeps a state long enough that needs d. stateLeases.mu is held.
 func (t *stateLeases) lasts(l *stateLease, d time.Duration) bool {
-	return l != nil && l.epoch == t.epoch && time.Until(l.until) >= d
+	return l != nil && l.epoch == t.epoch && min(time.Until(l.until), time.Until(l.wall)) >= d
 }
 
 // maxStates is how many states share a lease. A lease that ends takes its keys in one step, for which the server stops: for
@@ -101,7 +102,8 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 	id = clientv3.LeaseID(resp.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.Version.lease = &stateLease{epoch: t.epoch, id: id, until: sent.Add(time.Duration(resp.TTL) * time.Second), states: 1}
+	until := sent.Add(time.Duration(resp.TTL) * time.Second)
+	c.Version.lease = &stateLease{epoch: t.epoch, id: id, until: until, wall: until.Round(0), states: 1}
 	g.leases = append(g.leases, c.Version.lease)
 	return id, nil
 }
