@@ -135,7 +135,8 @@ func (c *call) end() {
 	c.conn.pool.give(c.conn)
 }
 
-// outcome adds the reason to the error of a command that ctx or Close has ended.
+// outcome adds the reason to the error of a command that ctx or Close has ended. That error may be of another context, which
+// was made for a dial, and is not matched.
 func (b *backend) outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil || answered(err):
@@ -146,10 +147,14 @@ func (b *backend) outcome(ctx context.Context, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // its timer is as late as ours
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %v", driver.ContextError(ctx), err)
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	why := driver.ContextError(ctx)
+	if errors.Is(err, driver.ErrNotSent) {
+		why = driver.NotSent(why)
+	}
+	return fmt.Errorf("%w: %v", why, err)
 }
 
 // answered reports whether err is what the store says, and not that it does not.
@@ -163,7 +168,7 @@ func (b *backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	}
 	return nil
 }
@@ -178,10 +183,18 @@ func (c *call) gone() bool {
 	return c.state.Load() == abandoned
 }
 
+// givenUp is the error of a command that is not sent, because the caller has gone.
+func (c *call) givenUp() error {
+	if c.touched {
+		return errGone
+	}
+	return notSent(errGone)
+}
+
 // get reads an item with its cas id.
 func (c *call) get(key string) (*memcache.Item, error) {
 	if c.gone() {
-		return nil, errGone
+		return nil, c.givenUp()
 	}
 	item, err := c.read(key)
 	if err != nil && !answer(err) && !c.touched {
@@ -219,7 +232,7 @@ func (c *call) stale() bool {
 
 func (c *call) change(command func() error) error {
 	if c.gone() {
-		return errGone
+		return c.givenUp()
 	}
 	err := command()
 	c.noteBroken(err)
@@ -237,12 +250,12 @@ func (c *call) change(command func() error) error {
 	return err
 }
 
-// read is get, once more if the connection broke: one that was idle may have been dead for long,
-// since the server restarted. Only reads are ever sent again.
+// read is get, once more if a connection broke that was there before the call: it may have been dead for long, since
+// the server restarted. Only reads are ever sent again.
 func (c *call) read(key string) (*memcache.Item, error) {
 	c.readAt = time.Now()
 	item, err := c.client.Get(key)
-	if c.noteBroken(err) && !c.gone() {
+	if c.noteBroken(err) && !c.gone() && (c.conn == nil || c.conn.wasIdle()) {
 		item, err = c.client.Get(key)
 	}
 	return item, err
@@ -296,5 +309,5 @@ func notSent(err error) error {
 	case strings.Contains(err.Error(), "CLIENT_ERROR unauthenticated"):
 		err = fmt.Errorf("the server asks for a user and a password: give them, as in memcached://user:password@host: %w", err)
 	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	return driver.NotSent(err)
 }

@@ -48,7 +48,7 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 		}
 	}
 	if !anyNil(errs) {
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, errors.Join(errs...))
+		return nil, driver.NotSent(errors.Join(errs...))
 	}
 	return found, nil
 }

@@ -45,6 +45,7 @@ func openIn(tb conformance.TB, text string) driver.Backend {
 
 // twoMembers are two servers, each behind a proxy that can cut it off.
 func twoMembers(t *testing.T) *conformance.Members {
+	const timeout = 2 * time.Second // the usual one is short for some hundred renewals at once beside other tests
 	type store struct {
 		servers []*testserver.Server
 		proxies []*conformance.Proxy
@@ -71,9 +72,9 @@ func twoMembers(t *testing.T) *conformance.Members {
 	}
 	return members.Of(func() []*testserver.Server { return start().servers }, func() {}, conformance.Members{
 		Open: func(tb conformance.TB) driver.Backend {
-			return openIn(tb, "memcached://"+strings.Join(start().addrs, ","))
+			return openIn(tb, fmt.Sprintf("memcached://%s?timeout=%v", strings.Join(start().addrs, ","), timeout))
 		},
-		Count: 2, Bound: defaultTimeout, LockAt: at, LimitAt: at,
+		Count: 2, Bound: timeout, LockAt: at, LimitAt: at,
 		CutOff: func(_ conformance.TB, i int) func() {
 			p := start().proxies[i]
 			p.Cut()

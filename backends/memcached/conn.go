@@ -26,6 +26,7 @@ type conn struct {
 	mu       sync.Mutex
 	deadline time.Time // of the call; zero: none
 	aborted  bool
+	dialled  bool               // in this call
 	socket   *socket            // in use, or last used
 	cancel   context.CancelFunc // ends a dial in progress
 }
@@ -61,7 +62,7 @@ func (c *conn) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	defer cancel()
 	c.mu.Lock()
 	deadline := c.deadline
-	c.cancel = cancel
+	c.cancel, c.dialled = cancel, true
 	if c.aborted {
 		cancel()
 	}
@@ -85,7 +86,7 @@ func (c *conn) dial(ctx context.Context, network, addr string) (net.Conn, error)
 func (c *conn) begin(deadline time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline, c.aborted = deadline, false
+	c.deadline, c.aborted, c.dialled = deadline, false, false
 }
 
 // abort ends the call at once.
@@ -106,6 +107,13 @@ func (c *conn) gone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.aborted
+}
+
+// wasIdle reports whether the call has a connection that was there before it.
+func (c *conn) wasIdle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.dialled
 }
 
 // raw runs fn on the socket of the last command, for commands that gomemcache does not have.

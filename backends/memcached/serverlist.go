@@ -149,14 +149,15 @@ func (c *call) admit() error {
 // seen is what was last seen of the list on one server. It counts for the life of the list.
 type seen struct {
 	mu    sync.Mutex
-	until time.Time
+	until time.Time     // on the monotonic clock, which stops while the machine sleeps
+	wall  time.Time     // the same on the wall clock, which may be set; what comes first counts
 	other *ServersError // nil: the list is ours
 }
 
 func (s *seen) set(other *ServersError, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.other, s.until = other, until
+	s.other, s.until, s.wall = other, until, until.Round(0)
 }
 
 // forget: the server may have restarted, and have lost its list.
@@ -166,7 +167,7 @@ func (s *seen) forget() { s.set(nil, time.Time{}) }
 func (s *seen) get() (ours bool, other *ServersError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !time.Now().Before(s.until) {
+	if now := time.Now(); !now.Before(s.until) || !now.Before(s.wall) {
 		return false, nil
 	}
 	return s.other == nil, s.other

@@ -159,6 +159,21 @@ func openWith(t *testing.T, list string, life time.Duration, change func(*settin
 	return b
 }
 
+// While a machine sleeps its monotonic clock stops, and the list at a server runs out.
+func TestListSeenLapsesWhileTheMachineSleeps(t *testing.T) {
+	for _, other := range []*ServersError{nil, {}} {
+		var s seen
+		s.set(other, time.Now().Add(time.Hour))
+		if ours, got := s.get(); ours != (other == nil) || got != other {
+			t.Errorf("seen before: ours %v, another %v, want %v", ours, got, other)
+		}
+		s.wall = s.wall.Add(-time.Hour)
+		if ours, got := s.get(); ours || got != nil {
+			t.Errorf("seen before the machine slept: ours %v, another %v, want nothing", ours, got)
+		}
+	}
+}
+
 // A list is remembered for as long as a client has it, though it makes no call, and not for long
 // after the last one has gone.
 func TestListLapsesWithItsLastClient(t *testing.T) {
