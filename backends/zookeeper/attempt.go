@@ -92,7 +92,9 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			return since, false, err
 		case err == nil:
 			a.t, a.heard = t, time.Now()
-			a.b.lives(session, since)
+			if !t.found {
+				a.b.lives(session, since)
+			}
 			return since, t.alone, nil
 		case errors.Is(err, errNewSession):
 			a.t = t

@@ -36,7 +36,7 @@ func (b *backend) await(ctx context.Context) (session int64, err error) {
 		default:
 		}
 		if err := ctx.Err(); err != nil {
-			return 0, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+			return 0, driver.NotSent(err)
 		}
 		if ready, err := b.ready(); err != nil {
 			return 0, err
@@ -63,7 +63,7 @@ func (b *backend) ready() (bool, error) {
 	}
 	if b.wire != nil {
 		if err := b.wire.unreachable(); err != nil {
-			return false, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+			return false, driver.NotSent(err)
 		}
 	}
 	return false, nil
@@ -128,7 +128,7 @@ func classify(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), isRefusal(err):
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return driver.NotSent(err)
 	}
 	return err
 }

@@ -168,6 +168,7 @@ type ticket struct {
 	session int64
 	token   int64
 	alone   bool // it was the only one in its queue when it was made
+	found   bool // by reads alone, which are no sign of life
 	sharing *sharing
 }
 

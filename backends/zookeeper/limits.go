@@ -240,7 +240,7 @@ func (b *backend) write(ops []any, dirs []string) ([]zk.MultiResponse, error) {
 	}
 	for _, dir := range dirs {
 		if err := b.makeDir(dir); err != nil {
-			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+			return nil, driver.NotSent(err)
 		}
 	}
 	return b.conn.Multi(ops...)

@@ -374,6 +374,11 @@ func TestRecordTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
+// bytes is r as a node holds it.
+func (r record) bytes() []byte {
+	return append(recordUntil(r.until), r.state...)
+}
+
 func FuzzParseRecord(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(record{until: 1}.bytes())

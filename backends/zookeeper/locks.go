@@ -43,18 +43,10 @@ func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, 
 }
 
 func checkHold(key, id string) error {
-	switch {
-	case key == "" || len(key) > maxKey:
+	if key == "" || len(key) > maxKey {
 		return fmt.Errorf("%w: key of %d bytes: want 1 to %d", driver.ErrInvalid, len(key), maxKey)
-	case id == "" || len(id) > driver.MaxID:
-		return fmt.Errorf("%w: id of %d bytes: want 1 to %d", driver.ErrInvalid, len(id), driver.MaxID)
 	}
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' {
-			return fmt.Errorf("%w: id %q: want printable ASCII without spaces", driver.ErrInvalid, id)
-		}
-	}
-	return nil
+	return driver.CheckID(id)
 }
 
 func checkRequest(key string, r driver.Request) error {

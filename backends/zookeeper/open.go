@@ -68,7 +68,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 		o.acl = zk.AuthACL(zk.PermAll)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return nil, driver.NotSent(err)
 	}
 	b, err := dial(parsed, session, patience, o)
 	if err != nil {

@@ -28,10 +28,6 @@ const recordHead = 1 + 8
 // recordVersion is the first byte.
 const recordVersion = 1
 
-func (r record) bytes() []byte {
-	return append(recordUntil(r.until), r.state...)
-}
-
 // recordUntil is the beginning of a record, with room for most states.
 func recordUntil(until int64) []byte {
 	b := append(make([]byte, 0, 64), recordVersion)

@@ -26,7 +26,7 @@ func (b *backend) find(e *entry, session int64) (t ticket, err error) {
 			return ticket{}, err
 		case !ok || stat.EphemeralOwner != session || stat.Version != 0:
 		case t.path == "":
-			t = ticket{path: node, session: session, token: stat.Czxid}
+			t = ticket{path: node, session: session, token: stat.Czxid, found: true}
 		default:
 			if err := b.remove(node); err != nil {
 				return ticket{}, err

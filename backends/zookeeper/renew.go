@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -58,7 +57,7 @@ func (b *backend) renewAll(ctx context.Context, holds []driver.Hold, shared bool
 	}
 	// Also where nothing is to be asked, a call ends with its ctx.
 	if err := ctx.Err(); err != nil || b.isClosed() {
-		if err = fmt.Errorf("%w: %w", driver.ErrNotSent, err); b.isClosed() {
+		if err = driver.NotSent(err); b.isClosed() {
 			err = driver.ErrClosed
 		}
 		for i := range out {

@@ -97,6 +97,29 @@ func TestTrap01FoundNodeMustBeOfThisSession(t *testing.T) {
 	isFree(t, b, "k")
 }
 
+// In an ensemble the answer to a create is lost, and reads find the node. They are no sign of life: the server that answers
+// them may have lost its leader. Without a write there is no grant.
+func TestTrap01FoundNodeIsNoSignOfLife(t *testing.T) {
+	p, b := openTapped(t)
+	b.alone.Store(false)
+	var writes atomic.Int32
+	p.disturb(func(op int32) deed {
+		switch {
+		case op != opMulti:
+			return pass
+		case writes.Add(1) == 1:
+			return dropOne
+		}
+		return cut
+	})
+	g, err := b.TryLock(t.Context(), "k", request("a", time.Minute))
+	if err == nil || driver.Definite(err) || writes.Load() != 2 {
+		t.Errorf("%d writes, none answered: %+v, %v; want two, and an unknown outcome", writes.Load(), g, err)
+	}
+	p.disturb(nil)
+	isFree(t, b, "k")
+}
+
 // The connection goes for good while the create is under way, and so its caller: what it made is removed
 // as soon as there is a connection, in the same session.
 func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
