@@ -87,7 +87,7 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 	file := fileName(name)
 	sh := &s.shards[shardOf(file)]
 	if err := s.enter(ctx, sh); err != nil {
-		return notSent(err)
+		return driver.NotSent(err)
 	}
 	u := &update{sh: sh, file: file, fn: fn, done: make(chan struct{})}
 	go func() {
@@ -115,7 +115,7 @@ func (s *store) update(ctx context.Context, u *update) (now time.Time, err error
 		}
 	}
 	if err != nil {
-		return now, notSent(err)
+		return now, driver.NotSent(err)
 	}
 	// If the kernel refuses to unlock, closing the file has unlocked it, and the
 	// next lock opens it again: the change stands.
@@ -134,7 +134,7 @@ func (s *store) absent(u *update) (now time.Time, writes bool, err error) {
 		return now, true, nil // somebody removed the guard alone
 	}
 	if now, err = s.clock.Load().now(); err != nil {
-		return now, false, notSent(err)
+		return now, false, driver.NotSent(err)
 	}
 	writes, err = u.absent(now)
 	return now, writes, err
@@ -144,11 +144,11 @@ func (s *store) absent(u *update) (now time.Time, writes bool, err error) {
 func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 	// The clock is read inside: whoever comes later sees a later time.
 	if now, err = s.clock.Load().now(); err != nil {
-		return now, false, notSent(err)
+		return now, false, driver.NotSent(err)
 	}
 	c, release, err := s.reserve.openCell(filepath.Join(u.sh.dir, u.file))
 	if err != nil {
-		return now, false, notSent(err)
+		return now, false, driver.NotSent(err)
 	}
 	defer release()
 	if s.inside != nil {
@@ -164,7 +164,7 @@ func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 		err = c.write(change.Value, now, keepUntil(now, change.Keep), filepath.Join(u.sh.dir, "tmp"))
 	}
 	if err != nil {
-		return now, false, notSent(err)
+		return now, false, driver.NotSent(err)
 	}
 	return now, c.file == nil && rand.IntN(sweepOdds) == 0, nil
 }
@@ -269,7 +269,7 @@ func (s *store) Ping(ctx context.Context) error {
 	select {
 	case s.pinging <- struct{}{}:
 	case <-ctx.Done():
-		return notSent(driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	}
 	_, err := within(ctx, func() (struct{}, error) {
 		defer func() { <-s.pinging }()
@@ -296,14 +296,6 @@ func (s *store) closeFiles() (err error) {
 		<-sh.turn
 	}
 	return join(err, join(s.reserve.close(), s.clock.Load().close()))
-}
-
-// notSent marks an error of a call that changed nothing.
-func notSent(err error) error {
-	if driver.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 }
 
 // join puts two errors on one line.

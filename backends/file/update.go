@@ -91,7 +91,7 @@ func (u *update) giveUp(ctx context.Context) error {
 	if u.writes {
 		return err
 	}
-	return notSent(err)
+	return driver.NotSent(err)
 }
 
 // within runs f and returns when it does, or shortly after the end of ctx; then f
@@ -124,6 +124,6 @@ func within[T any](ctx context.Context, f func() (T, error), late func(T, error)
 	case <-t.C:
 		close(left)
 		var none T
-		return none, notSent(fmt.Errorf("the file system does not answer: %w", driver.ContextError(ctx)))
+		return none, driver.NotSent(fmt.Errorf("the file system does not answer: %w", driver.ContextError(ctx)))
 	}
 }
