@@ -3,7 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +26,13 @@ type absent struct {
 // why is the error that it is not.
 func Absent(info driver.Info, why error, open func(context.Context) (driver.Backend, error)) driver.Backend {
 	info.Server = ""
+	info.Claims = slices.DeleteFunc(slices.Clone(info.Claims), func(c driver.Claim) bool {
+		return !slices.Contains(lasting, c) // no more is asked of a member that is there, but what usable asks of all
+	})
 	return &absent{info: info, open: open, why: why, next: time.Now().Add(callBound)}
 }
 
+// get opens the member, unless it is open.
 func (a *absent) get(ctx context.Context) (store, error) {
 	a.mu.Lock()
 	switch {
@@ -82,100 +86,4 @@ func (a *absent) Close() error {
 		return nil
 	}
 	return a.store.Close()
-}
-
-func (a *absent) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	s, err := a.get(ctx)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return s.TryLock(ctx, key, r)
-}
-
-func (a *absent) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	s, err := a.get(ctx)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	return s.Renew(ctx, key, r)
-}
-
-// RenewAll renews in one batch where the store can.
-func (a *absent) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	s, err := a.get(ctx)
-	if err == nil {
-		return renewAll(ctx, s, holds)
-	}
-	out := make([]driver.Renewal, len(holds))
-	for i := range out {
-		out[i].Err = err
-	}
-	return out
-}
-
-func (a *absent) Unlock(ctx context.Context, key, id string) error {
-	s, err := a.get(ctx)
-	if err != nil {
-		return err
-	}
-	return s.Unlock(ctx, key, id)
-}
-
-func (a *absent) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	s, err := a.get(ctx)
-	if err != nil {
-		return err
-	}
-	return s.UnlockAfter(ctx, key, id, d)
-}
-
-func (a *absent) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	s, err := a.get(ctx)
-	if err != nil {
-		return driver.Holder{}, err
-	}
-	return s.Inspect(ctx, key)
-}
-
-func (a *absent) Break(ctx context.Context, key, id string) error {
-	s, err := a.get(ctx)
-	if err != nil {
-		return err
-	}
-	return s.Break(ctx, key, id)
-}
-
-func (a *absent) Ping(ctx context.Context) error {
-	s, err := a.get(ctx)
-	if err != nil {
-		return err
-	}
-	return s.Ping(ctx)
-}
-
-func (a *absent) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		s, err := a.get(ctx)
-		l, ok := s.(driver.Lister)
-		if err == nil && !ok {
-			err = driver.ErrUnsupported
-		}
-		if err != nil {
-			yield("", err)
-			return
-		}
-		l.List(ctx, prefix)(yield)
-	}
-}
-
-// Check says that the member is not there.
-func (a *absent) Check(ctx context.Context) ([]driver.Finding, error) {
-	s, err := a.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if c, ok := s.(driver.Checker); ok {
-		return c.Check(ctx)
-	}
-	return nil, nil
 }

@@ -73,3 +73,43 @@ func TestAbsent(t *testing.T) {
 		}
 	})
 }
+
+// claimsLess is a member that lacks a claim which a quorum does not make.
+type claimsLess struct {
+	*link
+	claim driver.Claim
+}
+
+func (c claimsLess) Info() driver.Info {
+	info := c.link.Info()
+	info.Claims = info.Claims.Without(c.claim)
+	return info
+}
+
+// Whether a member may do without a claim does not depend on when it is there.
+func TestAbsentNeedsNoMoreClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &trial{t: t, servers: []*server{newServer(), newServer(), newServer()}}
+		links := []driver.Backend{&link{s: x.servers[0]}, &link{s: x.servers[1]}}
+		late := quorum.Absent(links[0].Info(), errors.New("connection refused"), func(context.Context) (driver.Backend, error) {
+			return claimsLess{&link{s: x.servers[2]}, driver.Wake}, nil
+		})
+		b, err := quorum.New(quorum.MaxTTL, append(links, late)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		c := &client{Backend: b, x: x}
+		r, _ := c.take("held", 20*time.Second)
+		synctest.Wait()
+		x.servers[0].setDown(true)
+		c.renew("held", r, "with the late member")
+		c.unlock("held", r)
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		for _, wrong := range x.wrong {
+			t.Error(wrong)
+		}
+	})
+}

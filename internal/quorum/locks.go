@@ -58,13 +58,13 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 func (b *Backend) attempt(ctx context.Context, key string, r driver.Request, again *backoff) (*round[vote], error) {
 	r.Floor = b.tokens.next()
 	sent := time.Now()
-	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member) (vote, error) {
+	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
 		if again.over.Load() { // it waited for the calls before it
 			if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {
-				return vote{}, fmt.Errorf("%w: %w", driver.ErrNotSent, errUnwanted)
+				return vote{}, driver.NotSent(errUnwanted)
 			}
 		}
-		g, err := m.TryLock(ctx, key, r)
+		g, err := s.TryLock(ctx, key, r)
 		if err != nil {
 			return vote{}, err
 		}
@@ -143,8 +143,8 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 	if have >= b.need {
 		return nil
 	}
-	written := ask(ctx, b, lower, holdKey{key, r.ID}, func(ctx context.Context, m *member) (vote, error) {
-		g, err := m.Renew(ctx, key, r)
+	written := ask(ctx, b, lower, holdKey{key, r.ID}, func(ctx context.Context, _ *member, s store) (vote, error) {
+		g, err := s.Renew(ctx, key, r)
 		return vote{grant: g, counts: g.Token >= token}, err
 	})
 	stored := func() int { return have + b.count(written, driver.ErrNotHeld).yes }
@@ -174,8 +174,8 @@ func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, fir
 		}
 	}
 	err := b.unanswered("granted", failed)
-	if first && !driver.Definite(err) && !slices.ContainsFunc(grants.answers, mayHaveGranted) {
-		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	if first && !slices.ContainsFunc(grants.answers, mayHaveGranted) {
+		err = driver.NotSent(err)
 	}
 	return err
 }
@@ -201,8 +201,8 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 	if _, _, now := b.holds.get(holdKey{key, id}); now {
 		return
 	}
-	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, m *member) (struct{}, error) {
-		return struct{}{}, m.Unlock(ctx, key, id)
+	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (struct{}, error) {
+		return struct{}{}, s.Unlock(ctx, key, id)
 	})
 	r.wait(ctx, moment, all)
 }
@@ -215,21 +215,21 @@ func (b *Backend) Unlock(ctx context.Context, key, id string) error {
 // UnlockAfter implements driver.DelayedUnlocker.
 func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	b.holds.drop(holdKey{key, id})
-	return b.change(ctx, key, id, "released", func(ctx context.Context, m *member) error {
+	return b.change(ctx, key, id, "released", func(ctx context.Context, s store) error {
 		if d <= 0 {
-			return m.Unlock(ctx, key, id)
+			return s.Unlock(ctx, key, id)
 		}
-		return m.UnlockAfter(ctx, key, id, d)
+		return s.UnlockAfter(ctx, key, id, d)
 	})
 }
 
 // change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too.
-func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, *member) error) error {
+func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, store) error) error {
 	if err := b.ready(ctx, key); err != nil {
 		return err
 	}
-	r := end(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, m *member) (vote, error) {
-		return vote{counts: true}, do(ctx, m)
+	r := end(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (vote, error) {
+		return vote{counts: true}, do(ctx, s)
 	})
 	count := func() tally { return b.count(r, driver.ErrNotHeld) }
 	if err := r.gather(ctx, func() bool { t := count(); return max(t.yes, t.no) >= b.need }); err != nil {

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -23,7 +24,8 @@ type holdKey struct{ key, id string }
 
 // member is one of the stores.
 type member struct {
-	store
+	driver.Backend
+	open   func(context.Context) (store, error) // gives the store, which is opened now if it was absent
 	name   string
 	runs   runs
 	doubts doubts

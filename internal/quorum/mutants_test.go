@@ -23,7 +23,7 @@ var mutants = []mutant{
 	{"token not written back", "locks.go", "err := b.writeBack(ctx, key, r, grants, token)", "err := error(nil)", "QUORUM-04"},
 	{"vote of a newborn", "votes.go", "counts: m.runs.count(g, b.longest)", "counts: m.runs.count(g, b.longest) || true", "QUORUM-03"},
 	{
-		"errors that vote", "locks.go", "g, err := m.TryLock(ctx, key, r)\n\t\tif err != nil {\n\t\t\treturn vote{}, err", `g, err := m.TryLock(ctx, key, r)
+		"errors that vote", "locks.go", "g, err := s.TryLock(ctx, key, r)\n\t\tif err != nil {\n\t\t\treturn vote{}, err", `g, err := s.TryLock(ctx, key, r)
 		if err != nil && !errors.Is(err, driver.ErrLocked) {
 			g, err = driver.Grant{Token: r.Floor, TTL: r.TTL}, nil
 		}

@@ -17,8 +17,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 		return driver.Holder{}, err
 	}
 	sent := time.Now()
-	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, m *member) (driver.Holder, error) {
-		return m.Inspect(ctx, key)
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s store) (driver.Holder, error) {
+		return s.Inspect(ctx, key)
 	})
 	isFree := func(err error) bool { return errors.Is(err, driver.ErrNotHeld) }
 	var most driver.Holder
@@ -61,7 +61,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 
 // Break implements driver.Breaker.
 func (b *Backend) Break(ctx context.Context, key, id string) error {
-	return b.change(ctx, key, id, "broken", func(ctx context.Context, m *member) error { return m.Break(ctx, key, id) })
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, s store) error { return s.Break(ctx, key, id) })
 }
 
 // listMoment is how long List waits at least for the members that a majority does not need: what one alone has may be of
@@ -108,9 +108,13 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 func (b *Backend) lists(ctx context.Context, prefix string) (*round[map[string]bool], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := ask(ctx, b, b.members, holdKey{}, func(_ context.Context, m *member) (map[string]bool, error) { // not within callBound: it can be long
+	r := ask(ctx, b, b.members, holdKey{}, func(_ context.Context, _ *member, s store) (map[string]bool, error) { // not within callBound: it can be long
+		l, ok := s.(driver.Lister)
+		if !ok {
+			return nil, driver.ErrUnsupported
+		}
 		keys := map[string]bool{}
-		for key, err := range m.store.(driver.Lister).List(ctx, prefix) {
+		for key, err := range l.List(ctx, prefix) {
 			if err != nil && ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w", errUnwanted, err)
 			}
@@ -133,7 +137,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	if err := b.ready(ctx, "ping"); err != nil {
 		return err
 	}
-	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, m *member) (struct{}, error) { return struct{}{}, m.Ping(ctx) })
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s store) (struct{}, error) { return struct{}{}, s.Ping(ctx) })
 	err := r.gather(ctx, func() bool { return r.succeeded() >= b.need })
 	if err == nil && r.succeeded() < b.need {
 		err = b.unanswered("answered", r.errs(isNothing))
@@ -154,11 +158,7 @@ func (b *Backend) Describe(context.Context) (map[string]string, error) {
 func (b *Backend) Check(ctx context.Context) (all []driver.Finding, err error) {
 	var failed []error
 	for _, m := range b.members {
-		c, ok := m.store.(driver.Checker)
-		if !ok {
-			continue
-		}
-		found, err := c.Check(ctx)
+		found, err := m.check(ctx)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", m, err))
 			all = append(all, driver.Finding{Level: driver.LevelFail, Name: m.name, Text: "it does not answer", Remedy: "start it: as long as a majority serves, locks do"})
@@ -173,4 +173,17 @@ func (b *Backend) Check(ctx context.Context) (all []driver.Finding, err error) {
 		return all, errors.Join(failed...)
 	}
 	return all, nil
+}
+
+// check is what m finds by itself; nothing if it does not look.
+func (m *member) check(ctx context.Context) ([]driver.Finding, error) {
+	s, err := m.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := s.(driver.Checker)
+	if !ok {
+		return nil, nil
+	}
+	return c.Check(ctx)
 }

@@ -62,16 +62,25 @@ func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
 		if reflect.ValueOf(m).Comparable() && slices.Contains(members[:i], m) {
 			return nil, fmt.Errorf("%w: member %d is there twice", driver.ErrInvalid, i+1)
 		}
-		s, err := usable(m)
+		open, err := opener(m)
 		if err != nil {
 			return nil, fmt.Errorf("%w: member %d, %s: %s", driver.ErrInvalid, i+1, m.Info().Name, err)
 		}
 		b.members = append(b.members, &member{
-			store: s, name: fmt.Sprintf("member %d, %s", i+1, m.Info().Name), last: make(map[holdKey]chan struct{}),
+			Backend: m, open: open, name: fmt.Sprintf("member %d, %s", i+1, m.Info().Name), last: make(map[holdKey]chan struct{}),
 		})
 	}
 	b.info = b.describe()
 	return b, nil
+}
+
+// opener gives what opens m, or says why it cannot be a member.
+func opener(m driver.Backend) (func(context.Context) (store, error), error) {
+	if a, ok := m.(*absent); ok {
+		return a.get, nil
+	}
+	s, err := usable(m)
+	return func(context.Context) (store, error) { return s, nil }, err
 }
 
 // usable says why m cannot be a member.
@@ -101,7 +110,7 @@ func (b *Backend) Info() driver.Info {
 // describe makes Info of the members'. Locks are what all members can do, and survive the failure of one.
 func (b *Backend) describe() driver.Info {
 	info := driver.Info{Name: "quorum", MaxTTL: b.longest}
-	common := slices.DeleteFunc(driver.AllClaims(), func(c driver.Claim) bool { return !slices.Contains(lasting, c) })
+	common := slices.Clone(lasting)
 	for _, m := range b.members {
 		one := m.Info()
 		info.MinTTL, info.TTLStep = max(info.MinTTL, one.MinTTL), max(info.TTLStep, one.TTLStep)
@@ -180,7 +189,7 @@ func (b *Backend) ready(ctx context.Context, key string) error {
 	case b.closed:
 		return driver.ErrClosed
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return driver.NotSent(driver.ContextError(ctx))
 	case key == "":
 		return fmt.Errorf("%w: key is empty: want at least 1 byte", driver.ErrInvalid)
 	}

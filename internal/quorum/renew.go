@@ -74,8 +74,8 @@ type renewal struct {
 }
 
 func (n *renewal) ask(ctx context.Context) {
-	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member) ([]driver.Renewal, error) {
-		return m.renewAll(ctx, &n.b.holds, n.holds), nil
+	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member, s store) ([]driver.Renewal, error) {
+		return m.renewAll(ctx, s, &n.b.holds, n.holds), nil
 	})
 	n.ended = n.round.gather(ctx, func() bool {
 		if len(n.b.members)-n.round.missing < n.b.need {
@@ -94,9 +94,9 @@ func (n *renewal) ask(ctx context.Context) {
 var errReleased = errors.New("a release of this hold may be on its way")
 
 // renewAll renews holds at one member. A renewal that was sent after a release, and overtook it, does not count.
-func (m *member) renewAll(ctx context.Context, mine *holds, list []driver.Hold) []driver.Renewal {
+func (m *member) renewAll(ctx context.Context, s store, mine *holds, list []driver.Hold) []driver.Renewal {
 	doubted := m.doubts.among(list, mine)
-	out := renewAll(ctx, m.store, list)
+	out := renewAll(ctx, s, list)
 	for _, i := range doubted {
 		if i < len(out) && out[i].Err == nil {
 			m.doubts.has(holdKey{list[i].Key, list[i].ID})
@@ -169,29 +169,29 @@ func (n *renewal) heal(ctx context.Context, k int, s standing) *round[vote] {
 	r := h.Request
 	r.Floor = c.token
 	sent := time.Now()
-	return ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member) (vote, error) {
-		g, err := n.b.again(ctx, m, h.Key, r)
+	return ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
+		g, err := n.b.again(ctx, s, h.Key, r)
 		if err != nil {
 			return vote{}, err
 		}
 		m.runs.count(g, n.b.longest) // takes in that it may have restarted
 		if g.Token < c.token {
-			_, err = m.Renew(ctx, h.Key, r)
+			_, err = s.Renew(ctx, h.Key, r)
 		}
 		counts := time.Now().Before(c.until) && !m.doubts.has(holdKey{h.Key, h.ID})
 		return vote{grant: g, until: endOf(g, sent), counts: counts}, err
 	})
 }
 
-// again grants r at m again, while the hold is certain. Contenders that have the vote give it back.
-func (b *Backend) again(ctx context.Context, m *member, key string, r driver.Request) (g driver.Grant, err error) {
+// again grants r at a member again, while the hold is certain. Contenders that have the vote give it back.
+func (b *Backend) again(ctx context.Context, s store, key string, r driver.Request) (g driver.Grant, err error) {
 	var contend backoff
 	for {
 		if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {
 			return driver.Grant{}, driver.ErrNotHeld
 		}
 		sent := time.Now()
-		if g, err = m.TryLock(ctx, key, r); !isLocked(err) {
+		if g, err = s.TryLock(ctx, key, r); !isLocked(err) {
 			return g, err
 		}
 		contend.begin(time.Since(sent))
