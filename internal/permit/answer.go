@@ -70,6 +70,11 @@ func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, 
 // grant serves w, now or when its permits are due.
 func (q *waitQueue) grant(w *waiter, now time.Time, delay time.Duration) {
 	q.remove(w)
+	if q.closed && delay > 0 { // close has given back already what the others reserved
+		q.refund(w)
+		w.answer(FromStore, driver.ErrClosed)
+		return
+	}
 	if delay > 0 {
 		w.due = now.Add(delay)
 		if last := q.ahead.Back(); last != nil && w.due.Before(last.Value.(*waiter).due) {

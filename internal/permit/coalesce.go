@@ -177,7 +177,7 @@ func (c *coalescer) leave(r *request) error {
 	}
 	r.gone = true
 	if r.batch == nil { // whoever sends the queue passes it by
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, r.ctx.Err())
+		return driver.NotSent(r.ctx.Err())
 	}
 	if r.batch.callers--; r.batch.callers == 0 {
 		r.batch.cancel()

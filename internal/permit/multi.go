@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -75,7 +77,7 @@ func (m *all) sums() []summed {
 			sums = append(sums, summed{Demand: d, of: []int{i}})
 			continue
 		}
-		sums[at].N += d.N
+		sums[at].N += min(d.N, math.MaxInt-sums[at].N) // the largest int is more than any limit grants
 		sums[at].of = append(sums[at].of, i)
 	}
 	return sums
@@ -240,19 +242,20 @@ func (m *all) grant(sum *summed, t *driver.TakenOne) {
 	}
 }
 
-// giveBack refunds what was taken. What cannot be given back counts as spent.
+// giveBack gives back what was taken. It waits for that, so that what comes next finds the permits, unless ctx ends
+// or the store is slow.
 func (m *all) giveBack(ctx context.Context, sums []summed) {
 	if len(sums) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTry)
+	ctx, cancel := context.WithTimeout(ctx, refundTry)
 	defer cancel()
+	var giving sync.WaitGroup
 	for _, sum := range sums {
-		if sum.N == 0 {
-			continue
+		if sum.N > 0 {
+			giving.Add(1)
+			m.refunds.start(limitKey{sum.Key, sum.Limit}, sum.id, sum.N, giving.Done)
 		}
-		// The answer is a denial, or an error, whatever comes of it.
-		_ = m.Store.Refund.Refund(ctx, sum.Key, sum.Limit, sum.id, sum.N)
-		m.denied.forget(sum.Key)
 	}
+	awaitAll(ctx, &giving)
 }

@@ -99,7 +99,7 @@ func (p *Pool) Take(ctx context.Context, r *Result, d *driver.Demand, ask driver
 	case ask.N == 0:
 		p.prefetch.addTo(d, r)
 	case f != nil && !r.Allowed && f.spendRest(ask.Min, ask.N, r):
-		from = FromPrefetch
+		from, r.RetryAfter = FromPrefetch, 0
 	}
 	return from, err
 }
@@ -162,7 +162,7 @@ func (p *Pool) Reset(ctx context.Context, d *driver.Demand) error {
 		// What is taken while the store resets may be forgotten too.
 		defer b.reset(d.Key, &d.Limit)
 	}
-	defer p.waits.againAll(d.Key, &d.Limit)
+	defer p.waits.again(d.Key, &d.Limit)
 	defer p.denied.forget(d.Key)
 	return p.Store.Reset(ctx, d.Key, d.Limit)
 }
@@ -170,7 +170,7 @@ func (p *Pool) Reset(ctx context.Context, d *driver.Demand) error {
 // returned makes those who were denied permits of d ask again: some were given back.
 func (p *Pool) returned(d *driver.Demand) {
 	p.denied.forget(d.Key)
-	p.waits.again(limitKey{d.Key, d.Limit})
+	p.waits.again(d.Key, &d.Limit)
 }
 
 // Refund gives back what the request id was granted of d.

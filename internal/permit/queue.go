@@ -40,6 +40,8 @@ type waitQueue struct {
 	returning int       // refunds of waiters that were cancelled, under way
 	asked     int       // waiters of the request under way that are still there
 	abandon   func()    // ends that request
+	answers   int       // of the store, until now
+	owed      bool      // the store was asked since its last answer
 
 	trip     time.Duration // how long the last request took
 	wanted   int           // permits, by all in waiting
@@ -60,6 +62,7 @@ type waiter struct {
 	asked    bool          // a request for it is under way
 	answered bool
 	denied   bool // the store has denied it once
+	before   int  // answers of the store before it came
 
 	done  chan struct{} // closed when the answer is there
 	due   time.Time     // when the permits may be used; zero: at once
@@ -115,7 +118,7 @@ func (q *waitQueue) add(w *waiter) {
 	if q.reserves {
 		w.id = q.NewID()
 	}
-	w.place = q.waiting.PushBack(w)
+	w.place, w.before = q.waiting.PushBack(w), q.answers
 	q.wanted += w.n
 	if !w.deadline.IsZero() && (q.earliest.IsZero() || w.deadline.Before(q.earliest)) {
 		q.earliest = w.deadline
@@ -130,13 +133,12 @@ func (q *waitQueue) empty() bool {
 	return q.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.returning == 0
 }
 
-// leave takes w out, unless it has been answered. unknown says that the store may have granted it
-// what it asked for.
-func (q *waitQueue) leave(w *waiter) (left, unknown bool) {
+// leave takes w out, unless it has been answered. silence is nil unless the store is to blame.
+func (q *waitQueue) leave(w *waiter) (left bool, silence error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.answered {
-		return false, false
+		return false, nil
 	}
 	if w.place == q.waiting.Front() {
 		q.wake() // the next may want less
@@ -147,7 +149,21 @@ func (q *waitQueue) leave(w *waiter) (left, unknown bool) {
 			q.abandon() // who asks under its own context is not here
 		}
 	}
-	return true, w.asked && !w.denied
+	return true, q.silence(w)
+}
+
+// silence is the error of w, whose context has ended, if that is because the store did not answer: it was asked for
+// w, or w had no turn because those before it had no answer. waitQueues.mu is held.
+func (q *waitQueue) silence(w *waiter) error {
+	switch err := w.ctx.Err(); {
+	case err == nil || w.denied:
+		return nil
+	case w.asked:
+		return err
+	case q.answers == w.before && (q.owed || q.returning > 0):
+		return driver.NotSent(err)
+	}
+	return nil
 }
 
 // remove takes w out of waiting. waitQueues.mu is held.
@@ -163,17 +179,8 @@ func (w *waiter) answer(from Origin, err error) {
 	close(w.done)
 }
 
-// again makes the queue of k ask the store at once: this client gave permits back.
-func (qs *waitQueues) again(k limitKey) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.queues[k]; q != nil {
-		q.again()
-	}
-}
-
-// againAll does so for all limits of the account that was reset.
-func (qs *waitQueues) againAll(key string, limit *driver.Limit) {
+// again makes the queues of all limits of an account ask the store at once: this client made room in it.
+func (qs *waitQueues) again(key string, limit *driver.Limit) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for k, q := range qs.queues {
@@ -299,7 +306,7 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 			return
 		}
 	}
-	q.asked, q.abandon = len(front), abandon
+	q.asked, q.abandon, q.owed = len(front), abandon, true
 	asks, renewals := q.asks(front), q.renewals
 	q.mu.Unlock()
 	sent, epoch := q.Clock.Now(), q.denied.epoch.Load()
@@ -310,6 +317,7 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 		q.failed(front, err)
 		return
 	}
+	q.answers, q.owed = q.answers+1, false
 	q.answered(p, front, asks, taken.Asks)
 	if q.renewals != renewals {
 		q.retryAt, q.from = time.Time{}, time.Time{}

@@ -25,14 +25,14 @@ func (p *Pool) Await(ctx context.Context, d *driver.Demand) (retry time.Duration
 	case <-ctx.Done():
 	case <-p.ended:
 	}
-	if left, unknown := q.leave(w); left {
-		return 0, FromStore, waitEnded(ctx, unknown)
+	if left, silence := q.leave(w); left {
+		return 0, FromStore, waitEnded(ctx, silence)
 	}
 	switch {
 	case w.err == errTooLate:
 		return w.retry, w.from, w.err
 	case w.err != nil && w.denied && ctx.Err() != nil: // the time was up while it asked again
-		return 0, w.from, waitEnded(ctx, false)
+		return 0, w.from, waitEnded(ctx, nil)
 	case w.err != nil:
 		return 0, w.from, errs.OfStore(ctx, w.err, true)
 	case w.due.IsZero():
@@ -48,14 +48,13 @@ func (p *Pool) Await(ctx context.Context, d *driver.Demand) (retry time.Duration
 	return 0, w.from, err
 }
 
-// waitEnded is the error of a wait that ctx, or Stop, has ended. unknown says that the store
-// owes the answer.
-func waitEnded(ctx context.Context, unknown bool) error {
+// waitEnded is the error of a wait that ctx, or Stop, has ended. silence is nil unless the store is to blame.
+func waitEnded(ctx context.Context, silence error) error {
 	switch {
 	case ctx.Err() == nil:
 		return driver.ErrClosed
-	case unknown:
-		return errs.OfStore(ctx, ctx.Err(), true)
+	case silence != nil:
+		return errs.OfStore(ctx, silence, true)
 	}
 	return errs.Chain(errs.ErrLimited, driver.ContextError(ctx))
 }
