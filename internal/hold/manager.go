@@ -62,7 +62,7 @@ type Manager struct {
 	idle     chan struct{}      // closed when the Manager is stopped and has neither holds nor attempts
 	isIdle   bool               // idle is closed
 
-	sched   scheduler[*hold]
+	sched   scheduler
 	janitor janitor
 	life    context.Context // ends with Stop
 	endLife context.CancelFunc
@@ -157,7 +157,8 @@ func (m *Manager) CleanUp(ctx context.Context) {
 // Wait returns when no goroutine of the Manager is left. The store has been closed.
 func (m *Manager) Wait() { m.bg.Wait() }
 
-// LossPushed is what a LossNotifier calls. What is told before the grant has arrived is kept for settle.
+// LossPushed is what a LossNotifier calls, and who has ended a place at the store. What is told before the grant has
+// arrived is kept for settle.
 func (m *Manager) LossPushed(key, id string, cause error) {
 	cause = errs.Chain(errs.ErrLost, cause)
 	m.mu.Lock()

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -41,7 +40,8 @@ func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
 	return nil
 }
 
-// beginPlace and endPlace count places among the attempts: a Manager that stops waits for them.
+// beginPlace and endPlace count places among the attempts, and among the goroutines, for Withdraw may start one when a
+// Manager that was stopped has waited long enough for attempts.
 func (m *Manager) beginPlace() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,10 +49,12 @@ func (m *Manager) beginPlace() bool {
 		return false
 	}
 	m.attempts++
+	m.bg.Add(1)
 	return true
 }
 
 func (m *Manager) endPlace() {
+	defer m.bg.Done()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attempts--
@@ -66,9 +68,10 @@ const maxPlacePause = time.Second
 // place. It is called after pauses, and at once when the store pushes a change. An error of it is no answer.
 // The error of Await is that of ctx, or ErrClosed: then the place may be there.
 func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, error)) error {
-	following, stop := context.WithCancel(ctx)
+	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	c := p.m.follow(following, p.t.h.by.spec.Key)
+	defer context.AfterFunc(p.m.life, stop)()
+	c := p.m.follow(asking, p.t.h.by.spec.Key)
 	now := p.m.clock.Now()
 	end := now.Add(p.t.h.deadline.Load().Until(now) * 3 / 4)
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
@@ -88,15 +91,15 @@ func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, er
 			_ = p.t.Release(ctx) // before the next Wait: a signal must not find this place
 			return nil
 		}
-		if is, err := within(ctx, end.Until(p.m.clock.Now()), there); err == nil && !is {
+		bound, cancel := context.WithTimeout(asking, end.Until(p.m.clock.Now()))
+		is, err := there(bound)
+		cancel()
+		if err == nil && !is {
 			p.m.gone(p.t.h, errs.ErrLost)
 			return nil
 		}
 	}
 }
-
-// Signalled ends, without a request, a place that was ended at the store, if it is one of this Manager.
-func (m *Manager) Signalled(key, id string) { m.LossPushed(key, id, errors.New("signalled")) }
 
 // ID is the id under which the store has the place.
 func (p *Place) ID() string { return p.t.ID() }
@@ -131,11 +134,4 @@ func persist(fn func(context.Context) error) (err error) {
 			return err
 		}
 	}
-}
-
-// within calls there for d at most.
-func within(ctx context.Context, d time.Duration, there func(context.Context) (bool, error)) (bool, error) {
-	bound := driver.NewBound(ctx, d)
-	defer bound.Stop()
-	return there(bound)
 }

@@ -24,8 +24,6 @@ func (h *hold) nextLook() (next, slack time.Duration) {
 	return end, 0
 }
 
-func (h *hold) isOver() bool { return h.over.Load() }
-
 // span is what renewals are timed by: the lease that was asked for, or the
 // shorter one that a store with sessions granted. hold.mu is held.
 func (h *hold) span() time.Duration { return min(h.by.spec.Lease, h.ttl) }
@@ -180,8 +178,8 @@ func (m *Manager) renewed(h *hold, g granted, err error) {
 	h.mu.Lock()
 	t := h.tenure
 	h.renewing = false
-	if d := g.deadline(m.clock); err == nil && d.Mono > h.deadline.Load().Mono {
-		// A renewal never shortens: of two deadlines the later one holds.
+	if d := g.deadline(m.clock); err == nil && !h.by.spec.NoRenew && d.Mono > h.deadline.Load().Mono {
+		// A renewal never shortens: of two deadlines the later one holds. Shrink asks also for what is not renewed.
 		h.deadline.Store(d)
 		h.ttl = g.TTL
 	}

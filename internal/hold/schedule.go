@@ -8,29 +8,21 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 )
 
-// scheduler says when something is due. Ten thousand holds cost one timer and a heap, and what is due at about the
-// same time is due together: no goroutine waits for any one of them. It does not know what is due.
-type scheduler[D due] struct {
+// scheduler says when something is due for a hold. Ten thousand holds cost one timer and a heap, and what is due at
+// about the same time is due together: no goroutine waits for any one of them. It does not know what is due.
+type scheduler struct {
 	clock *clock.Clock
 	bg    *sync.WaitGroup // counts its goroutines
 	// serve is given what was due at now, and says what of it is looked after further. It is called under the
 	// mutex, and the rest of the work is a function, which is called after that; nil: there is none.
-	serve func(now clock.Instant, due []D) (further []D, rest func())
+	serve func(now clock.Instant, due []*hold) (further []*hold, rest func())
 
 	mu      sync.Mutex
-	heap    alarms[D]
+	heap    alarms[*hold]
 	timer   *time.Timer
 	armed   time.Duration // when the timer will fire, on the client's clock
 	apart   time.Duration // how far the wall clock was ahead of the monotonic one
 	stopped bool
-}
-
-// due is what a scheduler looks after.
-type due interface {
-	timed
-	// nextLook is when something is due, and how much earlier it may be looked at, to be done with others.
-	nextLook() (next, slack time.Duration)
-	isOver() bool // nothing will be due any more
 }
 
 // alarm is when the scheduler or the janitor looks, on the client's monotonic clock. It is guarded by their mutex.
@@ -53,47 +45,47 @@ const (
 	clockStep = 5 * time.Millisecond // the least margin
 )
 
-func (s *scheduler[D]) init(c *clock.Clock, bg *sync.WaitGroup, serve func(clock.Instant, []D) ([]D, func())) {
+func (s *scheduler) init(c *clock.Clock, bg *sync.WaitGroup, serve func(clock.Instant, []*hold) ([]*hold, func())) {
 	s.clock, s.bg, s.serve = c, bg, serve
 	now := c.Now()
 	s.apart = time.Duration(now.Wall) - now.Mono
 }
 
-// add starts to look after d.
-func (s *scheduler[D]) add(d D) {
-	next, slack := d.nextLook()
+// add starts to look after h.
+func (s *scheduler) add(h *hold) {
+	next, slack := h.nextLook()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || d.isOver() { // over before remove is called
+	if s.stopped || h.over.Load() { // over before remove is called
 		return
 	}
-	s.push(d, next, slack)
+	s.push(h, next, slack)
 	s.arm()
 }
 
-// push puts d into the heap. scheduler.mu is held.
-func (s *scheduler[D]) push(d D, next, slack time.Duration) {
-	a := d.at()
+// push puts h into the heap. scheduler.mu is held.
+func (s *scheduler) push(h *hold, next, slack time.Duration) {
+	a := h.at()
 	a.next, a.slack = next, slack
-	heap.Push(&s.heap, d)
+	heap.Push(&s.heap, h)
 }
 
-// remove stops looking after d. The timer stays as it is: an early look costs
+// remove stops looking after h. The timer stays as it is: an early look costs
 // nothing.
-func (s *scheduler[D]) remove(d D) {
+func (s *scheduler) remove(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := d.at(); a.heapIndex >= 0 {
+	if a := h.at(); a.heapIndex >= 0 {
 		heap.Remove(&s.heap, a.heapIndex)
 	}
 }
 
-// update looks at d again when it is next due.
-func (s *scheduler[D]) update(d D) {
-	next, slack := d.nextLook()
+// update looks at h again when it is next due.
+func (s *scheduler) update(h *hold) {
+	next, slack := h.nextLook()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := d.at(); a.heapIndex >= 0 && !s.stopped {
+	if a := h.at(); a.heapIndex >= 0 && !s.stopped {
 		a.next, a.slack = next, slack
 		heap.Fix(&s.heap, a.heapIndex)
 		s.arm()
@@ -102,7 +94,7 @@ func (s *scheduler[D]) update(d D) {
 
 // arm sets the timer for the first of the heap, unless it fires before that
 // anyway. scheduler.mu is held.
-func (s *scheduler[D]) arm() {
+func (s *scheduler) arm() {
 	if len(s.heap) == 0 || s.stopped {
 		return
 	}
@@ -121,7 +113,7 @@ func (s *scheduler[D]) arm() {
 	}
 }
 
-func (s *scheduler[D]) stop() {
+func (s *scheduler) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
@@ -131,7 +123,7 @@ func (s *scheduler[D]) stop() {
 }
 
 // look has what is due served, or nearly so.
-func (s *scheduler[D]) look() {
+func (s *scheduler) look() {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
@@ -151,52 +143,52 @@ func (s *scheduler[D]) look() {
 }
 
 // collect takes from the heap what is due, and has it served. scheduler.mu is held.
-func (s *scheduler[D]) collect(now clock.Instant) (rest func()) {
-	var ds []D
+func (s *scheduler) collect(now clock.Instant) (rest func()) {
+	var due []*hold
 	for len(s.heap) > 0 {
 		if a := s.heap[0].at(); a.next-a.slack > now.Mono {
 			break
 		}
-		ds = append(ds, heap.Pop(&s.heap).(D))
+		due = append(due, heap.Pop(&s.heap).(*hold))
 	}
-	if len(ds) == 0 {
+	if len(due) == 0 {
 		return nil
 	}
-	further, rest := s.serve(now, ds)
-	for _, d := range further {
-		next, slack := d.nextLook()
-		s.push(d, next, slack)
+	further, rest := s.serve(now, due)
+	for _, h := range further {
+		next, slack := h.nextLook()
+		s.push(h, next, slack)
 	}
 	return rest
 }
 
-// putBack looks after d again, which collect has taken out, unless it is over.
-func (s *scheduler[D]) putBack(d D) {
+// putBack looks after h again, which collect has taken out, unless it is over.
+func (s *scheduler) putBack(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || d.isOver() || d.at().heapIndex >= 0 {
+	if s.stopped || h.over.Load() || h.at().heapIndex >= 0 {
 		return
 	}
-	s.push(d, s.clock.Now().Mono, 0)
+	s.push(h, s.clock.Now().Mono, 0)
 	s.arm()
 }
 
 // watchClocks makes everything due when the clocks have moved apart.
 // scheduler.mu is held.
-func (s *scheduler[D]) watchClocks(now clock.Instant) {
+func (s *scheduler) watchClocks(now clock.Instant) {
 	apart := time.Duration(now.Wall) - now.Mono
 	if moved := apart - s.apart; -clockStep < moved && moved < clockStep {
 		return
 	}
 	s.apart = apart
-	for _, d := range s.heap {
-		d.at().next = now.Mono
+	for _, h := range s.heap {
+		h.at().next = now.Mono
 	}
 	heap.Init(&s.heap)
 }
 
 // size counts what is looked after.
-func (s *scheduler[D]) size() int {
+func (s *scheduler) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.heap)

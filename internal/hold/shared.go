@@ -247,24 +247,27 @@ func (t *Tenure) Share() driver.Share {
 }
 
 // Shrink makes the hold smaller, as driver.Share says, in one request. If the store does not confirm that, the next
-// renewal asks for it.
+// renewal asks for it. There is no error if the tenure was given up meanwhile.
 func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
+	if t.Ended() == ErrReleased {
+		return nil
+	}
 	h := t.h
 	h.mu.Lock()
 	h.share = h.share.Shrunk(share)
 	h.mu.Unlock()
-	bound := driver.NewBound(ctx, unlockTry)
-	defer bound.Stop()
+	bound, cancel := context.WithTimeout(ctx, unlockTry)
+	defer cancel()
 	sent := h.clock.Now()
 	g, err := t.m.renew(bound, h)
 	t.m.renewed(h, granted{g, sent}, err)
 	switch {
-	case err == nil:
+	case err == nil, t.Ended() == ErrReleased:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
 		return errs.ErrLost
 	}
-	return errs.OfStore(context.WithoutCancel(ctx), err, true)
+	return errs.OfStore(ctx, err, true)
 }
 
 // queueing tells the events of an attempt that waits in a queue: nothing but that it waits.
