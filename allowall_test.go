@@ -221,6 +221,29 @@ func TestBestEffortGivesBack(t *testing.T) {
 	})
 }
 
+// AllowAll ends with its context, though the store hangs: what was taken is given back after it.
+func TestBestEffortEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f, WithBestEffort())
+		tight, wide := Demand{Key: "tight", Limit: PerMinute(5), N: 1}, Demand{Key: "wide", Limit: PerMinute(50), N: 1}
+		f.setIntercept(func(op, key string) outcome { return outcome{hang: op == "refund" || key == "wide"} })
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := c.AllowAll(ctx, wide, tight)
+		wantErr(t, err, ErrUnavailable, context.DeadlineExceeded)
+		if d := time.Since(start); d > 300*time.Millisecond {
+			t.Errorf("it took %v: want 200ms", d)
+		}
+		f.setIntercept(nil)
+		time.Sleep(time.Second)
+		if n := left(t, c, "tight", tight.Limit); n != 5 {
+			t.Errorf("%d left of 5 after a failed AllowAll", n)
+		}
+	})
+}
+
 // Users over a limit of their own, in token buckets, which give nothing back, leave alone the
 // limit that they share with others.
 func TestBestEffortLooksBeforeItTakes(t *testing.T) {

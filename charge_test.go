@@ -154,6 +154,26 @@ func TestSettleEndsDenials(t *testing.T) {
 	})
 }
 
+// A Wait that was denied asks again when Settle gives back what another limit of its account was granted.
+func TestSettleWakesWaitsOfTheAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFakeCharges())
+		ctx := t.Context()
+		must[Result](t)(c.AllowN(ctx, "k", PerMinute(10), 10))
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			must[any](t)(nil, c.Wait(ctx, "k", PerMinute(8)))
+			if d := time.Since(start); d > time.Second {
+				t.Errorf("it waited for %v after all was given back", d-time.Second)
+			}
+		})
+		time.Sleep(time.Second)
+		must[any](t)(nil, c.Settle(ctx, "k", PerMinute(10), 10, 0))
+		wg.Wait()
+	})
+}
+
 // A charge makes what is remembered of a denial too short, not wrong: the next answer tells the longer time.
 func TestChargeLengthensDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

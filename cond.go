@@ -220,7 +220,7 @@ func (d *Cond) wake(ctx context.Context, all bool) error {
 		case err != nil:
 			return errs.OfStore(ctx, err, true)
 		}
-		d.c.shared.Signalled(full, w.ID)
+		d.c.shared.LossPushed(full, w.ID, ErrNotHeld) // a waiter of this client need not ask
 		if !all {
 			break
 		}

@@ -377,6 +377,29 @@ func TestCondWaitOfLostLock(t *testing.T) {
 	})
 }
 
+// A Wait that finds that the lock was broken is a loss of it, also for Do.
+func TestCondWaitOfBrokenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2)
+		err := coord.Do(t.Context(), c[0], "k", func(ctx context.Context) error {
+			h, err := c[1].Inspect(ctx, "k")
+			if err != nil {
+				return err
+			}
+			if err := c[1].BreakNow(ctx, "k", h.ID); err != nil {
+				return err
+			}
+			if err := c[0].Cond("k").Wait(ctx); !errors.Is(err, coord.ErrLost) {
+				t.Errorf("Wait: %v, want ErrLost", err)
+			}
+			return nil // Do tells all the same
+		})
+		if !errors.Is(err, coord.ErrLost) {
+			t.Errorf("Do: %v, want ErrLost", err)
+		}
+	})
+}
+
 // MaxHold counts anew for the new hold, whose loss ends the context as any does.
 func TestCondLossAfterWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

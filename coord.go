@@ -111,7 +111,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	locks, limits := halves(b)
 	c.connectLocks(locks)
 	store := c.connectLimits(limits)
-	pool := permit.Config{Info: c.info, Clock: c.clock, Panics: &c.panics, NewID: c.newID}
+	pool := permit.Config{Info: limits.Info(), Clock: c.clock, Panics: &c.panics, NewID: c.newID}
 	if o := c.observing; o != nil {
 		o.attach(&c.store, &store)
 		pool.Ended = o.leaseEnded

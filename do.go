@@ -80,6 +80,9 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 		case held != nil && errors.Is(held, ErrLost):
 			err = errors.Join(err, held)
 		case errors.Is(uerr, ErrNotHeld):
+			if bound != nil && errors.Is(context.Cause(bound), ErrLost) { // a Wait that failed found the loss
+				uerr = context.Cause(bound)
+			}
 			err = errors.Join(err, uerr)
 		case uerr != nil:
 			l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",

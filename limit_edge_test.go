@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // A cached denial does not outlive the client's own grants under its key.
@@ -153,5 +155,24 @@ func TestWaitBeyondMaxReservePolls(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+// After Split the store of the limits alone says whether it is in this process, not that of the locks.
+func TestLimitsElsewhereBesideLocksHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, f := newFake(), newFakeLimits()
+		locks.info.Claims = append(locks.info.Claims, driver.ScopeProcess)
+		f.info.Claims = append(f.info.Claims, driver.ScopeHosts)
+		c := newTestClient(t, Split(locks, f))
+		f.setIntercept(func(op, _ string) outcome { return outcome{hangAfter: op == "take"} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Reserve(ctx, "k", Limit{Rate: 10, Per: time.Second, Burst: 1}, 1)
+		wantErr(t, err, ErrUnavailable, context.DeadlineExceeded)
+		synctest.Wait()
+		if n := f.count("refund"); n != 1 {
+			t.Errorf("%d refunds of what Reserve did not hear of, want 1", n)
+		}
 	})
 }

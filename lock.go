@@ -87,7 +87,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	case last:
 		err = l.h.t.Release(ctx)
 	case shrinks && err == nil:
-		err = l.h.t.Shrink(ctx, driver.Share{Mode: driver.Read})
+		err = l.h.t.Shrink(context.WithoutCancel(ctx), driver.Share{Mode: driver.Read})
 	}
 	if err != nil {
 		l.h.t.TellLoss()

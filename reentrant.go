@@ -195,10 +195,7 @@ func (e *entry) leave(l *Lock) (last, shrinks bool, err error) {
 		e.writers--
 	}
 	if e.depth > 0 {
-		if shrinks = l.writes && e.writers == 0; shrinks {
-			e.share.Mode = driver.Read
-		}
-		return false, shrinks, e.held.t.Ended()
+		return false, e.shrinks(), e.held.t.Ended()
 	}
 	if o.recent == e {
 		o.recent = nil
@@ -207,6 +204,15 @@ func (e *entry) leave(l *Lock) (last, shrinks bool, err error) {
 		delete(o.entries, e.key)
 	}
 	return true, false, nil
+}
+
+// shrinks makes e a reader's if it is a writer's and no writer is left, and reports whether that is so. owner.mu is held.
+func (e *entry) shrinks() bool {
+	if e.share.Mode != driver.Write || e.writers > 0 {
+		return false
+	}
+	e.share.Mode = driver.Read
+	return true
 }
 
 // lockOwned takes a lock for an owner. Only its first entry gets here, and goroutines
@@ -276,13 +282,22 @@ func (e *entry) drive(ctx context.Context, try bool, share driver.Share, w *lock
 	if err != nil {
 		return e.depart(share, err, true)
 	}
+	l, shrinks := e.settle(t, share)
+	if shrinks { // the writers that asked with the others have left
+		_ = t.Shrink(ctx, driver.Share{Mode: driver.Read}) // what is not confirmed is asked for by the next renewal
+	}
+	return l, nil
+}
+
+// settle makes t the hold of all members. It gives the first handle, and reports whether a writer's hold has no writer.
+func (e *entry) settle(t *hold.Tenure, share driver.Share) (l *Lock, shrinks bool) {
 	e.owner.mu.Lock()
 	defer e.owner.mu.Unlock()
-	l := e.on.handle(e.key.c, t, e)
+	l = e.on.handle(e.key.c, t, e)
 	e.on, e.held, e.depth = nil, l.h, e.members
 	l.writes = share.Mode == driver.Write
 	close(e.settled)
-	return l, nil
+	return l, e.shrinks()
 }
 
 // join is a member's part in a settled attempt: its own handle.

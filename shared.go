@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -156,7 +157,7 @@ func (s *Shared) holders(ctx context.Context, key string) ([]Holder, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(holders, func(a, b Holder) int { return int(a.Token - b.Token) })
+	slices.SortFunc(holders, func(a, b Holder) int { return cmp.Compare(a.Token, b.Token) })
 	return holders, nil
 }
 

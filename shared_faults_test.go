@@ -290,22 +290,71 @@ func TestUnlockOfALostWriter(t *testing.T) {
 			shared:       func(in driver.SharedLocker) driver.SharedLocker { return cutOff{in, down} },
 		})
 		ctx := coord.WithOwner(t.Context())
-		var held []*coord.Lock
-		for _, l := range []coord.Locker{c.ReadWrite().Write(), c.ReadWrite().Read()} {
-			one, err := l.Lock(ctx, "k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			held = append(held, one)
-		}
+		w, r := lockTwice(ctx, t, c)
 		down.Store(true)
-		<-held[0].Done()
-		for _, l := range held {
+		<-w.Done()
+		for _, l := range []*coord.Lock{w, r} {
 			if err := l.Unlock(ctx); !errors.Is(err, coord.ErrLost) {
 				t.Errorf("Unlock: %v, want ErrLost", err)
 			}
 		}
 		down.Store(false)
+	})
+}
+
+// silent is a client of a new store that does not answer who waits for a condition, until the call's context ends.
+func silent(t *testing.T) *coord.Client {
+	t.Helper()
+	return clientOf(t, bent{
+		sharingStore: memory.NewStore().Open().(sharingStore),
+		shared: func(in driver.SharedLocker) driver.SharedLocker {
+			return asks{in, func(ctx context.Context, _ driver.SharedLocker, _ string) ([]driver.Holder, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}
+		},
+	})
+}
+
+// A Wait ends with its context, also while the store does not answer.
+func TestCondWaitOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := silent(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := <-waitOnce(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Do: %v, want DeadlineExceeded", err)
+		}
+		if took := time.Since(begin); took > 1100*time.Millisecond {
+			t.Errorf("Wait returned after %v, its context ended after 1s", took)
+		}
+	})
+}
+
+// Close ends a Wait at once, also while the store does not answer.
+func TestCondCloseOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := silent(t)
+		got := waitOnce(t.Context(), c)
+		time.Sleep(time.Second) // the store is asked
+		begin := time.Now()
+		var closing sync.WaitGroup
+		closing.Go(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		if err := <-got; !errors.Is(err, coord.ErrClosed) {
+			t.Errorf("Do: %v, want ErrClosed", err)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("Wait returned %v after Close had begun, want at once", took)
+		}
+		closing.Wait()
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("Close took %v", took)
+		}
 	})
 }
 
@@ -320,4 +369,49 @@ func (c cutOff) Renew(ctx context.Context, key string, r driver.Request) (driver
 		return driver.Grant{}, driver.ErrNotSent
 	}
 	return c.SharedLocker.Renew(ctx, key, r)
+}
+
+// renewsLate is a store whose renewals wait until they are let go.
+type renewsLate struct {
+	driver.SharedLocker
+	letGo <-chan struct{}
+}
+
+func (s renewsLate) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	<-s.letGo
+	return s.SharedLocker.Renew(ctx, key, r)
+}
+
+// A writer whose owner reads too has lost nothing when the reader is unlocked before the store has answered the writer.
+func TestUnlockOfAWriterWhileItsReaderIsUnlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		c := clientOf(t, bent{
+			sharingStore: memory.NewStore().Open().(sharingStore),
+			shared:       func(in driver.SharedLocker) driver.SharedLocker { return renewsLate{in, letGo} },
+		})
+		ctx := coord.WithOwner(t.Context())
+		w, r := lockTwice(ctx, t, c)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- w.Unlock(ctx) }()
+		synctest.Wait()
+		mustUnlock(t, r)
+		close(letGo)
+		if err := <-unlocked; err != nil {
+			t.Errorf("Unlock of the writer: %v", err)
+		}
+	})
+}
+
+// lockTwice locks "k" for the owner of ctx, as a writer and again as a reader.
+func lockTwice(ctx context.Context, t *testing.T, c *coord.Client, opts ...coord.LockOption) (w, r *coord.Lock) {
+	t.Helper()
+	w, err := c.ReadWrite().Write().Lock(ctx, "k", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.ReadWrite().Read().Lock(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	return w, r
 }

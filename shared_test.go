@@ -200,6 +200,73 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
+// A hold that is not renewed ends when it would have, also if it became a reader's meanwhile.
+func TestDowngradeWithoutRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := sharers(t, 2)
+		ctx := coord.WithOwner(t.Context())
+		w, r := lockTwice(ctx, t, c[0], coord.NoRenew())
+		want := w.Deadline()
+		time.Sleep(coord.DefaultTTL / 2)
+		mustUnlock(t, w)
+		if got := r.Deadline(); !got.Equal(want) {
+			t.Errorf("deadline %v, want %v", got, want)
+		}
+		<-r.Done()
+		synctest.Wait()
+		mustUnlock(t, mustShare(t, c[1].ReadWrite().Write()))
+	})
+}
+
+// A reader that was granted the key with a writer of its owner, who has given up waiting, keeps out no other reader.
+func TestCancelledWriterLeavesAReader(t *testing.T) {
+	for name, opts := range map[string][]coord.LockOption{"renewed": nil, "not renewed": {coord.NoRenew()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := sharers(t, 2)
+				rw, other := c[0].ReadWrite(), c[1].ReadWrite()
+				before := mustShare(t, other.Read())
+				owner := coord.WithOwner(t.Context())
+				writing, cancel := context.WithCancel(owner)
+				written := lockInBackground(writing, rw.Write(), opts...)
+				read := lockInBackground(owner, rw.Read(), opts...)
+				cancel()
+				if err := (<-written).err; !errors.Is(err, context.Canceled) {
+					t.Fatalf("the writer: %v, want Canceled", err)
+				}
+				mustUnlock(t, before)
+				r := <-read
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				mustUnlock(t, mustShare(t, other.Read()))
+				if _, err := rw.Write().TryLock(owner, "k"); !errors.Is(err, coord.ErrInvalid) {
+					t.Errorf("an upgrade: %v, want ErrInvalid", err)
+				}
+				mustUnlock(t, r.lock)
+				mustUnlock(t, mustShare(t, other.Write()))
+			})
+		})
+	}
+}
+
+// lockInBackground waits for "k" in a goroutine.
+func lockInBackground(ctx context.Context, l coord.Locker, opts ...coord.LockOption) <-chan locked {
+	got := make(chan locked, 1)
+	go func() {
+		lock, err := l.Lock(ctx, "k", opts...)
+		got <- locked{lock, err}
+	}()
+	synctest.Wait()
+	return got
+}
+
+// locked is what came of a Lock.
+type locked struct {
+	lock *coord.Lock
+	err  error
+}
+
 // What a dead holder had is free within its TTL, and what the others have stays.
 func TestDeadHolderOfASemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

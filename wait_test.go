@@ -2,9 +2,11 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,6 +357,100 @@ func TestCloseGivesReservationsBack(t *testing.T) {
 		other := newTestClient(t, f)
 		if r := must[Result](t)(other.Peek(t.Context(), "k", bucket)); r.ResetAfter > time.Minute {
 			t.Errorf("%+v after Close: want what was reserved to be given back", r)
+		}
+	})
+}
+
+// In an outage the failure policy decides about every Wait, also about one that the store was never asked for.
+func TestWaitsInAnOutage(t *testing.T) {
+	for name, limitOf := range counted {
+		for _, apart := range []time.Duration{0, 50 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, " ", apart), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, limit := newFakeLimits(), limitOf(100, time.Minute)
+					f.setIntercept(func(string, string) outcome { return outcome{hang: true} })
+					shut, openly := newTestClient(t, f), newTestClient(t, f, WithFailurePolicy(FailOpen))
+					var unknown atomic.Int32
+					var wg sync.WaitGroup
+					for range 10 {
+						wg.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+							defer cancel()
+							if err := openly.Wait(ctx, "k", limit); err != nil {
+								t.Errorf("under FailOpen: %v", err)
+							}
+						})
+						wg.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+							defer cancel()
+							err := shut.Wait(ctx, "k", limit)
+							wantErr(t, err, ErrUnavailable, context.DeadlineExceeded)
+							if errors.Is(err, ErrUnknownOutcome) {
+								unknown.Add(1)
+							}
+						})
+						time.Sleep(apart)
+					}
+					wg.Wait()
+					if n := unknown.Load(); limit.Algorithm == TokenBucket && n != 1 { // a bucket asks for nobody while a refund is under way
+						t.Errorf("%d outcomes are unknown: want that of the one that was sent", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// One that comes while the store does not take back what another had reserved was told nothing either.
+func TestWaitBehindARefundInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c, bucket := newTestClient(t, f, WithFailurePolicy(FailOpen)), Limit{Rate: 1, Per: time.Minute, Burst: 1}
+		must[Result](t)(c.Allow(t.Context(), "k", bucket))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = c.Wait(ctx, "k", bucket) }()
+		synctest.Wait() // it has reserved
+		f.setIntercept(func(string, string) outcome { return outcome{hang: true} })
+		cancel()
+		synctest.Wait()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must[any](t)(nil, c.Wait(ctx, "k", bucket))
+	})
+}
+
+// slowToWait is the context of a goroutine that is not scheduled for a moment before it waits.
+type slowToWait struct{ context.Context }
+
+func (c slowToWait) Done() <-chan struct{} {
+	time.Sleep(time.Millisecond)
+	return c.Context.Done()
+}
+
+// What a Wait is granted while the client closes is given back, however late its goroutine sees it.
+func TestCloseGivesBackWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c, err := New(f)
+		must[any](t)(nil, err)
+		bucket := Limit{Rate: 10, Per: time.Minute, Burst: 10}
+		must[Result](t)(c.AllowN(t.Context(), "k", bucket, 10))
+		gate := make(chan struct{})
+		f.setIntercept(func(op, _ string) outcome {
+			if op == "take" {
+				return outcome{late: gate}
+			}
+			return outcome{}
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { wantErr(t, c.WaitN(slowToWait{t.Context()}, "k", bucket, 10), ErrClosed) })
+		synctest.Wait() // it is granted, and its answer on the way
+		wg.Go(func() { must[any](t)(nil, c.Close()) })
+		synctest.Wait()
+		close(gate)
+		wg.Wait()
+		if n := f.count("refund"); n != 1 {
+			t.Errorf("%d refunds, want 1", n)
 		}
 	})
 }

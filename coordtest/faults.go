@@ -80,7 +80,7 @@ func (f *faults) arrive(ctx context.Context) (reach context.Context, err error) 
 		case <-timer.C:
 		case <-reach.Done():
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
+			return nil, driver.NotSent(ctx.Err())
 		}
 	}
 	if reach.Err() != nil {
