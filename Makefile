@@ -27,6 +27,11 @@
 # make demo    the demonstration on the embedded file store
 
 GO       ?= go
+# All is compiled as scripts/release does it, once for checks, tests and the release; and once more for the race detector,
+# which needs cgo. Tests that compile programs do so without it, as all else.
+export CGO_ENABLED = 0
+export GOFLAGS    += -trimpath
+RACE      = CGO_ENABLED=1 $(GO) test -race -exec 'env CGO_ENABLED=0'
 # -modfile is not allowed in a workspace. Programs that look at packages run in it, so only their path is asked for.
 TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 TOOLS     = cd internal/tools && GOWORK=off $(GO) run
@@ -71,14 +76,14 @@ ifdef STORE
 test: export COORD_TEST_REQUIRE = $(STORE),network
 test:
 	@scripts/stores $(STORE) network
-	$(GO) test -race -parallel $(PARALLEL) -timeout 15m -json ./backends/$(STORE)/... | $(GO) run ./internal/testreport
+	$(RACE) -parallel $(PARALLEL) -timeout 15m -json ./backends/$(STORE)/... | $(GO) run ./internal/testreport
 else
 test: export COORD_TEST_REQUIRE = $(REQUIRE)
 test: stores images
 	packages=$$($(GO) list $(PACKAGES)) && \
 	raced=$$(echo "$$packages" | grep -vE "($$(echo $(READERS:./%=%) | tr ' ' '|'))$$") && \
-	{ $(GO) list -race -test -export $$raced >/dev/null; \
-	  $(GO) test -race -vet=off -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)|$(VARIANTS)' -timeout 15m -json $(SLOW) $$raced; \
+	{ CGO_ENABLED=1 $(GO) list -race -test -export $$raced >/dev/null; \
+	  $(RACE) -vet=off -p $(P) -parallel $(PARALLEL) -skip '$(MUTANTS)|$(VARIANTS)' -timeout 15m -json $(SLOW) $$raced; \
 	  $(GO) test -p $(P) -parallel $(PARALLEL) -run '$(VARIANTS)' -timeout 15m -json $(BACKENDS); \
 	  $(GO) test -p 1 -run '$(MUTANTS)' -timeout 15m -json ./conformance ./internal/quorum; \
 	  $(GO) test -run Allocations -count=1 -json . ./driver/... $(BACKENDS); \

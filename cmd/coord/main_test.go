@@ -61,7 +61,11 @@ func runTests(m *testing.M) int {
 
 func build(path string, flags ...string) error {
 	args := append([]string{"build", "-o", path}, append(flags, ".")...)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", args...)
+	if len(flags) > 0 {
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1") // which the race detector needs
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return nil

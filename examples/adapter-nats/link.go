@@ -49,7 +49,7 @@ type answer struct {
 // works in a goroutine of its own, which ends by the write's deadline at the latest.
 func (l *link) ask(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	if err := l.ready(ctx); err != nil {
-		return nil, ended(ctx, fmt.Errorf("%w: %w", driver.ErrNotSent, err))
+		return nil, ended(ctx, driver.NotSent(err))
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func judged(err error) error {
 		nats.ErrHeadersNotSupported, nats.ErrConnectionDraining,
 	} {
 		if errors.Is(err, certain) {
-			return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+			return driver.NotSent(err)
 		}
 	}
 	return err

@@ -196,7 +196,7 @@ func (s *Server) etcdDoAs(token, method, path string, body []byte) (out []byte, 
 	if s.TLS != nil {
 		transport.TLSClientConfig = s.TLS.Config
 	}
-	client := &http.Client{Timeout: 2 * time.Second, Transport: transport}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: transport} // to hash a password takes a busy machine seconds
 	req, err := http.NewRequest(method, s.etcdURL(s.Addr)+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

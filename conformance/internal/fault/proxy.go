@@ -130,6 +130,10 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) connect(client net.Conn) {
+	if p.refuses() {
+		_ = client.Close() // as a network that is down would
+		return
+	}
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
 	if err != nil {
 		_ = client.Close() // as a server that is down would
@@ -137,7 +141,7 @@ func (p *Proxy) connect(client net.Conn) {
 	}
 	pr := &pair{client: client, server: server, dead: make(chan struct{})}
 	p.mu.Lock()
-	if p.closed || p.refuse {
+	if p.closed || p.refuse { // meanwhile
 		pr.kill()
 	}
 	p.pairs[pr] = struct{}{}
@@ -152,6 +156,14 @@ func (p *Proxy) connect(client net.Conn) {
 	wg.Go(func() { p.pump(pr, request, client, server) })
 	wg.Go(func() { p.pump(pr, reply, server, client) })
 	wg.Wait()
+}
+
+// refuses reports whether a new connection is closed at once, without one to the store: a client that dials again and
+// again costs no more than it must.
+func (p *Proxy) refuses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed || p.refuse
 }
 
 // pump relays one way. It continues to read while the way is stalled. What it has read reaches a store even if the

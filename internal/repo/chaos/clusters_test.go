@@ -164,7 +164,7 @@ func TestChaosRedisCluster(t *testing.T) {
 
 // A synchronous replica has all that was acknowledged, so that nothing is lost when it takes over.
 func TestChaosPostgresReplica(t *testing.T) {
-	runScenario(t, Scenario{Name: "postgres-replica", Clients: postgresClients}, func() (string, []Break) {
+	runScenario(t, Scenario{Name: "postgres-replica"}, func() (string, []Break) {
 		primary := testserver.Postgres(t)
 		replica := testserver.PostgresReplica(t, primary)
 		primary.Synchronous(true)

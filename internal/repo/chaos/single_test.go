@@ -35,13 +35,9 @@ func TestChaosRedis(t *testing.T) {
 	})
 }
 
-// postgresClients are fewer than for other stores: each connection is a process of the server, and to log in after a break
-// is the most work of all.
-const postgresClients = 8
-
 // PostgreSQL writes down what it does before it answers.
 func TestChaosPostgres(t *testing.T) {
-	runScenario(t, Scenario{Name: "postgres", Clients: postgresClients}, func() (string, []Break) {
+	runScenario(t, Scenario{Name: "postgres"}, func() (string, []Break) {
 		addr, breaks := singleBreaks(t, testserver.Postgres(t))
 		return testserver.PostgresURL(testserver.PostgresUser, addr), breaks
 	})

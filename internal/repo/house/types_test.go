@@ -28,12 +28,12 @@ var engineTypes = map[string]layers{
 		"Tenure",
 		"Manager", // what joins them
 		"slot",
-		"waiter overdue", // the parts of a lock
+		"waiter overdue scheduler", // the parts of a lock
 		"hold",
 		"tenure",
-		"scheduler janitor events acquisition queue changes queueing", // what knows none of these
+		"janitor events acquisition queue changes queueing", // what knows none of these
 		"partTasks Trace",
-		"alarms due task Spec Store Stats Identity Way Loss Release Watcher granted ticket unlocker",
+		"alarms task Spec Store Stats Identity Way Loss Release Watcher granted ticket unlocker",
 		"timed",
 		"alarm",
 	},

@@ -44,6 +44,9 @@ type outcome struct {
 	Err      string
 }
 
+// inLeases is how many permits leases had, whatever has become of them.
+func (o *outcome) inLeases() int { return o.Leased + o.Wasted + o.Returned }
+
 func TestMain(m *testing.M) {
 	if text := os.Getenv(workerEnv); text != "" {
 		if err := workerMain(text, os.Stdin, os.Stdout); err != nil {

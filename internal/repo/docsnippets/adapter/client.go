@@ -46,7 +46,7 @@ func (c *client) call(ctx context.Context, r kv.Request) (reply kv.Reply, err er
 	cn, err := c.take(bounded)
 	if err != nil {
 		// Nothing was sent: that is certain, and worth saying.
-		return reply, fmt.Errorf("%w: %w", driver.ErrNotSent, ended(ctx, err))
+		return reply, driver.NotSent(ended(ctx, err))
 	}
 	// The end of ctx, and Close, break the call off, whatever the network does.
 	abort := func() { _ = cn.SetDeadline(time.Unix(1, 0)) }

@@ -64,14 +64,12 @@ type hold struct {
 // read gives the hold on key; its revision is 0 if there is none.
 func (o *own) read(ctx context.Context, key string) (hold, error) {
 	if ctx.Err() != nil {
-		return hold{}, fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))
+		return hold{}, driver.NotSent(driver.ContextError(ctx))
 	}
 	r, err := o.v.get(ctx, lockKey(key))
 	switch {
-	case driver.Definite(err):
-		return hold{}, err
 	case err != nil: // a read has changed nothing
-		return hold{}, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return hold{}, driver.NotSent(err)
 	case r.Revision == 0:
 		return hold{}, nil
 	}
