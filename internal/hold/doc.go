@@ -28,7 +28,7 @@
 //	stats.go        what a Manager has, for tests
 //
 // Types depend on each other in one direction only: Place, Attempt, Tenure, Manager, slot, waiter, hold, tenure, and then
-// those that know none of them. internal/repo/house has the list, and checks it.
+// those that know none of them.
 //
 // Mutexes are taken in this order: that of events, Manager, scheduler, hold; that of the janitor comes last. There
 // is one exception: handOff takes that of its successor's events under Manager.mu. Nobody else can have it then.

@@ -15,5 +15,5 @@
 //	multi.go       several limits in one step
 //	refund.go      permits that nobody wants any more go back
 //
-// Types depend on each other in one direction; a test in internal/repo/house has their order.
+// Types depend on each other in one direction only.
 package permit
