@@ -1,7 +1,11 @@
 // Command testreport reads "go test -json" and tells what a person wants to
-// know of it: each package as it ends, with what failed in it, the whole output of what failed, every
-// skip with its reason, and a line for each store: which version was tested,
-// which way, and how many conformance cases passed.
+// know of it: each package as it begins and ends, with what failed in it, the whole output of what failed, every
+// skip with its reason, a line for each store: which version was tested,
+// which way, and how many conformance cases passed, and how long all of it took.
+//
+//	testreport [FILE ...]
+//
+// It reads its files at the same time, so that several go commands can write to named pipes; without any, its input.
 //
 // A test that is skipped without saying "unsupported:" or "unproven:" fails the
 // run: nothing is left out in silence. So does a run without tests.
@@ -10,22 +14,50 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 func main() {
+	began := time.Now()
 	r := newReport()
-	if err := r.read(os.Stdin, os.Stdout); err != nil {
+	if err := r.readAll(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
-	if !r.print(os.Stdout) {
+	good := r.print(os.Stdout)
+	fmt.Printf("in %v\n", time.Since(began).Round(time.Second))
+	if !good {
 		os.Exit(1)
 	}
+}
+
+// readAll reads all files at the same time, or the standard input.
+func (r *report) readAll(files []string) error {
+	if len(files) == 0 {
+		return r.read(os.Stdin, os.Stdout)
+	}
+	errs := make([]error, len(files))
+	var wg sync.WaitGroup
+	for i, name := range files {
+		wg.Go(func() {
+			f, err := os.Open(name)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer f.Close()
+			errs[i] = r.read(f, os.Stdout)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // event is a line of go test -json; see go doc test2json.
@@ -39,6 +71,7 @@ type event struct {
 
 // report is what is known of a run.
 type report struct {
+	mu         sync.Mutex
 	output     map[string][]string // of each test that has not passed
 	passed     int
 	failed     []string
@@ -63,20 +96,29 @@ func (r *report) read(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var e event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			fmt.Fprintln(out, lines.Text()) // a build error, as go test prints it
-			continue
-		}
-		r.take(e, out)
+		r.line(lines.Bytes(), out)
 	}
 	return lines.Err()
+}
+
+func (r *report) line(text []byte, out io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var e event
+	if err := json.Unmarshal(text, &e); err != nil {
+		fmt.Fprintf(out, "%s\n", text) // a build error, as go test prints it
+		return
+	}
+	r.take(e, out)
 }
 
 func (r *report) take(e event, out io.Writer) {
 	name := e.Package + " " + e.Test
 	switch e.Action {
-	case "start", "run":
+	case "start":
+		r.unfinished[name] = true
+		fmt.Fprintf(out, "start %s\n", e.Package)
+	case "run":
 		r.unfinished[name] = true
 	case "output", "build-output":
 		r.output[name] = append(r.output[name], e.Output)

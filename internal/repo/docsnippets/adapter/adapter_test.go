@@ -26,7 +26,7 @@ func only(t *testing.T, kind string, h conformance.Harness) {
 }
 
 // Locks in the store's own idiom keep the contract, too.
-func TestOwnConformance(t *testing.T) {
+func TestConformanceOwn(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := startServer(t)
 	open := func(_ conformance.TB, addr string) driver.Backend { return NewOwn(addr) }
@@ -40,7 +40,7 @@ func TestOwnConformance(t *testing.T) {
 }
 
 // Limits that are remembered keep the contract, as far as clocks agree.
-func TestCountedConformance(t *testing.T) {
+func TestConformanceCounted(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := startServer(t)
 	open := func(_ conformance.TB, addr string) driver.Backend { return NewCounted(addr) }
@@ -110,7 +110,7 @@ func TestAgainAsItLapses(t *testing.T) {
 }
 
 // And so does a store without expiry.
-func TestLastingConformance(t *testing.T) {
+func TestConformanceLasting(t *testing.T) {
 	t.Parallel() // it mostly waits
 	addr := startServer(t).addr
 	conformance.Run(t, conformance.Harness{
@@ -127,7 +127,7 @@ type locks struct {
 
 // And the locks of one whose clock is seen by stamps alone. Its limits are as exact as
 // that clock, which the cases about their bounds rightly may not accept.
-func TestStampedConformance(t *testing.T) {
+func TestConformanceStamped(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := startServer(t)
 	claims := driver.Claims{driver.PerHoldTTL, driver.TokenProcess, driver.TokenClockSeeded, driver.NoEviction, driver.ScopeHosts}
