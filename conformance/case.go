@@ -42,9 +42,6 @@ type Case struct {
 	run   func(e *env)
 }
 
-// slowFrom is how long a slow case usually takes, at least.
-const slowFrom = 4 * time.Second
-
 // FullName is the name of the case's subtest: "LOCK-07/what-it-shows".
 func (c Case) FullName() string { return c.ID + "/" + c.Name }
 
@@ -93,7 +90,6 @@ func Cases() []Case {
 	)
 	for i := range all {
 		all[i].Bound = cmp.Or(all[i].bound, usualBound)
-		all[i].Slow = usual(&all[i]) >= slowFrom
 	}
 	slices.SortStableFunc(all, func(a, b Case) int { return byID(a.ID, b.ID) })
 	return all

@@ -82,7 +82,6 @@ func exactTotal(e *env) {
 			}
 		}
 		wg.Wait()
-		e.admitted(total, n)
 		if total != n && !e.Failed() {
 			e.Errorf("%s of %d: saw %d permits granted to %d clients, want exactly the limit", name, n, total, clients)
 		}
@@ -104,7 +103,6 @@ func exactOverProcesses(e *env) {
 			total += w.answer("drain").Granted
 			w.leave()
 		}
-		e.admitted(total, n)
 		if total != n {
 			e.Errorf("%s of %d: saw %d permits granted to %d processes, want exactly the limit", name, n, total, processes)
 		}
@@ -147,12 +145,6 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 	return all
 }
 
-// admitted counts what was granted for the report, and how much of it was above the bound.
-func (e *env) admitted(n, bound int) {
-	e.Count(granted, n)
-	e.Count(overBound, max(0, n-bound))
-}
-
 func atGrant(g driver.Granted, sent, came time.Time) spend { return spend{sent, came, g.N} }
 
 // bounded fails the case if more than bound were granted within per, or, all told, less than
@@ -163,7 +155,6 @@ func (e *env) bounded(name string, spends []spend, per time.Duration, bound, lea
 		total += s.n
 	}
 	most := mostWithin(spends, per)
-	e.admitted(total, total-max(0, most-bound))
 	if most > bound {
 		e.Violationf("%s: saw %d permits granted within %v, want at most %d", name, most, per, bound)
 	}
@@ -198,7 +189,6 @@ func bucketBound(e *env) {
 	limit := normal(driver.Limit{Rate: boundRate, Per: boundPer, Burst: 10})
 	spends := e.saturate(e.key("k"), limit, boundTime, atGrant)
 	over := overBucket(spends, limit)
-	e.Count(overBound, max(0, over))
 	if over > 0 {
 		e.Violationf("token bucket %v: saw it overdrawn by %d permits, want at most Burst + Rate·W/Per in any time W", limit, over)
 	}

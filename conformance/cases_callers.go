@@ -90,11 +90,9 @@ func (c *callers) awaitReturns(n int64) {
 }
 
 // awaitAll waits until all have returned.
-func (c *callers) awaitAll(what string) {
-	start := time.Now()
+func (c *callers) awaitAll() {
 	c.awaitReturns(int64(c.n))
 	<-c.done
-	c.Measure(what, time.Since(start))
 }
 
 // ended fails the case unless err is what a call gives that its client's Close ended.
@@ -110,14 +108,12 @@ func (e *env) ended(op string, err error) {
 func manyInLock(e *env) {
 	c, rival := e.client(), e.locker()
 	key := func(i int) string { return e.key(fmt.Sprint(i % callerKeys)) }
-	var granted atomic.Int64
 	callers := e.startMany(e.callersAtOnce(), func(i int) {
 		l, err := c.Lock(context.Background(), key(i), coord.TTL(e.long))
 		if err != nil {
 			e.ended("Lock", err)
 			return
 		}
-		granted.Add(1)
 		if err := l.Unlock(context.Background()); err != nil {
 			e.ended("Unlock", err)
 		}
@@ -126,8 +122,7 @@ func manyInLock(e *env) {
 	if err := c.Close(); err != nil {
 		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	callers.awaitAll("from Close to the last return from Lock")
-	e.Count("locks granted to many callers", int(granted.Load()))
+	callers.awaitAll()
 	for i := range callerKeys {
 		e.free(rival, key(i), soon, "after its callers have gone")
 	}
@@ -181,17 +176,15 @@ func manyRequests(e *env) {
 		granted[at].Add(int64(r.Granted))
 	})
 	bar.lift(e, n)
-	callers.awaitAll("many callers of Allow")
+	callers.awaitAll()
 	all := 0
 	for i, ask := range demands {
 		got, lost, rate := int(granted[i].Load()), int(failed[i].Load()), ask.Limit.Rate
-		e.admitted(got, rate)
 		if got > rate || got+lost < rate {
 			e.Errorf("permits of %v granted to %d callers, of which %d failed: saw %d, want %d", ask.Limit, ask.N, lost, got, rate)
 		}
 		all += lost
 	}
-	e.Count("requests of many callers that failed", all)
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
@@ -201,7 +194,7 @@ func manyRequests(e *env) {
 			coord.Demand{Key: e.key(fmt.Sprint("other ", i/callerKeys%callerKeys)), Limit: limit, N: 1},
 			coord.Demand{Key: e.key(fmt.Sprint("one ", i%callerKeys)), Limit: limit, N: 1})
 		answered("AllowAll", err, new(atomic.Int64))
-	}).awaitAll("many callers of AllowAll")
+	}).awaitAll()
 }
 
 // manyDemands are the hot key, which N of the callers ask for, and fifty others.
@@ -230,7 +223,7 @@ func manyAtHotKey(e *env) {
 		_, err := rival.Allow(e.within(soon), empty(i).Key, empty(i).Limit)
 		e.noError(err, "Allow of the only permit")
 	}
-	var granted, denied, failed atomic.Int64
+	var granted, failed atomic.Int64
 	callers := e.startMany(n, func(i int) {
 		demands := []coord.Demand{hot, other(i)}
 		if i%10 == 0 {
@@ -242,7 +235,6 @@ func manyAtHotKey(e *env) {
 			failed.Add(1)
 			e.ended("AllowAll", err)
 		case !r[0].Allowed:
-			denied.Add(1)
 		case i%10 == 0:
 			e.Errorf("AllowAll of a limit that is used up: saw it granted")
 		default:
@@ -253,9 +245,7 @@ func manyAtHotKey(e *env) {
 	if err := c.Close(); err != nil {
 		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	callers.awaitAll("from Close to the last return from AllowAll")
-	e.Count("AllowAll of many callers that was granted", int(granted.Load()))
-	e.Count("AllowAll of many callers that was denied", int(denied.Load()))
+	callers.awaitAll()
 	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
 	var others []coord.Demand
 	for i := range callerKeys {
@@ -274,7 +264,6 @@ func (e *env) counted(c *coord.Client, what string, demands []coord.Demand, gran
 	}
 	if spent < granted {
 		e.Errorf("permits counted of %s: saw %d, want at least the %d that were granted", what, spent, granted)
-		e.Count(overBound, granted-spent)
 	}
 	if spent > granted+failed {
 		e.Errorf("permits counted of %s: saw %d, want at most the %d that were granted and %d that failed", what, spent, granted, failed)
@@ -311,5 +300,5 @@ func manyAtClose(e *env) {
 	if err := c.Close(); err != nil {
 		e.Errorf("Close among many callers: saw %v, want nil", err)
 	}
-	callers.awaitAll("from Close to the last return from a limit")
+	callers.awaitAll()
 }

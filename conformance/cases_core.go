@@ -119,7 +119,6 @@ func callsEnd(e *env) {
 		if took > allowed+prompt+e.starved(start) {
 			e.Errorf("%s over a link that swallows everything: saw it return after %v, want within its context's %v and 100ms", name, took, allowed)
 		}
-		e.Measure("longest after the context's end", took-allowed)
 	}
 }
 

@@ -40,7 +40,6 @@ func contention(e *env) {
 	var inside atomic.Int32
 	count := 0 // guarded by the lock alone
 	var last coord.Token
-	start := time.Now()
 	for i := range clients {
 		c := e.client()
 		for j := range goroutines {
@@ -72,7 +71,6 @@ func contention(e *env) {
 	if want := clients * goroutines * rounds; count != want && !e.Failed() {
 		e.Errorf("counter: saw %d, want %d: updates were lost", count, want)
 	}
-	e.Measure("one lock under contention", time.Since(start)/(clients*goroutines*rounds))
 }
 
 func heldRefused(e *env) {
@@ -136,8 +134,6 @@ func deadHolder(e *env) {
 		return l.Unlock(e.ctx)
 	})
 	w.kill()
-	died := time.Now()
 	err := recv(e, rival, e.lapse(e.ttl), fmt.Sprintf("the lock after its holder was killed: want it soon after its TTL of %v", e.ttl))
 	e.noError(err, "Lock and Unlock after the holder was killed")
-	e.Measure("regrant after kill -9", time.Since(died))
 }

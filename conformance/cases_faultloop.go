@@ -5,7 +5,7 @@ import "time"
 func faultLoopCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-54", Name: "every-call-fails-once-and-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, lockUsages, failingKinds()), bound: 3 * time.Minute,
+			ID: "LOCK-54", Name: "every-call-fails-once-and-leaves-nothing", Clause: "L6", Slow: true, run: faultLoop(byDriver, lockUsages, failingKinds()), bound: 3 * time.Minute,
 			Why:    "every call is the last before the network breaks some day: each fails here, lost or applied, once and from then on (SQLite's loop over out of memory)",
 			Remedy: "look at the call that the message names: make it one atomic step at the store, so that applied and not applied are the only outcomes, and give an error that is not definite when it is not known which",
 		}, {
@@ -21,7 +21,7 @@ func faultLoopCases() []Case {
 			Why:    "a permit that is given back, or asked for again, after a lost reply is granted twice",
 			Remedy: "debit in the same atomic step that decides, and remember refunds by their id",
 		}, {
-			ID: "LIMIT-63", Name: "every-call-hangs-once-and-the-bound-holds", Clause: "R4", run: faultLoop(byDriver, limitUsages, hangingKinds()), bound: 3 * time.Minute,
+			ID: "LIMIT-63", Name: "every-call-hangs-once-and-the-bound-holds", Clause: "R4", Slow: true, run: faultLoop(byDriver, limitUsages, hangingKinds()), bound: 3 * time.Minute,
 			Why:    "a limiter that hangs stops the service that it is to protect",
 			Remedy: "end every call with its context; count what may have been applied as spent",
 		}, {

@@ -28,20 +28,20 @@ func historyCases() []Case {
 			ID: "LOCK-203", Name: "history-of-leases-over-a-broken-network-is-linearizable", Clause: "L5", run: leaseHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: leaseRemedy,
 			Why: "a client library that reconnects and sends again may answer for another call",
 		}, {
-			ID: "LOCK-204", Name: "histories-over-a-restart-are-linearizable", Clause: "L1", run: leasesAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
+			ID: "LOCK-204", Name: "histories-over-a-restart-are-linearizable", Clause: "L1", Slow: true, run: leasesAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
 			Remedy: "let the store confirm a grant after it is on disk, or do not claim durable-restart", bound: time.Minute,
 			Why: "a store that confirms before it has written grants a key twice after a crash",
 		}, {
-			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", run: leasesAmid(stop), Hooks: []Hook{HookPause}, bound: time.Minute, Remedy: ownerRemedy,
+			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", Slow: true, run: leasesAmid(stop), Hooks: []Hook{HookPause}, bound: time.Minute, Remedy: ownerRemedy,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
-			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", run: ownerHistory(withoutFaults), Remedy: ownerRemedy,
+			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", Slow: true, run: ownerHistory(withoutFaults), Remedy: ownerRemedy,
 			Why: "re-entry, hand-over inside a client and the next client's grant are one history to the application",
 		}, {
-			ID: "LOCK-212", Name: "history-of-owners-with-lost-calls-is-linearizable", Clause: "L3", run: ownerHistory(lossyCalls), Remedy: ownerRemedy,
+			ID: "LOCK-212", Name: "history-of-owners-with-lost-calls-is-linearizable", Clause: "L3", Slow: true, run: ownerHistory(lossyCalls), Remedy: ownerRemedy,
 			Why: "whoever is told that it holds must hold, however many renewals were lost (every Redis lock that renews in the background and ignores the error)",
 		}, {
-			ID: "LOCK-213", Name: "history-of-owners-over-a-broken-network-is-linearizable", Clause: "L3", run: ownerHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: ownerRemedy,
+			ID: "LOCK-213", Name: "history-of-owners-over-a-broken-network-is-linearizable", Clause: "L3", Slow: true, run: ownerHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: ownerRemedy,
 			Why: "the same through the store's own client library, its pool and its retries",
 		}, {
 			ID: "LOCK-221", Name: "guarded-resource-never-takes-a-stale-write", Clause: "L2", run: staleWriters, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
@@ -56,7 +56,7 @@ func historyCases() []Case {
 			ID: "LIMIT-202", Name: "history-of-permits-with-lost-calls-is-linearizable", Clause: "R4", run: countHistory(lossyCalls), Remedy: countRemedy,
 			Why: "permits whose reply was lost are spent, and what was refunded is not given back again",
 		}, {
-			ID: "LIMIT-203", Name: "history-of-permits-over-a-broken-network-is-linearizable", Clause: "R4", run: countHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: countRemedy,
+			ID: "LIMIT-203", Name: "history-of-permits-over-a-broken-network-is-linearizable", Clause: "R4", Slow: true, run: countHistory(brokenNetwork), Hooks: []Hook{HookLink}, Remedy: countRemedy,
 			Why: "a client library that sends a command again may spend twice, but must never mint",
 		}, {
 			ID: "LIMIT-204", Name: "history-of-permits-over-a-restart-is-linearizable", Clause: "R4", run: countsAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
@@ -66,10 +66,10 @@ func historyCases() []Case {
 			ID: "LIMIT-205", Name: "history-of-permits-over-a-pause-is-linearizable", Clause: "R4", run: countsAmid(stop), Hooks: []Hook{HookPause}, Remedy: countRemedy, bound: time.Minute,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
-			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", run: flowHistory(withoutFaults), Remedy: flowRemedy,
+			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", Slow: true, run: flowHistory(withoutFaults), Remedy: flowRemedy,
 			Why: "windows that turn and buckets that refill, under several clients, against independent models of the algorithms",
 		}, {
-			ID: "LIMIT-212", Name: "history-of-moving-limits-with-lost-calls-is-linearizable", Clause: "R4", run: flowHistory(lossyCalls), Remedy: flowRemedy,
+			ID: "LIMIT-212", Name: "history-of-moving-limits-with-lost-calls-is-linearizable", Clause: "R4", Slow: true, run: flowHistory(lossyCalls), Remedy: flowRemedy,
 			Why: "what was spent by a call without an answer must leave the window when it is due, neither earlier nor never",
 		},
 	}

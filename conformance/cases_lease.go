@@ -99,7 +99,6 @@ func leaseLasts(e *env) {
 	if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
 		e.Violationf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
 	}
-	e.Measure("regrant after the lease's end", at.Sub(since.Add(g.TTL)))
 }
 
 func ownTTL(e *env) {

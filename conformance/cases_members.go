@@ -14,15 +14,15 @@ func memberCases() []Case {
 	locks, limits := "locks-live-while-a-member-", "limits-answer-while-a-member-"
 	return []Case{
 		{
-			ID: "LOCK-251", Name: locks + "hangs", Clause: "L4", run: locksAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
+			ID: "LOCK-251", Name: locks + "hangs", Clause: "L4", Slow: true, run: locksAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
 			Why:    "a server that stops answers nothing and refuses nothing; renewals of all locks in one batch, or on one connection, wait for it until all are lost (571 of 600)",
 			Remedy: "renew on each member apart (driver.Partitioner); where any majority serves, bound each request well below the lease, and repeat it at another member",
 		}, {
-			ID: "LOCK-252", Name: locks + "is-cut-off", Clause: "L4", run: locksAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
+			ID: "LOCK-252", Name: locks + "is-cut-off", Clause: "L4", Slow: true, run: locksAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
 			Why:    "a server behind a broken network makes every attempt to connect wait, or fail",
 			Remedy: "let an error, or a connection that takes long, speak for its own member only",
 		}, {
-			ID: "LOCK-253", Name: locks + "is-slow", Clause: "L4", run: locksAmid(HookSlow), Hooks: []Hook{HookSlow}, bound: 2 * time.Minute,
+			ID: "LOCK-253", Name: locks + "is-slow", Clause: "L4", Slow: true, run: locksAmid(HookSlow), Hooks: []Hook{HookSlow}, bound: 2 * time.Minute,
 			Why:    "a slow server is not replaced by anything, and lasts for hours",
 			Remedy: "let no call on one member wait for a call on another",
 		}, {
@@ -30,11 +30,11 @@ func memberCases() []Case {
 			Why:    "a server that has lost its data is the end of the locks on it, and of no other",
 			Remedy: "believe a member that a hold is gone only for holds that it kept",
 		}, {
-			ID: "LIMIT-251", Name: limits + "hangs", Clause: "R9", run: limitsAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
+			ID: "LIMIT-251", Name: limits + "hangs", Clause: "R9", Slow: true, run: limitsAmid(HookHang), Hooks: []Hook{HookHang}, bound: 2 * time.Minute,
 			Why:    "a limit is asked at every request of a service: one server that hangs must not stop all of them",
 			Remedy: "let no call on one member wait for a call on another",
 		}, {
-			ID: "LIMIT-252", Name: limits + "is-cut-off", Clause: "R9", run: limitsAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
+			ID: "LIMIT-252", Name: limits + "is-cut-off", Clause: "R9", Slow: true, run: limitsAmid(HookCutOff), Hooks: []Hook{HookCutOff}, bound: 2 * time.Minute,
 			Why:    "a server behind a broken network makes every attempt to connect wait, or fail",
 			Remedy: "let an error, or a connection that takes long, speak for its own member only",
 		},
@@ -233,7 +233,6 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		began := time.Now()
 		err := s.once(call)
 		took := time.Since(began)
-		s.c.Measure("a call that a healthy member can serve", took)
 		switch {
 		case err == nil:
 			return
@@ -242,7 +241,6 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 		case !s.alone && time.Since(start) > soon+s.starved(start):
 			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
 		case !s.alone:
-			s.c.Count("calls that failed, and were made again", 1)
 			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
 			continue
 		}
@@ -288,16 +286,13 @@ func (c *memberRun) bother(e *env, at func(string) int, name string, call func(c
 
 // stillHeld fails the case if a hold or a position in the queue was lost that the failing member has no part in.
 func (c *memberRun) stillHeld() {
-	lost, all, gone := 0, 0, 0
+	lost, all := 0, 0
 	var sample error
 	for _, held := range c.held {
 		for _, l := range held {
 			err := l.Err()
 			switch {
 			case !c.ours(l):
-				if err != nil {
-					gone++
-				}
 				continue
 			case err != nil:
 				lost, sample = lost+1, fmt.Errorf("%s: %w", l.Key(), err)
@@ -305,8 +300,6 @@ func (c *memberRun) stillHeld() {
 			all++
 		}
 	}
-	c.Count("locks on healthy members", all)
-	c.Count("locks that the victim had, and that were lost", gone)
 	if lost > 0 && !c.unjudged(sample) {
 		c.Errorf("locks on healthy members after %v of leases of %v: saw %d of %d lost, such as %v", time.Since(c.broke), c.ttl, lost, all, sample)
 	}
@@ -431,7 +424,6 @@ func limitsAmid(hk Hook) func(*env) {
 			}
 		})
 		for key, n := range granted {
-			c.admitted(n, rate)
 			if n > rate || n < rate && !failed {
 				c.Errorf("permits of %v on a healthy member granted for %s: saw %d, want %d", limit, key, n, rate)
 			}

@@ -12,7 +12,7 @@ import (
 func renewalCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-20", Name: "held-lock-outlives-its-lease", Clause: "L4", run: renewed,
+			ID: "LOCK-20", Name: "held-lock-outlives-its-lease", Clause: "L4", Slow: true, run: renewed,
 			Why:    "work takes longer than a lease more often than anyone plans",
 			Remedy: "let Renew extend the lease to the TTL from now, in the store",
 		}, {

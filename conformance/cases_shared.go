@@ -99,7 +99,7 @@ func sharedCases() []Case {
 			ID: "LOCK-322", Name: "history-of-shares-with-lost-calls-keeps-the-bound", Clause: "SH2", run: shareHistory(lossyCalls), Needs: sharing, Remedy: shareRemedy,
 			Why: "a lost reply leaves a hold that counts, that its id finds again, and that ends with its lease",
 		}, {
-			ID: "LOCK-323", Name: "history-of-shares-over-a-broken-network-keeps-the-bound", Clause: "SH2", run: shareHistory(brokenNetwork), Needs: sharing, Hooks: []Hook{HookLink}, Remedy: shareRemedy,
+			ID: "LOCK-323", Name: "history-of-shares-over-a-broken-network-keeps-the-bound", Clause: "SH2", Slow: true, run: shareHistory(brokenNetwork), Needs: sharing, Hooks: []Hook{HookLink}, Remedy: shareRemedy,
 			Why: "the same under the store's own client library, which reconnects and may send again",
 		},
 	}

@@ -302,7 +302,7 @@ func woken(e *env) {
 	e.handOver()
 }
 
-// handOver measures many wake-ups: two clients take turns with one key.
+// handOver makes many wake-ups: two clients take turns with one key.
 func (e *env) handOver() {
 	const turns, enough = 100, 3 * time.Second
 	key, holder := e.key("turns"), e.client()
@@ -311,21 +311,17 @@ func (e *env) handOver() {
 	begin := time.Now()
 	for n := 0; n < turns && time.Since(begin) < enough; n++ {
 		l := e.lock(holder, key, coord.TTL(e.long))
-		var granted time.Time
 		asked := in.count("Lock")
 		result := async(func() error {
 			l, err := waiter.Lock(e.ctx, key, coord.TTL(e.long))
-			granted = time.Now()
 			if err != nil {
 				return err
 			}
 			return l.Unlock(e.ctx)
 		})
 		e.until(soon, "a waiter to be in the queue", func() bool { return in.count("Lock") > asked })
-		start := time.Now()
 		e.noError(l.Unlock(e.ctx), "Unlock by the holder")
 		e.noError(recv(e, result, 2*time.Second, "a waiter to be woken, again"), "Lock and Unlock of a waiter")
-		e.Measure(wakeUp, granted.Sub(start))
 	}
 }
 
@@ -393,9 +389,7 @@ func deadWaiter(e *env) {
 	die()
 	e.wantError(recv(e, dead, soon, "the dead waiter's Lock to return"), "Lock of the dead waiter", context.Canceled)
 	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
-	start := time.Now()
 	e.noError(recv(e, behind, e.lapse(2*e.ttl), "the waiter behind the dead one"), "Lock behind a dead waiter")
-	e.Measure("grant past a dead waiter", time.Since(start))
 }
 
 func waitersGoOn(e *env) {

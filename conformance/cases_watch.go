@@ -15,7 +15,7 @@ import (
 func watchCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-283", Name: "watch-shows-each-leader-and-vacancy", Clause: "E6", run: watchLeaders, Needs: driver.Claims{driver.Inspect}, bound: time.Minute,
+			ID: "LOCK-283", Name: "watch-shows-each-leader-and-vacancy", Clause: "E6", Slow: true, run: watchLeaders, Needs: driver.Claims{driver.Inspect}, bound: time.Minute,
 			Why:    "who asks for the leader gets one that has long gone (etcd 18163), and is never told that there is none",
 			Remedy: "let Inspect show the id and the token of the holder that there is now",
 		}, {
@@ -23,7 +23,7 @@ func watchCases() []Case {
 			Why:    "an answer of a server that lags behind names the leader before the present one; but a store that was restored tells the truth",
 			Remedy: "nothing of the adapter's, as a rule: see that Inspect reads what was acknowledged last",
 		}, {
-			ID: "LOCK-285", Name: "watch-goes-on-over-an-outage", Clause: "E6", run: watchOutage, Needs: driver.Claims{driver.Inspect}, bound: time.Minute,
+			ID: "LOCK-285", Name: "watch-goes-on-over-an-outage", Clause: "E6", Slow: true, run: watchOutage, Needs: driver.Claims{driver.Inspect}, bound: time.Minute,
 			Why:    "who watches for days meets an outage, and must neither end with it nor hammer the store",
 			Remedy: "let Inspect fail while the store is away, and work when it is back",
 		},

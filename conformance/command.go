@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +27,11 @@ type Command struct {
 }
 
 // Run runs the suite. The error is about the harness, the files or Out, never about a case: for
-// those, look at [Report.Failed] and [Command.Unmet]. When ctx ends, the report is of what had ended by then, and the error
+// those, look at [Report.Failed]. When ctx ends, the report is of what had ended by then, and the error
 // is ctx's cause.
 func (c *Command) Run(ctx context.Context) (*Report, error) {
 	for _, path := range c.Reports {
-		if err := CheckFile(path, 1); err != nil {
+		if err := CheckFile(path); err != nil {
 			return nil, err
 		}
 	}
@@ -41,11 +40,7 @@ func (c *Command) Run(ctx context.Context) (*Report, error) {
 		s.Seed = rand.Uint64() // here, so that each failure can name it
 	}
 	s.Alone = strings.ReplaceAll(s.Alone, "{seed}", fmt.Sprint(s.Seed))
-	var cases []report.Planned
-	for _, cs := range s.selected() {
-		cases = append(cases, report.Planned{ID: cs.ID, Usual: usual(&cs), Alone: cs.exclusive()})
-	}
-	show := report.StartProgress(c.Out, c.Live, cmp.Or(s.Parallel, DefaultParallel), cases)
+	show := report.StartProgress(c.Out, c.Live, len(s.selected()))
 	started, finished := s.Started, s.Finished
 	s.Started = func(cs Case) {
 		show.Started(cs.ID)
@@ -74,7 +69,7 @@ func (c *Command) Run(ctx context.Context) (*Report, error) {
 
 // ended is what the progress shows of a result.
 func (c *Command) ended(s *Suite, r Result) report.Ended {
-	e := report.Ended{Passed: r.Outcome == Pass, Failed: r.Outcome == Fail || r.Outcome == Deviates, Took: r.Took}
+	e := report.Ended{Passed: r.Outcome == Pass, Failed: r.Outcome == Fail || r.Outcome == Deviates}
 	switch {
 	case e.Failed:
 		e.Text = fmt.Sprintf("%-11s %s\n%s\n", r.Outcome, r.FullName(), s.Explain(r))
@@ -97,14 +92,6 @@ func (c *Command) conclude(show *report.Progress, r *Report) {
 		}
 	}
 	show.Printf("%s\n", r.Line())
-	for _, f := range r.Summary.Figures {
-		show.Printf("%s: %s\n", f.Name, f.Value)
-	}
-	if !r.Selection.Partial || r.Selection.Profile != "" {
-		for _, v := range r.Summary.Profiles {
-			show.Printf("%s\n", v)
-		}
-	}
 	if list := r.Summary.Unclaimed; len(list) > 0 {
 		show.Printf("works, but is not claimed: %s\n", report.Join(list))
 	}
@@ -121,13 +108,4 @@ func leftOutBy(r *Report) int {
 		}
 	}
 	return n
-}
-
-// Unmet reports whether the run was about a profile that the store does not meet.
-func (c *Command) Unmet(r *Report) bool {
-	if c.Suite.Profile == "" {
-		return false
-	}
-	v, err := r.Profile(c.Suite.Profile)
-	return err != nil || v.Judgement == MeetsNot
 }

@@ -3,7 +3,6 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"os"
@@ -37,7 +36,7 @@ func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	c := &Command{
 		Suite:   Suite{Harness: brokenHarness(), Only: only("LIMIT-05", "LOCK-02"), Seed: 7, Alone: "try --seed {seed} --run {case}"},
-		Reports: []string{filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")},
+		Reports: []string{filepath.Join(dir, "a.json"), filepath.Join(dir, "a.md")},
 		Verbose: true, Out: &out,
 	}
 	r, err := c.Run(t.Context())
@@ -61,21 +60,6 @@ func TestCommand(t *testing.T) {
 	}
 	if back, err := ParseReport(data); err != nil || back.Seed != 7 || back.Count(Fail) != 1 {
 		t.Errorf("the report read back: %v", err)
-	}
-}
-
-func TestCommandsProfile(t *testing.T) {
-	for profile, unmet := range map[string]bool{"": false, "limit-basic": false, "lock-correctness": true} { // by cases that all pass
-		var out bytes.Buffer
-		c := &Command{Suite: Suite{Harness: memoryHarness(), Profile: profile, Only: only("LIMIT-05", "LOCK-02")}, Out: &out}
-		r, err := c.Run(t.Context())
-		if err != nil || c.Unmet(r) != unmet {
-			t.Errorf("profile %q: unmet %v, %v, want %v\n%s", profile, c.Unmet(r), err, unmet, out.String())
-		}
-		// A selection of the cases says nothing of the profiles that were not asked for.
-		if told := strings.Contains(out.String(), "limit-basic: not proved; not run: "); told != (profile == "limit-basic") {
-			t.Errorf("profile %q: limit-basic is judged: %v\n%s", profile, told, out.String())
-		}
 	}
 }
 
@@ -131,22 +115,6 @@ func TestCommandIsStopped(t *testing.T) {
 	saved, err := ParseReport(data)
 	if err != nil || !saved.Selection.Stopped || len(saved.Results) != 1 {
 		t.Errorf("%+v, %v, want the report to be saved", saved, err)
-	}
-}
-
-func TestEveryDurationIsOfACase(t *testing.T) {
-	var times map[string]int64
-	if err := json.Unmarshal(durations, &times); err != nil {
-		t.Fatal(err)
-	}
-	known := make(map[string]bool)
-	for _, c := range Cases() {
-		known[c.ID] = true
-	}
-	for id, ms := range times {
-		if !known[id] || ms <= 0 {
-			t.Errorf("durations.json says %dms of %s, which is no case or no time", ms, id)
-		}
 	}
 }
 
@@ -210,12 +178,10 @@ func main() { conformance.Main(file.Open, file.Claims...) }
 	}{
 		// LOCK-04 kills the program, started again as a worker.
 		{[]string{"--run", "LOCK-0[24]", "--verbose", "--report", report, "file://" + store}, exitKept, "pass        LOCK-04/dead-holder-frees-the-key"},
-		{[]string{"--profile", "lock-fair", "--run", "LOCK-02", "file://" + store}, exitBroken, "lock-fair: does not meet; not claimed: fair, wake"},
-		{[]string{"--help"}, exitKept, "--profile|-profile"},
+		{[]string{"--help"}, exitKept, "-report"},
 		{nil, exitUsage, "want one URL"},
 		{[]string{"store"}, exitUsage, "want a form like"},
-		{[]string{"--profile", "best", "file:///x"}, exitUsage, "want one of"},
-		{[]string{"--report", "x.pdf", "file:///x"}, exitUsage, "ends in .json"},
+		{[]string{"--report", "x.pdf", "file:///x"}, exitUsage, "ends in .json or .md"},
 		{[]string{"--run", "(", "file:///x"}, exitUsage, "--run: "},
 		{[]string{"--run", "nosuch", "file://" + store}, exitUsage, "no case is selected"},
 		{[]string{"file://relative/dir"}, exitHarness, "invalid argument"},

@@ -70,9 +70,6 @@ func TestDeclaredDeviation(t *testing.T) {
 		if d := report.Summary.Deviations[0]; report.Failed() || !slices.Equal(d.Failed, []string{"LOCK-00"}) || d.Stale {
 			t.Errorf("%s: failed %v, %+v, want a report that did not fail, and names the case", what, report.Failed(), d)
 		}
-		if v := report.judge(&Profile{Clauses: []string{"L1"}}); v.Judgement == Meets {
-			t.Errorf("%s: %v, want no profile met by a deviation", what, v)
-		}
 	}
 }
 

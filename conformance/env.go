@@ -370,7 +370,7 @@ func (e *env) scopeOf(part string, fn func(*env)) {
 	}
 	rec := runner.NewRecorder(e.ctx, e.Name())
 	defer func() {
-		messages, _, _ := rec.Result()
+		messages, _ := rec.Result()
 		for _, m := range messages {
 			if m.Failure {
 				m.Text = part + m.Text

@@ -92,8 +92,8 @@ func ExampleCommand() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(report.Failed(), command.Unmet(report), told.Len() > 0)
-	// Output: false false true
+	fmt.Println(report.Failed(), told.Len() > 0)
+	// Output: false true
 }
 
 // What an adapter knowingly does not keep is said, with the reason. Here it does keep it, and that is a failure too.
@@ -125,7 +125,7 @@ func ExampleDeclared() {
 	// Output: CORE-01 [] true
 }
 
-// A report is JSON, and pages in Markdown and HTML are made of it.
+// A report is JSON, and a table is made of one or several.
 func ExampleReport() {
 	suite := conformance.Suite{Harness: inMemory(), Only: only("CORE-01"), Seed: 1}
 	report, err := suite.Run(context.Background())
@@ -143,8 +143,8 @@ func ExampleReport() {
 		fmt.Println(err)
 		return
 	}
-	var page strings.Builder
-	fmt.Println(again.Seed, conformance.WriteMarkdown(&page, again), page.Len() > 0)
+	var table strings.Builder
+	fmt.Println(again.Seed, conformance.WriteTable(&table, again), table.Len() > 0)
 	// Output: 1 <nil> true
 }
 
@@ -175,8 +175,8 @@ func ExampleSummary() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(report.Summary.Counts[conformance.Fail], len(report.Summary.Profiles) > 0)
-	// Output: 0 true
+	fmt.Println(report.Summary.Counts[conformance.Fail], report.Summary.Counts[conformance.Pass])
+	// Output: 0 1
 }
 
 func ExampleStore() {
@@ -213,66 +213,14 @@ func ExampleEnvironment() {
 }
 
 func ExampleSelection() {
-	fmt.Println(conformance.Selection{Profile: "lock-fair", Fast: true})
-	// Output: those of the profile lock-fair, but for slow ones: a fast pass
-}
-
-// A profile is a purpose: what a store has to claim for it, and which clauses it has to keep.
-func ExampleProfile() {
-	p, err := conformance.ProfileNamed("lock-fair")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(p.Name, p.Requires.Has(driver.Fair), len(p.Clauses) > 0)
-	// Output: lock-fair true true
-}
-
-func ExampleVerdict() {
 	suite := conformance.Suite{Harness: inMemory(), Only: only("CORE-01"), Seed: 1}
 	report, err := suite.Run(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	v, err := report.Profile("lock-correctness")
-	fmt.Println(v.Judgement, v.Missing, err)
-	// Output: does not meet [token-restart durable-restart] <nil>
-}
-
-// One case of many proves no profile.
-func ExampleJudgement() {
-	suite := conformance.Suite{Harness: inMemory(), Only: only("CORE-01"), Seed: 1}
-	report, err := suite.Run(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	v, err := report.Profile("limit-basic")
-	fmt.Println(v.Judgement == conformance.NotProved, v.Judgement, err)
-	// Output: true not proved <nil>
-}
-
-// How measured times lie.
-func ExampleSpread() {
-	s := conformance.Spread{N: 100, Min: 40 * time.Microsecond, P50: 60 * time.Microsecond, P99: time.Millisecond, Max: time.Millisecond}
-	fmt.Println(s)
-	// Output: 100 × 40µs to 1ms, median 60µs, p99 1ms
-}
-
-// What a case has measured and counted is in its result.
-func ExampleMeasures() {
-	r := conformance.Result{Measures: conformance.Measures{Counts: map[string]int64{"permits over the bound": 0}}}
-	for what, n := range r.Measures.Counts {
-		fmt.Println(what, n)
-	}
-	// Output: permits over the bound 0
-}
-
-func ExampleFigure() {
-	f := conformance.Figure{Name: "over-admission, permits", Value: "0", Of: 899}
-	fmt.Printf("%s: %s, of %d\n", f.Name, f.Value, f.Of)
-	// Output: over-admission, permits: 0, of 899
+	fmt.Println(report.Selection.Partial, report.Selection.Stopped)
+	// Output: true false
 }
 
 func ExampleMessage() {

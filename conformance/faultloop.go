@@ -127,7 +127,6 @@ func faultLoop(path pathTo, usages func(*env) []usage, kinds []faultKind) func(*
 				}
 			}
 			wg.Wait()
-			l.Count("fault positions", l.met)
 		})
 	}
 }
@@ -140,9 +139,6 @@ type loops struct {
 	rival  driver.Locker
 	meter  driver.Limiter
 	shares driver.SharedLocker
-
-	mu  sync.Mutex
-	met int // positions at which a fault was met
 }
 
 func (l *loops) open() {
@@ -181,9 +177,6 @@ func (l *loops) loop(u usage, k faultKind) {
 			l.Errorf("%s, %s: saw the fault met at call %d, want so few calls", u.name, k.name, n)
 			return
 		}
-		l.mu.Lock()
-		l.met++
-		l.mu.Unlock()
 	}
 }
 

@@ -64,14 +64,6 @@ func (r *resource) verdict() {
 	if !errors.Is(v.Err, history.ErrNotLinearizable) {
 		r.e.Errorf("the unguarded twin: saw no stale write among %d, want one after each holder that did not look: the scenario shows nothing", len(ops))
 	}
-	stale, newest := 0, int64(0)
-	for _, o := range ops {
-		if o.Token < newest {
-			stale++
-		}
-		newest = max(newest, o.Token)
-	}
-	r.e.Count("stale writes that the unguarded twin took", stale)
 }
 
 // staleWriters: a holder whose client is cut off goes on writing after its lease without looking, while

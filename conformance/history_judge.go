@@ -54,22 +54,15 @@ func (e *env) linearizable(all ...*history.Log) {
 
 // judge fails the case unless the operations of one key are linearizable.
 func (e *env) judge(head history.Heading, key string, ops []history.Operation) {
-	start := time.Now()
 	v, err := head.Check(ops, patience)
 	if err != nil {
 		e.Errorf("history of %s: %v", key, err)
 		return
 	}
-	e.Measure("check of a history", time.Since(start))
-	e.Count("operations checked", len(ops))
 	unknown := history.CountUnknown(ops)
-	if unknown > 0 {
-		e.Count("operations of unknown outcome", unknown)
-	}
 	switch {
 	case v.Err == nil:
 	case errors.Is(v.Err, history.ErrUndecided):
-		e.Count("histories not decided", 1)
 		e.Logf("%v: of %s, %d of unknown outcome", v.Err, key, unknown)
 	default:
 		saved, drawn, err := v.Save(historiesDir(), head, ops)

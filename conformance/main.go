@@ -22,7 +22,7 @@ import (
 // The exit statuses of [Main].
 const (
 	exitKept    = 0   // every case that ran passed, or was declared a deviation
-	exitBroken  = 1   // a case failed, or the profile is not met
+	exitBroken  = 1   // a case failed
 	exitUsage   = 2   // the command line makes no sense
 	exitHarness = 3   // the store did not open, or has gone, or a report was not written
 	exitStopped = 130 // by a signal
@@ -34,9 +34,9 @@ const (
 //
 // Its user gives the URL of a store, and flags; --help tells them. Without claims, what
 // the store claims is proved. The program starts itself again for the cases about processes
-// that die. It exits with 0 if every case that ran passed, 1 if a case failed or the store does
-// not meet the profile asked for, 2 if the command line makes no sense, 3 if the store did not
-// open or a report was not written, and 130 if a signal ended it.
+// that die. It exits with 0 if every case that ran passed, 1 if a case failed, 2 if the
+// command line makes no sense, 3 if the store did not open or a report was not written, and 130 if a
+// signal ended it.
 func Main(open driver.OpenFunc, claims ...driver.Claim) {
 	if raw, ok := os.LookupEnv(workerEnv); ok {
 		register(raw, open)
@@ -98,7 +98,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 		return complain(exitUsage, err)
 	case err != nil:
 		return complain(exitHarness, err)
-	case report.Failed() || c.Unmet(report):
+	case report.Failed():
 		return exitBroken
 	}
 	return exitKept
@@ -119,10 +119,9 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 		fmt.Fprintf(stderr, "usage: %s [flags] URL\n\nProves that the store of that URL keeps the contract of coord. Exits with 0 if it does, as\nfar as was tried, 1 if not, 2 on a mistake here, 3 if the store does not open.\n\n", args[0])
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&s.Profile, "profile", "", "run the cases of one profile, and judge it: "+report.Join(profileNames()))
 	fs.BoolVar(&s.Fast, "fast", false, "leave slow cases out")
 	fs.StringVar(&f.run, "run", "", "only the cases whose id, or id/name, matches this regular expression")
-	fs.Var((*texts)(&f.command.Reports), "report", "write the report to this `file`, as its ending says: .json, .md or .html; may be repeated")
+	fs.Var((*texts)(&f.command.Reports), "report", "write the report to this `file`, as its ending says: .json or .md; may be repeated")
 	fs.Uint64Var(&s.Seed, "seed", 0, "seed of what is random in the cases (default: a random one)")
 	fs.IntVar(&s.Parallel, "parallel", DefaultParallel, "how many cases run at a time")
 	fs.BoolVar(&f.noProxy, "no-proxy", false, "make no network faults: for stores whose clients do not stay with the address of the URL")
@@ -138,23 +137,12 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	case s.Parallel < 1:
 		return nil, fmt.Errorf("--parallel %d: want 1 or more", s.Parallel)
 	}
-	if s.Profile != "" {
-		_, err = ProfileNamed(s.Profile)
-	}
 	for _, path := range f.command.Reports {
-		err = cmp.Or(err, CheckFile(path, 1))
+		err = cmp.Or(err, CheckFile(path))
 	}
 	only, rerr := Matching(f.run)
 	s.Only = only
 	return &f, cmp.Or(err, rerr)
-}
-
-func profileNames() []string {
-	var names []string
-	for _, p := range Profiles() {
-		names = append(names, p.Name)
-	}
-	return names
 }
 
 // Matching selects the cases whose id, or full name, matches a regular expression. "" selects all.

@@ -229,3 +229,22 @@ func TestSoundDriversSurvive(t *testing.T) {
 		})
 	}
 }
+
+func TestMutantsAreNamedOnce(t *testing.T) {
+	cases := make(map[string]bool)
+	for _, c := range conformance.Cases() {
+		cases[c.ID] = true
+	}
+	seen := make(map[string]bool)
+	for _, m := range allMutants() {
+		if m.name == "" || m.bug == "" || seen[m.name] || strings.Contains(m.name+m.bug, "|") {
+			t.Errorf("mutant %q: its name is missing or repeated, or its bug is not told", m.name)
+		}
+		seen[m.name] = true
+		for _, id := range m.killers {
+			if !cases[id] {
+				t.Errorf("mutant %q: there is no case %s", m.name, id)
+			}
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 
 // Schema is the version of the JSON form of a [Report]. It grows by fields;
 // another number means that a field has changed or gone.
-const Schema = 2
+const Schema = 3
 
 // Version is the version of the suite: of what its cases demand. Reports of different
 // versions do not compare.
@@ -52,7 +52,6 @@ type Result struct {
 	// Unclaimed is a capability that works although it is not claimed.
 	Unclaimed driver.Claim  `json:"unclaimed,omitempty"`
 	Messages  []Message     `json:"messages,omitempty"`
-	Measures  Measures      `json:"measures,omitzero"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -74,8 +73,7 @@ type Report struct {
 
 // Selection is which cases ran.
 type Selection struct {
-	Profile string `json:"profile,omitempty"`
-	Fast    bool   `json:"fast,omitempty"`
+	Fast bool `json:"fast,omitempty"`
 	// Partial is true if cases of the suite are not in the report.
 	Partial bool `json:"partial,omitempty"`
 	// Stopped is true if the run was ended before its time: it says nothing of the cases that are missing.
@@ -99,42 +97,22 @@ type Store struct {
 	Mute     string            `json:"mute,omitempty"`
 }
 
-// Title is the store's product and version, or its name, and its topology.
-func (s *Store) Title() string {
-	title := s.Name
-	if s.Server != "" {
-		title = s.Server
-	}
-	if topology := s.Settings["topology"]; topology != "" {
-		title += ", " + topology
-	}
-	return title
-}
-
 // Summary is what follows from the results.
 type Summary struct {
 	Counts     map[Outcome]int `json:"outcomes"`
 	Deviations []Declared      `json:"deviations,omitempty"`
-	Profiles   []Verdict       `json:"profiles"`
 	Unclaimed  driver.Claims   `json:"unclaimed,omitempty"`
 	Unchecked  driver.Claims   `json:"unchecked,omitempty"`
-	Figures    []Figure        `json:"figures,omitempty"`
 }
 
 // summarize works the summary out of the results.
 func (r *Report) summarize(declared []Deviation) {
 	r.Summary = Summary{
 		Counts: make(map[Outcome]int), Deviations: settle(declared, r.Results, r.Selection.Stopped),
-		Unclaimed: r.Unclaimed(), Unchecked: r.Unchecked(), Figures: figures(r.Results, r.Env.Starved),
+		Unclaimed: r.Unclaimed(), Unchecked: r.Unchecked(),
 	}
 	for _, o := range Outcomes() {
 		r.Summary.Counts[o] = r.Count(o)
-	}
-	profiles := Profiles()
-	for i := range profiles {
-		if r.Selection.Profile == "" || r.Selection.Profile == profiles[i].Name {
-			r.Summary.Profiles = append(r.Summary.Profiles, r.judge(&profiles[i]))
-		}
 	}
 }
 
@@ -192,8 +170,5 @@ func (r *Report) Line() string {
 	}
 	parts = append(parts, fmt.Sprintf("%d passed, %d failed, %d unsupported, %d unproven in %v; seed %d",
 		r.Count(Pass), r.Count(Fail), r.Count(Unsupported), r.Count(Unproven), r.Took.Round(time.Millisecond), r.Seed))
-	if n := countAgain(r.Results); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d inconclusive at first and run again", n))
-	}
-	return fmt.Sprintf("%s %s: %s", r.Store.Name, r.Store.Server, strings.Join(parts, ", "))
+	return r.Store.product() + ": " + strings.Join(parts, ", ")
 }

@@ -19,9 +19,7 @@ import (
 // Suite runs the cases outside go test.
 type Suite struct {
 	Harness Harness
-	// Profile selects the cases of the profile of that name; "" selects all.
-	Profile string
-	// Only selects among them; nil selects all.
+	// Only selects cases; nil selects all.
 	Only func(Case) bool
 	// Fast leaves slow cases out: they end as unproven.
 	Fast bool
@@ -118,11 +116,6 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 	if err := checkDeviations(s.Harness.Deviations); err != nil {
 		return nil, err
 	}
-	if s.Profile != "" {
-		if _, err := ProfileNamed(s.Profile); err != nil {
-			return nil, err
-		}
-	}
 	r := &suiteRun{suite: s, cases: s.selected()}
 	seed := s.Seed
 	for seed == 0 {
@@ -131,7 +124,7 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 	r.report = Report{
 		Schema: Schema, Suite: Version, Seed: seed, Started: time.Now(), Env: environment(),
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
-		Selection: Selection{Profile: s.Profile, Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
+		Selection: Selection{Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
 	}
 	r.stalls = runner.DetectStalls()
 	if err := r.probe(ctx); err != nil {
@@ -143,10 +136,7 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 
 // selected are the cases that run.
 func (s *Suite) selected() []Case {
-	p, err := ProfileNamed(s.Profile)
-	return slices.DeleteFunc(Cases(), func(c Case) bool {
-		return s.Only != nil && !s.Only(c) || err == nil && !p.Includes(c)
-	})
+	return slices.DeleteFunc(Cases(), func(c Case) bool { return s.Only != nil && !s.Only(c) })
 }
 
 // probe opens the store once, to see what it is.
@@ -196,8 +186,8 @@ func (r *suiteRun) opens(ctx context.Context, look func(context.Context, driver.
 	case <-time.After(soon + runner.ComeBack):
 		return fmt.Sprintf("Open did not return within %v", soon+runner.ComeBack)
 	}
-	messages, _, _ := rec.Result()
-	return lastFailure(messages)
+	messages, _ := rec.Result()
+	return lastFailure(messagesOf(messages))
 }
 
 // describe notes what the store says of itself.
@@ -223,7 +213,15 @@ func (r *suiteRun) describe(ctx context.Context, b driver.Backend) {
 	r.report.Store.Settings = settings
 }
 
-func lastFailure(messages []report.Message) string {
+func messagesOf(said []report.Message) []Message {
+	list := make([]Message, len(said))
+	for i, m := range said {
+		list[i] = Message(m)
+	}
+	return list
+}
+
+func lastFailure(messages []Message) string {
 	for _, m := range slices.Backward(messages) {
 		if m.Failure {
 			return m.Text
@@ -238,7 +236,7 @@ func (r *suiteRun) stop() { r.stalls.Stop() }
 func (r *suiteRun) each(fn func(c *Case, free func())) {
 	jobs := make([]runner.Job, len(r.cases))
 	for i := range r.cases {
-		jobs[i] = runner.Job{Usual: usual(&r.cases[i]), Alone: r.cases[i].exclusive()}
+		jobs[i] = runner.Job{Long: r.cases[i].Slow, Alone: r.cases[i].exclusive()}
 	}
 	runner.Each(jobs, cmp.Or(r.suite.Parallel, DefaultParallel), func(i int, free func()) { fn(&r.cases[i], free) })
 }
@@ -322,11 +320,8 @@ func (r *suiteRun) runOnce(ctx context.Context, c *Case) (_ Result, open string)
 			rec.Logf("this machine's clock was set by %v while the case ran: a limit that counts by it seems to be wrong by as much", moved.Round(time.Microsecond))
 		}
 	}
-	messages, failed, meter := rec.Result()
-	for _, m := range messages {
-		res.Messages = append(res.Messages, Message(m))
-	}
-	res.Measures, res.Took = measuresOf(meter), time.Since(began)
+	messages, failed := rec.Result()
+	res.Messages, res.Took = messagesOf(messages), time.Since(began)
 	switch aside := rec.Aside(); {
 	case aside != "" && !failed:
 		res.Outcome, res.Reason = Unsupported, aside
@@ -349,7 +344,7 @@ func (r *suiteRun) runOnce(ctx context.Context, c *Case) (_ Result, open string)
 	case unclaimed || rec.Violated() || gap < runner.Overload:
 		return res, ""
 	}
-	return res, fmt.Sprintf("this process went unscheduled for %v at a time, and the case failed: %s", gap, lastFailure(messages))
+	return res, fmt.Sprintf("this process went unscheduled for %v at a time, and the case failed: %s", gap, lastFailure(res.Messages))
 }
 
 // unsupported says why the case is not about this store, "" if it is.

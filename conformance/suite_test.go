@@ -237,3 +237,17 @@ func TestPartOfTheSuite(t *testing.T) {
 		t.Errorf("one case selected: saw %+v of a selection %+v", r.Results, r.Selection)
 	}
 }
+
+// A fast pass tells what it left out.
+func TestFastPass(t *testing.T) {
+	s := &Suite{Harness: memoryHarness(), Fast: true, Only: func(Case) bool { return false }}
+	r, err := s.prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
+	res := r.runCase(t.Context(), &Case{ID: "LOCK-00", Slow: true, run: func(e *env) { e.Errorf("it ran") }}, func() {})
+	if res.Outcome != Unproven || !strings.Contains(res.Reason, "fast pass") {
+		t.Errorf("%s, %q, want unproven, left out by the fast pass", res.Outcome, res.Reason)
+	}
+}

@@ -108,9 +108,6 @@ func reportName(r *Report, test string) string {
 // tell hands a result on to its subtest.
 func tell(t *testing.T, s *Suite, res Result) {
 	t.Helper()
-	for _, line := range res.Measures.lines() {
-		t.Log(line)
-	}
 	switch res.Outcome {
 	case Fail:
 		t.Error(s.Explain(res))

@@ -7,13 +7,10 @@ import (
 	"path/filepath"
 )
 
-// CheckFile says whether [WriteFile] could write n reports to a file of that name.
-func CheckFile(path string, n int) error {
-	switch ext := filepath.Ext(path); {
-	case ext == ".json" && n != 1:
-		return fmt.Errorf("conformance: %s: JSON is of one report, not of %d", path, n)
-	case ext != ".json" && ext != ".md" && ext != ".html":
-		return fmt.Errorf("conformance: %s: want a name that ends in .json, .md or .html", path)
+// CheckFile says whether [WriteFile] could write a report to a file of that name.
+func CheckFile(path string) error {
+	if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
+		return fmt.Errorf("conformance: %s: want a name that ends in .json or .md", path)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("conformance: %s: its directory: %w", path, err)
@@ -23,24 +20,19 @@ func CheckFile(path string, n int) error {
 	return nil
 }
 
-// WriteFile writes reports as the ending of the name says: .json, one report; .md or .html,
-// one or several.
-func WriteFile(path string, reports ...*Report) error {
-	if err := CheckFile(path, len(reports)); err != nil {
+// WriteFile writes a report as the ending of the name says: .json, all of it; .md, a table, and why cases did not pass.
+func WriteFile(path string, r *Report) error {
+	if err := CheckFile(path); err != nil {
 		return err
 	}
 	var b bytes.Buffer
 	var err error
-	switch filepath.Ext(path) {
-	case ".json":
+	if filepath.Ext(path) == ".json" {
 		var data []byte
-		data, err = reports[0].JSON()
+		data, err = r.JSON()
 		b.Write(data)
-	case ".md":
-		b.WriteString("# Conformance\n\n")
-		err = WriteMarkdown(&b, reports...)
-	default:
-		err = WriteHTML(&b, reports...)
+	} else {
+		err = writeMarkdown(&b, r)
 	}
 	if err != nil {
 		return err

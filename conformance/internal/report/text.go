@@ -1,3 +1,5 @@
+// Package report shows what a run of the conformance suite finds while it goes on. It is given texts and numbers, and
+// judges nothing.
 package report
 
 import (
@@ -14,15 +16,6 @@ type Message struct {
 	Text    string
 }
 
-// cut shortens a message that holds, say, the stacks of all goroutines.
-func cut(text string) string {
-	const enough = 2000
-	if len(text) <= enough {
-		return text
-	}
-	return strings.ToValidUTF8(text[:enough], "") + " … (the whole is in the JSON report)"
-}
-
 // Join lists words.
 func Join[T any](list []T) string {
 	var b strings.Builder
@@ -33,22 +26,4 @@ func Join[T any](list []T) string {
 		fmt.Fprint(&b, v)
 	}
 	return b.String()
-}
-
-// Some lists the first of many words.
-func Some(list []string) string {
-	const enough = 8
-	if len(list) <= enough {
-		return Join(list)
-	}
-	return fmt.Sprintf("%s and %d more", Join(list[:enough]), len(list)-enough)
-}
-
-// Short is a time with three digits.
-func Short(d time.Duration) string {
-	unit := time.Nanosecond
-	for d.Abs()/1000 >= unit { // not 1000*unit, which could overflow
-		unit *= 10
-	}
-	return d.Round(unit).String()
 }

@@ -2,15 +2,12 @@
 // scheduled meanwhile, and what runs again because it was not. It does not know what a case is about.
 package runner
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
 // Job is a case as far as its order matters.
 type Job struct {
-	Usual time.Duration // about how long it takes
-	Alone bool          // it disturbs others
+	Long  bool // it takes longer than most, and begins before them, so that it is not alone at the end
+	Alone bool // it disturbs others
 }
 
 // Each calls fn with the index of every job: so many at a time, and then one at a time those that disturb others. A job
@@ -34,16 +31,13 @@ func Each(jobs []Job, parallel int, fn func(i int, free func())) {
 	}
 }
 
-// longJob is how long a job takes that begins before the others, so that it is not alone at the end.
-const longJob = 10 * time.Second
-
 // sideBySide gives the jobs that disturb no others, the long ones first.
 func sideBySide(jobs []Job) []int {
 	var long, list []int
 	for i, j := range jobs {
 		switch {
 		case j.Alone:
-		case j.Usual >= longJob:
+		case j.Long:
 			long = append(long, i)
 		default:
 			list = append(list, i)

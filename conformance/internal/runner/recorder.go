@@ -33,12 +33,11 @@ type Recorder struct {
 	aside    string // why the case is not about the store, "" if it is
 	unclear  string // what the case could not judge, "" if it judged all
 	cleanups []func()
-	meter    *report.Meter
 }
 
 // NewRecorder begins the record of a case.
 func NewRecorder(ctx context.Context, name string) *Recorder {
-	r := &Recorder{name: name, began: time.Now(), meter: &report.Meter{}}
+	r := &Recorder{name: name, began: time.Now()}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
 }
@@ -148,24 +147,6 @@ func (r *Recorder) TempDir() string {
 	return dir
 }
 
-// Measure keeps a time for the report, which has the distribution of the times of one name.
-func (r *Recorder) Measure(name string, d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.meter.Time(name, d)
-	}
-}
-
-// Count adds n to a number of the report, such as "calls that were failed". Zero is a number, too.
-func (r *Recorder) Count(name string, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.meter.Count(name, n)
-	}
-}
-
 func (r *Recorder) record(failure bool, format string, args ...any) {
 	m := report.Message{Failure: failure, At: caller(), After: time.Since(r.began), Text: fmt.Sprintf(format, args...)}
 	r.mu.Lock()
@@ -240,20 +221,19 @@ func (r *Recorder) clean() {
 }
 
 // Result closes the record.
-func (r *Recorder) Result() (messages []report.Message, failed bool, measured *report.Meter) {
+func (r *Recorder) Result() (messages []report.Message, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	return r.messages, r.failed, r.meter
+	return r.messages, r.failed
 }
 
-// Join adds what inner, which is through, has measured.
+// Join adds what inner, which is through, says besides its messages.
 func (r *Recorder) Join(inner *Recorder) {
 	r.violate(inner.Violated())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.meter.Join(inner.meter)
 		r.unclear = cmp.Or(r.unclear, inner.Open())
 	}
 }

@@ -17,7 +17,7 @@ func TestRecorder(t *testing.T) {
 		r.Cleanup(func() { r.Errorf("in a clean-up, which runs after a panic") })
 		panic("a mistake")
 	})
-	messages, failed, _ := r.Result()
+	messages, failed := r.Result()
 	if !failed || len(messages) != 3 || dir == "" {
 		t.Fatalf("failed %v, %d messages %v, want a failure and three messages", failed, len(messages), messages)
 	}
@@ -25,7 +25,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%+v, want the message of this file", m)
 	}
 	r.Errorf("too late")
-	if messages, _, _ := r.Result(); len(messages) != 3 {
+	if messages, _ := r.Result(); len(messages) != 3 {
 		t.Errorf("%d messages after the end, want 3", len(messages))
 	}
 	if r.Context().Err() == nil {

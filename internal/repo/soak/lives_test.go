@@ -29,7 +29,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// keysEnv is over how many keys a long life goes. make soak sets it.
+// keysEnv is over how many keys a long life goes, instead of a few. make soak sets it.
 const keysEnv = "COORD_SOAK_KEYS"
 
 const (

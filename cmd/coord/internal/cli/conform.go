@@ -14,9 +14,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-const conformLong = `Runs the conformance suite on a store and exits with 1 if a case fails, or if the store
-does not meet the profile that was asked for. The cases are those of docs/contract.md.
-They use keys of their own, which expire, and never stop the server; cases that need
+const conformLong = `Runs the conformance suite on a store and exits with 1 if a case fails. The cases are
+those of docs/contract.md. They use keys of their own, which expire, and never stop the server; cases that need
 that are told as unproven. Use a store on which a few minutes of load do no harm.
 
 Network faults are made by a proxy between coord and a store of one host and port
@@ -34,11 +33,8 @@ func (a *app) conform() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [URL]",
 		Short: "Prove that a store keeps the contract",
-		Long:  conformLong + "\n\nThe profiles:\n" + profileHelp(),
-		Example: `  coord conform redis://127.0.0.1:6379 --report redis.json --report redis.html
-
-  # is it good for locks that correctness leans on?
-  coord conform etcd://127.0.0.1:2379 --profile lock-correctness
+		Long:  conformLong,
+		Example: `  coord conform redis://127.0.0.1:6379 --report redis.json --report redis.md
 
   # the cases about limits alone, told one by one
   coord conform file:///var/lib/myapp/coord --run '^LIMIT' --verbose`,
@@ -64,10 +60,9 @@ func (a *app) conform() *cobra.Command {
 		},
 	}
 	flags, s := cmd.Flags(), &f.command.Suite
-	flags.StringVar(&s.Profile, "profile", "", "run the cases of this profile, and judge it")
 	flags.BoolVar(&s.Fast, "fast", false, "leave slow cases out: they are told as unproven")
 	flags.StringVar(&f.only, "run", "", "only the cases whose id, or id/name, matches this regular expression")
-	flags.StringArrayVar(&f.command.Reports, "report", nil, "write the report to this file, as its ending says: .json, .md or .html; may be repeated")
+	flags.StringArrayVar(&f.command.Reports, "report", nil, "write the report to this file, as its ending says: .json or .md; may be repeated")
 	flags.IntVar(&s.Parallel, "parallel", conformance.DefaultParallel, "how many cases run at a time")
 	flags.Uint64Var(&s.Seed, "seed", 0, "seed of what is random in the cases (default: a random one)")
 	flags.BoolVar(&f.noProxy, "no-proxy", false, "make no network faults")
@@ -75,22 +70,7 @@ func (a *app) conform() *cobra.Command {
 	for _, name := range []string{"run", "parallel", "seed"} {
 		noFiles(cmd, name)
 	}
-	var names []string
-	for _, p := range conformance.Profiles() {
-		names = append(names, p.Name)
-	}
-	if err := cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist: a mistake in this package
-	}
 	return cmd
-}
-
-func profileHelp() string {
-	var b strings.Builder
-	for _, p := range conformance.Profiles() {
-		b.WriteString("  " + p.Name + strings.Repeat(" ", 18-len(p.Name)) + p.About + "\n")
-	}
-	return b.String()
 }
 
 // check refuses flags that make no sense, and makes of --run a selection.
@@ -98,13 +78,8 @@ func (f *conformFlags) check() error {
 	if f.command.Suite.Parallel < 1 {
 		return usage("--parallel %d: want 1 or more", f.command.Suite.Parallel)
 	}
-	if name := f.command.Suite.Profile; name != "" {
-		if _, err := conformance.ProfileNamed(name); err != nil {
-			return usage("--profile: %w", err)
-		}
-	}
 	for _, path := range f.command.Reports {
-		if err := conformance.CheckFile(path, 1); err != nil {
+		if err := conformance.CheckFile(path); err != nil {
 			return usage("--report: %w", err)
 		}
 	}
@@ -137,8 +112,6 @@ func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) err
 	case report.Failed():
 		return exit(exitViolation, "%d of %d cases failed, %d deviations are declared that are none",
 			report.Count(conformance.Fail), len(report.Results), len(report.Stale()))
-	case c.Unmet(report):
-		return exit(exitViolation, "the store does not meet the profile %s", c.Suite.Profile)
 	}
 	return nil
 }

@@ -30,10 +30,10 @@ const (
 
 const exitHelp = `The exit status is that of the command that was run; 128+n if signal n ended it; else
     0  it worked
-    1  demo, conform, bench: a promise was broken, or a profile is not met; doctor: a check failed
+    1  demo, conform, bench: a promise was broken; doctor: a check failed
     3  status, break: nobody holds the lock
    64  usage: a malformed or impossible request
-   65  the store has other data under that name, or a file is no report
+   65  the store has other data under that name
    69  the store is unavailable
    70  an error inside coord
    73  standard output or a file cannot be written

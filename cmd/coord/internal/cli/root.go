@@ -89,7 +89,7 @@ func (a *app) root(stop func()) *cobra.Command {
 	root.AddCommand(
 		a.demo(), a.demoWorker(),
 		a.lock(stop), a.semaphore(stop), a.members(), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
-		a.stores(), a.schema(), a.doctor(), a.conform(), a.bench(), a.reportPage(), a.config(), a.version(), exitCodes(),
+		a.stores(), a.schema(), a.doctor(), a.conform(), a.bench(), a.config(), a.version(), exitCodes(),
 	)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
