@@ -3,9 +3,10 @@
 // skip with its reason, a line for each store: which version was tested,
 // which way, and how many conformance cases passed, and how long all of it took.
 //
-//	testreport [FILE ...]
+//	testreport [-matrix FILE] [FILE ...]
 //
 // It reads its files at the same time, so that several go commands can write to named pipes; without any, its input.
+// -matrix is a file to write: what became of each conformance case on each store, a row for each clause.
 //
 // A test that is skipped without saying "unsupported:" or "unproven:" fails the
 // run: nothing is left out in silence. So does a run without tests.
@@ -15,6 +16,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,8 +28,14 @@ import (
 
 func main() {
 	began := time.Now()
+	matrix := flag.String("matrix", "", "write a table of clauses and stores to this `file`")
+	flag.Parse()
 	r := newReport()
-	if err := r.readAll(os.Args[1:]); err != nil {
+	err := r.readAll(flag.Args())
+	if err == nil && *matrix != "" {
+		err = r.writeMatrix(*matrix)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
@@ -82,7 +90,10 @@ type report struct {
 }
 
 // store is what a test whose name begins with TestConformance says of the store that it tested.
-type store struct{ way, verdict string }
+type store struct {
+	way, verdict string
+	cases        map[string]string // what became of each, by its id
+}
 
 func newReport() *report {
 	return &report{
@@ -123,7 +134,7 @@ func (r *report) take(e event, out io.Writer) {
 	case "output", "build-output":
 		r.output[name] = append(r.output[name], e.Output)
 		if strings.HasPrefix(e.Test, "TestConformance") && !strings.Contains(e.Test, "/") {
-			r.conformance(e, name)
+			r.conformance(e)
 		}
 		if e.Action == "build-output" {
 			fmt.Fprint(out, e.Output)
@@ -139,12 +150,8 @@ func (r *report) take(e event, out io.Writer) {
 }
 
 // conformance picks the lines that say which store was tested, and the verdict.
-func (r *report) conformance(e event, name string) {
-	st := r.stores[name]
-	if st == nil {
-		st = &store{way: "embedded"}
-		r.stores[name] = st
-	}
+func (r *report) conformance(e event) {
+	st := r.storeOf(e.Package, e.Test)
 	for _, by := range []string{"testserver: ", "containers: "} {
 		if _, way, ok := strings.Cut(e.Output, by); ok {
 			st.way = strings.TrimSpace(way)
@@ -153,6 +160,14 @@ func (r *report) conformance(e event, name string) {
 	if strings.Contains(e.Output, " unproven in ") {
 		_, st.verdict, _ = strings.Cut(strings.TrimSpace(e.Output), ": ")
 	}
+}
+
+func (r *report) storeOf(pkg, test string) *store {
+	name := pkg + " " + test
+	if r.stores[name] == nil {
+		r.stores[name] = &store{way: "embedded", cases: make(map[string]string)}
+	}
+	return r.stores[name]
 }
 
 func (r *report) endPackage(e event, out io.Writer) {
@@ -169,6 +184,7 @@ func (r *report) endPackage(e event, out io.Writer) {
 }
 
 func (r *report) endTest(e event, name string) {
+	r.noteCase(e, strings.Join(r.output[name], ""))
 	switch e.Action {
 	case "pass":
 		r.passed++
