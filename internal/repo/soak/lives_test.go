@@ -29,7 +29,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// keysEnv is over how many keys a long life goes, instead of a few. make soak sets it.
+// keysEnv is over how many keys a long life goes, instead of a few.
 const keysEnv = "COORD_SOAK_KEYS"
 
 const (
@@ -116,8 +116,8 @@ var lives = []life{
 	},
 }
 
-// TestLongLives: what many keys, each used for a short time, leave behind at the server and in the client has a bound.
-func TestLongLives(t *testing.T) {
+// TestNightlyLives: what many keys, each used for a short time, leave behind at the server and in the client has a bound.
+func TestNightlyLives(t *testing.T) {
 	for _, l := range lives {
 		t.Run(l.store, func(t *testing.T) {
 			keys, patient := manyKeys(t, l.few)
