@@ -30,6 +30,8 @@ type Harness struct {
 	// Members are a store of several servers, one of which fails. Without it, the cases about one
 	// member of several do not apply.
 	Members *Members
+	// FakeTime says that the suite runs in a bubble of testing/synctest, where time passes only while all goroutines wait.
+	FakeTime bool
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
 

@@ -27,7 +27,7 @@ func TestRunAgainMakesRoom(t *testing.T) {
 		}},
 		{ID: "LOCK-02", run: func(*env) { next.Done() }},
 	}
-	alone.RLock() // as a case of another suite
+	r.alone.RLock() // as a case beside them
 	var outcomes sync.Map
 	ended := make(chan struct{})
 	go func() {
@@ -35,7 +35,7 @@ func TestRunAgainMakesRoom(t *testing.T) {
 		r.each(func(c *Case, free func()) { outcomes.Store(c.ID, r.runCase(t.Context(), c, free).Outcome) })
 	}()
 	next.Wait()
-	alone.RUnlock()
+	r.alone.RUnlock()
 	<-ended
 	for _, id := range []string{"LOCK-01", "LOCK-02"} {
 		if o, _ := outcomes.Load(id); o != Pass {

@@ -101,6 +101,7 @@ type suiteRun struct {
 	limits bool
 	info   driver.Info
 	stalls *runner.StallDetector
+	alone  *runner.Mutex // lets a case run by itself
 
 	mu     sync.Mutex
 	report Report
@@ -126,7 +127,10 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
 		Selection: Selection{Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
 	}
-	r.stalls = runner.DetectStalls()
+	r.stalls, r.alone = &runner.StallDetector{}, runner.NewMutex(usualBound)
+	if !s.Harness.FakeTime { // where nothing stalls
+		r.stalls = runner.DetectStalls()
+	}
 	if err := r.probe(ctx); err != nil {
 		r.stop()
 		return nil, err
@@ -258,9 +262,6 @@ func (r *suiteRun) finish() *Report {
 	return &report
 }
 
-// alone lets a case run by itself: no other runs in this process then, of this suite or another.
-var alone = runner.NewMutex(usualBound)
-
 // attempts is how often a case runs that is never conclusive: the first time beside others, then by itself.
 const attempts = 4
 
@@ -270,7 +271,7 @@ const attempts = 4
 func (r *suiteRun) runCase(ctx context.Context, c *Case, free func()) Result {
 	var res Result
 	runs, first := 0, ""
-	alone.Run(free, func(again bool) (inconclusive bool) {
+	r.alone.Run(free, func(again bool) (inconclusive bool) {
 		runs++
 		one, open := *c, ""
 		one.again = again

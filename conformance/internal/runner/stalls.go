@@ -119,7 +119,9 @@ func (d *StallDetector) Total(since time.Time) time.Duration {
 
 // Stop ends the detector.
 func (d *StallDetector) Stop() {
-	close(d.quit)
+	if d.quit != nil {
+		close(d.quit)
+	}
 	d.ended.Wait()
 }
 
