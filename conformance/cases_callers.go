@@ -137,10 +137,7 @@ type barrier struct {
 func (e *env) behindBarrier() (*coord.Client, *barrier) {
 	b, in := e.injected()
 	bar := &barrier{passed: make(chan struct{})}
-	in.Script(func(Call) Fault {
-		<-bar.passed
-		return NoFault
-	})
+	in.faults.Hold(bar.passed)
 	return e.clientOn(b), bar
 }
 

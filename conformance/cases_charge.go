@@ -355,7 +355,7 @@ func sumWithin(grants, charges []spend, begin time.Time, last spend) (sum int) {
 	}
 	for _, c := range charges {
 		switch certain := !c.from.Before(begin) && c.to.Before(last.from); {
-		case c.n > 0 && certain, c.n < 0 && !c.to.Before(begin) && c.from.Before(last.to):
+		case c.n > 0 && certain, c.n < 0 && !c.to.Before(begin) && !c.from.After(last.to):
 			sum += c.n
 		}
 	}

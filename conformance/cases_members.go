@@ -242,6 +242,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
 		case !s.alone:
 			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
+			s.rest(time.Millisecond)
 			continue
 		}
 		return

@@ -27,7 +27,8 @@ type Injector struct {
 	hole   Kind // what a stalled link does to every call
 	drops  int  // replies still to be dropped
 	delay  time.Duration
-	breaks chan struct{} // closed by Reset: calls under way fail
+	held   <-chan struct{} // by Hold
+	breaks chan struct{}   // closed by Reset: calls under way fail
 }
 
 // Call is one call of the core on the driver.
@@ -122,6 +123,9 @@ func (in *Injector) StallReplies() {
 	})
 }
 
+// Hold holds up every call before it reaches the store, until passed is closed.
+func (in *Injector) Hold(passed <-chan struct{}) { in.set(func() { in.held = passed }) }
+
 // DropReply loses the reply of the next call.
 func (in *Injector) DropReply() { in.set(func() { in.drops++ }) }
 
@@ -151,8 +155,16 @@ func (in *Injector) set(fn func()) {
 	fn()
 }
 
+// plan is what becomes of a call.
+type plan struct {
+	kind   Kind
+	delay  time.Duration
+	held   <-chan struct{} // nil: by nothing
+	breaks chan struct{}
+}
+
 // plan records a call and says what becomes of it.
-func (in *Injector) plan(op, key, id string) (Kind, time.Duration, chan struct{}) {
+func (in *Injector) plan(op, key, id string) plan {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	c := Call{N: len(in.calls) + 1, Op: op, Key: key, ID: id, At: time.Now()}
@@ -169,32 +181,35 @@ func (in *Injector) plan(op, key, id string) (Kind, time.Duration, chan struct{}
 		in.drops--
 		kind = FailAfter
 	}
-	return kind, in.delay, in.breaks
+	return plan{kind, in.delay, in.held, in.breaks}
 }
 
 // do makes one call with its fault.
 func (in *Injector) do(ctx context.Context, op, key, id string, apply func(context.Context) error) error {
-	kind, delay, breaks := in.plan(op, key, id)
+	p := in.plan(op, key, id)
 	defer in.set(func() { in.ended[op]++ })
-	if delay > 0 {
-		if err := in.wait(ctx, delay, breaks); err != nil {
+	if p.held != nil {
+		<-p.held
+	}
+	if p.delay > 0 {
+		if err := in.wait(ctx, p.delay, p.breaks); err != nil {
 			return err
 		}
 	}
-	switch kind {
+	switch p.kind {
 	case FailBefore:
 		return ErrInjected
 	case Refuse:
 		return ErrRefused
 	case HangBefore:
-		return in.wait(ctx, -1, breaks)
+		return in.wait(ctx, -1, p.breaks)
 	}
 	err := apply(ctx)
-	switch kind {
+	switch p.kind {
 	case FailAfter:
 		return ErrInjected
 	case HangAfter:
-		return in.wait(ctx, -1, breaks)
+		return in.wait(ctx, -1, p.breaks)
 	}
 	return err
 }

@@ -104,8 +104,9 @@ type Log struct {
 	Heading
 	began time.Time
 
-	mu  sync.Mutex
-	ops []Operation
+	mu   sync.Mutex
+	last int64 // that Now gave
+	ops  []Operation
 }
 
 // Heading says what the operations of a history are about, and so how to check them.
@@ -133,8 +134,14 @@ func New(h Heading) *Log {
 	return &Log{Heading: h, began: time.Now()}
 }
 
-// Now is the time of the history.
-func (l *Log) Now() int64 { return int64(time.Since(l.began)) }
+// Now is the time of the history. It is never twice the same, on a clock with long steps, too: of two moments that
+// follow each other the first is the smaller one.
+func (l *Log) Now() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = max(int64(time.Since(l.began)), l.last+1)
+	return l.last
+}
 
 // At converts an instant to the time of the history.
 func (l *Log) At(t time.Time) int64 { return int64(t.Sub(l.began)) }
