@@ -42,10 +42,13 @@ const (
 	standstill = 10 * time.Second
 )
 
-// callersAtOnce is how many call at once.
+// callersAtOnce is how many call at once. In fake time they all come at one moment, so that fewer meet as well.
 func (e *env) callersAtOnce() int {
-	if e.r.suite.Fast {
+	switch {
+	case e.r.suite.Fast:
 		return 500
+	case e.r.suite.Harness.FakeTime:
+		return 1000
 	}
 	return 5000
 }

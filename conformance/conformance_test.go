@@ -30,17 +30,13 @@ func memoryHarness() conformance.Harness {
 
 // The reference store, which has every optional part.
 func TestMemory(t *testing.T) {
-	t.Parallel() // it mostly waits
-	conformance.Run(t, memoryHarness())
-}
-
-// A store that has only what it must: waiters poll, cells are swapped.
-func TestCells(t *testing.T) {
-	t.Parallel()
-	s := &shelf{cells: make(map[cas.Name]value)}
-	conformance.Run(t, conformance.Harness{
-		Open:   func(conformance.TB) driver.Backend { return s.open() },
-		Claims: shelfInfo.Claims,
+	conformance.RunInFakeTime(t, func(conformance.TB) conformance.Harness {
+		h := memoryHarness()
+		h.WorkerURL = "memory://conformance" // another process that opens it has another store
+		h.Faults = &conformance.Faults{
+			Skew: func(tb conformance.TB, _ time.Duration) driver.Backend { return h.Open(tb) }, // the clients have no clock
+		}
+		return h
 	})
 }
 

@@ -67,8 +67,7 @@ func (b ignorant) Take(ctx context.Context, key string, l driver.Limit, asks []d
 }
 
 func leave(s store) driver.Backend {
-	end := leaked
-	go func() { <-end }()
+	go time.Sleep(forever)
 	return s
 }
 

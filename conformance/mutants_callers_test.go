@@ -79,15 +79,17 @@ func (b *distantStore) Close() error {
 
 // connect waits for a connection, and for a millisecond on it.
 func (b *distantStore) connect(ctx context.Context) error {
-	closed := b.closed
+	closed, stuck := b.closed, (<-chan time.Time)(nil)
 	if b.bug.pool {
-		closed = leaked
+		closed, stuck = nil, time.After(forever)
 	}
 	select {
 	case b.pool <- struct{}{}:
 	case <-ctx.Done():
 		return errors.Join(driver.ErrNotSent, ctx.Err())
 	case <-closed:
+		return driver.ErrClosed
+	case <-stuck:
 		return driver.ErrClosed
 	}
 	select {

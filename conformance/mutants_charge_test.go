@@ -67,13 +67,10 @@ var chargeMutants = []mutant{
 		name: "charge by and by", bug: "charges are sent in the background",
 		new: charging(func(b charger, ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
 			if n > 0 {
-				ended, late := leaked, n
+				late := n
 				go func() {
-					select {
-					case <-ended:
-					case <-time.After(100 * time.Millisecond):
-						_, _ = b.store.Charge(context.WithoutCancel(ctx), key, l, late) // nobody waits for it
-					}
+					time.Sleep(100 * time.Millisecond)
+					_, _ = b.store.Charge(context.WithoutCancel(ctx), key, l, late) // nobody waits for it
 				}()
 				n = 0
 			}

@@ -1,11 +1,10 @@
 package conformance_test
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord/backends/memory"
@@ -40,7 +39,7 @@ type mutant struct {
 	killers []string // cases that must fail
 }
 
-// allMutants is the table, by subject. Those with thousands of callers come last: they leave the cases beside them no time, which then run again.
+// allMutants is the table, by subject.
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
 		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants, voteMutants,
@@ -102,95 +101,39 @@ func (c claimer) Info() driver.Info {
 	return info
 }
 
-// examined is what came of one driver.
-type examined struct {
-	report *conformance.Report
-	err    error
-	passes int // how often it was examined
-}
-
-// examine runs cases against a driver; nil runs all.
-func examine(ctx context.Context, h conformance.Harness, ids []string) (x examined) {
-	s := &conformance.Suite{
-		Harness: h,
-		Only:    func(c conformance.Case) bool { return ids == nil || slices.Contains(ids, c.ID) },
-	}
-	x.report, x.err = s.Run(ctx)
-	return x
-}
-
-// killed reports whether every case failed.
-func (x examined) killed() bool {
-	return x.err == nil && x.report.Count(conformance.Fail) == len(x.report.Results)
-}
-
-// attentive is how long a process may go unscheduled and still judge a millisecond.
-const attentive = 5 * time.Millisecond
-
-// mostPasses is how often a mutant that survives on a machine that is too slow is examined.
-const mostPasses = 10
-
-// kill runs the killers of m. Cases are lenient towards a machine that did not let them run, and so may
-// miss a bug then: such a run tells nothing, and is repeated.
-func (m mutant) kill(ctx context.Context) examined {
-	for n := 1; ; n++ {
-		x := examine(ctx, m.new(), m.killers)
-		x.passes = n
-		if n == mostPasses || x.err != nil || x.killed() || x.report.Env.Starved < attentive {
-			return x
+// examine runs cases against a driver in a bubble of fake time; nil runs all.
+func examine(t *testing.T, open func() conformance.Harness, ids []string) (r *conformance.Report) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &conformance.Suite{
+			Harness: open(),
+			Only:    func(c conformance.Case) bool { return ids == nil || slices.Contains(ids, c.ID) },
+			Seed:    1,
 		}
-	}
+		s.Harness.FakeTime = true
+		var err error
+		if r, err = s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * forever)
+	})
+	return r
 }
 
-// examineAll calls fn for each of n drivers, some at once: most of the time is spent
-// waiting. Parallel subtests would be as many at once as there are processors.
-func examineAll(n, atOnce int, fn func(i int)) {
-	slots := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			fn(i)
-			<-slots
-		})
-	}
-	wg.Wait()
-}
-
-// leaked ends the goroutines that a mutant has left.
-var leaked = make(chan struct{})
-
-func endLeaks() {
-	close(leaked)
-	leaked = make(chan struct{})
-}
+// forever is when what a mutant leaves behind ends: after all cases, and before its bubble.
+const forever = 24 * time.Hour
 
 func TestMutantsAreKilled(t *testing.T) {
-	t.Cleanup(endLeaks)
-	all := allMutants()
-	if len(all) < 40 {
-		t.Errorf("saw %d mutants, want at least 40", len(all))
-	}
-	results := make([]examined, len(all))
-	examineAll(len(all), 8, func(i int) { results[i] = all[i].kill(t.Context()) })
-	again := 0
-	for _, r := range results {
-		again += r.passes - 1
-	}
-	t.Logf("%d mutants, examined %d times more because this process was not scheduled", len(all), again)
-	for i, m := range all {
+	for _, m := range allMutants() {
 		t.Run(m.name, func(t *testing.T) {
-			r := results[i]
-			if r.err != nil {
-				t.Fatal(r.err)
+			t.Parallel()
+			r := examine(t, m.new, m.killers)
+			if len(m.killers) == 0 || len(r.Results) != len(m.killers) {
+				t.Fatalf("%d of the cases %v ran, want all of them, and at least one", len(r.Results), m.killers)
 			}
-			t.Logf("pass %d, %v", r.passes, r.report.Took)
-			if len(m.killers) == 0 || len(r.report.Results) != len(m.killers) {
-				t.Fatalf("%d of the cases %v ran, want all of them, and at least one", len(r.report.Results), m.killers)
-			}
-			for _, res := range r.report.Results {
+			for _, res := range r.Results {
 				if res.Outcome != conformance.Fail {
-					t.Errorf("%s: %s, want a failure: the mutant survives (this process was not scheduled for %v at a time)", res.FullName(), res.Outcome, r.report.Env.Starved)
+					t.Errorf("%s: %s, want a failure: the mutant survives", res.FullName(), res.Outcome)
 				}
 			}
 		})
@@ -200,28 +143,17 @@ func TestMutantsAreKilled(t *testing.T) {
 // A mutant dies of its bug, not of how it is made: the same driver without the bug passes all
 // that kills it.
 func TestSoundDriversSurvive(t *testing.T) {
-	var names []string
 	killers := make(map[string][]string)
 	for _, m := range allMutants() {
 		if soundDrivers[m.sound] == nil {
 			t.Fatalf("mutant %q: there is no sound driver %q", m.name, m.sound)
 		}
-		if killers[m.sound] == nil {
-			names = append(names, m.sound)
-		}
 		killers[m.sound] = append(killers[m.sound], m.killers...)
 	}
-	results := make([]examined, len(names))
-	examineAll(len(names), 8, func(i int) {
-		results[i] = examine(t.Context(), soundDrivers[names[i]](), killers[names[i]])
-	})
-	for i, name := range names {
+	for name, ids := range killers {
 		t.Run(strings.TrimSpace("sound "+name), func(t *testing.T) {
-			r := results[i]
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			for _, res := range r.report.Results {
+			t.Parallel()
+			for _, res := range examine(t, soundDrivers[name], ids).Results {
 				if res.Outcome != conformance.Pass {
 					t.Errorf("%s of a driver without a bug, want it to pass: %s\n%s", res.Outcome, res.Reason, (&conformance.Suite{}).Explain(res))
 				}

@@ -13,14 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 )
 
-func TestMain(m *testing.M) {
-	conformance.WorkerMain()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // client is one backend with every capability, and short calls for tests.
 type client struct {
