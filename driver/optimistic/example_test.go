@@ -37,6 +37,10 @@ func (a *adapter) update(ctx context.Context, key string, c optimistic.Change) e
 
 // TakeAll would need a transaction at the server if there were several keys.
 func (a *adapter) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	return a.takeAll(ctx, a, demands)
+}
+
+func (a *adapter) takeAll(ctx context.Context, s optimistic.Store[int64], demands []driver.Demand) ([]driver.Taken, error) {
 	names := make([]string, len(demands))
 	for i, d := range demands {
 		if err := limits.Check(d.Limit, driver.Ask{Min: d.N, N: d.N}); err != nil {
@@ -44,7 +48,7 @@ func (a *adapter) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		}
 		names[i] = d.Key + " " + limits.Name(d.Limit)
 	}
-	return a.table.TakeAll(ctx, a, names, demands)
+	return a.table.TakeAll(ctx, s, names, demands)
 }
 
 func (a *adapter) Now() int64 { return time.Now().UnixMicro() }

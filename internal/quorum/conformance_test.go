@@ -11,22 +11,14 @@ import (
 
 // TestConformance runs the suite on a quorum of three stores in memory, which fail one by one and together.
 func TestConformance(t *testing.T) {
+	conformance.RunInFakeTime(t, harness)
+}
+
+func harness(tb conformance.TB) conformance.Harness {
 	servers := []*server{newServer(), newServer(), newServer()}
-	failing := []*server{newServer(), newServer(), newServer()} // one that was emptied has no vote for a minute
-	openOf := func(tb conformance.TB, servers []*server) *quorum.Backend {
-		var all []driver.Backend
-		for _, s := range servers {
-			all = append(all, &link{s: s})
-		}
-		b, err := quorum.New(quorum.MaxTTL, all...)
-		if err != nil {
-			tb.Fatalf("New: %v", err)
-		}
-		return b
-	}
-	open := func(tb conformance.TB) *quorum.Backend { return openOf(tb, servers) }
+	open := func(tb conformance.TB) driver.Backend { return openOn(tb, servers) }
 	fault := func(begin func(*server) (end func())) conformance.MemberFault {
-		return func(_ conformance.TB, i int) func() { return begin(failing[i]) }
+		return func(_ conformance.TB, i int) func() { return begin(servers[i]) }
 	}
 	each := func(do func(*server)) func(conformance.TB) {
 		return func(conformance.TB) {
@@ -35,12 +27,14 @@ func TestConformance(t *testing.T) {
 			}
 		}
 	}
-	conformance.Run(t, conformance.Harness{
-		Open:   func(tb conformance.TB) driver.Backend { return open(tb) },
-		Claims: open(t).Info().Claims,
+	probe := open(tb)
+	defer probe.Close()
+	return conformance.Harness{
+		Open:   open,
+		Claims: probe.Info().Claims,
 		Faults: &conformance.Faults{
 			Skew: func(tb conformance.TB, ahead time.Duration) driver.Backend {
-				b := open(tb)
+				b := openOn(tb, servers)
 				quorum.SetClock(b, ahead)
 				return b
 			},
@@ -52,12 +46,24 @@ func TestConformance(t *testing.T) {
 			},
 		},
 		Members: &conformance.Members{
-			Open:  func(tb conformance.TB) driver.Backend { return openOf(tb, failing) },
-			Count: len(failing), Bound: quorum.CallBound,
+			Open:  open,
+			Count: len(servers), Bound: quorum.CallBound,
 			Hang:   fault(failures["hung"]),
 			CutOff: fault(failures["down"]),
 			Slow:   fault(failures["slow"]),
 			Empty:  fault(func(s *server) func() { s.restart(); return nil }),
 		},
-	})
+	}
+}
+
+func openOn(tb conformance.TB, servers []*server) *quorum.Backend {
+	var all []driver.Backend
+	for _, s := range servers {
+		all = append(all, &link{s: s})
+	}
+	b, err := quorum.New(quorum.MaxTTL, all...)
+	if err != nil {
+		tb.Fatalf("New: %v", err)
+	}
+	return b
 }
