@@ -33,10 +33,10 @@ func other(c *testserver.Cluster, s *testserver.Server) *testserver.Server {
 	return nil
 }
 
-// TestTrap01LostReplyOnACluster: the client of a cluster, which sends commands again
+// TestNightlyTrap01LostReplyOnACluster: the client of a cluster, which sends commands again
 // where they were redirected, sends none again whose reply was lost: not a single one,
 // not one of a batch, and not one that it followed an ASK for.
-func TestTrap01LostReplyOnACluster(t *testing.T) {
+func TestNightlyTrap01LostReplyOnACluster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	w := newWire(t)
 	o := clusterOptions(c, w)
@@ -102,9 +102,9 @@ func TestTrap01LostReplyOnACluster(t *testing.T) {
 	must[driver.Grant](t)(b.Renew(ctx, key, r))
 }
 
-// TestTrap03ScriptFlushOnACluster: each node that has forgotten the script learns it
+// TestNightlyTrap03ScriptFlushOnACluster: each node that has forgotten the script learns it
 // within a batch over all of them.
-func TestTrap03ScriptFlushOnACluster(t *testing.T) {
+func TestNightlyTrap03ScriptFlushOnACluster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -167,10 +167,10 @@ func TestTrap04OneSlot(t *testing.T) {
 	}
 }
 
-// TestTrap05Redirected: MOVED and ASK in the middle of an acquisition come to one
+// TestNightlyTrap05Redirected: MOVED and ASK in the middle of an acquisition come to one
 // acquisition. A slot whose keys are on both sides is TRYAGAIN, which passes or is told
 // as not done.
-func TestTrap05Redirected(t *testing.T) {
+func TestNightlyTrap05Redirected(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	ctx := t.Context()
 	slot := c.RedisSlot(lockKey("k"))

@@ -61,7 +61,7 @@ func TestFiveHundredGoroutines(t *testing.T) {
 
 // Two thousand locks are held over several leases, by no goroutine of their own and
 // with renewals in batches.
-func TestManyHeldLocks(t *testing.T) {
+func TestNightlyManyHeldLocks(t *testing.T) {
 	const n, ttl = 2000, 3 * time.Second
 	srv := testserver.Redis(t)
 	client := openAt(t, srv.Addr, coord.WithLockDefaults(coord.TTL(ttl)))

@@ -190,8 +190,8 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 	grantOf(t, w)
 }
 
-// TestManyDeadWaiters: no script looks at more than some of them, and whoever lives behind has its turn.
-func TestManyDeadWaiters(t *testing.T) {
+// TestNightlyManyDeadWaiters: no script looks at more than some of them, and whoever lives behind has its turn.
+func TestNightlyManyDeadWaiters(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
 	const dead = 10_000

@@ -25,7 +25,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestDescribeCluster(t *testing.T) {
+func TestNightlyDescribeCluster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	got, err := backendOver(t, clusterClient(c, nil)).(driver.Describer).Describe(t.Context())
 	if err != nil || got["topology"] != "3 masters, 0 replicas" {

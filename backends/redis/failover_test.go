@@ -100,10 +100,10 @@ func awaitSilence(t *testing.T, s *testserver.Server) {
 	}
 }
 
-// TestTrap06FailoverLosesTheWrite: the master dies before its replicas have the lock. The
+// TestNightlyTrap06FailoverLosesTheWrite: the master dies before its replicas have the lock. The
 // holder's next renewal that is answered says that the hold is gone, and does not bring
 // it back; the next holder's token is greater than the lost one.
-func TestTrap06FailoverLosesTheWrite(t *testing.T) {
+func TestNightlyTrap06FailoverLosesTheWrite(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		b := connectTo(t, r.client())
 		ctx := t.Context()
@@ -137,10 +137,10 @@ func TestTrap06FailoverLosesTheWrite(t *testing.T) {
 	})
 }
 
-// TestTrap07Wait: with WithWaitReplicas a lock that the replicas have survives the
+// TestNightlyTrap07Wait: with WithWaitReplicas a lock that the replicas have survives the
 // failover, with its token; one that they do not have is given back, and is an error
 // that says so.
-func TestTrap07Wait(t *testing.T) {
+func TestNightlyTrap07Wait(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		n := len(r.replicas)
 		b := connectTo(t, r.client(), WithWaitReplicas(n, time.Second))
@@ -247,10 +247,10 @@ type tenure struct {
 	from, till time.Time // from before it was asked for, till Done or Unlock
 }
 
-// TestFailoverUnderLoad: the master dies while eight contend for one lock. All go on
+// TestNightlyFailoverUnderLoad: the master dies while eight contend for one lock. All go on
 // after the failover; tokens rise; and two hold at once only after the master died, for
 // less than a TTL, because the former holder learns of its loss by then.
-func TestFailoverUnderLoad(t *testing.T) {
+func TestNightlyFailoverUnderLoad(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		const ttl = 1500 * time.Millisecond
 		var mu sync.Mutex

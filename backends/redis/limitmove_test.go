@@ -7,9 +7,9 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// TestLimitsWhileTheSlotMoves: limits go on while their slot moves to another master, before
+// TestNightlyLimitsWhileTheSlotMoves: limits go on while their slot moves to another master, before
 // and after their own keys have moved, those that were used before and those that are new.
-func TestLimitsWhileTheSlotMoves(t *testing.T) {
+func TestNightlyLimitsWhileTheSlotMoves(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()

@@ -55,7 +55,7 @@ func TestListOfManyPages(t *testing.T) {
 }
 
 // Keys on the masters that answer are listed, and the error of the other one comes after them.
-func TestListWhileAMasterHangs(t *testing.T) {
+func TestNightlyListWhileAMasterHangs(t *testing.T) {
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
 	ctx := t.Context()

@@ -38,9 +38,9 @@ func slowCluster(c *testserver.Cluster) redis.UniversalClient {
 	})
 }
 
-// TestRenewalsOfHealthyMasters: one master of a cluster does not answer. Renewals in one batch
+// TestNightlyRenewalsOfHealthyMasters: one master of a cluster does not answer. Renewals in one batch
 // with its own are made on the others, of locks and of shared holds.
-func TestRenewalsOfHealthyMasters(t *testing.T) {
+func TestNightlyRenewalsOfHealthyMasters(t *testing.T) {
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
 	for what, l := range map[string]interface {

@@ -12,9 +12,9 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// TestOpensWhileAMasterHangs: a client opens while one master of three does not answer, whichever is named first, and
+// TestNightlyOpensWhileAMasterHangs: a client opens while one master of three does not answer, whichever is named first, and
 // locks keys on the other two.
-func TestOpensWhileAMasterHangs(t *testing.T) {
+func TestNightlyOpensWhileAMasterHangs(t *testing.T) {
 	c, hung := partlyHung(t)
 	hung.Pause()
 	defer hung.Resume()

@@ -148,9 +148,9 @@ func (s *caller) round() (err error) {
 	return nil
 }
 
-// TestManyGoroutinesThroughFaults: whatever becomes of server and network, each caller gets
+// TestNightlyManyGoroutinesThroughFaults: whatever becomes of server and network, each caller gets
 // its own answer or an error, in time, and when all is well again, so are the calls.
-func TestManyGoroutinesThroughFaults(t *testing.T) {
+func TestNightlyManyGoroutinesThroughFaults(t *testing.T) {
 	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
 	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
 	defer p.Close()

@@ -64,10 +64,10 @@ func TestClosedClientIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRepeatedAttemptWhileTheSlotMoves: an attempt that finds its own hold, with others in
+// TestNightlyRepeatedAttemptWhileTheSlotMoves: an attempt that finds its own hold, with others in
 // line, has it also on a node that is giving the slot away, where keys that are not there
 // cannot be looked at.
-func TestRepeatedAttemptWhileTheSlotMoves(t *testing.T) {
+func TestNightlyRepeatedAttemptWhileTheSlotMoves(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	b, other := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -232,9 +232,9 @@ func TestForeignWaiters(t *testing.T) {
 	}
 }
 
-// TestWaitersOfASlowReplica: a waiter waits for its replica for as long as it was told to, also
+// TestNightlyWaitersOfASlowReplica: a waiter waits for its replica for as long as it was told to, also
 // when it is granted from the queue.
-func TestWaitersOfASlowReplica(t *testing.T) {
+func TestNightlyWaitersOfASlowReplica(t *testing.T) {
 	srv, b := open(t)
 	replica, there := open(t)
 	ctx := t.Context()

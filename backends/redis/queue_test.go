@@ -328,9 +328,9 @@ func TestForeignLine(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeUps: clients contend and cancel while their subscriptions are ended all the
+// TestNightlyNoLostWakeUps: clients contend and cancel while their subscriptions are ended all the
 // time. Nobody is left waiting for a key that is free.
-func TestNoLostWakeUps(t *testing.T) {
+func TestNightlyNoLostWakeUps(t *testing.T) {
 	t.Parallel()
 	srv, b := open(t)
 	const runs, clients, goroutines, turns = 100, 3, 3, 4

@@ -212,8 +212,8 @@ func TestWaitersOverAWipe(t *testing.T) {
 	grantOf(t, w)
 }
 
-// TestWaitersOverAFailover: waiters get the lock from the master that comes after.
-func TestWaitersOverAFailover(t *testing.T) {
+// TestNightlyWaitersOverAFailover: waiters get the lock from the master that comes after.
+func TestNightlyWaitersOverAFailover(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
 		held, next := request("h", time.Second), request("w", time.Minute)
@@ -236,9 +236,9 @@ func TestWaitersOverAFailover(t *testing.T) {
 	})
 }
 
-// TestTopologiesPushWakeUps: on a cluster, in the slots of each node, and behind sentinels, a
+// TestNightlyTopologiesPushWakeUps: on a cluster, in the slots of each node, and behind sentinels, a
 // client that nothing but messages tells of grants hears of all.
-func TestTopologiesPushWakeUps(t *testing.T) {
+func TestNightlyTopologiesPushWakeUps(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
 		waiting.waiters.every, waiting.waiters.least = time.Hour, hung

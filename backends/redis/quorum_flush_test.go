@@ -24,7 +24,7 @@ func (apart) TryLock(context.Context, string, driver.Request) (driver.Grant, err
 
 // A server that was flushed while just a majority holds a lock has no vote for another holder: neither at clients that
 // knew it before, nor at new ones.
-func TestQuorumFlush(t *testing.T) {
+func TestNightlyQuorumFlush(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const longest = 6 * time.Second
 	servers := []*testserver.Server{testserver.Redis(t), testserver.Redis(t), testserver.Redis(t)}

@@ -179,9 +179,9 @@ var quorumClaims = driver.Claims{
 	driver.TokenProcess, driver.TokenClockSeeded, driver.DurableFailover, driver.TokenFailover, driver.ScopeHosts,
 }
 
-// TestQuorumRestarts kills and restarts servers that keep nothing, one after the other, under clients that hold one key in
+// TestNightlyQuorumRestarts kills and restarts servers that keep nothing, one after the other, under clients that hold one key in
 // turn. COORD_QUORUM_KILLS says how often.
-func TestQuorumRestarts(t *testing.T) {
+func TestNightlyQuorumRestarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	kills := 12
 	if text := os.Getenv("COORD_QUORUM_KILLS"); text != "" {

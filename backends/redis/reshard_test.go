@@ -15,10 +15,10 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// TestReshardUnderLoad: a slot goes round the masters of a cluster while ten goroutines
+// TestNightlyReshardUnderLoad: a slot goes round the masters of a cluster while ten goroutines
 // lock a key in it. None is refused, none loses the lock, no two hold it, and a limit of
 // the slot counts every permit.
-func TestReshardUnderLoad(t *testing.T) {
+func TestNightlyReshardUnderLoad(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	r := replicated{client: func() redis.UniversalClient { return clusterClient(c, nil) }}
 	ctx, cancel := context.WithCancel(t.Context())

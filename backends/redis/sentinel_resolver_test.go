@@ -200,9 +200,9 @@ func TestSentinelsThatHang(t *testing.T) {
 	}
 }
 
-// TestSentinelsClose: Close leaves no goroutine: while all is well, while the master and two sentinels are silent,
+// TestNightlySentinelsClose: Close leaves no goroutine: while all is well, while the master and two sentinels are silent,
 // and while they are gone.
-func TestSentinelsClose(t *testing.T) {
+func TestNightlySentinelsClose(t *testing.T) {
 	c := testserver.RedisSentinel(t, silently)
 	all := func(do func(*testserver.Server)) {
 		for _, s := range []*testserver.Server{c.Nodes[0], c.Nodes[3], c.Nodes[4]} {
@@ -227,8 +227,8 @@ func TestSentinelsClose(t *testing.T) {
 	check(func() { all((*testserver.Server).Kill) }, func() {})
 }
 
-// TestFailoverClientOfGoRedis: New works over such a client, and says what it lacks.
-func TestFailoverClientOfGoRedis(t *testing.T) {
+// TestNightlyFailoverClientOfGoRedis: New works over such a client, and says what it lacks.
+func TestNightlyFailoverClientOfGoRedis(t *testing.T) {
 	c := testserver.RedisSentinel(t, silently)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: testserver.RedisSentinelMaster, SentinelAddrs: c.Sentinels(), ContextTimeoutEnabled: true,

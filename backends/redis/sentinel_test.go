@@ -85,10 +85,10 @@ func openedOn(t *testing.T, server *redis.Client) int {
 	return strings.Count(must[string](t)(server.ClientList(t.Context()).Result()), " name="+openedAs+" ")
 }
 
-// TestSentinelsOldMasterWithOne: the master and one sentinel are cut off from the other servers, not
+// TestNightlySentinelsOldMasterWithOne: the master and one sentinel are cut off from the other servers, not
 // from the clients. All clients follow the new master: those that were there before, and those
 // that come later.
-func TestSentinelsOldMasterWithOne(t *testing.T) {
+func TestNightlySentinelsOldMasterWithOne(t *testing.T) {
 	t.Parallel()
 	c := testserver.RedisSentinel(t, silently, testserver.WithNetwork())
 	old := c.Leader()
@@ -119,8 +119,8 @@ func TestSentinelsOldMasterWithOne(t *testing.T) {
 	}
 }
 
-// TestSentinelsSilent: a sentinel that accepts connections and does not answer costs no hold, whatever else happens.
-func TestSentinelsSilent(t *testing.T) {
+// TestNightlySentinelsSilent: a sentinel that accepts connections and does not answer costs no hold, whatever else happens.
+func TestNightlySentinelsSilent(t *testing.T) {
 	t.Parallel()
 	t.Run("a connection is lost", func(t *testing.T) {
 		t.Parallel()

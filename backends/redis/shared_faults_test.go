@@ -64,9 +64,9 @@ func TestSharedLostReply(t *testing.T) {
 	must[driver.Grant](t)(seen.Renew(ctx, "k", next))
 }
 
-// TestSharedFailover: the master dies. The hold that its replicas have goes on, with its token and slot, and still counts.
+// TestNightlySharedFailover: the master dies. The hold that its replicas have goes on, with its token and slot, and still counts.
 // One that they do not have is lost, and no renewal brings it back.
-func TestSharedFailover(t *testing.T) {
+func TestNightlySharedFailover(t *testing.T) {
 	t.Parallel()
 	r := overSentinels(t)
 	l := connectTo(t, r.client()).Shared()
@@ -126,9 +126,9 @@ func holdMany(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 	wg.Wait()
 }
 
-// TestSharedManyCallers: 64 goroutines of 4 clients at a semaphore of 16, and then five thousand callers at once. All are served,
+// TestNightlySharedManyCallers: 64 goroutines of 4 clients at a semaphore of 16, and then five thousand callers at once. All are served,
 // never more than 16 hold a permit, and nobody is left.
-func TestSharedManyCallers(t *testing.T) {
+func TestNightlySharedManyCallers(t *testing.T) {
 	t.Parallel()
 	srv, b := open(t)
 	clients := make([]*coord.Client, 4)

@@ -128,9 +128,9 @@ func TestSharedIsNoLock(t *testing.T) {
 	}
 }
 
-// TestSharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master, and a watcher is
+// TestNightlySharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master, and a watcher is
 // told of changes. The next one listens to the new master.
-func TestSharedWhileTheSlotMoves(t *testing.T) {
+func TestNightlySharedWhileTheSlotMoves(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	b, watcher := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	watcher.waiters.every = time.Hour // no registration is repeated

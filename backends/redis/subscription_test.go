@@ -20,9 +20,9 @@ func listeners(t *testing.T, nodes ...*testserver.Server) (n int) {
 	return n
 }
 
-// TestEarsOfACluster: a client listens on each master that has a lock for which it waits, and on no
+// TestNightlyEarsOfACluster: a client listens on each master that has a lock for which it waits, and on no
 // other, until it is closed.
-func TestEarsOfACluster(t *testing.T) {
+func TestNightlyEarsOfACluster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	holder, waiting := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -52,9 +52,9 @@ func TestEarsOfACluster(t *testing.T) {
 	eventually(t, "none after Close", func() bool { return listeners(t, c.Nodes...) == 0 })
 }
 
-// TestWaiterOfASlotThatMoves: a waiter whose lock moves to another master is still told, on the
+// TestNightlyWaiterOfASlotThatMoves: a waiter whose lock moves to another master is still told, on the
 // old one, and from its next sign of life on, on the new one.
-func TestWaiterOfASlotThatMoves(t *testing.T) {
+func TestNightlyWaiterOfASlotThatMoves(t *testing.T) {
 	for name, follows := range map[string]bool{"told on the old master": false, "told on the new one": true} {
 		t.Run(name, func(t *testing.T) {
 			c := testserver.RedisCluster(t, 0, silently)

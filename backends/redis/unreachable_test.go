@@ -17,7 +17,7 @@ import (
 
 // What Open answers over sentinels and clusters when something is not as it should be: an
 // error that says so, in time, and without the passwords.
-func TestOpenTopologies(t *testing.T) {
+func TestNightlyOpenTopologies(t *testing.T) {
 	sentinels := testserver.RedisSentinel(t, testserver.WithPassword("secret"), testserver.WithTLS())
 	nodes := testserver.RedisCluster(t, 0, testserver.WithPassword("secret"), testserver.WithTLS())
 	keys, sentinelKeys := tlsQuery(nodes.Nodes[0].TLS), tlsQuery(sentinels.Nodes[0].TLS)
@@ -79,9 +79,9 @@ func tlsQuery(keys *testserver.TLS) string {
 	return "tls_ca=" + keys.CAFile + "&tls_cert=" + keys.CertFile + "&tls_key=" + keys.KeyFile
 }
 
-// TestTrap02ContextBoundsTopologies: a call ends with its ctx where all servers have
+// TestNightlyTrap02ContextBoundsTopologies: a call ends with its ctx where all servers have
 // stopped, and where what should be a server of the topology does not answer.
-func TestTrap02ContextBoundsTopologies(t *testing.T) {
+func TestNightlyTrap02ContextBoundsTopologies(t *testing.T) {
 	onBoth(t, func(t *testing.T, r replicated) {
 		b := connectTo(t, r.client())
 		held := request("a", time.Minute)
@@ -146,8 +146,8 @@ func TestOpenTopologiesInABlackHole(t *testing.T) {
 	}
 }
 
-// TestProbeAsksEachMaster: one node of a cluster that may evict is found.
-func TestProbeAsksEachMaster(t *testing.T) {
+// TestNightlyProbeAsksEachMaster: one node of a cluster that may evict is found.
+func TestNightlyProbeAsksEachMaster(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	node := redis.NewClient(clientOptions(c.Nodes[1].Addr))
 	defer node.Close()
@@ -171,9 +171,9 @@ func TestProbeAsksEachMaster(t *testing.T) {
 	}
 }
 
-// TestTrap14ClusterDown: a cluster that has lost a master serves no slot; that is no
+// TestNightlyTrap14ClusterDown: a cluster that has lost a master serves no slot; that is no
 // answer of another holder, and was not done.
-func TestTrap14ClusterDown(t *testing.T) {
+func TestNightlyTrap14ClusterDown(t *testing.T) {
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	slot := c.RedisSlot(lockKey("k"))
