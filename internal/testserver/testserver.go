@@ -45,6 +45,7 @@ type Server struct {
 	process *process
 	attr    *syscall.SysProcAttr // of the process, nil for the usual
 	paused  bool
+	shared  bool // with other tests
 
 	// Of a node of a cluster only.
 	cluster *Cluster
@@ -264,6 +265,9 @@ func (s *Server) awaitReady() error {
 // owned ends a test that wants a fault of a server which is not ours.
 func (s *Server) owned() {
 	s.t.Helper()
+	if s.shared {
+		s.t.Fatalf("testserver: other tests use this %s, too", s.Store)
+	}
 	if !s.Owned {
 		s.t.Skipf("testserver: %s at %s is not ours to disturb", s.Store, s.Addr)
 	}
