@@ -12,7 +12,7 @@ import (
 
 // The race detector allocates, and so this runs without it: make test does both.
 func TestAllocations(t *testing.T) {
-	_, b := open(t)
+	b := shared(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
 	l, permit := b.Shared(), shares("a", permits(1, 16))

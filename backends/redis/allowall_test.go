@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // Calls on several limits that meet keep the sums exact.
 func TestSeveralLimitsOfManyCallers(t *testing.T) {
-	srv := testserver.Redis(t)
-	c := must[*coord.Client](t)(coord.New(connect(t, srv.Addr)))
+	t.Parallel()
+	c := must[*coord.Client](t)(coord.New(shared(t)))
 	t.Cleanup(func() { c.Close() })
 	user, all := coord.PerHour(300), coord.PerHour(500)
 	const goroutines, each = 32, 40

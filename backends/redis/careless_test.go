@@ -9,7 +9,6 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // careless is this driver with the most common bug of Redis locks: Unlock deletes
@@ -30,12 +29,13 @@ func (c careless) Unlock(ctx context.Context, key, _ string) error {
 // An author who forgets to compare is told which clause is broken, what happened, what to do
 // about it, and how to run the case alone. The driver as it is passes the same cases.
 func TestSuiteTellsOfACarelessUnlock(t *testing.T) {
-	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
+	t.Parallel()
+	seen := shared(t)
 	run := func(wrap func(*backend, *redis.Client) driver.Backend) (*conformance.Suite, *conformance.Report) {
 		s := &conformance.Suite{
 			Harness: conformance.Harness{
 				Open: func(tb conformance.TB) driver.Backend {
-					client := redis.NewClient(clientOptions(srv.Addr))
+					client := redis.NewClient(optionsOf(seen))
 					return wrap(backendOver(tb, client).(*backend), client)
 				},
 				Claims: Claims,

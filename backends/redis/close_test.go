@@ -14,6 +14,7 @@ import (
 // Close ends a long call under way, over a client that stays open too, though
 // the server is silent and the application allows it a minute.
 func TestCloseEndsALongCall(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, ReadTimeout: 2 * hung})
 	defer client.Close()

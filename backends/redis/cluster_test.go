@@ -37,6 +37,7 @@ func other(c *testserver.Cluster, s *testserver.Server) *testserver.Server {
 // where they were redirected, sends none again whose reply was lost: not a single one,
 // not one of a batch, and not one that it followed an ASK for.
 func TestNightlyTrap01LostReplyOnACluster(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	w := newWire(t)
 	o := clusterOptions(c, w)
@@ -105,6 +106,7 @@ func TestNightlyTrap01LostReplyOnACluster(t *testing.T) {
 // TestNightlyTrap03ScriptFlushOnACluster: each node that has forgotten the script learns it
 // within a batch over all of them.
 func TestNightlyTrap03ScriptFlushOnACluster(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -142,6 +144,7 @@ func TestNightlyTrap03ScriptFlushOnACluster(t *testing.T) {
 // TestTrap04OneSlot: on a cluster the keys of a name are in one slot, and several limits
 // can be taken at once of one name only.
 func TestTrap04OneSlot(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -171,6 +174,7 @@ func TestTrap04OneSlot(t *testing.T) {
 // acquisition. A slot whose keys are on both sides is TRYAGAIN, which passes or is told
 // as not done.
 func TestNightlyTrap05Redirected(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	ctx := t.Context()
 	slot := c.RedisSlot(lockKey("k"))

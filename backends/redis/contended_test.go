@@ -12,6 +12,7 @@ import (
 // Goroutines of one client hand the lock on: the store runs two scripts for each turn of 50ms, and a
 // tenth of one for each lock where the machine lets the goroutines run.
 func TestHandOverSparesTheStore(t *testing.T) {
+	t.Parallel()
 	const goroutines, each = 16, 125
 	srv := testserver.Redis(t)
 	client, err := coord.Open(t.Context(), "redis://"+srv.Addr+"/0")

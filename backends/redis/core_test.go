@@ -31,6 +31,7 @@ func openAt(t *testing.T, addr string, opts ...coord.Option) *coord.Client {
 // Five hundred goroutines of two clients want one key: no update is lost,
 // tokens rise, and the store sees two waiters, not five hundred.
 func TestFiveHundredGoroutines(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	clients := []*coord.Client{openAt(t, srv.Addr), openAt(t, srv.Addr)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -92,6 +93,7 @@ func TestNightlyManyHeldLocks(t *testing.T) {
 // Through the whole of the core, an uncontended lock is two round trips, a
 // decision one, and re-entry, a peek at the handle and a known denial none.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	client := openAt(t, srv.Addr)
 	ctx := coord.WithOwner(t.Context())

@@ -46,6 +46,7 @@ func (m *mortal) die() {
 // TestDeadWaitersCostNothing: a holder and sixty who wait die together. Who waits behind them has the key
 // when the lease ends, by the server's clock, from which tokens come.
 func TestDeadWaitersCostNothing(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	var m mortal
 	o := clientOptions(srv.Addr)
@@ -77,6 +78,7 @@ func TestDeadWaitersCostNothing(t *testing.T) {
 // TestFrozenWaiterIsPassedOver: one that is told that it is offered the lock, and does not answer, is passed
 // over from then on, and keeps its place: when it shows life again, nobody who came later is before it.
 func TestFrozenWaiterIsPassedOver(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	var d dropper
@@ -92,7 +94,7 @@ func TestFrozenWaiterIsPassedOver(t *testing.T) {
 	d.dropping.Store(true)
 	clients, requests, waits := []*backend{}, []driver.Request{}, []<-chan answer{}
 	for i := range 3 {
-		clients, requests = append(clients, pushed(t, srv)), append(requests, request(fmt.Sprint("w", i), time.Minute))
+		clients, requests = append(clients, pushed(t, b)), append(requests, request(fmt.Sprint("w", i), time.Minute))
 		waits = append(waits, waitFor(t, clients[i], "k", requests[i], i+2))
 		eventually(t, "that it listens", clients[i].waiters.isUp)
 	}
@@ -126,6 +128,7 @@ func TestFrozenWaiterIsPassedOver(t *testing.T) {
 // TestTwoFrozenInARow: two who are frozen come first. The second is told that it comes next, and nobody else looks
 // at the free key before it says that it is alive: who waits behind them has the key then, and nobody has it before.
 func TestTwoFrozenInARow(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	held, alive := request("h", time.Minute), request("alive", time.Minute)
@@ -139,7 +142,7 @@ func TestTwoFrozenInARow(t *testing.T) {
 		waitFor(t, frozen, "k", request(fmt.Sprint("frozen", i), time.Minute), i+1)
 		eventually(t, "that it listens", frozen.waiters.isUp)
 	}
-	waiting := pushed(t, srv)
+	waiting := pushed(t, b)
 	waiting.waiters.every = time.Hour
 	w := waitFor(t, waiting, "k", alive, 3)
 	eventually(t, "that it listens", waiting.waiters.isUp)
@@ -165,12 +168,13 @@ func TestTwoFrozenInARow(t *testing.T) {
 // TestWaiterThatDoesNotListenYet: one that did not hear that it comes next, because its subscription is under
 // way, is not passed over for that: nobody takes the key before it.
 func TestWaiterThatDoesNotListenYet(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	_, b := open(t)
 	ctx := t.Context()
 	if err := b.client.Do(ctx, "ACL", "SETUSER", "default", "-subscribe").Err(); err != nil {
 		t.Fatal(err)
 	}
-	waiting := pushed(t, srv)
+	waiting := pushed(t, b)
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	l := &waiting.waiters
@@ -192,6 +196,7 @@ func TestWaiterThatDoesNotListenYet(t *testing.T) {
 
 // TestNightlyManyDeadWaiters: no script looks at more than some of them, and whoever lives behind has its turn.
 func TestNightlyManyDeadWaiters(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	const dead = 10_000
@@ -238,6 +243,7 @@ func TestNightlyManyDeadWaiters(t *testing.T) {
 // TestSilenceOfTheServer: after a time in which the server answered nobody, all places seem to be those
 // of the dead. Whoever comes first then, the order of the queue is kept.
 func TestSilenceOfTheServer(t *testing.T) {
+	t.Parallel()
 	for name, first := range map[string]func(last *backend){
 		"the holder comes first":            func(*backend) {},
 		"the last in the queue comes first": func(last *backend) { last.waiters.refresh(last.waiters.ctx) },
@@ -249,7 +255,7 @@ func TestSilenceOfTheServer(t *testing.T) {
 			held := request("h", time.Minute)
 			must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 			for i := range 3 {
-				clients, requests = append(clients, pushed(t, srv)), append(requests, request(fmt.Sprint("w", i), time.Minute))
+				clients, requests = append(clients, pushed(t, b)), append(requests, request(fmt.Sprint("w", i), time.Minute))
 				waits = append(waits, waitFor(t, clients[i], "k", requests[i], i+1))
 				eventually(t, "that it listens", clients[i].waiters.isUp)
 			}

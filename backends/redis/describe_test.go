@@ -8,6 +8,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	b := connect(t, srv.Addr)
 	got, err := b.Describe(t.Context())
@@ -26,6 +27,7 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestNightlyDescribeCluster(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	got, err := backendOver(t, clusterClient(c, nil)).(driver.Describer).Describe(t.Context())
 	if err != nil || got["topology"] != "3 masters, 0 replicas" {

@@ -17,6 +17,7 @@ import (
 
 // A server that closes idle connections, as one that restarts or a proxy does, costs no call, with TLS too.
 func TestIdleConnectionsThatTheServerClosed(t *testing.T) {
+	t.Parallel()
 	const connections = 5
 	srv := testserver.Redis(t, testserver.WithTLS())
 	url := "rediss://" + srv.Addr + "?pool_size=5&" + tlsQuery(srv.TLS)
@@ -54,11 +55,12 @@ func TestIdleConnectionsThatTheServerClosed(t *testing.T) {
 
 // A dial that fails when its caller has left is no connection for a later call.
 func TestLateDialFailsNoLaterCall(t *testing.T) {
+	t.Parallel()
 	const calls = 3
-	srv, _ := open(t)
+	b := shared(t)
 	var up atomic.Bool
 	dialing, late := make(chan struct{}, calls), make(chan struct{})
-	o := clientOptions(srv.Addr)
+	o := optionsOf(b)
 	o.PoolSize = calls
 	o.Dialer = quiet(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if !up.Load() {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // differ is a random walk of one key, in Go and in Lua, at the same times.
@@ -237,7 +236,7 @@ func TestScriptsEqualPackageLimits(t *testing.T) {
 
 // patient gives a backend whose long pipelines may take a while.
 func patient(t *testing.T) *backend {
-	o := clientOptions(testserver.Redis(t, testserver.WithFlags("--loglevel", "warning")).Addr)
+	o := optionsOf(shared(t))
 	o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
 	b := connectWith(t, o)
 	injectClock(t, b)
@@ -280,6 +279,7 @@ func compareAll(t *testing.T, b *backend, steps int, step func() expectation) {
 // TestScriptsEqualPackageLimitsManyReservations walks beyond the number of
 // grants that are remembered.
 func TestScriptsEqualPackageLimitsManyReservations(t *testing.T) {
+	t.Parallel()
 	b := patient(t)
 	for _, l := range []driver.Limit{{Rate: 1000, Per: time.Second, Burst: 2}, {Rate: 5000, Per: time.Second}} {
 		l, err := l.Normal()

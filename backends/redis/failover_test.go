@@ -104,6 +104,7 @@ func awaitSilence(t *testing.T, s *testserver.Server) {
 // holder's next renewal that is answered says that the hold is gone, and does not bring
 // it back; the next holder's token is greater than the lost one.
 func TestNightlyTrap06FailoverLosesTheWrite(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		b := connectTo(t, r.client())
 		ctx := t.Context()
@@ -141,6 +142,7 @@ func TestNightlyTrap06FailoverLosesTheWrite(t *testing.T) {
 // failover, with its token; one that they do not have is given back, and is an error
 // that says so.
 func TestNightlyTrap07Wait(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		n := len(r.replicas)
 		b := connectTo(t, r.client(), WithWaitReplicas(n, time.Second))
@@ -210,6 +212,7 @@ func sameSlot(t *testing.T, r replicated, name string) string {
 }
 
 func TestWaitReplicasRefused(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	for name, opt := range map[string]Option{
 		"none":          WithWaitReplicas(0, time.Second),
@@ -251,6 +254,7 @@ type tenure struct {
 // after the failover; tokens rise; and two hold at once only after the master died, for
 // less than a TTL, because the former holder learns of its loss by then.
 func TestNightlyFailoverUnderLoad(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		const ttl = 1500 * time.Millisecond
 		var mu sync.Mutex

@@ -13,6 +13,7 @@ import (
 // which an attempt only looks for where the fence is not a bare number; whatever has become of the
 // fence.
 func TestFenceTellsOfAQueue(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for name, tamper := range map[string]func(t *testing.T, b *backend, held driver.Request){
 		"as it was": func(*testing.T, *backend, driver.Request) {},
@@ -29,11 +30,11 @@ func TestFenceTellsOfAQueue(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv, b := open(t)
+			b := shared(t)
 			held, first, second, last := request("h", time.Minute), request("1", time.Minute), request("2", time.Minute), request("l", time.Minute)
 			before := must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-			one := waitFor(t, connect(t, srv.Addr), "k", first, 1)
-			two := waitFor(t, connect(t, srv.Addr), "k", second, 2)
+			one := waitFor(t, another(t, b), "k", first, 1)
+			two := waitFor(t, another(t, b), "k", second, 2)
 			tamper(t, b, held)
 			for _, waiter := range []<-chan answer{one, two} {
 				b.client.Del(ctx, "coord:{k}") // as if the lease had run out
@@ -60,8 +61,9 @@ func TestFenceTellsOfAQueue(t *testing.T) {
 
 // TestFenceOutlivesTheLease: by an hour at least, whatever the lease and whoever was told of it.
 func TestFenceOutlivesTheLease(t *testing.T) {
-	srv, b := open(t)
-	listening := connect(t, srv.Addr)
+	t.Parallel()
+	b := shared(t)
+	listening := another(t, b)
 	listening.waiters.mu.Lock()
 	listening.waiters.start()
 	listening.waiters.mu.Unlock()
@@ -90,7 +92,8 @@ func TestFenceOutlivesTheLease(t *testing.T) {
 // TestFenceSeededForTheLease: a repeated attempt that finds the fence deleted asks for a shorter lease
 // than there is, and the fence outlives that which there is.
 func TestFenceSeededForTheLease(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	r := request("a", 24*time.Hour)
 	first := must[driver.Grant](t)(b.TryLock(ctx, "k", r))

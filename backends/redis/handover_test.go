@@ -18,6 +18,7 @@ func handedOn(l *coord.Lock) int64 { return int64(l.Token()) & 1023 }
 // TestHandOver: goroutines of a client that wait for each other soon hand the lock on
 // among themselves, which the store sees nothing of.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	client := openAt(t, srv.Addr)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -56,6 +57,7 @@ func TestHandOver(t *testing.T) {
 // TestFairWaiterHasItsTurn: goroutines of one client hand a lock on among themselves, and a
 // fair waiter of another client is granted it all the same. Then none of them holds.
 func TestFairWaiterHasItsTurn(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	busy, other := openAt(t, srv.Addr), openAt(t, srv.Addr)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -105,6 +107,7 @@ func TestFairWaiterHasItsTurn(t *testing.T) {
 // TestFairLocksInFewScripts: a fair lock that others want costs the question for a place, the release before it,
 // which offers it, and the question that takes it.
 func TestFairLocksInFewScripts(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	ctx := t.Context()
 	const clients, each, locks = 4, 4, 50

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +22,45 @@ import (
 
 func TestMain(m *testing.M) {
 	conformance.WorkerMain()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(everybody.Main(m))
+}
+
+// everybody is the server of all tests that disturb nobody.
+var everybody testserver.Shared
+
+// databases are more than there are tests at once.
+const databases = 256
+
+var database atomic.Int32 // the last that was given to a test
+
+// shared gives a backend over the server that other tests use too, in a database of its own. Messages, users and what the
+// server counts are for all databases: tests of these have a server of their own.
+func shared(t testing.TB) *backend {
+	t.Helper()
+	srv := everybody.Use(t, func(t testing.TB) *testserver.Server {
+		return testserver.Redis(t, silently, testserver.WithFlags("--databases", strconv.Itoa(databases)))
+	})
+	o := clientOptions(srv.Addr)
+	o.DB = int(database.Add(1)) % databases
+	b := connectWith(t, o)
+	if err := b.client.FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// optionsOf are those of another client of b's server and database.
+func optionsOf(b *backend) *redis.Options {
+	known := b.client.(*redis.Client).Options()
+	o := clientOptions(known.Addr)
+	o.DB = known.DB
+	return o
+}
+
+// another gives a backend over another client of b's server and database.
+func another(t testing.TB, b *backend) *backend {
+	t.Helper()
+	return connectWith(t, optionsOf(b))
 }
 
 // hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
@@ -65,7 +105,7 @@ func connectWith(t testing.TB, o *redis.Options) *backend {
 // open starts a server of its own and connects to it.
 func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
 	t.Helper()
-	srv := testserver.Redis(t, append(opts, testserver.WithFlags("--loglevel", "warning"))...)
+	srv := testserver.Redis(t, append(opts, silently)...)
 	return srv, connect(t, srv.Addr)
 }
 

@@ -10,6 +10,7 @@ import (
 // TestNightlyLimitsWhileTheSlotMoves: limits go on while their slot moves to another master, before
 // and after their own keys have moved, those that were used before and those that are new.
 func TestNightlyLimitsWhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()

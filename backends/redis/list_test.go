@@ -24,7 +24,8 @@ func listAll(ctx context.Context, b driver.Backend, prefix string) (keys map[str
 
 // Many pages, and the keys of others.
 func TestListOfManyPages(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	const n = 2500
 	pipe := b.client.Pipeline()
@@ -56,6 +57,7 @@ func TestListOfManyPages(t *testing.T) {
 
 // Keys on the masters that answer are listed, and the error of the other one comes after them.
 func TestNightlyListWhileAMasterHangs(t *testing.T) {
+	t.Parallel()
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
 	ctx := t.Context()

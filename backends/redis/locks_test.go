@@ -12,7 +12,8 @@ import (
 )
 
 func TestLockLife(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	a, c := request("a", time.Minute), request("c", time.Minute)
 
@@ -55,7 +56,8 @@ func TestLockLife(t *testing.T) {
 
 // TestWhoHolds: the lock key shows the id, and every key expires.
 func TestWhoHolds(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	r := request("alice", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "tickets", r))
@@ -87,7 +89,8 @@ func TestWhoHolds(t *testing.T) {
 }
 
 func TestInspectAndBreak(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	if _, err := b.Inspect(ctx, "k"); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("inspect of a free key: %v", err)
@@ -120,7 +123,8 @@ func TestInspectAndBreak(t *testing.T) {
 }
 
 func TestUnlockAfter(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -157,6 +161,7 @@ func awaitFree(t *testing.T, b *backend, key string) driver.Grant {
 }
 
 func TestRenewAll(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	const n = 1200
@@ -203,7 +208,8 @@ func TestRenewAll(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	for i, r := range []driver.Request{
 		{ID: "a"},
@@ -238,6 +244,7 @@ func TestBadRequests(t *testing.T) {
 
 // TestOneCommandPerOperation counts at the server.
 func TestOneCommandPerOperation(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)

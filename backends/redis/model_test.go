@@ -7,14 +7,13 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/limitmodel"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out. The server's clock is
 // set by a key that the scripts add to it.
 func TestLimitsKeepToTheModel(t *testing.T) {
 	t.Parallel()
-	b := connect(t, testserver.Redis(t).Addr)
+	b := shared(t)
 	settableClock(b)
 	var clock limitmodel.Clock
 	set := func(move func(time.Duration), sign time.Duration) func(time.Duration) {
@@ -44,7 +43,8 @@ func TestClockADayAhead(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"10/1s", "10/1s fixed-window", "10/1s burst=10"} {
 		t.Run(limit, func(t *testing.T) {
-			b := connect(t, testserver.Redis(t).Addr)
+			t.Parallel()
+			b := shared(t)
 			settableClock(b)
 			l, err := driver.ParseLimit(limit)
 			if err == nil {

@@ -15,9 +15,10 @@ import (
 // TestHandOverCostsTwoScripts: that of the release, which offers the lock, and that by which the waiter takes
 // it: with the whole of its lease.
 func TestHandOverCostsTwoScripts(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
-	clients := []*backend{pushed(t, srv), pushed(t, srv)}
+	clients := []*backend{pushed(t, b), pushed(t, b)}
 	scripts := func() int64 { c := srv.Commands(); return c["evalsha"] + c["eval"] }
 	held := request("h", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
@@ -55,9 +56,10 @@ func TestHandOverCostsTwoScripts(t *testing.T) {
 // TestMessagesThatAreNotTrue: a waiter that is told of an offer that has lapsed, or was never made, asks,
 // and waits on.
 func TestMessagesThatAreNotTrue(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
-	waiting := pushed(t, srv)
+	waiting := pushed(t, b)
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	w := waitFor(t, waiting, "k", r, 1)
@@ -103,6 +105,7 @@ func (s *slow) dial(ctx context.Context, network, addr string) (net.Conn, error)
 // TestLateMessage: a waiter that is told of its offer when that is over, as one that was frozen, has the
 // lock all the same when nobody else has taken it.
 func TestLateMessage(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	var s slow
 	o := clientOptions(srv.Addr)

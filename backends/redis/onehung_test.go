@@ -41,6 +41,7 @@ func slowCluster(c *testserver.Cluster) redis.UniversalClient {
 // TestNightlyRenewalsOfHealthyMasters: one master of a cluster does not answer. Renewals in one batch
 // with its own are made on the others, of locks and of shared holds.
 func TestNightlyRenewalsOfHealthyMasters(t *testing.T) {
+	t.Parallel()
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
 	for what, l := range map[string]interface {

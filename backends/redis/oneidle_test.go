@@ -43,6 +43,7 @@ func (m *meeting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // TestCallsThatShareOneConnection: several calls find one idle connection to a server that has
 // stopped. All but one need a new connection, and each call still ends with its ctx.
 func TestCallsThatShareOneConnection(t *testing.T) {
+	t.Parallel()
 	srv, _ := open(t)
 	b := connect(t, srv.Addr)
 	if n := b.client.PoolStats().IdleConns; n != 1 {

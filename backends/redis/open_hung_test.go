@@ -15,6 +15,7 @@ import (
 // TestNightlyOpensWhileAMasterHangs: a client opens while one master of three does not answer, whichever is named first, and
 // locks keys on the other two.
 func TestNightlyOpensWhileAMasterHangs(t *testing.T) {
+	t.Parallel()
 	c, hung := partlyHung(t)
 	hung.Pause()
 	defer hung.Resume()

@@ -174,6 +174,7 @@ func openURL(t *testing.T, raw string) (driver.Backend, error) {
 }
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t, testserver.WithPassword("secret"))
 	b, err := openURL(t, "redis://:secret@"+srv.Addr+"/2")
 	if err != nil {
@@ -200,6 +201,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenTLS(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t, testserver.WithTLS())
 	base := "rediss://" + srv.Addr
 	keys := "tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
@@ -230,6 +232,7 @@ func TestOpenTLS(t *testing.T) {
 
 // A URL may name Valkey, in every topology.
 func TestOpenValkey(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	c, err := coord.Open(t.Context(), "valkey://"+srv.Addr+"/1?prefix=p/")
 	if err != nil {
@@ -286,6 +289,7 @@ func TestNewRefuses(t *testing.T) {
 // TestCloseLeavesTheClient: a client of the application outlives the backend,
 // and calls under way end.
 func TestCloseLeavesTheClient(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	if err := b.client.Do(t.Context(), "CLIENT", "PAUSE", "200", "ALL").Err(); err != nil {
 		t.Fatal(err)

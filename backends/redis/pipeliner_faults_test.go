@@ -53,6 +53,7 @@ func reads(t *testing.T, b *backend) int {
 // TestManyGoroutinesShareRoundTrips: while a few calls are under way, those of others gather, and
 // then go to the server together.
 func TestManyGoroutinesShareRoundTrips(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute)))
@@ -151,7 +152,8 @@ func (s *caller) round() (err error) {
 // TestNightlyManyGoroutinesThroughFaults: whatever becomes of server and network, each caller gets
 // its own answer or an error, in time, and when all is well again, so are the calls.
 func TestNightlyManyGoroutinesThroughFaults(t *testing.T) {
-	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
+	t.Parallel()
+	srv := testserver.Redis(t, silently)
 	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
 	defer p.Close()
 	o := clientOptions(p.Addr())

@@ -43,7 +43,8 @@ func someCtx() (context.Context, func()) {
 // TestPipelinerTellsTheOutcome: whatever becomes of server and network, a call that was answered was run once, one
 // whose error is definite was not, and none is run twice, though the client would retry.
 func TestPipelinerTellsTheOutcome(t *testing.T) {
-	srv := testserver.Redis(t, testserver.WithFlags("--loglevel", "warning"))
+	t.Parallel()
+	srv := testserver.Redis(t, silently)
 	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
 	defer p.Close()
 	o := clientOptions(p.Addr())

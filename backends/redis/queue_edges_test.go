@@ -18,7 +18,8 @@ import (
 // TestRenewalSeedsTheFenceWhole: the token of a renewal that finds the fence deleted is the one
 // that it has put there.
 func TestRenewalSeedsTheFenceWhole(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	r := request("h", time.Minute)
 	first := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -44,9 +45,10 @@ func (s *subscriptions) Subscribe(ctx context.Context, channels ...string) *redi
 // TestClosedClientIsLeftAlone: an application that closes its client before the store does not
 // make the store ask it for a subscription all the time.
 func TestClosedClientIsLeftAlone(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
-	client := &subscriptions{Client: redis.NewClient(clientOptions(srv.Addr))}
+	client := &subscriptions{Client: redis.NewClient(optionsOf(b))}
 	made, err := New(client)
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +70,7 @@ func TestClosedClientIsLeftAlone(t *testing.T) {
 // line, has it also on a node that is giving the slot away, where keys that are not there
 // cannot be looked at.
 func TestNightlyRepeatedAttemptWhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b, other := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -90,9 +93,10 @@ func otherMaster(c *testserver.Cluster, slot int) *testserver.Server {
 // TestForeignPartsOfAQueue: what is not ours beside a queue, that has not begun, makes a wait fail
 // and leaves nothing, and not a key without an end.
 func TestForeignPartsOfAQueue(t *testing.T) {
+	t.Parallel()
 	for part, ours := range map[string]string{"waiters": "queue", "queue": "waiters"} {
 		t.Run(part, func(t *testing.T) {
-			_, b := open(t)
+			b := shared(t)
 			ctx := t.Context()
 			must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
 			b.client.Set(ctx, "coord:{k}:"+part, "x", time.Hour)
@@ -111,13 +115,14 @@ func TestForeignPartsOfAQueue(t *testing.T) {
 // TestForeignFence: so does what is in place of a fence, also of a number after which there is no
 // token, whether or not the lock is free and others wait.
 func TestForeignFence(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for name, spoil := range map[string]func(*backend){
 		"of another type": func(b *backend) { b.client.LPush(ctx, "coord:{k}:fence", "x") },
 		"out of range":    func(b *backend) { b.client.Set(ctx, "coord:{k}:fence", int64(driver.MaxToken), 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv, b := open(t)
+			b := shared(t)
 			untouched := func(what string, err error, want string) {
 				t.Helper()
 				if !errors.Is(err, driver.ErrCorrupt) {
@@ -139,7 +144,7 @@ func TestForeignFence(t *testing.T) {
 			b.client.Del(ctx, "coord:{k}:fence")
 			held := request("h", time.Minute)
 			must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-			w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)
+			w := waitFor(t, another(t, b), "k", request("w", time.Minute), 1)
 			b.client.Del(ctx, "coord:{k}:fence")
 			spoil(b)
 			if err := b.Unlock(ctx, "k", held.ID); err != nil {
@@ -152,7 +157,8 @@ func TestForeignFence(t *testing.T) {
 
 // TestForeignFenceOfAHeldLock: a wait that begins beside one fails, and leaves no queue.
 func TestForeignFenceOfAHeldLock(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
 	b.client.Del(ctx, "coord:{k}:fence")
@@ -174,11 +180,12 @@ func TestForeignFenceOfAHeldLock(t *testing.T) {
 // TestLostQueue: those who wait find out that their places are lost, as by an eviction, have the lock
 // all the same, and are not overtaken from then on.
 func TestLostQueue(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	g := must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
 	waits := []driver.Request{request("1", time.Minute), request("2", time.Minute)}
-	clients := []*backend{connect(t, srv.Addr), connect(t, srv.Addr)}
+	clients := []*backend{another(t, b), another(t, b)}
 	results := []<-chan answer{waitFor(t, clients[0], "k", waits[0], 1), waitFor(t, clients[1], "k", waits[1], 2)}
 	lose := b.client.TxPipeline()
 	lose.Set(ctx, "coord:{k}:fence", g.Token, time.Hour) // as after a hold with nobody in the queue
@@ -212,11 +219,12 @@ func TestLostQueue(t *testing.T) {
 
 // TestForeignWaiters: a release that cannot tell who waits ends the hold, and leaves the queue as it is.
 func TestForeignWaiters(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	waitFor(t, pushed(t, srv), "k", r, 1)
+	waitFor(t, pushed(t, b), "k", r, 1)
 	b.client.Set(ctx, "coord:{k}:waiters", "x", time.Hour)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
 		t.Fatal(err)
@@ -235,6 +243,7 @@ func TestForeignWaiters(t *testing.T) {
 // TestNightlyWaitersOfASlowReplica: a waiter waits for its replica for as long as it was told to, also
 // when it is granted from the queue.
 func TestNightlyWaitersOfASlowReplica(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	replica, there := open(t)
 	ctx := t.Context()
@@ -292,6 +301,7 @@ func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // TestLateConfirmation: a confirmation that is given up and asked again may reach the server when the
 // hold is over. It takes no lock then, and no place in the queue, of which nobody would know.
 func TestLateConfirmation(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	waiting := connect(t, srv.Addr)

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // answer is what a call of Lock has come to.
@@ -80,20 +79,21 @@ func holderIs(t *testing.T, b *backend, key, id string) {
 	}
 }
 
-// pushed makes a client that learns of offers by messages alone, once it hears any, and is never too late.
-func pushed(t *testing.T, srv *testserver.Server) *backend {
+// pushed makes another client that learns of offers by messages alone, once it hears any, and is never too late.
+func pushed(t *testing.T, b *backend) *backend {
 	t.Helper()
-	b := connect(t, srv.Addr)
-	b.waiters.every, b.waiters.least = time.Hour, hung
-	return b
+	waiting := another(t, b)
+	waiting.waiters.every, waiting.waiters.least = time.Hour, hung
+	return waiting
 }
 
 // TestLine: waiters of several clients are granted in the order in which they came, each
 // by the release before it; nobody overtakes them, and tokens rise.
 func TestLine(t *testing.T) {
-	srv, holder := open(t)
+	t.Parallel()
+	holder := shared(t)
 	ctx := t.Context()
-	clients := []*backend{pushed(t, srv), pushed(t, srv), pushed(t, srv)}
+	clients := []*backend{pushed(t, holder), pushed(t, holder), pushed(t, holder)}
 	first := request("first", time.Minute)
 	last := must[driver.Grant](t)(holder.TryLock(ctx, "k", first)).Token
 	const n = 9
@@ -131,10 +131,11 @@ func TestLine(t *testing.T) {
 
 // TestQueueExpires: every key that a queue consists of has an end.
 func TestQueueExpires(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("holder", time.Minute)))
-	other := connect(t, srv.Addr)
+	other := another(t, b)
 	r := request("w", time.Minute)
 	r.Fair = true
 	waitFor(t, other, "k", r, 1)
@@ -151,7 +152,8 @@ func TestQueueExpires(t *testing.T) {
 
 // TestLockOfAFreeKey: it is granted at once, and again to the same id.
 func TestLockOfAFreeKey(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	r := request("a", time.Minute)
 	one := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
 	two := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
@@ -169,6 +171,7 @@ func TestLockOfAFreeKey(t *testing.T) {
 // TestDeadWaiterIsSkipped: one that has not said for long that it is alive is passed over,
 // with no time lost.
 func TestDeadWaiterIsSkipped(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	held, dead, alive := request("h", time.Minute), request("dead", time.Minute), request("alive", time.Minute)
@@ -205,7 +208,7 @@ func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen stri
 	eventually(t, "that it listens", client.waiters.isUp)
 	settleCommands(t, srv)
 	d.dropping.Store(true)
-	w = waitFor(t, pushed(t, srv), "k", alive, 2)
+	w = waitFor(t, pushed(t, b), "k", alive, 2)
 	if err := b.Unlock(t.Context(), "k", held.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +219,7 @@ func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen stri
 // TestFrozenWaiter: an offer that is not taken ends soon, and the next in the queue, who was told
 // so, takes the key.
 func TestFrozenWaiter(t *testing.T) {
+	t.Parallel()
 	b, _, alive, w := frozenWaiter(t, 2*time.Second)
 	grantOf(t, w)
 	holderIs(t, b, "k", alive.ID)
@@ -223,6 +227,7 @@ func TestFrozenWaiter(t *testing.T) {
 
 // TestCancelledWaiterPassesOn: an offer that is given back goes to the next in the queue in that step.
 func TestCancelledWaiterPassesOn(t *testing.T) {
+	t.Parallel()
 	b, frozen, alive, w := frozenWaiter(t, hung)
 	if err := b.Unlock(t.Context(), "k", frozen); err != nil {
 		t.Fatal(err)
@@ -234,12 +239,13 @@ func TestCancelledWaiterPassesOn(t *testing.T) {
 // TestWithdrawal: a waiter that leaves frees its place, and the next is told that it is the
 // first: it takes the key when the lease before it lapses.
 func TestWithdrawal(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	held, leaver, next := request("h", time.Minute), request("leaver", time.Minute), request("next", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	leaving, leave := context.WithCancel(ctx)
-	one, two := pushed(t, srv), pushed(t, srv)
+	one, two := pushed(t, b), pushed(t, b)
 	gone := waitUnder(t, leaving, one, "k", leaver, 1)
 	w := waitFor(t, two, "k", next, 2)
 	b.client.PExpire(ctx, lockKey("k"), 500*time.Millisecond) // its holder died long ago
@@ -259,11 +265,12 @@ func TestWithdrawal(t *testing.T) {
 
 // TestWaitersAndDelayedUnlock: the first in the queue is told until when the key stays taken.
 func TestWaitersAndDelayedUnlock(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	held, next := request("h", time.Minute), request("next", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	w := waitFor(t, pushed(t, srv), "k", next, 1)
+	w := waitFor(t, pushed(t, b), "k", next, 1)
 	const delay = 200 * time.Millisecond
 	start := time.Now()
 	if err := b.UnlockAfter(ctx, "k", held.ID, delay); err != nil {
@@ -279,13 +286,13 @@ func TestWaitersAndDelayedUnlock(t *testing.T) {
 // only when its lease is over.
 func TestWaitersAndBreak(t *testing.T) {
 	t.Parallel()
-	srv, b := open(t)
+	b := shared(t)
 	ctx := t.Context()
 	const lease = 3 * time.Second
 	held, next := request("h", lease), request("next", time.Minute)
 	start := time.Now()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	w := waitFor(t, pushed(t, srv), "k", next, 1)
+	w := waitFor(t, pushed(t, b), "k", next, 1)
 	if err := b.Break(ctx, "k", held.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal(err)
 	}
@@ -298,7 +305,8 @@ func TestWaitersAndBreak(t *testing.T) {
 // TestForeignLine: what is not ours in place of a line is left as it is, a hold ends all the
 // same, and who need not look for a line has the lock.
 func TestForeignLine(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	held := request("h", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
@@ -332,11 +340,11 @@ func TestForeignLine(t *testing.T) {
 // time. Nobody is left waiting for a key that is free.
 func TestNightlyNoLostWakeUps(t *testing.T) {
 	t.Parallel()
-	srv, b := open(t)
+	_, b := open(t)
 	const runs, clients, goroutines, turns = 100, 3, 3, 4
 	var bs []*backend
 	for range clients {
-		bs = append(bs, pushed(t, srv))
+		bs = append(bs, pushed(t, b))
 	}
 	stop := make(chan struct{})
 	var killer sync.WaitGroup
@@ -409,6 +417,7 @@ func contend(t *testing.T, b *backend, key string, inside *sync.Mutex) {
 // TestSubscriptionIsLazy: a client that does not wait has no connection for it, one that does
 // has one, until it is closed.
 func TestSubscriptionIsLazy(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	listeners := func() int {
 		list := holder.client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
@@ -434,6 +443,7 @@ func TestSubscriptionIsLazy(t *testing.T) {
 
 // TestWithoutPush: where the user may not publish, or not subscribe, waiters poll.
 func TestWithoutPush(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		rules []any
 		wake  bool
@@ -485,10 +495,11 @@ func TestWithoutPush(t *testing.T) {
 // TestCancelledRequestForAPlaceLands: a call of Lock that is cancelled before the server has
 // answered leaves no place that is taken after its withdrawal.
 func TestCancelledRequestForAPlaceLands(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
-	waiting := connect(t, srv.Addr)
+	waiting := another(t, b)
 	for range 1000 {
 		r := request("w", time.Minute)
 		start := time.Now()

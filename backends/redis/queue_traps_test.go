@@ -36,12 +36,13 @@ func (d *dropper) dial(ctx context.Context, network, addr string) (net.Conn, err
 // TestTrap13GrantBeforeSubscription: a grant that is told before the server has the
 // subscription is not heard. When the subscription is there, the waiter looks for itself.
 func TestTrap13GrantBeforeSubscription(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	_, b := open(t)
 	ctx := t.Context()
 	if err := b.client.Do(ctx, "ACL", "SETUSER", "default", "-subscribe").Err(); err != nil {
 		t.Fatal(err) // nobody hears for now
 	}
-	waiting := pushed(t, srv)
+	waiting := pushed(t, b)
 	l := &waiting.waiters
 	held, r := request("h", time.Minute), request("w", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
@@ -69,10 +70,11 @@ func TestTrap13GrantBeforeSubscription(t *testing.T) {
 // TestTrap13NoSubscription: waiters that the server never answers about their subscription
 // are granted all the same.
 func TestTrap13NoSubscription(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	var d dropper
 	d.dropping.Store(true)
-	o := clientOptions(srv.Addr)
+	o := optionsOf(b)
 	o.Dialer = d.dial
 	waiting := connectWith(t, o)
 	held, r := request("h", time.Minute), request("w", time.Minute)
@@ -88,9 +90,10 @@ func TestTrap13NoSubscription(t *testing.T) {
 // the grant. A client that nothing but messages tells of grants learns of it when it hears
 // again.
 func TestLostMessage(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	_, b := open(t)
 	ctx := t.Context()
-	waiting := pushed(t, srv)
+	waiting := pushed(t, b)
 	for range 30 {
 		held, r := request("h", time.Minute), request("w", time.Minute)
 		must[driver.Grant](t)(b.TryLock(ctx, "k", held))
@@ -115,6 +118,7 @@ func TestLostMessage(t *testing.T) {
 // TestWaitingIsQuiet: two hundred who wait cost the server a few commands, and each that is
 // granted two: the release before it, and its confirmation.
 func TestWaitingIsQuiet(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	ctx := t.Context()
 	const clients, each = 4, 50
@@ -187,6 +191,7 @@ func settleCommands(t *testing.T, srv *testserver.Server) {
 
 // TestWaitersOverARestart: a server that has forgotten the queue is asked for a place again.
 func TestWaitersOverARestart(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
 	waiting := connect(t, srv.Addr)
@@ -203,6 +208,7 @@ func TestWaitersOverARestart(t *testing.T) {
 
 // TestWaitersOverAWipe: so is one that was made to forget everything while it is up.
 func TestWaitersOverAWipe(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
 	w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)
@@ -214,6 +220,7 @@ func TestWaitersOverAWipe(t *testing.T) {
 
 // TestNightlyWaitersOverAFailover: waiters get the lock from the master that comes after.
 func TestNightlyWaitersOverAFailover(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
 		held, next := request("h", time.Second), request("w", time.Minute)
@@ -239,6 +246,7 @@ func TestNightlyWaitersOverAFailover(t *testing.T) {
 // TestNightlyTopologiesPushWakeUps: on a cluster, in the slots of each node, and behind sentinels, a
 // client that nothing but messages tells of grants hears of all.
 func TestNightlyTopologiesPushWakeUps(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		holder, waiting := connectTo(t, r.client()), connectTo(t, r.client())
 		waiting.waiters.every, waiting.waiters.least = time.Hour, hung
@@ -271,6 +279,7 @@ func lockAsTheCore(ctx context.Context, b *backend, key string, r driver.Request
 // TestSilentSubscription: a connection that gives no sign of life is replaced, and one that
 // does is not.
 func TestSilentSubscription(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	var d dropper
 	o := clientOptions(srv.Addr)
@@ -300,9 +309,10 @@ func TestSilentSubscription(t *testing.T) {
 // TestTrap07GrantWithoutReplicas: a waiter whose grant no replica has gives it back, and the
 // next in the queue has it.
 func TestTrap07GrantWithoutReplicas(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
-	client := redis.NewClient(clientOptions(srv.Addr))
+	client := redis.NewClient(optionsOf(b))
 	defer client.Close()
 	made, err := New(client, WithWaitReplicas(1, 10*time.Millisecond))
 	if err != nil {
@@ -318,7 +328,7 @@ func TestTrap07GrantWithoutReplicas(t *testing.T) {
 	held, next := request("h", time.Minute), request("next", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	short := waitFor(t, alone, "k", request("w", time.Minute), 1)
-	w := waitFor(t, pushed(t, srv), "k", next, 2)
+	w := waitFor(t, pushed(t, b), "k", next, 2)
 	if err := b.Unlock(ctx, "k", held.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -332,6 +342,7 @@ func TestTrap07GrantWithoutReplicas(t *testing.T) {
 // TestWaitOfAServerThatIsGone: a waiter that cannot ask any more does not say that nothing is
 // left of it, for its place may be.
 func TestWaitOfAServerThatIsGone(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("h", time.Minute)))
 	w := waitFor(t, connect(t, srv.Addr), "k", request("w", time.Minute), 1)

@@ -277,6 +277,7 @@ func (w *turns) end(l *coord.Lock) {
 
 // TestQuorumRefuses: what cannot be a member says why.
 func TestQuorumRefuses(t *testing.T) {
+	t.Parallel()
 	one := connect(t, testserver.Redis(t).Addr)
 	c := testserver.RedisCluster(t, 0, silently)
 	b := backendOver(t, clusterClient(c, nil))

@@ -19,6 +19,7 @@ import (
 // lock a key in it. None is refused, none loses the lock, no two hold it, and a limit of
 // the slot counts every permit.
 func TestNightlyReshardUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	r := replicated{client: func() redis.UniversalClient { return clusterClient(c, nil) }}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -31,6 +31,7 @@ func TestPoll(t *testing.T) {
 
 // TestDescribeSentinels: the sentinels and their views are shown, and what ends the grants of a master that is cut off, or that nothing does.
 func TestDescribeSentinels(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisSentinel(t, silently)
 	b := must[driver.Backend](t)(openURL(t, sentinelURL(c)))
 	defer b.Close()

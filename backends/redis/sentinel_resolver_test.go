@@ -76,6 +76,7 @@ func doubted(r *resolver) bool {
 
 // TestSentinelsElectAReplica: a server that the sentinels elected and that is a replica gets no command.
 func TestSentinelsElectAReplica(t *testing.T) {
+	t.Parallel()
 	master, replica := testserver.Redis(t, silently), testserver.Redis(t, silently)
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err != nil {
@@ -96,6 +97,7 @@ func TestSentinelsElectAReplica(t *testing.T) {
 // TestSentinelsMasterBecomesReplica: a reply that says so makes the resolver look again, that of one command and
 // that of a pipeline.
 func TestSentinelsMasterBecomesReplica(t *testing.T) {
+	t.Parallel()
 	first, second := testserver.Redis(t, silently), testserver.Redis(t, silently)
 	host, port, err := net.SplitHostPort(second.Addr)
 	if err != nil {
@@ -137,6 +139,7 @@ func TestSentinelsMasterBecomesReplica(t *testing.T) {
 // TestSentinelsSwitch: when another master is elected, a call that waits for the old one ends, and
 // so do the connections that are idle.
 func TestSentinelsSwitch(t *testing.T) {
+	t.Parallel()
 	first, second := testserver.Redis(t, silently), testserver.Redis(t, silently)
 	r := resolverAt(t, view{addr: first.Addr})
 	client := clientOf(t, r)
@@ -229,6 +232,7 @@ func TestNightlySentinelsClose(t *testing.T) {
 
 // TestNightlyFailoverClientOfGoRedis: New works over such a client, and says what it lacks.
 func TestNightlyFailoverClientOfGoRedis(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisSentinel(t, silently)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: testserver.RedisSentinelMaster, SentinelAddrs: c.Sentinels(), ContextTimeoutEnabled: true,

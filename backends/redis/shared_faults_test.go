@@ -15,6 +15,7 @@ import (
 
 // TestSharedLostReply: each step whose reply is lost is run once, has an unknown outcome, and can be repeated.
 func TestSharedLostReply(t *testing.T) {
+	t.Parallel()
 	srv, direct := open(t)
 	p := newProxy(t, srv.Addr)
 	o := clientOptions(p.addr())
@@ -130,10 +131,10 @@ func holdMany(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 // never more than 16 hold a permit, and nobody is left.
 func TestNightlySharedManyCallers(t *testing.T) {
 	t.Parallel()
-	srv, b := open(t)
+	b := shared(t)
 	clients := make([]*coord.Client, 4)
 	for i := range clients {
-		o := clientOptions(srv.Addr)
+		o := optionsOf(b)
 		o.ReadTimeout, o.WriteTimeout = hung, hung // of thousands of requests at once, on a busy machine
 		clients[i] = coordOver(t, connectWith(t, o))
 	}

@@ -32,7 +32,8 @@ func permits(weight, of int64) driver.Share {
 // TestSharedOfAnotherVersion: what is in the place of shared holds and is not ours, or of a later version, is told, and
 // left.
 func TestSharedOfAnotherVersion(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	l, ctx := b.Shared(), t.Context()
 	r := shares("a", reader)
 	must[driver.Grant](t)(l.TryLock(ctx, "k", r))
@@ -93,7 +94,8 @@ func TestSharedOfAnotherVersion(t *testing.T) {
 
 // TestSharedRefused: a renewal that no shared hold can be made for, by itself and in a batch, and a fair one.
 func TestSharedRefused(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	fair := shares("a", reader)
 	fair.Fair = true
 	for r, want := range map[driver.Request]error{shares("a", permits(4, 3)): driver.ErrInvalid, fair: driver.ErrUnsupported} {
@@ -108,7 +110,8 @@ func TestSharedRefused(t *testing.T) {
 
 // TestSharedIsNoLock: a lock and a shared hold of one name are not listed or released as each other.
 func TestSharedIsNoLock(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	l, ctx := b.Shared(), t.Context()
 	for _, name := range []string{"a", "a}", "{b}c"} {
 		lock, write := request("lock", time.Minute), shares("write", writer)
@@ -131,6 +134,7 @@ func TestSharedIsNoLock(t *testing.T) {
 // TestNightlySharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master, and a watcher is
 // told of changes. The next one listens to the new master.
 func TestNightlySharedWhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b, watcher := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	watcher.waiters.every = time.Hour // no registration is repeated
@@ -205,6 +209,7 @@ func TestNightlySharedWhileTheSlotMoves(t *testing.T) {
 
 // TestSharedWait: with replicas to wait for, a hold that does not reach them is given back.
 func TestSharedWait(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	plain := connect(t, srv.Addr).Shared()
 	l := connectTo(t, redis.NewClient(clientOptions(srv.Addr)), WithWaitReplicas(1, 20*time.Millisecond)).Shared()
@@ -232,7 +237,8 @@ func TestSharedWait(t *testing.T) {
 
 // TestSharedRenewAll: the holds of many keys are renewed in few round trips, each with its own answer.
 func TestSharedRenewAll(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	l, ctx := b.Shared(), t.Context()
 	const n = maxBatch + 100
 	holds := make([]driver.Hold, n)
@@ -283,7 +289,8 @@ func (p *pipelineCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) re
 // TestSharedExpiry: the hash outlives the last lease by an hour at least, whatever comes after a long lease, and goes
 // then. Who is refused does not prolong it.
 func TestSharedExpiry(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	l, ctx := b.Shared(), t.Context()
 	within := func(what string, least, most time.Duration) {
 		t.Helper()
@@ -314,6 +321,7 @@ func TestSharedExpiry(t *testing.T) {
 
 // TestSharedWithoutPermission: a user who lacks a command is told, Check says so, and nothing is left.
 func TestSharedWithoutPermission(t *testing.T) {
+	t.Parallel()
 	srv, admin := open(t)
 	ctx := t.Context()
 	for _, command := range []string{"hgetall", "hset", "pexpire"} {

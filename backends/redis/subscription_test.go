@@ -23,6 +23,7 @@ func listeners(t *testing.T, nodes ...*testserver.Server) (n int) {
 // TestNightlyEarsOfACluster: a client listens on each master that has a lock for which it waits, and on no
 // other, until it is closed.
 func TestNightlyEarsOfACluster(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	holder, waiting := connectTo(t, clusterClient(c, nil)), connectTo(t, clusterClient(c, nil))
 	ctx := t.Context()
@@ -55,6 +56,7 @@ func TestNightlyEarsOfACluster(t *testing.T) {
 // TestNightlyWaiterOfASlotThatMoves: a waiter whose lock moves to another master is still told, on the
 // old one, and from its next sign of life on, on the new one.
 func TestNightlyWaiterOfASlotThatMoves(t *testing.T) {
+	t.Parallel()
 	for name, follows := range map[string]bool{"told on the old master": false, "told on the new one": true} {
 		t.Run(name, func(t *testing.T) {
 			c := testserver.RedisCluster(t, 0, silently)

@@ -133,7 +133,8 @@ func TestTakeAllEqualsPackageLimits(t *testing.T) {
 // Takes of several limits leave the grants that can be given back of the others alone,
 // and go on where single takes have stopped.
 func TestTakeAllAmongReservations(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	bucket, window := limitOf(t, "1/1h burst=3"), limitOf(t, "10/1h")
 	id := newID("a")
@@ -173,7 +174,7 @@ func TestTakeAllAmongReservations(t *testing.T) {
 
 func TestTakeAllRefuses(t *testing.T) {
 	t.Parallel()
-	_, b := open(t)
+	b := shared(t)
 	ctx := t.Context()
 	l := limitOf(t, "10/1s")
 	for name, demands := range map[string][]driver.Demand{
@@ -193,6 +194,7 @@ func TestTakeAllRefuses(t *testing.T) {
 
 // Each state is read once, whatever is decided on it.
 func TestTakeAllReadsOnce(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	demands := []driver.Demand{{Key: "a", Limit: limitOf(t, "5/1h"), N: 2}, {Key: "b", Limit: limitOf(t, "5/1h fixed-window"), N: 2}, {Key: "c", Limit: limitOf(t, "5/1h burst=5"), N: 2}}
@@ -216,7 +218,8 @@ func TestTakeAllReadsOnce(t *testing.T) {
 
 // A foreign key in the way of one limit keeps all from being taken.
 func TestTakeAllIsAllOrNone(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	fixed, sliding := limitOf(t, "10/1h fixed-window"), limitOf(t, "10/1h")
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "b", sliding, driver.Ask{Min: 1, N: 1, ID: newID("a")}))

@@ -29,6 +29,7 @@ import (
 // behind the caller's back, whatever the client's MaxRetries, and the caller's
 // own repetition gets the same token.
 func TestTrap01LostReply(t *testing.T) {
+	t.Parallel()
 	srv, direct := open(t)
 	p := newProxy(t, srv.Addr)
 	o := clientOptions(p.addr())
@@ -75,6 +76,7 @@ func TestTrap01LostReply(t *testing.T) {
 // TestTrap02ContextBounds: a call ends with its ctx, by deadline and by
 // cancellation, when the server is stopped, does not answer, or is not there.
 func TestTrap02ContextBounds(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Redis(t)
 	o := clientOptions(srv.Addr)
 	o.ReadTimeout = 2 * hung
@@ -176,6 +178,7 @@ func promptly(t *testing.T, call func() error) (err error) {
 
 // TestTrap02NothingListens: a server that is not there is a definite error.
 func TestTrap02NothingListens(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	srv.Kill()
 	// The first calls may still find a connection of the pool to break.
@@ -191,6 +194,7 @@ func TestTrap02NothingListens(t *testing.T) {
 // TestTrap03ScriptFlush: a server that has forgotten the scripts learns them
 // within the call, for every script.
 func TestTrap03ScriptFlush(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
@@ -225,6 +229,7 @@ func TestTrap03ScriptFlush(t *testing.T) {
 // TestTrap04OneTag: all keys of a name share the tag of that name, braces and
 // all, and distinct names have distinct keys.
 func TestTrap04OneTag(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "ab", "a/b", "A", "{a}", "a}", "}", "{", "a%7D", "a%", "%", "a b", "ü", "a}:fence", "a:fence", "{}", "\x00", strings.Repeat("n", 1300)}
 	seen := map[string]string{}
 	for _, name := range names {
@@ -235,7 +240,7 @@ func TestTrap04OneTag(t *testing.T) {
 		}
 		seen[lock] = name
 	}
-	_, b := open(t)
+	b := shared(t)
 	for _, name := range names {
 		must[driver.Grant](t)(b.TryLock(t.Context(), name, request("a", time.Minute)))
 	}
@@ -282,6 +287,7 @@ func FuzzKeys(f *testing.F) {
 // TestTrap06RenewalNeverCreates: after the server lost the lock, a renewal says
 // so and does not bring it back.
 func TestTrap06RenewalNeverCreates(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -309,7 +315,8 @@ func retryDial(b *backend, op func() error) error {
 // TestTrap08FenceIsAtomic: of many that try at once each grant has a token of
 // its own, in the order of the grants.
 func TestTrap08FenceIsAtomic(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	var mu sync.Mutex
 	var tokens []int64
 	var wg sync.WaitGroup
@@ -343,6 +350,7 @@ func TestTrap08FenceIsAtomic(t *testing.T) {
 // TestTrap09FenceLost: tokens rise when the counter was deleted, when Redis lost
 // everything, and when its clock is behind the counter.
 func TestTrap09FenceLost(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	next := func() int64 {
@@ -394,6 +402,7 @@ func TestTrap09FenceLost(t *testing.T) {
 // TestTrap10Eviction: the probe warns of a server that may evict, and of one
 // that it may not ask; a loss is seen at the next renewal.
 func TestTrap10Eviction(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		flags []string
 		want  string
@@ -448,6 +457,7 @@ func TestTrap11RelativeTimes(t *testing.T) {
 // TestTrap12PausedServer: while the server answers nobody, the caller is told
 // at its deadline, and what was sent meanwhile is an unknown outcome.
 func TestTrap12PausedServer(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	r := request("a", 100*time.Millisecond)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -468,6 +478,7 @@ func TestTrap12PausedServer(t *testing.T) {
 // TestTrap14Refusals: what the server refuses was not done, and is not "held by
 // another".
 func TestTrap14Refusals(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
@@ -542,7 +553,8 @@ func (e replyError) RedisError()   {}
 
 // TestTrap15ForeignKeys: what is not ours is left as it is.
 func TestTrap15ForeignKeys(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
 	bucket, window := limitOf(t, "10/1s burst=10"), limitOf(t, "10/1s")

@@ -18,6 +18,7 @@ import (
 // What Open answers over sentinels and clusters when something is not as it should be: an
 // error that says so, in time, and without the passwords.
 func TestNightlyOpenTopologies(t *testing.T) {
+	t.Parallel()
 	sentinels := testserver.RedisSentinel(t, testserver.WithPassword("secret"), testserver.WithTLS())
 	nodes := testserver.RedisCluster(t, 0, testserver.WithPassword("secret"), testserver.WithTLS())
 	keys, sentinelKeys := tlsQuery(nodes.Nodes[0].TLS), tlsQuery(sentinels.Nodes[0].TLS)
@@ -82,6 +83,7 @@ func tlsQuery(keys *testserver.TLS) string {
 // TestNightlyTrap02ContextBoundsTopologies: a call ends with its ctx where all servers have
 // stopped, and where what should be a server of the topology does not answer.
 func TestNightlyTrap02ContextBoundsTopologies(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, r replicated) {
 		b := connectTo(t, r.client())
 		held := request("a", time.Minute)
@@ -148,6 +150,7 @@ func TestOpenTopologiesInABlackHole(t *testing.T) {
 
 // TestNightlyProbeAsksEachMaster: one node of a cluster that may evict is found.
 func TestNightlyProbeAsksEachMaster(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	node := redis.NewClient(clientOptions(c.Nodes[1].Addr))
 	defer node.Close()
@@ -174,6 +177,7 @@ func TestNightlyProbeAsksEachMaster(t *testing.T) {
 // TestNightlyTrap14ClusterDown: a cluster that has lost a master serves no slot; that is no
 // answer of another holder, and was not done.
 func TestNightlyTrap14ClusterDown(t *testing.T) {
+	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
 	b := connectTo(t, clusterClient(c, nil))
 	slot := c.RedisSlot(lockKey("k"))

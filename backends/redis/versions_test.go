@@ -10,7 +10,8 @@ import (
 
 // A state of another version, and what is none, is told by all that use it, and left: by Reset too.
 func TestLimitOfAnotherVersion(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	for name, text := range map[string]string{"bucket": "10/1h burst=10", "window": "10/1h"} {
 		l := limitOf(t, text)
@@ -47,7 +48,8 @@ func TestLimitOfAnotherVersion(t *testing.T) {
 
 // What is in a lock's place and has no version of ours is told, and left. Who holds by it, nobody knows.
 func TestLockOfAnotherVersion(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	b := shared(t)
 	ctx := t.Context()
 	for _, value := range []string{"2 " + newID("x"), newID("x"), "offered " + newID("x"), "x", ""} {
 		r, fair := request("a", time.Minute), request("f", time.Minute)
@@ -82,7 +84,7 @@ func TestLockOfAnotherVersion(t *testing.T) {
 // Who waits is refused at the next look when such a value has come in the holder's place.
 func TestWaiterBehindAnotherVersion(t *testing.T) {
 	t.Parallel()
-	_, b := open(t)
+	b := shared(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
 	w := waitFor(t, b, "k", request("w", time.Minute), 1)

@@ -69,6 +69,7 @@ func (w *watching) end(t *testing.T) {
 // TestNotifyChanges: a watcher is told of what lets somebody else be granted, and messages are sent only for that, and
 // only while somebody watches.
 func TestNotifyChanges(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	l, ctx := b.Shared(), t.Context()
 	published := func() int64 { return srv.Commands()["publish"] }
@@ -78,7 +79,7 @@ func TestNotifyChanges(t *testing.T) {
 		must[driver.Grant](t)(l.TryLock(ctx, "k", r))
 		return r
 	}
-	watcher := pushed(t, srv)
+	watcher := pushed(t, b)
 	first, broken := take(permits(2, 4)), take(permits(1, 4))
 	w := watchOf(t, watcher, "k")
 	w.told(t, "that it listens")
@@ -118,9 +119,10 @@ func TestNotifyChanges(t *testing.T) {
 // TestNotifyChangesAfterReconnect: a watcher is told of changes on the next connection too, and registers again when its
 // entry was lost with the data.
 func TestNotifyChangesAfterReconnect(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	_, b := open(t)
 	l, ctx := b.Shared(), t.Context()
-	watcher := pushed(t, srv) // no registration is repeated
+	watcher := pushed(t, b) // no registration is repeated
 	w := watchOf(t, watcher, "k")
 	w.told(t, "that it listens")
 	before := watcher.waiters.only.epoch()
@@ -146,6 +148,7 @@ func TestNotifyChangesAfterReconnect(t *testing.T) {
 // TestNotifyChangesEnds: with the backend, and where the user may not publish or subscribe. Who may not publish unlocks
 // all the same.
 func TestNotifyChangesEnds(t *testing.T) {
+	t.Parallel()
 	srv, admin := open(t)
 	ctx := t.Context()
 	b := connect(t, srv.Addr)
@@ -191,6 +194,7 @@ func TestNotifyChangesEnds(t *testing.T) {
 // TestWatchEntries: an entry that is not renewed counts for 16 seconds, also where the clock was set back, and there are 64
 // at most.
 func TestWatchEntries(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	injectSharedClock(t, b)
 	ctx, now := t.Context(), int64(1_790_000_000_000_000)
