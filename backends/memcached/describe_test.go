@@ -9,6 +9,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	u, err := url.Parse("memcached://" + srv.Addr)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // A connection that breaks before it has answered anything is not made a second time by the same call: the server is not
 // there, and its clients would dial it twice as often as they have calls.
 func TestACallDialsOnce(t *testing.T) {
+	t.Parallel()
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	var dialled atomic.Int32
 	ended := make(chan struct{})
@@ -52,6 +53,7 @@ func TestACallDialsOnce(t *testing.T) {
 
 // A call that ends while its connection is made has sent nothing, and says so.
 func TestCallThatEndsInItsDialIsNotSent(t *testing.T) {
+	t.Parallel()
 	for want, within := range map[error]time.Duration{context.Canceled: hung, context.DeadlineExceeded: 100 * time.Millisecond} {
 		t.Run(want.Error(), func(t *testing.T) {
 			l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -89,6 +91,7 @@ func TestCallThatEndsInItsDialIsNotSent(t *testing.T) {
 
 // A call whose caller has gone sends nothing more: if it has sent nothing that changes a lock, that is certain.
 func TestCallThatEndsBeforeItsFirstCommandIsNotSent(t *testing.T) {
+	t.Parallel()
 	p := newPool(1, hung, newServers([]string{"127.0.0.1:1"})[0], dialer{}) // nothing is sent there
 	conn := must[*conn](t)(p.take(t.Context(), nil))
 	conn.abort()

@@ -20,13 +20,19 @@ func fillUp(t *testing.T, srv *testserver.Server, key string) {
 	client := newClient(srv.Addr)
 	defer client.Close()
 	item := must[*memcache.Item](t)(client.Get(key))
-	for i := 0; ; i++ {
-		item.Key = filler(key, i)
-		switch err := client.Add(item); {
-		case full(err):
-			return
-		case err != nil && err != memcache.ErrNotStored:
-			t.Fatal(err)
+	const batch = 256
+	for i := 0; ; i += batch {
+		var adds []string
+		for n := range batch {
+			adds = append(adds, fmt.Sprintf("add %s %d 0 %d\r\n%s", filler(key, i+n), item.Flags, len(item.Value), item.Value))
+		}
+		for _, reply := range pipeline(t, srv.Addr, adds) {
+			switch {
+			case strings.Contains(reply, "out of memory"):
+				return
+			case reply != "STORED" && reply != "NOT_STORED":
+				t.Fatal(reply)
+			}
 		}
 	}
 }
@@ -142,6 +148,7 @@ func TestFullServerIsOpened(t *testing.T) {
 // A change in place compares: whoever has read the lock before it changed hands changes nothing. And
 // after it, whoever has read the item before swaps nothing.
 func TestInPlaceCompares(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	ctx, n, refused := t.Context(), nameOf("k"), notSent(errors.New("refused"))

@@ -34,6 +34,7 @@ func roundTrips(t *testing.T, srv *testserver.Server, fn func() error) int64 {
 // An uncontended lock takes six commands, the first of a name one more for its counter; a decision
 // takes two, and one if it is a denial or a peek.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	client, err := coord.New(b)
 	if err != nil {
@@ -86,6 +87,7 @@ func TestRoundTrips(t *testing.T) {
 
 // Any sequence of requests on the store is answered as package limits does it, on the same clock.
 func TestLimitsAreThoseOfThePackage(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	rng := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
@@ -123,6 +125,7 @@ func TestLimitsAreThoseOfThePackage(t *testing.T) {
 // A limit that is not there is fresh under Full, and spent under Empty, until what a lost state
 // could have forbidden is past. A Reset under Empty is not mistaken for a loss, nor is idleness.
 func TestOnMissing(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	full := connect(t, srv.Addr)
 	empty := connect(t, srv.Addr, WithOnMissing(Empty))
@@ -177,6 +180,7 @@ func TestOnMissing(t *testing.T) {
 // What clients whose clocks differ admit together is what the package comment says: in a fixed window
 // of the clock that is ahead also what was counted to the one before, and in a sliding one nothing more.
 func TestClocksThatDiffer(t *testing.T) {
+	t.Parallel()
 	const e = 10 * time.Second
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	slow, ahead := connect(t, srv.Addr), connect(t, srv.Addr)
@@ -213,6 +217,7 @@ func TestClocksThatDiffer(t *testing.T) {
 
 // Callers of one client do not defeat each other, and each gets its own answer.
 func TestCallersTakeTurns(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		b, l := connect(srv.Addr), limitFrom(t, "100/1h")
 		var granted, denied atomic.Int64
@@ -245,6 +250,7 @@ func TestCallersTakeTurns(t *testing.T) {
 
 // Writers of many clients on one key: swaps fail, and nobody is refused for it, or loses count.
 func TestManySwaps(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	const clients, each = 16, 20
 	l := limitFrom(t, "1000000/1h")
@@ -274,6 +280,7 @@ func TestManySwaps(t *testing.T) {
 
 // Who gives up while another caller decides was not sent; who gives up while its swap is under way does not know.
 func TestGivingUp(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		b, l := connect(srv.Addr), limitFrom(t, "100/1h")
 		must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1}))
@@ -314,6 +321,7 @@ func TestGivingUp(t *testing.T) {
 
 // Who gives up while no connection was free was not sent either, first in the queue or later.
 func TestGivingUpWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := patient(t, srv.Addr, listLife, 1)
 	l, n := limitFrom(t, "100/1h"), nameOf("k")

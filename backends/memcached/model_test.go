@@ -28,6 +28,7 @@ func TestClockADayAhead(t *testing.T) {
 	t.Parallel()
 	for name, missing := range map[string]OnMissing{"full": Full, "empty": Empty} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			addr := testserver.Memcached(t, testserver.WithFlags("-M")).Addr
 			var log testlog.Buffer
 			wrong := connect(t, addr, WithOnMissing(missing))

@@ -120,6 +120,7 @@ func use(t *testing.T, b *backend) {
 }
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithPassword("secret"))
 	b, err := openURL(t, "memcached://"+testserver.MemcachedUser+":secret@"+srv.Addr)
 	if err != nil {
@@ -149,6 +150,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenTLS(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithTLS())
 	base := "memcacheds://" + srv.Addr
 	keys := "tls_cert=" + srv.TLS.CertFile + "&tls_key=" + srv.TLS.KeyFile
@@ -235,6 +237,7 @@ func TestNewRefuses(t *testing.T) {
 
 // A server that evicts is warned of, one with -M is not.
 func TestEvictionIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	for flag, want := range map[string]bool{"-M": false, "-v": true} {
 		srv := testserver.Memcached(t, testserver.WithFlags(flag))
 		log, text := textLogger()
@@ -271,6 +274,7 @@ func TestBefore(t *testing.T) {
 // Several servers: everything of a name is on one, a server that is down keeps its names, and the
 // others serve theirs.
 func TestTrap15SeveralServers(t *testing.T) {
+	t.Parallel()
 	a, c := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
 	b, err := openURL(t, "memcached://"+a.Addr+","+c.Addr)
 	if err != nil {
@@ -323,6 +327,7 @@ func TestTrap15SeveralServers(t *testing.T) {
 
 // A server that takes no more connections says so, and that it has done nothing is certain.
 func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M", "-c", "100"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	if err := b.pools.to(nameOf("k")).drop(); err != nil {
@@ -357,6 +362,7 @@ func TestTooManyConnections(t *testing.T) {
 // Connections that the server has closed while they were idle, as when it restarts, cost no call; and
 // those that are good are used again, whatever their last deadline was.
 func TestIdleConnections(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there they are found dead by use")
 	}
@@ -394,6 +400,7 @@ func TestIdleConnections(t *testing.T) {
 // A server that does not answer holds up its own names, and those of no other: calls on them do not
 // take the others' connections.
 func TestSilentServerHoldsUpItsOwn(t *testing.T) {
+	t.Parallel()
 	up, silent := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-M"))
 	const calls = 3
 	b := patient(t, up.Addr+","+silent.Addr, listLife, calls)
@@ -430,6 +437,7 @@ func TestSilentServerHoldsUpItsOwn(t *testing.T) {
 
 // Close over the application's client leaves it open, and ends what is under way.
 func TestCloseLeavesTheClient(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	pause(t, srv)
 	begun, done := make(chan struct{}), make(chan error, 1)
@@ -463,6 +471,7 @@ func underWay(p *pool, calls int) {
 
 // Close over connections of its own ends a call under way at once, and leaves no connection.
 func TestCloseEndsCalls(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := patient(t, srv.Addr, listLife, defaultPool)
 	r := request("a", time.Minute)

@@ -23,6 +23,7 @@ func twoServers(t testing.TB) (a, b *testserver.Server, list string) {
 
 // Partition names the server that the lock is stored on, over clients of both kinds.
 func TestPartitionNamesTheServer(t *testing.T) {
+	t.Parallel()
 	s1, s2, list := twoServers(t)
 	ring := new(memcache.ServerList) // gomemcache's own, which places keys in another way
 	if err := ring.SetServers(s1.Addr, s2.Addr); err != nil {

@@ -49,6 +49,7 @@ func TestOpenWithOneServerAway(t *testing.T) {
 
 // A server that was away when the store was opened is probed before its first use.
 func TestLateServerIsProbed(t *testing.T) {
+	t.Parallel()
 	up, late := testserver.Memcached(t, testserver.WithFlags("-M")), testserver.Memcached(t, testserver.WithFlags("-C"))
 	late.Kill()
 	b := must[*backend](t)(openURL(t, "memcached://"+up.Addr+","+late.Addr))
@@ -67,6 +68,7 @@ func TestLateServerIsProbed(t *testing.T) {
 // Clients with different lists of servers would place one key on different servers. The later one is
 // refused by any server of both lists, in whatever order it lists them.
 func TestOtherListIsRefused(t *testing.T) {
+	t.Parallel()
 	s1, s2, both := twoServers(t)
 	first := must[*backend](t)(openURL(t, "memcached://"+both))
 	must[*backend](t)(openURL(t, "memcached://"+s2.Addr+","+s1.Addr))
@@ -98,6 +100,7 @@ func TestOtherListIsRefused(t *testing.T) {
 
 // The one server of a list has all keys, whatever it is called.
 func TestOneServerByTwoNames(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	_, port, _ := strings.Cut(srv.Addr, ":")
 	must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
@@ -268,6 +271,7 @@ func TestListIsWrittenAgain(t *testing.T) {
 
 // What is under the list's key and is not coord's is reported, and left as it is.
 func TestForeignList(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	srv.Text("set " + listKey + " 0 0 4\r\nmine")
 	if _, err := openURL(t, "memcached://"+srv.Addr); !errors.Is(err, driver.ErrCorrupt) {
@@ -280,6 +284,7 @@ func TestForeignList(t *testing.T) {
 
 // The check of the list costs no call a request: while it is known to be there, a lock takes its four.
 func TestListCostsNoRequests(t *testing.T) {
+	t.Parallel()
 	s1, s2, both := twoServers(t)
 	b := must[*backend](t)(openURL(t, "memcached://"+both))
 	count := func() (n int64) {

@@ -43,6 +43,7 @@ func sharedCalls(ctx context.Context, l driver.SharedLocker, key string, r drive
 
 // Each step takes two commands, and one where it changes nothing.
 func TestSharedRoundTrips(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	l, ctx := b.Shared(), t.Context()
 	one, two, three, head := shared("one", reader), shared("two", reader), shared("three", writer), shared("head", writer)
@@ -81,6 +82,7 @@ func TestSharedRoundTrips(t *testing.T) {
 
 // What is there and is not the record of this key is told, and left as it is.
 func TestSharedForeignItems(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	l, ctx, r := b.Shared(), t.Context(), shared("a", reader)
 	long := strings.Repeat("n", 300)
@@ -228,6 +230,7 @@ func TestSharedLost(t *testing.T) {
 // Clocks that are apart by no more than clockSkew end no lease early, whoever is ahead. What they are apart beyond it is
 // missing at the end of a lease, as doc.go says.
 func TestSharedClocksThatDiffer(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	one, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	start := time.Now().Truncate(time.Microsecond)
@@ -261,6 +264,7 @@ func TestSharedClocksThatDiffer(t *testing.T) {
 
 // Who is told by a token that another clock is too far ahead says so, once.
 func TestSharedClockAheadIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	log, text := textLogger()
 	b, other, ctx := connect(t, srv.Addr, WithLogger(log)), connect(t, srv.Addr), t.Context()
@@ -282,6 +286,7 @@ func TestSharedClockAheadIsWarnedOf(t *testing.T) {
 
 // The item is there for longer than the leases in it, and not for ever.
 func TestSharedItemsOutliveTheirLeases(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	for key, ttl := range map[string]time.Duration{"short": time.Second, "long": 29 * 24 * time.Hour, "longest": maxTTL} {
 		r := shared("a", reader)
@@ -300,6 +305,7 @@ func TestSharedItemsOutliveTheirLeases(t *testing.T) {
 
 // While a server of ours has another list, nothing is granted, and what is held is kept and given up.
 func TestSharedOfAnotherList(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	l, ctx, r := b.Shared(), t.Context(), shared("a", reader)
@@ -319,6 +325,7 @@ func TestSharedOfAnotherList(t *testing.T) {
 // A server that restarts counts cas ids anew. A record that was read from the one before is not swapped for one that now
 // has its id.
 func TestSharedOnARestartedServer(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	ctx, r := t.Context(), shared("a", writer)
@@ -354,6 +361,7 @@ func TestSharedOnARestartedServer(t *testing.T) {
 
 // Many that change one key over few connections all come through, each in a slot of its own.
 func TestSharedContention(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	clients := []driver.SharedLocker{
 		patient(t, srv.Addr, listLife, 1).Shared(), patient(t, srv.Addr, listLife, 2).Shared(), connect(t, srv.Addr).Shared(),

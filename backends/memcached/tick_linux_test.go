@@ -29,12 +29,13 @@ func sinceSecond(t *testing.T) time.Duration {
 	return time.Duration(now.Nsec)
 }
 
-// TestTrap07TwoSecondsInOneTick: memcached takes the whole seconds of the monotonic clock about
+// TestNightlyTrap07TwoSecondsInOneTick: memcached takes the whole seconds of the monotonic clock about
 // once a second, and a little later each time. When that moment wanders over the turn of a
 // second, its clock goes on by two at once, and what was stored in the second before expires a
 // second early. Servers that are started shortly before the turn do so soon; no lease on
 // them may end early.
-func TestTrap07TwoSecondsInOneTick(t *testing.T) {
+func TestNightlyTrap07TwoSecondsInOneTick(t *testing.T) {
+	t.Parallel()
 	const servers, lead, apart, watch = 4, 6 * time.Millisecond, 1500 * time.Microsecond, 4 * time.Second
 	var jumps, judged atomic.Int64
 	var wg sync.WaitGroup

@@ -52,6 +52,7 @@ func changes(srv *testserver.Server) map[string]int64 {
 // TestTrap01And04And05ReleaseAndRenewalAreSwaps: a release compares and makes the item expire
 // at once, so the key is free with the next command; nothing is deleted or touched.
 func TestTrap01And04And05ReleaseAndRenewalAreSwaps(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx := t.Context()
 	for range 50 {
@@ -76,6 +77,7 @@ func TestTrap01And04And05ReleaseAndRenewalAreSwaps(t *testing.T) {
 // TestTrap02StaleSwap: whoever read the lock before it changed hands swaps nothing, in any of
 // the operations.
 func TestTrap02StaleSwap(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	ctx := t.Context()
 	for what, fn := range map[string]func(id string) change{
@@ -120,6 +122,7 @@ func TestTrap02StaleSwap(t *testing.T) {
 // TestTrap03SwapOfNothing: a lock that goes between the read and the swap is not held, whatever
 // gomemcache calls that.
 func TestTrap03SwapOfNothing(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx, r := t.Context(), request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -141,6 +144,7 @@ func TestTrap03SwapOfNothing(t *testing.T) {
 // TestTrap06ReadsHaveACasID: a renewal is by gets, whose id feeds the swap; the server sees no
 // gat.
 func TestTrap06ReadsHaveACasID(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx, r := t.Context(), request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -158,6 +162,7 @@ func TestTrap06ReadsHaveACasID(t *testing.T) {
 // and ends two seconds later at most, by the server's clock: it ticks late on a machine under load.
 // Leases begin all over a second.
 func TestTrap07ALeaseLasts(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	const leases = 20
 	var wg sync.WaitGroup
@@ -200,6 +205,7 @@ func TestTrap07ALeaseLasts(t *testing.T) {
 // TestTrap08NoneIsForEver: no item that coord stores is without an expiry, and the shortest
 // lease is no immortal one.
 func TestTrap08NoneIsForEver(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx := t.Context()
 	r := request("a", time.Nanosecond)
@@ -247,6 +253,7 @@ func metadump(t *testing.T, srv *testserver.Server) map[string]string {
 // TestTrap09LongLeases: the longest lease is granted and is there, one that memcached would
 // take for a date is refused.
 func TestTrap09LongLeases(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	ctx, r := t.Context(), request("a", b.Info().MaxTTL)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -268,6 +275,7 @@ func TestTrap09LongLeases(t *testing.T) {
 // TestTrap10LostReplyToAdd: after a reply that was lost the outcome is unknown, and the same id
 // finds what it has left, in each step of taking the lock.
 func TestTrap10LostReplyToAdd(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		direct := connect(srv.Addr)
 		b, l := link(t, srv, connect)
@@ -314,12 +322,16 @@ func TestTrap11Eviction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 200_000 { // of the lock's size, so that they want its place
-			err := client.Set(&memcache.Item{Key: fmt.Sprintf("fill%08d", i), Value: lock.Value})
-			if err != nil {
-				return strings.Contains(err.Error(), "out of memory")
+		const batch = 1000
+		for i := range 200 { // of the lock's size, so that they want its place
+			var sets []string
+			for n := range batch {
+				sets = append(sets, fmt.Sprintf("set fill%08d 0 0 %d\r\n%s", i*batch+n, len(lock.Value), lock.Value))
 			}
-			if i%1000 == 0 && gone() {
+			if replies := pipeline(t, srv.Addr, sets); replies[batch-1] != "STORED" {
+				return strings.Contains(replies[batch-1], "out of memory")
+			}
+			if gone() {
 				return false
 			}
 		}
@@ -387,6 +399,7 @@ func TestTrap11Eviction(t *testing.T) {
 // TestTrap12Lost: after a flush, and after a restart, the hold is lost, is not brought back, and
 // tokens go on rising.
 func TestTrap12Lost(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
 		b := connect(srv.Addr)
 		ctx := t.Context()
@@ -423,6 +436,7 @@ func eventually[T any](call func() (T, error)) (v T, err error) {
 // TestTrap13ServerForgetsCasIDs: a server that restarts counts its ids anew. A swap that was read
 // from the one before cannot hit the item that now has its id.
 func TestTrap13ServerForgetsCasIDs(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b := must[*backend](t)(openURL(t, "memcached://"+srv.Addr))
 	ctx, r := t.Context(), request("a", time.Minute)
@@ -510,6 +524,7 @@ func TestTrap13SlowLink(t *testing.T) {
 // proves: of many that try at once each grant has a token of its own, in the order of grants. And
 // one that is overtaken between counting and swapping gets nothing.
 func TestTrap14TokenIsCountedInside(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx := t.Context()
 	var mu sync.Mutex
@@ -566,6 +581,7 @@ func TestTrap14TokenIsCountedInside(t *testing.T) {
 
 // A counter that was lost before its time begins with the clock.
 func TestTrap14CounterIsSeeded(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx := t.Context()
 	last := int64(0)
@@ -660,6 +676,7 @@ func promptly(t *testing.T, name string, call func() error) (err error) {
 
 // What was given up over an application's client, and comes through all the same, is taken back.
 func TestTrap16LateSuccessIsUndone(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b, direct := connect(t, srv.Addr), connect(t, srv.Addr)
 	unknown := 0
@@ -696,6 +713,7 @@ func TestTrap16LateSuccessIsUndone(t *testing.T) {
 
 // What is undone is what the call itself wrote, and nothing that came of it since.
 func TestTrap16UndoTouchesNothingElse(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	ctx, r := t.Context(), request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -712,6 +730,7 @@ func TestTrap16UndoTouchesNothingElse(t *testing.T) {
 
 // TestTrap17Keys: keys that memcached cannot have are locked all the same, each for itself.
 func TestTrap17Keys(t *testing.T) {
+	t.Parallel()
 	_, b := open(t, "-M")
 	long := strings.Repeat("ü", 600)
 	keys := []string{
@@ -743,6 +762,7 @@ func TestTrap17Keys(t *testing.T) {
 
 // TestTrap18NoCAS: a server without compare-and-swap is refused, with the remedy, both ways.
 func TestTrap18NoCAS(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Memcached(t, testserver.WithFlags("-C"))
 	_, err := openURL(t, "memcached://"+srv.Addr)
 	if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "-C") {
@@ -757,6 +777,7 @@ func TestTrap18NoCAS(t *testing.T) {
 
 // TestTrap19NoDecrement: decr pads with spaces what it shortens. Nothing is decremented.
 func TestTrap19NoDecrement(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	use(t, b)
 	if err := b.Refund(t.Context(), "k", limitFrom(t, "5/1m"), "x", 1); err != nil {
@@ -769,6 +790,7 @@ func TestTrap19NoDecrement(t *testing.T) {
 
 // What is not coord's is reported as such by every call, and left as it is.
 func TestForeignItems(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t, "-M")
 	ctx, r := t.Context(), request("a", time.Minute)
 	limit := limitFrom(t, "5/1m")
