@@ -12,6 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	faults := &conformance.Faults{
 		// There is no server to kill: the cases open the store anew after it, as
 		// processes do after theirs have ended.

@@ -108,6 +108,7 @@ func TestFreshVolume(t *testing.T) {
 
 // Many clients open a new store at once.
 func TestOpenTogether(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	var wg sync.WaitGroup
 	for range 16 {
@@ -326,6 +327,7 @@ func TestPanicStrandsNobody(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := newStore(t, dir)
 	lives := cas.Name{Kind: cas.Limit, Key: "lives", State: "tb"}
@@ -392,6 +394,7 @@ func TestSweepLeavesOthers(t *testing.T) {
 
 // Goroutines of several clients on few keys: no update is lost.
 func TestContention(t *testing.T) {
+	t.Parallel()
 	const clients, goroutines, rounds, keys = 4, 4, 25, 3
 	dir := t.TempDir()
 	var wg sync.WaitGroup

@@ -83,6 +83,7 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 
 // The keys are of different shards. Calls end with their context while the file system is frozen, and go on after it.
 func TestFrozenFileSystem(t *testing.T) {
+	t.Parallel()
 	disk := ext4Disk(t)
 	dir := filepath.Join(disk, "store")
 	l := newBackend(t, dir)

@@ -14,6 +14,7 @@ import (
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out, though the
 // clock is set forward and back, as after a restart of the machine.
 func TestLimitsKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	s := newStore(t, t.TempDir())
 	limitmodel.Test(t, limitmodel.Walk{
 		Store: cas.New(driver.Info{Name: "file", Claims: Claims}, s), Per: time.Second,

@@ -132,6 +132,7 @@ func count(path string, token int64) error {
 }
 
 func TestProcessesLoseNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	counter := filepath.Join(dir, "counter")
 	if err := os.WriteFile(counter, []byte("0 0"), 0o600); err != nil {
@@ -308,6 +309,7 @@ func checkHammered(value []byte) error {
 
 // Processes that are killed at any moment leave a value that one of them wrote.
 func TestKillAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := newStore(t, dir)
 	name := cas.Name{Kind: cas.Limit, Key: "k", State: "n"}
