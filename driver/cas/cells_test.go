@@ -114,11 +114,15 @@ func (s *shelf) CompareAndSwap(_ context.Context, n cas.Name, loaded int, c cas.
 }
 
 func (s *shelf) Ping(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pings++
 	return s.check("ping")
 }
 
 func (s *shelf) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed++
 	return nil
 }
