@@ -3,9 +3,11 @@ package quorum_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,46 +39,116 @@ var mutants = []mutant{
 	{"one attempt", "locks.go", "if !split ||", "if !split || true ||", "QUORUM-06"},
 }
 
-// Each defect is found: the scenario fails when this package is built with it.
+// Each defect is found: the scenario fails on a copy of this package that has it. All copies are built as one program.
 func TestMutants(t *testing.T) {
-	for _, m := range mutants {
+	program := buildMutants(t)
+	for i, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-overlay", m.overlay(t), "-run", "^TestScenarios$/^"+m.killer+"$", ".")
-			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "--- FAIL: TestScenarios/"+m.killer) {
+			test := fmt.Sprintf("TestMutants/%d/%s", i, m.killer)
+			out, err := exec.CommandContext(ctx, program, "-test.run", "^"+strings.ReplaceAll(test, "/", "$/^")+"$").CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: "+test+" ") {
 				t.Errorf("%s does not find it: %v\n%s", m.killer, err, out)
 			}
 		})
 	}
 }
 
-// overlay writes the file with the defect, and gives what tells the go command to build it instead.
-func (m mutant) overlay(t *testing.T) string {
+const (
+	thisPackage = "github.com/coordgo/coord/internal/quorum"
+	copies      = "mutants" // the directory of the copies, which an overlay of the go command has
+)
+
+// buildMutants builds a test program with a copy of this package for each defect, and its scenarios. Nothing else has to be
+// compiled again: what imports this package has the one without a defect.
+func buildMutants(t *testing.T) (program string) {
 	t.Helper()
-	path, err := filepath.Abs(m.file)
+	dir, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.text); n != 1 {
-		t.Fatalf("%q is in %s %d times, want once", m.text, m.file, n)
-	}
-	dir := t.TempDir()
-	broken, list := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: broken}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, content := range map[string][]byte{broken: []byte(strings.Replace(string(text), m.text, m.instead, 1)), list: replace} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
+	o := overlay{t: t, dir: t.TempDir(), Replace: make(map[string]string)}
+	var imports, runs strings.Builder
+	for i, m := range mutants {
+		path := fmt.Sprintf("%s/%s/m%d", thisPackage, copies, i)
+		to := filepath.Join(dir, copies, fmt.Sprint("m", i))
+		for _, source := range sources(t) {
+			if text := read(t, source); source == m.file {
+				if n := strings.Count(text, m.text); n != 1 {
+					t.Fatalf("%q is in %s %d times, want once", m.text, m.file, n)
+				}
+				o.add(filepath.Join(to, source), strings.Replace(text, m.text, m.instead, 1))
+			} else {
+				o.add(filepath.Join(to, strings.Replace(source, "_test", "", 1)), text)
+			}
 		}
+		for _, scenes := range []string{"scenarios", "trial", "witness", "servers", "quorum"} {
+			text := strings.Replace(read(t, scenes+"_test.go"), `"`+thisPackage+`"`, fmt.Sprintf("quorum %q", path), 1)
+			o.add(filepath.Join(to, "scenarios", scenes+".go"), strings.Replace(text, "package quorum_test", "package scenarios", 1))
+		}
+		fmt.Fprintf(&imports, "\tm%d %q\n", i, path+"/scenarios")
+		fmt.Fprintf(&runs, "\tt.Run(\"%d\", m%d.TestScenarios)\n", i, i)
 	}
-	return list
+	o.add(filepath.Join(dir, copies, "all_test.go"), fmt.Sprintf(
+		"package %s\n\nimport (\n\t\"testing\"\n\n%s)\n\nfunc TestMutants(t *testing.T) {\n%s}\n", copies, &imports, &runs))
+	return o.build("./" + copies)
+}
+
+// sources are the files that a copy has: those of this package, and what it exports for tests.
+func sources(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(f string) bool { return strings.HasSuffix(f, "_test.go") && f != "export_test.go" })
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// overlay has files that the go command is to see in place of those on disk.
+type overlay struct {
+	t       *testing.T
+	dir     string
+	Replace map[string]string // by the path where it is seen
+}
+
+func (o *overlay) add(path, text string) {
+	o.t.Helper()
+	file := filepath.Join(o.dir, fmt.Sprint(len(o.Replace), ".go"))
+	o.write(file, []byte(text))
+	o.Replace[path] = file
+}
+
+func (o *overlay) write(file string, text []byte) {
+	o.t.Helper()
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// build builds the tests of a package that is seen.
+func (o *overlay) build(path string) (program string) {
+	o.t.Helper()
+	list, err := json.Marshal(o)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	file, program := filepath.Join(o.dir, "overlay.json"), filepath.Join(o.dir, "mutants.test")
+	o.write(file, list)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 5*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", file, "-o", program, path).CombinedOutput(); err != nil {
+		o.t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program
 }
