@@ -59,8 +59,6 @@ type value struct {
 	until time.Time
 }
 
-func (s *shelf) open() driver.Backend { return cas.New(shelfInfo, client{s}) }
-
 type client struct{ *shelf }
 
 func (c client) Update(_ context.Context, n cas.Name, fn cas.Func) error {
