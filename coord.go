@@ -15,6 +15,7 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
+	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
 	"github.com/coordgo/coord/internal/permit"
 )
@@ -68,6 +69,7 @@ type Client struct {
 
 	panics  errs.Panics
 	clock   *clock.Clock
+	jitter  func(key string, d time.Duration) time.Duration
 	locks   *hold.Manager
 	shared  *hold.Manager // of keys that several hold; nil if the store keeps none
 	permits *permit.Pool
@@ -101,9 +103,10 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	c := &Client{
 		backend: b,
 		info:    b.Info(),
-		clock:   clock.New(),
 		done:    make(chan struct{}),
 	}
+	h := host.Of(b)
+	c.clock, c.jitter = h.Clock, h.Jitter
 	policy, err := c.configure(opts)
 	if err != nil {
 		return nil, c.fail("new", "", err)
@@ -118,7 +121,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	}
 	pool.Store = store
 	c.permits = permit.New(pool, policy)
-	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Floor: c.floor}
+	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Jitter: c.jitter, Floor: c.floor}
 	c.locks = hold.New(engine)
 	c.connectShared(engine)
 	return c, nil

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/host"
 )
 
 // Lead runs fn while this process leads key, and campaigns again after each loss, until fn returns
@@ -75,6 +75,7 @@ type candidate struct {
 	failing bool          // the last campaign failed, which was logged
 	led     bool          // it has had a term: key and options are right
 	closed  chan struct{} // when the client is; nil if it is not known
+	jitter  func(key string, d time.Duration) time.Duration
 }
 
 // The pauses between campaigns: the first one after a campaign that failed, the first one after a term, and the longest,
@@ -87,10 +88,10 @@ const (
 )
 
 func newCandidate(l Locker, key string, opts []LockOption) *candidate {
-	c := &candidate{key: key, opts: append(slices.Clip(opts), LockOption{field: fieldOfLead, value: 1}), log: slog.Default(), pause: firstRest}
+	c := &candidate{key: key, opts: append(slices.Clip(opts), LockOption{field: fieldOfLead, value: 1}), log: slog.Default(), pause: firstRest, jitter: host.Random}
 	ttl := DefaultTTL
 	if client, _ := clientBehind(l); client != nil {
-		c.log, c.closed, ttl = client.log, client.done, client.defaults.ttl
+		c.log, c.closed, c.jitter, ttl = client.log, client.done, client.jitter, client.defaults.ttl
 	}
 	for _, o := range opts {
 		if o.field == fieldTTL {
@@ -145,7 +146,7 @@ const shortestLook = 40 * time.Millisecond
 func (c *candidate) rest(ctx context.Context) bool {
 	pause := c.pause
 	c.pause = min(2*c.pause, c.longest)
-	return c.sleep(ctx, pause/2+rand.N(pause/2))
+	return c.sleep(ctx, pause/2+c.jitter(c.key, pause/2))
 }
 
 // sleep ends early when the client is closed, and reports false when ctx ended first.

@@ -208,7 +208,7 @@ func (s *Shared) Watch(ctx context.Context, key string) iter.Seq2[[]Holder, erro
 			if (last || w.isNews(holders, err)) && !yield(holders, err) || last {
 				return
 			}
-			s.c.restBefore(ctx, w.period(holders))
+			s.c.restBefore(ctx, key, w.period(holders))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -32,7 +31,7 @@ func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Holder, error]
 			if (last || w.isNews(h, err)) && !yield(h, err) || last {
 				return
 			}
-			c.restBefore(ctx, w.period)
+			c.restBefore(ctx, key, w.period)
 		}
 	}
 }
@@ -128,8 +127,8 @@ func watchPeriod(lease time.Duration) time.Duration {
 
 // restBefore waits about a period until the next look, or until ctx ends or the client closes. Clients do not look in
 // step.
-func (c *Client) restBefore(ctx context.Context, period time.Duration) {
-	timer := time.NewTimer(period - rand.N(period/10))
+func (c *Client) restBefore(ctx context.Context, key string, period time.Duration) {
+	timer := time.NewTimer(period - c.jitter(key, period/10))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

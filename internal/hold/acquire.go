@@ -3,7 +3,6 @@ package hold
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -68,7 +67,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 		case try || !hasWaited || !passing(err) || answered.Add(a.spec.Lease).Reached(m.clock.Now()):
 			return g, errs.OfStore(ctx, err, true)
 		}
-		if err := m.pause(ctx, untilFree(err, pause)); err != nil {
+		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
 			return g, err
 		}
 	}
@@ -107,7 +106,7 @@ func (a *Attempt) yield(ctx context.Context) error {
 	if a.hasRivals() {
 		d = yieldAmong
 	}
-	return a.m.pause(ctx, d/2+rand.N(d))
+	return a.m.pause(ctx, d/2+a.m.jitter(a.spec.Key, d))
 }
 
 // How long a leader yields: among other clients, and where none was met lately.
@@ -129,9 +128,9 @@ const (
 	rivalsLast = time.Second
 )
 
-// untilFree is how long to pause: about d, unless the lease in the way ends sooner.
-func untilFree(err error, d time.Duration) time.Duration {
-	d = d/2 + rand.N(d)
+// untilFree is how long to pause: about d, unless the lease in the way of key ends sooner.
+func (m *Manager) untilFree(key string, err error, d time.Duration) time.Duration {
+	d = d/2 + m.jitter(key, d)
 	var locked *driver.LockedError
 	if errors.As(err, &locked) && locked.Remaining > 0 {
 		d = min(d, locked.Remaining+time.Millisecond)

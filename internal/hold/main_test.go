@@ -13,6 +13,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
 	"go.uber.org/goleak"
 )
@@ -107,6 +108,7 @@ func newManager(t testing.TB, f *fakeStore) *Manager {
 		Panics: panics,
 		Log:    log,
 		NewID:  func(string) string { ids++; return fmt.Sprint("id", ids) },
+		Jitter: host.Random,
 	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

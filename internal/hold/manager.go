@@ -26,14 +26,15 @@ type Store struct {
 }
 
 // Config is what a Manager works with. Optional are the parts of Store, even its Locker if nothing is locked, and what
-// follows NewID.
+// follows Jitter.
 type Config struct {
 	Store  Store
 	Clock  *clock.Clock
 	Panics *errs.Panics
 	Log    *slog.Logger
-	NewID  func(holder string) string // names one acquisition; no two are equal
-	Floor  int64                      // added to the store's fencing values
+	NewID  func(holder string) string                      // names one acquisition; no two are equal
+	Jitter func(key string, d time.Duration) time.Duration // up to d, for a pause
+	Floor  int64                                           // added to the store's fencing values
 	// Queues makes it a Manager of keys that several hold: who is refused waits in the exclusive lock of the key, of
 	// this Manager. Changes may push what the head of a queue waits for.
 	Queues  *Manager
@@ -47,6 +48,7 @@ type Manager struct {
 	panics *errs.Panics
 	log    *slog.Logger
 	newID  func(holder string) string
+	jitter func(key string, d time.Duration) time.Duration
 	floor  int64
 
 	queues  *Manager // nil: its keys are exclusive
@@ -72,7 +74,7 @@ type Manager struct {
 // New makes a Manager.
 func New(cfg Config) *Manager {
 	m := &Manager{
-		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, floor: cfg.Floor,
+		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor,
 		queues: cfg.Queues, changes: cfg.Changes,
 		slots: make(map[string]*slot),
 		holds: make(map[string]*hold),

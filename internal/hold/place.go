@@ -75,7 +75,7 @@ func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, er
 	now := p.m.clock.Now()
 	end := now.Add(p.t.h.deadline.Load().Until(now) * 3 / 4)
 	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
-		wait := untilFree(nil, pause)
+		wait := p.m.untilFree(p.t.h.by.spec.Key, nil, pause)
 		if c.pushed() {
 			wait = maxPlacePause
 		}

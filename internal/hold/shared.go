@@ -161,7 +161,7 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 		if c.pushed() {
 			pause = headPause
 		}
-		if m.awaitChange(ctx, place.Done(), c, untilFree(err, pause)) {
+		if m.awaitChange(ctx, place.Done(), c, m.untilFree(a.spec.Key, err, pause)) {
 			return g, m.waitFailure(ctx)
 		}
 	}
