@@ -1,0 +1,37 @@
+// Package sim runs clients of the real engines over an embedded store, in the fake time of testing/synctest, and judges what
+// they see. All of it is in its tests.
+//
+//	go test ./internal/sim            a set of seeds, and a few mutants; seconds
+//	go test ./internal/sim -seed N    one seed again, with all that happened
+//	go test ./internal/sim -seeds N   seeds 0 to N-1
+//
+// A seed says everything: which calls are late or lost, when a client is paused, its clock stepped, its process killed and
+// replaced, and what its workers do. Draws depend on who makes a call, on which key, and on how often, and never on
+// who comes first; latencies are random nanoseconds, so that no two events are in one moment by chance. So a run is repeated
+// by its seed.
+//
+//	plan_test.go     what a seed says: theme, store, faults
+//	world_test.go    a run: clients live, die and are replaced
+//	link_test.go     the network between a client and the store, at the boundary of package driver
+//	shape_test.go    which optional interfaces the store has
+//	work*_test.go    what workers do: locks, shared keys and conditions, limits
+//	judge_*_test.go  what should not be
+//	expected_test.go the defects that are known, and the seeds that show them
+//
+// What is judged, by the name of a violation:
+//
+//	overlap    two hold what one may hold, or more permits than there are
+//	untold     the store grants a key while its last holder has not been told of the loss
+//	token      tokens do not rise, or are not unique
+//	lost       a hold is lost without a fault
+//	renewal    a hold is renewed too early, too late, or after it was given back
+//	order      a fair waiter is overtaken
+//	forgotten  a waiter waits for what is free
+//	orphan     a living client has something at the store that it does not know of, and does nothing about it
+//	signal     a signal that was sent wakes nobody
+//	limit      more permits are granted than there are
+//	late       a call returns after its context
+//	error      a call fails without a fault
+//	close      Close fails, or takes too long
+//	held       the function of Do has no lock
+package sim

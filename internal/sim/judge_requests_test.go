@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+)
+
+// requests are what clients have asked for, by id.
+type requests struct {
+	byID  map[string]*request
+	queue map[string][]*request // fair ones, in the store's queue of a key, as they came
+	// breaks are when an operator last revoked a hold of a key.
+	breaks map[string]time.Time
+}
+
+// request is one acquisition, and its hold.
+type request struct {
+	l        *link
+	last     time.Time // a call of it began or ended
+	onWay    int       // calls
+	released bool      // an Unlock was sent
+	leased   time.Time // its lease began or was renewed
+	token    int64     // of its last grant
+	fair     bool
+	came     time.Time // to the queue
+	reported bool
+}
+
+func newRequests() requests {
+	return requests{map[string]*request{}, map[string][]*request{}, map[string]time.Time{}}
+}
+
+// request gives the one of id. w.mu is held.
+func (w *world) request(l *link, id string) *request {
+	q := w.byID[id]
+	if q == nil {
+		q = &request{l: l}
+		w.byID[id] = q
+	}
+	return q
+}
+
+// sent notes that a call begins. over is for its two ends: there and with the caller. A call for the id of another client is none of its own: a signal ends
+// the place of another's waiter.
+func (w *world) sent(l *link, id string) (over func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.request(l, id)
+	if id == "" || q.l != l {
+		return func() {}
+	}
+	q.last = time.Now()
+	q.onWay += 2
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		q.last = time.Now()
+		q.onWay--
+	}
+}
+
+// noteGrant notes a grant, which is the first of its id or is repeated. w.mu is held.
+func (w *world) noteGrant(l *link, key string, r driver.Request, g driver.Grant) {
+	now := time.Now()
+	q := w.request(l, r.ID)
+	q.leased = now
+	if q.token == g.Token {
+		return
+	}
+	q.token = g.Token
+	for _, other := range w.queue[key] {
+		if other != q && (q.came.IsZero() || other.came.Before(q.came)) {
+			w.violate("order", "%s is granted %q before %s, which is fair and came first", l.name, key, other.l.name)
+		}
+	}
+}
+
+// queued notes a wait in the queue of the store.
+func (w *world) queued(key string, r driver.Request) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.byID[r.ID]
+	if q == nil || q.fair {
+		return func() {}
+	}
+	if q.came = time.Now(); !r.Fair {
+		return func() {}
+	}
+	q.fair = true
+	w.queue[key] = append(w.queue[key], q)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		q.fair, q.came = false, time.Time{}
+		w.queue[key] = slices.DeleteFunc(w.queue[key], func(o *request) bool { return o == q })
+	}
+}
+
+// renews judges when a renewal is sent.
+func (w *world) renews(l *link, key string, r driver.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.byID[r.ID]
+	if q == nil {
+		w.violate("renewal", "%s renews %q, which it never asked for", l.name, key)
+		return
+	}
+	if q.released {
+		w.violate("renewal", "%s renews %q after it gave it back", l.name, key)
+	}
+	if dt := time.Since(q.leased); w.plan.calm() && (r.Share.Mode == driver.Exclusive || r.Share.Mode == driver.Permits) && (dt < r.TTL/4 || dt > r.TTL/3+20*time.Millisecond) {
+		w.violate("renewal", "%s renews %q after %v of a lease of %v", l.name, key, dt, r.TTL)
+	}
+}
+
+func (w *world) renewed(r driver.Request, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.byID[r.ID]; q != nil && err == nil {
+		q.leased = time.Now()
+	}
+}
+
+// releases notes that an Unlock is sent.
+func (w *world) releases(l *link, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.byID[id]; q != nil && q.l == l {
+		q.released = true
+	}
+}
+
+// broken notes that an operator revokes a hold.
+func (w *world) broken(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.breaks[key] = time.Now()
+}
+
+// excused reports whether a hold of key may be lost without a fault: an operator may have revoked it. w.mu is held.
+func (w *world) excused(key string) bool {
+	last, ok := w.breaks[key]
+	return ok && time.Since(last) < time.Minute
+}
+
+// suffixes are those of the keys behind one of the application: locks, read/write locks, semaphores, conditions.
+const (
+	ofReaders    = "\x00r"
+	ofSemaphore  = "\x00s"
+	ofConditions = "\x00c"
+)
+
+func (w *world) allKeys() (keys []string) {
+	for _, key := range w.plan.names() {
+		keys = append(keys, key, key+ofReaders, key+ofSemaphore, key+ofConditions)
+	}
+	return keys
+}
+
+// holdersOf gives who has key at the store, as a lock or as a shared key.
+func (w *world) holdersOf(key string) (all []driver.Holder) {
+	if strings.Contains(key, "\x00") {
+		all, _ = w.raw.Shared().Holders(context.Background(), key)
+		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) })
+	}
+	if h, err := w.raw.Inspect(context.Background(), key); err == nil {
+		all = append(all, h)
+	}
+	return all
+}
