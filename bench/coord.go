@@ -87,3 +87,14 @@ func coordSubjects() (list []subject) {
 	}
 	return list
 }
+
+// fairLocks wait their turn.
+type fairLocks struct{ *coord.Client }
+
+func (f fairLocks) Lock(ctx context.Context, key string) (bench.Held, error) {
+	l, err := f.Client.Lock(ctx, key, coord.Fair())
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}

@@ -2,11 +2,7 @@
 // commands that all of them are made of: on the same servers, in turn, in one run. It
 // writes its results as JSON, and docs/generated/performance-peers.md and its plots are made of them.
 //
-// With the word shared before the flags it measures read/write locks and semaphores in the same way. With the word
-// scale the flags it measures how the cost of coord grows with the number of
-// locks, waiters, clients and keys: docs/generated/scaling-figures.md is made of that. With the word availability it
-// measures for which share of time somebody holds a lock, or leads, while processes and the store
-// fail: docs/generated/availability.md is made of that.
+// With the word shared before the flags it measures read/write locks and semaphores in the same way.
 package main
 
 import (
@@ -47,17 +43,10 @@ func main() {
 }
 
 // command does what the arguments say: compare with others, or, with the word shared, what several
-// hold at once, or, with the word scale, measure how cost grows, or, with the word availability, measure locks and leaders under faults.
+// hold at once.
 func command(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "shared":
-			return shared.main(ctx, args[1:])
-		case "scale":
-			return scaleMain(ctx, args[1:])
-		case "availability":
-			return availMain(ctx, args[1:])
-		}
+	if len(args) > 0 && args[0] == "shared" {
+		return shared.main(ctx, args[1:])
 	}
 	return peers.main(ctx, args)
 }

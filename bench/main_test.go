@@ -29,11 +29,6 @@ func TestMain(m *testing.M) {
 		{store: "redis", name: "broken", kind: bench.Peer, locks: broken, reads: broken, shares: saturated | amongReaders},
 		{store: "redis", name: "stuck", kind: bench.Peer, locks: stuck, reads: stuck, shares: saturated | amongReaders},
 	}
-	testAvailSubjects = []availSubject{
-		{"redis", "open door", time.Second, availWorkload, openDoor, nil},
-		{"redis", "open door", time.Second, writeWorkload, openDoor, nil},
-		{"redis", "open door", time.Second, leadWorkload, nil, openDoorCandidate},
-	}
 	if os.Getenv(workerEnv) != "" {
 		os.Exit(workerMain())
 	}

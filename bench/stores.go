@@ -24,8 +24,6 @@ type store struct {
 	name, addr, version string
 	// count is what the server has been asked so far.
 	count func() (counts, error)
-	// pid is the server's process, 0 where there is none.
-	pid int
 }
 
 // counts are numbers of requests. What a server does not tell is zero.
@@ -34,20 +32,10 @@ type counts struct {
 	Commands float64
 	// Reads from the server's sockets: on Redis only. Without pipelining they are the round trips.
 	Reads float64
-	// Scripts: on Redis only. Of coord, they are the requests.
-	Scripts float64
-}
-
-// requests are what clients of coord have asked.
-func (c counts) requests() float64 {
-	if c.Scripts > 0 {
-		return c.Scripts
-	}
-	return c.Commands
 }
 
 func (c counts) minus(other counts) counts {
-	return counts{c.Commands - other.Commands, c.Reads - other.Reads, c.Scripts - other.Scripts}
+	return counts{c.Commands - other.Commands, c.Reads - other.Reads}
 }
 
 // url is how coord opens the store.
@@ -55,7 +43,6 @@ func (s *store) url() string {
 	if s.name == "memory" {
 		return "memory://"
 	}
-	// The address of a file store is its directory.
 	return s.name + "://" + s.addr
 }
 
@@ -75,16 +62,13 @@ func openStore(tb testing.TB, name string) (*store, error) {
 	case "memcached":
 		srv = testserver.Memcached(tb, testserver.WithFlags("-M"))
 		s.count = func() (counts, error) { return memcachedCounts(srv), nil }
-	case "memory", "file":
+	case "memory":
 		s.count = func() (counts, error) { return counts{}, nil }
 	default:
-		return nil, fmt.Errorf("no store %q: want some of %v", name, scaleStores)
+		return nil, fmt.Errorf("no store %q: want some of %v", name, storeNames)
 	}
-	switch {
-	case srv != nil:
-		s.addr, s.pid = srv.Addr, srv.Pid()
-	case name == "file":
-		s.addr = fastDir(tb)
+	if srv != nil {
+		s.addr = srv.Addr
 	}
 	c, err := coord.Open(tb.Context(), s.url())
 	if err != nil {
@@ -92,16 +76,6 @@ func openStore(tb testing.TB, name string) (*store, error) {
 	}
 	s.version = c.Info().Server
 	return s, c.Close()
-}
-
-// fastDir is a directory in memory where there is such a place.
-func fastDir(tb testing.TB) string {
-	dir, remove, err := sharedDir()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(remove)
-	return dir
 }
 
 func (s *store) redisCounts() (c counts, err error) {
@@ -117,9 +91,6 @@ func (s *store) redisCounts() (c counts, err error) {
 			}
 			digits, _, _ := strings.Cut(rest, ",")
 			c.Commands += number(digits)
-			if name == "cmdstat_evalsha" || name == "cmdstat_eval" {
-				c.Scripts += number(digits)
-			}
 		}
 		if rest, ok := strings.CutPrefix(line, "total_reads_processed:"); ok {
 			c.Reads = number(rest)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/coordgo/coord/internal/bench"
@@ -21,7 +20,7 @@ const workerEnv = "COORD_BENCH_WORKER"
 
 // job is what a worker is told.
 type job struct {
-	Kind         string // "locks", "wake", "herd", "permits", "waiters", "phases", "availability", "lead" or "write"
+	Kind         string // "locks", "wake", "herd" or "permits"
 	Store, Addr  string
 	Subject      string
 	Key, Words   string
@@ -29,10 +28,8 @@ type job struct {
 	First        int   // number of the first goroutine; of a wake the side
 	Most         int64 // of locks: how many may hold the key at once, 0 is one
 	For, Section time.Duration
-	Long         time.Duration // of the long phases
 	Patience     time.Duration
 	Rate         bench.Rate
-	Fair         bool // of waiters
 }
 
 // reply is what it answers.
@@ -42,9 +39,6 @@ type reply struct {
 	Took      time.Duration
 	Wait      *bench.Hist    // of locks and wake
 	Permits   []bench.Permit // of permits
-	Heap      float64        // of waiters: bytes for each
-	Routines  float64        // of waiters: goroutines for each
-	Phases    []phaseReply
 }
 
 // workerMain reads a job, says that it is ready, waits for the word to go, and replies.
@@ -76,21 +70,12 @@ func readLine(r *bufio.Reader, v any) error {
 
 // do opens the subject, tries it once, and runs the job.
 func (j *job) do(in *bufio.Reader, out io.Writer) (*reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), j.lasts())
+	ctx, cancel := context.WithTimeout(context.Background(), j.For+2*j.Patience+time.Minute)
 	defer cancel()
 	st := &store{name: j.Store, addr: j.Addr}
-	if slices.ContainsFunc(availSubjects(), func(s availSubject) bool { return s.work.name == j.Kind }) {
-		return &reply{}, j.available(ctx, st, in, out)
-	}
 	words, err := mapWords(j.Words)
 	if err != nil {
 		return nil, err
-	}
-	switch j.Kind {
-	case "waiters":
-		return j.waiters(ctx, st, words, in, out)
-	case "phases":
-		return j.phases(ctx, st, words, in, out)
 	}
 	sub, ok := subjectNamed(j.Store, j.Subject)
 	if !ok {

@@ -1,24 +1,21 @@
-// Command supplier lets twelve processes call a supplier that allows 2000 calls in any minute, and plots what came of it:
+// Command supplier lets twelve processes call a supplier that allows 200 calls in any second:
 //
 //	go run ./supplier
-//	go run ./supplier --url redis://localhost:6379 --rate 200 --per 1s --for 10s
-//	go run ./supplier --for 2m --svg supplier.svg --json supplier.json
-//	go run ./supplier --rate 200 --per 1s --for 5s --alone
+//	go run ./supplier --url redis://localhost:6379 --rate 2000 --per 1m --for 2m
+//	go run ./supplier --alone
 //
-// Together they would like to make twice as many calls as they may (--load). Each asks before it calls; never are there more
-// than 2000 calls in a minute, wherever it begins. With --alone every process limits itself, as a limiter in memory does.
-//
-// A store in memory belongs to one process: with --url memory:// the callers are twelve clients of it in this one.
+// Together they want to make twice as many calls as they may (--load). Each asks before it calls; never are there more
+// than 200 calls in a second, wherever it begins. With --alone every process limits itself, as a limiter in memory does.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -26,17 +23,15 @@ import (
 )
 
 var (
-	rate      = flag.Int("rate", 2000, "how many calls the supplier allows")
-	per       = flag.Duration("per", time.Minute, "in any time of this length")
-	during    = flag.Duration("for", time.Minute, "how long to call")
+	rate      = flag.Int("rate", 200, "how many calls the supplier allows")
+	per       = flag.Duration("per", time.Second, "in any time of this length")
+	during    = flag.Duration("for", 5*time.Second, "how long to call")
 	processes = flag.Int("processes", 12, "how many processes call")
 	load      = flag.Float64("load", 2, "calls that are wanted, as a multiple of those that are allowed")
-	svgFile   = flag.String("svg", "", "write the plot to this file")
-	jsonFile  = flag.String("json", "", "write the figures to this file")
 	alone     = flag.Bool("alone", false, "let every process limit itself, to see what the store is for")
 )
 
-func main() { program.Main(plot, caller) }
+func main() { program.Main(count, caller) }
 
 // calls are what a process tells in the end.
 type calls struct {
@@ -60,15 +55,7 @@ func caller(ctx context.Context, p *program.Program) error {
 	if err := p.Ready(ctx); err != nil {
 		return err
 	}
-	word, err := p.Word(ctx)
-	if err != nil {
-		return err
-	}
-	end, err := time.Parse(time.RFC3339Nano, word)
-	if err != nil {
-		return err
-	}
-	all, err := callUntil(ctx, client, end)
+	all, err := callUntil(ctx, client, time.Now().Add(*during))
 	if err != nil {
 		return err
 	}
@@ -91,57 +78,19 @@ func callUntil(ctx context.Context, client *coord.Client, end time.Time) (all ca
 			return all, nil
 		}
 		r, err := client.Allow(ctx, "supplier", limit)
-		admitted := time.Now()
 		switch {
 		case err != nil:
 			return all, err
 		case r.Allowed:
-			all.Made = append(all.Made, call{sent.UnixNano(), admitted.UnixNano()}) // the supplier is called here
+			all.Made = append(all.Made, call{sent.UnixNano(), time.Now().UnixNano()}) // the supplier is called here
 		default:
 			all.Denied++
 		}
 	}
 }
 
-// plot has the callers call, and shows and judges what they did.
-func plot(ctx context.Context, p *program.Program) error {
-	inMemory := strings.HasPrefix(p.URL, "memory:") && !*alone
-	if inMemory && p.URL == "memory://" {
-		p.URL += "supplier" // one store of that name for all clients
-	}
-	client, err := p.Open(ctx)
-	if err != nil {
-		return err
-	}
-	info := client.Info()
-	if err := client.Close(); err != nil {
-		return err
-	}
-	run, callers := processesCall, "processes"
-	if inMemory {
-		run, callers = clientsCall, "clients in one process"
-	}
-	if *alone {
-		p.Say("%d %s, each with a limit of %v of its own, for %v", *processes, callers, coord.Per(*rate, *per), *during)
-	} else {
-		p.Say("%d %s share a limit of %v on %s, for %v", *processes, callers, coord.Per(*rate, *per), info.Name, *during)
-	}
-	began, all, err := run(ctx, p)
-	if err != nil {
-		return err
-	}
-	r := newReport(began.UnixNano(), all.Made)
-	r.Store, r.Server, r.Denied, r.InOne = info.Name, info.Server, all.Denied, inMemory
-	p.Say("%s", r.terminal())
-	if err := r.write(*svgFile, *jsonFile); err != nil {
-		return err
-	}
-	p.Check(0 < r.Most && r.Most <= *rate, "%d calls, %d denied; in any %v at most %d, where %d are allowed", r.Calls, r.Denied, *per, r.Most, *rate)
-	return nil
-}
-
-// processesCall has as many processes call.
-func processesCall(ctx context.Context, p *program.Program) (began time.Time, all calls, err error) {
+// count has the processes call, and judges what they did.
+func count(ctx context.Context, p *program.Program) (err error) {
 	names := make([]string, *processes)
 	for i := range names {
 		names[i] = "caller-" + strconv.Itoa(i+1)
@@ -149,54 +98,42 @@ func processesCall(ctx context.Context, p *program.Program) (began time.Time, al
 	p.Patience += *during
 	crew, err := program.Start[calls](ctx, p, names...)
 	if err != nil {
-		return began, all, err
+		return err
 	}
 	defer func() { err = errors.Join(err, crew.End()) }()
+	p.Say("%d processes share %v, and call for %v", *processes, coord.Per(*rate, *per), *during)
 	if err := crew.Go(); err != nil {
-		return began, all, err
+		return err
 	}
-	began = time.Now()
-	if err := crew.Say(began.Add(*during).Format(time.RFC3339Nano)); err != nil {
-		return began, all, err
-	}
+	var all calls
 	for e, err := range crew.Events(*processes) {
 		if err != nil {
-			return began, all, err
+			return err
 		}
-		all.add(e.What)
+		all.Made = append(all.Made, e.What.Made...)
+		all.Denied += e.What.Denied
 	}
-	return began, all, nil
+	most := mostWithin(all.Made, *per)
+	p.Check(0 < most && most <= *rate, "%d calls, %d denied; in any %v at most %d, where %d are allowed",
+		len(all.Made), all.Denied, *per, most, *rate)
+	return nil
 }
 
-// clientsCall has as many clients of this process call.
-func clientsCall(ctx context.Context, p *program.Program) (began time.Time, all calls, err error) {
-	var mu sync.Mutex
-	var callers sync.WaitGroup
-	began = time.Now()
-	for range *processes {
-		callers.Go(func() {
-			made, failed := callAlone(ctx, p, began.Add(*during))
-			mu.Lock()
-			defer mu.Unlock()
-			all.add(made)
-			err = errors.Join(err, failed)
-		})
+// mostWithin is the most calls in any period. One whose admission may lie outside is left out: no count is above what the
+// limit admitted in that time.
+func mostWithin(made []call, per time.Duration) (most int) {
+	slices.SortFunc(made, func(a, b call) int { return cmp.Compare(a.Sent, b.Sent) })
+	for i, first := range made {
+		n, end := 0, first.Sent+int64(per)
+		for _, c := range made[i:] {
+			if c.Sent >= end {
+				break
+			}
+			if c.Admitted < end {
+				n++
+			}
+		}
+		most = max(most, n)
 	}
-	callers.Wait()
-	return began, all, err
-}
-
-// callAlone calls through a client of its own.
-func callAlone(ctx context.Context, p *program.Program, end time.Time) (all calls, err error) {
-	client, err := p.Open(ctx)
-	if err != nil {
-		return all, err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	return callUntil(ctx, client, end)
-}
-
-func (c *calls) add(more calls) {
-	c.Made = append(c.Made, more.Made...)
-	c.Denied += more.Denied
+	return most
 }
