@@ -9,45 +9,51 @@ import (
 	"github.com/coordgo/coord/internal/bench"
 )
 
-// coordLocks is coord, opened as its documents say.
-type coordLocks struct{ *coord.Client }
+// view is what of a client is measured.
+type view func(*coord.Client) func(ctx context.Context, key string) (*coord.Lock, error)
 
-func (c coordLocks) Lock(ctx context.Context, key string) (bench.Held, error) {
-	l, err := c.Client.Lock(ctx, key)
-	if err != nil {
-		return nil, err
+func exclusive(opts ...coord.LockOption) view {
+	return func(c *coord.Client) func(context.Context, string) (*coord.Lock, error) {
+		return func(ctx context.Context, key string) (*coord.Lock, error) { return c.Lock(ctx, key, opts...) }
 	}
-	return l, nil
 }
 
-func openCoordLocks(ctx context.Context, s *store) (lockClient, error) {
-	c, err := coord.Open(ctx, s.url())
-	if err != nil {
-		return nil, err
+func sharedBy(of func(*coord.Client) *coord.Shared) view {
+	return func(c *coord.Client) func(context.Context, string) (*coord.Lock, error) {
+		s := of(c)
+		return func(ctx context.Context, key string) (*coord.Lock, error) { return s.Lock(ctx, key) }
 	}
-	return coordLocks{c}, nil
 }
 
-func openFairLocks(ctx context.Context, s *store) (lockClient, error) {
-	c, err := coord.Open(ctx, s.url())
-	if err != nil {
-		return nil, err
+func semaphore(n int) view {
+	return sharedBy(func(c *coord.Client) *coord.Shared { return c.Semaphore(n) })
+}
+
+var (
+	reader = sharedBy(func(c *coord.Client) *coord.Shared { return c.ReadWrite().Read() })
+	writer = sharedBy(func(c *coord.Client) *coord.Shared { return c.ReadWrite().Write() })
+)
+
+// openCoord opens coord as its documents say.
+func openCoord(of view) opener {
+	return func(ctx context.Context, s *store) (*locks, error) {
+		c, err := coord.Open(ctx, s.url())
+		if err != nil {
+			return nil, err
+		}
+		lock := of(c)
+		return &locks{c.Close, func(ctx context.Context, key string) (unlock, error) {
+			l, err := lock(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			return l.Unlock, nil
+		}}, nil
 	}
-	return fairLocks{c}, nil
 }
 
-type coordLimits struct {
-	*coord.Client
-	limit coord.Limit
-}
-
-func (c coordLimits) Allow(ctx context.Context, key string) (bool, error) {
-	r, err := c.Client.Allow(ctx, key, c.limit)
-	return r.Allowed, err
-}
-
-func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(context.Context, *store, bench.Rate) (limitClient, error) {
-	return func(ctx context.Context, s *store, r bench.Rate) (limitClient, error) {
+func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(context.Context, *store, bench.Rate) (*limits, error) {
+	return func(ctx context.Context, s *store, r bench.Rate) (*limits, error) {
 		limit := coord.Limit{Rate: r.N, Per: r.Per, Algorithm: algorithm}
 		if algorithm == coord.TokenBucket {
 			limit.Burst = r.N
@@ -56,45 +62,55 @@ func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(conte
 		if err != nil {
 			return nil, err
 		}
-		return coordLimits{c, limit}, nil
+		return &limits{c.Close, func(ctx context.Context, key string) (bool, error) {
+			r, err := c.Allow(ctx, key, limit)
+			return r.Allowed, err
+		}}, nil
 	}
 }
 
 func coordSubjects() (list []subject) {
 	for _, store := range storeNames {
-		waits := "polls"
-		switch claims := all.Claims(store); {
-		case claims.Has(driver.Fair):
-			waits = "woken, in order"
-		case claims.Has(driver.Wake):
-			waits = "woken"
-		}
+		list = append(list, coordLocks(store)...)
 		list = append(list,
-			subject{store: store, name: "coord", kind: bench.Ours, locks: openCoordLocks, waits: waits},
-			subject{store: store, name: "coord, sliding window", kind: bench.Ours, limits: openCoordLimits(coord.SlidingWindow), limit: "at most so many in any period"},
-			subject{store: store, name: "coord, token bucket", kind: bench.Ours, limits: openCoordLimits(coord.TokenBucket), limit: "token bucket"},
-			subject{store: store, name: "coord, fixed window", kind: bench.Ours, limits: openCoordLimits(coord.FixedWindow), limit: "so many in each period"},
+			subject{store: store, name: "coord, sliding window", kind: ours, limits: openCoordLimits(coord.SlidingWindow), about: "at most so many in any period"},
+			subject{store: store, name: "coord, token bucket", kind: ours, limits: openCoordLimits(coord.TokenBucket), about: "token bucket"},
+			subject{store: store, name: "coord, fixed window", kind: ours, limits: openCoordLimits(coord.FixedWindow), about: "so many in each period"},
 		)
-		if store == "redis" {
-			list = append(list, subject{store: store, name: "coord, Fair()", kind: bench.Ours, uses: contended, locks: openFairLocks, waits: "woken, in order over all processes"})
-		}
 		if store != "memory" { // where leases do nothing
 			list = append(list, subject{
-				store: store, name: "coord, leased permits", kind: bench.Ours,
-				limits: openCoordLimits(coord.SlidingWindow, coord.WithPermitLease(coord.PermitLease{})), limit: "at most so many in any period; WithPermitLease",
+				store: store, name: "coord, leased permits", kind: ours,
+				limits: openCoordLimits(coord.SlidingWindow, coord.WithPermitLease(coord.PermitLease{})), about: "at most so many in any period; WithPermitLease",
 			})
 		}
 	}
 	return list
 }
 
-// fairLocks wait their turn.
-type fairLocks struct{ *coord.Client }
-
-func (f fairLocks) Lock(ctx context.Context, key string) (bench.Held, error) {
-	l, err := f.Client.Lock(ctx, key, coord.Fair())
-	if err != nil {
-		return nil, err
+// coordLocks are coord's locks on a store, as far as it has them.
+func coordLocks(store string) []subject {
+	claims, waits := all.Claims(store), "polls"
+	switch {
+	case claims.Has(driver.Fair):
+		waits = "woken, in order"
+	case claims.Has(driver.Wake):
+		waits = "woken"
 	}
-	return l, nil
+	elsewhere, among := sharedWake, amongReaders
+	switch store {
+	case "memory": // of one process
+		elsewhere = 0
+	case "memcached": // of at most 64 holders
+		among = 0
+	}
+	list := []subject{{store: store, name: "coord", kind: ours, use: alone | contended | shared | elsewhere, locks: openCoord(exclusive()), about: waits}}
+	if store == "redis" {
+		list = append(list, subject{store: store, name: "coord, Fair()", kind: ours, use: contended, locks: openCoord(exclusive(coord.Fair())), about: "woken, in order over all clients"})
+	}
+	return append(list,
+		subject{store: store, name: "coord, Semaphore(16)", kind: ours, use: shared | saturated, locks: openCoord(semaphore(permits))},
+		subject{store: store, name: "coord, Semaphore(1)", kind: ours, use: elsewhere, locks: openCoord(semaphore(1))},
+		subject{store: store, name: "coord, Read", kind: ours, use: shared, locks: openCoord(reader)},
+		subject{store: store, name: "coord, Write", kind: ours, use: shared | among | elsewhere, locks: openCoord(writer), reads: openCoord(reader)},
+	)
 }

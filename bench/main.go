@@ -1,8 +1,6 @@
 // Command bench measures coord against the libraries that do the same, and against the bare
-// commands that all of them are made of: on the same servers, in turn, in one run. It
-// writes its results as JSON, and docs/generated/performance-peers.md and its plots are made of them.
-//
-// With the word shared before the flags it measures read/write locks and semaphores in the same way.
+// commands that all of them are made of: on the same servers, in turn, in one run. With -docs it
+// makes docs/generated/performance-peers.md of what it found.
 package main
 
 import (
@@ -12,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -23,16 +22,10 @@ type options struct {
 	forEach time.Duration
 	run     *regexp.Regexp // of workload/store/subject
 	stores  []string
-	out     string
-	page    string
-	only    bool
-	suite   *suite
+	docs    string
 }
 
 func main() {
-	if os.Getenv(workerEnv) != "" {
-		os.Exit(workerMain())
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := command(ctx, os.Args[1:])
@@ -42,33 +35,14 @@ func main() {
 	}
 }
 
-// command does what the arguments say: compare with others, or, with the word shared, what several
-// hold at once.
-func command(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "shared" {
-		return shared.main(ctx, args[1:])
-	}
-	return peers.main(ctx, args)
-}
-
-func (s *suite) main(ctx context.Context, args []string) error {
-	o, err := s.parse(args)
-	if err != nil {
-		return err
-	}
-	return o.main(ctx)
-}
-
-func (s *suite) parse(args []string) (*options, error) {
-	o := &options{suite: s}
+func parse(args []string) (*options, error) {
+	o := new(options)
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each is measured, in turn with the others")
 	flags.DurationVar(&o.forEach, "for", time.Second, "for how long each is measured in a round")
 	run := flags.String("run", "", "only those whose workload/store/subject matches this regular expression")
-	stores := flags.String("stores", strings.Join(s.stores, ","), "the stores, by commas")
-	flags.StringVar(&o.out, "out", s.out, "where the results are written, and read with -only-page")
-	flags.StringVar(&o.page, "docs", "", "the directory whose "+s.page.name+" and plots are written; none by default")
-	flags.BoolVar(&o.only, "only-page", false, "measure nothing: make the page of the results that are there")
+	stores := flags.String("stores", strings.Join(storeNames, ","), "the stores, by commas")
+	flags.StringVar(&o.docs, "docs", "", "the directory whose "+pageName+" is written; by default it goes to standard output")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -83,31 +57,26 @@ func (s *suite) parse(args []string) (*options, error) {
 	return o, nil
 }
 
-func (o *options) main(ctx context.Context) error {
-	if !o.only {
-		results, err := o.measure(ctx)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(results.write(o.out), results.breached()); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	if o.page == "" {
-		return nil
-	}
-	results, err := resultsOrNone(o.out)
+// command measures, and writes the page.
+func command(ctx context.Context, args []string) error {
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	return o.suite.writePage(results, o.page)
+	r, err := o.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if o.docs == "" {
+		_, err = os.Stdout.Write(r.page())
+	} else {
+		err = os.WriteFile(filepath.Join(o.docs, pageName), r.page(), 0o644)
+	}
+	return errors.Join(err, r.breached())
 }
 
 // measure starts the stores, and stops them before it returns.
-func (o *options) measure(ctx context.Context) (results *Results, err error) {
+func (o *options) measure(ctx context.Context) (r *results, err error) {
 	tb := newTB(ctx)
 	defer tb.end()
 	defer tb.catch(&err)
@@ -117,5 +86,6 @@ func (o *options) measure(ctx context.Context) (results *Results, err error) {
 			return nil, err
 		}
 	}
-	return b.all(ctx), nil
+	r = b.all(ctx)
+	return r, context.Cause(ctx)
 }

@@ -14,8 +14,8 @@ import (
 
 func memcachedSubjects() []subject {
 	return []subject{
-		{store: "memcached", name: "add + gets, cas", kind: bench.Floor, locks: openBareMemcached, waits: "polls every 10 ms"},
-		{store: "memcached", name: "gets + cas", kind: bench.Floor, limits: openSwap, limit: "none"},
+		{store: "memcached", name: "add + gets, cas", kind: floor, use: alone | contended | shared, locks: openBareMemcached, about: "polls every 10 ms"},
+		{store: "memcached", name: "gets + cas", kind: floor, limits: openSwap, about: "none"},
 	}
 }
 
@@ -26,69 +26,52 @@ func newMemcached(s *store) *memcache.Client {
 	return c
 }
 
-// bareMemcached adds a key, and lets it expire by compare-and-swap.
-type bareMemcached struct{ *memcache.Client }
-
-func openBareMemcached(_ context.Context, s *store) (lockClient, error) {
-	return bareMemcached{newMemcached(s)}, nil
+// openBareMemcached adds a key, and lets it expire by compare-and-swap.
+func openBareMemcached(_ context.Context, s *store) (*locks, error) {
+	c := newMemcached(s)
+	return &locks{c.Close, func(ctx context.Context, key string) (unlock, error) {
+		id := rand.Text()
+		err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+			err := c.Add(&memcache.Item{Key: key, Value: []byte(id), Expiration: int32(ttl.Seconds())})
+			if errors.Is(err, memcache.ErrNotStored) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		return func(context.Context) error { return expire(c, key, id) }, err
+	}}, nil
 }
 
-type addHeld struct {
-	c       *memcache.Client
-	key, id string
-}
-
-func (b bareMemcached) Lock(ctx context.Context, key string) (bench.Held, error) {
-	id := rand.Text()
-	for {
-		err := b.Add(&memcache.Item{Key: key, Value: []byte(id), Expiration: int32(ttl.Seconds())})
-		if err == nil {
-			return &addHeld{b.Client, key, id}, nil
-		}
-		if !errors.Is(err, memcache.ErrNotStored) {
-			return nil, err
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (h *addHeld) Unlock(context.Context) error {
-	item, err := h.c.Get(h.key)
+func expire(c *memcache.Client, key, id string) error {
+	item, err := c.Get(key)
 	if err != nil {
 		return err
 	}
-	if string(item.Value) != h.id {
-		return fmt.Errorf("%s is another's", h.key)
+	if string(item.Value) != id {
+		return fmt.Errorf("%s is another's", key)
 	}
 	item.Expiration = -1
-	return h.c.CompareAndSwap(item)
+	return c.CompareAndSwap(item)
 }
 
-// swap is the least that a decision on memcached can be, if it is to see the last one.
-type swap struct{ *memcache.Client }
-
-func openSwap(_ context.Context, s *store, _ bench.Rate) (limitClient, error) {
-	return swap{newMemcached(s)}, nil
-}
-
-// Allow counts an attempt that another defeats as a decision.
-func (s swap) Allow(_ context.Context, key string) (bool, error) {
-	item, err := s.Get(key)
-	if errors.Is(err, memcache.ErrCacheMiss) {
-		if err = s.Add(&memcache.Item{Key: key, Value: []byte("state of thirty-two bytes, or so")}); errors.Is(err, memcache.ErrNotStored) {
+// openSwap is the least that a decision on memcached can be, if it is to see the last one. An attempt that another
+// defeats counts as a decision.
+func openSwap(_ context.Context, s *store, _ bench.Rate) (*limits, error) {
+	c := newMemcached(s)
+	return &limits{c.Close, func(_ context.Context, key string) (bool, error) {
+		item, err := c.Get(key)
+		switch {
+		case errors.Is(err, memcache.ErrCacheMiss):
+			err = c.Add(&memcache.Item{Key: key, Value: []byte(state)})
+		case err == nil:
+			err = c.CompareAndSwap(item)
+		}
+		if errors.Is(err, memcache.ErrNotStored) || errors.Is(err, memcache.ErrCASConflict) {
 			err = nil
 		}
 		return true, err
-	}
-	if err != nil {
-		return false, err
-	}
-	if err = s.CompareAndSwap(item); errors.Is(err, memcache.ErrCASConflict) {
-		err = nil
-	}
-	return true, err
+	}}, nil
 }
+
+// state is as long as what coord keeps of a limit.
+const state = "state of thirty-two bytes, or so"

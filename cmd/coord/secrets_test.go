@@ -153,7 +153,7 @@ var everyCommand = []string{
 	"release c --id m/1/1/00000000000000000000000000000000", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
 	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json", "doctor --strict",
 	"conform --run LIMIT-05|LOCK-02 --fast --verbose --report r.json --report r.md",
-	"bench --for 10ms --run ^(lock|limit)$ --json b.json --svg b.svg --html b.html",
+	"bench --for 10ms --run ^(lock|limit)$ --json b.json",
 	"config show", "config show --json", "config check coord.yaml", "config schema",
 	"stores", "stores --json", "schema postgres", "version", "completion bash", "__complete status a", "help lock",
 }

@@ -1,12 +1,7 @@
 package bench
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"math"
 	"math/bits"
-	"slices"
 	"time"
 )
 
@@ -22,8 +17,7 @@ type Hist struct {
 // histBits is the logarithm of how many buckets there are to a doubling.
 const histBits = 5
 
-// Add counts one duration. One below zero, which clocks of two processes can
-// make, counts as zero.
+// Add counts one duration. One below zero counts as zero.
 func (h *Hist) Add(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucket(uint64(d))]++
@@ -80,35 +74,4 @@ func middle(i int) time.Duration {
 	e := i>>histBits - 1
 	low := uint64(i-e<<histBits) << e
 	return time.Duration(low + (1<<e)/2)
-}
-
-// MarshalJSON writes the longest, and then index and count of each bucket that has any.
-func (h *Hist) MarshalJSON() ([]byte, error) {
-	list := []int64{int64(h.max)}
-	for i, c := range h.counts {
-		if c > 0 {
-			list = append(list, int64(i), int64(c))
-		}
-	}
-	return json.Marshal(list)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (h *Hist) UnmarshalJSON(data []byte) error {
-	var list []int64
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	if len(list)%2 != 1 {
-		return errors.New("a histogram is its longest time and pairs of numbers")
-	}
-	*h = Hist{max: time.Duration(list[0])}
-	for pair := range slices.Chunk(list[1:], 2) {
-		if pair[0] < 0 || pair[0] >= int64(len(h.counts)) || pair[1] < 0 || pair[1] > math.MaxUint32 {
-			return fmt.Errorf("a histogram has no bucket %d of %d", pair[0], pair[1])
-		}
-		h.counts[pair[0]] = uint32(pair[1])
-		h.n += uint64(pair[1])
-	}
-	return nil
 }

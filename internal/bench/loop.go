@@ -48,7 +48,7 @@ func (s *Sample) Mean() time.Duration {
 // ErrHung is the error of operations that did not return. Their goroutines are left behind.
 var ErrHung = errors.New("hung")
 
-// Run repeats op on all workers until the time is over or one fails. An operation that
+// Run repeats op on all workers, once at least, until the time is over or one fails. An operation that
 // is under way in the end is waited for, and not counted, unless no other has ended: then the
 // sample is of these, and of the time that they took. If ctx ends first, the sample is of what was
 // done until then.
@@ -99,9 +99,9 @@ type looper struct {
 }
 
 func (l *looper) run(ctx context.Context, end time.Time, batch int, failed *atomic.Bool, op func() error) {
-	for ctx.Err() == nil && !failed.Load() {
+	for first := true; ctx.Err() == nil && !failed.Load(); first = false {
 		began := time.Now()
-		if !began.Before(end) {
+		if !first && !began.Before(end) {
 			return
 		}
 		for range batch {

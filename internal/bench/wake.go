@@ -2,14 +2,41 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// wakeWords is where the two sides of a hand-over meet.
-type wakeWords struct {
+// look is how often one looks at what another does.
+const look = 200 * time.Microsecond
+
+// Wake measures how long it takes from the call of Unlock until a waiter of another client has the
+// lock, and how often both had it: the two hand the key to and fro until the time is over.
+func Wake[L Locker](ctx context.Context, sides [2]L, key string, until time.Time) (took Hist, overlaps int, err error) {
+	var w handOver
+	var hists [2]Hist
+	var errs [2]error
+	var wg sync.WaitGroup
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	for side := range sides {
+		wg.Go(func() {
+			if errs[side] = w.side(ctx, sides[side], key, side, until, &hists[side]); errs[side] != nil {
+				end(errs[side])
+			}
+		})
+	}
+	wg.Wait()
+	hists[0].Merge(&hists[1])
+	return hists[0], w.register.Overlaps(), errors.Join(errs[:]...)
+}
+
+// handOver is where the two sides meet.
+type handOver struct {
+	register Register
 	waiting  [2]atomic.Int64 // this side has called Lock
 	released atomic.Int64    // when the lock was given back
 	handed   atomic.Int64    // how often it went to the other
@@ -17,27 +44,20 @@ type wakeWords struct {
 }
 
 // enough reports whether the time is over. There is to be one hand-over at least.
-func (w *wakeWords) enough(until time.Time) bool {
+func (w *handOver) enough(until time.Time) bool {
 	return !time.Now().Before(until) && w.handed.Load() > 0
 }
 
-// look is how often a side looks at the words.
-const look = 200 * time.Microsecond
-
-// Wake measures how long it takes from the call of Unlock until a waiter has the lock. Two
-// sides, 0 and 1, call it at once with the same words, each with a client of its own, and hand
-// the key to and fro until the time is over. Each gives the times of its own waits.
-func Wake(ctx context.Context, l Locker, key string, side int, until time.Time, words *Words) (*Hist, error) {
-	w, h := &words.wake, new(Hist)
+func (w *handOver) side(ctx context.Context, l Locker, key string, side int, until time.Time, h *Hist) error {
 	mine, other := &w.waiting[side], &w.waiting[1-side]
 	for {
 		mine.Store(1)
 		held, err := l.Lock(ctx, key)
-		now := wall()
+		now := time.Now().UnixNano()
 		if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
+			return fmt.Errorf("lock: %w", err)
 		}
-		words.register.Enter(int64(side + 1))
+		w.register.Enter(int64(side + 1))
 		mine.Store(0)
 		if at := w.released.Swap(0); at != 0 {
 			h.Add(time.Duration(now - at))
@@ -47,26 +67,26 @@ func Wake(ctx context.Context, l Locker, key string, side int, until time.Time, 
 		if there {
 			// The other has called Lock: let it come to rest, where it comes to rest at all.
 			time.Sleep(5*time.Millisecond + rand.N(10*time.Millisecond))
-			w.released.Store(wall())
+			w.released.Store(time.Now().UnixNano())
 		}
-		words.register.Leave(int64(side + 1))
+		w.register.Leave(int64(side + 1))
 		if err := held.Unlock(ctx); err != nil {
-			return nil, fmt.Errorf("unlock: %w", err)
+			return fmt.Errorf("unlock: %w", err)
 		}
 		if !there || w.enough(until) {
 			w.over.Store(1)
-			return h, nil
+			return nil
 		}
 		// Not to be had again before the other has had it.
 		if !w.await(ctx, func() bool { return other.Load() == 0 }, func() bool { return false }) {
-			return nil, fmt.Errorf("%w: the other side was not woken: %w", ErrHung, context.Cause(ctx))
+			return fmt.Errorf("%w: the other side was not woken: %w", ErrHung, context.Cause(ctx))
 		}
 	}
 }
 
 // await polls for what the other side does, and reports whether it came before it was late or ctx
 // ended. A side that has ended does nothing more.
-func (w *wakeWords) await(ctx context.Context, is, late func() bool) bool {
+func (w *handOver) await(ctx context.Context, is, late func() bool) bool {
 	for !is() {
 		if ctx.Err() != nil || w.over.Load() != 0 || late() {
 			return is()

@@ -25,21 +25,21 @@ type benchFlags struct {
 	forEach time.Duration
 	only    string
 	match   *regexp.Regexp
-	files   map[string]*string // by kind
+	json    string // a file
 }
 
 func (a *app) bench() *cobra.Command {
-	f := benchFlags{files: map[string]*string{}}
+	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench [URL]",
 		Short: "Measure locks and limits on a store",
 		Long:  benchLong + "\n\nWhat is measured:\n" + benchHelp(),
 		Example: `  coord bench redis://127.0.0.1:6379
 
-  # only locks, half a second each, with a page of plots
-  coord bench file:///var/lib/myapp/coord --run '^lock' --for 500ms --html bench.html
+  # only locks, half a second each
+  coord bench file:///var/lib/myapp/coord --run '^lock' --for 500ms
 
-  coord bench memory:// --json bench.json --svg bench.svg`,
+  coord bench memory:// --json bench.json`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,9 +63,7 @@ func (a *app) bench() *cobra.Command {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.forEach, "for", 3*time.Second, "how long each is measured")
 	flags.StringVar(&f.only, "run", "", "only those whose name matches this regular expression")
-	for kind, about := range map[string]string{"json": "the figures", "svg": "a plot of them", "html": "a page with both"} {
-		f.files[kind] = flags.String(kind, "", "write "+about+" to this file")
-	}
+	flags.StringVar(&f.json, "json", "", "write the figures to this file")
 	for _, name := range []string{"for", "run"} {
 		noFiles(cmd, name)
 	}
@@ -102,7 +100,7 @@ func (a *app) runBench(ctx context.Context, cfg *config.Config, f benchFlags) er
 		return cause(ctx, err)
 	}
 	r.URL = cfg.URL.String()
-	if werr := r.writeFiles(f); werr != nil {
+	if werr := r.write(f.json); werr != nil {
 		return werr
 	}
 	switch {

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"os"
 	"runtime"
 	"strings"
@@ -119,92 +117,17 @@ func microsText(us float64) string {
 	return bench.Figure(us/1_000_000) + "s"
 }
 
-// charts are how long things take, and how many of them there are in a second.
-func (r *benchReport) charts() []*bench.Chart {
-	times := &bench.Chart{Title: "coord on " + r.title() + ": how long a Lock, a decision, a hand-over takes", Unit: "µs, median; the line reaches to p99"}
-	rates := &bench.Chart{Title: "How many a second", Unit: "holds, decisions a second"}
-	locks, limits := bench.Group{Name: "locks"}, bench.Group{Name: "limits"}
-	ratesOf := map[string]*bench.Group{"lock": {Name: "locks"}, "limi": {Name: "limits"}}
-	for _, one := range r.Results {
-		into := &locks
-		if strings.HasPrefix(one.Name, "limit") {
-			into = &limits
-		}
-		switch {
-		case one.Failed != "":
-			into.Bars = append(into.Bars, bench.Bar{Label: one.Name, Failed: "failed"})
-			continue
-		case one.P50US != nil:
-			into.Bars = append(into.Bars, bench.Bar{Label: one.Name, Kind: bench.Ours, Value: *one.P50US, Low: *one.P50US, Up: *one.P99US})
-		}
-		if one.PerSecond != nil {
-			g := ratesOf[one.Name[:4]]
-			g.Bars = append(g.Bars, bench.Bar{Label: one.Name, Kind: bench.Ours, Value: *one.PerSecond})
-		}
+// write writes the figures, if the flags ask for them.
+func (r *benchReport) write(path string) error {
+	if path == "" {
+		return nil
 	}
-	times.Groups = withBars(locks, limits)
-	rates.Groups = withBars(*ratesOf["lock"], *ratesOf["limi"])
-	return []*bench.Chart{times, rates}
-}
-
-func withBars(groups ...bench.Group) (list []bench.Group) {
-	for _, g := range groups {
-		if len(g.Bars) > 0 {
-			list = append(list, g)
-		}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
 	}
-	return list
-}
-
-func (r *benchReport) title() string {
-	if r.Server != "" {
-		return r.Server
-	}
-	return r.Store
-}
-
-var benchPage = template.Must(template.New("bench").Funcs(template.FuncMap{"text": func(r benchResult) string { return r.text() }}).Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>coord bench: {{.R.Store}}</title>
-<style>
-:root { color-scheme: light dark }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }
-td, th { padding: .2rem .8rem .2rem 0; vertical-align: top; text-align: left } svg { max-width: 100%; height: auto }
-</style>
-<h1>coord on {{.R.Store}}</h1>
-<p>{{.R.URL}}{{with .R.Server}}, {{.}}{{end}}, {{.R.Date.Format "2006-01-02 15:04"}} UTC, {{.R.ForMS}} ms each{{if not .R.Complete}}; this is not all that can be measured{{end}}.
-{{.R.Machine.CPU}}, {{.R.Machine.Cores}} cores, {{.R.Machine.OS}}/{{.R.Machine.Arch}}, {{.R.Machine.Go}}, load average {{.R.Machine.Load}} when it began.</p>
-{{.Plot}}
-<table>{{range .R.Results}}
-<tr><th>{{.Name}}<td>{{.About}}<br>{{text .}}{{end}}
-</table>
-`))
-
-// writeFiles writes what the flags ask for.
-func (r *benchReport) writeFiles(f benchFlags) error {
-	svg := bench.SVG(r.charts()...)
-	for kind, path := range f.files {
-		if *path == "" {
-			continue
-		}
-		data := svg
-		switch kind {
-		case "json":
-			var err error
-			if data, err = json.MarshalIndent(r, "", "  "); err != nil {
-				return err
-			}
-			data = append(data, '\n')
-		case "html":
-			var b bytes.Buffer
-			// The plot is our own, and escapes what it writes.
-			if err := benchPage.Execute(&b, map[string]any{"R": r, "Plot": template.HTML(svg)}); err != nil {
-				return err
-			}
-			data = b.Bytes()
-		}
-		if err := os.WriteFile(*path, data, 0o644); err != nil {
-			return fmt.Errorf("--%s: %w", kind, err)
-		}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("--json: %w", err)
 	}
 	return nil
 }

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -88,19 +86,29 @@ func (l benchLocker) Lock(ctx context.Context, key string) (bench.Held, error) {
 	return held, nil
 }
 
+func lockers(clients []*coord.Client) (list []benchLocker) {
+	for _, c := range clients {
+		list = append(list, benchLocker{c})
+	}
+	return list
+}
+
 // benchLocks has workers of each client lock so many keys.
 func benchLocks(clients, workers, keys int) func(context.Context, *benchRun, string) (benchFigures, error) {
 	return func(ctx context.Context, b *benchRun, key string) (benchFigures, error) {
 		load := bench.LockLoad{
-			Load: bench.Load{Workers: workers, For: b.flags.forEach, Patience: benchPatience, Endless: workers == 1},
+			Load: bench.Load{Workers: clients * workers, For: b.flags.forEach, Patience: benchPatience, Endless: workers == 1},
 			Key:  key, Keys: keys,
 		}
 		// The calls are counted apart, for counting costs time. That warms up, too.
 		counted := load
 		counted.For, counted.Key = load.For/10, key+"-counted"
 		calls, err := b.counting(ctx, clients, func(ctx context.Context, list []*coord.Client) (int, error) {
-			_, ops, err := lockTogether(ctx, list, counted, new(bench.Words))
-			return ops, err
+			s, err := bench.Locks(ctx, lockers(list), counted)
+			if err != nil {
+				return 0, err
+			}
+			return s.Ops, nil
 		})
 		if err != nil {
 			return benchFigures{}, err
@@ -110,22 +118,22 @@ func benchLocks(clients, workers, keys int) func(context.Context, *benchRun, str
 			return benchFigures{}, err
 		}
 		defer closeAll(list)
-		words := new(bench.Words)
-		samples, ops, err := lockTogether(ctx, list, load, words)
-		if err != nil || ops == 0 {
-			return benchFigures{}, errors.Join(err, errNoOps(ops))
+		s, err := bench.Locks(ctx, lockers(list), load)
+		if err != nil {
+			return benchFigures{}, err
 		}
-		f := sumUp(samples, ops, clients == 1)
-		f.Calls = calls
+		rate := s.PerSecond()
+		f := benchFigures{
+			PerSecond: &rate, P50US: inMicros(s.Wait.Quantile(0.5)), P99US: inMicros(s.Wait.Quantile(0.99)),
+			MeanUS: inMicros(s.Mean()), Calls: calls, Overlaps: &s.Overlaps,
+		}
+		if clients == 1 { // of several, they are of all together
+			f.Allocs = &s.Allocs
+		}
 		if keys == 1 && clients*workers > 1 {
-			f.Changes = some(words.Register().Moving() * *f.PerSecond)
-		} else {
-			f.Fairness = nil
+			f.Fairness, f.Changes = some(bench.Jain(s.PerWorker)), some(s.Moving*rate)
 		}
-		if clients > 1 {
-			f.Overlaps = some(words.Register().Overlaps())
-		}
-		return f, nil
+		return f, errNoOps(s.Ops)
 	}
 }
 
@@ -134,50 +142,6 @@ func errNoOps(ops int) error {
 		return usage("nothing was done in the time: give it more by --for")
 	}
 	return nil
-}
-
-// lockTogether puts the load on each of the clients.
-func lockTogether(ctx context.Context, clients []*coord.Client, load bench.LockLoad, words *bench.Words) ([]*bench.LockSample, int, error) {
-	samples, errs := make([]*bench.LockSample, len(clients)), make([]error, len(clients))
-	var wg sync.WaitGroup
-	for i, c := range clients {
-		mine := load
-		mine.First = i * load.Workers
-		wg.Go(func() { samples[i], errs[i] = bench.Locks(ctx, benchLocker{c}, mine, words) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, 0, err
-	}
-	ops := 0
-	for _, s := range samples {
-		ops += s.Ops
-	}
-	return samples, ops, nil
-}
-
-// sumUp makes figures of what the clients did at the same time. Allocations are those of the
-// process, and so cannot be told of one client among several.
-func sumUp(samples []*bench.LockSample, ops int, alone bool) benchFigures {
-	var waits bench.Hist
-	var per []int
-	var rate float64
-	overlaps, workers := 0, 0
-	for _, s := range samples {
-		waits.Merge(&s.Wait)
-		per = append(per, s.PerWorker...)
-		rate += s.PerSecond()
-		overlaps += s.Overlaps
-		workers += len(s.PerWorker)
-	}
-	f := benchFigures{
-		PerSecond: &rate, P50US: inMicros(waits.Quantile(0.5)), P99US: inMicros(waits.Quantile(0.99)),
-		MeanUS: some(float64(workers) / rate * 1e6), Fairness: some(bench.Jain(per)), Overlaps: &overlaps,
-	}
-	if alone {
-		f.Allocs = &samples[0].Allocs
-	}
-	return f
 }
 
 // benchWake measures the hand-over between two clients.
@@ -189,25 +153,13 @@ func benchWake(ctx context.Context, b *benchRun, key string) (benchFigures, erro
 	defer closeAll(list)
 	ctx, cancel := context.WithTimeout(ctx, b.flags.forEach+benchPatience)
 	defer cancel()
-	words, until := new(bench.Words), time.Now().Add(b.flags.forEach)
-	var hists [2]*bench.Hist
-	var errs [2]error
-	var wg sync.WaitGroup
-	for side, c := range list {
-		wg.Go(func() { hists[side], errs[side] = bench.Wake(ctx, benchLocker{c}, key, side, until, words) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs[0], errs[1]); err != nil {
+	took, overlaps, err := bench.Wake(ctx, [2]benchLocker(lockers(list)), key, time.Now().Add(b.flags.forEach))
+	if err != nil {
 		return benchFigures{}, err
 	}
-	all := hists[0]
-	all.Merge(hists[1])
-	if all.N() == 0 {
-		return benchFigures{}, errNoOps(0)
-	}
 	return benchFigures{
-		P50US: inMicros(all.Quantile(0.5)), P99US: inMicros(all.Quantile(0.99)), Overlaps: some(words.Register().Overlaps()),
-	}, nil
+		P50US: inMicros(took.Quantile(0.5)), P99US: inMicros(took.Quantile(0.99)), Overlaps: &overlaps,
+	}, errNoOps(took.N())
 }
 
 // benchHold lets a herd wait, and then drains it.
@@ -220,23 +172,9 @@ func benchHold(ctx context.Context, b *benchRun, key string) (benchFigures, erro
 		return benchFigures{}, err
 	}
 	defer closeAll(list)
-	words := new(bench.Words)
-	herd := func(ctx context.Context) error {
-		ctx, end := context.WithCancelCause(ctx)
-		defer end(nil)
-		var wg sync.WaitGroup
-		for i, c := range list[1:] {
-			wg.Go(func() {
-				if err := bench.Herd(ctx, benchLocker{c}, key, benchHerd, i*benchHerd, words); err != nil {
-					end(err) // for the others too
-				}
-			})
-		}
-		wg.Wait()
-		return context.Cause(ctx)
-	}
-	count := func(context.Context) float64 { return calls.count() }
-	s, err := bench.HoldUp(ctx, benchLocker{list[0]}, key, benchClients*benchHerd, b.flags.forEach, words, herd, count)
+	count := func() (float64, error) { return calls.count(), nil }
+	clients := lockers(list)
+	s, err := bench.HoldUp(ctx, clients[0], clients[1:], key, benchClients*benchHerd, b.flags.forEach, count)
 	if err != nil {
 		return benchFigures{}, err
 	}
@@ -289,7 +227,7 @@ func benchLimits(workers, keys int, limit coord.Limit) func(context.Context, *be
 		rate := s.PerSecond()
 		return benchFigures{
 			PerSecond: &rate, P50US: inMicros(s.Latency.Quantile(0.5)), P99US: inMicros(s.Latency.Quantile(0.99)),
-			MeanUS: some(float64(workers) / rate * 1e6), Allocs: &s.Allocs, Calls: calls,
+			MeanUS: inMicros(s.Mean()), Allocs: &s.Allocs, Calls: calls,
 		}, errNoOps(s.Ops)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // storeNames are the stores that everything is measured on.
-var storeNames = []string{"redis", "etcd", "zookeeper", "memcached", "memory"}
+var storeNames = []string{"redis", "etcd", "zookeeper", "memcached", "postgres", "memory"}
 
 // store is a server that is measured on.
 type store struct {
@@ -40,8 +40,11 @@ func (c counts) minus(other counts) counts {
 
 // url is how coord opens the store.
 func (s *store) url() string {
-	if s.name == "memory" {
+	switch s.name {
+	case "memory":
 		return "memory://"
+	case "postgres":
+		return s.postgresURL()
 	}
 	return s.name + "://" + s.addr
 }
@@ -49,6 +52,7 @@ func (s *store) url() string {
 func openStore(tb testing.TB, name string) (*store, error) {
 	s := &store{name: name}
 	var srv *testserver.Server
+	s.count = func() (counts, error) { return counts{}, nil }
 	switch name {
 	case "redis":
 		srv = testserver.Redis(tb)
@@ -62,13 +66,20 @@ func openStore(tb testing.TB, name string) (*store, error) {
 	case "memcached":
 		srv = testserver.Memcached(tb, testserver.WithFlags("-M"))
 		s.count = func() (counts, error) { return memcachedCounts(srv), nil }
+	case "postgres":
+		srv = testserver.Postgres(tb)
 	case "memory":
-		s.count = func() (counts, error) { return counts{}, nil }
 	default:
 		return nil, fmt.Errorf("no store %q: want some of %v", name, storeNames)
 	}
 	if srv != nil {
 		s.addr = srv.Addr
+	}
+	if name == "postgres" {
+		s.addr = testserver.PostgresURL(testserver.PostgresUser, srv.Addr)
+		if err := makePeerTables(tb.Context(), s); err != nil {
+			return nil, err
+		}
 	}
 	c, err := coord.Open(tb.Context(), s.url())
 	if err != nil {

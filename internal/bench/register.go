@@ -1,17 +1,6 @@
 package bench
 
-import (
-	"sync/atomic"
-	"time"
-)
-
-// Words is memory in which those who are measured together meet: goroutines, or processes
-// that have mapped it. Its zero value is ready for one measurement.
-type Words struct {
-	register Register
-	wake     wakeWords
-	herd     herdWords
-}
+import "sync/atomic"
 
 // Register is a guarded resource that notices two holders at once. Whoever holds the lock
 // enters and leaves.
@@ -66,18 +55,3 @@ func (r *Register) Overlaps() int {
 func (r *Register) Moving() float64 {
 	return float64(r.changes.Load()) / float64(max(r.entered.Load(), 1))
 }
-
-// Entered is how often the lock was had.
-func (r *Register) Entered() int { return int(r.entered.Load()) }
-
-// Register is the guarded resource of w.
-func (w *Words) Register() *Register { return &w.register }
-
-// Settle tells those who wait that all of them are in the queue by now.
-func (w *Words) Settle() { w.herd.settled.Store(true) }
-
-// Settled reports whether Settle was called.
-func (w *Words) Settled() bool { return w.herd.settled.Load() }
-
-// wall is the time that all processes of a machine agree on.
-func wall() int64 { return time.Now().UnixNano() }
