@@ -8,8 +8,6 @@
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
-# make bench-shared  read/write locks and semaphores beside recipes for them, some 9 minutes of a machine that does nothing
-#              else (BENCH as for bench-peers); docs/generated/performance-shared.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/
 # make rehearsal   everything that a release makes, from this commit and tried: modules, archives, bills of materials, image
@@ -38,7 +36,8 @@ PACKAGES := $(patsubst ././...,./...,$(CORE:%=./%/...))
 BACKENDS := ./backends/... $(filter ./backends/%,$(PACKAGES))
 FUZZTIME ?= 10s
 # The engines and what stands on them: they have the race detector in every run. None needs a server.
-RACED     = . ./driver/... ./internal/hold ./internal/permit ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
+RACED     = . ./driver/... ./conformance/... ./backends/memory ./internal/hold ./internal/permit ./internal/quorum ./internal/sim \
+            ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./cmd/coord/internal/cli
@@ -57,11 +56,11 @@ DOCKER    = docker info >/dev/null 2>&1
 # How many commits are recent.
 RECENT   ?= 30
 
-.PHONY: check test ci nightly generate stores images format vet lint cross api release-changed release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-shared fuzz demo build
+.PHONY: check test ci nightly generate stores images format vet lint cross api release-changed release release-check rehearse rehearsal vulncheck versions bench bench-peers fuzz demo build
 
 check: format
 	$(GO) vet ./...
-	$(GO) test $(RACED) ./backends/memory ./internal/...
+	$(GO) test $(RACED) ./internal/...
 	$(GO) test -count=1 $(READERS)
 
 # Where a store is named, its tests run with the race detector. Else two go commands run beside each other, each of which
@@ -88,7 +87,7 @@ nightly: stores images
 	{ $(RACE) $(TESTING) -p 2 $(SLOW) $(PACKAGES); \
 	  for m in $(filter-out internal/containers,$(OTHERS)); do (cd $$m && $(GO) test $(TESTING) ./...); done; \
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test $(TESTING) -parallel 2 ./...); } \
-	| $(REPORT)
+	| $(REPORT) -matrix docs/generated/compatibility.md
 	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/chaos
 	scripts/fuzz $(FUZZTIME)
 	scripts/versions
@@ -153,10 +152,7 @@ bench:
 	$(GO) test -run "^$$" -bench . -benchmem . ./driver/... $(BACKENDS) ./httpcoord ./grpccoord
 
 bench-peers: stores
-	cd bench && $(GO) run . $(BENCH) -out results/peers.json -docs ../docs/generated
-
-bench-shared: stores
-	cd bench && $(GO) run . shared $(BENCH) -out results/shared.json -docs ../docs/generated
+	cd bench && $(GO) run . $(BENCH) -docs ../docs/generated
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
