@@ -22,7 +22,7 @@ import (
 // against the two requests that they come down to.
 func BenchmarkLock(b *testing.B) {
 	srv := testserver.ZooKeeper(b)
-	store := connect(b, urlWith(srv.Addr, calmSession))
+	store := connect(b, urlWith(b, srv.Addr, calmSession))
 	c := must[*coord.Client](b)(coord.New(store))
 	ctx := b.Context()
 	isFree(b, store, "bare")
@@ -55,7 +55,7 @@ func BenchmarkLock(b *testing.B) {
 // BenchmarkAllow is a permit through coord, against one setData.
 func BenchmarkAllow(b *testing.B) {
 	srv := testserver.ZooKeeper(b)
-	store := connect(b, urlWith(srv.Addr, calmSession))
+	store := connect(b, urlWith(b, srv.Addr, calmSession))
 	c := must[*coord.Client](b)(coord.New(store))
 	limit := limitOf(b, "1000000/1h burst=1000000")
 	if err := store.makePath("/bare"); err != nil {
@@ -108,7 +108,7 @@ func BenchmarkWriters(b *testing.B) {
 	b.Run("loop", func(b *testing.B) {
 		var stores []*backend
 		for range writers {
-			stores = append(stores, connect(b, urlWith(srv.Addr, calmSession)))
+			stores = append(stores, connect(b, urlWith(b, srv.Addr, calmSession)))
 		}
 		path := fmt.Sprint("/loop", rand.Int())
 		var s limits.State
@@ -125,7 +125,7 @@ func BenchmarkWriters(b *testing.B) {
 	b.Run("clients", func(b *testing.B) {
 		var clients []*coord.Client
 		for range writers {
-			clients = append(clients, must[*coord.Client](b)(coord.New(connect(b, urlWith(srv.Addr, calmSession)))))
+			clients = append(clients, must[*coord.Client](b)(coord.New(connect(b, urlWith(b, srv.Addr, calmSession)))))
 		}
 		together(b, func(i int) error { return allow(b.Context(), clients[i], limit) })
 		for _, c := range clients {
@@ -135,7 +135,7 @@ func BenchmarkWriters(b *testing.B) {
 		}
 	})
 	b.Run("client", func(b *testing.B) {
-		c := must[*coord.Client](b)(coord.New(connect(b, urlWith(srv.Addr, calmSession))))
+		c := must[*coord.Client](b)(coord.New(connect(b, urlWith(b, srv.Addr, calmSession))))
 		together(b, func(int) error { return allow(b.Context(), c, limit) })
 		if err := c.Close(); err != nil {
 			b.Error(err)
@@ -178,7 +178,7 @@ func BenchmarkHandOver(b *testing.B) {
 	var wg sync.WaitGroup
 	var stores []*backend
 	for range clients {
-		stores = append(stores, connect(b, urlWith(srv.Addr, calmSession)))
+		stores = append(stores, connect(b, urlWith(b, srv.Addr, calmSession)))
 	}
 	b.ResetTimer()
 	for _, s := range stores {
@@ -202,7 +202,7 @@ func BenchmarkHandOver(b *testing.B) {
 // BenchmarkManyLimits is 64 goroutines that decide on a limit each, and one that takes its own in turn with 1000 others.
 func BenchmarkManyLimits(b *testing.B) {
 	limit := limitOf(b, "1000000000/1h burst=1000000")
-	store := connect(b, urlWith(testserver.ZooKeeper(b).Addr, calmSession))
+	store := connect(b, urlWith(b, testserver.ZooKeeper(b).Addr, calmSession))
 	take := func(key int64) {
 		if one, err := store.TakeOne(b.Context(), fmt.Sprint("k", key), limit, driver.Ask{Min: 1, N: 1}); err != nil || one.N != 1 {
 			b.Errorf("%+v, %v", one, err)

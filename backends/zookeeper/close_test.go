@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // Close lets what was sent be answered before it ends the connection: the library reads an answer while it gives the
 // request up, which the race detector sees.
 func TestCloseAmidRequests(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	for i := range 40 {
-		b := connect(t, urlWith(srv.Addr, calmSession))
+		b := connect(t, urlWith(t, srv.Addr, calmSession))
 		r := request("a", time.Minute)
 		key := newID("k")
 		must[driver.Grant](t)(b.TryLock(t.Context(), key, r))

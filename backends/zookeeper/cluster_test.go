@@ -11,14 +11,15 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
 // clusterSession is long enough for an election.
 const clusterSession = 3 * time.Second
 
-func clusterURL(c *testserver.Cluster) string {
-	return urlWithHosts(c.Addrs(), clusterSession)
+func clusterURL(t testing.TB, c *testserver.Cluster) string {
+	return urlWithHosts(t, c.Addrs(), clusterSession)
 }
 
 // nodeOf is the server that b is connected to.
@@ -49,7 +50,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 		only[id] = true
 	}
 	h := harness(c.Nodes[0])
-	h.Faults, h.WorkerURL = &conformance.Faults{Link: h.Faults.Link, Skew: h.Faults.Skew}, clusterURL(c)
+	h.Faults, h.WorkerURL = &conformance.Faults{Link: h.Faults.Link, Skew: h.Faults.Skew}, clusterURL(t, c)
 	h.Faults.Failover = func(tb conformance.TB) {
 		gone := c.Leader()
 		gone.Kill()
@@ -57,7 +58,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 		c.Leader()
 	}
 	h.Open = func(tb conformance.TB) driver.Backend {
-		u, err := url.Parse(clusterURL(c))
+		u, err := url.Parse(clusterURL(t, c))
 		if err != nil {
 			tb.Fatalf("%v", err)
 		}
@@ -86,12 +87,51 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	t.Logf("%d passed, %d failed, %d unsupported, %d unproven", report.Count(conformance.Pass), report.Count(conformance.Fail), report.Count(conformance.Unsupported), report.Count(conformance.Unproven))
 }
 
+// The cases in which a member of an ensemble fails.
+func TestConformanceOfMembers(t *testing.T) {
+	t.Parallel() // it mostly waits
+	// A server that does not answer is left after a sixth of the session. The rest is for finding another one.
+	const bound = 2 * time.Second
+	c := testserver.ZooKeeperCluster(t, testserver.WithNetworkIfAny(), testserver.WithConfig("syncLimit=10"))
+	open := func(tb conformance.TB) driver.Backend { return openIn(tb, urlWithHosts(t, c.Addrs(), 3*bound)) }
+	m := members.OfQuorumAndLeader(func() *testserver.Cluster { return c }, conformance.Members{
+		Open: open, Bound: bound,
+		Empty: func(_ conformance.TB, i int) func() {
+			c.Nodes[i].Wipe()
+			return nil
+		},
+	})
+	s := &conformance.Suite{Harness: conformance.Harness{Open: open, Claims: Claims, Members: m}, Only: members.Fail}
+	s.Test(t)
+}
+
+// An ensemble serves.
+func TestEnsemble(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := testserver.ZooKeeperCluster(t)
+	b := connect(t, urlWithHosts(t, c.Addrs(), calmSession))
+	if b.alone.Load() {
+		t.Error("three servers are taken for one")
+	}
+	r := request("a", time.Minute)
+	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	// Three quarters of the session are certain when it has just begun, and half of it later.
+	if lease := b.lease(); g.TTL > lease || g.TTL < calmSession/2 {
+		t.Errorf("a lease of %v, want %v at most", g.TTL, lease)
+	}
+	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Error(err)
+	}
+	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "l", limitOf(t, "3/1h"), driver.Ask{Min: 1, N: 1}))
+}
+
 // A hold, a place in the queue and a debt outlive the server that the client is connected to, and the
 // leader; tokens rise over the election.
-func TestHoldsOutliveServers(t *testing.T) {
+func TestNightlyHoldsOutliveServers(t *testing.T) {
 	c := testserver.ZooKeeperCluster(t)
 	const patient = 2 * clusterSession // an election on a busy machine takes a while
-	b := connect(t, urlWithHosts(c.Addrs(), patient))
+	b := connect(t, urlWithHosts(t, c.Addrs(), patient))
 	if b.alone.Load() || b.lease() != patient*3/4 {
 		t.Fatalf("alone %v, lease %v: want three quarters of the session", b.alone.Load(), b.lease())
 	}
@@ -101,7 +141,7 @@ func TestHoldsOutliveServers(t *testing.T) {
 	if r, err := holder.AllowN(t.Context(), "l", limit, 10); err != nil || !r.Allowed {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	rival := connect(t, urlWithHosts(c.Addrs(), patient))
+	rival := connect(t, urlWithHosts(t, c.Addrs(), patient))
 	waiter := request("b", time.Minute)
 	granted := make(chan driver.Grant, 1)
 	go func() {
@@ -156,13 +196,13 @@ func TestHoldsOutliveServers(t *testing.T) {
 
 // A server that has lost its leader answers pings and reads for a while, and the leader ends
 // the session meanwhile: the holder must know before a rival is granted.
-func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
+func TestNightlyPartedFollowerIsNoSignOfLife(t *testing.T) {
 	c := testserver.ZooKeeperCluster(t, testserver.WithNetwork())
 	follower := c.Followers(c.Leader())[0]
-	b := connect(t, urlWith(follower.Addr, clusterSession))
+	b := connect(t, urlWith(t, follower.Addr, clusterSession))
 	holder := must[*coord.Client](t)(coord.New(b))
 	l := must[*coord.Lock](t)(holder.Lock(t.Context(), "k"))
-	rival := connect(t, urlWith(c.Followers(follower)[0].Addr+","+c.Followers(follower)[1].Addr, clusterSession))
+	rival := connect(t, urlWith(t, c.Followers(follower)[0].Addr+","+c.Followers(follower)[1].Addr, clusterSession))
 	granted := make(chan error, 1)
 	go func() {
 		_, err := rival.Lock(t.Context(), "k", request("b", time.Minute))
@@ -193,12 +233,12 @@ func TestPartedFollowerIsNoSignOfLife(t *testing.T) {
 
 // A follower takes with it what it has not told the leader: the session then ends as if the client had
 // been silent since its last ping. A lock that was taken in between must have promised no more.
-func TestSignsOfLifeDieWithAServer(t *testing.T) {
+func TestNightlySignsOfLifeDieWithAServer(t *testing.T) {
 	t.Parallel()
 	c := testserver.ZooKeeperCluster(t)
 	follower := c.Followers(c.Leader())[0]
 	others := c.Followers(follower)
-	rival := connect(t, urlWith(others[0].Addr+","+others[1].Addr, calmSession))
+	rival := connect(t, urlWith(t, others[0].Addr+","+others[1].Addr, calmSession))
 	isFree(t, rival, "k")
 	p := newTap(t, follower.Addr)
 	pinged := make(chan struct{}, 1)
@@ -211,7 +251,7 @@ func TestSignsOfLifeDieWithAServer(t *testing.T) {
 		}
 		return pass
 	})
-	b := connect(t, urlWith(p.addr(), clusterSession))
+	b := connect(t, urlWith(t, p.addr(), clusterSession))
 	<-pinged
 	<-pinged
 	// Just before the next ping.

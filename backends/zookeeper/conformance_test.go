@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,13 +12,14 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
 // conformanceURL has sessions that last while the machine runs all cases at once: the library gives up a
 // connection after two thirds of one.
-func conformanceURL(addr string) string { return urlWith(addr, 3500*time.Millisecond) }
+func conformanceURL(addr string) string {
+	return "zookeeper://" + addr + "/coord-test?session_timeout=3.5s"
+}
 
 // harness runs the suite on a server, or one of an ensemble.
 func harness(srv *testserver.Server) conformance.Harness {
@@ -100,19 +100,5 @@ func openIn(tb conformance.TB, rawURL string) driver.Backend {
 
 func TestConformance(t *testing.T) {
 	t.Parallel() // it mostly waits
-	// A server that does not answer is left after a sixth of the session. The rest is for finding another one.
-	const bound = 2 * time.Second
-	cluster := sync.OnceValue(func() *testserver.Cluster {
-		return testserver.ZooKeeperCluster(t, testserver.WithNetworkIfAny(), testserver.WithConfig("syncLimit=10"))
-	})
-	h := harness(testserver.ZooKeeper(t, testserver.Durable()))
-	h.Members = members.OfQuorumAndLeader(cluster, conformance.Members{
-		Open:  func(tb conformance.TB) driver.Backend { return openIn(tb, urlWithHosts(cluster().Addrs(), 3*bound)) },
-		Bound: bound,
-		Empty: func(_ conformance.TB, i int) func() {
-			cluster().Nodes[i].Wipe()
-			return nil
-		},
-	})
-	conformance.Run(t, h)
+	conformance.Run(t, harness(testserver.ZooKeeper(t, testserver.Durable())))
 }

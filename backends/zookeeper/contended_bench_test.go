@@ -17,11 +17,11 @@ func BenchmarkContended(b *testing.B) {
 	for name, section := range map[string]time.Duration{"section=0": 0, "section=1ms": time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
 			srv := testserver.ZooKeeper(b)
-			bare := connect(b, urlWith(srv.Addr, calmSession))
+			bare := connect(b, urlWith(b, srv.Addr, calmSession))
 			isFree(b, bare, "bare")
 			dir := bare.lockDir("bare")
 			p := newTap(b, srv.Addr)
-			c := must[*coord.Client](b)(coord.New(connect(b, urlWith(p.addr(), calmSession))))
+			c := must[*coord.Client](b)(coord.New(connect(b, urlWith(b, p.addr(), calmSession))))
 			defer c.Close()
 			ctx := context.Background()
 			locks := 0
@@ -54,7 +54,7 @@ func BenchmarkWaitAmongHandOvers(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			srv := testserver.ZooKeeper(b)
 			open := func() *coord.Client {
-				c := must[*coord.Client](b)(coord.New(connect(b, urlWith(srv.Addr, calmSession))))
+				c := must[*coord.Client](b)(coord.New(connect(b, urlWith(b, srv.Addr, calmSession))))
 				b.Cleanup(func() { c.Close() })
 				return c
 			}

@@ -3,12 +3,10 @@ package zookeeper
 import (
 	"testing"
 	"time"
-
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestDescribe(t *testing.T) {
-	b := connect(t, storeURL(testserver.ZooKeeper(t).Addr))
+	b := connect(t, storeURL(t, shared(t).Addr))
 	got, err := b.Describe(t.Context())
 	if err != nil || got["topology"] != "standalone" {
 		t.Errorf("described as %v, %v, want a standalone server", got, err)

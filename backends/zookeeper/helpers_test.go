@@ -18,8 +18,20 @@ import (
 
 func TestMain(m *testing.M) {
 	conformance.WorkerMain()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(everybody.Main(m))
 }
+
+// everybody is the server of all tests that disturb nobody.
+var everybody testserver.Shared
+
+// shared gives that server. Each test has a root of its own there.
+func shared(t testing.TB) *testserver.Server {
+	t.Helper()
+	return everybody.Use(t, func(t testing.TB) *testserver.Server { return testserver.ZooKeeper(t) })
+}
+
+// rootOf is the root of a test's own.
+func rootOf(t testing.TB) string { return "/" + testserver.NameOf(t) }
 
 // testSession is the session timeout of tests: long enough for a busy machine to send signs
 // of life, short enough to wait for its end.
@@ -35,14 +47,15 @@ const endingSession = 10 * time.Second
 // machine under load is late.
 const hung = 30 * time.Second
 
-func storeURL(addr string) string { return urlWith(addr, testSession) }
+func storeURL(t testing.TB, addr string) string { return urlWith(t, addr, testSession) }
 
-func urlWith(addr string, session time.Duration) string {
-	return "zookeeper://" + addr + "/coord-test?session_timeout=" + session.String()
+// urlWith is the URL of the test's own store at a server.
+func urlWith(t testing.TB, addr string, session time.Duration) string {
+	return "zookeeper://" + addr + rootOf(t) + "?session_timeout=" + session.String()
 }
 
-func urlWithHosts(addrs []string, session time.Duration) string {
-	return urlWith(strings.Join(addrs, ","), session)
+func urlWithHosts(t testing.TB, addrs []string, session time.Duration) string {
+	return urlWith(t, strings.Join(addrs, ","), session)
 }
 
 // connect opens a backend that is closed with the test.
@@ -64,17 +77,17 @@ func connect(t testing.TB, rawURL string) *backend {
 	return b.(*backend)
 }
 
-// open starts a server of its own and connects to it.
-func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
+// open connects to the server that tests share.
+func open(t testing.TB) (*testserver.Server, *backend) {
 	t.Helper()
-	srv := testserver.ZooKeeper(t, opts...)
-	return srv, connect(t, urlWith(srv.Addr, calmSession))
+	srv := shared(t)
+	return srv, connect(t, urlWith(t, srv.Addr, calmSession))
 }
 
 // raw is a connection beside the backend.
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
-	return connect(t, urlWith(addr, calmSession)).conn
+	return connect(t, urlWith(t, addr, calmSession)).conn
 }
 
 func newID(name string) string {

@@ -125,17 +125,19 @@ func TestForeignNodesOfLimits(t *testing.T) {
 
 func TestForeignRoot(t *testing.T) {
 	srv, b := open(t)
-	put(t, b, "/theirs/limits", "theirs", 0)
-	u, err := url.Parse("zookeeper://" + srv.Addr + "/theirs")
+	theirs := rootOf(t) + "/theirs"
+	put(t, b, theirs+"/limits", "theirs", 0)
+	u, err := url.Parse("zookeeper://" + srv.Addr + theirs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("Open: %v, want ErrCorrupt", err)
 	}
-	untouched(t, b, "/theirs/limits", "theirs")
-	put(t, b, "/leaf", "", zk.FlagEphemeral)
-	if u, err = url.Parse("zookeeper://" + srv.Addr + "/leaf"); err != nil {
+	untouched(t, b, theirs+"/limits", "theirs")
+	leaf := rootOf(t) + "/leaf"
+	put(t, b, leaf, "", zk.FlagEphemeral)
+	if u, err = url.Parse("zookeeper://" + srv.Addr + leaf); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), u); err == nil || !strings.Contains(err.Error(), "ephemeral") {
@@ -148,7 +150,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	srv, world := open(t)
 	at := func(user string) string {
-		return "zookeeper://" + user + srv.Addr + "/private?session_timeout=" + calmSession.String()
+		return "zookeeper://" + user + srv.Addr + rootOf(t) + "/private?session_timeout=" + calmSession.String()
 	}
 	b := connect(t, at("me:secret@"))
 	isFree(t, b, "k")
@@ -229,7 +231,7 @@ func TestUnreachable(t *testing.T) {
 // election does, is tried again until dial_timeout is over.
 func TestOpenIsPatient(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	for what, d := range map[string]deed{"silent": hold, "closing": cut} {
 		t.Run(what, func(t *testing.T) {
 			p := newTap(t, srv.Addr)
@@ -245,9 +247,9 @@ func TestOpenIsPatient(t *testing.T) {
 				}
 				return pass
 			})
-			isFree(t, connect(t, urlWith(p.addr(), time.Second)), "k")
+			isFree(t, connect(t, urlWith(t, p.addr(), time.Second)), "k")
 			p.disturb(func(int32) deed { return d })
-			u, err := url.Parse(urlWith(p.addr(), time.Second) + "&dial_timeout=500ms")
+			u, err := url.Parse(urlWith(t, p.addr(), time.Second) + "&dial_timeout=500ms")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +265,7 @@ func TestOpenIsPatient(t *testing.T) {
 // A server that goes fails calls at once, and is used again when it is back.
 func TestServerGoesAndComesBack(t *testing.T) {
 	srv := testserver.ZooKeeper(t, testserver.Durable())
-	b := connect(t, storeURL(srv.Addr))
+	b := connect(t, storeURL(t, srv.Addr))
 	isFree(t, b, "k")
 	srv.Kill()
 	eventually(t, "calls to fail at once", func() bool {
@@ -280,7 +282,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 // ever, a transaction that it has never seen.
 func TestWipedServerIsUsedAgain(t *testing.T) {
 	srv := testserver.ZooKeeper(t)
-	b := connect(t, storeURL(srv.Addr))
+	b := connect(t, storeURL(t, srv.Addr))
 	for range 20 {
 		isFree(t, b, "k")
 	}
@@ -343,7 +345,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestRegistered(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	c := must[*coord.Client](t)(coord.Open(t.Context(), "zookeeper://"+srv.Addr+"?prefix=p-"))
 	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
 	if l.TTL() != defaultSession {

@@ -12,14 +12,14 @@ import (
 // While the leader hangs nothing is served until the others have elected another one, which they begin after
 // syncLimit ticks, here 3 s. What is held lives on: half of the session is certain at the least, and three quarters
 // of one that has just begun.
-func TestHoldsOutliveAHangingLeader(t *testing.T) {
+func TestNightlyHoldsOutliveAHangingLeader(t *testing.T) {
 	const session = 5 * clusterSession // on a busy machine an election takes a while
 	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=30"))
 	leader := c.Leader()
 	var holds []*coord.Lock
 	onLeader := 0
 	for i := range 4 {
-		b := connect(t, urlWithHosts(c.Addrs(), session))
+		b := connect(t, urlWithHosts(t, c.Addrs(), session))
 		if nodeOf(t, c, b) == leader {
 			onLeader++
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // The offset is moved as little as an answer demands.
@@ -55,10 +54,10 @@ func TestClock(t *testing.T) {
 // Whatever the clocks of clients say, limits run on the leader's.
 func TestLimitsIgnoreClientsClocks(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	l := limitOf(t, "10/1h fixed-window")
 	for i, skew := range []time.Duration{-time.Hour, time.Hour, 0} {
-		b := connect(t, urlWith(srv.Addr, calmSession))
+		b := connect(t, urlWith(t, srv.Addr, calmSession))
 		b.clock.mu.Lock()
 		b.clock.offset = skew.Microseconds()
 		b.clock.mu.Unlock()
@@ -82,12 +81,12 @@ func TestLimitsIgnoreClientsClocks(t *testing.T) {
 // Writers of many clients never lose a permit to each other, nor take a conflict for a denial.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	l := limitOf(t, "500/1h")
 	var granted, denied atomic.Int64
 	var wg sync.WaitGroup
 	for range 12 {
-		b := connect(t, urlWith(srv.Addr, calmSession))
+		b := connect(t, urlWith(t, srv.Addr, calmSession))
 		wg.Go(func() {
 			for range 50 {
 				one, err := b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1})
@@ -137,7 +136,7 @@ func TestTakeAll(t *testing.T) {
 		t.Errorf("more than the limit: %v", err)
 	}
 	// Two clients that take the same limits in opposite order.
-	other := connect(t, "zookeeper://"+b.wire.hosts[0]+"/coord-test")
+	other := connect(t, urlWith(t, b.wire.hosts[0], calmSession))
 	var wg sync.WaitGroup
 	many := limitOf(t, "100/1h fixed-window")
 	for i, c := range []*backend{b, other, b, other} {
@@ -162,7 +161,7 @@ func TestTakeAll(t *testing.T) {
 func TestConflictsEndWithCtx(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	l := limitOf(t, "1000/1h")
 	one := driver.Ask{Min: 1, N: 1}
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
@@ -265,7 +264,7 @@ func TestLateRequestsOfAnEarlierLimit(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			p, b := openTapped(t)
-			beside := connect(t, urlWith(p.target, calmSession))
+			beside := connect(t, urlWith(t, p.target, calmSession))
 			must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, one))
 			stalled := make(chan struct{})
 			var once sync.Once
@@ -322,7 +321,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 	b.clock.offset += (collectMargin + time.Second).Microseconds()
 	b.clock.mu.Unlock()
 	// Another client has used some of them since: ours are not the latest versions.
-	other := connect(t, urlWith(p.target, calmSession))
+	other := connect(t, urlWith(t, p.target, calmSession))
 	for i := range 5 {
 		must[driver.TakenOne](t)(other.TakeOne(t.Context(), fmt.Sprint("k", i+1), l, driver.Ask{Min: 1, N: 1}))
 	}
@@ -401,11 +400,11 @@ func FuzzParseRecord(f *testing.F) {
 
 // A demand for nothing is answered by what the store has, also by a client that has met no limit yet.
 func TestTakeAllLooksAtWhatItDoesNotKnow(t *testing.T) {
-	addr := testserver.ZooKeeper(t).Addr
+	at := urlWith(t, shared(t).Addr, calmSession)
 	l := driver.Limit{Rate: 10, Per: time.Hour, Algorithm: driver.FixedWindow}
-	other := connect(t, "zookeeper://"+addr)
+	other := connect(t, at)
 	must[driver.TakenOne](t)(other.TakeOne(t.Context(), "b", l, driver.Ask{Min: 10, N: 10}))
-	fresh := connect(t, "zookeeper://"+addr)
+	fresh := connect(t, at)
 	out := must[[]driver.Taken](t)(fresh.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 0}}))
 	if out[0].Asks[0].N != 1 || out[1].Remaining != 0 {
 		t.Errorf("1 of a and a look at b, which is used up: %+v", out)
@@ -415,7 +414,7 @@ func TestTakeAllLooksAtWhatItDoesNotKnow(t *testing.T) {
 // A demand for nothing of a limit that is new makes no node: one without a state reads as corrupt.
 func TestTakeAllOfNothingMakesNoNode(t *testing.T) {
 	t.Parallel()
-	b := connect(t, "zookeeper://"+testserver.ZooKeeper(t).Addr)
+	b := connect(t, urlWith(t, shared(t).Addr, calmSession))
 	l := driver.Limit{Rate: 10, Per: time.Minute, Algorithm: driver.SlidingWindow}
 	if _, err := b.TakeAll(t.Context(), []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 0}}); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // ownConn is a connection of an application, closed with the test. The server has answered it, because New gives a server
@@ -35,7 +35,7 @@ func ownConn(t testing.TB, addr string, session time.Duration) *zk.Conn {
 }
 
 func TestNewRefuses(t *testing.T) {
-	conn := ownConn(t, testserver.ZooKeeper(t).Addr, time.Second)
+	conn := ownConn(t, shared(t).Addr, time.Second)
 	for want, call := range map[string]func() (driver.Backend, error){
 		"nil connection":          func() (driver.Backend, error) { return New(nil) },
 		"give WithSessionTimeout": func() (driver.Backend, error) { return New(conn) },
@@ -54,10 +54,10 @@ func TestNewRefuses(t *testing.T) {
 // its lease, and no longer, though the session lives on.
 func TestNewLeavesTheConnection(t *testing.T) {
 	t.Parallel()
-	conn := ownConn(t, testserver.ZooKeeper(t).Addr, time.Second)
+	conn := ownConn(t, shared(t).Addr, time.Second)
 	acl := zk.WorldACL(zk.PermAll)
-	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithACL(acl))).(*backend)
-	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second))).(*backend)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithACL(acl), WithRoot(rootOf(t)))).(*backend)
+	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithRoot(rootOf(t)))).(*backend)
 	defer next.Close()
 	r := request("a", time.Second)
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -86,8 +86,8 @@ func TestNewLeavesTheConnection(t *testing.T) {
 
 // A whole client works over the application's connection.
 func TestNewServesAClient(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
-	b := must[driver.Backend](t)(New(ownConn(t, srv.Addr, calmSession), WithSessionTimeout(calmSession)))
+	srv := shared(t)
+	b := must[driver.Backend](t)(New(ownConn(t, srv.Addr, calmSession), WithSessionTimeout(calmSession), WithRoot(rootOf(t))))
 	c := must[*coord.Client](t)(coord.New(b))
 	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
 	waiter := make(chan error, 1)
@@ -154,12 +154,12 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 // Close over the application's connection does not wait for a server that is silent, whatever is under way.
 func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	for what, op := range map[string]int32{"asking for a watch": opGet, "giving up a node": opDelete, "looking for a lost node": opSync} {
 		t.Run(what, func(t *testing.T) {
 			p := newTap(t, srv.Addr)
 			conn := ownConn(t, p.addr(), calmSession)
-			b := must[driver.Backend](t)(New(conn, WithSessionTimeout(calmSession))).(*backend)
+			b := must[driver.Backend](t)(New(conn, WithSessionTimeout(calmSession), WithRoot(rootOf(t)))).(*backend)
 			isFree(t, b, what)
 			silent := p.once(op, hold)
 			r := request("a", time.Minute)
@@ -191,9 +191,9 @@ func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 // Close leaves what is held to its lease, and ends the session if nothing is.
 func TestCloseKeepsLeases(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
-	beside := connect(t, urlWith(srv.Addr, calmSession))
-	b := connect(t, urlWith(srv.Addr, endingSession))
+	srv := shared(t)
+	beside := connect(t, urlWith(t, srv.Addr, calmSession))
+	b := connect(t, urlWith(t, srv.Addr, endingSession))
 	r := request("a", endingSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	if err := b.Close(); err != nil {
@@ -204,12 +204,16 @@ func TestCloseKeepsLeases(t *testing.T) {
 	}
 	isFree(t, beside, "k")
 
-	b = connect(t, urlWith(srv.Addr, calmSession))
+	b = connect(t, urlWith(t, srv.Addr, calmSession))
+	session := fmt.Sprintf("sid=0x%x,", b.conn.SessionID())
+	if text := must[string](t)(beside.ask(t.Context(), "cons")); !strings.Contains(text, session) {
+		t.Errorf("no %s in %s", session, text)
+	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "one session to be left", func() bool {
+	eventually(t, "its session to be over", func() bool {
 		text, err := beside.ask(t.Context(), "cons")
-		return err == nil && strings.Count(text, "sid=") == 1
+		return err == nil && !strings.Contains(text, session)
 	})
 }

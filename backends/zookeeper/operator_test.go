@@ -12,7 +12,7 @@ import (
 // ends, and leaves the key free.
 func TestBreakOfAWaiterBeforeItsGrant(t *testing.T) {
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	b.alone.Store(false)
 	holder, waiter := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", holder))

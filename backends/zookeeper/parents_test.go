@@ -18,7 +18,7 @@ func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
 	b.parentRests = 500 * time.Millisecond
-	other := connect(t, urlWith(p.target, calmSession))
+	other := connect(t, urlWith(t, p.target, calmSession))
 	mine, theirs := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
 	must[driver.Grant](t)(other.TryLock(t.Context(), "theirs", theirs))

@@ -168,7 +168,7 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	if got := p.take(); len(got) != keys || slices.ContainsFunc(got, func(op int32) bool { return op != opSet }) {
 		t.Errorf("known limits: requests %v, want a write for each", got)
 	}
-	other := connect(t, urlWith(p.addr(), calmSession))
+	other := connect(t, urlWith(t, p.addr(), calmSession))
 	p.take()
 	for i := range keys {
 		take(other, fmt.Sprint("k", i))
@@ -176,7 +176,7 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	if got, want := len(p.take()), 3*keys+1; got != want {
 		t.Errorf("%d requests for %d limits of another client, want %d: a wrong guess, and two looks and a write for each", got, keys, want)
 	}
-	must[driver.TakenOne](t)(connect(t, urlWith(p.addr(), calmSession)).TakeOne(t.Context(), "k0", l, driver.Ask{}))
+	must[driver.TakenOne](t)(connect(t, urlWith(t, p.addr(), calmSession)).TakeOne(t.Context(), "k0", l, driver.Ask{}))
 	if got := p.take(); got[len(got)-1] != opGet {
 		t.Errorf("a look at a limit that was not met before: requests %v", got)
 	}

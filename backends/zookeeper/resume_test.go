@@ -18,7 +18,7 @@ func TestSessionResumedForLess(t *testing.T) {
 	const before, after = 40 * time.Second, 2 * time.Second
 	srv := testserver.ZooKeeper(t, testserver.Durable())
 	p := newTap(t, srv.Addr)
-	b := connect(t, urlWith(p.addr(), before))
+	b := connect(t, urlWith(t, p.addr(), before))
 	c := must[*coord.Client](t)(coord.New(b))
 	var told atomic.Int32
 	tell := b.lost
@@ -40,7 +40,7 @@ func TestSessionResumedForLess(t *testing.T) {
 	if g := must[driver.Grant](t)(b.TryLock(t.Context(), "other", r)); g.TTL != after {
 		t.Errorf("a lease of %v, want %v", g.TTL, after)
 	}
-	isFree(t, connect(t, urlWith(srv.Addr, calmSession)), "free") // a lost hold's node does not stay with the session
+	isFree(t, connect(t, urlWith(t, srv.Addr, calmSession)), "free") // a lost hold's node does not stay with the session
 	if n := told.Load(); n != 2 {
 		t.Errorf("%d losses told of 2 holds", n)
 	}
@@ -48,7 +48,7 @@ func TestSessionResumedForLess(t *testing.T) {
 		t.Error(err)
 	}
 	p.disturb(func(int32) deed { return hold }) // the client is heard of no more
-	must[driver.Grant](t)(connect(t, urlWith(srv.Addr, calmSession)).Lock(t.Context(), "k", request("rival", time.Minute)))
+	must[driver.Grant](t)(connect(t, urlWith(t, srv.Addr, calmSession)).Lock(t.Context(), "k", request("rival", time.Minute)))
 	if l.Err() == nil {
 		t.Errorf("a rival was granted %v before the deadline of the holder", time.Until(l.Deadline()))
 	}

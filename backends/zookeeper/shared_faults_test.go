@@ -18,9 +18,9 @@ import (
 // enough, and nothing is left.
 func TestLostRepliesOfSharedHolds(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	b, beside := connect(t, urlWith(p.addr(), calmSession)), connect(t, urlWith(srv.Addr, calmSession))
+	b, beside := connect(t, urlWith(t, p.addr(), calmSession)), connect(t, urlWith(t, srv.Addr, calmSession))
 	n := 0
 	for what, step := range map[string]func(key string){
 		"a free key":   func(key string) { lostTake(t, b, beside, key, writing) },
@@ -154,7 +154,7 @@ func lostBreak(t *testing.T, b, beside *backend, key string) {
 func TestLateGrantOfASharedHoldIsUndone(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	becomesFree(t, b, "k", writing)
 	p.once(opMulti, hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -177,7 +177,7 @@ func TestLateGrantOfASharedHoldIsUndone(t *testing.T) {
 // same: it names another incarnation.
 func TestLateWriteToAGuardThatWasMadeAgain(t *testing.T) {
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	becomesFree(t, b, "k", writing)
 	old := must[group](t)(b.group(b.guardPath("k"), false))
 	stalled := p.once(opMulti, hold)
@@ -206,8 +206,8 @@ func TestLateWriteToAGuardThatWasMadeAgain(t *testing.T) {
 // What was known of a key when a request was sent is out of date when it comes, because there is another hold or a
 // head: it is refused.
 func TestLateWriteAfterAnotherChange(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
-	beside := connect(t, urlWith(srv.Addr, calmSession))
+	srv := shared(t)
+	beside := connect(t, urlWith(t, srv.Addr, calmSession))
 	for what, tc := range map[string]struct {
 		share  driver.Share
 		change func(key string)
@@ -216,7 +216,7 @@ func TestLateWriteAfterAnotherChange(t *testing.T) {
 		"a head":   {reading, func(key string) { isRefusedAs(t, beside, key, sharedRequest("a", heading(writing))) }},
 	} {
 		p := newTap(t, srv.Addr)
-		b := connect(t, urlWith(p.addr(), calmSession))
+		b := connect(t, urlWith(t, p.addr(), calmSession))
 		becomesFree(t, b, what, writing)
 		if tc.share == reading {
 			take(t, beside, what, sharedRequest("b", reading))
@@ -239,7 +239,7 @@ func TestLateWriteAfterAnotherChange(t *testing.T) {
 // A hold that became smaller by a request whose answer was lost does not become greater by the next one.
 func TestMarkOfALostReplyStays(t *testing.T) {
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	r := sharedRequest("a", permits(3, 3))
 	take(t, b, "k", r)
 	lost := p.once(opMulti, dropOne)
@@ -259,7 +259,7 @@ func TestMarkOfALostReplyStays(t *testing.T) {
 // A hold that was removed or broken is not made smaller, and nothing is left of it.
 func TestShrinkOfAHoldThatHasGone(t *testing.T) {
 	srv, b := open(t)
-	operator := connect(t, urlWith(srv.Addr, calmSession))
+	operator := connect(t, urlWith(t, srv.Addr, calmSession))
 	for what, end := range map[string]func(id string) error{
 		"removed": func(string) error {
 			return operator.conn.Delete(b.guardPath("removed")+"/"+sharers(t, operator, "removed")[0], -1)
@@ -289,9 +289,9 @@ func TestShrinkOfAHoldThatHasGone(t *testing.T) {
 // A client whose session has ended learns of it, and others are granted when its lease is over, not before.
 func TestSharedHoldOfAnEndedSession(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	b, rival := connect(t, urlWith(p.addr(), endingSession)), connect(t, urlWith(srv.Addr, calmSession))
+	b, rival := connect(t, urlWith(t, p.addr(), endingSession)), connect(t, urlWith(t, srv.Addr, calmSession))
 	lost := make(chan error, 4)
 	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r, head := sharedRequest("a", writing), sharedRequest("head", heading(writing))
@@ -326,8 +326,8 @@ func TestSharedHoldOfAnEndedSession(t *testing.T) {
 // A hold that nobody renews is given up when its TTL is over, with its marks, though the session lives on.
 func TestSharedHoldThatIsNotRenewed(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
-	b, rival := connect(t, urlWith(srv.Addr, endingSession)), connect(t, urlWith(srv.Addr, calmSession))
+	srv := shared(t)
+	b, rival := connect(t, urlWith(t, srv.Addr, endingSession)), connect(t, urlWith(t, srv.Addr, calmSession))
 	r := sharedRequest("a", permits(3, 3))
 	r.TTL = endingSession
 	session := b.conn.SessionID()
@@ -351,10 +351,10 @@ func TestSharedHoldThatIsNotRenewed(t *testing.T) {
 
 // Holds and the head outlive the server that their client is connected to, be it killed or hung: the session goes on at
 // another.
-func TestSharedHoldsOutliveServers(t *testing.T) {
+func TestNightlySharedHoldsOutliveServers(t *testing.T) {
 	const patient = 3 * clusterSession
 	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=10"))
-	b, rival := connect(t, urlWithHosts(c.Addrs(), patient)), connect(t, urlWithHosts(c.Addrs(), patient))
+	b, rival := connect(t, urlWithHosts(t, c.Addrs(), patient)), connect(t, urlWithHosts(t, c.Addrs(), patient))
 	lost := make(chan error, 4)
 	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r, head := sharedRequest("a", permits(2, 3)), sharedRequest("head", heading(permits(3, 3)))
@@ -404,9 +404,9 @@ func TestSharedHoldsOutliveServers(t *testing.T) {
 // It works over the application's connection, and what is not given back stays for its lease.
 func TestNewKeepsSharedHolds(t *testing.T) {
 	t.Parallel()
-	conn := ownConn(t, testserver.ZooKeeper(t).Addr, endingSession)
-	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithACL(zk.WorldACL(zk.PermAll)))).(*backend)
-	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession))).(*backend)
+	conn := ownConn(t, shared(t).Addr, endingSession)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithRoot(rootOf(t)), WithACL(zk.WorldACL(zk.PermAll)))).(*backend)
+	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithRoot(rootOf(t)))).(*backend)
 	defer next.Close()
 	r := sharedRequest("a", permits(2, 2))
 	r.TTL = endingSession

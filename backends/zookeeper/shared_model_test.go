@@ -18,15 +18,15 @@ import (
 // out of it.
 func TestSharedHoldsKeepToTheRecord(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
-	walkShared(t, 800, func(int) string { return urlWith(srv.Addr, calmSession) })
+	srv := shared(t)
+	walkShared(t, 800, func(int) string { return urlWith(t, srv.Addr, calmSession) })
 }
 
 // The same where each client is at another server, which may be behind.
-func TestSharedHoldsKeepToTheRecordInAnEnsemble(t *testing.T) {
+func TestNightlySharedHoldsKeepToTheRecordInAnEnsemble(t *testing.T) {
 	t.Parallel()
 	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=30", "maxSessionTimeout=3600000"))
-	walkShared(t, 400, func(i int) string { return urlWith(c.Nodes[i%3].Addr, time.Hour) }) // no lease ends meanwhile
+	walkShared(t, 400, func(i int) string { return urlWith(t, c.Nodes[i%3].Addr, time.Hour) }) // no lease ends meanwhile
 }
 
 type sharedWalk struct {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // What each step costs, counted on the way to the server.
@@ -81,10 +80,10 @@ func TestSharedRequestsOfManyCallers(t *testing.T) {
 // A head that is woken is granted the key by the listing of its watch, and is not refused by it.
 func TestSharedRequestsOfAHead(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
-	other := connect(t, urlWith(srv.Addr, calmSession))
+	srv := shared(t)
+	other := connect(t, urlWith(t, srv.Addr, calmSession))
 	p := newTap(t, srv.Addr)
-	b := connect(t, urlWith(p.addr(), calmSession))
+	b := connect(t, urlWith(t, p.addr(), calmSession))
 	expect := func(what string, want ...int32) {
 		t.Helper()
 		if got := slices.DeleteFunc(p.take(), func(op int32) bool { return op == opGet }); !slices.Equal(got, want) {
@@ -127,7 +126,7 @@ func TestSharedRequestsOfAHead(t *testing.T) {
 // the version that the old one had.
 func TestOldListingsGrantNothing(t *testing.T) {
 	srv, b := open(t)
-	other := connect(t, urlWith(srv.Addr, calmSession))
+	other := connect(t, urlWith(t, srv.Addr, calmSession))
 	for what, change := range map[string]func(dir string) (taken driver.Request){
 		"a hold": func(string) driver.Request {
 			r := sharedRequest("w", writing)
@@ -187,13 +186,13 @@ func TestOldListingsGrantNothing(t *testing.T) {
 // holds become smaller.
 func TestSharedHoldsNeverExceedTheBound(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	const bound, grants = 16, 200
 	var used, most, left atomic.Int64
 	left.Store(grants)
 	var all sync.WaitGroup
 	for range 4 {
-		b := connect(t, urlWith(srv.Addr, calmSession))
+		b := connect(t, urlWith(t, srv.Addr, calmSession))
 		for range 16 {
 			all.Go(func() {
 				for left.Load() > 0 {
@@ -286,7 +285,8 @@ func TestForeignSharers(t *testing.T) {
 func TestGuardsAreCollected(t *testing.T) {
 	t.Parallel()
 	srv, b := open(t)
-	dead := connect(t, urlWith(srv.Addr, calmSession))
+	b.collecting.Store(true) // by this test alone: after ten seconds of a busy machine the client would begin
+	dead := connect(t, urlWith(t, srv.Addr, calmSession))
 	for i := range 30 {
 		r := sharedRequest("a", reading)
 		take(t, dead, fmt.Sprint("k", i), r)
@@ -341,7 +341,7 @@ func TestTokensRiseOverCollection(t *testing.T) {
 // Whoever listens is told when less of the key is taken: a release, a downgrade, the end of a session.
 func TestNotifyChanges(t *testing.T) {
 	srv, b := open(t)
-	other := connect(t, urlWith(srv.Addr, calmSession))
+	other := connect(t, urlWith(t, srv.Addr, calmSession))
 	ctx, stop := context.WithCancel(t.Context())
 	told := make(chan struct{}, 1)
 	ended := make(chan error, 1)
@@ -416,8 +416,8 @@ func TestNotifyChanges(t *testing.T) {
 
 // It ends with the backend, too.
 func TestNotifyChangesUntilClose(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
-	b := connect(t, urlWith(srv.Addr, calmSession))
+	srv := shared(t)
+	b := connect(t, urlWith(t, srv.Addr, calmSession))
 	ended, listening := make(chan error, 1), make(chan struct{}, 10)
 	go func() {
 		ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(t.Context(), "k", func() { listening <- struct{}{} })

@@ -8,8 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // Operations of the protocol.
@@ -256,11 +254,11 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// openTapped starts a server and connects to it through a tap.
+// openTapped connects to the server that tests share through a tap.
 func openTapped(t testing.TB) (*tap, *backend) {
 	t.Helper()
-	p := newTap(t, testserver.ZooKeeper(t).Addr)
-	return p, connect(t, urlWith(p.addr(), calmSession))
+	p := newTap(t, shared(t).Addr)
+	return p, connect(t, urlWith(t, p.addr(), calmSession))
 }
 
 func closeBoth(a, b net.Conn) {

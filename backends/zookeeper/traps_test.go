@@ -82,7 +82,7 @@ func TestTrap01LostCreateIsFoundAfterSync(t *testing.T) {
 // A node of the same id that another session made is not taken for the lost one.
 func TestTrap01FoundNodeMustBeOfThisSession(t *testing.T) {
 	p, b := openTapped(t)
-	other := connect(t, urlWith(p.target, calmSession))
+	other := connect(t, urlWith(t, p.target, calmSession))
 	r := request("a", testSession)
 	held := must[driver.Grant](t)(other.TryLock(t.Context(), "k", r))
 	done := p.once(opMulti, cut) // never made
@@ -125,7 +125,7 @@ func TestTrap01FoundNodeIsNoSignOfLife(t *testing.T) {
 func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	isFree(t, b, "k")
 	dropped := false
 	p.disturb(func(op int32) deed {
@@ -164,7 +164,7 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 func TestTrap02LateSuccessIsUndone(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	isFree(t, b, "k")
 	p.once(opMulti, hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -205,10 +205,10 @@ func TestTrap03OtherErrorsAreAmbiguousToo(t *testing.T) {
 // A waiter that gives up for want of a connection does not say that it has changed nothing: it is in the queue.
 func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	b := connect(t, storeURL(p.addr()))
-	beside := connect(t, urlWith(srv.Addr, calmSession))
+	b := connect(t, storeURL(t, p.addr()))
+	beside := connect(t, urlWith(t, srv.Addr, calmSession))
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", request("a", time.Minute)))
 	broken := false
 	p.disturb(func(op int32) deed {
@@ -250,11 +250,11 @@ func TestTrap03UnknownAnswersAreNoBusyLoop(t *testing.T) {
 // the library notices only after two thirds of the session.
 func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	c := must[*coord.Client](t)(coord.New(connect(t, storeURL(p.addr()))))
+	c := must[*coord.Client](t)(coord.New(connect(t, storeURL(t, p.addr()))))
 	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
-	rival := connect(t, urlWith(srv.Addr, calmSession))
+	rival := connect(t, urlWith(t, srv.Addr, calmSession))
 	p.disturb(func(int32) deed { return hold })
 	granted := make(chan time.Time, 1)
 	go func() {
@@ -282,10 +282,10 @@ func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
 // what waited in the old one fails instead of coming back.
 func TestTrap06NewSessionLosesEverything(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	b := connect(t, urlWith(p.addr(), endingSession))
-	beside := connect(t, urlWith(srv.Addr, calmSession))
+	b := connect(t, urlWith(t, p.addr(), endingSession))
+	beside := connect(t, urlWith(t, srv.Addr, calmSession))
 	lost := make(chan string, 10)
 	b.NotifyLost(func(key, _ string, cause error) {
 		if cause == nil {
@@ -346,10 +346,10 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 // has gone: such nodes are removed too, and block nobody for as long as that session lives.
 func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
-	b := connect(t, urlWith(p.addr(), endingSession))
-	beside := connect(t, urlWith(srv.Addr, calmSession))
+	b := connect(t, urlWith(t, p.addr(), endingSession))
+	beside := connect(t, urlWith(t, srv.Addr, calmSession))
 	const n = 64
 	for i := range n {
 		isFree(t, b, fmt.Sprint("k", i)) // makes the parents
@@ -389,7 +389,7 @@ func TestTrap06QueuedCreatesLeaveNoGhosts(t *testing.T) {
 func TestTrap07GrantedTimeoutCounts(t *testing.T) {
 	t.Parallel()
 	srv := testserver.ZooKeeper(t, testserver.WithConfig("maxSessionTimeout=900"))
-	b := connect(t, urlWith(srv.Addr, time.Minute))
+	b := connect(t, urlWith(t, srv.Addr, time.Minute))
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
 	if g.TTL != 900*time.Millisecond || b.Info().MinTTL != g.TTL {
 		t.Errorf("TTL %v, MinTTL %v: want the server's 900ms", g.TTL, b.Info().MinTTL)
@@ -424,7 +424,7 @@ func FuzzParseConnectReply(f *testing.F) {
 // are dropped, sees its losses all the same.
 func TestTrap08EventsMayOverflow(t *testing.T) {
 	t.Parallel()
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	p := newTap(t, srv.Addr)
 	conn, events, err := zk.Connect([]string{p.addr()}, testSession, zk.WithLogger(silence{}), zk.WithLogInfo(false))
 	if err != nil {
@@ -435,7 +435,7 @@ func TestTrap08EventsMayOverflow(t *testing.T) {
 		for range events { // until the connection's goroutines have ended
 		}
 	}()
-	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(testSession), WithRoot("/coord-test"))).(*backend)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(testSession), WithRoot(rootOf(t)))).(*backend)
 	defer b.Close()
 	for range 10 { // a few events each, for a channel of six
 		p.breakAll()
@@ -451,7 +451,7 @@ func TestTrap08EventsMayOverflow(t *testing.T) {
 	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if err := connect(t, urlWith(srv.Addr, calmSession)).Unlock(t.Context(), "k", r.ID); err != nil {
+	if err := connect(t, urlWith(t, srv.Addr, calmSession)).Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -584,7 +584,7 @@ func TestTrap13ReapedParentIsMadeAgain(t *testing.T) {
 // The server removes parents that are empty, for clients that have gone.
 func TestTrap13ParentsAreContainers(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Dznode.container.checkIntervalMs=200")
-	_, b := open(t)
+	b := connect(t, urlWith(t, testserver.ZooKeeper(t).Addr, calmSession))
 	for range 2 {
 		isFree(t, b, "k")
 		eventually(t, "the empty parent to be removed", func() bool {
@@ -641,9 +641,9 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := b.ask(t.Context(), "wchs")
-	if err != nil || !strings.Contains(text, "Total watches:1\n") && !strings.HasSuffix(text, "Total watches:1") {
-		t.Errorf("watches at the server: %q, %v, want one", text, err)
+	text := must[string](t)(b.ask(t.Context(), "wchp")) // a path, and then each session that watches it
+	if _, after, there := strings.Cut(text, b.lockDir("k")+"/"); !there || strings.Contains(after, b.root) {
+		t.Errorf("watches at the server: %q, want one", text)
 	}
 	b.mu.Lock()
 	n := len(b.watches)
@@ -664,7 +664,7 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 // A delete whose reply was lost says so; repeated, it finds nothing of its own and leaves the successor alone.
 func TestTrap15LostDelete(t *testing.T) {
 	p, b := openTapped(t)
-	beside := connect(t, urlWith(p.target, calmSession))
+	beside := connect(t, urlWith(t, p.target, calmSession))
 	r := request("a", testSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	<-closedAfter(p, opDelete, func() {
@@ -708,9 +708,9 @@ func TestTrap16SilentHandshake(t *testing.T) {
 	if took := time.Since(start); took > hung {
 		t.Errorf("it took %v", took)
 	}
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	start = time.Now()
-	b := connect(t, "zookeeper://"+l.Addr().String()+","+srv.Addr+"/coord-test?session_timeout=1s")
+	b := connect(t, "zookeeper://"+l.Addr().String()+","+srv.Addr+rootOf(t)+"?session_timeout=1s")
 	if took := time.Since(start); took > hung {
 		t.Errorf("with a second host it took %v", took)
 	}
@@ -721,9 +721,9 @@ func TestTrap16SilentHandshake(t *testing.T) {
 // seen. No answer may come before it has looked which one that was: it would take changes of the
 // meantime for known. (The race detector sees it look.)
 func TestWatchesAreAskedForBeforeAnswersCome(t *testing.T) {
-	srv := testserver.ZooKeeper(t)
+	srv := shared(t)
 	for _, user := range []string{"", "me:secret@"} {
-		b := connect(t, "zookeeper://"+user+srv.Addr+"/watches"+strconv.Itoa(len(user))+"?session_timeout="+calmSession.String())
+		b := connect(t, "zookeeper://"+user+srv.Addr+rootOf(t)+"/"+strconv.Itoa(len(user))+"?session_timeout="+calmSession.String())
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
 		eventually(t, "the hold to be watched", b.watching)
 		ctx, cancel := context.WithCancel(t.Context())
