@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // The server enforces the time-out of an attempt, and may say so before the client's own clock does, in three ways.
@@ -89,7 +88,8 @@ func TestAgainTellsThatAnAttemptBeforeMayBeApplied(t *testing.T) {
 
 // A connection that breaks under a request which may be made twice fails no call.
 func TestBrokenConnectionFailsNoRead(t *testing.T) {
-	b, m := meddled(t, testserver.Etcd(t).Addr)
+	t.Parallel()
+	b, m := meddled(t, shared(t).Addr)
 	hold := request("holder", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", hold))
 	for name, call := range map[string]func() error{

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // jam holds up as many requests as go out before steps wait for each other, and gives a function that lets
@@ -78,7 +77,8 @@ func leased(t *testing.T, b *backend) {
 
 // Steps that come while others are under way share one request, and each has its own answer.
 func TestBatch(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	rival := connect(t, srv.Addr)
 	taken := request("taken", time.Minute)
 	must[driver.Grant](t)(rival.TryLock(t.Context(), "k3", taken))
@@ -148,7 +148,8 @@ func TestBatch(t *testing.T) {
 
 // Two steps of one place never share a request: they would not see each other, and both hold.
 func TestBatchOfOnePlace(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, _ := jam(t, b, m, noMeddling)
@@ -178,12 +179,13 @@ func TestBatchOfOnePlace(t *testing.T) {
 
 // One that the server refuses spoils it for nobody else.
 func TestBatchWithARefusal(t *testing.T) {
+	t.Parallel()
 	for name, refusal := range map[string]error{
 		"a lease that is gone": rpctypes.ErrGRPCLeaseNotFound,
 		"too many operations":  rpctypes.ErrGRPCTooManyOps,
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := testserver.Etcd(t, testserver.Durable())
+			srv := shared(t)
 			b, m := meddled(t, srv.Addr)
 			leased(t, b)
 			var once sync.Once
@@ -219,7 +221,8 @@ func TestBatchWithARefusal(t *testing.T) {
 
 // When the answer to a shared request is lost, nobody knows the outcome, and each finds its own again.
 func TestBatchWithoutAnAnswer(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, _ := jam(t, b, m, func(any) error { return errLost })
@@ -247,7 +250,8 @@ func TestBatchWithoutAnAnswer(t *testing.T) {
 // A step does not wait for requests that hang, nor for ever for its turn. Its caller may leave at once; what the step then
 // makes is removed.
 func TestBatchWhileRequestsHang(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, _ := jam(t, b, m, noMeddling)
@@ -279,7 +283,8 @@ func TestBatchWhileRequestsHang(t *testing.T) {
 
 // Close ends steps that wait.
 func TestBatchAndClose(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, _ := jam(t, b, m, noMeddling)
@@ -300,7 +305,8 @@ func TestBatchAndClose(t *testing.T) {
 
 // Steps share no more than a server takes in one request, nor a client sends.
 func TestBatchesOfLargeSteps(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, passed := jam(t, b, m, noMeddling)

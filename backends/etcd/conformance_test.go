@@ -2,9 +2,6 @@ package etcd
 
 import (
 	"context"
-	"net/url"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/members"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -51,26 +47,11 @@ func TestConformance(t *testing.T) {
 		faults.Refuse = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_ACTIVATE) }
 		faults.Accept = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_DEACTIVATE) }
 	}
-	// A leader may be late as by default: on a busy machine the members would elect, and not serve.
-	cluster := sync.OnceValue(func() *testserver.Cluster {
-		return testserver.EtcdCluster(t, testserver.WithNetworkIfAny(), testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))
-	})
-	m := members.OfQuorum(cluster, conformance.Members{
-		Open: func(tb conformance.TB) driver.Backend {
-			b, err := Open(context.Background(), &url.URL{Scheme: "etcd", Host: strings.Join(cluster().Addrs(), ",")})
-			if err != nil {
-				tb.Fatalf("Open: %v", err)
-			}
-			return b
-		},
-		Bound: 2 * answerWithin,
-	})
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: "etcd://" + srv.Addr,
-		Members:   m,
 	})
 }
 

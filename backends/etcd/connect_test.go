@@ -83,9 +83,10 @@ func (r *relay) accepted() []time.Time {
 // A connection that is taken and not answered, as by a balancer whose server has gone, is given up before a
 // lease of a few seconds is over.
 func TestConnectionThatIsNotAnsweredIsGivenUp(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	r := newRelay(t, srv.Addr)
-	b, err := openURL(t, t.Context(), "etcd://"+r.Addr().String())
+	b, err := openURL(t, t.Context(), "etcd://"+r.Addr().String()+"/"+testserver.NameOf(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestDescribe(t *testing.T) {
-	b := connect(t, testserver.Etcd(t).Addr)
+	t.Parallel()
+	b := connect(t, shared(t).Addr)
 	got, err := b.Describe(t.Context())
 	if err != nil || got["topology"] != "1 member" || got["shortest lease"] == "" {
 		t.Errorf("described as %v, %v, want one member and the shortest lease", got, err)

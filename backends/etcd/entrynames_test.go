@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // etcd looks at every name that there was in a queue until it compacts. So names are small numbers, used again: one for all
@@ -69,7 +68,8 @@ func TestNamesAreUsedAgain(t *testing.T) {
 // A wait whose reply was lost keeps its place: the next call of its id finds it, another
 // waiter of the same client has its own, and Unlock withdraws it.
 func TestLostPlaceInQueue(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
@@ -123,6 +123,7 @@ func TestLostPlaceInQueue(t *testing.T) {
 
 // A name that another waiter has is left alone: another one is used, however many are in the queue.
 func TestTakenName(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	b := connect(t, srv.Addr)
 	ctx := t.Context()
@@ -158,7 +159,8 @@ func TestTakenName(t *testing.T) {
 // A wait whose request was lost is made again while another waiter has its name: it takes another one, and the request, arriving
 // late, makes nothing.
 func TestNameOfALostWaitIsTaken(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()

@@ -11,6 +11,7 @@ import (
 
 // All keepalives of a client share one stream, so that a server with a password is logged in to once for all of them.
 func TestKeepAlivesShareAStream(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
 	cfg, count := counting(clientConfig(srv.Addr))
 	cfg.Username, cfg.Password = "root", "secret"

@@ -21,7 +21,16 @@ import (
 
 func TestMain(m *testing.M) {
 	conformance.WorkerMain()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(everybody.Main(m))
+}
+
+// everybody is the server of all tests that disturb nobody.
+var everybody testserver.Shared
+
+// shared gives that server. Each test has a namespace of its own there.
+func shared(t testing.TB) *testserver.Server {
+	t.Helper()
+	return everybody.Use(t, func(t testing.TB) *testserver.Server { return testserver.Etcd(t) })
 }
 
 // hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
@@ -42,7 +51,7 @@ func connect(t testing.TB, addrs ...string) *backend {
 func connectWith(t testing.TB, cfg clientv3.Config, opts ...Option) *backend {
 	t.Helper()
 	client := rawWith(t, cfg)
-	b, err := New(client, append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	b, err := New(client, append([]Option{WithNamespace(testserver.NameOf(t)), WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +85,15 @@ func rawWith(t testing.TB, cfg clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// open starts a server of its own and connects to it.
-func open(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
+// open connects to the server that tests share.
+func open(t testing.TB) (*testserver.Server, *backend) {
+	t.Helper()
+	srv := shared(t)
+	return srv, connect(t, srv.Addr)
+}
+
+// own starts a server of its own and connects to it.
+func own(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend) {
 	t.Helper()
 	srv := testserver.Etcd(t, append(opts, testserver.Durable())...)
 	return srv, connect(t, srv.Addr)

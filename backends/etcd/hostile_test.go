@@ -10,12 +10,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // What is not ours in a queue is told, and left as it is: a value that is not coord's, an
 // entry that would never end, a name that is no id.
 func TestForeignEntries(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	lease := must[*clientv3.LeaseGrantResponse](t)(b.client.Grant(ctx, 600)).ID
@@ -67,6 +67,7 @@ func TestForeignEntries(t *testing.T) {
 
 // A state that is not one is told, and neither overwritten nor deleted.
 func TestCorruptLimitState(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 5, Per: time.Hour}.Normal())
@@ -96,7 +97,8 @@ func TestCorruptLimitState(t *testing.T) {
 // A server whose quota is used up by the very request has applied it, and refuses it all the
 // same: that is no proof that nothing was done.
 func TestNoSpaceIsNoDefiniteError(t *testing.T) {
-	b, m := meddled(t, testserver.Etcd(t).Addr)
+	t.Parallel()
+	b, m := meddled(t, shared(t).Addr)
 	m.on(func(_ string, req any, send func() error) error {
 		err := send()
 		if puts(req) && err == nil {

@@ -18,7 +18,7 @@ import (
 // meddledServer is a server of its own, and a backend whose calls to it can be meddled with.
 func meddledServer(t *testing.T) (*testserver.Server, *backend, *meddler) {
 	t.Helper()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	return srv, b, m
 }

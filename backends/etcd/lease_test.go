@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // The keepalive of a waiter hangs, on a member that does not answer perhaps. Holds on the
@@ -48,7 +47,8 @@ func TestHangingKeepAliveHoldsUpNobody(t *testing.T) {
 // A request for a lease hangs, on a member that does not answer perhaps. It is made again, and all who want a lease of
 // the same TTL share what comes of it.
 func TestHangingGrantHoldsUpNobody(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	var hang, hangs atomic.Bool
 	var grants atomic.Int32
 	cfg := clientConfig(srv.Addr)

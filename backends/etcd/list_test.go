@@ -12,6 +12,7 @@ import (
 
 // A page ends amid a long queue for one key, and the next one begins behind it.
 func TestListOfManyPages(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	put := func(name string) {

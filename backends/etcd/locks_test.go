@@ -71,10 +71,10 @@ func TestBrokenHoldEnds(t *testing.T) {
 // and nothing is left at the store.
 func TestCloseUnderLoad(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	client := raw(t, srv.Addr)
 	for range 10 {
-		b := must[driver.Backend](t)(New(client)).(*backend)
+		b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t)))).(*backend)
 		var wg sync.WaitGroup
 		var holds atomic.Int64
 		for range 8 {

@@ -77,6 +77,7 @@ func TestLongQueueIsServedInOrder(t *testing.T) {
 
 // So are those of several clients.
 func TestLongQueueOfManyClients(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	ids := []string{newID("holder")}
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", driver.Request{ID: ids[0], TTL: time.Minute}))
@@ -134,7 +135,8 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 // Without a look at the key before: one request on a free one, and what a wait takes on one in whose queue this client
 // is already. One time in 70 or so the name is taken, which takes one more, but not three times in a row.
 func TestLockDirect(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", request("lease", time.Minute))) // it is there

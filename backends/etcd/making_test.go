@@ -12,13 +12,13 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // A call that is cancelled while its request is on the way returns at once, and leaves nothing behind: neither its entry, nor
 // a lease to which the other holds of the client may not be bound any more.
 func TestCancelledAttemptLeavesNothing(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	for name, lock := range map[string]func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error){
 		"TryLock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.TryLock },
 		"Lock":    func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.Lock },
@@ -103,7 +103,8 @@ func TestCancelledAttemptLeavesNothing(t *testing.T) {
 
 // Without a second call the entry goes by itself.
 func TestCancelledAttemptIsRemoved(t *testing.T) {
-	b, m := meddled(t, testserver.Etcd(t).Addr)
+	t.Parallel()
+	b, m := meddled(t, shared(t).Addr)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", request("other", time.Minute)))
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
@@ -129,7 +130,8 @@ func TestCancelledAttemptIsRemoved(t *testing.T) {
 
 // A request that was given up may be applied later. A client removes what it has made long before its lease ends.
 func TestLateEntryIsRemovedByTheClient(t *testing.T) {
-	b, m := meddled(t, testserver.Etcd(t).Addr)
+	t.Parallel()
+	b, m := meddled(t, shared(t).Addr)
 	c := must[*coord.Client](t)(coord.New(b, coord.WithLogger(slog.New(slog.DiscardHandler))))
 	lost := make(chan *pb.TxnRequest, 100)
 	m.on(func(_ string, req any, send func() error) error {

@@ -8,13 +8,12 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/limitmodel"
 	"github.com/coordgo/coord/internal/testlog"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // TestLimitsKeepToTheModel: a random walk finds nothing that the contract rules out.
 func TestLimitsKeepToTheModel(t *testing.T) {
 	t.Parallel()
-	b := connect(t, testserver.Etcd(t).Addr)
+	b := connect(t, shared(t).Addr)
 	var clock limitmodel.Clock
 	b.limits.now = clock.Now
 	limitmodel.Test(t, limitmodel.Walk{
@@ -26,7 +25,7 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 // day, nor for the leases of the states, and warn of it once.
 func TestClockADayAhead(t *testing.T) {
 	t.Parallel()
-	addr := testserver.Etcd(t).Addr
+	addr := shared(t).Addr
 	var log testlog.Buffer
 	wrong, right := connect(t, addr), connectWith(t, clientConfig(addr), WithLogger(log.Logger()))
 	wrong.limits.now = func() time.Time { return time.Now().Add(24 * time.Hour) }

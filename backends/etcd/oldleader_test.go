@@ -13,7 +13,7 @@ import (
 
 // The leader stands still, or dies, for longer than a lease lasts. Every hold moves to a lease of the next leader in time,
 // and stays there when the old one goes on.
-func TestHoldsOutliveTheLeader(t *testing.T) {
+func TestNightlyHoldsOutliveTheLeader(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*testserver.Server) }{
 		"stopped": {(*testserver.Server).Pause, (*testserver.Server).Resume},
 		"killed":  {(*testserver.Server).Kill, (*testserver.Server).Start},

@@ -95,7 +95,7 @@ func TestParseURLRefuses(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	b, err := openURL(t, t.Context(), "etcd://"+srv.Addr+"/prod/app")
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,8 @@ func TestDialWhoseContextEndsDuringTheLogin(t *testing.T) {
 
 // Once the client knows that the server is away nothing is sent, and the calls say so.
 func TestServerAwayIsNotSent(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	srv, b := own(t)
 	r := request("a", 20*time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	srv.Kill()
@@ -264,6 +265,7 @@ func TestServerAwayIsNotSent(t *testing.T) {
 
 // A read is told at once that the server is away, whatever retries the application's client has.
 func TestReadWhileServerIsAway(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t)
 	cfg := clientConfig(srv.Addr)
 	cfg.MaxUnaryRetries = 0 // the client library's default, a hundred
@@ -278,7 +280,8 @@ func TestReadWhileServerIsAway(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	if _, err := New(nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}
@@ -301,15 +304,16 @@ func TestNewRefuses(t *testing.T) {
 
 // Close leaves the application's client open, and gives back what is held.
 func TestCloseLeavesTheClientOpen(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	client := raw(t, srv.Addr)
-	b := must[driver.Backend](t)(New(client))
+	b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t))))
 	l := b.(driver.Locker)
 	must[driver.Grant](t)(l.TryLock(t.Context(), "k", request("a", 20*time.Second)))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := entriesOf(t, client, "coord/lock/k/").Count; n != 0 {
+	if n := entriesOf(t, client, testserver.NameOf(t)+"/coord/lock/k/").Count; n != 0 {
 		t.Errorf("%d entries after Close", n)
 	}
 	if _, err := l.TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {

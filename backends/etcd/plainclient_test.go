@@ -12,9 +12,9 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// TestPlainClientKeepsLongHolds: an application's clients have neither [DialOptions] nor keepalives of the connection. One
+// TestNightlyPlainClientKeepsLongHolds: an application's clients have neither [DialOptions] nor keepalives of the connection. One
 // member of three hangs for one and a half leases of 12 s, and every hold lives.
-func TestPlainClientKeepsLongHolds(t *testing.T) {
+func TestNightlyPlainClientKeepsLongHolds(t *testing.T) {
 	t.Parallel()
 	const clients, each, ttl = 4, 3, 12 * time.Second
 	c := testserver.EtcdCluster(t, testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))

@@ -13,14 +13,13 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // Those before a waiter leave one by one, more often than its lease is kept alive. It
 // is kept alive all the same.
 func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	holder := connect(t, srv.Addr)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
 	others := connect(t, srv.Addr)
@@ -41,7 +40,8 @@ func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
 
 // A waiter with no deadline of its own is told of an outage that outlasts its lease.
 func TestWaiterEndsWithItsLeaseInAnOutage(t *testing.T) {
-	srv, holder := open(t)
+	t.Parallel()
+	srv, holder := own(t)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
 	done := startWaiter(t, context.Background(), connect(t, srv.Addr), "k", request("waiter", time.Second), 2)
 	srv.Kill()
@@ -71,6 +71,7 @@ func (d deafStream) RecvMsg(m any) error {
 
 // An event that is never pushed is found out within recheck, however long the lease is.
 func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
@@ -97,6 +98,7 @@ func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
 // A holder and a waiter on one lease, which is revoked: both are gone at once, and that
 // its predecessor goes is no grant to the waiter.
 func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	for range 20 {
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", 20*time.Second)))
@@ -133,6 +135,7 @@ func (l lateStream) RecvMsg(m any) error {
 // A waiter's lease is revoked, and the event of its own entry is late. When the holder goes, the waiter is not granted, for
 // the next in the queue is.
 func TestRevokedWaiterIsNotGranted(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	var name atomic.Value
 	release := make(chan struct{})
@@ -174,6 +177,7 @@ func (s silentStream) RecvMsg(any) error {
 // Nobody waits behind the watches of holds, of which there may be very many, and which begin one
 // after the other.
 func TestWaiterWatchesBesideHolds(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", 60*time.Second)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
@@ -219,6 +223,7 @@ func lag(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method
 // A waiter whose watch is on a member that lags is told of the end of holds that had the holder's name
 // before, and does not take that for the holder's.
 func TestWaiterHearsOfTheDead(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	b := streamed(t, lag, srv.Addr)
 	var last driver.Request

@@ -62,7 +62,7 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 	}
 	stillWaiting(t, waits, "on a server without space")
 
-	operator := must[*coord.Client](t)(coord.Open(t.Context(), "etcd://"+srv.Addr))
+	operator := must[*coord.Client](t)(coord.Open(t.Context(), "etcd://"+srv.Addr+"/"+testserver.NameOf(t)))
 	defer operator.Close()
 	h, err := operator.Inspect(t.Context(), "k0")
 	if err != nil {
@@ -86,6 +86,7 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 
 // A server that takes few operations in a transaction gets few.
 func TestFewOperationsInATransaction(t *testing.T) {
+	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithFlags("--max-txn-ops", "16"))
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	var holds []driver.Hold

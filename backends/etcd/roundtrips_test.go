@@ -28,9 +28,10 @@ const (
 // Through the whole of the core, an uncontended lock is two requests once its lease is
 // there, a decision one, and a known denial none.
 func TestRoundTrips(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
-	backend := must[driver.Backend](t)(New(rawWith(t, cfg))).(*backend)
+	backend := must[driver.Backend](t)(New(rawWith(t, cfg), WithNamespace(testserver.NameOf(t)))).(*backend)
 	client := must[*coord.Client](t)(coord.New(backend))
 	defer client.Close()
 	ctx := coord.WithOwner(t.Context())
@@ -81,7 +82,8 @@ func TestRoundTrips(t *testing.T) {
 
 // One writer's decisions are one request each, and leave the state on a lease.
 func TestOneRequestPerDecision(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 1_000_000, Per: time.Minute}.Normal())
@@ -104,6 +106,7 @@ func TestOneRequestPerDecision(t *testing.T) {
 
 // A peek and a denial write nothing.
 func TestDenialAndPeekWriteNothing(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 1, Per: time.Hour}.Normal())
 	ask := driver.Ask{Min: 1, N: 1}
@@ -130,7 +133,8 @@ func TestDenialAndPeekWriteNothing(t *testing.T) {
 // Many clients on one key: every defeat is tried again, none is a denial, and what is
 // granted is exactly what there is.
 func TestManyWriters(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	const clients, callers, rate = 6, 4, 120
 	limit := must[driver.Limit](t)(driver.Limit{Rate: rate, Per: time.Hour}.Normal())
 	var granted, denied atomic.Int64
@@ -163,7 +167,8 @@ func TestManyWriters(t *testing.T) {
 // Twelve clients that decide without a pause on one key: each gets its share, and none is
 // defeated all the time.
 func TestNoWriterStarves(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 1_000_000_000, Per: time.Minute}.Normal())
 	var backends [12]*backend
 	for i := range backends {
@@ -192,6 +197,7 @@ func TestNoWriterStarves(t *testing.T) {
 
 // The lease of states is revoked by someone: the next decision takes another one.
 func TestLeaseOfStatesIsGone(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Hour}.Normal())
 	ask := driver.Ask{Min: 1, N: 1}
@@ -206,6 +212,7 @@ func TestLeaseOfStatesIsGone(t *testing.T) {
 
 // Demands on one limit add up; a denial takes nothing of any.
 func TestTakeAllAddsUp(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Hour}.Normal())
 	take := func(ns ...int) []driver.Taken {
@@ -243,7 +250,7 @@ func TestTakeAllAddsUp(t *testing.T) {
 // tainted lease are moved in the same number.
 func TestRenewAllInFewRequests(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	var holds []driver.Hold
@@ -333,7 +340,7 @@ func (t *stateLeases) each(fn func(l *stateLease)) {
 // on a lease which lasts.
 func TestStateLeasesRunWhileTheMachineSleeps(t *testing.T) {
 	t.Parallel()
-	cfg, count := counting(clientConfig(testserver.Etcd(t).Addr))
+	cfg, count := counting(clientConfig(shared(t).Addr))
 	b := connectWith(t, cfg)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Minute}.Normal())
 	for _, key := range []string{"k", "another"} {
@@ -351,7 +358,7 @@ func TestStateLeasesRunWhileTheMachineSleeps(t *testing.T) {
 // stop the server. Each state is counted once, and there are only so many leases.
 func TestFewStatesShareALease(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 10_000_000, Per: time.Minute}.Normal())

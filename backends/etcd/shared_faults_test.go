@@ -64,7 +64,7 @@ func atStore(t testing.TB, b *backend, key string) []string {
 // was kept was kept.
 func TestSharedLostReplies(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	other := connect(t, srv.Addr)
 	ttl := time.Minute
 	req := func(share driver.Share) driver.Request { return driver.Request{ID: newID("a"), TTL: ttl, Share: share} }
@@ -187,7 +187,8 @@ func TestSharedLostReplies(t *testing.T) {
 
 // A head that was granted without knowing it gives the hold back, or renews it, as one that knows.
 func TestSharedLostGrantOfHead(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	other := connect(t, srv.Addr)
 	for name, renews := range map[string]bool{"release": false, "renewal": true} {
@@ -289,7 +290,7 @@ func TestSharedMostHolders(t *testing.T) {
 // What an unknown attempt has made ends with its lease, though other holds of the client live on.
 func TestSharedGhostEnds(t *testing.T) {
 	t.Parallel() // it mostly waits
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	kept := driver.Request{ID: newID("kept"), TTL: trapTTL, Share: reads}
 	g := must[driver.Grant](t)(tryShared(b, "kept", kept))
@@ -313,7 +314,8 @@ func TestSharedGhostEnds(t *testing.T) {
 
 // A late request for a grant is refused once another has come, and once its head was withdrawn.
 func TestSharedLateGrant(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	other := connect(t, srv.Addr)
 	send := func(req *pb.TxnRequest) bool {
@@ -354,7 +356,8 @@ func TestSharedLateGrant(t *testing.T) {
 
 // A lease that is revoked loses all holds on it, which is pushed for holds of some age, and nobody else's.
 func TestSharedLeaseRevoked(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	lost := make(chan string, 10)
 	b.NotifyLost(func(key, _ string, _ error) { t.Errorf("told as of an exclusive lock: %s", key) })
@@ -385,7 +388,8 @@ func TestSharedLeaseRevoked(t *testing.T) {
 
 // What makes a hold smaller is no loss of it, and a break is.
 func TestSharedLossIsBreak(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	lost := make(chan error, 10)
 	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
@@ -415,7 +419,8 @@ func TestSharedLossIsBreak(t *testing.T) {
 }
 
 // With one of three members hung, holds live, and most calls are answered by the others.
-func TestSharedOneMemberHangs(t *testing.T) {
+func TestNightlySharedOneMemberHangs(t *testing.T) {
+	t.Parallel()
 	c := testserver.EtcdCluster(t)
 	cfg := clientConfig(c.Addrs()...)
 	cfg.DialOptions = append(cfg.DialOptions, DialOptions()...)
@@ -498,6 +503,7 @@ func TestSharedFewOperations(t *testing.T) {
 
 // What is not ours is told, and left as it is.
 func TestSharedForeignEntries(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	ctx := t.Context()
 	lease := must[*clientv3.LeaseGrantResponse](t)(b.client.Grant(ctx, 600)).ID
@@ -543,6 +549,7 @@ func TestSharedForeignEntries(t *testing.T) {
 
 // A value that was put in place of a hold's is a loss of it, and is left alone.
 func TestSharedOverwritten(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	r := share1("a", reads)
 	must[driver.Grant](t)(tryShared(b, "k", r))
@@ -562,24 +569,24 @@ func TestSharedOverwritten(t *testing.T) {
 // However often a key is taken, its entries have few names, which the server would search for each take.
 func TestSharedNamesAreUsedAgain(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	watcher := raw(t, srv.Addr)
-	events := watcher.Watch(ctx, "coord/shared/", clientv3.WithPrefix(), clientv3.WithRev(1))
+	watcher, base := raw(t, srv.Addr), testserver.NameOf(t)+"/coord/shared/"
+	events := watcher.Watch(ctx, base, clientv3.WithPrefix(), clientv3.WithRev(1))
 	manyHolders(t, []string{srv.Addr}, 60, func(i int) driver.Share {
 		if i%9 == 0 {
 			return asHead(driver.Request{Share: writes}).Share
 		}
 		return reads
 	}, 1<<20)
-	must[*clientv3.PutResponse](t)(watcher.Put(t.Context(), "coord/shared/end", ""))
+	must[*clientv3.PutResponse](t)(watcher.Put(t.Context(), base+"end", ""))
 	names := make(map[string]int)
 	for resp := range events {
 		for _, ev := range resp.Events {
 			names[string(ev.Kv.Key)]++
 		}
-		if names["coord/shared/end"] > 0 {
+		if names[base+"end"] > 0 {
 			break
 		}
 	}
@@ -587,7 +594,7 @@ func TestSharedNamesAreUsedAgain(t *testing.T) {
 		t.Errorf("%d names for 64 holders at a time", len(names))
 	}
 	for name := range names {
-		if !strings.HasPrefix(name, "coord/shared/k/r/00") && !strings.HasPrefix(name, "coord/shared/k/w/") && name != "coord/shared/end" {
+		if !strings.HasPrefix(name, base+"k/r/00") && !strings.HasPrefix(name, base+"k/w/") && name != base+"end" {
 			t.Errorf("name %s", name)
 		}
 	}

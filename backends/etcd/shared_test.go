@@ -153,7 +153,7 @@ func (w *walk) holders(b *backend, now time.Time) {
 // holds. Tokens rise.
 func TestSharedKeepsToTheModel(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	clients := []*backend{connect(t, srv.Addr), connect(t, srv.Addr), connect(t, srv.Addr)}
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -275,7 +275,7 @@ func manyHolders(t *testing.T, addrs []string, grants int64, share func(i int) d
 
 func TestSharedBoundIsKept(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t)
+	srv := shared(t)
 	for name, tc := range map[string]struct {
 		bound int64
 		share func(i int) driver.Share
@@ -291,7 +291,7 @@ func TestSharedBoundIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			manyHolders(t, []string{srv.Addr}, 100, tc.share, tc.bound)
-			left := must[*clientv3.GetResponse](t)(raw(t, srv.Addr).Get(t.Context(), "coord/shared/", clientv3.WithPrefix()))
+			left := must[*clientv3.GetResponse](t)(raw(t, srv.Addr).Get(t.Context(), testserver.NameOf(t)+"/coord/shared/", clientv3.WithPrefix()))
 			if left.Count != 0 {
 				t.Errorf("%d entries are left", left.Count)
 			}
@@ -299,14 +299,15 @@ func TestSharedBoundIsKept(t *testing.T) {
 	}
 }
 
-func TestSharedBoundIsKeptByACluster(t *testing.T) {
+func TestNightlySharedBoundIsKeptByACluster(t *testing.T) {
+	t.Parallel()
 	manyHolders(t, testserver.EtcdCluster(t).Addrs(), 60, func(i int) driver.Share { return permits(1+int64(i%3), 5) }, 5)
 }
 
 // A head whose client dies is gone with its lease, and one that does not ask again is removed at the end of its time.
 func TestHeadThatDies(t *testing.T) {
 	t.Parallel() // it mostly waits
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	b, dead, silent := connect(t, srv.Addr), connect(t, srv.Addr), connect(t, srv.Addr)
 	holder := share1("holder", permits(1, 2))
 	must[driver.Grant](t)(tryShared(b, "k", holder))

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // What each step costs: a take a read and a transaction, a refusal the read alone, a release a transaction.
 func TestSharedRoundTrips(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b, other := connectWith(t, cfg), connect(t, srv.Addr)
 	take := func(b *backend, key string, share driver.Share) driver.Request {

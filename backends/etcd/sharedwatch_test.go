@@ -15,7 +15,8 @@ import (
 // A change that makes room is pushed: a release, a smaller hold, a head that goes, the end of a lease. Of who comes nothing is
 // said.
 func TestNotifyChanges(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	told := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,9 +73,10 @@ func TestNotifyChanges(t *testing.T) {
 
 // A watch that the server refuses ends, and so does one of a backend that is closed.
 func TestNotifyChangesEnds(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	client := raw(t, srv.Addr)
-	b := must[driver.Backend](t)(New(client)).(*backend)
+	b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t)))).(*backend)
 	ended, began := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
 		ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(t.Context(), "k", func() { began <- struct{}{} })

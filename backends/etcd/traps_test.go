@@ -62,6 +62,7 @@ func stillWaiting(t testing.TB, done <-chan result, when string) {
 // Two goroutines of one client, and so on one lease, are two holders: each has an entry
 // of its own, and one of them wins.
 func TestTrap01TwoGoroutinesOneClient(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	var wins, refusals atomic.Int32
 	var wg sync.WaitGroup
@@ -93,7 +94,7 @@ const trapTTL = 4 * time.Second
 // client keeps other holds of the same TTL alive all the time.
 func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	other := request("other", trapTTL)
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
@@ -123,7 +124,7 @@ func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 // client still holds another lock of the same TTL.
 func TestTrap02LateRequestIsRefused(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	other := request("other", trapTTL)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
@@ -149,7 +150,7 @@ func TestTrap02LateRequestIsRefused(t *testing.T) {
 // A repeated attempt after a lost reply finds its own hold, and keeps it alive.
 func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	m.loseReply()
 	r := request("a", trapTTL)
@@ -175,6 +176,7 @@ func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
 // An Unlock that is late does not remove an entry of the same name that was made since
 // (etcd#22082).
 func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
+	t.Parallel()
 	srv, a := open(t)
 	b := connect(t, srv.Addr)
 	r := request("a", 20*time.Second)
@@ -193,6 +195,7 @@ func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
 // The token is the revision of the entry's creation, which rises with the order of
 // grants, and not that of whatever reply told of the grant.
 func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	first := request("first", time.Hour)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", first))
@@ -213,6 +216,7 @@ func TestTrap04TokenIsTheCreateRevision(t *testing.T) {
 
 // A waiter whose lease ends is told at once, and not at its turn.
 func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
@@ -227,6 +231,7 @@ func TestTrap05LeaseDiesWhileWaiting(t *testing.T) {
 
 // A waiter whose entry is deleted is told at once, and is not granted.
 func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
@@ -246,7 +251,7 @@ func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 // renewal is one keepalive and one read.
 func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	r := request("a", time.Second)
@@ -265,6 +270,7 @@ func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
 
 // A keepalive that says the lease is gone ends every hold on it at once.
 func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	lost := make(chan string, 10)
 	b.NotifyLost(func(key, _ string, _ error) { lost <- key })
@@ -309,7 +315,8 @@ func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 // A server with etcd's default timing grants no lease under two seconds: that is what is
 // reported, and what the hold lasts.
 func TestTrap08ServerRaisesTTL(t *testing.T) {
-	_, b := open(t, testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))
+	t.Parallel()
+	_, b := own(t, testserver.WithFlags("--heartbeat-interval", "100", "--election-timeout", "1000"))
 	if b.Info().MinTTL != 2*time.Second {
 		t.Errorf("MinTTL %v: want 2s", b.Info().MinTTL)
 	}
@@ -325,6 +332,7 @@ func TestTrap08ServerRaisesTTL(t *testing.T) {
 // A lease that is revoked under its holder, as by a leader that was stuck (etcd#15247), is
 // a loss, and it is pushed.
 func TestTrap10RevocationIsALoss(t *testing.T) {
+	t.Parallel()
 	_, b := open(t)
 	lost := make(chan error, 1)
 	b.NotifyLost(func(_, _ string, cause error) { lost <- cause })
@@ -348,7 +356,8 @@ func TestTrap10RevocationIsALoss(t *testing.T) {
 // The watch of a hold begins at a revision that is compacted by then. The entry is read,
 // and watched from there.
 func TestTrap11WatchCompacted(t *testing.T) {
-	_, b := open(t)
+	t.Parallel()
+	_, b := own(t)
 	lost := make(chan string, 1)
 	b.NotifyLost(func(_, id string, _ error) { lost <- id })
 	r := request("a", time.Hour)
@@ -381,7 +390,8 @@ func TestTrap11WatchCompacted(t *testing.T) {
 
 // The predecessor goes between the reply that names it and the watch of it.
 func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	for range 20 {
@@ -411,6 +421,7 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 
 // A waiter between others leaves: who is behind it waits on for the one before it.
 func TestTrap14MiddleWaiterDies(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
@@ -476,7 +487,8 @@ func TestTrap15LostLeaseGrantExpires(t *testing.T) {
 // A store whose revision went back, as by an old snapshot, hands out lower tokens: it is
 // documented, and not claimed.
 func TestTrap16RevisionGoesBack(t *testing.T) {
-	srv, b := open(t)
+	t.Parallel()
+	srv, b := own(t)
 	for range 10 {
 		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
 	}
@@ -493,7 +505,8 @@ func TestTrap16RevisionGoesBack(t *testing.T) {
 
 // A limit whose state this client has forgotten costs one request more than one that it remembers.
 func TestForgottenLimit(t *testing.T) {
-	srv := testserver.Etcd(t)
+	t.Parallel()
+	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 100, Per: time.Hour}.Normal())

@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // deletes reports whether a request is a transaction that would delete something.
@@ -20,7 +19,8 @@ func deletes(req any) bool {
 
 // An Unlock that arrives after the key was locked again deletes nothing, though the entry has the same name.
 func TestLateUnlock(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
 	first := request("first", 20*time.Second)
@@ -60,6 +60,7 @@ func TestLateUnlock(t *testing.T) {
 
 // What was not the hold any more is told, and what was broken keeps the key taken.
 func TestUnlockIsHonest(t *testing.T) {
+	t.Parallel()
 	srv, b := open(t)
 	other := connect(t, srv.Addr)
 	ctx := t.Context()
@@ -98,7 +99,8 @@ func TestUnlockIsHonest(t *testing.T) {
 
 // An Unlock that was never sent leaves the hold as it was.
 func TestUnlockThatWasNotSent(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	r := request("a", 20*time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
@@ -121,7 +123,8 @@ func TestUnlockThatWasNotSent(t *testing.T) {
 // A hold that becomes old enough to be watched while its Unlock is under way is not lost: that its entry goes is what was
 // asked for.
 func TestUnlockUnderWayIsNoLoss(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
 	lost := make(chan string, 2)

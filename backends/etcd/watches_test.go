@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // narrow takes no request while the client has not come back for more than it was given, as a
@@ -55,7 +54,7 @@ func (n *narrow) SendMsg(m any) error {
 // watches of others.
 func TestManyWatchesEndAtOnce(t *testing.T) {
 	t.Parallel()
-	srv := testserver.Etcd(t, testserver.Durable())
+	srv := shared(t)
 	var stuck atomic.Bool
 	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := streamer(ctx, desc, cc, method, opts...)
@@ -140,7 +139,8 @@ func (s *watches) count() int {
 
 // Watches outlive their stream: what happens while there is none is told when there is one again.
 func TestWatchesOutliveTheirStream(t *testing.T) {
-	srv := testserver.Etcd(t, testserver.Durable())
+	t.Parallel()
+	srv := shared(t)
 	var broken atomic.Bool
 	var mu sync.Mutex
 	var cancels []context.CancelFunc
@@ -199,6 +199,7 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 
 // A stream on which the server keeps silent is given up for another, though nobody tells that it is dead.
 func TestSilentWatchesBeginAnew(t *testing.T) {
+	t.Parallel()
 	srv, holder := open(t)
 	r := request("holder", time.Hour)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
