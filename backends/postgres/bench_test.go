@@ -13,7 +13,7 @@ import (
 // A lock and its unlock, beside two bare statements that change a row over the same pool. They take turns, so that whatever
 // else the machine does slows both.
 func BenchmarkLock(b *testing.B) {
-	s := open(b, patientURL(server(b).Addr))
+	s := open(b, patientURL(b, server(b).Addr))
 	ctx := b.Context()
 	key := []byte("bare")
 	besides(b, func() error {
@@ -57,7 +57,7 @@ func besides(b *testing.B, one, other func() error) {
 
 // A decision on a limit that the client knows, beside a bare counter.
 func BenchmarkLimit(b *testing.B) {
-	s := open(b, patientURL(server(b).Addr))
+	s := open(b, patientURL(b, server(b).Addr))
 	ctx := b.Context()
 	l, err := driver.Limit{Rate: 1_000_000_000, Per: time.Second}.Normal()
 	if err != nil {

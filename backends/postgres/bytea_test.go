@@ -11,9 +11,9 @@ import (
 func TestByteaOutput(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET bytea_output = 'escape'")
+	set(t, srv.Addr, "bytea_output = 'escape'")
 	for name, prepared := range map[string]string{"not-prepared": "", "prepared": "&prepared=true"} {
-		t.Run(name, func(t *testing.T) { testByteaOutput(t, patientURL(srv.Addr)+prepared, name+`\x00/é`) })
+		t.Run(name, func(t *testing.T) { testByteaOutput(t, patientURL(t, srv.Addr)+prepared, name+`\x00/é`) })
 	}
 }
 

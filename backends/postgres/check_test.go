@@ -17,7 +17,7 @@ import (
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	levels := func() map[string]driver.Level {
 		found, err := b.Check(t.Context())
 		if err != nil {
@@ -55,10 +55,10 @@ func TestCheckCountsSessionsOfOthers(t *testing.T) {
 	srv := server(t)
 	const others = 5
 	for range others {
-		conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, srv.Addr)))
+		conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), urlOf(t, testserver.PostgresUser, srv.Addr)))
 		defer conn.Close(context.WithoutCancel(t.Context()))
 	}
-	if s := must[told](t)(open(t, patientURL(srv.Addr)).tell(t.Context())); s.used <= others {
+	if s := must[told](t)(open(t, patientURL(t, srv.Addr)).tell(t.Context())); s.used <= others {
 		t.Errorf("%d sessions, want more than the %d of another user", s.used, others)
 	}
 }
@@ -67,12 +67,12 @@ func TestCheckCountsSessionsOfOthers(t *testing.T) {
 func TestFunctionsAreGone(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
-	admin(t, srv.Addr, "ALTER FUNCTION coord.lock_1 RENAME TO lock_0")
+	b := open(t, patientURL(t, srv.Addr))
+	admin(t, superuser(t, srv.Addr), "ALTER FUNCTION coord.lock_1 RENAME TO lock_0")
 	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the functions are gone") {
 		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
 	}
-	u := must[*url.URL](t)(url.Parse(patientURL(srv.Addr)))
+	u := must[*url.URL](t)(url.Parse(patientURL(t, srv.Addr)))
 	if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "store: schema coord lacks tables or functions") {
 		t.Errorf("Open by one who may not make functions: %v, want ErrNotSent that says so", err)
 	}

@@ -11,17 +11,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel() // it mostly waits
-	srv := server(t)
-	open := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }
+	srv := ownServer(t)
+	open := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(t, addr)) }
 	conformance.Run(t, conformance.Harness{
 		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
 		Claims:    Claims,
-		Faults:    faults(srv, open),
-		WorkerURL: patientURL(srv.Addr),
+		Faults:    faults(t, srv, open),
+		WorkerURL: patientURL(t, srv.Addr),
 	})
 }
 
-func faults(srv *testserver.Server, open func(conformance.TB, string) driver.Backend) *conformance.Faults {
+func faults(t *testing.T, srv *testserver.Server, open func(conformance.TB, string) driver.Backend) *conformance.Faults {
 	f := conformance.TCPFaults(srv.Addr, open)
 	// The server's clock counts. The client has none to be wrong.
 	f.Skew = func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb, srv.Addr) }
@@ -32,8 +32,14 @@ func faults(srv *testserver.Server, open func(conformance.TB, string) driver.Bac
 	f.Restart = func(conformance.TB) { srv.Restart() }
 	f.Pause = func(conformance.TB) { srv.Pause() }
 	f.Resume = func(conformance.TB) { srv.Resume() }
-	f.Wipe = func(tb conformance.TB) { admin(tb, srv.Addr, "TRUNCATE coord.locks, coord.waiters, coord.cells") }
-	f.Refuse = func(tb conformance.TB) { admin(tb, srv.Addr, "REVOKE INSERT ON ALL TABLES IN SCHEMA coord FROM app") }
-	f.Accept = func(tb conformance.TB) { admin(tb, srv.Addr, "GRANT INSERT ON ALL TABLES IN SCHEMA coord TO app") }
+	f.Wipe = func(tb conformance.TB) {
+		admin(tb, superuser(t, srv.Addr), "TRUNCATE coord.locks, coord.waiters, coord.cells")
+	}
+	f.Refuse = func(tb conformance.TB) {
+		admin(tb, superuser(t, srv.Addr), "REVOKE INSERT ON ALL TABLES IN SCHEMA coord FROM app")
+	}
+	f.Accept = func(tb conformance.TB) {
+		admin(tb, superuser(t, srv.Addr), "GRANT INSERT ON ALL TABLES IN SCHEMA coord TO app")
+	}
 	return f
 }

@@ -67,7 +67,7 @@ func TestSilentCancelRequestEnds(t *testing.T) {
 		}
 	})
 	acquire := func(addr string) *pgxpool.Conn {
-		return must[*pgxpool.Conn](t)(open(t, patientURL(addr)).pool.Acquire(t.Context()))
+		return must[*pgxpool.Conn](t)(open(t, patientURL(t, addr)).pool.Acquire(t.Context()))
 	}
 	silent, used := acquire(link.Addr()), acquire(srv.Addr)
 	defer silent.Release()

@@ -16,7 +16,7 @@ import (
 
 // A hold whose lease has ended is not granted again to its id while another waits: nobody would know of it.
 func TestEndedHoldIsNotGrantedBeforeWaiters(t *testing.T) {
-	b := open(t, patientURL(server(t).Addr))
+	b := open(t, patientURL(t, server(t).Addr))
 	a, waiter := request("a", 300*time.Millisecond), request("waiter", time.Hour)
 	first := mustTry(t, b, "k", a)
 	if _, err := b.ask(t.Context(), "k", waiter, true); !errors.Is(err, driver.ErrLocked) {
@@ -40,7 +40,7 @@ func TestEndedHoldIsNotGrantedBeforeWaiters(t *testing.T) {
 // A lease that ends while its renewal waits for the row is not renewed.
 func TestRenewalThatComesTooLate(t *testing.T) {
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	r := request("a", 300*time.Millisecond)
 	mustTry(t, b, "k", r)
 	release := rowLock(t, srv.Addr, "k")
@@ -65,7 +65,7 @@ func TestRenewalThatComesTooLate(t *testing.T) {
 
 // A permit whose request arrives after its Unlock is given back.
 func TestSharedRequestThatComesLate(t *testing.T) {
-	b := open(t, patientURL(server(t).Addr))
+	b := open(t, patientURL(t, server(t).Addr))
 	share := driver.Share{Mode: driver.Permits, Weight: 1, Of: 5}
 	other, late := request("other", time.Hour), request("late", time.Hour)
 	other.Share, late.Share = share, share
@@ -99,7 +99,7 @@ func TestSharedRequestThatComesLate(t *testing.T) {
 func TestUnlockBehindItsRequest(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	one, two := open(t, patientURL(srv.Addr)), open(t, patientURL(srv.Addr))
+	one, two := open(t, patientURL(t, srv.Addr)), open(t, patientURL(t, srv.Addr))
 	before, r := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, one, "k", before)
 	if err := one.Unlock(t.Context(), "k", before.ID); err != nil {
@@ -128,7 +128,7 @@ func TestUnlockBehindItsRequest(t *testing.T) {
 
 // A fence within a savepoint is refused, because a rollback to that would take it away.
 func TestFenceWithinASavepoint(t *testing.T) {
-	b := open(t, patientURL(server(t).Addr))
+	b := open(t, patientURL(t, server(t).Addr))
 	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	inner := must[pgx.Tx](t)(tx.Begin(t.Context()))

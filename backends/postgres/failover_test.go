@@ -51,7 +51,7 @@ func settled(t *testing.T, op func(ctx context.Context) error) error {
 
 // The primary dies in the middle of grants, renewals and permits, and its replica takes over. With a synchronous replica
 // nothing that was acknowledged is lost. Otherwise two can hold, after the failover, for less than a TTL; tokens rise even so.
-func TestFailoverUnderLoad(t *testing.T) {
+func TestNightlyFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, synchronous := range map[string]bool{"synchronous": true, "asynchronous": false} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func (h *history) checkOverlapsAfter(t *testing.T, died time.Time, ttl time.Dura
 
 // The primary dies before its replica has the lock. The next renewal of the holder says that the hold is gone, and the next
 // holder's token is above the lost one.
-func TestFailoverLosesTheGrant(t *testing.T) {
+func TestNightlyFailoverLosesTheGrant(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, false)
 	b, c := open(t, p.url()), newClient(t, p.url())
@@ -132,7 +132,7 @@ func TestFailoverLosesTheGrant(t *testing.T) {
 	kept := request("kept", time.Hour)
 	mustTry(t, b, "kept", kept)
 	p.replica.Pause()
-	admin(t, p.primary.Addr, "SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
+	admin(t, p.primaryURL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
 	lost, next := request("lost", time.Hour), request("next", time.Hour)
 	held := mustTry(t, b, "k", lost)
 	l := must[*coord.Lock](t)(c.TryLock(ctx, "client", coord.TTL(3*time.Second)))
@@ -163,7 +163,7 @@ func TestFailoverLosesTheGrant(t *testing.T) {
 
 // A primary that hangs is replaced, and comes back: there are two. With a synchronous replica the old one can confirm
 // nothing any more, and what it says of the past grants nobody anything.
-func TestTwoPrimaries(t *testing.T) {
+func TestNightlyTwoPrimaries(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
 	b, old := open(t, p.url()), open(t, p.primaryURL())
@@ -197,7 +197,7 @@ func TestTwoPrimaries(t *testing.T) {
 
 // Without its synchronous replica a primary confirms nothing: grants have an unknown outcome, and what is held can be seen.
 // When the replica is back, the same requests find what they left.
-func TestSynchronousReplicaIsAway(t *testing.T) {
+func TestNightlySynchronousReplicaIsAway(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
 	b := open(t, p.url())
@@ -245,7 +245,7 @@ func TestReplicaIsNoStore(t *testing.T) {
 }
 
 // Somebody cancels the wait for the replica. PostgreSQL then confirms what the replica lacks, with a warning: that is no grant.
-func TestCancelledWaitForTheReplica(t *testing.T) {
+func TestNightlyCancelledWaitForTheReplica(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, true)
 	b, r := open(t, p.url()+"&timeout=5s"), request("a", time.Hour)
@@ -263,7 +263,7 @@ func TestCancelledWaitForTheReplica(t *testing.T) {
 				t.Errorf("TryLock: %v, want an unknown outcome", err)
 			}
 		case <-time.After(5 * time.Millisecond):
-			admin(t, p.primary.Addr, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			admin(t, p.primaryURL(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 		}
 	}
 	p.replica.Resume()

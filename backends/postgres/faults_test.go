@@ -23,7 +23,7 @@ import (
 // rowLock keeps the row of a key locked, as a transaction of somebody else does, until release is called.
 func rowLock(t *testing.T, addr, key string) (release func()) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), fmt.Sprintf("postgres://%s@%s/postgres", testserver.PostgresUser, addr))
+	conn, err := pgx.Connect(t.Context(), superuser(t, addr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func mustTry(t *testing.T, b driver.Locker, key string, r driver.Request) driver
 func behindARow(t *testing.T) (b *backend, r driver.Request, release func()) {
 	t.Helper()
 	srv := server(t)
-	b = open(t, patientURL(srv.Addr)+"&pool_size=1")
+	b = open(t, patientURL(t, srv.Addr)+"&pool_size=1")
 	r = request("a", time.Minute)
 	mustTry(t, b, "k", r)
 	return b, r, rowLock(t, srv.Addr, "k")
@@ -113,8 +113,8 @@ func TestWaitForAConnectionIsDefinite(t *testing.T) {
 // After a restart the pool has dead connections. None is used.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	srv := ownServer(t)
+	b := open(t, patientURL(t, srv.Addr))
 	r := request("a", time.Hour)
 	before := mustTry(t, b, "k", r)
 	var wg sync.WaitGroup
@@ -134,7 +134,7 @@ func TestRestart(t *testing.T) {
 func TestTerminatedSession(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	r := request("a", time.Minute)
 	mustTry(t, b, "k", r)
 	release := rowLock(t, srv.Addr, "k")
@@ -152,7 +152,7 @@ func TestTerminatedSession(t *testing.T) {
 			}
 			done = true
 		case <-time.After(time.Millisecond):
-			admin(t, srv.Addr, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app' AND wait_event_type = 'Lock'")
+			admin(t, superuser(t, srv.Addr), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app' AND datname = current_database() AND wait_event_type = 'Lock'")
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestLostReply(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	b, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, patientURL(addr))
+		return openIn(tb, patientURL(t, addr))
 	}).Link(t)
 	locks := b.(driver.Locker)
 	defer func() {
@@ -189,8 +189,8 @@ func TestLostReply(t *testing.T) {
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET statement_timeout = '2s'")
-	b := open(t, patientURL(srv.Addr))
+	set(t, srv.Addr, "statement_timeout = '2s'")
+	b := open(t, patientURL(t, srv.Addr))
 	r := request("a", time.Minute)
 	mustTry(t, b, "k", r)
 	release := rowLock(t, srv.Addr, "k")
@@ -207,9 +207,9 @@ func TestStatementTimeout(t *testing.T) {
 func TestPoolOfOne(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET default_transaction_isolation = 'serializable'")
-	one := open(t, patientURL(srv.Addr)+"&pool_size=1")
-	two := open(t, patientURL(srv.Addr)+"&pool_size=1")
+	set(t, srv.Addr, "default_transaction_isolation = 'serializable'")
+	one := open(t, patientURL(t, srv.Addr)+"&pool_size=1")
+	two := open(t, patientURL(t, srv.Addr)+"&pool_size=1")
 	var wg sync.WaitGroup
 	for i := range 16 {
 		b := []*backend{one, two}[i%2]
@@ -233,7 +233,7 @@ func TestPoolOfOne(t *testing.T) {
 func TestRenewAllInOneOrder(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	var holds []driver.Hold
 	for i := range 50 {
 		h := driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Minute)}
@@ -260,7 +260,7 @@ func TestRenewAllInOneOrder(t *testing.T) {
 	}
 	wg.Wait()
 	var deadlocks int
-	if err := b.pool.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'").Scan(&deadlocks); err != nil || deadlocks > 0 {
+	if err := b.pool.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil || deadlocks > 0 {
 		t.Errorf("%d deadlocks, %v", deadlocks, err)
 	}
 }
@@ -272,7 +272,7 @@ func TestStatementsArePreparedAsThePoolDoes(t *testing.T) {
 	for mode, want := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false, "exec": false, "simple_protocol": false} {
 		t.Run(mode, func(t *testing.T) { testPrepared(t, srv.Addr, mode, want) })
 	}
-	u := patientURL(srv.Addr) + "&pool_size=1"
+	u := patientURL(t, srv.Addr) + "&pool_size=1"
 	for prepared, want := range map[string]bool{"": false, "&prepared=false": false, "&prepared=true": true} {
 		b := open(t, u+prepared)
 		mustTry(t, b, "url"+prepared, request("a", time.Minute))
@@ -291,7 +291,7 @@ func wantPrepared(t *testing.T, b *backend, want bool) {
 }
 
 func testPrepared(t *testing.T, addr, mode string, want bool) {
-	config, err := pgxpool.ParseConfig(fmt.Sprintf("postgres://app@%s/postgres?pool_max_conns=1&default_query_exec_mode=%s", addr, mode))
+	config, err := pgxpool.ParseConfig(fmt.Sprintf("%s?pool_max_conns=1&default_query_exec_mode=%s", appURL(t, addr), mode))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,8 +333,8 @@ func testPrepared(t *testing.T, addr, mode string, want bool) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
-	admin(t, srv.Addr, `INSERT INTO coord.locks (key, id, state, token, until)
+	b := open(t, patientURL(t, srv.Addr))
+	admin(t, superuser(t, srv.Addr), `INSERT INTO coord.locks (key, id, state, token, until)
 		SELECT convert_to('old' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '2 hours' FROM generate_series(1, 2500) AS n`)
 	r := request("a", time.Minute)
 	count := func() (n int) {
@@ -354,8 +354,8 @@ func TestSweep(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "CREATE SCHEMA newer; CREATE TABLE newer.version AS SELECT 99 AS version; GRANT USAGE ON SCHEMA newer TO app; GRANT SELECT ON newer.version TO app")
-	at := "postgres://app@" + srv.Addr + "/postgres"
+	admin(t, superuser(t, srv.Addr), "CREATE SCHEMA newer; CREATE TABLE newer.version AS SELECT 99 AS version; GRANT USAGE ON SCHEMA newer TO app; GRANT SELECT ON newer.version TO app")
+	at := appURL(t, srv.Addr)
 	for text, want := range map[string]struct {
 		is   error
 		text string
@@ -382,11 +382,11 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	u := must[*url.URL](t)(url.Parse(at))
 	for setting, value := range map[string]string{"synchronous_commit": "off", "client_min_messages": "error"} {
-		admin(t, srv.Addr, fmt.Sprintf("ALTER ROLE app SET %s = %s", setting, value))
+		set(t, srv.Addr, setting+" = "+value)
 		if _, err := Open(t.Context(), u); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), setting) {
 			t.Errorf("with %s = %s: %v, want ErrUnsupported", setting, value, err)
 		}
-		admin(t, srv.Addr, "ALTER ROLE app RESET "+setting)
+		admin(t, superuser(t, srv.Addr), "ALTER DATABASE "+testserver.NameOf(t)+" RESET "+setting)
 	}
 }
 
@@ -394,13 +394,13 @@ func TestOpenRefuses(t *testing.T) {
 func TestTablesAreGone(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
-	admin(t, srv.Addr, "DROP SCHEMA coord CASCADE")
+	b := open(t, patientURL(t, srv.Addr))
+	admin(t, superuser(t, srv.Addr), "DROP SCHEMA coord CASCADE")
 	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the tables are gone") {
 		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
 	}
-	admin(t, srv.Addr, schema(t))
-	admin(t, srv.Addr, schema(t)) // changes nothing
+	admin(t, superuser(t, srv.Addr), schema(t))
+	admin(t, superuser(t, srv.Addr), schema(t)) // changes nothing
 	if _, err := Schema("no schema"); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Schema of a name with a space: %v, want ErrInvalid", err)
 	}
@@ -410,7 +410,7 @@ func TestTablesAreGone(t *testing.T) {
 func TestLockedRowsLeaveConnections(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr)+"&pool_size=10")
+	b := open(t, patientURL(t, srv.Addr)+"&pool_size=10")
 	var holds []driver.Hold
 	for i := range 5 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
@@ -438,7 +438,7 @@ func TestLockedRowsLeaveConnections(t *testing.T) {
 func TestLateStatementCostsOneConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, "postgres://app@"+srv.Addr+"/postgres?pool_size=10")
+	b := open(t, appURL(t, srv.Addr)+"?pool_size=10")
 	stuck, free := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, b, "stuck", stuck)
 	mustTry(t, b, "free", free)
@@ -468,7 +468,7 @@ func TestLateStatementCostsOneConnection(t *testing.T) {
 func TestSlowConnectionIsMade(t *testing.T) {
 	t.Parallel()
 	b, link := conformance.TCPFaults(server(t).Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, "postgres://app@"+addr+"/postgres?timeout=500ms")
+		return openIn(tb, appURL(t, addr)+"?timeout=500ms")
 	}).Link(t)
 	defer b.Close()
 	r := request("a", time.Hour)
@@ -490,7 +490,7 @@ func TestLateStatementKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	const timeout = 1500 * time.Millisecond
-	b := open(t, fmt.Sprintf("postgres://app@%s/postgres?timeout=%v", srv.Addr, timeout))
+	b := open(t, fmt.Sprintf("%s?timeout=%v", appURL(t, srv.Addr), timeout))
 	r := request("a", time.Hour)
 	mustTry(t, b, "k", r)
 	for {
@@ -526,11 +526,11 @@ func connect(t *testing.T, b *backend, n int) (sessions []uint32) {
 // Of several hosts the one that stops taking writes is left.
 func TestReadOnlyHostIsLeft(t *testing.T) {
 	t.Parallel()
-	first, second := server(t), server(t)
-	b := open(t, fmt.Sprintf("postgres://app@%s,%s/postgres", first.Addr, second.Addr))
+	first, second := ownServer(t), ownServer(t)
+	b := open(t, appURL(t, first.Addr+","+second.Addr))
 	mustTry(t, b, "k", request("a", time.Hour))
-	admin(t, first.Addr, "ALTER SYSTEM SET default_transaction_read_only = on")
-	admin(t, first.Addr, "SELECT pg_reload_conf()")
+	admin(t, superuser(t, first.Addr), "ALTER SYSTEM SET default_transaction_read_only = on")
+	admin(t, superuser(t, first.Addr), "SELECT pg_reload_conf()")
 	refused := false
 	for start := time.Now(); time.Since(start) < hung; {
 		_, err := b.TryLock(t.Context(), rand.Text(), request("a", time.Hour))
@@ -546,16 +546,16 @@ func TestReadOnlyHostIsLeft(t *testing.T) {
 func TestLockedRowHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	var holds []driver.Hold
 	for i := range 1000 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
 	}
-	admin(t, srv.Addr, "INSERT INTO coord.locks SELECT convert_to(n::text, 'UTF8'), '', 'held', 1, clock_timestamp() + interval '1 hour' FROM generate_series(0, 999) AS n")
+	admin(t, superuser(t, srv.Addr), "INSERT INTO coord.locks SELECT convert_to(n::text, 'UTF8'), '', 'held', 1, clock_timestamp() + interval '1 hour' FROM generate_series(0, 999) AS n")
 	for i := range holds {
 		holds[i].ID = holds[0].ID
 	}
-	admin(t, srv.Addr, fmt.Sprintf("UPDATE coord.locks SET id = '%s'", holds[0].ID))
+	admin(t, superuser(t, srv.Addr), fmt.Sprintf("UPDATE coord.locks SET id = '%s'", holds[0].ID))
 	const locked = 500
 	release := rowLock(t, srv.Addr, holds[locked].Key)
 	holds = append(holds, driver.Hold{Key: "none", Request: request("a", time.Hour)})

@@ -11,7 +11,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // A holder that was frozen in the middle of its transaction wakes up and writes: the database refuses it, at every
@@ -19,8 +18,8 @@ import (
 func TestFrozenHolderIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "CREATE TABLE public.balances (id int PRIMARY KEY, cents int); INSERT INTO public.balances VALUES (1, 0); GRANT ALL ON public.balances TO app")
-	pool := open(t, patientURL(srv.Addr)).pool
+	admin(t, superuser(t, srv.Addr), "CREATE TABLE public.balances (id int PRIMARY KEY, cents int); INSERT INTO public.balances VALUES (1, 0); GRANT ALL ON public.balances TO app")
+	pool := open(t, patientURL(t, srv.Addr)).pool
 	for i, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
 			ctx := t.Context()
@@ -78,7 +77,7 @@ func TestFrozenHolderIsRefused(t *testing.T) {
 func TestFenceSerializes(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	ctx := t.Context()
 	old, err := b.pool.Begin(ctx)
 	if err != nil {
@@ -92,7 +91,7 @@ func TestFenceSerializes(t *testing.T) {
 		fenced <- pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { return Fence(ctx, tx, "k", 2) })
 	}()
 	for waits := 0; waits == 0; {
-		err := b.pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = 'app'").Scan(&waits)
+		err := b.pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = 'app' AND datname = current_database()").Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func TestFenceSerializes(t *testing.T) {
 func TestFenceSQL(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	db, err := sql.Open("pgx", testserver.PostgresURL(appUser, srv.Addr))
+	db, err := sql.Open("pgx", urlOf(t, appUser, srv.Addr))
 	if err != nil {
 		t.Fatal(err)
 	}

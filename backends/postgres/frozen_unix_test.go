@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // A process that holds a lock is stopped for longer than its lease. Another takes the lock and writes. The first goes on,
@@ -19,8 +18,8 @@ import (
 func TestFrozenProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "CREATE TABLE public.balances (written_by text); INSERT INTO public.balances VALUES ('nobody'); GRANT ALL ON public.balances TO app")
-	at := testserver.PostgresURL(appUser, srv.Addr)
+	admin(t, superuser(t, srv.Addr), "CREATE TABLE public.balances (written_by text); INSERT INTO public.balances VALUES ('nobody'); GRANT ALL ON public.balances TO app")
+	at := urlOf(t, appUser, srv.Addr)
 	b, c := open(t, at), newClient(t, at)
 	frozen := startHolder(t, holder{URL: at, Keys: []string{"account"}, TTL: 2 * time.Second, Fences: true})
 	t.Cleanup(frozen.end)

@@ -19,30 +19,83 @@ import (
 
 func TestMain(m *testing.M) {
 	conformance.WorkerMain()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(everybody.Main(m))
 }
 
 // appUser has no more rights than a client needs.
 const appUser = "app"
 
-// server starts a server with the tables, and with a user who may only use them.
+// everybody is the server of all tests that disturb nobody.
+var everybody testserver.Shared
+
+// server gives that server, with a database of the test's own: what is set there, and who is told of there, is no other
+// test's.
 func server(t testing.TB) *testserver.Server {
 	t.Helper()
+	srv := everybody.Use(t, start)
+	makeDatabase(t, srv.Addr)
+	t.Cleanup(func() {
+		admin(t, testserver.PostgresURL(testserver.PostgresUser, srv.Addr), "DROP DATABASE "+testserver.NameOf(t)+" WITH (FORCE)")
+	})
+	return srv
+}
+
+// ownServer is such a server for this test alone.
+func ownServer(t testing.TB) *testserver.Server {
+	t.Helper()
+	srv := start(t)
+	makeDatabase(t, srv.Addr)
+	return srv
+}
+
+// start starts a server with a database to be copied: it has the tables, which a user may only use.
+func start(t testing.TB) *testserver.Server {
+	t.Helper()
 	srv := testserver.Postgres(t)
-	admin(t, srv.Addr, schema(t)+`
-		CREATE ROLE app LOGIN;
+	super := testserver.PostgresURL(testserver.PostgresUser, srv.Addr)
+	admin(t, super, "CREATE ROLE app LOGIN")
+	admin(t, super, "CREATE DATABASE ready")
+	admin(t, databaseURL(testserver.PostgresUser, srv.Addr, "ready"), schema(t)+`
 		GRANT USAGE ON SCHEMA coord TO app;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;`)
 	return srv
 }
 
-// admin runs statements as the superuser.
-func admin(tb interface{ Fatalf(string, ...any) }, addr, sql string) {
+func makeDatabase(t testing.TB, addr string) {
+	t.Helper()
+	admin(t, testserver.PostgresURL(testserver.PostgresUser, addr), "CREATE DATABASE "+testserver.NameOf(t)+" TEMPLATE ready")
+}
+
+func databaseURL(user, addr, database string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", user, addr, database)
+}
+
+// urlOf names the test's own database to a user.
+func urlOf(t testing.TB, user, addr string) string {
+	return databaseURL(user, addr, testserver.NameOf(t))
+}
+
+// superuser is the URL for what a client may not do.
+func superuser(t testing.TB, addr string) string { return urlOf(t, testserver.PostgresUser, addr) }
+
+// appURL is one without parameters.
+func appURL(t testing.TB, addr string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s", appUser, addr, testserver.NameOf(t))
+}
+
+// set changes a setting of all sessions that begin after that.
+func set(t testing.TB, addr, setting string) {
+	t.Helper()
+	admin(t, superuser(t, addr), "ALTER DATABASE "+testserver.NameOf(t)+" SET "+setting)
+}
+
+// admin runs statements as the user of a URL.
+func admin(tb interface{ Fatalf(string, ...any) }, url, sql string) {
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, testserver.PostgresURL(testserver.PostgresUser, addr))
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		tb.Fatalf("connect as the superuser: %v", err)
+		tb.Fatalf("connect to %s: %v", url, err)
 	}
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -54,8 +107,8 @@ func admin(tb interface{ Fatalf(string, ...any) }, addr, sql string) {
 const hung = 30 * time.Second
 
 // patientURL gives each statement time enough on a busy machine.
-func patientURL(addr string) string {
-	return fmt.Sprintf("%s&timeout=%v", testserver.PostgresURL(appUser, addr), maxTimeout)
+func patientURL(t testing.TB, addr string) string {
+	return fmt.Sprintf("%s&timeout=%v", urlOf(t, appUser, addr), maxTimeout)
 }
 
 // openIn opens a store, which the caller closes.
@@ -113,10 +166,10 @@ func must[T any](t testing.TB) func(T, error) T {
 func untilBlocked(t *testing.T, b *backend, statements int) {
 	t.Helper()
 	c := b.pool.Config().ConnConfig
-	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, fmt.Sprintf("%s:%d", c.Host, c.Port))))
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), databaseURL(testserver.PostgresUser, fmt.Sprintf("%s:%d", c.Host, c.Port), c.Database)))
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	for blocked := 0; blocked < statements; time.Sleep(time.Millisecond) {
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = $1", appUser).Scan(&blocked)
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = $1 AND datname = current_database()", appUser).Scan(&blocked)
 		if err != nil {
 			t.Fatal(err)
 		}

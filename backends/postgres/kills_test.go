@@ -22,16 +22,16 @@ type crew struct {
 	over  atomic.Bool
 }
 
-// TestKills kills processes that hold, and restarts the server under them. No key is granted while a lease may live, also one
+// TestNightlyKills kills processes that hold, and restarts the server under them. No key is granted while a lease may live, also one
 // of the dead, and tokens rise. COORD_POSTGRES_KILLS says how many holders are killed; there is a restart for each five.
-func TestKills(t *testing.T) {
+func TestNightlyKills(t *testing.T) {
 	t.Parallel()
 	kills := 10
 	if text := os.Getenv("COORD_POSTGRES_KILLS"); text != "" {
 		kills = must[int](t)(strconv.Atoi(text))
 	}
-	srv := server(t)
-	c := &crew{t: t, of: holder{URL: patientURL(srv.Addr), Keys: []string{"a", "b", "c"}}, keys: map[string]*history{}}
+	srv := ownServer(t)
+	c := &crew{t: t, of: holder{URL: patientURL(t, srv.Addr), Keys: []string{"a", "b", "c"}}, keys: map[string]*history{}}
 	for _, key := range c.of.Keys {
 		c.keys[key] = &history{}
 	}

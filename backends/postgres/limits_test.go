@@ -43,7 +43,7 @@ func counted(t *testing.T, url string) (b *backend, statements func() int64) {
 // A decision on a state that the client knows is one statement, and so is a denial. Another client's change costs one more.
 func TestStatementsOfLimits(t *testing.T) {
 	t.Parallel()
-	url := "postgres://app@" + server(t).Addr + "/postgres"
+	url := appURL(t, server(t).Addr)
 	one, statements := counted(t, url)
 	two, _ := counted(t, url)
 	l := limitOf(t, 5, time.Hour)
@@ -104,7 +104,7 @@ func TestStatementsOfLimits(t *testing.T) {
 func TestLimitsOnALongWay(t *testing.T) {
 	t.Parallel()
 	b, link := conformance.TCPFaults(server(t).Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, patientURL(addr))
+		return openIn(tb, patientURL(t, addr))
 	}).Link(t)
 	defer b.Close()
 	l := limitOf(t, 100, 1000*time.Hour)
@@ -122,7 +122,7 @@ func TestLimitsOnALongWay(t *testing.T) {
 // A client whose idea of the server's clock is wrong neither decides by it nor writes it into a state.
 func TestWrongClockOfLimits(t *testing.T) {
 	t.Parallel()
-	b, _ := counted(t, "postgres://app@"+server(t).Addr+"/postgres")
+	b, _ := counted(t, appURL(t, server(t).Addr))
 	l := limitOf(t, 2, 1000*time.Hour)
 	l.Algorithm = driver.FixedWindow
 	ask := driver.Ask{Min: 1, N: 1}

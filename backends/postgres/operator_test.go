@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -21,8 +20,8 @@ import (
 func TestLockTimeout(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET lock_timeout = '50ms'")
-	b, c := open(t, patientURL(srv.Addr)), newClient(t, patientURL(srv.Addr))
+	set(t, srv.Addr, "lock_timeout = '50ms'")
+	b, c := open(t, patientURL(t, srv.Addr)), newClient(t, patientURL(t, srv.Addr))
 	r := request("a", time.Hour)
 	mustTry(t, b, "k", r)
 	l := must[*coord.Lock](t)(c.TryLock(t.Context(), "client", coord.TTL(time.Minute)))
@@ -52,10 +51,10 @@ func TestLockTimeout(t *testing.T) {
 func TestIdleSessionsAreEnded(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	one, two := newClient(t, patientURL(srv.Addr)), newClient(t, patientURL(srv.Addr))
-	admin(t, srv.Addr, "ALTER ROLE app SET idle_in_transaction_session_timeout = '1ms'")
-	admin(t, srv.Addr, "ALTER ROLE app SET idle_session_timeout = '250ms'")
-	admin(t, srv.Addr, "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'app'") // the next ones have it
+	one, two := newClient(t, patientURL(t, srv.Addr)), newClient(t, patientURL(t, srv.Addr))
+	set(t, srv.Addr, "idle_in_transaction_session_timeout = '1ms'")
+	set(t, srv.Addr, "idle_session_timeout = '250ms'")
+	admin(t, superuser(t, srv.Addr), "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'app' AND datname = current_database()") // the next ones have it
 	// A session that ends while a statement is on its way to it has not read it: that is a refusal, and no unknown outcome.
 	// A busy machine may not make a connection in time.
 	again := func(err error) bool {
@@ -95,8 +94,8 @@ func TestIdleSessionsAreEnded(t *testing.T) {
 func TestIdleFenceIsUndone(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "CREATE TABLE public.written (token bigint); GRANT ALL ON public.written TO app")
-	b := open(t, patientURL(srv.Addr))
+	admin(t, superuser(t, srv.Addr), "CREATE TABLE public.written (token bigint); GRANT ALL ON public.written TO app")
+	b := open(t, patientURL(t, srv.Addr))
 	write := func(tx pgx.Tx, token coord.Token) error {
 		err := Fence(t.Context(), tx, "k", token)
 		if err == nil {
@@ -129,12 +128,12 @@ func TestIdleFenceIsUndone(t *testing.T) {
 func TestSerializableSessions(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, "ALTER ROLE app SET default_transaction_isolation = 'serializable'")
+	set(t, srv.Addr, "default_transaction_isolation = 'serializable'")
 	h := &history{limit: coord.PerSecond(50)}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range 3 {
-		c := newClient(t, patientURL(srv.Addr))
+		c := newClient(t, patientURL(t, srv.Addr))
 		for range 3 {
 			wg.Go(func() { h.hold(ctx, c, "k", 5*time.Second) })
 		}
@@ -173,7 +172,7 @@ func TestConnectionsBreakInCommits(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		c := newClient(t, fmt.Sprintf("postgres://%s@%s/postgres", appUser, link.Addr()))
+		c := newClient(t, appURL(t, link.Addr()))
 		for range 2 {
 			wg.Go(func() { h.hold(ctx, c, "k", 2*time.Second) })
 		}
@@ -192,7 +191,7 @@ func TestConnectionsBreakInCommits(t *testing.T) {
 	wg.Wait()
 	h.check(t)
 	// Whatever is left ends with its lease.
-	free := open(t, patientURL(srv.Addr))
+	free := open(t, patientURL(t, srv.Addr))
 	if _, err := free.Lock(t.Context(), "k", request("last", time.Minute)); err != nil {
 		t.Errorf("Lock after that: %v", err)
 	}
@@ -203,9 +202,9 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	opened, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, patientURL(addr))
+		return openIn(tb, patientURL(t, addr))
 	}).Link(t)
-	b, direct := opened.(*backend), open(t, patientURL(srv.Addr))
+	b, direct := opened.(*backend), open(t, patientURL(t, srv.Addr))
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

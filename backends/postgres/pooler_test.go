@@ -33,14 +33,14 @@ func pooled() func(conformance.Case) bool {
 // A pooler gives each transaction another session. The suite runs behind it.
 func TestConformanceOverPgBouncer(t *testing.T) {
 	t.Parallel() // it mostly waits
-	srv := server(t)
+	srv := ownServer(t)
 	pooler := testserver.PgBouncer(t, srv)
-	openAt := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }
+	openAt := func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(t, addr)) }
 	open := func(tb conformance.TB) driver.Backend { return openAt(tb, pooler.Addr) }
-	f := faults(srv, openAt)
+	f := faults(t, srv, openAt)
 	f.Link = conformance.TCPFaults(pooler.Addr, openAt).Link
 	f.Skew = func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb) }
-	s := conformance.Suite{Only: pooled(), Harness: conformance.Harness{Open: open, Claims: Claims, Faults: f, WorkerURL: patientURL(pooler.Addr)}}
+	s := conformance.Suite{Only: pooled(), Harness: conformance.Harness{Open: open, Claims: Claims, Faults: f, WorkerURL: patientURL(t, pooler.Addr)}}
 	s.Test(t)
 }
 
@@ -50,7 +50,7 @@ func TestPgBouncerKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	pooler := testserver.PgBouncer(t, srv)
-	clients := []*backend{open(t, patientURL(pooler.Addr)), open(t, patientURL(pooler.Addr)), open(t, patientURL(pooler.Addr))}
+	clients := []*backend{open(t, patientURL(t, pooler.Addr)), open(t, patientURL(t, pooler.Addr)), open(t, patientURL(t, pooler.Addr))}
 	if err := clients[0].listener.session(t.Context()); !errors.Is(err, errSilent) {
 		t.Errorf("listening behind a pooler of transactions: %v, want %v", err, errSilent)
 	}
@@ -95,20 +95,20 @@ func TestPgBouncerKeepsTheOrder(t *testing.T) {
 }
 
 // A pooler of sessions is as good as none.
-func TestPgBouncerOfSessions(t *testing.T) {
+func TestNightlyPgBouncerOfSessions(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	pooler := testserver.PgBouncer(t, srv, "pool_mode = session")
-	b := open(t, patientURL(pooler.Addr))
+	b := open(t, patientURL(t, pooler.Addr))
 	awaitListener(t, b, "k")
 }
 
 // The pooler, and not the server, is away: that is an outage like any other.
-func TestPgBouncerIsAway(t *testing.T) {
+func TestNightlyPgBouncerIsAway(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
+	srv := ownServer(t)
 	pooler := testserver.PgBouncer(t, srv)
-	b := open(t, patientURL(pooler.Addr))
+	b := open(t, patientURL(t, pooler.Addr))
 	r := request("a", time.Hour)
 	before := mustTry(t, b, "k", r)
 	pooler.Kill()

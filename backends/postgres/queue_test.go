@@ -18,7 +18,7 @@ import (
 func TestWaiterIsNotified(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	one, two := open(t, patientURL(srv.Addr)), open(t, patientURL(srv.Addr))
+	one, two := open(t, patientURL(t, srv.Addr)), open(t, patientURL(t, srv.Addr))
 	for awaitListener(t, two, "warm up"); ; {
 		holder, waiter := request("a", time.Hour), request("b", time.Hour)
 		mustTry(t, one, "k", holder)
@@ -53,8 +53,8 @@ func TestWaiterIsNotified(t *testing.T) {
 func TestShorterLeaseIsTold(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
-	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(appUser, srv.Addr)))
+	b := open(t, patientURL(t, srv.Addr))
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), urlOf(t, appUser, srv.Addr)))
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	holder, waiter := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, b, "k", holder)
@@ -106,8 +106,8 @@ func awaitListener(t *testing.T, b *backend, key string) {
 // Waiters whose connection for notifications breaks go on, and hear again after it.
 func TestListenerConnectsAgain(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	srv := ownServer(t)
+	b := open(t, patientURL(t, srv.Addr))
 	awaitListener(t, b, "k")
 	srv.Kill()
 	for start := time.Now(); b.listener.isUp(); {
@@ -124,7 +124,7 @@ func TestListenerConnectsAgain(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	holder, first, second := request("a", time.Hour), request("b", time.Hour), request("c", time.Hour)
 	mustTry(t, b, "k", holder)
 	if _, err := b.ask(t.Context(), "k", first, true); !errors.Is(err, driver.ErrLocked) {
@@ -154,7 +154,7 @@ func TestPlaces(t *testing.T) {
 func TestLastToLeaveNotifiesTheNext(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	holder := request("holder", time.Hour)
 	mustTry(t, b, "k", holder)
 	queue := []driver.Request{request("a", time.Hour), request("b", time.Hour), request("c", time.Hour)}
@@ -163,11 +163,11 @@ func TestLastToLeaveNotifiesTheNext(t *testing.T) {
 			t.Fatalf("a place in the queue: %v, want ErrLocked", err)
 		}
 	}
-	admin(t, srv.Addr, "UPDATE coord.waiters SET until = until + interval '1 hour'; UPDATE coord.locks SET queued = queued + interval '1 hour'")
+	admin(t, superuser(t, srv.Addr), "UPDATE coord.waiters SET until = until + interval '1 hour'; UPDATE coord.locks SET queued = queued + interval '1 hour'")
 	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	listener := must[*pgx.Conn](t)(pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, srv.Addr)))
+	listener := must[*pgx.Conn](t)(pgx.Connect(t.Context(), urlOf(t, testserver.PostgresUser, srv.Addr)))
 	defer listener.Close(context.Background())
 	must[pgconn.CommandTag](t)(listener.Exec(t.Context(), "LISTEN coord_coord"))
 	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))

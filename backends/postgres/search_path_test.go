@@ -12,11 +12,11 @@ import (
 func TestFunctionsOfOtherUsers(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	admin(t, srv.Addr, `
+	admin(t, superuser(t, srv.Addr), `
 		CREATE FUNCTION public.cardinality(bytea[]) RETURNS int LANGUAGE sql AS 'SELECT 0';
 		CREATE FUNCTION public.never(oid, regnamespace) RETURNS bool LANGUAGE sql AS 'SELECT false';
 		CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regnamespace, FUNCTION = public.never);`)
-	b := open(t, patientURL(srv.Addr))
+	b := open(t, patientURL(t, srv.Addr))
 	l := limitOf(t, 1, time.Hour)
 	demands := []driver.Demand{{Key: "a", Limit: l, N: 1}, {Key: "b", Limit: l, N: 1}}
 	for _, want := range []int{1, 0} {
