@@ -305,6 +305,7 @@ func TestLateRequestsOfAnEarlierLimit(t *testing.T) {
 func TestCollectorKeepsUp(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
+	b.collecting.Store(true) // by this test alone
 	l := limitOf(t, "1/1ms")
 	const n = 1500
 	var keys atomic.Int32
@@ -322,6 +323,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 	b.clock.mu.Unlock()
 	// Another client has used some of them since: ours are not the latest versions.
 	other := connect(t, urlWith(t, p.target, calmSession))
+	other.collecting.Store(true)
 	for i := range 5 {
 		must[driver.TakenOne](t)(other.TakeOne(t.Context(), fmt.Sprint("k", i+1), l, driver.Ask{Min: 1, N: 1}))
 	}
