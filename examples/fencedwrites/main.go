@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"time"
@@ -53,31 +54,39 @@ func teller(ctx context.Context, p *program.Program) error {
 	if err := p.Ready(ctx); err != nil {
 		return err
 	}
-	err = coord.Do(ctx, client, "account/7", func(held context.Context) error {
-		lock, _ := coord.Held(held, "account/7")
-		balance, err := read(held, db)
-		if err != nil {
+	for told := false; !told; { // again if the lease ends before it has told what it reads
+		err := coord.Do(ctx, client, "account/7", func(held context.Context) (err error) {
+			told, err = withdraw(ctx, held, p, db)
+			return err
+		}, coord.TTL(*ttl))
+		if err != nil && !errors.Is(err, coord.ErrLost) {
 			return err
 		}
-		if err := p.Tell(step{Read: true, Balance: balance, Token: lock.Token()}); err != nil {
-			return err
-		}
-		// Here A is frozen. It goes on as if nothing had happened: with ctx, which knows nothing of the lock.
-		if _, err := p.Word(ctx); err != nil {
-			return err
-		}
-		balance -= withdrawals[p.Name]
-		err = write(ctx, db, balance, lock.Token())
-		refused := errors.Is(err, coord.ErrLost)
-		if err != nil && !refused {
-			return err
-		}
-		return p.Tell(step{Wrote: !refused, Refused: refused, Balance: balance})
-	}, coord.TTL(*ttl))
-	if errors.Is(err, coord.ErrLost) {
-		return nil // A learns of it now
 	}
-	return err
+	return nil // A learns only now that it has lost the lock
+}
+
+// withdraw reads the balance under the lock of held, tells it, and writes what is left when it may go on.
+func withdraw(ctx, held context.Context, p *program.Program, db *sql.DB) (told bool, err error) {
+	lock, _ := coord.Held(held, "account/7")
+	balance, err := read(held, db)
+	if err != nil {
+		return false, err
+	}
+	if err := p.Tell(step{Read: true, Balance: balance, Token: lock.Token()}); err != nil {
+		return false, err
+	}
+	// Here A is frozen. It goes on as if nothing had happened: with ctx, which knows nothing of the lock.
+	if _, err := p.Word(ctx); err != nil {
+		return true, err
+	}
+	balance -= withdrawals[p.Name]
+	err = write(ctx, db, balance, lock.Token())
+	refused := errors.Is(err, coord.ErrLost)
+	if err != nil && !refused {
+		return true, err
+	}
+	return true, p.Tell(step{Wrote: !refused, Refused: refused, Balance: balance})
 }
 
 // bank freezes A, lets B make its withdrawal, and lets A go on.

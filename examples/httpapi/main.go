@@ -5,8 +5,8 @@
 //	go run ./httpapi --config coord.yaml --listen :8080
 //	go run ./httpapi --try --url redis://localhost:6379
 //
-// The page at / describes its API, which is at /openapi.json. It ends when it is interrupted: requests are served to their end,
-// and locks are given back. With --try it serves one scenario of requests, its own, and ends.
+// It ends when it is interrupted: requests are served to their end, and locks are given back. With --try it serves one scenario
+// of requests, its own, and ends.
 package main
 
 import (

@@ -26,33 +26,22 @@ func newService(client *config.Client) *service {
 	return &service{client: client, locks: make(map[coord.Token]*coord.Lock), orders: make(map[string]int)}
 }
 
-// routes are what openapi.json describes.
-func (s *service) routes() map[string]http.Handler {
+// handler is the whole service, behind the rules of the file.
+func (s *service) handler() http.Handler {
 	guard := httpcoord.Idempotency{Store: s.client, Required: true}
 	one := httpcoord.Locks{Locker: s.client, Key: orderKey, Wait: 10 * time.Second}
 	if *withoutLock {
 		one.Key = func(*http.Request) string { return "" }
 	}
-	return map[string]http.Handler{
-		"GET /healthz":                  http.HandlerFunc(s.health),
-		"POST /locks/{name}":            http.HandlerFunc(s.lock),
-		"GET /locks/{name}":             http.HandlerFunc(s.holder),
-		"DELETE /locks/{name}/{token}":  http.HandlerFunc(s.unlock),
-		"POST /limits/{name}/{account}": http.HandlerFunc(s.take),
-		"GET /limits/{name}/{account}":  http.HandlerFunc(s.peek),
-		"POST /orders":                  guard.Wrap(http.HandlerFunc(s.order)),
-		"PUT /orders/{id}":              one.Wrap(http.HandlerFunc(s.change)),
-	}
-}
-
-// handler is the whole service: the API and its description, behind the rules of the file.
-func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, h := range s.routes() {
-		mux.Handle(pattern, h)
-	}
-	mux.HandleFunc("GET /openapi.json", serveDescription)
-	mux.HandleFunc("GET /{$}", servePage)
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("POST /locks/{name}", s.lock)
+	mux.HandleFunc("GET /locks/{name}", s.holder)
+	mux.HandleFunc("DELETE /locks/{name}/{token}", s.unlock)
+	mux.HandleFunc("POST /limits/{name}/{account}", s.take)
+	mux.HandleFunc("GET /limits/{name}/{account}", s.peek)
+	mux.Handle("POST /orders", guard.Wrap(http.HandlerFunc(s.order)))
+	mux.Handle("PUT /orders/{id}", one.Wrap(http.HandlerFunc(s.change)))
 	return httpcoord.Limits{Limiter: s.client, Rules: httpcoord.Live(s.client.Rules)}.Wrap(mux)
 }
 

@@ -4,7 +4,6 @@
 //	go run ./longjob
 //	go run ./longjob --url redis://localhost:6379
 //	go run ./longjob --without-renewal
-//	go run ./longjob --by-hand
 //
 // All the while a rival waits for the same lock. The job needs to do no more than to end when its context does.
 package main
@@ -17,14 +16,12 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/examples/internal/program"
 )
 
 var (
 	ttl            = flag.Duration("ttl", 2*time.Second, "the lease of the lock")
 	withoutRenewal = flag.Bool("without-renewal", false, "let the lease lapse under a job that does not look, to see what renewal is for")
-	byHand         = flag.Bool("by-hand", false, "leave it to you to take the lock away")
 )
 
 func main() { program.Main(show, nil) }
@@ -44,11 +41,8 @@ func show(ctx context.Context, p *program.Program) (err error) {
 		defer func() { err = errors.Join(err, (*c).Close()) }()
 	}
 	acts := []func(context.Context) error{s.renewal, s.maxHold, s.loss}
-	switch {
-	case *withoutRenewal:
+	if *withoutRenewal {
 		acts = acts[:1]
-	case *byHand:
-		acts = acts[2:]
 	}
 	for _, act := range acts {
 		if err := act(ctx); err != nil {
@@ -134,9 +128,7 @@ func (s *scene) loss(ctx context.Context) error {
 	rival := make(chan bool, 1)
 	err := coord.Do(ctx, s.worker, "report", func(ctx context.Context) error {
 		go func() { rival <- s.granted(ctx, "report", func() bool { return ctx.Err() == nil }) }()
-		if *byHand {
-			s.Say("  by hand: coord break --url '%v' '%sreport'", config.URL(s.URL), s.Prefix)
-		} else if err := s.operator(ctx); err != nil {
+		if err := s.operator(ctx); err != nil {
 			return err
 		}
 		return job(ctx, s.Patience)

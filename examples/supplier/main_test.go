@@ -11,7 +11,7 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 // An hour's permits are gone at once: however slow the machine is, there are as many calls as are allowed.
 func TestNeverAboveTheLimit(t *testing.T) {
-	exampletest.Kept(t, "--rate", "100", "--per", "1h", "--for", "1s", "--load", "36000")
+	exampletest.Kept(t, "12 processes share", "--rate", "100", "--per", "1h", "--for", "1s", "--load", "36000")
 }
 
 func TestEachForItselfIsAbove(t *testing.T) {

@@ -72,7 +72,7 @@ func sell(ctx context.Context, client *coord.Client, p *program.Program) (s sale
 		s.Token = lock.Token()
 		s.Ticket, err = take(stockFile(p), p.Name)
 		return err
-	}, coord.TTL(10*time.Second))
+	})
 	return s, err
 }
 

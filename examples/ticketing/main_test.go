@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/coordgo/coord/examples/internal/exampletest"
@@ -10,16 +9,10 @@ import (
 func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 func TestNoTicketIsSoldTwice(t *testing.T) {
-	exampletest.On(t, exampletest.Stores, func(t *testing.T, url string) {
-		if said := exampletest.Kept(t, "--url", url); !strings.Contains(said, "\n20 tickets sold, 0 of them more than once") {
-			t.Error("it does not say that all are sold")
-		}
-	})
+	exampletest.Kept(t, "\n20 tickets sold, 0 of them more than once")
 }
 
-func TestWithoutTheLockTicketsAreSoldTwice(t *testing.T) {
-	exampletest.Broken(t, "--without-lock")
-}
+func TestWithoutTheLockTicketsAreSoldTwice(t *testing.T) { exampletest.Broken(t, "--without-lock") }
 
 func TestAudit(t *testing.T) {
 	for _, tt := range []struct {
@@ -30,9 +23,7 @@ func TestAudit(t *testing.T) {
 	}{
 		{"none", nil, 0, true},
 		{"good, heard out of order", []sale{{2, 20}, {3, 10}, {1, 30}}, 0, true},
-		{"one twice", []sale{{2, 10}, {2, 20}, {1, 30}}, 1, true},
 		{"one three times", []sale{{3, 5}, {2, 10}, {2, 20}, {2, 30}}, 1, true},
-		{"a token twice", []sale{{2, 10}, {1, 10}}, 0, false},
 		{"a token falls", []sale{{3, 10}, {2, 30}, {1, 20}}, 0, false},
 	} {
 		if twice, rising := audit(tt.sales); twice != tt.twice || rising != tt.rising {

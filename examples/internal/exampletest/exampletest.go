@@ -1,10 +1,9 @@
-// Package exampletest runs the examples as a person would: as programs, on real stores.
+// Package exampletest runs the examples as a person would: as programs.
 package exampletest
 
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // envRun makes a test's binary the example itself.
@@ -26,48 +23,7 @@ func Main(m *testing.M, program func()) {
 		program()
 		os.Exit(0)
 	}
-	// Examples mostly wait. A flag on the command line has the last word.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
 	goleak.VerifyTestMain(m)
-}
-
-// Stores are those that processes can share.
-var Stores = []string{"file", "redis", "etcd", "zookeeper", "memcached"}
-
-// Few are enough where stores make no difference: one of files, and a server.
-var Few = []string{"file", "redis"}
-
-// On runs a test on each store of a list, on some at once: what an example does is mostly to wait.
-func On(t *testing.T, stores []string, test func(t *testing.T, url string)) {
-	for _, name := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, URL(t, name))
-		})
-	}
-}
-
-// URL is that of a store of the test's own.
-func URL(t *testing.T, store string) string {
-	t.Helper()
-	switch store {
-	case "memory":
-		return "memory://example"
-	case "file":
-		return "file://" + t.TempDir()
-	case "redis":
-		return "redis://" + testserver.Redis(t).Addr
-	case "etcd":
-		return "etcd://" + testserver.Etcd(t).Addr
-	case "zookeeper":
-		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=2s"
-	case "memcached":
-		return "memcached://" + testserver.Memcached(t).Addr
-	}
-	t.Fatalf("no store is called %s", store)
-	return ""
 }
 
 // Command is the example with flags, not yet started. It does not outlive the test, and has three minutes.
@@ -102,22 +58,18 @@ func Run(t *testing.T, args ...string) (said string, err error) {
 	return out.String(), err
 }
 
-// Kept runs the example, which has to keep what it promises.
-func Kept(t *testing.T, args ...string) (said string) {
+// Kept runs the example, which has to keep what it promises, and to say so.
+func Kept(t *testing.T, want string, args ...string) {
 	t.Helper()
-	said, err := Run(t, args...)
-	if err != nil {
-		t.Errorf("%v: %v", args, err)
+	if said, err := Run(t, args...); err != nil || !strings.Contains(said, want) {
+		t.Errorf("%v: %v: it has to say %q", args, err, want)
 	}
-	return said
 }
 
 // Broken runs the example, which has to find a promise broken.
-func Broken(t *testing.T, args ...string) (said string) {
+func Broken(t *testing.T, args ...string) {
 	t.Helper()
-	said, err := Run(t, args...)
-	if err == nil || !strings.Contains(said, "BROKEN") {
+	if said, err := Run(t, args...); err == nil || !strings.Contains(said, "BROKEN") {
 		t.Errorf("%v: %v: a promise had to be broken", args, err)
 	}
-	return said
 }

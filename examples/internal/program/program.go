@@ -78,7 +78,7 @@ func (p *Program) Run(ctx context.Context, show func(context.Context, *Program) 
 		p.Prefix = coord.Key("example", rand.Text()[:8]) + "/"
 	}
 	if p.Patience == 0 {
-		p.Patience = 30 * time.Second
+		p.Patience = time.Minute
 	}
 	if err := show(ctx, p); err != nil {
 		return err

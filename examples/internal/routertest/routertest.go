@@ -25,12 +25,15 @@ import (
 type Service func(client *coord.Client, chain *rules.Chain, create func(context.Context) error,
 	change func(ctx context.Context, id string) error) func(*http.Request) (*http.Response, error)
 
-// Handler is a Service's answer for a router that is an http.Handler.
-func Handler(h http.Handler) func(*http.Request) (*http.Response, error) {
-	return func(r *http.Request) (*http.Response, error) {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Result(), nil
+// Of is the Service of a router that is an http.Handler.
+func Of[H http.Handler](router func(*coord.Client, *rules.Chain, func(context.Context) error, func(context.Context, string) error) H) Service {
+	return func(client *coord.Client, chain *rules.Chain, create func(context.Context) error, change func(context.Context, string) error) func(*http.Request) (*http.Response, error) {
+		h := router(client, chain, create, change)
+		return func(r *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Result(), nil
+		}
 	}
 }
 
@@ -84,10 +87,7 @@ func Check(t *testing.T, service Service) {
 		if want := strings.HasPrefix(body, "{"); problem != want {
 			t.Errorf("%s %s: %d is problem details: %v, want %v", method, path, status, problem, want)
 		}
-		list, err := httpsfv.UnmarshalList(resp.Header.Values("RateLimit"))
-		if err != nil || len(list) != 1 {
-			t.Errorf("%s %s: RateLimit %q, %v: want one", method, path, resp.Header.Values("RateLimit"), err)
-		}
+		wantFields(t, resp.Header, status == http.StatusTooManyRequests)
 		return resp
 	}
 
@@ -125,5 +125,21 @@ func Check(t *testing.T, service Service) {
 	ask("bob", "POST", "/orders", 201, "")
 	if created != 3 {
 		t.Errorf("create was called %d times, want 3", created)
+	}
+}
+
+// wantFields reads the response fields with a library of structured fields.
+func wantFields(t *testing.T, h http.Header, denied bool) {
+	t.Helper()
+	for name, param := range map[string]string{"RateLimit-Policy": "q", "RateLimit": "r"} {
+		list, err := httpsfv.UnmarshalList(h.Values(name))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%s: %q: %v: want a list of one", name, h.Values(name), err)
+		}
+		item, _ := list[0].(httpsfv.Item)
+		v, _ := item.Params.Get(param)
+		if n, ok := v.(int64); !ok || item.Value != "users" || n < 0 || n > 2 || name == "RateLimit" && denied && n != 0 {
+			t.Errorf("%s: %v, %s=%v", name, item.Value, param, v)
+		}
 	}
 }
