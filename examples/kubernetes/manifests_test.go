@@ -38,7 +38,7 @@ func build(t *testing.T) string {
 	binary := filepath.Join(t.TempDir(), "coord")
 	cmd := exec.Command("go", "build", "-o", binary, ".")
 	cmd.Dir = "../../cmd/coord"
-	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath") // as make test compiles
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
