@@ -49,7 +49,7 @@ func closing(end func() error) {
 	go func() { done <- end() }()
 	select {
 	case <-done: // whether it worked is not measured
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 	}
 }
 
