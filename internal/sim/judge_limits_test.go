@@ -8,7 +8,11 @@ import (
 )
 
 // spends are permits that were granted, by key.
-type spends struct{ of map[string][]spend }
+type spends struct {
+	of      map[string][]spend
+	maybe   map[string][]spend // by calls that failed
+	denials map[string][]spend
+}
 
 // spend is some permits that were certainly granted, or charged, between two moments.
 type spend struct {
@@ -17,10 +21,59 @@ type spend struct {
 	charged  bool
 }
 
+// asked judges how many permits were granted of those that were asked for.
+func (k *worker) asked(key string, n, granted int, atMost bool) {
+	if granted == n || atMost && 0 < granted && granted < n {
+		return
+	}
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.w.violate("limit", "%s was granted %d permits of %q, and asked for %d", k.name, granted, key, n)
+}
+
+// failed notes permits that a call which failed may have been granted, then or a moment later.
+func (k *worker) failed(key string, n int, from time.Time) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.w.maybe[key] = append(k.w.maybe[key], spend{n: n, from: from.Sub(k.w.began), to: time.Since(k.w.began) + time.Second})
+}
+
+// denied notes a denial of n permits.
+func (k *worker) denied(key string, n int, from time.Time, atMost bool) {
+	if atMost {
+		n = 1
+	}
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.w.denials[key] = append(k.w.denials[key], spend{n: n, from: from.Sub(k.w.began), to: time.Since(k.w.began)})
+}
+
+// judgeDenials wants a reason for each denial by a window, where all is known: those who had permits in the time before.
+func (w *world) judgeDenials() {
+	for _, key := range []string{"sliding", "fixed"} {
+		limit := limited[key]
+		for _, d := range w.denials[key] {
+			n := d.n
+			for _, s := range slices.Concat(w.of[key], w.maybe[key]) {
+				if s.to >= d.from-limit.Per-limit.Per/50 && s.from <= d.to {
+					n += s.n
+				}
+			}
+			if n <= limit.Rate {
+				w.violate("denied", "%d permits of %q were denied from %v to %v, though %d were had at most", d.n, key, d.from, d.to, n-d.n)
+				return
+			}
+		}
+	}
+}
+
 // judgeSpends wants no more permits than a limit has, in any time.
 func (w *world) judgeSpends() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.plan.calm() {
+		w.judgeDenials()
+	}
 	for key, list := range w.of {
 		limit := limited[key]
 		slices.SortFunc(list, func(a, b spend) int { return int(a.from - b.from) })

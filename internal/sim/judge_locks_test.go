@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -143,6 +144,9 @@ func (w *world) forgetHolds(l *link) {
 
 // granted is what the store answers to an attempt. Whoever held before, and cannot hold beside it, has been told by now.
 func (w *world) granted(l *link, key string, r driver.Request, g driver.Grant, err error) (driver.Grant, error) {
+	if errors.Is(err, driver.ErrLocked) {
+		w.refused(key, r)
+	}
 	if err != nil {
 		return g, err
 	}
@@ -180,6 +184,10 @@ func (w *world) judgeLeft(of *link, when string) {
 	for _, key := range w.allKeys() {
 		for _, h := range w.holdersOf(key) {
 			q := w.byID[h.ID]
+			if q != nil && !h.Released && !q.reported && now.Sub(q.leased) > q.ttl+time.Second {
+				q.reported = true
+				w.violate("lease", "%q is held by %s %v after its lease of %v was last prolonged", key, q.l.name, now.Sub(q.leased), q.ttl)
+			}
 			if h.Released || q == nil || of != nil && q.l != of || !w.live[q.l] || q.l.isDead() || q.reported {
 				continue
 			}

@@ -16,6 +16,8 @@ type requests struct {
 	queue map[string][]*request // fair ones, in the store's queue of a key, as they came
 	// breaks are when an operator last revoked a hold of a key.
 	breaks map[string]time.Time
+	heads  map[string]head // of shared keys
+	kept   map[string]keep // by MinHold
 }
 
 // request is one acquisition, and its hold.
@@ -25,14 +27,67 @@ type request struct {
 	onWay    int       // calls
 	released bool      // an Unlock was sent
 	leased   time.Time // its lease began or was renewed
+	ttl      time.Duration
 	token    int64     // of its last grant
+	key      string
 	fair     bool
 	came     time.Time // to the queue
 	reported bool
 }
 
 func newRequests() requests {
-	return requests{map[string]*request{}, map[string][]*request{}, map[string]time.Time{}}
+	return requests{map[string]*request{}, map[string][]*request{}, map[string]time.Time{}, map[string]head{}, map[string]keep{}}
+}
+
+// head is who was refused last as the head of the queue for a shared key.
+type head struct {
+	id string
+	at time.Time
+}
+
+// keep says that a key is taken until then, whatever becomes of the hold.
+type keep struct {
+	id    string
+	until time.Time
+}
+
+// refused notes a refusal, which makes the head of a queue one.
+func (w *world) refused(key string, r driver.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.heads[key]; r.Share.Head && (h.id == r.ID || time.Since(h.at) >= driver.HeadFor) {
+		w.heads[key] = head{r.ID, time.Now()}
+	}
+}
+
+// withdrawn notes that the store has made an Unlock of id.
+func (w *world) withdrawn(key, id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.heads[key].id == id {
+		delete(w.heads, key)
+	}
+}
+
+// judgeHead wants nobody granted a key while the head of its queue waits. w.mu is held.
+func (w *world) judgeHead(l *link, key string, r driver.Request) {
+	if h, ok := w.heads[key]; ok && r.Share.Mode != driver.Exclusive && h.id != r.ID && time.Since(h.at) < driver.HeadFor-time.Millisecond {
+		w.violate("order", "%s is granted %q while another is the head of its queue", l.name, key)
+	}
+	if w.heads[key].id == r.ID {
+		delete(w.heads, key)
+	}
+}
+
+// keeps notes that a hold has a MinHold, from its grant.
+func (w *world) keeps(key string, token int64, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, q := range w.byID {
+		if q.token == token && q.key == key {
+			w.kept[key] = keep{id, q.leased.Add(d)}
+		}
+	}
 }
 
 // request gives the one of id. w.mu is held.
@@ -68,11 +123,18 @@ func (w *world) sent(l *link, id string) (over func()) {
 func (w *world) noteGrant(l *link, key string, r driver.Request, g driver.Grant) {
 	now := time.Now()
 	q := w.request(l, r.ID)
-	q.leased = now
+	q.leased, q.ttl = now, r.TTL
+	if died := l.diedAt(); !died.IsZero() && now.Sub(died) > grace+time.Second {
+		w.violate("dead", "%q is granted to %s, which died %v ago", key, l.name, now.Sub(died))
+	}
 	if q.token == g.Token {
 		return
 	}
-	q.token = g.Token
+	q.token, q.key = g.Token, key
+	if k := w.kept[key]; k.id != r.ID && now.Before(k.until) {
+		w.violate("kept", "%s is granted %q, which MinHold keeps taken for %v more", l.name, key, k.until.Sub(now))
+	}
+	w.judgeHead(l, key, r)
 	for _, other := range w.queue[key] {
 		if other != q && (q.came.IsZero() || other.came.Before(q.came)) {
 			w.violate("order", "%s is granted %q before %s, which is fair and came first", l.name, key, other.l.name)
@@ -122,7 +184,7 @@ func (w *world) renewed(r driver.Request, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q := w.byID[r.ID]; q != nil && err == nil {
-		q.leased = time.Now()
+		q.leased, q.ttl = time.Now(), r.TTL
 	}
 }
 

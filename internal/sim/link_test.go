@@ -42,7 +42,7 @@ type link struct {
 	until time.Time     // of the pause
 	lag   time.Duration // of each reply
 	step  time.Duration // of the wall clock
-	dead  bool
+	died  time.Time
 }
 
 var (
@@ -92,7 +92,14 @@ func (l *link) Close() error {
 func (l *link) isDead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dead
+	return !l.died.IsZero()
+}
+
+// diedAt is when it died; zero: it lives.
+func (l *link) diedAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.died
 }
 
 // fate is what becomes of one call.
@@ -339,6 +346,7 @@ func (s *sharedLink) Unlock(ctx context.Context, key, id string) error {
 	l := s.l
 	l.w.releases(l, id)
 	return l.do(ctx, "leave", key, id, func(context.Context) error {
+		l.w.withdrawn(key, id)
 		return l.store.Shared().Unlock(context.Background(), key, id)
 	})
 }

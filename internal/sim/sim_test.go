@@ -12,7 +12,7 @@ import (
 )
 
 // everyRun is how many seeds, from 0 on, every run has.
-const everyRun = 24
+const everyRun = 48
 
 var (
 	oneSeed = flag.Int("seed", -1, "run this seed alone, and tell all that happens")

@@ -27,7 +27,7 @@ type job func(k *worker, ctx context.Context)
 // jobsOf are those of a theme; the same one more often for what is done more often.
 func jobsOf(t theme) []job {
 	all := map[theme][]job{
-		locks:   {(*worker).holdOne, (*worker).tryOne, (*worker).byHand, (*worker).byHand, (*worker).fair, (*worker).lead, (*worker).operate, (*worker).abandon},
+		locks:   {(*worker).holdOne, (*worker).tryOne, (*worker).byHand, (*worker).byHand, (*worker).fair, (*worker).lead, (*worker).operate, (*worker).abandon, (*worker).keep},
 		nested:  {(*worker).nest, (*worker).nest, (*worker).nest, (*worker).several, (*worker).several, (*worker).again, (*worker).holdOne},
 		shares:  {(*worker).read, (*worker).read, (*worker).write, (*worker).permits, (*worker).permits, (*worker).downgrade},
 		signals: {(*worker).await, (*worker).await, (*worker).signal, (*worker).signal, (*worker).holdOne},
@@ -189,7 +189,7 @@ func (k *worker) lockBy(ctx context.Context, op string, l coord.Locker, share dr
 }
 
 // unlock gives a lock back, in the time that Unlock has for it (clause L5).
-func (k *worker) unlock(op string, lock *coord.Lock) {
+func (k *worker) unlock(lock *coord.Lock) {
 	if lock == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (k *worker) unlock(op string, lock *coord.Lock) {
 	if took := time.Since(from); took > 2*time.Second+100*time.Millisecond {
 		k.w.mu.Lock()
 		defer k.w.mu.Unlock()
-		k.w.violate("late", "%s unlock of %s: after %v", k.name, op, took)
+		k.w.violate("late", "%s unlock of %s: after %v", k.name, lock.Key(), took)
 	}
 }
 
@@ -212,9 +212,20 @@ func (k *worker) byHand(ctx context.Context) {
 		{coord.TTL(ttl)},
 		{coord.TTL(ttl), coord.NoRenew()},
 		{coord.TTL(ttl), coord.MaxHold(k.upTo(ttl))},
-		{coord.TTL(ttl), coord.MinHold(k.upTo(min(ttl, time.Second)))},
+		{coord.TTL(ttl)},
 	}[k.rand.IntN(5)]
-	k.unlock("lock", k.lockBy(ctx, "lock", k.c, driver.Share{}, key, key, d, k.rand.IntN(4) == 0, opts...))
+	k.unlock(k.lockBy(ctx, "lock", k.c, driver.Share{}, key, key, d, k.rand.IntN(4) == 0, opts...))
+}
+
+// keep is Lock and Unlock of a key that stays taken.
+func (k *worker) keep(ctx context.Context) {
+	key, ttl := k.key(), k.ttl()
+	least := k.upTo(min(ttl, 500*time.Millisecond))
+	l := k.lockBy(ctx, "keep", k.c, driver.Share{}, key, key, k.upTo(100*time.Millisecond), false, coord.TTL(ttl), coord.MinHold(least))
+	if l != nil && l.Err() == nil {
+		k.w.keeps(key, int64(l.Token())>>10, least)
+	}
+	k.unlock(l)
 }
 
 // fair is Lock in the order of arrival, where the store has one.
@@ -224,7 +235,7 @@ func (k *worker) fair(ctx context.Context) {
 	if k.w.plan.shape.queue {
 		opts = append(opts, coord.Fair())
 	}
-	k.unlock("fair", k.lockBy(ctx, "fair", k.c, driver.Share{}, key, key, k.while(ttl)/2, false, opts...))
+	k.unlock(k.lockBy(ctx, "fair", k.c, driver.Share{}, key, key, k.while(ttl)/2, false, opts...))
 }
 
 // abandon takes a lock that ends by itself, and forgets it.

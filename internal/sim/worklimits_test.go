@@ -33,14 +33,20 @@ func (k *worker) allow(ctx context.Context) {
 	key, n, from := k.limited(), 1+k.rand.IntN(4), time.Now()
 	ctx, cancel := k.patient(ctx)
 	defer cancel()
-	ask := k.c.AllowN
-	if k.rand.IntN(3) == 0 {
+	ask, atMost := k.c.AllowN, k.rand.IntN(3) == 0
+	if atMost {
 		ask = k.c.AllowAtMost
 	}
 	r, err := ask(ctx, key, limited[key], n)
 	k.inTime(ctx, "allow")
-	if k.ends("allow "+key, err); err == nil && r.Allowed {
+	switch k.ends("allow "+key, err); {
+	case err != nil:
+		k.failed(key, n, from)
+	case r.Allowed:
 		k.spent(key, r.Granted, from, time.Now(), false)
+		k.asked(key, n, r.Granted, atMost)
+	default:
+		k.denied(key, n, from, atMost)
 	}
 }
 
@@ -51,9 +57,11 @@ func (k *worker) wait(ctx context.Context) {
 	defer cancel()
 	err := k.c.WaitN(ctx, key, limited[key], n)
 	k.inTime(ctx, "wait")
-	if k.ends("wait "+key, err, coord.ErrLimited); err == nil {
-		k.spent(key, n, from, time.Now(), false)
+	if k.ends("wait "+key, err, coord.ErrLimited); err != nil {
+		k.failed(key, n, from)
+		return
 	}
+	k.spent(key, n, from, time.Now(), false)
 }
 
 // reserve takes permits that are due later, and may give them back.
@@ -104,6 +112,7 @@ func (k *worker) allowAll(ctx context.Context) {
 	r, err := k.c.AllowAll(ctx, demands...)
 	k.inTime(ctx, "allowall")
 	if k.ends("allowall", err); err != nil {
+		k.failed("sliding", 1, from)
 		return
 	}
 	if r[0].Allowed != r[1].Allowed {

@@ -26,7 +26,7 @@ func (k *worker) permits(ctx context.Context) {
 func (k *worker) share(ctx context.Context, op string, l coord.Locker, share driver.Share, suffix string, opts ...coord.LockOption) {
 	key, ttl := k.key(), k.ttl()
 	d, try := k.while(ttl), k.rand.IntN(4) == 0
-	k.unlock(op, k.lockBy(ctx, op, l, share, key, key+suffix, d, try, append([]coord.LockOption{coord.TTL(ttl)}, opts...)...))
+	k.unlock(k.lockBy(ctx, op, l, share, key, key+suffix, d, try, append([]coord.LockOption{coord.TTL(ttl)}, opts...)...))
 }
 
 // downgrade enters as a writer, then as a reader, and leaves as a writer first.
@@ -51,14 +51,14 @@ func (k *worker) downgrade(ctx context.Context) {
 	}
 	k.w.mu.Unlock()
 	if err == nil {
-		k.unlock("write", w)
+		k.unlock(w)
 		uses(ctx, d)
 	}
 	k.w.gives(h)
 	if err == nil {
-		k.unlock("read", r)
+		k.unlock(r)
 	} else {
-		k.unlock("write", w)
+		k.unlock(w)
 	}
 }
 

@@ -120,7 +120,7 @@ func run(p *plan, bend func(store) store, first, keep bool) (*world, *outcome) {
 	s := memory.NewStore()
 	w := &world{
 		plan: p, began: time.Now(), raw: s.Open().(store), drawn: map[string]uint64{}, live: map[*link]bool{}, keep: keep,
-		holdings: newHoldings(), waits: newWaits(), requests: newRequests(), spends: spends{map[string][]spend{}},
+		holdings: newHoldings(), waits: newWaits(), requests: newRequests(), spends: spends{map[string][]spend{}, map[string][]spend{}, map[string][]spend{}},
 	}
 	if first {
 		w.stop = cancel
@@ -227,7 +227,7 @@ func (w *world) suffer(ctx context.Context, l *link) (dies bool) {
 // kill has the process of l die: nothing of it reaches the store any more but what is on its way.
 func (w *world) kill(l *link) {
 	l.mu.Lock()
-	l.dead = true
+	l.died = time.Now()
 	l.mu.Unlock()
 	l.end()
 	w.mu.Lock()
