@@ -16,7 +16,9 @@
 //	shape_test.go    which optional interfaces the store has
 //	work*_test.go    what workers do: locks, shared keys and conditions, limits
 //	judge_*_test.go  what should not be
-//	expected_test.go the defects that are known, and the seeds that show them
+//	expected_test.go the defects that are known, and seeds that show them
+//	bent_test.go     a store with one mistake
+//	mutants_test.go  the mistakes; each is shown by a seed
 //
 // What is judged, by the name of a violation:
 //
@@ -25,11 +27,16 @@
 //	token      tokens do not rise, or are not unique
 //	lost       a hold is lost without a fault
 //	renewal    a hold is renewed too early, too late, or after it was given back
-//	order      a fair waiter is overtaken
+//	order      a fair waiter is overtaken, or the first in the queue of a shared key
 //	forgotten  a waiter waits for what is free
+//	first      a waiter for a shared key waits behind one who has died
+//	lease      a hold outlives its lease
+//	kept       a key is granted while MinHold keeps it taken
+//	dead       somebody is granted a key long after its death
 //	orphan     a living client has something at the store that it does not know of, and does nothing about it
 //	signal     a signal that was sent wakes nobody
 //	limit      more permits are granted than there are
+//	denied     a request is denied that could be granted
 //	late       a call returns after its context
 //	error      a call fails without a fault
 //	close      Close fails, or takes too long

@@ -145,7 +145,7 @@ func (w *world) forgetHolds(l *link) {
 // granted is what the store answers to an attempt. Whoever held before, and cannot hold beside it, has been told by now.
 func (w *world) granted(l *link, key string, r driver.Request, g driver.Grant, err error) (driver.Grant, error) {
 	if errors.Is(err, driver.ErrLocked) {
-		w.refused(key, r)
+		w.refused(l, key, r)
 	}
 	if err != nil {
 		return g, err

@@ -23,12 +23,14 @@ type requests struct {
 // request is one acquisition, and its hold.
 type request struct {
 	l        *link
+	caller   string    // the worker that asks, if it does so itself
 	last     time.Time // a call of it began or ended
 	onWay    int       // calls
 	released bool      // an Unlock was sent
+	gone     bool      // an Unlock was made
 	leased   time.Time // its lease began or was renewed
 	ttl      time.Duration
-	token    int64     // of its last grant
+	token    int64 // of its last grant
 	key      string
 	fair     bool
 	came     time.Time // to the queue
@@ -52,18 +54,27 @@ type keep struct {
 }
 
 // refused notes a refusal, which makes the head of a queue one.
-func (w *world) refused(key string, r driver.Request) {
+func (w *world) refused(l *link, key string, r driver.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h := w.heads[key]; r.Share.Head && (h.id == r.ID || time.Since(h.at) >= driver.HeadFor) {
 		w.heads[key] = head{r.ID, time.Now()}
+		if w.plan.faults.die > 0 && w.draw(l.name, "doom").IntN(100) == 0 { // some die while they are the head
+			select {
+			case l.doom <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 
 // withdrawn notes that the store has made an Unlock of id.
-func (w *world) withdrawn(key, id string) {
+func (w *world) withdrawn(key, id string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if q := w.byID[id]; q != nil && err == nil {
+		q.gone = true
+	}
 	if w.heads[key].id == id {
 		delete(w.heads, key)
 	}
@@ -102,12 +113,15 @@ func (w *world) request(l *link, id string) *request {
 
 // sent notes that a call begins. over is for its two ends: there and with the caller. A call for the id of another client is none of its own: a signal ends
 // the place of another's waiter.
-func (w *world) sent(l *link, id string) (over func()) {
+func (w *world) sent(ctx context.Context, l *link, id string) (over func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := w.request(l, id)
 	if id == "" || q.l != l {
 		return func() {}
+	}
+	if caller, ok := ctx.Value(callerKey{}).(string); ok {
+		q.caller = caller
 	}
 	q.last = time.Now()
 	q.onWay += 2
@@ -130,7 +144,7 @@ func (w *world) noteGrant(l *link, key string, r driver.Request, g driver.Grant)
 	if q.token == g.Token {
 		return
 	}
-	q.token, q.key = g.Token, key
+	q.token, q.key, q.gone = g.Token, key, false
 	if k := w.kept[key]; k.id != r.ID && now.Before(k.until) {
 		w.violate("kept", "%s is granted %q, which MinHold keeps taken for %v more", l.name, key, k.until.Sub(now))
 	}
@@ -184,6 +198,9 @@ func (w *world) renewed(r driver.Request, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q := w.byID[r.ID]; q != nil && err == nil {
+		if q.gone {
+			w.violate("renewal", "%s has a hold renewed that it gave back", q.l.name)
+		}
 		q.leased, q.ttl = time.Now(), r.TTL
 	}
 }

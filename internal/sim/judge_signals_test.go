@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -16,6 +17,7 @@ type signalled struct {
 type sleeper struct {
 	k      *worker
 	key    string
+	cancel context.CancelFunc
 	placed bool // somebody has had the lock since it began: then its place is taken
 }
 
@@ -30,10 +32,10 @@ type debt struct {
 }
 
 // sleeps notes that a worker gives up its lock and waits.
-func (w *world) sleeps(k *worker, key string) *sleeper {
+func (w *world) sleeps(k *worker, key string, cancel context.CancelFunc) *sleeper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &sleeper{k: k, key: key}
+	s := &sleeper{k: k, key: key, cancel: cancel}
 	if w.waiters == nil {
 		w.waiters = map[*sleeper]bool{}
 	}
@@ -63,6 +65,27 @@ func (w *world) wakesUp(s *sleeper, err error) {
 			paid = true
 			w.debts = append(w.debts[:i], w.debts[i+1:]...)
 			i--
+		}
+	}
+}
+
+// meets has some signals meet a cancellation: whoever is signalled gives up before it knows.
+func (w *world) meets(by *link, id string, err error) {
+	if err != nil || w.plan.calm() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.byID[id]
+	for s := range w.waiters {
+		if q == nil || q.l == by || s.k.name != q.caller {
+			continue
+		}
+		if r := w.draw(s.k.name, "meets"); r.IntN(3) == 0 {
+			w.calls.Go(func() {
+				time.Sleep(1 + rand64(r, 3*time.Millisecond))
+				s.cancel()
+			})
 		}
 	}
 }

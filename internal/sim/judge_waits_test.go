@@ -24,6 +24,8 @@ type waiting struct {
 	has   bool // it waits no more, or not yet
 	many  bool // for one of several: it may have this one by now
 	told  bool
+	// behind is for how long it could have had the key, and waited behind one who had died.
+	behind time.Duration
 }
 
 func newWaits() waits {
@@ -101,6 +103,7 @@ func (w *world) judgeWaits() {
 		note(w.shareable, key, writes, now)
 	}
 	for p := range w.pending {
+		w.judgeFirst(p)
 		free := w.freeSince[p.key]
 		if p.share.Mode == driver.Read {
 			free = w.shareable[p.key]
@@ -117,6 +120,26 @@ func (w *world) judgeWaits() {
 			p.told = true
 			w.violate("forgotten", "%s waits for %q, which is free, for %v", p.k.name, p.key, waited)
 		}
+	}
+}
+
+// judgeFirst looks for those who wait for a shared key behind one who has died: he is passed within a second (clause SH4), and
+// some time is for their own requests. w.mu is held.
+func (w *world) judgeFirst(p *waiting) {
+	if p.has || p.told || p.share.Mode == driver.Exclusive || p.k.l.isDead() {
+		return
+	}
+	first, err := w.raw.Inspect(context.Background(), p.key)
+	q := w.byID[first.ID]
+	if err != nil || q == nil || q.reported || q.l.diedAt().IsZero() || time.Since(q.l.diedAt()) < time.Second {
+		return
+	}
+	if free := w.freeSince[p.key]; free.IsZero() && (p.share.Mode != driver.Read || w.shareable[p.key].IsZero()) {
+		return
+	}
+	if p.behind += tick; p.behind > 2*time.Second {
+		q.reported = true
+		w.violate("first", "%s waits for %q behind %s, which died %v ago", p.k.name, p.key, q.l.name, time.Since(q.l.diedAt()))
 	}
 }
 

@@ -43,6 +43,7 @@ type link struct {
 	lag   time.Duration // of each reply
 	step  time.Duration // of the wall clock
 	died  time.Time
+	doom  chan struct{} // the process dies soon
 }
 
 var (
@@ -51,7 +52,7 @@ var (
 )
 
 func newLink(w *world, n int, name string, s store) *link {
-	l := &link{w: w, n: n, name: name, store: s}
+	l := &link{w: w, n: n, name: name, store: s, doom: make(chan struct{}, 1)}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
@@ -123,6 +124,9 @@ func (l *link) fateOf(ctx context.Context, op, key string) fate {
 	if l.w.quiet.Load() {
 		f = faults{}
 	}
+	if op == f.weak {
+		f.lost = max(f.lost, 0.5)
+	}
 	latency := func() time.Duration {
 		if r.Float64() < f.slow {
 			return 1 + rand64(r, []time.Duration{30, 150, 700, 1500}[r.IntN(4)]*time.Millisecond)
@@ -166,7 +170,7 @@ func call[T any](ctx context.Context, l *link, op, key, id string, apply func(co
 		return none, driver.ErrClosed
 	}
 	x := l.fateOf(ctx, op, key)
-	over := l.w.sent(l, id)
+	over := l.w.sent(ctx, l, id)
 	defer over()
 	answered := make(chan answer, 1)
 	l.w.calls.Go(func() {
@@ -247,7 +251,9 @@ func (l *link) Renew(ctx context.Context, key string, r driver.Request) (driver.
 func (l *link) Unlock(ctx context.Context, key, id string) error {
 	l.w.releases(l, id)
 	return l.do(ctx, "unlock", key, id, func(context.Context) error {
-		return l.store.Unlock(context.Background(), key, id)
+		err := l.store.Unlock(context.Background(), key, id)
+		l.w.withdrawn(key, id, err)
+		return err
 	})
 }
 
@@ -346,8 +352,10 @@ func (s *sharedLink) Unlock(ctx context.Context, key, id string) error {
 	l := s.l
 	l.w.releases(l, id)
 	return l.do(ctx, "leave", key, id, func(context.Context) error {
-		l.w.withdrawn(key, id)
-		return l.store.Shared().Unlock(context.Background(), key, id)
+		err := l.store.Shared().Unlock(context.Background(), key, id)
+		l.w.withdrawn(key, id, err)
+		l.w.meets(l, id, err)
+		return err
 	})
 }
 

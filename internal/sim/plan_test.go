@@ -44,6 +44,7 @@ type faults struct {
 	pause, lag, die, step    float64
 	refuse                   float64 // the store says that it did not apply the call
 	longestPause, longestLag time.Duration
+	weak                     string // calls of this kind are lost far more often than others
 }
 
 // calm reports whether the plan has no faults: then nothing is lost, and nothing fails.
@@ -75,6 +76,11 @@ func planOf(seed uint64) *plan {
 		lost: of(0.01, 0.05, 0.2), slow: of(0.01, 0.05, 0.2), mute: of(0, 0.02, 0.1), refuse: of(0, 0.02),
 		pause: of(0, 0.1), lag: of(0, 0.1, 0.2), die: of(0, 0.02, 0.05), step: of(0, 0.05),
 		longestPause: 4 * time.Second, longestLag: time.Second,
+	}
+	weak := []string{"trylock", "lock", "renew", "unlock", "enter", "stay", "leave", "holders", "take", "refund", "changed", ""}
+	p.faults.weak = weak[r.IntN(len(weak))]
+	if p.theme == signals { // who dies with the lock takes it along for the rest of the run
+		p.faults.die, p.faults.longestPause = 0, time.Second
 	}
 	return p
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -81,8 +82,10 @@ func (k *worker) ttl() time.Duration {
 	return k.pick(300*time.Millisecond, 2*time.Second, 30*time.Second)
 }
 
-// while is how long a lock is held: a few renewals, most often.
-func (k *worker) while(ttl time.Duration) time.Duration { return k.upTo(min(2*ttl, time.Second)) }
+// while is how long a lock is held: for a few renewals of a short lease.
+func (k *worker) while(ttl time.Duration) time.Duration {
+	return k.upTo(min(2*ttl, k.pick(time.Second, time.Second, time.Second, 4*time.Second)))
+}
 
 // patient bounds a wait: it ends soon, or never.
 func (k *worker) patient(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -173,6 +176,11 @@ func (k *worker) lockBy(ctx context.Context, op string, l coord.Locker, share dr
 	}
 	got, err := lock(ctx, key, opts...)
 	k.inTime(ctx, op)
+	if errors.Is(err, coord.ErrNotHeld) {
+		k.w.mu.Lock()
+		k.w.violate("error", "%s %s: %v", k.name, op, err)
+		k.w.mu.Unlock()
+	}
 	if k.ends(op+" "+strings.ReplaceAll(full, "\x00", "/"), err); err != nil {
 		return nil
 	}

@@ -68,7 +68,7 @@ const condLease = 30 * time.Second
 // await waits on the condition of a key, a few times.
 func (k *worker) await(ctx context.Context) {
 	key := k.key()
-	ctx, cancel := context.WithTimeout(ctx, k.upTo(k.pick(time.Second, 3*time.Second, 30*time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, k.upTo(k.pick(500*time.Millisecond, 2*time.Second, 30*time.Second)))
 	defer cancel()
 	p := k.w.asks(k, key, driver.Share{})
 	err := coord.Do(ctx, k.c, key, func(ctx context.Context) error {
@@ -83,7 +83,7 @@ func (k *worker) await(ctx context.Context) {
 			k.w.hadLock(key)
 			uses(ctx, k.upTo(20*time.Millisecond))
 			k.w.gives(h)
-			s := k.w.sleeps(k, key)
+			s := k.w.sleeps(k, key, cancel)
 			err = k.c.Cond(key).Wait(ctx)
 			k.w.wakesUp(s, err)
 			if err != nil {

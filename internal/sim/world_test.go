@@ -202,6 +202,9 @@ func (w *world) suffer(ctx context.Context, l *link) (dies bool) {
 	for {
 		select {
 		case <-time.After(1 + rand64(r, 2*time.Second)):
+		case <-l.doom:
+			time.Sleep(1 + rand64(r, 10*time.Millisecond))
+			return true
 		case <-ctx.Done():
 			return false
 		}
