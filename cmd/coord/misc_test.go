@@ -171,7 +171,7 @@ func TestDemo(t *testing.T) {
 			r := newUser(t, url(t)).run("demo")
 			r.want(t, 0, "checks passed in ", "")
 			for _, want := range []string{
-				"sold 20, sold twice 0", "rises with every sale", "B had the lock", "it knows that it has lost the lock",
+				"sold 20, sold twice 0", "rises with every sale", "its token is greater", "it knows that it has lost the lock",
 				"its old token is refused", `in the first second \d+`, `never more than \d+ in any second`, // 200, where the store is fast enough
 			} {
 				if !regexp.MustCompile(want + `.* ok\n`).MatchString(r.stdout) {

