@@ -20,6 +20,9 @@ type Command struct {
 	args []string
 }
 
+// Args are the name of the command as it was given, and its arguments.
+func (c Command) Args() []string { return c.args }
+
 // The exit statuses of a command that cannot be run, as in a shell.
 const (
 	NotExecutable = 126

@@ -29,7 +29,7 @@ func (a *app) newBenchScreen(b *benchRun, r *benchReport) *benchScreen {
 		name += " (" + r.Server + ")"
 	}
 	a.printf("coord bench on %s, %d CPUs, %v each. The keys begin with %s\n\n", name, runtime.NumCPU(), b.flags.forEach, b.prefix)
-	return &benchScreen{a: a, each: b.flags.forEach, live: onTerminal()}
+	return &benchScreen{a: a, each: b.flags.forEach, live: a.onTerminal()}
 }
 
 // begin shows on a terminal what is being measured, and for how long.

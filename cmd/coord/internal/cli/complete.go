@@ -16,13 +16,13 @@ import (
 
 // afterName completes NAME -- CMD ARGS: the name by names, the command by programs of the path,
 // and what follows it by files, as a shell does without us.
-func afterName(names func(context.Context) []string) cobra.CompletionFunc {
+func (a *app) afterName(names func(context.Context) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
 			return beginning(begun, names(cmd.Context())), cobra.ShellCompDirectiveNoFileComp
 		case len(args) == 1 && !strings.ContainsRune(begun, filepath.Separator):
-			return beginning(begun, programs()), cobra.ShellCompDirectiveDefault
+			return beginning(begun, a.programs()), cobra.ShellCompDirectiveDefault
 		}
 		return nil, cobra.ShellCompDirectiveDefault
 	}
@@ -41,7 +41,7 @@ func (a *app) limitNames(ctx context.Context) []string {
 	if a.store.file == "" {
 		return nil
 	}
-	cfg, err := config.LoadEnv(ctx, a.store.file, os.LookupEnv)
+	cfg, err := config.LoadEnv(ctx, a.store.file, a.lookup)
 	if err != nil {
 		return nil // whoever runs the command is told
 	}
@@ -49,9 +49,9 @@ func (a *app) limitNames(ctx context.Context) []string {
 }
 
 // programs are those of the path, each once.
-func programs() []string {
+func (a *app) programs() []string {
 	found := make(map[string]bool)
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+	for _, dir := range filepath.SplitList(a.getenv("PATH")) {
 		entries, _ := os.ReadDir(dir) // one that is not there has none
 		for _, e := range entries {
 			info, err := os.Stat(filepath.Join(dir, e.Name())) // through links

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ func (a *app) demo() *cobra.Command {
 		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := demo.Options{Out: a.stdout, Colour: terminal(os.Stdout)}
+			o := demo.Options{Out: a.stdout, Colour: a.coloured()}
 			if a.store.chosen() {
 				cfg, err := a.store.loadOne(cmd.Context())
 				if err != nil {
@@ -50,14 +49,10 @@ func (a *app) demoWorker() *cobra.Command {
 		Hidden: true,
 		Args:   none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cause(cmd.Context(), demo.Work(cmd.Context(), os.Stdin, os.Stdout))
+			return cause(cmd.Context(), demo.Work(cmd.Context(), a.Stdin, a.Stdout))
 		},
 	}
 }
 
-// terminal reports whether f is one that shows colours.
-func terminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 &&
-		os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
+// coloured reports whether standard output shows colours.
+func (a *app) coloured() bool { return a.onTerminal() && a.getenv("NO_COLOR") == "" }

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"maps"
 	"slices"
 	"strings"
@@ -71,6 +69,9 @@ func (a *app) doctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.Silence != nil {
+				a.Silence() // what a store warns of when it is opened is among the findings
+			}
 			c, err := examine(cmd.Context(), cfg)
 			if err != nil {
 				return cause(cmd.Context(), err)
@@ -114,7 +115,6 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	began := time.Now()
-	log.SetOutput(io.Discard) // what a store warns of when it is opened is among the findings
 	client, err := openConfig(ctx, cfg, coord.WithFailurePolicy(coord.FailClosed))
 	if err != nil {
 		return c, err

@@ -53,7 +53,7 @@ func (a *app) limit(stop func()) *cobra.Command {
 		Short:             "Take permits of a rate limit, and run a command if they are granted",
 		Long:              limitLong,
 		Example:           limitExample,
-		ValidArgsFunction: afterName(a.limitNames),
+		ValidArgsFunction: a.afterName(a.limitNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, err := nameAndCommand(cmd, args)
 			if err != nil {
@@ -166,7 +166,7 @@ func (a *app) runLimit(ctx context.Context, stop func(), cfg *config.Config, nam
 		return cause(ctx, ctx.Err())
 	}
 	a.stderr.flush()
-	code, err := child.Become(cmd, a.signals)
+	code, err := a.Runner.Become(cmd, a.signals)
 	if err == nil && code != 0 {
 		return exit(code, "")
 	}

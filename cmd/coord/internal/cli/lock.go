@@ -62,7 +62,7 @@ func (a *app) lock(stop func()) *cobra.Command {
 		Short:             "Run a command while holding a lock",
 		Long:              lockLong,
 		Example:           lockExample,
-		ValidArgsFunction: afterName(noNames),
+		ValidArgsFunction: a.afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, cfg, err := a.lockCommand(cmd, args, &f)
 			if err != nil {
@@ -250,7 +250,7 @@ func (a *app) runUnder(lock *coord.Lock, cmd child.Command, f lockFlags) (code i
 	warn := func(err error) {
 		fmt.Fprintf(a.stderr, "coord: under the lock %q: %v\n", lock.Key(), err)
 	}
-	return child.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
+	return a.Runner.Run(cmd, env, lock, child.Limits{Grace: f.grace, MaxRun: f.maxHold}, a.signals, warn)
 }
 
 // runHeld runs the command under lock and unlocks. lost says that the lock was lost first.

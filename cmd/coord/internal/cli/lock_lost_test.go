@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -50,7 +51,8 @@ func TestLockLostDoesNotClose(t *testing.T) {
 	scheme := "silent" + strconv.FormatInt(schemes.Add(1), 10)
 	coord.Register(scheme, func(context.Context, *url.URL) (driver.Backend, error) { return store, nil })
 	var stderr strings.Builder
-	a := &app{store: storeFlags{url: scheme + "://host"}, signals: child.Listen(), stdout: new(output), stderr: newMessages(&stderr)}
+	a := &app{store: storeFlags{url: scheme + "://host", env: os.LookupEnv}, signals: child.Listen(), stdout: &output{w: os.Stdout}, stderr: newMessages(&stderr)}
+	a.Runner = processes{}
 	cfg, err := a.store.loadShared(t.Context())
 	if err != nil {
 		t.Fatal(err)

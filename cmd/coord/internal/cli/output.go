@@ -3,19 +3,20 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"sync"
 )
 
-// output is standard output. It keeps the first error of writing, which Main reports: packages
+// output is standard output. It keeps the first error of writing, which run reports: packages
 // that print, such as cobra, drop it.
 type output struct {
+	w   io.Writer
 	mu  sync.Mutex
 	err error
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	n, err := os.Stdout.Write(p)
+	n, err := o.w.Write(p)
 	if err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -39,7 +40,7 @@ func (o *output) check(err error) error {
 	return err
 }
 
-// printf writes to standard output. Main reports what could not be written.
+// printf writes to standard output. run reports what could not be written.
 func (a *app) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.stdout, format, args...) // output has noted the error
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +31,7 @@ func (a *app) releaseLease() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !cmd.Flags().Changed("id") {
-				id = os.Getenv(envID)
+				id = a.getenv(envID)
 			}
 			if id == "" {
 				return usage("no id: want --id or %s, as coord acquire prints it", envID)

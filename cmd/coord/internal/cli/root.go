@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,28 +15,16 @@ import (
 
 // app is what the commands share.
 type app struct {
+	Program
 	store   storeFlags
 	signals *child.Signals
 	stdout  *output
 	stderr  *messages
 }
 
-// Main runs the command line and gives the exit status. Errors are told on
-// standard error, each in one line.
-func Main(args []string) int {
-	a := &app{signals: child.Listen(), stdout: new(output), stderr: newMessages(ownStderr())}
-	defer a.stderr.flush()
-	log.SetOutput(a.stderr) // the warnings of the library too
-	ctx, stop := a.signals.Context(context.Background())
-	defer stop()
-	root := a.root(stop)
-	root.SetArgs(args)
-	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
-}
-
 // Commands gives the tree of commands for who describes it. It is not to be run.
 func Commands() *cobra.Command {
-	a := &app{stdout: new(output), stderr: newMessages(ownStderr())}
+	a := &app{stdout: &output{w: os.Stdout}, stderr: newMessages(os.Stderr)}
 	return a.root(func() {})
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -21,35 +20,39 @@ const (
 )
 
 // onTerminal reports whether standard output is a terminal that can be drawn on.
-func onTerminal() bool {
-	return term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+func (a *app) onTerminal() bool {
+	_, ok := a.terminal()
+	return ok && a.getenv("TERM") != "dumb"
 }
 
 // terminalSize is that of standard output, or what terminals have as a rule.
-func terminalSize() (columns, rows int) {
-	columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil || columns <= 0 || rows <= 0 {
-		return 80, 24
+func (a *app) terminalSize() (columns, rows int) {
+	if fd, ok := a.terminal(); ok {
+		columns, rows, err := term.GetSize(fd)
+		if err == nil && columns > 0 && rows > 0 {
+			return columns, rows
+		}
 	}
-	return columns, rows
+	return 80, 24
 }
 
 // screen keeps a table up to date on a terminal. What was there before comes back in
 // the end, followed by the last table.
 type screen struct {
 	out    io.Writer
+	size   func() (columns, rows int)
 	colour bool
 	last   string
 }
 
-func newScreen(out io.Writer) *screen {
-	io.WriteString(out, screenOn)
-	return &screen{out: out, colour: os.Getenv("NO_COLOR") == ""}
+func (a *app) newScreen() *screen {
+	io.WriteString(a.stdout, screenOn)
+	return &screen{out: a.stdout, size: a.terminalSize, colour: a.getenv("NO_COLOR") == ""}
 }
 
 // show draws over what was drawn before, in one write, so that nothing flickers.
 func (s *screen) show(sights []sight) error {
-	columns, rows := terminalSize()
+	columns, rows := s.size()
 	lines := tables(sights, columns, s.colour)
 	s.last = strings.Join(lines, "\n") + "\n"
 	const head = 3 // lines: ours, an empty one, and the last, where the cursor is

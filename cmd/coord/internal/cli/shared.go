@@ -95,7 +95,7 @@ func (a *app) semaphore(stop func()) *cobra.Command {
 
   # a large one counts as two
   coord semaphore build -n 3 --weight 2 -- make world`,
-		ValidArgsFunction: afterName(noNames),
+		ValidArgsFunction: a.afterName(noNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("permits") {
 				return usage("no -n: how many permits are there?")

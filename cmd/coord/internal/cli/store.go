@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,10 @@ import (
 )
 
 // storeFlags say which store to use.
-type storeFlags struct{ url, file string }
+type storeFlags struct {
+	url, file string
+	env       func(name string) (value string, set bool)
+}
 
 // openTime bounds how long a command waits for its store to answer the first time.
 const openTime = 10 * time.Second
@@ -36,7 +40,7 @@ func (f storeFlags) load(ctx context.Context) (*config.Config, error) {
 		}
 	case len(cfg.Stores()) == 0:
 		var home string
-		if home, err = stateURL(); err == nil {
+		if home, err = f.stateURL(); err == nil {
 			err = cfg.SetURL("default store", home)
 		}
 	}
@@ -115,7 +119,7 @@ func (f storeFlags) withFile(args []string) (storeFlags, error) {
 
 // chosen reports whether the user has named a store.
 func (f storeFlags) chosen() bool {
-	return f.url != "" || f.file != "" || slices.ContainsFunc(urlVariables(), func(v string) bool { return os.Getenv(v) != "" })
+	return f.url != "" || f.file != "" || slices.ContainsFunc(urlVariables(), func(v string) bool { value, _ := f.env(v); return value != "" })
 }
 
 // urlVariables are those variables of the environment that --url overrides.
@@ -130,7 +134,7 @@ func (f storeFlags) loadFile(ctx context.Context) (*config.Config, error) {
 		if f.url != "" && slices.Contains(urlVariables(), name) {
 			return "", false
 		}
-		return os.LookupEnv(name)
+		return f.env(name)
 	})
 	var mistake *config.Error
 	if err != nil && ctx.Err() != nil {
@@ -142,9 +146,21 @@ func (f storeFlags) loadFile(ctx context.Context) (*config.Config, error) {
 	return cfg, err
 }
 
+// home is the directory of the user.
+func (f storeFlags) home() (string, error) {
+	name := "HOME"
+	if runtime.GOOS == "windows" {
+		name = "USERPROFILE"
+	}
+	if dir, _ := f.env(name); dir != "" {
+		return dir, nil
+	}
+	return "", errors.New(name + " is not set")
+}
+
 // stateURL is the store of this user on this machine, and makes its parent.
-func stateURL() (string, error) {
-	dir, err := stateDir()
+func (f storeFlags) stateURL() (string, error) {
+	dir, err := f.stateDir()
 	if err != nil {
 		return "", err
 	}
@@ -160,11 +176,11 @@ func stateURL() (string, error) {
 
 // stateDir is $XDG_STATE_HOME/coord; a relative XDG_STATE_HOME counts as unset, as its
 // specification wants.
-func stateDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+func (f storeFlags) stateDir() (string, error) {
+	if dir, _ := f.env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "coord"), nil
 	}
-	home, err := os.UserHomeDir()
+	home, err := f.home()
 	if err != nil {
 		return "", exit(exitUnavailable, "default store: %w: set --url or COORD_URL", err)
 	}

@@ -148,8 +148,8 @@ func (w *watcher) choose(cfg *config.Config, locks, limits []string) error {
 // run looks again and again until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
 	show := w.showNews()
-	if !w.asJSON && onTerminal() {
-		s := newScreen(w.stdout)
+	if !w.asJSON && w.onTerminal() {
+		s := w.newScreen()
 		defer s.close()
 		show = s.show
 	}
