@@ -32,17 +32,17 @@ func (s *Shared) Use(t testing.TB, start func(testing.TB) *Server) *Server {
 	return &view
 }
 
-// Main runs the tests of m, and ends the server.
-func (s *Shared) Main(m *testing.M) interface{ Run() int } { return tests{m, s} }
+// Main runs the tests of m, and ends the server. m is a [*testing.M], or Main of another server.
+func (s *Shared) Main(m interface{ Run() int }) interface{ Run() int } { return tests{m, s} }
 
 type tests struct {
-	*testing.M
+	all    interface{ Run() int }
 	shared *Shared
 }
 
 func (t tests) Run() int {
 	defer t.shared.end()
-	return t.M.Run()
+	return t.all.Run()
 }
 
 func (s *Shared) end() {
