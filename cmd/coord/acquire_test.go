@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 )
@@ -52,15 +51,15 @@ func TestAcquireAndRelease(t *testing.T) {
 	})
 }
 
-// Steps of a job hand the lines on in their environment.
+// The lock outlives the process. Steps of a job hand the lines on in their environment.
 func TestAcquirePrintsAnEnvironment(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	r := u.run("acquire", "a", "--ttl", "10m")
+	r := u.process("acquire", "a", "--ttl", "10m")
 	r.want(t, 0, "COORD_ID=", "")
 	u.env = append(u.env, strings.Split(strings.TrimSpace(r.stdout), "\n")...)
-	u.run("release", "a").want(t, 0, "", "")
-	u.run("status", "a").want(t, 3, "free", "")
+	u.process("release", "a").want(t, 0, "", "")
+	u.process("status", "a").want(t, 3, "free", "")
 }
 
 // A waiter gets the lock when it is released.
@@ -68,10 +67,8 @@ func TestAcquireWaits(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	id, _ := u.acquire("a", "10m")
-	waiter := u.begin(u.command("acquire", "a", "--ttl", "10m", "--wait", "1m", "-v"))
-	if !eventually(func() bool { return strings.Contains(waiter.stderr.String(), "waiting: ") }) {
-		t.Fatalf("it does not wait: %s", waiter.stderr)
-	}
+	waiter := u.begin("acquire", "a", "--ttl", "10m", "--wait", "1m", "-v")
+	waiter.says("waiting: ")
 	u.run("release", "a", "--id", id).want(t, 0, "", "")
 	waiter.end().want(t, 0, "COORD_ID=", "")
 	u.run("acquire", "a", "--ttl", "10m", "--wait", "10ms").want(t, 75, "", "waited in vain")
@@ -80,15 +77,8 @@ func TestAcquireWaits(t *testing.T) {
 // An id that nobody can read is of no use: the lock is free again.
 func TestAcquireWithoutAReader(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
 	u := newUser(t, "")
-	cmd := u.command("acquire", "a", "--ttl", "10m")
-	cmd.Stdout = full
-	if code := exitCode(t, cmd.Run()); code != 73 {
+	if code := u.runInto(full{}, new(safeBuffer), nil, "acquire", "a", "--ttl", "10m"); code != 73 {
 		t.Errorf("exit status %d, want 73", code)
 	}
 	u.run("status", "a").want(t, 3, "free", "")

@@ -79,28 +79,27 @@ func become(kind string) error {
 
 const nobody = 65534
 
-// setuidBinary makes a copy of the test binary that belongs to root and runs as root for anybody.
-func setuidBinary(t *testing.T) string {
+// copyOf makes a copy of the test binary that anybody may run.
+func copyOf(t *testing.T, name string, mode os.FileMode) (path string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("unsupported: only root can make a command that runs as another user")
 	}
-	open(t, filepath.Dir(binary))
-	tools := t.TempDir()
-	open(t, filepath.Dir(tools))
-	open(t, tools)
-	setuid := filepath.Join(tools, "setuid")
+	dir := t.TempDir()
+	open(t, filepath.Dir(dir))
+	open(t, dir)
+	path = filepath.Join(dir, name)
 	text, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(setuid, text, 0o755); err != nil {
+	if err := os.WriteFile(path, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(setuid, 0o755|os.ModeSetuid); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}
-	return setuid
+	return path
 }
 
 // open lets everybody into a directory of the test.
@@ -112,9 +111,10 @@ func open(t *testing.T, dir string) {
 }
 
 // newNobody makes a user without privileges.
-func newNobody(t *testing.T) *user {
+func newNobody(t *testing.T, program string) *user {
 	t.Helper()
 	u := newUser(t, "")
+	u.program = program
 	open(t, filepath.Dir(u.dir))
 	if err := os.Chown(u.dir, nobody, nobody); err != nil {
 		t.Fatal(err)

@@ -8,11 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/coordgo/coord/config"
 )
@@ -27,7 +24,7 @@ func TestLimit(t *testing.T) {
 		u.run("limit", "b", "--rate", "2/24h", "-n", "2").want(t, 0, "", "")
 		u.run("limit", "b", "--rate", "2/24h", "-n", "0").want(t, 75, "", "retry after ")
 		u.run("limit", "b", "--rate", "2/24h", "--wait", "5s").want(t, 75, "", "retry after ")
-		u.run("limit", "c", "--rate", "2/24h", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
+		u.run("limit", "c", "--rate", "2/24h", "--", "false").want(t, 1, "", "")
 		u.run("limit", "d", "--rate", "1/200ms", "-n", "1").want(t, 0, "", "")
 		u.run("limit", "d", "--rate", "1/200ms", "--wait", "20s").want(t, 0, "", "")
 		u.run("limit", "e", "--rate", "1/100ms", "--burst", "3", "-n", "3").want(t, 0, "", "")
@@ -49,6 +46,15 @@ func TestLimit(t *testing.T) {
 		}
 		u.run("limit", "f", "--rate", "5/24h", "--algorithm", "fixed-window", "-n", "4", "--json").want(t, 75, `"allowed": false`, "retry after ")
 	})
+}
+
+// The command replaces coord.
+func TestLimitRunsTheCommand(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "")
+	u.process("limit", "a", "--rate", "2/24h", "--", "sh", "-c", "echo ran; exit 7").want(t, 7, "ran\n", "")
+	u.process("limit", "a", "--rate", "2/24h", "--", "sh", "-c", "kill -TERM $$").want(t, -1, "", "")
+	u.process("limit", "a", "--rate", "2/24h", "--", "echo", "ran").want(t, 75, "", "retry after ")
 }
 
 func TestLimitRefuses(t *testing.T) {
@@ -92,86 +98,22 @@ func TestLimitRefuses(t *testing.T) {
 	}
 }
 
-// Twelve shells at a time take all that a limit gives: no window of its length has more.
-func TestLimitTwelve(t *testing.T) {
-	const (
-		shells = 12
-		rate   = 200
-		per    = 2 * time.Second
-		during = 2 * per
-		each   = 50 // permits at a time, so that starting processes is not what limits
-	)
-	onStores(t, func(t *testing.T, u *user) {
-		u.heavy()
-		type taken struct{ began, ended time.Time }
-		var mu sync.Mutex
-		var all []taken
-		denied := 0
-		began := time.Now()
-		// goesOn tells a shell to ask again: until the limit was reached, and for a while.
-		goesOn := func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return !t.Failed() && (time.Since(began) < during || each*len(all) < rate || denied == 0)
-		}
-		var wg sync.WaitGroup
-		for range shells {
-			wg.Go(func() {
-				for goesOn() {
-					began := time.Now()
-					r := u.run("limit", "supplier", "--rate", fmt.Sprintf("%d/%v", rate, per), "-n", strconv.Itoa(each))
-					ended := time.Now()
-					mu.Lock()
-					switch r.code {
-					case 0:
-						all = append(all, taken{began, ended})
-					case 75:
-						denied++
-					default:
-						t.Errorf("exit status %d: %s", r.code, r.stderr)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		took := time.Since(began)
-		// A process was granted its permit between its start and its end, so that those
-		// which began and ended within a period were granted within it.
-		slices.SortFunc(all, func(a, b taken) int { return a.began.Compare(b.began) })
-		for i, first := range all {
-			n := 0
-			for _, one := range all[i:] {
-				if one.ended.Before(first.began.Add(per)) {
-					n += each
-				}
-			}
-			if n > rate {
-				t.Errorf("%d permits within %v, want at most %d", n, per, rate)
-			}
-		}
-		// An interval of n periods holds at most n times the rate.
-		if most := rate * int(took/per+1); each*len(all) > most {
-			t.Errorf("%d permits in %v, want at most %d", each*len(all), took, most)
-		}
-		t.Logf("%d permits granted in %v, %d asks denied", each*len(all), took, denied)
-	})
-}
-
 // The limits, the lock defaults and the store of a file.
 func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	path := filepath.Join(u.dir, "coord.yaml")
-	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 7s, wait: 1s}\nlimits:\n  supplier: 2/1m\n", u.dir)
+	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 1m, wait: 100ms}\nlimits:\n  supplier: 2/1m\n", u.dir)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	u.run("--config", path, "limit", "supplier", "-n", "2").want(t, 0, "", "")
 	u.run("--config", path, "limit", "supplier").want(t, 75, "", `"supplier" is limited to 2/1m`)
 	u.run("--config", path, "limit", "suplier").want(t, 64, "", `coord: no --rate, and `+path+`: limits: no limit "suplier": want one of supplier`)
-	u.run("--config", path, "lock", "a", "--", binary, "--config", path, "lock", "a", "--", "true").want(t, 75, "", "waited in vain")
-	u.run("--config", path, "lock", "a", "--", binary, "--url", "file://"+u.dir+"/store", "status", "shop/a").want(t, 0, "held", "")
+	s, _ := u.hold("--config", path, "lock", "a")
+	u.run("--config", path, "lock", "a", "--", "true").want(t, 75, "", "waited in vain")
+	u.run("--url", "file://"+u.dir+"/store", "status", "shop/a").want(t, 0, "held", "")
+	s.release()
 	u.run("--config", path, "--url", "redis://127.0.0.1:1", "status", "a").want(t, 69, "", "store unavailable")
 
 	// A store that is away admits, if the file says so.
@@ -238,7 +180,7 @@ func TestConfigFile(t *testing.T) {
 		if err := os.WriteFile(secret, []byte("url: redis://u:"+password+"@127.0.0.1:1/0?client_name=a%20b\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		v := &user{t: t, binary: u.binary, dir: u.dir, env: append(slices.Clone(u.env), "PASSWORD=s3cret")}
+		v := &user{t: t, dir: u.dir, env: append(slices.Clone(u.env), "PASSWORD=s3cret")}
 		for _, args := range [][]string{{"config", "check"}, {"config", "show"}, {"config", "show", "--json"}, {"status", "a"}, {"doctor"}, {"lock", "a", "--", "true"}} {
 			r := v.run(append([]string{"--config", secret}, args...)...)
 			if r.stdout+r.stderr == "" || strings.Contains(r.stdout+r.stderr, "s3cret") {

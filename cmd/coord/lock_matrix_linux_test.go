@@ -16,7 +16,8 @@ import (
 	"github.com/coordgo/coord/internal/golden"
 )
 
-// matrixActs are what happens to coord lock: a signal to coord, or the end of what its command may do.
+// matrixActs are what happens to coord lock: a signal to coord, or the end of what its command may do. Other signals are
+// TestLockSignalEndsTheCommand's.
 var matrixActs = []struct {
 	name string
 	sig  syscall.Signal
@@ -24,12 +25,9 @@ var matrixActs = []struct {
 	flags []string
 }{
 	{"TERM", syscall.SIGTERM, nil},
-	{"INT", syscall.SIGINT, nil},
-	{"HUP", syscall.SIGHUP, nil},
-	{"QUIT", syscall.SIGQUIT, nil},
-	{"KILL", syscall.SIGKILL, []string{"--ttl", "2s"}},
-	{"loss", 0, []string{"--ttl", "6s", "--grace", "2s"}},
-	{"max-hold", 0, []string{"--max-hold", "4s", "--grace", "1s"}},
+	{"KILL", syscall.SIGKILL, []string{"--ttl", "6s"}},
+	{"loss", 0, []string{"--ttl", "12s", "--grace", "4s"}},
+	{"max-hold", 0, []string{"--max-hold", "12s", "--grace", "3s"}},
 }
 
 // matrixKinds are the commands; see envEscape.
@@ -44,9 +42,10 @@ var matrixKinds = []struct{ kind, title string }{
 
 // The table in the documentation says what happens to the command and its lock.
 func TestLockMatrix(t *testing.T) {
-	setuid := setuidBinary(t)
+	t.Parallel()
+	coord, setuid := copyOf(t, "coord", 0o755), copyOf(t, "setuid", 0o755|os.ModeSetuid)
 	cells := make([][]string, len(matrixActs))
-	limit := make(chan struct{}, 6) // most of the time each of them waits
+	limit := make(chan struct{}, 12) // most of the time each of them waits
 	var wg sync.WaitGroup
 	for i, act := range matrixActs {
 		cells[i] = make([]string, len(matrixKinds))
@@ -57,7 +56,7 @@ func TestLockMatrix(t *testing.T) {
 				t.Run(act.name+"/"+k.kind, func(t *testing.T) {
 					u, program := newUser(t, ""), os.Args[0]
 					if k.kind == "user" {
-						u, program = newNobody(t), setuid
+						u, program = newNobody(t, coord), setuid
 					}
 					u.env = append(u.env, envEscape+"="+k.kind)
 					c := cell{t: t, u: u, kind: k.kind, act: act.name, sig: act.sig}
@@ -125,7 +124,15 @@ func (c *cell) run(args []string) string {
 	default:
 		words = append(words, "**two**")
 	}
-	if strings.Contains(c.r.stderr.String(), "does not reach the command") {
+	if said := c.r.stderr.String(); strings.Contains(said, "does not reach the command") {
+		const warning = `coord: under the lock "a": signal %v does not reach the command (pid %d), which may go on: operation not permitted`
+		sig := c.sig
+		if sig == 0 {
+			sig = syscall.SIGKILL // after TERM
+		}
+		if !strings.Contains(said, fmt.Sprintf(warning, sig, c.pid)) {
+			c.t.Errorf("it warns so: %s", said)
+		}
 		words = append(words, "warned")
 	}
 	return strings.Join(append(words, c.finish()...), ", ")
@@ -147,7 +154,7 @@ func (c *cell) happen() {
 	case c.sig != 0:
 		c.signal(c.r.cmd.Process.Pid, c.sig)
 	case c.act == "loss":
-		c.u.run("break", "a").want(c.t, 0, "took the lock", "")
+		c.u.process("break", "a").want(c.t, 0, "took the lock", "")
 	}
 }
 
@@ -235,9 +242,9 @@ func (c *cell) end() string {
 func (c *cell) lockIsKept() bool {
 	try := []string{"lock", "a", "--no-wait", "--", "true"}
 	if c.sig == syscall.SIGKILL || c.act == "loss" {
-		try = []string{"lock", "a", "--wait", "20s", "--", "true"}
+		try = []string{"lock", "a", "--wait", "1m", "--", "true"}
 	}
-	r := c.u.run(try...)
+	r := c.u.process(try...)
 	if r.code != 0 && r.code != 75 {
 		c.t.Fatalf("the next exits with %d: %s", r.code, r.stderr)
 	}

@@ -2,11 +2,11 @@ package main_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"io"
+	"log"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -15,23 +15,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordgo/coord/internal/testserver"
+	"github.com/redis/go-redis/v9/logging"
+
+	command "github.com/coordgo/coord/cmd/coord"
+	"github.com/coordgo/coord/cmd/coord/internal/child"
+	"github.com/coordgo/coord/cmd/coord/internal/cli"
+	"github.com/coordgo/coord/cmd/coord/internal/demo"
+	"github.com/coordgo/coord/conformance"
 )
 
-// binary is the command, built once. raced is the same with the race detector, if the tests have it: it takes three times as
-// long to start, so that only the tests of the file store run it.
-var binary, raced string
-
+// Most tests run the command in their own process: see user.run. What only a process shows, such as signals
+// and exit statuses, is tested with one: the test binary under the name of coord.
 func TestMain(m *testing.M) {
-	if os.Getenv(envRecorder) != "" {
+	switch {
+	case filepath.Base(os.Args[0]) == "coord":
+		command.Main()
+	case os.Getenv(envRecorder) != "":
 		os.Exit(record())
+	case os.Getenv(envEscape) != "":
+		os.Exit(escape(os.Getenv(envEscape)))
+	case len(os.Args) > 1 && os.Args[1] == demo.WorkerCommand:
+		command.Main()
 	}
-	if how := os.Getenv(envEscape); how != "" {
-		os.Exit(escape(how))
-	}
+	conformance.WorkerMain() // a worker of coord conform
+	logging.Disable()
+	log.SetOutput(logged)
 	heedSignals()
-	os.Exit(runTests(m))
+	os.Exit(withServers(m))
 }
+
+// logged is what the library warns of, in all tests.
+var logged = new(safeBuffer)
 
 // heedSignals undoes what nohup and background jobs of shells do: a signal that this process
 // ignores is ignored by its children too, and the tests send them.
@@ -44,119 +58,37 @@ func heedSignals() {
 	}
 }
 
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "coord-cli-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary, raced = filepath.Join(dir, "coord"), filepath.Join(dir, "raced")
-	if err := errors.Join(build(binary), build(raced, buildFlags...)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
-
-func build(path string, flags ...string) error {
-	args := append([]string{"build", "-o", path}, append(flags, ".")...)
-	cmd := exec.Command("go", args...)
-	if len(flags) > 0 {
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1") // which the race detector needs
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return nil
-}
-
 // user runs coord as a user does, on one store and with an environment of the test's own.
 type user struct {
-	t      *testing.T
-	binary string
-	env    []string
-	dir    string
-	store  sharedStore
-	attr   *syscall.SysProcAttr // of coord's process; nil: as the test runs
+	t     *testing.T
+	env   []string
+	dir   string
+	store sharedStore
+
+	program string               // of coord as a process; "" is this one
+	attr    *syscall.SysProcAttr // of that process; nil: as the test runs
 }
 
 func newUser(t *testing.T, url string) *user {
 	t.Helper()
 	dir := t.TempDir()
-	u := &user{t: t, binary: binary, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}}
+	u := &user{t: t, dir: dir, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GORACE=atexit_sleep_ms=0"}}
 	if url != "" {
 		u.env = append(u.env, "COORD_URL="+url)
 	}
 	return u
 }
 
-// sharedStore is a store that several processes share.
-type sharedStore struct {
-	name string
-	url  func(t *testing.T) string
-	// late is by how much a lease of whole seconds may outlast its end.
-	late time.Duration
-	// kept: a lock can be kept taken after its process has ended.
-	kept bool
-	// clock: the store has one, and its tokens show it.
-	clock bool
-	// fair: waiters are in one line.
-	fair bool
-	// lists: what is held can be listed.
-	lists bool
-}
+// path is a file in the user's directory.
+func (u *user) path(name string) string { return filepath.Join(u.dir, name) }
 
-var sharedStores = []sharedStore{
-	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, time.Second, true, true, false, false},
-	{"redis", func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr + "?dial_timeout=1m" }, time.Second, true, true, true, true},
-	{"etcd", func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr + "?dial_timeout=1m" }, 2 * time.Second, true, false, true, true},
-	// The session is the lease.
-	{"zookeeper", func(t *testing.T) string {
-		return "zookeeper://" + testserver.ZooKeeper(t).Addr + "?session_timeout=3s&dial_timeout=1m"
-	}, 4 * time.Second, false, false, true, true},
-	// -M: a server that may evict is warned of.
-	{"memcached", func(t *testing.T) string {
-		return "memcached://" + testserver.Memcached(t, testserver.WithFlags("-M")).Addr + "?timeout=5s"
-	}, 3 * time.Second, true, false, false, false},
-	{"postgres", func(t *testing.T) string {
-		return testserver.PostgresURL(testserver.PostgresUser, testserver.Postgres(t).Addr) + "&timeout=5s"
-	}, time.Second, true, true, true, true},
-}
-
-// onStores runs the test on each of them.
-func onStores(t *testing.T, test func(t *testing.T, u *user)) {
-	for _, s := range sharedStores {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			u := newUser(t, s.url(t))
-			u.store = s
-			if s.name == "file" {
-				u.binary = raced
-			}
-			test(t, u)
-		})
+// write writes such a file.
+func (u *user) write(name, text string) (path string) {
+	u.t.Helper()
+	if err := os.WriteFile(u.path(name), []byte(text), 0o600); err != nil {
+		u.t.Fatal(err)
 	}
-}
-
-// heavyTests are tests that start many processes, or judge how soon one starts: two at a time. More starve the server, and each
-// other, on a machine of few cores.
-var heavyTests = make(chan struct{}, 2)
-
-// heavy waits for its turn to be one of two heavy tests, until the test ends.
-func (u *user) heavy() {
-	heavyTests <- struct{}{}
-	u.t.Cleanup(func() { <-heavyTests })
-}
-
-// command is coord with these arguments, not started yet.
-func (u *user) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(u.t.Context(), u.binary, args...)
-	cmd.Env = u.env
-	cmd.Dir = u.dir
-	cmd.WaitDelay = 10 * time.Second
-	cmd.SysProcAttr = u.attr
-	return cmd
+	return u.path(name)
 }
 
 // result is how a run ended.
@@ -165,32 +97,27 @@ type result struct {
 	stdout, stderr string
 }
 
+// run runs coord in this process. The command after -- is "true", "echo" or "false", and no process.
 func (u *user) run(args ...string) result {
 	u.t.Helper()
-	return u.pipe("", args...)
+	return u.runWith(nil, args...)
 }
 
-// pipe runs coord with a standard input.
-func (u *user) pipe(stdin string, args ...string) result {
+// runWith is run, where do is the command.
+func (u *user) runWith(do func(held) int, args ...string) result {
 	u.t.Helper()
-	var out, errs bytes.Buffer
-	cmd := u.command(args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
-	code := exitCode(u.t, cmd.Run())
+	var out, errs safeBuffer
+	code := u.runInto(&out, &errs, do, args...)
 	return result{code, out.String(), errs.String()}
 }
 
-func exitCode(t *testing.T, err error) int {
-	t.Helper()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.ExitCode()
-	}
-	t.Fatal(err)
-	return -1
+// runInto is runWith with other output.
+func (u *user) runInto(stdout, stderr io.Writer, do func(held) int, args ...string) int {
+	u.t.Helper()
+	return cli.Run(u.t.Context(), cli.Program{
+		Args: args, Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
+		Runner: &runner{u.t, stdout, do},
+	})
 }
 
 // want checks how a run ended: the status, and a part of what it wrote.
@@ -205,16 +132,164 @@ func (r result) want(t *testing.T, code int, stdout, stderr string) {
 	}
 }
 
-// running is a coord that was started, with a command that has said that it runs.
-type running struct {
+// runner runs a function instead of the command.
+type runner struct {
 	t      *testing.T
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	lines  chan string
-	stderr *safeBuffer
+	stdout io.Writer
+	do     func(held) int
 }
 
-// safeBuffer may be read while the process still writes.
+// toldLost is the end of a command that was ended because its lease was about to end.
+const toldLost = -1
+
+// held is what a command has while it runs.
+type held struct {
+	env  map[string]string // that coord has added
+	lost <-chan struct{}   // closed when its lock is lost
+}
+
+func (r *runner) Run(cmd child.Command, env []string, lock child.Lock, _ child.Limits, _ *child.Signals, _ func(error)) (int, child.Reason, error) {
+	h := held{env: map[string]string{}, lost: lock.Done()}
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		h.env[name] = value
+	}
+	code := r.act(cmd, h)
+	if lock.Err() != nil || code == toldLost {
+		return 143, child.Lost, nil
+	}
+	return code, child.Untold, nil
+}
+
+func (r *runner) Become(cmd child.Command, _ *child.Signals) (int, error) {
+	return r.act(cmd, held{}), nil
+}
+
+func (r *runner) act(cmd child.Command, h held) int {
+	switch args := cmd.Args(); {
+	case r.do != nil:
+		return r.do(h)
+	case args[0] == "echo":
+		fmt.Fprintln(r.stdout, strings.Join(args[1:], " "))
+	case args[0] == "false":
+		return 1
+	case args[0] != "true":
+		r.t.Errorf("%q: want a process for it", args)
+	}
+	return 0
+}
+
+// session is a coord that runs in this process, beside the test.
+type session struct {
+	t         *testing.T
+	lines     chan string // of its output
+	stderr    *safeBuffer
+	up        chan held // its command runs
+	finish    chan int  // its command ends with this status; one whose lock is lost does so anyway
+	interrupt context.CancelCauseFunc
+	ended     chan int
+}
+
+// begin starts coord. A command after -- runs until it is told to end.
+func (u *user) begin(args ...string) *session {
+	u.t.Helper()
+	ctx, interrupt := context.WithCancelCause(u.t.Context())
+	s := &session{
+		t: u.t, lines: make(chan string, 1024), stderr: new(safeBuffer),
+		up: make(chan held, 64), finish: make(chan int, 1), interrupt: interrupt, ended: make(chan int, 1),
+	}
+	out, stdout := io.Pipe()
+	go readLines(out, s.lines)
+	p := cli.Program{Args: args, Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}}
+	go func() {
+		code := cli.Run(ctx, p)
+		_ = stdout.Close() // a pipe's never fails
+		s.ended <- code
+	}()
+	return s
+}
+
+func (s *session) act(h held) int {
+	s.up <- h
+	select {
+	case code := <-s.finish:
+		return code
+	case <-h.lost:
+		return 143
+	}
+}
+
+// hold is begin of a coord whose command runs when it returns.
+func (u *user) hold(args ...string) (*session, held) {
+	u.t.Helper()
+	s := u.begin(append(args, "--", "true")...)
+	return s, s.running()
+}
+
+// running waits until the command runs.
+func (s *session) running() held {
+	s.t.Helper()
+	select {
+	case h := <-s.up:
+		return h
+	case code := <-s.ended:
+		s.t.Fatalf("it ended with %d before its command ran; stderr: %s", code, s.stderr)
+	case <-time.After(patience):
+		s.t.Fatalf("its command does not run; stderr: %s", s.stderr)
+	}
+	return held{}
+}
+
+// line is the next line of output.
+func (s *session) line() string {
+	s.t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		if !ok {
+			s.t.Fatalf("it has ended; stderr: %s", s.stderr)
+		}
+		return line
+	case <-time.After(patience):
+		s.t.Fatalf("it says nothing; stderr: %s", s.stderr)
+	}
+	return ""
+}
+
+// says waits until it has written this on standard error.
+func (s *session) says(text string) {
+	s.t.Helper()
+	if !eventually(func() bool { return strings.Contains(s.stderr.String(), text) }) {
+		s.t.Fatalf("it does not say %q: %s", text, s.stderr)
+	}
+}
+
+// signal is a signal to coord while it runs no command.
+func (s *session) signal(sig syscall.Signal) { s.interrupt(child.Interrupted{Signal: sig}) }
+
+// release ends the command with 0, and waits for coord's end.
+func (s *session) release() {
+	s.t.Helper()
+	s.finish <- 0
+	s.end().want(s.t, 0, "", "")
+}
+
+// end waits for the end, and gives what was written after the lines that were read.
+func (s *session) end() result {
+	s.t.Helper()
+	var code int
+	select {
+	case code = <-s.ended:
+	case <-time.After(patience):
+		s.t.Fatalf("it does not end; stderr: %s", s.stderr)
+	}
+	var rest []string
+	for line := range s.lines {
+		rest = append(rest, line)
+	}
+	return result{code, strings.Join(rest, "\n"), s.stderr.String()}
+}
+
+// safeBuffer may be read while it is written.
 type safeBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -230,64 +305,4 @@ func (b *safeBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
-}
-
-// start starts coord and waits until the command's first line of output is "up".
-func (u *user) start(args ...string) *running {
-	u.t.Helper()
-	return u.startCommand(u.command(args...))
-}
-
-// startCommand is start of a command that was made.
-func (u *user) startCommand(cmd *exec.Cmd) *running {
-	u.t.Helper()
-	r := u.begin(cmd)
-	r.await("up")
-	return r
-}
-
-// begin starts a coord, which may have to wait.
-func (u *user) begin(cmd *exec.Cmd) *running {
-	u.t.Helper()
-	r := &running{t: u.t, cmd: cmd, lines: make(chan string, 64), stderr: new(safeBuffer)}
-	var err error
-	if r.in, err = r.cmd.StdinPipe(); err != nil {
-		u.t.Fatal(err)
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	r.cmd.Stderr = r.stderr
-	if err := r.cmd.Start(); err != nil {
-		u.t.Fatal(err)
-	}
-	go readLines(out, r.lines)
-	return r
-}
-
-// await waits for a line of output.
-func (r *running) await(want string) {
-	r.t.Helper()
-	select {
-	case line, ok := <-r.lines:
-		if !ok {
-			r.t.Fatalf("it ended before it said %q; stderr: %s", want, r.stderr)
-		}
-		if line != want {
-			r.t.Fatalf("it said %q, want %q", line, want)
-		}
-	case <-time.After(30 * time.Second):
-		r.t.Fatalf("it did not say %q", want)
-	}
-}
-
-// end waits for the end, and gives what was written after the lines awaited.
-func (r *running) end() result {
-	r.t.Helper()
-	var rest []string
-	for line := range r.lines {
-		rest = append(rest, line)
-	}
-	return result{exitCode(r.t, r.cmd.Wait()), strings.Join(rest, "\n"), r.stderr.String()}
 }

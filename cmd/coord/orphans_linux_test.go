@@ -11,6 +11,7 @@ import (
 // As process 1 of a container coord reaps what the command leaves behind, and still knows the status
 // of the command.
 func TestLockReapsAsProcess1(t *testing.T) {
+	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil || os.Getuid() != 0 {
 		t.Skip("unsupported: only root can make a namespace of processes, with unshare")
@@ -22,7 +23,7 @@ echo up
 while [ "$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c -e '(sleep)' -e ') Z ')" != 0 ]; do :; done
 exit 7`
 	cmd := u.command("lock", "a", "--", "sh", "-c", script)
-	cmd.Args = append([]string{unshare, "--pid", "--fork", "--kill-child", "--mount-proc", binary}, cmd.Args[1:]...)
+	cmd.Args = append([]string{unshare, "--pid", "--fork", "--kill-child", "--mount-proc", u.coord()}, cmd.Args[1:]...)
 	cmd.Path = unshare
 	r := u.startCommand(cmd)
 	r.end().want(t, 7, "", "")
@@ -30,6 +31,7 @@ exit 7`
 
 // What the command leaves behind, detached from it, is told: it goes on without the lock.
 func TestLockTellsWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	r := u.start("lock", "a", "--", "sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo up; echo $!; exit 5")
 	var pid int

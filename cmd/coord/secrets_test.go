@@ -1,14 +1,10 @@
-//go:build unix
-
 package main_test
 
 import (
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,25 +89,30 @@ func (u *user) configured(key, value string) []string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	u.write("coord.yaml", key+": "+string(text)+"\n")
-	return []string{"--config", "coord.yaml"}
-}
-
-func (u *user) write(name, text string) {
-	u.t.Helper()
-	if err := os.WriteFile(filepath.Join(u.dir, name), []byte(text), 0o600); err != nil {
-		u.t.Fatal(err)
-	}
+	return []string{"--config", u.write("coord.yaml", key+": "+string(text)+"\n")}
 }
 
 // wantHidden runs coord and searches what it writes. It gives how it ended.
 func (u *user) wantHidden(args ...string) result {
 	u.t.Helper()
 	r := u.run(args...)
+	u.checkHidden(r, args...)
+	return r
+}
+
+func (u *user) checkHidden(r result, args ...string) {
+	u.t.Helper()
 	if said := r.stdout + r.stderr; strings.Contains(said, marked) || said == "" && r.code != 0 && r.code != 3 {
 		u.t.Errorf("coord %s: exit status %d\n%s", strings.Join(args, " "), r.code, said)
 	}
-	return r
+}
+
+// wantLogHidden searches what the library has warned of.
+func wantLogHidden(t *testing.T) {
+	t.Helper()
+	if said := logged.String(); strings.Contains(said, marked) {
+		t.Errorf("it is in the log:\n%s", said)
+	}
 }
 
 // No message shows a secret that stands in a URL, wherever it stands.
@@ -124,6 +125,7 @@ func TestMisplacedSecretsAreHidden(t *testing.T) {
 			u.wantHidden("config", "show")
 			u.wantHidden("doctor", url)
 			u.wantHidden(append(u.configured("failure_policy", url), "config", "show")...)
+			wantLogHidden(t)
 		})
 	}
 }
@@ -147,14 +149,14 @@ func TestSecretsAreHiddenFromAnySource(t *testing.T) {
 	}
 }
 
-// everyCommand is each command at work. Those that need no store are here too: they look at the environment.
+// everyCommand is each command at work; DIR is the directory of its files. Those that need no store are here too: they look at the environment.
 var everyCommand = []string{
 	"semaphore b -n 2 -- true", "members b", "lock a --no-wait -- true", "lock a -v --wait 1s -- true", "lead a -v -- true", "lead a --as m:1 -- true", "acquire c --ttl 1s --no-wait", "acquire d --ttl 1s --json",
 	"release c --id m/1/1/00000000000000000000000000000000", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
 	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json", "doctor --strict",
-	"conform --run LIMIT-05|LOCK-02 --fast --verbose --report r.json --report r.md",
-	"bench --for 10ms --run ^(lock|limit)$ --json b.json",
-	"config show", "config show --json", "config check coord.yaml", "config schema",
+	"conform --run LIMIT-05|LOCK-02 --fast --verbose --report DIR/r.json --report DIR/r.md",
+	"bench --for 10ms --run ^(lock|limit)$ --json DIR/b.json",
+	"config show", "config show --json", "config check DIR/coord.yaml", "config schema",
 	"stores", "stores --json", "schema postgres", "version", "completion bash", "__complete status a", "help lock",
 }
 
@@ -186,28 +188,34 @@ func TestNoCommandShowsAPassword(t *testing.T) {
 	} {
 		secrets := map[string]string{"in the URL": url.QueryEscape(password)}
 		if name == "healthy" || name == "wrong password" {
-			secrets["a variable"], secrets["a file"] = "${PASSWORD}", "${file:password}"
+			secrets["a variable"], secrets["a file"] = "${PASSWORD}", "${file:DIR/password}"
 		}
 		for source, secret := range secrets {
 			t.Run(name+", "+source, func(t *testing.T) {
 				t.Parallel()
-				url := "redis://" + tc.user + ":" + strings.ReplaceAll(secret, "+", "%20") + "@" + tc.addr
-				u := newUser(t, url)
+				u := newUser(t, "")
+				url := "redis://" + tc.user + ":" + strings.ReplaceAll(strings.ReplaceAll(secret, "+", "%20"), "DIR", u.dir) + "@" + tc.addr
+				u.env = append(u.env, "COORD_URL="+url)
 				u.env = append(u.env, "PASSWORD="+password)
 				u.write("password", password+"\n")
-				u.configured("url", url)
+				flags := u.configured("url", url)
 				for _, command := range everyCommand {
-					u.wantHidden(strings.Fields(command)...)
+					u.wantHidden(strings.Fields(strings.ReplaceAll(command, "DIR", u.dir))...)
 				}
 				if source == "in the URL" { // it takes its time
 					u.wantHidden("demo")
 				}
-				u.wantHidden("--config", "coord.yaml", "config", "show")
+				u.wantHidden(append(flags, "config", "show")...)
 				u.watchHidden()
 				if r := u.wantHidden("lock", "b", "--", "true"); r.code != tc.status {
 					t.Errorf("coord lock: exit status %d, want %d: %s", r.code, tc.status, r.stderr)
 				}
 				u.wantFilesHidden()
+				wantLogHidden(t)
+				if source == "in the URL" { // what is written past the command, as libraries do, is a process's
+					args := []string{"lock", "b", "-v", "--wait", "1s", "--", "true"}
+					u.checkHidden(u.process(args...), args...)
+				}
 			})
 		}
 	}
@@ -226,28 +234,21 @@ func forbid(t *testing.T, addr, password string) {
 // watchHidden watches until there is a first line of what was seen, or until the watch ends by itself.
 func (u *user) watchHidden() {
 	u.t.Helper()
-	cmd := u.command("watch", "a", "--limit", "a=1/1s", "--json")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		u.t.Fatal(err)
+	s := u.begin("watch", "a", "--limit", "a=1/1s", "--json")
+	said := <-s.lines + <-s.lines // nothing, if it has ended
+	s.signal(syscall.SIGTERM)
+	r := s.end()
+	if said += r.stdout + r.stderr; said == "" || strings.Contains(said, marked) {
+		u.t.Errorf("coord watch: exit status %d\n%s", r.code, said)
 	}
-	stderr := new(safeBuffer)
-	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		u.t.Fatal(err)
-	}
-	lines := make(chan string, 64)
-	go readLines(out, lines)
-	said := <-lines + <-lines
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		u.t.Fatal(err)
-	}
-	for line := range lines {
-		said += line
-	}
-	code := exitCode(u.t, cmd.Wait())
-	if said += stderr.String(); said == "" || strings.Contains(said, marked) {
-		u.t.Errorf("coord watch: exit status %d\n%s", code, said)
+}
+
+// Nor does a process show the password of another store.
+func TestNoProcessShowsAPassword(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a password of etcd", "a password of ZooKeeper", "a password of memcached", "a parameter of PostgreSQL"} {
+		u := newUser(t, misplaced[name])
+		u.checkHidden(u.process("doctor"), name)
 	}
 }
 

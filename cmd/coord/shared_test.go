@@ -1,10 +1,8 @@
-//go:build unix
-
 package main_test
 
 import (
+	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -12,37 +10,37 @@ import (
 func TestSemaphoreCommand(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	const hold = `echo up; echo "$COORD_LOCK $COORD_SLOT"; exec sleep 300`
-	first := u.start("semaphore", "build", "-n", "2", "--", "sh", "-c", hold)
-	first.await("build 0")
-	second := u.start("semaphore", "build", "-n", "2", "--", "sh", "-c", hold)
-	second.await("build 1")
+	var held []*session
+	for slot := range 2 {
+		s, h := u.hold("semaphore", "build", "-n", "2")
+		if h.env["COORD_LOCK"] != "build" || h.env["COORD_SLOT"] != fmt.Sprint(slot) {
+			t.Errorf("number %d has %v", slot, h.env)
+		}
+		held = append(held, s)
+	}
 	u.run("semaphore", "build", "-n", "2", "--no-wait", "--", "true").want(t, 75, "", `no permit of "build" is free: held by `)
 	u.run("semaphore", "build", "-n", "4", "--no-wait", "--", "true").want(t, 75, "", "and 1 more")
 	u.run("members", "build", "--semaphore").want(t, 0, "0  1 of 2  ", "")
 	u.run("members", "build").want(t, 3, "", "")
-	first.signal(syscall.SIGTERM)
-	first.end().want(t, 143, "", "")
-	u.run("semaphore", "build", "-n", "2", "--no-wait", "--", "sh", "-c", "exit 7").want(t, 7, "", "")
-	second.signal(syscall.SIGTERM)
-	second.end().want(t, 143, "", "")
-	u.run("semaphore", "build", "-n", "2", "--weight", "2", "--no-wait", "--", "sh", "-c", "echo ran").want(t, 0, "ran\n", "")
+	held[0].release()
+	u.run("semaphore", "build", "-n", "2", "--no-wait", "--", "false").want(t, 1, "", "")
+	held[1].release()
+	u.run("semaphore", "build", "-n", "2", "--weight", "2", "--no-wait", "--", "echo", "ran").want(t, 0, "ran\n", "")
 }
 
 // Readers are together, a writer is alone.
 func TestReadWriteCommand(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	reader := u.start("lock", "index", "--read", "--", "sh", "-c", "echo up; exec sleep 300")
-	u.run("lock", "index", "--read", "--no-wait", "--", "sh", "-c", "echo too").want(t, 0, "too\n", "")
+	reader, _ := u.hold("lock", "index", "--read")
+	u.run("lock", "index", "--read", "--no-wait", "--", "echo", "too").want(t, 0, "too\n", "")
 	u.run("lock", "index", "--write", "--no-wait", "--", "true").want(t, 75, "", `the lock "index" is taken: held by `)
-	u.run("lock", "index", "--no-wait", "--", "sh", "-c", "echo apart").want(t, 0, "apart\n", "")
+	u.run("lock", "index", "--no-wait", "--", "echo", "apart").want(t, 0, "apart\n", "")
 	if r := u.run("members", "index", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"mode":"read"`) || !strings.Contains(r.stdout, `"slot":0`) {
 		t.Errorf("members: %+v", r)
 	}
-	reader.signal(syscall.SIGTERM)
-	reader.end().want(t, 143, "", "")
-	u.run("lock", "index", "--write", "--no-wait", "--", "sh", "-c", "echo alone").want(t, 0, "alone\n", "")
+	reader.release()
+	u.run("lock", "index", "--write", "--no-wait", "--", "echo", "alone").want(t, 0, "alone\n", "")
 	u.run("members", "index").want(t, 3, "", "")
 }
 

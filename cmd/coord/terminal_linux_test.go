@@ -73,6 +73,7 @@ func (u *user) onTerminalOf(columns, rows uint16, args ...string) (r *running, m
 // What a person types at the terminal reaches the command once, and so does what is sent to
 // coord alone, as far as it can be told apart.
 func TestLockTerminal(t *testing.T) {
+	t.Parallel()
 	u := newUser(t, "")
 	u.env = append(u.env, envRecorder+"=1")
 	r, keys := u.onTerminal("lock", "a", "--", os.Args[0])
@@ -116,19 +117,18 @@ func (r *running) awaitContaining(want string) {
 		if !strings.HasSuffix(line, want) {
 			r.t.Fatalf("the terminal shows %q, want %q", line, want)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatalf("the terminal does not show %q", want)
 	}
 }
 
-// A lost lock ends the command at a terminal, too.
-func TestLockTerminalBroken(t *testing.T) {
+// A lock whose time is over ends the command at a terminal, too.
+func TestLockTerminalMaxHold(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	r, _ := u.onTerminal("lock", "a", "--ttl", "900ms", "--", "sh", "-c", "echo up; exec sleep 300")
+	r, _ := u.onTerminal("lock", "a", "--max-hold", "5s", "--", "sh", "-c", "echo up; exec sleep 300")
 	r.await("up")
-	u.run("break", "a").want(t, 0, "took the lock", "")
-	r.awaitContaining(`coord: the lock "a" was lost while the command ran: check what it left half done`)
+	r.awaitContaining(`coord: the lock "a" reached its --max-hold of 5s: the command has ended`)
 	if code := exitCode(t, r.cmd.Wait()); code != 74 {
 		t.Errorf("exit status %d, want 74", code)
 	}

@@ -11,21 +11,20 @@ import (
 )
 
 // watching is a coord watch --json that runs.
-type watching struct{ *running }
+type watching struct{ *session }
 
 func (u *user) watch(args ...string) watching {
 	u.t.Helper()
-	r := &running{t: u.t, cmd: u.command(append([]string{"watch", "--json", "--interval", "50ms"}, args...)...), lines: make(chan string, 64), stderr: new(safeBuffer)}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		u.t.Fatal(err)
+	return watching{u.begin(append([]string{"watch", "--json", "--interval", "50ms"}, args...)...)}
+}
+
+// stop ends it, as Ctrl-C does.
+func (w watching) stop() {
+	w.t.Helper()
+	w.signal(syscall.SIGINT)
+	if r := w.end(); r.code != 0 || r.stderr != "" {
+		w.t.Errorf("exit status %d; stderr: %s", r.code, r.stderr)
 	}
-	r.cmd.Stderr = r.stderr
-	if err := r.cmd.Start(); err != nil {
-		u.t.Fatal(err)
-	}
-	go readLines(out, r.lines)
-	return watching{r}
 }
 
 // seen is a line of it.
@@ -43,43 +42,34 @@ type seen struct {
 	Error     string
 }
 
-// next is the next line, which comes within a while.
+// next is the next line.
 func (w watching) next() (s seen) {
 	w.t.Helper()
-	select {
-	case line, ok := <-w.lines:
-		if !ok {
-			w.t.Fatalf("it has ended: %s", w.stderr)
-		}
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			w.t.Fatalf("%v: %s", err, line)
-		}
-	case <-time.After(30 * time.Second):
-		w.t.Fatal("nothing more was seen")
+	line := w.line()
+	if err := json.Unmarshal([]byte(line), &s); err != nil {
+		w.t.Fatalf("%v: %s", err, line)
 	}
 	return s
 }
 
 // until is the first line that will do.
-func (w watching) until(what string, ok func(seen) bool) seen {
+func (w watching) until(ok func(seen) bool) seen {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for {
 		if s := w.next(); ok(s) {
 			return s
 		}
 	}
-	w.t.Fatalf("it did not see %s", what)
-	return seen{}
 }
 
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
-		holder := u.start("lock", "a", "--", "sh", "-c", "echo up; read x")
+		holder, _ := u.hold("lock", "a")
 		w := u.watch("a", "b", "--limit", "l=5/1h")
 		first := []seen{w.next(), w.next(), w.next()}
 		a, b, l := first[0], first[1], first[2]
-		if a.Kind != "lock" || a.Name != "a" || a.State != "held" || a.Holder.Token == "" || a.Holder.PID != holder.cmd.Process.Pid || a.LeftMS <= 0 || a.Time.IsZero() {
+		if a.Kind != "lock" || a.Name != "a" || a.State != "held" || a.Holder.Token == "" || a.Holder.PID != os.Getpid() || a.LeftMS <= 0 || a.Time.IsZero() {
 			t.Errorf("of a held lock: %+v", a)
 		}
 		if b.Name != "b" || b.State != "free" || b.Error != "" {
@@ -89,20 +79,10 @@ func TestWatch(t *testing.T) {
 			t.Errorf("of a limit: %+v", l)
 		}
 		u.run("limit", "l", "--rate", "5/1h", "-n", "2").want(t, 0, "", "")
-		w.until("2 permits taken", func(s seen) bool { return s.Kind == "limit" && s.Remaining == 3 })
-		if _, err := holder.in.Write([]byte("\n")); err != nil {
-			t.Fatal(err)
-		}
-		holder.end().want(t, 0, "", "")
-		w.until("the lock free", func(s seen) bool { return s.Name == "a" && s.State == "free" })
-		if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		r := w.end()
-		r.want(t, 0, "", "")
-		if r.stderr != "" {
-			t.Errorf("stderr: %s", r.stderr)
-		}
+		w.until(func(s seen) bool { return s.Kind == "limit" && s.Remaining == 3 })
+		holder.release()
+		w.until(func(s seen) bool { return s.Name == "a" && s.State == "free" })
+		w.stop()
 	})
 }
 
@@ -110,29 +90,13 @@ func TestWatch(t *testing.T) {
 func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	cmd := u.command("watch", "a", "--limit", "l=5/1h burst=3", "--interval", "50ms")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := make(chan string, 64)
-	go readLines(out, lines)
+	w := watching{u.begin("watch", "a", "--limit", "l=5/1h burst=3", "--interval", "50ms")}
 	for _, want := range []string{"  lock  a  free", "  limit  l  3 left  of 5/1h burst=3"} {
-		if line := <-lines; !strings.HasSuffix(line, want) {
+		if line := w.line(); !strings.HasSuffix(line, want) {
 			t.Errorf("it says %q, want %q", line, want)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for range lines {
-	}
-	if code := exitCode(t, cmd.Wait()); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
+	w.stop()
 }
 
 // A store that goes away is told, and so is that it is back.
@@ -160,11 +124,8 @@ func TestWatchOutage(t *testing.T) {
 	if err := os.Rename(store+".away", store); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the store again", func(s seen) bool { return s.State == "free" })
-	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	w.end().want(t, 0, "", "")
+	w.until(func(s seen) bool { return s.State == "free" })
+	w.stop()
 }
 
 func TestWatchMistakes(t *testing.T) {
@@ -186,8 +147,5 @@ func TestWatchMistakes(t *testing.T) {
 	if s := w.next(); s.Limit != "10/1m" || s.Remaining != 10 {
 		t.Errorf("a limit of the file: %+v", s)
 	}
-	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	w.end().want(t, 0, "", "")
+	w.stop()
 }

@@ -1,0 +1,4 @@
+package main
+
+// Main is the command, for the tests that start it.
+var Main = main
