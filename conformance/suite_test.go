@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord/backends/memory"
@@ -82,21 +83,24 @@ func (onlyLimits) Close() error      { return nil }
 
 // Who ends a run is not kept waiting for a case that ignores its context.
 func TestRunEndsThoughACaseDoesNot(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	release := make(chan struct{})
-	defer close(release)
-	s := &Suite{Harness: memoryHarness(), Only: func(Case) bool { return false }}
-	r, err := s.prepare(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.stop()
-	// It returns before release is closed.
-	r.runCase(ctx, &Case{ID: "LOCK-00", run: func(*env) {
-		cancel()
-		<-release
-	}}, func() {})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		defer close(release)
+		h := memoryHarness()
+		h.FakeTime = true
+		s := &Suite{Harness: h, Only: func(Case) bool { return false }}
+		r, err := s.prepare(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.stop()
+		// It returns before release is closed.
+		r.runCase(ctx, &Case{ID: "LOCK-00", run: func(*env) {
+			cancel()
+			<-release
+		}}, func() {})
+	})
 }
 
 func TestWatchdog(t *testing.T) {
