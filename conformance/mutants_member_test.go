@@ -258,9 +258,9 @@ func (b *membersBackend) Renew(ctx context.Context, key string, r driver.Request
 		return g, err
 	}
 	g, err = s.Renew(ctx, key, r)
-	if errors.Is(err, driver.ErrNotHeld) && b.bug.amnesia {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if errors.Is(err, driver.ErrNotHeld) && b.bug.amnesia && b.lost != nil {
 		for id, key := range b.holds {
 			b.lost(key, id, driver.ErrNotHeld)
 		}
