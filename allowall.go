@@ -76,7 +76,7 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 	case c.permits.Store.Limiter == nil:
 		return "", ErrUnsupported
 	case ctx.Err() != nil:
-		return "", driver.ContextError(ctx)
+		return "", errs.ContextError(ctx)
 	case c.permits.Store.Multi == nil && !c.bestEffort:
 		return "", fmt.Errorf("%w: several limits at once on %s, which does not claim %q: make the client WithBestEffort, or let one limit apply", ErrUnsupported, c.info.Name, driver.AtomicMulti)
 	case c.permits.Store.Multi == nil && c.permits.Store.Refund == nil:

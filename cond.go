@@ -93,7 +93,7 @@ func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
 		return nil, nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, nil, driver.ContextError(ctx)
+		return nil, nil, errs.ContextError(ctx)
 	}
 	switch {
 	case d.c.state.Load() == stateClosed:
@@ -195,7 +195,7 @@ func (c *holdCtx) takeAgain(ctx context.Context, client *Client, key string, opt
 	c.lock.Store(l)
 	if c.Context.Err() != nil { // Do may have returned before it saw l
 		_ = l.Unlock(ctx)
-		return driver.ContextError(c.Context)
+		return errs.ContextError(c.Context)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -137,7 +136,7 @@ func (m *multiLock) try(ctx context.Context, i int) error {
 func (m *multiLock) run(ctx context.Context) error {
 	for _, held := range m.held {
 		if held.Err() != nil {
-			return &Error{Op: m.op, Err: driver.ContextError(held)}
+			return &Error{Op: m.op, Err: errs.ContextError(held)}
 		}
 	}
 	m.ran = true

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/host"
 )
 
@@ -48,7 +48,7 @@ func Lead(ctx context.Context, l Locker, key string, fn func(context.Context) er
 		c.note(t, err)
 		c.giveWay(ctx, t)
 		if !c.rest(ctx) {
-			return &Error{Op: "lead", Key: key, Err: driver.ContextError(ctx)}
+			return &Error{Op: "lead", Key: key, Err: errs.ContextError(ctx)}
 		}
 	}
 }

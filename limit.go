@@ -134,7 +134,7 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 	case c.permits.Store.Limiter == nil:
 		return ErrUnsupported
 	case ctx.Err() != nil:
-		return driver.ContextError(ctx)
+		return errs.ContextError(ctx)
 	}
 	return nil
 }

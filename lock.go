@@ -217,7 +217,7 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 		return nil, errTryWait
 	}
 	if ctx.Err() != nil {
-		return nil, driver.ContextError(ctx)
+		return nil, errs.ContextError(ctx)
 	}
 	o := ownerOf(ctx)
 	if o != nil {

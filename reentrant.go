@@ -253,7 +253,7 @@ func (in engineOf) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg 
 	case <-e.baton:
 		return e.drive(ctx, try, spec.Share, w)
 	case <-ctx.Done():
-		return e.depart(spec.Share, errs.Chain(ErrLocked, driver.ContextError(ctx)), false)
+		return e.depart(spec.Share, errs.Chain(ErrLocked, errs.ContextError(ctx)), false)
 	}
 }
 

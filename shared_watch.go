@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // groupWatch is one loop over a Watch of those who share a key.
@@ -33,7 +34,7 @@ func (w *groupWatch) look(ctx context.Context) (holders []Holder, err error, las
 	}
 	switch {
 	case ctx.Err() != nil:
-		err = driver.ContextError(ctx)
+		err = errs.ContextError(ctx)
 	case err != nil && w.s.c.state.Load() == stateClosed:
 		err = ErrClosed
 	}

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
 )
 
 // Watch gives the holder of key, as [Client.Inspect] shows it: the present one, and then each change that it
@@ -72,7 +72,7 @@ func (w *holderWatch) look(ctx context.Context) (h Holder, err error, last bool)
 	}
 	switch {
 	case ctx.Err() != nil:
-		err = driver.ContextError(ctx)
+		err = errs.ContextError(ctx)
 	case err != nil && w.c.state.Load() == stateClosed:
 		err = ErrClosed
 	case err == nil && h.Released:

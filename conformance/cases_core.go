@@ -22,7 +22,7 @@ func coreCases() []Case {
 		}, {
 			ID: "CORE-03", Name: "ended-context-is-told", Clause: "C2", run: endedContext,
 			Why:    "a call with a dead context that succeeds, or hides why it failed, breaks every select around it",
-			Remedy: "look at the context first, and wrap its error and cause with ErrNotSent",
+			Remedy: "look at the context first, and give driver.NotSent(ctx.Err())",
 		}, {
 			ID: "CORE-04", Name: "closed-backend-says-so", Clause: "L11", run: closedBackend,
 			Why:    "a call on a closed client that hangs or panics turns an orderly shutdown into a crash",

@@ -31,8 +31,12 @@ var (
 )
 
 // Definite reports whether err says for certain that a call changed nothing.
-// After any other error the outcome is unknown.
+// After any other error the outcome is unknown. One that matches the error of a context says so only if it matches
+// ErrNotSent: the cause of a context, such as ErrNotHeld of a lost lock, is not the store's answer.
 func Definite(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return errors.Is(err, ErrNotSent)
+	}
 	for _, target := range [...]error{ErrLocked, ErrNotHeld, ErrInvalid, ErrUnsupported, ErrNotSent, ErrCorrupt, ErrClosed} {
 		if errors.Is(err, target) {
 			return true
@@ -42,24 +46,13 @@ func Definite(err error) bool {
 }
 
 // NotSent marks err as that of a call of which the store has certainly applied nothing: it matches ErrNotSent too. One
-// that says so already, see [Definite], stays as it is, and so does nil. That of a context that ended is marked whatever
-// its cause matches: ErrNotHeld, if a lock was lost, is not what became of this call.
+// that says so already, see [Definite], stays as it is, and so does nil. A call that stopped because its context ended
+// gives ctx.Err() without the cause, which package coord adds; if nothing was sent, NotSent(ctx.Err()).
 func NotSent(err error) error {
-	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	if err == nil || errors.Is(err, ErrNotSent) || Definite(err) && !ended {
+	if err == nil || Definite(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNotSent, err)
-}
-
-// ContextError gives the error of a call that stopped because ctx ended. It matches ctx.Err() and the cause. If nothing
-// was sent, say so: NotSent(ContextError(ctx)).
-func ContextError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // LockedError is ErrLocked together with what the store knows of the lease in

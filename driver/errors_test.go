@@ -3,60 +3,34 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
-	"time"
 )
-
-func TestContextError(t *testing.T) {
-	why := errors.New("the shop closes")
-	caused, end := context.WithCancelCause(t.Context())
-	end(why)
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithTimeout(t.Context(), -time.Second)
-	defer cancel()
-	for _, tt := range []struct {
-		ctx     context.Context
-		matches []error
-		text    string
-	}{
-		{t.Context(), nil, ""},
-		{canceled, []error{context.Canceled}, "context canceled"},
-		{late, []error{context.DeadlineExceeded}, "context deadline exceeded"},
-		{caused, []error{context.Canceled, why}, "context canceled: the shop closes"},
-	} {
-		err := ContextError(tt.ctx)
-		for _, want := range tt.matches {
-			if !errors.Is(err, want) {
-				t.Errorf("%v does not match %v", err, want)
-			}
-		}
-		if text := errorText(err); text != tt.text {
-			t.Errorf("saw %q, want %q", text, tt.text)
-		}
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
 
 func TestNotSent(t *testing.T) {
 	why := errors.New("EOF")
 	if err := NotSent(why); !errors.Is(err, ErrNotSent) || !errors.Is(err, why) || err.Error() != "not applied by the store: EOF" {
 		t.Errorf("NotSent(EOF) is %v", err)
 	}
-	lost, end := context.WithCancelCause(t.Context())
-	end(ErrNotHeld)
-	if err := NotSent(ContextError(lost)); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotHeld) {
-		t.Errorf("NotSent of a context that a lost lock ended is %v", err)
-	}
-	for _, err := range []error{nil, ErrClosed, NotSent(why), NotSent(ContextError(lost))} {
+	for _, err := range []error{nil, ErrClosed, NotSent(why), NotSent(context.Canceled)} {
 		if got := NotSent(err); got != err {
 			t.Errorf("NotSent(%v) is %v", err, got)
 		}
+	}
+}
+
+// What ended a context is not what became of a call.
+func TestEndedContextIsNotDefinite(t *testing.T) {
+	lost := fmt.Errorf("%w: %w", context.Canceled, ErrNotHeld)
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, lost, errors.New("EOF")} {
+		if Definite(err) {
+			t.Errorf("%v is definite", err)
+		}
+		if !Definite(NotSent(err)) {
+			t.Errorf("NotSent(%v) is not definite", err)
+		}
+	}
+	if !Definite(ErrNotHeld) || !Definite(&LockedError{}) {
+		t.Error("an answer of the store is not definite")
 	}
 }

@@ -57,13 +57,12 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// ended is the error of a call whose ctx has ended. It matches ctx.Err() and the
-// cause.
+// ended is the error of a call whose ctx has ended, perhaps because the client was closed.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errClosing) {
 		return cause
 	}
-	return driver.ContextError(ctx)
+	return ctx.Err()
 }
 
 // classify says what an error of the client tells about a request under ctx. What

@@ -50,7 +50,7 @@ type shard struct {
 // openStore opens the store within ctx. One that is open too late is closed again.
 func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
 	if ctx.Err() != nil {
-		return nil, driver.ContextError(ctx)
+		return nil, ctx.Err()
 	}
 	return within(ctx, func() (*store, error) { return makeStore(ctx, dir, sharedFS) }, func(s *store, err error) {
 		if err == nil {
@@ -175,7 +175,7 @@ func (s *store) enter(ctx context.Context, sh *shard) error {
 	case sh.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return driver.ContextError(ctx)
+		return ctx.Err()
 	case <-s.done:
 		return driver.ErrClosed
 	}
@@ -269,7 +269,7 @@ func (s *store) Ping(ctx context.Context) error {
 	select {
 	case s.pinging <- struct{}{}:
 	case <-ctx.Done():
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	_, err := within(ctx, func() (struct{}, error) {
 		defer func() { <-s.pinging }()

@@ -109,7 +109,7 @@ func poll(ctx context.Context, done <-chan struct{}, try func() (bool, error)) e
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return driver.ContextError(ctx)
+			return ctx.Err()
 		case <-done:
 			t.Stop()
 			return driver.ErrClosed

@@ -87,7 +87,7 @@ func (u *update) giveUp(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.gaveUp = true
-	err := fmt.Errorf("the file system does not answer: %w", driver.ContextError(ctx))
+	err := fmt.Errorf("the file system does not answer: %w", ctx.Err())
 	if u.writes {
 		return err
 	}
@@ -124,6 +124,6 @@ func within[T any](ctx context.Context, f func() (T, error), late func(T, error)
 	case <-t.C:
 		close(left)
 		var none T
-		return none, driver.NotSent(fmt.Errorf("the file system does not answer: %w", driver.ContextError(ctx)))
+		return none, driver.NotSent(fmt.Errorf("the file system does not answer: %w", ctx.Err()))
 	}
 }

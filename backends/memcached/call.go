@@ -88,7 +88,7 @@ func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, erro
 	case r := <-done:
 		return r.v, r.err
 	case <-ctx.Done():
-		why = driver.ContextError(ctx)
+		why = ctx.Err()
 	case <-b.closing:
 		why = errClosing
 	}
@@ -150,7 +150,7 @@ func (b *backend) outcome(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	why := driver.ContextError(ctx)
+	why := ctx.Err()
 	if errors.Is(err, driver.ErrNotSent) {
 		why = driver.NotSent(why)
 	}
@@ -168,7 +168,7 @@ func (b *backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func within(ctx context.Context, conn net.Conn, fn func() error) error {
 	if !stop() {
 		<-ended
 		if err == nil {
-			err = context.Cause(ctx)
+			err = ctx.Err()
 		}
 	}
 	return err

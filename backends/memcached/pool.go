@@ -99,7 +99,7 @@ func (p *pool) take(ctx context.Context, closing <-chan struct{}) (*conn, error)
 		select {
 		case p.slots <- struct{}{}:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: all connections are in use: %w", driver.ErrNotSent, driver.ContextError(ctx))
+			return nil, fmt.Errorf("%w: all connections are in use: %w", driver.ErrNotSent, ctx.Err())
 		case <-closing:
 			return nil, driver.ErrClosed
 		}

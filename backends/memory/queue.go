@@ -124,7 +124,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 		return w.grant, w.err
 	case <-ctx.Done():
 		b.store.leave(key, w)
-		return driver.Grant{}, driver.NotSent(driver.ContextError(ctx))
+		return driver.Grant{}, driver.NotSent(ctx.Err())
 	case <-b.done:
 		b.store.leave(key, w)
 		return driver.Grant{}, driver.ErrClosed

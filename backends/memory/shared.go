@@ -111,7 +111,7 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 	changed()
 	select {
 	case <-ctx.Done():
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	case <-l.b.done:
 		return driver.ErrClosed
 	}

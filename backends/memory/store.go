@@ -105,7 +105,7 @@ func (b *backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	return nil
 }

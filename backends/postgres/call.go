@@ -60,7 +60,7 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 	var zero T
 	if ctx.Err() != nil {
 		over()
-		return zero, driver.NotSent(driver.ContextError(ctx))
+		return zero, driver.NotSent(ctx.Err())
 	}
 	if !b.enter() {
 		over()
@@ -84,7 +84,7 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 	case r := <-done:
 		return r.v, r.err
 	case <-ctx.Done():
-		why = driver.ContextError(ctx)
+		why = ctx.Err()
 	case <-b.life.Done():
 	}
 	if state.CompareAndSwap(waiting, abandoned) {
@@ -103,7 +103,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	cancel()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, driver.NotSent(driver.ContextError(ctx))
+		return nil, driver.NotSent(ctx.Err())
 	case err != nil:
 		return nil, driver.NotSent(explain(err))
 	}

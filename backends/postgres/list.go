@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // page is a part of a listing.
@@ -20,7 +18,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 		for from := []byte(prefix); from != nil; {
 			p, err := b.page(ctx, from, []byte(prefix))
 			if err == nil && ctx.Err() != nil {
-				err = driver.ContextError(ctx)
+				err = ctx.Err()
 			}
 			if err != nil {
 				yield("", err)

@@ -46,7 +46,7 @@ func (o *onWay) wait(ctx context.Context, name string) error {
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return driver.NotSent(driver.ContextError(ctx))
+			return driver.NotSent(ctx.Err())
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	defer timer.Stop()
 	for placed := false; ; placed = true {
 		if ctx.Err() != nil {
-			return driver.Grant{}, unplaced(ctx, driver.NotSent(driver.ContextError(ctx)), placed)
+			return driver.Grant{}, unplaced(ctx, driver.NotSent(ctx.Err()), placed)
 		}
 		sent := time.Now()
 		g, err := b.ask(ctx, key, r, true)
@@ -56,7 +56,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 		case <-w.wake:
 		case <-timer.C:
 		case <-ctx.Done():
-			return driver.Grant{}, driver.ContextError(ctx)
+			return driver.Grant{}, ctx.Err()
 		case <-b.life.Done():
 			return driver.Grant{}, errClosing
 		}
@@ -70,7 +70,7 @@ func unplaced(ctx context.Context, err error, placed bool) error {
 	case err == nil || !placed || !errors.Is(err, driver.ErrNotSent) && !errors.Is(err, driver.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return driver.ContextError(ctx)
+		return ctx.Err()
 	default: // err is definite, but only about one request: it is not wrapped
 		return fmt.Errorf("postgres: a place in the queue may be left: %v", err)
 	}

@@ -103,7 +103,7 @@ func (b *Backend) ready(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	return nil
 }

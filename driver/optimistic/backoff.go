@@ -38,7 +38,7 @@ func (b *Backoff) Observe(d time.Duration) {
 // matches [driver.ErrNotSent].
 func (b *Backoff) Pause(ctx context.Context, before int) error {
 	if ctx.Err() != nil {
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	if before >= eagerAfter {
 		return nil
@@ -49,7 +49,7 @@ func (b *Backoff) Pause(ctx context.Context, before int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 }
 

@@ -56,7 +56,7 @@ func (d *distant) request(ctx context.Context, serve func()) error {
 	case d.closed.Load():
 		return driver.ErrClosed
 	case ctx.Err() != nil:
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	}
 	time.Sleep(oneWay)
 	serve()

@@ -186,7 +186,7 @@ func (t *Table[V]) take(ctx context.Context, name string) (*Cell[V], error) {
 		return c, nil
 	case <-ctx.Done():
 		t.leave(c)
-		return nil, driver.NotSent(driver.ContextError(ctx))
+		return nil, driver.NotSent(ctx.Err())
 	}
 }
 

@@ -107,10 +107,10 @@ func judged(err error) error {
 	return err
 }
 
-// ended adds to err that ctx has ended, and why.
+// ended adds to err that ctx has ended.
 func ended(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w: %w", ctx.Err(), context.Cause(ctx), err)
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }

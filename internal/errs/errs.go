@@ -4,6 +4,7 @@ package errs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -56,6 +57,16 @@ func (c *chain) Error() string {
 
 func (c *chain) Unwrap() []error { return c.errs }
 
+// ContextError is the error of a call that stopped because ctx ended. It matches ctx.Err() and the cause. Drivers give
+// ctx.Err() alone.
+func ContextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
 // HasEnded reports whether ctx has ended, or is about to: of two timers for one moment either may be first.
 func HasEnded(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
@@ -93,15 +104,15 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 		errs = append(errs, ErrUnknownOutcome)
 	}
 	if ctx.Err() != nil {
-		errs = append(errs, driver.ContextError(ctx))
+		errs = append(errs, ContextError(ctx))
 	}
 	return Chain(append(errs, err)...)
 }
 
-// StoreFailed reports whether err is no answer of the store.
+// StoreFailed reports whether err is no answer of the store. A wait for a lock that was too long is one.
 func StoreFailed(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, driver.ErrLocked):
 		return false
 	case errors.Is(err, driver.ErrCorrupt):
 		return true

@@ -330,7 +330,7 @@ func (m *Manager) waitFailure(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return driver.ErrClosed
 	}
-	return errs.Chain(driver.ErrLocked, driver.ContextError(ctx))
+	return errs.Chain(driver.ErrLocked, errs.ContextError(ctx))
 }
 
 // waitFailureHere is waitFailure that says so if a's own client holds the key.
@@ -344,7 +344,7 @@ func (a *Attempt) waitFailureHere(ctx context.Context) error {
 		locked = a.m.slots[a.spec.Key].locked()
 	}
 	a.m.mu.Unlock()
-	return errs.Chain(locked, driver.ContextError(ctx))
+	return errs.Chain(locked, errs.ContextError(ctx))
 }
 
 // errHeldHere is ErrLocked where the key is held by the client that asks: often by the caller

@@ -119,7 +119,7 @@ func (m *Manager) AwaitIdle(ctx context.Context) error {
 	case <-m.idle:
 		return nil
 	case <-ctx.Done():
-		return driver.ContextError(ctx)
+		return errs.ContextError(ctx)
 	}
 }
 

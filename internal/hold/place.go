@@ -82,7 +82,7 @@ func (p *Place) Await(ctx context.Context, there func(context.Context) (bool, er
 		left := end.Until(p.m.clock.Now())
 		switch ended := p.m.awaitChange(ctx, p.t.Done(), c, min(wait, left)); {
 		case ended && ctx.Err() != nil:
-			return driver.ContextError(ctx)
+			return errs.ContextError(ctx)
 		case ended:
 			return driver.ErrClosed
 		case p.t.Check() != nil:

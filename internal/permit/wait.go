@@ -56,7 +56,7 @@ func waitEnded(ctx context.Context, silence error) error {
 	case silence != nil:
 		return errs.OfStore(ctx, silence, true)
 	}
-	return errs.Chain(errs.ErrLimited, driver.ContextError(ctx))
+	return errs.Chain(errs.ErrLimited, errs.ContextError(ctx))
 }
 
 // sleep waits for d, or says why not.
@@ -67,7 +67,7 @@ func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return errs.Chain(errs.ErrLimited, driver.ContextError(ctx))
+		return errs.Chain(errs.ErrLimited, errs.ContextError(ctx))
 	case <-p.ended:
 		return driver.ErrClosed
 	}

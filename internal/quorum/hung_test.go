@@ -40,7 +40,7 @@ func (b *busy) TryLock(ctx context.Context, key string, r driver.Request) (drive
 		took = time.Hour
 	}
 	if !quorum.Sleep(ctx, took) {
-		return driver.Grant{}, driver.ContextError(ctx)
+		return driver.Grant{}, ctx.Err()
 	}
 	return b.member.TryLock(ctx, key, r)
 }
@@ -53,7 +53,7 @@ func (b *busy) List(ctx context.Context, prefix string) iter.Seq2[string, error]
 		b.listed.Add(1)
 		defer b.listed.Add(-1)
 		<-ctx.Done()
-		yield("", driver.ContextError(ctx))
+		yield("", ctx.Err())
 	}
 }
 

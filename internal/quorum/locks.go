@@ -36,7 +36,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 				continue
 			}
 			if ctx.Err() != nil {
-				return driver.Grant{}, driver.ContextError(ctx)
+				return driver.Grant{}, ctx.Err()
 			}
 			return driver.Grant{}, &driver.LockedError{} // the lease has ended on the way each time
 		}
@@ -46,7 +46,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		split := t.yes > 0 && t.no > 0 && t.yes+t.no >= b.need // another may have the votes that are missing, and too few, too
 		if !split || !again.wait(ctx, grants.firstVote()) {
 			if split && ctx.Err() != nil {
-				return driver.Grant{}, driver.ContextError(ctx)
+				return driver.Grant{}, ctx.Err()
 			}
 			return driver.Grant{}, b.refused(ctx, grants, t, first)
 		}

@@ -189,7 +189,7 @@ func (b *Backend) ready(ctx context.Context, key string) error {
 	case b.closed:
 		return driver.ErrClosed
 	case ctx.Err() != nil:
-		return driver.NotSent(driver.ContextError(ctx))
+		return driver.NotSent(ctx.Err())
 	case key == "":
 		return fmt.Errorf("%w: key is empty: want at least 1 byte", driver.ErrInvalid)
 	}

@@ -107,7 +107,7 @@ func (r *round[T]) gather(ctx context.Context, decided func() bool) error {
 		case a := <-r.results:
 			r.take(a)
 		case <-ctx.Done():
-			return driver.ContextError(ctx)
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -90,14 +90,14 @@ func (l *link) call(ctx context.Context, do func(b members) (any, error)) (any, 
 		return nil, driver.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ContextError(ctx))
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
 	}
 	if l.cut.Load() {
 		<-ctx.Done()
-		return nil, driver.ContextError(ctx)
+		return nil, ctx.Err()
 	}
 	if d := time.Duration(l.s.delay.Load() + l.extra.Load()); d > 0 && !quorum.Sleep(ctx, d) {
-		return nil, driver.ContextError(ctx)
+		return nil, ctx.Err()
 	}
 	done := make(chan reply, 1)
 	l.s.take(func(store *memory.Store) {
@@ -112,7 +112,7 @@ func (l *link) call(ctx context.Context, do func(b members) (any, error)) (any, 
 		}
 		return r.value, r.err
 	case <-ctx.Done():
-		return nil, driver.ContextError(ctx)
+		return nil, ctx.Err()
 	}
 }
 

@@ -13,7 +13,6 @@ type defect struct {
 }
 
 var defects = []defect{
-	{"orphan", "a reply was lost while a lost lock ended the context: the outcome counts as certain, and nobody cleans up", []uint64{31, 43, 61}},
 	{"first", "the first in the queue of a shared key died: those behind it wait for its whole lease", []uint64{14, 32, 92, 152, 182}},
 	{"signal", "a signal met a cancellation, and the answer that the place was taken was lost: it is not passed on", []uint64{255, 429, 549}},
 }

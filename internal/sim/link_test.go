@@ -200,7 +200,7 @@ func call[T any](ctx context.Context, l *link, op, key, id string, apply func(co
 	case a := <-answered:
 		return a.v, a.err
 	case <-ctx.Done():
-		return none, driver.ContextError(ctx)
+		return none, ctx.Err()
 	case <-mute.C:
 		if op != "lock" || x.mute {
 			return none, errMute
@@ -212,7 +212,7 @@ func call[T any](ctx context.Context, l *link, op, key, id string, apply func(co
 	case a := <-answered:
 		return a.v, a.err
 	case <-ctx.Done():
-		return none, driver.ContextError(ctx)
+		return none, ctx.Err()
 	case <-l.life.Done():
 		return none, driver.ErrClosed
 	}

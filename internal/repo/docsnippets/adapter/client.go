@@ -68,12 +68,12 @@ func (c *client) call(ctx context.Context, r kv.Request) (reply kv.Reply, err er
 	return reply, nil
 }
 
-// ended adds to err that ctx has ended, and why.
+// ended adds to err that ctx has ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return fmt.Errorf("%w: %w: %w", ctx.Err(), context.Cause(ctx), err)
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 // take gives an idle connection, or a new one.

@@ -64,7 +64,7 @@ type hold struct {
 // read gives the hold on key; its revision is 0 if there is none.
 func (o *own) read(ctx context.Context, key string) (hold, error) {
 	if ctx.Err() != nil {
-		return hold{}, driver.NotSent(driver.ContextError(ctx))
+		return hold{}, driver.NotSent(ctx.Err())
 	}
 	r, err := o.v.get(ctx, lockKey(key))
 	switch {

@@ -50,7 +50,7 @@ func (s stamped) now(ctx context.Context) (time.Time, error) {
 		case came.Sub(sent) <= longest:
 			s.clock.Learn(sent, came, stamp, 0)
 		case ctx.Err() != nil:
-			return time.Time{}, fmt.Errorf("the store's clock: %w: %w", ctx.Err(), context.Cause(ctx))
+			return time.Time{}, fmt.Errorf("the store's clock: %w", ctx.Err())
 		}
 	}
 }
