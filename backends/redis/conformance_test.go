@@ -165,7 +165,7 @@ func backendOver(tb conformance.TB, client redis.UniversalClient) driver.Backend
 	return b
 }
 
-// patientNew is New for many clients at once on a busy machine.
+// patientNew is New for many clients at once.
 func patientNew(client redis.UniversalClient) (driver.Backend, error) {
 	o := options{log: slog.New(slog.DiscardHandler)}
 	if err := checkClient(client, &o); err != nil {

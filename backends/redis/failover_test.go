@@ -247,7 +247,7 @@ func TestWaitReplicasRefused(t *testing.T) {
 // tenure is one hold as its holder saw it.
 type tenure struct {
 	token      coord.Token
-	from, till time.Time // from before it was asked for, till Done or Unlock
+	from, till time.Time // from before it was asked for, till Done or Unlock, or its deadline
 }
 
 // TestNightlyFailoverUnderLoad: the master dies while eight contend for one lock. All go on
@@ -341,7 +341,9 @@ func holdOnce(ctx context.Context, c *coord.Client, ttl time.Duration) (tenure, 
 	case <-l.Done():
 	case <-time.After(2 * time.Millisecond):
 	}
-	h.till = time.Now()
+	if h.till = time.Now(); h.till.After(l.Deadline()) {
+		h.till = l.Deadline()
+	}
 	// In an outage it is not confirmed: the lease bounds it.
 	_ = l.Unlock(context.WithoutCancel(ctx))
 	return h, true

@@ -63,9 +63,8 @@ func another(t testing.TB, b *backend) *backend {
 	return connectWith(t, optionsOf(b))
 }
 
-// hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
-// machine under load is late.
-const hung = 30 * time.Second
+// hung is from when on a call that should end, or be answered, is held to do neither.
+const hung = time.Minute
 
 // options are those of a client that keeps the contract.
 func clientOptions(addr string) *redis.Options {
@@ -167,4 +166,16 @@ func at(ctx context.Context, c *command, now int64) *command {
 func textLogger() (*slog.Logger, *bytes.Buffer) {
 	var text bytes.Buffer
 	return slog.New(slog.NewTextHandler(&text, nil)), &text
+}
+
+// proxyTo gives a way to a server, which can be broken.
+func proxyTo(t *testing.T, s *testserver.Server) *conformance.Proxy {
+	t.Helper()
+	p := must[*conformance.Proxy](t)(conformance.NewProxy(s.Addr))
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("close a proxy: %v", err)
+		}
+	})
+	return p
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -45,8 +44,7 @@ func someCtx() (context.Context, func()) {
 func TestPipelinerTellsTheOutcome(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t, silently)
-	p := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
-	defer p.Close()
+	p := proxyTo(t, srv)
 	o := clientOptions(p.Addr())
 	o.ReadTimeout, o.DialTimeout, o.MaxRetries = 250*time.Millisecond, 250*time.Millisecond, 3
 	client := redis.NewClient(o)

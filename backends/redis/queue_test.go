@@ -47,7 +47,7 @@ func wantQueued(t *testing.T, b *backend, key string, n int) {
 	})
 }
 
-// eventually fails the test if what it waits for takes so long that it cannot be the machine.
+// eventually waits for an event.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(hung); !is(); time.Sleep(2 * time.Millisecond) {
@@ -513,7 +513,7 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if time.Since(start) > finishWithin {
-			continue // the machine was so slow that it may have been left behind
+			continue // it may have been left behind
 		}
 		if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.Waiters != 0 {
 			t.Fatalf("%d in the queue after the withdrawal", h.Waiters)

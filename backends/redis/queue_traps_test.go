@@ -169,8 +169,8 @@ func TestWaitingIsQuiet(t *testing.T) {
 	}
 	wg.Wait()
 	took, busy := time.Since(start), sent()-before
-	// Meanwhile places are kept alive.
-	if most := int64(3*n) + int64(10*took.Seconds()); busy > most {
+	// Meanwhile places are kept alive, and offers may lapse: each takes its time, and three commands.
+	if most := int64(3*n) + int64(10*took.Seconds()) + 3*int64(took/offerLeast); busy > most {
 		t.Errorf("%d commands for %d hand-overs, want at most %d", busy, n, most)
 	}
 	t.Logf("%d commands for %d hand-overs in %v", busy, n, took)

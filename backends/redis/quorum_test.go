@@ -101,13 +101,7 @@ func quorumOf(tb conformance.TB, addrs []string, w *wire, ahead time.Duration) d
 // proxiesOf makes a way to each server that can be cut off, for all clients.
 func proxiesOf(t *testing.T, servers []*testserver.Server) (all []*conformance.Proxy) {
 	for _, s := range servers {
-		p := must[*conformance.Proxy](t)(conformance.NewProxy(s.Addr))
-		t.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				t.Errorf("close a proxy: %v", err)
-			}
-		})
-		all = append(all, p)
+		all = append(all, proxyTo(t, s))
 	}
 	return all
 }

@@ -127,7 +127,7 @@ func TestNightlySentinelsSilent(t *testing.T) {
 		c := testserver.RedisSentinel(t, silently)
 		// Twelve, because a client that asked one sentinel only would meet the silent one by chance.
 		clients := openSentinels(t, c, 12)
-		locks := lockEach(t, clients, 6*time.Second)
+		locks := lockEach(t, clients, 30*time.Second)
 		c.Nodes[3].Pause()
 		killConnections(t, c.Leader())
 		renewedAfter(t, locks, time.Now())
@@ -137,7 +137,7 @@ func TestNightlySentinelsSilent(t *testing.T) {
 		t.Parallel()
 		c := testserver.RedisSentinel(t, silently)
 		clients := openSentinels(t, c, 2)
-		locks := lockEach(t, clients, 6*time.Second)
+		locks := lockEach(t, clients, 30*time.Second)
 		master := c.Leader()
 		c.Nodes[3].Pause()
 		c.Nodes[4].Pause()
@@ -151,7 +151,7 @@ func TestNightlySentinelsSilent(t *testing.T) {
 		t.Parallel()
 		c := testserver.RedisSentinel(t, silently)
 		clients := openSentinels(t, c, 12)
-		locks := lockEach(t, clients, 20*time.Second)
+		locks := lockEach(t, clients, time.Minute)
 		old := c.Leader()
 		if n := must[int64](t)(direct(t, old).Wait(t.Context(), 2, hung).Result()); n != 2 {
 			t.Fatalf("%d replicas have the locks", n)

@@ -17,8 +17,8 @@ import (
 func TestSharedLostReply(t *testing.T) {
 	t.Parallel()
 	srv, direct := open(t)
-	p := newProxy(t, srv.Addr)
-	o := clientOptions(p.addr())
+	p := proxyTo(t, srv)
+	o := clientOptions(p.Addr())
 	o.MaxRetries = 3
 	l, seen := connectWith(t, o).Shared(), direct.Shared()
 	ctx := t.Context()
@@ -31,7 +31,7 @@ func TestSharedLostReply(t *testing.T) {
 		t.Helper()
 		_, _ = l.Holders(ctx, "k") // there is a connection
 		before := srv.Commands()["evalsha"]
-		p.dropReply()
+		p.DropReply()
 		if err := op(); err == nil || driver.Definite(err) {
 			t.Fatalf("%s: %v, want an unknown outcome", what, err)
 		}
@@ -117,7 +117,7 @@ func holdMany(t *testing.T, clients []*coord.Client, n, most, rounds int) {
 					t.Errorf("%d hold one of %d permits", now, most)
 				}
 				inside.Add(-1)
-				// One that is not confirmed in time, on a busy machine, is made in the background.
+				// One that is not confirmed in time is made in the background.
 				if err := l.Unlock(t.Context()); err != nil && !errors.Is(err, coord.ErrUnavailable) {
 					t.Errorf("Unlock: %v", err)
 				}
@@ -135,7 +135,7 @@ func TestNightlySharedManyCallers(t *testing.T) {
 	clients := make([]*coord.Client, 4)
 	for i := range clients {
 		o := optionsOf(b)
-		o.ReadTimeout, o.WriteTimeout = hung, hung // of thousands of requests at once, on a busy machine
+		o.ReadTimeout, o.WriteTimeout = hung, hung // of thousands of requests at once
 		clients[i] = coordOver(t, connectWith(t, o))
 	}
 	holdMany(t, clients, 64, 16, 20)
