@@ -25,8 +25,7 @@ func TestConformance(t *testing.T) {
 	conform(t, func(tb conformance.TB, addr string) driver.Backend { return openIn(tb, patientURL(addr)) }, twoMembers(t))
 }
 
-// patientURL gives each command, also those of Open, the time that a command of newClient has: all cases run at once,
-// and the machine may be busy.
+// patientURL gives each command, also those of Open, the time that a command of newClient has: all cases run at once.
 func patientURL(addr string) string {
 	return fmt.Sprintf("memcached://%s?timeout=%v", addr, maxTimeout)
 }

@@ -3,9 +3,7 @@ package memcached
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -23,9 +21,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
-// machine under load is late.
-const hung = 30 * time.Second
+// hung is from when on a call that should end, or be answered, is held to do neither.
+const hung = time.Minute
 
 // newClient is an application's client, with this package's selector.
 func newClient(addrs ...string) *memcache.Client {
@@ -98,31 +95,4 @@ func limitFrom(t testing.TB, s string) driver.Limit {
 func textLogger() (*slog.Logger, *bytes.Buffer) {
 	var text bytes.Buffer
 	return slog.New(slog.NewTextHandler(&text, nil)), &text
-}
-
-// pause stops the server, and waits until it answers no more: until one of its threads has seen
-// the signal, the others go on.
-func pause(t testing.TB, srv *testserver.Server) {
-	t.Helper()
-	srv.Pause()
-	for {
-		conn, err := net.Dial("tcp", srv.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Write([]byte("version\r\n"))
-		if err == nil {
-			err = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Read(make([]byte, 1))
-		if closing := conn.Close(); closing != nil {
-			t.Fatal(closing)
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return
-		}
-	}
 }

