@@ -98,38 +98,48 @@ func TestTrap02ContextBounds(t *testing.T) {
 		"Ping":     b.Ping,
 		"RenewAll": func(ctx context.Context) error { return b.RenewAll(ctx, []driver.Hold{{Key: "k", Request: r}})[0].Err },
 	}
-	bounded := func(t *testing.T, call func(ctx context.Context) error) {
-		t.Helper()
-		promptly(t, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			return call(ctx)
-		})
-		promptly(t, func() error {
+	ctxs := map[string]func() (context.Context, func()){
+		"a deadline": func() (context.Context, func()) { return context.WithTimeout(t.Context(), 50*time.Millisecond) },
+		"a bound": func() (context.Context, func()) {
 			bound := driver.NewBound(t.Context(), 50*time.Millisecond)
-			defer bound.Stop()
-			return call(bound)
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		err := promptly(t, func() error {
-			ctx, cancel = context.WithCancel(t.Context())
+			return bound, bound.Stop
+		},
+		"a cancellation": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(50*time.Millisecond, cancel)
-			return call(ctx)
-		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("after cancellation: %v", err)
+			return ctx, cancel
+		},
+	}
+	// bounded makes calls at once on a server that is silent.
+	bounded := func(t *testing.T, calls map[string]func(ctx context.Context) error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for name, call := range calls {
+			for what, make := range ctxs {
+				wg.Go(func() {
+					promptly(t, func() error {
+						ctx, stop := make()
+						defer stop()
+						err := call(ctx)
+						if what == "a cancellation" && !errors.Is(err, context.Canceled) {
+							t.Errorf("%s after a cancellation: %v", name, err)
+						}
+						return err
+					})
+				})
+			}
+			// A ctx that has ended does no I/O, and says so.
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s with a ctx that has ended: %v", name, err)
+			}
 		}
-		// A ctx that has ended does no I/O, and says so.
-		if err := call(ctx); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, context.Canceled) {
-			t.Errorf("with a ctx that has ended: %v", err)
-		}
+		wg.Wait()
 	}
 	t.Run("stopped server", func(t *testing.T) {
 		srv.Pause()
-		for name, call := range calls {
-			t.Run(name, func(t *testing.T) { bounded(t, call) })
-		}
+		bounded(t, calls)
 		srv.Resume()
 	})
 	t.Run("black hole", func(t *testing.T) {
@@ -143,7 +153,7 @@ func TestTrap02ContextBounds(t *testing.T) {
 		client := redis.NewClient(o)
 		defer client.Close()
 		silent := &backend{client: client, closing: make(chan struct{}), limits: productionLimits}
-		bounded(t, silent.Ping)
+		bounded(t, map[string]func(ctx context.Context) error{"Ping": silent.Ping})
 	})
 }
 
