@@ -117,7 +117,7 @@ func TestFrozenFileSystem(t *testing.T) {
 	answers := make(chan func(), len(calls))
 	for name, c := range calls {
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			err := c.call(ctx)
 			answers <- func() {
@@ -134,7 +134,7 @@ func TestFrozenFileSystem(t *testing.T) {
 			check()
 		case <-time.After(hung):
 			thaw()
-			t.Fatal("calls with a second to live wait for the file system")
+			t.Fatal("calls with ten seconds to live wait for the file system")
 		}
 	}
 	closed := make(chan error, 1)

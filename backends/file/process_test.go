@@ -26,7 +26,6 @@ func init() {
 	roles["count"] = countRole
 	roles["pause"] = pauseRole
 	roles["hammer"] = hammerRole
-	roles["take"] = takeRole
 }
 
 // child is another process at the store.
@@ -244,8 +243,7 @@ func TestStoppedInsideTheCriticalSection(t *testing.T) {
 		wantErr(t, "TryLock", err, context.DeadlineExceeded)
 		wantErr(t, "TryLock", err, driver.ErrNotSent)
 	}
-	// Much more than is promised, for a busy machine, and much less than for ever.
-	if took := time.Since(begin); took > wait+hung {
+	if took := time.Since(begin); took > wait+hung { // it waits for ever else
 		t.Errorf("calls with %v to live took %v", wait, took)
 	}
 	// Other shards go on.
@@ -334,54 +332,6 @@ func TestKillAtAnyMoment(t *testing.T) {
 			if err := checkHammered([]byte(v)); err != nil {
 				t.Fatal(err)
 			}
-		}
-	}
-}
-
-// takeRole asks for 60 permits, one by one, and says how many it was granted.
-func takeRole(dir string) error {
-	b, err := New(dir)
-	if err != nil {
-		return err
-	}
-	l, err := driver.ParseLimit(os.Getenv("COORD_FILE_LIMIT"))
-	if err == nil {
-		l, err = l.Normal()
-	}
-	if err != nil {
-		return err
-	}
-	granted := 0
-	for range 60 {
-		one, err := b.(driver.OneTaker).TakeOne(context.Background(), "supplier", l, driver.Ask{Min: 1, N: 1})
-		if err != nil {
-			return err
-		}
-		granted += one.N
-	}
-	fmt.Println(granted)
-	return b.Close()
-}
-
-// Processes that share a limit are granted what it allows, all of it and no more.
-func TestProcessesShareALimit(t *testing.T) {
-	for _, limit := range []string{"200/24h", "200/24h burst=200"} {
-		t.Setenv("COORD_FILE_LIMIT", limit)
-		dir := t.TempDir()
-		var children []*child
-		for range 6 {
-			children = append(children, start(t, "take", dir))
-		}
-		granted := 0
-		for _, c := range children {
-			n, err := strconv.Atoi(c.line())
-			if _, werr := c.wait(); err != nil || werr != nil {
-				t.Fatalf("process: %v, %v", err, werr)
-			}
-			granted += n
-		}
-		if granted != 200 {
-			t.Errorf("%s: granted %d of 360, want 200", limit, granted)
 		}
 	}
 }
