@@ -168,31 +168,6 @@ func TestLockOfAFreeKey(t *testing.T) {
 	}
 }
 
-// TestDeadWaiterIsSkipped: one that has not said for long that it is alive is passed over,
-// with no time lost.
-func TestDeadWaiterIsSkipped(t *testing.T) {
-	t.Parallel()
-	srv, b := open(t)
-	ctx := t.Context()
-	held, dead, alive := request("h", time.Minute), request("dead", time.Minute), request("alive", time.Minute)
-	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-	killed := connect(t, srv.Addr)
-	gone := waitFor(t, killed, "k", dead, 1)
-	killed.Close()
-	if a := <-gone; a.err == nil || driver.Definite(a.err) {
-		t.Errorf("the wait of a closed client: %v, want that its place may be left", a.err)
-	}
-	w := waitFor(t, connect(t, srv.Addr), "k", alive, 2)
-	known := b.client.HGet(ctx, "coord:{k}:waiters", dead.ID).Val()
-	_, rest, _ := strings.Cut(known, " ")
-	b.client.HSet(ctx, "coord:{k}:waiters", dead.ID, "1000 "+rest) // alive until long ago
-	if err := b.Unlock(ctx, "k", held.ID); err != nil {
-		t.Fatal(err)
-	}
-	holderIs(t, b, "k", alive.ID)
-	grantOf(t, w)
-}
-
 // frozenWaiter makes a client that does not answer be offered the key, with alive behind it.
 func frozenWaiter(t *testing.T, patience time.Duration) (b *backend, frozen string, alive driver.Request, w <-chan answer) {
 	srv, b := open(t)

@@ -21,56 +21,8 @@ import (
 )
 
 // The traps of locks on Redis, by the numbers under which they are known here.
-// Those about clusters and replicas, 5 to 7 among them, are in cluster_test.go,
-// failover_test.go and unreachable_test.go; 13, about wake-ups that are lost, in queue_test.go.
-
-// TestTrap01LostReply: the reply to an acquire is lost. Nothing is sent again
-// behind the caller's back, whatever the client's MaxRetries, and the caller's
-// own repetition gets the same token.
-func TestTrap01LostReply(t *testing.T) {
-	t.Parallel()
-	srv, direct := open(t)
-	p := proxyTo(t, srv)
-	o := clientOptions(p.Addr())
-	o.MaxRetries = 3
-	b := connectWith(t, o)
-	ctx := t.Context()
-	r := request("a", time.Minute)
-
-	// The server knows the scripts: what is lost is their reply.
-	must[driver.Grant](t)(b.TryLock(ctx, "warm", r))
-	if err := b.Unlock(ctx, "warm", r.ID); err != nil {
-		t.Fatal(err)
-	}
-	before := srv.Commands()["evalsha"]
-	p.DropReply()
-	_, err := b.TryLock(ctx, "k", r)
-	if err == nil || driver.Definite(err) {
-		t.Fatalf("lost reply: %v, want an unknown outcome", err)
-	}
-	if n := srv.Commands()["evalsha"] - before; n != 1 {
-		t.Errorf("sent %d times", n)
-	}
-	first := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
-	again := must[driver.Grant](t)(direct.TryLock(ctx, "k", r))
-	if first.Token != again.Token {
-		t.Errorf("tokens %d and %d for one hold", first.Token, again.Token)
-	}
-
-	// The reply to a release is lost: the repetition says that it is gone, and
-	// a successor is left alone.
-	must[driver.Grant](t)(b.Renew(ctx, "k", r))
-	p.DropReply()
-	if err := b.Unlock(ctx, "k", r.ID); err == nil || driver.Definite(err) {
-		t.Fatalf("lost reply: %v, want an unknown outcome", err)
-	}
-	next := request("b", time.Minute)
-	must[driver.Grant](t)(direct.TryLock(ctx, "k", next))
-	if err := b.Unlock(ctx, "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("repeated unlock: %v", err)
-	}
-	must[driver.Grant](t)(direct.Renew(ctx, "k", next))
-}
+// Those about clusters and replicas, 1 and 5 to 7 among them, are in cluster_test.go,
+// failover_test.go and unreachable_test.go; 13, about wake-ups that are lost, in queue_traps_test.go.
 
 // TestTrap02ContextBounds: a call ends with its ctx, by deadline and by
 // cancellation, when the server is stopped, does not answer, or is not there.
@@ -280,22 +232,6 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// TestTrap06RenewalNeverCreates: after the server lost the lock, a renewal says
-// so and does not bring it back.
-func TestTrap06RenewalNeverCreates(t *testing.T) {
-	t.Parallel()
-	srv, b := open(t)
-	r := request("a", time.Minute)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	srv.Restart()
-	if err := retryDial(b, func() error { _, err := b.Renew(t.Context(), "k", r); return err }); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("%v", err)
-	}
-	if n := b.client.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys", n)
-	}
-}
-
 // retryDial repeats op while it fails for lack of a connection.
 func retryDial(b *backend, op func() error) error {
 	for deadline := time.Now().Add(hung); ; time.Sleep(5 * time.Millisecond) {
@@ -303,41 +239,6 @@ func retryDial(b *backend, op func() error) error {
 		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrLocked) || time.Now().After(deadline) {
 			return err
 		}
-	}
-}
-
-// TestTrap08FenceIsAtomic: of many that try at once each grant has a token of
-// its own, in the order of the grants.
-func TestTrap08FenceIsAtomic(t *testing.T) {
-	t.Parallel()
-	b := shared(t)
-	var mu sync.Mutex
-	var tokens []int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 50 {
-				r := request("a", time.Minute)
-				g, err := b.TryLock(t.Context(), "k", r)
-				if errors.Is(err, driver.ErrLocked) {
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				tokens = append(tokens, g.Token)
-				mu.Unlock()
-				if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if len(tokens) == 0 || !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
-		t.Errorf("tokens %v", tokens)
 	}
 }
 
@@ -445,27 +346,6 @@ func TestTrap11RelativeTimes(t *testing.T) {
 		if source := strings.ReplaceAll(s.source, own, ""); strings.Contains(source, "PXAT") || strings.Contains(source, "EXPIREAT") {
 			t.Errorf("absolute time in %s", source)
 		}
-	}
-}
-
-// TestTrap12PausedServer: while the server answers nobody, the caller is told
-// at its deadline, and what was sent meanwhile is an unknown outcome.
-func TestTrap12PausedServer(t *testing.T) {
-	t.Parallel()
-	_, b := open(t)
-	r := request("a", 100*time.Millisecond)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if err := b.client.Do(t.Context(), "CLIENT", "PAUSE", "1500", "ALL").Err(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := b.Renew(ctx, "k", r); err == nil || driver.Definite(err) {
-		t.Errorf("%v, want an unknown outcome", err)
-	}
-	// Its lease ran out behind the pause.
-	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("%v", err)
 	}
 }
 
