@@ -33,8 +33,8 @@ func TestFenceTellsOfAQueue(t *testing.T) {
 			b := shared(t)
 			held, first, second, last := request("h", time.Minute), request("1", time.Minute), request("2", time.Minute), request("l", time.Minute)
 			before := must[driver.Grant](t)(b.TryLock(ctx, "k", held))
-			one := waitFor(t, another(t, b), "k", first, 1)
-			two := waitFor(t, another(t, b), "k", second, 2)
+			one := waitFor(t, pushed(t, b), "k", first, 1)
+			two := waitFor(t, pushed(t, b), "k", second, 2)
 			tamper(t, b, held)
 			for _, waiter := range []<-chan answer{one, two} {
 				b.client.Del(ctx, "coord:{k}") // as if the lease had run out

@@ -108,29 +108,6 @@ func TestSharedRefused(t *testing.T) {
 	}
 }
 
-// TestSharedIsNoLock: a lock and a shared hold of one name are not listed or released as each other.
-func TestSharedIsNoLock(t *testing.T) {
-	t.Parallel()
-	b := shared(t)
-	l, ctx := b.Shared(), t.Context()
-	for _, name := range []string{"a", "a}", "{b}c"} {
-		lock, write := request("lock", time.Minute), shares("write", writer)
-		must[driver.Grant](t)(b.TryLock(ctx, name, lock))
-		must[driver.Grant](t)(l.TryLock(ctx, name, write))
-		for key, err := range b.List(ctx, name) {
-			if key != name || err != nil {
-				t.Errorf("listed %q, %v: want the lock alone", key, err)
-			}
-		}
-		if err := b.Unlock(ctx, name, write.ID); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("unlock of a shared hold as a lock: %v", err)
-		}
-		if err := l.Unlock(ctx, name, lock.ID); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("unlock of a lock as a shared hold: %v", err)
-		}
-	}
-}
-
 // TestNightlySharedWhileTheSlotMoves: every step goes on while the slot of its key moves to another master, and a watcher is
 // told of changes. The next one listens to the new master.
 func TestNightlySharedWhileTheSlotMoves(t *testing.T) {
