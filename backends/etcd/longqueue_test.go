@@ -68,32 +68,6 @@ func nothingLeft(t testing.TB, b *backend) {
 // longQueue is how many waiters make a long queue.
 const longQueue = 32
 
-// The waiters of one client are granted in the order in which they came.
-func TestLongQueueIsServedInOrder(t *testing.T) {
-	_, _, b, ids, done, _ := lined(t, longQueue)
-	serve(t, b, ids, done)
-	nothingLeft(t, b)
-}
-
-// So are those of several clients.
-func TestLongQueueOfManyClients(t *testing.T) {
-	t.Parallel()
-	srv, holder := open(t)
-	ids := []string{newID("holder")}
-	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", driver.Request{ID: ids[0], TTL: time.Minute}))
-	var done []<-chan result
-	var all []*backend
-	for i := range longQueue {
-		if i < 4 {
-			all = append(all, connect(t, srv.Addr))
-		}
-		id, d, _ := queue(t, all[i%4], "k", i+1, 1)
-		ids, done = append(ids, id...), append(done, d...)
-	}
-	serve(t, holder, ids, done)
-	nothingLeft(t, holder)
-}
-
 // The last leave, or die with their client: who comes next waits for whoever is there.
 func TestLastOfALongQueueGoes(t *testing.T) {
 	t.Parallel()

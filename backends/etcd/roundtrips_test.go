@@ -130,43 +130,9 @@ func TestDenialAndPeekWriteNothing(t *testing.T) {
 	}
 }
 
-// Many clients on one key: every defeat is tried again, none is a denial, and what is
-// granted is exactly what there is.
-func TestManyWriters(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	const clients, callers, rate = 6, 4, 120
-	limit := must[driver.Limit](t)(driver.Limit{Rate: rate, Per: time.Hour}.Normal())
-	var granted, denied atomic.Int64
-	var wg sync.WaitGroup
-	for range clients {
-		b := connect(t, srv.Addr)
-		for range callers {
-			wg.Go(func() {
-				for range rate / clients / callers {
-					one, err := b.TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1})
-					if err != nil {
-						t.Error(err)
-					}
-					granted.Add(int64(one.N))
-					denied.Add(int64(1 - one.N))
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if granted.Load() != rate || denied.Load() != 0 {
-		t.Errorf("%d granted, %d denied: want all of %d", granted.Load(), denied.Load(), rate)
-	}
-	one := must[driver.TakenOne](t)(connect(t, srv.Addr).TakeOne(t.Context(), "k", limit, driver.Ask{Min: 1, N: 1}))
-	if one.N != 0 {
-		t.Error("one more was granted")
-	}
-}
-
 // Twelve clients that decide without a pause on one key: each gets its share, and none is
 // defeated all the time.
-func TestNoWriterStarves(t *testing.T) {
+func TestNightlyNoWriterStarves(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 1_000_000_000, Per: time.Minute}.Normal())
@@ -297,31 +263,6 @@ func TestRenewAllInFewRequests(t *testing.T) {
 		if err := b.Unlock(t.Context(), h.Key, h.ID); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// A hold that is not renewed ends at its own deadline, though others of its TTL are renewed.
-func TestHoldEndsByItself(t *testing.T) {
-	t.Parallel()
-	srv, b := open(t)
-	rival := connect(t, srv.Addr)
-	const ttl = 4 * time.Second // a busy machine does not lose it
-	other, r := request("other", ttl), request("a", ttl)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
-	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	end := g.Since.Add(g.TTL)
-	var at time.Time
-	until(t, hung, "the hold to end", func() bool {
-		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
-		_, err := rival.TryLock(t.Context(), "k", request("rival", time.Second))
-		at = time.Now()
-		return err == nil
-	})
-	if at.Before(end) {
-		t.Errorf("ended %v before its deadline", end.Sub(at))
-	}
-	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Renew of what has ended: %v", err)
 	}
 }
 

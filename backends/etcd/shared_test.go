@@ -273,32 +273,6 @@ func manyHolders(t *testing.T, addrs []string, grants int64, share func(i int) d
 	wg.Wait()
 }
 
-func TestSharedBoundIsKept(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	for name, tc := range map[string]struct {
-		bound int64
-		share func(i int) driver.Share
-	}{
-		"one permit each": {16, func(int) driver.Share { return permits(1, 16) }},
-		"weights":         {7, func(i int) driver.Share { return permits(1+int64(i%4), 7) }},
-		"readers and writers": {1 << 20, func(i int) driver.Share {
-			if i%8 == 0 {
-				return writes
-			}
-			return reads
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manyHolders(t, []string{srv.Addr}, 100, tc.share, tc.bound)
-			left := must[*clientv3.GetResponse](t)(raw(t, srv.Addr).Get(t.Context(), testserver.NameOf(t)+"/coord/shared/", clientv3.WithPrefix()))
-			if left.Count != 0 {
-				t.Errorf("%d entries are left", left.Count)
-			}
-		})
-	}
-}
-
 func TestNightlySharedBoundIsKeptByACluster(t *testing.T) {
 	t.Parallel()
 	manyHolders(t, testserver.EtcdCluster(t).Addrs(), 60, func(i int) driver.Share { return permits(1+int64(i%3), 5) }, 5)

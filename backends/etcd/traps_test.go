@@ -59,34 +59,6 @@ func stillWaiting(t testing.TB, done <-chan result, when string) {
 	}
 }
 
-// Two goroutines of one client, and so on one lease, are two holders: each has an entry
-// of its own, and one of them wins.
-func TestTrap01TwoGoroutinesOneClient(t *testing.T) {
-	t.Parallel()
-	_, b := open(t)
-	var wins, refusals atomic.Int32
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			switch _, err := b.TryLock(t.Context(), "k", request("a", 20*time.Second)); {
-			case err == nil:
-				wins.Add(1)
-			case errors.Is(err, driver.ErrLocked):
-				refusals.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if wins.Load() != 1 || refusals.Load() != 7 {
-		t.Errorf("%d granted, %d refused: want 1 and 7", wins.Load(), refusals.Load())
-	}
-	if n := entriesOf(t, b.client, b.names.queue("k")).Count; n != 1 {
-		t.Errorf("%d entries: want the holder's alone", n)
-	}
-}
-
 // trapTTL is for holds that must last until the call after: a busy machine needs a second for one.
 const trapTTL = 4 * time.Second
 
@@ -247,27 +219,6 @@ func TestTrap05EntryDeletedWhileWaiting(t *testing.T) {
 	}
 }
 
-// Nothing is kept alive in the background: a hold that is not renewed sends nothing, and a
-// renewal is one keepalive and one read.
-func TestTrap06NoKeepAliveOfTheLibrary(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	cfg, count := counting(clientConfig(srv.Addr))
-	b := connectWith(t, cfg)
-	r := request("a", time.Second)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	until(t, hung, "its watch to begin", func() bool { return count.take()["/etcdserverpb.Watch/Watch"] > 0 })
-	must[driver.Grant](t)(b.Renew(t.Context(), "k", r))
-	calls := count.take()
-	if calls["/etcdserverpb.Lease/LeaseKeepAlive"] != 1 || calls["/etcdserverpb.KV/Txn"] != 1 || len(calls) != 2 {
-		t.Errorf("a renewal made the calls %v: want a keepalive and a read", calls)
-	}
-	time.Sleep(700 * time.Millisecond)
-	if calls := count.take(); len(calls) != 0 {
-		t.Errorf("calls while nothing was asked for: %v", calls)
-	}
-}
-
 // A keepalive that says the lease is gone ends every hold on it at once.
 func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 	t.Parallel()
@@ -419,37 +370,6 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 	}
 }
 
-// A waiter between others leaves: who is behind it waits on for the one before it.
-func TestTrap14MiddleWaiterDies(t *testing.T) {
-	t.Parallel()
-	srv, holder := open(t)
-	r := request("holder", time.Hour)
-	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
-	middle, last := connect(t, srv.Addr), connect(t, srv.Addr)
-	m, l := request("middle", time.Hour), request("last", time.Hour)
-	ctx, cancel := context.WithCancel(t.Context())
-	gone := startWaiter(t, ctx, middle, "k", m, 2)
-	done := startWaiter(t, t.Context(), last, "k", l, 3)
-	cancel()
-	if got := soonResult(t, gone, hung, "the middle waiter to leave"); !errors.Is(got.err, context.Canceled) {
-		t.Errorf("the middle waiter: %v", got.err)
-	}
-	until(t, hung, "the middle entry to be removed", func() bool {
-		return entriesOf(t, holder.client, holder.names.queue("k")).Count == 2
-	})
-	time.Sleep(50 * time.Millisecond) // the event arrives
-	stillWaiting(t, done, "after the middle waiter had left")
-	if _, err := holder.Renew(t.Context(), "k", r); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
-	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got := soonResult(t, done, hung, "the last waiter"); got.err != nil {
-		t.Error(got.err)
-	}
-}
-
 // A lease whose grant was lost holds nothing and ends by itself.
 func TestTrap15LostLeaseGrantExpires(t *testing.T) {
 	t.Parallel()
@@ -482,25 +402,6 @@ func TestTrap15LostLeaseGrantExpires(t *testing.T) {
 		resp, err := b.client.Leases(t.Context())
 		return err == nil && len(resp.Leases) == 0
 	})
-}
-
-// A store whose revision went back, as by an old snapshot, hands out lower tokens: it is
-// documented, and not claimed.
-func TestTrap16RevisionGoesBack(t *testing.T) {
-	t.Parallel()
-	srv, b := own(t)
-	for range 10 {
-		must[*clientv3.PutResponse](t)(b.client.Put(t.Context(), "unrelated", "x"))
-	}
-	before := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Second)))
-	srv.LoseData()
-	after := must[driver.Grant](t)(connect(t, srv.Addr).TryLock(t.Context(), "k", request("b", time.Second)))
-	if after.Token >= before.Token {
-		t.Errorf("token %d after %d: the revision did not go back, the test shows nothing", after.Token, before.Token)
-	}
-	if Claims.Has(driver.TokenClockSeeded) {
-		t.Error("claims that tokens rise though all is lost")
-	}
 }
 
 // A limit whose state this client has forgotten costs one request more than one that it remembers.
