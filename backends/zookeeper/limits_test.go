@@ -78,35 +78,6 @@ func TestLimitsIgnoreClientsClocks(t *testing.T) {
 	}
 }
 
-// Writers of many clients never lose a permit to each other, nor take a conflict for a denial.
-func TestManyWriters(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	l := limitOf(t, "500/1h")
-	var granted, denied atomic.Int64
-	var wg sync.WaitGroup
-	for range 12 {
-		b := connect(t, urlWith(t, srv.Addr, calmSession))
-		wg.Go(func() {
-			for range 50 {
-				one, err := b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				granted.Add(int64(one.N))
-				if one.N == 0 {
-					denied.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if granted.Load() != 500 || denied.Load() != 100 {
-		t.Errorf("%d granted and %d denied of 600 asks, want 500 and 100", granted.Load(), denied.Load())
-	}
-}
-
 // Demands on one limit add up, and a denial says how each stands by itself.
 func TestTakeAll(t *testing.T) {
 	t.Parallel()

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,56 +177,6 @@ func TestOldListingsGrantNothing(t *testing.T) {
 		b.mu.Unlock()
 		release(t, b, "k", r.ID)
 		release(t, other, "k", taken.ID)
-	}
-}
-
-// 64 goroutines of four clients never hold more than there is: counted at the resource, whatever the weights, and while
-// holds become smaller.
-func TestSharedHoldsNeverExceedTheBound(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	const bound, grants = 16, 200
-	var used, most, left atomic.Int64
-	left.Store(grants)
-	var all sync.WaitGroup
-	for range 4 {
-		b := connect(t, urlWith(t, srv.Addr, calmSession))
-		for range 16 {
-			all.Go(func() {
-				for left.Load() > 0 {
-					r := sharedRequest("a", permits(1+rand.Int64N(4), bound))
-					if _, err := b.Shared().TryLock(t.Context(), "k", r); errors.Is(err, driver.ErrLocked) {
-						continue
-					} else if err != nil {
-						t.Error(err)
-						return
-					}
-					left.Add(-1)
-					now := used.Add(r.Share.Weight)
-					if now > bound {
-						t.Errorf("%d of %d permits are taken", now, bound)
-					}
-					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-					}
-					if r.Share.Weight > 1 {
-						used.Add(1 - r.Share.Weight)
-						r.Share.Weight = 1
-					}
-					if _, err := b.Shared().Renew(t.Context(), "k", r); err != nil {
-						t.Error(err)
-					}
-					used.Add(-r.Share.Weight)
-					if err := b.Shared().Unlock(t.Context(), "k", r.ID); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-	t.Logf("at most %d of %d permits were taken at once", most.Load(), bound)
-	if most.Load() < 2 {
-		t.Error("no two goroutines were beside one another")
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -243,38 +242,6 @@ func TestTrap03UnknownAnswersAreNoBusyLoop(t *testing.T) {
 	}
 	if n := len(p.take()); n > 100 {
 		t.Errorf("%d requests in half a second", n)
-	}
-}
-
-// A connection that is silent is a loss before anyone else is granted, though
-// the library notices only after two thirds of the session.
-func TestTrap04And05SilenceIsALossInTime(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	p := newTap(t, srv.Addr)
-	c := must[*coord.Client](t)(coord.New(connect(t, storeURL(t, p.addr()))))
-	l := must[*coord.Lock](t)(c.Lock(t.Context(), "k"))
-	rival := connect(t, urlWith(t, srv.Addr, calmSession))
-	p.disturb(func(int32) deed { return hold })
-	granted := make(chan time.Time, 1)
-	go func() {
-		if _, err := rival.Lock(t.Context(), "k", request("rival", testSession)); err != nil {
-			t.Error(err)
-		}
-		if l.Err() == nil {
-			t.Error("a rival was granted before the holder knew of its loss")
-		}
-		granted <- time.Now()
-	}()
-	<-l.Done()
-	lost := time.Now()
-	if at := <-granted; at.Before(lost) {
-		t.Errorf("Done closed %v after a rival was granted", lost.Sub(at))
-	}
-	p.disturb(nil)
-	p.release()
-	if err := c.Close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -536,29 +503,6 @@ func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		isFree(t, b, "k")
-	}
-}
-
-// The token is the transaction that made the node, also for who only sees it, and rises
-// when the queue starts anew.
-func TestTrap12TokenIsTheCreatingTransaction(t *testing.T) {
-	srv, b := open(t)
-	beside := raw(t, srv.Addr)
-	last := int64(0)
-	for range 3 {
-		r := request("a", testSession)
-		g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-		h := must[driver.Holder](t)(b.Inspect(t.Context(), "k"))
-		if g.Token <= last || int64(h.Token) != g.Token {
-			t.Errorf("token %d, shown as %d, after %d", g.Token, h.Token, last)
-		}
-		last = g.Token
-		if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := beside.Delete(b.lockDir("k"), -1); err != nil { // as the server does by and by
-			t.Fatal(err)
-		}
 	}
 }
 
