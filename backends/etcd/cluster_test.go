@@ -180,7 +180,7 @@ func TestNightlyTrap12NoLeader(t *testing.T) {
 		err := holder.Unlock(t.Context(), "k", r.ID)
 		return err == nil || errors.Is(err, driver.ErrNotHeld)
 	})
-	if got := soonResult(t, done, 10*time.Second, "the waiter to be granted"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
 		t.Error(got.err)
 	}
 }

@@ -40,7 +40,7 @@ func TestNamesAreUsedAgain(t *testing.T) {
 		if err := a.Unlock(ctx, "k", holder.ID); err != nil {
 			t.Fatal(err)
 		}
-		if got := soonResult(t, done, 5*time.Second, "the waiter"); got.err != nil {
+		if got := soonResult(t, done, hung, "the waiter"); got.err != nil {
 			t.Fatal(got.err)
 		}
 		holder, a, b = next, b, a
@@ -91,13 +91,13 @@ func TestLostPlaceInQueue(t *testing.T) {
 	if err := holder.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, again, 5*time.Second, "the second in the queue"); got.err != nil || got.Token != create {
+	if got := soonResult(t, again, hung, "the second in the queue"); got.err != nil || got.Token != create {
 		t.Fatalf("%+v, %v: want the place of the first call, token %d", got.Grant, got.err, create)
 	}
 	if err := b.Unlock(ctx, "k", second.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got := soonResult(t, third, 5*time.Second, "the third in the queue"); got.err != nil {
+	if got := soonResult(t, third, hung, "the third in the queue"); got.err != nil {
 		t.Fatal(got.err)
 	}
 
@@ -147,7 +147,7 @@ func TestTakenName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := soonResult(t, done, 5*time.Second, "the waiter"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter"); got.err != nil {
 		t.Fatal(got.err)
 	}
 	if err := b.Unlock(ctx, "k", r.ID); err != nil {
@@ -188,7 +188,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := soonResult(t, done, 5*time.Second, "the waiter"); got.err != nil {
+	if got := soonResult(t, done, hung, "the waiter"); got.err != nil {
 		t.Fatal(got.err)
 	}
 	if err := b.Unlock(ctx, "k", second.ID); err != nil {

@@ -35,7 +35,7 @@ func shared(t testing.TB) *testserver.Server {
 
 // hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
 // machine under load is late.
-const hung = 30 * time.Second
+const hung = time.Minute
 
 // clientConfig is that of an application's client.
 func clientConfig(addrs ...string) clientv3.Config {

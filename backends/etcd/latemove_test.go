@@ -68,7 +68,7 @@ func lostMove(t *testing.T, b *backend, m *meddler, renew func(context.Context) 
 func TestMoveArrivesLate(t *testing.T) {
 	t.Parallel()
 	_, b, m := meddledServer(t)
-	ttl := 10 * time.Second
+	ttl := 30 * time.Second
 	lock := request("a", ttl)
 	share := share1("a", reads)
 	share.TTL = ttl
@@ -110,7 +110,7 @@ func TestMoveArrivesLate(t *testing.T) {
 func TestMoveArrivesAfterTheHoldStayed(t *testing.T) {
 	t.Parallel()
 	_, b, m := meddledServer(t)
-	r := request("a", 10*time.Second)
+	r := request("a", 30*time.Second)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	lost := lostMove(t, b, m, func(ctx context.Context) error { _, err := b.Renew(ctx, "k", r); return err })
 	time.Sleep(3 * time.Second) // the subject
@@ -143,7 +143,7 @@ func startMovedWaiter(t *testing.T, lose func(*meddler) chan *pb.TxnRequest) *mo
 	t.Helper()
 	srv, b, m := meddledServer(t)
 	holder := connect(t, srv.Addr)
-	h, r := request("holder", time.Hour), request("waiter", 9*time.Second)
+	h, r := request("holder", time.Hour), request("waiter", 30*time.Second)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", h))
 	w := &movedWaiter{b: b, m: m, place: place{key: "k", id: r.ID}, result: startWaiter(t, t.Context(), b, "k", r, 2)}
 	w.release = func() error { return holder.Unlock(t.Context(), "k", h.ID) }
@@ -202,7 +202,7 @@ func notesTheMove(t *testing.T, b *backend, p place, lost chan *pb.TxnRequest) {
 func TestMoveArrivesThoughItsRepetitionWasRefused(t *testing.T) {
 	t.Parallel()
 	_, b, m := meddledServer(t)
-	r := request("a", 10*time.Second)
+	r := request("a", 30*time.Second)
 	p := place{key: "k", id: r.ID}
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	b.taintAll()

@@ -47,7 +47,7 @@ func serve(t testing.TB, holder *backend, ids []string, done []<-chan result) {
 		if err := holder.Unlock(t.Context(), "k", ids[i]); err != nil {
 			t.Fatal(err)
 		}
-		if got := soonResult(t, d, 5*time.Second, "the next in the queue"); got.err != nil {
+		if got := soonResult(t, d, hung, "the next in the queue"); got.err != nil {
 			t.Fatal(got.err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 				cancel()
 			}
 			for _, d := range done {
-				soonResult(t, d, 5*time.Second, "a waiter to leave")
+				soonResult(t, d, hung, "a waiter to leave")
 			}
 		},
 		"dies": func(t *testing.T, b *backend, done []<-chan result, _ []context.CancelFunc) {
@@ -85,7 +85,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 				must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(l)))
 			}
 			for _, d := range done {
-				soonResult(t, d, 5*time.Second, "a waiter to be told")
+				soonResult(t, d, hung, "a waiter to be told")
 			}
 		},
 	} {
@@ -139,7 +139,7 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 	}
 	count.take()
 	granted, waits := lock(first)
-	got := soonResult(t, granted, 5*time.Second, "a free key")
+	got := soonResult(t, granted, hung, "a free key")
 	if calls := count.take(); got.err != nil || waits() != 0 || calls[methodTxn] != 1 || len(calls) != 1 {
 		t.Errorf("a free key: %v, told %d times that it waits, %v", got.err, waits(), calls)
 	}
@@ -150,8 +150,9 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 	until(t, hung, "the second to be in the queue", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
 	last, waits := lock(third)
 	until(t, hung, "the third to be told that it waits", func() bool { return waits() == 1 })
-	time.Sleep(50 * time.Millisecond) // for what should not come
-	calls = count.take()
+	tried = 0
+	until(t, hung, "the third to be in the queue", func() bool { tried += count.take()[methodTxn]; return tried >= 2 })
+	calls = map[string]int{methodTxn: tried}
 	for _, r := range []driver.Request{first, second, third} {
 		if err := b.Unlock(t.Context(), key, r.ID); err != nil {
 			t.Fatal(err)
@@ -159,7 +160,7 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 		if r == third {
 			break
 		}
-		if got := soonResult(t, next, 5*time.Second, "the next in the queue"); got.err != nil || waits() != 1 {
+		if got := soonResult(t, next, hung, "the next in the queue"); got.err != nil || waits() != 1 {
 			t.Errorf("%v, told %d times that it waits", got.err, waits())
 		}
 		next = last

@@ -24,16 +24,21 @@ func TestWaiterStaysAliveWhileTheLineMoves(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
 	others := connect(t, srv.Addr)
 	var leave []context.CancelFunc
-	for i := range 10 {
+	for i := range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		leave = append(leave, cancel)
 		startWaiter(t, ctx, others, "k", request("other", 60*time.Second), 2+i)
 	}
-	done := startWaiter(t, t.Context(), connect(t, srv.Addr), "k", request("waiter", time.Second), 12)
+	const ttl = time.Hour // it is due after 20 minutes
+	b := connect(t, srv.Addr)
+	done := startWaiter(t, t.Context(), b, "k", request("waiter", ttl), 4)
+	lease := entriesOf(t, b.client, b.names.queue("k")).Kvs[3].Lease
 	for i := len(leave) - 1; i >= 0; i-- {
+		runsDown(t, b, lease, ttl, func() {})
+		b.age(0.5) // it is due, and nothing wakes the waiter but that the line moves
 		leave[i]()
-		time.Sleep(250 * time.Millisecond) // the lease lapses meanwhile, unless it is kept alive
+		until(t, hung, "the lease to be kept alive", func() bool { return left(t, b, lease) > ttl-3*time.Second })
 		stillWaiting(t, done, "while those before it left")
 	}
 }
@@ -45,7 +50,7 @@ func TestWaiterEndsWithItsLeaseInAnOutage(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", 60*time.Second)))
 	done := startWaiter(t, context.Background(), connect(t, srv.Addr), "k", request("waiter", time.Second), 2)
 	srv.Kill()
-	if got := soonResult(t, done, 5*time.Second, "the waiter to be told"); got.err == nil {
+	if got := soonResult(t, done, hung, "the waiter to be told"); got.err == nil {
 		t.Errorf("granted %+v by a server that was killed", got.Grant)
 	}
 	srv.Restart()
@@ -86,7 +91,7 @@ func TestWaiterLooksThoughNothingWasPushed(t *testing.T) {
 	deaf.Store(true)
 	b.recheck = 100 * time.Millisecond
 	done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
-	time.Sleep(200 * time.Millisecond) // it has looked, and awaits the event
+	until(t, hung, "the waiter to watch the holder", func() bool { return b.waits.count() == 1 })
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +108,10 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 	for range 20 {
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", 20*time.Second)))
 		done := startWaiter(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
-		time.Sleep(10 * time.Millisecond) // it watches
+		until(t, hung, "the waiter to watch the holder", func() bool { return b.waits.count() == 1 })
 		lease := entriesOf(t, b.client, b.names.queue("k")).Kvs[0].Lease
 		must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))
-		got := soonResult(t, done, 5*time.Second, "the waiter to be told")
+		got := soonResult(t, done, hung, "the waiter to be told")
 		if got.err == nil || errors.Is(got.err, driver.ErrLocked) {
 			t.Fatalf("%+v, %v: want an error", got.Grant, got.err)
 		}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 	holder, b := connect(t, srv.Addr), connect(t, srv.Addr)
 	c := must[*coord.Client](t)(coord.New(b))
 	defer c.Close()
-	const ttl = 3 * time.Second
+	const ttl = 30 * time.Second
 	var locks []*coord.Lock
 	for i := range 20 {
 		locks = append(locks, must[*coord.Lock](t)(c.Lock(t.Context(), fmt.Sprint("k", i), coord.TTL(ttl))))
@@ -48,15 +49,19 @@ func TestNoSpaceLosesNothing(t *testing.T) {
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "taken", taken))
 	waits := startWaiter(t, t.Context(), b, "taken", request("waiter", ttl), 2)
 	fill(t, holder.client)
-	refused := 0
-	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 10) {
+	refused, full := 0, time.Now()
+	renewed := func(l *coord.Lock) bool { return l.Deadline().After(full.Add(ttl)) }
+	for start := time.Now(); slices.IndexFunc(locks, func(l *coord.Lock) bool { return !renewed(l) }) >= 0; time.Sleep(ttl / 100) {
+		if time.Since(start) > hung {
+			t.Fatal("a hold is not renewed on a server without space")
+		}
 		if _, err := c.TryLock(t.Context(), fmt.Sprint("new", refused), coord.TTL(ttl)); err == nil || errors.Is(err, coord.ErrLocked) {
 			t.Fatalf("TryLock on a server without space: %v", err)
 		}
 		refused++
 		for _, l := range locks {
 			if err := l.Err(); err != nil {
-				t.Fatalf("after %v, %s: %v", time.Since(began), l.Key(), err)
+				t.Fatalf("after %v, %s: %v", time.Since(full), l.Key(), err)
 			}
 		}
 	}

@@ -225,23 +225,27 @@ func TestSharedFullStore(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := testserver.Etcd(t, testserver.Durable())
 	b := connect(t, srv.Addr)
-	ttl := 6 * time.Second // a disk that is shared may stand still for longer than the shortest lease
+	const ttl = time.Minute
 	req := func(share driver.Share) driver.Request { return driver.Request{ID: newID("a"), TTL: ttl, Share: share} }
 	holds := []driver.Hold{{Key: "r", Request: req(reads)}, {Key: "r", Request: req(reads)}, {Key: "p", Request: req(permits(2, 3))}}
 	tokens := make([]int64, len(holds))
 	for i, h := range holds {
 		g := must[driver.Grant](t)(tryShared(b, h.Key, h.Request))
-		tokens[i], ttl = g.Token, g.TTL
+		tokens[i] = g.Token
 	}
+	lease := int64(b.onlyLease(t))
 	b.taintAll() // they are to be written anew, which a full store refuses
 	setAlarm(t, srv.Addr, pb.AlarmRequest_ACTIVATE)
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 5) {
+	runsDown(t, b, lease, ttl, func() {}) // nobody renews them
+	until(t, hung, "the lease to be kept alive", func() bool {
+		b.age(0.5)
 		for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), holds) {
 			if r.Err != nil || r.Grant.Token != tokens[i] {
 				t.Fatalf("renewal of %s: %+v, want token %d", holds[i].Key, r, tokens[i])
 			}
 		}
-	}
+		return left(t, b, lease) > ttl-3*time.Second
+	})
 	if _, err := tryShared(b, "p", req(permits(1, 3))); err == nil {
 		t.Error("a full store granted")
 	}
@@ -292,24 +296,29 @@ func TestSharedGhostEnds(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
-	kept := driver.Request{ID: newID("kept"), TTL: trapTTL, Share: reads}
+	const ttl = time.Minute
+	kept := driver.Request{ID: newID("kept"), TTL: ttl, Share: reads}
 	g := must[driver.Grant](t)(tryShared(b, "kept", kept))
 	m.loseTxn(true)
-	if _, err := tryShared(b, "k", driver.Request{ID: newID("ghost"), TTL: trapTTL, Share: permits(1, 1)}); err == nil || driver.Definite(err) {
+	if _, err := tryShared(b, "k", driver.Request{ID: newID("ghost"), TTL: ttl, Share: permits(1, 1)}); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	if len(atStore(t, b, "k")) != 1 {
+	entries := entriesOf(t, b.client, b.names.shared("k")).Kvs
+	if len(entries) != 1 {
 		t.Fatal("the request was not applied: the test shows nothing")
 	}
-	until(t, hung, "the ghost to end", func() bool {
+	renew := func() {
+		b.age(0.5) // a keepalive is due
 		again, err := b.Shared().Renew(t.Context(), "kept", kept)
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("renewal of the other hold: %+v, %v", again, err)
 		}
-		_, err = tryShared(b, "k", driver.Request{ID: newID("next"), TTL: trapTTL, Share: permits(1, 1)})
-		return err == nil
-	})
+	}
+	runsDown(t, b, entries[0].Lease, ttl, renew)
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entries[0].Lease))) // it is over
+	renew()
+	must[driver.Grant](t)(tryShared(b, "k", share1("next", permits(1, 1))))
 }
 
 // A late request for a grant is refused once another has come, and once its head was withdrawn.

@@ -59,34 +59,50 @@ func stillWaiting(t testing.TB, done <-chan result, when string) {
 	}
 }
 
-// trapTTL is for holds that must last until the call after: a busy machine needs a second for one.
-const trapTTL = 4 * time.Second
+// left is how much of a lease is left at the server, which rounds down.
+func left(t testing.TB, b *backend, lease int64) time.Duration {
+	t.Helper()
+	resp := must[*clientv3.LeaseTimeToLiveResponse](t)(b.client.TimeToLive(t.Context(), clientv3.LeaseID(lease)))
+	return time.Duration(resp.TTL) * time.Second
+}
 
-// An entry that was made by a request whose reply was lost ends with its TTL, though the
+// runsDown waits until so much of a lease has gone that it has not been kept alive.
+func runsDown(t testing.TB, b *backend, lease int64, ttl time.Duration, meanwhile func()) {
+	t.Helper()
+	until(t, hung, "the lease to run down", func() bool {
+		meanwhile()
+		return left(t, b, lease) <= ttl-3*time.Second
+	})
+}
+
+// A request whose reply was lost has made an entry. Its lease runs down, though the
 // client keeps other holds of the same TTL alive all the time.
 func TestTrap02GhostEndsThoughOthersAreRenewed(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
-	other := request("other", trapTTL)
+	const ttl = time.Minute
+	other := request("other", ttl)
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
 	m.loseReply()
-	ghost := request("ghost", trapTTL)
+	ghost := request("ghost", ttl)
 	if _, err := b.TryLock(t.Context(), "k", ghost); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	queue := b.names.queue("k")
-	if entriesOf(t, b.client, queue).Count != 1 {
+	entries := entriesOf(t, b.client, b.names.queue("k")).Kvs
+	if len(entries) != 1 {
 		t.Fatal("the request was not applied: the test shows nothing")
 	}
-	until(t, hung, "the ghost to end", func() bool {
+	runsDown(t, b, entries[0].Lease, ttl, func() {
+		b.age(0.5) // a keepalive is due
 		again, err := b.Renew(t.Context(), "other", other)
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("renewal of the other hold: token %d, %v, want %d", again.Token, err, g.Token)
 		}
-		return entriesOf(t, b.client, queue).Count == 0
 	})
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entries[0].Lease))) // it is over
+	must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
 	if _, err := b.TryLock(t.Context(), "k", request("next", time.Second)); err != nil {
 		t.Error(err)
 	}
@@ -98,20 +114,21 @@ func TestTrap02LateRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
-	other := request("other", trapTTL)
+	const ttl = time.Minute
+	other := request("other", ttl)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "other", other))
 	caught := m.lose(1)
-	if _, err := b.TryLock(t.Context(), "k", request("late", trapTTL)); err == nil || driver.Definite(err) {
+	if _, err := b.TryLock(t.Context(), "k", request("late", ttl)); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
 	req := <-caught
-	lease := clientv3.LeaseID(req.Success[0].GetRequestPut().Lease)
-	until(t, hung, "the tainted lease to end", func() bool {
+	lease := req.Success[0].GetRequestPut().Lease
+	runsDown(t, b, lease, ttl, func() {
+		b.age(0.5)
 		must[driver.Grant](t)(b.Renew(t.Context(), "other", other))
-		left, err := b.client.TimeToLive(t.Context(), lease)
-		return err == nil && left.TTL < 0
 	})
+	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease))) // it is over
 	_, err := clientv3.RetryKVClient(b.client).Txn(t.Context(), req)
 	if !errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
 		t.Errorf("the request, arriving late: %v, want its lease not found", err)
@@ -125,7 +142,8 @@ func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	m.loseReply()
-	r := request("a", trapTTL)
+	const ttl = time.Minute
+	r := request("a", ttl)
 	if _, err := b.TryLock(t.Context(), "k", r); err == nil {
 		t.Fatal("no error though the reply was lost")
 	}
@@ -135,11 +153,14 @@ func TestTrap02RepeatedAttemptFindsItsHold(t *testing.T) {
 	if g.Token != kv.CreateRevision || kv.CreateRevision == kv.ModRevision {
 		t.Errorf("token %d, entry created at %d and bound anew at %d", g.Token, kv.CreateRevision, kv.ModRevision)
 	}
-	for start := time.Now(); time.Since(start) < 5*trapTTL/2; time.Sleep(200 * time.Millisecond) {
+	runsDown(t, b, kv.Lease, ttl, func() {}) // nobody renews it
+	until(t, hung, "the lease to be kept alive", func() bool {
+		b.age(0.5)
 		if again, err := b.Renew(t.Context(), "k", r); err != nil || again.Token != g.Token {
 			t.Fatalf("Renew: %+v, %v", again, err)
 		}
-	}
+		return left(t, b, kv.Lease) > ttl-3*time.Second
+	})
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Error(err)
 	}

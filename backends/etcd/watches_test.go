@@ -93,7 +93,7 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, holders[i].ID) })
 	for _, done := range served {
-		if got := soonResult(t, done, 10*time.Second, "a waiter to be served"); got.err != nil {
+		if got := soonResult(t, done, hung, "a waiter to be served"); got.err != nil {
 			t.Error(got.err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 		if key != "gone" {
 			t.Errorf("%s was lost", key)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(hung):
 		t.Fatal("the loss was not told")
 	}
 	until(t, hung, "the other to be watched", func() bool { return b.guards.count() == 1 })
