@@ -41,7 +41,7 @@ const testSession = 1300 * time.Millisecond
 const calmSession = time.Minute
 
 // endingSession is that of tests which use a session and then wait for its end: nothing ends it before.
-const endingSession = 10 * time.Second
+const endingSession = 30 * time.Second
 
 // hung is from when on a call that should end, or be answered, is held to do neither: much longer than a
 // machine under load is late.

@@ -54,14 +54,14 @@ func TestNewRefuses(t *testing.T) {
 // its lease, and no longer, though the session lives on.
 func TestNewLeavesTheConnection(t *testing.T) {
 	t.Parallel()
-	conn := ownConn(t, shared(t).Addr, time.Second)
+	conn := ownConn(t, shared(t).Addr, endingSession)
 	acl := zk.WorldACL(zk.PermAll)
-	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithACL(acl), WithRoot(rootOf(t)))).(*backend)
-	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(time.Second), WithRoot(rootOf(t)))).(*backend)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithACL(acl), WithRoot(rootOf(t)))).(*backend)
+	next := must[driver.Backend](t)(New(conn, WithSessionTimeout(endingSession), WithRoot(rootOf(t)))).(*backend)
 	defer next.Close()
-	r := request("a", time.Second)
+	r := request("a", endingSession)
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if g.TTL != time.Second {
+	if g.TTL != endingSession {
 		t.Errorf("TTL %v", g.TTL)
 	}
 	for range 2 {
@@ -72,7 +72,7 @@ func TestNewLeavesTheConnection(t *testing.T) {
 	if _, err := b.TryLock(t.Context(), "k", r); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if _, err := next.TryLock(t.Context(), "k", request("b", time.Second)); !errors.Is(err, driver.ErrLocked) {
+	if _, err := next.TryLock(t.Context(), "k", request("b", endingSession)); !errors.Is(err, driver.ErrLocked) {
 		t.Errorf("within the lease: %v", err)
 	}
 	isFree(t, next, "k")
