@@ -157,34 +157,6 @@ func TestTerminatedSession(t *testing.T) {
 	}
 }
 
-// The answer to a COMMIT is lost: nobody knows, and the same request finds out.
-func TestLostReply(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	b, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, patientURL(t, addr))
-	}).Link(t)
-	locks := b.(driver.Locker)
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	r := request("a", time.Hour)
-	link.DropReply()
-	if _, err := locks.TryLock(t.Context(), "k", r); err == nil || driver.Definite(err) {
-		t.Errorf("TryLock without a reply: %v, want an unknown outcome", err)
-	}
-	link.Heal()
-	h, err := b.(driver.Inspector).Inspect(t.Context(), "k")
-	if err != nil || h.ID != r.ID {
-		t.Fatalf("Inspect: %+v, %v, want the lost hold", h, err)
-	}
-	if g := mustTry(t, locks, "k", r); g.Token != int64(h.Token) {
-		t.Errorf("token %d of a repeated request, want %d", g.Token, h.Token)
-	}
-}
-
 // The server undoes what takes too long.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()

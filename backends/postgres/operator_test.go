@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -155,87 +153,4 @@ func (h *history) check(t *testing.T) {
 		t.Errorf("%d permits in a second, want at most %d", peak, h.limit.Rate)
 	}
 	t.Logf("%d holds, %d lost, %d permits", len(h.tenures), h.lost, len(h.takes))
-}
-
-// Connections break before, in and after commits, all the time. What nobody was told of is not held for longer than its lease,
-// and nothing is granted twice.
-func TestConnectionsBreakInCommits(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	h := &history{limit: coord.PerSecond(50)}
-	ctx, stop := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for range 3 {
-		link := must[*conformance.Proxy](t)(conformance.NewProxy(srv.Addr))
-		t.Cleanup(func() {
-			if err := link.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		c := newClient(t, appURL(t, link.Addr()))
-		for range 2 {
-			wg.Go(func() { h.hold(ctx, c, "k", 2*time.Second) })
-		}
-		wg.Go(func() { h.take(ctx, c, "limit") })
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				[]func(){link.DropReply, link.DropReply, link.Reset, link.StallReplies, link.StallRequests}[rand.N(5)]()
-				pause(rand.N(50 * time.Millisecond))
-				link.Heal()
-				pause(rand.N(100 * time.Millisecond))
-			}
-		})
-	}
-	h.await(t, "amid faults", time.Time{}, 40)
-	stop()
-	wg.Wait()
-	h.check(t)
-	// Whatever is left ends with its lease.
-	free := open(t, patientURL(t, srv.Addr))
-	if _, err := free.Lock(t.Context(), "k", request("last", time.Minute)); err != nil {
-		t.Errorf("Lock after that: %v", err)
-	}
-}
-
-// The reply to each kind of call is lost, after its commit. It is not taken for a refusal, and the same call finds out.
-func TestLostReplies(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	opened, link := conformance.TCPFaults(srv.Addr, func(tb conformance.TB, addr string) driver.Backend {
-		return openIn(tb, patientURL(t, addr))
-	}).Link(t)
-	b, direct := opened.(*backend), open(t, patientURL(t, srv.Addr))
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	awaitListener(t, b, "warm") // so that no other reply is the next one
-	ctx := t.Context()
-	lose := func(what string, call func() error) {
-		t.Helper()
-		link.DropReply()
-		if err := call(); err == nil || driver.Definite(err) {
-			t.Errorf("%s without a reply: %v, want an unknown outcome", what, err)
-		}
-		link.Heal()
-	}
-	r := request("a", time.Hour)
-	first := mustTry(t, b, "k", r)
-	lose("Renew", func() error { _, err := b.Renew(ctx, "k", r); return err })
-	if g, err := b.Renew(ctx, "k", r); err != nil || g.Token != first.Token {
-		t.Errorf("Renew again: %+v, %v, want token %d", g, err, first.Token)
-	}
-	lose("Unlock", func() error { return b.Unlock(ctx, "k", r.ID) })
-	if err := b.Unlock(ctx, "k", r.ID); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Unlock again: %v, want ErrNotHeld", err)
-	}
-	w := request("w", time.Hour)
-	lose("Lock", func() error { _, err := b.Lock(ctx, "k", w); return err })
-	if h, err := direct.Inspect(ctx, "k"); err != nil || h.ID != w.ID {
-		t.Errorf("after a Lock whose reply was lost: %+v, %v, want its hold", h, err)
-	}
-	if err := b.Unlock(ctx, "k", w.ID); err != nil {
-		t.Errorf("Unlock of what was left: %v", err)
-	}
 }

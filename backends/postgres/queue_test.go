@@ -120,36 +120,6 @@ func TestListenerConnectsAgain(t *testing.T) {
 	awaitListener(t, b, "k")
 }
 
-// A newcomer does not overtake a waiter of a key that is free, and one who has left is in nobody's way.
-func TestPlaces(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(t, srv.Addr))
-	holder, first, second := request("a", time.Hour), request("b", time.Hour), request("c", time.Hour)
-	mustTry(t, b, "k", holder)
-	if _, err := b.ask(t.Context(), "k", first, true); !errors.Is(err, driver.ErrLocked) {
-		t.Fatalf("ask: %v", err)
-	}
-	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.TryLock(t.Context(), "k", second); !errors.Is(err, driver.ErrLocked) {
-		t.Errorf("TryLock before the first in the queue: %v, want ErrLocked", err)
-	}
-	if err := b.Unlock(t.Context(), "k", first.ID); err != nil {
-		t.Errorf("withdraw: %v", err)
-	}
-	if err := b.Unlock(t.Context(), "k", first.ID); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("withdraw again: %v, want ErrNotHeld", err)
-	}
-	mustTry(t, b, "k", second)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.Lock(ctx, "k", first); !errors.Is(err, driver.ErrNotSent) {
-		t.Errorf("Lock under a ctx that has ended: %v, want ErrNotSent", err)
-	}
-}
-
 // Of several that leave the queue of a free key at the same time, the last one notifies whoever is left.
 func TestLastToLeaveNotifiesTheNext(t *testing.T) {
 	t.Parallel()
