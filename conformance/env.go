@@ -124,12 +124,20 @@ func (e *env) client(opts ...coord.Option) *coord.Client { return e.clientOn(e.o
 
 func (e *env) clientOn(b driver.Backend, opts ...coord.Option) *coord.Client {
 	opts = append([]coord.Option{coord.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
-	c, err := coord.New(b, opts...)
+	c, err := coord.New(e.under(b), opts...)
 	if err != nil {
 		e.Fatalf("coord.New: saw %v, want a client", err)
 	}
 	e.Cleanup(func() { e.close(c) })
 	return c
+}
+
+// under is what a Client is opened on for b: b itself, but where a mutant is to look like a bug of package coord.
+func (e *env) under(b driver.Backend) driver.Backend {
+	if under := e.r.suite.Harness.under; under != nil {
+		return under(b)
+	}
+	return b
 }
 
 // injected opens a client of the store behind an Injector.

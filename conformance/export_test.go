@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // Electing is h with another Lead, another Watch, or both.
@@ -25,5 +26,11 @@ type Condition = condition
 // Waiting is h with another Cond.
 func (h Harness) Waiting(cond func(c *coord.Client, key string) Condition) Harness {
 	h.condition = cond
+	return h
+}
+
+// Under is h with something between each coord.Client and its driver, as if package coord did it.
+func (h Harness) Under(layer func(driver.Backend) driver.Backend) Harness {
+	h.under = layer
 	return h
 }

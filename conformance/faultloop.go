@@ -194,7 +194,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
 				rival: l.rival, meter: l.meter, shares: l.shares, k: e.key(what),
 			}
-			c, err := coord.New(inner, coord.WithLogger(slog.New(slog.DiscardHandler)))
+			c, err := coord.New(e.under(inner), coord.WithLogger(slog.New(slog.DiscardHandler)))
 			e.noError(err, "coord.New")
 			f.c = c
 			e.Cleanup(func() { f.close() })

@@ -38,6 +38,7 @@ type Harness struct {
 	election    election                                    // nil functions are those of package coord
 	severalKeys severalKeys                                 // nil: those of package coord
 	condition   func(c *coord.Client, key string) condition // nil: that of package coord
+	under       func(driver.Backend) driver.Backend         // between each client and its driver; nil: nothing
 }
 
 // Faults are hooks that break things. Each may be nil: the cases that need it

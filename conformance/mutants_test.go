@@ -43,7 +43,7 @@ type mutant struct {
 func allMutants() []mutant {
 	return slices.Concat(leaseMutants, ownerMutants, tokenMutants, queueMutants, lossMutants, operatorMutants,
 		keyMutants, callMutants, claimMutants, boundMutants, answerMutants, reserveMutants, chargeMutants, cellMutants, refuseMutants, lateMutants, memberMutants, severalKeysMutants, electionMutants, sharedMutants, conditionMutants, voteMutants,
-		callerMutants)
+		callerMutants, clientMutants)
 }
 
 // soundDrivers are what the mutants are made of: they pass what kills the mutants.
@@ -64,6 +64,7 @@ var soundDrivers = map[string]func() conformance.Harness{
 	"members":    membered(memberBug{}),
 	"sharing":    sharing(sharedBug{}),
 	"voting":     voting(voteBug{}),
+	"clients":    bugged(func(*layer) {}),
 }
 
 // on makes a harness of one memory store whose clients are wrapped.
