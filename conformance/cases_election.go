@@ -201,6 +201,7 @@ func neverLed(e *env) {
 	})
 	p.stop()
 	e.wantError(recv(e, p.result, soon, "Lead of a candidate that was cancelled"), "Lead of a candidate that was cancelled", context.Canceled)
+	e.pass(10 * time.Millisecond) // in which what it has left behind asks for the key, too
 	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
 	recv(e, behind.terms, soon, "the candidate behind one that was cancelled")
 	behind.stop()

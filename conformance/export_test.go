@@ -34,3 +34,11 @@ func (h Harness) Under(layer func(driver.Backend) driver.Backend) Harness {
 	h.under = layer
 	return h
 }
+
+// HistoryKillers are the cases whose histories find a broken driver.
+func HistoryKillers() (ids []string) {
+	for _, b := range brokenByHistory {
+		ids = append(ids, b.cases...)
+	}
+	return ids
+}

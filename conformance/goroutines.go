@@ -18,7 +18,7 @@ func (e *env) leavesNoGoroutine(first, use func(*env)) {
 		start := time.Now()
 		base, _ := e.labelled(label)
 		for base > 1 && time.Since(start) < settle { // 1 is this one
-			e.pass(10 * time.Millisecond)
+			e.pass(settle / 10)
 			base, _ = e.labelled(label)
 		}
 		e.scope(use)
@@ -27,7 +27,7 @@ func (e *env) leavesNoGoroutine(first, use func(*env)) {
 			if time.Since(start) > 5*settle {
 				e.Fatalf("goroutines after all clients were closed: saw %d, want the %d that the first one had left:\n%s", now, base, all)
 			}
-			e.pass(10 * time.Millisecond)
+			e.pass(settle / 10)
 		}
 	})
 }

@@ -39,13 +39,13 @@ var answerMutants = []mutant{
 		new: on(func(s store) driver.Backend { return backwards{s} }), killers: []string{"LIMIT-08", "LIMIT-261"},
 	}, {
 		name: "denial of a key", bug: "a denial is remembered for the key, and not for the limit",
-		new: on(func(s store) driver.Backend { return &deniedKeys{store: s, until: make(map[string]time.Time)} }), killers: []string{"LIMIT-263"},
+		new: on(func(s store) driver.Backend { return &deniedKeys{store: s, until: make(map[string]time.Time)} }), killers: []string{"LIMIT-263", "LIMIT-57"},
 	}, {
 		name: "asks of one call apart", bug: "each ask of a call sees the state before the call",
 		new: on(func(s store) driver.Backend { return forgetful{s} }), killers: []string{"LIMIT-08"},
 	}, {
 		name: "several limits one after the other", bug: "a denial by the second has cost permits of the first",
-		new: on(func(s store) driver.Backend { return oneByOne{s} }), killers: []string{"LIMIT-40"},
+		new: on(func(s store) driver.Backend { return oneByOne{s} }), killers: []string{"LIMIT-40", "LIMIT-41", "LIMIT-43"},
 	}, {
 		name: "retry time too short", bug: "callers poll",
 		new: answering(func(_ driver.Limit, _ *driver.Taken, g *driver.Granted) { g.RetryAfter /= 2 }), killers: []string{"LIMIT-20"},
@@ -66,7 +66,7 @@ var answerMutants = []mutant{
 			if g.N > 0 {
 				g.ValidFor = l.Per
 			}
-		}), killers: []string{"LIMIT-50", "LIMIT-51"},
+		}), killers: []string{"LIMIT-50", "LIMIT-51"}, luck: true,
 	}, {
 		name: "retry time of a grant", bug: "the time is computed, although there is nothing to wait for",
 		new: answering(func(_ driver.Limit, t *driver.Taken, g *driver.Granted) {

@@ -18,10 +18,10 @@ import (
 var cellMutants = []mutant{
 	{
 		name: "swap that does not compare", bug: "a cell is read and written in two steps", sound: "cells",
-		new: shelved(cellBug{twoSteps: true}), killers: []string{"LOCK-03", "LIMIT-01"},
+		new: shelved(cellBug{twoSteps: true}), killers: []string{"LOCK-03", "LIMIT-01", "LIMIT-17"},
 	}, {
 		name: "cell dropped early", bug: "the debt of a limit is forgotten at half of its time (throttled)", sound: "cells",
-		new: shelved(cellBug{short: true}), killers: []string{"LIMIT-20"},
+		new: shelved(cellBug{short: true}), killers: []string{"LIMIT-20", "LIMIT-34"},
 	}, {
 		name: "cell that is folded", bug: "the names of cells are compared without their case", sound: "cells",
 		new: shelved(cellBug{fold: true}), killers: []string{"LOCK-80", "LIMIT-33"},

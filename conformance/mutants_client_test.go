@@ -24,6 +24,9 @@ var clientMutants = []mutant{
 			}
 		}), killers: []string{"LIMIT-62", "LIMIT-64"},
 	}, {
+		name: "debit without an answer given back", bug: "what got no answer is taken for not spent, and given back", sound: "clients",
+		new: bugged(givesBack), killers: []string{"LIMIT-36"},
+	}, {
 		name: "outage that admits", bug: "an error of the store is taken for a grant, whatever the policy says", sound: "clients",
 		new: bugged(func(l *layer) {
 			l.take = func(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {
@@ -133,7 +136,7 @@ var clientMutants = []mutant{
 				}
 				return g, err
 			}
-		}), killers: []string{"LOCK-16"},
+		}), killers: []string{"LOCK-16", "LOCK-97"},
 	}, {
 		name: "failed renewal is a loss", bug: "the first error of a renewal ends the hold", sound: "clients",
 		new: bugged(func(l *layer) {
@@ -217,19 +220,7 @@ var clientMutants = []mutant{
 		new: bugged(func(l *layer) { l.ctx = unending }), killers: []string{"LOCK-44", "LOCK-45"},
 	}, {
 		name: "token of the client", bug: "tokens are the count of the client's own grants", sound: "clients",
-		new: bugged(func(l *layer) {
-			var mu sync.Mutex
-			n := int64(0)
-			l.acquired = func(g driver.Grant, err error) (driver.Grant, error) {
-				if err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					n++
-					g.Token = n
-				}
-				return g, err
-			}
-		}), killers: []string{"LOCK-01", "LOCK-67"},
+		new: bugged(countsTokens), killers: []string{"LOCK-01", "LOCK-67"},
 	}, {
 		name: "lease from its answer", bug: "a lease counts from when its grant came, and not from when it was asked for", sound: "clients",
 		new: bugged(func(l *layer) {
@@ -244,6 +235,34 @@ var clientMutants = []mutant{
 			l.breaks = func(context.Context, string, string) error { return nil }
 		}), killers: []string{"LOCK-54", "LOCK-55", "LOCK-56"},
 	},
+}
+
+// countsTokens gives tokens of its own.
+func countsTokens(l *layer) {
+	var mu sync.Mutex
+	n := int64(0)
+	l.acquired = func(g driver.Grant, err error) (driver.Grant, error) {
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			g.Token = n
+		}
+		return g, err
+	}
+}
+
+// givesBack gives back what got no answer.
+func givesBack(l *layer) {
+	l.take = func(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+		t, err := l.whole.Take(ctx, key, limit, asks)
+		for _, a := range asks {
+			if err != nil && !driver.Definite(err) && a.N > 0 {
+				_, _ = l.whole.Charge(context.WithoutCancel(ctx), key, limit, -a.N)
+			}
+		}
+		return t, err
+	}
 }
 
 // renamed are asks with other ids.
@@ -261,33 +280,36 @@ func renamed(asks []driver.Ask) []driver.Ask {
 // unending is ctx without its end.
 func unending(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	time.AfterFunc(forever, cancel)
+	time.AfterFunc(time.Hour, cancel)
 	return ctx
 }
 
 // bugged makes a harness of a server whose clients have a bug.
-func bugged(spoil func(*layer)) func() harness {
-	return served(func(b driver.Backend) driver.Backend {
-		all, ok := b.(whole)
-		if !ok {
-			return b // of a case that hides a part of it
-		}
-		l := &layer{whole: all, ctx: func(ctx context.Context) context.Context { return ctx }}
-		spoil(l)
-		return l
-	})
+func bugged(spoil func(*layer)) func() harness { return served(nil, spoil) }
+
+// layered puts a layer on b.
+func layered(b driver.Backend, spoil func(*layer)) driver.Backend {
+	all, ok := b.(whole)
+	if !ok {
+		return b // of a case that hides a part of it
+	}
+	l := &layer{whole: all, ctx: func(ctx context.Context) context.Context { return ctx }}
+	spoil(l)
+	return l
 }
 
 // layer passes calls on. Its functions, where they are not nil, are asked instead, or told.
 type layer struct {
 	whole
 	ctx       func(context.Context) context.Context
+	request   func(driver.Request) driver.Request
 	acquiring func(ctx context.Context, id string)
 	acquired  func(driver.Grant, error) (driver.Grant, error)
 	renew     func(ctx context.Context, key string, r driver.Request) (driver.Grant, error)
 	unlock    func(ctx context.Context, key, id string) error
 	breaks    func(ctx context.Context, key, id string) error
 	take      func(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error)
+	closing   func()
 
 	grants sync.Map // the last of each id
 }
@@ -300,10 +322,17 @@ func (l *layer) last(id string) driver.Grant {
 }
 
 func (l *layer) acquire(ctx context.Context, key string, r driver.Request, do func(context.Context, string, driver.Request) (driver.Grant, error)) (driver.Grant, error) {
+	asked := r
 	if l.acquiring != nil {
 		l.acquiring(ctx, r.ID)
 	}
+	if l.request != nil {
+		r = l.request(r)
+	}
 	g, err := do(l.ctx(ctx), key, r)
+	if err == nil && l.request != nil {
+		g.TTL = asked.TTL
+	}
 	if l.acquired != nil {
 		g, err = l.acquired(g, err)
 	}
@@ -347,4 +376,11 @@ func (l *layer) Take(ctx context.Context, key string, limit driver.Limit, asks [
 		return l.take(ctx, key, limit, asks)
 	}
 	return l.whole.Take(l.ctx(ctx), key, limit, asks)
+}
+
+func (l *layer) Close() error {
+	if l.closing != nil {
+		l.closing()
+	}
+	return l.whole.Close()
 }

@@ -13,7 +13,7 @@ import (
 var leaseMutants = []mutant{
 	{
 		name: "lease without end", bug: "the lease never ends",
-		new: timed(func(d time.Duration) time.Duration { return d + time.Hour }), killers: []string{"LOCK-06", "LOCK-72"},
+		new: timed(func(d time.Duration) time.Duration { return d + time.Hour }), killers: []string{"LOCK-06", "LOCK-72", "LOCK-57"},
 	}, {
 		name: "milliseconds taken for seconds", bug: "EXPIRE is given the number meant for PEXPIRE: leases last a thousand times as long",
 		new: timed(func(d time.Duration) time.Duration { return 1000 * d }), killers: []string{"LOCK-06", "LOCK-72"},

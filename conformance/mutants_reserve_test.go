@@ -37,7 +37,7 @@ var reserveMutants = []mutant{
 		}), killers: []string{"LIMIT-59"},
 	}, {
 		name: "refund that gives nothing back", bug: "a refund is answered, and not made",
-		new: on(func(s store) driver.Backend { return idleRefund{s} }), killers: []string{"LIMIT-58", "LIMIT-59", "LIMIT-262"},
+		new: on(func(s store) driver.Backend { return idleRefund{s} }), killers: []string{"LIMIT-58", "LIMIT-59", "LIMIT-262", "LIMIT-42"},
 	},
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A store in memory with a link to each of its clients: what the suite says of networks, restarts and pauses, in fake time.
 func TestServer(t *testing.T) {
-	conformance.RunInFakeTime(t, func(conformance.TB) conformance.Harness { return served(nil)() })
+	conformance.RunInFakeTime(t, func(conformance.TB) conformance.Harness { return served(nil, nil)() })
 }
 
 // whole is what the memory store can do, also behind an Injector.
@@ -36,45 +36,46 @@ type whole interface {
 type server struct {
 	store  *memory.Store
 	claims driver.Claims
+	bug    func(l *layer, ahead time.Duration) // of the driver; nil: none
 
 	mu    sync.Mutex
 	links []*conformance.Injector
 }
 
-// served makes a harness of a server. under, if not nil, is between each coord.Client and its driver.
-func served(under func(driver.Backend) driver.Backend) func() harness {
+// served makes a harness of a server. Its driver, and what is between each coord.Client and the driver, may have bugs.
+func served(bug func(l *layer, ahead time.Duration), client func(*layer)) func() harness {
 	return func() harness {
-		s := &server{store: memory.NewStore()}
+		s := &server{store: memory.NewStore(), bug: bug}
 		s.claims = append(without(memory.Claims.Without(driver.List), driver.ScopeProcess, driver.ScopeHosts), driver.DurableRestart, driver.TokenRestart)
-		open := func(conformance.TB) driver.Backend {
-			b, _ := s.link()
-			return b
-		}
-		return harness{
-			Open:   open,
+		h := harness{
+			Open:   func(conformance.TB) driver.Backend { b, _ := s.link(0); return b },
 			Claims: s.claims,
 			Faults: &conformance.Faults{
-				Link: func(conformance.TB) (driver.Backend, conformance.Link) {
-					b, in := s.link()
-					return b, in
-				},
+				Link:    func(conformance.TB) (driver.Backend, conformance.Link) { return s.link(0) },
 				Kill:    s.each((*conformance.Injector).Cut),
 				Restart: s.each((*conformance.Injector).Heal),
 				Pause:   s.each((*conformance.Injector).StallRequests),
 				Resume:  s.each((*conformance.Injector).Heal),
-				Skew:    func(tb conformance.TB, _ time.Duration) driver.Backend { return open(tb) }, // clients have no clock
+				Skew:    func(_ conformance.TB, ahead time.Duration) driver.Backend { b, _ := s.link(ahead); return b },
 			},
-		}.Under(under)
+		}
+		if client != nil {
+			h = h.Under(func(b driver.Backend) driver.Backend { return layered(b, client) })
+		}
+		return h
 	}
 }
 
-// link opens a client, and gives its link.
-func (s *server) link() (driver.Backend, *conformance.Injector) {
+// link opens a client whose clock is ahead, and gives its link. Only a driver with a bug looks at that clock.
+func (s *server) link(ahead time.Duration) (driver.Backend, *conformance.Injector) {
 	b, in := conformance.NewInjector(wholeClaimer{s.store.Open().(whole), s.claims})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.links = append(s.links, in)
-	return b, in
+	if s.bug == nil {
+		return b, in
+	}
+	return layered(b, func(l *layer) { s.bug(l, ahead) }), in
 }
 
 // each does something to all links.
