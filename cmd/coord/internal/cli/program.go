@@ -67,7 +67,7 @@ func run(ctx context.Context, p Program, signals *child.Signals, stderr *message
 	ctx, stop := a.signals.Context(ctx)
 	defer stop()
 	root := a.root(stop)
-	root.SetArgs(p.Args)
+	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
 	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
 }
 
