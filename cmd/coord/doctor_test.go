@@ -124,7 +124,7 @@ func TestDoctorRedisUser(t *testing.T) {
 	}
 }
 
-func TestDoctorRedisReplicas(t *testing.T) {
+func TestNightlyDoctorRedisReplicas(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.RedisSentinel(t)
@@ -144,7 +144,7 @@ func TestDoctorRedisReplicas(t *testing.T) {
 	u.wantGood(all, "role", "replicas", "min-replicas-to-write", "sentinels")
 }
 
-func TestDoctorRedisCluster(t *testing.T) {
+func TestNightlyDoctorRedisCluster(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.RedisCluster(t, 0, testserver.Durable())
@@ -157,7 +157,7 @@ func TestDoctorRedisCluster(t *testing.T) {
 	u.wantBad(url, "replicas", driver.LevelWarn, "nothing takes over")
 }
 
-func TestDoctorEtcd(t *testing.T) {
+func TestNightlyDoctorEtcdCluster(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.EtcdCluster(t)
@@ -204,7 +204,7 @@ func TestDoctorZooKeeper(t *testing.T) {
 	u.wantBad("zookeeper://"+few.Addr+"?dial_timeout=1m", "connections", driver.LevelWarn, "of 2 from")
 }
 
-func TestDoctorZooKeeperEnsemble(t *testing.T) {
+func TestNightlyDoctorZooKeeperEnsemble(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	c := testserver.ZooKeeperCluster(t)
