@@ -121,6 +121,19 @@ func (h held) awaitLoss(t *testing.T) {
 	}
 }
 
+// Who waits gives up when the time is over.
+func TestLockWaitsInVain(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, u *user, _ *embeddedStore) {
+		s, _ := u.hold("lock", "a")
+		began := time.Now()
+		u.run("lock", "a", "--wait", "10s", "--", "true").want(t, 75, "", "waited in vain")
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+		s.release()
+	})
+}
+
 // A lock that is broken while the command runs ends it at its next renewal, and coord with 74.
 func TestLockBroken(t *testing.T) {
 	for name, args := range map[string][]string{"break": {"break", "a"}, "now": {"break", "a", "--now"}} {

@@ -103,7 +103,7 @@ func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	path := filepath.Join(u.dir, "coord.yaml")
-	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 1m, wait: 100ms}\nlimits:\n  supplier: 2/1m\n", u.dir)
+	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 1m, wait: 1s}\nlimits:\n  supplier: 2/1m\n", u.dir)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

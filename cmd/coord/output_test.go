@@ -60,7 +60,7 @@ func TestBrokenStderr(t *testing.T) {
 				args string
 			}{
 				{75, "lock held --no-wait -- true"},
-				{75, "lock held -v --wait 10ms -- true"}, // it tells whom it waits for, and waits
+				{75, "lock held -v --wait 1s -- true"}, // it tells whom it waits for, and waits
 				{3, "break a"},
 				{64, "nosuch"},
 				{127, "lock a -- nosuch-command"},
