@@ -95,9 +95,6 @@ func TestBoundOverTime(t *testing.T) {
 					t.Fatalf("%d granted in the 10ms from %v: want at most %d", inside, begin, most)
 				}
 			}
-			if len(sent) < 1000 {
-				t.Logf("only %d granted: the machine is slow", len(sent))
-			}
 		})
 	}
 }

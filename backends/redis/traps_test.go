@@ -431,7 +431,7 @@ func TestTrap15ForeignKeys(t *testing.T) {
 	b := shared(t)
 	ctx := t.Context()
 	r := request("a", time.Minute)
-	bucket, window := limitOf(t, "10/1s burst=10"), limitOf(t, "10/1s")
+	bucket, window, long := limitOf(t, "10/1s burst=10"), limitOf(t, "10/1s"), limitOf(t, "10/24h")
 	b.client.LPush(ctx, "coord:{list}", "x")
 	b.client.Set(ctx, "coord:{string}", "x", 0)
 	for _, l := range []driver.Limit{bucket, window} {
@@ -443,11 +443,11 @@ func TestTrap15ForeignKeys(t *testing.T) {
 		b.client.Set(ctx, state, "x", 0)
 	}
 	// A window that is sound up to an older sub-window, which is no number.
-	width, _ := limits.Grid(window)
+	width, _ := limits.Grid(long)
 	last := time.Now().UnixMicro()
 	damaged := packed("\x01").append(last, 3, last/width-1, 1, last+1e9)
 	damaged = binary.LittleEndian.AppendUint64(damaged, math.Float64bits(math.NaN()))
-	state := limitKey("damaged", window)
+	state := limitKey("damaged", long)
 	b.client.Set(ctx, state, []byte(damaged), time.Hour)
 	before := b.client.DBSize(ctx).Val()
 	check := func(what string, err error) {
@@ -477,7 +477,7 @@ func TestTrap15ForeignKeys(t *testing.T) {
 			check("TakeAll "+key, err)
 		}
 	}
-	_, err = b.TakeOne(ctx, "damaged", window, driver.Ask{Min: 1, N: 1})
+	_, err = b.TakeOne(ctx, "damaged", long, driver.Ask{Min: 1, N: 1})
 	check("TakeOne damaged", err)
 	if err := b.Unlock(ctx, "string", r.ID); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Unlock: %v", err)
