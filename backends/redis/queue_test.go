@@ -478,7 +478,7 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "k", request("h", time.Minute)))
 	waiting := another(t, b)
-	for range 1000 {
+	for range 300 {
 		r := request("w", time.Minute)
 		start := time.Now()
 		doomed, cancel := context.WithCancel(ctx)
