@@ -48,6 +48,9 @@ func (k *worker) denied(key string, n int, from time.Time, atMost bool) {
 	k.w.denials[key] = append(k.w.denials[key], spend{n: n, from: from.Sub(k.w.began), to: time.Since(k.w.began)})
 }
 
+// permitsFor is for how long permits that are taken in advance may wait to be spent.
+const permitsFor = 100 * time.Millisecond
+
 // judgeDenials wants a reason for each denial by a window, where all is known: those who had permits in the time before.
 func (w *world) judgeDenials() {
 	for _, key := range []string{"sliding", "fixed"} {
@@ -115,7 +118,7 @@ func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok 
 	slices.SortFunc(inside, func(a, b spend) int { return int(a.to - b.to) })
 	for _, s := range inside {
 		n += s.n
-		most = limit.Burst + int(float64(limit.Rate)*float64(s.to-first)/float64(limit.Per)) + 1
+		most = limit.Burst + int(float64(limit.Rate)*float64(s.to-first+permitsFor)/float64(limit.Per)) + 1
 		if n > most && !s.charged {
 			return n, most, true
 		}

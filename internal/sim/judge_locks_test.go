@@ -103,6 +103,36 @@ func (w *world) judgeToken(h *holding) {
 	w.told[h.key][token] = true
 }
 
+// judgeHandOver wants a hold handed over for 50 ms after the store's grant, and not longer (clause L8).
+func (w *world) judgeHandOver(h *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if int64(h.lock.Token())&1023 == 0 || !w.plan.calm() {
+		return
+	}
+	for _, q := range w.byID {
+		if q.key == h.key && q.token == h.stored() && time.Since(q.granted) > 60*time.Millisecond {
+			w.violate("order", "%s is handed %q, which was granted %v ago", h.who, h.key, time.Since(q.granted))
+		}
+	}
+}
+
+// judgeDeadlines wants whoever holds told at the deadline of its lock. w.mu is held.
+func (w *world) judgeDeadlines() {
+	for _, key := range w.allKeys() {
+		for _, h := range w.held[key] {
+			select {
+			case <-h.lock.Done():
+				continue
+			default:
+			}
+			if late := time.Since(h.lock.Deadline()); late > time.Millisecond {
+				w.violate("untold", "%s has not been told that it lost %q, by %v", h.who, key, late)
+			}
+		}
+	}
+}
+
 // gives notes that the application gives a lock up.
 func (w *world) gives(h *holding) {
 	w.mu.Lock()

@@ -30,7 +30,8 @@ type request struct {
 	gone     bool      // an Unlock was made
 	leased   time.Time // its lease began or was renewed
 	ttl      time.Duration
-	token    int64 // of its last grant
+	token    int64     // of its last grant
+	granted  time.Time // which was then
 	key      string
 	fair     bool
 	came     time.Time // to the queue
@@ -96,7 +97,7 @@ func (w *world) keeps(key string, token int64, d time.Duration) {
 	defer w.mu.Unlock()
 	for id, q := range w.byID {
 		if q.token == token && q.key == key {
-			w.kept[key] = keep{id, q.leased.Add(d)}
+			w.kept[key] = keep{id, q.granted.Add(d)}
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (w *world) noteGrant(l *link, key string, r driver.Request, g driver.Grant)
 	if q.token == g.Token {
 		return
 	}
-	q.token, q.key, q.gone = g.Token, key, false
+	q.token, q.granted, q.key, q.gone = g.Token, now, key, false
 	if k := w.kept[key]; k.id != r.ID && now.Before(k.until) {
 		w.violate("kept", "%s is granted %q, which MinHold keeps taken for %v more", l.name, key, k.until.Sub(now))
 	}

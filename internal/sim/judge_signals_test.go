@@ -81,7 +81,7 @@ func (w *world) meets(by *link, id string, err error) {
 		if q == nil || q.l == by || s.k.name != q.caller {
 			continue
 		}
-		if r := w.draw(s.k.name, "meets"); r.IntN(3) == 0 {
+		if r := w.draw(s.k.name, "meets"); r.IntN(2) == 0 {
 			w.calls.Go(func() {
 				time.Sleep(1 + rand64(r, 3*time.Millisecond))
 				s.cancel()

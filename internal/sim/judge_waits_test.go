@@ -73,6 +73,7 @@ func (w *world) watch(ctx context.Context) {
 		w.mu.Lock()
 		w.judgeWaits()
 		w.judgeSignals()
+		w.judgeDeadlines()
 		if n%10 == 0 {
 			w.judgeLeft(nil, "in the middle")
 		}

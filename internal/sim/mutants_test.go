@@ -228,7 +228,7 @@ var lockMutants = []mutant{
 	{"a lease is told to be twice as long", locks, func(b *bent, _ *notes) {
 		bothLocks(b, func(_ string, _ driver.Request, g *driver.Grant) { g.TTL *= 2 })
 	}},
-	{"a renewed lease is told to be twice as long", locks, func(b *bent, _ *notes) {
+	{"a renewed lease is told to be twice as long", nested, func(b *bent, _ *notes) {
 		b.renew = func(next driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 			g, err := next.Renew(bg, key, r)
 			g.TTL *= 2
@@ -653,7 +653,7 @@ var limitMutants = []mutant{
 
 // kill gives what showed the mutant, in a seed of its theme in which a sound store shows nothing.
 func (m *mutant) kill(t *testing.T) (seed uint64, kind string) {
-	for seed := uint64(m.theme); seed < 2*everyRun; seed += uint64(themes) {
+	for seed := uint64(m.theme); seed < 4*everyRun; seed += uint64(themes) {
 		if len(sound(t, seed).violations) > 0 { // a known defect
 			continue
 		}

@@ -15,6 +15,7 @@ type plan struct {
 	workers int
 	keys    int
 	length  time.Duration
+	ahead   bool // permits are taken in advance
 	faults  faults
 }
 
@@ -74,13 +75,17 @@ func planOf(seed uint64) *plan {
 	}
 	p.faults = faults{
 		lost: of(0.01, 0.05, 0.2), slow: of(0.01, 0.05, 0.2), mute: of(0, 0.02, 0.1), refuse: of(0, 0.02),
-		pause: of(0, 0.1), lag: of(0, 0.1, 0.2), die: of(0, 0.02, 0.05), step: of(0, 0.05),
+		pause: of(0, 0.1, 0.3), lag: of(0, 0.1, 0.2), die: of(0, 0.02, 0.05), step: of(0, 0.05),
 		longestPause: 4 * time.Second, longestLag: time.Second,
 	}
+	p.ahead = is()
 	weak := []string{"trylock", "lock", "renew", "unlock", "enter", "stay", "leave", "holders", "take", "refund", "changed", ""}
 	p.faults.weak = weak[r.IntN(len(weak))]
 	if p.theme == signals { // who dies with the lock takes it along for the rest of the run
 		p.faults.die, p.faults.longestPause = 0, time.Second
+		if is() {
+			p.faults.weak = "leave"
+		}
 	}
 	return p
 }

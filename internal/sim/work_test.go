@@ -84,7 +84,7 @@ func (k *worker) ttl() time.Duration {
 
 // while is how long a lock is held: for a few renewals of a short lease.
 func (k *worker) while(ttl time.Duration) time.Duration {
-	return k.upTo(min(2*ttl, k.pick(time.Second, time.Second, time.Second, 4*time.Second)))
+	return k.upTo(min(2*ttl, k.pick(time.Second, time.Second, 4*time.Second)))
 }
 
 // patient bounds a wait: it ends soon, or never.
@@ -123,8 +123,14 @@ func (k *worker) held(ctx context.Context, p *waiting, excuse bool, fn func()) {
 		return
 	}
 	h := k.w.holds(k, p.key, l, driver.Share{}, excuse)
+	k.w.judgeHandOver(h)
 	k.w.hadLock(p.key)
 	fn()
+	if l.Err() != nil && ctx.Err() == nil {
+		k.w.mu.Lock()
+		k.w.violate("untold", "%s lost %q, and its context goes on", k.name, p.key)
+		k.w.mu.Unlock()
+	}
 	k.w.gives(h)
 }
 
@@ -312,7 +318,7 @@ func (k *worker) nest(ctx context.Context) {
 	var opts []coord.LockOption
 	switch k.rand.IntN(3) {
 	case 0:
-		opts = append(opts, coord.MaxHold(k.upTo(500*time.Millisecond)))
+		opts = append(opts, coord.MaxHold(d+k.upTo(50*time.Millisecond))) // while the second is asked for, often
 	case 1:
 		ttl = 300 * time.Millisecond
 	}

@@ -68,7 +68,7 @@ const condLease = 30 * time.Second
 // await waits on the condition of a key, a few times.
 func (k *worker) await(ctx context.Context) {
 	key := k.key()
-	ctx, cancel := context.WithTimeout(ctx, k.upTo(k.pick(500*time.Millisecond, 2*time.Second, 30*time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, k.pick(0, 20*time.Second)+k.upTo(2*time.Second))
 	defer cancel()
 	p := k.w.asks(k, key, driver.Share{})
 	err := coord.Do(ctx, k.c, key, func(ctx context.Context) error {

@@ -153,7 +153,11 @@ func (w *world) lives(ctx context.Context, n int, open func() store) {
 // live1 is one life of client n. It reports whether there is another one, after the death of its process.
 func (w *world) live1(ctx context.Context, n int, name string, s store) (died bool) {
 	l := newLink(w, n, name, s)
-	c, err := coord.New(l.backend(), coord.WithHolderName(name), coord.WithLogger(slog.New(slog.DiscardHandler)))
+	opts := []coord.Option{coord.WithHolderName(name), coord.WithLogger(slog.New(slog.DiscardHandler))}
+	if w.plan.ahead {
+		opts = append(opts, coord.WithPermitLease(coord.PermitLease{For: permitsFor}))
+	}
+	c, err := coord.New(l.backend(), opts...)
 	if err != nil {
 		panic(err)
 	}
@@ -258,6 +262,8 @@ func (w *world) close(c *coord.Client, l *link) {
 		w.judgeLeft(l, "after the end")
 		w.mu.Unlock()
 	}
+	last := "last of " + l.name
+	held, err := c.Lock(context.Background(), last)
 	from := time.Now()
 	if err := c.Close(); err != nil && w.plan.calm() {
 		w.mu.Lock()
@@ -268,6 +274,11 @@ func (w *world) close(c *coord.Client, l *link) {
 	defer w.mu.Unlock()
 	if took := time.Since(from); took > 10*time.Second {
 		w.violate("close", "%s: took %v", l.name, took)
+	}
+	if err != nil {
+		w.violate("error", "%s has no lock of its own: %v", l.name, err)
+	} else if h, err := w.raw.Inspect(context.Background(), last); held.Err() == nil || err == nil {
+		w.violate("close", "%s did not give %q back: the holder is %v, the lock's error %v", l.name, last, h, held.Err())
 	}
 	delete(w.live, l)
 	w.forgetHolds(l)

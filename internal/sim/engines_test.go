@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// patch is a mistake in the engines: a text of a file that is replaced. The text is there once.
+type patch struct {
+	name     string
+	theme    theme
+	kind     string // of what shows it; "": anything but the kinds of known defects
+	file     string // in the root of the module
+	old, new string
+}
+
+const (
+	holdDir   = "internal/hold/"
+	permitDir = "internal/permit/"
+)
+
+var patches = []patch{
+	// What a holder believes.
+	{"a deadline is too late", locks, "", holdDir + "lease.go", "return max(ttl/100, 5*time.Millisecond)", "return -50 * time.Millisecond"},
+	{"a lease counts from the answer", locks, "", holdDir + "acquire.go", "\treturn granted{g, sent}, err\n", "\tsent = a.m.clock.Now()\n\treturn granted{g, sent}, err\n"},
+	{
+		"a renewed lease counts from the answer", nested, "", holdDir + "renew.go",
+		"\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, sent}, err)\n", "\t_ = sent\n\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, m.clock.Now()}, err)\n",
+	},
+	{"a deadline passes unseen", locks, "", holdDir + "lease.go", "case h.deadline.Load().Reached(now):", "case false:"},
+	{"MaxHold passes unseen", locks, "", holdDir + "lease.go", "case t.endBy != clock.Instant{} && t.endBy.Reached(now):", "case false:"},
+	{"what is overdue goes on", locks, "", holdDir + "renew.go", "\t\tm.endAll(lost)\n", ""},
+	{"a hold is looked after once", locks, "", holdDir + "renew.go", "\t\t\tfurther = append(further, h)\n", ""},
+	{"the timer is set once", locks, "", holdDir + "schedule.go", "\ts.armed = 0\n", ""},
+	{"Done does not close", locks, "", holdDir + "lease.go", "\t\tclose(t.done)\n", ""},
+	{"a context outlives its lock", locks, "", holdDir + "lease.go", "\tcancelAll(watchers, err)\n\treturn last\n", "\t_ = watchers\n\treturn last\n"},
+	{"a hold is renewed at its half", locks, "", holdDir + "attempt.go", "renewAt: g.since(m.clock).Add(g.TTL / 3)", "renewAt: g.since(m.clock).Add(g.TTL / 2)"},
+	{"a hold is renewed again at its half", locks, "", holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 2)"},
+	{"a hold is renewed as often as can be", locks, "", holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 30)"},
+	{"a token is handed over", locks, "", holdDir + "handoff.go", "m.floor, h.handOffs+1)", "m.floor, 0)"},
+	{"a hold is handed over for ever", locks, "", holdDir + "handoff.go", "const handOffWindow = 50 * time.Millisecond", "const handOffWindow = time.Minute"},
+	{"a hold that is handed over goes back, too", locks, "", holdDir + "release.go", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn nil\n\t}\n", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn m.unlockStore(ctx, h)\n\t}\n"},
+	{"MinHold is not kept", locks, "", holdDir + "release.go", "max(h.grantedAt+h.by.spec.MinHold-h.clock.Now().Mono, 0)", "0"},
+	// What is left behind.
+	{"a lock that was given back stays", locks, "orphan", "lock.go", "err = l.h.t.Release(ctx)", "err = nil"},
+	{"an attempt that failed leaves nothing to clean up", locks, "orphan", holdDir + "acquisition.go", "if q.unknown == 0 {", "if true {"},
+	{"a try of unknown outcome is forgotten", locks, "orphan", holdDir + "acquire.go", "\tif err != nil && !driver.Definite(err) {\n\t\ta.mayHave(a.m.clock.Now())\n", "\tif err != nil && !driver.Definite(err) {\n"},
+	{"a wait of unknown outcome is forgotten", locks, "orphan", holdDir + "acquire.go", "\t\tif !driver.Definite(err) {\n\t\t\ta.mayHave(now)\n", "\t\tif !driver.Definite(err) {\n"},
+	{"the janitor comes once", locks, "orphan", holdDir + "cleanup.go", "\tif !t.finished(err, now.Mono) {", "\tif false {"},
+	{"a release that is not confirmed is forgotten", locks, "orphan", holdDir + "release.go", "\t\tif end.Until(h.clock.Now()) <= pause {\n\t\t\tm.cleanUp(h)\n", "\t\tif end.Until(h.clock.Now()) <= pause {\n"},
+	{"an unknown outcome is certain", locks, "orphan", "driver/errors.go", "\t\t\treturn true\n\t\t}\n\t}\n\treturn false\n", "\t\t\treturn true\n\t\t}\n\t}\n\treturn err != nil\n"},
+	{"each call has an id of its own", locks, "orphan", holdDir + "acquire.go", "\ta.expectLoss()\n\tsent := a.m.clock.Now()\n", "\ta.id = a.m.newID(a.spec.Holder)\n\ta.expectLoss()\n\tsent := a.m.clock.Now()\n"},
+	{"Close gives nothing back", locks, "", "close.go", "\t\tgiving.Go(func() { m.GiveBack(ctx) })\n", ""},
+	// Who waits.
+	{"who comes next is not told", locks, "", holdDir + "queue.go", "\tk.yields, q.yields = q.yields, false\n\tk.signal()\n", "\tk.yields, q.yields = q.yields, false\n"},
+	{"a slot is left to nobody", locks, "", holdDir + "slot.go", "\t\ts.hold = nil\n\t\tm.next(key, s)\n", "\t\ts.hold = nil\n"},
+	{"a leader that gives up leaves nobody behind", locks, "", holdDir + "slot.go", "\ts.queue.leave(&a.ticket)\n\tm.next(a.spec.Key, s)\n", "\ts.queue.leave(&a.ticket)\n"},
+	{"who polls pauses ever longer", locks, "", holdDir + "acquire.go", "maxPause = 40 * time.Millisecond", "maxPause = 40 * time.Second"},
+	{"the end of a context ends no wait", locks, "", holdDir + "acquire.go", "\tcase <-ctx.Done():\n\tcase <-m.life.Done():\n", "\tcase <-m.life.Done():\n"},
+	{"a place at the head of a queue stays", shares, "", holdDir + "shared.go", "err = place.Release(context.Background())", "_ = place"},
+	{"an inner entry gives the lock back", nested, "", "reentrant.go", "\tif e.depth > 0 {\n", "\tif e.depth > 1 {\n"},
+	{"a signal that finds nobody is the last", signals, "signal", "cond.go", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\tcontinue\n", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\treturn nil\n"},
+	{"a wait that fails keeps its signal", signals, "signal", holdDir + "place.go", "err = persist(passOn)", "_ = passOn"},
+	// Permits.
+	{"a reservation is due at once", limits, "", "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
+	{"who waits goes on before its permits are due", limits, "", permitDir + "wait.go", "err = p.sleep(ctx, time.Until(w.due))", "err = nil"},
+	{"a charge is of one permit less", limits, "", "charge.go", "c.permits.Charge(ctx, &d, n)", "c.permits.Charge(ctx, &d, max(n-3, 0))"},
+	{"permits taken in advance are not counted", limits, "", permitDir + "prefetched.go", "if left = l.left.Add(-n); left >= 0 {", "if left = l.left.Add(0); left >= 0 {"},
+	{"a denial is remembered for too long", limits, "", permitDir + "denials.go", "until := sent.Mono + min(t.RetryAfter, maxDenial)", "until := sent.Mono + 20*t.RetryAfter"},
+}
+
+// wanted is what the binary with a mistake is told: the theme, and the kind of what shows it.
+const wanted = "COORD_SIM_WANTED"
+
+// TestPatched runs in a binary with a mistake. It fails when that is seen. What known defects show has to be seen in three
+// seeds: the mistake makes other runs of them, in which a defect may show.
+func TestPatched(t *testing.T) {
+	name, kind, ok := strings.Cut(os.Getenv(wanted), "/")
+	if !ok {
+		t.Skip("unsupported: it runs in the binaries of TestEngines")
+	}
+	seen := 0
+	for seed := range uint64(4 * everyRun) {
+		if p := planOf(seed); p.theme.String() == name {
+			o := simulate(t, p, nil, kind == "", false)
+			if kind == "" && slices.ContainsFunc(o.kinds(), func(k string) bool { return !isKnown(k) }) {
+				t.Fatalf("seed %d shows it: %v", seed, o.violations[0])
+			}
+			if kind != "" && slices.Contains(o.kinds(), kind) {
+				seen++
+			}
+			if seen == 3 {
+				t.Fatalf("seed %d shows it, and two others: %v", seed, o.violations[0])
+			}
+		}
+	}
+}
+
+// Each mistake in the engines is seen.
+func TestEngines(t *testing.T) {
+	if os.Getenv("COORD_SIM_MUTANTS") == "" {
+		t.Skip("unsupported: each mistake is compiled, which takes minutes: make nightly has COORD_SIM_MUTANTS=1")
+	}
+	for _, p := range patches {
+		t.Run(p.name, func(t *testing.T) {
+			if out, seen := p.run(t); !seen {
+				t.Errorf("no seed shows it: %s", out)
+			} else {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+// run compiles the patch and gives what its binary said.
+func (p *patch) run(t *testing.T) (out string, seen bool) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, dir := filepath.Join(root, p.file), t.TempDir()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), p.old); n != 1 {
+		t.Fatalf("%s has the text %d times, want once: the mistake must be made in another place now:\n%s", p.file, n, p.old)
+	}
+	patched, overlay, binary := filepath.Join(dir, "patched.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: patched}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{patched: []byte(strings.Replace(string(text), p.old, p.new, 1)), overlay: replace} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// Five seconds of processor time are enough for all seeds: a mistake may have the engines go round and round.
+	child := exec.Command("sh", "-c", `ulimit -t 5 && exec "$0" -test.run '^TestPatched$' -test.timeout 0`, binary)
+	child.Env = append(os.Environ(), fmt.Sprintf("%s=%v/%s", wanted, p.theme, p.kind))
+	var said bytes.Buffer
+	child.Stdout, child.Stderr = &said, &said
+	switch err := child.Run(); {
+	case err == nil:
+		return said.String(), false
+	case said.Len() == 0:
+		return fmt.Sprintf("it does not end: %v", err), true
+	}
+	return firstLine(said.String()), true
+}
+
+// firstLine is the line that says what is wrong.
+func firstLine(said string) string {
+	for line := range strings.Lines(said) {
+		if strings.Contains(line, "shows it") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return said
+}
