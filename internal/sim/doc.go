@@ -1,14 +1,17 @@
 // Package sim runs clients of the real engines over an embedded store, in the fake time of testing/synctest, and judges what
 // they see. All of it is in its tests.
 //
-//	go test ./internal/sim            a set of seeds, and a few mutants; seconds
+//	go test ./internal/sim            a set of seeds, and stores with one mistake; seconds of processor time
 //	go test ./internal/sim -seed N    one seed again, with all that happened
 //	go test ./internal/sim -seeds N   seeds 0 to N-1
 //
 // A seed says everything: which calls are late or lost, when a client is paused, its clock stepped, its process killed and
 // replaced, and what its workers do. Draws depend on who makes a call, on which key, and on how often, and never on
 // who comes first; latencies are random nanoseconds, so that no two events are in one moment by chance. So a run is repeated
-// by its seed.
+// by its seed, unless the machine takes the processor away in the middle of a moment, or the race detector shuffles goroutines.
+//
+// A client that is paused sends and hears nothing; its goroutines go on, for fake time cannot stop them. Clocks that are
+// stepped are the clients' wall clocks: the store's own cannot be set.
 //
 //	plan_test.go     what a seed says: theme, store, faults
 //	world_test.go    a run: clients live, die and are replaced
@@ -18,7 +21,8 @@
 //	judge_*_test.go  what should not be
 //	expected_test.go the defects that are known, and seeds that show them
 //	bent_test.go     a store with one mistake
-//	mutants_test.go  the mistakes; each is shown by a seed
+//	mutants_test.go  its mistakes; each is shown by a seed
+//	engines_test.go  mistakes in the engines, which are compiled; COORD_SIM_MUTANTS=1 runs them, in minutes
 //
 // What is judged, by the name of a violation:
 //

@@ -30,12 +30,14 @@ func newHoldings() holdings {
 }
 
 // believes reports whether the holder has not been told that it holds no more.
-func (h *holding) believes() bool {
+func (h *holding) believes() bool { return !isClosed(h.lock.Done()) && h.lock.Err() == nil }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-h.lock.Done():
-		return false
+	case <-c:
+		return true
 	default:
-		return h.lock.Err() == nil
+		return false
 	}
 }
 
@@ -121,10 +123,8 @@ func (w *world) judgeHandOver(h *holding) {
 func (w *world) judgeDeadlines() {
 	for _, key := range w.allKeys() {
 		for _, h := range w.held[key] {
-			select {
-			case <-h.lock.Done():
+			if isClosed(h.lock.Done()) {
 				continue
-			default:
 			}
 			if late := time.Since(h.lock.Deadline()); late > time.Millisecond {
 				w.violate("untold", "%s has not been told that it lost %q, by %v", h.who, key, late)
@@ -141,6 +141,9 @@ func (w *world) gives(h *holding) {
 		return
 	}
 	if err := h.lock.Err(); err != nil {
+		if !isClosed(h.lock.Done()) {
+			w.violate("untold", "%s lost %q, and Done is open", h.who, h.key)
+		}
 		if w.losses++; w.plan.calm() && !h.excuse && !w.excused(h.key) {
 			w.violate("lost", "%s lost %q: %v", h.who, h.key, err)
 		}
@@ -192,10 +195,8 @@ func (w *world) granted(l *link, key string, r driver.Request, g driver.Grant, e
 		if h.stored() == g.Token || h.l.isDead() {
 			continue
 		}
-		select {
-		case <-h.lock.Done():
+		if isClosed(h.lock.Done()) {
 			continue
-		default:
 		}
 		sum += h.share.Weight
 		if r.Share.Mode == driver.Exclusive || !r.Share.Fits(h.share) {

@@ -126,7 +126,7 @@ func (k *worker) held(ctx context.Context, p *waiting, excuse bool, fn func()) {
 	k.w.judgeHandOver(h)
 	k.w.hadLock(p.key)
 	fn()
-	if l.Err() != nil && ctx.Err() == nil {
+	if l.Err() != nil && !isClosed(ctx.Done()) { // its Err looks by itself
 		k.w.mu.Lock()
 		k.w.violate("untold", "%s lost %q, and its context goes on", k.name, p.key)
 		k.w.mu.Unlock()
