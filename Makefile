@@ -89,6 +89,7 @@ nightly: stores images
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test $(TESTING) -parallel 2 ./...); } \
 	| $(REPORT) -matrix docs/generated/compatibility.md
 	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/chaos
+	COORD_SIM_MUTANTS=1 $(GO) test -count=1 -timeout 2h ./internal/sim -seeds 2000
 	scripts/fuzz $(FUZZTIME)
 	scripts/versions
 
