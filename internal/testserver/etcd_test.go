@@ -25,6 +25,7 @@ func etcdHas(t *testing.T, s *Server, key string) bool {
 }
 
 func TestEtcd(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, durable := range []bool{true, false} {
 		var opts []Option
 		if durable {
@@ -47,6 +48,7 @@ func TestEtcd(t *testing.T) {
 }
 
 func TestEtcdPassword(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := Etcd(t, WithPassword("secret"), Durable())
 	s.Restart()
 	if _, err := s.etcdCall("kv/range", map[string]string{"key": "aw=="}); err == nil || !strings.Contains(err.Error(), "user name is empty") {
@@ -59,6 +61,7 @@ func TestEtcdPassword(t *testing.T) {
 }
 
 func TestEtcdTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := Etcd(t, WithTLS())
 	etcdPut(t, s, "k", "v")
 	if !etcdHas(t, s, "k") {
@@ -66,7 +69,8 @@ func TestEtcdTLS(t *testing.T) {
 	}
 }
 
-func TestEtcdCluster(t *testing.T) {
+func TestNightlyEtcdCluster(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := EtcdCluster(t)
 	leader := c.Leader()
 	etcdPut(t, leader, "k", "v")

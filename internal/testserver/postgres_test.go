@@ -6,7 +6,7 @@ import (
 )
 
 // A replica has what its primary has, takes over, and can be followed by the former primary.
-func TestPostgresReplica(t *testing.T) {
+func TestNightlyPostgresReplica(t *testing.T) {
 	t.Parallel()
 	first := Postgres(t, WithPassword("secret"))
 	second := PostgresReplica(t, first)

@@ -6,6 +6,7 @@ import (
 )
 
 func TestZooKeeper(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := ZooKeeper(t, Durable())
 	serves := func() {
 		t.Helper()
@@ -24,6 +25,7 @@ func TestZooKeeper(t *testing.T) {
 }
 
 func TestZooKeeperConfig(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := ZooKeeper(t, WithConfig("maxSessionTimeout=1234"))
 	reply, err := s.zookeeperAsk("conf")
 	if err != nil || !strings.Contains(reply, "maxSessionTimeout=1234") {
@@ -32,13 +34,15 @@ func TestZooKeeperConfig(t *testing.T) {
 }
 
 func TestZooKeeperOverTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := ZooKeeper(t, WithTLS())
 	if mode := zookeeperMode(s); mode != "standalone" {
 		t.Errorf("mode %q", mode)
 	}
 }
 
-func TestZooKeeperCluster(t *testing.T) {
+func TestNightlyZooKeeperCluster(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := ZooKeeperCluster(t)
 	l := c.Leader()
 	for _, s := range c.Followers(l) {
