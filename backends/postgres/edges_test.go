@@ -58,7 +58,11 @@ func TestRenewalThatComesTooLate(t *testing.T) {
 		}
 	}
 	release()
-	if err := <-renewed; !errors.Is(err, driver.ErrNotHeld) {
+	err := <-renewed
+	if errors.Is(err, context.DeadlineExceeded) { // the lease took longer to end than a call has time
+		err = answered(func() error { _, err := b.Renew(t.Context(), "k", r); return err })
+	}
+	if !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("renewal of a lease that has ended: %v, want ErrNotHeld", err)
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -117,11 +118,26 @@ func openIn(tb interface{ Fatalf(string, ...any) }, text string) *backend {
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
-	b, err := Open(context.Background(), u)
+	var b driver.Backend
+	err = answered(func() (err error) {
+		b, err = Open(context.Background(), u)
+		return err
+	})
 	if err != nil {
 		tb.Fatalf("Open: %v", err)
 	}
 	return b.(*backend)
+}
+
+// answered repeats a call until it is answered, or fails otherwise than by its time: a store gives each 5 s at most.
+func answered(call func() error) (err error) {
+	for start := time.Now(); time.Since(start) < hung; {
+		err = call()
+		if !errors.Is(err, context.DeadlineExceeded) && !contains(err, "no answer in time") {
+			break
+		}
+	}
+	return err
 }
 
 // open opens a store and closes it with the test.

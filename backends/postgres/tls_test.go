@@ -20,7 +20,11 @@ func contains(err error, words string) bool { return strings.Contains(fmt.Sprint
 func openURL(t *testing.T, text string) (*backend, error) {
 	t.Helper()
 	u := must[*url.URL](t)(url.Parse(text))
-	b, err := Open(t.Context(), u)
+	var b driver.Backend
+	err := answered(func() (err error) {
+		b, err = Open(t.Context(), u)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +60,7 @@ func TestOpenTLS(t *testing.T) {
 			continue
 		}
 		r := request("a", time.Hour)
-		_, err = b.TryLock(t.Context(), "k", r)
+		err = answered(func() error { _, err := b.TryLock(t.Context(), "k", r); return err })
 		if err := errors.Join(err, b.Unlock(t.Context(), "k", r.ID), b.Close()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
