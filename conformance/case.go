@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -30,15 +29,8 @@ type Case struct {
 	Hooks []Hook `json:"hooks,omitempty"`
 	// Slow cases are left out by a fast pass: those that usually take four seconds or more.
 	Slow bool `json:"slow,omitempty"`
-	// Bound is how long the case may take on a store with short leases. Leases longer than
-	// that are added. A case that takes longer is ended, and has failed.
-	Bound time.Duration `json:"bound_ns"`
-	// bound is the case's own bound; 0 is the usual one.
-	bound time.Duration
 	// alone: it disturbs other cases, and runs when they are through.
 	alone bool
-	// again: it ran before, and was inconclusive.
-	again bool
 	run   func(e *env)
 }
 
@@ -88,9 +80,6 @@ func Cases() []Case {
 		edgeCases(),
 		historyCases(),
 	)
-	for i := range all {
-		all[i].Bound = cmp.Or(all[i].bound, usualBound)
-	}
 	slices.SortStableFunc(all, func(a, b Case) int { return byID(a.ID, b.ID) })
 	return all
 }

@@ -43,7 +43,7 @@ func chargeCases() []Case {
 			Why:    "a debt that overflows is a credit, and one that does not parse any more locks the key for ever",
 			Remedy: "let the debt saturate, and refuse what is above driver.MaxCharge with ErrInvalid",
 		}, {
-			ID: "LIMIT-278", Name: "wrong-estimates-keep-the-bound", Clause: "R10", run: wrongEstimates, Needs: driver.Claims{driver.Charge}, bound: time.Minute,
+			ID: "LIMIT-278", Name: "wrong-estimates-keep-the-bound", Clause: "R10", run: wrongEstimates, Needs: driver.Claims{driver.Charge},
 			Why:    "calls whose estimates are wrong use more than the limit in the long run",
 			Remedy: "let a charge count at once, for all clients",
 		},
@@ -308,7 +308,7 @@ func wrongEstimates(e *env) {
 			wg.Wait()
 			over := overCharged(grants, charges, limit)
 			if over > 0 {
-				e.Violationf("%v, of which %d were granted and then charged %d: saw a grant %d above the bound, counted with what was charged before", limit, total(grants), total(charges), over)
+				e.Errorf("%v, of which %d were granted and then charged %d: saw a grant %d above the bound, counted with what was charged before", limit, total(grants), total(charges), over)
 			}
 		})
 	}

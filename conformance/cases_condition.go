@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ func conditionCases() []Case {
 	const remedy = "nothing of the adapter's, as a rule: see that LOCK-301 to LOCK-323 pass"
 	return []Case{
 		{
-			ID: "LOCK-351", Name: "no-signal-is-slept-through", Clause: "D2", run: sleepsThroughNothing, Needs: sharing, bound: time.Minute,
+			ID: "LOCK-351", Name: "no-signal-is-slept-through", Clause: "D2", run: sleepsThroughNothing, Needs: sharing,
 			Why:    "a waiter that is not seen by the signal that follows its test waits until its lease ends, or for ever",
 			Remedy: "show in Holders each hold that was granted before, and let Unlock end it, whoever's client calls it",
 		}, {
@@ -39,7 +38,7 @@ func conditionCases() []Case {
 			Why:    "who was cancelled while it waited must not go on as if it had the lock, nor keep the signal of another",
 			Remedy: "let Unlock end a hold at once",
 		}, {
-			ID: "LOCK-357", Name: "every-call-of-a-condition-fails-once-and-leaves-nothing", Clause: "D1", Slow: true, run: faultLoop(byDriver, conditionUsages, failingKinds()), Needs: sharing, bound: 3 * time.Minute,
+			ID: "LOCK-357", Name: "every-call-of-a-condition-fails-once-and-leaves-nothing", Clause: "D1", Slow: true, run: faultLoop(byDriver, conditionUsages, failingKinds()), Needs: sharing,
 			Why:    "a call that is lost in the middle of a wait leaves a lock, or a waiter that takes signals and is not there",
 			Remedy: "look at the call that the message names: applied and not applied are the only outcomes",
 		},
@@ -77,7 +76,7 @@ type shelf struct {
 // visit looks at the shelf, under the lock that ctx has, and adds n items; it reports false if there are too few.
 func (s *shelf) visit(ctx context.Context, n int) bool {
 	if now := s.inside.Add(1); now != 1 {
-		s.e.Violationf("under the lock: saw %d at once, want one", now)
+		s.e.Errorf("under the lock: saw %d at once, want one", now)
 	}
 	defer s.inside.Add(-1)
 	rest(ctx, time.Millisecond)
@@ -88,7 +87,7 @@ func (s *shelf) visit(ctx context.Context, n int) bool {
 	case !held:
 		s.e.Errorf("Held under the lock: saw nothing, want the lock")
 	case l.Token() <= s.last && l.Err() == nil:
-		s.e.Violationf("token: saw %d after %d, want a greater one for each hold", l.Token(), s.last)
+		s.e.Errorf("token: saw %d after %d, want a greater one for each hold", l.Token(), s.last)
 	default:
 		s.last = l.Token()
 	}
@@ -229,11 +228,11 @@ func waitTakesAgain(e *env) {
 	e.until(soon, "a waiter to have its place", func() bool { return len(e.sharersOf(l, conditionKey(key))) == 1 })
 	between := e.lock(b, key, coord.TTL(e.long))
 	ready.Store(true)
-	e.noError(between.Unlock(e.ctx), "Unlock")
+	e.gaveBack(between.Unlock(e.ctx), "Unlock")
 	e.signal(b, key, false)
 	e.noError(recv(e, done, soon, "Do whose function waited, after a signal"), "Do whose function waited")
 	if before >= between.Token() || between.Token() >= after {
-		e.Violationf("tokens before, during and after a Wait: saw %d, %d, %d, want them to rise", before, between.Token(), after)
+		e.Errorf("tokens before, during and after a Wait: saw %d, %d, %d, want them to rise", before, between.Token(), after)
 	}
 	e.free(e.locker(), key, soon, "after Do whose function waited")
 }
@@ -288,16 +287,16 @@ func passesDeadWaiter(e *env) {
 		e.signal(b, key, false)
 		e.noError(recv(e, done, soon, "the living waiter to be woken by the first signal"), "Do whose function waited")
 	})
+	if !e.timely() {
+		return // what follows takes most of a lease
+	}
 	e.scopeOf("before that", func(e *env) {
-		key, ready, ttl, start := e.key("lost"), new(atomic.Bool), e.round(2*e.ttl), time.Now()
+		key, ready, ttl := e.key("lost"), new(atomic.Bool), e.keep
 		e.enter(l, conditionKey(key), reader, "a waiter that dies at once")
 		done := e.conditionWait(e.within(4*soon), a, key, ttl, ready, 2)
 		ready.Store(true)
 		e.signal(b, key, false)
 		err := recv(e, done, e.lapse(ttl)+soon, "the living waiter to wake by itself, after the dead one took the signal")
-		if errors.Is(err, coord.ErrLost) && e.overworked(start, ttl) {
-			return
-		}
 		e.noError(err, "Do whose function waited")
 	})
 }
@@ -350,9 +349,7 @@ func failedWaits(e *env) {
 		start := time.Now()
 		cancel()
 		e.wantError(recv(e, done, soon, "Do whose function's Wait was cancelled"), "Do whose function's Wait was cancelled", coord.ErrNotHeld)
-		if took := time.Since(start); took > prompt+e.starved(start) {
-			e.Errorf("Wait that was cancelled: saw it return after %v, want within 100ms", took)
-		}
+		e.inTime(start, prompt, "Wait that was cancelled")
 		e.free(e.locker(), key, soon, "after a Wait that failed")
 		empty(e, key)
 	})

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -25,7 +26,7 @@ func edgeCases() []Case {
 			Why:    "a client library that waits for a connection as long as the context allows turns an outage into a pile of stuck callers",
 			Remedy: "fail when there is no connection, and let the next call try a new one; no breaker that stays open",
 		}, {
-			ID: "LIMIT-16", Name: "wiped-limit-begins-anew", Clause: "R1", run: wipedLimit, Hooks: []Hook{HookWipe}, bound: time.Minute,
+			ID: "LIMIT-16", Name: "wiped-limit-begins-anew", Clause: "R1", run: wipedLimit, Hooks: []Hook{HookWipe},
 			Why:    "after a flush, or a fresh replica, a client whose scripts or cached versions are gone fails call after call (NOSCRIPT)",
 			Remedy: "load scripts again and drop what is cached in the very call that meets their absence",
 		}, {
@@ -114,10 +115,9 @@ func cutOff(e *env) {
 	} {
 		start := time.Now()
 		err := lock(e.within(2 * soon))
-		took := time.Since(start)
 		e.wantError(err, name+" while the store cannot be reached", coord.ErrUnavailable)
-		if most := soon; took > most+e.starved(start) {
-			e.Errorf("%s while the store cannot be reached: saw it fail after %v, want at once", name, took)
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Errorf("%s while the store cannot be reached: saw it fail when its context ended, %v later, want it to fail at once", name, time.Since(start))
 		}
 	}
 	link.Heal()
@@ -129,7 +129,7 @@ func cutOff(e *env) {
 			e.wantError(err, "TryLock while the store comes back", coord.ErrUnavailable)
 			return false
 		}
-		e.noError(l.Unlock(e.ctx), "Unlock after the store has come back")
+		e.gaveBack(l.Unlock(e.ctx), "Unlock after the store has come back")
 		return true
 	})
 }
@@ -150,7 +150,7 @@ func wipedLimit(e *env) {
 			total += e.ask(l, key, limit, 1, 1).N
 		}
 		if total > limit.Max() {
-			e.Violationf("%s of %d after the store lost everything: saw %d granted, want at most the limit", name, limit.Max(), total)
+			e.Errorf("%s of %d after the store lost everything: saw %d granted, want at most the limit", name, limit.Max(), total)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func bucketExpiry(e *env) {
 		}
 	}
 	if over := overBucket(spends, limit); over > 0 {
-		e.Violationf("token bucket %v, emptied at intervals about its refill: saw it overdrawn by %d permits, want none", limit, over)
+		e.Errorf("token bucket %v, emptied at intervals about its refill: saw it overdrawn by %d permits, want none", limit, over)
 	}
 }
 

@@ -29,10 +29,10 @@ func historyCases() []Case {
 			Why: "a client library that reconnects and sends again may answer for another call",
 		}, {
 			ID: "LOCK-204", Name: "histories-over-a-restart-are-linearizable", Clause: "L1", Slow: true, run: leasesAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
-			Remedy: "let the store confirm a grant after it is on disk, or do not claim durable-restart", bound: time.Minute,
-			Why: "a store that confirms before it has written grants a key twice after a crash",
+			Remedy: "let the store confirm a grant after it is on disk, or do not claim durable-restart",
+			Why:    "a store that confirms before it has written grants a key twice after a crash",
 		}, {
-			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", Slow: true, run: leasesAmid(stop), Hooks: []Hook{HookPause}, bound: time.Minute, Remedy: ownerRemedy,
+			ID: "LOCK-205", Name: "histories-over-a-pause-are-linearizable", Clause: "L3", Slow: true, run: leasesAmid(stop), Hooks: []Hook{HookPause}, Remedy: ownerRemedy,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
 			ID: "LOCK-211", Name: "history-of-owners-is-linearizable", Clause: "L7", Slow: true, run: ownerHistory(withoutFaults), Remedy: ownerRemedy,
@@ -60,10 +60,10 @@ func historyCases() []Case {
 			Why: "a client library that sends a command again may spend twice, but must never mint",
 		}, {
 			ID: "LIMIT-204", Name: "history-of-permits-over-a-restart-is-linearizable", Clause: "R4", run: countsAmid(restart), Hooks: []Hook{HookRestart}, Needs: driver.Claims{driver.DurableRestart},
-			Remedy: "let the store confirm a debit after it is on disk, or do not claim durable-restart", bound: time.Minute,
-			Why: "a store that confirms before it has written forgets debts in a crash",
+			Remedy: "let the store confirm a debit after it is on disk, or do not claim durable-restart",
+			Why:    "a store that confirms before it has written forgets debts in a crash",
 		}, {
-			ID: "LIMIT-205", Name: "history-of-permits-over-a-pause-is-linearizable", Clause: "R4", run: countsAmid(stop), Hooks: []Hook{HookPause}, Remedy: countRemedy, bound: time.Minute,
+			ID: "LIMIT-205", Name: "history-of-permits-over-a-pause-is-linearizable", Clause: "R4", run: countsAmid(stop), Hooks: []Hook{HookPause}, Remedy: countRemedy,
 			Why: "a store that was stopped applies old requests when it goes on, after their callers have given up",
 		}, {
 			ID: "LIMIT-211", Name: "history-of-moving-limits-is-linearizable", Clause: "R1", Slow: true, run: flowHistory(withoutFaults), Remedy: flowRemedy,
@@ -95,7 +95,7 @@ func leaseHistory(w conditions) func(*env) {
 }
 
 // barred is for how long after its end a lease may still bar others.
-func (e *env) barred() time.Duration { return e.lapse(0) + e.starved(e.began) }
+func (e *env) barred() time.Duration { return e.bound(e.lapse(0)) }
 
 func ownerHistory(w conditions) func(*env) {
 	return func(e *env) {
@@ -168,7 +168,7 @@ func (e *env) amid(broken interrupt, parties []*party, all []*history.Log, plays
 	down.begin()
 	broken(e)
 	down.end()
-	recv(e, playing, usualBound, "the calls that were under way when the store was broken to end")
+	recv(e, playing, watchdog, "the calls that were under way when the store was broken to end")
 	play()
 }
 

@@ -45,7 +45,7 @@ func keysApart(e *env) {
 		driver.Request
 	}
 	var holds []hold
-	tag := e.tag()
+	tag := e.r.report.Run
 	for _, n := range nasty() {
 		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
 			if most := e.info.MaxKey; most > 0 && len(key) > most {
@@ -82,11 +82,11 @@ func badKeys(e *env) {
 		_, err = c.Allow(e.ctx, key, limit)
 		e.wantError(err, "Allow of "+what, coord.ErrInvalid)
 	}
-	longest := e.tag() + strings.Repeat("é", 512)
-	longest = longest[:1024-1024%2-len(e.tag())%2]
+	longest := e.r.report.Run + strings.Repeat("é", 512)
+	longest = longest[:1024-1024%2-len(e.r.report.Run)%2]
 	if most := e.info.MaxKey; most == 0 || most-2 >= len(longest) { // coord keeps two bytes
 		l := e.lock(c, longest)
-		e.noError(l.Unlock(e.ctx), "Unlock of the longest key")
+		e.gaveBack(l.Unlock(e.ctx), "Unlock of the longest key")
 	}
 }
 
@@ -99,8 +99,8 @@ func prefixes(e *env) {
 	e.wantError(err, "TryLock of the same key under the same prefix", coord.ErrLocked)
 	_, err = e.client().TryLock(e.ctx, "x/"+key)
 	e.wantError(err, "TryLock of the whole key without a prefix", coord.ErrLocked)
-	e.noError(a.Unlock(e.ctx), "Unlock under one prefix")
+	e.gaveBack(a.Unlock(e.ctx), "Unlock under one prefix")
 	e.noError(b.Err(), "Err under the other prefix")
-	e.noError(b.Unlock(e.ctx), "Unlock under the other prefix")
+	e.gaveBack(b.Unlock(e.ctx), "Unlock under the other prefix")
 	e.free(e.locker(), "x/"+key, time.Second, "unlocked")
 }

@@ -35,7 +35,7 @@ func lossCases() []Case {
 			Why:    "an evicted or deleted entry whose renewal quietly re-creates it gives two holders",
 			Remedy: "let Renew compare the id in the store, and answer ErrNotHeld if it is another or none",
 		}, {
-			ID: "LOCK-15", Name: "paused-store-loses-at-the-deadline", Clause: "L3", run: pausedStore, Hooks: []Hook{HookPause}, bound: time.Minute,
+			ID: "LOCK-15", Name: "paused-store-loses-at-the-deadline", Clause: "L3", run: pausedStore, Hooks: []Hook{HookPause},
 			Why:    "a store that is stopped answers nothing and refuses nothing; the deadline is local",
 			Remedy: "return from every call at the end of its context, though the store says nothing",
 		}, {
@@ -43,7 +43,7 @@ func lossCases() []Case {
 			Why:    "work that is not told goes on beside the next holder's",
 			Remedy: "answer ErrNotHeld at a renewal, and at an unlock, of what is gone",
 		}, {
-			ID: "LOCK-17", Name: "wiped-store-is-never-renewed", Clause: "L3", run: wiped, Hooks: []Hook{HookWipe}, bound: time.Minute,
+			ID: "LOCK-17", Name: "wiped-store-is-never-renewed", Clause: "L3", run: wiped, Hooks: []Hook{HookWipe},
 			Why:    "a store that comes back empty grants to others: a renewal that re-creates what was there is a second holder",
 			Remedy: "never let Renew create what it does not find",
 		}, {
@@ -51,7 +51,7 @@ func lossCases() []Case {
 			Why:    "a holder that learns of its loss at the next renewal works on for a third of its lease",
 			Remedy: "watch the holder's entry and report its removal by NotifyLost, or do not claim loss-push",
 		}, {
-			ID: "LOCK-19", Name: "fifty-black-holed-holders-all-know-first", Clause: "L3", Slow: true, run: fiftyBlackHoled, Hooks: []Hook{HookLink}, bound: time.Minute,
+			ID: "LOCK-19", Name: "fifty-black-holed-holders-all-know-first", Clause: "L3", Slow: true, run: fiftyBlackHoled, Hooks: []Hook{HookLink},
 			Why:    "a loss that is seen in time nine times out of ten is not seen in time (etcd's Session.Done was late in 3 runs of 4)",
 			Remedy: "take the beginning of the lease from before the send: Since, and a TTL not longer than the store's",
 		},
@@ -59,16 +59,15 @@ func lossCases() []Case {
 }
 
 // lossFirst lets a rival take key and checks that its holder knew before.
-func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.locker(), key, e.req(e.ttl)) }
+func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.locker(), key, e.req(e.long)) }
 
 // lossFirstTo is lossFirst for what a rival asks for.
 func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driver.Request) {
-	start := time.Now()
 	lost := watchLoss(l)
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
 	// Where a hold has the lease of a session, its client gives it up when its own TTL is over.
-	g, granted := e.seize(rival, key, r, e.lapse(max(l.TTL(), e.round(2*e.ttl))), "whose holder cannot renew")
+	g, _ := e.seize(rival, key, r, e.lapse(max(l.TTL(), e.round(2*e.ttl))), "whose holder cannot renew")
 	closed := false
 	select {
 	case <-l.Done(): // before Err, which would close it
@@ -77,30 +76,24 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 	}
 	err, cause := l.Err(), context.Cause(ctx)
 	if !errors.Is(err, coord.ErrLost) {
-		e.Violationf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
+		e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
 	}
-	at := recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
-	if closed && at.After(granted) {
-		at = granted // a lease that is given up is granted anew at once, and Done is told by another goroutine
-	}
-	if late := at.Sub(granted); late > 3*e.starved(start) { // it is told by one goroutine to another
-		e.Errorf("the holder's Done: saw it close %v after a rival was granted, want before (this process was scheduled, with gaps of %v)", late, e.starved(start))
-	}
-	switch gap := e.starved(start); {
-	case errors.Is(cause, coord.ErrLost):
-	case gap >= margin(l.TTL()):
-		e.notJudged("cause of the holder's context when a rival was granted: saw %v, want ErrLost; this process was not scheduled for %v at a time", cause, gap)
+	recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
+	switch { // they are told by a timer and other goroutines, which a machine may run late
+	case e.timely() && !closed:
+		e.Errorf("the holder's Done: saw it open when a rival was granted, want it closed before")
+	case e.timely():
+		e.wantError(cause, "cause of the holder's context when a rival was granted", coord.ErrLost)
 	default:
-		e.Errorf("cause of the holder's context when a rival was granted: saw %v, want ErrLost", cause)
+		<-ctx.Done() // it ends with the hold
+		e.wantError(context.Cause(ctx), "cause of the holder's context", coord.ErrLost)
 	}
 	if own := int64(l.Token() >> 10); g.Token <= own {
-		e.Violationf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
+		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
 	}
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
-	// A machine so busy that the rival's own lease may have lapsed by now tells nothing.
-	if _, err := rival.Renew(e.within(soon), key, r); err != nil && time.Since(granted) < r.TTL/2 {
-		e.Errorf("the rival's Renew after the loser's Unlock: saw %v, want its hold untouched", err)
-	}
+	_, err = rival.Renew(e.within(soon), key, r)
+	e.noError(err, "the rival's Renew after the loser's Unlock")
 }
 
 // margin is what a holder takes off its lease for clocks that drift.
@@ -129,7 +122,7 @@ func fiftyBlackHoled(e *env) {
 	}
 	var holders []holder
 	var links []Link
-	ttl := e.round(max(2*e.ttl, 4*time.Second)) // they are all kept while the last clients are opened
+	ttl := e.round(max(2*e.ttl, 4*time.Second))
 	for i := range clients {
 		b, link := byNetwork(e)
 		c := e.clientOn(b)
@@ -140,45 +133,27 @@ func fiftyBlackHoled(e *env) {
 		}
 		links = append(links, link)
 	}
-	start := time.Now()
-	for _, h := range holders {
-		e.noError(h.l.Err(), "a hold before its client was cut off")
-	}
 	for _, link := range links {
 		blackHole(link)
 	}
 	rival := e.client()
-	var mu sync.Mutex
-	smallest := time.Hour
 	var wg sync.WaitGroup
 	for _, h := range holders {
 		wg.Go(func() {
-			l, err := rival.Lock(e.within(h.l.TTL()+10*time.Second), h.key, coord.TTL(e.long))
-			granted, closed := time.Now(), false
-			select {
-			case <-h.l.Done(): // before Err, which would close it
-				closed = true
-			default:
-			}
+			l, err := rival.Lock(e.within(h.l.TTL()+soon), h.key, coord.TTL(e.long))
 			known := h.l.Err()
 			if err != nil {
 				e.Errorf("Lock of a key whose holder is cut off: saw %v, want a lock", err)
 				return
 			}
 			if !errors.Is(known, coord.ErrLost) {
-				e.Violationf("the holder's Err when a rival was granted: saw %v, want ErrLost", known)
+				e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", known)
 			}
 			if l.Token() <= h.l.Token() {
-				e.Violationf("the rival's token: saw %d after the holder's %d, want a greater one", l.Token(), h.l.Token())
+				e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", l.Token(), h.l.Token())
 			}
 			select {
-			case at := <-h.lost:
-				if closed && at.After(granted) {
-					at = granted // it was told late that Done is closed
-				}
-				mu.Lock()
-				smallest = min(smallest, granted.Sub(at))
-				mu.Unlock()
+			case <-h.lost:
 			case <-e.ctx.Done():
 			}
 		})
@@ -187,9 +162,6 @@ func fiftyBlackHoled(e *env) {
 	for _, link := range links {
 		link.Heal()
 	}
-	if smallest < -3*e.starved(start) { // it is told by one goroutine to another
-		e.Errorf("Done of a holder: saw it close %v after a rival was granted, want before", -smallest)
-	}
 }
 
 func frozen(e *env) {
@@ -197,11 +169,11 @@ func frozen(e *env) {
 	old := w.do(order{Do: "lock", Key: key, TTL: e.ttl}).Token
 	w.freeze()
 	c := e.client()
-	ctx, cancel := context.WithTimeout(e.ctx, e.lapse(e.ttl))
+	ctx, cancel := context.WithTimeout(e.ctx, e.bound(e.lapse(e.ttl)))
 	defer cancel()
 	l, err := c.Lock(ctx, key, coord.TTL(e.long))
 	if err != nil {
-		e.Fatalf("Lock of a key whose holder is frozen: saw %v, want it within its TTL", err)
+		e.Fatalf("Lock of a key whose holder is frozen: saw %v, want it after its TTL", err)
 	}
 	// Two resources: one checks tokens, its twin does not.
 	var guard coord.Guard
@@ -224,14 +196,14 @@ func frozen(e *env) {
 		e.Errorf("unguarded twin: saw the write of the %s, want the stale holder's: the scenario shows nothing", twin)
 	}
 	e.noError(l.Err(), "the next holder's lock")
-	e.noError(l.Unlock(e.ctx), "the next holder's Unlock")
+	e.gaveBack(l.Unlock(e.ctx), "the next holder's Unlock")
 }
 
 func removed(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
 	rival, r := e.locker(), e.req(e.long)
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(max(e.ttl, 3*time.Second)))) // it is removed, and does not lapse
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.keep)) // it is removed, and does not lapse
 	lost := watchLoss(l)
 	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
 	e.take(rival, key, r)
@@ -247,23 +219,27 @@ func pausedStore(e *env) {
 	f, key := e.r.suite.Harness.Faults, e.key("k")
 	l := e.lock(e.client(), key, coord.TTL(e.ttl))
 	lost := watchLoss(l)
-	start := time.Now()
 	f.Pause(e)
 	resume := func() { f.Resume(e) }
 	e.Cleanup(func() { resume() })
 	at := recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done while the store is stopped")
 	e.wantError(l.Err(), "the holder's Err while the store is stopped", coord.ErrLost)
-	if late := at.Sub(l.Deadline()); late > 20*time.Millisecond+e.starved(start) {
+	if late := at.Sub(l.Deadline()); e.timely() && late > 0 {
 		e.Errorf("the holder's Done: saw it close %v after Deadline, want at Deadline at the latest", late)
 	}
 	began := time.Now()
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss, while the store is stopped", coord.ErrLost)
-	if took := time.Since(began); took > 2*time.Second+prompt+e.starved(began) {
-		e.Errorf("Unlock while the store is stopped: saw %v, want at most 2s", took)
-	}
+	e.inTime(began, 2*time.Second+prompt, "Unlock while the store is stopped")
 	f.Resume(e)
 	resume = func() {}
 	e.free(e.locker(), key, e.lapse(l.TTL()), "after the store went on")
+}
+
+// operatorUnlock removes a hold of a short lease, which may have lapsed before.
+func (e *env) operatorUnlock(l driver.Locker, key, id string) {
+	if err := l.Unlock(e.within(soon), key, id); !errors.Is(err, driver.ErrNotHeld) {
+		e.noError(err, "removal of the entry by its id")
+	}
 }
 
 func wiped(e *env) {
@@ -285,6 +261,9 @@ func lossPushed(e *env) {
 	e.noError(e.locker().Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
 	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
 	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
+	if n := in.count("Renew") + in.count("RenewAll"); n > 0 {
+		e.Errorf("renewals before the holder's Done: saw %d, want the loss to be told without one", n)
+	}
 }
 
 func lossEndsWork(e *env) {
@@ -303,7 +282,7 @@ func lossEndsWork(e *env) {
 		}, coord.TTL(e.ttl))
 	})
 	recv(e, began, soon, "Do to begin its work")
-	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	e.operatorUnlock(rival, key, in.lastID("TryLock", key))
 	err := recv(e, result, e.ttl+2*time.Second, "Do to return after a loss")
 	e.wantError(err, "Do after a loss", coord.ErrLost, failed)
 	e.wantError(cause, "cause of the work's context", coord.ErrLost)
@@ -311,6 +290,6 @@ func lossEndsWork(e *env) {
 	// Work that ignores its context is told by Do's result all the same.
 	err = coord.Do(e.ctx, c, key, func(context.Context) error {
 		return rival.Unlock(e.within(soon), key, in.lastID("TryLock", key))
-	}, coord.TTL(e.ttl))
+	}, coord.TTL(e.keep))
 	e.wantError(err, "Do whose hold was removed while it worked", driver.ErrNotHeld)
 }

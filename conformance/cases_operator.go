@@ -55,31 +55,42 @@ func inspect(e *env) {
 	if whole.Token != l.Token() {
 		e.Errorf("Client.Inspect: saw token %d, want the holder's %d", whole.Token, l.Token())
 	}
-	e.noError(l.Unlock(e.ctx), "Unlock")
+	e.gaveBack(l.Unlock(e.ctx), "Unlock")
 	_, err = i.Inspect(e.within(soon), key)
 	e.wantError(err, "Inspect after Unlock", driver.ErrNotHeld)
 }
 
 func breaks(e *env) {
-	b, in := e.injected()
-	key, operator := e.key("k"), e.client()
 	if _, ok := e.open().(driver.Breaker); !ok {
 		e.Fatalf("the store is no driver.Breaker")
 	}
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(2*e.ttl)))
+	e.growing(2*e.ttl, breaksHold)
+}
+
+func breaksHold(e *env, ttl time.Duration) (early bool) {
+	b, in := e.injected()
+	key, operator, rival := e.key("k"+ttl.String()), e.client(), e.locker()
+	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
 	id := in.lastID("TryLock", key)
 	e.wantError(operator.Break(e.ctx, key, e.newID()), "Break of an id that does not hold", coord.ErrNotHeld)
-	e.noError(l.Err(), "Err after the Break of another id")
-	e.noError(operator.Break(e.ctx, key, id), "Break of the holder's id")
-	e.refused(e.locker(), key, "right after Break: want the key kept taken until the lease lapses")
+	until := l.Deadline()
+	broken := operator.Break(e.ctx, key, id)
+	r := e.req(e.long)
+	_, tried := rival.TryLock(e.within(soon), key, r)
+	if time.Now().After(until) {
+		return true
+	}
+	e.noError(broken, "Break of the holder's id")
+	e.wantError(tried, "TryLock right after Break: want the key kept taken until the lease lapses", driver.ErrLocked)
 	e.wantError(operator.Break(e.ctx, key, id), "second Break", coord.ErrNotHeld)
 	e.lossFirst(l, key)
+	return false
 }
 
 func breaksNow(e *env) {
 	b, in := e.injected()
 	key, operator := e.key("k"), e.client()
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(2*e.ttl)))
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.keep))
 	id := in.lastID("TryLock", key)
 	e.wantError(operator.BreakNow(e.ctx, key, e.newID()), "BreakNow of an id that does not hold", coord.ErrNotHeld)
 	e.noError(l.Err(), "Err after the BreakNow of another id")
@@ -89,7 +100,7 @@ func breaksNow(e *env) {
 	e.wantError(operator.BreakNow(e.ctx, key, id), "BreakNow of the holder before", coord.ErrNotHeld)
 	e.wantError(l.Unlock(e.ctx), "Unlock of the broken hold", coord.ErrLost)
 	e.noError(next.Err(), "Err of the next holder")
-	e.noError(next.Unlock(e.ctx), "Unlock by the next holder")
+	e.gaveBack(next.Unlock(e.ctx), "Unlock by the next holder")
 }
 
 func lists(e *env) {
@@ -121,7 +132,7 @@ func lists(e *env) {
 	take(strings.ToUpper(prefix) + "a")
 	wants("of what is held")
 	c := e.client(coord.WithPrefix(prefix))
-	e.noError(e.lock(c, "kept", coord.TTL(e.long), coord.MinHold(e.long)).Unlock(e.ctx), "Unlock with a MinHold")
+	e.gaveBack(e.lock(c, "kept", coord.TTL(e.long), coord.MinHold(e.long)).Unlock(e.ctx), "Unlock with a MinHold")
 	ids[prefix+"kept"] = ""
 	n := 0
 	for _, key := range slices.Sorted(maps.Keys(ids)) {

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
@@ -15,7 +14,7 @@ import (
 func raceCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-39", Name: "processes-lose-no-update", Clause: "L1", run: processesAdd, Hooks: []Hook{HookWorker}, bound: time.Minute,
+			ID: "LOCK-39", Name: "processes-lose-no-update", Clause: "L1", run: processesAdd, Hooks: []Hook{HookWorker},
 			Why:    "what locks are for: processes that read, add and write back one number in a file lose no addition",
 			Remedy: "make taking the lock one atomic step at the store, and waiting one that ends only by a grant",
 		}, {
@@ -23,7 +22,7 @@ func raceCases() []Case {
 			Why:    "a renewal that was under way when the lock was given back brought it back for a whole lease (redisson#7272)",
 			Remedy: "make Renew compare the owner and extend in one atomic step",
 		}, {
-			ID: "LOCK-38", Name: "two-names-are-two-counters", Clause: "L1", run: twoNames, bound: time.Minute,
+			ID: "LOCK-38", Name: "two-names-are-two-counters", Clause: "L1", run: twoNames,
 			Why:    "locks that share a connection, a queue or a script mix up their keys under load (ShedLock's fuzzer has two names for this)",
 			Remedy: "keep nothing per client that is not per key",
 		}, {
@@ -63,8 +62,7 @@ func processesAdd(e *env) {
 // held afterwards.
 func renewMeetsUnlock(e *env) {
 	holder, other, key := e.locker(), e.locker(), e.key("k")
-	start := time.Now()
-	for i := 0; i < 5 || i < 40 && time.Since(start) < 3*time.Second; i++ {
+	for range 20 {
 		r := e.req(e.long)
 		e.take(holder, key, r)
 		renewals := []driver.Locker{holder, other}
@@ -155,7 +153,7 @@ func firstUses(e *env) {
 		for i := range 8 {
 			key := e.key(name + strconv.Itoa(i))
 			if total := e.takeTogether(clients, key, limit, 8); total != 3 && !e.Failed() {
-				e.Violationf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
+				e.Errorf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
 			}
 		}
 	}

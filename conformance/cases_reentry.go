@@ -61,12 +61,12 @@ func reentry(e *env) {
 		e.Errorf("tokens of one hold: saw %d, %d, %d, want the same", outer.Token(), inner.Token(), tried.Token())
 	}
 	for what, l := range map[string]*coord.Lock{"inner": inner, "second inner": tried} {
-		e.noError(l.Unlock(ctx), "Unlock of the "+what+" handle")
+		e.gaveBack(l.Unlock(ctx), "Unlock of the "+what+" handle")
 		e.wantError(l.Unlock(ctx), "second Unlock of the "+what+" handle", coord.ErrNotHeld)
 		e.refused(rival, key, "while the outer handle holds")
 		e.noError(outer.Err(), "Err of the outer handle")
 	}
-	e.noError(outer.Unlock(ctx), "Unlock of the outer handle")
+	e.gaveBack(outer.Unlock(ctx), "Unlock of the outer handle")
 	e.free(rival, key, time.Second, "after the last Unlock")
 }
 
@@ -76,7 +76,7 @@ func reentryOptions(e *env) {
 	e.noError(err, "Lock")
 	same, err := c.Lock(ctx, key, coord.TTL(e.long))
 	e.noError(err, "re-entry with the hold's own TTL")
-	e.noError(same.Unlock(ctx), "Unlock")
+	e.gaveBack(same.Unlock(ctx), "Unlock")
 	for what, o := range map[string]coord.LockOption{
 		"another TTL": coord.TTL(e.long + time.Second), "MaxHold": coord.MaxHold(time.Minute),
 		"MinHold": coord.MinHold(time.Millisecond), "NoRenew": coord.NoRenew(),
@@ -85,7 +85,7 @@ func reentryOptions(e *env) {
 		e.wantError(err, "re-entry with "+what, coord.ErrInvalid)
 	}
 	e.noError(l.Err(), "Err after refused re-entries")
-	e.noError(l.Unlock(ctx), "the one Unlock that is due after refused re-entries")
+	e.gaveBack(l.Unlock(ctx), "the one Unlock that is due after refused re-entries")
 	e.free(e.locker(), key, time.Second, "after the Unlock")
 }
 
@@ -108,9 +108,9 @@ func reentryAfterLoss(e *env) {
 	fresh, err := c.Lock(ctx, key)
 	e.noError(err, "Lock after the lost hold was unlocked, of a free key")
 	if fresh.Token() <= l.Token() {
-		e.Violationf("token of the fresh hold: saw %d after %d, want a greater one", fresh.Token(), l.Token())
+		e.Errorf("token of the fresh hold: saw %d after %d, want a greater one", fresh.Token(), l.Token())
 	}
-	e.noError(fresh.Unlock(ctx), "Unlock of the fresh hold")
+	e.gaveBack(fresh.Unlock(ctx), "Unlock of the fresh hold")
 }
 
 func reentryDepth(e *env) {
@@ -131,10 +131,10 @@ func reentryDepth(e *env) {
 		e.Fatalf("re-entry: saw it refused at depth %d, want some depth", len(handles))
 	}
 	for _, l := range handles[:len(handles)-1] {
-		e.noError(l.Unlock(ctx), "Unlock of one entry")
+		e.gaveBack(l.Unlock(ctx), "Unlock of one entry")
 	}
 	e.refused(e.locker(), key, "while one entry is left")
-	e.noError(handles[len(handles)-1].Unlock(ctx), "Unlock of the last entry")
+	e.gaveBack(handles[len(handles)-1].Unlock(ctx), "Unlock of the last entry")
 	e.free(e.locker(), key, time.Second, "after the last Unlock")
 }
 
@@ -152,7 +152,7 @@ func othersExcluded(e *env) {
 	}
 	other, err := c.TryLock(ctx, e.key("other"))
 	e.noError(err, "TryLock of another key by the same owner")
-	e.noError(other.Unlock(ctx), "Unlock of the other key")
+	e.gaveBack(other.Unlock(ctx), "Unlock of the other key")
 	started := make(chan struct{})
 	excluded := make(chan error, 1)
 	coord.Go(ctx, func(ctx context.Context) {
@@ -162,7 +162,7 @@ func othersExcluded(e *env) {
 	})
 	<-started
 	e.wantError(recv(e, excluded, soon, "a goroutine of coord.Go"), "TryLock in a goroutine of coord.Go", coord.ErrLocked)
-	e.noError(l.Unlock(ctx), "Unlock")
+	e.gaveBack(l.Unlock(ctx), "Unlock")
 }
 
 func firstEntries(e *env) {
@@ -206,7 +206,7 @@ func firstEntries(e *env) {
 	wg.Wait()
 	for i, l := range handles {
 		e.refused(holder, key, "while entries of the owner are left")
-		e.noError(l.Unlock(ctx), "Unlock of one entry")
+		e.gaveBack(l.Unlock(ctx), "Unlock of one entry")
 		if i == 0 {
 			e.wantError(l.Unlock(ctx), "second Unlock of one entry", coord.ErrNotHeld)
 		}

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"time"
-
 	"github.com/coordgo/coord/driver"
 )
 
@@ -45,7 +43,7 @@ func sharedCases() []Case {
 			Why:    "a slot that is the position in a list moves when an earlier holder leaves: two workers have one shard",
 			Remedy: "store the slot with the hold, and give the lowest that no live hold has",
 		}, {
-			ID: "LOCK-309", Name: "holds-outlive-a-restart", Clause: "SH2", run: sharedRestart, Needs: driver.Claims{driver.Shared, driver.DurableRestart}, Hooks: []Hook{HookRestart}, bound: time.Minute,
+			ID: "LOCK-309", Name: "holds-outlive-a-restart", Clause: "SH2", run: sharedRestart, Needs: driver.Claims{driver.Shared, driver.DurableRestart}, Hooks: []Hook{HookRestart},
 			Why:    "a store that forgets its holders in a restart, and does not say so, lets a writer in beside readers",
 			Remedy: "keep shared holds as durable as others",
 		}, {
@@ -65,7 +63,7 @@ func sharedCases() []Case {
 			Why:    "a release and a take let another writer in between (Curator 276, 621)",
 			Remedy: "let Renew with a smaller Share change the hold in place, also while a head waits",
 		}, {
-			ID: "LOCK-314", Name: "as-many-holders-as-the-store-says", Clause: "SH6", run: mostHolders, Needs: sharing, bound: 2 * time.Minute,
+			ID: "LOCK-314", Name: "as-many-holders-as-the-store-says", Clause: "SH6", run: mostHolders, Needs: sharing,
 			Why:    "a record that grows without a bound makes each change slower, until none comes through",
 			Remedy: "refuse with ErrUnsupported above driver.MaxHolders, or a bound of your own of at least 64",
 		}, {

@@ -75,7 +75,7 @@ func (e *env) polled(l driver.SharedLocker, key string, r driver.Request) (drive
 		case !errors.Is(err, driver.ErrLocked):
 			e.Errorf("TryLock among many: saw %v, want a grant or ErrLocked", err)
 			return g, false
-		case time.Since(start) > 2*soon+e.starved(start):
+		case time.Since(start) > e.bound(2*soon):
 			e.Errorf("TryLock among many: saw it refused for %v, want a grant when others leave", time.Since(start))
 			return g, false
 		}
@@ -96,17 +96,17 @@ type permitted struct {
 func (p *permitted) enter(weight int64, g driver.Grant) {
 	n := p.inside.Add(weight)
 	if n > p.n {
-		p.e.Violationf("permits in use: saw %d at once, want at most %d", n, p.n)
+		p.e.Errorf("permits in use: saw %d at once, want at most %d", n, p.n)
 	}
 	for most := p.most.Load(); n > most && !p.most.CompareAndSwap(most, n); most = p.most.Load() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at[g.Slot] {
-		p.e.Violationf("slot %d: saw it given to two at once, want one", g.Slot)
+		p.e.Errorf("slot %d: saw it given to two at once, want one", g.Slot)
 	}
 	if g.Token <= p.last[g.Slot] {
-		p.e.Violationf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, p.last[g.Slot])
+		p.e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, p.last[g.Slot])
 	}
 	p.at[g.Slot], p.last[g.Slot] = true, g.Token
 }

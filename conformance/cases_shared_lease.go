@@ -29,10 +29,10 @@ func deadShare(e *env) {
 	}
 	next, h, at := e.lapsed(b, key, permits(1, 2), g.TTL, "whose holder is dead")
 	if kept := at.Sub(start); kept < g.TTL-5*time.Millisecond {
-		e.Violationf("a lease of %v: saw its permit granted to another after %v", g.TTL, kept)
+		e.Errorf("a lease of %v: saw its permit granted to another after %v", g.TTL, kept)
 	}
 	if h.Token <= g.Token {
-		e.Violationf("token of the next holder: saw %d after %d, want a greater one", h.Token, g.Token)
+		e.Errorf("token of the next holder: saw %d after %d, want a greater one", h.Token, g.Token)
 	}
 	if h.Slot != g.Slot {
 		e.Errorf("slot of the next holder: saw %d, want %d, which the dead one had", h.Slot, g.Slot)
@@ -66,7 +66,7 @@ func sharedTokensRise(e *env) {
 		key, last := e.key(name), int64(0)
 		rising := func(g driver.Grant, what string) {
 			if g.Token <= last {
-				e.Violationf("token of %s: saw %d after %d, want a greater one", what, g.Token, last)
+				e.Errorf("token of %s: saw %d after %d, want a greater one", what, g.Token, last)
 			}
 			last = g.Token
 		}
@@ -101,7 +101,7 @@ func lowestSlots(e *env) {
 				e.Errorf("slot of one of %s: saw %d, want %d, the lowest that is free", name, g.Slot, want)
 			}
 			if g.Token <= last[g.Slot] {
-				e.Violationf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, last[g.Slot])
+				e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, last[g.Slot])
 			}
 			last[g.Slot] = g.Token
 			return r
@@ -140,7 +140,7 @@ func sharedRestart(e *env) {
 	more, n := e.enter(back, key, permits(1, 3), "1 of 3 beside 2, over a restart")
 	beside, m := e.enter(back, rw, reader, "a reader beside a reader, over a restart")
 	if n.Token <= g.Token || m.Token <= h.Token {
-		e.Violationf("tokens over a restart: saw %d after %d, and %d after %d, want greater ones", n.Token, g.Token, m.Token, h.Token)
+		e.Errorf("tokens over a restart: saw %d after %d, and %d after %d, want greater ones", n.Token, g.Token, m.Token, h.Token)
 	}
 	if n.Slot == g.Slot || m.Slot == h.Slot {
 		e.Errorf("slots over a restart: saw those of live holds, %d and %d, want others", n.Slot, m.Slot)
@@ -171,7 +171,7 @@ func countsOnce(e *env) {
 	e.wantError(a.Unlock(e.within(soon), key, r.ID), "Unlock for the second time", driver.ErrNotHeld)
 	once, h := e.enter(b, key, permits(1, 3), "1 of 3, after who asked more than once has left")
 	if h.Token <= g.Token {
-		e.Violationf("token after %d: saw %d, want a greater one", g.Token, h.Token)
+		e.Errorf("token after %d: saw %d, want a greater one", g.Token, h.Token)
 	}
 	fresh := e.share(r.Share, e.long)
 	fresh.ID = r.ID // over: this is a new attempt, and there is no room

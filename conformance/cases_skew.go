@@ -66,7 +66,7 @@ func skewedLeases(e *env) {
 		r, sent := e.req(e.ttl), time.Now()
 		g := e.take(l, key, r)
 		if g.Token <= last {
-			e.Violationf("token %s: saw %d after %d, want a greater one", whose, g.Token, last)
+			e.Errorf("token %s: saw %d after %d, want a greater one", whose, g.Token, last)
 		}
 		since := sent
 		if !g.Since.IsZero() {
@@ -75,10 +75,10 @@ func skewedLeases(e *env) {
 		next := e.req(e.long)
 		h, at := e.seize(right, key, next, e.lapse(g.TTL), "with the lease "+whose)
 		if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
-			e.Violationf("a lease of %v %s: saw a rival granted %v before its end", g.TTL, whose, early)
+			e.Errorf("a lease of %v %s: saw a rival granted %v before its end", g.TTL, whose, early)
 		}
 		if h.Token <= g.Token {
-			e.Violationf("token after the one %s: saw %d after %d, want a greater one", whose, h.Token, g.Token)
+			e.Errorf("token after the one %s: saw %d after %d, want a greater one", whose, h.Token, g.Token)
 		}
 		last = h.Token
 		e.refused(l, key, "by a client whose clock is off, while the key is held")
@@ -146,7 +146,7 @@ func clocksAlternate(e *env) {
 			most = limit.Rate * int(took/limit.Per+2)
 		}
 		if total > most {
-			e.Violationf("%s %v, asked for %v by clients whose clocks are %v apart: saw %d granted, want at most %d", name, limit, took.Round(time.Millisecond), spread, total, most)
+			e.Errorf("%s %v, asked for %v by clients whose clocks are %v apart: saw %d granted, want at most %d", name, limit, took.Round(time.Millisecond), spread, total, most)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func dayAhead(e *env) {
 				delete(all, name)
 			}
 		}
-		if took := time.Since(start); len(all) > 0 && took > soon+e.starved(start) {
+		if took := time.Since(start); len(all) > 0 && took > e.bound(soon) {
 			e.Fatalf("after a client that was a day ahead: saw %v granted in %v, want 20 of each", granted, took.Round(time.Millisecond))
 		}
 	}

@@ -48,7 +48,7 @@ func stateCases() []Case {
 			Remedy: "turn off the retries of the client library, or make a repeated ask find its first",
 		}, {
 			ID: "LIMIT-38", Name: "state-survives-a-restart", Clause: "R4", run: survivesRestart,
-			Proves: driver.DurableRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
+			Proves: driver.DurableRestart, Hooks: []Hook{HookRestart},
 			Why:    "a store that forgets every debt when it restarts admits a burst, and every held lock twice",
 			Remedy: "write what is counted durably before answering, or do not claim durable-restart",
 		}, {
@@ -163,7 +163,7 @@ func reset(e *env) {
 }
 
 func limitKeysApart(e *env) {
-	l, tag := e.limiter(), e.tag()
+	l, tag := e.limiter(), e.r.report.Run
 	limit := normal(driver.Limit{Rate: 1, Per: year})
 	for _, n := range nasty() {
 		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {

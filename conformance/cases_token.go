@@ -24,12 +24,12 @@ func tokenCases() []Case {
 			Remedy: "return tokens below 2^53, so that a floor can be put under them",
 		}, {
 			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOverRestart,
-			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart}, bound: 2 * time.Minute,
+			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart},
 			Why:    "a store that counts in memory forgets its tokens when it restarts",
 			Remedy: "store the counter durably, or do not claim token-restart",
 		}, {
 			ID: "LOCK-09", Name: "tokens-rise-though-all-is-lost", Clause: "L2", run: tokensRiseOverWipe,
-			Proves: driver.TokenClockSeeded, Hooks: []Hook{HookWipe}, bound: 2 * time.Minute,
+			Proves: driver.TokenClockSeeded, Hooks: []Hook{HookWipe},
 			Why:    "a cache that is flushed forgets its counters, the resources behind it do not forget the tokens",
 			Remedy: "seed the counter from a clock when it is missing, or do not claim token-clock-seeded",
 		},
@@ -58,8 +58,11 @@ func tokensRise(e *env) {
 func tokensRiseOverExpiry(e *env) {
 	l, key, ttl := e.locker(), e.key("k"), e.round(50*time.Millisecond)
 	var last int64
-	start := time.Now()
-	for i := 0; i < 4 || i < 100 && time.Since(start) < 2*time.Second; i++ {
+	holders := 20
+	if ttl > 100*time.Millisecond {
+		holders = 4
+	}
+	for i := range holders {
 		g, _ := e.seize(l, key, e.req(ttl), e.lapse(ttl), "whose holder has let its lease lapse")
 		if g.Token <= last {
 			e.Fatalf("token of holder %d, the one before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
@@ -72,12 +75,12 @@ func tokenFloor(e *env) {
 	key := e.key("k")
 	plain := e.lock(e.client(), key)
 	floor := plain.Token() + 1_000_000
-	e.noError(plain.Unlock(e.ctx), "Unlock")
+	e.gaveBack(plain.Unlock(e.ctx), "Unlock")
 	raised := e.lock(e.client(coord.WithTokenFloor(floor)), key)
 	if raised.Token() <= floor {
-		e.Violationf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
+		e.Errorf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
 	}
-	e.noError(raised.Unlock(e.ctx), "Unlock")
+	e.gaveBack(raised.Unlock(e.ctx), "Unlock")
 }
 
 func tokensRiseOverRestart(e *env) {
@@ -105,7 +108,7 @@ func (e *env) tokensRiseOver(what string, event func()) {
 	for key, before := range tokens {
 		r := e.req(e.long)
 		if g := e.take(l, key, r); g.Token <= before {
-			e.Violationf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
+			e.Errorf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
 		}
 		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after "+what)
 	}

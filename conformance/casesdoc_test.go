@@ -29,7 +29,6 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 | clause | of the [contract](../contract.md) |
 | decides | the claim that the case proves. Without the claim the case is unsupported, and reported if it would pass |
 | needs | claims and hooks of the harness without which the case is not run |
-| bound | when the watchdog ends the case; leases longer than 0.9 seconds add to it |
 
 ## Which case for which scenario
 
@@ -60,7 +59,6 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 		if len(needs) > 0 {
 			fmt.Fprintf(&b, " Needs %s.", strings.Join(needs, ", "))
 		}
-		fmt.Fprintf(&b, " Bound %v.", c.Bound)
 		if c.Slow {
 			b.WriteString(" Left out by a fast pass.")
 		}

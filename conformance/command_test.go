@@ -94,9 +94,9 @@ func TestCommandIsStopped(t *testing.T) {
 	h := memoryHarness()
 	h.Deviations = []Deviation{{Clause: "L4", Reason: "one of its cases fails, but not the first"}}
 	c := &Command{Out: &out, Reports: []string{path}, Suite: Suite{
-		Harness: h, Only: only("LOCK-20", "LOCK-26"), Parallel: 1,
+		Harness: h, Only: only("LOCK-23", "LOCK-24"), Parallel: 1,
 		Started: func(c Case) {
-			if c.ID == "LOCK-26" {
+			if c.ID == "LOCK-24" {
 				cancel(stop)
 			}
 		},

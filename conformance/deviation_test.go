@@ -61,9 +61,8 @@ func TestDeclaredDeviation(t *testing.T) {
 		}
 		s.Harness.Deviations = list // LOCK-00 is not of the suite
 		c.ID, c.Clause = "LOCK-00", "L1"
-		r.add(r.runCase(t.Context(), &c, func() {}))
+		r.add(r.runCase(t.Context(), &c))
 		report := r.finish()
-		r.stop()
 		if res := report.Results[0]; res.Outcome != Deviates || res.Reason != "the store can do no better" || res.Messages[0].Text != "saw 1, want 2" {
 			t.Errorf("%s: %s, %q, %d messages, want a deviation with its reason and what was seen", what, res.Outcome, res.Reason, len(res.Messages))
 		}

@@ -32,9 +32,10 @@
 // # What it can and cannot tell
 //
 // A case fails only on what cannot happen with an adapter that keeps the
-// contract, provided that the machine runs the suite at all: where the contract
-// supposes that a process is scheduled, the case measures how late this one was and
-// allows for it. A pass is evidence and no proof.
+// contract, however busy the machine is: it judges what happens, in which order and
+// how often, and waits for each event with a watchdog of a minute. When something
+// happens is judged where [Harness].FakeTime is set, and there exactly. A pass is
+// evidence and no proof.
 //
 // # Histories
 //

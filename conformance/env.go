@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -19,40 +18,83 @@ import (
 // env is what a case works with.
 type env struct {
 	*runner.Recorder
-	ctx   context.Context // the case's
-	began time.Time
+	ctx context.Context // the case's
 
 	r    *suiteRun
 	c    *Case
 	info driver.Info
-	// ttl is a short lease on this store: long enough that a busy machine
-	// does not lose it, short enough to wait for its end. long is one that
-	// does not end within a case.
-	ttl, long time.Duration
+	// ttl is a short lease on this store, whose end is awaited. keep is one that is to be renewed before it ends. long is
+	// one that does not end within a case, nor while a wait goes on.
+	ttl, keep, long time.Duration
+
+	unconfirmed atomic.Bool // an Unlock of a client was not answered in time
 
 	randMu sync.Mutex
 	rand   *rand.Rand
-
-	requests atomic.Int32 // answered while the case saturated a limit
 }
 
 const (
 	// shortTTL is no whole second: there are stores that would make none of it.
 	shortTTL = 900 * time.Millisecond
-	// prompt is how late a call may be that is to end at once: what the
-	// contract allows, and something for a busy machine.
-	prompt = 100*time.Millisecond + 150*time.Millisecond
+	// prompt is how late a call may be that is to end at once.
+	prompt = 100 * time.Millisecond
+	// watchdog is how long anything is waited for where time is not judged.
+	watchdog = time.Minute
 	// soon is a bound for what only takes round trips.
 	soon = 10 * time.Second
 )
+
+// timely reports whether the case judges when something happens: in fake time it does, exactly. The clock of a machine
+// tells how busy the machine is: there the case judges what happens, in which order and how often.
+func (e *env) timely() bool { return e.r.suite.Harness.FakeTime }
+
+// bound is how long to wait for what has to come within d. 0 is at once: it is there already, unless an Unlock was not
+// confirmed. Nothing fails a case about
+// a claim that is not made, so that it does not wait for long.
+func (e *env) bound(d time.Duration) time.Duration {
+	if e.timely() || d == 0 && !e.unconfirmed.Load() || e.c.Proves != "" && !claimed(e.r.suite.Harness.Claims, e.c.Proves) {
+		return d
+	}
+	return max(d, watchdog)
+}
+
+// growing calls try with a short lease, and with longer ones as long as it reports that the lease may have ended before
+// what is to happen within it: what is judged then is judged of a lease that lasted.
+func (e *env) growing(ttl time.Duration, try func(e *env, ttl time.Duration) (early bool)) {
+	for ttl = e.round(ttl); ; ttl = e.round(2 * ttl) {
+		early := false
+		e.scope(func(e *env) { early = try(e, ttl) })
+		switch {
+		case !early || e.Failed():
+			return
+		case e.timely() || ttl >= watchdog:
+			e.Fatalf("a lease of %v: saw it end before a few calls were answered", ttl)
+		}
+	}
+}
+
+// abandons is for cases whose calls end before they are answered. Where a machine holds up a request, it may be applied
+// after the one that is to clear up after it: what it leaves ends with its lease, which ends while it is waited for.
+func (e *env) abandons() {
+	if !e.timely() {
+		e.long = e.keep
+	}
+}
+
+// inTime fails the case if what began at start took longer than most, where time is judged.
+func (e *env) inTime(start time.Time, most time.Duration, what string) {
+	if took := time.Since(start); e.timely() && took > most {
+		e.Errorf("%s: saw it take %v, want at most %v", what, took, most)
+	}
+}
 
 func (r *suiteRun) newEnv(rec *runner.Recorder, c *Case) *env {
 	seed := r.report.Seed
 	for _, b := range []byte(c.ID) {
 		seed = seed*31 + uint64(b)
 	}
-	e := &env{Recorder: rec, ctx: rec.Context(), began: rec.Began(), r: r, c: c, info: r.info, rand: rand.New(rand.NewPCG(seed, 0))}
-	e.ttl = e.round(shortTTL)
+	e := &env{Recorder: rec, ctx: rec.Context(), r: r, c: c, info: r.info, rand: rand.New(rand.NewPCG(seed, 0))}
+	e.ttl, e.keep = e.round(shortTTL), e.round(30*time.Second)
 	e.long = e.round(max(2*time.Minute, 10*e.ttl))
 	return e
 }
@@ -75,15 +117,9 @@ func (e *env) lapse(ttl time.Duration) time.Duration {
 	return ttl + 2*e.info.TTLStep + 2*time.Second
 }
 
-// key is a key that no other case and no other run uses, nor the same case when it runs again.
-func (e *env) key(name string) string { return "conformance/" + e.tag() + "/" + e.c.ID + "/" + name }
-
-// tag is what such a key has in it: no other run has it, nor the case when it runs again, beside what it left the first time.
-func (e *env) tag() string {
-	if e.c.again {
-		return e.r.report.Run + "again"
-	}
-	return e.r.report.Run
+// key is a key that no other case and no other run uses.
+func (e *env) key(name string) string {
+	return "conformance/" + e.r.report.Run + "/" + e.c.ID + "/" + name
 }
 
 // open opens a client of the store; it is closed with the case.
@@ -184,40 +220,31 @@ func (e *env) req(ttl time.Duration) driver.Request {
 	return driver.Request{ID: e.newID(), TTL: ttl}
 }
 
-// within is a context of the case that ends after d.
+// within is a context of the case that ends after d, or with the watchdog if d is for what only takes round trips.
 func (e *env) within(d time.Duration) context.Context {
+	if d >= soon {
+		d = e.bound(d)
+	}
 	ctx, cancel := context.WithTimeout(e.ctx, d)
 	e.Cleanup(cancel)
 	return ctx
 }
 
-// starved is for how long this process was not scheduled at a time, since then.
-func (e *env) starved(since time.Time) time.Duration { return e.r.stalls.Longest(since) }
-
-// overworked reports whether a lease of ttl may have lapsed because this process did not run, although
-// its renewals were on their way: each passes through several goroutines, which wait for their turn one after
-// the other.
-func (e *env) overworked(since time.Time, ttl time.Duration) bool {
-	if !e.mayLapse(since, ttl) {
-		return false
+// given is the error of an Unlock or a Close. On a machine it may be that the store did not answer in time, which is told: what
+// was held is freed in the background then, which the case sees at its end.
+func (e *env) given(err error) error {
+	if errors.Is(err, coord.ErrUnavailable) && !e.timely() {
+		e.unconfirmed.Store(true)
+		return nil
 	}
-	e.notJudged("this process was not scheduled for %v at a time: whether a lease of %v is kept", e.starved(since), ttl)
-	return true
+	return err
 }
 
-// mayLapse is overworked where nothing is left open by it.
-func (e *env) mayLapse(since time.Time, ttl time.Duration) bool { return 3*e.starved(since) >= ttl/3 }
-
-// notJudged makes the case inconclusive: there is something that the machine was too slow to be judged on. That is
-// only so if the stall detector saw it; else it is a failure.
-func (e *env) notJudged(format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
-	if gap := e.starved(e.began); gap < runner.Stall {
-		e.Errorf("%s: not judged, though this process was never unscheduled for more than %v", what, gap)
-		return
+// gaveBack fails the case on an error of an Unlock.
+func (e *env) gaveBack(err error, what string) {
+	if err := e.given(err); err != nil {
+		e.Errorf("%s: saw %v, want nil", what, err)
 	}
-	e.Logf("%s: not judged", what)
-	e.LeaveOpen(what)
 }
 
 // noError ends the case on an error.
@@ -239,15 +266,14 @@ func (e *env) wantError(err error, what string, targets ...error) bool {
 }
 
 // lock takes a lock that is free, or ends the case. A short lease may be over before its grant is seen, on a machine
-// that runs neither this process nor the store in time: then it is asked for again, a few times.
+// that runs neither this process nor the store in time: then it is asked for again.
 func (e *env) lock(c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
 	return e.lockIn(e.ctx, c, key, opts...)
 }
 
 // lockIn is lock in a context of the case, such as an owner's.
 func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
-	const most = 5
-	ctx, cancel := context.WithTimeout(ctx, soon)
+	ctx, cancel := context.WithTimeout(ctx, e.bound(soon))
 	defer cancel()
 	for n := 1; ; n++ {
 		start := time.Now()
@@ -255,16 +281,34 @@ func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...co
 		if err == nil {
 			return l
 		}
-		late := e.mayLapse(start, e.ttl) || time.Since(start) > e.ttl
-		if n == most || !errors.Is(err, coord.ErrUnavailable) || !late {
+		late := time.Since(start) > e.ttl/2 || errors.Is(err, driver.ErrNotSent)
+		if e.timely() || ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) || !late {
 			e.Fatalf("Lock of a free key, attempt %d: saw %v, want a lock", n, err)
 		}
 	}
 }
 
+// served makes a call on the bare driver. Where a machine is too slow to connect to its store in time, nothing was sent, and
+// the call is made again.
+func served[T any](e *env, call func(context.Context) (T, error)) (T, error) {
+	ctx := e.within(soon)
+	for {
+		v, err := call(ctx)
+		if !errors.Is(err, driver.ErrNotSent) || e.timely() || ctx.Err() != nil {
+			return v, err
+		}
+		rest(ctx, 50*time.Millisecond)
+	}
+}
+
+// tryLock is TryLock on the bare driver.
+func (e *env) tryLock(l driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+	return served(e, func(ctx context.Context) (driver.Grant, error) { return l.TryLock(ctx, key, r) })
+}
+
 // take is TryLock of a free key on the bare driver.
 func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
-	g, err := l.TryLock(e.within(soon), key, r)
+	g, err := e.tryLock(l, key, r)
 	if err != nil {
 		e.Fatalf("TryLock of a free key: saw %v, want a grant", err)
 	}
@@ -280,7 +324,7 @@ func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
 // refused fails the case unless another id is refused key now.
 func (e *env) refused(l driver.Locker, key, when string) bool {
 	r := e.req(e.ttl)
-	_, err := l.TryLock(e.within(soon), key, r)
+	_, err := e.tryLock(l, key, r)
 	if err == nil {
 		e.Errorf("TryLock by another id %s: saw a grant, want ErrLocked", when)
 		if err := l.Unlock(e.within(soon), key, r.ID); err != nil {
@@ -305,15 +349,16 @@ func (e *env) free(l driver.Locker, key string, within time.Duration, when strin
 // seize tries until r has key.
 func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.Duration, when string) (driver.Grant, time.Time) {
 	start := time.Now()
+	within = e.bound(within)
 	for {
-		g, err := l.TryLock(e.within(soon), key, r)
+		g, err := e.tryLock(l, key, r)
 		now := time.Now()
 		switch {
 		case err == nil:
 			return g, now
 		case !errors.Is(err, driver.ErrLocked):
 			e.Fatalf("TryLock of a locked key %s: saw %v, want ErrLocked or a grant", when, err)
-		case now.Sub(start) > within+e.starved(start):
+		case now.Sub(start) > within:
 			e.Fatalf("key %s: saw it still locked after %v, want it free within %v", when, now.Sub(start).Round(time.Millisecond), within)
 		}
 		e.pass(time.Millisecond)
@@ -334,8 +379,9 @@ func (e *env) pass(d time.Duration) {
 // until waits for a condition.
 func (e *env) until(within time.Duration, what string, cond func() bool) {
 	start := time.Now()
+	within = e.bound(within)
 	for !cond() {
-		if time.Since(start) > within+e.starved(start) {
+		if time.Since(start) > within {
 			e.Fatalf("waited %v for: %s", within, what)
 		}
 		e.pass(2 * time.Millisecond)
@@ -349,23 +395,18 @@ func recv[T any](e *env, ch <-chan T, within time.Duration, what string) T {
 		return v
 	default:
 	}
-	start := time.Now()
+	within = e.bound(within)
 	t := time.NewTimer(within)
 	defer t.Stop()
-	for {
-		select {
-		case v := <-ch:
-			return v
-		case <-t.C:
-			if late := e.starved(start); time.Since(start) < within+late {
-				t.Reset(late)
-				continue
-			}
-			e.Fatalf("waited %v for: %s", within, what)
-		case <-e.ctx.Done():
-			e.Fatalf("the case was ended while it waited for: %s", what)
-		}
+	select {
+	case v := <-ch:
+		return v
+	case <-t.C:
+		e.Fatalf("waited %v for: %s", within, what)
+	case <-e.ctx.Done():
+		e.Fatalf("the case was ended while it waited for: %s", what)
 	}
+	panic("unreachable")
 }
 
 // scope runs fn with a TB of its own, so that whatever is opened in it is closed when it returns.
@@ -385,7 +426,6 @@ func (e *env) scopeOf(part string, fn func(*env)) {
 				e.Forward(m)
 			}
 		}
-		e.Join(rec)
 	}()
 	rec.Run(func() { fn(e.r.newEnv(rec, e.c)) })
 }

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -18,8 +17,6 @@ type Environment struct {
 	Arch   string `json:"arch"`
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel,omitempty"` // on Linux
-	// Starved is the longest time for which the suite's own process was not scheduled.
-	Starved time.Duration `json:"starved_ns"`
 }
 
 func environment() Environment {

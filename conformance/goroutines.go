@@ -24,7 +24,7 @@ func (e *env) leavesNoGoroutine(first, use func(*env)) {
 		e.scope(use)
 		start = time.Now()
 		for now, all := e.labelled(label); now > base; now, all = e.labelled(label) {
-			if time.Since(start) > 5*settle {
+			if time.Since(start) > e.bound(5*settle) {
 				e.Fatalf("goroutines after all clients were closed: saw %d, want the %d that the first one had left:\n%s", now, base, all)
 			}
 			e.pass(settle / 10)

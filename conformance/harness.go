@@ -31,6 +31,7 @@ type Harness struct {
 	// member of several do not apply.
 	Members *Members
 	// FakeTime says that the suite runs in a bubble of testing/synctest, where time passes only while all goroutines wait.
+	// When something happens is judged exactly there, and only there: elsewhere a busy machine would be judged.
 	FakeTime bool
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
@@ -89,6 +90,7 @@ const (
 	HookSlow     Hook = "Members.Slow"
 	HookEmpty    Hook = "Members.Empty"
 	HookWorker   Hook = "Harness.WorkerURL"
+	HookFakeTime Hook = "Harness.FakeTime"
 )
 
 // shared reports whether using the hook disturbs every client of the store.
@@ -142,6 +144,11 @@ func (h *Harness) lacks(hk Hook) string {
 		if h.WorkerURL != "" {
 			return workerProblem()
 		}
+	case HookFakeTime:
+		if !h.FakeTime {
+			return "it needs fake time, which is for stores in the memory of the process"
+		}
+		there = true
 	}
 	if there {
 		return ""

@@ -47,7 +47,7 @@ func (e *env) linearizable(all ...*history.Log) {
 		}
 	}
 	wg.Wait()
-	if answered == 0 && !e.overworked(e.began, e.ttl) {
+	if answered == 0 {
 		e.Errorf("histories: saw no operation that was answered, want some: they show nothing")
 	}
 }
@@ -72,7 +72,7 @@ func (e *env) judge(head history.Heading, key string, ops []history.Operation) {
 		if drawn != "" {
 			saved += " and drawn in " + drawn
 		}
-		e.Violationf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s\n%v",
+		e.Errorf("history of %s: saw %d operations that no order explains under the %s model, want a linearizable history; it is saved in %s\n%v",
 			key, len(ops), head.Model, saved, v.Err)
 	}
 }

@@ -13,17 +13,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// runTime is how long a run of a history goes on at most; most have made their moves before.
-func (e *env) runTime() time.Duration { return min(4*time.Second+2*e.ttl, 10*time.Second) }
-
 // run lets each party make so many moves at the same time as the others.
 func (e *env) run(parties []*party, moves int, move func(i int, p *party)) {
-	end := time.Now().Add(e.runTime())
 	var wg sync.WaitGroup
 	for i, p := range parties {
 		wg.Go(func() {
 			for range moves {
-				if e.ctx.Err() != nil || time.Now().After(end) {
+				if e.ctx.Err() != nil {
 					return
 				}
 				move(i, p)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -51,7 +52,9 @@ func (e *env) ask(l driver.Limiter, key string, limit driver.Limit, least, n int
 
 func (e *env) askFor(l driver.Limiter, key string, limit driver.Limit, a driver.Ask) asked {
 	sent := time.Now()
-	t, err := l.Take(e.within(soon), key, limit, []driver.Ask{a})
+	t, err := served(e, func(ctx context.Context) (driver.Taken, error) {
+		return l.Take(ctx, key, limit, []driver.Ask{a})
+	})
 	came := time.Now()
 	e.noError(err, "Take under "+limit.String())
 	if len(t.Asks) != 1 {

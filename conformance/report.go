@@ -46,9 +46,6 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason of an outcome that is neither pass nor fail.
 	Reason string `json:"reason,omitempty"`
-	// Again is what the case could not judge at first, because this process was not scheduled: it was
-	// inconclusive, and ran again by itself, which this result is of.
-	Again string `json:"again,omitempty"`
 	// Unclaimed is a capability that works although it is not claimed.
 	Unclaimed driver.Claim  `json:"unclaimed,omitempty"`
 	Messages  []Message     `json:"messages,omitempty"`

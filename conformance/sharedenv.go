@@ -50,7 +50,7 @@ func (e *env) enter(l driver.SharedLocker, key string, s driver.Share, what stri
 
 // entered is enter for a request.
 func (e *env) entered(l driver.SharedLocker, key string, r driver.Request, what string) driver.Grant {
-	g, err := l.TryLock(e.within(soon), key, r)
+	g, err := e.tryLock(l, key, r)
 	switch {
 	case err != nil:
 		e.Fatalf("%s: saw %v, want it granted", what, err)
@@ -67,7 +67,7 @@ func (e *env) entered(l driver.SharedLocker, key string, r driver.Request, what 
 // keptOut fails the case unless s is refused key under a new id.
 func (e *env) keptOut(l driver.SharedLocker, key string, s driver.Share, what string) bool {
 	r := e.share(s, e.ttl)
-	_, err := l.TryLock(e.within(soon), key, r)
+	_, err := e.tryLock(l, key, r)
 	if err == nil {
 		e.Errorf("%s: saw a grant, want ErrLocked", what)
 		e.leave(l, key, r)
@@ -111,8 +111,7 @@ func (e *env) sharersOf(l driver.SharedLocker, key string) map[string]driver.Hol
 // marked runs ask while the refusal of a head counts, which is certain for driver.HeadFor. ask gives what it was granted
 // although it should not, or nothing.
 func (e *env) marked(l driver.SharedLocker, key string, head driver.Request, ask func() (driver.Request, error)) {
-	const tries = 5
-	for range tries {
+	for began := time.Now(); time.Since(began) < watchdog; {
 		start := time.Now()
 		if _, err := l.TryLock(e.within(soon), key, head); !errors.Is(err, driver.ErrLocked) {
 			e.Fatalf("TryLock of a head for which there is no room: saw %v, want ErrLocked", err)
@@ -130,5 +129,5 @@ func (e *env) marked(l driver.SharedLocker, key string, head driver.Request, ask
 		}
 		e.leave(l, key, r)
 	}
-	e.notJudged("whether the head keeps others out: %d attempts took longer than %v each", tries, driver.HeadFor)
+	e.Fatalf("waited %v for two calls that take less than %v together", watchdog, driver.HeadFor)
 }

@@ -29,9 +29,8 @@ func outcome(t *testing.T, h Harness, c Case) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.stop()
 	c.ID, c.Name, c.Clause, c.Why = "LOCK-00", "test", "L1", "it is a test"
-	return r.runCase(t.Context(), &c, func() {})
+	return r.runCase(t.Context(), &c)
 }
 
 func TestOutcomes(t *testing.T) {
@@ -87,26 +86,57 @@ func TestRunEndsThoughACaseDoesNot(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		release := make(chan struct{})
 		defer close(release)
-		h := memoryHarness()
-		h.FakeTime = true
-		s := &Suite{Harness: h, Only: func(Case) bool { return false }}
+		s := &Suite{Harness: memoryHarness(), Only: func(Case) bool { return false }}
 		r, err := s.prepare(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.stop()
 		// It returns before release is closed.
 		r.runCase(ctx, &Case{ID: "LOCK-00", run: func(*env) {
 			cancel()
 			<-release
-		}}, func() {})
+		}})
 	})
 }
 
 func TestWatchdog(t *testing.T) {
-	res := outcome(t, memoryHarness(), Case{bound: 20 * time.Millisecond, run: func(e *env) { <-e.Context().Done() }})
-	if text := res.explainedBy("did not end within 20ms"); res.Outcome != Fail || !strings.Contains(text, "goroutine ") {
-		t.Errorf("a case that hangs: %s, %q, want a failure with the stacks of all goroutines", res.Outcome, text)
+	synctest.Test(t, func(t *testing.T) {
+		res := outcome(t, memoryHarness(), Case{run: func(e *env) { <-e.Context().Done() }})
+		if text := res.explainedBy("did not end within 5m"); res.Outcome != Fail || !strings.Contains(text, "goroutine ") {
+			t.Errorf("a case that hangs: %s, %q, want a failure with the stacks of all goroutines", res.Outcome, text)
+		}
+	})
+}
+
+// When something happens is judged in fake time, and nowhere else.
+func TestLatenessIsJudgedInFakeTime(t *testing.T) {
+	for _, fake := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := memoryHarness()
+			h.FakeTime = fake
+			late := outcome(t, h, Case{run: func(e *env) {
+				start := time.Now()
+				e.pass(2 * time.Second)
+				e.inTime(start, time.Second, "a call")
+			}})
+			awaited := outcome(t, h, Case{run: func(e *env) {
+				start := time.Now()
+				e.until(time.Second, "an event", func() bool { return time.Since(start) > 50*time.Second })
+			}})
+			never := outcome(t, h, Case{run: func(e *env) { e.until(time.Second, "an event", func() bool { return false }) }})
+			want := Pass
+			if fake {
+				want = Fail
+			}
+			if late.Outcome != want || awaited.Outcome != want || never.Outcome != Fail {
+				t.Errorf("fake time %v: what is late %s, what comes within the watchdog %s, what never comes %s; want %s, %s, fail",
+					fake, late.Outcome, awaited.Outcome, never.Outcome, want, want)
+			}
+			alone := outcome(t, h, Case{Hooks: []Hook{HookFakeTime}, run: func(*env) {}})
+			if fake && alone.Outcome != Pass || !fake && (alone.Outcome != Unproven || !strings.Contains(alone.Reason, "fake time")) {
+				t.Errorf("fake time %v: a case that needs it: %s, %q", fake, alone.Outcome, alone.Reason)
+			}
+		})
 	}
 }
 
@@ -249,8 +279,7 @@ func TestFastPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.stop()
-	res := r.runCase(t.Context(), &Case{ID: "LOCK-00", Slow: true, run: func(e *env) { e.Errorf("it ran") }}, func() {})
+	res := r.runCase(t.Context(), &Case{ID: "LOCK-00", Slow: true, run: func(e *env) { e.Errorf("it ran") }})
 	if res.Outcome != Unproven || !strings.Contains(res.Reason, "fast pass") {
 		t.Errorf("%s, %q, want unproven, left out by the fast pass", res.Outcome, res.Reason)
 	}

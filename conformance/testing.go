@@ -37,16 +37,15 @@ func (s *Suite) Test(t *testing.T) *Report {
 	}
 	s.Seed = r.report.Seed
 	s.Alone = fmt.Sprintf("%s={seed} go test -run '^%s$/^{case}$' .", seedEnv, t.Name())
-	defer r.stop()
 	if len(r.cases) == 0 {
 		t.Fatal(ErrNoCase)
 	}
-	r.each(func(c *Case, free func()) {
+	r.each(func(c *Case) {
 		// Run may be called from several goroutines, and so the cases of one
 		// store run side by side without being parallel tests, which would
 		// be as many at a time as the machine has processors.
 		t.Run(c.FullName(), func(t *testing.T) {
-			res := r.runCase(t.Context(), c, free)
+			res := r.runCase(t.Context(), c)
 			r.add(res)
 			tell(t, s, res)
 		})

@@ -90,7 +90,7 @@ func work(url string, in io.Reader, out io.Writer) error {
 
 // openWorker opens the store. On a busy machine it may not connect at first.
 func openWorker(url string) (*coord.Client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
 	defer cancel()
 	for {
 		c, err := coord.Open(ctx, url)
@@ -102,7 +102,7 @@ func openWorker(url string) (*coord.Client, error) {
 }
 
 // patience is how long an order may take. A lock may have to wait for a lease to lapse.
-func (o order) patience() time.Duration { return soon + 2*o.TTL }
+func (o order) patience() time.Duration { return watchdog + 2*o.TTL }
 
 func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), o.patience())
@@ -172,7 +172,7 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 // addUnderLock reads the number in a file and writes the next, so many times: what only
 // the lock keeps others out of.
 func addUnderLock(c *coord.Client, o order) error {
-	ctx, cancel := context.WithTimeout(context.Background(), soon+o.patience())
+	ctx, cancel := context.WithTimeout(context.Background(), watchdog+o.patience())
 	defer cancel()
 	for range o.Times {
 		err := coord.Do(ctx, c, o.Key, func(context.Context) error {
@@ -243,7 +243,7 @@ func (w *worker) read(out io.Reader) {
 
 // send gives an order without waiting for the answer.
 func (w *worker) send(o order) {
-	w.patience = 2*soon + o.patience()
+	w.patience = 2*watchdog + o.patience()
 	w.e.noError(w.enc.Encode(o), "order to a worker")
 }
 
@@ -277,5 +277,5 @@ func (w *worker) kill() {
 // leave lets the worker end by itself.
 func (w *worker) leave() {
 	w.e.noError(w.in.Close(), "end of a worker's input")
-	recv(w.e, w.exited, soon, "a worker's end")
+	recv(w.e, w.exited, watchdog, "a worker's end")
 }

@@ -1,5 +1,5 @@
-// Package runner runs cases: in which order and how many at a time, what a case says, whether this process was
-// scheduled meanwhile, and what runs again because it was not. It does not know what a case is about.
+// Package runner runs cases: in which order and how many at a time, and what a case says. It does not know what a case
+// is about.
 package runner
 
 import "sync"
@@ -10,23 +10,21 @@ type Job struct {
 	Alone bool // it disturbs others
 }
 
-// Each calls fn with the index of every job: so many at a time, and then one at a time those that disturb others. A job
-// that has to run again makes room for the next one by calling free, and waits until nobody else runs.
-func Each(jobs []Job, parallel int, fn func(i int, free func())) {
+// Each calls fn with the index of every job: so many at a time, and then one at a time those that disturb others.
+func Each(jobs []Job, parallel int, fn func(i int)) {
 	slots := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
 	for _, i := range sideBySide(jobs) {
 		slots <- struct{}{}
 		wg.Go(func() {
-			free := sync.OnceFunc(func() { <-slots })
-			defer free()
-			fn(i, free)
+			defer func() { <-slots }()
+			fn(i)
 		})
 	}
 	wg.Wait()
 	for i := range jobs {
 		if jobs[i].Alone {
-			fn(i, func() {})
+			fn(i)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func TestEach(t *testing.T) {
 		t.Errorf("side by side in the order %v", list)
 	}
 	var seen []int
-	Each(jobs, 1, func(i int, _ func()) { seen = append(seen, i) })
+	Each(jobs, 1, func(i int) { seen = append(seen, i) })
 	if !slices.Equal(seen, []int{2, 5, 0, 3, 1, 4}) {
 		t.Errorf("in the order %v", seen)
 	}

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -29,9 +28,7 @@ type Recorder struct {
 	over     bool // given up or through: nothing more is recorded
 	messages []report.Message
 	failed   bool
-	violated bool   // it failed in a way that no slow machine explains
 	aside    string // why the case is not about the store, "" if it is
-	unclear  string // what the case could not judge, "" if it judged all
 	cleanups []func()
 }
 
@@ -54,33 +51,11 @@ func (r *Recorder) Context() context.Context { return r.ctx }
 // Cancel ends the case's context.
 func (r *Recorder) Cancel() { r.cancel() }
 
-// Began is when the case began.
-func (r *Recorder) Began() time.Time { return r.began }
-
 // Logf records a message.
 func (r *Recorder) Logf(format string, args ...any) { r.record(false, format, args...) }
 
 // Errorf records a failure.
 func (r *Recorder) Errorf(format string, args ...any) { r.record(true, format, args...) }
-
-// Violationf records a failure that no slow machine explains, such as two holders at once.
-func (r *Recorder) Violationf(format string, args ...any) {
-	r.record(true, format, args...)
-	r.violate(true)
-}
-
-// Violated reports whether the case has recorded such a failure.
-func (r *Recorder) Violated() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.violated
-}
-
-func (r *Recorder) violate(so bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.violated = r.violated || so && !r.over
-}
 
 // Fatalf records a failure, and ends the goroutine of the case.
 func (r *Recorder) Fatalf(format string, args ...any) {
@@ -94,22 +69,6 @@ func (r *Recorder) Unsupported(reason string) {
 	r.aside = reason
 	r.mu.Unlock()
 	runtime.Goexit()
-}
-
-// LeaveOpen notes something that the case could not judge.
-func (r *Recorder) LeaveOpen(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.unclear = what
-	}
-}
-
-// Open is what the case could not judge, "" if it judged all.
-func (r *Recorder) Open() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.unclear
 }
 
 // Aside is why the case is not about the store, "" if it is.
@@ -199,7 +158,7 @@ func (r *Recorder) Run(fn func()) {
 
 func (r *Recorder) catch(p any) {
 	if p != nil {
-		r.Violationf("panic: %v\n%s", p, debug.Stack())
+		r.Errorf("panic: %v\n%s", p, debug.Stack())
 	}
 }
 
@@ -226,16 +185,6 @@ func (r *Recorder) Result() (messages []report.Message, failed bool) {
 	defer r.mu.Unlock()
 	r.over = true
 	return r.messages, r.failed
-}
-
-// Join adds what inner, which is through, says besides its messages.
-func (r *Recorder) Join(inner *Recorder) {
-	r.violate(inner.Violated())
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.unclear = cmp.Or(r.unclear, inner.Open())
-	}
 }
 
 // ComeBack is how long a case has to end once its context was cancelled.
