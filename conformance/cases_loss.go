@@ -140,7 +140,7 @@ func fiftyBlackHoled(e *env) {
 	var wg sync.WaitGroup
 	for _, h := range holders {
 		wg.Go(func() {
-			l, err := rival.Lock(e.within(h.l.TTL()+soon), h.key, coord.TTL(e.long))
+			l, err := served(e, func(ctx context.Context) (*coord.Lock, error) { return rival.Lock(ctx, h.key, coord.TTL(e.long)) })
 			known := h.l.Err()
 			if err != nil {
 				e.Errorf("Lock of a key whose holder is cut off: saw %v, want a lock", err)

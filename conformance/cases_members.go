@@ -76,7 +76,7 @@ func (e *env) memberRun() *memberRun {
 		c.ttl = e.round(3 * m.Bound)
 	}
 	for range memberClients {
-		b := m.Open(e)
+		b := e.opened(m.Open)
 		e.Cleanup(func() { e.close(b) })
 		c.clients = append(c.clients, e.clientOn(b))
 	}

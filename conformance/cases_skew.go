@@ -39,7 +39,7 @@ func skewCases() []Case {
 
 // skewed opens a client whose clock is ahead by so much.
 func (e *env) skewed(ahead time.Duration) driver.Backend {
-	b := e.r.suite.Harness.Faults.Skew(e, ahead)
+	b := e.opened(func(tb TB) driver.Backend { return e.r.suite.Harness.Faults.Skew(tb, ahead) })
 	e.Cleanup(func() { e.close(b) })
 	return b
 }

@@ -124,12 +124,29 @@ func (e *env) key(name string) string {
 
 // open opens a client of the store; it is closed with the case.
 func (e *env) open() driver.Backend {
-	b := e.r.suite.Harness.Open(e)
-	if b == nil {
-		e.Fatalf("Open gave nil")
-	}
+	b := e.opened(e.r.suite.Harness.Open)
 	e.Cleanup(func() { e.close(b) })
 	return b
+}
+
+// opened opens something by a function of the harness. Where a machine is too slow for the time that the function allows
+// itself, it has another one.
+func (e *env) opened(open func(TB) driver.Backend) (b driver.Backend) {
+	const timeOut = time.Second
+	for start := time.Now(); ; {
+		began := time.Now()
+		failure := e.Attempt(func(tb *runner.Recorder) {
+			if b = open(tb); b == nil {
+				tb.Fatalf("Open gave nil")
+			}
+		})
+		switch {
+		case failure == "":
+			return b
+		case e.timely() || time.Since(began) < timeOut || time.Since(start) > watchdog || e.ctx.Err() != nil:
+			e.Fatalf("%s", failure)
+		}
+	}
 }
 
 func (e *env) close(b interface{ Close() error }) {
@@ -192,7 +209,11 @@ func byDriver(e *env) (driver.Backend, Link) {
 }
 
 func byNetwork(e *env) (driver.Backend, Link) {
-	b, link := e.r.suite.Harness.Faults.Link(e)
+	var link Link
+	b := e.opened(func(tb TB) (b driver.Backend) {
+		b, link = e.r.suite.Harness.Faults.Link(tb)
+		return b
+	})
 	e.Cleanup(func() {
 		link.Heal()
 		e.close(b)

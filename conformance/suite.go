@@ -36,7 +36,7 @@ type Suite struct {
 }
 
 // DefaultParallel is how many cases run at a time. Most of them wait for time to pass.
-const DefaultParallel = 12
+const DefaultParallel = 8
 
 // ErrNoStore is that a store does not open, or has gone away in the middle of a run.
 var ErrNoStore = errors.New("conformance: there is no store")

@@ -179,6 +179,40 @@ func (r *Recorder) clean() {
 	fn()
 }
 
+// Attempt calls fn with a record of its own, and gives its failure, "" if there was none. What fn leaves to be cleaned up is
+// cleaned up at once if it failed, and else after the case.
+func (r *Recorder) Attempt(fn func(*Recorder)) (failure string) {
+	inner := &Recorder{name: r.name, ctx: r.ctx, cancel: func() {}, began: r.began}
+	end := func() {
+		defer func() {
+			messages, _ := inner.Result()
+			for _, m := range messages {
+				r.Forward(m)
+			}
+		}()
+		inner.clean()
+	}
+	done := make(chan struct{})
+	go func() { // which Fatalf ends
+		defer close(done)
+		defer func() { inner.catch(recover()) }()
+		fn(inner)
+	}()
+	<-done
+	if !inner.Failed() {
+		r.Cleanup(end)
+		return ""
+	}
+	inner.clean()
+	messages, _ := inner.Result()
+	for _, m := range messages {
+		if m.Failure {
+			failure = m.Text
+		}
+	}
+	return failure
+}
+
 // Result closes the record.
 func (r *Recorder) Result() (messages []report.Message, failed bool) {
 	r.mu.Lock()

@@ -32,3 +32,27 @@ func TestRecorder(t *testing.T) {
 		t.Error("the context did not end with the case")
 	}
 }
+
+// An attempt that fails is cleaned up and leaves no failure; one that does not is cleaned up with the case.
+func TestAttempt(t *testing.T) {
+	r := runner.NewRecorder(t.Context(), "case")
+	var cleaned []string
+	r.Run(func() {
+		failure := r.Attempt(func(tb *runner.Recorder) {
+			tb.Cleanup(func() { cleaned = append(cleaned, "first") })
+			tb.Fatalf("no connection")
+		})
+		if failure != "no connection" || len(cleaned) != 1 || r.Failed() {
+			t.Errorf("failure %q, cleaned %v, failed %v, want the failure of the attempt alone", failure, cleaned, r.Failed())
+		}
+		failure = r.Attempt(func(tb *runner.Recorder) {
+			tb.Cleanup(func() { cleaned = append(cleaned, "second"); tb.Errorf("left over") })
+		})
+		if failure != "" || len(cleaned) != 1 {
+			t.Errorf("failure %q, cleaned %v, want no failure, and nothing cleaned up yet", failure, cleaned)
+		}
+	})
+	if messages, failed := r.Result(); len(cleaned) != 2 || !failed || len(messages) != 1 || messages[0].Text != "left over" {
+		t.Errorf("cleaned %v, %v, want what the clean-up of the second said", cleaned, messages)
+	}
+}
