@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -53,28 +54,38 @@ func (e *env) lessee(opts ...coord.Option) *coord.Client {
 
 // leaseBound: a lessee has a lease, waits for longer than a sub-window, and then spends what it
 // can, while another client takes all that it is granted, for longer than a period.
+// How much it has when it waits is by chance: three do so at once.
 func leaseBound(e *env) {
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() { e.scopeOf(fmt.Sprint("lessee ", i), func(e *env) { e.leaseKeepsBound(fmt.Sprint("k", i)) }) })
+	}
+	wg.Wait()
+}
+
+func (e *env) leaseKeepsBound(name string) {
 	const rate, per, each = 4000, time.Second, 5
-	limit, key := algorithms(rate, per)["sliding window"], e.key("k")
+	limit, key := algorithms(rate, per)["sliding window"], e.key(name)
 	lessee := e.lessee(coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: 1}))
 	greedy := e.limiter()
 	var spends []spend
-	ask := func() {
+	ask := func(n int) {
 		sent := time.Now()
-		r, err := lessee.AllowN(e.within(soon), key, limit, each)
-		e.noError(err, "AllowN of a lessee")
-		if r.Allowed {
-			spends = append(spends, spend{sent, time.Now(), each})
+		r, err := lessee.AllowAtMost(e.within(soon), key, limit, n)
+		e.noError(err, "AllowAtMost of a lessee")
+		if r.Granted > 0 {
+			spends = append(spends, spend{sent, time.Now(), r.Granted})
 		}
 	}
 	// A client measures its rate over a hundredth of For, and leases no fewer than 16.
 	for end := time.Now().Add(per / 5); time.Now().Before(end); {
-		ask()
+		ask(each)
 		e.pass(time.Millisecond)
 	}
 	e.pass(per / 10)
+	ask(rate / 8) // of what it has, before it has more
 	for range rate / each / 8 {
-		ask()
+		ask(each)
 	}
 	for end := time.Now().Add(per + per/5); time.Now().Before(end); {
 		if a := e.ask(greedy, key, limit, 1, rate); a.N > 0 {
