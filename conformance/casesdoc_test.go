@@ -28,6 +28,7 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 | --- | --- |
 | clause | of the [contract](../contract.md) |
 | decides | the claim that the case proves. Without the claim the case is unsupported, and reported if it would pass |
+| of the client | it judges package coord, and runs in fake time and on Redis |
 | needs | claims and hooks of the harness without which the case is not run |
 
 ## Which case for which scenario
@@ -58,6 +59,9 @@ This page says what each of the %d cases shows, why it exists, and what an adapt
 		}
 		if len(needs) > 0 {
 			fmt.Fprintf(&b, " Needs %s.", strings.Join(needs, ", "))
+		}
+		if c.Client {
+			b.WriteString(" Of the client.")
 		}
 		if c.Slow {
 			b.WriteString(" Left out by a fast pass.")

@@ -33,6 +33,9 @@ type Harness struct {
 	// FakeTime says that the suite runs in a bubble of testing/synctest, where time passes only while all goroutines wait.
 	// When something happens is judged exactly there, and only there: elsewhere a busy machine would be judged.
 	FakeTime bool
+	// Client adds the cases that judge package coord itself, which takes no more of any store than other cases have seen.
+	// They always run in fake time. The tests of coord run them in memory and on Redis.
+	Client bool
 	// Deviations are where the adapter knowingly does not keep the contract.
 	Deviations []Deviation
 

@@ -122,7 +122,7 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 	r.report = Report{
 		Schema: Schema, Suite: Version, Seed: seed, Started: time.Now(), Env: environment(),
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
-		Selection: Selection{Fast: s.Fast, Partial: len(r.cases) < len(Cases())},
+		Selection: Selection{Fast: s.Fast, Partial: len(r.cases) < len((&Suite{Harness: s.Harness}).selected())},
 	}
 	if err := r.probe(ctx); err != nil {
 		return nil, err
@@ -132,7 +132,8 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 
 // selected are the cases that run.
 func (s *Suite) selected() []Case {
-	return slices.DeleteFunc(Cases(), func(c Case) bool { return s.Only != nil && !s.Only(c) })
+	ofClient := s.Harness.Client || s.Harness.FakeTime
+	return slices.DeleteFunc(Cases(), func(c Case) bool { return c.Client && !ofClient || s.Only != nil && !s.Only(c) })
 }
 
 // probe opens the store once, to see what it is.

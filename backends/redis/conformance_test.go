@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: "redis://" + srv.Addr + "/0",
+		Client:    true,
 	})
 }
 
