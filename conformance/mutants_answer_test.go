@@ -66,7 +66,7 @@ var answerMutants = []mutant{
 			if g.N > 0 {
 				g.ValidFor = l.Per
 			}
-		}), killers: []string{"LIMIT-50", "LIMIT-51"}, luck: true,
+		}), killers: []string{"LIMIT-50", "LIMIT-51"},
 	}, {
 		name: "retry time of a grant", bug: "the time is computed, although there is nothing to wait for",
 		new: answering(func(_ driver.Limit, t *driver.Taken, g *driver.Granted) {

@@ -74,7 +74,7 @@ var clientMutants = []mutant{
 				}
 				return g, err
 			}
-		}), killers: []string{"LOCK-42", "LOCK-43", "LOCK-44", "LOCK-45", "LOCK-54", "LOCK-55", "LOCK-56", "LOCK-88"}, luck: true,
+		}), killers: []string{"LOCK-42", "LOCK-43", "LOCK-44", "LOCK-45", "LOCK-54", "LOCK-55", "LOCK-56"},
 	}, {
 		name: "release given up", bug: "an Unlock that failed is not made again", sound: "clients",
 		new: bugged(func(l *layer) {

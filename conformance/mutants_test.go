@@ -37,9 +37,6 @@ type mutant struct {
 	// sound is the same driver without the bug, by its name in soundDrivers.
 	sound   string
 	killers []string // cases that must fail
-	// luck says that what shows the bug depends on how goroutines are scheduled, which no seed repeats: the cases
-	// run again until they have failed.
-	luck bool
 }
 
 // allMutants is the table, by subject.
@@ -128,34 +125,18 @@ func examine(t *testing.T, open func() conformance.Harness, ids []string, seed u
 // forever is when what a mutant leaves behind ends: after all cases, and before its bubble.
 const forever = 24 * time.Hour
 
-// mostRuns is how often the cases run at most where it takes luck.
-const mostRuns = 20
-
-// survives gives those of the cases that the mutant passes.
-func (m mutant) survives(t *testing.T, ids []string, seed uint64) (left []string) {
-	t.Helper()
-	r := examine(t, m.new, ids, seed)
-	if len(ids) == 0 || len(r.Results) != len(ids) {
-		t.Fatalf("%d of the cases %v ran, want all of them, and at least one", len(r.Results), ids)
-	}
-	for _, res := range r.Results {
-		if res.Outcome != conformance.Fail {
-			left = append(left, res.ID)
-		}
-	}
-	return left
-}
-
 func TestMutantsAreKilled(t *testing.T) {
 	for _, m := range allMutants() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			left := m.survives(t, m.killers, 1)
-			for seed := uint64(2); m.luck && seed <= mostRuns && len(left) > 0; seed++ {
-				left = m.survives(t, left, seed)
+			r := examine(t, m.new, m.killers, 1)
+			if len(m.killers) == 0 || len(r.Results) != len(m.killers) {
+				t.Fatalf("%d of the cases %v ran, want all of them, and at least one", len(r.Results), m.killers)
 			}
-			for _, id := range left {
-				t.Errorf("%s passes, want a failure: the mutant survives", id)
+			for _, res := range r.Results {
+				if res.Outcome != conformance.Fail {
+					t.Errorf("%s: %s, want a failure: the mutant survives", res.FullName(), res.Outcome)
+				}
 			}
 		})
 	}
