@@ -14,8 +14,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// How long each scenario lasts, and where its report is written: make soak sets both. Without the first each break is
-// made once.
+// How long each scenario lasts, and where its report is written. Without the first each break is made once.
 const (
 	forEnv     = "COORD_CHAOS"
 	reportsEnv = "COORD_CHAOS_REPORTS"
