@@ -90,7 +90,7 @@ func (w *world) judgeSpends() {
 }
 
 // exceeds reports whether more was granted, from the first on, than the limit has in some time. What is charged is not
-// asked for: it only has to be missed by those who ask later.
+// asked for: it only has to be missed by those who ask after it.
 func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok bool) {
 	first := list[0].from
 	var inside []spend
@@ -116,10 +116,20 @@ func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok 
 		return n, limit.Rate, n > limit.Rate
 	}
 	slices.SortFunc(inside, func(a, b spend) int { return int(a.to - b.to) })
+	granted := 0
 	for _, s := range inside {
-		n += s.n
+		if s.charged {
+			continue
+		}
+		granted += s.n
+		n = granted
+		for _, c := range inside {
+			if c.charged && c.to < s.from {
+				n += c.n
+			}
+		}
 		most = limit.Burst + int(float64(limit.Rate)*float64(s.to-first+permitsFor)/float64(limit.Per)) + 1
-		if n > most && !s.charged {
+		if n > most {
 			return n, most, true
 		}
 	}

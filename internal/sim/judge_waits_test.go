@@ -132,7 +132,11 @@ func (w *world) judgeFirst(p *waiting) {
 	}
 	first, err := w.raw.Inspect(context.Background(), p.key)
 	q := w.byID[first.ID]
-	if err != nil || q == nil || q.reported || q.l.diedAt().IsZero() || time.Since(q.l.diedAt()) < time.Second {
+	if err != nil || q == nil || q.l.diedAt().IsZero() {
+		return
+	}
+	p.since = time.Now() // it is not forgotten
+	if q.reported || time.Since(q.l.diedAt()) < time.Second {
 		return
 	}
 	if free := w.freeSince[p.key]; free.IsZero() && (p.share.Mode != driver.Read || w.shareable[p.key].IsZero()) {
