@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,7 +65,11 @@ func TestStatementsOfLimits(t *testing.T) {
 			}
 		}
 	}
-	take(one, "clock", 1)
+	for quick := false; !quick; { // the estimate of the server's clock is as good as the fastest request
+		began := time.Now()
+		take(one, rand.Text(), 1)
+		quick = time.Since(began) < tooLate/5
+	}
 	one.clock.server = one.clock.server.Add(50 * time.Millisecond) // the next request comes too early, and waits
 	statements()
 	for _, step := range []struct {
