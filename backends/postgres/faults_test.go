@@ -67,18 +67,18 @@ func TestCancelledCallKeepsItsConnection(t *testing.T) {
 	b, r, release := behindARow(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	renewed := make(chan error, 1)
+	asked := make(chan error, 1)
 	go func() {
-		_, err := b.Renew(ctx, "k", r)
-		renewed <- err
+		_, err := b.TryLock(ctx, "k", r)
+		asked <- err
 	}()
 	untilBlocked(t, b, 1)
 	cancel()
-	if err := <-renewed; !errors.Is(err, context.Canceled) || driver.Definite(err) {
-		t.Errorf("Renew of a row that is locked: %v, want an unknown outcome", err)
+	if err := <-asked; !errors.Is(err, context.Canceled) || driver.Definite(err) {
+		t.Errorf("TryLock of a row that is locked: %v, want an unknown outcome", err)
 	}
 	release()
-	if _, err := b.Renew(t.Context(), "k", r); err != nil {
+	if err := answered(func() error { _, err := b.Renew(t.Context(), "k", r); return err }); err != nil {
 		t.Errorf("Renew after that: %v", err)
 	}
 	if n := b.pool.Stat().NewConnsCount(); n != 1 {

@@ -34,7 +34,7 @@ func TestLockTimeout(t *testing.T) {
 			return err
 		},
 	} {
-		if err := call(); !errors.Is(err, driver.ErrNotSent) || !contains(err, "lock timeout") {
+		if err := answered(call); !errors.Is(err, driver.ErrNotSent) || !contains(err, "lock timeout") {
 			t.Errorf("%s of a row that is locked: %v, want ErrNotSent that says so", what, err)
 		}
 	}
