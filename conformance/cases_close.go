@@ -38,7 +38,7 @@ func closeClient(e *env) {
 	c, held, wanted := e.clientOn(b), e.key("held"), e.key("wanted")
 	rival, r := e.locker(), e.req(e.long)
 	e.take(rival, wanted, r)
-	l := e.lock(c, held, coord.TTL(e.long))
+	l := e.lock(c, held, coord.TTL(e.keep)) // which frees the key in time where the store does not confirm the release
 	done := l.Done()
 	in.Script(func(call Call) Fault {
 		if call.Op == "Unlock" && call.Key == held {
@@ -117,7 +117,7 @@ func shutdown(e *env) {
 	e.noError(recv(e, result, soon, "Shutdown to end after the last Unlock"), "Shutdown")
 
 	c, key = e.client(), e.key("stuck")
-	l = e.lock(c, key, coord.TTL(e.long))
+	l = e.lock(c, key, coord.TTL(e.keep))
 	err = c.Shutdown(e.within(50 * time.Millisecond))
 	e.wantError(err, "Shutdown that ran out of time", context.DeadlineExceeded)
 	e.wantError(l.Err(), "Err after a Shutdown that ran out of time", coord.ErrNotHeld)
