@@ -23,7 +23,7 @@ const quietEnv = "COORD_STORES_QUIET"
 
 // No client library prints lines of its own when its server is killed, comes back, hangs and goes on, while a program
 // uses it. The program is a process, because a library may take os.Stderr before any test runs.
-func TestDriversPrintNothing(t *testing.T) {
+func TestNightlyDriversPrintNothing(t *testing.T) {
 	this := func(s *testserver.Server) func() *testserver.Server { return func() *testserver.Server { return s } }
 	// Each gives the URL, and the server on which the store depends at the time.
 	for name, start := range map[string]func(testing.TB) (url string, server func() *testserver.Server){
