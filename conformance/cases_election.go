@@ -87,8 +87,7 @@ func oneLeads(e *env) {
 	key := e.key("k")
 	ctx := coord.WithOwner(e.ctx) // which they must not share
 	var wg sync.WaitGroup
-	inside := make(chan struct{}, 1)
-	last := coord.Token(0)
+	s := &section{e: e}
 	for range clients {
 		c := e.client()
 		for range each {
@@ -96,19 +95,8 @@ func oneLeads(e *env) {
 				e.scopeOf("a candidate", func(e *env) {
 					for range rounds {
 						err := e.lead(ctx, c, key, func(ctx context.Context) error {
-							select {
-							case inside <- struct{}{}:
-							default:
-								e.Errorf("Lead: saw two leaders at once, want one")
-								return nil
-							}
-							defer func() { <-inside }()
 							lock, _ := coord.Held(ctx, key)
-							if lock.Token() <= last {
-								e.Errorf("token of a term: saw %d after %d, want a greater one", lock.Token(), last)
-							}
-							last = lock.Token()
-							e.pass(2 * time.Millisecond)
+							s.visit("a leader", lock, func() { e.pass(2 * time.Millisecond) })
 							return nil
 						}, coord.TTL(e.long))
 						e.noError(err, "Lead, whose function returned nil")

@@ -36,9 +36,7 @@ func contention(e *env) {
 	const clients, goroutines, rounds = 4, 3, 8
 	key := e.key("counter")
 	var wg sync.WaitGroup
-	var inside atomic.Int32
-	count := 0 // guarded by the lock alone
-	var last coord.Token
+	s := &section{e: e}
 	for i := range clients {
 		c := e.client()
 		for j := range goroutines {
@@ -50,15 +48,7 @@ func contention(e *env) {
 						e.Errorf("%s: Lock: saw %v, want a lock", who, err)
 						return
 					}
-					if n := inside.Add(1); n != 1 {
-						e.Errorf("%s: saw %d holders at a time, want 1", who, n)
-					}
-					count++
-					if l.Token() <= last {
-						e.Errorf("%s: saw token %d after %d, want a greater one", who, l.Token(), last)
-					}
-					last = l.Token()
-					inside.Add(-1)
+					s.visit(who, l, nil)
 					if err := l.Unlock(e.ctx); err != nil {
 						e.Errorf("%s: Unlock: saw %v, want nil", who, err)
 					}
@@ -67,9 +57,7 @@ func contention(e *env) {
 		}
 	}
 	wg.Wait()
-	if want := clients * goroutines * rounds; count != want && !e.Failed() {
-		e.Errorf("counter: saw %d, want %d: updates were lost", count, want)
-	}
+	s.visited(clients * goroutines * rounds)
 }
 
 func heldRefused(e *env) {
