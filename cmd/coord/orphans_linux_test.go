@@ -33,7 +33,8 @@ exit 7`
 func TestLockTellsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
-	r := u.start("lock", "a", "--", "sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo up; echo $!; exit 5")
+	r := u.start("lock", "a", "--", "sh", "-c",
+		"setsid sleep 300 >/dev/null 2>&1 & until grep -q '(sleep)' /proc/$!/stat; do :; done; echo up; echo $!; exit 5")
 	var pid int
 	if _, err := fmt.Sscan(<-r.lines, &pid); err != nil {
 		t.Fatal(err)
