@@ -455,6 +455,7 @@ var oddCalls = []badCall{
 	{"Register", "nil function", func(context.Context, *coord.Client) error { coord.Register("nil", nil); return nil }, nil},
 	{"Register", "repeated", func(context.Context, *coord.Client) error { coord.Register("memory", memory.Open); return nil }, nil},
 	{"WithOwner", "nil context", func(context.Context, *coord.Client) error { coord.WithOwner(noContext); return nil }, nil},
+	{"Detach", "nil context", func(context.Context, *coord.Client) error { coord.Detach(noContext); return nil }, nil},
 	{"Go", "nil context", func(context.Context, *coord.Client) error { coord.Go(noContext, func(context.Context) {}); return nil }, nil},
 	{"Held", "nil context", func(context.Context, *coord.Client) error { coord.Held(noContext, "k"); return nil }, nil},
 	{"WithFailurePolicy", "99", func(context.Context, *coord.Client) error { return made(coord.WithFailurePolicy(99)) }, coord.ErrInvalid},

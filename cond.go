@@ -44,7 +44,8 @@ func (c *Client) Cond(key string) *Cond { return &Cond{c, key} }
 //
 // If Wait fails after it has given up the lock, as when ctx ends, the lock is not held: the function's context ends, and
 // Do returns an error that is also ErrNotHeld. Before that it is ErrNotHeld without the lock, ErrLost if it was lost,
-// and ErrInvalid if the lock was entered twice, or is of a [DoAll], a [Lead] or another owner. More waiters of a key than it may
+// and ErrInvalid if the lock was entered twice, also by another goroutine, or is of a [DoAll] or a [Lead], or ctx was
+// detached from it. More waiters of a key than it may
 // have holders (see [Client.ReadWrite]) are ErrUnsupported.
 //
 // It costs two requests beside those of Unlock and Lock, and reads of all waiters of the key: one after each signal and one
@@ -101,8 +102,8 @@ func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
 	case d.c.shared == nil:
 		return nil, nil, ErrUnsupported
 	}
-	bound, ok := ctx.Value(heldKey{exclusive, d.key}).(*holdCtx)
-	if !ok {
+	bound := boundIn(ctx, exclusive, d.key)
+	if bound == nil {
 		return nil, nil, fmt.Errorf("%w: no lock of this key in ctx: want the ctx of the function of Do", ErrNotHeld)
 	}
 	l := bound.lock.Load()
@@ -117,33 +118,34 @@ func (d *Cond) held(ctx context.Context) (*holdCtx, *Lock, error) {
 
 // mayWait refuses a lock that cannot be given up whole.
 func mayWait(ctx context.Context, bound *holdCtx, l *Lock) error {
-	e := l.h.e
-	switch {
-	case !bound.ofDo || e == nil:
+	entered, _ := linkOf(ctx).entry(entryKey{l.h.c, exclusive, l.Key()})
+	switch n := l.h.handlesNow(); {
+	case !bound.ofDo:
 		return fmt.Errorf("%w: ctx is not that of the function of Do, TryDo or Locked", ErrInvalid)
-	case ownerOf(ctx) != e.owner:
-		return fmt.Errorf("%w: the lock in ctx is of another owner", ErrInvalid)
-	case e.cfg.ofLead || e.cfg.ofSeveral:
+	case l.h.cfg.ofLead || l.h.cfg.ofSeveral:
 		return fmt.Errorf("%w: the lock is of Lead or DoAll, which do not give it up: want Do", ErrInvalid)
-	}
-	e.owner.mu.Lock()
-	defer e.owner.mu.Unlock()
-	if e.depth > 1 {
-		return fmt.Errorf("%w: the lock was entered %d times, and waiting would give up one of them: want once", ErrInvalid, e.depth)
+	case n > 1:
+		return errEnteredTwice(n)
+	case entered != l:
+		return fmt.Errorf("%w: ctx is detached from the lock, or under another handle on it", ErrInvalid)
 	}
 	return nil
 }
 
+func errEnteredTwice(n int) error {
+	return fmt.Errorf("%w: the lock was entered %d times, and waiting would give up one of them: want once", ErrInvalid, n)
+}
+
 // wait is Wait of a lock that may wait.
 func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
-	cfg := &l.h.e.cfg
+	cfg := l.h.cfg
 	full, _ := d.fullKey()
 	passOn := func(ctx context.Context) error { return d.wake(ctx, false) }
 	// A place is taken under the lock, so that whoever has it later signals this one too.
 	var place hold.Place
 	err := place.Take(ctx, d.c.shared, hold.Spec{
 		Name: d.key, Key: full, Lease: roundTTL(cfg.ttl, d.c.info), Share: driver.Share{Mode: driver.Read},
-		Holder: cfg.holder, Owner: l.h.e.owner,
+		Holder: cfg.holder, Owner: (*owner)(nil),
 	})
 	if err != nil {
 		return err
@@ -151,6 +153,11 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 	if !bound.lock.CompareAndSwap(l, nil) { // another goroutine waits in this context
 		place.Withdraw(passOn)
 		return ErrNotHeld
+	}
+	if !l.leaveAlone() { // entered since
+		bound.lock.Store(l)
+		place.Withdraw(passOn)
+		return errEnteredTwice(2)
 	}
 	returned := false
 	defer errs.IfPanics(&returned, func() {
@@ -176,7 +183,11 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 // giveUp unlocks l, which c had, and c goes on.
 func (c *holdCtx) giveUp(ctx context.Context, l *Lock) error {
 	l.h.t.Unwatch(&c.watcher)
-	err := l.Unlock(ctx)
+	err := asLoss(l.h.t.Release(ctx))
+	if err != nil {
+		l.h.t.TellLoss()
+		err = l.h.c.fail("unlock", l.Key(), err)
+	}
 	if err != nil && !errors.Is(err, ErrNotHeld) {
 		l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
 			"key", l.Key(), "error", err)
@@ -187,7 +198,7 @@ func (c *holdCtx) giveUp(ctx context.Context, l *Lock) error {
 
 // takeAgain binds c to a new hold of key.
 func (c *holdCtx) takeAgain(ctx context.Context, client *Client, key string, opts []LockOption) error {
-	l, err := client.Lock(ctx, key, opts...)
+	l, err := client.Lock(ofNobody(ctx), key, opts...)
 	if err != nil {
 		return err
 	}

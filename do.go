@@ -12,8 +12,10 @@ var (
 )
 
 // Do holds key while fn runs. fn's ctx ends with cause ErrLost when the hold
-// is lost, and carries an owner, so that a Do or Lock of the same key under it
-// re-enters. [Held] gives the lock, and so its fencing token, inside fn.
+// is lost, and carries the lock: a Do or Lock of the same key under it re-enters.
+// Goroutines that share ctx take turns inside the key, whether they share fn's or
+// the caller's, and wait for each other within it.
+// [Held] gives the lock, and so its fencing token, inside fn.
 //
 // Do returns fn's error. If the hold ended before fn returned, it returns
 // errors.Join(fn's error, ErrLost), so that the caller rolls back. If the store
@@ -27,8 +29,7 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context) erro
 }
 
 func doLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) error {
-	ctx = withAnyOwner(ctx)
-	lock, err := l.Lock(ctx, key, opts...)
+	lock, err := l.Lock(ofNobody(ctx), key, opts...)
 	if err != nil {
 		return err
 	}
@@ -45,8 +46,7 @@ func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context) e
 }
 
 func tryDoLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
-	ctx = withAnyOwner(ctx)
-	lock, err := l.TryLock(ctx, key, opts...)
+	lock, err := l.TryLock(ofNobody(ctx), key, opts...)
 	switch {
 	case errors.Is(err, ErrLocked) && ctx.Err() == nil:
 		return false, nil
@@ -56,19 +56,17 @@ func tryDoLocked(ctx context.Context, l Locker, key string, fn func(context.Cont
 	return true, lock.do(ctx, fn)
 }
 
-func withAnyOwner(ctx context.Context) context.Context {
-	if ownerOf(ctx) != nil {
-		return ctx
-	}
-	return WithOwner(ctx)
-}
-
 // do runs fn under l and unlocks.
 func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	inner, bound := ctx, (*holdCtx)(nil)
 	if !l.binds(ctx) { // an outer Do of this hold may have done it
 		bound = l.bind(ctx)
 		inner, bound.ofDo = bound, true
+	} else {
+		c := withLink(ctx)
+		c.link.entryKey = l.entryKey()
+		c.link.lock.Store(l)
+		inner = c
 	}
 	defer func() {
 		if bound != nil {
@@ -99,8 +97,8 @@ func Held(ctx context.Context, key string) (*Lock, bool) {
 }
 
 func heldIn(ctx context.Context, space space, key string) (*Lock, bool) {
-	bound, ok := ctx.Value(heldKey{space, key}).(*holdCtx)
-	if !ok {
+	bound := boundIn(ctx, space, key)
+	if bound == nil {
 		return nil, false
 	}
 	l := bound.lock.Load()

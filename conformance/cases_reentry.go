@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 func reentryCases() []Case {
@@ -32,8 +34,8 @@ func reentryCases() []Case {
 			Why:    "re-entry by process or by session lets every goroutine in",
 			Remedy: "tell ids apart, not clients or processes",
 		}, {
-			ID: "LOCK-65", Name: "first-entries-at-once-make-one-hold", Clause: "L7", run: firstEntries,
-			Why:    "goroutines of one owner that enter together must neither deadlock nor cancel one another",
+			ID: "LOCK-358", Name: "goroutines-of-one-context-take-turns", Clause: "L7", run: takeTurns,
+			Why:    "goroutines that an errgroup starts under one lock enter a second one together, if all that share a context are one holder",
 			Remedy: "nothing of the adapter's, as a rule: see that its calls do not fail",
 		}, {
 			ID: "LOCK-66", Name: "do-nests", Clause: "L7", run: doNests,
@@ -165,53 +167,66 @@ func othersExcluded(e *env) {
 	e.gaveBack(l.Unlock(ctx), "Unlock")
 }
 
-func firstEntries(e *env) {
-	b, in := e.injected()
-	c, key, ctx := e.clientOn(b), e.key("k"), coord.WithOwner(e.ctx)
-	holder, r := e.locker(), e.req(e.long)
-	e.take(holder, key, r)
-	first, cancel := context.WithCancel(ctx)
-	cancelled := async(func() error {
-		_, err := c.Lock(first, key, coord.TTL(e.long))
-		return err
-	})
-	e.until(soon, "the first entry to ask the store", func() bool { return in.count("TryLock") > 0 })
-	const others = 3
-	locks := make(chan *coord.Lock, others)
-	var wg sync.WaitGroup
-	for range others {
-		wg.Go(func() {
-			l, err := c.Lock(ctx, key, coord.TTL(e.long))
-			if err != nil {
-				e.Errorf("Lock beside other first entries of the owner: saw %v, want a lock", err)
-			}
-			locks <- l
+// takeTurns has goroutines that share the context of a lock, of a leader and of nothing take another key, each in all ways.
+func takeTurns(e *env) {
+	const goroutines = 8
+	c, key := e.client(), e.key("account")
+	var ways []func(ctx context.Context, fn func(context.Context) error) error
+	by := func(l coord.Locker) {
+		ways = append(ways, func(ctx context.Context, fn func(context.Context) error) error {
+			return coord.Do(ctx, l, key, fn, coord.TTL(e.long))
 		})
 	}
-	cancel()
-	e.wantError(recv(e, cancelled, soon, "the cancelled entry to return"), "the cancelled entry", context.Canceled)
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
-	var token coord.Token
-	var handles []*coord.Lock
-	for range others {
-		l := recv(e, locks, soon, "an entry beside the cancelled one")
-		if l == nil {
-			e.Fatalf("an entry beside the cancelled one failed")
-		}
-		if token != 0 && l.Token() != token {
-			e.Errorf("tokens of entries of one owner: saw %d and %d, want one hold", token, l.Token())
-		}
-		token, handles = l.Token(), append(handles, l)
+	by(c)
+	ways = append(ways, func(ctx context.Context, fn func(context.Context) error) error {
+		return e.doAll(ctx, c, []string{key}, fn, coord.TTL(e.long))
+	})
+	if e.info.Claims.Has(driver.Shared) {
+		by(c.ReadWrite().Write())
+		by(c.Semaphore(1))
 	}
-	wg.Wait()
-	for i, l := range handles {
-		e.refused(holder, key, "while entries of the owner are left")
-		e.gaveBack(l.Unlock(ctx), "Unlock of one entry")
-		if i == 0 {
-			e.wantError(l.Unlock(ctx), "second Unlock of one entry", coord.ErrNotHeld)
+	outer := map[string]func(fn func(context.Context) error) error{
+		"nothing": func(fn func(context.Context) error) error { return fn(e.ctx) },
+		"a lock": func(fn func(context.Context) error) error {
+			return coord.Do(e.ctx, c, e.key("batch"), fn, coord.TTL(e.long))
+		},
+		"a leader": func(fn func(context.Context) error) error {
+			return e.lead(e.ctx, c, e.key("batch"), fn, coord.TTL(e.long))
+		},
+		"the same lock": func(fn func(context.Context) error) error {
+			return coord.Do(e.ctx, c, key, fn, coord.TTL(e.long))
+		},
+	}
+	for name, under := range outer {
+		for _, way := range ways {
+			var inside, visits atomic.Int64
+			err := under(func(ctx context.Context) error {
+				var wg sync.WaitGroup
+				for range goroutines {
+					wg.Go(func() {
+						err := way(ctx, func(context.Context) error {
+							if n := inside.Add(1); n != 1 {
+								e.Errorf("goroutines under %s: saw %d inside, want one", name, n)
+							}
+							was := visits.Load()
+							e.pass(time.Millisecond)
+							visits.Store(was + 1)
+							inside.Add(-1)
+							return nil
+						})
+						if err != nil {
+							e.Errorf("a goroutine under %s: saw %v, want its turn", name, err)
+						}
+					})
+				}
+				wg.Wait()
+				return nil
+			})
+			if e.noError(err, "a fan-out under "+name); visits.Load() != goroutines && !e.Failed() {
+				e.Errorf("visits under %s: counted %d, want %d: updates were lost", name, visits.Load(), goroutines)
+			}
 		}
 	}
-	e.free(holder, key, time.Second, "after the last Unlock")
 }
 
 func doNests(e *env) {

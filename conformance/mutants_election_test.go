@@ -76,8 +76,15 @@ func watching(watch watchFunc) func() harness {
 	return func() harness { return sound().Electing(nil, watch) }
 }
 
+// sharedOwner takes the lock for the owner that ctx has.
 func sharedOwner(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {
-	return coord.Do(ctx, l, key, fn, opts...)
+	lock, err := l.Lock(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	term, cancel := lock.Context(ctx)
+	defer cancel()
+	return errors.Join(fn(term), lock.Unlock(ctx))
 }
 
 func notWaitedFor(ctx context.Context, l coord.Locker, key string, fn func(context.Context) error, opts ...coord.LockOption) error {

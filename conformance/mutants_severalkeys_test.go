@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -14,6 +15,9 @@ var severalKeysMutants = []mutant{
 	{
 		name: "keys unsorted", bug: "several keys are taken in the order in which each caller names them (Redisson 1160)",
 		new: holding(unsorted), killers: []string{"LOCK-261"},
+	}, {
+		name: "owner of a context", bug: "whoever shares a context is one holder: goroutines enter each other's lock",
+		new: holding(ownerOfContext), killers: []string{"LOCK-358"},
 	}, {
 		name: "earlier keys kept", bug: "when one of several keys is refused, those taken before it stay taken (Redisson 4456)",
 		new: holding(earlierKept), killers: []string{"LOCK-262", "LOCK-266"},
@@ -101,7 +105,9 @@ func (t *twice) again(ctx context.Context, key string) func(*coord.Lock, error) 
 		if err != nil {
 			return nil, err
 		}
-		second, err := t.Client.TryLock(ctx, key)
+		inner, cancel := first.Context(ctx)
+		defer cancel()
+		second, err := t.Client.TryLock(inner, key)
 		if err == nil {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -121,6 +127,22 @@ func earlierKept(ctx context.Context, try bool, l coord.Locker, keys []string, f
 		}
 	}
 	return ran, err
+}
+
+// owners are of contexts.
+var owners sync.Map
+
+// ownerOfContext takes the one key that there is by hand, for all goroutines of a context.
+func ownerOfContext(ctx context.Context, try bool, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) (bool, error) {
+	if try || len(keys) > 1 {
+		return soundDoAll(ctx, try, l, keys, fn, opts...)
+	}
+	owner, _ := owners.LoadOrStore(ctx, coord.WithOwner(ctx))
+	lock, err := l.Lock(owner.(context.Context), keys[0], opts...)
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(fn(ctx), lock.Unlock(ctx))
 }
 
 func otherOwner(ctx context.Context, try bool, l coord.Locker, keys []string, fn func(context.Context) error, opts ...coord.LockOption) (bool, error) {

@@ -98,7 +98,7 @@ func (p *permits) run(ctx context.Context, method string, setTrailer func(metada
 		return call(ctx)
 	}
 	var own error // what the handler said
-	ran, err := p.permit(ctx, key, method).Do(coord.WithOwner(ctx), func(ctx context.Context) error {
+	ran, err := p.permit(ctx, key, method).Do(ctx, func(ctx context.Context) error {
 		own = call(ctx)
 		return nil
 	})

@@ -56,7 +56,7 @@ func (c Concurrent) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		out := newRecorder(w)
-		ran, err := c.permit(r, key).Do(owned(r.Context()), func(ctx context.Context) error {
+		ran, err := c.permit(r, key).Do(r.Context(), func(ctx context.Context) error {
 			next.ServeHTTP(out, r.WithContext(ctx))
 			return nil
 		})

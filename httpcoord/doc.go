@@ -11,7 +11,6 @@
 //	    RateLimit, Retry-After, 429 as problem details (RFC 9457).
 //	  - [Locks] serves one request of a key at a time, over all machines.
 //	  - [Idempotency] guards against double submits.
-//	  - [Owner] gives each request an owner, so that its locks re-enter.
 //	  - [Proxies] finds a client's address behind proxies that are trusted, and no others.
 //	  - [Transport] keeps to the limits of a service that is called.
 //

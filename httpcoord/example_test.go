@@ -102,24 +102,6 @@ func ExampleIdempotency() {
 	// orders: 1
 }
 
-func ExampleOwner() {
-	client := newClient()
-	defer client.Close()
-	handler := httpcoord.Owner(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		lock, err := client.Lock(r.Context(), "stock")
-		if err != nil {
-			panic(err)
-		}
-		defer lock.Unlock(r.Context())
-		// A function that takes the same lock, somewhere below.
-		err = coord.Do(r.Context(), client, "stock", func(context.Context) error { return nil })
-		fmt.Println("re-entered:", err == nil)
-	}))
-	send(handler, "GET", "/")
-	// Output:
-	// re-entered: true
-}
-
 func ExampleProxies() {
 	behind := httpcoord.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	r := httptest.NewRequest("GET", "/", nil)

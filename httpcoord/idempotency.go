@@ -129,12 +129,14 @@ func (m *idempotent) key(r *http.Request, id string) string {
 
 // once serves r unless its key is, or was, in use. Around a router and around one of its routes it is one guard.
 func (m *idempotent) once(w http.ResponseWriter, r *http.Request, key string) {
-	if _, held := coord.Held(r.Context(), key); held && isOwned(r.Context()) {
+	guarded := guard{key, r.Context().Value(http.ServerContextKey)}
+	if r.Context().Value(guardKey{}) == guarded {
 		m.next.ServeHTTP(w, r)
 		return
 	}
 	out := newRecorder(w)
-	ran, err := coord.TryDo(owned(r.Context()), m.Store, key, func(ctx context.Context) error {
+	ctx := context.WithValue(r.Context(), guardKey{}, guarded)
+	ran, err := coord.TryDo(ctx, m.Store, key, func(ctx context.Context) error {
 		return m.locked(ctx, out, r, key)
 	}, m.Options...)
 	switch {
@@ -146,6 +148,15 @@ func (m *idempotent) once(w http.ResponseWriter, r *http.Request, key string) {
 	default:
 		unavailable(out, r, &m.log, "coord: requests are refused: their Idempotency-Key cannot be checked", err)
 	}
+}
+
+// guardKey is where a context has the guard that its request is behind.
+type guardKey struct{}
+
+// guard is of one request. A server inside of another one's handler may inherit its context.
+type guard struct {
+	key    string
+	server any // nil is none, as in a test
 }
 
 // mark is the limit that a used key has spent: one permit, which comes back after

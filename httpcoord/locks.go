@@ -49,7 +49,7 @@ func (l Locks) Wrap(next http.Handler) http.Handler {
 		}
 		out := newRecorder(w)
 		permit := middleware.Permit{Locker: l.Locker, Key: key, Wait: l.Wait, Options: l.Options}
-		ran, err := permit.Do(owned(r.Context()), func(ctx context.Context) error {
+		ran, err := permit.Do(r.Context(), func(ctx context.Context) error {
 			next.ServeHTTP(out, r.WithContext(ctx))
 			return nil
 		})

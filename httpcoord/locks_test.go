@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,55 +61,57 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// Requests exclude each other though the server's context has an owner, as inside a Do; middleware of one request
-// shares its owner.
-func TestEachRequestHasItsOwner(t *testing.T) {
+// Requests exclude each other though the context of their server was made under a lock, also under the same one;
+// middleware of one request does not.
+func TestRequestsOfOneBaseContext(t *testing.T) {
 	c := middlewaretest.Client(t)
 	locks := Locks{Locker: c, Key: byOrder}
 	guard := Idempotency{Store: c}
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"Locks": locks.Wrap, "Locks twice": func(h http.Handler) http.Handler { return locks.Wrap(locks.Wrap(h)) },
-		"Idempotency": guard.Wrap, "Owner, then Locks": func(h http.Handler) http.Handler { return Owner(locks.Wrap(h)) },
+		"Idempotency": guard.Wrap,
 	} {
-		base, entered, leave := coord.WithOwner(t.Context()), make(chan struct{}), make(chan struct{})
-		h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			entered <- struct{}{}
-			<-leave
-		}))
-		send := func() *httptest.ResponseRecorder {
-			w := httptest.NewRecorder()
-			r := httptest.NewRequestWithContext(base, "POST", "/7", nil)
-			r.Header.Set("Idempotency-Key", "k")
-			h.ServeHTTP(w, r)
-			return w
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() { send() })
-		<-entered
-		second := make(chan *httptest.ResponseRecorder, 1)
-		wg.Go(func() { second <- send() })
-		select {
-		case w := <-second:
-			if w.Code != 409 {
-				t.Errorf("%s: %d: want 409", name, w.Code)
+		for _, key := range []string{"another", byOrder(httptest.NewRequest("POST", "/7", nil))} {
+			err := coord.Lead(t.Context(), c, key, func(base context.Context) error {
+				oneServed(t, base, name+" under "+key, wrap)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
-		case <-entered:
-			t.Errorf("%s: two requests were served at once", name)
 		}
-		close(leave)
-		wg.Wait()
 	}
 }
 
-// A server inside of another one's handler gives its requests owners of their own.
-func TestServerInsideAHandler(t *testing.T) {
-	outer := owned(context.WithValue(t.Context(), http.ServerContextKey, &http.Server{}))
-	if !isOwned(outer) || owned(outer) != outer {
-		t.Error("the owner of a request is not kept")
+// oneServed wants one of two equal requests of a server with the context base to be refused.
+func oneServed(t *testing.T, base context.Context, name string, wrap func(http.Handler) http.Handler) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	}))
+	send := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(base, "POST", "/7", nil)
+		r.Header.Set("Idempotency-Key", strings.ReplaceAll(name, " ", "-"))
+		h.ServeHTTP(w, r)
+		return w
 	}
-	if isOwned(context.WithValue(outer, http.ServerContextKey, &http.Server{})) {
-		t.Error("the request of another server has inherited an owner")
+	var wg sync.WaitGroup
+	wg.Go(func() { send() })
+	<-entered
+	second := make(chan *httptest.ResponseRecorder, 1)
+	wg.Go(func() { second <- send() })
+	select {
+	case w := <-second:
+		if w.Code != 409 {
+			t.Errorf("%s: %d: want 409", name, w.Code)
+		}
+	case <-entered:
+		t.Errorf("%s: two requests were served at once", name)
 	}
+	close(leave)
+	wg.Wait()
 }
 
 func TestLocksRefuse(t *testing.T) {
@@ -210,25 +213,24 @@ func TestLocksWithoutStore(t *testing.T) {
 }
 
 // Locks of one request re-enter; those of another do not.
-func TestOwner(t *testing.T) {
+func TestLocksReenter(t *testing.T) {
 	c := middlewaretest.Client(t)
 	var inner http.Handler = Locks{Locker: c, Key: byOrder}.Wrap(ok)
-	twice := Owner(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	twice := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := coord.Do(r.Context(), c, byOrder(r), func(ctx context.Context) error {
-			inner.ServeHTTP(w, r.WithContext(ctx)) // the same owner
-			if other := serve(Owner(inner), "POST", "/7"); other.Code != 409 {
-				t.Errorf("another owner: %d: want 409", other.Code)
+			inner.ServeHTTP(w, r.WithContext(ctx))
+			if other := serve(inner, "POST", "/7"); other.Code != 409 {
+				t.Errorf("another request: %d: want 409", other.Code)
 			}
 			return nil
 		})
 		if err != nil {
 			t.Error(err)
 		}
-	}))
+	})
 	if w := serve(twice, "POST", "/7"); w.Code != 200 {
 		t.Errorf("re-entry: %d", w.Code)
 	}
-	// Without middleware around it: the context given by Locks carries an owner.
 	nested := Locks{Locker: c, Key: byOrder}
 	h := nested.Wrap(nested.Wrap(nested.Wrap(ok)))
 	if w := serve(h, "POST", "/8"); w.Code != 200 {

@@ -24,9 +24,6 @@ type Spec struct {
 	Share      driver.Share // zero: an exclusive hold
 	Holder     string       // the name that the store shows
 	Owner      fmt.Stringer // who asks, for logs; not nil
-	// Refused is called once the key is known to be taken, perhaps more than once, under mutexes of the Manager:
-	// it must not block, nor call the Manager. nil: nobody asks.
-	Refused func()
 }
 
 // Attempt is one acquisition on its way. An attempt that failed keeps its place in the queue until Abandon, and may
@@ -102,7 +99,6 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		a.placed, k.try = true, try
 		s.queue.join(k, s.hold != nil)
 	} else {
-		s.queue.setTry(k, try)
 		s.queue.recheck = true
 	}
 	if s.queue.full(k, s.hold != nil) || a.tooManyWait(s) {
@@ -118,9 +114,6 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 	s.queue.wait(k)
 	if k.wake == nil {
 		k.wake = make(chan struct{}, 1)
-	}
-	if s.hold != nil || s.queue.refused {
-		a.noteRefused()
 	}
 	held := s.heldBy()
 	m.mu.Unlock()
@@ -144,7 +137,7 @@ func (a *Attempt) tooManyWait(s *slot) bool {
 
 // awaitTurn waits for the leader's place, or to be handed a hold.
 func (a *Attempt) awaitTurn(ctx context.Context) (handed bool, err error) {
-	tooLong := time.NewTimer(a.spec.Lease)
+	tooLong := time.NewTimer(LongWait)
 	defer tooLong.Stop()
 	for {
 		select {
@@ -188,8 +181,12 @@ func (a *Attempt) giveUp(err error) (handed bool, _ error) {
 	return true, nil
 }
 
-// warnLongWait logs, once for each hold, that a goroutine has waited longer than its TTL for a key that its own
-// client holds. Most often its ctx has lost the owner that holds the key, and it waits for itself.
+// LongWait is how long a goroutine waits for a key that its own client holds before that is logged: it may wait for
+// itself.
+const LongWait = time.Second
+
+// warnLongWait logs, once for each hold, that a goroutine waits long for a key that its own client holds. Most often it
+// has not passed on the ctx under which the key is held.
 func (a *Attempt) warnLongWait() {
 	m := a.m
 	m.mu.Lock()
@@ -204,8 +201,8 @@ func (a *Attempt) warnLongWait() {
 	}
 	m.mu.Unlock()
 	if isNew {
-		m.log.Warn("coord: waiting longer than the TTL for a lock that this process holds; if the waiter was started under the lock, its ctx has lost the owner",
-			"key", a.spec.Name, "waiter", a.spec.Owner.String(), "holder", t.by.spec.Owner.String(), "ttl", a.spec.Lease)
+		m.log.Warn("coord: waiting for a lock that this client holds; if the waiter works under that lock, it waits for itself: pass on the ctx of Do or of Lock.Context",
+			"key", a.spec.Name, "id", t.by.id, "waiter", a.spec.Owner.String(), "holder", t.by.spec.Owner.String(), "waited", LongWait)
 	}
 }
 
@@ -230,7 +227,6 @@ func (a *Attempt) refusedByStore() {
 	}
 	m := a.m
 	a.refused = true
-	a.noteRefused()
 	m.mu.Lock()
 	held := ""
 	if a.placed {
@@ -239,7 +235,7 @@ func (a *Attempt) refusedByStore() {
 		s.queue.wait(&a.ticket)
 		if a.ticket.leading {
 			s.queue.refused, s.queue.refusedAt = true, m.clock.Mono()
-			s.turnAway()
+			s.queue.turnAway()
 		}
 	}
 	m.mu.Unlock()
@@ -270,7 +266,7 @@ func (a *Attempt) settle(g granted) (*Tenure, error) {
 	}
 	m.holds[h.by.id] = h
 	m.vacate(s, &a.waiter)
-	s.turnAway()
+	s.queue.turnAway()
 	lost := a.lost
 	m.mu.Unlock()
 	m.sched.add(h)

@@ -97,17 +97,6 @@ func (q *queue[T]) remove(k *ticket[T]) {
 	k.ahead, k.behind, k.inQueue = nil, nil, false
 }
 
-// setTry notes whether whoever has k leaves rather than wait.
-func (q *queue[T]) setTry(k *ticket[T], try bool) {
-	if !k.inQueue {
-		k.try = try
-		return
-	}
-	q.count(k, -1)
-	k.try = try
-	q.count(k, 1)
-}
-
 // join puts k at the end of the queue, or makes it the leader of a key that is not held and has none.
 func (q *queue[T]) join(k *ticket[T], held bool) {
 	switch {
@@ -171,12 +160,11 @@ func (q *queue[T]) wait(k *ticket[T]) {
 	}
 }
 
-// turnAway tells those in the queue that the key cannot be had now, which ends the tries among them. It begins
+// turnAway ends the tries in the queue, for the key cannot be had now. It begins
 // with the last and ends at one that was told before, so that a long queue is not walked at each grant.
-func (q *queue[T]) turnAway(tell func(T)) {
+func (q *queue[T]) turnAway() {
 	for k := q.last; k != nil && (q.recheck || !k.told); k = k.ahead {
 		k.told = true
-		tell(k.of)
 		if k.try {
 			k.out = true
 			k.signal()

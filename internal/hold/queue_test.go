@@ -23,34 +23,35 @@ func TestTryDoesNotWalkTheQueue(t *testing.T) {
 // Who was turned away once is not looked at again, however often the key is refused: each leader of a long queue
 // is refused once.
 func TestRefusalsDoNotWalkTheQueue(t *testing.T) {
-	q, told := &queue[int]{}, 0
+	q := &queue[int]{}
 	join := func() { q.join(&ticket[int]{try: true}, false) }
-	tell := func(int) { told++ }
+	// turned counts whom a refusal turns away.
+	turned := func() (n int) {
+		q.turnAway()
+		for k := q.first; k != nil; k = k.behind {
+			if k.out {
+				n++
+			}
+			k.out = false
+		}
+		return n
+	}
 	const n = 10
 	join() // leads
 	for range n {
 		join()
 	}
-	q.turnAway(tell)
-	if told != n {
-		t.Fatalf("%d were told, want all %d", told, n)
-	}
-	for k := q.first; k != nil; k = k.behind {
-		if !k.out {
-			t.Error("a try was not turned away")
-		}
-		k.out = false
+	if got := turned(); got != n {
+		t.Fatalf("%d were turned away, want all %d", got, n)
 	}
 	for q.first != nil {
+		if got := turned(); got != 0 {
+			t.Errorf("%d were turned away again, want none", got)
+		}
 		q.remove(q.first)
-		q.turnAway(tell)
-	}
-	if told != n {
-		t.Errorf("%d were told after all had left, want each once: %d", told, n)
 	}
 	join()
-	q.turnAway(tell)
-	if told != n+1 {
-		t.Errorf("%d were told after one more came, want %d", told, n+1)
+	if got := turned(); got != 1 {
+		t.Errorf("%d were turned away after one more came, want it alone", got)
 	}
 }

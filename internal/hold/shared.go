@@ -75,7 +75,7 @@ func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
 	q := &Attempt{}
 	q.Begin(a.m.queues, Spec{
 		Name: a.spec.Name, Key: a.spec.Key, Lease: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting, ofHeads: true,
-		Holder: a.spec.Holder, Owner: a.spec.Owner, Refused: a.noteRefused,
+		Holder: a.spec.Holder, Owner: a.spec.Owner,
 	})
 	returned := false
 	defer errs.IfPanics(&returned, q.Abandon)

@@ -58,9 +58,6 @@ func (m *Manager) leaveSlot(h *hold) {
 	}
 }
 
-// turnAway tells those in the queue that the key cannot be had now. Manager.mu is held.
-func (s *slot) turnAway() { s.queue.turnAway((*waiter).noteRefused) }
-
 // heldBy is the id of the hold that this client has, "" without one. Manager.mu is held.
 func (s *slot) heldBy() string {
 	if s.hold == nil {

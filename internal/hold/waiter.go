@@ -35,13 +35,6 @@ func (a *waiter) begin(token driver.Token, now clock.Instant) *tenure {
 	return t
 }
 
-// noteRefused tells who asked that the key is taken. Manager.mu may be held.
-func (a *waiter) noteRefused() {
-	if a.spec.Refused != nil {
-		a.spec.Refused()
-	}
-}
-
 // newTenure gives a tenure that nobody knows yet, without an allocation the first time.
 func (a *waiter) newTenure() *tenure {
 	if a.ownUsed {
