@@ -46,7 +46,7 @@ var (
 	lockWaiting   = Metric{"coord.lock.waiting", upDownCounter, "{waiter}", "Calls of Lock that wait now.", nil}
 	lockHold      = Metric{"coord.lock.hold.duration", histogram, "s", "From the grant to the end of a hold, by how it ended.", []string{attrEnd}}
 	lockHeld      = Metric{"coord.lock.held", upDownCounter, "{lock}", "Locks that are held now.", nil}
-	lockReentries = Metric{"coord.lock.reentries", counter, "{entry}", "Entries of an owner into what it holds.", nil}
+	lockReentries = Metric{"coord.lock.reentries", counter, "{entry}", "Entries into a hold under which the context was made.", nil}
 	lockLosses    = Metric{"coord.lock.losses", counter, "{lock}", "Holds that ended before they were unlocked, by reason.", []string{attrReason}}
 	lockRenewals  = Metric{"coord.lock.renewals", counter, "{renewal}", "Renewals of leases, by outcome.", []string{attrOutcome}}
 
