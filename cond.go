@@ -140,29 +140,28 @@ func errEnteredTwice(n int) error {
 func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 	cfg := l.h.cfg
 	full, _ := d.fullKey()
-	passOn := func(ctx context.Context) error { return d.wake(ctx, false) }
 	// A place is taken under the lock, so that whoever has it later signals this one too.
 	var place hold.Place
 	err := place.Take(ctx, d.c.shared, hold.Spec{
 		Name: d.key, Key: full, Lease: roundTTL(cfg.ttl, d.c.info), Share: driver.Share{Mode: driver.Read},
-		Holder: cfg.holder, Owner: (*owner)(nil),
+		Holder: cfg.holder, Owner: (*owner)(nil), PassOn: func(ctx context.Context) error { return d.wake(ctx, false) },
 	})
 	if err != nil {
 		return err
 	}
 	if !bound.lock.CompareAndSwap(l, nil) { // another goroutine waits in this context
-		place.Withdraw(passOn)
+		place.Withdraw()
 		return ErrNotHeld
 	}
 	if !l.leaveAlone() { // entered since
 		bound.lock.Store(l)
-		place.Withdraw(passOn)
+		place.Withdraw()
 		return errEnteredTwice(2)
 	}
 	returned := false
 	defer errs.IfPanics(&returned, func() {
 		bound.fail(l, ErrUnknownOutcome)
-		place.Withdraw(passOn)
+		place.Withdraw()
 	})
 	if err = bound.giveUp(ctx, l); err == nil {
 		err = place.Await(ctx, func(ctx context.Context) (bool, error) { return d.waits(ctx, full, place.ID()) })
@@ -173,7 +172,7 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 	returned = true
 	if err != nil {
 		bound.fail(l, err)
-		place.Withdraw(passOn)
+		place.Withdraw()
 		return err
 	}
 	place.Leave()

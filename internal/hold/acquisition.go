@@ -23,5 +23,5 @@ func (q *acquisition) leftBehind() *task {
 	if q.unknown == 0 {
 		return nil
 	}
-	return &task{key: q.spec.Key, id: q.id, until: q.unknownUntil.Mono, unknown: q.unknown}
+	return &task{key: q.spec.Key, id: q.id, until: q.unknownUntil.Mono, unknown: q.unknown, passOn: q.spec.PassOn}
 }

@@ -24,6 +24,9 @@ type Spec struct {
 	Share      driver.Share // zero: an exclusive hold
 	Holder     string       // the name that the store shows
 	Owner      fmt.Stringer // who asks, for logs; not nil
+	// PassOn is of a Place: it gives a signal, which may have met what is left of the place at the store, to another
+	// waiter. nil: it is no place.
+	PassOn func(context.Context) error
 }
 
 // Attempt is one acquisition on its way. An attempt that failed keeps its place in the queue until Abandon, and may

@@ -57,6 +57,8 @@ type task struct {
 	alarm                 // the next attempt
 	held    bool          // MinHold: not before the alarm, not even when the client closes
 
+	passOn func(context.Context) error // of a Place: what to do where it is not found, for a signal may have ended it
+
 	giveUp time.Duration // the store has not answered for too long
 	pause  time.Duration
 }
@@ -166,7 +168,12 @@ func (j *janitor) work(part *partTasks, t *task) {
 
 func (j *janitor) unlock(ctx context.Context, t *task) (err error) {
 	defer j.panics.Catch("what an attempt left behind was removed", &err)
-	return j.store.Unlock(ctx, t.key, t.id)
+	if err = j.store.Unlock(ctx, t.key, t.id); t.passOn != nil && errors.Is(err, driver.ErrNotHeld) {
+		bound := driver.NewBound(context.Background(), janitorTry)
+		defer bound.Stop()
+		_ = t.passOn(bound) // the janitor asks again, and then passes on again
+	}
+	return err
 }
 
 // finished reports whether nothing of the id can be left at the store.

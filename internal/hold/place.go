@@ -16,7 +16,8 @@ type Place struct {
 	t *Tenure
 }
 
-// Take takes a place of m for s, in one request. p is zero before. If there is no error, Leave or Withdraw follows.
+// Take takes a place of m for s, which has PassOn, in one request. p is zero before. If there is no error, Leave or Withdraw
+// follows; else the janitor removes what may come yet.
 func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
 	if !m.beginPlace() {
 		return driver.ErrClosed
@@ -107,15 +108,15 @@ func (p *Place) ID() string { return p.t.ID() }
 // Leave is for who goes on after Await.
 func (p *Place) Leave() { p.m.endPlace() }
 
-// Withdraw gives the place back in the background, for who does not go on. If it was ended before, passOn gives the signal
-// to another waiter.
-func (p *Place) Withdraw(passOn func(context.Context) error) {
+// Withdraw gives the place back in the background, for who does not go on. If it may have been ended before, PassOn gives the
+// signal to another waiter.
+func (p *Place) Withdraw() {
 	p.m.bg.Go(func() {
 		defer p.m.endPlace()
 		var err error
 		defer p.m.panics.Catch("the place of a waiter was given back", &err)
 		if p.t.Release(context.Background()) != nil {
-			err = persist(passOn)
+			err = persist(p.t.h.by.spec.PassOn)
 		}
 	})
 }

@@ -51,7 +51,7 @@ const (
 )
 
 // unlockStore frees the key, whatever has become of ctx. A lost reply is
-// asked for again: ErrNotHeld then means that the first call had done it.
+// asked for again: ErrNotHeld then means that the first call had done it. Of a Place it may be a signal that had.
 func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 	bound := unlockBound
 	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
@@ -68,7 +68,7 @@ func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			m.cleanUpUnknown(h)
-			if unknown && !h.deadline.Load().Reached(h.clock.Now()) {
+			if unknown && h.by.spec.PassOn == nil && !h.deadline.Load().Reached(h.clock.Now()) {
 				return nil
 			}
 			return errs.ErrLost
@@ -127,7 +127,7 @@ func (m *Manager) lingers(h *hold) bool { return m.store.Delayed == nil && h.min
 // is over.
 func (m *Manager) cleanUp(h *hold) {
 	end := h.deadline.Load().Add(margin(h.ttlNow())).Mono // of the lease
-	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown}
+	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown, passOn: h.by.spec.PassOn}
 	t.next = h.clock.Now().Mono
 	if d := h.minHoldLeft(); d > 0 {
 		t.next, t.held = t.next+d, true

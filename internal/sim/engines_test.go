@@ -16,7 +16,6 @@ import (
 type patch struct {
 	name     string
 	theme    theme
-	kind     string // of what shows it; "": anything but the kinds of known defects
 	file     string // in the root of the module
 	old, new string
 }
@@ -28,74 +27,66 @@ const (
 
 var patches = []patch{
 	// What a holder believes.
-	{"a deadline is too late", locks, "", holdDir + "lease.go", "return max(ttl/100, 5*time.Millisecond)", "return -50 * time.Millisecond"},
-	{"a lease counts from the answer", locks, "", holdDir + "acquire.go", "\treturn granted{g, sent}, err\n", "\tsent = a.m.clock.Now()\n\treturn granted{g, sent}, err\n"},
+	{"a deadline is too late", locks, holdDir + "lease.go", "return max(ttl/100, 5*time.Millisecond)", "return -50 * time.Millisecond"},
+	{"a lease counts from the answer", locks, holdDir + "acquire.go", "\treturn granted{g, sent}, err\n", "\tsent = a.m.clock.Now()\n\treturn granted{g, sent}, err\n"},
 	{
-		"a renewed lease counts from the answer", nested, "", holdDir + "renew.go",
+		"a renewed lease counts from the answer", nested, holdDir + "renew.go",
 		"\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, sent}, err)\n", "\t_ = sent\n\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, m.clock.Now()}, err)\n",
 	},
-	{"a deadline passes unseen", locks, "", holdDir + "lease.go", "case h.deadline.Load().Reached(now):", "case false:"},
-	{"MaxHold passes unseen", locks, "", holdDir + "lease.go", "case t.endBy != clock.Instant{} && t.endBy.Reached(now):", "case false:"},
-	{"what is overdue goes on", locks, "", holdDir + "renew.go", "\t\tm.endAll(lost)\n", ""},
-	{"a hold is looked after once", locks, "", holdDir + "renew.go", "\t\t\tfurther = append(further, h)\n", ""},
-	{"the timer is set once", locks, "", holdDir + "schedule.go", "\ts.armed = 0\n", ""},
-	{"Done does not close", locks, "", holdDir + "lease.go", "\t\tclose(t.done)\n", ""},
-	{"a context outlives its lock", locks, "", holdDir + "lease.go", "\tcancelAll(watchers, err)\n\treturn last\n", "\t_ = watchers\n\treturn last\n"},
-	{"a hold is renewed at its half", locks, "", holdDir + "attempt.go", "renewAt: g.since(m.clock).Add(g.TTL / 3)", "renewAt: g.since(m.clock).Add(g.TTL / 2)"},
-	{"a hold is renewed again at its half", locks, "", holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 2)"},
-	{"a hold is renewed as often as can be", locks, "", holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 30)"},
-	{"a token is handed over", locks, "", holdDir + "handoff.go", "m.floor, h.handOffs+1)", "m.floor, 0)"},
-	{"a hold is handed over for ever", locks, "", holdDir + "handoff.go", "const handOffWindow = 50 * time.Millisecond", "const handOffWindow = time.Minute"},
-	{"a hold that is handed over goes back, too", locks, "", holdDir + "release.go", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn nil\n\t}\n", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn m.unlockStore(ctx, h)\n\t}\n"},
-	{"MinHold is not kept", locks, "", holdDir + "release.go", "max(h.grantedAt+h.by.spec.MinHold-h.clock.Now().Mono, 0)", "0"},
+	{"a deadline passes unseen", locks, holdDir + "lease.go", "case h.deadline.Load().Reached(now):", "case false:"},
+	{"MaxHold passes unseen", locks, holdDir + "lease.go", "case t.endBy != clock.Instant{} && t.endBy.Reached(now):", "case false:"},
+	{"what is overdue goes on", locks, holdDir + "renew.go", "\t\tm.endAll(lost)\n", ""},
+	{"a hold is looked after once", locks, holdDir + "renew.go", "\t\t\tfurther = append(further, h)\n", ""},
+	{"the timer is set once", locks, holdDir + "schedule.go", "\ts.armed = 0\n", ""},
+	{"Done does not close", locks, holdDir + "lease.go", "\t\tclose(t.done)\n", ""},
+	{"a context outlives its lock", locks, holdDir + "lease.go", "\tcancelAll(watchers, err)\n\treturn last\n", "\t_ = watchers\n\treturn last\n"},
+	{"a hold is renewed at its half", locks, holdDir + "attempt.go", "renewAt: g.since(m.clock).Add(g.TTL / 3)", "renewAt: g.since(m.clock).Add(g.TTL / 2)"},
+	{"a hold is renewed again at its half", locks, holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 2)"},
+	{"a hold is renewed as often as can be", locks, holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 30)"},
+	{"a token is handed over", locks, holdDir + "handoff.go", "m.floor, h.handOffs+1)", "m.floor, 0)"},
+	{"a hold is handed over for ever", locks, holdDir + "handoff.go", "const handOffWindow = 50 * time.Millisecond", "const handOffWindow = time.Minute"},
+	{"a hold that is handed over goes back, too", locks, holdDir + "release.go", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn nil\n\t}\n", "\tif m.handTo(ctx, h, t.tenure, now) {\n\t\treturn m.unlockStore(ctx, h)\n\t}\n"},
+	{"MinHold is not kept", locks, holdDir + "release.go", "max(h.grantedAt+h.by.spec.MinHold-h.clock.Now().Mono, 0)", "0"},
 	// What is left behind.
-	{"a lock that was given back stays", locks, "orphan", "lock.go", "err = l.h.t.Release(ctx)", "err = nil"},
-	{"an attempt that failed leaves nothing to clean up", locks, "orphan", holdDir + "acquisition.go", "if q.unknown == 0 {", "if true {"},
-	{"a try of unknown outcome is forgotten", locks, "orphan", holdDir + "acquire.go", "\tif err != nil && !driver.Definite(err) {\n\t\ta.mayHave(a.m.clock.Now())\n", "\tif err != nil && !driver.Definite(err) {\n"},
-	{"a wait of unknown outcome is forgotten", locks, "orphan", holdDir + "acquire.go", "\t\tif !driver.Definite(err) {\n\t\t\ta.mayHave(now)\n", "\t\tif !driver.Definite(err) {\n"},
-	{"the janitor comes once", locks, "orphan", holdDir + "cleanup.go", "\tif !t.finished(err, now.Mono) {", "\tif !t.finished(err, now.Mono) && t.pause == 0 {"},
-	{"an unknown outcome is certain", locks, "orphan", "driver/errors.go", "\t\t\treturn true\n\t\t}\n\t}\n\treturn false\n", "\t\t\treturn true\n\t\t}\n\t}\n\treturn err != nil\n"},
-	{"Close gives nothing back", locks, "", "close.go", "m.GiveBack(ctx) })\n\t}\n\tgiving", "_, _ = m, ctx })\n\t}\n\tgiving"},
+	{"a lock that was given back stays", locks, "lock.go", "err = l.h.t.Release(ctx)", "err = nil"},
+	{"an attempt that failed leaves nothing to clean up", locks, holdDir + "acquisition.go", "if q.unknown == 0 {", "if true {"},
+	{"a try of unknown outcome is forgotten", locks, holdDir + "acquire.go", "\tif err != nil && !driver.Definite(err) {\n\t\ta.mayHave(a.m.clock.Now())\n", "\tif err != nil && !driver.Definite(err) {\n"},
+	{"a wait of unknown outcome is forgotten", locks, holdDir + "acquire.go", "\t\tif !driver.Definite(err) {\n\t\t\ta.mayHave(now)\n", "\t\tif !driver.Definite(err) {\n"},
+	{"the janitor comes once", locks, holdDir + "cleanup.go", "\tif !t.finished(err, now.Mono) {", "\tif !t.finished(err, now.Mono) && t.pause == 0 {"},
+	{"an unknown outcome is certain", locks, "driver/errors.go", "\t\t\treturn true\n\t\t}\n\t}\n\treturn false\n", "\t\t\treturn true\n\t\t}\n\t}\n\treturn err != nil\n"},
+	{"Close gives nothing back", locks, "close.go", "m.GiveBack(ctx) })\n\t}\n\tgiving", "_, _ = m, ctx })\n\t}\n\tgiving"},
 	// Who waits.
-	{"who comes next is not told", locks, "", holdDir + "queue.go", "\tk.yields, q.yields = q.yields, false\n\tk.signal()\n", "\tk.yields, q.yields = q.yields, false\n"},
-	{"a slot is left to nobody", locks, "", holdDir + "slot.go", "\t\ts.hold = nil\n\t\tm.next(key, s)\n", "\t\ts.hold = nil\n"},
-	{"a leader that gives up leaves nobody behind", locks, "", holdDir + "slot.go", "\ts.queue.leave(&a.ticket)\n\tm.next(a.spec.Key, s)\n", "\ts.queue.leave(&a.ticket)\n"},
-	{"who polls pauses for long", locks, "", holdDir + "acquire.go", "minPause = 2 * time.Millisecond", "minPause = 20 * time.Second"},
-	{"the end of a context ends no wait", locks, "", holdDir + "attempt.go", "\t\tcase <-ctx.Done():\n\t\t\treturn a.giveUp(a.waitFailureHere(ctx))\n", ""},
-	{"a place at the head of a queue stays", shares, "", holdDir + "shared.go", "err = place.Release(context.Background())", "_ = place"},
-	{"an inner entry gives the lock back", nested, "", "reentrant.go", "\tif e.depth > 0 {\n", "\tif e.depth > 1 {\n"},
-	{"a signal that finds nobody is the last", signals, "signal", "cond.go", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\tcontinue\n", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\treturn nil\n"},
-	{"a wait that fails keeps its signal", signals, "signal", holdDir + "place.go", "err = persist(passOn)", "_ = passOn"},
+	{"who comes next is not told", locks, holdDir + "queue.go", "\tk.yields, q.yields = q.yields, false\n\tk.signal()\n", "\tk.yields, q.yields = q.yields, false\n"},
+	{"a slot is left to nobody", locks, holdDir + "slot.go", "\t\ts.hold = nil\n\t\tm.next(key, s)\n", "\t\ts.hold = nil\n"},
+	{"a leader that gives up leaves nobody behind", locks, holdDir + "slot.go", "\ts.queue.leave(&a.ticket)\n\tm.next(a.spec.Key, s)\n", "\ts.queue.leave(&a.ticket)\n"},
+	{"who polls pauses for long", locks, holdDir + "acquire.go", "minPause = 2 * time.Millisecond", "minPause = 20 * time.Second"},
+	{"the end of a context ends no wait", locks, holdDir + "attempt.go", "\t\tcase <-ctx.Done():\n\t\t\treturn a.giveUp(a.waitFailureHere(ctx))\n", ""},
+	{"a place at the head of a queue stays", shares, holdDir + "shared.go", "err = place.Release(context.Background())", "_ = place"},
+	{"an inner entry gives the lock back", nested, "reentrant.go", "\tif h.handles == 0 {\n", "\tif h.handles <= 1 {\n"},
+	{"a signal that finds nobody is the last", signals, "cond.go", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\tcontinue\n", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\treturn nil\n"},
+	{"a wait that fails keeps its signal", signals, holdDir + "place.go", "err = persist(p.t.h.by.spec.PassOn)", "_ = persist"},
+	{"a place that was perhaps given back keeps its signal", signals, holdDir + "release.go", "unknown && h.by.spec.PassOn == nil &&", "unknown &&"},
 	// Permits.
-	{"a reservation is due at once", limits, "", "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
-	{"who waits goes on before its permits are due", limits, "", permitDir + "wait.go", "err = p.sleep(ctx, time.Until(w.due))", "err = nil"},
-	{"a charge is of a quarter", limits, "", "charge.go", "c.permits.Charge(ctx, &d, n)", "c.permits.Charge(ctx, &d, n/4)"},
-	{"a denial is remembered for a minute", limits, "", permitDir + "denials.go", "until := sent.Mono + min(t.RetryAfter, maxDenial)", "until := sent.Mono + time.Minute"},
+	{"a reservation is due at once", limits, "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
+	{"who waits goes on before its permits are due", limits, permitDir + "wait.go", "err = p.sleep(ctx, time.Until(w.due))", "err = nil"},
+	{"a charge is of a quarter", limits, "charge.go", "c.permits.Charge(ctx, &d, n)", "c.permits.Charge(ctx, &d, n/4)"},
+	{"a denial is remembered for a minute", limits, permitDir + "denials.go", "until := sent.Mono + min(t.RetryAfter, maxDenial)", "until := sent.Mono + time.Minute"},
 }
 
-// wanted is what the binary with a mistake is told: the theme, and the kind of what shows it.
+// wanted is what the binary with a mistake is told: the theme.
 const wanted = "COORD_SIM_WANTED"
 
-// TestPatched runs in a binary with a mistake. It fails when that is seen. What known defects show, too, has to be seen in
-// three seeds more than without it.
+// TestPatched runs in a binary with a mistake. It fails when that is seen.
 func TestPatched(t *testing.T) {
-	var name, kind string
-	var known int
-	if n, _ := fmt.Sscanf(os.Getenv(wanted), "%s %d %s", &name, &known, &kind); n < 2 {
+	name := os.Getenv(wanted)
+	if name == "" {
 		t.Skip("unsupported: it runs in the binaries of TestEngines")
 	}
-	seen := 0
 	for seed := range uint64(4 * everyRun) {
 		if p := planOf(seed); p.theme.String() == name {
-			o := simulate(t, p, nil, kind == "", false)
-			if kind == "" && slices.ContainsFunc(o.kinds(), func(k string) bool { return !isKnown(k) }) {
+			o := simulate(t, p, nil, true, false)
+			if slices.ContainsFunc(o.kinds(), func(k string) bool { return !isKnown(k) }) {
 				t.Fatalf("seed %d shows it: %v", seed, o.violations[0])
-			}
-			if kind != "" && slices.Contains(o.kinds(), kind) {
-				seen++
-			}
-			if seen == known+3 {
-				t.Fatalf("seed %d shows it, as do %d others: %v", seed, seen-1, o.violations[0])
 			}
 		}
 	}
@@ -117,26 +108,39 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// run compiles the patch and gives what its binary said.
-func (p *patch) run(t *testing.T) (out string, seen bool) {
+// Each mistake can be made in the code as it is.
+func TestEnginesHaveThePlaces(t *testing.T) {
+	for _, p := range patches {
+		p.read(t)
+	}
+}
+
+// read gives the file of the patch, and the root of the module.
+func (p *patch) read(t *testing.T) (text, root string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, dir := filepath.Join(root, p.file), t.TempDir()
-	text, err := os.ReadFile(file)
+	b, err := os.ReadFile(filepath.Join(root, p.file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), p.old); n != 1 {
-		t.Fatalf("%s has the text %d times, want once: the mistake must be made in another place now:\n%s", p.file, n, p.old)
+	if n := strings.Count(string(b), p.old); n != 1 {
+		t.Errorf("%s: %s has the text %d times, want once: the mistake must be made in another place now:\n%s", p.name, p.file, n, p.old)
 	}
+	return string(b), root
+}
+
+// run compiles the patch and gives what its binary said.
+func (p *patch) run(t *testing.T) (out string, seen bool) {
+	text, root := p.read(t)
+	file, dir := filepath.Join(root, p.file), t.TempDir()
 	patched, overlay, binary := filepath.Join(dir, "patched.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: patched}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{patched: []byte(strings.Replace(string(text), p.old, p.new, 1)), overlay: replace} {
+	for name, content := range map[string][]byte{patched: []byte(strings.Replace(text, p.old, p.new, 1)), overlay: replace} {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +151,7 @@ func (p *patch) run(t *testing.T) (out string, seen bool) {
 	}
 	// Five seconds of processor time are enough for all seeds: a mistake may have the engines go round and round.
 	child := exec.Command("sh", "-c", `ulimit -t 5 && exec "$0" -test.run '^TestPatched$' -test.timeout 0`, binary)
-	child.Env = append(os.Environ(), fmt.Sprintf("%s=%v %d %s", wanted, p.theme, p.known(t), p.kind))
+	child.Env = append(os.Environ(), fmt.Sprintf("%s=%v", wanted, p.theme))
 	var said bytes.Buffer
 	child.Stdout, child.Stderr = &said, &said
 	switch err := child.Run(); {
@@ -157,16 +161,6 @@ func (p *patch) run(t *testing.T) (out string, seen bool) {
 		return fmt.Sprintf("it does not end: %v", err), true
 	}
 	return firstLine(said.String()), true
-}
-
-// known is how many seeds show what shows p, without it.
-func (p *patch) known(t *testing.T) (n int) {
-	for seed := uint64(p.theme); p.kind != "" && seed < 4*everyRun; seed += uint64(themes) {
-		if slices.Contains(sound(t, seed).kinds(), p.kind) {
-			n++
-		}
-	}
-	return n
 }
 
 // firstLine is the line that says what is wrong.

@@ -14,8 +14,6 @@ type defect struct {
 
 var defects = []defect{
 	{"first", "the first in the queue of a shared key died: those behind it wait for its whole lease", []uint64{32, 56, 62, 68, 80}},
-	{"signal", "a signal met a cancellation, and the answer that the place was taken was lost: it is not passed on", []uint64{21, 45, 63, 213, 261}},
-	{"signal", "a place that was asked for came after its Wait had failed, and took a signal: it is not passed on", []uint64{135}},
 }
 
 // isKnown reports whether a violation of this kind is a defect that is known.
