@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,30 +55,6 @@ func mustUnlock(t *testing.T, l *coord.Lock) {
 	}
 }
 
-// Readers are together, a writer is alone, over clients.
-func TestReadWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2)
-		a, b := c[0].ReadWrite(), c[1].ReadWrite()
-		one, two := mustShare(t, a.Read()), mustShare(t, b.Read())
-		mustRefuse(t, "a writer beside readers", b.Write(), coord.ErrLocked)
-		if one.Slot() == two.Slot() || two.Token() <= one.Token() {
-			t.Errorf("slots %d and %d, tokens %d and %d: want different slots, rising tokens", one.Slot(), two.Slot(), one.Token(), two.Token())
-		}
-		mustUnlock(t, one)
-		mustUnlock(t, two)
-		w := mustShare(t, b.Write())
-		mustRefuse(t, "a reader beside a writer", a.Read(), coord.ErrLocked)
-		mustRefuse(t, "a writer beside a writer", a.Write(), coord.ErrLocked)
-		if w.Token() <= two.Token() {
-			t.Errorf("token %d after %d", w.Token(), two.Token())
-		}
-		mustShare(t, c[0]) // an exclusive lock of the same name is another thing
-		mustUnlock(t, w)
-		mustUnlock(t, mustShare(t, a.Read()))
-	})
-}
-
 // A waiting writer comes before readers that come after it, and is woken when the last reader leaves.
 func TestWriterIsNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -106,97 +81,6 @@ func TestWriterIsNotStarved(t *testing.T) {
 			t.Errorf("the writer was woken after %v, want at once", waited)
 		}
 		mustUnlock(t, w)
-	})
-}
-
-// A semaphore is never above its bound, however many want it, and everybody gets it.
-func TestSemaphore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n, rounds = 4, 20
-		clients := sharers(t, 3)
-		var inside, most atomic.Int64
-		var all sync.WaitGroup
-		for i := range 30 {
-			all.Go(func() {
-				s := clients[i%3].Semaphore(n)
-				weight := 1 + i%3
-				for range rounds {
-					err := coord.Do(t.Context(), s, "k", func(ctx context.Context) error {
-						now := inside.Add(int64(weight))
-						defer inside.Add(-int64(weight))
-						for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
-						}
-						time.Sleep(time.Millisecond)
-						l, held := s.Held(ctx, "k")
-						if !held || l.Slot() >= n {
-							t.Errorf("held %v, slot %v: want less than %d", held, l.Slot(), n)
-						}
-						return nil
-					}, coord.Weight(weight))
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		if m := most.Load(); m > n || m < n-1 {
-			t.Errorf("%d permits were held at once, want %d", m, n)
-		}
-	})
-}
-
-// The options of a semaphore are checked.
-func TestSemaphoreOptions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 1)[0]
-		mustRefuse(t, "no permits", c.Semaphore(0), coord.ErrInvalid)
-		mustRefuse(t, "more than all", c.Semaphore(3), coord.ErrExceedsBound, coord.Weight(4))
-		mustRefuse(t, "weight 0", c.Semaphore(3), coord.ErrInvalid, coord.Weight(0))
-		mustRefuse(t, "weight of a reader", c.ReadWrite().Read(), coord.ErrInvalid, coord.Weight(2))
-		mustRefuse(t, "weight of an exclusive lock", c, coord.ErrInvalid, coord.Weight(2))
-	})
-}
-
-// The least bound of those who hold and of who asks counts.
-func TestSemaphoreBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2)
-		wide, narrow := c[0].Semaphore(3), c[1].Semaphore(1)
-		one := mustShare(t, wide)
-		mustRefuse(t, "one of 1 beside one of 3", narrow, coord.ErrLocked)
-		mustUnlock(t, mustShare(t, wide))
-		mustUnlock(t, one)
-		one = mustShare(t, narrow)
-		mustRefuse(t, "one of 3 beside one of 1", wide, coord.ErrLocked)
-		mustUnlock(t, one)
-	})
-}
-
-// A writer reads too, and becomes a reader in one step. A reader does not become a writer.
-func TestDowngrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2)
-		rw, other := c[0].ReadWrite(), c[1].ReadWrite()
-		ctx := coord.WithOwner(t.Context())
-		w, err := rw.Write().Lock(ctx, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := rw.Read().Lock(ctx, "k")
-		if err != nil || r.Token() != w.Token() {
-			t.Fatalf("a writer that reads: %v, want its token", err)
-		}
-		mustRefuse(t, "a reader beside a writer", other.Read(), coord.ErrLocked)
-		mustUnlock(t, w)
-		mustRefuse(t, "a writer after the downgrade", other.Write(), coord.ErrLocked)
-		beside := mustShare(t, other.Read())
-		if _, err := rw.Write().Lock(ctx, "k"); !errors.Is(err, coord.ErrInvalid) {
-			t.Errorf("an upgrade: %v, want ErrInvalid", err)
-		}
-		mustUnlock(t, beside)
-		mustUnlock(t, r)
-		mustUnlock(t, mustShare(t, other.Write()))
 	})
 }
 
@@ -283,109 +167,6 @@ func TestDeadHolderOfASemaphore(t *testing.T) {
 		}
 		mustUnlock(t, l)
 		mustUnlock(t, lives)
-	})
-}
-
-// A wait for a share that is cancelled leaves nothing behind, and the next in the queue goes on.
-func TestHeadThatLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 3)
-		reader := mustShare(t, c[0].ReadWrite().Read())
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		if _, err := c[1].ReadWrite().Write().Lock(ctx, "k"); !errors.Is(err, coord.ErrLocked) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a writer that gives up: %v", err)
-		}
-		synctest.Wait()
-		time.Sleep(50 * time.Millisecond) // for the janitor
-		mustUnlock(t, mustShare(t, c[2].ReadWrite().Read()))
-		mustUnlock(t, reader)
-	})
-}
-
-// Holders shows who shares a key, and Break takes it from one of them.
-func TestHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2, coord.WithLockDefaults(coord.TTL(3*time.Second)))
-		s := c[0].Semaphore(5)
-		a := mustShare(t, s, coord.Weight(3), coord.HolderName("a"))
-		mustShare(t, c[1].Semaphore(5), coord.HolderName("b"))
-		holders, err := s.Holders(t.Context(), "k")
-		if err != nil || len(holders) != 2 {
-			t.Fatalf("%+v, %v: want two", holders, err)
-		}
-		if h := holders[0]; h.Name != "a" || h.Weight != 3 || h.Of != 5 || h.Slot != 0 || h.Token != a.Token() {
-			t.Errorf("%+v: want a with 3 of 5 in slot 0 under %d", h, a.Token())
-		}
-		if err := s.Break(t.Context(), "k", holders[0].ID); err != nil {
-			t.Fatal(err)
-		}
-		mustRefuse(t, "what was broken is taken until its lease ends", s, coord.ErrLocked, coord.Weight(2))
-		time.Sleep(3 * time.Second)
-		if err := a.Err(); !errors.Is(err, coord.ErrLost) {
-			t.Errorf("the hold that was broken: %v, want ErrLost", err)
-		}
-		mustUnlock(t, mustShare(t, s, coord.Weight(4)))
-	})
-}
-
-// Watch of a group tells who is there.
-func TestWatchGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2)
-		group := c[0].ReadWrite().Read()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		counts := make(chan int, 10)
-		var watching sync.WaitGroup
-		watching.Go(func() {
-			for holders, err := range group.Watch(ctx, "k") {
-				if err == nil {
-					counts <- len(holders)
-				}
-			}
-		})
-		next := func(want int) {
-			t.Helper()
-			if n := <-counts; n != want {
-				t.Errorf("%d members, want %d", n, want)
-			}
-		}
-		next(0)
-		a := mustShare(t, group)
-		next(1)
-		b := mustShare(t, c[1].ReadWrite().Read())
-		next(2)
-		mustUnlock(t, a)
-		next(1)
-		mustUnlock(t, b)
-		next(0)
-		cancel()
-		watching.Wait()
-	})
-}
-
-// Close ends waits and gives back what is held.
-func TestCloseOfSharedHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := sharers(t, 2)
-		l := mustShare(t, c[0].Semaphore(1))
-		waits := make(chan error)
-		go func() {
-			_, err := c[0].Semaphore(1).Lock(t.Context(), "k")
-			waits <- err
-		}()
-		time.Sleep(time.Second)
-		if err := c[0].Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-waits; !errors.Is(err, coord.ErrClosed) {
-			t.Errorf("a wait: %v, want ErrClosed", err)
-		}
-		if err := l.Err(); !errors.Is(err, coord.ErrClosed) {
-			t.Errorf("a hold: %v, want ErrClosed", err)
-		}
-		mustUnlock(t, mustShare(t, c[1].Semaphore(1)))
 	})
 }
 

@@ -444,11 +444,11 @@ func closesShares(e *env) {
 	c, rival := e.clientOn(b), e.shared()
 	reads, takes, wants := e.key("reads"), e.key("takes"), e.key("wants")
 	r, _ := e.enter(rival, readWriteKey(wants), reader, "a reader")
-	var done []<-chan struct{}
+	var held []*coord.Lock
 	for key, l := range map[string]*coord.Shared{reads: c.ReadWrite().Read(), takes: c.Semaphore(2)} {
 		lock, err := l.Lock(e.within(soon), key, coord.TTL(e.long))
 		e.noError(err, "Lock of a free key")
-		done = append(done, lock.Done())
+		held = append(held, lock)
 	}
 	waits := async(func() error {
 		_, err := c.ReadWrite().Write().Lock(e.ctx, wants)
@@ -456,8 +456,9 @@ func closesShares(e *env) {
 	})
 	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("Shared.TryLock", readWriteKey(wants)) != "" })
 	e.gaveBack(c.Close(), "Close")
-	for _, d := range done {
-		recv(e, d, 0, "Done once Close has returned")
+	for _, lock := range held {
+		recv(e, lock.Done(), 0, "Done once Close has returned")
+		e.wantError(lock.Err(), "Err once Close has returned", coord.ErrClosed)
 	}
 	e.wantError(recv(e, waits, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	for key, s := range map[string]driver.Share{readWriteKey(reads): writer, semaphoreKey(takes): permits(2, 2), readWriteKey(wants): reader} {
