@@ -30,7 +30,7 @@ func conditionCases() []Case {
 			Why:    "a signal that a dead waiter took is missing to a living one, which waits for ever",
 			Remedy: "let each hold end with its own lease",
 		}, {
-			ID: "LOCK-355", Name: "a-broadcast-wakes-all", Clause: "D2", run: broadcasts, Needs: sharing,
+			ID: "LOCK-355", Name: "a-signal-wakes-one-and-a-broadcast-all", Clause: "D2", run: broadcasts, Needs: sharing,
 			Why:    "where several wait for different things, a signal for one may wake another",
 			Remedy: "show in Holders the holds of all clients",
 		}, {
@@ -222,7 +222,12 @@ func waitTakesAgain(e *env) {
 			}
 			after = now.Token()
 			e.refused(e.locker(), key, "after a Wait")
-			return nil
+			return coord.Do(ctx, a, key, func(inner context.Context) error {
+				if again, held := coord.Held(inner, key); !held || again.Token() != after {
+					e.Errorf("Do within the function that waited: saw held %v, want it to enter the new hold", held)
+				}
+				return nil
+			})
 		}, coord.TTL(e.long))
 	})
 	e.until(soon, "a waiter to have its place", func() bool { return len(e.sharersOf(l, conditionKey(key))) == 1 })
@@ -238,33 +243,42 @@ func waitTakesAgain(e *env) {
 }
 
 func conditionNeedsLock(e *env) {
-	c, key := e.client(), e.key("k")
+	c, other, key := e.client(), e.client(), e.key("k")
 	cond := e.condition(c, key)
-	without := func(ctx context.Context, what string) {
-		e.wantError(cond.Wait(ctx), "Wait "+what, coord.ErrNotHeld)
-		e.wantError(cond.Signal(ctx), "Signal "+what, coord.ErrNotHeld)
-		e.wantError(cond.Broadcast(ctx), "Broadcast "+what, coord.ErrNotHeld)
+	refused := func(ctx context.Context, cond condition, what string, want error) {
+		e.wantError(cond.Wait(ctx), "Wait "+what, want)
+		e.wantError(cond.Signal(ctx), "Signal "+what, want)
+		e.wantError(cond.Broadcast(ctx), "Broadcast "+what, want)
 	}
-	without(e.within(soon), "without the lock")
-	under := func(key string, fn func(context.Context)) {
-		e.noError(coord.Do(e.within(2*soon), c, key, func(ctx context.Context) error {
-			fn(ctx)
-			return nil
-		}, coord.TTL(e.long)), "Do of a free key")
-	}
-	under(e.key("other"), func(ctx context.Context) { without(ctx, "under the lock of another key") })
-	under(key, func(ctx context.Context) {
+	refused(e.within(soon), cond, "without the lock", coord.ErrNotHeld)
+	ctx := e.within(3 * soon)
+	e.noError(coord.Do(ctx, c, e.key("other"), func(ctx context.Context) error {
+		refused(ctx, cond, "under the lock of another key", coord.ErrNotHeld)
+		return nil
+	}, coord.TTL(e.long)), "Do of a free key")
+	e.noError(coord.Do(ctx, c, key, func(ctx context.Context) error {
 		first, _ := coord.Held(ctx, key)
-		under := func(ctx context.Context) error {
+		refused(ctx, e.condition(other, key), "of another client", coord.ErrInvalid)
+		e.wantError(cond.Wait(coord.WithOwner(ctx)), "Wait of another owner", coord.ErrInvalid)
+		own, end := first.Context(ctx)
+		e.wantError(cond.Wait(own), "Wait in a context of the lock's own", coord.ErrInvalid)
+		end()
+		e.noError(coord.Do(ctx, c, key, func(ctx context.Context) error {
 			e.wantError(cond.Wait(ctx), "Wait of a lock that was entered twice", coord.ErrInvalid)
-			now, held := coord.Held(ctx, key)
-			if !held || now.Token() != first.Token() || now.Err() != nil {
-				e.Errorf("after a Wait that was refused: saw held %v, want the lock of before", held)
-			}
 			return cond.Signal(ctx)
+		}), "Signal of a lock that was entered twice")
+		now, held := coord.Held(ctx, key)
+		if !held || now.Token() != first.Token() || now.Err() != nil || ctx.Err() != nil {
+			e.Errorf("after waits that were refused: saw held %v, context %v, want the lock of before", held, ctx.Err())
 		}
-		e.noError(coord.Do(ctx, c, key, under), "Signal of a lock that was entered twice")
-	})
+		return nil
+	}, coord.TTL(e.long)), "Do of a free key")
+	refuses := func(ctx context.Context) error {
+		e.wantError(cond.Wait(ctx), "Wait of the lock of DoAll, or of Lead", coord.ErrInvalid)
+		return nil
+	}
+	e.noError(coord.DoAll(ctx, c, []string{e.key("j"), key}, refuses, coord.TTL(e.long)), "DoAll")
+	e.noError(coord.Lead(ctx, c, key, refuses, coord.TTL(e.long)), "Lead")
 	if n := len(e.sharersOf(e.shared(), conditionKey(key))); n != 0 {
 		e.Errorf("those who wait, after waits that were refused: saw %d, want none", n)
 	}
@@ -313,8 +327,13 @@ func broadcasts(e *env) {
 		}
 	}
 	ready.Store(true)
+	e.signal(c, key, false)
+	e.noError(recv(e, waits[0], soon, "who has waited longest to be woken by a signal"), "Do whose function waited")
+	if n := len(e.sharersOf(e.shared(), conditionKey(key))); e.timely() && n != len(waits)-1 {
+		e.Errorf("those who wait, after a signal for one of %d: saw %d, want the others", len(waits), n)
+	}
 	e.signal(c, key, true)
-	for _, done := range waits {
+	for _, done := range waits[1:] {
 		e.noError(recv(e, done, soon, "all that wait to be woken"), "Do whose function waited")
 	}
 	e.signal(c, key, true) // to nobody
@@ -340,6 +359,9 @@ func failedWaits(e *env) {
 				e.wantError(err, "Wait that was cancelled", context.Canceled)
 				if now, held := coord.Held(fn, key); held && now.Err() == nil || fn.Err() == nil {
 					e.Errorf("after a Wait that failed: saw the lock, or its context alive, want both ended")
+				}
+				if e.condition(a, key).Signal(fn) == nil {
+					e.Errorf("Signal after a Wait that failed: saw no error, want one")
 				}
 				return nil
 			}, coord.TTL(e.long))
