@@ -142,25 +142,6 @@ func TestDoAllOfAnotherLocker(t *testing.T) {
 	wantErr(t, DoAll(t.Context(), opaque{c}, []string{"a"}, func(context.Context) error { return nil }, MinHold(time.Second)), ErrInvalid)
 }
 
-// A loss while a later key is waited for ends the wait.
-func TestDoAllLossDuringTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c, other := newTestClient(t, f), newTestClient(t, f)
-		rival := must[*Lock](t)(other.Lock(t.Context(), "b"))
-		done := make(chan error, 1)
-		go func() {
-			done <- DoAll(t.Context(), c, []string{"a", "b"}, func(context.Context) error { t.Error("it ran"); return nil })
-		}()
-		synctest.Wait()
-		f.mu.Lock()
-		delete(f.leases, "a")
-		f.mu.Unlock()
-		wantErr(t, <-done, ErrLost)
-		unlock(t, rival)
-	})
-}
-
 // Keys that are asked for out of order are warned of, once.
 func TestDoAllWarnsOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

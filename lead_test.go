@@ -28,26 +28,6 @@ func (f *fakeStore) remove(key string) {
 	delete(f.leases, key)
 }
 
-func TestLead(t *testing.T) {
-	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
-		mine := errors.New("mine")
-		for _, want := range []error{nil, mine} {
-			err := Lead(t.Context(), c, "k", func(ctx context.Context) error {
-				if l, ok := Held(ctx, "k"); !ok || l.Err() != nil || l.TTL() != 9*time.Second {
-					t.Errorf("Held: %v, %v", l, ok)
-				}
-				return want
-			}, TTL(9*time.Second))
-			if err != want {
-				t.Errorf("%v, want %v", err, want)
-			}
-		}
-		if f.held("k") || log.String() != "" {
-			t.Errorf("held %v, log %s", f.held("k"), log)
-		}
-	})
-}
-
 // Terms of one context, and a re-entry by the function, do not mix up their owners.
 func TestLeadOwners(t *testing.T) {
 	leading(t, func(t *testing.T, f *fakeStore, c *Client, _ *logBuffer) {
@@ -433,57 +413,6 @@ func TestLeadOfAClosedClient(t *testing.T) {
 			t.Errorf("it returned %v after Close", late)
 		}
 	})
-}
-
-// A function that outlives its term is logged a moment later, and once per TTL until it returns; one that returns
-// when its term is lost is not.
-func TestLeadLogsOverruns(t *testing.T) {
-	leading(t, func(t *testing.T, f *fakeStore, c *Client, log *logBuffer) {
-		ctx, cancel := context.WithCancel(t.Context())
-		terms, count := 0, func() int { return strings.Count(log.String(), "has not returned") }
-		_ = Lead(ctx, c, "k", func(ctx context.Context) error {
-			f.remove("k")
-			<-ctx.Done()
-			if terms++; terms == 1 {
-				return nil
-			}
-			synctest.Wait()
-			if n := count(); n != 0 {
-				t.Errorf("%d warnings at the loss: %s", n, log)
-			}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if n := count(); n != 1 || !strings.Contains(log.String(), "key=k") {
-				t.Errorf("%d warnings a moment after the loss: %s", n, log)
-			}
-			time.Sleep(35 * time.Second)
-			if n := count(); n != 4 {
-				t.Errorf("%d warnings after 3.5 TTLs: %s", n, log)
-			}
-			cancel()
-			return nil
-		}, TTL(10*time.Second))
-		time.Sleep(time.Minute)
-		if n := count(); n != 4 {
-			t.Errorf("%d warnings after it returned", n)
-		}
-	})
-}
-
-func TestLeadPanics(t *testing.T) {
-	f := newFake()
-	c := newTestClient(t, f)
-	func() {
-		defer func() {
-			if p := recover(); p != "mine" {
-				t.Errorf("recovered %v", p)
-			}
-		}()
-		_ = Lead(t.Context(), c, "k", func(context.Context) error { panic("mine") })
-	}()
-	if f.held("k") {
-		t.Error("it is held")
-	}
 }
 
 // uncomparable is an error that == panics on.

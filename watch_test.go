@@ -139,33 +139,6 @@ func TestWatchOfAKeyThatIsKept(t *testing.T) {
 	})
 }
 
-// An answer that is older than one before is not told, until the lease that was seen last has ended: then it is the
-// truth, as of a store that was restored.
-func TestWatchNeverGoesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newShown()
-		ctx, cancel := context.WithCancel(t.Context())
-		s.show(5, 30*time.Second, nil)
-		w := watch(ctx, newTestClient(t, s))
-		w.want(t, "n5")
-		s.show(4, 30*time.Second, nil)
-		time.Sleep(25 * time.Second)
-		w.want(t, "n5")
-		s.show(5, 30*time.Second, nil) // it was renewed
-		time.Sleep(period)
-		s.show(4, 30*time.Second, nil)
-		time.Sleep(22 * time.Second)
-		w.want(t, "n5")
-		time.Sleep(15 * time.Second)
-		w.want(t, "n5", "n4")
-		s.show(5, 30*time.Second, nil)
-		time.Sleep(period)
-		w.want(t, "n5", "n4", "n5")
-		cancel()
-		<-w.done
-	})
-}
-
 // It looks once in a third of the lease that it sees, and never more often than every 250 ms.
 func TestWatchPeriod(t *testing.T) {
 	for ttl, most := range map[time.Duration]time.Duration{

@@ -404,24 +404,38 @@ func leadEnds(e *env) {
 	}
 }
 
-// overrunLogged keeps a function in a term that was lost.
+// overrunLogged has a function heed the loss of its first term, and not that of the second.
 func overrunLogged(e *env) {
 	b, in := e.injected()
 	log := new(logged)
 	key, ttl, operator := e.key("k"), e.ttl, e.locker()
 	p := e.campaign(e.ctx, e.clientOn(b, coord.WithLogger(slog.New(log))), key, coord.TTL(ttl))
-	recv(e, p.terms, soon, "the first term")
-	e.operatorUnlock(operator, key, lastAsk(in, key))
-	recv(e, p.causes, e.lapse(ttl)+soon, "the function's context to end with the loss")
-	e.until(soon, "a warning of a function that outlives its term", func() bool { return len(log.warnings()) >= 1 })
-	e.until(e.lapse(ttl)+soon, "another one a TTL later", func() bool { return len(log.warnings()) >= 2 })
-	at := log.warnings()
-	if gap := at[1].Sub(at[0]); e.timely() && gap < ttl/2 {
-		e.Errorf("warnings of a function that outlives its term: saw two within %v, want one for each TTL of %v", gap, ttl)
+	lose := func() (at time.Time) {
+		recv(e, p.terms, e.lapse(ttl)+soon, "a term")
+		e.operatorUnlock(operator, key, lastAsk(in, key))
+		recv(e, p.causes, e.lapse(ttl)+soon, "the function's context to end with the loss")
+		return time.Now()
+	}
+	lose()
+	p.linger <- struct{}{}
+	lost := lose()
+	e.until(2*e.lapse(ttl)+soon, "warnings of a function that outlives its term, one for each TTL", func() bool { return len(log.warnings()) >= 3 })
+	for i, at := range log.warnings() {
+		want := lost.Add(min(ttl/10, time.Second) + time.Duration(i)*ttl)
+		if off := at.Sub(want).Abs(); e.timely() && off > 5*time.Millisecond {
+			e.Errorf("warning %d of a function that outlives its term: saw it %v after the loss, want it after %v", i, at.Sub(lost), want.Sub(lost))
+		}
 	}
 	p.stop()
 	p.let()
 	recv(e, p.result, soon, "Lead, after its function returned")
+	n := len(log.warnings())
+	if e.timely() {
+		e.pass(2 * ttl)
+	}
+	if now := len(log.warnings()); now != n {
+		e.Errorf("warnings after the function has returned: saw %d, want none", now-n)
+	}
 }
 
 // logged is a slog.Handler that notes when it was told of a warning.

@@ -103,49 +103,54 @@ func watchLeaders(e *env) {
 	recv(e, w.done, soon, "the loop over the watch to end")
 }
 
-// lagging shows what a case wants of a key.
-type lagging struct {
+// shown is a store that shows what a case wants of a key.
+type shown struct {
 	driver.Backend
-	mu    sync.Mutex
-	show  []driver.Holder // the next looks; the last of them stays
-	shown driver.Holder
-	at    time.Time // when it was shown
+	mu     sync.Mutex
+	holder driver.Holder
 }
 
-// Inspect shows the next holder. One that is older than the last is shown while the last one's lease is far from its end:
-// to who looks late, the last is shown again.
-func (l *lagging) Inspect(context.Context, string) (driver.Holder, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h, more := l.show[0], len(l.show) > 1
-	switch late := time.Since(l.at) > l.shown.TTL/2; {
-	case more && h.ID != "" && h.Token < l.shown.Token && late:
-		h = l.shown
-	case more:
-		l.show = l.show[1:]
+// Inspect implements driver.Inspector.
+func (s *shown) Inspect(context.Context, string) (driver.Holder, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holder.ID == "" {
+		return driver.Holder{}, driver.ErrNotHeld
 	}
-	l.shown, l.at = h, time.Now()
-	if h.ID == "" {
-		return h, driver.ErrNotHeld
-	}
-	return h, nil
+	return s.holder, nil
 }
 
-// watchOrder has the store answer as one that lags behind, and then as one that was restored.
+// watchOrder has the store answer as one that lags behind, and then as one that was restored. The holder that was seen
+// last may have been renewed: the older one is the truth when that lease has ended, too.
 func watchOrder(e *env) {
-	const lease = 700 * time.Millisecond
+	const lease, look = 3 * time.Second, time.Second
 	older, newer := driver.NewHolder(e.newID(), 7, lease), driver.NewHolder(e.newID(), 8, lease)
-	l := &lagging{Backend: e.open(), show: []driver.Holder{older, newer, older, newer, {}, newer, older}}
-	w := e.watched(e.clientOn(l), e.key("k"))
+	s := &shown{Backend: e.open(), holder: newer}
+	w := e.watched(e.clientOn(s), e.key("k"))
 	var tokens []int64
-	e.until(behind, "the older holder, once the lease of the newer one has ended", func() bool {
+	for _, step := range []struct {
+		holder driver.Holder
+		last   time.Duration
+		want   []int64 // 0 is a vacancy
+	}{
+		{newer, look / 10, []int64{8}},
+		{older, lease - look/2, []int64{8}},
+		{newer, look, []int64{8}}, // it was renewed
+		{older, lease - look*12/10, []int64{8}},
+		{older, lease, []int64{8, 7}},
+		{driver.Holder{}, look, []int64{8, 7, 0}},
+		{newer, look, []int64{8, 7, 0, 8}},
+	} {
+		s.mu.Lock()
+		s.holder = step.holder
+		s.mu.Unlock()
+		e.pass(step.last)
 		for len(w.seen) > 0 {
 			tokens = append(tokens, int64((<-w.seen).Token>>10))
 		}
-		return len(tokens) >= 5
-	})
-	if want := []int64{7, 8, 0, 8, 7}; !slices.Equal(tokens, want) {
-		e.Errorf("tokens of a Watch on a store that lags, 0 for a vacancy: saw %v, want %v", tokens, want)
+		if !slices.Equal(tokens, step.want) {
+			e.Fatalf("tokens of a Watch on a store that lags, 0 for a vacancy: saw %v, want %v", tokens, step.want)
+		}
 	}
 }
 
