@@ -275,33 +275,6 @@ func TestStaleHandle(t *testing.T) {
 	})
 }
 
-// A waiter that leaves is passed by, and one that leaves at the very moment has the hold or
-// passes it on.
-func TestHandOverPastWhoLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestClient(t, newFake())
-		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		ctx, cancel := context.WithCancel(t.Context())
-		leaver, stayer := waitFor(ctx, c), waitFor(t.Context(), c)
-		cancel()
-		unlock(t, l)
-		r := <-leaver
-		if r.err == nil {
-			unlock(t, r.l)
-		} else {
-			wantErr(t, r.err, ErrLocked, context.Canceled)
-		}
-		next := (<-stayer).lock(t)
-		if !handedFrom(l, next) {
-			t.Error("not handed over")
-		}
-		unlock(t, next)
-		if left := c.leftovers(); left != (leftovers{}) {
-			t.Errorf("left behind: %+v", left)
-		}
-	})
-}
-
 // The same with everything at once, and with nothing else to hold it up.
 func TestHandOverCrossesCancellation(t *testing.T) {
 	c := newTestClient(t, newFake())
@@ -337,37 +310,58 @@ func TestHandOverCrossesCancellation(t *testing.T) {
 	}
 }
 
-// A loss is that of whoever has the hold now. The others ask the store under another id.
+// A loss is that of whoever has the hold now, whether the store tells it or the lease ends. The others ask the store under
+// another id.
 func TestLossOfAHandedTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		c := newTestClient(t, f)
-		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		waiters := []<-chan lockResult{waitFor(t.Context(), c), waitFor(t.Context(), c)}
-		unlock(t, l)
-		second := (<-waiters[0]).lock(t)
-		f.mu.Lock()
-		delete(f.leases, "k")
-		f.mu.Unlock()
-		c.locks.LossPushed("k", second.h.t.ID(), errWire)
-		if !isClosed(second.Done()) {
-			t.Error("Done is open after the loss")
-		}
-		wantErr(t, second.Err(), ErrLost, errWire)
-		wantErr(t, l.Err(), ErrNotHeld)
-		if errors.Is(l.Err(), ErrLost) {
-			t.Errorf("an old handle lost what it did not have: %v", l.Err())
-		}
-		third := (<-waiters[1]).lock(t)
-		if third.h.t.ID() == second.h.t.ID() || third.Token() <= second.Token() {
-			t.Errorf("token %d of %s after %d of %s", third.Token(), third.h.t.ID(), second.Token(), second.h.t.ID())
-		}
-		wantErr(t, second.Unlock(t.Context()), ErrLost)
-		if err := third.Err(); err != nil {
-			t.Error(err)
-		}
-		unlock(t, third)
-	})
+	for name, lose := range map[string]func(f *fakeStore, c *Client, id string){
+		"told by the store": func(f *fakeStore, c *Client, id string) {
+			f.remove("k")
+			c.locks.LossPushed("k", id, errWire)
+		},
+		"at the deadline": func(f *fakeStore, _ *Client, _ string) {
+			f.setIntercept(func(op, _ string) outcome {
+				if op == "renew" {
+					return outcome{before: errWire}
+				}
+				return outcome{}
+			})
+			time.Sleep(DefaultTTL)
+			f.setIntercept(nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c := newTestClient(t, f)
+				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+				waiters := []<-chan lockResult{waitFor(t.Context(), c), waitFor(t.Context(), c)}
+				unlock(t, l)
+				second := (<-waiters[0]).lock(t)
+				if !handedFrom(l, second) {
+					t.Fatal("not handed over")
+				}
+				done := second.Done()
+				lose(f, c, second.h.t.ID())
+				if !isClosed(done) {
+					t.Error("Done is open after the loss")
+				}
+				wantErr(t, second.Err(), ErrLost)
+				wantErr(t, l.Err(), ErrNotHeld)
+				if errors.Is(l.Err(), ErrLost) {
+					t.Errorf("an old handle lost what it did not have: %v", l.Err())
+				}
+				third := (<-waiters[1]).lock(t)
+				if third.h.t.ID() == second.h.t.ID() || storeValue(third.Token()) <= storeValue(second.Token()) {
+					t.Errorf("token %d of %s after %d of %s", third.Token(), third.h.t.ID(), second.Token(), second.h.t.ID())
+				}
+				wantErr(t, second.Unlock(t.Context()), ErrLost)
+				if err := third.Err(); err != nil {
+					t.Error(err)
+				}
+				unlock(t, third)
+			})
+		})
+	}
 }
 
 // An owner gets what it is handed once, and hands over after its last handle.
@@ -449,22 +443,6 @@ func TestHandOverAndFairness(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A hold that was taken with Fair goes back to the store.
-func TestFairHoldIsNotHandedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFairFake()
-		c := newTestClient(t, f)
-		l := must[*Lock](t)(c.Lock(t.Context(), "k", Fair()))
-		waiter := waitFor(t.Context(), c)
-		unlock(t, l)
-		next := (<-waiter).lock(t)
-		if handedFrom(l, next) {
-			t.Error("a fair hold was handed over")
-		}
-		unlock(t, next)
-	})
 }
 
 // Shutdown and Close end waiters, and hand nothing over any more.

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -30,10 +29,6 @@ func handOverCases() []Case {
 			ID: "LOCK-87", Name: "other-clients-have-their-turn", Clause: "L8", run: turns,
 			Why:    "goroutines that hand a lock on among themselves starve every other process, unless their turn is bounded",
 			Remedy: "free the key in Unlock at once, and grant whoever waits, or asks next",
-		}, {
-			ID: "LOCK-88", Name: "loss-is-told-to-who-has-the-hold", Clause: "L3", run: handedLoss,
-			Why:    "a hold that was handed on is lost like any other: whoever has it has to know, and nobody may be handed it after that",
-			Remedy: "end a lease at its time; the rest is the core's",
 		}, {
 			ID: "LOCK-89", Name: "no-hand-over-ahead-of-a-fair-waiter", Clause: "L8", run: fairBeforeLocal, Needs: driver.Claims{driver.Fair},
 			Why:    "who is to be served in order waits for ever if the holder's own process comes first each time",
@@ -197,43 +192,6 @@ func turns(e *env) {
 			e.Errorf("client %d beside one whose goroutines hand the lock on: saw it granted %d times in %v, want at least %d", i, len(g), time.Since(start), want)
 		}
 	}
-}
-
-func handedLoss(e *env) {
-	e.growing(e.ttl, handedLossOf)
-}
-
-func handedLossOf(e *env, lease time.Duration) (early bool) {
-	b, link := byDriver(e)
-	c, waits := e.waitingClient(b)
-	key, ttl := e.key("k"+lease.String()), coord.TTL(lease)
-	old := e.lock(c, key, ttl)
-	lines := []<-chan lockResult{e.lineUp(e.ctx, c, waits, key, ttl), e.lineUp(e.ctx, c, waits, key, ttl)}
-	if err := old.Unlock(e.ctx); errors.Is(err, coord.ErrLost) {
-		return true
-	} else if err != nil {
-		e.Errorf("Unlock with goroutines of the own client in the queue: saw %v, want nil", err)
-	}
-	l := e.admit(lines[0], e.lapse(lease), "the first in the queue")
-	if l.Err() != nil {
-		return true
-	}
-	link.Cut()
-	recv(e, l.Done(), e.lapse(lease), "Done of a holder that is cut off")
-	e.wantError(l.Err(), "Err of a holder that is cut off", coord.ErrLost)
-	e.wantError(old.Err(), "Err of the handle before it", coord.ErrNotHeld)
-	link.Heal()
-	next := e.admit(lines[1], e.lapse(lease), "the goroutine behind a hold that was lost")
-	if int64(next.Token())>>10 <= int64(l.Token())>>10 {
-		e.Errorf("token of the goroutine behind a hold that was lost: saw %d after %d, want one of another grant by the store", next.Token(), l.Token())
-	}
-	e.wantError(l.Unlock(e.ctx), "Unlock of a lock that was lost", coord.ErrLost)
-	if err := next.Unlock(e.ctx); errors.Is(err, coord.ErrLost) {
-		return true
-	} else if err != nil {
-		e.Errorf("Unlock by the next holder: saw %v, want nil", err)
-	}
-	return false
 }
 
 // fairBeforeLocal has a goroutine of the holder's client come after a fair waiter, in every way in

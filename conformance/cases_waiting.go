@@ -14,10 +14,6 @@ import (
 func waitingCases() []Case {
 	return []Case{
 		{
-			ID: "LIMIT-55", Name: "wait-serves-in-order", Clause: "R8", run: waitFIFO, Needs: driver.Claims{driver.Reserve},
-			Why:    "callers that race for the next permit starve the unlucky",
-			Remedy: "grant in the order of the asks of one call, and tell Delay exactly",
-		}, {
 			ID: "LIMIT-56", Name: "wait-ends-when-it-is-due", Clause: "R8", run: waitDue,
 			Why:    "a wait that is early breaks the limit, one that is late wastes it",
 			Remedy: "tell RetryAfter and Delay on the store's clock, neither early nor late",
@@ -143,30 +139,6 @@ func denialOfOne(e *env) {
 	e.noError(err, "AllowN of 3 with 5 left")
 	if !r.Allowed {
 		e.Errorf("AllowN of 3 with 5 left, after a denial of twice 3: saw it denied, want it granted")
-	}
-}
-
-func waitFIFO(e *env) {
-	b, in := e.injected()
-	c, key := e.clientOn(b), e.key("k")
-	limit := driver.Limit{Rate: 10, Per: time.Second, Burst: 1}
-	const waiters = 4
-	returned := make([]time.Time, waiters)
-	var wg sync.WaitGroup
-	for i := range waiters {
-		wg.Go(func() {
-			if err := c.Wait(e.ctx, key, limit); err != nil {
-				e.Errorf("Wait of caller %d: saw %v, want nil", i, err)
-			}
-			returned[i] = time.Now()
-		})
-		e.until(soon, "a caller to reserve", func() bool { return in.returned("Take") > i })
-	}
-	wg.Wait()
-	for i := range waiters - 1 {
-		if before := returned[i].Sub(returned[i+1]); e.timely() && before > 0 {
-			e.Errorf("Wait: saw caller %d served %v before caller %d, want the order in which they came", i+1, before, i)
-		}
 	}
 }
 

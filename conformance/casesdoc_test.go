@@ -134,7 +134,7 @@ const scenarios = `| scenario | cases |
 | refunds twice, late, or of what never was | LIMIT-54, LIMIT-59 |
 | several limits at once, one of them twice | LIMIT-40, LIMIT-41, LIMIT-42, LIMIT-43 |
 | permits taken in advance | LIMIT-50, LIMIT-51, LIMIT-52 |
-| waiting in order, in time, cancelled, hopeless | LIMIT-55, LIMIT-56, LIMIT-57, LIMIT-58, LIMIT-261, LIMIT-262 |
+| waiting in order, in time, cancelled, hopeless | LIMIT-56, LIMIT-57, LIMIT-58, LIMIT-261, LIMIT-262 |
 | scripts flushed, slots moved, leases of sessions, watches compacted | the store's own business: tests of each backend |
 | a stored value is corrupt, or of another type | the store's own business: tests of each backend |
 | keys that never expire | the store's own business: tests of each backend |
