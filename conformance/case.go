@@ -70,7 +70,7 @@ func Cases() []Case {
 		ofClient(permitLeaseCases()),
 		ofClient(waitingCases(), "LIMIT-54", "LIMIT-56", "LIMIT-58", "LIMIT-59", "LIMIT-263"),
 		chargeCases(),
-		outageCases(),
+		faultCases(),
 		refusalCases(),
 		lateCases(),
 		callerCases(),

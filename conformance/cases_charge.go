@@ -31,14 +31,6 @@ func chargeCases() []Case {
 			Why:    "a debt that a read clips to the burst, or that a refund of something else erases, is never repaid",
 			Remedy: "store until when a debt lasts beside the reservations, as driver/limits does",
 		}, {
-			ID: "LIMIT-275", Name: "charge-is-made-once", Clause: "R10", run: over(byDriver, chargeOnce), Needs: driver.Claims{driver.Charge},
-			Why:    "a charge that is sent again after a lost reply is debited twice",
-			Remedy: "send it once, and answer an error that is not definite when the reply does not come",
-		}, {
-			ID: "LIMIT-276", Name: "charge-is-made-once-over-the-network", Clause: "R10", run: over(byNetwork, chargeOnce), Needs: driver.Claims{driver.Charge}, Hooks: []Hook{HookLink},
-			Why:    "a client library that repeats a command whose reply was lost debits twice, or gives back twice",
-			Remedy: "turn off the retries of the client library for charges",
-		}, {
 			ID: "LIMIT-277", Name: "large-charges-do-not-overflow", Clause: "R10", run: largeCharges, Needs: driver.Claims{driver.Charge},
 			Why:    "a debt that overflows is a credit, and one that does not parse any more locks the key for ever",
 			Remedy: "let the debt saturate, and refuse what is above driver.MaxCharge with ErrInvalid",

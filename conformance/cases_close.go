@@ -18,14 +18,6 @@ func closeCases() []Case {
 			Why:    "an orderly stop lets the work in progress end under its lock",
 			Remedy: "let Unlock work until Close is called",
 		}, {
-			ID: "LOCK-92", Name: "close-ends-while-the-store-is-silent", Clause: "L11", run: over(byDriver, closeSilent),
-			Why:    "a process that cannot stop because its store is gone is killed, with everything else that it had to do",
-			Remedy: "let Close return without an answer of the store",
-		}, {
-			ID: "LOCK-93", Name: "network-close-ends-while-the-store-is-silent", Clause: "L11", run: over(byNetwork, closeSilent), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library",
-			Remedy: "close connections instead of waiting for answers on them",
-		}, {
 			ID: "LOCK-94", Name: "close-leaves-no-goroutine", Clause: "L11", run: closeLeavesNothing,
 			Why:    "a client that is opened per request, or per test, leaks what its Close forgets",
 			Remedy: "end every goroutine and timer of the client in Close, and wait for them",

@@ -46,25 +46,9 @@ func electionCases() []Case {
 			Why:    "clean-up that runs for who never led stops the work of who does (client-go 1187); an entry that stays in the queue blocks the election (etcd 21128)",
 			Remedy: "let Lock end with its context, and take its entry out of the queue",
 		}, {
-			ID: "LOCK-275", Name: "a-leader-outlives-an-outage", Clause: "E4", Slow: true, run: over(byDriver, leaderOutage),
-			Why:    "a process that exits, or never leads again, because the store was away for a moment makes an outage longer; one that leads on beyond its lease is a second leader (kubernetes 23731, CURATOR-460)",
-			Remedy: "let calls fail while the store is away, and work when it is back",
-		}, {
-			ID: "LOCK-276", Name: "a-leader-outlives-a-network-outage", Clause: "E4", Slow: true, run: over(byNetwork, leaderOutage), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library and its sessions: a loss that it does not report leaves a leader for ever (CURATOR-220, 460)",
-			Remedy: "connect again by yourself, with a new session if the old one is gone",
-		}, {
 			ID: "LOCK-277", Name: "a-leader-outlives-a-restart", Clause: "E4", run: leaderRestart, Hooks: []Hook{HookRestart},
 			Why:    "a server that is restarted ends sessions and connections: the election has to go on",
 			Remedy: "connect again by yourself, with a new session if the old one is gone",
-		}, {
-			ID: "LOCK-278", Name: "a-candidate-outlives-an-outage", Clause: "E4", run: over(byDriver, candidateOutage),
-			Why:    "a candidate whose place in the queue has gone waits for ever, or thinks that it leads without a key (charts 326)",
-			Remedy: "let Lock fail, or queue again, if its entry in the queue is gone",
-		}, {
-			ID: "LOCK-279", Name: "a-candidate-outlives-a-network-outage", Clause: "E4", Slow: true, run: over(byNetwork, candidateOutage), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library, whose session may end unnoticed (CURATOR-220)",
-			Remedy: "let Lock fail, or queue again, if its entry in the queue is gone",
 		}, {
 			ID: "LOCK-280", Name: "a-lost-reply-is-no-end-of-a-campaign", Clause: "E4", run: campaignReplyLost,
 			Why:    "a grant whose reply was lost blocks the candidate that has it, and all others; so does a key that was to be given back, where the request was lost (etcd 22123)",

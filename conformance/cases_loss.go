@@ -19,14 +19,6 @@ func lossCases() []Case {
 			Why:    "a lease counted from the reply, and not from the send, ends after the store's",
 			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
 		}, {
-			ID: "LOCK-11", Name: "black-hole-is-seen-before-regrant", Clause: "L3", run: over(byDriver, blackHoled),
-			Why:    "a renewal that hangs must not keep its holder in the dark (rueidislock saw the loss 2.5s after the competitor's grant)",
-			Remedy: "let Renew end with its context",
-		}, {
-			ID: "LOCK-12", Name: "network-black-hole-is-seen-before-regrant", Clause: "L3", run: over(byNetwork, blackHoled), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library, its pool and its retries",
-			Remedy: "bound the client library's retries and time-outs by the context",
-		}, {
 			ID: "LOCK-13", Name: "frozen-holder-knows-and-is-fenced", Clause: "L3", run: frozen, Hooks: []Hook{HookWorker},
 			Why:    "a paused process wakes up after its lease and writes; only its token can stop it (the classic pause)",
 			Remedy: "let leases run out in the store by themselves, and raise the token at the next grant",

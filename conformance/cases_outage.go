@@ -9,20 +9,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-func outageCases() []Case {
-	return []Case{
-		{
-			ID: "LIMIT-60", Name: "failure-policy-decides", Clause: "R9", run: over(byDriver, failurePolicy),
-			Why:    "whether an outage of the limiter stops the service is a decision, and is to be visible when it is made",
-			Remedy: "return the store's error when it cannot be reached, never a grant or a denial",
-		}, {
-			ID: "LIMIT-61", Name: "network-failure-policy-decides", Clause: "R9", run: over(byNetwork, failurePolicy), Hooks: []Hook{HookLink},
-			Why:    "the same when the store's connections are silent",
-			Remedy: "bound every network operation by the context",
-		},
-	}
-}
-
 func failurePolicy(e *env, path pathTo) {
 	const allowed = 200 * time.Millisecond
 	limit := driver.Limit{Rate: 10, Per: year}

@@ -42,14 +42,6 @@ func sharedClientCases() []Case {
 			Why:    "a call that is lost in the middle of a downgrade or a wait leaves a writer, a head or a place in the queue",
 			Remedy: "look at the call that the message names: applied and not applied are the only outcomes",
 		}, {
-			ID: "LOCK-337", Name: "loss-of-a-share-is-seen-before-regrant", Clause: "SH2", run: over(byDriver, shareLost), Needs: sharing,
-			Why:    "a reader that is cut off reads on while a writer writes",
-			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
-		}, {
-			ID: "LOCK-338", Name: "loss-of-a-share-over-the-network-is-seen-before-regrant", Clause: "SH2", run: over(byNetwork, shareLost), Needs: sharing, Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library, its pool and its retries",
-			Remedy: "bound the client library's retries and time-outs by the context",
-		}, {
 			ID: "LOCK-339", Name: "owners-enter-shares-again", Clause: "SH5", run: shareReentry, Needs: sharing,
 			Why:    "two readers that both ask to write wait for each other (Redisson 4796); a downgrade by release and take lets a writer in between",
 			Remedy: "let Renew with a smaller Share change the hold in place",

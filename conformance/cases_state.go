@@ -39,14 +39,6 @@ func stateCases() []Case {
 			Why:    "a dashboard that looks must neither take permits nor keep state alive",
 			Remedy: "answer an ask for none from a read alone",
 		}, {
-			ID: "LIMIT-36", Name: "lost-reply-counts-as-spent", Clause: "R4", run: over(byDriver, takeReplyLost),
-			Why:    "a permit whose reply was lost may have been taken: giving it again breaks the bound",
-			Remedy: "never give permits back after an error: the ask may have been applied",
-		}, {
-			ID: "LIMIT-37", Name: "network-lost-reply-counts-as-spent", Clause: "R4", run: over(byNetwork, takeReplyLost), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library",
-			Remedy: "turn off the retries of the client library, or make a repeated ask find its first",
-		}, {
 			ID: "LIMIT-38", Name: "state-survives-a-restart", Clause: "R4", run: survivesRestart,
 			Proves: driver.DurableRestart, Hooks: []Hook{HookRestart},
 			Why:    "a store that forgets every debt when it restarts admits a burst, and every held lock twice",

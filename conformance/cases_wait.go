@@ -22,22 +22,6 @@ func waitCases() []Case {
 			Why:    "a caller wants to know that the key is locked and that its time is over (redsync hides the second)",
 			Remedy: "return the context's error from a wait that it ended",
 		}, {
-			ID: "LOCK-42", Name: "lost-reply-to-acquire-is-held-or-removed", Clause: "L6", run: over(byDriver, acquireReplyLost),
-			Why:    "a grant whose reply was lost keeps the key from everyone, for ever if something renews it (redislock, etcd)",
-			Remedy: "name the entry by the id, so that Unlock of that id removes what an unanswered call has left",
-		}, {
-			ID: "LOCK-43", Name: "network-lost-reply-to-acquire-is-held-or-removed", Clause: "L6", run: over(byNetwork, acquireReplyLost), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library, which may retry by itself (go-redis#2985)",
-			Remedy: "let the client library not resend what changes something, or make it idempotent by the id",
-		}, {
-			ID: "LOCK-44", Name: "silent-acquire-ends-and-is-removed", Clause: "L6", run: over(byDriver, acquireSilent),
-			Why:    "cleaning up on the caller's dead context cleans nothing (redsync left the key for 9.5s of 10s)",
-			Remedy: "clean up under a context of its own, not the caller's dead one",
-		}, {
-			ID: "LOCK-45", Name: "network-silent-acquire-ends-and-is-removed", Clause: "L6", run: over(byNetwork, acquireSilent), Hooks: []Hook{HookLink},
-			Why:    "the same through the store's own client library, whose time-outs may be longer than the caller's",
-			Remedy: "bound the client library's time-outs by the context",
-		}, {
 			ID: "LOCK-46", Name: "cancel-at-the-grant-loses-no-key", Clause: "L6", run: cancelAtGrant,
 			Why:    "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
 			Remedy: "give a grant that crosses with the cancellation back, or pass it on",

@@ -221,11 +221,6 @@ func byNetwork(e *env) (driver.Backend, Link) {
 	return b, link
 }
 
-// over makes of a scenario a case over one kind of path.
-func over(path pathTo, scenario func(*env, pathTo)) func(*env) {
-	return func(e *env) { scenario(e, path) }
-}
-
 // newID names a hold of a bare driver.
 func (e *env) newID() string {
 	var random [16]byte
