@@ -110,11 +110,23 @@ func callsEnd(e *env) {
 	}
 	blackHole(link)
 	for name, call := range calls {
-		start := time.Now()
-		err := call(e.within(allowed))
-		e.inTime(start, allowed+prompt, name+" over a link that swallows everything")
-		if err == nil {
-			e.Errorf("%s over a link that swallows everything: saw no error, want one", name)
+		name += " over a link that swallows everything"
+		for how, ending := range map[string]func() (context.Context, context.CancelFunc){
+			"its deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(e.ctx, allowed) },
+			"a cancellation": func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(e.ctx)
+				time.AfterFunc(allowed, cancel)
+				return ctx, cancel
+			},
+		} {
+			ctx, cancel := ending()
+			start := time.Now()
+			err := call(ctx)
+			cancel()
+			e.inTime(start, allowed+prompt, name+", ended by "+how)
+			if err == nil {
+				e.Errorf("%s, ended by %s: saw no error, want one", name, how)
+			}
 		}
 	}
 }

@@ -165,6 +165,32 @@ func renewNeverRevives(e *env) {
 	_, err = l.Renew(e.within(soon), key, r)
 	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
 	e.free(e.locker(), key, 0, "after the Renew of what was unlocked")
+	e.lapsedIsOver(l, e.key("lapsed"), ttl)
+	if d, ok := l.(driver.DelayedUnlocker); ok {
+		e.keptIsOver(l, d, e.key("kept"))
+	}
+}
+
+// lapsedIsOver renews a hold that has lapsed, and which nobody has asked for since.
+func (e *env) lapsedIsOver(l driver.Locker, key string, ttl time.Duration) {
+	r := e.req(ttl)
+	g := e.take(l, key, r)
+	e.pass(e.lapse(g.TTL))
+	r.TTL = e.long
+	_, err := l.Renew(e.within(soon), key, r)
+	e.wantError(err, "Renew of a lease that has lapsed, nobody having asked for the key since", driver.ErrNotHeld)
+	e.free(e.locker(), key, 0, "after the Renew of a lease that has lapsed, nobody having asked for the key since")
+}
+
+// keptIsOver renews a hold that was given up, while the store keeps its key taken.
+func (e *env) keptIsOver(l driver.Locker, d driver.DelayedUnlocker, key string) {
+	r := e.req(e.long)
+	e.take(l, key, r)
+	e.noError(d.UnlockAfter(e.within(soon), key, r.ID, e.keep), "UnlockAfter")
+	_, err := l.Renew(e.within(soon), key, r)
+	e.wantError(err, "Renew after UnlockAfter, the key being kept taken", driver.ErrNotHeld)
+	e.wantError(l.Unlock(e.within(soon), key, r.ID), "Unlock after UnlockAfter, the key being kept taken", driver.ErrNotHeld)
+	e.refused(e.locker(), key, "which is kept taken after UnlockAfter")
 }
 
 func renewNeverShortens(e *env) {

@@ -152,6 +152,20 @@ func reset(e *env) {
 		e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all after Reset under "+name)
 		e.grantedN(e.ask(l, other, limit, 1, 1), 0, "one more of another key after Reset under "+name)
 	}
+	for name, limit := range still(10) {
+		key := e.key("accounts, reset the " + name)
+		for name, limit := range still(10) {
+			e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all of a "+name+" beside others of the key")
+		}
+		e.noError(l.Reset(e.within(soon), key, limit), "Reset of one account of a key")
+		for spent, of := range still(10) {
+			want := 0
+			if spent == name {
+				want = 1
+			}
+			e.grantedN(e.ask(l, key, of, 1, 1), want, "one more of a "+spent+", after the Reset of a "+name+" of the key")
+		}
+	}
 }
 
 func limitKeysApart(e *env) {

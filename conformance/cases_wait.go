@@ -188,6 +188,7 @@ func cancelAtGrant(e *env) {
 		e.seize(holder, key, r, 3*time.Second, "after a Lock was cancelled at its grant")
 		ctx, cancel := context.WithCancel(e.ctx)
 		_, _, result := e.waiting(ctx, key, coord.TTL(e.long))
+		_, _, behind := e.waiting(e.ctx, key, coord.TTL(e.long))
 		var wg sync.WaitGroup
 		wg.Go(cancel)
 		wg.Go(func() {
@@ -199,6 +200,7 @@ func cancelAtGrant(e *env) {
 		if err := recv(e, result, soon, "Lock that was cancelled at its grant"); err != nil {
 			e.wantError(err, "Lock that was cancelled at its grant", context.Canceled)
 		}
+		e.noError(recv(e, behind, 3*time.Second, "the waiter behind one that was cancelled at its grant"), "Lock behind one that was cancelled at its grant")
 		e.free(holder, key, 3*time.Second, "after a Lock was cancelled at its grant")
 	}
 }
@@ -343,8 +345,15 @@ func (e *env) queued(key string, n int) {
 	e.pass(100 * time.Millisecond) // the store does not show its waiters
 }
 
+// deadWaiter has a waiter die, and the holder unlock at once, and when the dead one's lease has ended.
 func deadWaiter(e *env) {
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	e.scopeOf("at once", func(e *env) { e.passesDead(e.key("k"), 0, e.lapse(2*e.ttl)) })
+	e.scopeOf("after its lease", func(e *env) { e.passesDead(e.key("later"), e.lapse(e.ttl), prompt) })
+}
+
+// passesDead fails the case unless who waits behind one that has died so long ago is granted within.
+func (e *env) passesDead(key string, ago, within time.Duration) {
+	holder, r := e.locker(), e.req(e.long)
 	e.take(holder, key, r)
 	ctx, die := context.WithCancel(e.ctx)
 	_, in, dead := e.waiting(ctx, key, coord.TTL(e.ttl))
@@ -352,8 +361,9 @@ func deadWaiter(e *env) {
 	in.StallRequests() // it dies without a word
 	die()
 	e.wantError(recv(e, dead, soon, "the dead waiter's Lock to return"), "Lock of the dead waiter", context.Canceled)
+	e.pass(ago)
 	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
-	e.noError(recv(e, behind, e.lapse(2*e.ttl), "the waiter behind the dead one"), "Lock behind a dead waiter")
+	e.noError(recv(e, behind, within, "the waiter behind the dead one"), "Lock behind a dead waiter")
 }
 
 func waitersGoOn(e *env) {

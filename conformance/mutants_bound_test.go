@@ -76,6 +76,9 @@ var boundMutants = []mutant{
 		name: "reset of every key", bug: "Reset deletes by a pattern",
 		new: on(func(s store) driver.Backend { return wideReset{s} }), killers: []string{"LIMIT-32"},
 	}, {
+		name: "reset of every account of a key", bug: "Reset deletes the key, under which the accounts of all limits are fields",
+		new: on(func(s store) driver.Backend { return keyReset{s, new(sync.Map)} }), killers: []string{"LIMIT-32"},
+	}, {
 		name: "reset that resets nothing", bug: "Reset deletes a key that nothing is stored under",
 		new: on(func(s store) driver.Backend { return idleReset{s} }), killers: []string{"LIMIT-32", "LIMIT-45"},
 	},
@@ -129,6 +132,24 @@ func (b wideReset) Reset(ctx context.Context, key string, l driver.Limit) error 
 		return err
 	}
 	return b.store.Reset(ctx, key, l)
+}
+
+type keyReset struct {
+	store
+	limits *sync.Map // those that were asked for
+}
+
+func (b keyReset) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	b.limits.Store(l, true)
+	return b.store.Take(ctx, key, l, asks)
+}
+
+func (b keyReset) Reset(ctx context.Context, key string, _ driver.Limit) (err error) {
+	b.limits.Range(func(l, _ any) bool {
+		err = b.store.Reset(ctx, key, l.(driver.Limit))
+		return err == nil
+	})
+	return err
 }
 
 type idleReset struct{ store }

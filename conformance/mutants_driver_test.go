@@ -15,6 +15,9 @@ var driverMutants = []mutant{
 		name: "calls of a driver without a context", bug: "a call waits for its answer, and not for the end of its context", sound: "server",
 		new: driving(func(l *layer, _ time.Duration) { l.ctx = unending }), killers: []string{"CORE-02", "LIMIT-205", "LOCK-205"},
 	}, {
+		name: "calls of a driver with a deadline alone", bug: "a call sets its deadline on the connection, and does not notice a cancellation", sound: "server",
+		new: driving(func(l *layer, _ time.Duration) { l.ctx = deadlineAlone }), killers: []string{"CORE-02"},
+	}, {
 		name: "lost reply told as a refusal", bug: "an error of an attempt is taken for a key that is locked", sound: "server",
 		new: driving(func(l *layer, _ time.Duration) {
 			l.acquired = func(g driver.Grant, err error) (driver.Grant, error) {
@@ -90,6 +93,17 @@ var driverMutants = []mutant{
 			l.closing = func() { _ = l.whole.Ping(unending(context.Background())) }
 		}), killers: []string{"LOCK-93"},
 	},
+}
+
+// deadlineAlone is ctx without its cancellation.
+func deadlineAlone(ctx context.Context) context.Context {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return unending(ctx)
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), at)
+	context.AfterFunc(ctx, cancel)
+	return ctx
 }
 
 // driving makes a harness of a server whose driver has a bug. Its clients' clocks are ahead by so much.

@@ -51,6 +51,12 @@ var leaseMutants = []mutant{
 		name: "renewal that always says yes", bug: "the error of a renewal is swallowed",
 		new: on(func(s store) driver.Backend { return gladRenew{s, new(sync.Map)} }), killers: []string{"LOCK-14", "LOCK-24", "LOCK-32"},
 	}, {
+		name: "renewal of what has lapsed", bug: "Renew finds the id of the last holder, and does not look at the end of its lease",
+		new: on(func(s store) driver.Backend { return lateRenew{s, new(sync.Map)} }), killers: []string{"LOCK-24"},
+	}, {
+		name: "delayed unlock that can be renewed", bug: "UnlockAfter writes another end of the lease, and leaves it to its holder",
+		new: on(func(s store) driver.Backend { return ownedUnlock{s, new(sync.Map)} }), killers: []string{"LOCK-24"},
+	}, {
 		name: "renewal that extends nothing", bug: "Renew looks at the owner and forgets to prolong the lease",
 		new: on(func(s store) driver.Backend { return idleRenew{s} }), killers: []string{"LOCK-20"},
 	}, {
@@ -112,6 +118,54 @@ type revivingRenew struct{ store }
 
 func (b revivingRenew) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	return b.TryLock(ctx, key, r)
+}
+
+// lateRenew takes a key again for the id that had it last, and did not give it back.
+type lateRenew struct {
+	store
+	last *sync.Map // key → id
+}
+
+func (b lateRenew) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	if err == nil {
+		b.last.Store(key, r.ID)
+	}
+	return g, err
+}
+
+func (b lateRenew) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.Renew(ctx, key, r)
+	if id, ok := b.last.Load(key); errors.Is(err, driver.ErrNotHeld) && ok && id == r.ID {
+		return b.store.TryLock(ctx, key, r)
+	}
+	return g, err
+}
+
+func (b lateRenew) Unlock(ctx context.Context, key, id string) error {
+	b.last.CompareAndDelete(key, id)
+	return b.store.Unlock(ctx, key, id)
+}
+
+// ownedUnlock renews holds whose key it keeps taken.
+type ownedUnlock struct {
+	store
+	kept *sync.Map // id → driver.Grant
+}
+
+func (b ownedUnlock) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	h, err := b.Inspect(ctx, key)
+	if err == nil && h.ID == id {
+		b.kept.Store(id, driver.Grant{Token: int64(h.Token), TTL: d})
+	}
+	return b.store.UnlockAfter(ctx, key, id, d)
+}
+
+func (b ownedUnlock) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if g, ok := b.kept.Load(r.ID); ok {
+		return g.(driver.Grant), nil
+	}
+	return b.store.Renew(ctx, key, r)
 }
 
 // gladRenew answers with the token that was granted: a client gives up a hold that is renewed under another.

@@ -26,6 +26,12 @@ var queueMutants = []mutant{
 		name: "dead waiter is never skipped", bug: "the place of a waiter that died without a word has no end", sound: "queue",
 		new: lined(queueBug{stay: true}), killers: []string{"LOCK-52"},
 	}, {
+		name: "dead waiter is offered the key", bug: "the time that a waiter has for taking what it is offered begins with the offer, however long it has been silent", sound: "queue",
+		new: lined(queueBug{stay: true, offer: true}), killers: []string{"LOCK-52"},
+	}, {
+		name: "offer that was withdrawn goes to nobody", bug: "who is cancelled when it is its turn takes the turn with it", sound: "queue",
+		new: lined(queueBug{lapse: true}), killers: []string{"LOCK-46"},
+	}, {
 		name: "wake-up lost when the lease lapses", bug: "waiters are told of an Unlock only, and a dead holder sends none", sound: "queue",
 		new: lined(queueBug{deaf: true}), killers: []string{"LOCK-59"},
 	}, {
@@ -44,6 +50,8 @@ type queueBug struct {
 	lifo     bool
 	overtake bool
 	stay     bool // of a wait that was cancelled
+	offer    bool // a dead waiter is passed when it has had its TTL since an Unlock
+	lapse    bool // of the turn of a wait that was cancelled
 	keep     bool // Unlock withdraws nobody
 	deaf     bool // to leases that lapse
 	phantom  bool
@@ -57,6 +65,8 @@ type line struct {
 	waiting map[string][]*place
 	unlocks map[string]int   // how often a key was unlocked
 	last    map[string]store // which client unlocked it last
+	freed   map[string]time.Time
+	stuck   map[string]bool // keys that are offered to nobody
 }
 
 type place struct {
@@ -64,11 +74,13 @@ type place struct {
 	at   store // its client
 	seen int   // unlocks when it came
 	gone bool  // withdrawn
+	died bool  // its wait was cancelled, and it has stayed
+	ttl  time.Duration
 }
 
 func lined(bug queueBug) func() harness {
 	return func() harness {
-		shared := &line{waiting: make(map[string][]*place), unlocks: make(map[string]int), last: make(map[string]store)}
+		shared := &line{waiting: make(map[string][]*place), unlocks: make(map[string]int), last: make(map[string]store), freed: make(map[string]time.Time), stuck: make(map[string]bool)}
 		return on(func(s store) driver.Backend { return queued{s, shared, bug} })()
 	}
 }
@@ -90,6 +102,11 @@ func (b queued) Lock(ctx context.Context, key string, r driver.Request) (driver.
 		}
 		select {
 		case <-ctx.Done():
+			first, woken, _ := b.turn(key, p)
+			b.line.mu.Lock()
+			p.died, p.ttl = b.bug.offer, r.TTL
+			b.line.stuck[key] = b.line.stuck[key] || b.bug.lapse && first && woken
+			b.line.mu.Unlock()
 			if !b.bug.stay {
 				b.leave(key, p)
 			}
@@ -143,8 +160,14 @@ func (b queued) turn(key string, p *place) (first, woken, gone bool) {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
 	list := b.line.waiting[key]
+	if len(list) > 0 && list[0].died && list[0] != p && b.line.unlocks[key] > 0 && time.Since(b.line.freed[key]) > list[0].ttl {
+		list = list[1:]
+	}
 	if p.gone || len(list) == 0 {
 		return false, false, true
+	}
+	if b.line.stuck[key] {
+		return false, false, false
 	}
 	next := list[0]
 	if b.bug.lifo {
@@ -180,6 +203,7 @@ func (b queued) Unlock(ctx context.Context, key, id string) error {
 		b.line.mu.Lock()
 		b.line.unlocks[key]++
 		b.line.last[key] = b.store
+		b.line.freed[key] = time.Now()
 		b.line.mu.Unlock()
 	}
 	return err
