@@ -20,10 +20,8 @@ type Command struct {
 	Reports []string
 	// Verbose tells every case, not only those that failed.
 	Verbose bool
-	Out     io.Writer
-	// Live is true if Out is a terminal: its last line then shows what runs. Elsewhere
-	// a line tells every ten seconds how far the run is.
-	Live bool
+	// Out is told what goes on: every ten seconds a line says how far the run is.
+	Out io.Writer
 }
 
 // Run runs the suite. The error is about the harness, the files or Out, never about a case: for
@@ -40,7 +38,7 @@ func (c *Command) Run(ctx context.Context) (*Report, error) {
 		s.Seed = rand.Uint64() // here, so that each failure can name it
 	}
 	s.Alone = strings.ReplaceAll(s.Alone, "{seed}", fmt.Sprint(s.Seed))
-	show := report.StartProgress(c.Out, c.Live, len(s.selected()))
+	show := report.StartProgress(c.Out, len(s.selected()))
 	started, finished := s.Started, s.Finished
 	s.Started = func(cs Case) {
 		show.Started(cs.ID)

@@ -199,7 +199,7 @@ func main() { conformance.Main(file.Open, file.Claims...) }
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := ParseReport(data); err != nil || r.Adapter.Package != "github.com/coordgo/coord/backends/file" || r.Count(Pass) != 2 {
+	if r, err := ParseReport(data); err != nil || r.Store.Name != "file" || r.Count(Pass) != 2 {
 		t.Errorf("the report of another's program: %v, %+v", err, r)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -188,28 +187,6 @@ func ExampleStore() {
 	}
 	fmt.Println(report.Store.Name, report.Store.Locks, report.Store.Limits)
 	// Output: memory true true
-}
-
-func ExampleAdapter() {
-	suite := conformance.Suite{Harness: inMemory(), Only: only("CORE-01"), Seed: 1}
-	report, err := suite.Run(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(report.Adapter.Package)
-	// Output: github.com/coordgo/coord/backends/memory
-}
-
-func ExampleEnvironment() {
-	suite := conformance.Suite{Harness: inMemory(), Only: only("CORE-01"), Seed: 1}
-	report, err := suite.Run(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(report.Env.OS == runtime.GOOS, report.Env.CPUs == runtime.NumCPU())
-	// Output: true true
 }
 
 func ExampleSelection() {

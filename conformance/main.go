@@ -88,7 +88,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 		h.Faults = nil
 	}
 	c := f.command
-	c.Out, c.Live, c.Suite.Harness = stdout, IsTerminal(stdout), h
+	c.Out, c.Suite.Harness = stdout, h
 	c.Suite.Alone = fmt.Sprintf("%s --seed {seed} --run '^{case}$' '%s'", args[0], coord.RedactURL(f.url))
 	report, err := c.Run(ctx)
 	switch {
@@ -190,15 +190,4 @@ func URLHarness(ctx context.Context, open driver.OpenFunc, u *url.URL, claims dr
 		})
 	}
 	return h, nil
-}
-
-// IsTerminal reports whether w is a terminal, as far as the standard library can tell: a
-// character device.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

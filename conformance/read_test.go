@@ -13,12 +13,12 @@ func TestParseReport(t *testing.T) {
 	for name, test := range map[string]struct{ text, says string }{
 		"not JSON":        {"hello", "not a report"},
 		"no schema":       {"{}", "it has no schema"},
-		"older":           {`{"schema": 2}`, "schema 2, this program reads schema 3"},
-		"newer":           {`{"schema": 4, "cases": "none"}`, "schema 4"},
-		"other types":     {`{"schema": 3, "cases": "none"}`, "not a report"},
-		"unknown outcome": {`{"schema": 3, "cases": [{"id": "LOCK-01", "outcome": "fine"}]}`, `outcome "fine"`},
-		"no id":           {`{"schema": 3, "cases": [{"outcome": "pass"}]}`, "empty or repeated"},
-		"twice":           {`{"schema": 3, "cases": [{"id": "a", "outcome": "pass"}, {"id": "a", "outcome": "pass"}]}`, "empty or repeated"},
+		"older":           {`{"schema": 2}`, "schema 2, this program reads schema 4"},
+		"newer":           {`{"schema": 5, "cases": "none"}`, "schema 5"},
+		"other types":     {`{"schema": 4, "cases": "none"}`, "not a report"},
+		"unknown outcome": {`{"schema": 4, "cases": [{"id": "LOCK-01", "outcome": "fine"}]}`, `outcome "fine"`},
+		"no id":           {`{"schema": 4, "cases": [{"outcome": "pass"}]}`, "empty or repeated"},
+		"twice":           {`{"schema": 4, "cases": [{"id": "a", "outcome": "pass"}, {"id": "a", "outcome": "pass"}]}`, "empty or repeated"},
 	} {
 		if _, err := ParseReport([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want an error that says %q", name, err, test.says)
@@ -59,7 +59,7 @@ func FuzzParseReport(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte(`{"schema": 3, "suite": "0", "cases": [{"id": "x", "clause": "|", "outcome": "fail", "messages": [{"text": "|"}]}]}`))
+	f.Add([]byte(`{"schema": 4, "suite": "0", "cases": [{"id": "x", "clause": "|", "outcome": "fail", "messages": [{"text": "|"}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := ParseReport(data)
 		if err != nil {

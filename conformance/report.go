@@ -11,7 +11,7 @@ import (
 
 // Schema is the version of the JSON form of a [Report]. It grows by fields;
 // another number means that a field has changed or gone.
-const Schema = 3
+const Schema = 4
 
 // Version is the version of the suite: of what its cases demand. Reports of different
 // versions do not compare.
@@ -61,9 +61,7 @@ type Report struct {
 	Started   time.Time     `json:"started"`
 	Took      time.Duration `json:"took_ns"`
 	Selection Selection     `json:"selection"`
-	Adapter   Adapter       `json:"adapter"`
 	Store     Store         `json:"store"`
-	Env       Environment   `json:"environment"`
 	Summary   Summary       `json:"summary"`
 	Results   []Result      `json:"cases"`
 }
@@ -88,10 +86,6 @@ type Store struct {
 	TTLStep time.Duration `json:"ttl_step_ns,omitempty"`
 	MaxTTL  time.Duration `json:"max_ttl_ns,omitempty"`
 	MaxKey  int           `json:"max_key_bytes,omitempty"`
-	// Settings are what the store tells of its topology and of settings that matter to
-	// coord; see [driver.Describer]. Mute says why it tells nothing.
-	Settings map[string]string `json:"settings,omitempty"`
-	Mute     string            `json:"mute,omitempty"`
 }
 
 // Summary is what follows from the results.

@@ -120,7 +120,7 @@ func (s *Suite) prepare(ctx context.Context) (*suiteRun, error) {
 		seed = rand.Uint64()
 	}
 	r.report = Report{
-		Schema: Schema, Suite: Version, Seed: seed, Started: time.Now(), Env: environment(),
+		Schema: Schema, Suite: Version, Seed: seed, Started: time.Now(),
 		Run:       fmt.Sprintf("%x", rand.Uint64()), // never of the seed: keys of an earlier run may still be there
 		Selection: Selection{Fast: s.Fast, Partial: len(r.cases) < len((&Suite{Harness: s.Harness}).selected())},
 	}
@@ -158,7 +158,7 @@ func (r *suiteRun) gone(ctx context.Context) error {
 }
 
 // opens opens the store, shows it to look, and closes it. It says why it could not.
-func (r *suiteRun) opens(ctx context.Context, look func(context.Context, driver.Backend)) string {
+func (r *suiteRun) opens(ctx context.Context, look func(driver.Backend)) string {
 	ctx, cancel := context.WithTimeout(ctx, watchdog)
 	defer cancel()
 	rec := runner.NewRecorder(ctx, "open")
@@ -171,7 +171,7 @@ func (r *suiteRun) opens(ctx context.Context, look func(context.Context, driver.
 				rec.Fatalf("Open gave nil")
 			}
 			if look != nil {
-				look(rec.Context(), b)
+				look(b)
 			}
 			if err := b.Close(); err != nil {
 				rec.Errorf("Close: %v", err)
@@ -188,26 +188,14 @@ func (r *suiteRun) opens(ctx context.Context, look func(context.Context, driver.
 }
 
 // describe notes what the store says of itself.
-func (r *suiteRun) describe(ctx context.Context, b driver.Backend) {
+func (r *suiteRun) describe(b driver.Backend) {
 	r.info = b.Info()
 	_, r.locks = b.(driver.Locker)
 	_, r.limits = b.(driver.Limiter)
-	r.report.Adapter = adapterOf(b)
 	r.report.Store = Store{
 		Name: r.info.Name, Server: r.info.Server, Claims: r.info.Claims, Locks: r.locks, Limits: r.limits,
 		MinTTL: r.info.MinTTL, TTLStep: r.info.TTLStep, MaxTTL: r.info.MaxTTL, MaxKey: r.info.MaxKey,
 	}
-	d, ok := b.(driver.Describer)
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, watchdog)
-	defer cancel()
-	settings, err := d.Describe(ctx)
-	if err != nil {
-		r.report.Store.Mute = err.Error()
-	}
-	r.report.Store.Settings = settings
 }
 
 func messagesOf(said []report.Message) []Message {

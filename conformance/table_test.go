@@ -31,7 +31,6 @@ func passed(claims driver.Claims, bad map[string]Outcome) *Report {
 // specimens are reports with one of everything.
 func specimens() []*Report {
 	good := passed(driver.AllClaims(), nil)
-	good.Store.Settings = map[string]string{"topology": "3 members"}
 	bad := passed(driver.Claims{driver.Reserve, driver.NoEviction, driver.ScopeHosts}, map[string]Outcome{
 		"LOCK-02": Fail, "LOCK-05": Deviates, "LOCK-15": Unproven, "LOCK-50": Unsupported, "LIMIT-59": Fail, "CORE-05": "",
 	})

@@ -93,10 +93,6 @@ func describe(ctx context.Context, store any) (map[string]string, error) {
 	return nil, nil
 }
 
-// Unwrap gives the cells, or the versions that they are made of: a report of the
-// conformance suite says whose code they are.
-func (b *Backend) Unwrap() any { return b.cells }
-
 // ready refuses a call that comes after Close or after the end of ctx.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.closed.Load() {

@@ -62,12 +62,10 @@ func (o *optimisticCells[V]) Update(ctx context.Context, name Name, fn Func) err
 	}
 }
 
-// Describe and Unwrap are those of what the cells are made of.
+// Describe is that of what the cells are made of.
 func (o *optimisticCells[V]) Describe(ctx context.Context) (map[string]string, error) {
 	return describe(ctx, o.v)
 }
-
-func (o *optimisticCells[V]) Unwrap() any { return o.v }
 
 func (o *optimisticCells[V]) Ping(ctx context.Context) error { return ping(ctx, o.v) }
 

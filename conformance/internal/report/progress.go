@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -19,7 +18,6 @@ type Ended struct {
 // Progress shows a run while it goes on.
 type Progress struct {
 	out   io.Writer
-	live  bool // out is a terminal, and its last line shows what runs
 	cases int
 	quit  chan struct{}
 	wg    sync.WaitGroup
@@ -29,44 +27,29 @@ type Progress struct {
 	done    int
 	passed  int
 	failed  int
-	width   int   // of the line that the terminal shows
 	err     error // the first error of writing
 }
 
-// every is how often a run that no terminal shows tells how far it is.
+// every is how often a run tells how far it is.
 const every = 10 * time.Second
 
 // StartProgress shows the progress of so many cases, until End.
-func StartProgress(out io.Writer, live bool, cases int) *Progress {
-	p := newProgress(out, live, cases)
+func StartProgress(out io.Writer, cases int) *Progress {
+	p := &Progress{out: out, cases: cases, quit: make(chan struct{}), running: make(map[string]bool)}
 	p.wg.Go(p.tick)
 	return p
 }
 
-func newProgress(out io.Writer, live bool, cases int) *Progress {
-	return &Progress{out: out, live: live, cases: cases, quit: make(chan struct{}), running: make(map[string]bool)}
-}
-
-// tick keeps the line up to date, or tells now and then how far the run is.
+// tick tells now and then how far the run is.
 func (p *Progress) tick() {
-	interval := every
-	if p.live {
-		interval = 200 * time.Millisecond
-	}
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-p.quit:
 			return
 		case <-ticker.C:
-			p.mu.Lock()
-			if p.live {
-				p.draw()
-			} else {
-				p.print(p.line() + "\n")
-			}
-			p.mu.Unlock()
+			p.Printf("%s\n", p.line())
 		}
 	}
 }
@@ -78,7 +61,7 @@ func (p *Progress) Started(id string) {
 	p.running[id] = true
 }
 
-// Finished notes that a case has ended, and prints its text above the line.
+// Finished notes that a case has ended, and prints its text.
 func (p *Progress) Finished(id string, e Ended) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,21 +74,17 @@ func (p *Progress) Finished(id string, e Ended) {
 		p.failed++
 	}
 	if e.Text != "" {
-		p.clear()
 		p.print(e.Text)
 	}
 }
 
-// End takes the line away.
+// End ends the lines that tell how far the run is.
 func (p *Progress) End() {
 	close(p.quit)
 	p.wg.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clear()
 }
 
-// Printf prints after the end.
+// Printf prints.
 func (p *Progress) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,25 +104,13 @@ func (p *Progress) print(text string) {
 	}
 }
 
-// clear wipes the line with spaces, which every terminal knows.
-func (p *Progress) clear() {
-	if p.width > 0 {
-		p.print("\r" + strings.Repeat(" ", p.width) + "\r")
-		p.width = 0
-	}
-}
-
-func (p *Progress) draw() {
-	line := p.line()
-	p.print("\r" + line + strings.Repeat(" ", max(0, p.width-len(line))))
-	p.width = len(line)
-}
-
 // maxLine is how wide the line may be: narrower than a terminal usually is.
 const maxLine = 79
 
 // line says how far the run is: "47 of 111, 45 passed, 0 failed: LOCK-20, LOCK-22".
 func (p *Progress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	line := fmt.Sprintf("%d of %d, %d passed, %d failed: ", p.done, p.cases, p.passed, p.failed)
 	line += Join(slices.Sorted(maps.Keys(p.running)))
 	if len(line) > maxLine {

@@ -100,7 +100,7 @@ func (a *app) runConform(ctx context.Context, rawURL string, f conformFlags) err
 		harness.Faults = nil
 	}
 	c := f.command
-	c.Suite.Harness, c.Out, c.Live = harness, a.stdout, a.onTerminal()
+	c.Suite.Harness, c.Out = harness, a.stdout
 	report, err := c.Run(ctx)
 	switch {
 	case errors.Is(err, conformance.ErrNoStore):
