@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -42,10 +41,6 @@ func lossCases() []Case {
 			ID: "LOCK-18", Name: "loss-is-pushed", Clause: "L3", run: lossPushed, Proves: driver.LossPush,
 			Why:    "a holder that learns of its loss at the next renewal works on for a third of its lease",
 			Remedy: "watch the holder's entry and report its removal by NotifyLost, or do not claim loss-push",
-		}, {
-			ID: "LOCK-19", Name: "fifty-black-holed-holders-all-know-first", Clause: "L3", Slow: true, run: fiftyBlackHoled, Hooks: []Hook{HookLink},
-			Why:    "a loss that is seen in time nine times out of ten is not seen in time (etcd's Session.Done was late in 3 runs of 4)",
-			Remedy: "take the beginning of the lease from before the send: Since, and a TTL not longer than the store's",
 		},
 	}
 }
@@ -96,63 +91,18 @@ func lapse(e *env) {
 	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.round(2*e.ttl)), coord.NoRenew()), key)
 }
 
+// blackHoled has one client lose several locks at once.
 func blackHoled(e *env, path pathTo) {
+	const locks = 5
 	b, link := path(e)
-	key := e.key("k")
-	l := e.lock(e.clientOn(b), key, coord.TTL(e.round(2*e.ttl)))
+	c, held := e.clientOn(b), make(map[string]*coord.Lock)
+	for i := range locks {
+		key := e.key(fmt.Sprint("k", i))
+		held[key] = e.lock(c, key, coord.TTL(e.round(2*e.ttl)))
+	}
 	blackHole(link)
-	e.lossFirst(l, key)
-}
-
-// fiftyBlackHoled cuts off ten clients at once, each with five holds, while one rival waits for all the keys.
-func fiftyBlackHoled(e *env) {
-	const clients, each = 10, 5
-	type holder struct {
-		l    *coord.Lock
-		lost <-chan time.Time
-		key  string
-	}
-	var holders []holder
-	var links []Link
-	ttl := e.round(max(2*e.ttl, 4*time.Second))
-	for i := range clients {
-		b, link := byNetwork(e)
-		c := e.clientOn(b)
-		for k := range each {
-			key := e.key(fmt.Sprintf("%d-%d", i, k))
-			l := e.lock(c, key, coord.TTL(ttl))
-			holders = append(holders, holder{l, watchLoss(l), key})
-		}
-		links = append(links, link)
-	}
-	for _, link := range links {
-		blackHole(link)
-	}
-	rival := e.client()
-	var wg sync.WaitGroup
-	for _, h := range holders {
-		wg.Go(func() {
-			l, err := served(e, func(ctx context.Context) (*coord.Lock, error) { return rival.Lock(ctx, h.key, coord.TTL(e.long)) })
-			known := h.l.Err()
-			if err != nil {
-				e.Errorf("Lock of a key whose holder is cut off: saw %v, want a lock", err)
-				return
-			}
-			if !errors.Is(known, coord.ErrLost) {
-				e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", known)
-			}
-			if l.Token() <= h.l.Token() {
-				e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", l.Token(), h.l.Token())
-			}
-			select {
-			case <-h.lost:
-			case <-e.ctx.Done():
-			}
-		})
-	}
-	wg.Wait()
-	for _, link := range links {
-		link.Heal()
+	for key, l := range held {
+		e.lossFirst(l, key)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -21,10 +20,6 @@ func raceCases() []Case {
 			ID: "LOCK-28", Name: "renewal-that-meets-unlock-revives-nothing", Clause: "L4", run: renewMeetsUnlock,
 			Why:    "a renewal that was under way when the lock was given back brought it back for a whole lease (redisson#7272)",
 			Remedy: "make Renew compare the owner and extend in one atomic step",
-		}, {
-			ID: "LOCK-38", Name: "two-names-are-two-counters", Clause: "L1", run: twoNames,
-			Why:    "locks that share a connection, a queue or a script mix up their keys under load (ShedLock's fuzzer has two names for this)",
-			Remedy: "keep nothing per client that is not per key",
 		}, {
 			ID: "LIMIT-17", Name: "first-uses-at-once-share-one-limit", Clause: "R1", run: firstUses,
 			Why:    "clients that all find no state make one each, and the last one to write it forgets the others (redisson#3804)",
@@ -79,36 +74,6 @@ func renewMeetsUnlock(e *env) {
 		}
 		wg.Wait()
 		e.free(other, key, 0, "after an Unlock that met a Renew")
-	}
-}
-
-func twoNames(e *env) {
-	const clients, goroutines, rounds = 2, 4, 6
-	sections := map[string]*section{e.key("a"): {e: e}, e.key("b"): {e: e}}
-	var wg sync.WaitGroup
-	for range clients {
-		c := e.client()
-		for range goroutines {
-			wg.Go(func() {
-				for range rounds {
-					for key, s := range sections {
-						l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
-						if err != nil {
-							e.Errorf("Lock: saw %v, want a lock", err)
-							return
-						}
-						s.visit("one of "+key, l, nil)
-						if err := l.Unlock(e.ctx); err != nil {
-							e.Errorf("Unlock: saw %v, want nil", err)
-						}
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	for _, s := range sections {
-		s.visited(clients * goroutines * rounds)
 	}
 }
 

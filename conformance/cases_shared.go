@@ -15,10 +15,6 @@ func sharedCases() []Case {
 			Why:    "a writer that comes in beside the last reader, or a reader beside a writer, reads what is half written",
 			Remedy: "decide in one atomic step over all live holds of the key, whoever's client they are",
 		}, {
-			ID: "LOCK-302", Name: "permits-never-above-the-bound", Clause: "SH1", run: neverAbove, Needs: sharing,
-			Why:    "a semaphore that counts in one step and takes in another lets N+1 in under load (dify 39177)",
-			Remedy: "add up and take in one atomic step, and compare what was read when it is written",
-		}, {
 			ID: "LOCK-303", Name: "weights-add-up", Clause: "SH1", run: weightsAddUp, Needs: sharing,
 			Why:    "a holder that counts as one whatever it takes lets as many heavy ones in as light ones",
 			Remedy: "add up Share.Weight of all live holds, as 64-bit integers",

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -32,61 +31,11 @@ func readersTogether(e *env) {
 	e.leave(a, key, again)
 }
 
-// neverAbove has many take one to two permits at random, and counts at a resource.
-func neverAbove(e *env) {
-	const clients, each, rounds, n = 4, 4, 4, 3
-	res := &permitted{e: e, n: n, last: make(map[int]int64), at: make(map[int]bool)}
-	key := e.key("k")
-	var wg sync.WaitGroup
-	for range clients {
-		l := e.shared()
-		for range each {
-			dice := e.dice()
-			wg.Go(func() {
-				for range rounds {
-					r := e.share(permits(1+dice.Int64N(2), n), e.long)
-					g, ok := e.polled(l, key, r)
-					if !ok {
-						return
-					}
-					res.enter(r.Share.Weight, g)
-					rest(e.ctx, time.Duration(dice.Int64N(int64(time.Millisecond))))
-					res.leave(r.Share.Weight, g)
-					if err := l.Unlock(e.ctx, key, r.ID); err != nil {
-						e.Errorf("Unlock of permits: saw %v, want nil", err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	e.takesAll(e.shared(), key, permits(n, n), "all permits after everyone has left")
-}
-
-// polled tries until r is granted.
-func (e *env) polled(l driver.SharedLocker, key string, r driver.Request) (driver.Grant, bool) {
-	for start := time.Now(); ; rest(e.ctx, time.Millisecond) {
-		g, err := l.TryLock(e.ctx, key, r)
-		switch {
-		case err == nil:
-			return g, true
-		case e.ctx.Err() != nil:
-			return g, false
-		case !errors.Is(err, driver.ErrLocked):
-			e.Errorf("TryLock among many: saw %v, want a grant or ErrLocked", err)
-			return g, false
-		case time.Since(start) > e.bound(2*soon):
-			e.Errorf("TryLock among many: saw it refused for %v, want a grant when others leave", time.Since(start))
-			return g, false
-		}
-	}
-}
-
 // permitted is a resource that counts who is inside.
 type permitted struct {
-	e            *env
-	n            int64
-	inside, most atomic.Int64
+	e      *env
+	n      int64
+	inside atomic.Int64
 
 	mu   sync.Mutex
 	at   map[int]bool  // slots that are taken
@@ -97,8 +46,6 @@ func (p *permitted) enter(weight int64, g driver.Grant) {
 	n := p.inside.Add(weight)
 	if n > p.n {
 		p.e.Errorf("permits in use: saw %d at once, want at most %d", n, p.n)
-	}
-	for most := p.most.Load(); n > most && !p.most.CompareAndSwap(most, n); most = p.most.Load() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

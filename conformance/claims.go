@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/coordgo/coord/driver"
@@ -12,9 +11,6 @@ import (
 var undecided = map[driver.Claim]string{
 	driver.NoEviction: "it takes a store whose memory is full",
 }
-
-// Undecided are the claims that no case of the suite proves, each with the reason.
-func Undecided() map[driver.Claim]string { return maps.Clone(undecided) }
 
 // implied are claims that include another one: tokens that rise even when all is lost also
 // rise over a restart, and what hosts share the processes of one share, too.
