@@ -262,20 +262,24 @@ func TestStaleHandle(t *testing.T) {
 			t.Errorf("deadline %v of the tenure is past", next.Deadline())
 		}
 		wantErr(t, l.Err(), ErrNotHeld)
-		wantErr(t, l.Unlock(t.Context()), ErrNotHeld)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { wantErr(t, l.Unlock(t.Context()), ErrNotHeld) })
+		}
+		wg.Wait()
 		ctx, cancel := l.Context(t.Context())
 		defer cancel()
 		if ctx.Err() == nil || !isClosed(l.Done()) {
 			t.Error("the context of an old handle goes on")
 		}
-		if err := next.Err(); err != nil {
-			t.Error(err)
+		if err := next.Err(); err != nil || !f.held("k") {
+			t.Errorf("the next tenure: %v, held %v", err, f.held("k"))
 		}
 		unlock(t, next)
 	})
 }
 
-// The same with everything at once, and with nothing else to hold it up.
+// Waiters leave while they are handed the hold, with nothing to keep them apart. What they are handed is theirs, or goes on.
 func TestHandOverCrossesCancellation(t *testing.T) {
 	c := newTestClient(t, newFake())
 	inside := 0 // guarded by the lock alone

@@ -14,14 +14,6 @@ import (
 func handOverCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-67", Name: "tokens-rise-over-hand-overs", Clause: "L2", run: handedTokens,
-			Why:    "a resource that is fenced must tell goroutines of one process apart, too, and the next process from all of them",
-			Remedy: "answer Renew and a repeated TryLock with the token of the hold; count a new one for a new id only",
-		}, {
-			ID: "LOCK-68", Name: "old-handle-does-not-touch-the-next-tenure", Clause: "L5", run: oldHandle,
-			Why:    "a second Unlock, in a defer, ended the hold of the goroutine that came next (redsync#170)",
-			Remedy: "release by the id that the call names, and nothing else",
-		}, {
 			ID: "LOCK-69", Name: "hand-over-passes-by-who-has-left", Clause: "L6", run: passedBy,
 			Why:    "a lock that is handed to a waiter which has just left is held by nobody, and renewed",
 			Remedy: "end a call with its context; the rest is the core's",
@@ -69,55 +61,6 @@ func (e *env) admit(got <-chan lockResult, within time.Duration, what string) *c
 		e.Fatalf("%s: saw %v, want a lock", what, t.err)
 	}
 	return t.l
-}
-
-func handedTokens(e *env) {
-	const waiters = 5
-	c, waits := e.waitingClient(e.open())
-	rival, key := e.locker(), e.key("k")
-	l := e.lock(c, key, coord.TTL(e.long))
-	var line []<-chan lockResult
-	for range waiters {
-		line = append(line, e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long)))
-	}
-	for i, got := range line {
-		e.gaveBack(l.Unlock(e.ctx), "Unlock with goroutines of the own client in the queue")
-		next := e.admit(got, e.lapse(e.ttl), fmt.Sprintf("goroutine %d of the queue", i))
-		if next.Token() <= l.Token() {
-			e.Errorf("token of goroutine %d of the queue: saw %d after %d, want a greater one", i, next.Token(), l.Token())
-		}
-		e.noError(next.Err(), "Err of a lock that was handed over")
-		e.refused(rival, key, "while a goroutine has the lock that another gave up")
-		l = next
-	}
-	e.gaveBack(l.Unlock(e.ctx), "Unlock by the last in the queue")
-	if next := e.lock(e.client(), key); next.Token() <= l.Token() {
-		e.Errorf("token of the next client: saw %d after %d, want a greater one", next.Token(), l.Token())
-	}
-}
-
-func oldHandle(e *env) {
-	c, waits := e.waitingClient(e.open())
-	rival, key := e.locker(), e.key("k")
-	old := e.lock(c, key, coord.TTL(e.long))
-	got := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
-	ctx, cancel := old.Context(e.ctx)
-	defer cancel()
-	e.gaveBack(old.Unlock(e.ctx), "Unlock")
-	next := e.admit(got, e.lapse(e.ttl), "the goroutine in the queue")
-	if ctx.Err() == nil {
-		e.Errorf("context of a lock that was unlocked: saw it go on while the next goroutine has the lock")
-	}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() { e.wantError(old.Unlock(e.ctx), "Unlock of an old handle", coord.ErrNotHeld) })
-	}
-	wg.Wait()
-	e.wantError(old.Err(), "Err of an old handle", coord.ErrNotHeld)
-	e.noError(next.Err(), "Err of the next holder after Unlock of an old handle")
-	e.refused(rival, key, "after Unlock of an old handle")
-	e.gaveBack(next.Unlock(e.ctx), "Unlock by the next holder")
-	e.free(rival, key, time.Second, "after both were unlocked")
 }
 
 func passedBy(e *env) {
