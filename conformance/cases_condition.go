@@ -259,7 +259,7 @@ func conditionNeedsLock(e *env) {
 	e.noError(coord.Do(ctx, c, key, func(ctx context.Context) error {
 		first, _ := coord.Held(ctx, key)
 		refused(ctx, e.condition(other, key), "of another client", coord.ErrInvalid)
-		e.wantError(cond.Wait(coord.WithOwner(ctx)), "Wait of another owner", coord.ErrInvalid)
+		e.wantError(cond.Wait(coord.WithOwner(ctx)), "Wait in a context that is detached from the lock", coord.ErrInvalid)
 		own, end := first.Context(ctx)
 		e.wantError(cond.Wait(own), "Wait in a context of the lock's own", coord.ErrInvalid)
 		end()

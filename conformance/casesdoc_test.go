@@ -101,7 +101,7 @@ const scenarios = `| scenario | cases |
 | a write that was stalled arrives after the key, or the account, was made anew | LOCK-233, LIMIT-233 |
 | a renewal races with the release | LOCK-26, LOCK-28 |
 | tokens rise over holders, lapses, restarts, failovers, the loss of all data | LOCK-05, LOCK-06, LOCK-57, LOCK-08, LOCK-29, LOCK-09 |
-| re-entry, its token, its depth, its loss | LOCK-60, LOCK-61, LOCK-62, LOCK-63, LOCK-64, LOCK-65, LOCK-66 |
+| re-entry, its token, its depth, its loss | LOCK-60, LOCK-61, LOCK-62, LOCK-63, LOCK-64, LOCK-66, LOCK-358 |
 | a wait is cancelled or times out | LOCK-40, LOCK-41, LOCK-46 |
 | the reply to an acquisition or a release is lost | LOCK-42, LOCK-43, LOCK-44, LOCK-45, LOCK-35, LOCK-36 |
 | every call fails once, in every way | LOCK-47, LOCK-54, LOCK-55, LOCK-56, LIMIT-62, LIMIT-63, LIMIT-64 |

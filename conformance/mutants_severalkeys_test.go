@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/coordgo/coord"
-	"github.com/coordgo/coord/driver"
 )
 
 // Bugs of DoAll and TryDoAll. Their store is sound.
@@ -16,7 +15,7 @@ var severalKeysMutants = []mutant{
 		name: "keys unsorted", bug: "several keys are taken in the order in which each caller names them (Redisson 1160)",
 		new: holding(unsorted), killers: []string{"LOCK-261"},
 	}, {
-		name: "owner of a context", bug: "whoever shares a context is one holder: goroutines enter each other's lock",
+		name: "owner of a context", bug: "whoever shares a context is one holder: goroutines enter each other's lock", sound: "sharing",
 		new: holding(ownerOfContext), killers: []string{"LOCK-358"},
 	}, {
 		name: "earlier keys kept", bug: "when one of several keys is refused, those taken before it stay taken (Redisson 4456)",
@@ -40,7 +39,7 @@ type doAllFunc = func(ctx context.Context, try bool, l coord.Locker, keys []stri
 
 // holding makes a harness of a sound store with a DoAll.
 func holding(doAll doAllFunc) func() harness {
-	sound := on(func(s store) driver.Backend { return struct{ store }{s} })
+	sound := sharing(sharedBug{})
 	return func() harness { return sound().Holding(doAll) }
 }
 
