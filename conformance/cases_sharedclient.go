@@ -176,9 +176,11 @@ func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord
 	ctx, stop := context.WithCancel(e.ctx)
 	defer wg.Wait()
 	defer stop()
-	for range clients {
+	for i := range clients {
 		l, opts := view(e.client(), false)
-		for range each {
+		for j := range each {
+			// Each has a time of its own: those that fall into step leave together, and the key is free for a moment.
+			stay := 4*time.Millisecond + time.Duration(i*each+j)*137*time.Microsecond
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					lock, err := l.Lock(ctx, key, append(opts, coord.TTL(e.long))...)
@@ -190,7 +192,7 @@ func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord
 						return
 					}
 					passed.Add(1)
-					rest(ctx, 4*time.Millisecond)
+					rest(ctx, stay)
 					e.gaveBack(lock.Unlock(e.ctx), "Unlock in a stream")
 				}
 			})
