@@ -129,7 +129,7 @@ func sharedRestart(e *env) {
 	a, b, key, rw := e.shared(), e.shared(), e.key("permits"), e.key("readers")
 	held, g := e.enter(a, key, permits(2, 3), "2 of 3")
 	reads, h := e.enter(b, rw, reader, "a reader")
-	restart(e)
+	killAndRestart(e)
 	back := e.shared()
 	e.until(2*soon, "the store to answer after a restart", func() bool {
 		_, err := back.Holders(e.within(soon), key)

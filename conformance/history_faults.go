@@ -25,43 +25,6 @@ type party struct {
 	outage *outage
 }
 
-// outage is a time in which the store is down. Clients wait for its end, so that each learns of it from a call or two:
-// with many calls of unknown outcome a history says little, and takes long to check.
-type outage struct {
-	mu   sync.Mutex
-	over chan struct{} // closed at its end, nil while there is none
-}
-
-func (o *outage) begin() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.over = make(chan struct{})
-}
-
-func (o *outage) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.over)
-	o.over = nil
-}
-
-// wait waits for its end, if there is one.
-func (o *outage) wait(ctx context.Context) {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	over := o.over
-	o.mu.Unlock()
-	if over == nil {
-		return
-	}
-	select {
-	case <-over:
-	case <-ctx.Done():
-	}
-}
-
 // conditions open the parties of a run under some kind of faults. endFaults ends the faults.
 type conditions func(e *env, n int) (parties []*party, endFaults func())
 

@@ -75,8 +75,8 @@ type leaser struct {
 }
 
 // leases gives what lets the parties take, renew, leave and give back a few keys.
-func (e *env) leases(h *history.Log, parties []*party) (play func(moves int)) {
-	keys := []string{e.key("lease 1"), e.key("lease 2"), e.key("lease 3")}
+func (e *env) leases(h *history.Log, parties []*party, name string) (play func(moves int)) {
+	keys := []string{e.key(name + "lease 1"), e.key(name + "lease 2"), e.key(name + "lease 3")}
 	leasers := make([]*leaser, len(parties))
 	for i, p := range parties {
 		leasers[i] = &leaser{
@@ -210,9 +210,9 @@ func (l *leaser) stale(key, id string) {
 
 // ownerships gives what lets several owners of each client lock a few keys, and enter them again. A
 // holder asks again and again whether it still holds.
-func (e *env) ownerships(h *history.Log, parties []*party) (play func(rounds int)) {
+func (e *env) ownerships(h *history.Log, parties []*party, name string) (play func(rounds int)) {
 	const owners = 2
-	keys := []string{e.key("owned 1"), e.key("owned 2")}
+	keys := []string{e.key(name + "owned 1"), e.key(name + "owned 2")}
 	var all []*party
 	var run []*owner
 	for i, p := range parties {

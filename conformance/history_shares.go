@@ -17,7 +17,7 @@ func shareHistory(w conditions) func(*env) {
 	return func(e *env) {
 		parties, endFaults := w(e, historyParties)
 		h := e.record(history.Heading{Model: history.ModelShares})
-		e.shares(h, parties)(shareMoves)
+		e.shares(h, parties, "")(shareMoves)
 		endFaults()
 		h.Lapse = e.barred()
 		for key, ops := range h.ByKey() {
@@ -63,12 +63,12 @@ type having struct {
 }
 
 // shares gives what lets the parties share two keys.
-func (e *env) shares(h *history.Log, parties []*party) (play func(moves int)) {
+func (e *env) shares(h *history.Log, parties []*party, name string) (play func(moves int)) {
 	all := make([]*sharer, len(parties))
 	for i, p := range parties {
 		all[i] = &sharer{
 			party: p, e: e, h: h, client: i, locker: e.sharedOf(p.backend), left: 1,
-			keys: [...]string{e.key("readers"), e.key("permits")},
+			keys: [...]string{e.key(name + "readers"), e.key(name + "permits")},
 		}
 	}
 	var once sync.Once

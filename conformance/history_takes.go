@@ -18,11 +18,11 @@ type account struct {
 }
 
 // accounts begins the histories of some limits.
-func (e *env) accounts(model string, limits []driver.Limit) []*account {
+func (e *env) accounts(model string, limits []driver.Limit, name string) []*account {
 	all := make([]*account, len(limits))
 	for i, limit := range limits {
 		skewed := !e.r.suite.Harness.Claims.Has(driver.ServerClock)
-		key := e.key(fmt.Sprintf("%v %d", limit, i))
+		key := e.key(fmt.Sprintf("%s%v %d", name, limit, i))
 		all[i] = &account{e.record(history.Heading{Model: model, Limit: limit, Skewed: skewed}), key, limit}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -88,6 +89,46 @@ var driverMutants = []mutant{
 		name: "token of the driver", bug: "tokens are the count of the driver's own grants", sound: "server",
 		new: driving(func(l *layer, _ time.Duration) { countsTokens(l) }), killers: []string{"LOCK-203", "LOCK-204"},
 	}, {
+		name: "old leader that grants", bug: "a server that was replaced grants what another has granted", sound: "server",
+		new: replaced(func(l *layer, failed *atomic.Bool) {
+			l.acquired = func(g driver.Grant, err error) (driver.Grant, error) {
+				if errors.Is(err, driver.ErrLocked) && failed.Load() {
+					return driver.Grant{Token: time.Now().UnixMicro(), TTL: time.Second}, nil
+				}
+				return g, err
+			}
+		}), killers: []string{"LOCK-206"},
+	}, {
+		name: "tokens of a replica", bug: "the server that takes over numbers grants anew", sound: "server",
+		new: replaced(func(l *layer, failed *atomic.Bool) {
+			l.acquired = func(g driver.Grant, err error) (driver.Grant, error) {
+				if failed.Load() {
+					g.Token /= 2
+				}
+				return g, err
+			}
+		}), killers: []string{"LOCK-206", "LOCK-29"},
+	}, {
+		name: "release by a replica", bug: "the server that takes over does not compare ids", sound: "server",
+		new: replaced(func(l *layer, failed *atomic.Bool) {
+			l.unlock = func(ctx context.Context, key, id string) error {
+				if h, err := l.whole.Inspect(ctx, key); err == nil && failed.Load() {
+					id = h.ID
+				}
+				return l.whole.Unlock(ctx, key, id)
+			}
+		}), killers: []string{"LOCK-206"},
+	}, {
+		name: "debits of a replica", bug: "the server that takes over does not have what was debited before", sound: "server",
+		new: replaced(func(l *layer, failed *atomic.Bool) {
+			l.take = func(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+				if failed.Load() {
+					key += "'"
+				}
+				return l.whole.Take(ctx, key, limit, asks)
+			}
+		}), killers: []string{"LIMIT-206", "LIMIT-15"},
+	}, {
 		name: "Close that asks the server", bug: "Close waits for an answer, whether there is a server or not", sound: "server",
 		new: driving(func(l *layer, _ time.Duration) {
 			l.closing = func() { _ = l.whole.Ping(unending(context.Background())) }
@@ -109,6 +150,20 @@ func deadlineAlone(ctx context.Context) context.Context {
 // driving makes a harness of a server whose driver has a bug. Its clients' clocks are ahead by so much.
 func driving(spoil func(l *layer, ahead time.Duration)) func() harness {
 	return served(spoil, nil)
+}
+
+// replaced makes a harness of a server whose driver has a bug since a failover.
+func replaced(spoil func(l *layer, failed *atomic.Bool)) func() harness {
+	return func() harness {
+		var failed atomic.Bool
+		h := driving(func(l *layer, _ time.Duration) { spoil(l, &failed) })()
+		failOver := h.Faults.Failover
+		h.Faults.Failover = func(tb conformance.TB) {
+			failOver(tb)
+			failed.Store(true)
+		}
+		return h
+	}
 }
 
 // requesting asks for another hold, and tells of the one that it was asked for.

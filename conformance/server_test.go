@@ -1,8 +1,11 @@
 package conformance_test
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,17 +49,18 @@ type server struct {
 func served(bug func(l *layer, ahead time.Duration), client func(*layer)) func() harness {
 	return func() harness {
 		s := &server{store: memory.NewStore(), bug: bug}
-		s.claims = append(without(memory.Claims.Without(driver.List), driver.ScopeProcess, driver.ScopeHosts), driver.DurableRestart, driver.TokenRestart)
+		s.claims = append(without(memory.Claims.Without(driver.List), driver.ScopeProcess, driver.ScopeHosts), driver.DurableRestart, driver.TokenRestart, driver.DurableFailover, driver.TokenFailover)
 		h := harness{
 			Open:   func(conformance.TB) driver.Backend { b, _ := s.link(0); return b },
 			Claims: s.claims,
 			Faults: &conformance.Faults{
-				Link:    func(conformance.TB) (driver.Backend, conformance.Link) { return s.link(0) },
-				Kill:    s.each((*conformance.Injector).Cut),
-				Restart: s.each((*conformance.Injector).Heal),
-				Pause:   s.each((*conformance.Injector).StallRequests),
-				Resume:  s.each((*conformance.Injector).Heal),
-				Skew:    func(_ conformance.TB, ahead time.Duration) driver.Backend { b, _ := s.link(ahead); return b },
+				Link:     func(conformance.TB) (driver.Backend, conformance.Link) { return s.link(0) },
+				Kill:     s.each((*conformance.Injector).Cut),
+				Restart:  s.each((*conformance.Injector).Heal),
+				Pause:    s.each((*conformance.Injector).StallRequests),
+				Resume:   s.each((*conformance.Injector).Heal),
+				Failover: func(conformance.TB) { s.failOver() },
+				Skew:     func(_ conformance.TB, ahead time.Duration) driver.Backend { b, _ := s.link(ahead); return b },
 			},
 		}
 		if client != nil {
@@ -90,6 +94,19 @@ func (s *server) each(do func(*conformance.Injector)) func(conformance.TB) {
 	}
 }
 
+// failOver is that of a cluster: every second client has its server replaced, and hears from the next one after a while.
+func (s *server) failOver() {
+	odd := 0
+	s.each(func(in *conformance.Injector) {
+		if odd++; odd%2 == 1 {
+			in.StallRequests()
+		}
+	})(nil)
+	time.Sleep(2 * time.Second)
+	s.each((*conformance.Injector).Reset)(nil)
+	s.each((*conformance.Injector).Heal)(nil)
+}
+
 // wholeClaimer has the claims that it is given.
 type wholeClaimer struct {
 	whole
@@ -100,4 +117,32 @@ func (c wholeClaimer) Info() driver.Info {
 	info := c.whole.Info()
 	info.Claims = c.claims
 	return info
+}
+
+// A store that does not claim to outlive a failover may lose in it what it had, and has to be sound when it is over.
+func TestFailoverOfAForgetfulStore(t *testing.T) {
+	for outcome, granted := range map[conformance.Outcome]func(key string) bool{
+		conformance.Pass: func(key string) bool { return !strings.Contains(key, "after") },
+		conformance.Fail: func(string) bool { return true },
+	} {
+		forgetful := replaced(func(l *layer, failed *atomic.Bool) {
+			l.take = func(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+				t, err := l.whole.Take(ctx, key, limit, asks)
+				if err == nil && t.Asks[0].N == 0 && failed.Load() && granted(key) {
+					t.Asks[0].N = asks[0].N
+				}
+				return t, err
+			}
+		})
+		unclaimed := func() harness {
+			h := forgetful()
+			h.Claims = h.Claims.Without(driver.DurableFailover)
+			return h
+		}
+		for _, res := range examine(t, unclaimed, []string{"LIMIT-206"}, 1).Results {
+			if res.Outcome != outcome {
+				t.Errorf("%s of %s, want %s: %v", res.Outcome, res.ID, outcome, res.Messages)
+			}
+		}
+	}
 }

@@ -40,6 +40,10 @@ type Chaos struct {
 // Changes tells whether there was a fault between two moments: it is odd during a fault, and grows with each.
 func (c *Chaos) Changes() int64 { return c.changes.Load() }
 
+// Begin and End are of a fault that something else makes.
+func (c *Chaos) Begin() { c.changes.Add(1) }
+func (c *Chaos) End()   { c.changes.Add(1) }
+
 // Run breaks link and heals it until quit is closed. It leaves it healed.
 func (c *Chaos) Run(link Link, dice *rand.Rand, quit <-chan struct{}) {
 	faults := [...]func(){
@@ -57,11 +61,11 @@ func (c *Chaos) Run(link Link, dice *rand.Rand, quit <-chan struct{}) {
 		}
 	}
 	for passes(c.Connect + time.Duration(20+dice.IntN(80))*time.Millisecond) {
-		c.changes.Add(1)
+		c.Begin()
 		faults[dice.IntN(len(faults))]()
 		going := passes(time.Duration(10+dice.IntN(80)) * time.Millisecond)
 		link.Heal()
-		c.changes.Add(1)
+		c.End()
 		if !going {
 			return
 		}

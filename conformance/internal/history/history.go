@@ -160,6 +160,13 @@ func (l *Log) Len() int {
 	return len(l.ops)
 }
 
+// Since reports whether an operation that was called after t succeeded.
+func (l *Log) Since(t int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.ops, func(o Operation) bool { return o.Call > t && o.Result == OK })
+}
+
 // ByKey gives the operations of each key, in the order of their calls. Keys share no state, so a history is
 // linearizable if each of its keys is (locality; Herlihy and Wing, theorem 1).
 func (l *Log) ByKey() map[string][]Operation {
