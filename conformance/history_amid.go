@@ -96,11 +96,11 @@ func (o *outage) wait(ctx context.Context) {
 type game struct {
 	parties []*party
 	logs    []*history.Log
-	plays   []func()
+	plays   []func(over context.Context)
 }
 
 // add adds parties who play, at the driver if they have an outage to wait for.
-func (g *game) add(h *history.Log, parties []*party, play func()) {
+func (g *game) add(h *history.Log, parties []*party, play func(over context.Context)) {
 	g.parties, g.logs, g.plays = append(g.parties, parties...), append(g.logs, h), append(g.plays, play)
 }
 
@@ -109,7 +109,7 @@ func (g *game) playUntil(over context.Context) {
 	var wg sync.WaitGroup
 	for _, play := range g.plays {
 		wg.Go(func() {
-			for play(); over.Err() == nil; play() {
+			for play(over); over.Err() == nil; play(over) {
 			}
 		})
 	}
@@ -198,16 +198,18 @@ func holdsAmid(broken interrupt) func(*env) {
 			leasers, _ := withoutFaults(e, 3)
 			h := e.record(history.Heading{Model: history.ModelLease}) // a restart may prolong leases
 			leases := e.leases(h, leasers, name)
-			g.add(h, leasers, func() { leases(leaseMoves / 2) })
-			owners, _ := withoutFaults(e, 2)
+			g.add(h, leasers, func(context.Context) { leases(leaseMoves / 2) })
+			clients, _ := withoutFaults(e, 3)
 			h = e.record(history.Heading{Model: history.ModelOwners})
-			owned := e.ownerships(h, owners, name)
-			g.add(h, nil, func() { owned(ownerRounds / 2) })
+			owned := e.ownerships(h, clients[:2], name)
+			g.add(h, nil, func(context.Context) { owned(ownerRounds / 2) })
+			h = e.record(history.Heading{Model: history.ModelOwners})
+			g.add(h, nil, e.keepers(h, clients, name))
 			if e.info.Claims.Has(driver.Shared) {
 				sharers, _ := withoutFaults(e, 3)
 				h = e.record(history.Heading{Model: history.ModelShares})
 				shares := e.shares(h, sharers, name)
-				g.add(h, sharers, func() { shares(shareMoves / 4) })
+				g.add(h, sharers, func(context.Context) { shares(shareMoves / 4) })
 			}
 			return &g
 		})
@@ -223,9 +225,7 @@ func countsAmid(broken interrupt) func(*env) {
 			parties, _ := withoutFaults(e, historyParties)
 			accounts = e.accounts(history.ModelCounter, counters(), name)
 			count := e.counts(accounts, parties)
-			g := game{parties: parties, logs: histories(accounts)}
-			g.plays = append(g.plays, func() { count(countMoves / 2) })
-			return &g
+			return &game{parties, histories(accounts), []func(context.Context){func(context.Context) { count(countMoves / 2) }}}
 		})
 		e.linearizable(histories(accounts)...)
 	}

@@ -80,7 +80,7 @@ func (e *env) leases(h *history.Log, parties []*party, name string) (play func(m
 	leasers := make([]*leaser, len(parties))
 	for i, p := range parties {
 		leasers[i] = &leaser{
-			party: p, e: e, h: h, client: i, locker: p.backend.(driver.Locker), left: 2,
+			party: p, e: e, h: h, client: i, locker: p.backend.(driver.Locker), left: 2 * (i % 2),
 			holds: make(map[string]string), unsure: make(map[string]string), ending: make(map[string][]string), past: make(map[string]string),
 		}
 	}
@@ -230,6 +230,38 @@ func (e *env) ownerships(h *history.Log, parties []*party, name string) (play fu
 	}
 }
 
+// keepers gives what lets an owner of each client hold a key until over is done, while one of the next client wants it.
+func (e *env) keepers(h *history.Log, parties []*party, name string) (play func(over context.Context)) {
+	all := make([]*owner, len(parties))
+	rivals := make([]*owner, len(parties))
+	for i, p := range parties {
+		c := e.clientOn(p.backend)
+		for j, role := range []*[]*owner{&all, &rivals} {
+			(*role)[i] = &owner{
+				party: &party{dice: e.dice()}, e: e, h: h, client: i, locker: c,
+				ctx: coord.WithOwner(e.ctx), name: fmt.Sprintf("keeper %d.%d", i, j),
+			}
+		}
+	}
+	return func(over context.Context) {
+		var wg sync.WaitGroup
+		for i, keeper := range all {
+			key, rival := e.key(fmt.Sprint(name, "kept ", i)), rivals[(i+1)%len(rivals)]
+			kept, end := context.WithCancel(over)
+			wg.Go(func() {
+				defer end()
+				keeper.keep(over, key)
+			})
+			wg.Go(func() {
+				for ; kept.Err() == nil; rest(kept, e.ttl/16) {
+					rival.round(key)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
 // owner is a goroutine with an owner's context.
 type owner struct {
 	*party
@@ -271,6 +303,20 @@ func (o *owner) round(key string) {
 			o.check(rest, 1)
 		}
 	}
+}
+
+// keep holds key until over is done, or it is lost.
+func (o *owner) keep(over context.Context, key string) {
+	l := o.lock(key)
+	if l == nil {
+		o.pause(o.e, o.e.ttl/8)
+		return
+	}
+	for over.Err() == nil && l.Err() == nil {
+		rest(over, o.e.ttl/16)
+		o.check(l, 1)
+	}
+	o.unlock(l)
 }
 
 func (o *owner) note(op, key string, call func() (*coord.Lock, error)) *coord.Lock {
