@@ -89,24 +89,49 @@ func exactTotal(e *env) {
 }
 
 func exactOverProcesses(e *env) {
-	const n, processes = 60, 4
+	const n = 60
 	for name, limit := range still(n) {
-		var workers []*worker
-		for range processes {
-			workers = append(workers, e.startWorker())
-		}
-		for _, w := range workers {
-			w.send(order{Do: "drain", Key: e.key(name), Limit: limit})
-		}
-		total := 0
-		for _, w := range workers {
-			total += w.answer("drain").Granted
-			w.leave()
-		}
-		if total != n {
-			e.Errorf("%s of %d: saw %d permits granted to %d processes, want exactly the limit", name, n, total, processes)
+		if sum := e.drained(order{Do: "drain", Key: e.key(name), Limit: limit}); sum.Granted != n {
+			e.Errorf("%s of %d: saw %d permits granted to processes, want exactly the limit", name, n, sum.Granted)
 		}
 	}
+	for name, limit := range still(2000) {
+		if limit.Algorithm != driver.TokenBucket { // too small to lease, and takes nothing back
+			e.drainedInAdvance(name, limit)
+		}
+	}
+}
+
+// drained has several processes obey an order at the same time, and adds up their answers.
+func (e *env) drained(o order) (sum answer) {
+	const processes = 4
+	var workers []*worker
+	for range processes {
+		workers = append(workers, e.startWorker())
+	}
+	for _, w := range workers {
+		w.send(o)
+	}
+	for _, w := range workers {
+		a := w.answer("drain")
+		sum.Granted, sum.Wasted, sum.Leases = sum.Granted+a.Granted, sum.Wasted+a.Wasted, sum.Leases+a.Leases
+		w.leave()
+	}
+	return sum
+}
+
+// drainedInAdvance has processes take permits in advance: what was debited is what they spent and what they lost.
+func (e *env) drainedInAdvance(name string, limit driver.Limit) {
+	key := e.key(name + " in advance")
+	sum := e.drained(order{Do: "drain", Key: key, Limit: limit, Lessees: 4})
+	a := e.ask(e.limiter(), key, limit, 0, 0)
+	// A request that comes just as a lease ends may count as spent, and have got nothing of it.
+	least, most := sum.Granted+sum.Wasted, sum.Granted+sum.Wasted+sum.Leases
+	if debited := limit.Rate - a.Remaining; sum.Granted > limit.Rate || debited < least || debited > most {
+		e.Errorf("%s of %d, by processes that take permits in advance: saw %d debited, want %d to %d, which are %d spent and %d lost in %d leases",
+			name, limit.Rate, debited, least, most, sum.Granted, sum.Wasted, sum.Leases)
+	}
+	e.Logf("%s of %d: %d granted to processes, %d wasted in %d leases, %d left", name, limit.Rate, sum.Granted, sum.Wasted, sum.Leases, a.Remaining)
 }
 
 // saturate asks from several clients for d, and gives what was granted. spent says when a

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +55,9 @@ type order struct {
 	TTL     time.Duration `json:"ttl,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
 	Limit   driver.Limit  `json:"limit,omitzero"`
-	File    string        `json:"file,omitempty"`  // with a number, to be added to
-	Times   int           `json:"times,omitempty"` // of a semaphore: its permits
+	File    string        `json:"file,omitempty"`    // with a number, to be added to
+	Times   int           `json:"times,omitempty"`   // of a semaphore: its permits
+	Lessees int           `json:"lessees,omitempty"` // who drain a limit, and take permits in advance
 }
 
 type answer struct {
@@ -63,6 +65,8 @@ type answer struct {
 	Lost    bool        `json:"lost,omitempty"`    // the holder knows that it lost
 	Done    bool        `json:"done,omitempty"`    // and its contexts have ended
 	Granted int         `json:"granted,omitempty"` // permits
+	Wasted  int         `json:"wasted,omitempty"`  // permits that were taken in advance and lost
+	Leases  int         `json:"leases,omitempty"`  // that were taken
 	Err     string      `json:"err,omitempty"`
 }
 
@@ -81,7 +85,7 @@ func work(url string, in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		a := obey(c, &lock, o)
+		a := obey(c, &lock, url, o)
 		if err := enc.Encode(a); err != nil {
 			return err
 		}
@@ -89,11 +93,11 @@ func work(url string, in io.Reader, out io.Writer) error {
 }
 
 // openWorker opens the store. On a busy machine it may not connect at first.
-func openWorker(url string) (*coord.Client, error) {
+func openWorker(url string, opts ...coord.Option) (*coord.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
 	defer cancel()
 	for {
-		c, err := coord.Open(ctx, url)
+		c, err := coord.Open(ctx, url, opts...)
 		if !errors.Is(err, coord.ErrUnavailable) || ctx.Err() != nil {
 			return c, err
 		}
@@ -104,7 +108,7 @@ func openWorker(url string) (*coord.Client, error) {
 // patience is how long an order may take. A lock may have to wait for a lease to lapse.
 func (o order) patience() time.Duration { return watchdog + 2*o.TTL }
 
-func obey(c *coord.Client, lock **coord.Lock, o order) answer {
+func obey(c *coord.Client, lock **coord.Lock, url string, o order) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), o.patience())
 	defer cancel()
 	switch {
@@ -138,16 +142,10 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 			return answer{Err: err.Error()}
 		}
 		return answer{}
+	case o.Do == "drain" && o.Lessees > 0:
+		return drainInAdvance(ctx, url, o)
 	case o.Do == "drain":
-		for n := 0; ; n++ {
-			r, err := c.Allow(ctx, o.Key, o.Limit)
-			switch {
-			case err != nil:
-				return answer{Err: err.Error()}
-			case !r.Allowed:
-				return answer{Granted: n}
-			}
-		}
+		return drain(ctx, c, o)
 	case *lock == nil:
 		return answer{Err: "no lock"}
 	case o.Do == "unlock":
@@ -167,6 +165,42 @@ func obey(c *coord.Client, lock **coord.Lock, o order) answer {
 		return a
 	}
 	return answer{Err: fmt.Sprintf("unknown order %q", o.Do)}
+}
+
+// drain asks a limit until it denies.
+func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
+	for ; ; a.Granted++ {
+		r, err := c.Allow(ctx, o.Key, o.Limit)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err != nil || !r.Allowed {
+			return a
+		}
+	}
+}
+
+// drainInAdvance is drain by a client that takes permits in advance. It gives back what it has left.
+func drainInAdvance(ctx context.Context, url string, o order) answer {
+	var mu sync.Mutex
+	wasted, leases := 0, 0
+	c, err := openWorker(url, coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: o.Lessees}),
+		coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
+			mu.Lock()
+			defer mu.Unlock()
+			wasted, leases = wasted+l.Wasted, leases+1
+		}}))
+	if err != nil {
+		return answer{Err: err.Error()}
+	}
+	a := drain(ctx, c, o)
+	if err := c.Close(); err != nil && a.Err == "" {
+		a.Err = err.Error()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	a.Wasted, a.Leases = wasted, leases
+	return a
 }
 
 // addUnderLock reads the number in a file and writes the next, so many times: what only

@@ -25,7 +25,7 @@ require (
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coordgo/coord/backends/all v0.1.0
-	github.com/coordgo/coord/backends/etcd v0.1.0
+	github.com/coordgo/coord/backends/etcd v0.1.0 // indirect
 	github.com/coordgo/coord/backends/memcached v0.1.0 // indirect
 	github.com/coordgo/coord/backends/redis v0.1.0
 	github.com/coordgo/coord/backends/zookeeper v0.1.0 // indirect
