@@ -88,7 +88,7 @@ nightly: stores images
 	  for m in $(filter-out internal/containers,$(OTHERS)); do (cd $$m && $(GO) test $(TESTING) ./...); done; \
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test $(TESTING) -parallel 2 ./...); } \
 	| $(REPORT) -matrix docs/generated/compatibility.md
-	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/chaos
+	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/faults -for 5m
 	COORD_SIM_MUTANTS=1 $(GO) test -count=1 -timeout 2h ./internal/sim -seeds 2000
 	scripts/fuzz $(FUZZTIME)
 	scripts/versions

@@ -1,14 +1,14 @@
-package soak
+package faults
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"net/url"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -29,8 +29,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// keysEnv is over how many keys a long life goes, instead of a few.
-const keysEnv = "COORD_SOAK_KEYS"
+var manyKeys = flag.Int("keys", 0, "over how many keys the life of each store goes; there is time then to wait for what is removed by the minute")
 
 const (
 	// decisions is how many are made on the limit of each key. Some are denied.
@@ -65,7 +64,7 @@ func (c counts) within(most counts) bool {
 // A life is that of one store.
 type life struct {
 	store string
-	// few is over how many keys it goes where the environment does not say.
+	// few is over how many keys it goes where -keys does not say.
 	few int
 	// start gives the URL, and a function that counts what is left.
 	start func(*testing.T) (rawURL string, left func() counts)
@@ -120,10 +119,9 @@ var lives = []life{
 func TestNightlyLives(t *testing.T) {
 	for _, l := range lives {
 		t.Run(l.store, func(t *testing.T) {
-			keys, patient := manyKeys(t, l.few)
-			patience := l.patience
-			if !patient {
-				patience = min(patience, time.Minute)
+			keys, patience, patient := l.few, min(l.patience, time.Minute), *manyKeys > 0
+			if patient {
+				keys, patience = *manyKeys, l.patience
 			}
 			rawURL, left := l.start(t)
 			c, err := coord.Open(t.Context(), rawURL, coord.WithLogger(slog.New(slog.DiscardHandler)))
@@ -160,19 +158,6 @@ func TestNightlyLives(t *testing.T) {
 		})
 	}
 	t.Run("memory", memoryLife)
-}
-
-// manyKeys is how many keys to use, and whether there is time to wait for what is removed by the minute.
-func manyKeys(t *testing.T, few int) (n int, patient bool) {
-	v := os.Getenv(keysEnv)
-	if v == "" {
-		return few, false
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q: want a number of keys", keysEnv, v)
-	}
-	return n, true
 }
 
 // spend locks and unlocks each of so many keys, and makes decisions on its limit.
@@ -221,7 +206,7 @@ func measure() footprint {
 
 // memoryLife: the store in the process forgets what is over when it is used.
 func memoryLife(t *testing.T) {
-	keys, _ := manyKeys(t, 20_000)
+	const keys = 20_000
 	synctest.Test(t, func(t *testing.T) {
 		c, err := coord.New(memory.NewStore().Open())
 		if err != nil {
@@ -362,10 +347,10 @@ func zookeeperLife(t *testing.T) (string, func() counts) {
 		}
 		return names
 	}
-	return "zookeeper://" + s.Addr + "/soak", func() counts {
-		n := counts{"locks": len(under("/soak/locks"))}
-		for _, bucket := range under("/soak/limits") {
-			n["limits"] += len(under("/soak/limits/" + bucket))
+	return "zookeeper://" + s.Addr + "/left", func() counts {
+		n := counts{"locks": len(under("/left/locks"))}
+		for _, bucket := range under("/left/limits") {
+			n["limits"] += len(under("/left/limits/" + bucket))
 		}
 		return n
 	}

@@ -1,0 +1,8 @@
+// Package faults makes long runs of the conformance suite's histories, see docs/histories.md: clients, and processes that
+// die, on clusters and single servers that are killed, paused and cut off meanwhile, and judges of what they were told. It
+// also counts what many keys, each used for a short time, leave behind in each store and in its client.
+//
+//	go test ./internal/repo/faults                            each fault of each store once
+//	go test ./internal/repo/faults -for 10m                   each store for so long
+//	go test ./internal/repo/faults -run TestChaosEtcd -seed N  the choices of a run again; a run that fails prints this
+package faults
