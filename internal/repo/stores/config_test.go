@@ -2,6 +2,7 @@ package stores
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func open(t *testing.T, text string, opts ...coord.Option) (*config.Client, erro
 // A service that is configured by one file runs on another store when one line of it changes, and
 // on two stores.
 func TestOneLine(t *testing.T) {
-	redis, etcd := "redis://"+testserver.Redis(t).Addr, "etcd://"+testserver.Etcd(t).Addr
+	redis, etcd := sharedRedis(t), "etcd://"+testserver.Etcd(t).Addr
 	const service = `
 prefix: "shop/"
 require: [scope-hosts, per-hold-ttl, atomic-multi]
@@ -46,7 +47,7 @@ rules:
 			if err != nil {
 				t.Fatal(err)
 			}
-			try(t, c, t.Name())
+			try(t, c, fmt.Sprint(t.Name(), time.Now().UnixNano())) // others use the server, too
 		})
 	}
 }

@@ -33,7 +33,7 @@ func parseFields(h http.Header) (policies, limits []string) {
 // Over HTTP and a real store, from several servers at once, as many requests are
 // admitted as the bound says.
 func TestLimitsOnRedis(t *testing.T) {
-	url := "redis://" + testserver.Redis(t).Addr
+	url := sharedRedis(t)
 	const bound, servers, workers, each = 150, 3, 8, 25
 	limits := middlewaretest.Chain(
 		t,
@@ -81,7 +81,7 @@ func TestLimitsOnRedis(t *testing.T) {
 // Of many requests with one key, over two clients of a real store, one is served.
 func TestIdempotencyOnRedis(t *testing.T) {
 	const uuid = `"8e03978e-40d5-43e8-bc93-6894a57f9324"`
-	url := "redis://" + testserver.Redis(t).Addr
+	url := sharedRedis(t)
 	prefix := coord.WithPrefix(fmt.Sprintf("httpcoord-%d:", time.Now().UnixNano())) // the server may be shared
 	var n atomic.Int64
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func BenchmarkLimitsOverHTTP(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) *coord.Client{
 		"memory": func(b *testing.B) *coord.Client { return middlewaretest.Client(b) },
 		"redis": func(b *testing.B) *coord.Client {
-			c, err := coord.Open(b.Context(), "redis://"+testserver.Redis(b).Addr)
+			c, err := coord.Open(b.Context(), sharedRedis(b))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
@@ -16,5 +18,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(everybody.Main(m))
+}
+
+// everybody is the server of all tests that disturb nobody.
+var everybody testserver.Shared
+
+func sharedRedis(t testing.TB) (url string) {
+	t.Helper()
+	return "redis://" + everybody.Use(t, func(t testing.TB) *testserver.Server { return testserver.Redis(t) }).Addr
 }
