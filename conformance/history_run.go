@@ -221,7 +221,7 @@ func (e *env) ownerships(h *history.Log, parties []*party, name string) (play fu
 			all = append(all, &party{dice: e.dice()})
 			run = append(run, &owner{
 				party: all[len(all)-1], e: e, h: h, client: i, locker: c,
-				ctx: coord.WithOwner(e.ctx), name: fmt.Sprintf("owner %d.%d", i, j),
+				ctx: coord.WithOwner(e.ctx), ttl: e.ttl, name: fmt.Sprintf("owner %d.%d", i, j),
 			})
 		}
 	}
@@ -230,7 +230,9 @@ func (e *env) ownerships(h *history.Log, parties []*party, name string) (play fu
 	}
 }
 
-// keepers gives what lets an owner of each client hold a key until over is done, while one of the next client wants it.
+// keepers gives what lets an owner of each client hold a key until over is done, while one of the next client wants it. Their
+// leases are so long that they outlast the time in which servers are replaced, and so short that they end, without renewals,
+// while a server stands still.
 func (e *env) keepers(h *history.Log, parties []*party, name string) (play func(over context.Context)) {
 	all := make([]*owner, len(parties))
 	rivals := make([]*owner, len(parties))
@@ -239,7 +241,7 @@ func (e *env) keepers(h *history.Log, parties []*party, name string) (play func(
 		for j, role := range []*[]*owner{&all, &rivals} {
 			(*role)[i] = &owner{
 				party: &party{dice: e.dice()}, e: e, h: h, client: i, locker: c,
-				ctx: coord.WithOwner(e.ctx), name: fmt.Sprintf("keeper %d.%d", i, j),
+				ctx: coord.WithOwner(e.ctx), ttl: e.round(2 * e.ttl), name: fmt.Sprintf("keeper %d.%d", i, j),
 			}
 		}
 	}
@@ -270,6 +272,7 @@ type owner struct {
 	client int
 	locker coord.Locker
 	ctx    context.Context
+	ttl    time.Duration
 	name   string
 }
 
@@ -351,13 +354,13 @@ func (o *owner) note(op, key string, call func() (*coord.Lock, error)) *coord.Lo
 }
 
 func (o *owner) lock(key string) *coord.Lock {
-	ctx, cancel := context.WithTimeout(o.ctx, 2*o.e.ttl)
+	ctx, cancel := context.WithTimeout(o.ctx, 2*o.ttl)
 	defer cancel()
 	op, lock := history.OpLock, o.locker.Lock
 	if o.dice.IntN(3) == 0 {
 		op, lock = history.OpTry, o.locker.TryLock
 	}
-	return o.note(op, key, func() (*coord.Lock, error) { return lock(ctx, key, coord.TTL(o.e.ttl)) })
+	return o.note(op, key, func() (*coord.Lock, error) { return lock(ctx, key, coord.TTL(o.ttl)) })
 }
 
 func (o *owner) check(l *coord.Lock, times int) {
