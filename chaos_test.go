@@ -101,18 +101,19 @@ func (x *chaos) work(c *Client) {
 	}
 }
 
-// Whatever the network loses: one holder at a time, rising tokens, nobody
-// stuck, nothing left behind.
+// Whatever the network loses: one holder at a time, rising tokens, nobody stuck, nothing left behind, and observers are told
+// once that a hold begins and once that it ends, in that order.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			x := newChaos(t, seed)
 			f.setIntercept(x.outcome)
+			events := &holdEvents{t: t, held: make(map[Token]bool)}
 			var wg sync.WaitGroup
 			clients := make([]*Client, 3)
 			for i := range clients {
-				clients[i] = newTestClient(t, f)
+				clients[i] = newTestClient(t, f, WithObserver(events.observer()))
 				for range 4 {
 					wg.Go(func() { x.work(clients[i]) })
 				}
@@ -130,6 +131,14 @@ func TestChaos(t *testing.T) {
 			}
 			if x.grants < 50 {
 				t.Errorf("%d grants: the test tests nothing", x.grants)
+			}
+			events.mu.Lock()
+			defer events.mu.Unlock()
+			if len(events.held) != x.grants || events.ends != x.grants || events.losses < x.losses {
+				t.Errorf("%d acquired, %d ended, %d lost; the callers saw %d grants and %d losses", len(events.held), events.ends, events.losses, x.grants, x.losses)
+			}
+			if events.waiting != 0 || events.calls != 0 {
+				t.Errorf("%d waits and %d calls without end", events.waiting, events.calls)
 			}
 			t.Logf("seed %d: %d grants, %d losses", seed, x.grants, x.losses)
 		})

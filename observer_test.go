@@ -514,36 +514,6 @@ func (x *holdEvents) observer() Observer {
 	}
 }
 
-// Whatever the network loses, every hold is acquired once and ends once, in that order.
-func TestObserverInChaos(t *testing.T) {
-	for seed := range uint64(10) {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake()
-			x := newChaos(t, seed)
-			f.setIntercept(x.outcome)
-			events := &holdEvents{t: t, held: make(map[Token]bool)}
-			var wg sync.WaitGroup
-			for range 3 {
-				c := newTestClient(t, f, WithObserver(events.observer()))
-				for range 4 {
-					wg.Go(func() { x.work(c) })
-				}
-			}
-			wg.Wait()
-			f.setIntercept(nil)
-			time.Sleep(2 * cleanUpGrace)
-			events.mu.Lock()
-			defer events.mu.Unlock()
-			if len(events.held) != x.grants || events.ends != x.grants || events.losses < x.losses {
-				t.Errorf("%d acquired, %d ended, %d lost; the callers saw %d grants and %d losses", len(events.held), events.ends, events.losses, x.grants, x.losses)
-			}
-			if events.waiting != 0 || events.calls != 0 {
-				t.Errorf("%d waits and %d calls without end", events.waiting, events.calls)
-			}
-		})
-	}
-}
-
 // Owners' goroutines that share an attempt: one acquires, the others re-enter.
 func TestObserverOfJointEntry(t *testing.T) {
 	log := new(eventLog)
