@@ -149,13 +149,16 @@ func sharedHolders(hash string, r reply) ([]driver.Holder, error) {
 	return live, nil
 }
 
+// sharedVersion is the first byte of all that the hash has.
+const sharedVersion = 2
+
 // sharedHolder reads a field of the hash, see lua/shared.lua. One that is not a hold has no TTL.
 func sharedHolder(field, value string, now int64) (h driver.Holder, ok bool) {
 	const size = 2 + 6*8
 	switch {
-	case value == "" || value[0] != 1:
+	case value == "" || value[0] != sharedVersion:
 		return h, false
-	case field == " token", field == " head", field == " watch":
+	case field == " token", field == " head", field == " watch", field == " sums":
 		return h, true
 	case len(value) != size:
 		return h, false

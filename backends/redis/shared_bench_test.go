@@ -94,7 +94,7 @@ func BenchmarkSharedServer(b *testing.B) {
 		}
 	}
 	const each = 20
-	for _, n := range []int{0, 1, 15, 255, 1000} {
+	for _, n := range []int{0, 1, 15, 255, 1000, driver.MaxHolders} {
 		key := fmt.Sprint("k", n)
 		for range n {
 			r := shares("host-0123456789", permits(1, 4096))
@@ -107,7 +107,10 @@ func BenchmarkSharedServer(b *testing.B) {
 		for i := range requests {
 			requests[i] = shares("host-0123456789", permits(1, 4096))
 		}
-		for _, step := range []string{"take", "renew", "unlock"} {
+		for _, step := range []string{"take", "renew", "unlock", "refuse"} {
+			if (n == driver.MaxHolders || n == 0) && (step == "refuse") != (n > 0) {
+				continue // nobody fits beside so many, and nobody is refused alone
+			}
 			b.Run(fmt.Sprintf("%s beside %d", step, n), func(b *testing.B) {
 				run := func(what string) {
 					pipe := be.client.Pipeline()
@@ -122,6 +125,8 @@ func BenchmarkSharedServer(b *testing.B) {
 							c = s.take.command(ctx, sharedKey(one), r.ID, takeNumbers(r))
 						case "renew":
 							c = s.renew.command(ctx, sharedKey(one), r.ID, renewNumbers(r))
+						case "refuse":
+							c = s.take.command(ctx, sharedKey(one), r.ID, takeNumbers(shares("host-0123456789", writer)))
 						}
 						_ = pipe.Process(ctx, c)
 					}
@@ -131,7 +136,7 @@ func BenchmarkSharedServer(b *testing.B) {
 				}
 				var us []float64
 				for b.Loop() {
-					if step != "take" {
+					if step == "renew" || step == "unlock" {
 						run("take")
 					}
 					if err := be.client.ConfigResetStat(ctx).Err(); err != nil {
@@ -139,7 +144,7 @@ func BenchmarkSharedServer(b *testing.B) {
 					}
 					run(step)
 					us = append(us, usecPerCall(b, be, "evalsha"))
-					if step != "unlock" {
+					if step == "take" || step == "renew" {
 						run("unlock")
 					}
 				}

@@ -147,9 +147,9 @@ func TestNightlySharedManyCallers(t *testing.T) {
 }
 
 // coordOver gives a client of coord over b, closed with the test.
-func coordOver(t testing.TB, b driver.Backend) *coord.Client {
+func coordOver(t testing.TB, b driver.Backend, opts ...coord.Option) *coord.Client {
 	t.Helper()
-	c, err := coord.New(b, coord.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := coord.New(b, append(opts, coord.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -39,15 +40,16 @@ func TestSharedOfAnotherVersion(t *testing.T) {
 	must[driver.Grant](t)(l.TryLock(ctx, "k", r))
 	good := b.client.HGetAll(ctx, sharedKey("k")).Val()
 	for what, spoil := range map[string]func(h map[string]string) (own bool){
-		"a hold of version 2":    func(h map[string]string) bool { h[r.ID] = "\x02" + h[r.ID][1:]; return true },
+		"a hold of version 1":    func(h map[string]string) bool { h[r.ID] = "\x01" + h[r.ID][1:]; return true },
 		"a hold cut short":       func(h map[string]string) bool { h[r.ID] = h[r.ID][:20]; return true },
-		"a hold of another mode": func(h map[string]string) bool { h[r.ID] = "\x01\x04" + h[r.ID][2:]; return true },
+		"a hold of another mode": func(h map[string]string) bool { h[r.ID] = "\x02\x04" + h[r.ID][2:]; return true },
 		"an empty hold":          func(h map[string]string) bool { h[r.ID] = ""; return true },
-		"another's hold":         func(h map[string]string) bool { h["x"] = "\x02"; return false },
-		"a token of version 2":   func(h map[string]string) bool { h[" token"] = "\x02" + h[" token"][1:]; return false },
-		"a token that is none":   func(h map[string]string) bool { h[" token"] = "\x01"; return false },
-		"a head of version 2":    func(h map[string]string) bool { h[" head"] = "\x0223456789x"; return false },
-		"an unknown field":       func(h map[string]string) bool { h[" tomorrow"] = "\x01"; return false },
+		"another's hold":         func(h map[string]string) bool { h["x"] = "\x01"; return false },
+		"a token of version 1":   func(h map[string]string) bool { h[" token"] = "\x01" + h[" token"][1:]; return false },
+		"a token that is none":   func(h map[string]string) bool { h[" token"] = "\x02"; return false },
+		"a head of version 1":    func(h map[string]string) bool { h[" head"] = "\x0123456789x"; return false },
+		"sums of version 1":      func(h map[string]string) bool { h[" sums"] = "\x01" + strings.Repeat("x", 48); return false },
+		"an unknown field":       func(h map[string]string) bool { h[" tomorrow"] = "\x02"; return false },
 		"somebody's":             func(h map[string]string) bool { clear(h); h["color"] = "red"; return false },
 	} {
 		hash := maps.Clone(good)
@@ -90,6 +92,68 @@ func TestSharedOfAnotherVersion(t *testing.T) {
 			t.Errorf("%s of a string: %v, want ErrCorrupt", op, err)
 		}
 	}
+}
+
+// TestSharedAfterTheFormerVersion: all refuse what version 1 has left, and leave it. When it is removed, tokens go on above
+// a floor.
+func TestSharedAfterTheFormerVersion(t *testing.T) {
+	t.Parallel()
+	b := shared(t)
+	l, ctx := b.Shared(), t.Context()
+	last := driver.Token(time.Now().Add(time.Hour).UnixMicro())
+	token := "\x01" + string(packed(nil).append(int64(last)))
+	if err := b.client.HSet(ctx, sharedKey("k"), " token", token).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.TryLock(ctx, "k", shares("a", reader))
+	if !errors.Is(err, driver.ErrCorrupt) || !strings.Contains(err.Error(), "another version than 2: stop the clients of the other version") {
+		t.Errorf("%v, want ErrCorrupt that says what to do", err)
+	}
+	if got := b.client.HGetAll(ctx, sharedKey("k")).Val(); !maps.Equal(got, map[string]string{" token": token}) {
+		t.Errorf("%q is left", got)
+	}
+	b.client.Del(ctx, sharedKey("k"))
+	held, err := coordOver(t, b, coord.WithTokenFloor(last)).ReadWrite().Write().TryLock(ctx, "k")
+	if err != nil || held.Token() <= last {
+		t.Errorf("token %v, %v, want one above %d", held, err, last)
+	}
+}
+
+// TestSharedRefusedLooksOnce: of attempts that are refused the first alone looks at all holds, until one of them is given
+// up. Renewals do not make it look again.
+func TestSharedRefusedLooksOnce(t *testing.T) {
+	t.Parallel()
+	srv, b := open(t)
+	l, ctx := b.Shared(), t.Context()
+	held := make([]driver.Request, 5)
+	for i := range held {
+		held[i] = shares("a", permits(1, 5))
+		must[driver.Grant](t)(l.TryLock(ctx, "k", held[i]))
+	}
+	looks := func(what string, want int64) {
+		t.Helper()
+		before := srv.Commands()["hgetall"]
+		for _, r := range held {
+			for _, share := range []driver.Share{permits(1, 5), permits(4, 8), writer} {
+				if _, err := l.TryLock(ctx, "k", shares("b", share)); !errors.Is(err, driver.ErrLocked) {
+					t.Errorf("%s: %v, want ErrLocked", what, err)
+				}
+			}
+			must[driver.Grant](t)(l.Renew(ctx, "k", r))
+		}
+		if n := srv.Commands()["hgetall"] - before; n != want {
+			t.Errorf("%s: %d looks at all holds, want %d", what, n, want)
+		}
+	}
+	looks("all taken", 1)
+	looks("the same", 0)
+	first := held[0]
+	held = held[1:]
+	if err := l.Unlock(ctx, "k", first.ID); err != nil {
+		t.Fatal(err)
+	}
+	must[driver.Grant](t)(l.TryLock(ctx, "k", shares("c", permits(1, 5))))
+	looks("one passed on", 1)
 }
 
 // TestSharedRefused: a renewal that no shared hold can be made for, by itself and in a batch, and a fair one.

@@ -13,6 +13,6 @@ if head then
   headed = mine and till > now
 end
 if mine then call('HDEL', key, ' head') end
-if live then call('HDEL', key, id) elseif not headed then return 0 end
+if live then call('HDEL', key, id, ' sums') elseif not headed then return 0 end
 -- include shared_tell.lua
 return 1

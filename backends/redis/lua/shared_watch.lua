@@ -5,7 +5,7 @@
 -- include shared.lua
 local MOST, LIFE = 64, 16000000
 local watch, kept = call('HGET', key, ' watch'), {}
-if watch and byte(watch) ~= 1 then error(corrupt, 0) end
+if watch and byte(watch) ~= 2 then error(corrupt, 0) end
 for entry, till, who in string.gmatch(watch or '', '( (%d+) (%d+ %S+))') do
   till = tonumber(till)
   if who ~= id and till > now and till <= now + LIFE then kept[#kept + 1] = entry end
@@ -15,7 +15,7 @@ if ARGV[2] == 'true' then
   kept[#kept + 1] = string.format(' %.0f %s', now + LIFE, id)
 end
 if kept[1] then
-  call('HSET', key, ' watch', '\1' .. table.concat(kept))
+  call('HSET', key, ' watch', '\2' .. table.concat(kept))
   if call('PTTL', key) < LIFE / 1000 then call('PEXPIRE', key, 2 * LIFE / 1000) end
 elseif watch then
   call('HDEL', key, ' watch')
