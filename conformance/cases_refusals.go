@@ -24,6 +24,10 @@ func refusalCases() []Case {
 			Why:    "a store may refuse one kind of call by a quota or a permission, and serve all others",
 			Remedy: "mark an error that says that nothing was changed with driver.ErrNotSent, and never make ErrLocked or ErrNotHeld of it; name a holder by its id, not by its client",
 		}, {
+			ID: "LOCK-346", Name: "store-that-refuses-grants-keeps-shares", Clause: "SH2", Slow: true, run: storeRefusesShares, Needs: sharing, Hooks: []Hook{HookRefuse},
+			Why:    "a full Redis renewed locks, and refused to write the hold of a reader or a permit anew: each was lost after its TTL",
+			Remedy: "write first what needs no space, or what the store writes also when it is full, when a share is renewed or ends",
+		}, {
 			ID: "LIMIT-231", Name: "store-that-refuses-writes-keeps-the-bound", Clause: "R9", run: storeRefusesPermits, Hooks: []Hook{HookRefuse},
 			Why:    "a limiter on a store that is full must say that it cannot decide, and must not admit without counting",
 			Remedy: "return the store's error when a debit is refused, never a grant or a denial",
@@ -129,6 +133,34 @@ func storeRefuses(e *env) {
 	}
 	for len(h.locks) > 0 {
 		h.unlock("after the store refused new locks")
+	}
+}
+
+// storeRefusesShares is storeRefuses for those who share a key.
+func storeRefusesShares(e *env) {
+	faults := e.r.suite.Harness.Faults
+	h := &holders{env: e, c: e.client()}
+	rival, key := e.shared(), e.key("k")
+	for _, s := range []*coord.Shared{h.c.Semaphore(4), h.c.ReadWrite().Read()} {
+		for range 2 {
+			l := e.lock(s, key, coord.TTL(e.keep))
+			h.locks, h.first = append(h.locks, l), append(h.first, l.Deadline())
+		}
+	}
+	faults.Refuse(e)
+	accept := sync.OnceFunc(func() { faults.Accept(e) })
+	e.Cleanup(accept)
+	for !h.renewed() {
+		e.pass(50 * time.Millisecond)
+	}
+	h.live("while the store refuses new ones")
+	h.unlock("while the store refuses new shares")
+	accept()
+	h.live("after the store refused new ones")
+	e.keptOut(rival, readWriteKey(key), writer, "a writer beside readers that were held while the store refused new ones")
+	e.keptOut(rival, semaphoreKey(key), permits(4, 4), "all 4 permits beside one that was held while the store refused new ones")
+	for len(h.locks) > 0 {
+		h.unlock("after the store refused new shares")
 	}
 }
 

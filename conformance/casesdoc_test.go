@@ -121,7 +121,7 @@ const scenarios = `| scenario | cases |
 | the context has ended before the call | CORE-03, CORE-06 |
 | the store cannot be reached, is paused, comes back | CORE-02, LOCK-15, LOCK-48, LOCK-49, LIMIT-60, LIMIT-61 |
 | one server of several hangs, is cut off, is slow, or comes back empty | LOCK-251, LOCK-252, LOCK-253, LOCK-254, LIMIT-251, LIMIT-252 |
-| the store is full or read-only for a while, or refuses one kind of call | LOCK-231, LOCK-232, LIMIT-231, LIMIT-232 |
+| the store is full or read-only for a while, or refuses one kind of call | LOCK-231, LOCK-232, LOCK-346, LIMIT-231, LIMIT-232 |
 | clocks of clients are seconds, an hour or a day off, or set back | LOCK-83, LIMIT-11, LIMIT-12, LIMIT-13, LIMIT-14, LIMIT-244 |
 | thousands call at once, and the client closes amid them | LOCK-234, LIMIT-234, LIMIT-235, LIMIT-236 |
 | many clients, goroutines and processes share one limit exactly | LIMIT-01, LIMIT-10, LIMIT-17, LIMIT-39 |

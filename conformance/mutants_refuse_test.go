@@ -26,6 +26,9 @@ var refuseMutants = []mutant{
 		name: "release that needs space", bug: "Unlock writes a mark before it deletes, which is refused", sound: "refusing",
 		new: refusing(refuseBug{unlocks: true}), killers: []string{"LOCK-231"},
 	}, {
+		name: "share whose renewal needs space", bug: "the renewal of a share writes it anew, and is refused as a grant is (Redis at maxmemory)", sound: "refusing",
+		new: refusing(refuseBug{shares: true}), killers: []string{"LOCK-346"},
+	}, {
 		name: "limit that admits when it cannot count", bug: "an error of the store at a debit is dropped", sound: "refusing",
 		new: refusing(refuseBug{admits: true}), killers: []string{"LIMIT-231"},
 	}, {
@@ -40,7 +43,7 @@ var refuseMutants = []mutant{
 	},
 }
 
-type refuseBug struct{ taints, asLocked, renews, unlocks, admits, denies, ofClient, scripts bool }
+type refuseBug struct{ taints, asLocked, renews, unlocks, shares, admits, denies, ofClient, scripts bool }
 
 // errFull is what the store says while it refuses.
 var errFull = errors.New("out of memory")
@@ -140,6 +143,23 @@ func (b *refuser) Unlock(ctx context.Context, key, id string) error {
 		return errFull
 	}
 	return b.store.Unlock(ctx, key, id)
+}
+
+// Shared implements driver.Sharer.
+func (b *refuser) Shared() driver.SharedLocker {
+	return refusedShares{b.store.(driver.Sharer).Shared(), b}
+}
+
+type refusedShares struct {
+	driver.SharedLocker
+	b *refuser
+}
+
+func (s refusedShares) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if s.b.full.is() && s.b.bug.shares {
+		return driver.Grant{}, errFull
+	}
+	return s.SharedLocker.Renew(ctx, key, r)
 }
 
 func (b *refuser) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {

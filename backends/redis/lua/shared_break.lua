@@ -5,6 +5,6 @@ local value = call('HGET', key, id)
 if not value then return 0 end
 local mode, till, lease, slot, token, weight, of = readhold(value)
 if till <= now then return 0 end
+call('HDEL', key, id, ' sums') -- first: after it a full server refuses no write
 call('HSET', key, string.format('%s broken %.0f', id, token), pack(HOLD, 2, mode, till, lease, slot, token, weight, of))
-call('HDEL', key, id, ' sums')
 return 1

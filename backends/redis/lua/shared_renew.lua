@@ -12,6 +12,7 @@ local smaller = mode == 2 and want == 1 or mode == 3 and want == 3 and less >= 1
 if smaller then mode, weight = want, less end
 value = pack(HOLD, 2, mode, till, lease, slot, token, weight, of)
 if sums and byte(sums) ~= 2 then error(corrupt, 0) end
+call('HDEL', key, ' ') -- there is none: after it a full server refuses no write
 if sums and not smaller and unpackd('<d', sums, 2) <= now then -- that the others' sums are of now too
   call('HSET', key, id, value, ' sums', '\2' .. pack('<d', now) .. string.sub(sums, 10))
 else

@@ -5,6 +5,7 @@
 if redis.call('GET', KEYS[1]) ~= '1 ' .. ARGV[1] then
   return 0
 end
+redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: after it a full server refuses no write
 redis.call('SET', KEYS[1], '1 released ' .. ARGV[1], 'PX', ARGV[2])
 if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
   return 1

@@ -60,6 +60,8 @@ if sum > 0 and index < current and not bad then
 end
 
 if bad then return redis.error_reply(corrupt) end
+-- To give back: GETEX counts as a write that needs no memory, and after it a full server refuses no write.
+if times == 0 or want < 0 then call('GETEX', KEYS[1]) end
 
 if times == 0 then
   -- ARGV[1] asks for as many as are given back, ARGV[2] is the id. Gives back what driver/limits.Refund does.
