@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -48,6 +49,9 @@ var remedies = []struct{ text, remedy string }{
 	{"cluster support disabled", "the server is not in a cluster: use redis:// in place of redis+cluster://"},
 	{"unknown command 'sentinel'", "the server is not a sentinel: use its port, 26379 as a rule, or redis:// in place of redis+sentinel://"},
 	{"No such master with that name", "the sentinels do not know a master of this name: correct the path of the URL"},
+	{"unknown command 'info'", noInfo},
+	{"unknown command `info`", noInfo},
+	{"unsupported command 'info'", noInfo}, // Envoy
 	{"MOVED ", "the server is in a cluster: use redis+cluster:// in place of redis://"},
 	{"READONLY ", "the server is a replica: use the address of the master, or redis+sentinel://"},
 	{"OOM ", "the memory of the server is full: raise maxmemory"},
@@ -66,7 +70,7 @@ func explain(err error) error {
 			break
 		}
 	}
-	if strings.Contains(text, "may not use the key") {
+	if strings.Contains(text, "the user may not ") { // see named
 		return err
 	}
 	if strings.Contains(text, "NOPERM ") || strings.Contains(text, "ACL failure in script") || strings.Contains(text, "user executing the script") {
@@ -81,9 +85,42 @@ func explain(err error) error {
 	return fmt.Errorf("%s: %w", remedy, err)
 }
 
-// named adds the key to a reply that the user may not use one of the keys: the server does not say which.
+// scriptLine is where in a script an error came up, scriptCall how a script calls a command.
+var (
+	scriptLine = regexp.MustCompile(`user_script: ?(\d+)`)
+	scriptCall = regexp.MustCompile(`call\('([A-Z]+)'`)
+)
+
+// refused are the commands on the line of s of which the server says that the user may not run it, with " +" between, or
+// "".
+func (s *script) refused(err error) string {
+	if err == nil || !strings.Contains(err.Error(), "user executing the script") {
+		return ""
+	}
+	m := scriptLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return ""
+	}
+	lines := strings.Split(s.source, "\n")
+	n, _ := strconv.Atoi(m[1])
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	calls := scriptCall.FindAllStringSubmatch(lines[n-1], -1)
+	var names []string
+	for _, call := range calls {
+		names = append(names, strings.ToLower(call[1]))
+	}
+	return strings.Join(names, " +")
+}
+
+// named adds to a reply what the server does not say: the key that the user may not use, and before Redis 7.2 the command
+// that it may not run in a script.
 func (c *command) named(err error) error {
 	args := c.Args()
+	if name := c.script.refused(err); name != "" {
+		return fmt.Errorf("the user may not run %s: grant it with ACL SETUSER name +%s: %w", name, name, err)
+	}
 	if !redis.HasErrorPrefix(err, "NOPERM") || !strings.Contains(err.Error(), "keys") || len(args) < 4 {
 		return err
 	}

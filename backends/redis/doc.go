@@ -22,7 +22,8 @@
 // microseconds: a byte of 1, its version, and packed doubles, with a hash :h beside it for what can be given
 // back. Shared holds of tickets, that is, of readers, writers and permits, are the hash coord:{tickets}:shared. It has a
 // field for each hold, named by its id, or by id, "broken" and token if it was broken. Other fields are the last
-// token, the mark of the head of the queue, and who is told of changes. Each value begins with a byte of 1, its version.
+// token, the mark of the head of the queue, what the holds come to, and who is told of changes. Each value begins with a
+// byte of 2, its version.
 // All keys of one name share a hash tag, and each of them expires. In a name, '%' and '}' are written %25 and %7D.
 //
 // # What is promised
@@ -52,7 +53,8 @@
 // user may not publish there, waiters poll, and the backend does not claim wake.
 //
 // A key has at most 1,024 shared holds. The script that adds one reads all of them, which keeps the server for about 1 ms
-// beside 1,000, and 0.25 ms beside 250; the others touch one hold. The head of the queue is told of changes on the
+// beside 1,000, and 0.25 ms beside 250. An attempt that is refused does so once after each change; the other scripts touch
+// one hold. The head of the queue is told of changes on the
 // channel of its client. It polls if its user may not publish or subscribe. In any case it asks three times a second,
 // for the holder's user may not publish.
 //

@@ -70,7 +70,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	b, err := newBackend(ctx, client, true, t.wait)
 	if err != nil {
 		t.wait.sentinels.close()
-		return nil, errors.Join(t.url.Explain(err), client.Close())
+		return nil, errors.Join(t.explain(ctx, err), client.Close())
 	}
 	return b, nil
 }
@@ -116,7 +116,7 @@ func parseURL(u *url.URL) (*target, error) {
 	spec := t.spec(u.Scheme)
 	read, err := storeurl.Parse(u, spec)
 	if err != nil {
-		return nil, err
+		return nil, manyHosts(err)
 	}
 	t.url = read
 	o := &t.options

@@ -72,8 +72,11 @@ func (f *found) ask(ctx context.Context, s server) error {
 	if err := s.serves(ctx); err != nil {
 		return err
 	}
-	about, err := info(ctx, s, "server", "memory")
+	about, err := info(ctx, s, "server", "memory", "replication")
 	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
+		return err
+	}
+	if err := unfit(about); err != nil {
 		return err
 	}
 	push := s.Process(ctx, redis.NewIntCmd(ctx, "publish", channelPrefix+"probe", ""))
