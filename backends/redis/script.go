@@ -18,7 +18,11 @@ type script struct {
 	keys   int // how many
 }
 
+// undeclared lets Dragonfly run a script that makes names of keys beside those that it is given.
+const undeclared = "--!df flags=allow-undeclared-keys\n"
+
 func newScript(keys int, source string) *script {
+	source = undeclared + source
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, digest: hex.EncodeToString(sum[:]), keys: keys}
 }
