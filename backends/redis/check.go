@@ -154,7 +154,7 @@ func checkPermissions(st state) driver.Finding {
 	})
 	if len(missing) > 0 {
 		f.Level, f.Text = driver.LevelWarn, "the user may not run "+strings.Join(missing, ", ")+": without publish and subscribe waiters poll, without scan nobody can list locks, without hgetall there are no shared holds"
-		f.Remedy = "ACL SETUSER … +" + strings.Join(missing, " +") + " resetchannels &" + channelPrefix + "*"
+		f.Remedy = "ACL SETUSER … +" + strings.Join(missing, " +") + " resetchannels &" + channelPrefix + "*; all that coord needs: " + aclRules
 	}
 	return f
 }
