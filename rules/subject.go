@@ -78,8 +78,8 @@ const kinds = "ip, header, user, api-key, cookie, path, constant, func"
 // Everyone counts all requests together. It is the zero Subject.
 func Everyone() Subject { return Subject{} }
 
-// IP counts by the client's address: an IPv4 address whole, of an IPv6 address the first 64
-// bits.
+// IP counts by the client's address: an IPv4 address whole, also behind a translator (64:ff9b::/96), of an IPv6 address
+// the first 64 bits.
 func IP() Subject { return Subject{Kind: KindIP} }
 
 // Header counts by the value of a header. A client can send any value, and each is an account of its own with full limits
@@ -221,11 +221,18 @@ func normal(name, v string) string {
 	return v
 }
 
+// translated has the addresses of IPv4 clients behind a translator (NAT64, RFC 6052): they end with those of IPv4.
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
 func (s Subject) address(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return ""
 	}
 	ip = ip.Unmap().WithZone("")
+	if translated.Contains(ip) {
+		whole := ip.As16()
+		ip = netip.AddrFrom4([4]byte(whole[12:]))
+	}
 	if ip.Is4() {
 		return ip.String()
 	}
