@@ -74,6 +74,7 @@ func (a *attempt) giveUp() {
 // enqueue puts a node into the queue. An answer that is lost, it looks for.
 func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
 	lost := false // a create may have been made
+	defeats := 0  // by other clients
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		session, err := a.b.await(ctx)
 		if err != nil {
@@ -102,7 +103,8 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			return since, false, err
 		case errors.Is(err, errNoParent): // its making was interrupted, and is no hold
 		case errors.Is(err, errRaced):
-			a.b.pause(ctx, rand.N(min(pause, 16*time.Millisecond)))
+			a.b.pause(ctx, rand.N(pauseAfter(defeats, time.Since(since))))
+			defeats++
 			continue
 		case answered(err) || driver.Definite(err):
 			return since, false, unknownIf(ctx, lost, err)
@@ -114,6 +116,13 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 		}
 		a.b.pause(ctx, pause) // await sees why it ended
 	}
+}
+
+// pauseAfter is the most of a pause after a defeat by another client, by how long the attempt took and how many defeats
+// came before. Where many come at once, as readers at a deployment, each attempt that is made during another's is in
+// vain: with pauses of up to 16 ms 64 readers made 610 to 680 attempts, with these 224 to 240.
+func pauseAfter(defeats int, took time.Duration) time.Duration {
+	return max(min(took, 10*time.Millisecond), time.Microsecond) << min(defeats+2, 6)
 }
 
 // making is the task that makes the node of an attempt. Parts of its requests are here, to be one object.

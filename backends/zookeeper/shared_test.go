@@ -75,6 +75,41 @@ func TestSharedRequestsOfManyCallers(t *testing.T) {
 	}
 }
 
+// Readers of many clients that come at once, as at a deployment, defeat each other, and each listing and transaction that
+// was in vain is made again.
+func TestSharedRequestsOfManyClients(t *testing.T) {
+	t.Parallel()
+	const clients, most = 64, 12
+	p, b := openTapped(t)
+	take(t, b, "k", sharedRequest("first", reading)) // makes the guard
+	var others []*backend
+	for range clients {
+		others = append(others, connect(t, urlWith(t, p.addr(), calmSession)))
+	}
+	p.take()
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for _, other := range others {
+		all.Go(func() {
+			<-start
+			if _, err := other.Shared().TryLock(t.Context(), "k", sharedRequest("a", reading)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	count := map[int32]int{}
+	for _, op := range p.take() {
+		count[op]++
+	}
+	if n := count[opChildren] + count[opMulti]; n > most*clients {
+		t.Errorf("%d takes made %d requests, want at most %d for each", clients, n, most)
+	} else {
+		t.Logf("%d takes made %d requests", clients, n)
+	}
+}
+
 // A head that is woken is granted the key by the listing of its watch, and is not refused by it.
 func TestSharedRequestsOfAHead(t *testing.T) {
 	t.Parallel()
