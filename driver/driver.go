@@ -180,6 +180,10 @@ type Queuer interface {
 	// Lock waits until r.ID is granted or ctx ends. When ctx ends the queue
 	// entry may remain: the core withdraws it with Unlock, and the store
 	// skips waiters that died without doing so.
+	//
+	// Once r.ID has had a place in the queue, ErrNotSent says that the
+	// store has refused its client for a whole TTL, or the place: the core
+	// does not ask again. Of an outage any other error tells.
 	Lock(ctx context.Context, key string, r Request) (Grant, error)
 }
 

@@ -47,7 +47,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 		return a.contendQueued(ctx)
 	}
 	answered := m.clock.Now()
-	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+	for pause := minPause; ; {
 		g, err := a.tryOnce(ctx)
 		hasWaited := a.refused || a.waited
 		switch {
@@ -70,6 +70,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
 			return g, err
 		}
+		pause = a.nextPause(pause, err)
 	}
 }
 
@@ -93,7 +94,18 @@ func (a *Attempt) hasRivals() bool {
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = 40 * time.Millisecond
+	// maxFailPause is for a store that fails, or refuses the client's user: each attempt may be a new connection and a login.
+	maxFailPause = time.Second
 )
+
+// nextPause is the pause after the next attempt, of which the one before, d, followed err.
+func (a *Attempt) nextPause(d time.Duration, err error) time.Duration {
+	most := maxPause
+	if !errors.Is(err, driver.ErrLocked) {
+		most = min(max(a.spec.Lease/32, maxPause), maxFailPause)
+	}
+	return min(d*3/2, most)
+}
 
 // yield pauses a leader whose client has used up its hand-off window, so that another client
 // which polls finds the key free. A store with a queue of its own sees to that itself.
@@ -185,7 +197,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 	defer cancel()
 	defer context.AfterFunc(m.life, cancel)()
 	answered := m.clock.Now()
-	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+	for pause := minPause; ; {
 		sent := m.clock.Now()
 		g, queued, err := a.lockQueued(waiting)
 		now := m.clock.Now()
@@ -197,8 +209,8 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 			a.mayHave(now)
 			errs.AwaitEnd(ctx)
 		}
-		if queued || m.store.Direct == nil && now.Mono-sent.Mono > maxPause { // it was in the queue until then
-			answered = now
+		if inQueue := queued || m.store.Direct == nil && now.Mono-sent.Mono > maxPause; inQueue && !errors.Is(err, driver.ErrNotSent) {
+			answered, pause = now, minPause // it was in the queue until then, and may be yet
 		}
 		hasWaited := a.refused || a.waited
 		switch {
@@ -210,6 +222,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 		if err := m.pause(ctx, pause); err != nil {
 			return granted{}, err
 		}
+		pause = a.nextPause(pause, err)
 	}
 }
 

@@ -139,7 +139,7 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 	m := a.m
 	var c *changes
 	answered := m.clock.Now()
-	for pause := minPause; ; pause = min(pause*3/2, maxPause) {
+	for pause := minPause; ; {
 		if place.Check() != nil {
 			return granted{}, errPlaceLost
 		}
@@ -164,6 +164,7 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 		if m.awaitChange(ctx, place.Done(), c, m.untilFree(a.spec.Key, err, pause)) {
 			return g, m.waitFailure(ctx)
 		}
+		pause = a.nextPause(pause, err)
 	}
 }
 
