@@ -262,6 +262,17 @@ func (b *backend) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise 
 	return resp, nil
 }
 
+// isRefusal reports whether the server, which answers, refuses the user: it is not the right one, or may not do it. A token
+// that has expired is no reason: the client library has got another one then.
+func isRefusal(err error) bool {
+	for _, target := range []error{rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return notPermitted(err)
+}
+
 // notPermitted reports whether the user may not do it.
 func notPermitted(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied)

@@ -39,6 +39,8 @@ type entry struct {
 	state    state
 	lease    *lease
 	moving   bool      // a request may bind it to another lease yet, which is not kept alive
+	refusal  error     // the server refuses the user what is asked for it; nil: it does not
+	refused  time.Time // since when
 	deadline time.Time // held, kept: when it lapses
 	gone     chan struct{}
 	cause    error // why gone is closed
@@ -302,12 +304,45 @@ func (b *backend) removeEntries() {
 			pause = least
 			continue
 		}
+		if isRefusal(err) {
+			b.abandon(list)
+		}
 		select {
 		case <-time.After(pause):
 		case <-b.life.Done():
 		}
 		pause = min(2*pause, most)
 	}
+}
+
+// abandon leaves entries that the server does not let the user remove to the end of their leases. What else is bound to those
+// moves to others.
+func (b *backend) abandon(list []*entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range list {
+		e.lease.tainted = true
+	}
+}
+
+// answered takes in what became of a request for e that needs a user who may make it. backend.mu is held.
+func (e *entry) answered(err error) {
+	switch {
+	case err == nil:
+		e.refusal = nil
+	case isRefusal(err):
+		if e.refusal == nil {
+			e.refused = time.Now()
+		}
+		e.refusal = err
+	}
+}
+
+// isRefused reports whether the server has refused the last such request.
+func (b *backend) isRefused(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return e.refusal != nil
 }
 
 // awaitRemovals waits until an entry is to be removed. It returns false when the backend is closed.

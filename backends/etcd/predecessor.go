@@ -84,7 +84,11 @@ func (b *backend) ask(ctx context.Context, w *waiter, ops ...clientv3.Op) (*clie
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	resp, err := b.txnAgain(ctx, ops...)
-	return resp, readOnly(ctx, err)
+	err = readOnly(ctx, err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.answered(err)
+	return resp, err
 }
 
 // standing checks that the entry is in the queue as it was made.

@@ -200,6 +200,9 @@ func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*re
 	}
 	groups := make(map[group][]*renewal)
 	for _, n := range batch {
+		if n.to != nil && b.isRefused(n.e) {
+			continue // it is kept alive once it was proved
+		}
 		g := group{lease: n.to}
 		if n.to == nil {
 			g.seconds = n.seconds
@@ -255,6 +258,11 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
+	b.mu.Lock()
+	for _, n := range chunk {
+		n.e.answered(err)
+	}
+	b.mu.Unlock()
 	for i, n := range chunk {
 		switch {
 		case err != nil && n.to != n.from && !driver.Definite(err):

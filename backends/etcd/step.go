@@ -35,7 +35,7 @@ type answer struct {
 func (b *backend) send(ctx context.Context, s step) (answer, error) {
 	resp, err := b.pbKV.Txn(ctx, s.txn)
 	if err != nil {
-		return answer{}, classify(ctx, clientv3.ContextError(ctx, err))
+		return answer{}, classify(ctx, b.named(clientv3.ContextError(ctx, err)))
 	}
 	return answer{resp.Header.GetRevision(), resp}, nil
 }
@@ -52,7 +52,7 @@ func (b *backend) sendAll(ctx context.Context, steps []step) ([]answer, error) {
 	}
 	resp, err := b.pbKV.Txn(ctx, req, anySize)
 	if err != nil {
-		return nil, classify(ctx, clientv3.ContextError(ctx, err))
+		return nil, classify(ctx, b.named(clientv3.ContextError(ctx, err)))
 	}
 	out := make([]answer, len(steps))
 	for i, r := range resp.Responses {

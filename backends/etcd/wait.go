@@ -38,23 +38,37 @@ func (b *backend) advance(ctx context.Context, w *waiter) error {
 			continue
 		case err == nil:
 			return nil
-		case errors.Is(err, driver.ErrCorrupt), errors.Is(err, errOver):
+		case errors.Is(err, driver.ErrCorrupt), errors.Is(err, errOver) && !errors.Is(err, errLeaseLost):
 			return err
 		case ctx.Err() != nil:
 			return ended(ctx)
 		}
-		// The store did not answer. The entry stays in the queue until the lease ends.
-		b.mu.Lock()
-		lapsed := !time.Now().Before(w.lease.until())
-		b.mu.Unlock()
-		if lapsed {
-			return err
+		if over := b.lastsNot(w, err); over != nil {
+			return over
 		}
 		if sleep(ctx, pause) != nil {
 			return ended(ctx)
 		}
 		pause = min(2*pause, most)
 	}
+}
+
+// lastsNot gives the error of the wait if it is over after err: if the store has not answered, or has refused the user, for as
+// long as the entry stays in the queue. A refusal is definite: to ask on is of no use. After an outage the entry may be there.
+func (b *backend) lastsNot(w *waiter, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	lapsed := !now.Before(w.lease.until()) || errors.Is(err, errOver)
+	switch {
+	case w.refusal != nil && (lapsed || now.Sub(w.refused) >= w.lease.ttl):
+		return w.refusal
+	case w.refusal != nil || !lapsed:
+		return nil
+	case errors.Is(err, driver.ErrNotSent):
+		return fmt.Errorf("etcd: the entry may still be in the queue: %v", err)
+	}
+	return err
 }
 
 var (
@@ -219,12 +233,16 @@ func (b *backend) grantNow(w *waiter) error {
 func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
 
 // stayAlive moves a waiter away from a lease that is not to be used, and keeps the lease alive if that is due. If the store
-// refuses the move, the waiter stays on its lease, as a hold does.
+// refuses the move, the waiter stays on its lease, as a hold does. While the server refuses the user nothing is kept alive,
+// which takes no user.
 func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	now := time.Now()
 	b.mu.Lock()
-	l, usable, due := w.lease, w.lease.usable(now), !now.Before(w.lease.due())
+	l, usable, due, refused := w.lease, w.lease.usable(now), !now.Before(w.lease.due()), w.refusal != nil
 	b.mu.Unlock()
+	if refused {
+		return nil
+	}
 	if !usable {
 		err := b.moveWaiter(ctx, w)
 		if err == nil || errors.Is(err, errOver) {

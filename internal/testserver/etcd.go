@@ -127,32 +127,43 @@ func (s *Server) etcdProtect() error {
 }
 
 // AddUser gives an etcd server WithPassword another user, who may do everything with
-// the keys that begin with prefix, and nothing else.
+// the keys that begin with prefix, and nothing else. The user has a role of the same name.
 func (s *Server) AddUser(name, password, prefix string) {
+	s.t.Helper()
+	end := []byte(prefix)
+	end[len(end)-1]++
+	s.etcdAsRoot("auth/user/add", map[string]string{"name": name, "password": password})
+	s.etcdAsRoot("auth/role/add", map[string]string{"name": name})
+	s.etcdAsRoot("auth/role/grant", map[string]any{"name": name, "perm": map[string]string{
+		"permType":  "READWRITE",
+		"key":       base64.StdEncoding.EncodeToString([]byte(prefix)),
+		"range_end": base64.StdEncoding.EncodeToString(end),
+	}})
+	s.etcdAsRoot("auth/user/grant", map[string]string{"user": name, "role": name})
+}
+
+// ChangePassword gives a user of AddUser another password.
+func (s *Server) ChangePassword(name, password string) {
+	s.t.Helper()
+	s.etcdAsRoot("auth/user/changepw", map[string]string{"name": name, "password": password})
+}
+
+// RevokeRole takes from a user of AddUser whatever it may do.
+func (s *Server) RevokeRole(name string) {
+	s.t.Helper()
+	s.etcdAsRoot("auth/user/revoke", map[string]string{"name": name, "role": name})
+}
+
+// etcdAsRoot makes a call as the user root.
+func (s *Server) etcdAsRoot(method string, body any) {
 	s.t.Helper()
 	reply, err := s.etcdCall("auth/authenticate", map[string]string{"name": "root", "password": s.config.password})
 	token, _ := reply["token"].(string)
 	if err != nil || token == "" {
 		s.t.Fatalf("testserver: authenticate: %v", err)
 	}
-	end := []byte(prefix)
-	end[len(end)-1]++
-	for _, c := range []struct {
-		method string
-		body   any
-	}{
-		{"auth/user/add", map[string]string{"name": name, "password": password}},
-		{"auth/role/add", map[string]string{"name": name}},
-		{"auth/role/grant", map[string]any{"name": name, "perm": map[string]string{
-			"permType":  "READWRITE",
-			"key":       base64.StdEncoding.EncodeToString([]byte(prefix)),
-			"range_end": base64.StdEncoding.EncodeToString(end),
-		}}},
-		{"auth/user/grant", map[string]string{"user": name, "role": name}},
-	} {
-		if _, err := s.etcdCallAs(token, c.method, c.body); err != nil {
-			s.t.Fatalf("testserver: %s: %v", c.method, err)
-		}
+	if _, err := s.etcdCallAs(token, method, body); err != nil {
+		s.t.Fatalf("testserver: %s: %v", method, err)
 	}
 }
 

@@ -1,0 +1,54 @@
+package etcd
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// logins has the requests of a client fail without being sent for a while after its user or password was refused. The client
+// library would log in for each of them, and to check a password takes the server a tenth of a second or so.
+type logins struct {
+	mu      sync.Mutex
+	refusal error // the last one; nil: the last login was good
+	pause   time.Duration
+	until   time.Time // when the next request may log in
+	trying  bool      // one that came after the pause was sent
+}
+
+const (
+	leastLoginPause = 250 * time.Millisecond
+	mostLoginPause  = 5 * time.Second
+)
+
+// refused gives the refusal if a request is not to be sent. Of those that come after the pause one is sent.
+func (l *logins) refused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal == nil {
+		return nil
+	}
+	now := time.Now()
+	if now.Before(l.until) {
+		return l.refusal
+	}
+	l.until, l.trying = now.Add(l.pause), true
+	return nil
+}
+
+// note takes in what became of a request. That the server could not be reached says nothing of a login.
+func (l *logins) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.refusal, l.pause, l.trying = nil, 0, false
+	case !errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed):
+	case l.refusal == nil || l.trying: // else it is one of several that were sent together
+		l.refusal, l.trying = err, false
+		l.pause = min(max(2*l.pause, leastLoginPause), mostLoginPause)
+		l.until = time.Now().Add(l.pause)
+	}
+}

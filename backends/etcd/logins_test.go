@@ -1,0 +1,57 @@
+package etcd
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+)
+
+// asks sends a request that the server answers with answer, and reports whether the server got it.
+func (l *logins) asks(answer error) (got bool) {
+	_, _ = pass(context.Background(), l, func(context.Context, ...grpc.CallOption) (any, error) {
+		got = true
+		return nil, answer
+	}, nil)
+	return got
+}
+
+// Once a login was refused, however many ask, requests are sent after pauses that grow, and at once after one that was answered.
+func TestLoginsBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(*testing.T) {
+		l := &logins{}
+		began, sent := time.Now(), 0
+		for time.Since(began) < time.Minute {
+			for range 10 {
+				if l.asks(rpctypes.ErrAuthFailed) {
+					sent++
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		// At 0, 0.25, 0.75, 1.75, 3.75, 7.75 and then each 5 s.
+		if sent != 16 {
+			t.Errorf("%d requests in a minute, want 16", sent)
+		}
+		if l.asks(rpctypes.ErrAuthFailed) {
+			t.Error("a request was sent in a pause")
+		}
+		time.Sleep(mostLoginPause)
+		if !l.asks(rpctypes.ErrLeaderChanged) || l.asks(nil) {
+			t.Error("want one request after a pause, which is no end of the refusal if the server did not look at the password")
+		}
+		time.Sleep(mostLoginPause)
+		for range 10 {
+			if !l.asks(nil) {
+				t.Error("a request was not sent though the login is good")
+			}
+		}
+		if !l.asks(rpctypes.ErrPermissionDenied) || !l.asks(nil) {
+			t.Error("a request was not sent though it takes no login")
+		}
+	})
+}
