@@ -19,3 +19,10 @@ func Sleep(ctx context.Context, d time.Duration) bool { return sleep(ctx, d) }
 
 // SilentCalls is how many calls are under way on a member that does not answer.
 const SilentCalls = silentCalls
+
+// Rank is the rank of a contender that has the vote of b's i-th member alone.
+func Rank(b *Backend, i int) int {
+	grants := &round[vote]{members: b.members, answers: make([]*result[vote], len(b.members))}
+	grants.answers[i] = &result[vote]{from: i}
+	return b.rank(grants)
+}

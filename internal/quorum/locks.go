@@ -18,7 +18,9 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	}
 	var again backoff
 	defer again.end()
-	for first := true; ; first = false {
+	clean := true // nothing of the attempts so far is left at a member
+	var seen map[*member]lease
+	for {
 		grants, err := b.attempt(ctx, key, r, &again)
 		if err == nil {
 			err = b.apart(ctx, key, r.ID, grants)
@@ -29,6 +31,9 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		t := b.count(grants, driver.ErrLocked)
 		if t.yes >= b.need {
 			g, err := b.hold(ctx, key, r, grants)
+			if err == nil {
+				b.start(func() { b.complete(key, r, grants) })
+			}
 			if !errors.Is(err, driver.ErrNotHeld) {
 				return g, err
 			}
@@ -40,16 +45,79 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 			}
 			return driver.Grant{}, &driver.LockedError{} // the lease has ended on the way each time
 		}
-		if touched := b.touched(grants); len(touched) > 0 {
-			b.giveBack(ctx, key, r.ID, touched)
-		}
+		left := b.giveBack(ctx, key, r.ID, b.touched(grants))
+		clean = clean && !slices.ContainsFunc(left, func(m *member) bool { return mayHaveGranted(grants.of(m)) })
 		split := t.yes > 0 && t.no > 0 && t.yes+t.no >= b.need // another may have the votes that are missing, and too few, too
-		if !split || !again.wait(ctx, grants.firstVote()) {
+		if split && t.no >= b.need {
+			before := seen
+			if seen = b.holders(ctx, key, grants); b.isOne(before, seen) {
+				split = false
+			}
+		}
+		if !split || !again.wait(ctx, b.rank(grants)) {
 			if split && ctx.Err() != nil {
 				return driver.Grant{}, ctx.Err()
 			}
-			return driver.Grant{}, b.refused(ctx, grants, t, first)
+			return driver.Grant{}, b.refused(ctx, grants, t, clean)
 		}
+	}
+}
+
+// lease names a lease of a member.
+type lease struct {
+	id    string
+	token driver.Token
+}
+
+// refusing are the members that have answered that the key is locked.
+func (b *Backend) refusing(grants *round[vote]) (list []*member) {
+	for i, a := range grants.answers {
+		if a != nil && isLocked(a.err) {
+			list = append(list, b.members[i])
+		}
+	}
+	return list
+}
+
+// holders asks the members that refuse the key whose it is.
+func (b *Backend) holders(ctx context.Context, key string, grants *round[vote]) map[*member]lease {
+	r := ask(ctx, b, b.refusing(grants), holdKey{}, func(ctx context.Context, _ *member, s store) (lease, error) {
+		h, err := s.Inspect(ctx, key)
+		return lease{h.ID, h.Token}, err
+	})
+	r.rest(ctx, all)
+	found := make(map[*member]lease)
+	for i, a := range r.answers {
+		if a != nil && a.err == nil {
+			found[r.members[i]] = a.value
+		}
+	}
+	return found
+}
+
+// isOne reports whether a majority had leases of one and the same holder all the time from one look to the next. A contender
+// gives its own back.
+func (b *Backend) isOne(before, after map[*member]lease) bool {
+	has := make(map[string]int)
+	for m, l := range after {
+		if before[m] == l {
+			if has[l.id]++; has[l.id] >= b.need {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// complete asks the members that have refused a hold, for the vote of a contender, to grant it, too: with a bare majority it
+// would be lost with one member.
+func (b *Backend) complete(key string, r driver.Request, grants *round[vote]) {
+	bound := driver.NewBound(context.Background(), callBound)
+	defer bound.Stop()
+	_ = grants.gather(bound, all)
+	refusing := b.refusing(grants)
+	if c, _, now := b.holds.get(holdKey{key, r.ID}); now && len(refusing) > 0 {
+		_ = b.regain(bound, refusing, driver.Hold{Key: key, Request: r}, c).gather(bound, all)
 	}
 }
 
@@ -160,25 +228,32 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 
 func isNothing(error) bool { return false }
 
-// refused says why there is no majority. first: the call has made no attempt before.
-func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, first bool) error {
+// refused says why there is no majority. clean: no member has anything of the call.
+func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, clean bool) error {
 	if t.no > 0 && t.yes+t.no >= b.need {
 		slices.Sort(t.left)
 		return &driver.LockedError{Remaining: t.left[min(b.need, len(t.left))-1]}
 	}
 	_ = grants.gather(ctx, func() bool { return true }) // what has come meanwhile: it never waits
 	failed := grants.errs(isLocked)
+	var idle []string
 	for i, a := range grants.answers {
 		if a != nil && a.err == nil && !a.value.counts {
-			failed = append(failed, errors.New(b.members[i].name+": its grant does not count: it started, or lost its keys, less than a minute ago, or may yet carry out a release of this lock"))
+			idle = append(idle, b.members[i].name)
 		}
 	}
+	if len(idle) > 0 {
+		failed = append(failed, fmt.Errorf("%s: grants do not count for a minute after a start or the loss of keys, nor while a release of this lock may be on its way", strings.Join(idle, "; ")))
+	}
 	err := b.unanswered("granted", failed)
-	if first && !slices.ContainsFunc(grants.answers, mayHaveGranted) {
+	if clean {
 		err = driver.NotSent(err)
 	}
 	return err
 }
+
+// mayHaveGranted: only an answer that is definite says that the member has not.
+func mayHaveGranted(a *result[vote]) bool { return a == nil || a.err == nil || !driver.Definite(a.err) }
 
 func isLocked(err error) bool { return errors.Is(err, driver.ErrLocked) }
 
@@ -192,19 +267,23 @@ func (b *Backend) touched(grants *round[vote]) (list []*member) {
 	return list
 }
 
-// mayHaveGranted: only an answer that is definite says that the member has not.
-func mayHaveGranted(a *result[vote]) bool { return a == nil || a.err == nil || !driver.Definite(a.err) }
-
 // giveBack ends what members may have of an attempt. It waits for those that answer at once; the others do it when they
-// can, or by the end of the lease. An attempt that was repeated under a certain hold leaves that as it is.
-func (b *Backend) giveBack(ctx context.Context, key, id string, members []*member) {
+// can, or by the end of the lease. An attempt that was repeated under a certain hold leaves that as it is. left are
+// those that have not confirmed it.
+func (b *Backend) giveBack(ctx context.Context, key, id string, members []*member) (left []*member) {
 	if _, _, now := b.holds.get(holdKey{key, id}); now {
-		return
+		return members
 	}
 	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (struct{}, error) {
 		return struct{}{}, s.Unlock(ctx, key, id)
 	})
-	r.wait(ctx, moment, all)
+	r.wait(context.WithoutCancel(ctx), moment, all)
+	for i, a := range r.answers {
+		if a == nil || a.err != nil && !errors.Is(a.err, driver.ErrNotHeld) {
+			left = append(left, members[i])
+		}
+	}
+	return left
 }
 
 // Unlock implements driver.Locker.

@@ -166,15 +166,20 @@ func (n *renewal) heal(ctx context.Context, k int, s standing) *round[vote] {
 	if !now || len(s.lost)+len(s.lower) == 0 || len(s.lost) >= n.b.need {
 		return nil
 	}
+	return n.b.regain(ctx, slices.Concat(s.lost, s.lower), h, c)
+}
+
+// regain asks members that have lost a hold, or never had it, to grant it while it is certain.
+func (b *Backend) regain(ctx context.Context, members []*member, h driver.Hold, c certain) *round[vote] {
 	r := h.Request
 	r.Floor = c.token
 	sent := time.Now()
-	return ask(ctx, n.b, slices.Concat(s.lost, s.lower), holdKey{h.Key, h.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
-		g, err := n.b.again(ctx, s, h.Key, r)
+	return ask(ctx, b, members, holdKey{h.Key, h.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
+		g, err := b.again(ctx, s, h.Key, r)
 		if err != nil {
 			return vote{}, err
 		}
-		m.runs.count(g, n.b.longest) // takes in that it may have restarted
+		m.runs.count(g, b.longest) // takes in that it may have restarted
 		if g.Token < c.token {
 			_, err = s.Renew(ctx, h.Key, r)
 		}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -35,4 +36,12 @@ func (r *runs) count(g driver.Grant, longest time.Duration) bool {
 	}
 	r.seen = now
 	return !now.Before(r.from)
+}
+
+// server names the server that the last grant was of; "" if there was none that says it.
+func (r *runs) server() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name, _, _ := strings.Cut(r.known, ".")
+	return name
 }
