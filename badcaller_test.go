@@ -70,6 +70,9 @@ var badLockOptions = map[string][]coord.LockOption{
 	"empty option":      {{}},
 	"TTL 0":             {coord.TTL(0)},
 	"TTL -1":            {coord.TTL(-1)},
+	"TTL 30":            {coord.TTL(30)}, // nanoseconds
+	"MaxHold 10":        {coord.MaxHold(10)},
+	"MinHold 10":        {coord.MinHold(10)},
 	"greatest TTL":      {coord.TTL(math.MaxInt64)},
 	"MaxHold 0":         {coord.MaxHold(0)},
 	"least MaxHold":     {coord.MaxHold(math.MinInt64)},

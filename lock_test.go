@@ -660,7 +660,7 @@ func TestInvalidLockCalls(t *testing.T) {
 func TestShortTTLIsRaised(t *testing.T) {
 	f := newFake()
 	c := newTestClient(t, f)
-	l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Nanosecond)))
+	l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Millisecond)))
 	if l.TTL() < 5*time.Millisecond || f.asked.TTL != 10*time.Millisecond {
 		t.Errorf("TTL %v asked %v: want the store's least, 10ms", l.TTL(), f.asked.TTL)
 	}

@@ -198,7 +198,7 @@ var lockFieldNames = map[lockField]string{
 }
 
 // TTL is the lease: how long the key stays taken when its holder dies. It is
-// renewed every third of it while the lock is held. It is above zero and at most
+// renewed every third of it while the lock is held. It is at least a millisecond and at most
 // the store's Info.MaxTTL; the store's step rounds it up, and [Lock.TTL] says to
 // what.
 func TTL(d time.Duration) LockOption { return LockOption{field: fieldTTL, value: d} }
@@ -207,12 +207,12 @@ func TTL(d time.Duration) LockOption { return LockOption{field: fieldTTL, value:
 func WaitAtMost(d time.Duration) LockOption { return LockOption{field: fieldWait, value: d} }
 
 // MaxHold ends the hold this long after it was granted, with ErrMaxHold,
-// however long its holder works: at most ten years, and not below MinHold.
+// however long its holder works: a millisecond to ten years, and not below MinHold.
 func MaxHold(d time.Duration) LockOption { return LockOption{field: fieldMaxHold, value: d} }
 
 // MinHold keeps the key taken for at least this long after the grant. Unlock
 // returns at once; the store frees the key when it is due. A holder that dies
-// keeps it taken for the longer of TTL and MinHold. At most Info.MaxTTL.
+// keeps it taken for the longer of TTL and MinHold. A millisecond to Info.MaxTTL.
 func MinHold(d time.Duration) LockOption { return LockOption{field: fieldMinHold, value: d} }
 
 // NoRenew leaves the lease to run out: the hold ends after one TTL, or MinHold if
@@ -292,6 +292,9 @@ func (cfg *lockConfig) again() []LockOption {
 func (cfg *lockConfig) set(o LockOption) error {
 	if o.field != 0 && (o.value <= 0 || o.value > maxOption) {
 		return fmt.Errorf("%w: %s %v: want above 0, at most %v", ErrInvalid, lockFieldNames[o.field], o.value, maxOption)
+	}
+	if o.field&(fieldTTL|fieldMaxHold|fieldMinHold) != 0 && o.value < time.Millisecond {
+		return fmt.Errorf("%w: %s of %v: want at least 1ms; did you mean %d*time.Second?", ErrInvalid, lockFieldNames[o.field], o.value, o.value.Nanoseconds())
 	}
 	switch o.field {
 	case fieldTTL:
