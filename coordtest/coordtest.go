@@ -58,11 +58,11 @@ func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
 	t.Cleanup(func() {
 		defer clients.remove(store, b)
 		c.Heal()
-		held := b.leaked()
+		held := b.live()
 		err := client.Close()
 		for _, h := range held {
 			if closed.ended(h.id) {
-				t.Errorf("coordtest: the lock on %q is still held at the end of the test", h.key)
+				t.Errorf("coordtest: the lock on %q is still held at the end of the test", h.name())
 			}
 		}
 		if err != nil {
@@ -101,22 +101,27 @@ func (c *closing) ended(id string) bool {
 
 // Lose takes the lock on key from its holder, as a store that lost its data would:
 // the key is free at once, and Done of the holder's Lock closes before Lose
-// returns, during a Cut too. The holder may be any Client of this package on the same store. key is with the
-// client's prefix. It fails the test if no such Client holds key.
+// returns, during a Cut too. Read/write locks and permits of key are taken from all that share them. The holders may be
+// any Clients of this package on the same store. key is with the client's prefix. It fails the test if no such Client holds
+// key.
 func (c *Client) Lose(key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	h, err := c.lossy.real.Inspect(ctx, key)
-	if err == nil {
-		if holder := clients.holding(c.store, hold{key, h.ID}); holder != nil {
-			err = holder.drop(ctx, key, h.ID)
-		} else {
-			err = errors.New("its holder is no Client of coordtest, and could not be told")
+	found := false
+	for _, l := range clients.of(c.store) {
+		for _, h := range l.live() {
+			if h.name() != key {
+				continue
+			}
+			found = true
+			if err := l.drop(ctx, h); err != nil {
+				c.t.Fatalf("coordtest: Lose(%q): %v", key, err)
+			}
 		}
 	}
-	if err != nil {
-		c.t.Fatalf("coordtest: Lose(%q): %v", key, err)
+	if !found {
+		c.t.Fatalf("coordtest: Lose(%q): no Client of coordtest holds it", key)
 	}
 }
 
@@ -143,16 +148,11 @@ func (r *registry) remove(s *memory.Store, l *lossy) {
 	}
 }
 
-// holding is the client that has the hold; nil if none has.
-func (r *registry) holding(s *memory.Store, h hold) *lossy {
+// of gives the clients of a store.
+func (r *registry) of(s *memory.Store) []*lossy {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.open[s] {
-		if l.has(h) {
-			return l
-		}
-	}
-	return nil
+	return slices.Clone(r.open[s])
 }
 
 // errDropped is the cause that a loss made by Lose gives.
@@ -181,11 +181,18 @@ type lossy struct {
 	*faults
 	real full // the store itself, which the test reaches during a Cut too
 	mu   sync.Mutex
-	lost func(key, id string, cause error)
 	held map[hold]bool
+
+	lost, lostShare func(key, id string, cause error) // they tell the client
 }
 
 type hold struct{ key, id string }
+
+// name is the key as the application has it: the store has that of a hold that may be shared with an addition.
+func (h hold) name() string {
+	name, _, _ := strings.Cut(h.key, "\x00")
+	return name
+}
 
 // NotifyLost makes lossy a driver.LossNotifier.
 func (l *lossy) NotifyLost(fn func(key, id string, cause error)) { l.lost = fn }
@@ -226,35 +233,30 @@ func (l *lossy) forget(key, id string) {
 	delete(l.held, hold{key, id})
 }
 
-func (l *lossy) has(h hold) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held[h]
-}
-
 // drop ends the hold at the store, and tells its holder.
-func (l *lossy) drop(ctx context.Context, key, id string) error {
-	l.forget(key, id)
-	if err := l.real.Unlock(ctx, key, id); err != nil {
+func (l *lossy) drop(ctx context.Context, h hold) error {
+	l.forget(h.key, h.id)
+	unlock, lost := l.real.Unlock, l.lost
+	if h.name() != h.key {
+		unlock, lost = l.real.Shared().Unlock, l.lostShare
+	}
+	if err := unlock(ctx, h.key, h.id); err != nil {
 		return err
 	}
-	l.lost(key, id, errDropped)
+	lost(h.key, h.id, errDropped)
 	return nil
 }
 
-// leaked lists the holds that nobody has unlocked and the store still has.
-func (l *lossy) leaked() []hold {
+// live lists the holds that nobody has unlocked and the store still has.
+func (l *lossy) live() []hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var leaks []hold
+	var live []hold
 	for h := range l.held {
-		if now, err := l.real.Inspect(context.Background(), h.key); err == nil && now.ID == h.id && !now.Released {
-			leaks = append(leaks, h)
-		}
-		if l.shares(h) {
-			name, _, _ := strings.Cut(h.key, "\x00")
-			leaks = append(leaks, hold{name, h.id})
+		now, err := l.real.Inspect(context.Background(), h.key)
+		if err == nil && now.ID == h.id && !now.Released || l.shares(h) {
+			live = append(live, h)
 		}
 	}
-	return leaks
+	return live
 }

@@ -42,6 +42,41 @@ func TestLose(t *testing.T) {
 	})
 }
 
+// All that share a key lose it, whatever they have of it.
+func TestLoseOfSharers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		rw := client.ReadWrite()
+		for name, views := range map[string][]coord.Locker{
+			"readers": {rw.Read(), rw.Read()}, "writer": {rw.Write()}, "permits": {client.Semaphore(3), client.Semaphore(3)},
+			"all": {client, rw.Read(), client.Semaphore(1)},
+		} {
+			var locks []*coord.Lock
+			for _, view := range views {
+				l, err := view.TryLock(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks = append(locks, l)
+			}
+			client.Lose(name)
+			for _, l := range locks {
+				select {
+				case <-l.Done():
+				default:
+					t.Errorf("%s: a loss is not told", name)
+				}
+				if err := l.Unlock(t.Context()); !errors.Is(err, coord.ErrLost) {
+					t.Errorf("%s: Unlock: %v, want ErrLost", name, err)
+				}
+			}
+			if ran, err := coord.TryDo(t.Context(), rw.Write(), name, func(context.Context) error { return nil }); !ran || err != nil {
+				t.Errorf("%s: not free afterwards: %v", name, err)
+			}
+		}
+	})
+}
+
 // A loss is told to the holder, whichever client of the store makes it.
 func TestLoseOfAnotherClient(t *testing.T) {
 	store := memory.NewStore()

@@ -19,7 +19,10 @@ var _ interface {
 	driver.SharedLocker
 	driver.Breaker
 	driver.ChangeNotifier
+	driver.LossNotifier
 } = sharedLossy{}
+
+func (s sharedLossy) NotifyLost(fn func(key, id string, cause error)) { s.l.lostShare = fn }
 
 func (s sharedLossy) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	g, err := through(ctx, s.l.faults, func() (driver.Grant, error) { return s.real.TryLock(ctx, key, r) })
