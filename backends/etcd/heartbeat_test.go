@@ -14,11 +14,11 @@ func TestKeepAlivesShareAStream(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
 	cfg, count := counting(clientConfig(srv.Addr))
-	cfg.Username, cfg.Password = "root", "secret"
+	cfg.Username, cfg.Password, cfg.DialTimeout = "root", "secret", hung // which bounds the login
 	b := connectWith(t, cfg)
 	var holds []driver.Request
 	for ttl := range 3 { // and so on leases of their own
-		r := request("a", time.Duration(20+ttl)*time.Second)
+		r := request("a", time.Duration(600+ttl)*time.Second)
 		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", len(holds)), r))
 		holds = append(holds, r)
 	}
@@ -26,7 +26,7 @@ func TestKeepAlivesShareAStream(t *testing.T) {
 		for i, r := range holds {
 			b.mu.Lock()
 			for _, l := range b.granted {
-				l.since = l.since.Add(-5 * time.Second) // a keepalive is due
+				l.since = l.since.Add(-100 * time.Second) // a keepalive is due
 			}
 			b.mu.Unlock()
 			must[driver.Grant](t)(b.Renew(t.Context(), fmt.Sprint("k", i), r))

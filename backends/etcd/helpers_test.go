@@ -3,8 +3,10 @@ package etcd
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -100,16 +102,32 @@ func own(t testing.TB, opts ...testserver.Option) (*testserver.Server, *backend)
 }
 
 // counter counts the requests of a client by method: unary calls, each attempt of them,
-// and streams.
+// and streams. What the backend gave up because a busy machine did not answer it, and makes again, is counted once.
 type counter struct {
-	mu    sync.Mutex
-	calls map[string]int
+	mu      sync.Mutex
+	calls   map[string]int
+	streams map[string][]context.Context // by method, for as long as they are
 }
 
-func (c *counter) note(method string) {
+func (c *counter) note(method string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls[method]++
+	if c.calls[method] += n; c.calls[method] == 0 {
+		delete(c.calls, method)
+	}
+}
+
+// noteStream notes a stream, unless it is in the place of one that was given up.
+func (c *counter) noteStream(ctx context.Context, method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	silent := func(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilent) }
+	if i := slices.IndexFunc(c.streams[method], silent); i >= 0 {
+		c.streams[method] = slices.Delete(c.streams[method], i, i+1)
+	} else {
+		c.calls[method]++
+	}
+	c.streams[method] = append(c.streams[method], ctx)
 }
 
 // take gives the counts since the last time.
@@ -123,14 +141,18 @@ func (c *counter) take() map[string]int {
 
 // counting makes cfg's client count.
 func counting(cfg clientv3.Config) (clientv3.Config, *counter) {
-	c := &counter{calls: make(map[string]int)}
+	c := &counter{calls: make(map[string]int), streams: make(map[string][]context.Context)}
 	cfg.DialOptions = append(cfg.DialOptions,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			c.note(method)
-			return invoker(ctx, method, req, reply, cc, opts...)
+			c.note(method, 1)
+			err := invoker(ctx, method, req, reply, cc, opts...)
+			if err != nil && (errors.Is(context.Cause(ctx), errSilent) || timeIsUp(err)) {
+				c.note(method, -1)
+			}
+			return err
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			c.note(method)
+			c.noteStream(ctx, method)
 			return streamer(ctx, desc, cc, method, opts...)
 		}))
 	return cfg, c

@@ -39,7 +39,7 @@ func TestRoundTrips(t *testing.T) {
 	slow := false // a hold was old enough to be watched
 	lock := func() error {
 		start := time.Now()
-		err := coord.Do(ctx, client, "k", func(context.Context) error { return nil })
+		err := coord.Do(ctx, client, "k", func(context.Context) error { return nil }, coord.TTL(10*time.Minute)) // which no run takes a third of
 		slow = slow || time.Since(start) >= guardAfter
 		return err
 	}
@@ -300,51 +300,53 @@ func TestStateLeasesRunWhileTheMachineSleeps(t *testing.T) {
 func TestFewStatesShareALease(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
-	cfg, count := counting(clientConfig(srv.Addr))
-	b := connectWith(t, cfg)
-	limit := must[driver.Limit](t)(driver.Limit{Rate: 10_000_000, Per: time.Minute}.Normal())
+	b := connect(t, srv.Addr)
+	limit := must[driver.Limit](t)(driver.Limit{Rate: 10_000_000, Per: time.Hour}.Normal())
 	keys := 0
+	leases := make(map[clientv3.LeaseID]bool) // that states were put on
 	take := func(key string) {
 		t.Helper()
 		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, limit, driver.Ask{Min: 1, N: 1})); one.N != 1 {
 			t.Fatalf("%+v", one)
 		}
+		b.limits.each(func(l *stateLease) { leases[l.id] = true })
 	}
 	another := func() { keys++; take(fmt.Sprint("k", keys)) }
 	each := b.limits.each
 	full := func(l *stateLease) { l.states = maxStates }
 	another()
 	each(func(l *stateLease) { l.states = maxStates - 1 })
-	count.take()
-	for i, want := range []int{0, 1, 0} {
-		another()
-		if calls := count.take(); calls[methodGrant] != want {
-			t.Errorf("decision %d: %v, want %d leases", i, calls, want)
+	for i, want := range []int{1, 2, 2} {
+		if another(); len(leases) != want {
+			t.Errorf("decision %d: %d leases, want %d", i, len(leases), want)
 		}
 	}
 	each(full)
 	for range 100 {
 		take("k1")
 	}
-	if calls := count.take(); calls[methodGrant] != 0 {
-		t.Errorf("a hundred decisions on one limit: %d leases more", calls[methodGrant])
+	if len(leases) != 2 {
+		t.Errorf("after a hundred decisions on one limit: %d leases, want 2", len(leases))
 	}
 	for range 2 * maxLeases {
 		each(full)
 		another()
 	}
-	if n := count.take()[methodGrant]; n != maxLeases-2 {
-		t.Errorf("with ever more states there are %d leases, want %d", n+2, maxLeases)
+	if len(leases) != maxLeases {
+		t.Errorf("with ever more states there are %d leases, want %d", len(leases), maxLeases)
 	}
 	// As time goes by, a state that is used moves on twice in three lives of a lease, and what is forgotten is no lease's.
 	const rounds = 12
+	clear(leases)
+	each(func(l *stateLease) { leases[l.id] = true })
+	before, third := len(leases), time.Duration(classOf(limit.Per))*time.Second
 	for range rounds {
-		each(func(l *stateLease) { l.until = l.until.Add(-minClass * time.Second) })
+		each(func(l *stateLease) { l.until = l.until.Add(-third) })
 		for range 10 {
 			take("k1")
 		}
 	}
-	if n := count.take()[methodGrant]; n < rounds/3 || n > rounds/2+1 {
+	if n := len(leases) - before; n < rounds/3 || n > rounds/2+1 {
 		t.Errorf("%d leases for one limit in %d thirds of a lease's life", n, rounds)
 	}
 	b.limits.mu.Lock()
