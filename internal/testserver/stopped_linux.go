@@ -13,7 +13,7 @@ import (
 // pending when kill returns: one thread has to run to take it, and until then the
 // others go on serving.
 func awaitStopped(pid int) error {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(readyWithin)
 	for {
 		left, err := running(pid)
 		if err != nil || left == 0 {

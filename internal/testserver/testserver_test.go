@@ -126,7 +126,7 @@ func TestChildDiesWithParent(t *testing.T) {
 // awaitGone polls until nothing listens at s any more.
 func awaitGone(t *testing.T, s *Server) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(readyWithin); ; {
 		if _, err := s.redisDo("PING"); err != nil {
 			return
 		}

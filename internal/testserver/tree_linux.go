@@ -31,7 +31,7 @@ func childrenOf(pid int) (children []int) {
 
 // awaitDead waits until a process that was killed uses nothing any more: memory that it shared may still be in use before.
 func awaitDead(pid int) error {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(readyWithin)
 	for {
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 		if err != nil {

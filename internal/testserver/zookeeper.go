@@ -20,8 +20,8 @@ import (
 // They grant session timeouts from twice that to a minute.
 const zookeeperTick = 100 * time.Millisecond
 
-// zookeeperAnswer is how long a question waits: one that comes while the server
-// starts may never be answered.
+// zookeeperAnswer is how long a question waits at first: one that comes while the server
+// starts may never be answered. The next one waits twice as long, because the machine may be busy.
 const zookeeperAnswer = 300 * time.Millisecond
 
 // ZooKeeper gives a ZooKeeper server. WithConfig adds lines to its zoo.cfg.
@@ -191,9 +191,18 @@ func zookeeperMode(s *Server) string {
 	return mode
 }
 
-// zookeeperAsk sends one of the server's four letter words.
-func (s *Server) zookeeperAsk(word string) (string, error) {
-	dialer := &net.Dialer{Timeout: time.Second}
+// zookeeperAsk sends one of the server's four letter words, again and again while it is not answered.
+func (s *Server) zookeeperAsk(word string) (reply string, err error) {
+	for patience := zookeeperAnswer; patience < readyWithin/4; patience *= 2 {
+		if reply, err = s.zookeeperAskOnce(word, patience); !os.IsTimeout(err) {
+			break
+		}
+	}
+	return reply, err
+}
+
+func (s *Server) zookeeperAskOnce(word string, patience time.Duration) (string, error) {
+	dialer := &net.Dialer{Timeout: max(patience, time.Second)}
 	var conn net.Conn
 	var err error
 	if s.TLS != nil {
@@ -205,7 +214,7 @@ func (s *Server) zookeeperAsk(word string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(zookeeperAnswer)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(conn, word); err != nil {
