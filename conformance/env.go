@@ -317,6 +317,12 @@ func served[T any](e *env, call func(context.Context) (T, error)) (T, error) {
 	}
 }
 
+// unanswered reports whether err says no more of the store than that it did not answer in the time that the driver or its
+// client library allows it. On a machine that tells how busy it is.
+func (e *env) unanswered(err error) bool {
+	return err != nil && !e.timely() && (errors.Is(err, driver.ErrNotSent) || !driver.Definite(err))
+}
+
 // tryLock is TryLock on the bare driver.
 func (e *env) tryLock(l driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 	return served(e, func(ctx context.Context) (driver.Grant, error) { return l.TryLock(ctx, key, r) })
@@ -362,7 +368,7 @@ func (e *env) free(l driver.Locker, key string, within time.Duration, when strin
 	return g, at
 }
 
-// seize tries until r has key.
+// seize tries until r has key. An attempt that was not answered is followed by the next, as ever with the same id.
 func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.Duration, when string) (driver.Grant, time.Time) {
 	start := time.Now()
 	within = e.bound(within)
@@ -372,6 +378,7 @@ func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.D
 		switch {
 		case err == nil:
 			return g, now
+		case e.unanswered(err) && now.Sub(start) < watchdog:
 		case !errors.Is(err, driver.ErrLocked):
 			e.Fatalf("TryLock of a locked key %s: saw %v, want ErrLocked or a grant", when, err)
 		case now.Sub(start) > within:
