@@ -58,7 +58,7 @@ func (s *echo) got(t *testing.T, want string) {
 		if line != want {
 			t.Errorf("the server got %q, want %q", line, want)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Errorf("the server got nothing, want %q", want)
 	}
 }
@@ -109,7 +109,7 @@ func (p *peer) receive(d time.Duration) (string, error) {
 
 func (p *peer) gets(want string) {
 	p.t.Helper()
-	if line, err := p.receive(5 * time.Second); err != nil || line != want+"\n" {
+	if line, err := p.receive(time.Minute); err != nil || line != want+"\n" {
 		p.t.Errorf("got %q and error %v, want %q", line, err, want)
 	}
 }
@@ -123,7 +123,7 @@ func (p *peer) silent() {
 
 func (p *peer) broken() {
 	p.t.Helper()
-	if line, err := p.receive(5 * time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if line, err := p.receive(time.Minute); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		p.t.Errorf("got %q and error %v, want a broken connection", line, err)
 	}
 }
