@@ -125,10 +125,13 @@ func (h held) awaitLoss(t *testing.T) {
 func TestLockWaitsInVain(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, u *user, _ *embeddedStore) {
 		s, _ := u.hold("lock", "a")
-		began := time.Now()
-		u.run("lock", "a", "--wait", "10s", "--", "true").want(t, 75, "", "waited in vain")
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it waited %v", took)
+		config := u.write("coord.yaml", "lock: {wait: 10s}\n")
+		for _, flags := range [][]string{{"lock", "a", "--wait", "10s"}, {"--config", config, "lock", "a"}} {
+			began := time.Now()
+			u.run(append(flags, "--", "true")...).want(t, 75, "", "waited in vain")
+			if took := time.Since(began); took != 10*time.Second {
+				t.Errorf("%q: it waited %v", flags, took)
+			}
 		}
 		s.release()
 	})

@@ -103,7 +103,7 @@ func TestConfigFile(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	path := filepath.Join(u.dir, "coord.yaml")
-	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 1m, wait: 1s}\nlimits:\n  supplier: 2/1m\n", u.dir)
+	text := fmt.Sprintf("url: file://%s/store\nprefix: shop/\nlock: {ttl: 1m, wait: 1m}\nlimits:\n  supplier: 2/1m\n", u.dir)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,6 @@ func TestConfigFile(t *testing.T) {
 	u.run("--config", path, "limit", "supplier").want(t, 75, "", `"supplier" is limited to 2/1m`)
 	u.run("--config", path, "limit", "suplier").want(t, 64, "", `coord: no --rate, and `+path+`: limits: no limit "suplier": want one of supplier`)
 	s, _ := u.hold("--config", path, "lock", "a")
-	u.run("--config", path, "lock", "a", "--", "true").want(t, 75, "", "waited in vain")
 	u.run("--url", "file://"+u.dir+"/store", "status", "shop/a").want(t, 0, "held", "")
 	s.release()
 	u.run("--config", path, "--url", "redis://127.0.0.1:1", "status", "a").want(t, 69, "", "store unavailable")

@@ -21,13 +21,14 @@ import (
 var matrixActs = []struct {
 	name string
 	sig  syscall.Signal
-	// flags of coord lock. The times are long enough for a command that is slow to take a signal.
-	flags []string
+	// flags of coord lock, and of one whose command takes no signal, so that the grace is awaited. Any other command has time
+	// to end by itself, on however slow a machine.
+	flags, awaited []string
 }{
-	{"TERM", syscall.SIGTERM, nil},
-	{"KILL", syscall.SIGKILL, []string{"--ttl", "6s"}},
-	{"loss", 0, []string{"--ttl", "12s", "--grace", "4s"}},
-	{"max-hold", 0, []string{"--max-hold", "12s", "--grace", "3s"}},
+	{"TERM", syscall.SIGTERM, nil, nil},
+	{"KILL", syscall.SIGKILL, []string{"--ttl", "30s"}, []string{"--ttl", "30s"}},
+	{"loss", 0, []string{"--ttl", "90s", "--grace", "30s"}, []string{"--ttl", "30s", "--grace", "4s"}},
+	{"max-hold", 0, []string{"--ttl", "45s", "--max-hold", "48s", "--grace", "12s"}, []string{"--max-hold", "18s", "--grace", "3s"}},
 }
 
 // matrixKinds are the commands; see envEscape.
@@ -59,8 +60,12 @@ func TestLockMatrix(t *testing.T) {
 						u, program = newNobody(t, coord), setuid
 					}
 					u.env = append(u.env, envEscape+"="+k.kind)
+					flags := act.flags
+					if k.kind == "user" || k.kind == "ignoring" {
+						flags = act.awaited
+					}
 					c := cell{t: t, u: u, kind: k.kind, act: act.name, sig: act.sig}
-					cells[i][j] = c.run(slices.Concat([]string{"lock", "a"}, act.flags, []string{"--", program}))
+					cells[i][j] = c.run(slices.Concat([]string{"lock", "a"}, flags, []string{"--", program}))
 				})
 			})
 		}
@@ -242,7 +247,7 @@ func (c *cell) end() string {
 func (c *cell) lockIsKept() bool {
 	try := []string{"lock", "a", "--no-wait", "--", "true"}
 	if c.sig == syscall.SIGKILL || c.act == "loss" {
-		try = []string{"lock", "a", "--wait", "1m", "--", "true"}
+		try = []string{"lock", "a", "--wait", "5m", "--", "true"}
 	}
 	r := c.u.process(try...)
 	if r.code != 0 && r.code != 75 {

@@ -48,12 +48,8 @@ func (s stuck) Write([]byte) (int, error) {
 
 // Standard error that takes nothing, or blocks, changes neither what happens to the command nor the exit status.
 func TestBrokenStderr(t *testing.T) {
-	ended := make(chan struct{})
-	t.Cleanup(func() { close(ended) })
-	for name, stderr := range map[string]io.Writer{"full": full{}, "stuck": stuck{ended}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			u := newUser(t, "")
+	broken := func(stderr io.Writer) func(t *testing.T, u *user, _ *embeddedStore) {
+		return func(t *testing.T, u *user, _ *embeddedStore) {
 			held, _ := u.hold("lock", "held")
 			for _, tt := range []struct {
 				code int
@@ -71,6 +67,14 @@ func TestBrokenStderr(t *testing.T) {
 				}
 			}
 			held.release()
-		})
+		}
 	}
+	t.Run("full", func(t *testing.T) { inFakeTime(t, broken(full{})) })
+	t.Run("stuck", func(t *testing.T) {
+		inFakeTime(t, func(t *testing.T, u *user, s *embeddedStore) {
+			ended := make(chan struct{})
+			defer close(ended)
+			broken(stuck{ended})(t, u, s)
+		})
+	})
 }
