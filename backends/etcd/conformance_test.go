@@ -61,7 +61,7 @@ func setAlarm(tb conformance.TB, addr string, action pb.AlarmRequest_AlarmAction
 	if err != nil {
 		tb.Fatalf("client: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // that of tb may have ended
+	ctx, cancel := context.WithTimeout(context.Background(), hung) // that of tb may have ended
 	defer cancel()
 	members, err := client.MemberList(ctx)
 	if err != nil {

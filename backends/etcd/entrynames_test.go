@@ -25,17 +25,17 @@ func TestNamesAreUsedAgain(t *testing.T) {
 	queue := a.names.queue("k")
 	from := must[*clientv3.GetResponse](t)(a.client.Get(ctx, queue)).Header.Revision
 	for i := range 100 { // by two clients
-		r, c := request("a", 20*time.Second), []*backend{a, b}[i%2]
+		r, c := request("a", time.Minute), []*backend{a, b}[i%2]
 		must[driver.Grant](t)(c.TryLock(ctx, "k", r))
 		if err := c.Unlock(ctx, "k", r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
 	free := must[*clientv3.GetResponse](t)(a.client.Get(ctx, queue)).Header.Revision
-	holder := request("a", 20*time.Second)
+	holder := request("a", time.Minute)
 	must[driver.Grant](t)(a.TryLock(ctx, "k", holder))
 	for range 20 { // two clients pass it on to each other
-		next := request("b", 20*time.Second)
+		next := request("b", time.Minute)
 		done := startWaiter(t, ctx, b, "k", next, 2)
 		if err := a.Unlock(ctx, "k", holder.ID); err != nil {
 			t.Fatal(err)
@@ -73,20 +73,20 @@ func TestLostPlaceInQueue(t *testing.T) {
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
-	first := request("first", 20*time.Second)
+	first := request("first", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(ctx, "k", first))
 	// The client has its lease: what is lost is the reply to the entry.
-	warm := request("warm", 20*time.Second)
+	warm := request("warm", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", warm))
 
 	m.loseReply()
-	second := request("second", 20*time.Second)
+	second := request("second", time.Minute)
 	if _, err := b.Lock(ctx, "k", second); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
 	create := entriesOf(t, b.client, b.names.queue("k")).Kvs[1].CreateRevision
-	third := startWaiter(t, ctx, b, "k", request("third", 20*time.Second), 3)
+	third := startWaiter(t, ctx, b, "k", request("third", time.Minute), 3)
 	again := startWaiter(t, ctx, b, "k", second, 3)
 	if err := holder.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestLostPlaceInQueue(t *testing.T) {
 	var fourth driver.Request
 	for entriesOf(t, b.client, b.names.queue("k")).Count < 2 { // again where its name was the third's
 		m.loseReply()
-		fourth = request("fourth", 20*time.Second)
+		fourth = request("fourth", time.Minute)
 		if _, err := b.Lock(ctx, "k", fourth); err == nil || driver.Definite(err) {
 			t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 		}
@@ -127,7 +127,7 @@ func TestTakenName(t *testing.T) {
 	srv, holder := open(t)
 	b := connect(t, srv.Addr)
 	ctx := t.Context()
-	first := request("first", 20*time.Second)
+	first := request("first", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(ctx, "k", first))
 	lease := must[*clientv3.LeaseGrantResponse](t)(b.client.Grant(ctx, 60)).ID
 	var others []string
@@ -136,7 +136,7 @@ func TestTakenName(t *testing.T) {
 		must[*clientv3.PutResponse](t)(b.client.Put(ctx, b.names.entry("k", 1+i), heldValue(others[i]), clientv3.WithLease(lease)))
 	}
 	b.number = 7
-	r := request("last", 20*time.Second)
+	r := request("last", time.Minute)
 	done := startWaiter(t, ctx, b, "k", r, 2+leastNumbers)
 	if err := holder.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatal(err)
@@ -164,11 +164,11 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	holder := connect(t, srv.Addr)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
-	first := request("first", 20*time.Second)
+	first := request("first", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(ctx, "k", first))
-	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", 20*time.Second))) // takes the lease
+	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute))) // takes the lease
 	caught := m.lose(1)
-	second := request("second", 20*time.Second)
+	second := request("second", time.Minute)
 	if _, err := b.Lock(ctx, "k", second); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)
 	}

@@ -31,7 +31,7 @@ func TestForeignEntries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			queue := b.names.queue(name)
 			must[*clientv3.PutResponse](t)(b.client.Put(ctx, queue+foreign.entry, foreign.value, clientv3.WithLease(foreign.lease)))
-			short, cancel := context.WithTimeout(ctx, 5*time.Second)
+			short, cancel := context.WithTimeout(ctx, hung)
 			defer cancel()
 			for op, call := range map[string]func() error{
 				"TryLock": func() error { _, err := b.TryLock(short, name, request("c", time.Hour)); return err },
@@ -106,13 +106,13 @@ func TestNoSpaceIsNoDefiniteError(t *testing.T) {
 		}
 		return err
 	})
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	_, err := b.TryLock(t.Context(), "k", r)
 	if !errors.Is(err, rpctypes.ErrNoSpace) || driver.Definite(err) {
 		t.Errorf("%v: want an unknown outcome", err)
 	}
 	m.on(nil)
-	if _, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second)); err != nil {
+	if _, err := b.TryLock(t.Context(), "other", request("b", time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	ghost := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]

@@ -103,7 +103,7 @@ func TestOpen(t *testing.T) {
 	if info := b.Info(); info.Name != "etcd" || !strings.HasPrefix(info.Server, "etcd 3.") || info.MinTTL < time.Second || info.TTLStep != time.Second {
 		t.Errorf("%+v", info)
 	}
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	if n := entriesOf(t, b.client, "prod/app/coord/lock/k/").Count; n != 1 {
 		t.Errorf("%d entries where the namespace says", n)
@@ -113,7 +113,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must[driver.Grant](t)(other.TryLock(t.Context(), "k", request("b", 20*time.Second)))
+	must[driver.Grant](t)(other.TryLock(t.Context(), "k", request("b", time.Minute)))
 	if err := b.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -135,7 +135,7 @@ func TestOpenTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
 	for name, raw := range map[string]string{
 		"an unknown authority":  "etcds://" + srv.Addr + "?dial_timeout=1h",
 		"no client certificate": "etcds://" + srv.Addr + "?dial_timeout=1h&tls_ca=" + srv.TLS.CAFile,
@@ -154,7 +154,7 @@ func TestOpenPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
 	for _, user := range []string{"root:wrongpassword@", "nobody:wrongpassword@", ""} {
 		_, err := openURL(t, t.Context(), "etcd://"+user+srv.Addr)
 		if !errors.Is(err, driver.ErrNotSent) || strings.Contains(err.Error(), "wrongpassword") {
@@ -166,7 +166,7 @@ func TestOpenPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(mine.TryLock(t.Context(), "k", r))
 	must[driver.Grant](t)(mine.Renew(t.Context(), "k", r))
 	if err := mine.Unlock(t.Context(), "k", r.ID); err != nil {
@@ -191,7 +191,7 @@ func TestTokenExpires(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	g := must[driver.Grant](t)(b.TryLock(within(), "k", r))
 	time.Sleep(2 * life) // the subject: nobody uses the token for longer than it lives
 	again := must[driver.Grant](t)(b.Renew(within(), "k", r))
@@ -249,7 +249,7 @@ func TestDialWhoseContextEndsDuringTheLogin(t *testing.T) {
 func TestServerAwayIsNotSent(t *testing.T) {
 	t.Parallel()
 	srv, b := own(t)
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	srv.Kill()
 	// The first calls may still go out on the connection that breaks.
@@ -257,7 +257,7 @@ func TestServerAwayIsNotSent(t *testing.T) {
 		return errors.Is(b.Unlock(t.Context(), "k", r.ID), driver.ErrNotSent)
 	})
 	until(t, hung, "a TryLock to find no connection", func() bool {
-		_, err := b.TryLock(t.Context(), "other", request("b", 20*time.Second))
+		_, err := b.TryLock(t.Context(), "other", request("b", time.Minute))
 		return errors.Is(err, driver.ErrNotSent)
 	})
 }
@@ -308,7 +308,7 @@ func TestCloseLeavesTheClientOpen(t *testing.T) {
 	client := raw(t, srv.Addr)
 	b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t))))
 	l := b.(driver.Locker)
-	must[driver.Grant](t)(l.TryLock(t.Context(), "k", request("a", 20*time.Second)))
+	must[driver.Grant](t)(l.TryLock(t.Context(), "k", request("a", time.Minute)))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -106,8 +106,8 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 	t.Parallel()
 	_, b := open(t)
 	for range 20 {
-		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", 20*time.Second)))
-		done := startWaiter(t, t.Context(), b, "k", request("waiter", 20*time.Second), 2)
+		must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("holder", time.Minute)))
+		done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Minute), 2)
 		until(t, hung, "the waiter to watch the holder", func() bool { return b.waits.count() == 1 })
 		lease := entriesOf(t, b.client, b.names.queue("k")).Kvs[0].Lease
 		must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(lease)))

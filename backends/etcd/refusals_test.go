@@ -96,7 +96,7 @@ func TestFewOperationsInATransaction(t *testing.T) {
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	var holds []driver.Hold
 	for i := range 90 {
-		h := driver.Hold{Key: fmt.Sprint("k", i), Request: request("a", 20*time.Second)}
+		h := driver.Hold{Key: fmt.Sprint("k", i), Request: request("a", time.Minute)}
 		must[driver.Grant](t)(b.TryLock(t.Context(), h.Key, h.Request))
 		holds = append(holds, h)
 	}

@@ -434,7 +434,7 @@ func TestNightlySharedOneMemberHangs(t *testing.T) {
 	cfg := clientConfig(c.Addrs()...)
 	cfg.DialOptions = append(cfg.DialOptions, DialOptions()...)
 	b := connectWith(t, cfg)
-	r := driver.Request{ID: newID("a"), TTL: 12 * time.Second, Share: reads}
+	r := driver.Request{ID: newID("a"), TTL: 10 * time.Minute, Share: reads}
 	g := must[driver.Grant](t)(tryShared(b, "k", r))
 	victim := c.Followers(c.Leader())[0]
 	victim.Pause()
@@ -442,7 +442,7 @@ func TestNightlySharedOneMemberHangs(t *testing.T) {
 	failed := 0
 	for range 60 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		next := driver.Request{ID: newID("b"), TTL: 12 * time.Second, Share: reads}
+		next := driver.Request{ID: newID("b"), TTL: 10 * time.Minute, Share: reads}
 		n, err := b.Shared().TryLock(ctx, "k", next)
 		if err == nil {
 			if n.Token <= g.Token || n.Slot == 0 {

@@ -172,7 +172,7 @@ func TestTrap03DeleteIsGuardedByCreateRevision(t *testing.T) {
 	t.Parallel()
 	srv, a := open(t)
 	b := connect(t, srv.Addr)
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(a.TryLock(t.Context(), "k", r))
 	name := a.names.entry("k", 0)
 	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), name))
@@ -249,7 +249,7 @@ func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 	keys := []string{"k1", "k2", "k3"}
 	reqs := make(map[string]driver.Request)
 	for _, key := range keys {
-		reqs[key] = request("a", 20*time.Second)
+		reqs[key] = request("a", time.Minute)
 		must[driver.Grant](t)(b.TryLock(t.Context(), key, reqs[key]))
 	}
 	lease := entriesOf(t, b.client, b.names.queue("k1")).Kvs[0].Lease
@@ -279,7 +279,7 @@ func TestTrap07LeaseNotFoundLosesAll(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if _, err := b.TryLock(t.Context(), "k1", request("b", 20*time.Second)); err != nil {
+	if _, err := b.TryLock(t.Context(), "k1", request("b", time.Minute)); err != nil {
 		t.Errorf("a new lock on a new lease: %v", err)
 	}
 }

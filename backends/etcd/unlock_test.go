@@ -23,7 +23,7 @@ func TestLateUnlock(t *testing.T) {
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
 	ctx := t.Context()
-	first := request("first", 20*time.Second)
+	first := request("first", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", first))
 	var late *pb.TxnRequest
 	m.on(func(_ string, req any, send func() error) error {
@@ -37,13 +37,13 @@ func TestLateUnlock(t *testing.T) {
 		t.Fatalf("an Unlock without an answer: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	if _, err := b.TryLock(ctx, "k", request("rival", 20*time.Second)); !errors.Is(err, driver.ErrLocked) {
+	if _, err := b.TryLock(ctx, "k", request("rival", time.Minute)); !errors.Is(err, driver.ErrLocked) {
 		t.Fatalf("the key is still held: %v", err)
 	}
 	if err := b.Unlock(ctx, "k", first.ID); err != nil {
 		t.Fatalf("Unlock again: %v", err)
 	}
-	second := request("second", 20*time.Second)
+	second := request("second", time.Minute)
 	g := must[driver.Grant](t)(b.TryLock(ctx, "k", second))
 	if kv := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]; string(kv.Key) != string(late.Compare[0].Key) {
 		t.Fatal("the entries have different names: the test shows nothing")
@@ -77,7 +77,7 @@ func TestUnlockIsHonest(t *testing.T) {
 			}
 		}, 1},
 	} {
-		r := request("a", 20*time.Second)
+		r := request("a", time.Minute)
 		must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 		tc.spoil(r)
 		for range 2 {
@@ -90,7 +90,7 @@ func TestUnlockIsHonest(t *testing.T) {
 		}
 		must[*clientv3.DeleteResponse](t)(other.client.Delete(ctx, other.names.queue("k"), clientv3.WithPrefix()))
 	}
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 	if err := b.Unlock(ctx, "k", r.ID); err != nil {
 		t.Errorf("Unlock of a hold: %v", err)
@@ -102,7 +102,7 @@ func TestUnlockThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	b, m := meddled(t, srv.Addr)
-	r := request("a", 20*time.Second)
+	r := request("a", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	m.on(func(_ string, req any, send func() error) error {
 		if deletes(req) {
@@ -129,8 +129,8 @@ func TestUnlockUnderWayIsNoLoss(t *testing.T) {
 	ctx := t.Context()
 	lost := make(chan string, 2)
 	b.NotifyLost(func(key, _ string, _ error) { lost <- key })
-	must[driver.Grant](t)(b.TryLock(ctx, "lease", request("lease", 20*time.Second)))
-	r, other := request("a", 20*time.Second), request("b", 20*time.Second)
+	must[driver.Grant](t)(b.TryLock(ctx, "lease", request("lease", time.Minute)))
+	r, other := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 	must[driver.Grant](t)(b.TryLock(ctx, "other", other))
 	m.on(func(_ string, req any, send func() error) error {
