@@ -323,9 +323,16 @@ func (e *env) unanswered(err error) bool {
 	return err != nil && !e.timely() && (errors.Is(err, driver.ErrNotSent) || !driver.Definite(err))
 }
 
-// tryLock is TryLock on the bare driver.
+// tryLock is TryLock on the bare driver. An attempt that was not answered is followed by the next, as ever with the same id.
 func (e *env) tryLock(l driver.Locker, key string, r driver.Request) (driver.Grant, error) {
-	return served(e, func(ctx context.Context) (driver.Grant, error) { return l.TryLock(ctx, key, r) })
+	ctx := e.within(soon)
+	for {
+		g, err := l.TryLock(ctx, key, r)
+		if !e.unanswered(err) || ctx.Err() != nil {
+			return g, err
+		}
+		rest(ctx, 50*time.Millisecond)
+	}
 }
 
 // take is TryLock of a free key on the bare driver.
@@ -368,7 +375,7 @@ func (e *env) free(l driver.Locker, key string, within time.Duration, when strin
 	return g, at
 }
 
-// seize tries until r has key. An attempt that was not answered is followed by the next, as ever with the same id.
+// seize tries until r has key.
 func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.Duration, when string) (driver.Grant, time.Time) {
 	start := time.Now()
 	within = e.bound(within)
@@ -378,7 +385,6 @@ func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.D
 		switch {
 		case err == nil:
 			return g, now
-		case e.unanswered(err) && now.Sub(start) < watchdog:
 		case !errors.Is(err, driver.ErrLocked):
 			e.Fatalf("TryLock of a locked key %s: saw %v, want ErrLocked or a grant", when, err)
 		case now.Sub(start) > within:

@@ -88,11 +88,12 @@ var takes = map[string]func(ctx context.Context, c *coord.Client, ttl time.Durat
 func TestRefusedWaiterEnds(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Etcd(t, testserver.WithPassword("secret"))
-	const ttl = 3 * time.Second // is to end
+	const ttl = 6 * time.Second // is to end
 	for what, take := range takes {
 		for why, refusal := range refusals {
 			opened := what != "fair" // else over a client of the application
 			t.Run(what+", "+why, func(t *testing.T) {
+				t.Parallel()
 				u := newUser(t, srv, what+"-"+why)
 				holder, _ := u.client(t, true)
 				waiter, count := u.client(t, opened)

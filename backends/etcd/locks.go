@@ -43,10 +43,12 @@ func (b *backend) onLease(ctx context.Context, p place, r driver.Request, try fu
 		if err == nil && r.Whole {
 			err = b.keepAlive(ctx, l, began)
 		}
-		if again && errors.Is(err, errLeaseLost) {
+		switch {
+		case again && errors.Is(err, errLeaseLost):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, errLeaseLost):
+			return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		case err != nil:
 			return driver.Grant{}, err
 		}
 		g, err := try(l)

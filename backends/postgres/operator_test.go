@@ -52,7 +52,7 @@ func TestIdleSessionsAreEnded(t *testing.T) {
 	one, two := newClient(t, patientURL(t, srv.Addr)), newClient(t, patientURL(t, srv.Addr))
 	set(t, srv.Addr, "idle_in_transaction_session_timeout = '1ms'")
 	set(t, srv.Addr, "idle_session_timeout = '250ms'")
-	admin(t, superuser(t, srv.Addr), "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'app' AND datname = current_database()") // the next ones have it
+	admin(t, superuser(t, srv.Addr)+"&idle_session_timeout=0", "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = 'app' AND datname = current_database()") // the next ones have it
 	// A session that ends while a statement is on its way to it has not read it: that is a refusal, and no unknown outcome.
 	// A busy machine may not make a connection in time.
 	again := func(err error) bool {
