@@ -46,7 +46,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 	if !try && a.goesDirect() {
 		return a.contendQueued(ctx)
 	}
-	answered := m.clock.Now()
+	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		g, err := a.tryOnce(ctx)
 		hasWaited := a.refused || a.waited
@@ -54,7 +54,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 		case err == nil:
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
-			answered = m.clock.Now()
+			out = outage{since: m.clock.Now()}
 			a.refusedByStore()
 			switch {
 			case try:
@@ -64,8 +64,8 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			}
 		case ctx.Err() != nil && hasWaited:
 			return g, m.waitFailure(ctx)
-		case try || !hasWaited || !passing(err) || answered.Add(a.spec.Lease).Reached(m.clock.Now()):
-			return g, errs.OfStore(ctx, err, true)
+		case try || !hasWaited || !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+			return g, out.tell(ctx, err)
 		}
 		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
 			return g, err
@@ -196,7 +196,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.life, cancel)()
-	answered := m.clock.Now()
+	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		sent := m.clock.Now()
 		g, queued, err := a.lockQueued(waiting)
@@ -210,14 +210,14 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 			errs.AwaitEnd(ctx)
 		}
 		if inQueue := queued || m.store.Direct == nil && now.Mono-sent.Mono > maxPause; inQueue && !errors.Is(err, driver.ErrNotSent) {
-			answered, pause = now, minPause // it was in the queue until then, and may be yet
+			out, pause = outage{since: now}, minPause // it was in the queue until then, and may be yet
 		}
 		hasWaited := a.refused || a.waited
 		switch {
 		case waiting.Err() != nil && (hasWaited || ctx.Err() == nil):
 			return granted{}, a.waitFailureHere(ctx)
-		case !hasWaited || !passing(err) || answered.Add(a.spec.Lease).Reached(m.clock.Now()):
-			return granted{}, errs.OfStore(ctx, err, true)
+		case !hasWaited || !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+			return granted{}, out.tell(ctx, err)
 		}
 		if err := m.pause(ctx, pause); err != nil {
 			return granted{}, err

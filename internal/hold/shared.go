@@ -138,7 +138,7 @@ func (h *hold) awaitPlace(ctx context.Context) {
 func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 	m := a.m
 	var c *changes
-	answered := m.clock.Now()
+	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		if place.Check() != nil {
 			return granted{}, errPlaceLost
@@ -148,15 +148,15 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 		case err == nil:
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
-			answered = m.clock.Now()
+			out = outage{since: m.clock.Now()}
 			a.refusedByStore()
 			if c == nil {
 				c = m.follow(ctx, a.spec.Key)
 			}
 		case ctx.Err() != nil:
 			return g, m.waitFailure(ctx)
-		case !passing(err) || answered.Add(a.spec.Lease).Reached(m.clock.Now()):
-			return g, errs.OfStore(ctx, err, true)
+		case !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+			return g, out.tell(ctx, err)
 		}
 		if c.pushed() {
 			pause = headPause

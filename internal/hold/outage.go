@@ -1,0 +1,33 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/internal/errs"
+)
+
+// outage is the time in which the store does not serve an attempt that waits.
+type outage struct {
+	since clock.Instant // the last answer
+	first error         // of the errors since then, the first that is no time-out: it says more than those
+}
+
+// lasts notes err, and reports whether the store has not served for longer than d.
+func (o *outage) lasts(err error, d time.Duration, now clock.Instant) bool {
+	if o.first == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		o.first = err
+	}
+	return o.since.Add(d).Reached(now)
+}
+
+// tell is err, with which the wait ends, as the attempt's own.
+func (o *outage) tell(ctx context.Context, err error) error {
+	if o.first != nil && o.first.Error() != err.Error() {
+		err = fmt.Errorf("%w; at first: %v", err, o.first)
+	}
+	return errs.OfStore(ctx, err, true)
+}
