@@ -23,7 +23,7 @@ func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
 	must[driver.Grant](t)(other.TryLock(t.Context(), "theirs", theirs))
 	p.take()
-	const keys = 2000
+	const keys = 600
 	var next atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
