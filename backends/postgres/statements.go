@@ -17,7 +17,7 @@ var files embed.FS
 var functions = []string{"lock", "unlock", "renew", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"lock_1", "unlock_1", "renew_1", "load_1", "swap_1", "swap_all_1"}
+var functionNames = []string{"lock_1", "unlock_1", "renew_2", "load_1", "swap_1", "swap_all_1"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
@@ -30,7 +30,7 @@ func newStatements(schema string) statements {
 	call := func(columns, function string) string { return "SELECT " + columns + " FROM " + schema + "." + function }
 	return statements{
 		lock:      call("*", "lock_1($1, $2, $3, $4, $5)"),
-		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_1($1, $2, $3, $4)"),
+		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_2($1, $2, $3, $4)"),
 		unlock:    call("*", "unlock_1($1, $2, $3)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:       call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
