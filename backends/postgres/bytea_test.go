@@ -53,12 +53,4 @@ func testByteaOutput(t *testing.T, url, key string) {
 	if holders := must[[]driver.Holder](t)(other.Shared().Holders(ctx, key)); len(holders) != 2 {
 		t.Errorf("Holders: %+v, want 2", holders)
 	}
-
-	b.sweeper.grants.Store(sweepEach - 1)
-	for b.sweep(); b.sweeper.busy.Load(); {
-		pause(time.Millisecond)
-	}
-	if string(b.sweeper.lock) < key || b.sweeper.cell.key < key {
-		t.Errorf("the sweeper is at %q and %q, want at %q or later", b.sweeper.lock, b.sweeper.cell.key, key)
-	}
 }

@@ -20,7 +20,7 @@
 // coord before its clients start, as the owner of the tables. Older clients go on beside them.
 //
 // A lock, and those who share a key, stay for an hour after the last lease, for the token; a limit stays until it is
-// full again. Each hundred grants of a client remove what is over among a thousand rows of each table.
+// full again. One grant in a hundred, by chance, removes what is over in a mebibyte of each table.
 //
 // # What is promised
 //

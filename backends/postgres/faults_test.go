@@ -55,7 +55,7 @@ func mustTry(t *testing.T, b driver.Locker, key string, r driver.Request) driver
 func behindARow(t *testing.T) (b *backend, r driver.Request, release func()) {
 	t.Helper()
 	srv := server(t)
-	b = open(t, patientURL(t, srv.Addr)+"&pool_size=1")
+	b = unswept(open(t, patientURL(t, srv.Addr)+"&pool_size=1"))
 	r = request("a", time.Minute)
 	mustTry(t, b, "k", r)
 	return b, r, rowLock(t, srv.Addr, "k")
@@ -301,28 +301,6 @@ func testPrepared(t *testing.T, addr, mode string, want bool) {
 	}
 }
 
-// Rows that are over are removed in passing, and others are not.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	b := open(t, patientURL(t, srv.Addr))
-	admin(t, superuser(t, srv.Addr), `INSERT INTO coord.locks (key, id, state, token, until)
-		SELECT convert_to('old' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '2 hours' FROM generate_series(1, 2500) AS n`)
-	r := request("a", time.Minute)
-	count := func() (n int) {
-		if err := b.pool.QueryRow(t.Context(), "SELECT count(*) FROM coord.locks").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	for grants := 0; count() > 1; grants++ {
-		mustTry(t, b, "k", r)
-		if grants > 50*sweepEach { // some 500 rows each time
-			t.Fatalf("%d rows are left after %d grants, want 1", count(), grants)
-		}
-	}
-}
-
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
@@ -382,7 +360,7 @@ func TestTablesAreGone(t *testing.T) {
 func TestLockedRowsLeaveConnections(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(t, srv.Addr)+"&pool_size=10")
+	b := unswept(open(t, patientURL(t, srv.Addr)+"&pool_size=10"))
 	var holds []driver.Hold
 	for i := range 5 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
@@ -462,7 +440,7 @@ func TestLateStatementKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	const timeout = 1500 * time.Millisecond
-	b := open(t, fmt.Sprintf("%s?timeout=%v", appURL(t, srv.Addr), timeout))
+	b := unswept(open(t, fmt.Sprintf("%s?timeout=%v", appURL(t, srv.Addr), timeout)))
 	r := request("a", time.Hour)
 	mustTry(t, b, "k", r)
 	for {

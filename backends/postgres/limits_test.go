@@ -32,7 +32,7 @@ func counted(t *testing.T, url string) (b *backend, statements func() int64) {
 	config.ConnConfig.Tracer = counter
 	pool := must[*pgxpool.Pool](t)(pgxpool.NewWithConfig(t.Context(), config))
 	t.Cleanup(pool.Close)
-	b = must[driver.Backend](t)(New(pool, WithTimeout(maxTimeout))).(*backend)
+	b = unswept(must[driver.Backend](t)(New(pool, WithTimeout(maxTimeout))).(*backend))
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

@@ -83,17 +83,17 @@ func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	states  *optimistic.Table[int64] // of limits
-	clock   clock
-	shared  driver.SharedLocker
-	pool    *pgxpool.Pool
-	mode    pgx.QueryExecMode // of statements
-	owned   *connections      // of the pool, if it is the backend's own
-	late    atomic.Bool       // the last statement to end ran out of time
-	sql     statements
-	options options
-	info    driver.Info
-	sweeper sweeper
+	states   *optimistic.Table[int64] // of limits
+	clock    clock
+	shared   driver.SharedLocker
+	pool     *pgxpool.Pool
+	mode     pgx.QueryExecMode // of statements
+	owned    *connections      // of the pool, if it is the backend's own
+	late     atomic.Bool       // the last statement to end ran out of time
+	sql      statements
+	options  options
+	info     driver.Info
+	sweeping atomic.Bool
 
 	waits    rowWaits
 	asks     onWay  // for locks and places, by id

@@ -23,7 +23,7 @@ var functionNames = []string{"lock_1", "unlock_1", "renew_2", "load_1", "swap_1"
 type statements struct {
 	lock, renew, unlock, breakHold, inspect, list string
 	check, load, swap, swapAll                    string
-	sweepLocks, sweepCells                        string
+	sweeps                                        []string
 }
 
 func newStatements(schema string) statements {
@@ -33,10 +33,10 @@ func newStatements(schema string) statements {
 		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_2($1, $2, $3, $4)"),
 		unlock:    call("*", "unlock_1($1, $2, $3)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
-		load:       call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
-		swap:       call("swapped, has_version, encode(has_value, 'hex'), at", "swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-		swapAll:    call("*", "swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-		sweepLocks: text("sweep_locks", schema), sweepCells: text("sweep_cells", schema),
+		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
+		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		swapAll: call("*", "swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		sweeps:  sweepTexts(schema),
 	}
 }
 

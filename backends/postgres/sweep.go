@@ -2,26 +2,38 @@ package postgres
 
 import (
 	"context"
-	"sync/atomic"
+	"math/rand/v2"
+	"strings"
 )
 
-// sweepEach is after how many grants a page of each table is looked through for rows that are over: the more rows are
-// made, the more are removed, and a client that does nothing sends nothing.
-const sweepEach = 100
+const (
+	// sweepEach is how many grants there are, on an average, for each sweep: the more rows are made, the more are removed, and
+	// a client that does nothing sends nothing. It goes by chance, because many a process, as a job of cron, makes one grant.
+	sweepEach = 100
+	// sweepBlocks is how much of a table is looked through: some thousand rows. With the longest keys a block has one row, and
+	// there still are more than a sweep has grants.
+	sweepBlocks = 128
+)
 
-// sweeper removes rows whose time is over, in the order of their keys.
-type sweeper struct {
-	grants atomic.Int64
-	busy   atomic.Bool
-	// The last keys of the pages before; used by whoever is busy.
-	lock []byte
-	cell cell
+// sweepTables are the tables, and which of their rows are over. A cell stays some seconds longer: a decision that took it for
+// absent may be on its way, see tooLate.
+var sweepTables = []struct{ table, over string }{
+	{"waiters", "until < clock_timestamp() - interval '1 hour'"},
+	{"locks", "until < clock_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT FROM {schema}.waiters AS w WHERE w.key = t.key)"},
+	{"cells", "until < clock_timestamp() - interval '10 seconds'"},
 }
 
-// sweep looks through one page of rows of each table, now and then, in the background.
+func sweepTexts(schema string) (texts []string) {
+	for _, s := range sweepTables {
+		all := strings.NewReplacer("{table}", s.table, "{over}", strings.ReplaceAll(s.over, "{schema}", schema))
+		texts = append(texts, all.Replace(text("sweep", schema)))
+	}
+	return texts
+}
+
+// sweep looks through a part of each table, now and then, in the background.
 func (b *backend) sweep() {
-	s := &b.sweeper
-	if s.grants.Add(1)%sweepEach != 0 || !s.busy.CompareAndSwap(false, true) {
+	if rand.N(sweepEach) > 0 || !b.sweeping.CompareAndSwap(false, true) {
 		return
 	}
 	if !b.enter() {
@@ -29,22 +41,18 @@ func (b *backend) sweep() {
 	}
 	go func() {
 		defer b.calls.Done()
-		defer s.busy.Store(false)
-		last, err := run(b.life, b, func(ctx context.Context, c conn) (last []byte, err error) {
-			_, err = c.row(ctx, b.sql.sweepLocks, []any{s.lock}, hexed{&last})
-			return last, err
-		})
-		if err == nil {
-			s.lock = last // nil after the last page: then it begins anew
-		}
-		after, err := run(b.life, b, func(ctx context.Context, c conn) (after cell, err error) {
-			var key []byte
-			_, err = c.row(ctx, b.sql.sweepCells, []any{[]byte(s.cell.key), s.cell.kind, s.cell.name}, hexed{&key}, &after.kind, &after.name)
-			after.key = string(key)
-			return after, err
-		})
-		if err == nil {
-			s.cell = after
-		}
+		defer b.sweeping.Store(false)
+		_ = b.sweepOnce(b.life) // another one does what was not done
 	}()
+}
+
+// sweepOnce removes what is over in a part of each table, which begins anywhere: nobody has to remember where the last one ended.
+func (b *backend) sweepOnce(ctx context.Context) error {
+	for _, sql := range b.sql.sweeps {
+		_, err := run(ctx, b, func(ctx context.Context, c conn) (int64, error) { return c.count(ctx, sql, sweepBlocks) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
