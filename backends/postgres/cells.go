@@ -54,7 +54,7 @@ func (b *backend) load(ctx context.Context, cs []cell) (read []cell, now time.Ti
 }
 
 // swapResult is what a swap gives: the versions that were written, or what the server has, unless several cells were
-// to be swapped; and the server's clock.
+// to be swapped, or one came too late; and the server's clock.
 type swapResult struct {
 	swapped bool
 	cells   []cell
@@ -88,6 +88,9 @@ func (b *backend) swapOne(ctx context.Context, c conn, s cell, gets int64, at sp
 	sent := time.Now()
 	_, err = c.row(ctx, b.sql.swap, []any{s.kind, []byte(s.key), s.name, s.version, gets, s.value, ceil(s.keep), at.from, at.to},
 		&r.swapped, &has, hexed{&value}, &now)
+	if sqlState(err) == refusedSwap {
+		return swapResult{}, nil
+	}
 	if err != nil {
 		return swapResult{}, err
 	}
@@ -102,8 +105,8 @@ func (b *backend) swapOne(ctx context.Context, c conn, s cell, gets int64, at sp
 	return r, nil
 }
 
-// otherVersion is the SQLSTATE by which the function swap_all refuses.
-const otherVersion = "CO003"
+// refusedSwap is the SQLSTATE by which the functions refuse a swap without reading the cells.
+const refusedSwap = "CO003"
 
 func (b *backend) swapAll(ctx context.Context, c conn, cs []cell, gets []int64, at span) (r swapResult, err error) {
 	kinds, keys, names := columns(cs)
@@ -116,7 +119,7 @@ func (b *backend) swapAll(ctx context.Context, c conn, cs []cell, gets []int64, 
 	var now int64
 	sent := time.Now()
 	_, err = c.row(ctx, b.sql.swapAll, []any{kinds, keys, names, had, gets, values, keeps, at.from, at.to}, &now)
-	if sqlState(err) == otherVersion {
+	if sqlState(err) == refusedSwap {
 		return swapResult{}, nil
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ var files embed.FS
 var functions = []string{"lock", "unlock", "renew", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"lock_1", "unlock_1", "renew_2", "load_1", "swap_1", "swap_all_1"}
+var functionNames = []string{"lock_1", "unlock_1", "renew_2", "load_1", "swap_2", "swap_all_2"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
@@ -34,8 +34,8 @@ func newStatements(schema string) statements {
 		unlock:    call("*", "unlock_1($1, $2, $3)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
-		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-		swapAll: call("*", "swap_all_1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+		swapAll: call("*", "swap_all_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
 		sweeps:  sweepTexts(schema),
 	}
 }

@@ -1,6 +1,7 @@
 -- swap: writes a cell if it has the version (0: if there is none) and the clock is within bounds. Whether it did, and if not,
--- what the cell has; and the clock in microseconds when the request came, or when the cell was read.
-CREATE OR REPLACE FUNCTION {schema}.swap_1(
+-- what the cell has; and the clock in microseconds when the request came, or when the cell was read. It fails with CO003 if it
+-- has waited for the row until the clock was beyond bounds.
+CREATE OR REPLACE FUNCTION {schema}.swap_2(
 	of_kind text, of_key bytea, of_name text, had bigint, gets bigint, with_value bytea, keep interval,
 	not_before timestamptz, not_after timestamptz,
 	OUT swapped boolean, OUT has_version bigint, OUT has_value bytea, OUT at bigint
@@ -23,6 +24,9 @@ BEGIN
 			AND clock_timestamp() BETWEEN not_before AND not_after;
 	END IF;
 	swapped := FOUND;
+	IF swapped AND clock_timestamp() > not_after THEN
+		RAISE EXCEPTION 'coord: too late' USING ERRCODE = 'CO003';
+	END IF;
 	IF NOT swapped THEN
 		came := clock_timestamp();
 		SELECT version, value INTO has_version, has_value
@@ -34,8 +38,8 @@ END
 $$;
 
 -- swap_all: swap of several cells, all or none. Those that get the version that they had are only compared. If one has another
--- version, it fails with CO003.
-CREATE OR REPLACE FUNCTION {schema}.swap_all_1(
+-- version, or if it is too late, it fails with CO003.
+CREATE OR REPLACE FUNCTION {schema}.swap_all_2(
 	kinds text[], keys bytea[], names text[], had bigint[], gets bigint[], vals bytea[], keeps interval[],
 	not_before timestamptz, not_after timestamptz
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
@@ -49,13 +53,16 @@ BEGIN
 			WHERE key = keys[i] AND kind = kinds[i] AND name = names[i] FOR UPDATE;
 			same := coalesce(has, 0) = had[i];
 		ELSE
-			SELECT s.swapped INTO same FROM {schema}.swap_1(
+			SELECT s.swapped INTO same FROM {schema}.swap_2(
 				kinds[i], keys[i], names[i], had[i], gets[i], vals[i], keeps[i], not_before, not_after) AS s;
 		END IF;
 		IF NOT same THEN
 			RAISE EXCEPTION 'coord: another version' USING ERRCODE = 'CO003';
 		END IF;
 	END LOOP;
+	IF clock_timestamp() > not_after THEN -- the last one was only compared
+		RAISE EXCEPTION 'coord: too late' USING ERRCODE = 'CO003';
+	END IF;
 	RETURN {now};
 END
 $$;
