@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {schema}.locks (
 -- Who waits for a lock, in the order of place, until then, unless it asks again.
 CREATE TABLE IF NOT EXISTS {schema}.waiters (
 	key bytea NOT NULL,
-	id text NOT NULL,
+	id text COLLATE "C" NOT NULL,
 	place bigint GENERATED ALWAYS AS IDENTITY,
 	until timestamptz NOT NULL,
 	PRIMARY KEY (key, id)
@@ -29,9 +29,9 @@ CREATE TABLE IF NOT EXISTS {schema}.waiters (
 
 -- A limit, or those who share a key. version is a random number, new with each value.
 CREATE TABLE IF NOT EXISTS {schema}.cells (
-	kind text NOT NULL,
+	kind text COLLATE "C" NOT NULL,
 	key bytea NOT NULL,
-	name text NOT NULL,
+	name text COLLATE "C" NOT NULL,
 	version bigint NOT NULL,
 	value bytea NOT NULL,
 	until timestamptz NOT NULL,
