@@ -139,10 +139,13 @@ func (b *backend) suspects(c *pgx.Conn, err error, late bool) bool {
 	return c.IsClosed() || isReadOnly(err)
 }
 
-// The codes of the errors that the server takes no writes, and that the user may not do what it asks for.
+// The codes of the errors that the server takes no writes, that the user may not do what it asks for, and that something is
+// not there.
 const (
 	readOnlyServer = "25006"
 	forbidden      = "42501"
+	noSchema       = "3F000"
+	noFunction     = "42883"
 )
 
 // isReadOnly reports whether the server refused a statement because it takes no writes.
@@ -241,8 +244,8 @@ var remedies = map[string]string{
 	"28000":        "the server has no such user, or its pg_hba.conf refuses user or host",
 	"28P01":        "wrong user or password",
 	"3D000":        "the server has no such database: make it, or correct the path of the URL",
-	"3F000":        "the tables are gone: run coord's schema, as Open does",
-	"42883":        "the functions are gone: run coord's schema, as Open does",
+	noSchema:       "the tables are gone: run coord's schema, as Open does",
+	noFunction:     "the functions are gone: run coord's schema, as Open does",
 	"42P01":        "the tables are gone: run coord's schema, as Open does",
 	forbidden:      "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables, and execute on its functions",
 	readOnlyServer: "the server is a replica, or read only: use the address of the primary",

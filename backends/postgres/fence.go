@@ -24,7 +24,9 @@ const staleToken = "CO001"
 // level. Above READ COMMITTED a transaction that comes second may fail to be serialized instead. After a read, under READ
 // COMMITTED, a transaction could write what it has computed from values that an earlier holder has changed meanwhile.
 //
-// The tables are in [DefaultSchema]. In another one, call the function: SELECT schema.fence(key, token).
+// The function and its table are in [DefaultSchema], where [Open] makes them, or whoever runs the SQL of [Schema]: also where the
+// locks are in another store. In another schema, call the function: SELECT schema.fence(key, token). Without them it is
+// coord.ErrUnsupported.
 func Fence(ctx context.Context, tx pgx.Tx, key string, token coord.Token) error {
 	if token <= 0 {
 		return fmt.Errorf("%w: token %d: want a positive one", driver.ErrInvalid, token)
@@ -42,11 +44,18 @@ func FenceSQL(ctx context.Context, tx *sql.Tx, key string, token coord.Token) er
 	return fenced(err, key, token)
 }
 
-// fenced tells a stale token from other errors. Each driver has an error of its own, with the code in it.
+// fenced tells a stale token, and a function that is not there, from other errors. Each driver has an error of its own, with the code in it.
 func fenced(err error, key string, token coord.Token) error {
 	var stated interface{ SQLState() string }
-	if errors.As(err, &stated) && stated.SQLState() == staleToken {
+	if !errors.As(err, &stated) {
+		return err
+	}
+	switch stated.SQLState() {
+	case staleToken:
 		return &coord.Error{Op: "fence", Key: key, Err: fmt.Errorf("%w: token %d is older than one that was seen", coord.ErrLost, token)}
+	case noSchema, noFunction:
+		return fmt.Errorf("%w: this database has no function %s.fence: run what coord schema postgres prints; in another schema, call SELECT schema.fence(key, token): %w",
+			driver.ErrUnsupported, DefaultSchema, err)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // A holder that was frozen in the middle of its transaction wakes up and writes: the database refuses it, at every
@@ -134,5 +135,33 @@ func TestFenceSQL(t *testing.T) {
 		if err := fence(step.token); !errors.Is(err, step.want) {
 			t.Errorf("token %d: %v, want %v", step.token, err, step.want)
 		}
+	}
+}
+
+// Where coord's tables are in another schema, or the locks in another store, the fence says what to do.
+func TestFenceWithoutItsFunction(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	db, err := sql.Open("pgx", urlOf(t, appUser, srv.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, what := range []string{"FUNCTION coord.fence", "SCHEMA coord"} {
+		admin(t, superuser(t, srv.Addr), "DROP "+what+" CASCADE")
+		err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error { return Fence(t.Context(), tx, "k", 1) })
+		if !errors.Is(err, driver.ErrUnsupported) || !contains(err, "coord schema postgres") || !contains(err, "SELECT schema.fence(key, token)") {
+			t.Errorf("Fence without the %s: %v, want ErrUnsupported that says what to do", what, err)
+		}
+		tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = FenceSQL(t.Context(), tx, "k", 1)
+		if !errors.Is(err, driver.ErrUnsupported) || !contains(err, "coord schema postgres") {
+			t.Errorf("FenceSQL without the %s: %v, want ErrUnsupported that says what to do", what, err)
+		}
+		_ = tx.Rollback()
 	}
 }
