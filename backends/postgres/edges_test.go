@@ -170,3 +170,32 @@ func TestLeaveIsShort(t *testing.T) {
 		}
 	}
 }
+
+// A renewal by itself waits for its row while it may: a transaction that has the row for a while, again and again, loses no
+// lease.
+func TestSingleRenewalWaitsForItsRow(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	r := request("a", time.Hour)
+	mustTry(t, b, "k", r)
+	err := answered(func() error { // again if the machine took all the time that a call has
+		release := rowLock(t, srv.Addr, "k")
+		renewed := make(chan error, 1)
+		go func() {
+			_, err := b.Renew(t.Context(), "k", r)
+			renewed <- err
+		}()
+		select {
+		case err := <-renewed:
+			release()
+			return err
+		case <-time.After(3 * waitAtMost): // longer than beside other renewals
+		}
+		release()
+		return <-renewed
+	})
+	if err != nil {
+		t.Errorf("renewal of a hold whose row was locked for a while: %v", err)
+	}
+}

@@ -30,8 +30,11 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 // themselves afterwards, and wait for their rows, or a row that many want would hardly ever be renewed.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	answers := b.renewAll(ctx, holds)
-	ctx, cancel := context.WithTimeout(ctx, waitAtMost)
-	defer cancel()
+	if len(holds) > 1 { // one by itself holds up no answer
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, waitAtMost)
+		defer cancel()
+	}
 	locked := make(chan int, len(holds))
 	for i, a := range answers {
 		if a.Err == errLocked {
