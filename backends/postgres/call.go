@@ -252,8 +252,20 @@ var remedies = map[string]string{
 	"53300":        "the server has no more connections: raise max_connections, or lower pool_size",
 }
 
+// oneLine is an error of pgx that has a line for each attempt to connect.
+type oneLine struct{ error }
+
+var lines = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ")
+
+func (e oneLine) Error() string { return lines.Replace(e.error.Error()) }
+func (e oneLine) Unwrap() error { return e.error }
+
 // explain puts what to do in front of an error, where that is known.
 func explain(err error) error {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		err = oneLine{err}
+	}
 	if remedy := remedies[sqlState(err)]; remedy != "" {
 		return fmt.Errorf("%s: %w", remedy, err)
 	}

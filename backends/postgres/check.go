@@ -52,12 +52,9 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	return []driver.Finding{s.checkVersion(), s.checkDurability(), s.checkReplication(), s.checkConnections(), s.checkVacuum()}, nil
 }
 
+// checkVersion tells it: Open has refused what is not supported.
 func (s told) checkVersion() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "version", Text: fmt.Sprintf("PostgreSQL %d.%d", s.version/10_000, s.version%10_000)}
-	if s.version < 140_000 {
-		f.Level, f.Remedy = driver.LevelWarn, "use PostgreSQL 14 or later: coord is not tested on older ones"
-	}
-	return f
+	return driver.Finding{Level: driver.LevelOK, Name: "version", Text: fmt.Sprintf("PostgreSQL %d.%d", s.version/10_000, s.version%10_000)}
 }
 
 func (s told) checkDurability() driver.Finding {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,14 +21,17 @@ const (
 // migrate looks at the server, and makes the tables and the functions unless they are there.
 func (b *backend) migrate(ctx context.Context) error {
 	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
-		var commit, messages string
+		var version, commit, messages string
+		var number int
 		var there bool
 		var functions int
 		table := b.options.schema + ".version"
-		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &server, &commit, &messages, &there, &functions)
+		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &version, &server, &number, &commit, &messages, &there, &functions)
 		switch {
 		case err != nil:
 			return server, notSent(err)
+		case otherServer(version, number) != "":
+			return server, fmt.Errorf("%w: the server is %s: want PostgreSQL 14 or later", driver.ErrUnsupported, otherServer(version, number))
 		case commit == "off":
 			return server, fmt.Errorf("%w: synchronous_commit is off: a crash of the server would lose locks: set it to on", driver.ErrUnsupported)
 		case messages == "error" && b.owned != nil: // else nobody reads warnings
@@ -49,6 +53,22 @@ func (b *backend) migrate(ctx context.Context) error {
 	})
 	b.info.Server = "PostgreSQL " + server
 	return err
+}
+
+// oldest is the version of the server that is wanted at least.
+const oldest = 14
+
+// otherServer names a server on which coord is not tested. Some speak as PostgreSQL does, and do not lock rows as it does.
+func otherServer(version string, number int) string {
+	switch {
+	case strings.HasPrefix(version, "CockroachDB"):
+		return "CockroachDB"
+	case strings.Contains(version, "-YB-"):
+		return "YugabyteDB"
+	case number < oldest*10_000:
+		return fmt.Sprintf("PostgreSQL %d", number/10_000)
+	}
+	return ""
 }
 
 // make runs the schema.

@@ -46,7 +46,8 @@ const (
 //
 // A password that is not in the URL is read from PGPASSWORD or a passfile, as libpq does.
 //
-// Anything else that is wrong with the URL is ErrInvalid, and no error shows the password.
+// Anything else that is wrong with the URL is ErrInvalid, and no error shows the password. A PostgreSQL below 14, CockroachDB
+// and YugabyteDB are ErrUnsupported.
 func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	s, err := parseURL(u)
 	if err != nil {
@@ -104,6 +105,9 @@ func parseURL(u *url.URL) (settings, error) {
 			"sslrootcert": file(&ca), "sslcert": file(&cert), "sslkey": file(&key),
 		},
 	})
+	if err == nil && s.url.Path == "" {
+		err = fmt.Errorf("%w: store URL: want a database: postgres://host/database", driver.ErrInvalid)
+	}
 	return s, err
 }
 
@@ -155,7 +159,10 @@ func (s settings) connect() (*pgxpool.Pool, *connections, error) {
 func (s settings) explain(err error) error {
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError
+	mode := *s.ssl["sslmode"]
 	switch {
+	case (mode == "require" || strings.HasPrefix(mode, "verify-")) && strings.Contains(err.Error(), "server refused TLS connection"):
+		return fmt.Errorf("the server has no TLS: set ssl = on there, or sslmode=disable: %w", err)
 	case errors.As(err, &name):
 		return fmt.Errorf("the server's certificate is for another name: use that, or sslmode=verify-ca: %w", err)
 	case errors.As(err, &authority):

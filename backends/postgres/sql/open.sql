@@ -1,5 +1,7 @@
 SELECT
+	version(),
 	current_setting('server_version'),
+	current_setting('server_version_num')::int,
 	current_setting('synchronous_commit'),
 	current_setting('client_min_messages'),
 	to_regclass($1) IS NOT NULL,
