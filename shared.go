@@ -264,5 +264,6 @@ func (c *Client) connectShared(engine hold.Config) {
 		return
 	}
 	engine.Store, engine.Changes, engine.Queues = c.store.shared.Store, c.store.shared.changes, c.locks
+	engine.PlaceLease = roundTTL(driver.HeadFor, c.info) // that of the head's mark, which keeps newcomers away
 	c.shared = hold.New(engine)
 }

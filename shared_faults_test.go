@@ -232,6 +232,99 @@ func TestHeadLosesItsPlace(t *testing.T) {
 	})
 }
 
+// A head whose place is lost again and again, as on a machine that is starved, loses its turn and nothing else: nobody who
+// comes later is let past those who queue, and no hold is affected.
+func TestHeadThatLosesItsPlaceAlways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, lost := memory.NewStore(), new(atomic.Int64)
+		starved := clientOf(t, queued{bent{
+			sharingStore: store.Open().(sharingStore),
+			renew: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+				if !isQueue(key) {
+					return in.Renew(ctx, key, r)
+				}
+				lost.Add(1)
+				<-ctx.Done()
+				return driver.Grant{}, ctx.Err()
+			},
+		}, store.Open().(driver.Queuer)})
+		holder, newcomer := clientOf(t, store.Open()).ReadWrite(), clientOf(t, store.Open()).ReadWrite()
+		reader := mustShare(t, holder.Read())
+		first := lockAndUnlock(t.Context(), starved.ReadWrite().Write())
+		second := lockAndUnlock(t.Context(), clientOf(t, store.Open()).ReadWrite().Write())
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(7 * time.Millisecond) {
+			mustRefuse(t, "a reader that comes later", newcomer.Read(), coord.ErrLocked)
+		}
+		if lost.Load() < 2 {
+			t.Fatalf("the place was lost %d times, want again and again", lost.Load())
+		}
+		if err := reader.Err(); err != nil {
+			t.Errorf("the reader: %v", err)
+		}
+		mustUnlock(t, reader)
+		begin := time.Now()
+		for _, got := range []<-chan error{first, second} {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > 2*driver.HeadFor {
+			t.Errorf("both writers: after %v, want a turn each", took)
+		}
+	})
+}
+
+// unreachable is the shared part of a store that cannot be reached while down is set.
+type unreachable struct {
+	driver.SharedLocker
+	down *atomic.Bool
+}
+
+func (u unreachable) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if u.down.Load() {
+		return driver.Grant{}, driver.ErrNotSent
+	}
+	return u.SharedLocker.TryLock(ctx, key, r)
+}
+
+// Who waits for a shared key outlasts an outage that is shorter than its TTL, at the head of the queue and behind it.
+func TestWaitForASharedKeyOutlastsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, down := memory.NewStore(), new(atomic.Bool)
+		open := func() *coord.Client {
+			return clientOf(t, bent{
+				sharingStore: store.Open().(sharingStore),
+				tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+					if down.Load() {
+						return driver.Grant{}, driver.ErrNotSent
+					}
+					return in.TryLock(ctx, key, r)
+				},
+				renew: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+					if down.Load() {
+						return driver.Grant{}, driver.ErrNotSent
+					}
+					return in.Renew(ctx, key, r)
+				},
+				shared: func(in driver.SharedLocker) driver.SharedLocker { return unreachable{in, down} },
+			})
+		}
+		reader := mustShare(t, clientOf(t, store.Open()).ReadWrite().Read())
+		first := lockAndUnlock(t.Context(), open().ReadWrite().Write())
+		second := lockAndUnlock(t.Context(), open().ReadWrite().Write())
+		time.Sleep(time.Second) // both have their places
+		down.Store(true)
+		time.Sleep(coord.DefaultTTL * 3 / 4)
+		down.Store(false)
+		mustUnlock(t, reader)
+		for _, got := range []<-chan error{first, second} {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // A waiter that fails in an outage passes its signal on after it.
 func TestCondPassesSignalOnAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

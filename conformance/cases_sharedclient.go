@@ -34,6 +34,10 @@ func sharedClientCases() []Case {
 			Why:    "a waiter that was cancelled, and whose mark stays, blocks those behind it (Curator 462)",
 			Remedy: "let Unlock of the head's id end its headship, and say no error",
 		}, {
+			ID: "LOCK-347", Name: "a-first-that-died-is-passed", Clause: "SH4", run: passesWhoDied, Needs: sharing,
+			Why:    "a waiter that died, and whose place in the queue has the lease of the hold it waits for, blocks all behind it for that time",
+			Remedy: "let an exclusive hold end with its own lease, and with no later one, and wake who is next in the queue then",
+		}, {
 			ID: "LOCK-335", Name: "grants-that-cross-a-cancellation-leave-nothing", Clause: "SH2", run: crossedShares, Needs: sharing,
 			Why:    "a grant that comes when its caller has left is a permit that nobody gives back",
 			Remedy: "let Unlock remove the hold of an attempt that was given up",
@@ -230,6 +234,36 @@ func passesWhoGivesUp(e *env) {
 	e.noError(recv(e, light, soon, "who asks for what is free, after the first in the queue gave up"), "Lock of what is free")
 	e.until(soon, "the first in the queue to be withdrawn", func() bool { return in.lastID("Shared.Unlock", semaphoreKey(key)) == id })
 	e.leave(e.shared(), semaphoreKey(key), held)
+}
+
+// passesWhoDied has the first in the queue die, and then the holder leave. Who is next waits for the place of the dead one,
+// whose lease is short, however long its hold's would have been.
+func passesWhoDied(e *env) {
+	dies := e.open()
+	onFirst, in1 := NewInjector(dies)
+	onNext, in2 := e.injected()
+	first, next, key := e.clientOn(onFirst), e.clientOn(onNext), e.key("k")
+	held, _ := e.enter(e.shared(), semaphoreKey(key), permits(2, 2), "2 of 2")
+	dead := async(func() error {
+		_, err := first.Semaphore(2).Lock(e.ctx, key, coord.Weight(2), coord.TTL(e.long))
+		return err
+	})
+	e.until(soon, "the first in the queue to be refused", func() bool { return in1.returned("Shared.TryLock") >= 2 })
+	light := async(func() error {
+		l, err := next.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
+		if err != nil {
+			return err
+		}
+		return e.given(l.Unlock(e.ctx))
+	})
+	e.until(soon, "the next one to be refused, which queues then", func() bool { return in2.returned("Shared.TryLock") >= 1 })
+	e.gaveBack(dies.Close(), "Close of the client of the first")
+	if err := recv(e, dead, soon, "Lock on a client that was closed"); err == nil {
+		e.Errorf("Lock on a client that was closed: saw a lock, want an error")
+	}
+	e.leave(e.shared(), semaphoreKey(key), held)
+	most := e.round(driver.HeadFor) + 2*e.info.TTLStep + prompt
+	e.noError(recv(e, light, most, "who asks for what is free, after the first in the queue died"), "Lock of what is free")
 }
 
 // crossedShares cancels waits at random moments.

@@ -113,7 +113,7 @@ const scenarios = `| scenario | cases |
 | what is held is listed | LOCK-286 |
 | readers beside a writer, more permits than there are, also with different bounds | LOCK-301, LOCK-303, LOCK-304, LOCK-321, LOCK-331, LOCK-340 |
 | one of several holders dies, is lost, is killed, is broken | LOCK-306, LOCK-317, LOCK-337, LOCK-338, LOCK-345 |
-| writers and heavy requests wait behind a stream; the first in the queue dies or gives up | LOCK-305, LOCK-310, LOCK-333, LOCK-334 |
+| writers and heavy requests wait behind a stream; the first in the queue dies or gives up | LOCK-305, LOCK-310, LOCK-333, LOCK-334, LOCK-347 |
 | a writer becomes a reader; a reader wants to write | LOCK-313, LOCK-339 |
 | members of a group are listed and watched | LOCK-316, LOCK-341 |
 | keys that look alike, are empty, are long | LOCK-80, LOCK-81, LOCK-82, LIMIT-33, CORE-05 |

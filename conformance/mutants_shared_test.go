@@ -345,6 +345,9 @@ var sharedQueueMutants = []mutant{
 			return r.TryLock(q, now, sharedRules)
 		}}), killers: []string{"LOCK-310"},
 	}, {
+		name: "place of a dead first that stays", bug: "the place at the head of the queue has a lease of its own that is long", sound: "sharing",
+		new: sharing(sharedBug{places: func(d time.Duration) time.Duration { return d + time.Hour }}), killers: []string{"LOCK-347"},
+	}, {
 		name: "head that stays after its grant", bug: "the mark is left to its time, so that newcomers wait for nobody", sound: "sharing",
 		new: sharing(sharedBug{tryLock: func(r *record, q driver.Request, now time.Time) (driver.Grant, error) {
 			head := r.Head

@@ -23,6 +23,7 @@ type sharedBug struct {
 	mute     bool                    // changes are told of once
 	own      bool                    // the record is the client's own
 	batch    func(l sharedLocker, holds []driver.Hold) []driver.Renewal
+	places   func(time.Duration) time.Duration // the leases of places in the queue
 }
 
 var sharedRules = holders.Rules{MaxHolders: driver.MaxHolders}
@@ -46,6 +47,9 @@ func sharing(bug sharedBug) func() harness {
 			in := shared
 			if bug.own {
 				in = &shelves{records: make(map[string]*sharedRecord)}
+			}
+			if bug.places != nil {
+				s = timedLease{s, bug.places}
 			}
 			return &sharer{store: s, locker: sharedLocker{in, bug, s}}
 		})()

@@ -64,7 +64,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			}
 		case ctx.Err() != nil && hasWaited:
 			return g, m.waitFailure(ctx)
-		case try || !hasWaited || !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+		case try || !hasWaited || !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
 			return g, out.tell(ctx, err)
 		}
 		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
@@ -102,7 +102,7 @@ const (
 func (a *Attempt) nextPause(d time.Duration, err error) time.Duration {
 	most := maxPause
 	if !errors.Is(err, driver.ErrLocked) {
-		most = min(max(a.spec.Lease/32, maxPause), maxFailPause)
+		most = min(max(a.spec.outlasts/32, maxPause), maxFailPause)
 	}
 	return min(d*3/2, most)
 }
@@ -216,7 +216,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 		switch {
 		case waiting.Err() != nil && (hasWaited || ctx.Err() == nil):
 			return granted{}, a.waitFailureHere(ctx)
-		case !hasWaited || !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+		case !hasWaited || !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
 			return granted{}, out.tell(ctx, err)
 		}
 		if err := m.pause(ctx, pause); err != nil {

@@ -20,10 +20,12 @@ type Spec struct {
 	Fair    bool
 	// MaxWaiting: the attempt is refused where so many others of this client wait for the key. 0: however many.
 	MaxWaiting int
-	ofHeads    bool         // who has the key waits too: it is the head of those who want to share it
-	Share      driver.Share // zero: an exclusive hold
-	Holder     string       // the name that the store shows
-	Owner      fmt.Stringer // who asks, for logs; not nil
+	ofHeads    bool // who has the key waits too: it is the head of those who want to share it
+	// outlasts is how long a store may fail before a wait does. 0: Lease.
+	outlasts time.Duration
+	Share    driver.Share // zero: an exclusive hold
+	Holder   string       // the name that the store shows
+	Owner    fmt.Stringer // who asks, for logs; not nil
 	// PassOn is of a Place: it gives a signal, which may have met what is left of the place at the store, to another
 	// waiter. nil: it is no place.
 	PassOn func(context.Context) error
@@ -45,6 +47,9 @@ type Attempt struct {
 // Begin makes a, which is zero, an attempt of m for what s asks.
 func (a *Attempt) Begin(m *Manager, s Spec) {
 	a.m, a.spec = m, s
+	if s.outlasts == 0 {
+		a.spec.outlasts = s.Lease
+	}
 	a.ticket.of, a.ticket.apart = &a.waiter, s.Fair || m.queues != nil
 }
 

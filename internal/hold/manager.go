@@ -36,9 +36,10 @@ type Config struct {
 	Jitter func(key string, d time.Duration) time.Duration // up to d, for a pause
 	Floor  int64                                           // added to the store's fencing values
 	// Queues makes it a Manager of keys that several hold: who is refused waits in the exclusive lock of the key, of
-	// this Manager. Changes may push what the head of a queue waits for.
-	Queues  *Manager
-	Changes driver.ChangeNotifier
+	// this Manager, with a lease of PlaceLease. Changes may push what the head of a queue waits for.
+	Queues     *Manager
+	PlaceLease time.Duration
+	Changes    driver.ChangeNotifier
 }
 
 // Manager has the locks of one client. It is safe for concurrent use.
@@ -51,9 +52,10 @@ type Manager struct {
 	jitter func(key string, d time.Duration) time.Duration
 	floor  int64
 
-	queues  *Manager // nil: its keys are exclusive
-	changes driver.ChangeNotifier
-	bounds  sync.Once // warned of clients with other bounds
+	queues     *Manager // nil: its keys are exclusive
+	placeLease time.Duration
+	changes    driver.ChangeNotifier
+	bounds     sync.Once // warned of clients with other bounds
 
 	mu       sync.Mutex         // guards what follows, and the fields of every slot
 	slots    map[string]*slot   // by key
@@ -75,7 +77,7 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	m := &Manager{
 		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor,
-		queues: cfg.Queues, changes: cfg.Changes,
+		queues: cfg.Queues, placeLease: cfg.PlaceLease, changes: cfg.Changes,
 		slots: make(map[string]*slot),
 		holds: make(map[string]*hold),
 		idle:  make(chan struct{}),

@@ -70,13 +70,15 @@ func (m *Manager) Holds(key string) bool {
 	return s != nil && s.hold != nil
 }
 
-// queueUp waits for the place at the head of the queue.
+// queueUp waits for the place at the head of the queue. The place has a short lease of its own: for so long a first that
+// has died blocks those behind it. One that loses its place queues again, and has lost its turn alone.
 func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
 	q := &Attempt{}
 	q.Begin(a.m.queues, Spec{
-		Name: a.spec.Name, Key: a.spec.Key, Lease: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting, ofHeads: true,
+		Name: a.spec.Name, Key: a.spec.Key, Lease: a.m.placeLease, outlasts: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting, ofHeads: true,
 		Holder: a.spec.Holder, Owner: a.spec.Owner,
 	})
+	q.waited = a.refused || a.placeLeft != nil // a store that fails now does not end its wait
 	returned := false
 	defer errs.IfPanics(&returned, q.Abandon)
 	place, err := q.Run(ctx, false, queueing(a.refusedByStore))
@@ -155,7 +157,7 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 			}
 		case ctx.Err() != nil:
 			return g, m.waitFailure(ctx)
-		case !passing(err) || out.lasts(err, a.spec.Lease, m.clock.Now()):
+		case !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
 			return g, out.tell(ctx, err)
 		}
 		if c.pushed() {

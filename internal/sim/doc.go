@@ -19,7 +19,6 @@
 //	shape_test.go    which optional interfaces the store has
 //	work*_test.go    what workers do: locks, shared keys and conditions, limits
 //	judge_*_test.go  what should not be
-//	expected_test.go the defects that are known, and seeds that show them
 //	bent_test.go     a store with one mistake
 //	mutants_test.go  its mistakes; each is shown by a seed
 //	engines_test.go  mistakes in the engines, which are compiled; COORD_SIM_MUTANTS=1 runs them, in minutes

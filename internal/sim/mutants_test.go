@@ -654,7 +654,7 @@ var limitMutants = []mutant{
 // kill gives what showed the mutant, in a seed of its theme in which a sound store shows nothing.
 func (m *mutant) kill(t *testing.T) (seed uint64, kind string) {
 	for seed := uint64(m.theme); seed < 4*everyRun; seed += uint64(themes) {
-		if len(sound(t, seed).violations) > 0 { // a known defect
+		if len(sound(t, seed).violations) > 0 { // it shows nothing of a mutant
 			continue
 		}
 		memory := &notes{n: map[string]int64{}, names: map[string]string{}}

@@ -61,7 +61,7 @@ func repeatable(t *testing.T) {
 	}
 }
 
-// No seed shows anything that should not be, but for the defects that are known.
+// No seed shows anything that should not be.
 func TestSeeds(t *testing.T) {
 	from, to := 0, *seeds
 	if *oneSeed >= 0 {
@@ -76,10 +76,6 @@ func TestSeeds(t *testing.T) {
 			t.Logf("seed %d: %v: %v", seed, p, o)
 		}
 		for _, v := range o.violations {
-			if *oneSeed < 0 && isKnown(v.kind) {
-				t.Logf("seed %d, a known defect: %s: %s", seed, v.kind, v.text)
-				continue
-			}
 			t.Errorf("seed %d: %s: %s\n\tgo test ./internal/sim -seed %d", seed, v.kind, v.text, seed)
 		}
 	}

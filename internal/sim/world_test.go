@@ -54,17 +54,6 @@ type outcome struct {
 // violation is something that should not be.
 type violation struct{ kind, text string }
 
-func (o *outcome) kinds() (kinds []string) {
-	seen := map[string]bool{}
-	for _, v := range o.violations {
-		if !seen[v.kind] {
-			seen[v.kind] = true
-			kinds = append(kinds, v.kind)
-		}
-	}
-	return kinds
-}
-
 func (o *outcome) String() string {
 	return fmt.Sprintf("%d events, %d calls, %d grants, %d losses, %d wakes, %d permits, hash %x",
 		o.events, o.done, o.grants, o.losses, o.wakes, o.had, o.hash)
