@@ -110,7 +110,7 @@ func (m *multiLock) lock(ctx context.Context, i int) error {
 	if !m.until.IsZero() {
 		left := time.Until(m.until)
 		if i > 0 && left <= 0 && !m.holds(ctx, key) {
-			return &Error{Op: m.op, Key: key, Err: errs.Chain(ErrLocked, context.DeadlineExceeded)}
+			return &Error{Op: m.op, Key: key, Err: errs.Chain(ErrLocked, errWaitOver)}
 		}
 		opts = append(slices.Clip(opts), WaitAtMost(max(left, 1)))
 	}

@@ -34,6 +34,12 @@ type Lock struct {
 	children int  // those that have not left, or have children themselves
 }
 
+var (
+	errUnlocked = errs.Kind("this lock was unlocked before", ErrNotHeld)
+	// errWaitOver is the cause of the context of a wait that WaitAtMost has ended: its caller may have set no deadline.
+	errWaitOver = errs.Kind("WaitAtMost is over", context.DeadlineExceeded)
+)
+
 // Key is the key as it was given to Lock.
 func (l *Lock) Key() string { return l.h.t.Name() }
 
@@ -57,7 +63,7 @@ func (l *Lock) Done() <-chan struct{} { return l.h.t.Done() }
 // resumes. After Unlock of this handle it is ErrNotHeld.
 func (l *Lock) Err() error {
 	if l.released.Load() {
-		return l.h.c.fail("lock", l.Key(), ErrNotHeld)
+		return l.h.c.fail("lock", l.Key(), errUnlocked)
 	}
 	if err := l.h.t.Check(); err != nil {
 		return l.h.c.fail("lock", l.Key(), err)
@@ -78,7 +84,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.h.c.fail("unlock", l.Key(), errBorrowed)
 	}
 	if l.released.Swap(true) {
-		return l.h.c.fail("unlock", l.Key(), ErrNotHeld)
+		return l.h.c.fail("unlock", l.Key(), errUnlocked)
 	}
 	last, shrinks, err := l.leave()
 	switch {
@@ -222,7 +228,7 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 		return nil, errs.ContextError(ctx)
 	}
 	if cfg.wait > 0 && !try {
-		bounded, cancel := context.WithTimeout(ctx, cfg.wait)
+		bounded, cancel := context.WithTimeoutCause(ctx, cfg.wait, errWaitOver)
 		defer cancel()
 		ctx = bounded
 	}

@@ -27,7 +27,7 @@ var (
 	// ErrCorrupt: what is stored under the key is not coord's. It was left as it is.
 	ErrCorrupt = errors.New("stored value is not coord's")
 	// ErrClosed: the backend was closed before the call.
-	ErrClosed = errors.New("closed")
+	ErrClosed = errors.New("the client was closed")
 )
 
 // Definite reports whether err says for certain that a call changed nothing.
