@@ -501,3 +501,56 @@ func TestObserverOfHandOver(t *testing.T) {
 			"renewed k ttl 120ms", "released token 1025 held 50ms took 0s handed false")
 	})
 }
+
+// A waiter whose ctx ends leaves at once, however long an observer takes over the release of the lock that it is being
+// handed: the hold goes on to the next who waits, or back to the store.
+func TestSlowObserverOfHandOver(t *testing.T) {
+	for name, waits := range map[string]bool{"another waits": true, "nobody else waits": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var once sync.Once
+				slow, log := make(chan struct{}), new(eventLog)
+				observer := log.locks()
+				observer.Released = func(context.Context, Released) { once.Do(func() { <-slow }) }
+				f := newFake()
+				c := newTestClient(t, f, WithObserver(observer))
+				l := must[*Lock](t)(c.Lock(t.Context(), "k"))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				left := waitFor(ctx, c)
+				var next <-chan lockResult
+				if waits {
+					next = waitFor(t.Context(), c)
+				}
+				log.take()
+				unlocked := make(chan error, 1)
+				go func() { unlocked <- l.Unlock(t.Context()) }()
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				if len(left) == 0 {
+					close(slow)
+					t.Fatal("the waiter waits for the observer")
+				}
+				wantErr(t, (<-left).err, ErrLocked, context.Canceled)
+				close(slow)
+				if err := <-unlocked; err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if waits {
+					log.want(t, "waited k 0s cancelled", "refused k 0s cancelled", "waited k 0s ok", "acquired k token 1026 0s handed ttl 30s")
+					unlock(t, (<-next).lock(t))
+				} else {
+					log.want(t, "waited k 0s cancelled", "refused k 0s cancelled")
+				}
+				if f.held("k") {
+					t.Error("the key is still taken")
+				}
+				if left := c.leftovers(); left != (leftovers{}) {
+					t.Errorf("left behind: %+v", left)
+				}
+			})
+		})
+	}
+}

@@ -173,20 +173,18 @@ func (a *Attempt) awaitTurn(ctx context.Context) (handed bool, err error) {
 	}
 }
 
-// giveUp ends a's wait with err, unless it is being handed a hold in the same moment:
-// then that is its own, and does not get lost.
+// giveUp ends a's wait with err, unless it was handed a hold in the same moment: then that is its own, and does not get
+// lost. One that a is only about to be handed goes on to the next: who gives it is telling observers, however long they
+// take.
 func (a *Attempt) giveUp(err error) (handed bool, _ error) {
 	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
 	a.waiting = false
-	handed = a.passed != nil
-	a.m.mu.Unlock()
-	if !handed {
-		return false, err
+	if a.handed.Load() {
+		return true, nil
 	}
-	for !a.handed.Load() {
-		<-a.ticket.wake
-	}
-	return true, nil
+	a.passed, a.from = nil, nil
+	return false, err
 }
 
 // LongWait is how long a goroutine waits for a key that its own client holds before that is logged: it may wait for

@@ -36,6 +36,7 @@ func (m *Manager) handTo(ctx context.Context, h *hold, t *tenure, now clock.Inst
 		return false
 	}
 	watchers, ok := m.handOff(h, t, a, now)
+	next := a.passed
 	if ok {
 		m.vacate(m.slots[a.spec.Key], a)
 	}
@@ -44,10 +45,25 @@ func (m *Manager) handTo(ctx context.Context, h *hold, t *tenure, now clock.Inst
 		return false
 	}
 	cancelAll(watchers, ErrReleased)
-	if t.endBy != a.passed.endBy {
+	if t.endBy != next.endBy {
 		m.sched.update(h)
 	}
 	h.tellHandedOff(ctx, t, now.Mono)
+	if !m.receives(a, next) {
+		h.taken(next, Handed, false)
+		// What comes of it is not t's, which ended well: what the store does not confirm is left to the janitor.
+		_ = (&Tenure{next, h, m}).Release(ctx)
+	}
+	return true
+}
+
+// receives lets a have the tenure next, unless it has given up meanwhile.
+func (m *Manager) receives(a *waiter, next *tenure) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.passed != next {
+		return false
+	}
 	a.handed.Store(true)
 	a.ticket.signal()
 	return true
