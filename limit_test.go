@@ -268,6 +268,32 @@ func TestCancelledWaitGivesBack(t *testing.T) {
 	})
 }
 
+// A cancellation that the store did not answer is tried again by the next.
+func TestCancelAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeLimits()
+		c := newTestClient(t, f)
+		ctx := t.Context()
+		bucket := Limit{Rate: 1, Per: time.Second, Burst: 1}
+		must[*Reservation](t)(c.Reserve(ctx, "k", bucket, 1))
+		later := must[*Reservation](t)(c.Reserve(ctx, "k", bucket, 1))
+		f.setIntercept(func(string, string) outcome { return outcome{before: errWire} })
+		wantErr(t, later.Cancel(ctx), ErrUnavailable)
+		f.setIntercept(nil)
+		for range 2 {
+			if err := later.Cancel(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := f.count("refund"); n != 2 {
+			t.Errorf("%d refunds: want the one that failed and the one that did not", n)
+		}
+		if again := must[*Reservation](t)(c.Reserve(ctx, "k", bucket, 1)); again.Delay() != time.Second {
+			t.Errorf("delay %v after the cancellation: want 1s", again.Delay())
+		}
+	})
+}
+
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeLimits()

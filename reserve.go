@@ -76,14 +76,15 @@ func (r *Reservation) Delay() time.Duration {
 }
 
 // Cancel gives the permits back, for use by others, as far as they are not due
-// yet; after that, and the second time, it does nothing. If the store does not
-// answer, they count as spent.
+// yet; after that, and once it has succeeded, it does nothing. If the store does not
+// answer, they count as spent, unless a later Cancel succeeds: the store takes them back once, however often it is asked.
 func (r *Reservation) Cancel(ctx context.Context) error {
-	if r.demand.N == 0 || r.cancelled.Swap(true) || r.Delay() == 0 {
+	if r.demand.N == 0 || r.cancelled.Load() || r.Delay() == 0 {
 		return nil
 	}
 	if err := r.c.permits.Refund(ctx, &r.demand, r.id); err != nil {
 		return r.c.fail("cancel", r.key, errs.OfStore(ctx, err, true))
 	}
+	r.cancelled.Store(true)
 	return nil
 }
