@@ -6,8 +6,10 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,6 +146,44 @@ func TestGuard(t *testing.T) {
 	wantErr(t, g.Do("k", 1, func() error { ran = true; return nil }), ErrLost)
 	if ran {
 		t.Error("a stale write ran")
+	}
+}
+
+// Writes of one key come one after the other; one of another key waits for none of them.
+func TestGuardOfSeveralKeys(t *testing.T) {
+	var g Guard
+	done := make(chan error, 1)
+	inside, writes := 0, 0
+	go func() {
+		done <- g.Do("slow", 1, func() error {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					err := g.Do("k", 1, func() error {
+						inside++ // guarded by the key alone
+						runtime.Gosched()
+						if inside--; inside != 0 {
+							t.Error("two writes of one key at once")
+						}
+						writes++
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			return g.CheckRead("k", 2)
+		})
+	}()
+	select {
+	case err := <-done:
+		if err != nil || writes != 8 {
+			t.Errorf("%d writes: %v: want 8", writes, err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a write of one key waits for that of another")
 	}
 }
 

@@ -26,11 +26,14 @@ type Token = driver.Token
 // The zero Guard is ready. It is safe for concurrent use.
 type Guard struct {
 	mu   sync.Mutex
-	seen map[string]marks
+	seen map[string]*marks
 }
 
 // marks are the greatest tokens that were seen of a key. An exclusive lock has those of a writer.
-type marks struct{ read, write Token }
+type marks struct {
+	mu          sync.Mutex // held during an access, too
+	read, write Token
+}
 
 // Check admits token if no greater one was seen for key, and remembers it. A
 // stale token is ErrLost; a token that is not positive is ErrInvalid.
@@ -42,7 +45,8 @@ func (g *Guard) Check(key string, token Token) error {
 }
 
 // Do runs write if token passes Check, before any other Check or Do of the
-// Guard.
+// key. Those of other keys do not wait for it, so write keeps what several keys share under a mutex of its own.
+// A Check or Do of the same key in write waits for ever.
 func (g *Guard) Do(key string, token Token, write func() error) error {
 	return g.do(key, token, true, write)
 }
@@ -61,9 +65,9 @@ func (g *Guard) do(key string, token Token, writes bool, access func() error) er
 	if token <= 0 {
 		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d: want a positive one", ErrInvalid, token)}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	seen := g.seen[key]
+	seen := g.of(key)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
 	if token < seen.write || writes && token < seen.read {
 		return &Error{Op: "guard", Key: key, Err: fmt.Errorf("%w: token %d is older than %d, which was seen", ErrLost, token, max(seen.read, seen.write))}
 	}
@@ -72,9 +76,20 @@ func (g *Guard) do(key string, token Token, writes bool, access func() error) er
 	} else {
 		seen.read = max(seen.read, token)
 	}
-	if g.seen == nil {
-		g.seen = make(map[string]marks)
-	}
-	g.seen[key] = seen
 	return access()
+}
+
+// of gives the marks of key.
+func (g *Guard) of(key string) *marks {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	seen := g.seen[key]
+	if seen == nil {
+		if g.seen == nil {
+			g.seen = make(map[string]*marks)
+		}
+		seen = new(marks)
+		g.seen[key] = seen
+	}
+	return seen
 }
