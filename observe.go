@@ -49,7 +49,7 @@ func (o *observing) attach(locks *lockStore, limits *permit.Store) {
 	t := &storetrace.Trace{Clock: o.c.clock, Called: o.called}
 	locks.Locker, locks.Queuer, locks.Direct = t.Locker(locks.Locker), t.Queuer(locks.Queuer), t.DirectQueuer(locks.Direct)
 	locks.Batch, locks.Delayed = t.BatchRenewer(locks.Batch), t.DelayedUnlocker(locks.Delayed)
-	locks.inspect, locks.breaker = t.Inspector(locks.inspect), t.Breaker(locks.breaker)
+	locks.inspect, locks.breaker, locks.lister = t.Inspector(locks.inspect), t.Breaker(locks.breaker), t.Lister(locks.lister)
 	locks.shared.trace(t)
 	limits.Limiter, limits.One = t.Limiter(limits.Limiter), t.OneTaker(limits.One)
 	limits.Multi, limits.Refund = t.MultiLimiter(limits.Multi), t.Refunder(limits.Refund)

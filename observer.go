@@ -280,9 +280,9 @@ type StoreCall struct {
 	// Backend is the store's name: "redis".
 	Backend string
 	// Op is "trylock", "lock" (in the store's queue), "renew", "renewall", "unlock", "take",
-	// "takeall", "refund", "charge", "reset", "inspect" or "break".
+	// "takeall", "refund", "charge", "reset", "inspect", "holders", "list" (all pages of one List) or "break".
 	Op string
-	// Key is "" where there are several.
+	// Key is "" where there are several; of "list" it is the prefix.
 	Key  string
 	Took time.Duration
 	Err  error

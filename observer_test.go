@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -426,6 +427,53 @@ func TestObserverOfTheStore(t *testing.T) {
 		_, err := c.Allow(t.Context(), "k", ten)
 		wantErr(t, err, ErrUnavailable)
 		log.want(t, "fake take k 0s failed true")
+	})
+}
+
+// listedFake lists the keys a and b, a second for each, and then fails with err, if it is set.
+type listedFake struct {
+	*fakeStore
+	err error
+}
+
+func (f *listedFake) List(_ context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, key := range []string{"a", "b"} {
+			time.Sleep(time.Second)
+			if !yield(prefix+key, nil) {
+				return
+			}
+		}
+		if f.err != nil {
+			yield("", f.err)
+		}
+	}
+}
+
+// A List is told of as one call, with the time that the store took: the loop's own time is not in it.
+func TestObserverOfList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(eventLog)
+		f := &listedFake{fakeStore: newFake()}
+		c := newTestClient(t, f, WithPrefix("p/"), WithObserver(Observer{StoreCalled: func(_ context.Context, e StoreCall) {
+			log.add("%s %s %v failed %v", e.Op, e.Key, e.Took, e.Failed())
+		}}))
+		for key := range c.List(t.Context(), "x/") {
+			log.add("%s", key)
+			time.Sleep(time.Minute)
+		}
+		log.want(t, "x/a", "x/b", "list x/ 2s failed false")
+		for range c.List(t.Context(), "x/") {
+			break
+		}
+		log.want(t, "list x/ 1s failed false")
+		f.err = errWire
+		for _, err := range c.List(t.Context(), "") {
+			if err != nil {
+				wantErr(t, err, ErrUnavailable)
+			}
+		}
+		log.want(t, "list  2s failed true")
 	})
 }
 

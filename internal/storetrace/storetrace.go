@@ -3,6 +3,7 @@ package storetrace
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -162,6 +163,37 @@ func (d *timedInspector) Inspect(ctx context.Context, key string) (driver.Holder
 	h, err := d.Inspector.Inspect(ctx, key)
 	d.t.called(ctx, "inspect", key, sent, err)
 	return h, err
+}
+
+// Lister tells of the calls of a Lister, which may be nil.
+func (t *Trace) Lister(d driver.Lister) driver.Lister {
+	if d == nil {
+		return nil
+	}
+	return &timedLister{d, t}
+}
+
+type timedLister struct {
+	driver.Lister
+	t *Trace
+}
+
+// List tells, at its end, how long the store took for all keys together.
+func (d *timedLister) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		sent := d.t.now()
+		var failed error
+		for key, err := range d.Lister.List(ctx, prefix) {
+			yielded := d.t.now()
+			failed = err
+			more := yield(key, err)
+			sent += d.t.now() - yielded
+			if !more {
+				break
+			}
+		}
+		d.t.called(ctx, "list", prefix, sent, failed)
+	}
 }
 
 // Breaker tells of the calls of a Breaker, which may be nil.
