@@ -2,7 +2,7 @@ package zookeeper
 
 import (
 	"errors"
-	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,10 +17,6 @@ import (
 
 // clusterSession is long enough for an election.
 const clusterSession = 3 * time.Second
-
-func clusterURL(t testing.TB, c *testserver.Cluster) string {
-	return urlWithHosts(t, c.Addrs(), clusterSession)
-}
 
 // nodeOf is the server that b is connected to.
 func nodeOf(t testing.TB, c *testserver.Cluster, b *backend) *testserver.Server {
@@ -50,24 +46,14 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 		only[id] = true
 	}
 	h := harness(c.Nodes[0])
-	h.Faults, h.WorkerURL = &conformance.Faults{Link: h.Faults.Link, Skew: h.Faults.Skew}, clusterURL(t, c)
+	h.Faults, h.WorkerURL = &conformance.Faults{Link: h.Faults.Link, Skew: h.Faults.Skew}, conformanceURL(strings.Join(c.Addrs(), ","))
 	h.Faults.Failover = func(tb conformance.TB) {
 		gone := c.Leader()
 		gone.Kill()
 		tb.Cleanup(gone.Restart)
 		c.Leader()
 	}
-	h.Open = func(tb conformance.TB) driver.Backend {
-		u, err := url.Parse(clusterURL(t, c))
-		if err != nil {
-			tb.Fatalf("%v", err)
-		}
-		b, err := Open(tb.Context(), u)
-		if err != nil {
-			tb.Fatalf("Open: %v", err)
-		}
-		return b
-	}
+	h.Open = func(tb conformance.TB) driver.Backend { return openIn(tb, h.WorkerURL) } // in the root that a link opens, too
 	s := &conformance.Suite{Harness: h, Only: func(c conformance.Case) bool { return only[c.ID] }}
 	report, err := s.Run(t.Context())
 	if err != nil {
