@@ -120,16 +120,15 @@ func (e *env) drained(o order) (sum answer) {
 	return sum
 }
 
-// drainedInAdvance has processes take permits in advance: what was debited is what they spent and what they lost.
+// drainedInAdvance has processes take permits in advance: what they spent and what they lost was debited.
 func (e *env) drainedInAdvance(name string, limit driver.Limit) {
 	key := e.key(name + " in advance")
 	sum := e.drained(order{Do: "drain", Key: key, Limit: limit, Lessees: 4})
 	a := e.ask(e.limiter(), key, limit, 0, 0)
-	// A request that comes just as a lease ends may count as spent, and have got nothing of it.
-	least, most := sum.Granted+sum.Wasted, sum.Granted+sum.Wasted+sum.Leases
-	if debited := limit.Rate - a.Remaining; sum.Granted > limit.Rate || debited < least || debited > most {
-		e.Errorf("%s of %d, by processes that take permits in advance: saw %d debited, want %d to %d, which are %d spent and %d lost in %d leases",
-			name, limit.Rate, debited, least, most, sum.Granted, sum.Wasted, sum.Leases)
+	// More may be debited: a call that was not answered counts as spent, and nobody has what it got.
+	if debited := limit.Rate - a.Remaining; sum.Granted > limit.Rate || debited < sum.Granted+sum.Wasted {
+		e.Errorf("%s of %d, by processes that take permits in advance: saw %d debited, want at least what is %d spent and %d lost in %d leases",
+			name, limit.Rate, debited, sum.Granted, sum.Wasted, sum.Leases)
 	}
 	e.Logf("%s of %d: %d granted to processes, %d wasted in %d leases, %d left", name, limit.Rate, sum.Granted, sum.Wasted, sum.Leases, a.Remaining)
 }

@@ -109,7 +109,9 @@ func TestRefusedWaiterEnds(t *testing.T) {
 				began := time.Now()
 				select {
 				case err := <-waits:
-					if !errors.Is(err, coord.ErrUnavailable) || !strings.Contains(err.Error(), refusal.says) {
+					// Who shares a key loses its place and queues again, and may have had only time-outs since.
+					shares := what == "permit" || what == "write"
+					if !errors.Is(err, coord.ErrUnavailable) || !strings.Contains(err.Error(), refusal.says) && !(shares && errors.Is(err, context.DeadlineExceeded)) {
 						t.Errorf("%v: want that the store is unavailable, and %q", err, refusal.says)
 					}
 				case <-time.After(hung):

@@ -90,7 +90,9 @@ func TestRefusedWaiterEnds(t *testing.T) {
 					admin(t, root, strings.ReplaceAll(end, "its_role", role)) // a login may have been on its way
 					select {
 					case err := <-waits:
-						if !errors.Is(err, coord.ErrUnavailable) || !contains(err, refusal.says) {
+						// Who shares a key loses its place and queues again, and may have had only time-outs since.
+						shares := what == "permit" || what == "write"
+						if !errors.Is(err, coord.ErrUnavailable) || !contains(err, refusal.says) && !(shares && errors.Is(err, context.DeadlineExceeded)) {
 							t.Errorf("%v: want that the store is unavailable, and %q", err, refusal.says)
 						}
 						ended = true
