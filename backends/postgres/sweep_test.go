@@ -31,8 +31,8 @@ func TestSweep(t *testing.T) {
 		INSERT INTO coord.cells (kind, key, name, version, value, until) SELECT 'limit', key, '', 1, '', until FROM coord.locks LIMIT 2500;
 		INSERT INTO coord.locks (key, id, state, token, until)
 			SELECT convert_to('new' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '1 minute' FROM generate_series(1, 5) AS n;
-		INSERT INTO coord.waiters (key, id, until) SELECT 'new1', '', clock_timestamp();
-		INSERT INTO coord.cells (kind, key, name, version, value, until) SELECT 'limit', 'new', '', 1, '', clock_timestamp();`)
+		INSERT INTO coord.waiters (key, id, until) SELECT 'new1', '', clock_timestamp() + interval '10 minutes';
+		INSERT INTO coord.cells (kind, key, name, version, value, until) SELECT 'limit', 'new', '', 1, '', clock_timestamp() + interval '10 minutes';`)
 	const sweeps = 1000 // each has a chance of one in four to meet a certain block
 	for range sweeps {
 		if rowsOf(t, b) == 7 {
