@@ -304,35 +304,31 @@ func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...co
 	}
 }
 
-// served makes a call on the bare driver. Where a machine is too slow to connect to its store in time, nothing was sent, and
-// the call is made again.
-func served[T any](e *env, call func(context.Context) (T, error)) (T, error) {
+// served makes a call on the bare driver, and makes it again for as long as again says that its error tells how busy the
+// machine is.
+func served[T any](e *env, again func(error) bool, call func(context.Context) (T, error)) (T, error) {
 	ctx := e.within(soon)
 	for {
 		v, err := call(ctx)
-		if !errors.Is(err, driver.ErrNotSent) || e.timely() || ctx.Err() != nil {
+		if !again(err) || ctx.Err() != nil {
 			return v, err
 		}
 		rest(ctx, 50*time.Millisecond)
 	}
 }
 
+// unsent reports whether err says that the machine was too slow to connect to its store in time: nothing was sent.
+func (e *env) unsent(err error) bool { return !e.timely() && errors.Is(err, driver.ErrNotSent) }
+
 // unanswered reports whether err says no more of the store than that it did not answer in the time that the driver or its
 // client library allows it. On a machine that tells how busy it is.
 func (e *env) unanswered(err error) bool {
-	return err != nil && !e.timely() && (errors.Is(err, driver.ErrNotSent) || !driver.Definite(err))
+	return e.unsent(err) || err != nil && !e.timely() && !driver.Definite(err)
 }
 
 // tryLock is TryLock on the bare driver. An attempt that was not answered is followed by the next, as ever with the same id.
 func (e *env) tryLock(l driver.Locker, key string, r driver.Request) (driver.Grant, error) {
-	ctx := e.within(soon)
-	for {
-		g, err := l.TryLock(ctx, key, r)
-		if !e.unanswered(err) || ctx.Err() != nil {
-			return g, err
-		}
-		rest(ctx, 50*time.Millisecond)
-	}
+	return served(e, e.unanswered, func(ctx context.Context) (driver.Grant, error) { return l.TryLock(ctx, key, r) })
 }
 
 // take is TryLock of a free key on the bare driver.

@@ -52,7 +52,7 @@ func (e *env) ask(l driver.Limiter, key string, limit driver.Limit, least, n int
 
 func (e *env) askFor(l driver.Limiter, key string, limit driver.Limit, a driver.Ask) asked {
 	sent := time.Now()
-	t, err := served(e, func(ctx context.Context) (driver.Taken, error) {
+	t, err := served(e, e.unsent, func(ctx context.Context) (driver.Taken, error) {
 		return l.Take(ctx, key, limit, []driver.Ask{a})
 	})
 	came := time.Now()

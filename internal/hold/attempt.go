@@ -31,8 +31,7 @@ type Spec struct {
 	PassOn func(context.Context) error
 }
 
-// Attempt is one acquisition on its way. An attempt that failed keeps its place in the queue until Abandon, and may
-// be run again, by one goroutine at a time.
+// Attempt is one acquisition on its way. It is run once, and one that failed keeps its place in the queue until Abandon.
 type Attempt struct {
 	waiter
 	m           *Manager
@@ -53,8 +52,8 @@ func (a *Attempt) Begin(m *Manager, s Spec) {
 	a.ticket.of, a.ticket.apart = &a.waiter, s.Fair || m.queues != nil
 }
 
-// Run brings a to a tenure, or fails. A try fails with ErrLocked rather than wait. trace may be nil. After a
-// failure the attempt keeps its place until Abandon, so that another goroutine can go on with it.
+// Run brings a to a tenure, or fails. A try fails with ErrLocked rather than wait. trace may be nil. Abandon
+// follows a failure.
 func (a *Attempt) Run(ctx context.Context, try bool, trace Trace) (*Tenure, error) {
 	var e *events
 	if trace != nil {
