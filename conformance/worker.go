@@ -67,6 +67,7 @@ type answer struct {
 	Granted int         `json:"granted,omitempty"` // permits
 	Wasted  int         `json:"wasted,omitempty"`  // permits that were taken in advance and lost
 	Leases  int         `json:"leases,omitempty"`  // that were taken
+	Mute    int         `json:"mute,omitempty"`    // takes that were not answered
 	Err     string      `json:"err,omitempty"`
 }
 
@@ -183,12 +184,18 @@ func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
 // drainInAdvance is drain by a client that takes permits in advance. It gives back what it has left.
 func drainInAdvance(ctx context.Context, url string, o order) answer {
 	var mu sync.Mutex
-	wasted, leases := 0, 0
+	wasted, leases, mute := 0, 0, 0
 	c, err := openWorker(url, coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: o.Lessees}),
 		coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
 			mu.Lock()
 			defer mu.Unlock()
 			wasted, leases = wasted+l.Wasted, leases+1
+		}, StoreCalled: func(_ context.Context, call coord.StoreCall) {
+			mu.Lock()
+			defer mu.Unlock()
+			if (call.Op == "take" || call.Op == "takeall") && call.Err != nil && !driver.Definite(call.Err) {
+				mute++
+			}
 		}}))
 	if err != nil {
 		return answer{Err: err.Error()}
@@ -199,7 +206,7 @@ func drainInAdvance(ctx context.Context, url string, o order) answer {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	a.Wasted, a.Leases = wasted, leases
+	a.Wasted, a.Leases, a.Mute = wasted, leases, mute
 	return a
 }
 
