@@ -165,7 +165,7 @@ func (b *backend) sendNext() {
 	if len(steps) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.life, makeWithin)
+	ctx, cancel := context.WithTimeout(b.life, b.making)
 	bt.cancel = cancel
 	c.out++
 	if len(steps) > 1 {

@@ -117,6 +117,7 @@ type backend struct {
 	due      schedule         // when to look at entries
 	wake     time.Time        // when the janitor looks next
 	removing []*entry         // to be removed
+	making   time.Duration    // how long a request that makes an entry may take: makeWithin
 	orphans  int              // requests under way for which nobody waits
 	kick     chan struct{}    // wakes the janitor
 	reaping  chan struct{}    // wakes the reaper
@@ -158,7 +159,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery,
+		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery, making: makeWithin,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),

@@ -62,8 +62,9 @@ func connectWith(t testing.TB, cfg clientv3.Config, opts ...Option) *backend {
 			t.Error(err)
 		}
 	})
-	// What is pushed is to be found out by that, and not by a look: no bound has to tell the two apart.
-	b.(*backend).recheck = time.Hour
+	// What is pushed is to be found out by that, and not by a look: no bound has to tell the two apart. And a machine that takes
+	// seconds for a request is not to make a test see an outcome that nobody knows.
+	b.(*backend).recheck, b.(*backend).making = time.Hour, hung
 	return b.(*backend)
 }
 

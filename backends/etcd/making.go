@@ -43,12 +43,12 @@ func (m *making) over() bool {
 // that ctx has ended before that: then the entry is removed as soon as it is known to be there.
 func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
 	if _, lasts := ctx.(valued); lasts { // its caller does not cancel it
-		ctx, cancel := context.WithTimeout(ctx, makeWithin)
+		ctx, cancel := context.WithTimeout(ctx, b.making)
 		defer cancel()
 		create, err = send(ctx)
 		return create, false, err
 	}
-	own, cancel := context.WithTimeout(b.life, makeWithin)
+	own, cancel := context.WithTimeout(b.life, b.making)
 	m := &making{e: e, l: l, done: make(chan struct{})}
 	if !b.start(func() {
 		defer cancel()
