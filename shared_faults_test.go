@@ -287,6 +287,44 @@ func (u unreachable) TryLock(ctx context.Context, key string, r driver.Request) 
 	return u.SharedLocker.TryLock(ctx, key, r)
 }
 
+// A place in the queue that is granted too late for its own lease is asked for again: the hold has a longer one. That
+// ends when the store has not served the waiter for the whole lease of the hold.
+func TestPlaceThatComesTooLate(t *testing.T) {
+	for name, lateFor := range map[string]time.Duration{"for a while": coord.DefaultTTL / 2, "for good": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, late := memory.NewStore(), new(atomic.Int64)
+				begin := time.Now()
+				slow := clientOf(t, bent{
+					sharingStore: store.Open().(sharingStore),
+					tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
+						if isQueue(key) && time.Since(begin) < lateFor {
+							late.Add(1)
+							time.Sleep(r.TTL)
+						}
+						return in.TryLock(ctx, key, r)
+					},
+				})
+				reader := mustShare(t, clientOf(t, store.Open()).ReadWrite().Read())
+				got := lockAndUnlock(t.Context(), slow.ReadWrite().Write())
+				time.Sleep(coord.DefaultTTL * 3 / 4)
+				mustUnlock(t, reader)
+				err := <-got
+				if late.Load() < 2 {
+					t.Fatalf("%d places came too late: the test shows nothing", late.Load())
+				}
+				if took := time.Since(begin); lateFor < coord.DefaultTTL {
+					if err != nil {
+						t.Error(err)
+					}
+				} else if !errors.Is(err, coord.ErrUnavailable) || took < coord.DefaultTTL || took > coord.DefaultTTL+2*time.Second {
+					t.Errorf("%v after %v, want that the store is unavailable, after %v", err, took, coord.DefaultTTL)
+				}
+			})
+		})
+	}
+}
+
 // Who waits for a shared key outlasts an outage that is shorter than its TTL, at the head of the queue and behind it.
 func TestWaitForASharedKeyOutlastsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -291,7 +291,7 @@ func (a *Attempt) newHold(g granted) (*hold, error) {
 	deadline := g.deadline(m.clock)
 	token, err := MakeToken(g.Token, m.floor, 0)
 	if err == nil && deadline.Reached(now) {
-		err = errs.Chain(errs.ErrUnavailable, fmt.Errorf("the grant took %v, too long for a lease of %v", now.Mono-g.since(m.clock).Mono, g.TTL))
+		err = errs.Chain(errs.ErrUnavailable, &lateGrant{took: now.Mono - g.since(m.clock).Mono, lease: g.TTL})
 	}
 	if err != nil {
 		a.mayHave(now)
@@ -305,6 +305,13 @@ func (a *Attempt) newHold(g granted) (*hold, error) {
 	h.deadline.Store(deadline)
 	h.tenure = a.begin(token, now)
 	return h, nil
+}
+
+// lateGrant is a grant whose lease had run out when it came.
+type lateGrant struct{ took, lease time.Duration }
+
+func (g *lateGrant) Error() string {
+	return fmt.Sprintf("the grant took %v, too long for a lease of %v", g.took, g.lease)
 }
 
 // give is t as Run gives it.

@@ -29,11 +29,16 @@ func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) 
 			return g, err
 		}
 	}
-	for {
+	for out := (outage{since: a.m.clock.Now()}); ; {
 		place, err := a.queueUp(ctx)
-		if err != nil {
+		var late *lateGrant
+		switch {
+		case errors.As(err, &late) && !out.lasts(err, a.spec.outlasts, a.m.clock.Now()):
+			continue // the place has a shorter lease than the hold
+		case err != nil:
 			return granted{}, err
 		}
+		out.since = a.m.clock.Now()
 		g, err := a.askAsHead(ctx, place)
 		if err != errPlaceLost {
 			return g, err
