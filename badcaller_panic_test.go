@@ -45,8 +45,8 @@ func (p *panicking) TryLock(ctx context.Context, key string, r driver.Request) (
 	return g, err
 }
 
-func (p *panicking) Lock(ctx context.Context, key string, r driver.Request) (g driver.Grant, err error) {
-	p.in("Lock", func() { g, err = p.fullStore.Lock(ctx, key, r) })
+func (p *panicking) Lock(ctx context.Context, key string, r driver.Request, waits func()) (g driver.Grant, err error) {
+	p.in("Lock", func() { g, err = p.fullStore.Lock(ctx, key, r, waits) })
 	return g, err
 }
 

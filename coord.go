@@ -132,7 +132,6 @@ func (c *Client) connectLocks(locks driver.Backend) {
 	s := &c.store
 	s.Locker, _ = locks.(driver.Locker)
 	s.Queuer, _ = locks.(driver.Queuer)
-	s.Direct, _ = locks.(driver.DirectQueuer)
 	s.Batch, _ = locks.(driver.BatchRenewer)
 	s.Delayed, _ = locks.(driver.DelayedUnlocker)
 	s.Losses, _ = locks.(driver.LossNotifier)

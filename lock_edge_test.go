@@ -134,7 +134,8 @@ func TestLossPushedBeforeTheCall(t *testing.T) {
 // patientFake waits at the store by asking again.
 type patientFake struct{ *fakeStore }
 
-func (f patientFake) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (f patientFake) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	var once sync.Once
 	for {
 		sent := time.Now()
 		g, err := f.TryLock(ctx, key, r)
@@ -145,6 +146,7 @@ func (f patientFake) Lock(ctx context.Context, key string, r driver.Request) (dr
 		if !errors.Is(err, driver.ErrLocked) {
 			return g, err
 		}
+		once.Do(waits)
 		select {
 		case <-ctx.Done():
 			return g, ctx.Err()
@@ -594,13 +596,14 @@ type breakingQueuer struct {
 	n int
 }
 
-func (f *breakingQueuer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (f *breakingQueuer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	f.mu.Lock()
 	f.n++
 	n := f.n
 	f.mu.Unlock()
 	switch {
 	case n == 1: // waits in the queue for a minute, then the connection breaks
+		waits()
 		select {
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()

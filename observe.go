@@ -47,7 +47,7 @@ func (o *observing) attach(locks *lockStore, limits *permit.Store) {
 		return
 	}
 	t := &storetrace.Trace{Clock: o.c.clock, Called: o.called}
-	locks.Locker, locks.Queuer, locks.Direct = t.Locker(locks.Locker), t.Queuer(locks.Queuer), t.DirectQueuer(locks.Direct)
+	locks.Locker, locks.Queuer = t.Locker(locks.Locker), t.Queuer(locks.Queuer)
 	locks.Batch, locks.Delayed = t.BatchRenewer(locks.Batch), t.DelayedUnlocker(locks.Delayed)
 	locks.inspect, locks.breaker, locks.lister = t.Inspector(locks.inspect), t.Breaker(locks.breaker), t.Lister(locks.lister)
 	locks.shared.trace(t)

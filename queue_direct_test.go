@@ -14,11 +14,7 @@ import (
 // directStore is a fakeStore with a line.
 type directStore struct{ *fakeStore }
 
-func (d directStore) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return d.LockDirect(ctx, key, r, func() {})
-}
-
-func (d directStore) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (g driver.Grant, err error) {
+func (d directStore) Lock(ctx context.Context, key string, r driver.Request, waits func()) (g driver.Grant, err error) {
 	for waited := false; ; {
 		var taken bool
 		err := d.do(ctx, "lock", key, func() error {
@@ -182,10 +178,10 @@ type lateStore struct {
 	wait, late time.Duration
 }
 
-func (s lateStore) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+func (s lateStore) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	waits()
 	time.Sleep(s.wait)
-	g, err := s.directStore.LockDirect(ctx, key, r, waits)
+	g, err := s.directStore.Lock(ctx, key, r, waits)
 	time.Sleep(s.late)
 	return g, err
 }

@@ -243,13 +243,17 @@ type queuedFake struct {
 	waiting chan struct{}
 }
 
-func (f queuedFake) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (f queuedFake) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	f.waiting <- struct{}{}
+	var once sync.Once
 	for {
 		g, err := f.TryLock(ctx, key, r)
 		if err == nil {
 			g.Since = time.Now()
 			return g, nil
+		}
+		if errors.Is(err, driver.ErrLocked) {
+			once.Do(waits)
 		}
 		select {
 		case <-ctx.Done():

@@ -82,7 +82,7 @@ func (e *env) anyCalls(b driver.Backend) map[string]func(context.Context) error 
 	}
 	if q, ok := b.(driver.Queuer); ok {
 		calls["Lock"] = func(ctx context.Context) error {
-			_, err := q.Lock(ctx, key(), e.req(e.keep))
+			_, err := q.Lock(ctx, key(), e.req(e.keep), func() {})
 			return err
 		}
 	}

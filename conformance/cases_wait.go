@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -49,6 +50,10 @@ func waitCases() []Case {
 			ID: "LOCK-53", Name: "waiters-go-on-when-the-lease-lapses", Clause: "L8", run: waitersGoOn,
 			Why:    "waiters of the holder's own process stay blocked by a local mutex after the store has let go (spring#3821)",
 			Remedy: "look again when the holder's lease runs out, not only when it unlocks",
+		}, {
+			ID: "LOCK-58", Name: "who-waits-is-told-so-once", Clause: "L8", run: tellsWhoWaits,
+			Why:    "a wait rides out an outage only from a place in the queue: the core has to know who has one, and an error of who has none is told at once",
+			Remedy: "call waits of Lock when the store has refused the key, before the wait, and never for a grant",
 		},
 	}
 }
@@ -311,7 +316,7 @@ func fairOrder(e *env) {
 		w := driver.Request{ID: e.newID(), TTL: e.long, Fair: true}
 		ids[i], lockers[i] = w.ID, b.(driver.Locker)
 		go func() {
-			if _, err := q.Lock(e.ctx, key, w); err != nil {
+			if _, err := q.Lock(e.ctx, key, w, func() {}); err != nil {
 				e.Errorf("Lock of waiter %d: saw %v, want a grant", i, err)
 			}
 			granted <- i
@@ -329,6 +334,54 @@ func fairOrder(e *env) {
 		free, id = lockers[got], ids[got]
 	}
 	e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the last waiter")
+}
+
+// tellsWhoWaits has two wait behind a holder.
+func tellsWhoWaits(e *env) {
+	key, b := e.key("k"), e.open()
+	q, ok := b.(driver.Queuer)
+	if !ok {
+		e.Unsupported("the store is no driver.Queuer: the core polls")
+	}
+	type answer struct {
+		id   string
+		told int
+		err  error
+	}
+	answers := make(chan answer, 1)
+	lock := func(id string) (told <-chan struct{}) {
+		first, n := make(chan struct{}, 1), atomic.Int32{}
+		go func() {
+			_, err := q.Lock(e.ctx, key, driver.Request{ID: id, TTL: e.long}, func() {
+				if n.Add(1) == 1 {
+					first <- struct{}{}
+				}
+			})
+			answers <- answer{id, int(n.Load()), err}
+		}()
+		return first
+	}
+	granted := func(what string, told int) (id string) {
+		a := recv(e, answers, e.lapse(e.ttl), what+" to be granted")
+		e.noError(a.err, "Lock of "+what)
+		if a.told != told {
+			e.Errorf("calls of waits by Lock of %s: saw %d, want %d", what, a.told, told)
+		}
+		return a.id
+	}
+	holder := e.newID()
+	for _, what := range []string{"a free key", "a key that the id has"} {
+		lock(holder)
+		granted(what, 0)
+	}
+	for _, what := range []string{"a waiter", "a second waiter"} {
+		recv(e, lock(e.newID()), soon, what+" to be told that it waits, while another holds")
+	}
+	for _, what := range []string{"a waiter", "a second waiter"} {
+		e.noError(b.(driver.Locker).Unlock(e.within(soon), key, holder), "Unlock by the holder")
+		holder = granted(what, 1)
+	}
+	e.noError(b.(driver.Locker).Unlock(e.within(soon), key, holder), "Unlock by the last waiter")
 }
 
 // queued returns when n waiters are in the store's queue for key.

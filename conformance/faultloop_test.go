@@ -25,14 +25,14 @@ type keepsPlaces struct {
 	gone *sync.Map // the ids of such callers
 }
 
-func (b keepsPlaces) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (b keepsPlaces) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	type granted struct {
 		driver.Grant
 		err error
 	}
 	answer := make(chan granted, 1)
 	go func() {
-		g, err := b.queueing.Lock(context.WithoutCancel(ctx), key, r)
+		g, err := b.queueing.Lock(context.WithoutCancel(ctx), key, r, waits)
 		answer <- granted{g, err}
 	}()
 	select {

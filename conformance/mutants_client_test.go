@@ -346,8 +346,10 @@ func (l *layer) TryLock(ctx context.Context, key string, r driver.Request) (driv
 	return l.acquire(ctx, key, r, l.whole.TryLock)
 }
 
-func (l *layer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return l.acquire(ctx, key, r, l.whole.Lock)
+func (l *layer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return l.acquire(ctx, key, r, func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		return l.whole.Lock(ctx, key, r, waits)
+	})
 }
 
 func (l *layer) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {

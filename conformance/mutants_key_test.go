@@ -50,8 +50,8 @@ func (b collider) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	return b.store.TryLock(ctx, b.encode(key), r)
 }
 
-func (b collider) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.store.Lock(ctx, b.encode(key), r)
+func (b collider) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return b.store.Lock(ctx, b.encode(key), r, waits)
 }
 
 func (b collider) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {

@@ -98,8 +98,10 @@ func (b timedLease) TryLock(ctx context.Context, key string, r driver.Request) (
 	return b.grant(ctx, b.store.TryLock, key, r)
 }
 
-func (b timedLease) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.grant(ctx, b.store.Lock, key, r)
+func (b timedLease) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return b.grant(ctx, func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		return b.store.Lock(ctx, key, r, waits)
+	}, key, r)
 }
 
 func (b timedLease) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {

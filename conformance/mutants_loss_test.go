@@ -75,8 +75,8 @@ func (b *pushing) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	return g, err
 }
 
-func (b *pushing) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	g, err := b.store.Lock(ctx, key, r)
+func (b *pushing) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	g, err := b.store.Lock(ctx, key, r, waits)
 	b.own(r.ID, err)
 	return g, err
 }

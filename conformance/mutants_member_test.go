@@ -225,7 +225,7 @@ func (b *membersBackend) keep(key, id string, err error) {
 	}
 }
 
-func (b *membersBackend) Lock(ctx context.Context, key string, r driver.Request) (g driver.Grant, err error) {
+func (b *membersBackend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (g driver.Grant, err error) {
 	s, err := b.server(ctx, key)
 	if err != nil {
 		return g, err
@@ -247,7 +247,7 @@ func (b *membersBackend) Lock(ctx context.Context, key string, r driver.Request)
 		}
 		ctx = within
 	}
-	g, err = s.Lock(ctx, key, r)
+	g, err = s.Lock(ctx, key, r, waits)
 	b.keep(key, r.ID, err)
 	return g, err
 }

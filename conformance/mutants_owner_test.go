@@ -62,8 +62,8 @@ func (b ownLocks) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	return b.own.TryLock(ctx, key, r)
 }
 
-func (b ownLocks) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.own.Lock(ctx, key, r)
+func (b ownLocks) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return b.own.Lock(ctx, key, r, waits)
 }
 
 func (b ownLocks) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {

@@ -43,7 +43,48 @@ var queueMutants = []mutant{
 	}, {
 		name: "queue that favours a client", bug: "who waits at the client that unlocked is granted before those in the queue", sound: "queue",
 		new: lined(queueBug{own: true}), killers: []string{"LOCK-89"},
+	}, {
+		name: "silent queue", bug: "who waits is not told so",
+		new: telling(func(lock lockFunc, _ func()) (driver.Grant, error) { return lock(func() {}) }), killers: []string{"LOCK-58"},
+	}, {
+		name: "queue that tells too late", bug: "who waits is told so when the wait is over",
+		new: telling(func(lock lockFunc, waits func()) (driver.Grant, error) {
+			waited := false
+			g, err := lock(func() { waited = true })
+			if waited {
+				waits()
+			}
+			return g, err
+		}), killers: []string{"LOCK-58"},
+	}, {
+		name: "queue that tells all", bug: "who is granted the key at once is told that it waits",
+		new: telling(func(lock lockFunc, waits func()) (driver.Grant, error) {
+			waits()
+			return lock(func() {})
+		}), killers: []string{"LOCK-58"},
+	}, {
+		name: "queue that tells again", bug: "who waits is told so each time that it asks",
+		new: telling(func(lock lockFunc, waits func()) (driver.Grant, error) {
+			return lock(func() { waits(); waits() })
+		}), killers: []string{"LOCK-58"},
 	},
+}
+
+// lockFunc is a call of Lock of the memory store.
+type lockFunc func(waits func()) (driver.Grant, error)
+
+// telling is a store whose queue tells who waits as tell does.
+func telling(tell func(lockFunc, func()) (driver.Grant, error)) func() harness {
+	return on(func(s store) driver.Backend { return tellsWaiters{s, tell} })
+}
+
+type tellsWaiters struct {
+	store
+	tell func(lockFunc, func()) (driver.Grant, error)
+}
+
+func (b tellsWaiters) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return b.tell(func(waits func()) (driver.Grant, error) { return b.store.Lock(ctx, key, r, waits) }, waits)
 }
 
 type queueBug struct {
@@ -91,8 +132,8 @@ type queued struct {
 	bug  queueBug
 }
 
-func (b queued) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	p := b.join(key, r.ID)
+func (b queued) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	p, once := b.join(key, r.ID), sync.Once{}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -100,6 +141,7 @@ func (b queued) Lock(ctx context.Context, key string, r driver.Request) (driver.
 		if done {
 			return g, err
 		}
+		once.Do(waits)
 		select {
 		case <-ctx.Done():
 			first, woken, _ := b.turn(key, p)

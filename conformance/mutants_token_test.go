@@ -72,8 +72,8 @@ func (b numberer) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	return g, err
 }
 
-func (b numberer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	g, err := b.store.Lock(ctx, key, r)
+func (b numberer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	g, err := b.store.Lock(ctx, key, r, waits)
 	g.Token = b.show(key, g.Token)
 	return g, err
 }

@@ -203,8 +203,8 @@ func (l *lossy) TryLock(ctx context.Context, key string, r driver.Request) (driv
 	return g, err
 }
 
-func (l *lossy) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	g, err := l.faults.Lock(ctx, key, r)
+func (l *lossy) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	g, err := l.faults.Lock(ctx, key, r, waits)
 	l.note(key, r.ID, err)
 	return g, err
 }

@@ -110,7 +110,7 @@ func (f *faults) TryLock(ctx context.Context, key string, r driver.Request) (dri
 }
 
 // Lock waits at the store, and no longer than the store can be reached.
-func (f *faults) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (f *faults) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	reach, err := f.arrive(ctx)
 	if err != nil {
 		return driver.Grant{}, err
@@ -118,7 +118,7 @@ func (f *faults) Lock(ctx context.Context, key string, r driver.Request) (driver
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reach, cancel)()
-	g, err := f.full.Lock(ctx, key, r)
+	g, err := f.full.Lock(ctx, key, r, waits)
 	if err != nil && reach.Err() != nil {
 		err = errCutWaiting
 	}

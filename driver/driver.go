@@ -176,27 +176,23 @@ type Renewal struct {
 
 // Queuer waits at the store, first in first out, woken by the store. Without
 // it the core polls with jitter, one waiter per client and key.
+//
+// The core makes fair requests with Lock, and those that are likely to wait, without
+// a TryLock before: Lock of a free key is to cost no more round trips.
 type Queuer interface {
 	// Lock waits until r.ID is granted or ctx ends. When ctx ends the queue
 	// entry may remain: the core withdraws it with Unlock, and the store
 	// skips waiters that died without doing so.
 	//
+	// It calls waits, at most once, when the store has told it that the request is
+	// not granted at once, and never for one that is. Until then the core takes an
+	// error for that of a TryLock; after it, for the end of a place in the queue.
+	// waits does not block and does not call the backend.
+	//
 	// Once r.ID has had a place in the queue, ErrNotSent says that the
 	// store has refused its client for a whole TTL, or the place: the core
 	// does not ask again. Of an outage any other error tells.
-	Lock(ctx context.Context, key string, r Request) (Grant, error)
-}
-
-// DirectQueuer is a Queuer that can be asked for a key without a try before, because
-// to be granted a free key there costs what TryLock costs. The core then makes
-// fair requests so, and those that are likely to wait. Without it the core always tries
-// first.
-type DirectQueuer interface {
-	Queuer
-	// LockDirect is Lock. It calls waits, once, when it is certain that the request is not
-	// granted at once: it is in the queue then. waits does not block and does not call the
-	// backend.
-	LockDirect(ctx context.Context, key string, r Request, waits func()) (Grant, error)
+	Lock(ctx context.Context, key string, r Request, waits func()) (Grant, error)
 }
 
 // LossNotifier pushes losses that the store knows of. Without it the core

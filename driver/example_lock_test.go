@@ -143,48 +143,24 @@ func ExampleLockedError() {
 	// Output: true true
 }
 
-// A store with a queue of its own is waited at.
+// A store with a queue of its own is waited at. It tells who waits, and nobody who is granted the key at once.
 func ExampleQueuer() {
 	ctx, store := context.Background(), memory.NewStore().Open().(everything)
 	defer store.Close()
-	if _, err := store.TryLock(ctx, "invoices", driver.Request{ID: "a", TTL: time.Minute}); err != nil {
-		fmt.Println(err)
-		return
+	waiting := make(chan string, 1)
+	lock := func(id string) error {
+		_, err := store.Lock(ctx, "invoices", driver.Request{ID: id, TTL: time.Minute}, func() { waiting <- id })
+		return err
 	}
+	fmt.Println(lock("a"))
 	granted := make(chan error)
-	go func() {
-		_, err := store.Lock(ctx, "invoices", driver.Request{ID: "b", TTL: time.Minute})
-		granted <- err
-	}()
+	go func() { granted <- lock("b") }()
+	fmt.Println(<-waiting, "waits")
 	fmt.Println(store.Unlock(ctx, "invoices", "a"), <-granted)
-	// Output: <nil> <nil>
-}
-
-// straight asks for a place in the queue without a try before.
-type straight struct{ everything }
-
-func (s straight) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	if h, err := s.Inspect(ctx, key); err == nil && h.ID != r.ID {
-		waits()
-	}
-	return s.Lock(ctx, key, r)
-}
-
-// A free key is granted at once, and who has to wait is told so.
-func ExampleDirectQueuer() {
-	ctx, store := context.Background(), straight{memory.NewStore().Open().(everything)}
-	defer store.Close()
-	waits := func() { fmt.Println("waits") }
-	_, err := store.LockDirect(ctx, "invoices", driver.Request{ID: "a", TTL: time.Minute}, waits)
-	fmt.Println(err)
-	late, cancel := context.WithTimeout(ctx, time.Millisecond)
-	defer cancel()
-	_, err = store.LockDirect(late, "invoices", driver.Request{ID: "b", TTL: time.Minute}, waits)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 	// Output:
 	// <nil>
-	// waits
-	// true
+	// b waits
+	// <nil> <nil>
 }
 
 // MinHold at the store: unlocked, and yet not free.

@@ -138,7 +138,7 @@ type backend struct {
 
 var (
 	_ driver.Locker          = (*backend)(nil)
-	_ driver.DirectQueuer    = (*backend)(nil)
+	_ driver.Queuer          = (*backend)(nil)
 	_ driver.LossNotifier    = (*backend)(nil)
 	_ driver.BatchRenewer    = (*backend)(nil)
 	_ driver.DelayedUnlocker = (*backend)(nil)

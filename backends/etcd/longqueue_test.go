@@ -108,7 +108,7 @@ func TestLastOfALongQueueGoes(t *testing.T) {
 
 // Without a look at the key before: one request on a free one, and what a wait takes on one in whose queue this client
 // is already. One time in 70 or so the name is taken, which takes one more, but not three times in a row.
-func TestLockDirect(t *testing.T) {
+func TestLockCosts(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
@@ -116,15 +116,15 @@ func TestLockDirect(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", request("lease", time.Minute))) // it is there
 	var calls map[string]int
 	for _, key := range []string{"a", "b", "c"} {
-		if calls = lockDirect(t, b, count, key); calls[methodTxn] <= 2 {
+		if calls = lockCosts(t, b, count, key); calls[methodTxn] <= 2 {
 			return
 		}
 	}
 	t.Errorf("behind another of its client: %v, want a place in the queue and a look", calls)
 }
 
-// lockDirect lets three goroutines hold a key one after the other, and gives the requests of the third until it was in the queue.
-func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map[string]int) {
+// lockCosts lets three goroutines hold a key one after the other, and gives the requests of the third until it was in the queue.
+func lockCosts(t *testing.T, b *backend, count *counter, key string) (calls map[string]int) {
 	t.Helper()
 	first, second, third := request("first", time.Minute), request("second", time.Minute), request("third", time.Minute)
 	lock := func(r driver.Request) (done chan result, waits func() int) {
@@ -132,7 +132,7 @@ func lockDirect(t *testing.T, b *backend, count *counter, key string) (calls map
 		n := 0
 		done = make(chan result, 1)
 		go func() {
-			g, err := b.LockDirect(t.Context(), key, r, func() { mu.Lock(); n++; mu.Unlock() })
+			g, err := b.Lock(t.Context(), key, r, func() { mu.Lock(); n++; mu.Unlock() })
 			done <- result{g, err, time.Now()}
 		}()
 		return done, func() int { mu.Lock(); defer mu.Unlock(); return n }

@@ -21,7 +21,11 @@ func TestCancelledAttemptLeavesNothing(t *testing.T) {
 	srv := shared(t)
 	for name, lock := range map[string]func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error){
 		"TryLock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.TryLock },
-		"Lock":    func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.Lock },
+		"Lock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) {
+			return func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+				return b.Lock(ctx, key, r, func() {})
+			}
+		},
 	} {
 		for applied, when := range map[bool]string{false: "before the server has it", true: "after the server has it"} {
 			t.Run(name+", "+when, func(t *testing.T) {

@@ -13,20 +13,15 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Lock implements driver.Queuer.
-func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.lock(ctx, key, r, func() {})
-}
-
-// LockDirect implements driver.DirectQueuer. It tries the key first, unless this client has an entry in the queue already.
-func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+// Lock implements driver.Queuer. It tries the key first, unless this client has an entry in the queue already.
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if !b.isQueued(key) {
 		g, err := b.TryLock(ctx, key, r)
 		if !errors.Is(err, driver.ErrLocked) {
 			return g, err
 		}
 		waits()
-		return b.Lock(ctx, key, r)
+		return b.lock(ctx, key, r, func() {})
 	}
 	return b.lock(ctx, key, r, waits)
 }
@@ -79,7 +74,7 @@ type waiter struct {
 	before  string // the name of the entry before this one, "" if there is none
 	made    int64  // the revision that created that entry
 	granted driver.Grant
-	waits   func() // reports to LockDirect that another entry comes first
+	waits   func() // reports that another entry comes first
 }
 
 // follow sets the entry before w's.

@@ -34,7 +34,7 @@ func BenchmarkHandOver(b *testing.B) {
 		go func() {
 			c := s.Open()
 			for range b.N/2 + 1 {
-				if _, err := c.(driver.Queuer).Lock(ctx, "orders/42", driver.Request{ID: id, TTL: time.Minute}); err != nil {
+				if _, err := c.(driver.Queuer).Lock(ctx, "orders/42", driver.Request{ID: id, TTL: time.Minute}, func() {}); err != nil {
 					done <- err
 					return
 				}

@@ -56,7 +56,7 @@ func (c client) unlock(key, id string) error { return c.Unlock(c.t.Context(), ke
 func (c client) wait(ctx context.Context, key, id string, ttl time.Duration) <-chan answer {
 	ch := make(chan answer, 1)
 	go func() {
-		g, err := c.Lock(ctx, key, driver.Request{ID: id, TTL: ttl})
+		g, err := c.Lock(ctx, key, driver.Request{ID: id, TTL: ttl}, func() {})
 		ch <- answer{g, err}
 	}()
 	return ch
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 		"huge TTL":     {ID: "a", TTL: maxTTL + 1},
 	} {
 		wantErr(t, "TryLock: "+name, second(c.TryLock(ctx, "k", r)), driver.ErrInvalid)
-		wantErr(t, "Lock: "+name, second(c.Lock(ctx, "k", r)), driver.ErrInvalid)
+		wantErr(t, "Lock: "+name, second(c.Lock(ctx, "k", r, func() {})), driver.ErrInvalid)
 		wantErr(t, "Renew: "+name, second(c.Renew(ctx, "k", r)), driver.ErrInvalid)
 	}
 	wantErr(t, "empty key", second(c.try("", "a", sec)), driver.ErrInvalid)
@@ -190,11 +190,11 @@ func TestQueueIsShown(t *testing.T) {
 func TestLockOfAFreeKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, NewStore())
-		g, err := c.Lock(t.Context(), "k", driver.Request{ID: "a", TTL: sec})
+		g, err := c.Lock(t.Context(), "k", driver.Request{ID: "a", TTL: sec}, func() {})
 		if err != nil || g.Since.IsZero() || g.Token < 1 {
 			t.Fatalf("Lock: %+v, %v", g, err)
 		}
-		again, err := c.Lock(t.Context(), "k", driver.Request{ID: "a", TTL: sec})
+		again, err := c.Lock(t.Context(), "k", driver.Request{ID: "a", TTL: sec}, func() {})
 		if err != nil || again.Token != g.Token {
 			t.Fatalf("Lock again: %+v, %v, want token %d", again, err, g.Token)
 		}
@@ -279,7 +279,7 @@ func TestUnlockWithdrawsAWaiter(t *testing.T) {
 		c.mustTry("k", "a", time.Hour)
 		w := c.wait(t.Context(), "k", "b", time.Hour)
 		synctest.Wait()
-		wantErr(t, "second wait of one id", second(c.Lock(t.Context(), "k", driver.Request{ID: "b", TTL: sec})), driver.ErrInvalid)
+		wantErr(t, "second wait of one id", second(c.Lock(t.Context(), "k", driver.Request{ID: "b", TTL: sec}, func() {})), driver.ErrInvalid)
 		wantErr(t, "Unlock of the waiter", c.unlock("k", "b"), nil)
 		wantErr(t, "withdrawn wait", (<-w).err, driver.ErrNotHeld)
 		wantErr(t, "Unlock", c.unlock("k", "a"), nil)
@@ -303,7 +303,7 @@ func TestCloseEndsOwnWaitersOnly(t *testing.T) {
 		wantErr(t, "own wait", (<-own).err, driver.ErrClosed)
 		pending(t, "wait of the other client", other)
 		wantErr(t, "TryLock", second(a.try("k", "x", sec)), driver.ErrClosed)
-		wantErr(t, "Lock", second(a.Lock(t.Context(), "k", driver.Request{ID: "x", TTL: sec})), driver.ErrClosed)
+		wantErr(t, "Lock", second(a.Lock(t.Context(), "k", driver.Request{ID: "x", TTL: sec}, func() {})), driver.ErrClosed)
 		wantErr(t, "Renew", a.renew("k", "a", sec), driver.ErrClosed)
 		wantErr(t, "Unlock", a.unlock("k", "a"), driver.ErrClosed)
 		wantErr(t, "Inspect", second(a.Inspect(t.Context(), "k")), driver.ErrClosed)

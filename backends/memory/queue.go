@@ -111,7 +111,7 @@ func (s *Store) arm(sh *shard[slot], sl *slot, now instant) {
 }
 
 // Lock waits in the queue until r.ID is granted.
-func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := b.check(ctx, key, r); err != nil {
 		return driver.Grant{}, err
 	}
@@ -119,6 +119,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 	if w == nil {
 		return grant, err
 	}
+	waits()
 	select {
 	case <-w.done:
 		return w.grant, w.err

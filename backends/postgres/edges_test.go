@@ -25,7 +25,7 @@ func TestEndedHoldIsNotGrantedBeforeWaiters(t *testing.T) {
 	}
 	admin(t, superuser(t, srv.Addr), "UPDATE coord.locks SET until = clock_timestamp()") // the lease of a is over
 	a.TTL = time.Minute
-	g, err := b.Lock(t.Context(), "k", a) // the waiter does not ask again, so that its place ends
+	g, err := b.Lock(t.Context(), "k", a, func() {}) // the waiter does not ask again, so that its place ends
 	if err != nil || g.Token <= first.Token {
 		t.Fatalf("the id again: %+v, %v: want a token above %d", g, err, first.Token)
 	}

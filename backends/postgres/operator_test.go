@@ -30,7 +30,7 @@ func TestLockTimeout(t *testing.T) {
 		"Break":        func() error { return b.Break(t.Context(), "k", r.ID) },
 		"a repetition": func() error { _, err := b.TryLock(t.Context(), "k", r); return err },
 		"a wait": func() error {
-			_, err := b.Lock(t.Context(), "k", request("b", time.Hour))
+			_, err := b.Lock(t.Context(), "k", request("b", time.Hour), func() {})
 			return err
 		},
 	} {

@@ -65,7 +65,7 @@ func TestPgBouncerKeepsTheOrder(t *testing.T) {
 		b := clients[i%len(clients)]
 		wg.Go(func() {
 			r := request("waiter", time.Hour)
-			if _, err := b.Lock(t.Context(), "k", r); err != nil {
+			if _, err := b.Lock(t.Context(), "k", r, func() {}); err != nil {
 				t.Error(err)
 				return
 			}

@@ -25,7 +25,7 @@ var _ driver.Queuer = (*backend)(nil)
 
 // Lock implements driver.Queuer. The server keeps the queue. Whoever frees the key, or leaves the queue, notifies
 // the first in it, who asks again; so does a waiter whose lease in the way has ended.
-func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
@@ -43,6 +43,9 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (drive
 		if !errors.Is(err, driver.ErrLocked) {
 			g.Since = sent
 			return g, unplaced(ctx, err, placed)
+		}
+		if !placed {
+			waits()
 		}
 		pause := placeLasts(r.TTL) / 3 // a sign of life
 		if !b.listener.isUp() {

@@ -24,7 +24,7 @@ func TestWaiterIsNotified(t *testing.T) {
 		mustTry(t, one, "k", holder)
 		granted := make(chan error, 1)
 		go func() {
-			_, err := two.Lock(t.Context(), "k", waiter)
+			_, err := two.Lock(t.Context(), "k", waiter, func() {})
 			granted <- err
 		}()
 		for h := (driver.Holder{}); h.Waiters != 1; {
@@ -62,7 +62,7 @@ func TestShorterLeaseIsTold(t *testing.T) {
 	defer cancel()
 	left := make(chan error, 1)
 	go func() {
-		_, err := b.Lock(ctx, "k", waiter)
+		_, err := b.Lock(ctx, "k", waiter, func() {})
 		left <- err
 	}()
 	for h := (driver.Holder{}); h.Waiters != 1; {
@@ -89,7 +89,7 @@ func TestShorterLeaseIsTold(t *testing.T) {
 func awaitListener(t *testing.T, b *backend, key string) {
 	t.Helper()
 	r := request("a", time.Hour)
-	if _, err := b.Lock(t.Context(), key, r); err != nil {
+	if _, err := b.Lock(t.Context(), key, r, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Unlock(t.Context(), key, r.ID); err != nil {

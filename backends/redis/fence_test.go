@@ -98,7 +98,7 @@ func TestFenceSeededForTheLease(t *testing.T) {
 	r := request("a", 24*time.Hour)
 	first := must[driver.Grant](t)(b.TryLock(ctx, "k", r))
 	r.TTL = time.Minute
-	for name, again := range map[string]func(context.Context, string, driver.Request) (driver.Grant, error){"TryLock": b.TryLock, "Lock": b.Lock} {
+	for name, again := range map[string]func(context.Context, string, driver.Request) (driver.Grant, error){"TryLock": b.TryLock, "Lock": lockOf(b)} {
 		b.client.Del(ctx, "coord:{k}:fence")
 		if g := must[driver.Grant](t)(again(ctx, "k", r)); g.Token <= first.Token || g.TTL < 23*time.Hour {
 			t.Errorf("%s: %+v after token %d", name, g, first.Token)

@@ -152,7 +152,7 @@ func TestBadRequests(t *testing.T) {
 		if _, err := b.Renew(ctx, "k", r); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Renew %d: %v", i, err)
 		}
-		if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := b.Lock(ctx, "k", r, func() {}); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Lock %d: %v", i, err)
 		}
 	}

@@ -9,18 +9,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.DirectQueuer = (*backend)(nil)
+var _ driver.Queuer = (*backend)(nil)
 
-// Lock implements driver.Queuer.
-func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.LockDirect(ctx, key, r, func() {})
-}
-
-// LockDirect implements driver.DirectQueuer. The server keeps the queue, in the order in which waiters came; see
+// Lock implements driver.Queuer. The server keeps the queue, in the order in which waiters came; see
 // lua/offer.lua. The script that ends a hold also offers the lock to the first in the queue, for a short time, and
 // sends its client a message. That waiter takes the lock by asking again. A waiter asks also when the lease in its
 // way is over.
-func (b *backend) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}

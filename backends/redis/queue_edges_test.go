@@ -79,7 +79,7 @@ func TestNightlyRepeatedAttemptWhileTheSlotMoves(t *testing.T) {
 	waitFor(t, other, "k", request("w", time.Minute), 1)
 	slot := c.RedisSlot(lockKey("k"))
 	c.BeginRedisMove(slot, otherMaster(c, slot))
-	for name, lock := range map[string]func(context.Context, string, driver.Request) (driver.Grant, error){"TryLock": b.TryLock, "Lock": b.Lock} {
+	for name, lock := range map[string]func(context.Context, string, driver.Request) (driver.Grant, error){"TryLock": b.TryLock, "Lock": lockOf(b)} {
 		if g, err := lock(ctx, "k", held); err != nil || g.Token != first.Token {
 			t.Errorf("%s: %+v, %v, want token %d", name, g, err, first.Token)
 		}
@@ -102,7 +102,7 @@ func TestForeignPartsOfAQueue(t *testing.T) {
 			b.client.Set(ctx, "coord:{k}:"+part, "x", time.Hour)
 			r := request("w", time.Minute)
 			r.Fair = true
-			if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrCorrupt) {
+			if _, err := b.Lock(ctx, "k", r, func() {}); !errors.Is(err, driver.ErrCorrupt) {
 				t.Errorf("Lock: %v, want ErrCorrupt", err)
 			}
 			if n := b.client.Exists(ctx, "coord:{k}:"+ours).Val(); n != 0 {
@@ -138,7 +138,7 @@ func TestForeignFence(t *testing.T) {
 			spoil(b)
 			_, err := b.TryLock(ctx, "k", request("t", time.Minute))
 			untouched("TryLock", err, "")
-			_, err = b.Lock(ctx, "k", request("l", time.Minute))
+			_, err = b.Lock(ctx, "k", request("l", time.Minute), func() {})
 			untouched("Lock", err, "")
 
 			b.client.Del(ctx, "coord:{k}:fence")
@@ -166,7 +166,7 @@ func TestForeignFenceOfAHeldLock(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		r := request("w", time.Minute)
 		r.Fair = fair
-		if _, err := b.Lock(ctx, "k", r); !errors.Is(err, driver.ErrCorrupt) {
+		if _, err := b.Lock(ctx, "k", r, func() {}); !errors.Is(err, driver.ErrCorrupt) {
 			t.Errorf("Lock: %v, want ErrCorrupt", err)
 		}
 		for _, part := range []string{"coord:{k}:queue", "coord:{k}:waiters"} {

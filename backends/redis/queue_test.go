@@ -32,7 +32,7 @@ func waitUnder(t *testing.T, ctx context.Context, b *backend, key string, r driv
 	t.Helper()
 	result := make(chan answer, 1)
 	go func() {
-		g, err := b.Lock(ctx, key, r)
+		g, err := b.Lock(ctx, key, r, func() {})
 		result <- answer{g, err}
 	}()
 	wantQueued(t, b, key, n)
@@ -45,6 +45,13 @@ func wantQueued(t *testing.T, b *backend, key string, n int) {
 		h, err := b.Inspect(t.Context(), key)
 		return err == nil && h.Waiters == n
 	})
+}
+
+// lockOf is Lock in the form of TryLock.
+func lockOf(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) {
+	return func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		return b.Lock(ctx, key, r, func() {})
+	}
 }
 
 // eventually waits for an event.
@@ -155,8 +162,8 @@ func TestLockOfAFreeKey(t *testing.T) {
 	t.Parallel()
 	b := shared(t)
 	r := request("a", time.Minute)
-	one := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
-	two := must[driver.Grant](t)(b.Lock(t.Context(), "k", r))
+	one := must[driver.Grant](t)(b.Lock(t.Context(), "k", r, func() {}))
+	two := must[driver.Grant](t)(b.Lock(t.Context(), "k", r, func() {}))
 	if one.Token != two.Token || one.Since.IsZero() {
 		t.Errorf("%+v, then %+v", one, two)
 	}
@@ -289,7 +296,7 @@ func TestForeignLine(t *testing.T) {
 	held := request("h", time.Minute)
 	must[driver.Grant](t)(b.TryLock(ctx, "k", held))
 	b.client.Set(ctx, "coord:{k}:queue", "x", time.Hour)
-	if _, err := b.Lock(ctx, "k", request("w", time.Minute)); !errors.Is(err, driver.ErrCorrupt) {
+	if _, err := b.Lock(ctx, "k", request("w", time.Minute), func() {}); !errors.Is(err, driver.ErrCorrupt) {
 		t.Errorf("Lock: %v, want ErrCorrupt", err)
 	}
 	if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.Waiters != -1 {
@@ -370,7 +377,7 @@ func contend(t *testing.T, b *backend, key string, inside *sync.Mutex) {
 	if rand.N(3) == 0 {
 		time.AfterFunc(rand.N(3*time.Millisecond), cancel)
 	}
-	_, err := b.Lock(ctx, key, r)
+	_, err := b.Lock(ctx, key, r, func() {})
 	if err == nil {
 		if !inside.TryLock() {
 			t.Error("two hold one key")
@@ -483,7 +490,7 @@ func TestCancelledRequestForAPlaceLands(t *testing.T) {
 		start := time.Now()
 		doomed, cancel := context.WithCancel(ctx)
 		time.AfterFunc(rand.N(300*time.Microsecond), cancel)
-		_, err := waiting.Lock(doomed, "k", r)
+		_, err := waiting.Lock(doomed, "k", r, func() {})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("Lock: %v", err)
 		}

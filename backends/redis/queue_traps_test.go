@@ -131,7 +131,7 @@ func TestWaitingIsQuiet(t *testing.T) {
 		for range each {
 			wg.Go(func() {
 				r := request("w", time.Minute)
-				if _, err := b.Lock(ctx, "k", r); err != nil {
+				if _, err := b.Lock(ctx, "k", r, func() {}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -269,7 +269,7 @@ func TestNightlyTopologiesPushWakeUps(t *testing.T) {
 // lockAsTheCore waits on after errors that may pass.
 func lockAsTheCore(ctx context.Context, b *backend, key string, r driver.Request) (driver.Grant, error) {
 	for {
-		g, err := b.Lock(ctx, key, r)
+		g, err := b.Lock(ctx, key, r, func() {})
 		if err == nil || ctx.Err() != nil || driver.Definite(err) && !errors.Is(err, driver.ErrNotSent) {
 			return g, err
 		}
@@ -322,7 +322,7 @@ func TestTrap07GrantWithoutReplicas(t *testing.T) {
 	defer made.Close()
 	alone := made.(*backend)
 	alone.waiters.least = hung // no offer lapses
-	if _, err := alone.Lock(ctx, "free", request("w", time.Minute)); !errors.Is(err, driver.ErrNotSent) {
+	if _, err := alone.Lock(ctx, "free", request("w", time.Minute), func() {}); !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("Lock of a free key: %v, want ErrNotSent", err)
 	}
 	must[driver.Grant](t)(b.TryLock(ctx, "free", request("h", time.Minute)))

@@ -155,7 +155,7 @@ func TestTrap03ScriptFlush(t *testing.T) {
 		func() error { awaitFree(t, b, "k"); return nil },
 		func() error { _, err := b.TryLock(ctx, "k2", r); return err },
 		func() error { return b.Unlock(ctx, "k2", r.ID) },
-		func() error { _, err := b.Lock(ctx, "k3", r); return err },
+		func() error { _, err := b.Lock(ctx, "k3", r, func() {}); return err },
 		func() error { return b.RenewAll(ctx, []driver.Hold{{Key: "k3", Request: r}})[0].Err },
 		func() error { return b.Break(ctx, "k3", r.ID) },
 		func() error { _, err := b.TakeOne(ctx, "k", bucket, driver.Ask{N: 1}); return err },

@@ -57,8 +57,8 @@ func TestLockOfAnotherVersion(t *testing.T) {
 		b.client.Set(ctx, "coord:{k}", value, time.Hour)
 		for what, err := range map[string]error{
 			"TryLock":   second(b.TryLock(ctx, "k", r)),
-			"Lock":      second(b.Lock(ctx, "k", r)),
-			"fair Lock": second(b.Lock(ctx, "k", fair)),
+			"Lock":      second(b.Lock(ctx, "k", r, func() {})),
+			"fair Lock": second(b.Lock(ctx, "k", fair, func() {})),
 			"Inspect":   second(b.Inspect(ctx, "k")),
 		} {
 			if !errors.Is(err, driver.ErrCorrupt) {

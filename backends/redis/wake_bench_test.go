@@ -152,7 +152,7 @@ func BenchmarkRedisHerd(b *testing.B) {
 			wg.Go(func() {
 				s := stores[i%clients]
 				r := driver.Request{ID: strconv.Itoa(rounds) + "-" + strconv.Itoa(i), TTL: time.Minute}
-				if _, err := s.Lock(ctx, "herd", r); err != nil {
+				if _, err := s.Lock(ctx, "herd", r, func() {}); err != nil {
 					b.Error(err)
 					return
 				}

@@ -17,7 +17,7 @@ type attempt struct {
 	b      *backend
 	e      *entry
 	r      driver.Request
-	wait   bool
+	waits  func()    // tells that it waits; nil: it does not
 	t      ticket    // our node, once it is there
 	heard  time.Time // when there was a connection, as far as we noticed
 	handed bool      // a goroutine has the turn now, and clears up
@@ -225,8 +225,10 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 			}
 		case p.head.tag == a.e.tag:
 			return a.elsewhere(ctx, p.head)
-		case !a.wait:
+		case a.waits == nil:
 			return driver.Grant{}, a.refused(ctx)
+		default:
+			a.waits()
 		}
 		err = a.await(ctx, p.prev, withdraw)
 		switch {
@@ -315,7 +317,7 @@ func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, er
 func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 	const pause = 10 * time.Millisecond
 	switch {
-	case !a.wait || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
+	case a.waits == nil || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
 		return false
 	case time.Since(a.heard) > a.b.timeout():
 		return false

@@ -185,7 +185,7 @@ func BenchmarkHandOver(b *testing.B) {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
 				r := request("b", time.Minute)
-				_, err := s.Lock(b.Context(), "k", r)
+				_, err := s.Lock(b.Context(), "k", r, func() {})
 				if err == nil {
 					err = s.Unlock(b.Context(), "k", r.ID)
 				}

@@ -131,7 +131,7 @@ func TestNightlyHoldsOutliveServers(t *testing.T) {
 	waiter := request("b", time.Minute)
 	granted := make(chan driver.Grant, 1)
 	go func() {
-		g, err := rival.Lock(t.Context(), "k", waiter)
+		g, err := rival.Lock(t.Context(), "k", waiter, func() {})
 		if err != nil {
 			t.Error(err)
 		}
@@ -191,7 +191,7 @@ func TestNightlyPartedFollowerIsNoSignOfLife(t *testing.T) {
 	rival := connect(t, urlWith(t, c.Followers(follower)[0].Addr+","+c.Followers(follower)[1].Addr, clusterSession))
 	granted := make(chan error, 1)
 	go func() {
-		_, err := rival.Lock(t.Context(), "k", request("b", time.Minute))
+		_, err := rival.Lock(t.Context(), "k", request("b", time.Minute), func() {})
 		if l.Err() == nil {
 			t.Error("a rival was granted while the holder believed in its hold")
 		}
@@ -245,14 +245,14 @@ func TestNightlySignsOfLifeDieWithAServer(t *testing.T) {
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", clusterSession)))
 	follower.Kill()
 	// The two others may have to elect a leader first, on a busy machine.
-	_, err := rival.Lock(t.Context(), "k", request("b", clusterSession))
+	_, err := rival.Lock(t.Context(), "k", request("b", clusterSession), func() {})
 	for n := 0; err != nil; n++ {
 		t.Log(err)
 		if n == 20 {
 			t.Fatal("no grant")
 		}
 		eventually(t, "the servers that are left serve", func() bool { return rival.Ping(t.Context()) == nil })
-		_, err = rival.Lock(t.Context(), "k", request("b", clusterSession))
+		_, err = rival.Lock(t.Context(), "k", request("b", clusterSession), func() {})
 	}
 	if early := time.Until(g.Since.Add(g.TTL)); early > 0 {
 		t.Errorf("a rival was granted %v after a lock was asked for, %v before its lease was over", time.Since(g.Since), early)

@@ -45,7 +45,7 @@ func TestForeignLocks(t *testing.T) {
 	for _, key := range []string{"data", "ephemeral"} {
 		for what, call := range map[string]func() error{
 			"TryLock": func() error { _, err := b.TryLock(ctx, key, request("a", testSession)); return err },
-			"Lock":    func() error { _, err := b.Lock(ctx, key, request("a", testSession)); return err },
+			"Lock":    func() error { _, err := b.Lock(ctx, key, request("a", testSession), func() {}); return err },
 		} {
 			if err := call(); !errors.Is(err, driver.ErrCorrupt) {
 				t.Errorf("%s of %s: %v, want ErrCorrupt", what, key, err)

@@ -3,29 +3,30 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/coordgo/coord/driver"
 )
 
 // TryLock implements driver.Locker.
 func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.acquire(ctx, key, r, false)
+	return b.acquire(ctx, key, r, nil)
 }
 
 // Lock implements driver.Queuer.
-func (b *backend) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return b.acquire(ctx, key, r, true)
+func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return b.acquire(ctx, key, r, sync.OnceFunc(waits))
 }
 
-func (b *backend) acquire(ctx context.Context, key string, r driver.Request, wait bool) (driver.Grant, error) {
+func (b *backend) acquire(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(key, r); err != nil {
 		return driver.Grant{}, err
 	}
-	return b.attempt(ctx, holdName{key: key, id: r.ID}, r, wait)
+	return b.attempt(ctx, holdName{key: key, id: r.ID}, r, waits)
 }
 
-// attempt makes one attempt.
-func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, wait bool) (driver.Grant, error) {
+// attempt makes one attempt. It waits if there are waits, which is told of it.
+func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, waits func()) (driver.Grant, error) {
 	if _, err := b.await(ctx); err != nil {
 		return driver.Grant{}, err
 	}
@@ -34,7 +35,7 @@ func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, 
 		e.leave()
 		return driver.Grant{}, err
 	}
-	a := &attempt{b: b, e: e, r: r, wait: wait}
+	a := &attempt{b: b, e: e, r: r, waits: waits}
 	g, err := a.run(ctx)
 	if !a.handed {
 		e.end()

@@ -18,7 +18,7 @@ func TestBreakOfAWaiterBeforeItsGrant(t *testing.T) {
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", holder))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Lock(t.Context(), "k", waiter)
+		_, err := b.Lock(t.Context(), "k", waiter, func() {})
 		ended <- err
 	}()
 	waiting(t, b, "k", waiter.ID)

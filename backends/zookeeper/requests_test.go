@@ -74,7 +74,7 @@ func TestRequests(t *testing.T) {
 	p.take()
 	granted := make(chan error, 1)
 	go func() {
-		_, err := b.Lock(ctx, "k", other)
+		_, err := b.Lock(ctx, "k", other, func() {})
 		granted <- err
 	}()
 	waiting(t, b, "k", other.ID)

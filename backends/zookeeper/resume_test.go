@@ -49,7 +49,7 @@ func TestSessionResumedForLess(t *testing.T) {
 		t.Error(err)
 	}
 	p.disturb(func(int32) deed { return hold }) // the client is heard of no more
-	must[driver.Grant](t)(connect(t, urlWith(t, srv.Addr, calmSession)).Lock(t.Context(), "k", request("rival", time.Minute)))
+	must[driver.Grant](t)(connect(t, urlWith(t, srv.Addr, calmSession)).Lock(t.Context(), "k", request("rival", time.Minute), func() {}))
 	if l.Err() == nil {
 		t.Errorf("a rival was granted %v before the deadline of the holder", time.Until(l.Deadline()))
 	}

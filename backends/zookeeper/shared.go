@@ -37,7 +37,7 @@ func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 	}
 	defer unlock()
 	l.b.collects()
-	return l.b.attempt(ctx, holdName{key, r.ID, true}, r, false)
+	return l.b.attempt(ctx, holdName{key, r.ID, true}, r, nil)
 }
 
 // Renew proves the hold of r.ID, and makes it smaller if r asks for less.

@@ -216,7 +216,7 @@ func TestTrap03AWaiterThatGivesUpIsInLine(t *testing.T) {
 		}
 		return pass
 	})
-	_, err := b.Lock(t.Context(), "k", request("b", time.Minute))
+	_, err := b.Lock(t.Context(), "k", request("b", time.Minute), func() {})
 	if err == nil || driver.Definite(err) {
 		t.Errorf("%v, want an unknown outcome", err)
 	}
@@ -271,7 +271,7 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 	waiter := request("waiter", time.Minute)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Lock(t.Context(), "w", waiter)
+		_, err := b.Lock(t.Context(), "w", waiter, func() {})
 		ended <- err
 	}()
 	waiting(t, b, "w", waiter.ID)
@@ -436,7 +436,7 @@ func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", holder))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Lock(t.Context(), "k", waiter)
+		_, err := b.Lock(t.Context(), "k", waiter, func() {})
 		ended <- err
 	}()
 	waiting(t, b, "k", waiter.ID)
@@ -468,7 +468,7 @@ func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", a))
 		granted := make(chan error, 1)
 		go func() {
-			_, err := b.Lock(t.Context(), "k", w)
+			_, err := b.Lock(t.Context(), "k", w, func() {})
 			granted <- err
 		}()
 		waiting(t, b, "k", w.ID)
@@ -485,7 +485,7 @@ func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
 		for what, err := range map[string]error{
 			"the waiter": <-granted,
 			"TryLock":    second(b.TryLock(t.Context(), "k", c)),
-			"Lock":       second(b.Lock(t.Context(), "k", c)),
+			"Lock":       second(b.Lock(t.Context(), "k", c, func() {})),
 			"Inspect":    second(b.Inspect(t.Context(), "k")),
 			"Break":      b.Break(t.Context(), "k", c.ID),
 		} {
@@ -576,7 +576,7 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 		w := request("b", time.Minute)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := b.Lock(ctx, "k", w)
+			_, err := b.Lock(ctx, "k", w, func() {})
 			ended <- err
 		}()
 		waiting(t, b, "k", w.ID)

@@ -77,7 +77,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 // goesDirect reports whether a asks for a place in the store's queue without a try before:
 // a fair one does, and one of a key that other clients held lately.
 func (a *Attempt) goesDirect() bool {
-	return a.m.store.Direct != nil && (a.spec.Fair || a.hasRivals())
+	return a.m.store.Queuer != nil && (a.spec.Fair || a.hasRivals())
 }
 
 // hasRivals reports whether the store has lately refused the key to this client, because
@@ -209,7 +209,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 			a.mayHave(now)
 			errs.AwaitEnd(ctx)
 		}
-		if inQueue := queued || m.store.Direct == nil && now.Mono-sent.Mono > maxPause; inQueue && !errors.Is(err, driver.ErrNotSent) {
+		if queued && !errors.Is(err, driver.ErrNotSent) {
 			out, pause = outage{since: now}, minPause // it was in the queue until then, and may be yet
 		}
 		hasWaited := a.refused || a.waited
@@ -226,15 +226,10 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 	}
 }
 
-// lockQueued makes one call on the store's queue. queued is whether a was in that queue, where
-// the store can tell.
+// lockQueued makes one call on the store's queue. queued is whether a was in that queue.
 func (a *Attempt) lockQueued(ctx context.Context) (g driver.Grant, queued bool, err error) {
 	a.expectLoss()
-	if a.m.store.Direct == nil {
-		g, err = a.m.store.Queuer.Lock(ctx, a.spec.Key, a.request())
-		return g, false, err
-	}
-	g, err = a.m.store.Direct.LockDirect(ctx, a.spec.Key, a.request(), func() {
+	g, err = a.m.store.Queuer.Lock(ctx, a.spec.Key, a.request(), func() {
 		queued = true
 		a.refusedByStore()
 	})

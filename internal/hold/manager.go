@@ -18,7 +18,6 @@ import (
 type Store struct {
 	driver.Locker
 	Queuer  driver.Queuer
-	Direct  driver.DirectQueuer // Queuer, if it is one
 	Batch   driver.BatchRenewer
 	Delayed driver.DelayedUnlocker
 	Losses  driver.LossNotifier

@@ -13,7 +13,7 @@ import (
 type bent struct {
 	store
 	tryLock     func(next driver.Locker, key string, r driver.Request) (driver.Grant, error)
-	lock        func(ctx context.Context, key string, r driver.Request) (driver.Grant, error)
+	lock        func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error)
 	renew       func(next driver.Locker, key string, r driver.Request) (driver.Grant, error)
 	unlock      func(next driver.Locker, key, id string) error
 	unlockAfter func(key, id string, d time.Duration) error
@@ -34,11 +34,11 @@ func (b *bent) TryLock(_ context.Context, key string, r driver.Request) (driver.
 	return b.tryLock(b.store, key, r)
 }
 
-func (b *bent) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (b *bent) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if b.lock == nil {
-		return b.store.Lock(ctx, key, r)
+		return b.store.Lock(ctx, key, r, waits)
 	}
-	return b.lock(ctx, key, r)
+	return b.lock(ctx, key, r, waits)
 }
 
 func (b *bent) Renew(_ context.Context, key string, r driver.Request) (driver.Grant, error) {

@@ -406,13 +406,8 @@ func (b batches) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Ren
 // queues waits at the store.
 type queues struct{ l *link }
 
-func (q queues) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return q.LockAt(ctx, key, r, nil)
-}
-
-// LockAt is Lock and LockDirect. The place in the queue is left when the caller has left, or a while later, or never, if that
-// is lost: the core withdraws it.
-func (q queues) LockAt(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+// Lock waits. The place in the queue is left when the caller has left, or a while later, or never, if that is lost: the core withdraws it.
+func (q queues) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	l := q.l
 	left := make(chan struct{})
 	var telling sync.Mutex // nobody is told who has left
@@ -421,6 +416,15 @@ func (q queues) LockAt(ctx context.Context, key string, r driver.Request, waits 
 		defer telling.Unlock()
 		close(left)
 	}()
+	tell := func() {
+		telling.Lock()
+		defer telling.Unlock()
+		select {
+		case <-left:
+		default:
+			waits()
+		}
+	}
 	x := l.fateOf(ctx, "leavequeue", key)
 	return call(ctx, l, "lock", key, r.ID, func(life context.Context) (driver.Grant, error) {
 		waiting, stop := context.WithCancel(life)
@@ -436,33 +440,12 @@ func (q queues) LockAt(ctx context.Context, key string, r driver.Request, waits 
 			})
 		}
 		defer l.w.queued(key, r)()
-		if waits != nil {
-			g, err := l.store.TryLock(context.Background(), key, r)
-			if g, err = l.w.granted(l, key, r, g, err); !errors.Is(err, driver.ErrLocked) {
-				g.Since = time.Now()
-				return g, err
-			}
-			telling.Lock()
-			select {
-			case <-left:
-			default:
-				waits()
-			}
-			telling.Unlock()
-		}
-		g, err := l.store.Lock(waiting, key, r)
+		g, err := l.store.Lock(waiting, key, r, tell)
 		if waiting.Err() != nil && err != nil {
 			err = fmt.Errorf("sim: the wait was left: %w", errWire)
 		}
 		return l.w.granted(l, key, r, g, err)
 	})
-}
-
-// directs is asked for a place at once.
-type directs struct{ queues }
-
-func (d directs) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	return d.LockAt(ctx, key, r, waits)
 }
 
 // delays ends a hold later.

@@ -34,8 +34,8 @@ func bothLocks(b *bent, change func(key string, r driver.Request, g *driver.Gran
 		}
 		return g, err
 	}
-	b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-		g, err := b.store.Lock(ctx, key, r)
+	b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+		g, err := b.store.Lock(ctx, key, r, waits)
 		if err == nil {
 			change(key, r, &g)
 		}
@@ -67,10 +67,10 @@ func leaseOf(b *bent, change func(time.Duration) time.Duration) {
 		g, err := next.TryLock(bg, key, q)
 		return told(g, r), err
 	}
-	b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 		q := r
 		q.TTL = change(r.TTL)
-		g, err := b.store.Lock(ctx, key, q)
+		g, err := b.store.Lock(ctx, key, q, waits)
 		return told(g, r), err
 	}
 	b.renew = func(next driver.Locker, key string, r driver.Request) (driver.Grant, error) {
@@ -236,31 +236,33 @@ var lockMutants = []mutant{
 		}
 	}},
 	{"a wake-up is lost", locks, func(b *bent, _ *notes) {
-		b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 			for ctx.Err() == nil {
 				if g, err := b.store.TryLock(bg, key, r); !refused(err) {
 					return g, err
 				}
+				waits()
+				waits = func() {}
 				uses(ctx, 20*time.Second)
 			}
 			return driver.Grant{}, ctx.Err()
 		}
 	}},
 	{"a fair waiter joins the queue late", locks, func(b *bent, _ *notes) {
-		b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 			uses(ctx, 500*time.Millisecond)
-			return b.store.Lock(ctx, key, r)
+			return b.store.Lock(ctx, key, r, waits)
 		}
 	}},
 	{"a waiter that has left stays in the queue", locks, func(b *bent, _ *notes) {
-		b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+		b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 			bound, stop := context.WithTimeout(bg, time.Minute)
 			defer stop()
-			return b.store.Lock(bound, key, r)
+			return b.store.Lock(bound, key, r, waits)
 		}
 	}},
 	{"a waiter is refused", locks, func(b *bent, _ *notes) {
-		b.lock = func(context.Context, string, driver.Request) (driver.Grant, error) {
+		b.lock = func(context.Context, string, driver.Request, func()) (driver.Grant, error) {
 			return driver.Grant{}, driver.ErrNotHeld
 		}
 	}},
@@ -286,8 +288,8 @@ var lockMutants = []mutant{
 			return next.Renew(bg, "k1", r)
 		}
 		b.unlock = func(next driver.Locker, _, id string) error { return next.Unlock(bg, "k1", id) }
-		b.lock = func(ctx context.Context, _ string, r driver.Request) (driver.Grant, error) {
-			return b.store.Lock(ctx, "k1", r)
+		b.lock = func(ctx context.Context, _ string, r driver.Request, waits func()) (driver.Grant, error) {
+			return b.store.Lock(ctx, "k1", r, waits)
 		}
 	}},
 	{"each client has locks of its own", locks, func(b *bent, m *notes) {
@@ -300,8 +302,8 @@ var lockMutants = []mutant{
 		}
 		b.unlock = func(next driver.Locker, key, id string) error { return next.Unlock(bg, own+key, id) }
 		b.unlockAfter = func(key, id string, d time.Duration) error { return b.store.UnlockAfter(bg, own+key, id, d) }
-		b.lock = func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-			return b.store.Lock(ctx, own+key, r)
+		b.lock = func(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+			return b.store.Lock(ctx, own+key, r, waits)
 		}
 	}},
 	{"MinHold frees at once", locks, func(b *bent, _ *notes) {

@@ -37,7 +37,7 @@ func (t theme) String() string {
 }
 
 // shape is what the store offers beyond the minimum.
-type shape struct{ queue, direct, batch, delayed, pushes bool }
+type shape struct{ queue, batch, delayed, pushes bool }
 
 // faults are chances: of a call the first ones, of a client in a second the others.
 type faults struct {
@@ -69,7 +69,6 @@ func planOf(seed uint64) *plan {
 	if p.theme == signals {
 		p.keys, p.workers = 1, 3
 	}
-	p.shape.direct = p.shape.queue && is()
 	if seed/uint64(themes)%4 == 0 {
 		return p
 	}

@@ -4,7 +4,7 @@ import "github.com/coordgo/coord/driver"
 
 // backend is l with the interfaces that the plan's shape has.
 func (l *link) backend() driver.Backend {
-	b, q, d, u := batches{l, l.Renew}, queues{l}, directs{queues{l}}, delays{l}
+	b, q, u := batches{l, l.Renew}, queues{l}, delays{l}
 	s := l.w.plan.shape
 	s.pushes = false // that is of the shared part
 	switch s {
@@ -48,30 +48,6 @@ func (l *link) backend() driver.Backend {
 			batches
 			delays
 		}{l, q, b, u}
-	case shape{queue: true, direct: true}:
-		return struct {
-			*link
-			directs
-		}{l, d}
-	case shape{queue: true, direct: true, batch: true}:
-		return struct {
-			*link
-			directs
-			batches
-		}{l, d, b}
-	case shape{queue: true, direct: true, delayed: true}:
-		return struct {
-			*link
-			directs
-			delays
-		}{l, d, u}
-	case shape{queue: true, direct: true, batch: true, delayed: true}:
-		return struct {
-			*link
-			directs
-			batches
-			delays
-		}{l, d, b, u}
 	}
 	return l
 }

@@ -71,29 +71,9 @@ type timedQueuer struct {
 	t *Trace
 }
 
-func (d *timedQueuer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (d *timedQueuer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	sent := d.t.now()
-	g, err := d.Queuer.Lock(ctx, key, r)
-	d.t.called(ctx, "lock", key, sent, err)
-	return g, err
-}
-
-// DirectQueuer tells of the calls of a DirectQueuer, which may be nil.
-func (t *Trace) DirectQueuer(d driver.DirectQueuer) driver.DirectQueuer {
-	if d == nil {
-		return nil
-	}
-	return &timedDirect{d, t}
-}
-
-type timedDirect struct {
-	driver.DirectQueuer
-	t *Trace
-}
-
-func (d *timedDirect) LockDirect(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	sent := d.t.now()
-	g, err := d.DirectQueuer.LockDirect(ctx, key, r, waits)
+	g, err := d.Queuer.Lock(ctx, key, r, waits)
 	d.t.called(ctx, "lock", key, sent, err)
 	return g, err
 }

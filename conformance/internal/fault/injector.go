@@ -412,9 +412,9 @@ type faultyQueuer struct {
 	q  driver.Queuer
 }
 
-func (f faultyQueuer) Lock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+func (f faultyQueuer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	return f.in.grant(ctx, "Lock", key, r, func(ctx context.Context) (driver.Grant, error) {
-		return f.q.Lock(ctx, key, r)
+		return f.q.Lock(ctx, key, r, waits)
 	})
 }
 
