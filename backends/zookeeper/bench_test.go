@@ -225,3 +225,37 @@ func BenchmarkManyLimits(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkManyReadersAtOnce has readers of many clients come at once. A busy machine makes them defeat each other more often.
+func BenchmarkManyReadersAtOnce(b *testing.B) {
+	const clients = 64
+	p, first := openTapped(b)
+	take(b, first, "k", sharedRequest("first", reading)) // makes the guard
+	var others []*backend
+	for range clients {
+		others = append(others, connect(b, urlWith(b, p.addr(), calmSession)))
+	}
+	requests := 0
+	for b.Loop() {
+		p.take()
+		var all sync.WaitGroup
+		for _, other := range others {
+			all.Go(func() {
+				r := sharedRequest("a", reading)
+				if _, err := other.Shared().TryLock(b.Context(), "k", r); err != nil {
+					b.Error(err)
+				}
+				if err := other.Shared().Unlock(b.Context(), "k", r.ID); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, op := range p.take() {
+			if op == opChildren || op == opMulti {
+				requests++
+			}
+		}
+	}
+	b.ReportMetric(float64(requests)/float64(b.N*clients), "requests/turn")
+}

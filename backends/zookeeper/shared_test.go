@@ -76,37 +76,24 @@ func TestSharedRequestsOfManyCallers(t *testing.T) {
 }
 
 // Readers of many clients that come at once, as at a deployment, defeat each other, and each listing and transaction that
-// was in vain is made again.
-func TestSharedRequestsOfManyClients(t *testing.T) {
+// was in vain is made again. So the pauses after defeats grow, from a few times what an attempt took, up to a bound.
+func TestPauseAfterDefeats(t *testing.T) {
 	t.Parallel()
-	const clients, most = 64, 12
-	p, b := openTapped(t)
-	take(t, b, "k", sharedRequest("first", reading)) // makes the guard
-	var others []*backend
-	for range clients {
-		others = append(others, connect(t, urlWith(t, p.addr(), calmSession)))
-	}
-	p.take()
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for _, other := range others {
-		all.Go(func() {
-			<-start
-			if _, err := other.Shared().TryLock(t.Context(), "k", sharedRequest("a", reading)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	all.Wait()
-	count := map[int32]int{}
-	for _, op := range p.take() {
-		count[op]++
-	}
-	if n := count[opChildren] + count[opMulti]; n > most*clients {
-		t.Errorf("%d takes made %d requests, want at most %d for each", clients, n, most)
-	} else {
-		t.Logf("%d takes made %d requests", clients, n)
+	for _, c := range []struct {
+		took    time.Duration
+		defeats int
+		want    time.Duration
+	}{
+		{0, 0, 4 * time.Microsecond},
+		{time.Millisecond, 0, 4 * time.Millisecond},
+		{time.Millisecond, 1, 8 * time.Millisecond},
+		{time.Millisecond, 4, 64 * time.Millisecond},
+		{time.Millisecond, 1000, 64 * time.Millisecond},
+		{time.Minute, 1000, 640 * time.Millisecond},
+	} {
+		if got := pauseAfter(c.defeats, c.took); got != c.want {
+			t.Errorf("after %d defeats, and an attempt of %v: %v, want %v", c.defeats, c.took, got, c.want)
+		}
 	}
 }
 
