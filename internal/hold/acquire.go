@@ -43,10 +43,10 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 	if err := a.yield(ctx); err != nil {
 		return granted{}, err
 	}
+	a.outage.waits(m.clock.Now())
 	if !try && a.goesDirect() {
 		return a.contendQueued(ctx)
 	}
-	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		g, err := a.tryOnce(ctx)
 		hasWaited := a.refused || a.waited
@@ -54,7 +54,7 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 		case err == nil:
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
-			out = outage{since: m.clock.Now()}
+			a.outage.ends(m.clock.Now())
 			a.refusedByStore()
 			switch {
 			case try:
@@ -64,8 +64,8 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			}
 		case ctx.Err() != nil && hasWaited:
 			return g, m.waitFailure(ctx)
-		case try || !hasWaited || !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
-			return g, out.tell(ctx, err)
+		case try || !hasWaited || !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
+			return g, a.outage.tell(ctx, err)
 		}
 		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
 			return g, err
@@ -196,7 +196,6 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.life, cancel)()
-	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		sent := m.clock.Now()
 		g, queued, err := a.lockQueued(waiting)
@@ -210,14 +209,15 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 			errs.AwaitEnd(ctx)
 		}
 		if queued && !errors.Is(err, driver.ErrNotSent) {
-			out, pause = outage{since: now}, minPause // it was in the queue until then, and may be yet
+			a.outage.ends(now) // it was in the queue until then, and may be yet
+			pause = minPause
 		}
 		hasWaited := a.refused || a.waited
 		switch {
 		case waiting.Err() != nil && (hasWaited || ctx.Err() == nil):
 			return granted{}, a.waitFailureHere(ctx)
-		case !hasWaited || !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
-			return granted{}, out.tell(ctx, err)
+		case !hasWaited || !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
+			return granted{}, a.outage.tell(ctx, err)
 		}
 		if err := m.pause(ctx, pause); err != nil {
 			return granted{}, err

@@ -39,6 +39,7 @@ type Attempt struct {
 	waited      bool            // it has waited in the local queue
 	isHead      bool            // it asks as the head of the queue for a shared key
 	placeLeft   <-chan struct{} // closed once it has given back the place of the head
+	outage      outage          // in which it waits
 	storeQueued bool            // granted by the store's own queue
 	granted     Tenure          // what Run gives
 }

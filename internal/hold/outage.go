@@ -13,11 +13,23 @@ import (
 // outage is the time in which the store does not serve an attempt that waits.
 type outage struct {
 	since clock.Instant // the last answer
-	first error         // of the errors since then, the first that is no time-out: it says more than those
+	on    bool          // there was an error since then
+	first error         // of those errors, the first that is no time-out: it says more than those
 }
+
+// waits begins a wait. One that goes on in a queue goes on with the outage that there is.
+func (o *outage) waits(now clock.Instant) {
+	if !o.on {
+		o.since = now
+	}
+}
+
+// ends notes that the store serves the attempt.
+func (o *outage) ends(now clock.Instant) { *o = outage{since: now} }
 
 // lasts notes err, and reports whether the store has not served for longer than d.
 func (o *outage) lasts(err error, d time.Duration, now clock.Instant) bool {
+	o.on = true
 	if o.first == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		o.first = err
 	}

@@ -86,12 +86,15 @@ func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
 	q.waited = a.refused || a.placeLeft != nil // a store that fails now does not end its wait
 	returned := false
 	defer errs.IfPanics(&returned, q.Abandon)
+	q.outage = a.outage // which may be why it lost the place that it had
 	place, err := q.Run(ctx, false, queueing(a.refusedByStore))
 	returned = true
 	if err != nil {
 		q.Abandon()
+		return nil, err
 	}
-	return place, err
+	a.outage.ends(a.m.clock.Now())
+	return place, nil
 }
 
 // errPlaceLost is that the head is none any more, and queues again.
@@ -145,7 +148,6 @@ func (h *hold) awaitPlace(ctx context.Context) {
 func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 	m := a.m
 	var c *changes
-	out := outage{since: m.clock.Now()}
 	for pause := minPause; ; {
 		if place.Check() != nil {
 			return granted{}, errPlaceLost
@@ -155,15 +157,15 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 		case err == nil:
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
-			out = outage{since: m.clock.Now()}
+			a.outage.ends(m.clock.Now())
 			a.refusedByStore()
 			if c == nil {
 				c = m.follow(ctx, a.spec.Key)
 			}
 		case ctx.Err() != nil:
 			return g, m.waitFailure(ctx)
-		case !passing(err) || out.lasts(err, a.spec.outlasts, m.clock.Now()):
-			return g, out.tell(ctx, err)
+		case !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
+			return g, a.outage.tell(ctx, err)
 		}
 		if c.pushed() {
 			pause = headPause
