@@ -29,16 +29,16 @@ func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) 
 			return g, err
 		}
 	}
-	for out := (outage{since: a.m.clock.Now()}); ; {
+	a.outage.waits(a.m.clock.Now())
+	for {
 		place, err := a.queueUp(ctx)
 		var late *lateGrant
 		switch {
-		case errors.As(err, &late) && !out.lasts(err, a.spec.outlasts, a.m.clock.Now()):
+		case errors.As(err, &late) && !a.outage.lasts(err, a.spec.outlasts, a.m.clock.Now()):
 			continue // the place has a shorter lease than the hold
 		case err != nil:
 			return granted{}, err
 		}
-		out.since = a.m.clock.Now()
 		g, err := a.askAsHead(ctx, place)
 		if err != errPlaceLost {
 			return g, err
