@@ -91,8 +91,10 @@ func exactTotal(e *env) {
 func exactOverProcesses(e *env) {
 	const n = 60
 	for name, limit := range still(n) {
-		if sum := e.drained(order{Do: "drain", Key: e.key(name), Limit: limit}); sum.Granted != n {
-			e.Errorf("%s of %d: saw %d permits granted to processes, want exactly the limit", name, n, sum.Granted)
+		// A call whose answer was lost may have been granted a permit.
+		if sum := e.drained(order{Do: "drain", Key: e.key(name), Limit: limit}); sum.Granted > n || sum.Granted+sum.Mute < n {
+			e.Errorf("%s of %d: saw %d permits granted to processes, and %d calls without an answer, want exactly the limit",
+				name, n, sum.Granted, sum.Mute)
 		}
 	}
 	for name, limit := range still(2000) {

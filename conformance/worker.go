@@ -170,13 +170,20 @@ func obey(c *coord.Client, lock **coord.Lock, url string, o order) answer {
 
 // drain asks a limit until it denies.
 func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
-	for ; ; a.Granted++ {
+	for {
 		r, err := c.Allow(ctx, o.Key, o.Limit)
-		if err != nil {
+		switch {
+		case errors.Is(err, coord.ErrUnavailable) && ctx.Err() == nil: // a busy machine may not answer in time
+			if errors.Is(err, coord.ErrUnknownOutcome) {
+				a.Mute++
+			}
+		case err != nil:
 			a.Err = err.Error()
-		}
-		if err != nil || !r.Allowed {
 			return a
+		case !r.Allowed:
+			return a
+		default:
+			a.Granted++
 		}
 	}
 }
