@@ -30,17 +30,21 @@ func (b keepsPlaces) Lock(ctx context.Context, key string, r driver.Request, wai
 		driver.Grant
 		err error
 	}
-	answer := make(chan granted, 1)
+	answer, waiting := make(chan granted, 1), make(chan struct{}, 1)
 	go func() {
-		g, err := b.queueing.Lock(context.WithoutCancel(ctx), key, r, waits)
+		g, err := b.queueing.Lock(context.WithoutCancel(ctx), key, r, func() { waiting <- struct{}{} })
 		answer <- granted{g, err}
 	}()
-	select {
-	case a := <-answer:
-		return a.Grant, a.err
-	case <-ctx.Done():
-		b.gone.Store(r.ID, true)
-		return driver.Grant{}, ctx.Err()
+	for {
+		select {
+		case <-waiting: // told while the call lasts
+			waits()
+		case a := <-answer:
+			return a.Grant, a.err
+		case <-ctx.Done():
+			b.gone.Store(r.ID, true)
+			return driver.Grant{}, ctx.Err()
+		}
 	}
 }
 
