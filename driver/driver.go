@@ -184,9 +184,10 @@ type Queuer interface {
 	// entry may remain: the core withdraws it with Unlock, and the store
 	// skips waiters that died without doing so.
 	//
-	// It calls waits, at most once, when the store has told it that the request is
-	// not granted at once, and never for one that is. Until then the core takes an
-	// error for that of a TryLock; after it, for the end of a place in the queue.
+	// It calls waits, at most once and before it returns, when the store has told it
+	// that the request is not granted at once, and never for one that is. Until then
+	// the core takes an error for that of a TryLock; after it, for the end of a place
+	// in the queue.
 	// waits does not block and does not call the backend.
 	//
 	// Once r.ID has had a place in the queue, ErrNotSent says that the
