@@ -20,6 +20,8 @@ type attempt struct {
 	waits  func()    // tells that it waits; nil: it does not
 	t      ticket    // our node, once it is there
 	heard  time.Time // when there was a connection, as far as we noticed
+	asked  time.Time // when it was asked last whether the user may stay in the queue
+	denied time.Time // since when it may not; zero: it may
 	handed bool      // a goroutine has the turn now, and clears up
 	making making
 }
@@ -196,6 +198,9 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 	defer a.line(false)
 	for {
 		p, since, err := a.place(ctx)
+		if err == nil && !a.denied.IsZero() {
+			err = a.checkRights(ctx)
+		}
 		if errors.Is(err, driver.ErrCorrupt) {
 			return driver.Grant{}, a.takenBack(ctx, err)
 		}
@@ -203,8 +208,7 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 			if a.ridesOut(ctx, err) {
 				continue
 			}
-			a.giveUp()
-			return driver.Grant{}, inLine(ctx, err)
+			return a.fails(ctx, err)
 		}
 		switch {
 		case !p.found:
@@ -220,8 +224,7 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 				return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrNotHeld, errBroken)
 			}
 			if !a.ridesOut(ctx, err) {
-				a.giveUp()
-				return driver.Grant{}, inLine(ctx, err)
+				return a.fails(ctx, err)
 			}
 		case p.head.tag == a.e.tag:
 			return a.elsewhere(ctx, p.head)
@@ -236,10 +239,18 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 			a.giveUp()
 			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 		case err != nil && !a.ridesOut(ctx, err):
-			a.giveUp()
-			return driver.Grant{}, inLine(ctx, err)
+			return a.fails(ctx, err)
 		}
 	}
+}
+
+// fails ends an attempt whose node is in the queue. One that was refused for a whole TTL is not to be made again.
+func (a *attempt) fails(ctx context.Context, err error) (driver.Grant, error) {
+	a.giveUp()
+	if !a.isOut() {
+		err = inLine(ctx, err)
+	}
+	return driver.Grant{}, err
 }
 
 // errInLine is an unknown outcome of an attempt whose node is being removed.
@@ -319,6 +330,8 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 	switch {
 	case a.waits == nil || ctx.Err() != nil || errors.Is(err, errNewSession) || errors.Is(err, driver.ErrClosed):
 		return false
+	case errors.Is(err, zk.ErrNoAuth):
+		return a.endures(ctx)
 	case time.Since(a.heard) > a.b.timeout():
 		return false
 	}
@@ -388,8 +401,8 @@ func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{
 	a.b.mu.Lock()
 	a.e.watching = true
 	a.b.mu.Unlock()
-	look := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
-	defer look.Stop()
+	tick := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
+	defer tick.Stop()
 	for {
 		select {
 		case <-w.done:
@@ -400,12 +413,17 @@ func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{
 			return ctx.Err()
 		case <-a.b.closing:
 			return driver.ErrClosed
-		case <-look.C:
+		case <-tick.C:
 			switch id := a.b.conn.SessionID(); {
 			case id != a.t.session:
 				return errNewSession
 			case a.b.conn.State() == zk.StateHasSession:
 				a.heard = time.Now()
+				if err := a.checkRights(ctx); errors.Is(err, zk.ErrNoNode) {
+					return nil // the listing says what has gone
+				} else if err != nil {
+					return err
+				}
 			case time.Since(a.heard) > a.b.timeout():
 				return fmt.Errorf("%w: no connection for its timeout", errNewSession)
 			}

@@ -35,7 +35,8 @@
 // A lock that is free is taken by one transaction, which creates the node and
 // answers how many there are; Unlock is one delete. One that is not free costs a
 // listing more, and a watch of the node before; being woken, a notification and a
-// listing. One transaction checks all holds of a client at every renewal. A limit is
+// listing. Four times in each TTL a waiter asks, in a transaction that changes nothing, whether its user may still see the
+// queue and leave it. One transaction checks all holds of a client at every renewal. A limit is
 // one setData of its child, guarded by the version that was seen last; one that a client has not met before is
 // made by one request or read by two before, as those it met last were new or not.
 //
@@ -55,6 +56,9 @@
 // lock of a session that has just begun is certain for three quarters, too. A hold whose lease is not renewed is
 // given up by its own client, whose session lives on, when the TTL that was asked
 // for is over. All this is the same for shared holds. The head of the queue is so until its session ends.
+//
+// A waiter whose user the server refuses, because the access lists were changed, ends after one TTL. If it may not delete
+// its node, that stays until it may, or until the session ends. That would end all other holds, too: close the client.
 //
 // Signs of life are answers to writes: an answer to a read, or to a ping, may come
 // from a server that has lost its leader, while the leader ends the session.

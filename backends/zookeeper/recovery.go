@@ -77,12 +77,22 @@ func (b *backend) clean(e *entry, session int64) error {
 	return nil
 }
 
-// persist repeats fn until the server has answered, or the session is another.
+// persist repeats fn until the server has answered, or the session is another. Where the user may not, it asks on for as
+// long as the backend is open: rights come back.
 func (b *backend) persist(session int64, fn func() error) {
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	most := 100 * time.Millisecond
+	for pause := time.Millisecond; ; pause = min(2*pause, most) {
 		if b.conn.State() == zk.StateHasSession {
-			if b.conn.SessionID() != session || answered(fn()) {
+			if b.conn.SessionID() != session {
 				return
+			}
+			err := fn()
+			denied := errors.Is(err, zk.ErrNoAuth) && !b.isClosed()
+			if answered(err) && !denied {
+				return
+			}
+			if denied {
+				most = time.Second
 			}
 		}
 		if !b.sleep(pause) {

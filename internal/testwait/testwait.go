@@ -45,6 +45,7 @@ type Refused struct {
 	// Entries counts what the store has of them: with the waiter's place it is more.
 	Entries func() int
 	Keeps   bool   // the store keeps the place until it is in somebody's way
+	Stays   bool   // the place stays until Waiter is closed
 	Refuse  func() // begins it
 	Again   func() // sees to it that no connection has escaped; may be nil
 	Says    string // is in the error
@@ -62,6 +63,9 @@ func (r Refused) Ends(t *testing.T, take Take) {
 	r.Refuse()
 	if err := r.outcome(t, waits); !errors.Is(err, coord.ErrUnavailable) || !strings.Contains(err.Error(), r.Says) {
 		t.Errorf("%v: want that the store is unavailable, and %q", err, r.Says)
+	}
+	if r.Stays {
+		r.Waiter.Close() // it may say that it could not give all back
 	}
 	if !r.Keeps {
 		until(t, "the waiter's place to be gone", func() bool { return r.Entries() <= before })
