@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -26,3 +27,6 @@ func Rank(b *Backend, i int) int {
 	grants.answers[i] = &result[vote]{from: i}
 	return b.rank(grants)
 }
+
+// Place is at which place b asks its i-th member.
+func Place(b *Backend, i int) int { return slices.Index(inOrder(b.members), i) }

@@ -10,9 +10,9 @@ import (
 	"github.com/coordgo/coord/internal/quorum"
 )
 
-// Of contenders, the one with the vote of a member waits as long whatever the order in which it names the members: one that
-// names them in another order would starve.
-func TestPausesGoByTheServer(t *testing.T) {
+// Requests begin in one order, and who has the vote of a member pauses as long, whatever the order in which a client names
+// the members.
+func TestOrderIsTheServers(t *testing.T) {
 	inBubble(t, func(x *trial) {
 		one := x.client()
 		slices.Reverse(x.servers)
@@ -29,6 +29,9 @@ func TestPausesGoByTheServer(t *testing.T) {
 			rank := quorum.Rank(one.Backend, i)
 			if again := quorum.Rank(other.Backend, 2-i); again != rank {
 				t.Errorf("the vote of a server has rank %d, and %d for who names it at another place", rank, again)
+			}
+			if place := quorum.Place(one.Backend, i); place != rank {
+				t.Errorf("the server of rank %d is asked at place %d", rank, place)
 			}
 			ranks[rank] = true
 		}

@@ -48,7 +48,7 @@ var _ interface {
 } = (*Backend)(nil)
 
 // New makes a store of three or more members, which it closes with itself. Every client has to name the same ones, in
-// the same order. A store that cannot be a member is ErrInvalid, and no member is closed then. longest is MaxTTL, and
+// any order. A store that cannot be a member is ErrInvalid, and no member is closed then. longest is MaxTTL, and
 // less only for tests that restart members.
 func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
 	if len(members) < 3 {

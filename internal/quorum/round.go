@@ -53,7 +53,8 @@ func end[T any](ctx context.Context, b *Backend, members []*member, h holdKey, d
 func send[T any](ctx context.Context, b *Backend, members []*member, h holdKey, ends bool, do func(context.Context, *member, store) (T, error)) *round[T] {
 	n := len(members)
 	r := &round[T]{began: time.Now(), members: members, results: make(chan result[T], n), answers: make([]*result[T], n), missing: n}
-	for i, m := range members {
+	for _, i := range inOrder(members) {
+		m := members[i]
 		before, leave, err := m.enter(h, ends)
 		if err != nil {
 			r.results <- result[T]{from: i, err: err}

@@ -59,28 +59,6 @@ func (b *Backend) count(r *round[vote], no error) tally {
 	return t
 }
 
-// rank is how many members come before the first one that has granted, in an order that all clients have in common: by what
-// their servers call themselves, as far as this client has seen that.
-func (b *Backend) rank(grants *round[vote]) int {
-	all := make([]string, len(b.members))
-	for i, m := range b.members {
-		all[i] = m.runs.server()
-	}
-	first := -1
-	for i, a := range grants.answers {
-		if a != nil && a.err == nil && (first < 0 || all[i] < all[first]) {
-			first = i
-		}
-	}
-	rank := 0
-	for i, name := range all {
-		if first >= 0 && (name != "" && name < all[first] || name == all[first] && i < first) {
-			rank++
-		}
-	}
-	return rank
-}
-
 // votes are the grants that count.
 func (r *round[T]) votes(of func(T) vote) (list []vote) {
 	for _, a := range r.answers {
