@@ -27,7 +27,9 @@ type Locker interface {
 	// matches both ErrLocked and ctx's cause.
 	//
 	// A store that cannot be reached fails the call at once. A waiter that is
-	// already in the queue rides out an outage of up to one TTL.
+	// already in the queue rides out an outage of up to one TTL. A store that says
+	// when it will serve, as a quorum of new servers, is waited for if ctx
+	// and WaitAtMost allow so long; else the call fails at once, and RetryAfter says when.
 	Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)
 	// TryLock makes one attempt; ErrLocked if someone else holds key.
 	TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error)

@@ -53,7 +53,7 @@ type Error struct {
 	// Key as the application gave it; "" where the call has none.
 	Key string
 	// RetryAfter is when it is worth trying again, where that is known: the
-	// rest of the holder's lease, or the time until permits are there.
+	// rest of the holder's lease, the time until permits are there, or until the store serves.
 	RetryAfter time.Duration
 	// Err is the cause.
 	Err error
@@ -92,6 +92,10 @@ func (c *Client) failLock(op, key string, err error) error {
 	var locked *driver.LockedError
 	if errors.As(err, &locked) {
 		e.RetryAfter = locked.Remaining
+	}
+	var later *driver.NotYetError
+	if errors.As(err, &later) {
+		e.RetryAfter = later.After
 	}
 	return e
 }

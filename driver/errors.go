@@ -67,3 +67,17 @@ func (e *LockedError) Error() string { return ErrLocked.Error() }
 
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+
+// NotYetError is Err of a store that does not serve the call yet, and knows when it will. A wait of the core that may last
+// so long goes on; one that may not ends at once.
+type NotYetError struct {
+	// After is how long it takes until then.
+	After time.Duration
+	// Err is why. It says, as any error, whether the call has changed nothing: see [Definite].
+	Err error
+}
+
+func (e *NotYetError) Error() string { return e.Err.Error() }
+
+// Unwrap gives Err.
+func (e *NotYetError) Unwrap() error { return e.Err }

@@ -49,7 +49,6 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 	}
 	for pause := minPause; ; {
 		g, err := a.tryOnce(ctx)
-		hasWaited := a.refused || a.waited
 		switch {
 		case err == nil:
 			return g, nil
@@ -62,13 +61,13 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			case m.store.Queuer != nil && ctx.Err() == nil:
 				return a.contendQueued(ctx)
 			}
-		case ctx.Err() != nil && hasWaited:
+		case ctx.Err() != nil && a.hasWaited():
 			return g, m.waitFailure(ctx)
-		case try || !hasWaited || !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
+		case try || !a.goesOn(ctx, err):
 			return g, a.outage.tell(ctx, err)
 		}
-		if err := m.pause(ctx, m.untilFree(a.spec.Key, err, pause)); err != nil {
-			return g, err
+		if ended := a.rest(ctx, err, m.untilFree(a.spec.Key, err, pause)); ended != nil {
+			return g, ended
 		}
 		pause = a.nextPause(pause, err)
 	}
@@ -140,12 +139,16 @@ const (
 	rivalsLast = time.Second
 )
 
-// untilFree is how long to pause: about d, unless the lease in the way of key ends sooner.
+// untilFree is how long to pause: about d, unless the lease in the way of key ends sooner, or the store serves.
 func (m *Manager) untilFree(key string, err error, d time.Duration) time.Duration {
 	d = d/2 + m.jitter(key, d)
 	var locked *driver.LockedError
 	if errors.As(err, &locked) && locked.Remaining > 0 {
 		d = min(d, locked.Remaining+time.Millisecond)
+	}
+	var later *driver.NotYetError
+	if errors.As(err, &later) {
+		d = min(d, later.After+time.Millisecond)
 	}
 	return d
 }
@@ -212,15 +215,14 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 			a.outage.ends(now) // it was in the queue until then, and may be yet
 			pause = minPause
 		}
-		hasWaited := a.refused || a.waited
 		switch {
-		case waiting.Err() != nil && (hasWaited || ctx.Err() == nil):
+		case waiting.Err() != nil && (a.hasWaited() || ctx.Err() == nil):
 			return granted{}, a.waitFailureHere(ctx)
-		case !hasWaited || !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
+		case !a.goesOn(ctx, err):
 			return granted{}, a.outage.tell(ctx, err)
 		}
-		if err := m.pause(ctx, pause); err != nil {
-			return granted{}, err
+		if ended := a.rest(ctx, err, pause); ended != nil {
+			return granted{}, ended
 		}
 		pause = a.nextPause(pause, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
@@ -15,6 +16,7 @@ type outage struct {
 	since clock.Instant // the last answer
 	on    bool          // there was an error since then
 	first error         // of those errors, the first that is no time-out: it says more than those
+	told  bool          // the store has said when it will serve
 }
 
 // waits begins a wait. One that goes on in a queue goes on with the outage that there is.
@@ -42,4 +44,49 @@ func (o *outage) tell(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w; at first: %v", err, o.first)
 	}
 	return errs.OfStore(ctx, err, true)
+}
+
+// hasWaited reports whether others were in a's way.
+func (a *Attempt) hasWaited() bool { return a.refused || a.waited }
+
+// goesOn takes in that the store does not serve a wait, with err, and reports whether that goes on: until the store serves, if
+// it says when and ctx lasts so long, and else for as long as an outage may last. A wait that has not begun fails.
+func (a *Attempt) goesOn(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !passing(err) {
+		return false
+	}
+	now := a.m.clock.Now()
+	var later *driver.NotYetError
+	switch knows := errors.As(err, &later); {
+	case knows && !endsWithin(ctx, later.After):
+		if !a.outage.told {
+			a.tellsWhen(later)
+		}
+		a.outage = outage{since: now, told: true}
+		return true
+	case knows && !a.hasWaited():
+		return false
+	}
+	return (a.hasWaited() || a.outage.told) && !a.outage.lasts(err, a.spec.outlasts, now)
+}
+
+// tellsWhen logs that a waits for the store.
+func (a *Attempt) tellsWhen(later *driver.NotYetError) {
+	a.m.log.Warn("coord: the store does not serve yet; the lock waits until it does", "key", a.spec.Name, "wait", later.After.Round(time.Millisecond), "error", errs.Chain(later.Err))
+	a.events.waits("")
+}
+
+// endsWithin reports whether ctx ends in less than d.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	at, bounded := ctx.Deadline()
+	return bounded && time.Until(at) < d
+}
+
+// rest pauses after err. It gives the error with which the wait ends meanwhile: ErrLocked only if others were in a's way.
+func (a *Attempt) rest(ctx context.Context, err error, d time.Duration) error {
+	ended := a.m.pause(ctx, d)
+	if ended != nil && ctx.Err() != nil && !a.hasWaited() {
+		return a.outage.tell(ctx, err)
+	}
+	return ended
 }

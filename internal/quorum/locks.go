@@ -18,7 +18,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	}
 	var again backoff
 	defer again.end()
-	clean := true // nothing of the attempts so far is left at a member
+	var made []try
 	var seen map[*member]lease
 	for {
 		grants, err := b.attempt(ctx, key, r, &again)
@@ -45,8 +45,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 			}
 			return driver.Grant{}, &driver.LockedError{} // the lease has ended on the way each time
 		}
-		left := b.giveBack(ctx, key, r.ID, b.touched(grants))
-		clean = clean && !slices.ContainsFunc(left, func(m *member) bool { return mayHaveGranted(grants.of(m)) })
+		made = append(made, try{grants, b.giveBack(ctx, key, r.ID, b.touched(grants))})
 		split := t.yes > 0 && t.no > 0 && t.yes+t.no >= b.need // another may have the votes that are missing, and too few, too
 		if split && t.no >= b.need {
 			before := seen
@@ -58,7 +57,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 			if split && ctx.Err() != nil {
 				return driver.Grant{}, ctx.Err()
 			}
-			return driver.Grant{}, b.refused(ctx, grants, t, clean)
+			return driver.Grant{}, b.refused(ctx, made, t)
 		}
 	}
 }
@@ -228,63 +227,42 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 
 func isNothing(error) bool { return false }
 
-// refused says why there is no majority. clean: no member has anything of the call.
-func (b *Backend) refused(ctx context.Context, grants *round[vote], t tally, clean bool) error {
+// refused says why the last try of a call has no majority.
+func (b *Backend) refused(ctx context.Context, made []try, t tally) error {
 	if t.no > 0 && t.yes+t.no >= b.need {
 		slices.Sort(t.left)
 		return &driver.LockedError{Remaining: t.left[min(b.need, len(t.left))-1]}
 	}
+	grants := made[len(made)-1].grants
 	_ = grants.gather(ctx, func() bool { return true }) // what has come meanwhile: it never waits
 	failed := grants.errs(isLocked)
-	var idle []string
+	var young, doubted []string
 	for i, a := range grants.answers {
-		if a != nil && a.err == nil && !a.value.counts {
-			idle = append(idle, b.members[i].name)
+		switch {
+		case a == nil || a.err != nil || a.value.counts:
+		case a.value.from.IsZero():
+			doubted = append(doubted, b.members[i].name)
+		default:
+			young = append(young, b.members[i].name)
 		}
 	}
-	if len(idle) > 0 {
-		failed = append(failed, fmt.Errorf("%s: grants do not count for a minute after a start or the loss of keys, nor while a release of this lock may be on its way", strings.Join(idle, "; ")))
+	if len(young) > 0 {
+		failed = append(failed, fmt.Errorf("%s: grants do not count for a minute after a start or the loss of keys", strings.Join(young, "; ")))
+	}
+	if len(doubted) > 0 {
+		failed = append(failed, fmt.Errorf("%s: grants do not count while a release of this lock may be on its way", strings.Join(doubted, "; ")))
 	}
 	err := b.unanswered("granted", failed)
-	if clean {
+	if !slices.ContainsFunc(made, func(y try) bool { return !y.isClean(ctx) }) {
 		err = driver.NotSent(err)
+	}
+	if at := b.serves(grants); !at.IsZero() {
+		err = &driver.NotYetError{After: max(time.Until(at), 0).Truncate(time.Millisecond) + time.Millisecond, Err: err}
 	}
 	return err
 }
 
-// mayHaveGranted: only an answer that is definite says that the member has not.
-func mayHaveGranted(a *result[vote]) bool { return a == nil || a.err == nil || !driver.Definite(a.err) }
-
 func isLocked(err error) bool { return errors.Is(err, driver.ErrLocked) }
-
-// touched are the members that may have granted, now or to an earlier attempt.
-func (b *Backend) touched(grants *round[vote]) (list []*member) {
-	for i, a := range grants.answers {
-		if a == nil || !isLocked(a.err) {
-			list = append(list, b.members[i])
-		}
-	}
-	return list
-}
-
-// giveBack ends what members may have of an attempt. It waits for those that answer at once; the others do it when they
-// can, or by the end of the lease. An attempt that was repeated under a certain hold leaves that as it is. left are
-// those that have not confirmed it.
-func (b *Backend) giveBack(ctx context.Context, key, id string, members []*member) (left []*member) {
-	if _, _, now := b.holds.get(holdKey{key, id}); now {
-		return members
-	}
-	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (struct{}, error) {
-		return struct{}{}, s.Unlock(ctx, key, id)
-	})
-	r.wait(context.WithoutCancel(ctx), moment, all)
-	for i, a := range r.answers {
-		if a == nil || a.err != nil && !errors.Is(a.err, driver.ErrNotHeld) {
-			left = append(left, members[i])
-		}
-	}
-	return left
-}
 
 // Unlock implements driver.Locker.
 func (b *Backend) Unlock(ctx context.Context, key, id string) error {

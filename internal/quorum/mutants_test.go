@@ -23,7 +23,7 @@ var mutants = []mutant{
 	{"longest lease", "votes.go", "return votes[min(b.need, len(votes))-1].until", "return votes[0].until", "QUORUM-10"},
 	{"lease from the answer", "votes.go", "return since.Add(g.TTL)", "return since.Add(time.Since(since) + g.TTL)", "QUORUM-10"},
 	{"token not written back", "locks.go", "err := b.writeBack(ctx, key, r, grants, token)", "err := error(nil)", "QUORUM-04"},
-	{"vote of a newborn", "votes.go", "counts: m.runs.count(g, b.longest)", "counts: m.runs.count(g, b.longest) || true", "QUORUM-03"},
+	{"vote of a newborn", "votes.go", "v.counts = !time.Now().Before(v.from)", "v.counts = true", "QUORUM-03"},
 	{
 		"errors that vote", "locks.go", "g, err := s.TryLock(ctx, key, r)\n\t\tif err != nil {\n\t\t\treturn vote{}, err", `g, err := s.TryLock(ctx, key, r)
 		if err != nil && !errors.Is(err, driver.ErrLocked) {
@@ -35,7 +35,7 @@ var mutants = []mutant{
 	{"renewal by any", "renew.go", "case len(s.yes) >= b.need:", "case len(s.yes) >= 1:", "QUORUM-09"},
 	{"waits for all", "locks.go", "return b.answered(b.count(grants, driver.ErrLocked))", "return false", "QUORUM-01"},
 	{"no heal", "renew.go", "if !now || len(s.lost)+len(s.lower) == 0", "if true || !now || len(s.lost)+len(s.lower) == 0", "QUORUM-02"},
-	{"nothing given back", "locks.go", "b.holds.get(holdKey{key, id}); now {", "b.holds.get(holdKey{key, id}); now || true {", "QUORUM-06"},
+	{"nothing given back", "giveback.go", "b.holds.get(holdKey{key, id}); now {", "b.holds.get(holdKey{key, id}); now || true {", "QUORUM-06"},
 	{"one attempt", "locks.go", "if !split ||", "if !split || true ||", "QUORUM-06"},
 }
 

@@ -179,7 +179,7 @@ func (b *Backend) regain(ctx context.Context, members []*member, h driver.Hold, 
 		if err != nil {
 			return vote{}, err
 		}
-		m.runs.count(g, b.longest) // takes in that it may have restarted
+		m.runs.countFrom(g, b.longest) // takes in that it may have restarted
 		if g.Token < c.token {
 			_, err = s.Renew(ctx, h.Key, r)
 		}

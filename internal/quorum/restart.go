@@ -17,12 +17,12 @@ type runs struct {
 	from  time.Time // its grants count from then on
 }
 
-// count reports whether a grant counts; longest is the longest lease that there can be. The age of a run is the member's word,
-// if this client has seen no grant of an earlier one for so long. Else the change of the run says that it restarted, by no
-// clock of the member's.
-func (r *runs) count(g driver.Grant, longest time.Duration) bool {
+// countFrom is from when on grants like g count; longest is the longest lease that there can be. The age of a run is the
+// member's word, if this client has seen no grant of an earlier one for so long. Else the change of the run says that it
+// restarted, by no clock of the member's.
+func (r *runs) countFrom(g driver.Grant, longest time.Duration) time.Time {
 	if g.Run == "" {
-		return true
+		return time.Time{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r *runs) count(g driver.Grant, longest time.Duration) bool {
 		r.known = g.Run
 	}
 	r.seen = now
-	return !now.Before(r.from)
+	return r.from
 }
 
 // server names the server that the last grant was of; "" if there was none that says it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -114,9 +113,6 @@ func (r *round[T]) gather(ctx context.Context, decided func() bool) error {
 	}
 	return nil
 }
-
-// of is the answer of m, which is one of those that were asked; nil: none yet.
-func (r *round[T]) of(m *member) *result[T] { return r.answers[slices.Index(r.members, m)] }
 
 func (r *round[T]) take(a result[T]) {
 	r.answers[a.from] = &a

@@ -14,11 +14,16 @@ type vote struct {
 	grant  driver.Grant
 	until  time.Time // when the lease ends, at the earliest
 	counts bool
+	from   time.Time // of one that does not count: from when on such a grant does; zero: that is not known
 }
 
 // newVote judges what m has granted to h by a request that was sent then.
 func (b *Backend) newVote(m *member, h holdKey, g driver.Grant, sent time.Time) vote {
-	return vote{grant: g, until: endOf(g, sent), counts: m.runs.count(g, b.longest) && !m.doubts.has(h)}
+	v := vote{grant: g, until: endOf(g, sent), from: m.runs.countFrom(g, b.longest)}
+	if v.counts = !time.Now().Before(v.from); m.doubts.has(h) {
+		v.counts, v.from = false, time.Time{}
+	}
+	return v
 }
 
 // endOf is when a lease ends, at the earliest, that was granted to a request which was sent then.
@@ -100,6 +105,25 @@ func (b *Backend) token(votes []vote) (token int64) {
 		token = max(token, v.grant.Token)
 	}
 	return token
+}
+
+// serves is when a majority will serve, if nothing changes but time; zero: that is not known.
+func (b *Backend) serves(grants *round[vote]) time.Time {
+	var times []time.Time
+	for _, a := range grants.answers {
+		switch {
+		case a == nil:
+		case isLocked(a.err), a.err == nil && a.value.counts:
+			times = append(times, time.Now())
+		case a.err == nil && !a.value.from.IsZero():
+			times = append(times, a.value.from)
+		}
+	}
+	if len(times) < b.need {
+		return time.Time{}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times[b.need-1]
 }
 
 // unanswered is the error of a call for which too few members answered. It is definite only if so many refuse the call as

@@ -233,10 +233,13 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 	}
 	if f.verbose {
 		lock, err := locker.TryLock(ctx, name, append(f.options(false), opts...)...)
-		if !errors.Is(err, coord.ErrLocked) {
+		var later *driver.NotYetError
+		switch {
+		case errors.Is(err, coord.ErrLocked):
+			fmt.Fprintf(a.stderr, "coord: waiting: %s\n", f.taken(ctx, client, name))
+		case !errors.As(err, &later): // else Lock waits for the store, and says so
 			return lock, err
 		}
-		fmt.Fprintf(a.stderr, "coord: waiting: %s\n", f.taken(ctx, client, name))
 	}
 	return locker.Lock(ctx, name, append(f.options(true), opts...)...)
 }
