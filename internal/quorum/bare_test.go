@@ -3,8 +3,11 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -52,6 +55,76 @@ func TestBareMajorityIsCompleted(t *testing.T) {
 			t.Errorf("%q has the key at the last server, want that the holder asked for it again", id)
 		}
 	})
+}
+
+// Nobody waits for the vote that is missing: a grant and a release take one round trip, and a hold that is released before it has
+// that vote does not have it later.
+func TestBareMajorityDelaysNobody(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	inBubble(t, func(x *trial) {
+		last := x.servers[2].store.Open().(members)
+		defer last.Close()
+		ctx := context.Background()
+		if _, err := last.TryLock(ctx, "k", driver.Request{ID: "contender", TTL: time.Minute}); err != nil {
+			x.t.Fatal(err)
+		}
+		for _, s := range x.servers {
+			s.delay.Store(int64(trip))
+		}
+		c := x.client()
+		began := time.Now()
+		r, _ := c.take("k", time.Minute)
+		if took := time.Since(began); took != trip {
+			t.Errorf("the grant took %v, want %v", took, trip)
+		}
+		time.Sleep(3 * trip) // the last server is being asked again
+		began = time.Now()
+		c.unlock("k", r)
+		if took := time.Since(began); took != trip {
+			t.Errorf("the release took %v, want %v", took, trip)
+		}
+		if err := last.Unlock(ctx, "k", "contender"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(quorum.CallBound)
+		if id := x.servers[2].holder("k"); id != "" {
+			t.Errorf("%q has the key at the last server, after its release", id)
+		}
+	})
+}
+
+// What contenders leave to the one that wins is a hold at all members, long before its first renewal.
+func TestContendersLeaveAWholeHold(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(seed, 2))
+			stores := []*member{newMember(), newMember(), newMember()}
+			var clients []*quorum.Backend
+			for range 3 {
+				var all []driver.Backend
+				for _, s := range stores {
+					all = append(all, unsteady{s, 2 * time.Millisecond, &mu, random})
+				}
+				c := quorumOf(t, all...)
+				defer c.Close()
+				clients = append(clients, c)
+			}
+			for round := range 10 {
+				for _, id := range contend(t, clients, round) {
+					time.Sleep(quorum.ContendFor)
+					for i, s := range stores {
+						if h, err := s.Inspect(t.Context(), "k"); err != nil || h.ID != id {
+							t.Errorf("seed %d, round %d: member %d has %q, %v, want %q", seed, round, i+1, h.ID, err, id)
+						}
+					}
+					if err := clients[0].Unlock(t.Context(), "k", id); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
 }
 
 // A key that a bare majority has is locked: who tries it learns that long before contenders would give up.
