@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 type embeddedStore struct {
 	memory *memory.Store
 	away   atomic.Bool // calls get no answer
+	serves time.Time   // TryLock is not served before, and told so
 	closed atomic.Int64
 }
 
@@ -74,6 +76,9 @@ func (c *embeddedClient) TryLock(ctx context.Context, key string, r driver.Reque
 	if err := c.reach(ctx); err != nil {
 		return g, err
 	}
+	if left := time.Until(c.store.serves); left > 0 {
+		return g, &driver.NotYetError{After: left, Err: driver.NotSent(errors.New("it has just started"))}
+	}
 	return c.lockStore.TryLock(ctx, key, r)
 }
 
@@ -118,6 +123,31 @@ func (h held) awaitLoss(t *testing.T) {
 	case <-h.lost:
 	case <-time.After(patience):
 		t.Fatal("it does not learn that its lock is lost")
+	}
+}
+
+// A store that says when it will serve is waited for, unless the wait is over before.
+func TestLockWaitsForTheStore(t *testing.T) {
+	for flags, served := range map[string]bool{
+		"": true, "--verbose": true, "--wait 90s": true, "--wait 90s --verbose": true,
+		"--wait 30s": false, "--wait 30s --verbose": false, "--no-wait": false,
+	} {
+		t.Run(flags, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, u *user, s *embeddedStore) {
+				began := time.Now()
+				s.serves = began.Add(time.Minute)
+				r := u.run(slices.Concat([]string{"lock", "a"}, strings.Fields(flags), []string{"--", "true"})...)
+				took := time.Since(began)
+				if served {
+					r.want(t, 0, "", "")
+				} else {
+					r.want(t, 69, "", "store unavailable: it has just started (retry after 1m0s)")
+				}
+				if served != (took >= time.Minute) || took > time.Minute+time.Second {
+					t.Errorf("it ended after %v", took)
+				}
+			})
+		})
 	}
 }
 

@@ -114,7 +114,7 @@ func TestWaitForNewServersEnds(t *testing.T) {
 			for _, s := range x.servers {
 				s.restart()
 			}
-		}, coord.ErrUnavailable, 41 * time.Second},
+		}, coord.ErrUnavailable, 42 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onNewServers(t, func(x *trial, c *coord.Client) {
