@@ -104,8 +104,11 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 		case <-returned:
 			return true
 		default:
-			tried := f.in.returned("TryLock") > 0 && (!queues || f.in.count("Lock") > 0)
-			return tried || f.at == 1 && f.in.count("TryLock") > 0 // which may hang
+			asked := f.in.returned("TryLock") > 0
+			if queues { // a fair one does not try the key first
+				asked = f.in.count("Lock") > 0
+			}
+			return asked || f.at == 1 && f.in.count("TryLock") > 0 // which may hang
 		}
 	})
 	return result
@@ -115,13 +118,14 @@ func useContended(f *faultRun) {
 	r := f.taken(f.long)
 	// A waiter in the queue rides out an outage: its context ends it.
 	const allowed = 2 * hangFor
-	ctx, cancel := context.WithTimeout(f.ctx, allowed)
+	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	var opts []coord.LockOption
 	if f.fair {
 		opts = append(opts, coord.Fair())
 	}
 	result := f.waiter(ctx, opts...)
+	defer time.AfterFunc(allowed, cancel).Stop()
 	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
 	_ = recv(f.env, result, allowed+soon, "a waiter to be granted, or to fail")
 }
@@ -145,7 +149,7 @@ func useLocalQueue(f *faultRun) {
 
 func useCancelledWait(f *faultRun) {
 	r := f.taken(f.long)
-	ctx, cancel := context.WithTimeout(f.ctx, hangFor)
+	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	result := f.waiter(ctx)
 	start := time.Now()
