@@ -2,7 +2,6 @@ package coord
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"os"
@@ -78,6 +77,7 @@ type Client struct {
 
 	state atomic.Int32  // stateOpen, stateDraining, stateClosed
 	done  chan struct{} // closed when Close is through
+	ids   ids
 }
 
 // The states of a Client, in order.
@@ -106,6 +106,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		backend: b,
 		info:    b.Info(),
 		done:    make(chan struct{}),
+		ids:     newIDs(),
 	}
 	h := host.Of(b)
 	c.clock, c.jitter = h.Clock, h.Jitter
@@ -123,7 +124,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	}
 	pool.Store = store
 	c.permits = permit.New(pool, policy)
-	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: newID, Jitter: c.jitter, Floor: c.floor}
+	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: c.ids.next, Jitter: c.jitter, Floor: c.floor, Beside: c.ids.beside}
 	c.locks = hold.New(engine)
 	c.connectShared(engine)
 	return c, nil
@@ -351,16 +352,4 @@ func (c *Client) revoke(ctx context.Context, op, key string, do func(full string
 		return c.fail(op, key, err)
 	}
 	return nil
-}
-
-var pid = os.Getpid()
-
-// newID names what the client itself asks for.
-func (c *Client) newID() string { return newID(c.holder) }
-
-// newID names one acquisition.
-func newID(holder string) string {
-	var random [16]byte
-	rand.Read(random[:]) // never fails: it ends the program instead
-	return driver.FormatID(holder, pid, time.Now(), random)
 }

@@ -13,7 +13,8 @@ import (
 // The errors of coord. Match them with errors.Is; every error that a Client
 // returns is an [*Error] around one or more of them.
 var (
-	// ErrLocked: someone else holds the key, or is in the queue for it.
+	// ErrLocked: someone else holds the key, or is in the queue for it. The message names the holder where the store's
+	// refusal does.
 	ErrLocked = driver.ErrLocked
 	// ErrNotHeld: this lock is not held, or not any more.
 	ErrNotHeld = driver.ErrNotHeld

@@ -3,10 +3,13 @@ package coord
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // An error says what has happened in the terms of the caller, and matches what it is.
@@ -29,6 +32,42 @@ func TestErrorSaysWhatHappened(t *testing.T) {
 				_, err := c.Lock(t.Context(), "k", WaitAtMost(time.Second))
 				return err
 			}, `: WaitAtMost is over`, []error{ErrLocked, context.DeadlineExceeded},
+		},
+		"another process holds the key": {
+			func(t *testing.T, c *Client) error {
+				lockedElsewhere(c)
+				_, err := c.TryLock(t.Context(), "k")
+				return err
+			}, `coord: trylock "k" on fake: locked by web-1 (pid 4711) (retry after 1m0s)`, []error{ErrLocked},
+		},
+		"another process holds the key all the time": {
+			func(t *testing.T, c *Client) error {
+				lockedElsewhere(c)
+				return Do(t.Context(), c, "k", func(context.Context) error { return nil }, WaitAtMost(10*time.Second))
+			}, `coord: lock "k" on fake: locked by web-1 (pid 4711): WaitAtMost is over`, []error{ErrLocked, context.DeadlineExceeded},
+		},
+		"another client of this process holds the key": {
+			func(t *testing.T, c *Client) error {
+				other := newTestClient(t, c.backend)
+				return Do(t.Context(), other, "k", func(ctx context.Context) error {
+					return Do(ctx, c, "k", func(context.Context) error { return nil }, WaitAtMost(time.Second))
+				})
+			}, `held by another client of this process; only a lock of the client that took it enters it again: WaitAtMost is over`, []error{ErrLocked, context.DeadlineExceeded},
+		},
+		"a try, where another client of this process holds the key": {
+			func(t *testing.T, c *Client) error {
+				must[*Lock](t)(newTestClient(t, c.backend).Lock(t.Context(), "k"))
+				_, err := c.TryLock(t.Context(), "k")
+				return err
+			}, `only a lock of the client that took it enters it again (retry after 30s)`, []error{ErrLocked},
+		},
+		"a hold of this client that the store has and the client gave up": {
+			func(t *testing.T, c *Client) error {
+				must[*Lock](t)(c.Lock(t.Context(), "k", HolderName("me")))
+				c.locks.LossPushed("k", c.backend.(*fakeStore).leases["k"].id, errWire)
+				_, err := c.TryLock(t.Context(), "k")
+				return err
+			}, fmt.Sprintf(`: locked by me (pid %d) (retry after 30s)`, pid), []error{ErrLocked},
 		},
 		"WaitAtMost of several keys is over": {
 			func(t *testing.T, c *Client) error {
@@ -75,6 +114,60 @@ func TestErrorSaysWhatHappened(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// lockedElsewhere has another process hold "k" for a minute.
+func lockedElsewhere(c *Client) {
+	f := c.backend.(*fakeStore)
+	id := driver.FormatID("web-1", 4711, time.Now(), [16]byte{})
+	f.leases["k"] = &fakeLease{id: id, token: 1, end: time.Now().Add(time.Minute)}
+}
+
+// A store with a queue says who is in the way when the wait begins: at its end that may be another.
+func TestErrorOfAQueueTellsItsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c := newTestClient(t, &blindQueue{f})
+		f.leases["k"] = &fakeLease{id: driver.FormatID("web-1", 4711, time.Now(), [16]byte{}), token: 1, end: time.Now().Add(time.Minute)}
+		_, err := c.Lock(t.Context(), "k", WaitAtMost(10*time.Second))
+		wantErr(t, err, ErrLocked)
+		if want := `locked by web-1 (pid 4711), as of 10s ago: WaitAtMost is over`; err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("saw %v, want …%s", err, want)
+		}
+	})
+}
+
+// blindQueue is a store with a queue, in which nobody is granted anything.
+type blindQueue struct{ *fakeStore }
+
+func (q *blindQueue) Lock(ctx context.Context, _ string, _ driver.Request, waits func()) (driver.Grant, error) {
+	waits()
+	<-ctx.Done()
+	return driver.Grant{}, ctx.Err()
+}
+
+// Who asks for a key that is only kept taken is told of nobody; ids that are not coord's are shown as they are.
+func TestLockedErrorNamesTheHolder(t *testing.T) {
+	for id, want := range map[string]string{
+		"": "locked by another holder",
+		driver.FormatID("a/b", 1, time.Now(), [16]byte{}): "locked by a/b (pid 1)",
+		"x": `locked by "x"`,
+	} {
+		if got := (&driver.LockedError{Holder: id}).Error(); got != want {
+			t.Errorf("%q: saw %q, want %q", id, got, want)
+		}
+	}
+}
+
+// No two clients, and nothing that another program wrote, are taken for one another.
+func TestIDsTellClientsApart(t *testing.T) {
+	a, b := newIDs(), newIDs()
+	foreign := driver.FormatID("h", 1, time.Now(), [16]byte{1})
+	for id, want := range map[string]bool{b.next("h"): true, a.next("h"): false, foreign: false, "": false, strings.Repeat("x", 64): false} {
+		if got := a.beside(id); got != want {
+			t.Errorf("%q is of another client of this process: %v, want %v", id, got, want)
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ func (f *fakeStore) TryLock(ctx context.Context, key string, r driver.Request) (
 			g = driver.Grant{Token: l.token, TTL: r.TTL}
 			return nil
 		case l.id != r.ID:
-			return &driver.LockedError{Remaining: time.Until(l.end)}
+			return &driver.LockedError{Remaining: time.Until(l.end), Holder: l.id}
 		}
 		g = driver.Grant{Token: l.token, TTL: time.Until(l.end)}
 		return nil

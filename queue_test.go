@@ -339,7 +339,7 @@ func TestHeldByThisClientIsSaid(t *testing.T) {
 		}
 		wantErr(t, waited, context.DeadlineExceeded)
 		_, other := newTestClient(t, f).TryLock(t.Context(), "k")
-		if wantErr(t, other, ErrLocked); !strings.Contains(other.Error(), "another holder") {
+		if wantErr(t, other, ErrLocked); !strings.Contains(other.Error(), "another client of this process") {
 			t.Errorf("another client: %v", other)
 		}
 		unlock(t, l)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +29,10 @@ func operatorCases() []Case {
 			ID: "LOCK-286", Name: "list-names-what-is-held", Clause: "L12", run: lists, Proves: driver.List,
 			Why:    "in an incident nobody knows the names of the locks; a list that leaves one out hides the one that hangs",
 			Remedy: "give back the keys as they were before you encoded them, with those that are only kept taken, and without limits and tokens",
+		}, {
+			ID: "LOCK-287", Name: "refusal-names-who-holds", Clause: "L12", run: refusalNames,
+			Why:    "who reads that a lock is taken looks for its holder; a wrong name sends them to a process that has nothing to do with it",
+			Remedy: "set LockedError.Holder to the id that the refusing request itself has read, and leave it empty where nobody holds",
 		},
 	}
 }
@@ -101,6 +106,35 @@ func breaksNow(e *env) {
 	e.wantError(l.Unlock(e.ctx), "Unlock of the broken hold", coord.ErrLost)
 	e.noError(next.Err(), "Err of the next holder")
 	e.gaveBack(next.Unlock(e.ctx), "Unlock by the next holder")
+}
+
+// refusalNames fails the case if a refusal names another than the holder.
+func refusalNames(e *env) {
+	a, b, key := e.locker(), e.locker(), e.key("k")
+	r := e.req(e.long)
+	names := func(what, want string) {
+		_, err := b.TryLock(e.within(soon), key, e.req(e.long))
+		var locked *driver.LockedError
+		switch {
+		case !e.wantError(err, "TryLock of a key "+what, driver.ErrLocked):
+		case want != "" && (!errors.As(err, &locked) || locked.Holder == ""):
+			e.Unsupported("the store's refusal does not name the holder")
+		case errors.As(err, &locked) && locked.Holder != want:
+			e.Errorf("TryLock of a key %s: saw %q named as the holder, want %q", what, locked.Holder, want)
+		}
+	}
+	for _, what := range []string{"that is held", "that another holds now"} {
+		r = e.req(e.long)
+		e.take(a, key, r)
+		names(what, r.ID)
+		if what == "that is held" {
+			e.noError(a.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+		}
+	}
+	if breaker, ok := b.(driver.Breaker); ok && e.info.Claims.Has(driver.Break) {
+		e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of the holder's id")
+		names("that is kept after a Break", "")
+	}
 }
 
 func lists(e *env) {

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"sync"
@@ -38,7 +39,55 @@ var operatorMutants = []mutant{
 	}, {
 		name: "list without what is kept", bug: "List leaves out a key that is kept taken and has no holder",
 		new: on(func(s store) driver.Backend { return keptUnlisted{s} }), killers: []string{"LOCK-286"},
+	}, {
+		name: "refusal that names who asks", bug: "the id of the request is put where the holder's belongs",
+		new: on(func(s store) driver.Backend { return selfNamed{s} }), killers: []string{"LOCK-287"},
+	}, {
+		name: "refusal that names the holder before", bug: "the holder is remembered and not read",
+		new: on(func(s store) driver.Backend { return longNamed{s, new(sync.Map)} }), killers: []string{"LOCK-287"},
+	}, {
+		name: "refusal that names whose hold was broken", bug: "a key that is only kept taken is said to be held",
+		new: on(func(s store) driver.Backend { return keptNamed{s} }), killers: []string{"LOCK-287"},
 	},
+}
+
+type selfNamed struct{ store }
+
+func (b selfNamed) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	return g, named(err, func(*driver.LockedError) string { return r.ID })
+}
+
+type longNamed struct {
+	store
+	first *sync.Map // key → id
+}
+
+func (b longNamed) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	return g, named(err, func(l *driver.LockedError) string {
+		id, _ := b.first.LoadOrStore(key, l.Holder)
+		return id.(string)
+	})
+}
+
+type keptNamed struct{ store }
+
+func (b keptNamed) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	return g, named(err, func(*driver.LockedError) string {
+		h, _ := b.Inspect(ctx, key)
+		return h.ID
+	})
+}
+
+// named is a refusal with another holder.
+func named(err error, holder func(*driver.LockedError) string) error {
+	var locked *driver.LockedError
+	if !errors.As(err, &locked) {
+		return err
+	}
+	return &driver.LockedError{Remaining: locked.Remaining, Holder: holder(locked)}
 }
 
 type freeingBreak struct{ store }

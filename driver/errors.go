@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -61,9 +62,21 @@ type LockedError struct {
 	// Remaining is what is left of the holder's lease; without renewal the
 	// key is free after it.
 	Remaining time.Duration
+	// Holder is the id that holds the key, for people to read. It is empty if nobody does, as of a key that is only kept
+	// taken, if several do, and if the store's refusal does not tell: it is never worth another request.
+	Holder string
 }
 
-func (e *LockedError) Error() string { return ErrLocked.Error() }
+func (e *LockedError) Error() string {
+	switch h := NewHolder(e.Holder, 0, 0); {
+	case e.Holder == "":
+		return ErrLocked.Error()
+	case h.Name == "":
+		return "locked by " + strconv.Quote(e.Holder)
+	default:
+		return fmt.Sprintf("locked by %s (pid %d)", h.Name, h.PID)
+	}
+}
 
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }

@@ -134,8 +134,10 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
-	case rec.id != r.ID || rec.released:
+	case rec.released:
 		return driver.Grant{}, driver.ErrLocked
+	case rec.id != r.ID:
+		return driver.Grant{}, &driver.LockedError{Holder: rec.id} // for how long, another request would tell
 	}
 	return b.adopt(ctx, e.place, r, rec, nil)
 }

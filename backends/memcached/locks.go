@@ -73,6 +73,8 @@ func (a *acquisition) confirm() (driver.Grant, error) {
 		switch {
 		case err != nil:
 			return driver.Grant{}, err
+		case v.id != a.id && v.state == held:
+			return driver.Grant{}, &driver.LockedError{Holder: v.id} // for how long, only that one knows
 		case v.id != a.id || v.state == kept:
 			return driver.Grant{}, driver.ErrLocked
 		}

@@ -103,7 +103,11 @@ func (b *backend) attempt(sh *shard[slot], sl *slot, key string, r driver.Reques
 	// While there are waiters one of them holds, or the key is kept taken for
 	// the holder before them: lockKey saw to that. So this overtakes nobody.
 	if now < sl.until {
-		return driver.Grant{}, &driver.LockedError{Remaining: sl.until - now}
+		locked := &driver.LockedError{Remaining: sl.until - now}
+		if !sl.released {
+			locked.Holder = sl.id
+		}
+		return driver.Grant{}, locked
 	}
 	return s.take(sl, r, now), nil
 }

@@ -42,6 +42,9 @@ func (b *backend) acquire(ctx context.Context, lock, fence, id string, ttl *boxe
 	ms := millis(ttl.d)
 	token, fresh := r.value.(int64)
 	if !fresh {
+		if err := refusal(lock, r); err != nil {
+			return driver.Grant{}, err
+		}
 		found, err := r.integers(3)
 		if err != nil {
 			return driver.Grant{}, err
@@ -66,6 +69,36 @@ func lockedFor(lock string, reply integers) (time.Duration, error) {
 	}
 	left := leaseEnds(reply.at(1))
 	return left, &driver.LockedError{Remaining: left}
+}
+
+// refusal is the error of a reply of {0, ms left of the lease in the way, value of the lock}, nil of any other.
+func refusal(lock string, r reply) error {
+	several, _ := r.value.([]any)
+	if len(several) != 3 {
+		return nil
+	}
+	value, isText := several[2].(string)
+	if !isText {
+		return nil
+	}
+	numbers, err := reply{value: several[:2]}.integers(2)
+	if err != nil {
+		return err
+	}
+	left, err := lockedFor(lock, numbers)
+	if left > 0 {
+		err = &driver.LockedError{Remaining: left, Holder: holderIn(value)}
+	}
+	return err
+}
+
+// holderIn is the id that holds a lock of this value, "" if it is only kept taken.
+func holderIn(value string) string {
+	id, known := strings.CutPrefix(value, held)
+	if !known || strings.Contains(id, " ") {
+		return ""
+	}
+	return id
 }
 
 // leaseEnds is after how long a key is gone that has ms left: Redis drops it in the
@@ -231,8 +264,7 @@ func holder(lock, fence string, reply []any) (driver.Holder, error) {
 		id, isReleased = strings.CutPrefix(value, offered)
 	}
 	if !isReleased {
-		var known bool
-		if id, known = strings.CutPrefix(value, held); !known || strings.Contains(id, " ") {
+		if id = holderIn(value); id == "" {
 			return driver.Holder{}, fmt.Errorf("%w: %s holds %.80q", driver.ErrCorrupt, lock, value)
 		}
 	}

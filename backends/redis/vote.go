@@ -18,12 +18,10 @@ func (b *backend) acquireFloor(ctx context.Context, key string, r driver.Request
 	}
 	values, _ := got.value.([]any)
 	if len(values) != 5 {
-		found, err := got.integers(2)
-		if err != nil {
+		if err := refusal(lock, got); err != nil {
 			return driver.Grant{}, err
 		}
-		_, refusal := lockedFor(lock, found)
-		return driver.Grant{}, refusal
+		return driver.Grant{}, fmt.Errorf("script replied %v, want five values, or a refusal", values)
 	}
 	if got.short != nil {
 		return driver.Grant{}, b.giveBack(ctx, unlockScript, lock, r.ID, got.short)

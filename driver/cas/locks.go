@@ -21,7 +21,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 			rec, grant = b.extend(rec, r.TTL, now)
 			return rec, nil
 		case rec.live(at):
-			return rec, &driver.LockedError{Remaining: remaining(rec, now)}
+			return rec, &driver.LockedError{Remaining: remaining(rec, now), Holder: rec.holder()}
 		}
 		token := max(rec.token+1, at)
 		if r.Floor > 0 {
@@ -126,6 +126,14 @@ func (b *Backend) update(ctx context.Context, key string, fn func(record, time.T
 		}
 		return Change{Write: true, Value: after.append(nil), Keep: after.keep(now)}, nil
 	})
+}
+
+// holder is the id that holds, "" if the key is only kept taken.
+func (r record) holder() string {
+	if r.state != held {
+		return ""
+	}
+	return r.id
 }
 
 // keep is how long the cell of r is needed: through its lease, and a while

@@ -54,15 +54,15 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
 			a.outage.ends(m.clock.Now())
-			a.refusedByStore()
+			named := a.refusedByStore(err)
 			switch {
 			case try:
-				return g, err
+				return g, named
 			case m.store.Queuer != nil && ctx.Err() == nil:
 				return a.contendQueued(ctx)
 			}
 		case ctx.Err() != nil && a.hasWaited():
-			return g, m.waitFailure(ctx)
+			return g, a.waitFailure(ctx)
 		case try || !a.goesOn(ctx, err):
 			return g, a.outage.tell(ctx, err)
 		}
@@ -117,7 +117,7 @@ func (a *Attempt) yield(ctx context.Context) error {
 	if a.hasRivals() {
 		d = yieldAmong
 	}
-	return a.m.pause(ctx, d/2+a.m.jitter(a.spec.Key, d))
+	return a.pause(ctx, d/2+a.m.jitter(a.spec.Key, d))
 }
 
 // How long a leader yields: among other clients, and where none was met lately.
@@ -217,7 +217,7 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 		}
 		switch {
 		case waiting.Err() != nil && (a.hasWaited() || ctx.Err() == nil):
-			return granted{}, a.waitFailureHere(ctx)
+			return granted{}, a.waitFailure(ctx)
 		case !a.goesOn(ctx, err):
 			return granted{}, a.outage.tell(ctx, err)
 		}
@@ -233,20 +233,20 @@ func (a *Attempt) lockQueued(ctx context.Context) (g driver.Grant, queued bool, 
 	a.expectLoss()
 	g, err = a.m.store.Queuer.Lock(ctx, a.spec.Key, a.request(), func() {
 		queued = true
-		a.refusedByStore()
+		_ = a.refusedByStore(nil)
 	})
 	return g, queued, err
 }
 
 // pause sleeps, unless the wait ends first.
-func (m *Manager) pause(ctx context.Context, d time.Duration) error {
+func (a *Attempt) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-	case <-m.life.Done():
+	case <-a.m.life.Done():
 	}
-	return m.waitFailure(ctx)
+	return a.waitFailure(ctx)
 }

@@ -110,7 +110,7 @@ func (a *Attempt) place(try bool) (waits bool, err error) {
 		s.queue.recheck = true
 	}
 	if s.queue.full(k, s.hold != nil) || a.tooManyWait(s) {
-		err = s.locked()
+		err = m.locked(s)
 		m.mu.Unlock()
 		return false, err
 	}
@@ -161,12 +161,12 @@ func (a *Attempt) awaitTurn(ctx context.Context) (handed bool, err error) {
 				a.waited = true
 				return false, nil
 			case out:
-				return a.giveUp(driver.ErrLocked)
+				return a.giveUp(a.locked())
 			}
 		case <-tooLong.C:
 			a.warnLongWait()
 		case <-ctx.Done():
-			return a.giveUp(a.waitFailureHere(ctx))
+			return a.giveUp(a.waitFailure(ctx))
 		case <-a.m.life.Done():
 			return a.giveUp(driver.ErrClosed)
 		}
@@ -226,30 +226,6 @@ func (a *Attempt) Abandon() {
 	}
 }
 
-// refusedByStore notes that the store has told a the key is locked.
-func (a *Attempt) refusedByStore() {
-	if a.refused {
-		return
-	}
-	m := a.m
-	a.refused = true
-	m.mu.Lock()
-	held := ""
-	if a.placed {
-		s := m.slots[a.spec.Key]
-		held = s.heldBy()
-		s.queue.wait(&a.ticket)
-		if a.ticket.leading {
-			s.queue.refused, s.queue.refusedAt = true, m.clock.Mono()
-			s.queue.turnAway()
-		}
-	}
-	m.mu.Unlock()
-	if !a.ticket.try {
-		a.events.waits(held)
-	}
-}
-
 // settle makes a granted attempt the hold of its slot.
 func (a *Attempt) settle(g granted) (*Tenure, error) {
 	m := a.m
@@ -268,7 +244,7 @@ func (a *Attempt) settle(g granted) (*Tenure, error) {
 	}
 	s := m.slots[a.spec.Key]
 	if h.inSlot = true; m.queues == nil { // a shared hold is in nobody's way here
-		s.hold = h
+		s.hold, s.refusal = h, refusal{}
 	}
 	m.holds[h.by.id] = h
 	m.vacate(s, &a.waiter)
@@ -335,27 +311,9 @@ func (a *Attempt) way() Way {
 }
 
 // waitFailure is the error of a wait that ended with its ctx or its client.
-func (m *Manager) waitFailure(ctx context.Context) error {
+func (a *Attempt) waitFailure(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return driver.ErrClosed
 	}
-	return errs.Chain(driver.ErrLocked, errs.ContextError(ctx))
+	return errs.Chain(a.locked(), errs.ContextError(ctx))
 }
-
-// waitFailureHere is waitFailure that says so if a's own client holds the key.
-func (a *Attempt) waitFailureHere(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return driver.ErrClosed
-	}
-	locked := driver.ErrLocked
-	a.m.mu.Lock()
-	if a.placed {
-		locked = a.m.slots[a.spec.Key].locked()
-	}
-	a.m.mu.Unlock()
-	return errs.Chain(locked, errs.ContextError(ctx))
-}
-
-// errHeldHere is ErrLocked where the key is held by the client that asks: often by the caller
-// itself, whose ctx has lost the owner.
-var errHeldHere = errs.Kind("held by this client; to re-enter, lock under the ctx that took it; otherwise unlock it first", driver.ErrLocked)

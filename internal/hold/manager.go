@@ -34,6 +34,7 @@ type Config struct {
 	NewID  func(holder string) string                      // names one acquisition; no two are equal
 	Jitter func(key string, d time.Duration) time.Duration // up to d, for a pause
 	Floor  int64                                           // added to the store's fencing values
+	Beside func(id string) bool                            // whether an id is of another client of this process
 	// Queues makes it a Manager of keys that several hold: who is refused waits in the exclusive lock of the key, of
 	// this Manager, with a lease of PlaceLease. Changes may push what the head of a queue waits for.
 	Queues     *Manager
@@ -50,6 +51,7 @@ type Manager struct {
 	newID  func(holder string) string
 	jitter func(key string, d time.Duration) time.Duration
 	floor  int64
+	beside func(id string) bool
 
 	queues     *Manager // nil: its keys are exclusive
 	placeLease time.Duration
@@ -75,7 +77,7 @@ type Manager struct {
 // New makes a Manager.
 func New(cfg Config) *Manager {
 	m := &Manager{
-		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor,
+		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor, beside: cfg.Beside,
 		queues: cfg.Queues, placeLease: cfg.PlaceLease, changes: cfg.Changes,
 		slots: make(map[string]*slot),
 		holds: make(map[string]*hold),

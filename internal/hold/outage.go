@@ -84,7 +84,7 @@ func endsWithin(ctx context.Context, d time.Duration) bool {
 
 // rest pauses after err. It gives the error with which the wait ends meanwhile: ErrLocked only if others were in a's way.
 func (a *Attempt) rest(ctx context.Context, err error, d time.Duration) error {
-	ended := a.m.pause(ctx, d)
+	ended := a.pause(ctx, d)
 	if ended != nil && ctx.Err() != nil && !a.hasWaited() {
 		return a.outage.tell(ctx, err)
 	}

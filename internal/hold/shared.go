@@ -24,9 +24,9 @@ func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) 
 		case !errors.Is(err, driver.ErrLocked):
 			return g, errs.OfStore(ctx, err, true)
 		}
-		a.refusedByStore()
+		named := a.refusedByStore(err)
 		if try {
-			return g, err
+			return g, named
 		}
 	}
 	a.outage.waits(a.m.clock.Now())
@@ -87,7 +87,7 @@ func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
 	returned := false
 	defer errs.IfPanics(&returned, q.Abandon)
 	q.outage = a.outage // which may be why it lost the place that it had
-	place, err := q.Run(ctx, false, queueing(a.refusedByStore))
+	place, err := q.Run(ctx, false, queueing(func() { _ = a.refusedByStore(nil) }))
 	returned = true
 	if err != nil {
 		q.Abandon()
@@ -158,12 +158,12 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 			return g, nil
 		case errors.Is(err, driver.ErrLocked):
 			a.outage.ends(m.clock.Now())
-			a.refusedByStore()
+			_ = a.refusedByStore(err)
 			if c == nil {
 				c = m.follow(ctx, a.spec.Key)
 			}
 		case ctx.Err() != nil:
-			return g, m.waitFailure(ctx)
+			return g, a.waitFailure(ctx)
 		case !passing(err) || a.outage.lasts(err, a.spec.outlasts, m.clock.Now()):
 			return g, a.outage.tell(ctx, err)
 		}
@@ -171,7 +171,7 @@ func (a *Attempt) ask(ctx context.Context, place *Tenure) (granted, error) {
 			pause = headPause
 		}
 		if m.awaitChange(ctx, place.Done(), c, m.untilFree(a.spec.Key, err, pause)) {
-			return g, m.waitFailure(ctx)
+			return g, a.waitFailure(ctx)
 		}
 		pause = a.nextPause(pause, err)
 	}

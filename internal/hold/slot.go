@@ -1,13 +1,13 @@
 package hold
 
-import "github.com/coordgo/coord/driver"
-
 // slot is one key: who wants it of this client, and the hold that the client has of it. Manager.mu guards the
 // fields. A slot exists while it is of use.
 type slot struct {
 	queue  queue[*waiter]
 	hold   *hold   // the hold that this client has, nil if none
 	warned *tenure // the one about whose long wait a warning was logged
+
+	refusal refusal // of the leader
 }
 
 // slotFor finds or makes the slot of key. Manager.mu is held.
@@ -64,12 +64,4 @@ func (s *slot) heldBy() string {
 		return ""
 	}
 	return s.hold.by.id
-}
-
-// locked says who is in the way. Manager.mu is held.
-func (s *slot) locked() error {
-	if s.hold != nil {
-		return errHeldHere
-	}
-	return driver.ErrLocked
 }

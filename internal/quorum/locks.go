@@ -231,7 +231,7 @@ func isNothing(error) bool { return false }
 func (b *Backend) refused(ctx context.Context, made []try, t tally) error {
 	if t.no > 0 && t.yes+t.no >= b.need {
 		slices.Sort(t.left)
-		return &driver.LockedError{Remaining: t.left[min(b.need, len(t.left))-1]}
+		return &driver.LockedError{Remaining: t.left[min(b.need, len(t.left))-1], Holder: t.holder}
 	}
 	grants := made[len(made)-1].grants
 	_ = grants.gather(ctx, func() bool { return true }) // what has come meanwhile: it never waits

@@ -39,11 +39,12 @@ func endOf(g driver.Grant, sent time.Time) time.Time {
 type tally struct {
 	yes, idle, no, failed, missing int // idle: granted by a member that does not count
 	left                           []time.Duration
+	holder                         string // whom a majority names as the holder
 }
 
 // count counts votes; no is the error by which a member says that it does not have, or give, the hold.
 func (b *Backend) count(r *round[vote], no error) tally {
-	t := tally{missing: r.missing}
+	t, named := tally{missing: r.missing}, map[string]int{}
 	for _, a := range r.answers {
 		switch {
 		case a == nil:
@@ -57,6 +58,9 @@ func (b *Backend) count(r *round[vote], no error) tally {
 			locked := new(driver.LockedError)
 			errors.As(a.err, &locked) // else nothing is known of the rest
 			t.left = append(t.left, locked.Remaining)
+			if named[locked.Holder]++; named[locked.Holder] >= b.need {
+				t.holder = locked.Holder
+			}
 		default:
 			t.failed++
 		}

@@ -59,7 +59,7 @@ var patches = []patch{
 	{"a slot is left to nobody", locks, holdDir + "slot.go", "\t\ts.hold = nil\n\t\tm.next(key, s)\n", "\t\ts.hold = nil\n"},
 	{"a leader that gives up leaves nobody behind", locks, holdDir + "slot.go", "\ts.queue.leave(&a.ticket)\n\tm.next(a.spec.Key, s)\n", "\ts.queue.leave(&a.ticket)\n"},
 	{"who polls pauses for long", locks, holdDir + "acquire.go", "minPause = 2 * time.Millisecond", "minPause = 20 * time.Second"},
-	{"the end of a context ends no wait", locks, holdDir + "attempt.go", "\t\tcase <-ctx.Done():\n\t\t\treturn a.giveUp(a.waitFailureHere(ctx))\n", ""},
+	{"the end of a context ends no wait", locks, holdDir + "attempt.go", "\t\tcase <-ctx.Done():\n\t\t\treturn a.giveUp(a.waitFailure(ctx))\n", ""},
 	{"a place at the head of a queue has the lease of the hold", shares, holdDir + "shared.go", "Lease: a.m.placeLease", "Lease: a.spec.Lease"},
 	{"a place at the head of a queue stays", shares, holdDir + "shared.go", "err = place.Release(context.Background())", "_ = place"},
 	{"an inner entry gives the lock back", nested, "reentrant.go", "\tif h.handles == 0 {\n", "\tif h.handles <= 1 {\n"},

@@ -2,7 +2,7 @@
 -- token in KEYS[2]. ARGV[4] (ms) is how long the fence is to live. It may be left out, with the empty ARGV[3],
 -- where two hours are enough.
 -- Reply: the token of a new hold; {1, ms of the lease, token} of one that ARGV[1] has already; or
--- {0, ms left of the holder's lease}.
+-- {0, ms left of the holder's lease}, with the value of the lock where it was read.
 --
 -- The usual case, a free key that nobody waits for, takes three calls. A queue leaves a
 -- mark behind the token, see wait.lua: a token without a mark says that there is no queue.
@@ -36,7 +36,7 @@ else
   local holder = redis.call('GET', KEYS[1])
   if holder ~= mine then
     if string.sub(holder, 1, 2) ~= '1 ' then return redis.error_reply('COORDCORRUPT the lock has a value of another version') end
-    return {0, redis.call('PTTL', KEYS[1])}
+    return {0, redis.call('PTTL', KEYS[1]), holder}
   end
 end
 -- include wait.lua

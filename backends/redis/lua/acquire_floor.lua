@@ -1,7 +1,7 @@
 -- Take the lock KEYS[1] of a member of a quorum for ARGV[1] (id) for ARGV[2] (ms). The fencing token in KEYS[2] becomes
 -- greater than the last one, and at least ARGV[3], as far as that is within ARGV[4] microseconds of the clock.
 -- Reply: {1, ms of the lease, token, seconds for which the server has forgotten nothing at least, the name of that run},
--- also if ARGV[1] has the lock already; or {0, ms left of the holder's lease}.
+-- also if ARGV[1] has the lock already; or {0, ms left of the holder's lease, value of the lock}.
 --
 -- A run ends when the server restarts, which its run id tells, or gets other keys, which loses "coord:quorum". That has the
 -- name of the run: the run id, and the time in microseconds at which it began.
@@ -9,7 +9,7 @@ local call, lock, fence, mine = redis.call, KEYS[1], KEYS[2], '1 ' .. ARGV[1]
 local holder = call('GET', lock)
 if holder and holder ~= mine then
   if string.sub(holder, 1, 2) ~= '1 ' then return redis.error_reply('COORDCORRUPT the lock has a value of another version') end
-  return {0, call('PTTL', lock)}
+  return {0, call('PTTL', lock), holder}
 end
 local about = call('INFO', 'server')
 -- A plain search takes a fifth of what a pattern does.

@@ -109,7 +109,7 @@ func (o *own) TryLock(ctx context.Context, key string, r driver.Request) (driver
 			}
 			return g, err
 		case h.revision != 0:
-			return driver.Grant{}, &driver.LockedError{Remaining: h.left}
+			return driver.Grant{}, &driver.LockedError{Remaining: h.left, Holder: h.id}
 		}
 		created, err := o.swap(ctx, key, r.ID, 0, r.TTL)
 		switch {
