@@ -75,6 +75,11 @@ func (p *panicking) Break(ctx context.Context, key, id string) (err error) {
 	return err
 }
 
+func (p *panicking) BreakNow(ctx context.Context, key, id string) (err error) {
+	p.in("BreakNow", func() { err = p.fullStore.BreakNow(ctx, key, id) })
+	return err
+}
+
 func (p *panicking) Ping(ctx context.Context) (err error) {
 	p.in("Ping", func() { err = p.fullStore.Ping(ctx) })
 	return err

@@ -201,6 +201,9 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	"Shared.Break": func(ctx context.Context, c *coord.Client, key string) error {
 		return c.Semaphore(2).Break(ctx, key, "id")
 	},
+	"Shared.BreakNow": func(ctx context.Context, c *coord.Client, key string) error {
+		return c.Semaphore(2).BreakNow(ctx, key, "id")
+	},
 	"Shared.Watch": func(ctx context.Context, c *coord.Client, key string) error {
 		for _, err := range c.Semaphore(2).Watch(ctx, key) {
 			return err

@@ -326,15 +326,19 @@ func (c *Client) Break(ctx context.Context, key, holderID string) error {
 	})
 }
 
-// BreakNow frees key at once. It voids the guarantee of exclusion: until the
-// holder's next renewal or deadline, two may believe that they hold. Use it only
-// when the holder is known to be dead. ErrNotHeld if holderID holds no longer.
+// BreakNow frees key at once, also one that is only kept taken for its last holder, by [MinHold] or after [Client.Break].
+// It voids the guarantee of exclusion: until the holder's next renewal or deadline, two may believe that they hold. Use
+// it only when the holder is known to be dead. A key that somebody else has taken since is left alone. ErrNotHeld if
+// holderID has nothing of key.
 func (c *Client) BreakNow(ctx context.Context, key, holderID string) error {
 	return c.revoke(ctx, "break", key, func(full string) error {
-		if c.store.Locker == nil {
-			return ErrUnsupported
+		switch {
+		case c.store.breaker != nil:
+			return c.store.breaker.BreakNow(ctx, full, holderID)
+		case c.store.Locker != nil:
+			return c.store.Unlock(ctx, full, holderID)
 		}
-		return c.store.Unlock(ctx, full, holderID)
+		return ErrUnsupported
 	})
 }
 

@@ -212,6 +212,8 @@ func (b breakable) Break(_ context.Context, key, id string) error {
 	return nil
 }
 
+func (b breakable) BreakNow(ctx context.Context, key, id string) error { return b.Unlock(ctx, key, id) }
+
 // A leader whose term was broken lets another candidate that waits come first, each time, on a store without a line.
 // Without another one it leads again soon after the key is free.
 func TestLeadGivesWayAfterABreak(t *testing.T) {

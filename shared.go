@@ -178,12 +178,21 @@ func (s *Shared) fullKey(key string) (string, error) {
 // Break revokes one hold, as [Client.Break] does. What it holds of the key stays taken until its lease ends. holderID is
 // Holder.ID from Holders.
 func (s *Shared) Break(ctx context.Context, key, holderID string) error {
+	return s.revoke(ctx, key, func(full string, breaker driver.Breaker) error { return breaker.Break(ctx, full, holderID) })
+}
+
+// BreakNow ends one hold at once, as [Client.BreakNow] does, also one that was broken.
+func (s *Shared) BreakNow(ctx context.Context, key, holderID string) error {
+	return s.revoke(ctx, key, func(full string, breaker driver.Breaker) error { return breaker.BreakNow(ctx, full, holderID) })
+}
+
+func (s *Shared) revoke(ctx context.Context, key string, do func(full string, breaker driver.Breaker) error) error {
 	full, err := s.fullKey(key)
 	if err == nil {
 		breaker := s.c.store.shared.breaker
 		if breaker == nil {
 			err = ErrUnsupported
-		} else if err = breaker.Break(ctx, full, holderID); err != nil {
+		} else if err = do(full, breaker); err != nil {
 			err = errs.OfStore(ctx, err, true)
 		}
 	}

@@ -24,7 +24,11 @@ func operatorCases() []Case {
 		}, {
 			ID: "LOCK-97", Name: "break-now-frees-at-once", Clause: "L12", run: breaksNow,
 			Why:    "an operator who knows that the holder is dead does not want to wait for its lease, nor to hit the next holder",
-			Remedy: "let Unlock of any client free the hold of the id that it is given",
+			Remedy: "let BreakNow, or Unlock without it, free the hold of the id that it is given, through any client",
+		}, {
+			ID: "LOCK-288", Name: "break-now-frees-what-is-kept", Clause: "L12", run: breaksKept, Proves: driver.Break,
+			Why:    "after Break, which is tried first, or under a MinHold, a dead holder's key stayed taken for an hour, and nothing freed it",
+			Remedy: "keep the id of the last holder with a key that is only kept taken, and let BreakNow of it free the key and wake the first waiter",
 		}, {
 			ID: "LOCK-286", Name: "list-names-what-is-held", Clause: "L12", run: lists, Proves: driver.List,
 			Why:    "in an incident nobody knows the names of the locks; a list that leaves one out hides the one that hangs",
@@ -106,6 +110,42 @@ func breaksNow(e *env) {
 	e.wantError(l.Unlock(e.ctx), "Unlock of the broken hold", coord.ErrLost)
 	e.noError(next.Err(), "Err of the next holder")
 	e.gaveBack(next.Unlock(e.ctx), "Unlock by the next holder")
+}
+
+// breaksKept frees keys that are kept, for who waits and for who does not.
+func breaksKept(e *env) {
+	breaker, ok := e.open().(driver.Breaker)
+	if !ok {
+		e.Fatalf("the store is no driver.Breaker")
+	}
+	operator := e.client()
+	frees := func(key, id, what string) {
+		other, rival := e.req(e.long), e.locker()
+		e.wantError(breaker.BreakNow(e.within(soon), key, other.ID), "BreakNow of another id, of a key that is kept "+what, driver.ErrNotHeld)
+		_, err := rival.TryLock(e.within(soon), key, e.req(e.long))
+		e.wantError(err, "TryLock of a key that is kept "+what, driver.ErrLocked)
+		_, _, waiter := e.waiting(e.ctx, key, coord.TTL(e.long))
+		e.noError(operator.BreakNow(e.ctx, key, id), "BreakNow of who held a key that is kept "+what)
+		e.noError(recv(e, waiter, soon, "who waits for a key that BreakNow has freed"), "Lock of a key that BreakNow has freed")
+		e.take(rival, key, other)
+		e.wantError(operator.BreakNow(e.ctx, key, id), "BreakNow of who held the key before", coord.ErrNotHeld)
+		_, err = rival.Renew(e.within(soon), key, other)
+		e.noError(err, "Renew by the next holder")
+		e.noError(rival.Unlock(e.within(soon), key, other.ID), "Unlock by the next holder")
+	}
+	key, holder, r := e.key("broken"), e.locker(), e.req(e.long)
+	e.take(holder, key, r)
+	e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of the holder's id")
+	frees(key, r.ID, "after Break")
+	_, err := holder.Renew(e.within(soon), key, r)
+	e.wantError(err, "Renew of a hold that was broken", driver.ErrNotHeld)
+
+	key = e.key("min-hold")
+	b, in := e.injected()
+	l := e.lock(e.clientOn(b), key, coord.TTL(e.long), coord.MinHold(e.long))
+	id := in.lastID("TryLock", key)
+	e.gaveBack(l.Unlock(e.ctx), "Unlock with a MinHold")
+	frees(key, id, "by MinHold")
 }
 
 // refusalNames fails the case if a refusal names another than the holder.

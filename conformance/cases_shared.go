@@ -75,6 +75,10 @@ func sharedCases() []Case {
 			Why:    "an operator who revokes a hold must not let another in while its holder has not noticed",
 			Remedy: "mark the hold as broken, refuse its Renew and Unlock, and count it until its lease ends",
 		}, {
+			ID: "LOCK-348", Name: "break-now-frees-a-share-at-once", Clause: "SH7", run: breaksShareNow, Needs: sharing,
+			Why:    "a dead member of a semaphore keeps its permits for its whole lease, and after Break nothing could free them",
+			Remedy: "let BreakNow end all that the id has of the key, also what was broken, and nothing of another id",
+		}, {
 			ID: "LOCK-318", Name: "a-batch-renews-holds-of-one-key", Clause: "SH2", run: renewsShares, Needs: sharing,
 			Why:    "a batch that knows one hold per key renews one of a client's readers, and loses the others",
 			Remedy: "match answers by id, not by key",

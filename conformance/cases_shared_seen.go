@@ -75,6 +75,48 @@ func breaksShare(e *env) {
 	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool { return e.breaksOne(a, b, breaker, ttl) })
 }
 
+// breaksShareNow frees a share of each kind, as it is and after it was broken.
+func breaksShareNow(e *env) {
+	a, b := e.shared(), e.shared()
+	breaker, ok := b.(driver.Breaker)
+	if !ok {
+		e.Unsupported("the store is no driver.Breaker of shared holds")
+	}
+	for _, broken := range []bool{false, true} {
+		for _, s := range []driver.Share{permits(1, 2), writer, reader} {
+			what := history.ShareText(s)
+			if broken {
+				what += " that was broken"
+			}
+			key, r := e.key(what), e.share(s, e.long)
+			e.entered(a, key, r, what)
+			beside, full := driver.Request{}, writer
+			if s.Mode == driver.Permits {
+				full = permits(2, 2)
+			}
+			if s.Mode != driver.Write {
+				beside, _ = e.enter(a, key, s, "beside "+what)
+			}
+			if broken {
+				e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of "+what)
+			}
+			e.wantError(breaker.BreakNow(e.within(soon), key, e.newID()), "BreakNow of an id that has nothing, beside "+what, driver.ErrNotHeld)
+			e.keptOut(b, key, full, "all of the key beside "+what)
+			e.noError(breaker.BreakNow(e.within(soon), key, r.ID), "BreakNow of "+what)
+			e.wantError(breaker.BreakNow(e.within(soon), key, r.ID), "second BreakNow of "+what, driver.ErrNotHeld)
+			_, err := a.Renew(e.within(soon), key, r)
+			e.wantError(err, "Renew after BreakNow of "+what, driver.ErrNotHeld)
+			if beside.ID != "" {
+				e.keptOut(b, key, full, "all of the key beside the other hold, after BreakNow of "+what)
+				_, err = a.Renew(e.within(soon), key, beside)
+				e.noError(err, "Renew of the hold beside "+what)
+				e.leave(a, key, beside)
+			}
+			e.takesAll(b, key, full, "all of the key after BreakNow of "+what)
+		}
+	}
+}
+
 func (e *env) breaksOne(a, b driver.SharedLocker, breaker driver.Breaker, ttl time.Duration) (early bool) {
 	key, r := e.key("k"+ttl.String()), e.share(permits(1, 2), ttl)
 	start := time.Now()

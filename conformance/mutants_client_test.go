@@ -373,6 +373,10 @@ func (l *layer) Break(ctx context.Context, key, id string) error {
 	return l.whole.Break(ctx, key, id)
 }
 
+func (l *layer) BreakNow(ctx context.Context, key, id string) error {
+	return l.whole.BreakNow(l.ctx(ctx), key, id)
+}
+
 func (l *layer) Take(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	if l.take != nil {
 		return l.take(ctx, key, limit, asks)

@@ -22,6 +22,15 @@ var operatorMutants = []mutant{
 		name: "break that breaks nothing", bug: "it says that the hold is revoked, and the holder renews on",
 		new: on(func(s store) driver.Backend { return idleBreak{s} }), killers: []string{"LOCK-96"},
 	}, {
+		name: "kept key that stays", bug: "BreakNow is Unlock, and a key that is only kept taken has no holder",
+		new: on(func(s store) driver.Backend { return keptStays{s} }), killers: []string{"LOCK-288"},
+	}, {
+		name: "break now of whatever is kept", bug: "BreakNow frees a key that is kept, and does not compare the id",
+		new: on(func(s store) driver.Backend { return keptFreed{s} }), killers: []string{"LOCK-288"},
+	}, {
+		name: "break now of whoever holds", bug: "BreakNow does not compare the id, so that the next holder is hit",
+		new: on(func(s store) driver.Backend { return anyoneFreed{s} }), killers: []string{"LOCK-97", "LOCK-288"},
+	}, {
 		name: "dead holder shown", bug: "Inspect reads the entry, and not whether it has ended",
 		new: on(func(s store) driver.Backend { return ghost{s, new(sync.Map)} }), killers: []string{"LOCK-95"},
 	}, {
@@ -93,6 +102,28 @@ func named(err error, holder func(*driver.LockedError) string) error {
 type freeingBreak struct{ store }
 
 func (b freeingBreak) Break(ctx context.Context, key, id string) error { return b.Unlock(ctx, key, id) }
+
+type keptStays struct{ store }
+
+func (b keptStays) BreakNow(ctx context.Context, key, id string) error { return b.Unlock(ctx, key, id) }
+
+type keptFreed struct{ store }
+
+func (b keptFreed) BreakNow(ctx context.Context, key, id string) error {
+	if h, err := b.Inspect(ctx, key); err == nil && h.Released {
+		id = h.ID
+	}
+	return b.store.BreakNow(ctx, key, id)
+}
+
+type anyoneFreed struct{ store }
+
+func (b anyoneFreed) BreakNow(ctx context.Context, key, id string) error {
+	if h, err := b.Inspect(ctx, key); err == nil {
+		id = h.ID
+	}
+	return b.store.BreakNow(ctx, key, id)
+}
 
 type blindBreak struct{ store }
 

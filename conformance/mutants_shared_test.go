@@ -426,5 +426,19 @@ var sharedSeenMutants = []mutant{
 			}
 			return nil
 		}}), killers: []string{"LOCK-317", "LOCK-341"},
+	}, {
+		name: "broken share that is kept", bug: "BreakNow finds the holds that were not broken alone", sound: "sharing",
+		new: sharing(sharedBug{breaksNow: func(r *record, id string, now time.Time) error {
+			return r.Unlock(id, now, sharedRules)
+		}}), killers: []string{"LOCK-348"},
+	}, {
+		name: "broken shares freed together", bug: "BreakNow ends all holds that were broken, and all that were not", sound: "sharing",
+		new: sharing(sharedBug{breaksNow: func(r *record, id string, now time.Time) error {
+			if err := r.BreakNow(id, now, sharedRules); err != nil {
+				return err
+			}
+			r.Holds = nil
+			return nil
+		}}), killers: []string{"LOCK-348"},
 	},
 }

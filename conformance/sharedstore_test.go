@@ -13,17 +13,18 @@ import (
 
 // sharedBug is a mutant of a store that keeps shared holds. nil functions are those of the sound store.
 type sharedBug struct {
-	tryLock  func(r *holders.Record, q driver.Request, now time.Time) (driver.Grant, error)
-	renew    func(r *holders.Record, q driver.Request, now time.Time) (driver.Grant, error)
-	unlock   func(r *holders.Record, id string, now time.Time) error
-	breaks   func(r *holders.Record, id string, now time.Time) error
-	live     func(r *holders.Record, now time.Time) []driver.Holder
-	name     func(key string) string // of the record
-	twoSteps bool                    // what was read is not compared when it is written
-	mute     bool                    // changes are told of once
-	own      bool                    // the record is the client's own
-	batch    func(l sharedLocker, holds []driver.Hold) []driver.Renewal
-	places   func(time.Duration) time.Duration // the leases of places in the queue
+	tryLock   func(r *holders.Record, q driver.Request, now time.Time) (driver.Grant, error)
+	renew     func(r *holders.Record, q driver.Request, now time.Time) (driver.Grant, error)
+	unlock    func(r *holders.Record, id string, now time.Time) error
+	breaks    func(r *holders.Record, id string, now time.Time) error
+	breaksNow func(r *holders.Record, id string, now time.Time) error
+	live      func(r *holders.Record, now time.Time) []driver.Holder
+	name      func(key string) string // of the record
+	twoSteps  bool                    // what was read is not compared when it is written
+	mute      bool                    // changes are told of once
+	own       bool                    // the record is the client's own
+	batch     func(l sharedLocker, holds []driver.Hold) []driver.Renewal
+	places    func(time.Duration) time.Duration // the leases of places in the queue
 }
 
 var sharedRules = holders.Rules{MaxHolders: driver.MaxHolders}
@@ -150,6 +151,17 @@ func (l sharedLocker) Break(ctx context.Context, key, id string) error {
 		}
 		return r.Break(id, now, sharedRules)
 	})
+}
+
+func (l sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	err := l.change(ctx, key, func(r *holders.Record, now time.Time) error {
+		if l.bug.breaksNow != nil {
+			return l.bug.breaksNow(r, id, now)
+		}
+		return r.BreakNow(id, now, sharedRules)
+	})
+	l.tell(key, err)
+	return err
 }
 
 func (l sharedLocker) Holders(ctx context.Context, key string) (live []driver.Holder, err error) {

@@ -145,6 +145,10 @@ func (f *faults) Break(ctx context.Context, key, id string) error {
 	return f.try(ctx, func() error { return f.full.Break(ctx, key, id) })
 }
 
+func (f *faults) BreakNow(ctx context.Context, key, id string) error {
+	return f.try(ctx, func() error { return f.full.BreakNow(ctx, key, id) })
+}
+
 func (f *faults) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if _, err := f.arrive(ctx); err != nil {

@@ -43,6 +43,10 @@ func (s sharedLossy) Break(ctx context.Context, key, id string) error {
 	return s.l.faults.try(ctx, func() error { return s.real.(driver.Breaker).Break(ctx, key, id) })
 }
 
+func (s sharedLossy) BreakNow(ctx context.Context, key, id string) error {
+	return s.l.faults.try(ctx, func() error { return s.real.(driver.Breaker).BreakNow(ctx, key, id) })
+}
+
 func (s sharedLossy) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
 	return through(ctx, s.l.faults, func() ([]driver.Holder, error) { return s.real.Holders(ctx, key) })
 }

@@ -247,13 +247,17 @@ type Lister interface {
 	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 }
 
-// Breaker revokes a hold. Without it Break answers ErrUnsupported.
+// Breaker revokes a hold, under the claim [Break]. Without it Break answers ErrUnsupported, and BreakNow frees what is
+// held alone, by Unlock.
 type Breaker interface {
 	// Break makes every later Renew and Unlock of id answer ErrNotHeld while
 	// the key stays taken until id's lease lapses, so that the holder learns
 	// of it before anyone else is granted. ErrNotHeld if id does not hold. The
 	// holder's own Unlock may free the key, though it answers ErrNotHeld.
 	Break(ctx context.Context, key, id string) error
+	// BreakNow is Unlock that also frees what is only kept taken because id held it: after Break, or UnlockAfter. A
+	// key that another id has, or that is kept for another, is left alone. ErrNotHeld if there is nothing of id's.
+	BreakNow(ctx context.Context, key, id string) error
 }
 
 // Describer tells how the store is set up, for reports and operators: what the

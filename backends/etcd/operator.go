@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -88,14 +89,67 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	return err
 }
 
-// replace gives an entry another value, on the lease that it has. there is false if it has changed since it was read.
-func (b *backend) replace(ctx context.Context, rec record, value string) (there bool, err error) {
-	resp, err := b.txn(ctx, []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
-		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
-	}, []clientv3.Op{clientv3.OpPut(rec.name, value, clientv3.WithIgnoreLease())}, nil)
+// BreakNow implements driver.Breaker: the entry of id goes, also as nobody's.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	return b.breakNow(ctx, place{key: key, id: id})
+}
+
+func (b *backend) breakNow(ctx context.Context, p place) error {
+	if err := checkHold(p.key, p.id); err != nil {
+		return err
+	}
+	call, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	freed, err := b.freeKept(call, p)
+	done()
+	if err != nil || freed && !p.shared {
+		return err
+	}
+	if err = b.unlock(ctx, p); freed && errors.Is(err, driver.ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+// freeKept removes the entries that keep taken what p held.
+func (b *backend) freeKept(ctx context.Context, p place) (freed bool, err error) {
+	prefix := b.names.prefix(p)
+	found, err := b.get(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	if err != nil {
 		return false, err
 	}
-	return resp.Succeeded, nil
+	for _, kv := range found.Kvs {
+		rec, err := b.names.read(p, kv)
+		if err != nil || rec.id != p.id || !rec.released {
+			continue // Unlock tells of what is not coord's
+		}
+		there, err := b.delete(ctx, rec)
+		if err != nil {
+			return freed, err
+		}
+		freed = freed || there
+	}
+	return freed, nil
+}
+
+// delete removes an entry. there is false if it has changed since it was read.
+func (b *backend) delete(ctx context.Context, rec record) (there bool, err error) {
+	resp, err := b.txn(ctx, asRead(rec), []clientv3.Op{clientv3.OpDelete(rec.name)}, nil)
+	return err == nil && resp.Succeeded, err
+}
+
+// asRead is the condition that an entry is as it was read.
+func asRead(rec record) []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
+		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
+	}
+}
+
+// replace gives an entry another value, on the lease that it has. there is false if it has changed since it was read.
+func (b *backend) replace(ctx context.Context, rec record, value string) (there bool, err error) {
+	resp, err := b.txn(ctx, asRead(rec), []clientv3.Op{clientv3.OpPut(rec.name, value, clientv3.WithIgnoreLease())}, nil)
+	return err == nil && resp.Succeeded, err
 }

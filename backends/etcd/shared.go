@@ -99,6 +99,11 @@ func (s sharedLocker) Break(ctx context.Context, key, id string) error {
 	}
 }
 
+// BreakNow ends the hold of id, or its headship, also a hold that was broken.
+func (s sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	return s.b.breakNow(ctx, place{key, id, true})
+}
+
 // Holders reads who holds key: one request, and one for each lease.
 func (s sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
 	if err := checkKey(key); err != nil {

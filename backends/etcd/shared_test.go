@@ -101,6 +101,11 @@ func (w *walk) step(now time.Time) {
 		wantErr := w.model.Unlock(r.ID, now, walkRules)
 		err := b.Shared().Unlock(ctx, w.key, r.ID)
 		w.agree("Unlock", driver.Grant{}, wantErr, driver.Grant{}, err)
+	case w.rng.IntN(6) == 0:
+		other := w.clients[w.rng.IntN(len(w.clients))]
+		wantErr := w.model.BreakNow(r.ID, now, walkRules)
+		err := other.Shared().(driver.Breaker).BreakNow(ctx, w.key, r.ID)
+		w.agree("BreakNow", driver.Grant{}, wantErr, driver.Grant{}, err)
 	case w.rng.IntN(4) == 0:
 		other := w.clients[w.rng.IntN(len(w.clients))]
 		wantErr := w.model.Break(r.ID, now, walkRules)

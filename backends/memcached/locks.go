@@ -208,15 +208,32 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	})
 }
 
+// BreakNow implements driver.Breaker.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	return b.change(ctx, key, id, func(v value, _ time.Time) (value, int32, error) {
+		return v, atOnce, nil
+	})
+}
+
 // finish ends what id has on the lock, as fn says.
 func (b *backend) finish(ctx context.Context, key, id string, fn change) error {
+	return b.change(ctx, key, id, func(v value, now time.Time) (value, int32, error) {
+		if v.state == kept {
+			return v, 0, driver.ErrNotHeld
+		}
+		return fn(v, now)
+	})
+}
+
+// change changes a lock whose id is the given one.
+func (b *backend) change(ctx context.Context, key, id string, fn change) error {
 	if err := driver.CheckID(id); err != nil {
 		return err
 	}
 	n := nameOf(key)
 	_, err := run(ctx, b, n, func(c *call) (value, error) {
 		return c.replace(n, func(v value, now time.Time) (value, int32, error) {
-			if v.id != id || v.state == kept {
+			if v.id != id {
 				return v, 0, driver.ErrNotHeld
 			}
 			return fn(v, now)

@@ -207,6 +207,26 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	return nil
 }
 
+// BreakNow ends the hold of id, or its place in the queue, and frees a key that is kept taken for it.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	sh, sl, now := b.store.lockKey(key)
+	defer sh.Unlock()
+	switch {
+	case sl == nil:
+		return driver.ErrNotHeld
+	case sl.id != id || now >= sl.until:
+		return sl.queue.withdraw(id)
+	}
+	b.store.end(sh, sl, key, now, now)
+	return nil
+}
+
 func (b *backend) check(ctx context.Context, key string, r driver.Request) error {
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -71,6 +71,11 @@ func (l sharedLocker) Break(ctx context.Context, key, id string) error {
 	return l.withdraw(ctx, key, id, (*holders.Record).Break)
 }
 
+// BreakNow ends the hold of id, or its headship, also a hold that was broken.
+func (l sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	return l.withdraw(ctx, key, id, (*holders.Record).BreakNow)
+}
+
 func (l sharedLocker) withdraw(ctx context.Context, key, id string, step func(*holders.Record, string, time.Time, holders.Rules) error) (err error) {
 	if err := l.b.ready(ctx); err != nil {
 		return err

@@ -51,12 +51,22 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 }
 
 func (b *backend) unlock(ctx context.Context, key, id string, d time.Duration) error {
+	return b.endBy(ctx, id, b.sql.unlock, []byte(key), id, ceil(d))
+}
+
+// BreakNow implements driver.Breaker.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	return b.endBy(ctx, id, b.sql.breakNow, []byte(key), id)
+}
+
+// endBy ends what id has, by a statement that reports whether there was anything.
+func (b *backend) endBy(ctx context.Context, id, statement string, args ...any) error {
 	if err := b.asks.wait(ctx, id); err != nil {
 		return err
 	}
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
 		var ended bool
-		_, err := c.row(ctx, b.sql.unlock, []any{[]byte(key), id, ceil(d)}, &ended)
+		_, err := c.row(ctx, statement, args, &ended)
 		if err == nil && !ended {
 			err = driver.ErrNotHeld
 		}

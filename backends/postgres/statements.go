@@ -14,16 +14,16 @@ var files embed.FS
 
 // functions are the files of the functions that the schema has for the client's calls: PL/pgSQL keeps the plans of the
 // statements in them, so that a call is parsed and planned in a moment, without any statement prepared by the client.
-var functions = []string{"lock", "unlock", "renew", "load", "swap"}
+var functions = []string{"lock", "unlock", "break_now", "renew", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"lock_1", "unlock_1", "renew_2", "load_1", "swap_2", "swap_all_2"}
+var functionNames = []string{"lock_1", "unlock_1", "break_now_1", "renew_2", "load_1", "swap_2", "swap_all_2"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
-	lock, renew, unlock, breakHold, inspect, list string
-	check, load, swap, swapAll                    string
-	sweeps                                        []string
+	lock, renew, unlock, breakHold, breakNow, inspect, list string
+	check, load, swap, swapAll                              string
+	sweeps                                                  []string
 }
 
 func newStatements(schema string) statements {
@@ -32,6 +32,7 @@ func newStatements(schema string) statements {
 		lock:      call("*", "lock_1($1, $2, $3, $4, $5)"),
 		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_2($1, $2, $3, $4)"),
 		unlock:    call("*", "unlock_1($1, $2, $3)"),
+		breakNow:  call("*", "break_now_1($1, $2)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
 		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),

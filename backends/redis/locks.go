@@ -225,6 +225,14 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	return b.runOwned(ctx, breakScript, lockKey(key), id)
 }
 
+// BreakNow implements driver.Breaker.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return b.runOwned(ctx, unlockScript, lockKey(key), id, released)
+}
+
 // runOwned runs a script that replies 1, or 0 to an id that does not hold.
 func (b *backend) runOwned(ctx context.Context, s *script, keysAndArgs ...any) error {
 	n, err := b.run(ctx, s.command(ctx, keysAndArgs...)).integer()

@@ -116,6 +116,14 @@ func (l sharedLocker) Break(ctx context.Context, key, id string) error {
 	return l.b.runOwned(ctx, l.b.shared.breaks, sharedKey(key), id)
 }
 
+// BreakNow ends the hold of id, or its headship, also a hold that was broken.
+func (l sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return l.b.runOwned(ctx, l.b.shared.unlock, sharedKey(key), id, 1)
+}
+
 // Holders shows who holds key.
 func (l sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
 	hash := sharedKey(key)

@@ -47,22 +47,25 @@ var sharedTestRules = holders.Rules{MaxHolders: driver.MaxHolders, ClockTokens: 
 
 // own has step change what a script of the id touches: its hold, if it was not broken, and its mark as the head.
 func (d *sharedDiffer) own(id string, step func(r *holders.Record)) {
-	mine := func(h holders.Hold) bool { return h.ID == id && !h.Broken }
+	d.part(id, func(h holders.Hold) bool { return h.ID == id && !h.Broken }, step)
+}
+
+// part has step change the holds that are mine, and the mark of id as the head.
+func (d *sharedDiffer) part(id string, mine func(holders.Hold) bool, step func(r *holders.Record)) {
 	part := holders.Record{Token: d.record.Token}
 	if d.record.Head.ID == id {
 		part.Head = d.record.Head
 	}
-	i := slices.IndexFunc(d.record.Holds, mine)
-	if i >= 0 {
-		part.Holds = []holders.Hold{d.record.Holds[i]}
+	for _, h := range d.record.Holds {
+		if mine(h) {
+			part.Holds = append(part.Holds, h)
+		}
 	}
 	step(&part)
 	if part.Head.ID == "" && d.record.Head.ID == id {
 		d.record.Head = holders.Mark{}
 	}
-	if i >= 0 {
-		d.record.Holds = slices.Replace(d.record.Holds, i, i+1, part.Holds...)
-	}
+	d.record.Holds = append(slices.DeleteFunc(d.record.Holds, mine), part.Holds...)
 }
 
 // outcome is an answer as text.
@@ -86,7 +89,7 @@ func outcome(g driver.Grant, err error) string {
 func (d *sharedDiffer) step(ctx context.Context, b *backend) expectation {
 	d.advance()
 	id, now := d.ids[d.rnd.IntN(len(d.ids))], time.UnixMicro(d.now)
-	kind := d.rnd.IntN(13)
+	kind := d.rnd.IntN(14)
 	if n := len(d.record.Holds); kind >= 6 && n > 0 && d.rnd.IntN(3) > 0 {
 		id = d.record.Holds[d.rnd.IntN(n)].ID
 	}
@@ -111,6 +114,11 @@ func (d *sharedDiffer) step(ctx context.Context, b *backend) expectation {
 		d.own(id, func(own *holders.Record) { what, want = "unlock", ended(own.Unlock(id, now, sharedTestRules)) })
 		c, got = s.unlock.command(ctx, d.hash, id), endedReply
 	case kind < 11:
+		d.part(id, func(h holders.Hold) bool { return h.ID == id }, func(all *holders.Record) {
+			what, want = "break now", ended(all.BreakNow(id, now, sharedTestRules))
+		})
+		c, got = s.unlock.command(ctx, d.hash, id, 1), endedReply
+	case kind < 12:
 		d.own(id, func(own *holders.Record) { what, want = "break", ended(own.Break(id, now, sharedTestRules)) })
 		c, got = s.breaks.command(ctx, d.hash, id), endedReply
 	default:
@@ -232,7 +240,7 @@ func TestSharedScriptsEqualTheRecord(t *testing.T) {
 		}
 	}
 	for _, answer := range []string{
-		"take: token", "take: locked", "renew: token", "renew: not", "unlock: ended", "unlock: not", "break: ended", "break: not", "holders: 0", "holders: 1", "holders: 2", "holders: 3",
+		"take: token", "take: locked", "renew: token", "renew: not", "unlock: ended", "unlock: not", "break: ended", "break: not", "break now: ended", "break now: not", "holders: 0", "holders: 1", "holders: 2", "holders: 3",
 	} {
 		if answers[answer] < 40 {
 			t.Errorf("only %d times %q of %v", answers[answer], answer, answers)

@@ -85,6 +85,14 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 	}, nil)
 }
 
+// BreakNow implements driver.Breaker: the node of id goes, whatever was written to it.
+func (b *backend) BreakNow(ctx context.Context, key, id string) error {
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	return b.breakNow(ctx, holdName{key: key, id: id})
+}
+
 // revoke writes to the node of a hold, once.
 func (b *backend) revoke(node, id string) error {
 	_, err := b.conn.Set(node, []byte(revokedMark+id), 0)

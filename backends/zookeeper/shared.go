@@ -87,6 +87,14 @@ func (l sharedLocker) Break(ctx context.Context, key, id string) error {
 	}, nil)
 }
 
+// BreakNow ends the hold of id, or its headship, also a hold that was broken.
+func (l sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	if err := checkHold(key, id); err != nil {
+		return err
+	}
+	return l.b.breakNow(ctx, holdName{key, id, true})
+}
+
 // Holders shows who holds key, in the order of the grants. TTL is the most that it can be, if all clients have the
 // session timeout that this one has.
 func (l sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {

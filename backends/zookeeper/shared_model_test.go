@@ -78,7 +78,7 @@ func walkShared(t *testing.T, steps int, url func(i int) string) {
 
 // lacks gives something that has not come about, "" if everything has.
 func (w *sharedWalk) lacks() string {
-	for _, want := range []string{"try granted", "try refused", "try repeated", "renew held", "renew smaller", "unlock held", "break held", "session ended", "head refused"} {
+	for _, want := range []string{"try granted", "try refused", "try repeated", "renew held", "renew smaller", "unlock held", "break held", "break now held", "session ended", "head refused"} {
 		if w.counts[want] == 0 {
 			return want
 		}
@@ -100,6 +100,8 @@ func (w *sharedWalk) step() {
 	case n < 92:
 		w.breakHold(key)
 	case n < 94:
+		w.breakNow(key)
+	case n < 96:
 		w.endSession()
 	default:
 		w.compare(key)
@@ -281,6 +283,24 @@ func (w *sharedWalk) breakHold(key string) {
 		w.t.Errorf("Break on %s: %v, want %v\nrecord %+v", key, err, wantErr, w.records[key])
 	} else if err == nil {
 		w.counts["break held"]++
+	}
+}
+
+func (w *sharedWalk) breakNow(key string) {
+	id, ok := w.pick(key)
+	if !ok {
+		return
+	}
+	client := w.clients[w.rand.IntN(len(w.clients))]
+	wantErr := w.records[key].BreakNow(id.ID, w.now, w.rules())
+	err := client.Shared().(driver.Breaker).BreakNow(w.t.Context(), key, id.ID)
+	if w.isUnknown(key, id, err) {
+		return
+	}
+	if !sameOutcome(err, wantErr) {
+		w.t.Errorf("BreakNow on %s: %v, want %v\nrecord %+v", key, err, wantErr, w.records[key])
+	} else if err == nil {
+		w.counts["break now held"]++
 	}
 }
 

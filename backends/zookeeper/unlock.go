@@ -36,7 +36,30 @@ func (b *backend) unlock(ctx context.Context, name holdName) error {
 		return b.unlockOwn(ctx, e, node)
 	}
 	defer e.end()
-	err := b.run(ctx, func() error { return b.unlockAny(e) }, nil)
+	err := b.run(ctx, func() error { return b.removeAny(e, 0) }, nil)
+	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+// breakNow is unlock that also removes a node which was revoked.
+func (b *backend) breakNow(ctx context.Context, name holdName) error {
+	if _, err := b.await(ctx); err != nil {
+		return err
+	}
+	e := b.enter(name)
+	withdrawn := e.leaveLine()
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return err
+	}
+	defer e.end()
+	node, _ := e.held()
+	err := b.run(ctx, func() error { return b.removeAny(e, -1) }, nil)
+	if err == nil && node != "" {
+		e.dropNode(node)
+	}
 	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
 		return nil
 	}
@@ -105,10 +128,10 @@ func (r *removal) settle() error {
 	return err
 }
 
-// unlockAny removes the nodes of an id, whoever made them.
-func (b *backend) unlockAny(e *entry) error {
+// removeAny removes the nodes of an id, whoever made them, at that version: 0 leaves a hold that was broken, -1 none.
+func (b *backend) removeAny(e *entry, version int32) error {
 	if e.shared {
-		return b.unlockShared(e, 0)
+		return b.unlockShared(e, version)
 	}
 	children, err := b.list(e.dir, true)
 	if err != nil {
@@ -116,7 +139,7 @@ func (b *backend) unlockAny(e *entry) error {
 	}
 	result := driver.ErrNotHeld
 	for _, c := range tagged(children, e.tag) {
-		switch err := b.conn.Delete(e.dir+"/"+c.name, 0); {
+		switch err := b.conn.Delete(e.dir+"/"+c.name, version); {
 		case err == nil:
 			b.released(e.dir)
 			result = nil

@@ -44,6 +44,13 @@ func TestAcquireAndRelease(t *testing.T) {
 		u.run("status", "a").want(t, 0, second, "")
 		u.run("release", "a", "--id", second).want(t, 0, "", "")
 
+		// One that was broken is not given back: it stays taken, unless an operator frees it.
+		broken, _ := u.acquire("a", "10m")
+		u.run("break", "a").want(t, 0, "took the lock", "")
+		u.run("release", "a", "--id", broken).want(t, 74, "", "nobody holds it now")
+		u.run("status", "a").want(t, 0, "kept taken: nobody holds it any more", "")
+		u.run("break", "a", "--now").want(t, 0, "which was kept taken", "")
+
 		// Nobody renews it.
 		over, _ := u.acquire("a", "1s")
 		u.run("lock", "a", "--", "true").want(t, 0, "", "")

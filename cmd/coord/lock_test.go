@@ -116,6 +116,9 @@ func TestLockMinHold(t *testing.T) {
 		u.run("lock", "a", "--no-wait", "--", "true").want(t, 75, "", `the lock "a" is taken: try --wait`)
 		u.run("status", "a").want(t, 0, "kept taken: nobody holds it any more", "")
 		u.run("break", "a").want(t, 3, "", "it is kept taken for another")
+		u.run("break", "a", "--now").want(t, 0, `freed the lock "a", which was kept taken`, "")
+		u.run("status", "a").want(t, 3, "", "")
+		u.run("break", "a", "--now").want(t, 3, "", "nobody holds")
 	})
 }
 

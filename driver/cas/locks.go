@@ -93,6 +93,19 @@ func (b *Backend) Break(ctx context.Context, key, id string) error {
 	})
 }
 
+// BreakNow ends the hold of id, and frees a key that is kept taken for it.
+func (b *Backend) BreakNow(ctx context.Context, key, id string) error {
+	if err := b.checkHold(ctx, key, id); err != nil {
+		return err
+	}
+	return b.update(ctx, key, func(rec record, now time.Time) (record, error) {
+		if rec.id != id || !rec.live(now.UnixMicro()) {
+			return rec, driver.ErrNotHeld
+		}
+		return record{state: free, token: rec.token}, nil
+	})
+}
+
 // Inspect reads the holder.
 func (b *Backend) Inspect(ctx context.Context, key string) (holder driver.Holder, err error) {
 	if err := b.checkKey(ctx, key); err != nil {

@@ -72,6 +72,16 @@ func (s sharedLocker) Break(ctx context.Context, key, id string) error {
 	})
 }
 
+// BreakNow ends the hold of id, or its headship, also a hold that was broken.
+func (s sharedLocker) BreakNow(ctx context.Context, key, id string) error {
+	if err := s.b.checkHold(ctx, key, id); err != nil {
+		return err
+	}
+	return s.update(ctx, key, func(rec *holders.Record, now time.Time) error {
+		return rec.BreakNow(id, now, s.rules())
+	})
+}
+
 // Holders reads who holds key.
 func (s sharedLocker) Holders(ctx context.Context, key string) (live []driver.Holder, err error) {
 	if err := s.b.checkKey(ctx, key); err != nil {

@@ -75,6 +75,35 @@ func TestBrokenHold(t *testing.T) {
 	grant(t, &r, ask("b", permits(1, 1)), start.Add(time.Second))
 }
 
+// BreakNow ends all that an id has, and nothing else.
+func TestBreakNow(t *testing.T) {
+	var r Record
+	grant(t, &r, ask("a", permits(1, 3)), start)
+	if err := r.Break("a", start, rules); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, &r, ask("a", permits(1, 3)), start) // it asks again, and has both
+	grant(t, &r, ask("b", permits(1, 3)), start)
+	refuse(t, &r, ask("c", permits(1, 3)), start, driver.ErrLocked)
+	if err := r.BreakNow("a", start, rules); err != nil {
+		t.Error(err)
+	}
+	if len(r.Holds) != 1 || r.Holds[0].ID != "b" {
+		t.Errorf("left %+v, want that of b", r.Holds)
+	}
+	for _, id := range []string{"a", "c"} {
+		if err := r.BreakNow(id, start, rules); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("BreakNow of %s, which has nothing: %v", id, err)
+		}
+	}
+	if err := r.Break("b", start, rules); err != nil {
+		t.Error(err)
+	}
+	if err := r.BreakNow("b", start.Add(time.Second), rules); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("BreakNow after the lease: %v", err)
+	}
+}
+
 // While the head waits nobody else is granted, for a second.
 func TestHead(t *testing.T) {
 	var r Record

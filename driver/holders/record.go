@@ -5,7 +5,7 @@
 // The record has O(holders) bytes and each step is O(holders). Its values are not safe for concurrent use.
 //
 //	record.go   Record, and the questions about it
-//	steps.go    the steps: TryLock, Renew, Unlock, Break
+//	steps.go    the steps: TryLock, Renew, Unlock, Break, BreakNow
 //	text.go     the record as text
 package holders
 

@@ -90,6 +90,18 @@ func (r *Record) Break(id string, now time.Time, rules Rules) error {
 	return nil
 }
 
+// BreakNow is Unlock that also ends what was broken of id.
+func (r *Record) BreakNow(id string, now time.Time, rules Rules) error {
+	before := len(r.Holds)
+	r.shorten(now.UnixMicro(), rules)
+	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return h.ID == id && h.Broken && h.live(now.UnixMicro()) })
+	freed := len(r.Holds) < before
+	if err := r.Unlock(id, now, rules); !freed {
+		return err
+	}
+	return nil
+}
+
 // extend prolongs the lease, and never shortens it.
 func (h *Hold) extend(ttl time.Duration, now time.Time, rules Rules) driver.Grant {
 	if until := Until(now, ttl+rules.Skew); until > h.Until {

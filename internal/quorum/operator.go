@@ -64,6 +64,12 @@ func (b *Backend) Break(ctx context.Context, key, id string) error {
 	return b.change(ctx, key, id, "broken", func(ctx context.Context, s store) error { return s.Break(ctx, key, id) })
 }
 
+// BreakNow implements driver.Breaker.
+func (b *Backend) BreakNow(ctx context.Context, key, id string) error {
+	b.holds.drop(holdKey{key, id})
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, s store) error { return s.BreakNow(ctx, key, id) })
+}
+
 // listMoment is how long List waits at least for the members that a majority does not need: what one alone has may be of
 // a release on its way.
 const listMoment = 100 * time.Millisecond

@@ -221,6 +221,10 @@ func (l *link) Break(ctx context.Context, key, id string) error {
 	return l.change(ctx, func(ctx context.Context, b members) error { return b.Break(ctx, key, id) })
 }
 
+func (l *link) BreakNow(ctx context.Context, key, id string) error {
+	return l.change(ctx, func(ctx context.Context, b members) error { return b.BreakNow(ctx, key, id) })
+}
+
 func (l *link) Ping(ctx context.Context) error {
 	return l.change(ctx, func(ctx context.Context, b members) error { return b.Ping(ctx) })
 }

@@ -69,6 +69,10 @@ func (b *bent) Break(_ context.Context, key, id string) error {
 	return b.breaks(key, id)
 }
 
+func (b *bent) BreakNow(_ context.Context, key, id string) error {
+	return b.store.BreakNow(bg, key, id)
+}
+
 func (b *bent) Take(_ context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	if b.take == nil {
 		return b.store.Take(bg, key, l, asks)

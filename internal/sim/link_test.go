@@ -271,6 +271,13 @@ func (l *link) Break(ctx context.Context, key, id string) error {
 	})
 }
 
+func (l *link) BreakNow(ctx context.Context, key, id string) error {
+	return l.do(ctx, "breaknow", key, "", func(context.Context) error {
+		l.w.broken(key)
+		return l.store.BreakNow(context.Background(), key, id)
+	})
+}
+
 // Limits.
 
 func (l *link) Take(ctx context.Context, key string, limit driver.Limit, asks []driver.Ask) (driver.Taken, error) {

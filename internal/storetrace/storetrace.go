@@ -196,6 +196,13 @@ func (d *timedBreaker) Break(ctx context.Context, key, id string) error {
 	return err
 }
 
+func (d *timedBreaker) BreakNow(ctx context.Context, key, id string) error {
+	sent := d.t.now()
+	err := d.Breaker.BreakNow(ctx, key, id)
+	d.t.called(ctx, "breaknow", key, sent, err)
+	return err
+}
+
 // Limiter tells of the calls of a Limiter, which may be nil.
 func (t *Trace) Limiter(d driver.Limiter) driver.Limiter {
 	if d == nil {

@@ -1,4 +1,5 @@
--- End the hold of ARGV[1] (id) in the hash KEYS[1], and the mark of ARGV[1] at the head of the queue.
+-- End the hold of ARGV[1] (id) in the hash KEYS[1], and the mark of ARGV[1] at the head of the queue. With ARGV[2], end
+-- also what was broken of ARGV[1].
 -- Reply: 1, or 0 if there was neither.
 -- include shared.lua
 local hold, head, watch = unpack(call('HMGET', key, id, ' head', ' watch'))
@@ -13,6 +14,18 @@ if head then
   headed = mine and till > now
 end
 if mine then call('HDEL', key, ' head') end
+if ARGV[2] then
+  local prefix = id .. ' broken '
+  for _, field in ipairs(call('HKEYS', key)) do
+    if string.sub(field, 1, #prefix) == prefix then
+      local _, till = readhold(call('HGET', key, field))
+      if till > now then
+        live = true
+        call('HDEL', key, field)
+      end
+    end
+  end
+end
 if live then call('HDEL', key, id, ' sums') elseif not headed then return 0 end
 -- include shared_tell.lua
 return 1

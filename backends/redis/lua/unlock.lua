@@ -1,7 +1,9 @@
--- Free KEYS[1] if ARGV[1] (id) holds it, or take ARGV[1] out of the queue for it.
+-- Free KEYS[1] if ARGV[1] (id) holds it, or take ARGV[1] out of the queue for it. With ARGV[2], which comes before the id
+-- in the value of a lock that is only kept taken, free also one that is kept for ARGV[1].
 -- Reply: 1, or 0 if it does neither. Where others wait, the lock is offered
 -- to the next of them.
-local holds = redis.call('GET', KEYS[1]) == '1 ' .. ARGV[1]
+local value = redis.call('GET', KEYS[1])
+local holds = value == '1 ' .. ARGV[1] or ARGV[2] and value == ARGV[2] .. ARGV[1]
 if redis.pcall('EXISTS', KEYS[1] .. ':queue') ~= 1 then
   if not holds then return 0 end
   redis.call('DEL', KEYS[1])

@@ -352,6 +352,15 @@ func (f *faulty) Break(ctx context.Context, key, id string) error {
 	return f.in.do(ctx, "Break", key, id, func(ctx context.Context) error { return b.Break(ctx, key, id) })
 }
 
+// BreakNow is Unlock of a backend that breaks nothing.
+func (f *faulty) BreakNow(ctx context.Context, key, id string) error {
+	free := f.inner.(driver.Locker).Unlock
+	if b, ok := f.inner.(driver.Breaker); ok {
+		free = b.BreakNow
+	}
+	return f.in.do(ctx, "BreakNow", key, id, func(ctx context.Context) error { return free(ctx, key, id) })
+}
+
 func (f *faulty) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {
 	if f.limiter == nil {
 		return t, driver.ErrUnsupported

@@ -82,6 +82,12 @@ func (f faultyBreaker) Break(ctx context.Context, key, id string) error {
 	})
 }
 
+func (f faultyBreaker) BreakNow(ctx context.Context, key, id string) error {
+	return f.in.do(ctx, "Shared.BreakNow", key, id, func(ctx context.Context) error {
+		return f.locker.(driver.Breaker).BreakNow(ctx, key, id)
+	})
+}
+
 type faultyNotifier faultyShared
 
 func (f faultyNotifier) NotifyChanges(ctx context.Context, key string, changed func()) error {

@@ -16,7 +16,8 @@ never two holders.
 
 With --now the lock is free at once. Until its next renewal the holder may go on
 beside the next one: use it only if you know that the holder is dead. What is
-fenced by tokens is safe even then.`
+fenced by tokens is safe even then. It also frees a lock that is kept taken, by
+--min-hold or after a break without --now.`
 
 func (a *app) breakLock() *cobra.Command {
 	var now bool
@@ -52,8 +53,8 @@ func (a *app) runBreak(ctx context.Context, client *coord.Client, name string, n
 		return err
 	case s.State == stateFree:
 		return exit(exitFree, "nobody holds the lock %q", name)
-	case s.State == stateKept:
-		return exit(exitFree, "nobody holds the lock %q; it is kept taken for another %v", name, round(s.holder.TTL))
+	case s.State == stateKept && !now:
+		return exit(exitFree, "nobody holds the lock %q; it is kept taken for another %v: --now frees it", name, round(s.holder.TTL))
 	}
 	revoke, then := client.Break, fmt.Sprintf("it is free in %v", round(s.holder.TTL))
 	if now {
@@ -65,6 +66,10 @@ func (a *app) runBreak(ctx context.Context, client *coord.Client, name string, n
 	}
 	if err != nil {
 		return err
+	}
+	if s.State == stateKept {
+		a.printf("freed the lock %q, which was kept taken: %s held it last\n", name, who(s.holder))
+		return nil
 	}
 	a.printf("took the lock %q from %s: %s\n", name, who(s.holder), then)
 	return nil

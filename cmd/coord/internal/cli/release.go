@@ -53,15 +53,19 @@ func (a *app) releaseLease() *cobra.Command {
 	return cmd
 }
 
-// release frees the hold of id, and no other.
+// release frees the hold of id, and no other. One that was broken is lost: it is told as such, and stays taken.
 func release(ctx context.Context, client *coord.Client, name, id string) error {
-	err := client.BreakNow(ctx, name, id)
-	if !errors.Is(err, coord.ErrNotHeld) {
-		return err
+	s, seen := inspect(ctx, client, name)
+	if seen != nil || s.State == stateHeld && s.holder.ID == id {
+		err := client.BreakNow(ctx, name, id)
+		if !errors.Is(err, coord.ErrNotHeld) {
+			return err
+		}
+		s, seen = inspect(ctx, client, name)
 	}
 	now := "nobody holds it now"
-	if s, err := inspect(ctx, client, name); err != nil {
-		now = "who holds it now is not known: " + oneLine(err)
+	if seen != nil {
+		now = "who holds it now is not known: " + oneLine(seen)
 	} else if s.State == stateHeld {
 		now = who(s.holder) + " holds it now"
 	}
