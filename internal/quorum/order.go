@@ -13,7 +13,12 @@ func inOrder(members []*member) []int {
 	for i, m := range members {
 		order[i], names[i] = i, m.runs.server()
 	}
-	slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(names[i], names[k]) })
+	slices.SortStableFunc(order, func(i, k int) int {
+		if names[i] == "" || names[k] == "" { // what it has not seen comes last: two of them are no reason to pause
+			return cmp.Compare(names[k], names[i])
+		}
+		return cmp.Compare(names[i], names[k])
+	})
 	return order
 }
 
