@@ -109,6 +109,7 @@ func (e *env) ended(op string, err error) {
 }
 
 func manyInLock(e *env) {
+	e.abandons()
 	c, rival := e.client(), e.locker()
 	key := func(i int) string { return e.key(fmt.Sprint(i % callerKeys)) }
 	callers := e.startMany(e.callersAtOnce(), func(i int) {

@@ -280,7 +280,7 @@ func (f *faultRun) holds(l *coord.Lock) {
 		return
 	}
 	r := f.req(f.long)
-	_, err := f.rival.TryLock(f.within(soon), f.k, r)
+	_, err := f.tryLock(f.rival, f.k, r)
 	if err != nil {
 		f.wantError(err, "TryLock by a rival while the key is held", driver.ErrLocked)
 		return
