@@ -16,12 +16,13 @@ end
 if mine then call('HDEL', key, ' head') end
 if ARGV[2] then
   local prefix = id .. ' broken '
-  for _, field in ipairs(call('HKEYS', key)) do
-    if string.sub(field, 1, #prefix) == prefix then
-      local _, till = readhold(call('HGET', key, field))
+  local all = call('HGETALL', key)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, #prefix) == prefix then
+      local _, till = readhold(all[i + 1])
       if till > now then
         live = true
-        call('HDEL', key, field)
+        call('HDEL', key, all[i])
       end
     end
   end
