@@ -118,7 +118,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil) {
 			b.pool.Reset()
 		}
-		err = heedWarning(acquired.Conn(), err)
+		err = b.unmade(heedWarning(acquired.Conn(), err))
 		if !undone(err) || ctx.Err() != nil || !sleep(bound, rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))) {
 			return v, b.classify(err)
 		}
@@ -146,6 +146,7 @@ const (
 	forbidden      = "42501"
 	noSchema       = "3F000"
 	noFunction     = "42883"
+	noTable        = "42P01"
 )
 
 // isReadOnly reports whether the server refused a statement because it takes no writes.
@@ -244,9 +245,9 @@ var remedies = map[string]string{
 	"28000":        "the server has no such user, or its pg_hba.conf refuses user or host",
 	"28P01":        "wrong user or password",
 	"3D000":        "the server has no such database: make it, or correct the path of the URL",
-	noSchema:       "the tables are gone: run coord's schema, as Open does",
-	noFunction:     "the functions are gone: run coord's schema, as Open does",
-	"42P01":        "the tables are gone: run coord's schema, as Open does",
+	noSchema:       "the tables are gone: run what coord schema postgres prints",
+	noFunction:     "the functions are gone: run what coord schema postgres prints",
+	noTable:        "the tables are gone: run what coord schema postgres prints",
 	forbidden:      "the user has no permission: grant it usage of the schema, and select, insert, update and delete on its tables, and execute on its functions",
 	readOnlyServer: "the server is a replica, or read only: use the address of the primary",
 	"53300":        "the server has no more connections: raise max_connections, or lower pool_size",

@@ -2,11 +2,14 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // cell is a row of the table cells: the state of a limit, or those who share a key.
@@ -50,7 +53,19 @@ func (b *backend) load(ctx context.Context, cs []cell) (read []cell, now time.Ti
 		}
 		return a, notSent(err)
 	})
+	if errors.Is(err, driver.ErrNotHeld) { // there are no tables yet
+		a.read = cs
+		a.now, err = b.askClock(ctx)
+	}
 	return a.read, time.UnixMicro(a.now), err
+}
+
+// askClock gives the server's clock.
+func (b *backend) askClock(ctx context.Context) (int64, error) {
+	return run(ctx, b, func(ctx context.Context, c conn) (now int64, err error) {
+		_, err = c.row(ctx, expand("SELECT {now}"), nil, &now)
+		return now, notSent(err)
+	})
 }
 
 // swapResult is what a swap gives: the versions that were written, or what the server has, unless several cells were
@@ -69,6 +84,10 @@ func (b *backend) swap(ctx context.Context, cs []cell, at span, over func()) (sw
 		if gets[i] = c.version; !c.same {
 			gets[i] = 1 + rand.Int64N(1<<62) // never the same again, whatever was lost meanwhile
 		}
+	}
+	if err := b.beReady(ctx); err != nil {
+		over()
+		return swapResult{}, err
 	}
 	r, err := runWithin(ctx, b, b.options.timeout, over, func(ctx context.Context, c conn) (swapResult, error) {
 		if len(cs) == 1 && !cs[0].same {

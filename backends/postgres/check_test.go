@@ -77,8 +77,6 @@ func TestFunctionsAreGone(t *testing.T) {
 		t.Errorf("Open by one who may not make functions: %v, want ErrNotSent that says so", err)
 	}
 	u.User = url.User(testserver.PostgresUser)
-	if err := must[driver.Backend](t)(Open(t.Context(), u)).Close(); err != nil { // makes them
-		t.Error(err)
-	}
+	mustTry(t, open(t, u.String()), "owner", request("a", time.Minute)) // makes them
 	mustTry(t, b, "k", request("a", time.Minute))
 }

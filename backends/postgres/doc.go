@@ -9,8 +9,8 @@
 // # What is stored
 //
 // The tables are in one schema; sql/schema.sql says what is in each column. The functions that clients call are there too.
-// [Open] and [New] make all this unless it is there, which takes the right to create a schema in the database. Without
-// it, run the SQL that [Schema] gives by another user, and grant the client's user no more than
+// The first call that may write something makes all this unless it is there, which takes the right to create a schema in
+// the database; [Open] and [New] look for that right, and calls that only look make nothing. Without it, run the SQL that [Schema] gives by another user, and grant the client's user no more than
 //
 //	GRANT USAGE ON SCHEMA coord TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;

@@ -3,7 +3,10 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
+
+	"github.com/coordgo/coord/driver"
 )
 
 // page is a part of a listing.
@@ -19,6 +22,9 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 			p, err := b.page(ctx, from, []byte(prefix))
 			if err == nil && ctx.Err() != nil {
 				err = ctx.Err()
+			}
+			if errors.Is(err, driver.ErrNotHeld) {
+				return // no table
 			}
 			if err != nil {
 				yield("", err)

@@ -18,6 +18,9 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 
 // ask asks for the lock. With waits set, whoever is refused has a place in the queue.
 func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits bool) (driver.Grant, error) {
+	if err := b.beReady(ctx); err != nil {
+		return driver.Grant{}, err
+	}
 	g, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,15 +19,23 @@ const (
 	migrateWithin = 30 * time.Second
 )
 
-// migrate looks at the server, and makes the tables and the functions unless they are there.
+// tables says whether this client knows that the tables and the functions are there. Only calls that may write something
+// make them: who only looks leaves a database as it is.
+type tables struct {
+	there atomic.Bool
+	turn  chan struct{} // has a value while somebody makes them
+}
+
+// migrate looks at the server, and whether the tables and the functions are there, or could be made.
 func (b *backend) migrate(ctx context.Context) error {
 	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
 		var version, commit, messages string
 		var number int
-		var there bool
+		var there, isWord, may bool
 		var functions int
 		table := b.options.schema + ".version"
-		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &version, &server, &number, &commit, &messages, &there, &functions)
+		_, err = c.row(ctx, text("open", b.options.schema), []any{table, b.options.schema, functionNames}, &version, &server, &number,
+			&commit, &messages, &there, &functions, &isWord, &may)
 		switch {
 		case err != nil:
 			return server, notSent(err)
@@ -46,10 +55,15 @@ func (b *backend) migrate(ctx context.Context) error {
 				return server, fmt.Errorf("%w: the tables in schema %s are of version %d: want %d", driver.ErrUnsupported, b.options.schema, version, schemaVersion)
 			}
 		}
-		if there && functions == len(functionNames) {
-			return server, nil
+		switch {
+		case there && functions == len(functionNames):
+			b.tables.there.Store(true)
+		case !there && isWord:
+			return server, fmt.Errorf("%w: schema %s: that is a word of SQL: want another name", driver.ErrInvalid, b.options.schema)
+		case !may:
+			return server, fmt.Errorf("%w: %s", driver.ErrNotSent, b.lacksTables())
 		}
-		return server, b.make(ctx, c)
+		return server, nil
 	})
 	b.info.Server = "PostgreSQL " + server
 	return err
@@ -71,17 +85,55 @@ func otherServer(version string, number int) string {
 	return ""
 }
 
+// beReady makes the tables and the functions, unless they are there.
+func (b *backend) beReady(ctx context.Context) error {
+	if b.tables.there.Load() {
+		return nil
+	}
+	select {
+	case b.tables.turn <- struct{}{}:
+		defer func() { <-b.tables.turn }()
+	case <-ctx.Done():
+		return driver.NotSent(ctx.Err())
+	case <-b.life.Done():
+		return driver.ErrClosed
+	}
+	if b.tables.there.Load() {
+		return nil
+	}
+	_, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (struct{}, error) {
+		return struct{}{}, b.make(ctx, c)
+	})
+	if err == nil {
+		b.tables.there.Store(true)
+	}
+	return driver.NotSent(err) // nothing of what is to be done then
+}
+
 // make runs the schema.
 func (b *backend) make(ctx context.Context, c conn) error {
 	_, err := c.Exec(ctx, schemaText(b.options.schema), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		_, _ = c.count(ctx, "ROLLBACK") // for another try; if it fails, so does that
 	}
+	if sqlState(err) == forbidden {
+		return fmt.Errorf("%w: %s: %w", driver.ErrNotSent, b.lacksTables(), err)
+	}
+	return err
+}
+
+func (b *backend) lacksTables() string {
+	return fmt.Sprintf("schema %s lacks tables or functions: run what coord schema postgres prints, as a user who may make them", b.options.schema)
+}
+
+// unmade turns the error that there are no tables yet into what a call finds in empty ones: no hold. Of tables that were there
+// it is an error.
+func (b *backend) unmade(err error) error {
 	switch sqlState(err) {
-	case forbidden:
-		return fmt.Errorf("%w: schema %s lacks tables or functions: run what coord schema postgres prints, as a user who may make them: %w", driver.ErrNotSent, b.options.schema, err)
-	case "42601": // a syntax error: nothing but the name differs from what the tests run
-		return fmt.Errorf("%w: schema %s: that is a word of SQL: want another name: %w", driver.ErrInvalid, b.options.schema, err)
+	case noSchema, noFunction, noTable:
+		if !b.tables.there.Load() {
+			return driver.ErrNotHeld
+		}
 	}
 	return err
 }

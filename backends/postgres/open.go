@@ -25,7 +25,8 @@ const (
 	maxPool     = 1000
 )
 
-// Open opens the store that a URL names, and makes the tables and functions unless they are there, within ctx:
+// Open opens the store that a URL names, and looks within ctx whether the tables and functions are there. Unless they are,
+// the first call that may write something makes them:
 //
 //	postgres://[user[:password]@]host[:5432][,host2[:5432]…]/database[?parameters]
 //	postgresql://… is the same

@@ -53,8 +53,8 @@ func WithSchema(name string) Option { return func(o *options) { o.schema = name 
 // connection is closed.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// New makes a store over the application's own pool, which Close leaves open. It makes the tables and functions unless they
-// are there, within five seconds.
+// New makes a store over the application's own pool, which Close leaves open. It looks within five seconds at the server,
+// and whether the tables and functions are there. Unless they are, the first call that may write something makes them.
 //
 // Each statement is a transaction of its own. It is prepared if the pool prepares its statements, as pgx does by default
 // (pgx.QueryExecModeCacheStatement), and otherwise not: a pool behind a pooler of transactions, unless that knows
@@ -94,6 +94,7 @@ type backend struct {
 	options  options
 	info     driver.Info
 	sweeping atomic.Bool
+	tables   tables
 
 	waits    rowWaits
 	asks     onWay  // for locks and places, by id
@@ -146,6 +147,7 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	b.waits.most = max(1, int(pool.Config().MaxConns)/4)
 	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
 	b.channel, b.listener.b = "coord_"+o.schema, b
+	b.tables.turn = make(chan struct{}, 1)
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }

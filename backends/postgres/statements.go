@@ -54,9 +54,12 @@ func text(name, schema string) string {
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	s := strings.ReplaceAll(string(b), "{now}", "{micros(clock_timestamp())}")
-	s = micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000.0)::bigint")
-	return strings.ReplaceAll(s, "{schema}", schema)
+	return strings.ReplaceAll(expand(string(b)), "{schema}", schema)
+}
+
+func expand(sql string) string {
+	s := strings.ReplaceAll(sql, "{now}", "{micros(clock_timestamp())}")
+	return micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000.0)::bigint")
 }
 
 // schemaText is what makes the tables and the functions.
@@ -82,7 +85,7 @@ func checkSchema(name string) error {
 }
 
 // Schema gives the SQL that makes the tables and functions in a schema, for those who do not let programs make them. To run
-// it again changes nothing. Open and New run it, unless all are there. A name that Open does not take is ErrInvalid, unless it is a
+// it again changes nothing. The first call that may write something runs it, unless all are there. A name that Open does not take is ErrInvalid, unless it is a
 // word of SQL, which only the server knows.
 func Schema(name string) (string, error) {
 	if err := checkSchema(name); err != nil {

@@ -61,6 +61,7 @@ func TestShortLivedClientsSweep(t *testing.T) {
 	for opened := 0; ; {
 		for range 100 {
 			b := must[*backend](t)(newBackend(pool, []Option{WithTimeout(maxTimeout)}))
+			b.tables.there.Store(true)
 			r := request("a", time.Minute)
 			mustTry(t, b, r.ID, r)
 			must[driver.TakenOne](t)(b.TakeOne(t.Context(), r.ID, l, driver.Ask{Min: 1, N: 1}))

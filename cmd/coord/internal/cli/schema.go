@@ -6,8 +6,8 @@ import (
 	"github.com/coordgo/coord/backends/postgres"
 )
 
-const schemaLong = `Prints the SQL that makes the tables of a store. coord runs it when it opens a store without
-tables; print it where programs may not make tables, and run it as a user who may. To run
+const schemaLong = `Prints the SQL that makes the tables of a store. coord runs it before it first writes to a store
+that has none; print it where programs may not make tables, and run it as a user who may. To run
 it again changes nothing. postgres is the one store with tables.`
 
 func (a *app) schema() *cobra.Command {
