@@ -23,7 +23,7 @@ func BenchmarkLock(b *testing.B) {
 		}
 		return s.Unlock(ctx, "k", r.ID)
 	}, func() error {
-		_, err := s.pool.Exec(ctx, `INSERT INTO coord.locks AS l (key, id, state, token, until) VALUES ($1, 'a', 'held', 1, now())
+		_, err := s.pool.Exec(ctx, `INSERT INTO coord.locks AS l (key, id, state, token, until, ttl) VALUES ($1, 'a', 'held', 1, now(), '0')
 			ON CONFLICT (key) DO UPDATE SET token = l.token + 1, until = now() WHERE l.until <= now()`, pgx.QueryExecModeExec, key)
 		if err != nil {
 			return err

@@ -68,7 +68,7 @@ func TestFunctionsAreGone(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	b := open(t, patientURL(t, srv.Addr))
-	admin(t, superuser(t, srv.Addr), "ALTER FUNCTION coord.lock_1 RENAME TO lock_0")
+	admin(t, superuser(t, srv.Addr), "ALTER FUNCTION coord.take_1 RENAME TO take_0")
 	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "the functions are gone") {
 		t.Errorf("TryLock: %v, want ErrNotSent that says so", err)
 	}

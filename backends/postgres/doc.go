@@ -10,14 +10,16 @@
 //
 // The tables are in one schema; sql/schema.sql says what is in each column. The functions that clients call are there too.
 // The first call that may write something makes all this unless it is there, which takes the right to create a schema in
-// the database; [Open] and [New] look for that right, and calls that only look make nothing. Without it, run the SQL that [Schema] gives by another user, and grant the client's user no more than
+// the database; [Open] and [New] look for that right, and calls that only look make nothing. Without it, run the SQL that
+// [Schema] gives by another user, and grant the client's user no more than
 //
 //	GRANT USAGE ON SCHEMA coord TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;
 //	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA coord TO app; -- everybody may, unless default privileges were changed
 //
 // The functions run with the rights of the caller. The name of each ends in its version: run the SQL of a new version of
-// coord before its clients start, as the owner of the tables. Older clients go on beside them.
+// coord before its clients start, as the owner of the tables. Older clients go on beside them, unless the tables are of another
+// version: docs/operations.md says how to go over.
 //
 // A lock, and those who share a key, stay for an hour after the last lease, for the token; a limit stays until it is
 // full again. One grant in a hundred, by chance, removes what is over in a mebibyte of each table.
@@ -32,11 +34,14 @@
 // Tokens are max(last+1, the server's clock in microseconds). They rise over restarts; also when the rows were lost, or a
 // replica takes over that lacks some, provided that the clock did not go back.
 //
-// Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Whoever frees the key
-// notifies the first, by NOTIFY on the channel coord_ and the schema, and that one asks again. A client that waits has
-// one more connection, outside of the pool, for notifications. All waiters ask besides, three times in a TTL, or in two
-// seconds if that is shorter; one that does not for so long is passed. Where no notification comes, as behind a pooler of
-// transactions, they ask 20 times a second, in the same order.
+// Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Nobody tells them that a
+// key is free: they look, by a statement that reads and touches no row that a holder writes, which is the same behind a pooler
+// of transactions. The first looks after 5 ms, and then after an eighth of the time that it has waited; others the less often
+// the more are ahead; all of them three times in a TTL, or in two seconds if that is shorter. One that does not look for so
+// long is passed.
+//
+// A grant, a renewal, Break and a release with MinHold are on the disk, and on the synchronous replica, before the call
+// returns. A release is not: a crash of the server may undo it, and then the key is taken until the lease of the hold ends.
 //
 // Limits run on the server's clock. A client decides on the state that it saw last, at the time that this clock will have when
 // the request arrives. One statement writes the new state if the server has the old one and its clock has come so far,
@@ -53,9 +58,8 @@
 //   - A session that waits for a replica (wait_event SyncRep) is not cancelled: PostgreSQL then confirms what the replica
 //     lacks, with a warning. coord takes that for an unknown outcome, but not over a pool that was given to [New]. [Open]
 //     refuses client_min_messages = error, which hides the warning.
-//   - default_transaction_isolation is read committed. Under repeatable read a waiter may be woken late.
-//   - max_connections is above clients × pool_size, and one more for each client that waits.
-//   - Behind a pooler of transactions waiters ask 20 times a second. The tests run behind PgBouncer.
+//   - default_transaction_isolation is read committed. Under repeatable read a waiter may be granted late.
+//   - max_connections is above clients × (pool_size + 2). A pooler of transactions may be between: the tests run behind PgBouncer.
 //   - A transaction that is open for long keeps autovacuum from removing dead rows: watch n_dead_tup.
 //
 // # Fencing

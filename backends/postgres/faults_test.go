@@ -504,7 +504,7 @@ func TestLockedRowHoldsUpNoOther(t *testing.T) {
 	for i := range 1000 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
 	}
-	admin(t, superuser(t, srv.Addr), "INSERT INTO coord.locks SELECT convert_to(n::text, 'UTF8'), '', 'held', 1, clock_timestamp() + interval '1 hour' FROM generate_series(0, 999) AS n")
+	admin(t, superuser(t, srv.Addr), "INSERT INTO coord.locks SELECT convert_to(n::text, 'UTF8'), '', 'held', 1, clock_timestamp() + interval '1 hour', false, '1 hour' FROM generate_series(0, 999) AS n")
 	for i := range holds {
 		holds[i].ID = holds[0].ID
 	}

@@ -13,31 +13,44 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	return b.ask(ctx, key, r, false)
+	a, err := b.ask(ctx, b.sql.take, key, r, 0)
+	return a.Grant, err
 }
 
-// ask asks for the lock. With waits set, whoever is refused has a place in the queue.
-func (b *backend) ask(ctx context.Context, key string, r driver.Request, waits bool) (driver.Grant, error) {
+// asked is the answer to a request for a lock.
+type asked struct {
+	driver.Grant
+	granted bool
+	left    time.Duration // of the lease in the way
+	holder  string        // the id of that
+	ahead   *int64        // how many are ahead in the queue; nil: it has no place there
+}
+
+// ask sends a request for a lock. A refusal is ErrLocked, beside which the answer says more to one that waits, whose place lasts
+// so long.
+func (b *backend) ask(ctx context.Context, sql, key string, r driver.Request, place time.Duration) (asked, error) {
 	if err := b.beReady(ctx); err != nil {
-		return driver.Grant{}, err
+		return asked{}, err
 	}
-	g, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
-		var granted bool
+	a, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (a asked, err error) {
 		var left int64
-		_, err = c.row(ctx, b.sql.lock, []any{[]byte(key), r.ID, ceil(r.TTL), waits, ceil(placeLasts(r.TTL))}, &granted, &g.Token, &left)
-		switch {
-		case err != nil:
-			return g, err
-		case !granted:
-			return g, &driver.LockedError{Remaining: max(0, micro(left))}
+		args, to := []any{[]byte(key), r.ID, ceil(r.TTL)}, []any{&a.granted, &a.Token, &left, &a.holder}
+		if place > 0 {
+			args, to = append(args, place), append(to, &a.ahead)
 		}
-		g.TTL = max(r.TTL, micro(left))
-		return g, nil
+		_, err = c.row(ctx, sql, args, to...)
+		a.left = max(0, micro(left))
+		return a, err
 	})
-	if err == nil {
-		b.sweep()
+	switch {
+	case err != nil:
+		return asked{}, err
+	case !a.granted:
+		return a, &driver.LockedError{Remaining: a.left}
 	}
-	return g, err
+	a.TTL = max(r.TTL, a.left)
+	b.sweep()
+	return a, nil
 }
 
 // Unlock implements driver.Locker.

@@ -14,7 +14,7 @@ import (
 
 const (
 	// schemaVersion is that of sql/schema.sql.
-	schemaVersion = 1
+	schemaVersion = 2
 	// migrateWithin bounds the work on the tables when a store is opened: many clients may open it at once.
 	migrateWithin = 30 * time.Second
 )
@@ -51,8 +51,8 @@ func (b *backend) migrate(ctx context.Context) error {
 			if _, err := c.row(ctx, "SELECT max(version) FROM "+table, nil, &version); err != nil {
 				return server, notSent(err)
 			}
-			if version != schemaVersion {
-				return server, fmt.Errorf("%w: the tables in schema %s are of version %d: want %d", driver.ErrUnsupported, b.options.schema, version, schemaVersion)
+			if err := b.checkVersion(version); err != nil {
+				return server, err
 			}
 		}
 		switch {
@@ -67,6 +67,19 @@ func (b *backend) migrate(ctx context.Context) error {
 	})
 	b.info.Server = "PostgreSQL " + server
 	return err
+}
+
+// checkVersion refuses tables of another version. Old ones are not made anew by whoever opens them first: from then on older
+// clients can take nothing.
+func (b *backend) checkVersion(version int) error {
+	remedy := "use a later version of coord"
+	switch {
+	case version == schemaVersion:
+		return nil
+	case version < schemaVersion:
+		remedy = "run what coord schema postgres prints when older clients may stop, see docs/operations.md"
+	}
+	return fmt.Errorf("%w: the tables in schema %s are of version %d, want %d: %s", driver.ErrUnsupported, b.options.schema, version, schemaVersion, remedy)
 }
 
 // oldest is the version of the server that is wanted at least.

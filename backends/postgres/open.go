@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
@@ -144,8 +143,6 @@ func (s settings) connect() (*pgxpool.Pool, *connections, error) {
 	if s.prepared {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	}
-	// A pooler of transactions may give the listener's session to one of these: nobody reads notifications there.
-	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	config.ConnConfig.OnNotice = keepWarning
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	config.PrepareConn = usable

@@ -35,7 +35,7 @@ func TestRenewalsGrowWithTheirNumber(t *testing.T) {
 	srv := server(t)
 	open(t, patientURL(t, srv.Addr))
 	admin(t, superuser(t, srv.Addr), `INSERT INTO coord.locks
-		SELECT convert_to(n::text, 'UTF8'), 'id' || n, 'held', 1, clock_timestamp() + interval '1 hour' FROM generate_series(1, 20000) AS n`)
+		SELECT convert_to(n::text, 'UTF8'), 'id' || n, 'held', 1, clock_timestamp() + interval '1 hour', false, '1 hour' FROM generate_series(1, 20000) AS n`)
 	for _, plans := range []string{"force_custom_plan", "force_generic_plan"} {
 		few, many := renewalWork(t, srv.Addr, plans, 100), renewalWork(t, srv.Addr, plans, 1000)
 		t.Logf("%s: %.0f rows for 100 holds, %.0f for 1,000", plans, few, many)

@@ -44,16 +44,12 @@ func TestConformanceOverPgBouncer(t *testing.T) {
 	s.Test(t)
 }
 
-// Behind a pooler of transactions no notification comes, which is noticed. Waiters of several clients poll, in the order in
-// which they came.
+// Behind a pooler of transactions waiters of several clients are granted in the order in which they came.
 func TestPgBouncerKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	pooler := testserver.PgBouncer(t, srv)
 	clients := []*backend{open(t, patientURL(t, pooler.Addr)), open(t, patientURL(t, pooler.Addr)), open(t, patientURL(t, pooler.Addr))}
-	if err := clients[0].listener.session(t.Context()); !errors.Is(err, errSilent) {
-		t.Errorf("listening behind a pooler of transactions: %v, want %v", err, errSilent)
-	}
 	holder := request("holder", time.Hour)
 	mustTry(t, clients[0], "k", holder)
 	var wg sync.WaitGroup
@@ -87,20 +83,6 @@ func TestPgBouncerKeepsTheOrder(t *testing.T) {
 	if !slices.IsSorted(order) || len(order) != waiters {
 		t.Errorf("granted in the order %v", order)
 	}
-	for i, b := range clients {
-		if b.listener.isUp() {
-			t.Errorf("client %d takes itself for one that is notified", i)
-		}
-	}
-}
-
-// A pooler of sessions is as good as none.
-func TestNightlyPgBouncerOfSessions(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	pooler := testserver.PgBouncer(t, srv, "pool_mode = session")
-	b := open(t, patientURL(t, pooler.Addr))
-	awaitListener(t, b, "k")
 }
 
 // The pooler, and not the server, is away: that is an outage like any other.

@@ -31,7 +31,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
+	driver.Fair, driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction,
 	driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge, driver.ScopeHosts,
@@ -58,9 +58,7 @@ func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout =
 //
 // Each statement is a transaction of its own. It is prepared if the pool prepares its statements, as pgx does by default
 // (pgx.QueryExecModeCacheStatement), and otherwise not: a pool behind a pooler of transactions, unless that knows
-// prepared statements, has pgx.QueryExecModeExec. Any pool behind a pooler of transactions sets OnNotification, if to no more
-// than func(*pgconn.PgConn, *pgconn.Notification) {}: notifications for waiters reach its connections, which otherwise keep
-// them all. The pool should have a connection for each call that is under way at a time: others wait for one.
+// prepared statements, has pgx.QueryExecModeExec. The pool should have a connection for each call that is under way at a time: others wait for one.
 //
 // Refused: a session with synchronous_commit off, for a crash of the server would lose locks. No session of the pool may set
 // it, or local, later: that is not seen.
@@ -96,11 +94,9 @@ type backend struct {
 	sweeping atomic.Bool
 	tables   tables
 
-	waits    rowWaits
-	asks     onWay  // for locks and places, by id
-	swaps    onWay  // of those who share a key, by key
-	channel  string // of notifications
-	listener listener
+	waits rowWaits
+	asks  onWay // for locks and places, by id
+	swaps onWay // of those who share a key, by key
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -146,7 +142,6 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](maxStates)
 	b.waits.most = max(1, int(pool.Config().MaxConns)/4)
 	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
-	b.channel, b.listener.b = "coord_"+o.schema, b
 	b.tables.turn = make(chan struct{}, 1)
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -12,51 +10,48 @@ import (
 )
 
 const (
-	// maxPlace is how long the server keeps the place of a waiter that does not ask again.
+	// maxPlace is how long the server keeps the place of a waiter that does not look.
 	maxPlace = 2 * time.Second
-	// pollEach is how often a waiter asks while no notification can reach it.
-	pollEach = 50 * time.Millisecond
+	// perPlace is how soon a waiter looks again, for each place up to its own: a hand-over takes about as long.
+	perPlace = 5 * time.Millisecond
+	// unmoved is the part of the time since its queue has moved after which a waiter looks again.
+	unmoved = 8
 )
 
 // placeLasts is how long a place lasts that is asked for with a TTL: a dead waiter delays others no longer than a dead holder.
-func placeLasts(ttl time.Duration) time.Duration { return min(ttl, maxPlace) }
+func placeLasts(ttl time.Duration) time.Duration { return ceil(min(ttl, maxPlace)) }
 
 var _ driver.Queuer = (*backend)(nil)
 
-// Lock implements driver.Queuer. The server keeps the queue. Whoever frees the key, or leaves the queue, notifies
-// the first in it, who asks again; so does a waiter whose lease in the way has ended.
+// Lock implements driver.Queuer. The server keeps the queue. Nobody is told that a key is free: waiters look, the first most
+// often, and such a look reads. It writes, in the waiter's own row, when a third of the life of its place is over.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := checkRequest(r); err != nil {
 		return driver.Grant{}, err
 	}
-	w := b.listener.join(key, r.ID)
-	defer b.listener.leave(w)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var p pace
+	sql := b.sql.queue
 	for placed := false; ; placed = true {
 		if ctx.Err() != nil {
 			return driver.Grant{}, unplaced(ctx, driver.NotSent(ctx.Err()), placed)
 		}
 		sent := time.Now()
-		g, err := b.ask(ctx, key, r, true)
-		var locked *driver.LockedError
+		a, err := b.ask(ctx, sql, key, r, placeLasts(r.TTL))
 		if !errors.Is(err, driver.ErrLocked) {
-			g.Since = sent
-			return g, unplaced(ctx, err, placed)
+			a.Since = sent
+			return a.Grant, unplaced(ctx, err, placed)
 		}
 		if !placed {
 			waits()
 		}
-		pause := placeLasts(r.TTL) / 3 // a sign of life
-		if !b.listener.isUp() {
-			pause = min(pause, pollEach)
+		if sql = b.sql.resume; a.ahead == nil { // it has not looked for too long
+			sql = b.sql.queue
+			continue
 		}
-		if errors.As(err, &locked) && locked.Remaining > 0 {
-			pause = min(pause, locked.Remaining+time.Millisecond)
-		}
-		timer.Reset(pause)
+		timer.Reset(min(p.pause(*a.ahead, a.left), placeLasts(r.TTL)/3))
 		select {
-		case <-w.wake:
 		case <-timer.C:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
@@ -64,6 +59,26 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 			return driver.Grant{}, errClosing
 		}
 	}
+}
+
+// pace is how often a waiter looks. The nearer it is to the front the more often, so that it looks a few times, however many
+// were ahead; and less often the longer nothing moves.
+type pace struct {
+	ahead int64
+	moved time.Time // when the queue was seen to move
+}
+
+// pause is for how long a waiter does not look that so many are ahead of, where so much of a lease is left.
+func (p *pace) pause(ahead int64, left time.Duration) time.Duration {
+	now := time.Now()
+	if ahead != p.ahead || p.moved.IsZero() {
+		p.ahead, p.moved = ahead, now
+	}
+	d := max(time.Duration(ahead+1)*perPlace, now.Sub(p.moved)/unmoved)
+	if ahead == 0 && left > 0 {
+		d = min(d, left+time.Millisecond)
+	}
+	return d
 }
 
 // unplaced turns the error of one request into that of the whole wait. That this request was not sent does not mean that
@@ -77,10 +92,4 @@ func unplaced(ctx context.Context, err error, placed bool) error {
 	default: // err is definite, but only about one request: it is not wrapped
 		return fmt.Errorf("postgres: a place in the queue may be left: %v", err)
 	}
-}
-
-// keyHash names a key in notifications, as sql/unlock.sql does.
-func keyHash(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:])
 }

@@ -3,168 +3,291 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strings"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// A waiter is notified, and does not find out by asking every second.
-func TestWaiterIsNotified(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	one, two := open(t, patientURL(t, srv.Addr)), open(t, patientURL(t, srv.Addr))
-	for awaitListener(t, two, "warm up"); ; {
-		holder, waiter := request("a", time.Hour), request("b", time.Hour)
-		mustTry(t, one, "k", holder)
-		granted := make(chan error, 1)
-		go func() {
-			_, err := two.Lock(t.Context(), "k", waiter, func() {})
-			granted <- err
-		}()
-		for h := (driver.Holder{}); h.Waiters != 1; {
-			var err error
-			if h, err = one.Inspect(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+// mustQueue takes a place in a queue.
+func mustQueue(t *testing.T, b *backend, key string, r driver.Request) {
+	t.Helper()
+	if a, err := b.ask(t.Context(), b.sql.queue, key, r, maxPlace); !errors.Is(err, driver.ErrLocked) || a.ahead == nil {
+		t.Fatalf("a place in the queue: %+v, %v, want ErrLocked", a, err)
+	}
+}
+
+// awaitWaiters returns when so many wait for k.
+func awaitWaiters(t *testing.T, b *backend, n int) {
+	t.Helper()
+	for start := time.Now(); ; pause(time.Millisecond) {
+		h, err := b.Inspect(t.Context(), "k")
+		if err == nil && h.Waiters == n {
+			return
 		}
-		start := time.Now()
-		if err := one.Unlock(t.Context(), "k", holder.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
-		if err := two.Unlock(t.Context(), "k", waiter.ID); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(start); took < maxPlace/12 {
-			return // on a busy machine it may take several rounds
+		if time.Since(start) > hung {
+			t.Fatalf("%d wait, %v, want %d", h.Waiters, err, n)
 		}
 	}
 }
 
-// The first in the queue is told that the lease in its way ends sooner, as that of a hold with MinHold does.
-func TestShorterLeaseIsTold(t *testing.T) {
+// A waiter with a place looks without the row of the lock, which the holder's renewals and release want.
+func TestPlacedWaiterLeavesTheHoldersRow(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	b := open(t, patientURL(t, srv.Addr))
-	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), urlOf(t, appUser, srv.Addr)))
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	holder, waiter := request("a", time.Hour), request("b", time.Hour)
+	holder, waiter := request("holder", time.Hour), request("waiter", time.Hour)
 	mustTry(t, b, "k", holder)
-	ctx, cancel := context.WithTimeout(t.Context(), hung)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		_, err := b.Lock(ctx, "k", waiter, func() {})
 		left <- err
 	}()
-	for h := (driver.Holder{}); h.Waiters != 1; {
-		h = must[driver.Holder](t)(b.Inspect(t.Context(), "k"))
-	}
-	must[pgconn.CommandTag](t)(conn.Exec(t.Context(), "LISTEN "+b.channel))
-	if err := b.UnlockAfter(t.Context(), "k", holder.ID, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	for told := ""; !strings.HasSuffix(told, " "+waiter.ID); { // the listener of b proves itself in the same channel
-		n, err := conn.WaitForNotification(ctx)
+	awaitWaiters(t, b, 1)
+	release := rowLock(t, srv.Addr, "k")
+	look := func() (xmin, xmax uint32, until time.Time) {
+		err := b.pool.QueryRow(t.Context(), "SELECT l.xmin, l.xmax, w.until FROM coord.locks AS l JOIN coord.waiters AS w USING (key)", pgx.QueryExecModeExec).Scan(&xmin, &xmax, &until)
 		if err != nil {
-			t.Fatalf("the waiter was not told: %v", err)
+			t.Fatal(err)
 		}
-		told = n.Payload
+		return xmin, xmax, until
+	}
+	xmin, xmax, until := look()
+	for signs, start := 0, time.Now(); signs < 2; pause(time.Millisecond) {
+		if _, _, now := look(); now != until {
+			until = now
+			signs++
+		}
+		if time.Since(start) > hung {
+			t.Fatal("a waiter gives no sign of life while the row of the lock is locked")
+		}
 	}
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-}
-
-// awaitListener waits until b hears notifications.
-func awaitListener(t *testing.T, b *backend, key string) {
-	t.Helper()
-	r := request("a", time.Hour)
-	if _, err := b.Lock(t.Context(), key, r, func() {}); err != nil {
-		t.Fatal(err)
+	if err := b.Unlock(t.Context(), "k", waiter.ID); err != nil { // it waits for nobody, either
+		t.Errorf("a waiter that leaves: %v", err)
 	}
-	if err := b.Unlock(t.Context(), key, r.ID); err != nil {
-		t.Fatal(err)
+	awaitWaiters(t, b, 0)
+	release()
+	if h := must[driver.Holder](t)(b.Inspect(t.Context(), "k")); h.ID != holder.ID {
+		t.Errorf("%s holds, want %s", h.ID, holder.ID)
 	}
-	for start := time.Now(); !b.listener.isUp(); {
-		if time.Since(start) > hung {
-			t.Fatal("no notification reaches the client")
-		}
-		time.Sleep(time.Millisecond)
+	err := b.pool.QueryRow(t.Context(), "SELECT xmin FROM coord.locks WHERE xmin = $1 AND xmax = $2", pgx.QueryExecModeExec, xmin, xmax).Scan(new(uint32))
+	if err != nil {
+		t.Errorf("the row of the lock was written meanwhile: %v", err)
 	}
 }
 
-// Waiters whose connection for notifications breaks go on, and hear again after it.
-func TestListenerConnectsAgain(t *testing.T) {
-	t.Parallel()
-	srv := ownServer(t)
-	b := open(t, patientURL(t, srv.Addr))
-	awaitListener(t, b, "k")
-	srv.Kill()
-	for start := time.Now(); b.listener.isUp(); {
-		if time.Since(start) > hung {
-			t.Fatal("the listener does not see that its connection is gone")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	srv.Restart()
-	awaitListener(t, b, "k")
-}
-
-// Of several that leave the queue of a free key at the same time, the last one notifies whoever is left.
-func TestLastToLeaveNotifiesTheNext(t *testing.T) {
+// Who has withdrawn its place is not granted the key by a look that was on its way.
+func TestWithdrawnPlaceIsNotGranted(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	b := open(t, patientURL(t, srv.Addr))
-	holder := request("holder", time.Hour)
+	holder, waiter := request("holder", time.Hour), request("waiter", time.Hour)
 	mustTry(t, b, "k", holder)
-	queue := []driver.Request{request("a", time.Hour), request("b", time.Hour), request("c", time.Hour)}
-	for _, r := range queue {
-		if _, err := b.ask(t.Context(), "k", r, true); !errors.Is(err, driver.ErrLocked) {
-			t.Fatalf("a place in the queue: %v, want ErrLocked", err)
-		}
-	}
-	admin(t, superuser(t, srv.Addr), "UPDATE coord.waiters SET until = until + interval '1 hour'; UPDATE coord.locks SET queued = queued + interval '1 hour'")
+	mustQueue(t, b, "k", waiter)
 	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	listener := must[*pgx.Conn](t)(pgx.Connect(t.Context(), urlOf(t, testserver.PostgresUser, srv.Addr)))
-	defer listener.Close(context.Background())
-	must[pgconn.CommandTag](t)(listener.Exec(t.Context(), "LISTEN coord_coord"))
-	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
-	must[pgconn.CommandTag](t)(tx.Exec(t.Context(), "SELECT FROM coord.waiters WHERE id <> $1 FOR UPDATE", queue[2].ID))
-	left := make(chan error)
-	for _, r := range queue[:2] {
-		go func() { left <- b.Unlock(t.Context(), "k", r.ID) }()
+	release := rowLock(t, srv.Addr, "k")
+	looked := make(chan asked, 1)
+	go func() {
+		a, _ := b.ask(t.Context(), b.sql.resume, "k", waiter, maxPlace)
+		looked <- a
+	}()
+	untilBlocked(t, b, 1)
+	other := open(t, patientURL(t, srv.Addr)) // which knows nothing of that look
+	if err := other.Unlock(t.Context(), "k", waiter.ID); err != nil {
+		t.Errorf("the waiter leaves: %v", err)
 	}
-	untilBlocked(t, b, 2)
-	if err := tx.Rollback(t.Context()); err != nil {
+	release()
+	if a := <-looked; a.granted {
+		t.Errorf("a waiter that has left is granted the key: %+v", a)
+	}
+	mustTry(t, b, "k", request("next", time.Hour))
+}
+
+// A release that meets the grant of its id ends the hold.
+func TestWithdrawalMeetsTheGrant(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b, other := open(t, patientURL(t, srv.Addr)), open(t, patientURL(t, srv.Addr))
+	holder, waiter := request("holder", time.Hour), request("waiter", time.Hour)
+	mustTry(t, b, "k", holder)
+	mustQueue(t, b, "k", waiter)
+	if err := b.Unlock(t.Context(), "k", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := <-left; err != nil {
-			t.Error(err)
+	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
+	var granted bool
+	if err := tx.QueryRow(t.Context(), "SELECT granted FROM coord.resume_1('k', $1, '1 hour', '2 seconds')", waiter.ID).Scan(&granted); err != nil || !granted {
+		t.Fatalf("granted: %v, %v", granted, err)
+	}
+	left := make(chan error, 1)
+	go func() { left <- other.Unlock(t.Context(), "k", waiter.ID) }()
+	untilBlocked(t, b, 1)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-left; err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	mustTry(t, b, "k", request("next", time.Hour))
+}
+
+// A hand-over waits for the disk once: when it is granted. What may be lost in a crash does not.
+func TestReleasesDoNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	durable := func(what, sql string) string {
+		t.Helper()
+		var setting string
+		tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
+		_, err := tx.Exec(t.Context(), sql)
+		if err == nil {
+			err = tx.QueryRow(t.Context(), "SELECT current_setting('synchronous_commit')").Scan(&setting)
+		}
+		if err := errors.Join(err, tx.Commit(t.Context())); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return setting
+	}
+	for _, step := range []struct{ what, sql, want string }{
+		{"a grant", "SELECT coord.take_1('k', 'a', '1 hour', false)", "on"},
+		{"a refusal", "SELECT coord.take_1('k', 'b', '1 hour', true)", "off"},
+		{"a place", "SELECT coord.queue_1('k', 'b', '1 hour', '1 hour')", "off"},
+		{"a sign of life", "SELECT coord.resume_1('k', 'b', '1 hour', '2 hours')", "off"},
+		{"a repeated request", "SELECT coord.take_1('k', 'a', '2 hours', false)", "on"},
+		{"a renewal", "SELECT coord.renew_3(ARRAY['k'::bytea], ARRAY['a'], ARRAY['1 hour'::interval], true)", "on"},
+		{"a release", "SELECT coord.unlock_2('k', 'a', '0')", "off"},
+		{"the grant of a waiter", "SELECT coord.resume_1('k', 'b', '1 hour', '1 hour')", "on"},
+		{"a delayed release", "SELECT coord.unlock_2('k', 'b', '1 hour')", "on"},
+	} {
+		if got := durable(step.what, step.sql); got != step.want {
+			t.Errorf("%s: synchronous_commit %s, want %s", step.what, got, step.want)
 		}
 	}
-	must[pgconn.CommandTag](t)(b.pool.Exec(t.Context(), "NOTIFY coord_coord, 'end'"))
-	last := ""
-	for {
-		n := must[*pgconn.Notification](t)(listener.WaitForNotification(t.Context()))
-		if n.Payload == "end" {
-			break
+}
+
+// A clock that was an hour ahead, and is set back: nobody is in the way for longer than its own TTL.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	ahead := func(table string) {
+		admin(t, superuser(t, srv.Addr), "UPDATE coord."+table+" SET until = until + interval '1 hour'")
+	}
+	dead, waiter := request("dead", 50*time.Millisecond), request("waiter", time.Minute)
+	before := mustTry(t, b, "k", dead)
+	ahead("locks")
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
+	defer cancel()
+	if g, err := b.Lock(ctx, "k", waiter, func() {}); err != nil || g.Token <= before.Token {
+		t.Fatalf("after a dead holder from the future: %+v, %v", g, err)
+	}
+	ahead("locks")
+	if g, err := b.Renew(ctx, "k", waiter); err != nil || g.TTL > waiter.TTL {
+		t.Errorf("a renewal of a hold from the future: %+v, %v, want at most %v", g, err, waiter.TTL)
+	}
+	ahead("locks")
+	if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.TTL > waiter.TTL {
+		t.Errorf("Inspect says that %v are left of %v", h.TTL, waiter.TTL)
+	}
+	mustQueue(t, b, "k", request("dead first", time.Hour))
+	if err := b.Unlock(ctx, "k", waiter.ID); err != nil {
+		t.Fatal(err)
+	}
+	ahead("waiters")
+	mustTry(t, b, "k", request("next", time.Minute))
+}
+
+// crowd has so many clients wait for a key whose holder renews, and then hand it on. Nothing is lost, and they are granted in
+// the order in which they came.
+func crowd(t *testing.T, clients []*backend) {
+	t.Helper()
+	holder := request("holder", 30*time.Second)
+	before := mustTry(t, clients[0], "k", holder)
+	renewed := func() {
+		t.Helper()
+		if g, err := clients[0].Renew(t.Context(), "k", holder); err != nil || g.Token != before.Token {
+			t.Errorf("the holder's renewal: %+v, %v", g, err)
 		}
-		last = n.Payload
 	}
-	if want := keyHash("k") + " " + queue[2].ID; last != want {
-		t.Errorf("the last notification is %q, want %q", last, want)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*hung)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	var order []int
+	for i, b := range clients {
+		wg.Go(func() {
+			r := request("waiter", 30*time.Second)
+			if _, err := b.Lock(ctx, "k", r, func() {}); err != nil {
+				t.Errorf("waiter %d: %v", i, err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := b.Unlock(ctx, "k", r.ID); err != nil {
+				t.Errorf("waiter %d: Unlock: %v", i, err)
+			}
+		})
+		awaitWaiters(t, clients[0], i+1)
+		renewed()
 	}
+	for range 20 {
+		renewed()
+	}
+	if err := clients[0].Unlock(ctx, "k", holder.ID); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+	start := time.Now()
+	wg.Wait()
+	if !slices.IsSorted(order) || len(order) != len(clients) {
+		t.Errorf("granted in the order %v", order)
+	}
+	t.Logf("%d hand-overs, %.0f a second", len(order), float64(len(order))/time.Since(start).Seconds())
+}
+
+// openCrowd opens so many clients, with a connection each.
+func openCrowd(t *testing.T, url string, n int) []*backend {
+	t.Helper()
+	clients := make([]*backend, n)
+	for i := range clients {
+		clients[i] = open(t, url+"&pool_size=1")
+	}
+	return clients
+}
+
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	crowd(t, openCrowd(t, patientURL(t, server(t).Addr), 16))
+}
+
+// slowDisk starts a server whose commits take at least 5 ms.
+func slowDisk(t *testing.T) *testserver.Server {
+	t.Helper()
+	srv := testserver.Postgres(t, testserver.WithFlags("-c", "commit_delay=5000", "-c", "commit_siblings=0", "-c", "max_connections=1000"))
+	admin(t, testserver.PostgresURL(testserver.PostgresUser, srv.Addr), schema(t))
+	return srv
+}
+
+func TestNightlyCrowdOnASlowDisk(t *testing.T) {
+	srv := slowDisk(t)
+	crowd(t, openCrowd(t, testserver.PostgresURL(testserver.PostgresUser, srv.Addr)+"&timeout=5s", 250))
+}
+
+func TestNightlyCrowdBehindPgBouncer(t *testing.T) {
+	pooler := testserver.PgBouncer(t, slowDisk(t))
+	crowd(t, openCrowd(t, testserver.PostgresURL(testserver.PostgresUser, pooler.Addr)+"&timeout=5s", 500))
 }

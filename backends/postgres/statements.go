@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -14,25 +15,27 @@ var files embed.FS
 
 // functions are the files of the functions that the schema has for the client's calls: PL/pgSQL keeps the plans of the
 // statements in them, so that a call is parsed and planned in a moment, without any statement prepared by the client.
-var functions = []string{"lock", "unlock", "break_now", "renew", "load", "swap"}
+var functions = []string{"decide", "take", "queue", "unlock", "break_now", "renew", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"lock_1", "unlock_1", "break_now_1", "renew_2", "load_1", "swap_2", "swap_all_2"}
+var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unlock_2", "break_now_2", "renew_3", "load_1", "swap_2", "swap_all_2"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
-	lock, renew, unlock, breakHold, breakNow, inspect, list string
-	check, load, swap, swapAll                              string
-	sweeps                                                  []string
+	take, queue, resume, renew, unlock, breakHold, breakNow, inspect, list string
+	check, load, swap, swapAll                                             string
+	sweeps                                                                 []string
 }
 
 func newStatements(schema string) statements {
 	call := func(columns, function string) string { return "SELECT " + columns + " FROM " + schema + "." + function }
 	return statements{
-		lock:      call("*", "lock_1($1, $2, $3, $4, $5)"),
-		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_2($1, $2, $3, $4)"),
-		unlock:    call("*", "unlock_1($1, $2, $3)"),
-		breakNow:  call("*", "break_now_1($1, $2)"),
+		take:      call("*", "take_1($1, $2, $3, false)"),
+		queue:     call("*", "queue_1($1, $2, $3, $4)"),
+		resume:    call("*", "resume_1($1, $2, $3, $4)"),
+		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_3($1, $2, $3, $4)"),
+		unlock:    call("*", "unlock_2($1, $2, $3)"),
+		breakNow:  call("*", "break_now_2($1, $2)"),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
 		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
@@ -57,8 +60,13 @@ func text(name, schema string) string {
 	return strings.ReplaceAll(expand(string(b)), "{schema}", schema)
 }
 
+// waits matches {waits(x)}: whether a place counts that ends at x. One from far in the future is from before the clock was
+// set back, and its waiter dead: the next sign of life makes it count again.
+var waits = regexp.MustCompile(`\{waits\(([a-z.]*)\)\}`)
+
 func expand(sql string) string {
 	s := strings.ReplaceAll(sql, "{now}", "{micros(clock_timestamp())}")
+	s = waits.ReplaceAllString(s, fmt.Sprintf("$1 > now AND $1 <= now + interval '%d seconds'", int((maxPlace+time.Second).Seconds())))
 	return micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000.0)::bigint")
 }
 
@@ -68,7 +76,7 @@ func schemaText(schema string) string {
 	for _, name := range functions {
 		all.WriteString(text(name, schema) + "\n")
 	}
-	return strings.Replace(text("schema", schema), "{functions}\n", all.String(), 1)
+	return strings.NewReplacer("{functions}\n", all.String(), "{upgrade}\n", text("upgrade", schema)+"\n").Replace(text("schema", schema))
 }
 
 // DefaultSchema is where the tables are, unless the URL or [WithSchema] says otherwise.

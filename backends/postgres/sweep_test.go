@@ -25,12 +25,12 @@ func TestSweep(t *testing.T) {
 	srv := server(t)
 	b := open(t, patientURL(t, srv.Addr))
 	admin(t, superuser(t, srv.Addr), `
-		INSERT INTO coord.locks (key, id, state, token, until)
-			SELECT convert_to('old' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '2 hours' FROM generate_series(1, 20000) AS n;
+		INSERT INTO coord.locks (key, id, state, token, until, ttl)
+			SELECT convert_to('old' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '2 hours', '0' FROM generate_series(1, 20000) AS n;
 		INSERT INTO coord.waiters (key, id, until) SELECT key, '', until FROM coord.locks LIMIT 2500;
 		INSERT INTO coord.cells (kind, key, name, version, value, until) SELECT 'limit', key, '', 1, '', until FROM coord.locks LIMIT 2500;
-		INSERT INTO coord.locks (key, id, state, token, until)
-			SELECT convert_to('new' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '1 minute' FROM generate_series(1, 5) AS n;
+		INSERT INTO coord.locks (key, id, state, token, until, ttl)
+			SELECT convert_to('new' || n, 'UTF8'), '', 'free', 1, clock_timestamp() - interval '1 minute', '0' FROM generate_series(1, 5) AS n;
 		INSERT INTO coord.waiters (key, id, until) SELECT 'new1', '', clock_timestamp() + interval '10 minutes';
 		INSERT INTO coord.cells (kind, key, name, version, value, until) SELECT 'limit', 'new', '', 1, '', clock_timestamp() + interval '10 minutes';`)
 	const sweeps = 1000 // each has a chance of one in four to meet a certain block

@@ -1,4 +1,4 @@
--- The tables and functions of coord, version 1. To run it again changes nothing.
+-- The tables and functions of coord, version 2. To run it again changes nothing.
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock(7164780126218674276);
 DO $$ BEGIN -- its owner may lack the right to make others
@@ -7,18 +7,20 @@ DO $$ BEGIN -- its owner may lack the right to make others
 	END IF;
 END $$;
 
--- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free.
--- Until queued has passed there may be waiters.
+{upgrade}
+-- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free. until is at
+-- most ttl away, unless the clock was set back. If not queued, nobody waits.
 CREATE TABLE IF NOT EXISTS {schema}.locks (
 	key bytea PRIMARY KEY,
 	id text NOT NULL,
 	state text NOT NULL,
 	token bigint NOT NULL,
 	until timestamptz NOT NULL,
-	queued timestamptz NOT NULL DEFAULT '-infinity'
+	queued boolean NOT NULL DEFAULT false,
+	ttl interval NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
--- Who waits for a lock, in the order of place, until then, unless it asks again.
+-- Who waits for a lock, in the order of place, until then, unless it asks again. To be granted the lock takes the row.
 CREATE TABLE IF NOT EXISTS {schema}.waiters (
 	key bytea NOT NULL,
 	id text COLLATE "C" NOT NULL,
@@ -26,6 +28,8 @@ CREATE TABLE IF NOT EXISTS {schema}.waiters (
 	until timestamptz NOT NULL,
 	PRIMARY KEY (key, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX IF NOT EXISTS waiters_place ON {schema}.waiters (key, place);
 
 -- A limit, or those who share a key. version is a random number, new with each value.
 CREATE TABLE IF NOT EXISTS {schema}.cells (
@@ -64,5 +68,5 @@ $$;
 -- clients.
 {functions}
 CREATE TABLE IF NOT EXISTS {schema}.version (version int PRIMARY KEY);
-INSERT INTO {schema}.version VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO {schema}.version VALUES (2) ON CONFLICT DO NOTHING;
 COMMIT;

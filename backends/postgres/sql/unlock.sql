@@ -1,38 +1,32 @@
--- unlock: whether there was a hold of the id, or a place in the queue. Whoever leaves a key free, or ends a lease sooner, notifies
--- the first in the queue.
-CREATE OR REPLACE FUNCTION {schema}.unlock_1(of_key bytea, by_id text, kept interval) RETURNS boolean
+-- unlock: whether there was a hold of the id, or a place in the queue. A crash of the server may undo the end of a hold: then the
+-- key is taken until the lease ends. Whoever is granted it after that makes it last, for the server writes in order.
+CREATE OR REPLACE FUNCTION {schema}.unlock_2(of_key bytea, by_id text, kept interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-	ended boolean;
-	awaited boolean;
+	lived boolean;
 	late boolean;
-	first text;
 BEGIN
+	IF kept <= interval '0' THEN
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
 	LOOP
 		UPDATE {schema}.locks
-		SET state = CASE WHEN kept > interval '0' THEN 'kept' ELSE 'free' END, until = clock_timestamp() + kept
-		WHERE key = of_key AND id = by_id AND state = 'held' AND until > clock_timestamp()
-		RETURNING queued > clock_timestamp() INTO awaited;
-		ended := FOUND;
-		EXIT WHEN ended;
-
-		-- The row is locked first: of several that leave at once the last one sees who is left, and a request of this id
-		-- that waited for the row has been granted.
-		SELECT state = 'free' OR until <= clock_timestamp(), state = 'held' AND id = by_id AND until > clock_timestamp()
-		INTO awaited, late FROM {schema}.locks WHERE key = of_key FOR UPDATE;
-		CONTINUE WHEN late;
-		DELETE FROM {schema}.waiters WHERE key = of_key AND id = by_id RETURNING until > clock_timestamp() INTO ended;
-		awaited := FOUND AND awaited;
-		ended := coalesce(ended, false);
-		EXIT;
-	END LOOP;
-
-	IF awaited THEN
-		SELECT id INTO first FROM {schema}.waiters WHERE key = of_key AND until > clock_timestamp() ORDER BY place LIMIT 1;
+		SET state = CASE WHEN kept > interval '0' THEN 'kept' ELSE 'free' END, until = clock_timestamp() + kept, ttl = kept
+		WHERE key = of_key AND id = by_id AND state = 'held' AND until > clock_timestamp();
 		IF FOUND THEN
-			PERFORM pg_notify('coord_{schema}', encode(sha256(of_key), 'hex') || ' ' || first);
+			RETURN true;
 		END IF;
-	END IF;
-	RETURN ended;
+		-- Who has withdrawn its place is not granted the key.
+		DELETE FROM {schema}.waiters WHERE key = of_key AND id = by_id RETURNING until > clock_timestamp() INTO lived;
+		IF FOUND THEN
+			RETURN lived;
+		END IF;
+		-- A request of this id may wait for the row: after it there is a hold, or a place.
+		SELECT state = 'held' AND id = by_id AND until > clock_timestamp() INTO late FROM {schema}.locks WHERE key = of_key FOR UPDATE;
+		CONTINUE WHEN late;
+		IF NOT EXISTS (SELECT FROM {schema}.waiters WHERE key = of_key AND id = by_id) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
 END
 $$;
