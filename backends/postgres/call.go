@@ -51,12 +51,12 @@ const (
 // backend's timeout at most: it ends by itself, or after patience, in a goroutine, whose answer then nobody reads. After
 // the caller has gone nothing is sent any more.
 func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) (T, error)) (T, error) {
-	return runWithin(ctx, b, b.options.timeout, func() {}, fn)
+	return runWithin(ctx, b, ordinary, b.options.timeout, func() {}, fn)
 }
 
-// runWithin is run with another bound than the backend's timeout. It calls over when nothing is on its way any more, which may
-// be after it has returned.
-func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over func(), fn func(context.Context, conn) (T, error)) (T, error) {
+// runWithin is run that comes by its connection as by says, with another bound than the backend's timeout. It calls over when
+// nothing is on its way any more, which may be after it has returned.
+func runWithin[T any](ctx context.Context, b *backend, by way, most time.Duration, over func(), fn func(context.Context, conn) (T, error)) (T, error) {
 	var zero T
 	if ctx.Err() != nil {
 		over()
@@ -73,7 +73,7 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 	go func() {
 		defer b.calls.Done()
 		defer over()
-		v, err := b.onConnection(ctx, most, &state, func(ctx context.Context, c conn) (any, error) { return fn(ctx, c) })
+		v, err := b.onConnection(ctx, by, most, &state, func(ctx context.Context, c conn) (any, error) { return fn(ctx, c) })
 		if err != nil {
 			v = zero
 		}
@@ -94,12 +94,12 @@ func runWithin[T any](ctx context.Context, b *backend, most time.Duration, over 
 }
 
 // onConnection calls fn, again while the server undoes what it does because of others.
-func (b *backend) onConnection(ctx context.Context, most time.Duration, state *atomic.Int32, fn func(context.Context, conn) (any, error)) (any, error) {
+func (b *backend) onConnection(ctx context.Context, by way, most time.Duration, state *atomic.Int32, fn func(context.Context, conn) (any, error)) (any, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(b.life, end)()
 	wait, cancel := context.WithTimeout(life, most)
-	acquired, err := b.pool.Acquire(wait)
+	acquired, release, err := b.acquire(wait, by)
 	cancel()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -107,7 +107,7 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	case err != nil:
 		return nil, driver.NotSent(explain(err))
 	}
-	defer acquired.Release()
+	defer release()
 	if !state.CompareAndSwap(waiting, sending) {
 		return nil, driver.ErrNotSent // nobody reads it
 	}
@@ -115,8 +115,9 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 	defer cancel()
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})
-		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil) {
+		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil, by) {
 			b.pool.Reset()
+			b.reserve.pool.Reset()
 		}
 		err = b.unmade(heedWarning(acquired.Conn(), err))
 		if !undone(err) || ctx.Err() != nil || !sleep(bound, rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))) {
@@ -127,14 +128,17 @@ func (b *backend) onConnection(ctx context.Context, most time.Duration, state *a
 
 // suspects reports whether the idle connections beside c are to be replaced after err: if c broke, or no statement has ended in
 // time since another one that did not, they are likely to be dead too; and if the server takes no writes any more, another
-// host may. A single statement that waits for a row for too long says nothing of the others.
-func (b *backend) suspects(c *pgx.Conn, err error, late bool) bool {
+// host may. A single statement that waits for a row for too long says nothing of the others, and renewals in time, which have a connection
+// of their own, say nothing of idle ones.
+func (b *backend) suspects(c *pgx.Conn, err error, late bool, by way) bool {
 	switch {
 	case err == nil:
-		b.late.Store(false)
+		if by != renewing {
+			b.late.Store(false)
+		}
 		return false
 	case late && c.IsClosed():
-		return b.late.Swap(true)
+		return by != renewing && b.late.Swap(true)
 	}
 	return c.IsClosed() || isReadOnly(err)
 }

@@ -89,7 +89,7 @@ func (b *backend) swap(ctx context.Context, cs []cell, at span, over func()) (sw
 		over()
 		return swapResult{}, err
 	}
-	r, err := runWithin(ctx, b, b.options.timeout, over, func(ctx context.Context, c conn) (swapResult, error) {
+	r, err := runWithin(ctx, b, ordinary, b.options.timeout, over, func(ctx context.Context, c conn) (swapResult, error) {
 		if len(cs) == 1 && !cs[0].same {
 			return b.swapOne(ctx, c, cs[0], gets[0], at)
 		}

@@ -83,7 +83,7 @@ func (s told) checkReplication() driver.Finding {
 func (s told) checkConnections() driver.Finding {
 	f := driver.Finding{Level: driver.LevelOK, Name: "connections", Text: fmt.Sprintf("%d of %d", s.used, s.connections)}
 	if s.used*10 > s.connections*8 {
-		f.Level, f.Remedy = driver.LevelWarn, "raise max_connections above clients × pool_size, or use a pooler"
+		f.Level, f.Remedy = driver.LevelWarn, "raise max_connections above clients × (pool_size + 2), or use a pooler"
 	}
 	return f
 }

@@ -175,7 +175,9 @@ func TestNightlyTwoPrimaries(t *testing.T) {
 	if err := settled(t, func(ctx context.Context) (err error) { g, err = b.Renew(ctx, "kept", kept); return err }); err != nil || g.Token != before.Token {
 		t.Fatalf("renewal at the new primary: %+v, %v, want token %d", g, err, before.Token)
 	}
-	mustTry(t, b, "new", kept)
+	if err := settled(t, func(ctx context.Context) error { _, err := b.TryLock(ctx, "new", kept); return err }); err != nil {
+		t.Fatalf("TryLock at the new primary: %v", err)
+	}
 	p.primary.Resume()
 	limit := must[driver.Limit](t)(driver.ParseLimit("5/1h"))
 	for what, call := range map[string]func(context.Context) error{

@@ -32,7 +32,7 @@ func (b *backend) ask(ctx context.Context, sql, key string, r driver.Request, pl
 	if err := b.beReady(ctx); err != nil {
 		return asked{}, err
 	}
-	a, err := runWithin(ctx, b, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (a asked, err error) {
+	a, err := runWithin(ctx, b, ordinary, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (a asked, err error) {
 		var left int64
 		args, to := []any{[]byte(key), r.ID, ceil(r.TTL)}, []any{&a.granted, &a.Token, &left, &a.holder}
 		if place > 0 {
@@ -80,7 +80,7 @@ func (b *backend) endBy(ctx context.Context, id, statement string, args ...any) 
 	if err := b.asks.wait(ctx, id); err != nil {
 		return err
 	}
-	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
+	_, err := runWithin(ctx, b, ending, b.options.timeout, func() {}, func(ctx context.Context, c conn) (struct{}, error) {
 		var ended bool
 		_, err := c.row(ctx, statement, args, &ended)
 		if err == nil && !ended {

@@ -28,7 +28,7 @@ type tables struct {
 
 // migrate looks at the server, and whether the tables and the functions are there, or could be made.
 func (b *backend) migrate(ctx context.Context) error {
-	server, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
+	server, err := runWithin(ctx, b, ordinary, migrateWithin, func() {}, func(ctx context.Context, c conn) (server string, err error) {
 		var version, commit, messages string
 		var number int
 		var there, isWord, may bool
@@ -114,7 +114,7 @@ func (b *backend) beReady(ctx context.Context) error {
 	if b.tables.there.Load() {
 		return nil
 	}
-	_, err := runWithin(ctx, b, migrateWithin, func() {}, func(ctx context.Context, c conn) (struct{}, error) {
+	_, err := runWithin(ctx, b, ordinary, migrateWithin, func() {}, func(ctx context.Context, c conn) (struct{}, error) {
 		return struct{}{}, b.make(ctx, c)
 	})
 	if err == nil {

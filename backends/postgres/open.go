@@ -39,7 +39,8 @@ const (
 //     to a server without TLS: disable is half the work there. sslrootcert, sslcert and sslkey: PEM files.
 //   - timeout: 10ms to 5s, default 1s; it bounds each call, the wait for a connection included, for a caller whose ctx does
 //     not end earlier. A statement that is late has three times as long, at most 5 s, before its connection is closed.
-//   - pool_size: connections, and so calls under way, 1 to 1000, default 4. Further calls wait. A client makes one at a time
+//   - pool_size: connections, and so calls under way, 1 to 1000, default 4. Further calls wait. There is one more for renewals, and one
+//     for releases while the others are busy. A client makes one at a time
 //     to each host, within 5 s, and a second one waits 2 s for that: a server that is slow to log in gets on after an outage.
 //   - prepared: true or false, default false. With true each session prepares its statements, which makes a call a third
 //     faster; not behind a pooler of transactions that does not know prepared statements.

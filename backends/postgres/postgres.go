@@ -58,7 +58,9 @@ func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout =
 //
 // Each statement is a transaction of its own. It is prepared if the pool prepares its statements, as pgx does by default
 // (pgx.QueryExecModeCacheStatement), and otherwise not: a pool behind a pooler of transactions, unless that knows
-// prepared statements, has pgx.QueryExecModeExec. The pool should have a connection for each call that is under way at a time: others wait for one.
+// prepared statements, has pgx.QueryExecModeExec. The pool should have a connection for each call that is under way at a time:
+// others wait for one. Renewals have a connection of their own, and releases another where the pool is busy: up to two beside
+// the pool, made by its configuration.
 //
 // Refused: a session with synchronous_commit off, for a crash of the server would lose locks. No session of the pool may set
 // it, or local, later: that is not seen.
@@ -85,6 +87,7 @@ type backend struct {
 	clock    clock
 	shared   driver.SharedLocker
 	pool     *pgxpool.Pool
+	reserve  reserve
 	mode     pgx.QueryExecMode // of statements
 	owned    *connections      // of the pool, if it is the backend's own
 	late     atomic.Bool       // the last statement to end ran out of time
@@ -132,7 +135,11 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	if o.timeout < minTimeout || o.timeout > maxTimeout {
 		return nil, fmt.Errorf("%w: timeout %v: want %v to %v", driver.ErrInvalid, o.timeout, minTimeout, maxTimeout)
 	}
-	b := &backend{pool: pool, sql: newStatements(o.schema), options: o, info: driver.Info{
+	reserve, err := newReserve(pool)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{pool: pool, reserve: reserve, sql: newStatements(o.schema), options: o, info: driver.Info{
 		Name: "postgres", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey, Claims: slices.Clone(Claims),
 	}}
 	b.mode = pgx.QueryExecModeExec
@@ -177,6 +184,7 @@ func (b *backend) Close() error {
 		b.owned.close()
 		b.pool.Close()
 	}
+	b.reserve.close()
 	b.calls.Wait()
 	return nil
 }

@@ -113,7 +113,11 @@ func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, waits boo
 	if len(keys) == 0 {
 		over()
 	} else {
-		renewed, err = runWithin(ctx, b, b.options.timeout, over, func(ctx context.Context, c conn) (map[renewal]driver.Renewal, error) {
+		by := renewing
+		if waits {
+			by = ending
+		}
+		renewed, err = runWithin(ctx, b, by, b.options.timeout, over, func(ctx context.Context, c conn) (map[renewal]driver.Renewal, error) {
 			return b.renewRows(ctx, c, keys, ids, ttls, waits)
 		})
 	}
