@@ -33,7 +33,7 @@ func faults(t *testing.T, srv *testserver.Server, open func(conformance.TB, stri
 	f.Pause = func(conformance.TB) { srv.Pause() }
 	f.Resume = func(conformance.TB) { srv.Resume() }
 	f.Wipe = func(tb conformance.TB) {
-		admin(tb, superuser(t, srv.Addr), "TRUNCATE coord.locks, coord.waiters, coord.cells")
+		admin(tb, superuser(t, srv.Addr), "TRUNCATE coord.locks, coord.waiters, coord.shares, coord.holders, coord.cells")
 	}
 	f.Refuse = func(tb conformance.TB) {
 		admin(tb, superuser(t, srv.Addr), "REVOKE INSERT ON ALL TABLES IN SCHEMA coord FROM app")

@@ -47,7 +47,10 @@
 // the request arrives. One statement writes the new state if the server has the old one and its clock has come so far,
 // and else reads them: a change by another client costs one statement more, and so does the first decision after ten seconds
 // without any. A denial is one statement, which reads. Several limits are taken by one statement, or three if one has
-// changed. Those who share a key are one row, of up to 64 holders, with two statements for each step.
+// changed.
+//
+// Each of those who share a key has a row, up to 1,024 of them. One statement counts them and decides, with the row of the key
+// locked; renewals do without it, many in one statement.
 //
 // # Operation
 //

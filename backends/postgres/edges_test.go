@@ -70,7 +70,7 @@ func TestSharedRequestThatComesLate(t *testing.T) {
 	other.Share, late.Share = share, share
 	must[driver.Grant](t)(b.Shared().TryLock(t.Context(), "k", other))
 	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
-	must[pgconn.CommandTag](t)(tx.Exec(t.Context(), "SELECT FROM coord.cells WHERE key = $1 FOR UPDATE", []byte("k")))
+	must[pgconn.CommandTag](t)(tx.Exec(t.Context(), "SELECT FROM coord.shares WHERE key = $1 FOR UPDATE", []byte("k")))
 	ctx, cancel := context.WithCancel(t.Context())
 	tried, unlocked := make(chan error, 1), make(chan error, 1)
 	go func() {

@@ -63,8 +63,10 @@ func (d *decision) Trust(c *optimistic.Cell[int64]) bool {
 	return known && (c.Known || !d.several)
 }
 
-// Look does nothing: there is one clock.
-func (d *decision) Look(*optimistic.Cell[int64], driver.Limit, int64) {}
+// Look begins a state anew that the server's clock has made before it was set back, when all that was granted would be back.
+func (d *decision) Look(c *optimistic.Cell[int64], l driver.Limit, now int64) {
+	d.b.ahead.Look(&c.State, c.Name, uint64(c.Version), l, now)
+}
 
 // Load reads the states.
 func (d *decision) Load(ctx context.Context, states []*optimistic.Cell[int64], _ bool) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
 )
 
 // statementCount counts the statements of a pool.
@@ -146,4 +147,38 @@ func TestWrongClockOfLimits(t *testing.T) {
 func limitOf(t *testing.T, rate int, per time.Duration) driver.Limit {
 	t.Helper()
 	return must[driver.Limit](t)(driver.Limit{Rate: rate, Per: per}.Normal())
+}
+
+// A state that the server's clock made when it was an hour ahead is in nobody's way for an hour.
+func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	l := must[driver.Limit](t)(driver.Limit{Rate: 10, Per: time.Second, Algorithm: driver.SlidingWindow}.Normal())
+	var s limits.State
+	ahead := time.Now().Add(time.Hour)
+	if out, _ := s.Take(l, ahead.UnixMicro(), driver.Ask{Min: 10, N: 10}); out.N != 10 {
+		t.Fatalf("of a fresh limit: %+v", out)
+	}
+	value := must[[]byte](t)(s.AppendBinary(nil))
+	for _, key := range []string{"one", "two", "three"} {
+		_, err := b.pool.Exec(t.Context(), "INSERT INTO coord.cells (kind, key, name, version, value, until) VALUES ('limit', $1, $2, 7, $3, $4)",
+			pgx.QueryExecModeExec, []byte(key), limits.Name(l), value, ahead.Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	for n := 0; n < 10; pause(10 * time.Millisecond) {
+		n = must[driver.TakenOne](t)(b.TakeOne(t.Context(), "one", l, driver.Ask{Min: 10, N: 10})).N
+		if time.Since(start) > hung {
+			t.Fatal("a limit denies")
+		}
+	}
+	for n := 0; n < 10; pause(10 * time.Millisecond) {
+		n = must[[]driver.Taken](t)(b.TakeAll(t.Context(), []driver.Demand{{Key: "two", Limit: l, N: 10}, {Key: "three", Limit: l, N: 10}}))[0].Asks[0].N
+		if time.Since(start) > hung {
+			t.Fatal("several limits deny")
+		}
+	}
 }

@@ -93,8 +93,12 @@ func (b *backend) endBy(ctx context.Context, id, statement string, args ...any) 
 
 // Break implements driver.Breaker.
 func (b *backend) Break(ctx context.Context, key, id string) error {
+	return b.breaks(ctx, b.sql.breakHold, key, id)
+}
+
+func (b *backend) breaks(ctx context.Context, sql, key, id string) error {
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
-		n, err := c.count(ctx, b.sql.breakHold, []byte(key), id)
+		n, err := c.count(ctx, sql, []byte(key), id)
 		if err == nil && n == 0 {
 			err = driver.ErrNotHeld
 		}

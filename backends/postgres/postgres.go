@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/cas"
+	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
@@ -84,8 +84,8 @@ func New(pool *pgxpool.Pool, opts ...Option) (driver.Backend, error) {
 type backend struct {
 	optimistic.Limiter
 	states   *optimistic.Table[int64] // of limits
+	ahead    limits.Ahead
 	clock    clock
-	shared   driver.SharedLocker
 	pool     *pgxpool.Pool
 	reserve  reserve
 	mode     pgx.QueryExecMode // of statements
@@ -98,8 +98,7 @@ type backend struct {
 	tables   tables
 
 	waits rowWaits
-	asks  onWay // for locks and places, by id
-	swaps onWay // of those who share a key, by key
+	asks  onWay // for locks, places and shares, by id
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -148,7 +147,6 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	}
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](maxStates)
 	b.waits.most = max(1, int(pool.Config().MaxConns)/4)
-	b.shared = cas.New(b.info, cas.Optimistic(sharers{b})).Shared()
 	b.tables.turn = make(chan struct{}, 1)
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil

@@ -26,10 +26,23 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 	return renewed.Grant, renewed.Err
 }
 
-// RenewAll implements driver.BatchRenewer. A row that somebody else has locked holds up no other: those are renewed by
-// themselves afterwards, and wait for their rows, or a row that many want would hardly ever be renewed.
+// RenewAll implements driver.BatchRenewer.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	answers := b.renewAll(ctx, holds)
+	return b.renewHolds(ctx, locks, holds)
+}
+
+// kind is what is held.
+type kind int
+
+const (
+	locks  kind = iota
+	shares      // of keys
+)
+
+// renewHolds renews holds of one kind. A row that somebody else has locked holds up no other: those are renewed by
+// themselves afterwards, and wait for their rows, or a row that many want would hardly ever be renewed.
+func (b *backend) renewHolds(ctx context.Context, of kind, holds []driver.Hold) []driver.Renewal {
+	answers := b.renewAll(ctx, of, holds)
 	if len(holds) > 1 { // one by itself holds up no answer
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, waitAtMost)
@@ -48,7 +61,7 @@ func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Re
 			for i := range locked {
 				name := renewal{holds[i].Key, holds[i].ID}
 				if b.waits.begin(name) {
-					answers[i] = b.renewBatch(ctx, holds[i:i+1], true, func() { b.waits.end(name) })[0]
+					answers[i] = b.renewBatch(ctx, of, holds[i:i+1], true, func() { b.waits.end(name) })[0]
 				}
 			}
 		})
@@ -85,10 +98,10 @@ func (w *rowWaits) end(name renewal) {
 	delete(w.on, name)
 }
 
-func (b *backend) renewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+func (b *backend) renewAll(ctx context.Context, of kind, holds []driver.Hold) []driver.Renewal {
 	answers := make([]driver.Renewal, 0, len(holds))
 	for batch := range slices.Chunk(holds, maxBatch) {
-		answers = append(answers, b.renewBatch(ctx, batch, false, func() {})...)
+		answers = append(answers, b.renewBatch(ctx, of, batch, false, func() {})...)
 	}
 	return answers
 }
@@ -98,19 +111,21 @@ type renewal struct{ key, id string }
 
 // renewBatch renews holds, and calls over when nothing of that is on its way any more. If waits is not set, those whose rows are
 // locked are left out.
-func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, waits bool, over func()) []driver.Renewal {
+func (b *backend) renewBatch(ctx context.Context, of kind, holds []driver.Hold, waits bool, over func()) []driver.Renewal {
 	answers := make([]driver.Renewal, len(holds))
-	var keys [][]byte
-	var ids []string
-	var ttls []time.Duration
+	var due []driver.Hold
 	for i, h := range holds {
-		if answers[i].Err = checkRequest(h.Request); answers[i].Err == nil {
-			keys, ids, ttls = append(keys, []byte(h.Key)), append(ids, h.ID), append(ttls, ceil(h.TTL))
+		check := checkRequest
+		if of == shares {
+			check = checkShare
+		}
+		if answers[i].Err = check(h.Request); answers[i].Err == nil {
+			due = append(due, h)
 		}
 	}
 	var renewed map[renewal]driver.Renewal
 	var err error
-	if len(keys) == 0 {
+	if len(due) == 0 {
 		over()
 	} else {
 		by := renewing
@@ -118,7 +133,7 @@ func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, waits boo
 			by = ending
 		}
 		renewed, err = runWithin(ctx, b, by, b.options.timeout, over, func(ctx context.Context, c conn) (map[renewal]driver.Renewal, error) {
-			return b.renewRows(ctx, c, keys, ids, ttls, waits)
+			return b.renewRows(ctx, c, of, due, waits)
 		})
 	}
 	for i, h := range holds {
@@ -129,25 +144,40 @@ func (b *backend) renewBatch(ctx context.Context, holds []driver.Hold, waits boo
 			answers[i].Err = err
 		case !ok:
 			answers[i].Err = driver.ErrNotHeld
-		case r.Err != nil:
-			answers[i].Err = r.Err
 		default:
-			answers[i].Grant = driver.Grant{Token: r.Grant.Token, TTL: max(r.Grant.TTL, h.TTL)}
+			answers[i] = r
+			answers[i].Grant.TTL = max(r.Grant.TTL, h.TTL)
 		}
 	}
 	return answers
 }
 
 // renewRows gives the holds that were renewed, and those whose rows are locked.
-func (b *backend) renewRows(ctx context.Context, c conn, keys [][]byte, ids []string, ttls []time.Duration, waits bool) (map[renewal]driver.Renewal, error) {
-	renewed := make(map[renewal]driver.Renewal, len(keys))
+func (b *backend) renewRows(ctx context.Context, c conn, of kind, holds []driver.Hold, waits bool) (map[renewal]driver.Renewal, error) {
+	var keys [][]byte
+	var ids, modes []string
+	var leases []time.Duration
+	var weights []int64
+	for _, h := range holds {
+		keys, ids, leases = append(keys, []byte(h.Key)), append(ids, h.ID), append(leases, ceil(h.TTL))
+		modes, weights = append(modes, h.Share.Mode.String()), append(weights, h.Share.Weight)
+	}
 	var key []byte
 	var id string
-	var token, left *int64 // nil: the row is locked
-	err := c.rows(ctx, b.sql.renew, []any{keys, ids, ttls, waits}, []any{hexed{&key}, &id, &token, &left}, func() error {
+	var token, left, bound *int64 // nil: the row is locked
+	var slot *int
+	sql, args, to := b.sql.renew, []any{keys, ids, leases, waits}, []any{hexed{&key}, &id, &token, &left}
+	if of == shares {
+		sql, args, to = b.sql.renewShares, []any{keys, ids, leases, modes, weights, waits}, append(to, &slot, &bound)
+	}
+	renewed := make(map[renewal]driver.Renewal, len(holds))
+	err := c.rows(ctx, sql, args, to, func() error {
 		r := driver.Renewal{Err: errLocked}
 		if token != nil {
 			r = driver.Renewal{Grant: driver.Grant{Token: *token, TTL: micro(*left)}}
+		}
+		if slot != nil {
+			r.Grant.Slot, r.Grant.Of = *slot, *bound
 		}
 		renewed[renewal{string(key), id}] = r
 		return nil

@@ -2,38 +2,113 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/driver/cas"
 )
 
-// sharedKind is the kind of the cells of those who share a key.
-const sharedKind = "shared"
+// Shared implements driver.Sharer.
+func (b *backend) Shared() driver.SharedLocker { return sharers{b} }
 
-// Shared implements driver.Sharer: those who share a key are kept as package cas does, in one cell.
-func (b *backend) Shared() driver.SharedLocker { return b.shared }
-
-// sharers implements cas.Versions.
+// sharers are those who share a key, each in a row of its own. A key has a row as well, which is locked while somebody is granted
+// it, and not by renewals.
 type sharers struct{ b *backend }
 
-// Load reads the record and the server's clock.
-func (s sharers) Load(ctx context.Context, n cas.Name) (cas.Loaded[int64], error) {
-	if err := s.b.swaps.wait(ctx, n.Key); err != nil {
-		return cas.Loaded[int64]{}, err
+var _ interface {
+	driver.SharedLocker
+	driver.BatchRenewer
+	driver.Breaker
+} = sharers{}
+
+// TryLock implements driver.SharedLocker.
+func (s sharers) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	if err := checkShare(r); err != nil {
+		return driver.Grant{}, err
 	}
-	read, now, err := s.b.load(ctx, []cell{{kind: sharedKind, key: n.Key}})
-	if err != nil {
-		return cas.Loaded[int64]{}, err
+	if err := s.b.beReady(ctx); err != nil {
+		return driver.Grant{}, err
 	}
-	return cas.Loaded[int64]{Value: read[0].value, Version: read[0].version, Now: now}, nil
+	g, err := runWithin(ctx, s.b, ordinary, s.b.options.timeout, s.b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
+		var granted bool
+		var left int64
+		args := []any{[]byte(key), r.ID, ceil(r.TTL), r.Share.Mode.String(), r.Share.Weight, r.Share.Of, r.Share.Head}
+		_, err = c.row(ctx, s.b.sql.share, args, &granted, &g.Token, &left, &g.Slot, &g.Of)
+		switch {
+		case err != nil:
+		case g.Slot < 0:
+			err = fmt.Errorf("%w: more than %d holders of one key", driver.ErrUnsupported, driver.MaxHolders)
+		case !granted:
+			err = &driver.LockedError{Remaining: max(0, micro(left))}
+		}
+		g.TTL = max(r.TTL, micro(left))
+		return g, err
+	})
+	if err == nil {
+		s.b.sweep()
+	}
+	return g, err
 }
 
-// CompareAndSwap writes the record.
-func (s sharers) CompareAndSwap(ctx context.Context, n cas.Name, version int64, c cas.Change) (bool, error) {
-	cells := []cell{{kind: sharedKind, key: n.Key, version: version, value: c.Value, keep: c.Keep}}
-	r, err := s.b.swap(ctx, cells, anyTime, s.b.swaps.begin(n.Key))
-	return r.swapped, err
+// Renew implements driver.SharedLocker.
+func (s sharers) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	renewed := s.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})[0]
+	return renewed.Grant, renewed.Err
 }
 
-// Close has nothing to close: the backend is closed by itself.
-func (s sharers) Close() error { return nil }
+// RenewAll implements driver.BatchRenewer.
+func (s sharers) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	return s.b.renewHolds(ctx, shares, holds)
+}
+
+// Unlock implements driver.SharedLocker.
+func (s sharers) Unlock(ctx context.Context, key, id string) error {
+	return s.b.endBy(ctx, id, s.b.sql.unshare, []byte(key), id, false)
+}
+
+// BreakNow implements driver.Breaker.
+func (s sharers) BreakNow(ctx context.Context, key, id string) error {
+	return s.b.endBy(ctx, id, s.b.sql.unshare, []byte(key), id, true)
+}
+
+// Break implements driver.Breaker.
+func (s sharers) Break(ctx context.Context, key, id string) error {
+	return s.b.breaks(ctx, s.b.sql.breakShare, key, id)
+}
+
+// Holders implements driver.SharedLocker.
+func (s sharers) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
+	live, err := run(ctx, s.b, func(ctx context.Context, c conn) (live []driver.Holder, err error) {
+		var id, mode string
+		var token, left int64
+		var h driver.Holder
+		to := []any{&id, &token, &left, &h.Released, &mode, &h.Weight, &h.Of, &h.Slot}
+		err = c.rows(ctx, s.b.sql.holders, []any{[]byte(key)}, to, func() error {
+			seen := driver.NewHolder(id, token, max(0, micro(left)))
+			seen.Released, seen.Weight, seen.Of, seen.Slot = h.Released, h.Weight, h.Of, h.Slot
+			for _, m := range []driver.Mode{driver.Read, driver.Write, driver.Permits} {
+				if m.String() == mode {
+					seen.Mode = m
+				}
+			}
+			live = append(live, seen)
+			return nil
+		})
+		return live, notSent(err)
+	})
+	if errors.Is(err, driver.ErrNotHeld) { // there are no tables yet
+		return nil, nil
+	}
+	return live, err
+}
+
+func checkShare(r driver.Request) error {
+	if err := r.Share.Check(); err != nil {
+		return err
+	}
+	if r.Fair {
+		return fmt.Errorf("%w: fair: a shared hold has no queue at the store", driver.ErrUnsupported)
+	}
+	r.Share = driver.Share{}
+	return checkRequest(r)
+}

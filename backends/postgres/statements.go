@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,14 +16,15 @@ var files embed.FS
 
 // functions are the files of the functions that the schema has for the client's calls: PL/pgSQL keeps the plans of the
 // statements in them, so that a call is parsed and planned in a moment, without any statement prepared by the client.
-var functions = []string{"decide", "take", "queue", "unlock", "break_now", "renew", "load", "swap"}
+var functions = []string{"decide", "take", "queue", "unlock", "break_now", "renew", "share", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unlock_2", "break_now_2", "renew_3", "load_1", "swap_2", "swap_all_2"}
+var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unlock_2", "break_now_2", "renew_3", "share_1", "unshare_1", "renew_shares_1", "load_1", "swap_2", "swap_all_2"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
 	take, queue, resume, renew, unlock, breakHold, breakNow, inspect, list string
+	share, unshare, renewShares, breakShare, holders                       string
 	check, load, swap, swapAll                                             string
 	sweeps                                                                 []string
 }
@@ -30,12 +32,16 @@ type statements struct {
 func newStatements(schema string) statements {
 	call := func(columns, function string) string { return "SELECT " + columns + " FROM " + schema + "." + function }
 	return statements{
-		take:      call("*", "take_1($1, $2, $3, false)"),
-		queue:     call("*", "queue_1($1, $2, $3, $4)"),
-		resume:    call("*", "resume_1($1, $2, $3, $4)"),
-		renew:     call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_3($1, $2, $3, $4)"),
-		unlock:    call("*", "unlock_2($1, $2, $3)"),
-		breakNow:  call("*", "break_now_2($1, $2)"),
+		take:        call("*", "take_1($1, $2, $3, false)"),
+		queue:       call("*", "queue_1($1, $2, $3, $4)"),
+		resume:      call("*", "resume_1($1, $2, $3, $4)"),
+		renew:       call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_3($1, $2, $3, $4)"),
+		unlock:      call("*", "unlock_2($1, $2, $3)"),
+		breakNow:    call("*", "break_now_2($1, $2)"),
+		share:       call("*", "share_1($1, $2, $3, $4, $5, $6, $7)"),
+		unshare:     call("*", "unshare_1($1, $2, $3)"),
+		renewShares: call("encode(of_key, 'hex'), by_id, with_token, remains, has_slot, bound", "renew_shares_1($1, $2, $3, $4, $5, $6)"),
+		breakShare:  text("break_share", schema), holders: text("holders", schema),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
 		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
@@ -67,6 +73,7 @@ var waits = regexp.MustCompile(`\{waits\(([a-z.]*)\)\}`)
 func expand(sql string) string {
 	s := strings.ReplaceAll(sql, "{now}", "{micros(clock_timestamp())}")
 	s = waits.ReplaceAllString(s, fmt.Sprintf("$1 > now AND $1 <= now + interval '%d seconds'", int((maxPlace+time.Second).Seconds())))
+	s = strings.ReplaceAll(s, "{maxholders}", strconv.Itoa(driver.MaxHolders))
 	return micros.ReplaceAllString(s, "(extract(epoch FROM $1) * 1000000.0)::bigint")
 }
 

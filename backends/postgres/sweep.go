@@ -20,6 +20,8 @@ const (
 var sweepTables = []struct{ table, over string }{
 	{"waiters", "until < clock_timestamp() - interval '1 hour'"},
 	{"locks", "until < clock_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT FROM {schema}.waiters AS w WHERE w.key = t.key)"},
+	{"holders", "until < clock_timestamp() - interval '1 hour'"},
+	{"shares", "until < clock_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT FROM {schema}.holders AS h WHERE h.key = t.key)"},
 	{"cells", "until < clock_timestamp() - interval '10 seconds'"},
 }
 

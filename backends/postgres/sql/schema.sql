@@ -7,7 +7,6 @@ DO $$ BEGIN -- its owner may lack the right to make others
 	END IF;
 END $$;
 
-{upgrade}
 -- A lock, and for an hour after its lease its last token. state is held, kept (taken, though nobody holds) or free. until is at
 -- most ttl away, unless the clock was set back. If not queued, nobody waits.
 CREATE TABLE IF NOT EXISTS {schema}.locks (
@@ -31,7 +30,31 @@ CREATE TABLE IF NOT EXISTS {schema}.waiters (
 
 CREATE INDEX IF NOT EXISTS waiters_place ON {schema}.waiters (key, place);
 
--- A limit, or those who share a key. version is a random number, new with each value.
+-- A key that several share: the last token, and the head of its queue, which keeps others away until then.
+CREATE TABLE IF NOT EXISTS {schema}.shares (
+	key bytea PRIMARY KEY,
+	token bigint NOT NULL,
+	head text COLLATE "C" NOT NULL,
+	head_until timestamptz NOT NULL,
+	until timestamptz NOT NULL -- when it was granted last
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- Who shares a key: as reader, writer, or with weight of at most bound permits. One that is broken counts until its lease ends.
+CREATE TABLE IF NOT EXISTS {schema}.holders (
+	key bytea NOT NULL,
+	id text COLLATE "C" NOT NULL,
+	token bigint NOT NULL,
+	mode text NOT NULL,
+	weight bigint NOT NULL,
+	bound bigint NOT NULL,
+	slot int NOT NULL,
+	broken boolean NOT NULL,
+	until timestamptz NOT NULL,
+	ttl interval NOT NULL,
+	PRIMARY KEY (key, id, token)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- A limit. version is a random number, new with each value.
 CREATE TABLE IF NOT EXISTS {schema}.cells (
 	kind text COLLATE "C" NOT NULL,
 	key bytea NOT NULL,
@@ -64,6 +87,7 @@ BEGIN
 END
 $$;
 
+{upgrade}
 -- The functions that clients call. One that is changed gets another number in its name, and the old one stays for older
 -- clients.
 {functions}

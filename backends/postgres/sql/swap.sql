@@ -9,6 +9,9 @@ CREATE OR REPLACE FUNCTION {schema}.swap_2(
 DECLARE
 	came timestamptz := clock_timestamp();
 BEGIN
+	IF of_kind <> 'limit' THEN -- of version 1 of the tables
+		RAISE EXCEPTION 'coord: the tables are of version 2: this client is too old for them: restart it with the version of coord that made them';
+	END IF;
 	-- A request that was faster than those before it comes a moment too early.
 	IF came BETWEEN not_before - interval '100 milliseconds' AND not_before THEN
 		PERFORM pg_sleep_for(not_before - came);

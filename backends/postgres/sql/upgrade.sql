@@ -13,6 +13,18 @@ DO $upgrade$ BEGIN
 	ALTER TABLE {schema}.locks ALTER ttl DROP DEFAULT;
 	DELETE FROM {schema}.waiters;
 
+	-- Those who shared a key were a text in a cell.
+	INSERT INTO {schema}.shares (key, token, head, head_until, until)
+	SELECT c.key, substring(convert_from(c.value, 'UTF8') FROM '^coord-shared 1 token=([0-9]+)')::bigint, '', '-infinity', clock_timestamp()
+	FROM {schema}.cells AS c WHERE c.kind = 'shared';
+	INSERT INTO {schema}.holders (key, broken, mode, slot, weight, bound, ttl, token, until, id)
+	SELECT c.key, h[1] = 'broken', h[2], h[3]::int, h[4]::bigint, h[5]::bigint, h[6]::bigint * interval '1 microsecond', h[7]::bigint,
+		timestamptz 'epoch' + h[8]::bigint * interval '1 microsecond', h[9]
+	FROM {schema}.cells AS c, regexp_matches(convert_from(c.value, 'UTF8'),
+		'^(held|broken) (read|write|permits) slot=([0-9]+) weight=([0-9]+) of=([0-9]+) ttl=([0-9]+) token=([0-9]+) until=([0-9]+) id=(.*)$', 'gn') AS h
+	WHERE c.kind = 'shared';
+	DELETE FROM {schema}.cells WHERE kind = 'shared';
+
 	CREATE OR REPLACE FUNCTION {schema}.lock_1(
 		of_key bytea, by_id text, ttl interval, waits boolean, place_lasts interval,
 		OUT granted boolean, OUT with_token bigint, OUT remains bigint
