@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION {schema}.decide_1(
 	of_key bytea, by_id text, lease interval, placed boolean,
 	OUT granted boolean, OUT with_token bigint, OUT remains bigint, OUT holder text
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	was {schema}.locks;
 	now timestamptz;
@@ -39,7 +39,7 @@ BEGIN
 		RETURN;
 	END IF;
 
-	SELECT w.place INTO mine FROM {schema}.waiters AS w WHERE w.key = of_key AND w.id = by_id;
+	SELECT w.place INTO mine FROM {schema}.waiters AS w WHERE w.id = by_id AND w.key IS NOT DISTINCT FROM of_key;
 	IF EXISTS (
 		SELECT FROM {schema}.waiters AS w WHERE w.key = of_key AND w.id <> by_id AND {waits(w.until)}
 			AND w.place < coalesce(mine, 9223372036854775807)
@@ -47,7 +47,7 @@ BEGIN
 		RETURN;
 	END IF;
 
-	DELETE FROM {schema}.waiters AS w WHERE w.key = of_key AND w.id = by_id;
+	DELETE FROM {schema}.waiters AS w WHERE w.id = by_id AND w.key IS NOT DISTINCT FROM of_key;
 	IF placed AND NOT FOUND THEN
 		RETURN;
 	END IF;

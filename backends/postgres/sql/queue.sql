@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION {schema}.queue_1(
 	of_key bytea, by_id text, lease interval, place_lasts interval,
 	OUT granted boolean, OUT with_token bigint, OUT remains bigint, OUT holder text, OUT ahead bigint
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	now timestamptz;
 	mine bigint;
@@ -16,7 +16,7 @@ BEGIN
 	now := clock_timestamp();
 	UPDATE {schema}.locks AS l SET queued = true WHERE l.key = of_key AND NOT l.queued;
 	INSERT INTO {schema}.waiters AS w (key, id, until) VALUES (of_key, by_id, now + place_lasts)
-	ON CONFLICT (key, id) DO UPDATE SET until = excluded.until
+	ON CONFLICT (id, key) DO UPDATE SET until = excluded.until
 	RETURNING w.place INTO mine;
 	SELECT count(*) INTO ahead FROM (
 		SELECT FROM {schema}.waiters AS w WHERE w.key = of_key AND w.place < mine AND {waits(w.until)} LIMIT 64
@@ -30,7 +30,7 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.resume_1(
 	of_key bytea, by_id text, lease interval, place_lasts interval,
 	OUT granted boolean, OUT with_token bigint, OUT remains bigint, OUT holder text, OUT ahead bigint
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	mine {schema}.waiters;
 	was {schema}.locks;
@@ -40,7 +40,7 @@ BEGIN
 	with_token := 0;
 	remains := 0;
 	holder := '';
-	SELECT * INTO mine FROM {schema}.waiters AS w WHERE w.key = of_key AND w.id = by_id;
+	SELECT * INTO mine FROM {schema}.waiters AS w WHERE w.id = by_id AND w.key IS NOT DISTINCT FROM of_key;
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
@@ -66,7 +66,7 @@ BEGIN
 	-- What a crash of the server takes away of this is no harm.
 	IF mine.until NOT BETWEEN now + place_lasts * 0.67::float8 AND now + place_lasts THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
-		UPDATE {schema}.waiters AS w SET until = now + place_lasts WHERE w.key = of_key AND w.id = by_id;
+		UPDATE {schema}.waiters AS w SET until = now + place_lasts WHERE w.id = by_id AND w.key IS NOT DISTINCT FROM of_key;
 	END IF;
 END
 $$;

@@ -20,15 +20,16 @@ CREATE TABLE IF NOT EXISTS {schema}.locks (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Who waits for a lock, in the order of place, until then, unless it asks again. To be granted the lock takes the row.
+-- Functions find a row by its id with IS NOT DISTINCT FROM the key, which leaves one index: the server does not know how long a
+-- queue is.
 CREATE TABLE IF NOT EXISTS {schema}.waiters (
 	key bytea NOT NULL,
 	id text COLLATE "C" NOT NULL,
 	place bigint GENERATED ALWAYS AS IDENTITY,
 	until timestamptz NOT NULL,
-	PRIMARY KEY (key, id)
+	PRIMARY KEY (key, place),
+	UNIQUE (id, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
-
-CREATE INDEX IF NOT EXISTS waiters_place ON {schema}.waiters (key, place);
 
 -- A key that several share: the last token, and the head of its queue, which keeps others away until then.
 CREATE TABLE IF NOT EXISTS {schema}.shares (

@@ -17,14 +17,14 @@ BEGIN
 			RETURN true;
 		END IF;
 		-- Who has withdrawn its place is not granted the key.
-		DELETE FROM {schema}.waiters WHERE key = of_key AND id = by_id RETURNING until > clock_timestamp() INTO lived;
+		DELETE FROM {schema}.waiters WHERE id = by_id AND key IS NOT DISTINCT FROM of_key RETURNING until > clock_timestamp() INTO lived;
 		IF FOUND THEN
 			RETURN lived;
 		END IF;
 		-- A request of this id may wait for the row: after it there is a hold, or a place.
 		SELECT state = 'held' AND id = by_id AND until > clock_timestamp() INTO late FROM {schema}.locks WHERE key = of_key FOR UPDATE;
 		CONTINUE WHEN late;
-		IF NOT EXISTS (SELECT FROM {schema}.waiters WHERE key = of_key AND id = by_id) THEN
+		IF NOT EXISTS (SELECT FROM {schema}.waiters WHERE id = by_id AND key IS NOT DISTINCT FROM of_key) THEN
 			RETURN false;
 		END IF;
 	END LOOP;

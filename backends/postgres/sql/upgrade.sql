@@ -12,6 +12,8 @@ DO $upgrade$ BEGIN
 	ALTER TABLE {schema}.locks ADD ttl interval NOT NULL DEFAULT '1000 years'; -- theirs are renewed without it
 	ALTER TABLE {schema}.locks ALTER ttl DROP DEFAULT;
 	DELETE FROM {schema}.waiters;
+	ALTER TABLE {schema}.waiters DROP CONSTRAINT waiters_pkey;
+	ALTER TABLE {schema}.waiters ALTER id TYPE text COLLATE "C", ADD PRIMARY KEY (key, place), ADD UNIQUE (id, key);
 
 	-- Those who shared a key were a text in a cell.
 	INSERT INTO {schema}.shares (key, token, head, head_until, until)
