@@ -12,10 +12,10 @@ import (
 const (
 	// maxPlace is how long the server keeps the place of a waiter that does not look.
 	maxPlace = 2 * time.Second
-	// perPlace is how soon a waiter looks again, for each place up to its own: a hand-over takes about as long.
-	perPlace = 5 * time.Millisecond
-	// unmoved is the part of the time since its queue has moved after which a waiter looks again.
-	unmoved = 8
+	// fastest and slowest bound how long a waiter takes each hand-over for: its first look is early, and the next one is later if
+	// nothing has moved.
+	fastest = time.Millisecond
+	slowest = 5 * time.Millisecond
 )
 
 // placeLasts is how long a place lasts that is asked for with a TTL: a dead waiter delays others no longer than a dead holder.
@@ -62,20 +62,35 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 }
 
 // pace is how often a waiter looks. The nearer it is to the front the more often, so that it looks a few times, however many
-// were ahead; and less often the longer nothing moves.
+// were ahead. The first looks after half of the time since it is that, while this is short; in the end everybody looks after
+// an eighth of the time since the queue has moved.
 type pace struct {
+	each  time.Duration // what a hand-over takes, as it seems
 	ahead int64
+	seen  time.Time // when it looked
 	moved time.Time // when the queue was seen to move
 }
 
 // pause is for how long a waiter does not look that so many are ahead of, where so much of a lease is left.
 func (p *pace) pause(ahead int64, left time.Duration) time.Duration {
 	now := time.Now()
-	if ahead != p.ahead || p.moved.IsZero() {
+	if p.seen.IsZero() {
+		p.each, p.ahead, p.moved = fastest, ahead, now
+	} else if waited, took := now.Sub(p.seen), time.Duration(p.ahead-ahead)*p.each; took >= waited {
+		p.each = max(p.each/2, fastest)
+	} else if took < waited/2 {
+		p.each = min(p.each*2, slowest)
+	}
+	if ahead != p.ahead {
 		p.ahead, p.moved = ahead, now
 	}
-	d := max(time.Duration(ahead+1)*perPlace, now.Sub(p.moved)/unmoved)
-	if ahead == 0 && left > 0 {
+	p.seen = now
+	still := now.Sub(p.moved)
+	if ahead > 0 {
+		return max(time.Duration(ahead)*p.each, still/8)
+	}
+	d := max(fastest, min(still/2, slowest), still/8)
+	if left > 0 {
 		d = min(d, left+time.Millisecond)
 	}
 	return d
