@@ -34,11 +34,11 @@
 // Tokens are max(last+1, the server's clock in microseconds). They rise over restarts; also when the rows were lost, or a
 // replica takes over that lacks some, provided that the clock did not go back.
 //
-// Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Nobody tells them that a
-// key is free: they look, by a statement that reads and touches no row that a holder writes, which is the same behind a pooler
-// of transactions. The first looks after a millisecond, and in the end after an eighth of the time that it has waited; others
-// the less often the more are ahead; all of them three times in a TTL, or in two seconds if that is shorter. One that does not look for so
-// long is passed.
+// Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Nobody tells them that
+// a key is free: they look, by a statement that reads and touches no row that a holder writes, which is the same behind a
+// pooler of transactions. The first looks after a millisecond, and in the end after an eighth of the time that it has
+// waited; others the less often the more are ahead; all of them three times in a TTL, or in two seconds if that is
+// shorter. One that does not look for so long is passed.
 //
 // A grant, a renewal, Break and a release with MinHold are on the disk, and on the synchronous replica, before the call
 // returns. A release is not: a crash of the server may undo it, and then the key is taken until the lease of the hold ends.
