@@ -49,6 +49,10 @@ BEGIN
 		SELECT FROM {schema}.waiters AS w WHERE w.key = of_key AND w.place < mine.place AND {waits(w.until)} LIMIT 64
 	) AS few;
 	SELECT * INTO was FROM {schema}.locks AS l WHERE l.key = of_key;
+	IF NOT FOUND THEN -- somebody has emptied the table
+		ahead := NULL;
+		RETURN;
+	END IF;
 	remains := CASE WHEN was.state = 'free' THEN 0 ELSE {micros(was.until - now)} END;
 	holder := was.id;
 
