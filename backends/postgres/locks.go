@@ -22,7 +22,7 @@ type asked struct {
 	driver.Grant
 	granted bool
 	left    time.Duration // of the lease in the way
-	holder  string        // the id of that
+	holder  string        // its id, if anybody holds it
 	ahead   *int64        // how many are ahead in the queue; nil: it has no place there
 }
 
@@ -46,7 +46,7 @@ func (b *backend) ask(ctx context.Context, sql, key string, r driver.Request, pl
 	case err != nil:
 		return asked{}, err
 	case !a.granted:
-		return a, &driver.LockedError{Remaining: a.left}
+		return a, &driver.LockedError{Remaining: a.left, Holder: a.holder}
 	}
 	a.TTL = max(r.TTL, a.left)
 	b.sweep()

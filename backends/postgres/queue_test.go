@@ -143,6 +143,33 @@ func TestWithdrawalMeetsTheGrant(t *testing.T) {
 	mustTry(t, b, "k", request("next", time.Hour))
 }
 
+// A refusal says who holds the key, if anybody does.
+func TestRefusalNamesTheHolder(t *testing.T) {
+	t.Parallel()
+	b := open(t, patientURL(t, server(t).Addr))
+	holder, waiter := request("holder", time.Hour), request("waiter", time.Hour)
+	mustTry(t, b, "k", holder)
+	mustQueue(t, b, "k", waiter)
+	named := func(when, want string) {
+		t.Helper()
+		for what, sql := range map[string]string{"take": b.sql.take, "queue": b.sql.queue, "resume": b.sql.resume} {
+			r, place := waiter, maxPlace
+			if sql == b.sql.take {
+				r, place = request("other", time.Hour), 0
+			}
+			var locked *driver.LockedError
+			if _, err := b.ask(t.Context(), sql, "k", r, place); !errors.As(err, &locked) || locked.Holder != want {
+				t.Errorf("%s of a key that is %s: %v, holder %q, want %q", what, when, err, locked.Holder, want)
+			}
+		}
+	}
+	named("held", holder.ID)
+	if err := b.UnlockAfter(t.Context(), "k", holder.ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	named("kept", "")
+}
+
 // A hand-over waits for the disk once: when it is granted. What may be lost in a crash does not.
 func TestReleasesDoNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()

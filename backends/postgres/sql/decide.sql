@@ -35,7 +35,7 @@ BEGIN
 
 	IF was.state <> 'free' AND was.until > now THEN
 		remains := {micros(was.until - now)};
-		holder := was.id;
+		holder := CASE WHEN was.state = 'held' THEN was.id ELSE '' END;
 		RETURN;
 	END IF;
 

@@ -54,7 +54,7 @@ BEGIN
 		RETURN;
 	END IF;
 	remains := CASE WHEN was.state = 'free' THEN 0 ELSE {micros(was.until - now)} END;
-	holder := was.id;
+	holder := CASE WHEN was.state = 'held' AND was.until > now THEN was.id ELSE '' END;
 
 	IF ahead = 0 AND (was.state = 'free' OR was.until <= now OR was.until > now + was.ttl) THEN
 		PERFORM FROM {schema}.locks AS l WHERE l.key = of_key FOR UPDATE;

@@ -1,5 +1,5 @@
 -- take: one request for a lock. Whether it is granted, its token, and the microseconds that are left of the new lease; or those
--- of the lease in the way, and whose that is. A refusal of one that waits leaves the row locked, for queue.
+-- of the lease in the way, and who holds it, '' if nobody does. A refusal of one that waits leaves the row locked, for queue.
 CREATE OR REPLACE FUNCTION {schema}.take_1(
 	of_key bytea, by_id text, lease interval, waits boolean,
 	OUT granted boolean, OUT with_token bigint, OUT remains bigint, OUT holder text
@@ -9,7 +9,7 @@ DECLARE
 BEGIN
 	-- A try at a lock that another one has writes nothing.
 	IF NOT waits THEN
-		SELECT false, 0, {micros(l.until - now)}, l.id INTO granted, with_token, remains, holder
+		SELECT false, 0, {micros(l.until - now)}, CASE WHEN l.state = 'held' THEN l.id ELSE '' END INTO granted, with_token, remains, holder
 		FROM {schema}.locks AS l
 		WHERE l.key = of_key AND l.state <> 'free' AND NOT (l.state = 'held' AND l.id = by_id)
 			AND l.until > now AND l.until <= now + l.ttl;
