@@ -128,8 +128,8 @@ func (b *backend) onConnection(ctx context.Context, by way, most time.Duration, 
 
 // suspects reports whether the idle connections beside c are to be replaced after err: if c broke, or no statement has ended in
 // time since another one that did not, they are likely to be dead too; and if the server takes no writes any more, another
-// host may. A single statement that waits for a row for too long says nothing of the others, and renewals in time, which have a connection
-// of their own, say nothing of idle ones.
+// host may. A single statement that waits for a row for too long says nothing of the others, and renewals, which have a
+// connection of their own, say nothing of idle ones.
 func (b *backend) suspects(c *pgx.Conn, err error, late bool, by way) bool {
 	switch {
 	case err == nil:
