@@ -86,6 +86,42 @@ func TestPlacedWaiterLeavesTheHoldersRow(t *testing.T) {
 	}
 }
 
+// When the lease of a dead holder is over, only the first in the queue asks for the lock. Others go on looking.
+func TestOnlyTheFirstAsks(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	b := open(t, patientURL(t, srv.Addr))
+	mustTry(t, b, "k", request("dead", 50*time.Millisecond))
+	mustQueue(t, b, "k", request("first", time.Hour))
+	second := request("second", time.Hour)
+	mustQueue(t, b, "k", second)
+	row := func() (s string) {
+		if err := b.pool.QueryRow(t.Context(), "SELECT xmin || ' ' || xmax || ' ' || ctid FROM coord.locks", pgx.QueryExecModeExec).Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for held := true; held; {
+		_, err := b.Inspect(t.Context(), "k")
+		held = !errors.Is(err, driver.ErrNotHeld)
+	}
+	for before, looks := row(), 0; looks < 10; {
+		admin(t, superuser(t, srv.Addr), "UPDATE coord.waiters SET until = clock_timestamp() + interval '2 seconds'")
+		a, err := b.ask(t.Context(), b.sql.resume, "k", second, maxPlace)
+		if err == nil || a.ahead == nil {
+			t.Fatalf("a look of the second: %+v, %v", a, err)
+		}
+		if *a.ahead == 1 { // on a busy machine the place of the first may have ended
+			looks++
+		} else {
+			before = row()
+		}
+		if now := row(); now != before {
+			t.Fatalf("a look of the second wrote the row of the lock: %s, before %s", now, before)
+		}
+	}
+}
+
 // Who has withdrawn its place is not granted the key by a look that was on its way.
 func TestWithdrawnPlaceIsNotGranted(t *testing.T) {
 	t.Parallel()
