@@ -103,8 +103,6 @@ func (e *env) tokensRiseOver(what string, event func()) {
 		tokens[key] = e.take(l, key, r).Token
 		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
 	}
-	last := e.req(e.long)
-	e.take(l, e.key("last"), last) // a crash may undo releases since then
 	event()
 	l = e.locker()
 	for key, before := range tokens {

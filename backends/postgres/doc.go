@@ -15,7 +15,7 @@
 //
 //	GRANT USAGE ON SCHEMA coord TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coord TO app;
-//	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA coord TO app; -- everybody may, unless default privileges were changed
+//	GRANT EXECUTE ON ALL ROUTINES IN SCHEMA coord TO app; -- everybody may, unless default privileges were changed
 //
 // The functions run with the rights of the caller. The name of each ends in its version: run the SQL of a new version of
 // coord before its clients start, as the owner of the tables. Older clients go on beside them, unless the tables are of another
@@ -40,8 +40,8 @@
 // waited; others the less often the more are ahead; all of them three times in a TTL, or in two seconds if that is
 // shorter. One that does not look for so long is passed.
 //
-// A grant, a renewal, Break and a release with MinHold are on the disk, and on the synchronous replica, before the call
-// returns. A release is not: a crash of the server may undo it, and then the key is taken until the lease of the hold ends.
+// Every call that grants, renews or ends something is on the disk, and on the synchronous replica, before it returns. The first
+// waiter goes on while a release is being written.
 //
 // Limits run on the server's clock. A client decides on the state that it saw last, at the time that this clock will have when
 // the request arrives. One statement writes the new state if the server has the old one and its clock has come so far,

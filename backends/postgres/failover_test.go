@@ -205,12 +205,17 @@ func TestNightlySynchronousReplicaIsAway(t *testing.T) {
 	b := open(t, p.url())
 	held, r := request("held", time.Hour), request("a", time.Hour)
 	mustTry(t, b, "held", held)
+	mustTry(t, b, "left", held)
+	mustQueue(t, b, "left", r)
 	p.replica.Kill()
 	if _, err := b.TryLock(t.Context(), "k", r); err == nil || driver.Definite(err) {
 		t.Errorf("TryLock: %v, want an unknown outcome", err)
 	}
 	if _, err := b.Renew(t.Context(), "held", held); err == nil || driver.Definite(err) {
 		t.Errorf("Renew: %v, want an unknown outcome", err)
+	}
+	if err := b.Unlock(t.Context(), "left", held.ID); err == nil || driver.Definite(err) { // although the waiter may go on
+		t.Errorf("Unlock: %v, want an unknown outcome", err)
 	}
 	if h, err := b.Inspect(t.Context(), "held"); err != nil || h.ID != held.ID {
 		t.Errorf("Inspect: %+v, %v, want the hold", h, err)

@@ -231,9 +231,13 @@ func TestReleasesDoNotWaitForTheDisk(t *testing.T) {
 		{"a sign of life", "SELECT coord.resume_1('k', 'b', '1 hour', '2 hours')", "off"},
 		{"a repeated request", "SELECT coord.take_1('k', 'a', '2 hours', false)", "on"},
 		{"a renewal", "SELECT coord.renew_3(ARRAY['k'::bytea], ARRAY['a'], ARRAY['1 hour'::interval], true)", "on"},
-		{"a release", "SELECT coord.unlock_2('k', 'a', '0')", "off"},
+		{"a release, until it is confirmed", "SELECT coord.unlock_2('k', 'a', '0', true)", "off"},
 		{"the grant of a waiter", "SELECT coord.resume_1('k', 'b', '1 hour', '1 hour')", "on"},
-		{"a delayed release", "SELECT coord.unlock_2('k', 'b', '1 hour')", "on"},
+		{"a release for which nobody waits", "SELECT coord.unlock_2('k', 'b', '0', true)", "on"},
+		{"another grant", "SELECT coord.take_1('k', 'c', '1 hour', false)", "on"},
+		{"another place", "SELECT coord.queue_1('k', 'd', '1 hour', '1 hour')", "off"},
+		{"a delayed release", "SELECT coord.unlock_2('k', 'c', '1 hour', true)", "on"},
+		{"a place that is left", "SELECT coord.unlock_2('k', 'd', '0', true)", "off"},
 	} {
 		if got := durable(step.what, step.sql); got != step.want {
 			t.Errorf("%s: synchronous_commit %s, want %s", step.what, got, step.want)

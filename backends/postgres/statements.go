@@ -19,7 +19,7 @@ var files embed.FS
 var functions = []string{"decide", "take", "queue", "unlock", "break_now", "renew", "share", "load", "swap"}
 
 // functionNames are the functions in these files.
-var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unlock_2", "break_now_2", "renew_3", "share_1", "unshare_1", "renew_shares_1", "load_1", "swap_2", "swap_all_2"}
+var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unlock_2", "release_1", "break_now_2", "renew_3", "share_1", "unshare_1", "renew_shares_1", "load_1", "swap_2", "swap_all_2"}
 
 // statements are the texts of the statements, for one schema.
 type statements struct {
@@ -36,7 +36,7 @@ func newStatements(schema string) statements {
 		queue:       call("*", "queue_1($1, $2, $3, $4)"),
 		resume:      call("*", "resume_1($1, $2, $3, $4)"),
 		renew:       call("encode(of_key, 'hex'), by_id, with_token, remains", "renew_3($1, $2, $3, $4)"),
-		unlock:      call("*", "unlock_2($1, $2, $3)"),
+		unlock:      "CALL " + schema + ".release_1($1, $2, $3, NULL)",
 		breakNow:    call("*", "break_now_2($1, $2)"),
 		share:       call("*", "share_1($1, $2, $3, $4, $5, $6, $7)"),
 		unshare:     call("*", "unshare_1($1, $2, $3)"),

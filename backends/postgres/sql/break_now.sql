@@ -4,6 +4,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 BEGIN
 	-- Nobody sees it as held: unlock ends that in the same transaction.
 	UPDATE {schema}.locks SET state = 'held' WHERE key = of_key AND id = by_id AND state = 'kept' AND until > clock_timestamp();
-	RETURN {schema}.unlock_2(of_key, by_id, interval '0');
+	RETURN (SELECT u.ended FROM {schema}.unlock_2(of_key, by_id, interval '0', false) AS u);
 END
 $$;

@@ -88,7 +88,6 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.unshare_1(of_key bytea, by_id text, also_broken boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM set_config('synchronous_commit', 'off', true);
 	FOR i IN 1 .. 2 LOOP
 		DELETE FROM {schema}.holders AS h WHERE h.key = of_key AND h.id = by_id AND (also_broken OR NOT h.broken) AND h.until > clock_timestamp();
 		IF FOUND THEN

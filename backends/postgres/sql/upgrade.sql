@@ -38,7 +38,7 @@ DO $upgrade$ BEGIN
 	CREATE OR REPLACE FUNCTION {schema}.unlock_1(of_key bytea, by_id text, kept interval) RETURNS boolean
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 	BEGIN
-		RETURN {schema}.unlock_2(of_key, by_id, kept);
+		RETURN (SELECT u.ended FROM {schema}.unlock_2(of_key, by_id, kept, false) AS u);
 	END
 	$$;
 END $upgrade$;
