@@ -37,7 +37,7 @@
 // Waiters are granted in the order in which they came, over all clients, and nobody overtakes them. Nobody tells them that
 // a key is free: they look, by a statement that reads and touches no row that a holder writes, which is the same behind a
 // pooler of transactions. The first looks after a millisecond, and in the end after an eighth of the time that it has
-// waited; others the less often the more are ahead; all of them three times in a TTL, or in two seconds if that is
+// waited, a quarter of a second at most; others the less often the more are ahead; all of them three times in a TTL, or in two seconds if that is
 // shorter. One that does not look for so long is passed.
 //
 // Every call that grants, renews or ends something is on the disk, and on the synchronous replica, before it returns. The first

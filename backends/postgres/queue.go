@@ -16,6 +16,8 @@ const (
 	// nothing has moved.
 	fastest = time.Millisecond
 	slowest = 5 * time.Millisecond
+	// rarest is the longest time between two looks of the first.
+	rarest = 250 * time.Millisecond
 )
 
 // placeLasts is how long a place lasts that is asked for with a TTL: a dead waiter delays others no longer than a dead holder.
@@ -63,7 +65,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 
 // pace is how often a waiter looks. The nearer it is to the front the more often, so that it looks a few times, however many
 // were ahead. The first looks after half of the time since it is that, while this is short; in the end everybody looks after
-// an eighth of the time since the queue has moved.
+// an eighth of the time since the queue has moved, the first four times a second at least.
 type pace struct {
 	each  time.Duration // what a hand-over takes, as it seems
 	ahead int64
@@ -89,7 +91,7 @@ func (p *pace) pause(ahead int64, left time.Duration) time.Duration {
 	if ahead > 0 {
 		return max(time.Duration(ahead)*p.each, still/8)
 	}
-	d := max(fastest, min(still/2, slowest), still/8)
+	d := max(fastest, min(still/2, slowest), min(still/8, rarest))
 	if left > 0 {
 		d = min(d, left+time.Millisecond)
 	}
