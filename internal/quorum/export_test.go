@@ -21,6 +21,11 @@ func Sleep(ctx context.Context, d time.Duration) bool { return sleep(ctx, d) }
 // SilentCalls is how many calls are under way on a member that does not answer.
 const SilentCalls = silentCalls
 
+// Seen reports whether b knows what each member calls itself.
+func Seen(b *Backend) bool {
+	return !slices.ContainsFunc(b.members, func(m *member) bool { return m.runs.server() == "" })
+}
+
 // Rank is the rank of a contender that has the vote of b's i-th member alone.
 func Rank(b *Backend, i int) int {
 	grants := &round[vote]{members: b.members, answers: make([]*result[vote], len(b.members))}
