@@ -64,7 +64,8 @@ func TestOneContenderWins(t *testing.T) {
 					for round := range 10 {
 						winners := contend(t, clients, round)
 						if len(winners) == 0 {
-							none++ // who asks last is chance, and so is that all give up
+							none++                      // who asks last is chance, and so is that all give up
+							time.Sleep(2 * time.Minute) // for votes that are on their way back
 							continue
 						}
 						if len(winners) > 1 {
