@@ -133,10 +133,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 
 // UnlockAfter ends the hold of id and keeps the key taken for d.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	if err := checkHold(key, id); err != nil {
+	if err := b.readyFor(ctx, key, id); err != nil {
 		return err
 	}
 	if d > 0 {
@@ -190,12 +187,17 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	return h, nil
 }
 
-// Break takes the hold from id and keeps the key taken until its lease lapses.
-func (b *backend) Break(ctx context.Context, key, id string) error {
+// readyFor refuses, besides what ready does, what names no hold.
+func (b *backend) readyFor(ctx context.Context, key, id string) error {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	if err := checkHold(key, id); err != nil {
+	return checkHold(key, id)
+}
+
+// Break takes the hold from id and keeps the key taken until its lease lapses.
+func (b *backend) Break(ctx context.Context, key, id string) error {
+	if err := b.readyFor(ctx, key, id); err != nil {
 		return err
 	}
 	sh, sl, now := b.store.lockKey(key)
@@ -209,10 +211,7 @@ func (b *backend) Break(ctx context.Context, key, id string) error {
 
 // BreakNow ends the hold of id, or its place in the queue, and frees a key that is kept taken for it.
 func (b *backend) BreakNow(ctx context.Context, key, id string) error {
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	if err := checkHold(key, id); err != nil {
+	if err := b.readyFor(ctx, key, id); err != nil {
 		return err
 	}
 	sh, sl, now := b.store.lockKey(key)

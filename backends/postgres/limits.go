@@ -63,7 +63,7 @@ func (d *decision) Trust(c *optimistic.Cell[int64]) bool {
 	return known && (c.Known || !d.several)
 }
 
-// Look begins a state anew that the server's clock has made before it was set back, when all that was granted would be back.
+// Look resets a state that the server's clock has made before it was set back, when all that was granted would be back.
 func (d *decision) Look(c *optimistic.Cell[int64], l driver.Limit, now int64) {
 	d.b.ahead.Look(&c.State, c.Name, uint64(c.Version), l, now)
 }

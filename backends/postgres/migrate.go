@@ -69,7 +69,7 @@ func (b *backend) migrate(ctx context.Context) error {
 	return err
 }
 
-// checkVersion refuses tables of another version. Old ones are not made anew by whoever opens them first: from then on older
+// checkVersion refuses tables of another version. Whoever opens old ones first does not upgrade them: from then on older
 // clients can take nothing.
 func (b *backend) checkVersion(version int) error {
 	remedy := "use a later version of coord"

@@ -18,13 +18,8 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 }
 
 func (b *backend) unlock(ctx context.Context, name holdName) error {
-	if _, err := b.await(ctx); err != nil {
-		return err
-	}
-	e := b.enter(name)
-	withdrawn := e.leaveLine()
-	if err := e.begin(ctx); err != nil {
-		e.leave()
+	e, withdrawn, err := b.turnOf(ctx, name)
+	if err != nil {
 		return err
 	}
 	node, broken := e.held()
@@ -36,7 +31,7 @@ func (b *backend) unlock(ctx context.Context, name holdName) error {
 		return b.unlockOwn(ctx, e, node)
 	}
 	defer e.end()
-	err := b.run(ctx, func() error { return b.removeAny(e, 0) }, nil)
+	err = b.run(ctx, func() error { return b.removeAny(e, 0) }, nil)
 	if withdrawn && errors.Is(err, driver.ErrNotHeld) {
 		return nil
 	}
@@ -45,18 +40,13 @@ func (b *backend) unlock(ctx context.Context, name holdName) error {
 
 // breakNow is unlock that also removes a node which was revoked.
 func (b *backend) breakNow(ctx context.Context, name holdName) error {
-	if _, err := b.await(ctx); err != nil {
-		return err
-	}
-	e := b.enter(name)
-	withdrawn := e.leaveLine()
-	if err := e.begin(ctx); err != nil {
-		e.leave()
+	e, withdrawn, err := b.turnOf(ctx, name)
+	if err != nil {
 		return err
 	}
 	defer e.end()
 	node, _ := e.held()
-	err := b.run(ctx, func() error { return b.removeAny(e, -1) }, nil)
+	err = b.run(ctx, func() error { return b.removeAny(e, -1) }, nil)
 	if err == nil && node != "" {
 		e.dropNode(node)
 	}
@@ -64,6 +54,20 @@ func (b *backend) breakNow(ctx context.Context, name holdName) error {
 		return nil
 	}
 	return err
+}
+
+// turnOf ends the wait of an entry, if it waits, and takes its turn: call end.
+func (b *backend) turnOf(ctx context.Context, name holdName) (e *entry, withdrawn bool, err error) {
+	if _, err := b.await(ctx); err != nil {
+		return nil, false, err
+	}
+	e = b.enter(name)
+	withdrawn = e.leaveLine()
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return nil, false, err
+	}
+	return e, withdrawn, nil
 }
 
 // leaveLine ends the wait of e, if it waits.

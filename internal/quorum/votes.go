@@ -39,7 +39,7 @@ func endOf(g driver.Grant, sent time.Time) time.Time {
 type tally struct {
 	yes, idle, no, failed, missing int // idle: granted by a member that does not count
 	left                           []time.Duration
-	holder                         string // whom a majority names as the holder
+	holder                         string // the one that a majority names
 }
 
 // count counts votes; no is the error by which a member says that it does not have, or give, the hold.
