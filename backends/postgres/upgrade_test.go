@@ -29,7 +29,7 @@ func TestUpgrade(t *testing.T) {
 	var granted bool
 	var token, left int64
 	lock := func(id string, waits bool) error {
-		return old.QueryRow(t.Context(), "SELECT * FROM coord.lock_1('k', $1, '1 second', $2, '1 hour')", id, waits).Scan(&granted, &token, &left)
+		return old.QueryRow(t.Context(), "SELECT * FROM coord.lock_1('k', $1, '10 minutes', $2, '1 hour')", id, waits).Scan(&granted, &token, &left)
 	}
 	if err := lock("old", false); err != nil || !granted {
 		t.Fatalf("granted: %v, %v", granted, err)
@@ -68,7 +68,7 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	var locked *driver.LockedError
-	if _, err := b.TryLock(t.Context(), "k", request("new", time.Minute)); !errors.As(err, &locked) || locked.Remaining < time.Minute {
+	if _, err := b.TryLock(t.Context(), "k", request("new", time.Minute)); !errors.As(err, &locked) || locked.Remaining < 30*time.Minute {
 		t.Errorf("beside an old holder: %v, want ErrLocked for an hour", err)
 	}
 	if err := lock("another", false); err == nil || !strings.Contains(err.Error(), "too old") {
