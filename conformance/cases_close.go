@@ -69,13 +69,14 @@ func closeLeavesNothing(e *env) {
 	})
 }
 
-// useAndClose holds a lock, waits for one, and closes.
+// useAndClose holds a lock, waits for one, and closes. Each use has a key of its own: a store that is late may not have
+// freed the one before.
 func useAndClose(e *env) {
 	holder, r := e.locker(), e.req(e.long)
 	e.take(holder, e.key("wanted"), r)
 	b, in := e.injected()
 	c := e.clientOn(b)
-	l := e.lock(c, e.key("held"), coord.TTL(e.long))
+	l := e.lock(c, e.key(r.ID), coord.TTL(e.long))
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
 	waiter := async(func() error { _, err := c.Lock(e.ctx, e.key("wanted")); return err })
