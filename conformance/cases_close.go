@@ -51,7 +51,7 @@ func closeClient(e *env) {
 	e.wantError(recv(e, remote, time.Second, "a waiter at the store, after Close"), "Lock during Close", coord.ErrClosed)
 	e.wantError(recv(e, local, time.Second, "a local waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	e.free(rival, held, time.Second, "after Close of its holder's client")
-	e.noError(rival.Unlock(e.within(soon), wanted, r.ID), "Unlock")
+	e.end(rival, wanted, r.ID, "Unlock")
 	e.free(rival, wanted, time.Second, "after Close of its waiter's client")
 	_, err := c.Lock(e.ctx, held)
 	e.wantError(err, "Lock after Close", coord.ErrClosed)
@@ -88,7 +88,7 @@ func useAndClose(e *env) {
 	e.gaveBack(c.Close(), "Close")
 	e.wantError(recv(e, waiter, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	e.wantError(context.Cause(ctx), "cause of the hold's context after Close", coord.ErrClosed)
-	e.noError(holder.Unlock(e.within(soon), e.key("wanted"), r.ID), "Unlock")
+	e.end(holder, e.key("wanted"), r.ID, "Unlock")
 }
 
 func shutdown(e *env) {
@@ -133,5 +133,5 @@ func closeSilent(e *env, path pathTo) {
 	if err == nil {
 		e.Errorf("Lock during Close: saw a lock, want ErrClosed")
 	}
-	e.noError(holder.Unlock(e.within(soon), e.key("wanted"), r.ID), "Unlock")
+	e.end(holder, e.key("wanted"), r.ID, "Unlock")
 }

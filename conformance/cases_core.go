@@ -178,7 +178,7 @@ func halvesApart(e *env) {
 	r := e.req(e.long)
 	e.take(l, key, r)
 	e.grantedN(e.ask(lim, key, limit, 1, 1), 1, "Take beside a lock of the same key")
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock beside a limit of the same key")
+	e.end(l, key, r.ID, "Unlock beside a limit of the same key")
 	t := e.ask(lim, key, limit, 0, 0)
 	if t.Remaining != 1 {
 		e.Errorf("Remaining after the Unlock of a lock of the same key: saw %d, want 1", t.Remaining)
@@ -187,5 +187,5 @@ func halvesApart(e *env) {
 	e.take(l, key, r)
 	e.noError(lim.Reset(e.within(soon), key, limit), "Reset beside a lock of the same key")
 	e.refused(l, key, "after the Reset of a limit of the same key")
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after a Reset")
+	e.end(l, key, r.ID, "Unlock after a Reset")
 }

@@ -98,7 +98,7 @@ func longLeases(e *env) {
 			e.Errorf("token after Renew to a lease of %v: saw %d, want %d", ttl, again.Token, g.Token)
 		}
 		e.refused(rival, key, "after Renew to a lease of "+ttl.String())
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a lease of "+ttl.String())
+		e.end(l, key, r.ID, "Unlock of a lease of "+ttl.String())
 		e.free(rival, key, 0, "after the Unlock of a lease of "+ttl.String())
 	}
 }

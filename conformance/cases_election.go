@@ -175,7 +175,7 @@ func neverLed(e *env) {
 	p.stop()
 	e.wantError(recv(e, p.result, soon, "Lead of a candidate that was cancelled"), "Lead of a candidate that was cancelled", context.Canceled)
 	e.pass(10 * time.Millisecond) // in which what it has left behind asks for the key, too
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	recv(e, behind.terms, soon, "the candidate behind one that was cancelled")
 	behind.stop()
 	recv(e, behind.result, soon, "Lead of the candidate behind")
@@ -297,7 +297,7 @@ func candidateOutage(e *env, path pathTo) {
 	}
 	link1.Heal()
 	link2.Heal()
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the leader")
+	e.end(holder, key, r.ID, "Unlock by the leader")
 	e.until(3*soon, "a candidate to lead, after its link was healed and the leader has gone", func() bool {
 		return len(first.terms)+len(second.terms) > 0
 	})

@@ -60,7 +60,7 @@ func keysApart(e *env) {
 		}
 	}
 	for i, h := range holds {
-		e.noError(a.Unlock(e.within(soon), h.key, h.ID), "Unlock of "+h.key)
+		e.end(a, h.key, h.ID, "Unlock of "+h.key)
 		e.free(b, h.key, 0, "unlocked")
 		for _, other := range holds[i+1 : min(i+3, len(holds))] {
 			e.refused(b, other.key, "after the Unlock of "+h.key)

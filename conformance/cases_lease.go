@@ -58,7 +58,7 @@ func badTTL(e *env) {
 		e.wantError(err, "TryLock with a TTL above Info.MaxTTL", coord.ErrInvalid)
 		r := e.req(most)
 		e.take(l, key, r)
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a lease of Info.MaxTTL")
+		e.end(l, key, r.ID, "Unlock of a lease of Info.MaxTTL")
 	}
 	e.free(l, key, 0, "after attempts with impossible TTLs")
 }
@@ -111,7 +111,7 @@ func ownTTL(e *env) {
 	}
 	e.free(e.locker(), a, e.lapse(short.TTL), "of the short lease")
 	e.refused(e.locker(), b, "of the long lease, after the short one has lapsed")
-	e.noError(l.Unlock(e.within(soon), b, long.ID), "Unlock of the long lease")
+	e.end(l, b, long.ID, "Unlock of the long lease")
 }
 
 func minHold(e *env) {

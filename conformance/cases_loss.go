@@ -147,7 +147,7 @@ func removed(e *env) {
 	rival, r := e.locker(), e.req(e.long)
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.keep)) // it is removed, and does not lapse
 	lost := watchLoss(l)
-	e.noError(rival.Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	e.end(rival, key, in.lastID("TryLock", key), "removal of the entry by its id")
 	e.take(rival, key, r)
 	recv(e, lost, l.TTL()/3+500*time.Millisecond, "the holder's Done, one renewal after its entry was removed")
 	e.wantError(l.Err(), "the holder's Err after its entry was removed", coord.ErrLost)
@@ -200,7 +200,7 @@ func lossPushed(e *env) {
 	key := e.key("k")
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.long))
 	lost := watchLoss(l)
-	e.noError(e.locker().Unlock(e.within(soon), key, in.lastID("TryLock", key)), "removal of the entry by its id")
+	e.end(e.locker(), key, in.lastID("TryLock", key), "removal of the entry by its id")
 	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
 	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
 	if n := in.count("Renew") + in.count("RenewAll"); n > 0 {

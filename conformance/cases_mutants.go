@@ -56,7 +56,7 @@ func (e *env) renewAll(l driver.Locker, b driver.BatchRenewer, ttl time.Duration
 		h.TTL = e.long
 		holds = append(holds, h)
 	}
-	e.noError(l.Unlock(e.within(soon), holds[gone].Key, holds[gone].ID), "Unlock of one hold of several")
+	e.end(l, holds[gone].Key, holds[gone].ID, "Unlock of one hold of several")
 	answers := b.RenewAll(e.within(soon), holds)
 	if time.Since(start) > grants[0].TTL/2 {
 		return true
@@ -79,7 +79,7 @@ func (e *env) renewAll(l driver.Locker, b driver.BatchRenewer, ttl time.Duration
 	for i, h := range holds {
 		if i != gone {
 			e.refused(l, h.Key, fmt.Sprintf("when the first lease of hold %d is over, which was renewed in a batch", i))
-			e.noError(l.Unlock(e.within(soon), h.Key, h.ID), "Unlock of a hold that was renewed in a batch")
+			e.end(l, h.Key, h.ID, "Unlock of a hold that was renewed in a batch")
 		}
 	}
 	return false

@@ -131,7 +131,7 @@ func breaksKept(e *env) {
 		e.wantError(operator.BreakNow(e.ctx, key, id), "BreakNow of who held the key before", coord.ErrNotHeld)
 		_, err = rival.Renew(e.within(soon), key, other)
 		e.noError(err, "Renew by the next holder")
-		e.noError(rival.Unlock(e.within(soon), key, other.ID), "Unlock by the next holder")
+		e.end(rival, key, other.ID, "Unlock by the next holder")
 	}
 	key, holder, r := e.key("broken"), e.locker(), e.req(e.long)
 	e.take(holder, key, r)
@@ -168,7 +168,7 @@ func refusalNames(e *env) {
 		e.take(a, key, r)
 		names(what, r.ID)
 		if what == "that is held" {
-			e.noError(a.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+			e.end(a, key, r.ID, "Unlock by the holder")
 		}
 	}
 	if breaker, ok := b.(driver.Breaker); ok && e.info.Claims.Has(driver.Break) {
@@ -211,7 +211,7 @@ func lists(e *env) {
 	n := 0
 	for _, key := range slices.Sorted(maps.Keys(ids)) {
 		if n++; n%2 == 0 && ids[key] != "" {
-			e.noError(locks.Unlock(e.within(soon), key, ids[key]), "Unlock of "+key)
+			e.end(locks, key, ids[key], "Unlock of "+key)
 			delete(ids, key)
 		}
 	}

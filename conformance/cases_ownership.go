@@ -49,7 +49,7 @@ func repeatedTry(e *env) {
 			}
 		}
 	}
-	e.noError(a.Unlock(e.within(soon), key, r.ID), "one Unlock after several TryLocks")
+	e.end(a, key, r.ID, "one Unlock after several TryLocks")
 	e.free(b, key, 0, "after one Unlock")
 }
 
@@ -101,7 +101,7 @@ func secondUnlock(e *env) {
 
 	d, r, key := e.locker(), e.req(e.long), e.key("driver")
 	e.take(d, key, r)
-	e.noError(d.Unlock(e.within(soon), key, r.ID), "Unlock on the driver")
+	e.end(d, key, r.ID, "Unlock on the driver")
 	e.wantError(d.Unlock(e.within(soon), key, r.ID), "second Unlock on the driver", driver.ErrNotHeld)
 }
 
@@ -137,7 +137,7 @@ func unlockReplyLost(e *env, path pathTo) {
 		if err != nil || again.Token != g.Token {
 			e.Errorf("the successor's Renew: saw token %d, error %v, want its hold of token %d untouched", again.Token, err, g.Token)
 		}
-		e.noError(rival.Unlock(e.within(soon), key, r.ID), "the successor's Unlock")
+		e.end(rival, key, r.ID, "the successor's Unlock")
 	}
 }
 

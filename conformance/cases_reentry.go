@@ -106,7 +106,7 @@ func reentryAfterLoss(e *env) {
 	if e.wantError(err, "TryLock after the lost hold was unlocked", coord.ErrLocked); errors.Is(err, coord.ErrLost) {
 		e.Errorf("TryLock after the lost hold was unlocked: saw %v, want a fresh attempt", err)
 	}
-	e.noError(rival.Unlock(e.within(soon), key, r.ID), "the rival's Unlock")
+	e.end(rival, key, r.ID, "the rival's Unlock")
 	fresh, err := c.Lock(ctx, key)
 	e.noError(err, "Lock after the lost hold was unlocked, of a free key")
 	if fresh.Token() <= l.Token() {
@@ -267,5 +267,5 @@ func doNests(e *env) {
 	if ran || err != nil {
 		e.Errorf("TryDo of a held key: saw ran %v, error %v, want neither", ran, err)
 	}
-	e.noError(rival.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(rival, key, r.ID, "Unlock")
 }

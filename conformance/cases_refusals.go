@@ -284,7 +284,7 @@ func callRefused(e *env, op string) {
 			h.unlock("after the refusal")
 		}
 		e.free(e.locker(), e.key("fresh "+op), e.lapse(e.keep), "after the refusal")
-		e.noError(rival.Unlock(e.within(soon), taken, other.ID), "the other holder's Unlock after the refusal")
+		e.end(rival, taken, other.ID, "the other holder's Unlock after the refusal")
 	}
 	r.useAll()
 }

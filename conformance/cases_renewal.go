@@ -80,7 +80,7 @@ func (e *env) prolonged(rival driver.Locker, ttl time.Duration) (early bool) {
 	e.refused(rival, key, "after the end of a lease that was renewed")
 	_, err = l.Renew(e.within(soon), key, r)
 	e.noError(err, "Renew after the end of a lease that was renewed")
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a hold that was renewed")
+	e.end(l, key, r.ID, "Unlock of a hold that was renewed")
 	return false
 }
 
@@ -161,7 +161,7 @@ func renewNeverRevives(e *env) {
 	e.free(e.locker(), key, 0, "after the Renew of a lease that has lapsed")
 	r = e.req(e.long)
 	e.take(l, key, r)
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(l, key, r.ID, "Unlock")
 	_, err = l.Renew(e.within(soon), key, r)
 	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
 	e.free(e.locker(), key, 0, "after the Renew of what was unlocked")

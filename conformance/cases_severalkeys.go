@@ -144,7 +144,7 @@ func allOrNone(e *env) {
 		_ = e.doAll(e.within(soon), c, []string{b, a}, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
 	}()
 	left("a panic")
-	e.noError(rival.Unlock(e.within(soon), z, r.ID), "Unlock by the rival")
+	e.end(rival, z, r.ID, "Unlock by the rival")
 	e.keptWhileRunning(c, rival, []string{a, b})
 	left("the function, whose context was cancelled, returned")
 }
@@ -230,7 +230,7 @@ func (e *env) lostInTheWait() {
 	e.operatorUnlock(rival, first, in.lastID("TryLock", first))
 	const what = "DoAll, which lost its first key while it waits for the second"
 	e.wantError(recv(e, waits, e.lapse(e.keep), what), what, coord.ErrLost)
-	e.noError(rival.Unlock(e.within(soon), second, r.ID), "Unlock of the second key")
+	e.end(rival, second, r.ID, "Unlock of the second key")
 }
 
 func severalReenter(e *env) {
@@ -280,12 +280,12 @@ func oneBound(e *env) {
 		}, coord.TTL(e.long), coord.WaitAtMost(wait))
 	})
 	e.pass(wait / 2)
-	e.noError(rival.Unlock(e.within(soon), a, ra.ID), "Unlock of the first key")
+	e.end(rival, a, ra.ID, "Unlock of the first key")
 	err := recv(e, done, soon, "DoAll, whose wait is over")
 	e.inTime(start, wait+prompt, fmt.Sprintf("DoAll that waits for %v in all", wait))
 	e.outOfTime(err)
 	e.free(rival, a, time.Second, "after the wait")
-	e.noError(rival.Unlock(e.within(soon), z, rz.ID), "Unlock of the second key")
+	e.end(rival, z, rz.ID, "Unlock of the second key")
 }
 
 // outOfTime fails the case unless err is that of a wait that ran out. Where the store took long to answer the last

@@ -248,7 +248,7 @@ func downgrades(e *env) {
 	}
 	_, err := b.TryLock(e.within(soon), key, head)
 	e.wantError(err, "the writer at the head beside a writer that became a reader", driver.ErrLocked)
-	e.noError(b.Unlock(e.within(soon), key, head.ID), "Unlock of the head, which gives up")
+	e.end(b, key, head.ID, "Unlock of the head, which gives up")
 	beside, _ := e.enter(b, key, reader, "a reader beside a writer that became one")
 	_, err = a.Renew(e.within(soon), key, r) // sent before, and late
 	e.noError(err, "Renew as a writer of a hold that became a reader's")

@@ -174,7 +174,7 @@ func sharedKeysApart(e *env) {
 		e.wantError(l.Unlock(e.within(soon), key, r.ID), "Unlock as a shared hold of an exclusive lock", driver.ErrNotHeld)
 		e.keptOut(l, key, reader, "a reader beside a writer, and an exclusive lock of that name")
 		e.refused(locks, key, "while it is held, and a shared lock of that name, too")
-		e.noError(locks.Unlock(e.within(soon), key, r.ID), "Unlock of an exclusive lock of the name of a shared one")
+		e.end(locks, key, r.ID, "Unlock of an exclusive lock of the name of a shared one")
 		e.keptOut(l, key, reader, "a reader beside a writer, after the exclusive lock of that name")
 	}
 	if lim, ok := b.(driver.Limiter); ok && e.r.limits {

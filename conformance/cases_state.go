@@ -266,7 +266,7 @@ func (e *env) stateSurvives(what string, event func()) {
 			e.grantedN(e.ask(limiter, e.key(name), limit, 1, 1), 0, "one more after "+what+" under "+name)
 		}
 	}
-	e.noError(e.locker().Unlock(e.within(soon), key, r.ID), "Unlock after "+what)
+	e.end(e.locker(), key, r.ID, "Unlock after "+what)
 }
 
 func takeAll(e *env) {

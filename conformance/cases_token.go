@@ -51,7 +51,7 @@ func tokensRise(e *env) {
 		if again.Token != g.Token {
 			e.Errorf("token after Renew: saw %d, want the hold's %d", again.Token, g.Token)
 		}
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+		e.end(l, key, r.ID, "Unlock")
 	}
 }
 
@@ -101,7 +101,7 @@ func (e *env) tokensRiseOver(what string, event func()) {
 	for i := range 3 {
 		key, r := e.key(fmt.Sprint("k", i)), e.req(e.long)
 		tokens[key] = e.take(l, key, r).Token
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+		e.end(l, key, r.ID, "Unlock")
 	}
 	event()
 	l = e.locker()
@@ -110,6 +110,6 @@ func (e *env) tokensRiseOver(what string, event func()) {
 		if g := e.take(l, key, r); g.Token <= before {
 			e.Errorf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
 		}
-		e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock after "+what)
+		e.end(l, key, r.ID, "Unlock after "+what)
 	}
 }

@@ -39,7 +39,7 @@ func floors(e *env) {
 	}
 	start := time.Now()
 	r, low := hold(1)
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(l, key, r.ID, "Unlock")
 	near := low + 10*second
 	r, token := hold(near)
 	if low > start.UnixMicro() {
@@ -47,7 +47,7 @@ func floors(e *env) {
 	} else if token != near {
 		e.Errorf("token with a floor of %d, %d above the last: saw %d, want the floor", near, near-low, token)
 	}
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(l, key, r.ID, "Unlock")
 	r, high := hold(driver.MaxToken)
 	if most := max(token, low+2*driver.FloorRange.Microseconds()) + time.Since(start).Microseconds() + 2*second; high <= token || high > most {
 		e.Errorf("token with the greatest floor: saw %d, want it above the last, %d, and at most %d, near the clock", high, token, most)
@@ -66,12 +66,12 @@ func floors(e *env) {
 			e.Errorf("token after a renewal with a floor of %d: saw %d, want %d kept", floor, got, raised)
 		}
 	}
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(l, key, r.ID, "Unlock")
 	r, next := hold(1)
 	if next <= raised {
 		e.Errorf("token after one that was raised to %d: saw %d, want a greater one", raised, next)
 	}
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock")
+	e.end(l, key, r.ID, "Unlock")
 }
 
 // tellsRestarts restarts the store, which has either kept a hold or tells of another run.

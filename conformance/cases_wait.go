@@ -90,7 +90,7 @@ func cancelledWait(e *env) {
 	err := recv(e, result, soon, "a cancelled Lock to return")
 	e.inTime(start, prompt, "cancelled Lock")
 	e.wantError(err, "cancelled Lock", context.Canceled, enough, coord.ErrLocked)
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	e.noError(recv(e, behind, 3*time.Second, "the waiter behind the cancelled one"), "Lock behind a cancelled one")
 	e.free(holder, key, time.Second, "after its waiters have gone")
 }
@@ -131,7 +131,7 @@ func timedOutWait(e *env) {
 	e.inTime(start, prompt, "TryLock of a held key")
 	_, err = c.TryLock(e.ctx, key, coord.WaitAtMost(wait))
 	e.wantError(err, "TryLock with WaitAtMost", coord.ErrInvalid)
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	e.free(holder, key, time.Second, "after its waiters have gone")
 }
 
@@ -257,7 +257,7 @@ func ridesOut(e *env) {
 		e.Fatalf("Lock of a waiter during an outage of 200ms: saw it return with %v, want it to wait on: its TTL is %v", err, e.long)
 	default:
 	}
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	e.noError(recv(e, result, 3*time.Second, "a waiter that has ridden out an outage"), "Lock and Unlock of a waiter")
 }
 
@@ -273,7 +273,7 @@ func woken(e *env) {
 	if polls := in.count("") - before; polls > 2 {
 		e.Errorf("calls of a waiter while the key is held: saw %d in 400ms, want none: it is to be woken", polls)
 	}
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	e.noError(recv(e, result, 2*time.Second, "a waiter to be woken"), "Lock and Unlock of a waiter")
 	e.handOver()
 }
@@ -325,7 +325,7 @@ func fairOrder(e *env) {
 	}
 	free, id := holder, r.ID
 	for want := range waiters {
-		e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the holder")
+		e.end(free, key, id, "Unlock by the holder")
 		e.refused(holder, key, "by a newcomer that would overtake fair waiters")
 		got := recv(e, granted, e.lapse(e.ttl), "the next fair waiter")
 		if got != want {
@@ -333,7 +333,7 @@ func fairOrder(e *env) {
 		}
 		free, id = lockers[got], ids[got]
 	}
-	e.noError(free.Unlock(e.within(soon), key, id), "Unlock by the last waiter")
+	e.end(free, key, id, "Unlock by the last waiter")
 }
 
 // tellsWhoWaits has two wait behind a holder.
@@ -378,10 +378,10 @@ func tellsWhoWaits(e *env) {
 		recv(e, lock(e.newID()), soon, what+" to be told that it waits, while another holds")
 	}
 	for _, what := range []string{"a waiter", "a second waiter"} {
-		e.noError(b.(driver.Locker).Unlock(e.within(soon), key, holder), "Unlock by the holder")
+		e.end(b.(driver.Locker), key, holder, "Unlock by the holder")
 		holder = granted(what, 1)
 	}
-	e.noError(b.(driver.Locker).Unlock(e.within(soon), key, holder), "Unlock by the last waiter")
+	e.end(b.(driver.Locker), key, holder, "Unlock by the last waiter")
 }
 
 // queued returns when n waiters are in the store's queue for key.
@@ -415,7 +415,7 @@ func (e *env) passesDead(key string, ago, within time.Duration) {
 	die()
 	e.wantError(recv(e, dead, soon, "the dead waiter's Lock to return"), "Lock of the dead waiter", context.Canceled)
 	e.pass(ago)
-	e.noError(holder.Unlock(e.within(soon), key, r.ID), "Unlock by the holder")
+	e.end(holder, key, r.ID, "Unlock by the holder")
 	e.noError(recv(e, behind, within, "the waiter behind the dead one"), "Lock behind a dead waiter")
 }
 

@@ -346,6 +346,20 @@ func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
 	return g
 }
 
+// end is Unlock of a hold on the bare driver. One that was not answered may have been made.
+func (e *env) end(l driver.Locker, key, id, what string) {
+	made := false
+	_, err := served(e, e.unanswered, func(ctx context.Context) (_ struct{}, err error) {
+		err = l.Unlock(ctx, key, id)
+		if made && errors.Is(err, driver.ErrNotHeld) {
+			err = nil
+		}
+		made = made || !driver.Definite(err)
+		return struct{}{}, err
+	})
+	e.noError(err, what)
+}
+
 // refused fails the case unless another id is refused key now.
 func (e *env) refused(l driver.Locker, key, when string) bool {
 	r := e.req(e.ttl)
@@ -365,9 +379,7 @@ func (e *env) refused(l driver.Locker, key, when string) bool {
 func (e *env) free(l driver.Locker, key string, within time.Duration, when string) (driver.Grant, time.Time) {
 	r := e.req(e.long) // which a store that is slow for a moment does not let lapse
 	g, at := e.seize(l, key, r, within, when)
-	if err := l.Unlock(e.within(soon), key, r.ID); err != nil {
-		e.Errorf("Unlock of a fresh hold: saw %v, want nil", err)
-	}
+	e.end(l, key, r.ID, "Unlock of a fresh hold")
 	return g, at
 }
 

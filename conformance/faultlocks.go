@@ -126,7 +126,7 @@ func useContended(f *faultRun) {
 	}
 	result := f.waiter(ctx, opts...)
 	defer time.AfterFunc(allowed, cancel).Stop()
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
+	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
 	_ = recv(f.env, result, allowed+soon, "a waiter to be granted, or to fail")
 }
 
@@ -159,7 +159,7 @@ func useCancelledWait(f *faultRun) {
 	if err == nil {
 		f.Errorf("Lock of a held key: saw a lock")
 	}
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
+	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
 }
 
 func useTimedOut(f *faultRun) {
@@ -168,7 +168,7 @@ func useTimedOut(f *faultRun) {
 		f.Errorf("Lock of a held key: saw a lock")
 		_ = f.unlock(l)
 	}
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
+	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
 }
 
 func useRenewal(f *faultRun) {
@@ -246,7 +246,7 @@ func useInspect(f *faultRun) {
 	if errors.Is(err, coord.ErrNotHeld) {
 		f.Errorf("Inspect of a held key: saw %v, want its holder, or that the store failed", err)
 	}
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
+	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
 }
 
 // revoked fails the run unless the rival's hold is gone after a revocation that was
@@ -273,7 +273,7 @@ func useBreak(f *faultRun) {
 	}
 	f.free(f.rival, f.k+" short", f.lapse(f.ttl), "after the lease of a hold that was broken")
 	f.refused(f.rival, f.k, "after another key was broken")
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock of another key")
+	f.end(f.rival, f.k, r.ID, "Unlock of another key")
 }
 
 func useBreakNow(f *faultRun) {
@@ -298,7 +298,7 @@ func useCloseWaiting(f *faultRun) {
 	if err := recv(f.env, result, time.Second, "a waiter, after Close"); err == nil {
 		f.Errorf("Lock during Close: saw a lock of a held key")
 	}
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the holder")
+	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
 	f.freeBy = f.lapse(f.ttl)
 }
 

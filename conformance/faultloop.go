@@ -291,7 +291,7 @@ func (f *faultRun) holds(l *coord.Lock) {
 	if l.Err() == nil {
 		f.Errorf("TryLock by a rival: saw a grant while the holder's Err is nil, want one holder at a time")
 	}
-	f.noError(f.rival.Unlock(f.within(soon), f.k, r.ID), "Unlock by the rival")
+	f.end(f.rival, f.k, r.ID, "Unlock by the rival")
 }
 
 // unlock gives a lock back.

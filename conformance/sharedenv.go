@@ -78,7 +78,7 @@ func (e *env) keptOut(l driver.SharedLocker, key string, s driver.Share, what st
 
 // leave gives a hold back.
 func (e *env) leave(l driver.SharedLocker, key string, r driver.Request) {
-	e.noError(l.Unlock(e.within(soon), key, r.ID), "Unlock of a shared hold")
+	e.end(l, key, r.ID, "Unlock of a shared hold")
 }
 
 // takesAll has a writer, or who takes all permits there are, enter key, and gives it back.

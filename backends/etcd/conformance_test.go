@@ -47,8 +47,13 @@ func TestConformance(t *testing.T) {
 		faults.Refuse = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_ACTIVATE) }
 		faults.Accept = func(tb conformance.TB) { setAlarm(tb, srv.Addr, pb.AlarmRequest_DEACTIVATE) }
 	}
+	patient := func(tb conformance.TB) driver.Backend {
+		b := open(tb, srv.Addr)
+		b.(*backend).making = hung // there is no other member that might answer sooner than this machine
+		return b
+	}
 	conformance.Run(t, conformance.Harness{
-		Open:      func(tb conformance.TB) driver.Backend { return open(tb, srv.Addr) },
+		Open:      patient,
 		Claims:    Claims,
 		Faults:    faults,
 		WorkerURL: "etcd://" + srv.Addr,

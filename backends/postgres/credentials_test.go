@@ -48,7 +48,7 @@ func TestRefusedWaiterEnds(t *testing.T) {
 				}
 				its := func(sql string) { admin(t, root, strings.ReplaceAll(sql, "its_role", role)) }
 				testwait.Refused{
-					Holder: client(root), Waiter: client(at(role, "pass", role)), Next: client(root),
+					Holder: client(root), Waiter: client(at(role, "pass", role) + "&timeout=5s"), Next: client(root),
 					Keeps: true,
 					Entries: func() (n int) {
 						const count = "SELECT (SELECT count(*) FROM coord.locks) + (SELECT count(*) FROM coord.waiters)"
