@@ -232,8 +232,13 @@ func takeReplyLost(e *env, path pathTo) {
 			}
 			continue
 		}
+		a := e.ask(limiter, key, limit, 0, 0)
+		if err != nil && a.Remaining == 9 && !e.timely() {
+			e.Logf("AllowN under %s: %v, and was not applied: the reply that was lost was to something before it", name, err)
+			continue
+		}
 		// A client library that sends it again may debit twice: the safe direction.
-		if a := e.ask(limiter, key, limit, 0, 0); a.Remaining > 7 || err != nil && a.Remaining < 5 {
+		if a.Remaining > 7 || err != nil && a.Remaining < 5 {
 			e.Errorf("left of 10 under %s after 1 and then 2 whose reply was lost: saw %d, want them to count as spent: 7, or 5 if they were sent twice", name, a.Remaining)
 		}
 	}

@@ -30,7 +30,7 @@ func TestSecretsProcess(t *testing.T) {
 		return // it is started by TestNoSecretIsTold
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	spans, err := telemetry()
 	tell("telemetry", err)

@@ -40,7 +40,7 @@ func (o *orphans) reap(command int) {
 }
 
 // settle is how long orphans may take to end after the command, as the tee of a shell's output does.
-const settle = 100 * time.Millisecond
+const settle = time.Second
 
 // left reaps orphans when the command has been reaped. It is an error that names those that go on.
 func (o *orphans) left() error {
