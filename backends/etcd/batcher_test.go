@@ -19,7 +19,7 @@ import (
 // them go. Later requests pass, and are counted.
 func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free func(), passed *atomic.Int32) {
 	t.Helper()
-	b.patience(time.Hour)
+	b.batcher = b.newBatcher(time.Hour)
 	passed = new(atomic.Int32)
 	var held atomic.Int32
 	open := make(chan struct{})
@@ -53,18 +53,7 @@ func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free 
 
 // gathered reports whether n steps wait.
 func (b *backend) gathered(n int) func() bool {
-	return func() bool {
-		b.batcher.mu.Lock()
-		defer b.batcher.mu.Unlock()
-		return b.batcher.next != nil && len(b.batcher.next.steps) == n
-	}
-}
-
-// patience sets how long steps wait for the requests that are out.
-func (b *backend) patience(d time.Duration) {
-	b.batcher.mu.Lock()
-	defer b.batcher.mu.Unlock()
-	b.batcher.wait = d
+	return func() bool { return b.batcher.Waiting() == n }
 }
 
 func noMeddling(any) error { return nil }
@@ -210,8 +199,6 @@ func TestBatchWithARefusal(t *testing.T) {
 			if got := passed.Load(); got != 7 {
 				t.Errorf("%d requests, want one for all, and one for each", got)
 			}
-			b.batcher.mu.Lock()
-			defer b.batcher.mu.Unlock()
 			if want := map[bool]int{true: 3, false: maxOps}[errors.Is(refusal, rpctypes.ErrGRPCTooManyOps)]; b.ops.most() != want {
 				t.Errorf("up to %d steps share a request, want %d", b.ops.most(), want)
 			}
@@ -247,8 +234,7 @@ func TestBatchWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// A step does not wait for requests that hang, nor for ever for its turn. Its caller may leave at once; what the step then
-// makes is removed.
+// The caller of a step that waits may leave at once; what the step then makes is removed.
 func TestBatchWhileRequestsHang(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
@@ -266,12 +252,6 @@ func TestBatchWhileRequestsHang(t *testing.T) {
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that left: %v, want the end of its context", err)
 	}
-	b.batcher.mu.Lock()
-	b.batcher.next.timer.Reset(maxWait)
-	b.batcher.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), hung)
-	defer cancel()
-	must[driver.Grant](t)(b.TryLock(ctx, "k", request("a", time.Minute)))
 	free()
 	until(t, hung, "what a caller has left to be removed", func() bool {
 		b.mu.Lock()
@@ -297,8 +277,8 @@ func TestBatchAndClose(t *testing.T) {
 	b.mu.Lock()
 	b.end()
 	b.mu.Unlock()
-	if err := <-ended; !errors.Is(err, driver.ErrNotSent) {
-		t.Errorf("a step that waited for its turn: %v, want ErrNotSent", err)
+	if err := <-ended; !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("a step that waited for its turn: %v, want ErrClosed", err)
 	}
 	free()
 }

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/batch"
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
@@ -133,7 +134,8 @@ type backend struct {
 	terms   terms
 	ops     opsLimit
 	limits  limitTable
-	batcher batcher
+	batcher *batch.Batcher[*batchedStep]
+	unused  sync.Pool // of *batchedStep
 }
 
 var (
@@ -174,7 +176,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)
-	b.batcher.wait = maxWait
+	b.batcher = b.newBatcher(maxWait)
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it

@@ -67,7 +67,7 @@ func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (sent bool, err
 	if err != nil {
 		return false, nil
 	}
-	return true, b.pipeliners.of(b, node).process(ctx, cmd)
+	return true, b.pipeliners.of(b, node).Do(ctx, cmd)
 }
 
 // pause waits for d, or says what has ended before that.

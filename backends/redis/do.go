@@ -23,7 +23,7 @@ func (b *backend) process(ctx context.Context, cmd redis.Cmder) error {
 		return b.processOnCluster(ctx, cmd)
 	}
 	if c, ok := b.client.(*redis.Client); ok {
-		return b.pipeliners.of(b, c).process(ctx, cmd)
+		return b.pipeliners.of(b, c).Do(ctx, cmd)
 	}
 	_, err := b.do(ctx, b.client, cmd)
 	return err

@@ -57,8 +57,9 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 	srv, b := open(t)
 	ctx := t.Context()
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute)))
-	g := b.pipeliners.of(b, b.client.(*redis.Client))
-	g.stall = time.Hour
+	client := b.client.(*redis.Client)
+	g := newPipeliner(b, client, time.Hour)
+	b.pipeliners.one.Store(g)
 	before := reads(t, b)
 	srv.Pause()
 	var wg sync.WaitGroup
@@ -69,14 +70,9 @@ func TestManyGoroutinesShareRoundTrips(t *testing.T) {
 			}
 		})
 	}
-	waiting := func() int {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.queue)
-	}
-	for deadline := time.Now().Add(hung); waiting() < callers-maxActive; runtime.Gosched() {
+	for deadline := time.Now().Add(hung); g.Waiting() < callers-maxActive; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d calls wait", waiting())
+			t.Fatalf("%d calls wait", g.Waiting())
 		}
 	}
 	srv.Resume()

@@ -144,7 +144,6 @@ type backend struct {
 	shared     sharedScripts
 	info       driver.Info
 	pipeliners pipeliners
-	requests   sync.Pool // of queued requests that have their results
 	results    sync.Pool // of channels for one result each; one that has no reader any more is not put back
 	lastTTL    atomic.Pointer[boxedTTL]
 	waiters    waiters

@@ -1,50 +1,77 @@
-package redis
+package batch_test
 
 import (
 	"context"
 	"errors"
-	"net"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/batch"
 )
 
-// network sees all that a client sends, which never connects, and says when it is answered.
-type network struct{ calls chan *sentCall }
+const (
+	maxActive    = 4
+	maxPipelined = 128
+	stall        = 2 * time.Millisecond
+)
+
+var errClosing = errors.New("closed during the call")
+
+// request is a request. Those of one place do not share a batch.
+type request struct {
+	number int
+	place  string
+	err    error // of it alone
+}
+
+// network sees all that is sent, and says when it is answered.
+type network struct {
+	calls   chan *sentCall
+	closing chan struct{}
+}
 
 type sentCall struct {
 	deadline time.Time // zero: none
-	cmds     []redis.Cmder
+	ctx      context.Context
+	requests []*request
 	answer   chan error
 }
 
-func (w *network) take(ctx context.Context, cmds ...redis.Cmder) error {
-	f := &sentCall{cmds: cmds, answer: make(chan error, 1)}
+func (w *network) take(ctx context.Context, rs ...*request) error {
+	f := &sentCall{ctx: ctx, requests: rs, answer: make(chan error, 1)}
 	f.deadline, _ = ctx.Deadline()
 	w.calls <- f
-	return <-f.answer
+	select {
+	case err := <-f.answer:
+		return err
+	case <-w.closing:
+		return errClosing
+	}
 }
 
-func (w *network) DialHook(redis.DialHook) redis.DialHook {
-	return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") }
+func (w *network) Send(ctx context.Context, r *request) error { return w.take(ctx, r) }
+
+func (w *network) SendAll(ctx context.Context, rs []*request, answer func(int, error)) {
+	err := w.take(ctx, rs...)
+	for i, r := range rs {
+		answer(i, errors.Join(err, r.err))
+	}
 }
 
-func (w *network) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return w.take(ctx, cmd) }
+func (w *network) Join(before []*request, r *request) (fits, full bool) {
+	for _, other := range before {
+		if r.place != "" && other.place == r.place {
+			return false, false
+		}
+	}
+	return true, len(before)+1 == maxPipelined
 }
 
-func (w *network) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { return w.take(ctx, cmds...) }
-}
-
-// observed is a backend whose calls the test sees.
+// observed is a Batcher whose calls the test sees.
 type observed struct {
-	*backend
+	*batch.Batcher[*request]
 	*network
 	t       *testing.T
 	results chan error // of calls
@@ -52,25 +79,35 @@ type observed struct {
 }
 
 // observe runs test where time is the test's own.
-func observe(t *testing.T, test func(t *testing.T, g *observed)) {
+func observe(t *testing.T, test func(t *testing.T, g *observed)) { observeShared(t, maxActive, test) }
+
+// observeShared is observe with so many batches under way.
+func observeShared(t *testing.T, shared int, test func(t *testing.T, g *observed)) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &observed{network: &network{make(chan *sentCall, 1000)}, t: t, results: make(chan error, 1000)}
-		client := redis.NewClient(clientOptions("127.0.0.1:1"))
-		defer client.Close()
-		client.AddHook(g.network)
-		g.backend = &backend{client: client, closing: make(chan struct{})}
+		g := &observed{network: &network{make(chan *sentCall, 1000), make(chan struct{})}, t: t, results: make(chan error, 1000)}
+		g.Batcher = batch.New[*request](g.network, batch.Options{
+			Out: maxActive, Shared: shared, Wait: stall, Closing: g.closing, ErrClosing: errClosing,
+			Start: func(f func()) bool { go f(); return true },
+		})
 		test(t, g)
+		if synctest.Wait(); !g.Idle() {
+			t.Error("something is left")
+		}
 	})
 }
 
 // call begins n calls under ctx, and returns when they are sent or queued.
 func (g *observed) call(ctx context.Context, n int) {
 	for range n {
-		g.calls++
-		cmd := redis.NewStatusCmd(ctx, "ping", strconv.Itoa(g.calls))
-		go func() { g.results <- g.process(ctx, cmd) }()
-		synctest.Wait()
+		g.begin(ctx, &request{})
 	}
+}
+
+func (g *observed) begin(ctx context.Context, r *request) {
+	g.calls++
+	r.number = g.calls
+	go func() { g.results <- g.Do(ctx, r) }()
+	synctest.Wait()
 }
 
 // sent is the next call, which must have cmds requests.
@@ -79,8 +116,8 @@ func (g *observed) sent(cmds int) *sentCall {
 	synctest.Wait()
 	select {
 	case f := <-g.network.calls:
-		if len(f.cmds) != cmds {
-			g.t.Fatalf("a call of %d requests, want %d", len(f.cmds), cmds)
+		if len(f.requests) != cmds {
+			g.t.Fatalf("a call of %d requests, want %d", len(f.requests), cmds)
 		}
 		return f
 	default:
@@ -129,7 +166,7 @@ func (g *observed) succeeded(n int) {
 }
 
 // Requests are sent at once while few calls are under way, and then together when one of those returns.
-func TestPipelinerShares(t *testing.T) {
+func TestShares(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		first := g.full(t.Context())
 		g.call(t.Context(), 10)
@@ -140,9 +177,9 @@ func TestPipelinerShares(t *testing.T) {
 		g.call(t.Context(), 3)
 		first[1].answer <- nil
 		more := g.sent(3)
-		for i, c := range together.cmds {
-			if want := strconv.Itoa(maxActive + 1 + i); c.Args()[1] != want {
-				t.Errorf("call %v is sent in place %d: want the order in which they came", c.Args()[1], i)
+		for i, r := range together.requests {
+			if want := maxActive + 1 + i; r.number != want {
+				t.Errorf("call %d is sent in place %d: want the order in which they came", r.number, i)
 			}
 		}
 		together.answer <- nil
@@ -157,15 +194,17 @@ func TestPipelinerShares(t *testing.T) {
 	})
 }
 
-// A long queue is sent in parts.
-func TestPipelinerBoundsAPipeline(t *testing.T) {
+// A batch that is full is sent at once.
+func TestFull(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		first := g.full(t.Context())
-		g.call(t.Context(), maxPipelined+5)
-		first[0].answer <- nil
+		g.call(t.Context(), maxPipelined-1)
+		g.nothingSent()
+		g.call(t.Context(), 6)
 		all := g.sent(maxPipelined)
 		g.nothingSent()
 		all.answer <- nil
+		first[0].answer <- nil
 		g.sent(5).answer <- nil
 		for _, f := range first[1:] {
 			f.answer <- nil
@@ -174,8 +213,71 @@ func TestPipelinerBoundsAPipeline(t *testing.T) {
 	})
 }
 
+// A request that does not fit is sent by itself.
+func TestDoesNotFit(t *testing.T) {
+	observe(t, func(t *testing.T, g *observed) {
+		first := g.full(t.Context())
+		g.begin(t.Context(), &request{place: "a"})
+		g.begin(t.Context(), &request{place: "b"})
+		g.nothingSent()
+		g.begin(t.Context(), &request{place: "a"})
+		g.sent(1).answer <- nil
+		g.succeeded(1)
+		for _, f := range first {
+			f.answer <- nil
+		}
+		g.sent(2).answer <- nil
+		g.succeeded(maxActive + 2)
+	})
+}
+
+// Where one batch is under way at a time, all that come meanwhile share the next.
+func TestOneBatchAtATime(t *testing.T) {
+	observeShared(t, 1, func(t *testing.T, g *observed) {
+		first := g.full(t.Context())
+		g.call(t.Context(), 2)
+		first[0].answer <- nil
+		shared := g.sent(2)
+		for _, f := range first[1:] {
+			f.answer <- nil
+		}
+		g.call(t.Context(), 3)
+		g.nothingSent()
+		shared.answer <- nil
+		g.sent(3).answer <- nil
+		g.succeeded(maxActive + 5)
+	})
+}
+
+// The context of a batch ends when nobody waits for it any more.
+func TestAllCallersLeave(t *testing.T) {
+	observe(t, func(t *testing.T, g *observed) {
+		first := g.full(t.Context())
+		one, cancelOne := context.WithCancel(t.Context())
+		other, cancelOther := context.WithCancel(t.Context())
+		g.call(one, 1)
+		g.call(other, 1)
+		first[0].answer <- nil
+		both := g.sent(2)
+		cancelOne()
+		if synctest.Wait(); both.ctx.Err() != nil {
+			t.Error("the context has ended, though somebody waits")
+		}
+		cancelOther()
+		if synctest.Wait(); both.ctx.Err() == nil {
+			t.Error("the context goes on, though nobody waits")
+		}
+		both.answer <- both.ctx.Err()
+		for _, f := range first[1:] {
+			f.answer <- nil
+		}
+		synctest.Wait()
+		g.ended(maxActive + 2)
+	})
+}
+
 // Each request of a pipeline has its own result.
-func TestPipelinerOwnResults(t *testing.T) {
+func TestOwnResults(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		first := g.full(t.Context())
 		g.call(t.Context(), 4)
@@ -183,7 +285,7 @@ func TestPipelinerOwnResults(t *testing.T) {
 		together := g.sent(4)
 		g.succeeded(1)
 		broken := errors.New("broken")
-		together.cmds[2].SetErr(broken)
+		together.requests[2].err = broken
 		together.answer <- nil
 		failed := 0
 		for _, err := range g.ended(4) {
@@ -204,7 +306,7 @@ func TestPipelinerOwnResults(t *testing.T) {
 
 // Whose ctx ends returns at once. A call that waits is not sent any more, of one that was sent
 // nobody knows; others do not notice.
-func TestPipelinerCallerLeaves(t *testing.T) {
+func TestCallerLeaves(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		first := g.full(t.Context())
 		g.call(t.Context(), 2)
@@ -233,7 +335,7 @@ func TestPipelinerCallerLeaves(t *testing.T) {
 }
 
 // A Bound ends a call as its deadline says, and not that of another call with it.
-func TestPipelinerDeadlines(t *testing.T) {
+func TestDeadlines(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		start := time.Now()
 		first := g.full(t.Context())
@@ -288,34 +390,30 @@ func TestPipelinerDeadlines(t *testing.T) {
 	})
 }
 
-// Flights that hang hold up nobody for longer than stall, and then they do not count.
-func TestPipelinerCallsHang(t *testing.T) {
+// Calls that hang hold up nobody for longer than Wait.
+func TestCallsHang(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		hang := g.full(t.Context())
-		g.call(t.Context(), 3)
-		g.nothingSent()
-		time.Sleep(stall)
-		after := g.sent(3)
-		after.answer <- nil
-		g.succeeded(3)
-		fresh := g.full(t.Context()) // at once
+		for range 2 {
+			g.call(t.Context(), 3)
+			g.nothingSent()
+			time.Sleep(stall)
+			g.sent(3).answer <- nil
+			g.succeeded(3)
+		}
 		for _, f := range hang {
 			f.answer <- nil
 		}
 		g.succeeded(len(hang))
-		g.call(t.Context(), 2) // those that have hung leave no room
-		g.nothingSent()
-		fresh[0].answer <- nil
-		g.sent(2).answer <- nil
-		for _, f := range fresh[1:] {
+		for _, f := range g.full(t.Context()) { // at once
 			f.answer <- nil
 		}
-		g.succeeded(2 + len(fresh))
+		g.succeeded(maxActive)
 	})
 }
 
 // While some calls return, the queue moves: nothing is sent beside them.
-func TestPipelinerSlowCalls(t *testing.T) {
+func TestSlowCalls(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		calls := g.full(t.Context())
 		for range 10 {
@@ -333,7 +431,7 @@ func TestPipelinerSlowCalls(t *testing.T) {
 }
 
 // Close ends calls under way, whose outcome is unknown, and those that wait, which are not sent.
-func TestPipelinerCloses(t *testing.T) {
+func TestCloses(t *testing.T) {
 	observe(t, func(t *testing.T, g *observed) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -359,40 +457,26 @@ func TestPipelinerCloses(t *testing.T) {
 		for _, f := range calls {
 			f.answer <- nil
 		}
-		g.call(ctx, 1)
-		if err := g.ended(1)[0]; !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
 		time.Sleep(2 * stall)
 		g.nothingSent()
 	})
 }
 
-// panicking is a hook that panics.
+// panicking is a sender that panics.
 type panicking struct{ *network }
 
-func (panicking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(context.Context, redis.Cmder) error { panic("hook") }
-}
+func (panicking) Send(context.Context, *request) error { panic("sender") }
 
 // A caller that panics leaves its place to others.
-func TestPipelinerPanic(t *testing.T) {
-	observe(t, func(t *testing.T, g *observed) {
-		client := redis.NewClient(clientOptions("127.0.0.1:1"))
-		defer client.Close()
-		client.AddHook(panicking{g.network})
-		for range maxActive {
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Error("no panic")
-					}
-				}()
-				_ = g.pipeliners.of(g.backend, client).process(context.Background(), redis.NewStatusCmd(t.Context(), "ping"))
-			}()
+func TestPanic(t *testing.T) {
+	b := batch.New[*request](panicking{}, batch.Options{Out: 1, Shared: 1})
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
 		}
-		if !g.pipeliners.of(g.backend, client).idle() {
-			t.Error("panics have left calls behind")
+		if !b.Idle() {
+			t.Error("a panic has left a call behind")
 		}
-	})
+	}()
+	_ = b.Do(t.Context(), &request{})
 }
