@@ -6,7 +6,7 @@
 #              of the servers, chaos, long histories, crowds, fuzzing, examples
 # make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
-# make bench-peers  coord against other libraries, some 25 minutes of a machine that does nothing else
+# make bench-peers  coord against other libraries, some 35 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/

@@ -71,6 +71,10 @@ func openCoordLimits(algorithm coord.Algorithm, opts ...coord.Option) func(conte
 
 func coordSubjects() (list []subject) {
 	for _, store := range storeNames {
+		if store == slowPostgres {
+			list = append(list, subject{store: store, name: "coord", kind: ours, use: alone | crowded, locks: openCoord(exclusive()), about: "in order"})
+			continue
+		}
 		list = append(list, coordLocks(store)...)
 		list = append(list,
 			subject{store: store, name: "coord, sliding window", kind: ours, limits: openCoordLimits(coord.SlidingWindow), about: "at most so many in any period"},
@@ -98,6 +102,8 @@ func coordLocks(store string) []subject {
 	}
 	elsewhere, among := sharedWake, amongReaders
 	switch store {
+	case "postgres": // which does not wake
+		waits = "in order"
 	case "memory": // of one process
 		elsewhere = 0
 	case "memcached": // of at most 64 holders

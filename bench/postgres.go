@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/internal/bench"
+	"github.com/coordgo/coord/internal/testserver"
 )
 
 const (
@@ -20,13 +22,28 @@ const (
 	postgresPoll = 50 * time.Millisecond
 )
 
+// slowPostgres is a PostgreSQL whose commits take 5 ms, as they do on many disks.
+const slowPostgres = "postgres-5ms"
+
+// slowCommits are its flags: each commit waits for others, though there are none.
+var slowCommits = testserver.WithFlags("-c", "commit_delay=5000", "-c", "commit_siblings=0")
+
+// postgresSubjects are measured on both servers, on the slow one only where the disk counts.
 func postgresSubjects() []subject {
+	return slices.Concat(
+		postgresLocks("postgres", shared, contended), postgresLocks(slowPostgres, 0, crowded),
+		[]subject{{store: "postgres", name: "bare counter", kind: floor, limits: openCounter, about: "none"}},
+	)
+}
+
+// postgresLocks are at their uses alone, and the bare statements and the others at these too.
+func postgresLocks(store string, bare, others use) []subject {
 	return []subject{
-		{store: "postgres", name: "two bare statements", kind: floor, use: alone | shared, locks: openPostgres(bareStatements), about: "does not wait"},
-		{store: "postgres", name: "advisory lock", use: alone | contended, locks: openPostgres(advisoryLock), about: "woken; no lease, no token"},
-		{store: "postgres", name: "ShedLock's statements", use: alone | contended, locks: openPostgres(shedLock), about: "polls every 50 ms"},
-		{store: "postgres", name: "a job queue's statements", use: alone | contended, locks: openPostgres(jobQueue), about: "polls every 50 ms"},
-		{store: "postgres", name: "bare counter", kind: floor, limits: openCounter, about: "none"},
+		{store: store, name: "two bare statements", kind: floor, use: alone | bare, locks: openPostgres(bareStatements), about: "does not wait"},
+		{store: store, name: "advisory lock", use: alone | others, locks: openPostgres(advisoryLock), about: "woken, in order; no lease, no token"},
+		{store: store, name: "ShedLock's statements", use: alone | others, locks: openPostgres(shedLock), about: "polls every 50 ms; no token"},
+		{store: store, name: "a leader as River's", use: alone | others, locks: openPostgres(leaderRow), about: "polls every 50 ms; no token, and an unlogged table"},
+		{store: store, name: "a job queue's statements", use: alone | others, locks: openPostgres(jobQueue), about: "polls every 50 ms; no lease, no token"},
 	}
 }
 
@@ -35,6 +52,7 @@ const peerTables = `
 	CREATE TABLE bare (key text PRIMARY KEY, id text NOT NULL, until timestamptz NOT NULL) WITH (fillfactor = 50);
 	CREATE TABLE counter (key text PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 50);
 	CREATE TABLE shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL);
+	CREATE UNLOGGED TABLE leader (name text PRIMARY KEY, leader_id text NOT NULL, elected_at timestamptz NOT NULL, expires_at timestamptz NOT NULL);
 	CREATE TABLE job (id bigserial PRIMARY KEY, queue text NOT NULL UNIQUE, state text NOT NULL DEFAULT 'available', priority smallint NOT NULL DEFAULT 1,
 		attempt int NOT NULL DEFAULT 0, attempted_at timestamptz, finalized_at timestamptz, scheduled_at timestamptz NOT NULL DEFAULT now());
 	CREATE INDEX ON job (state, queue, priority, scheduled_at, id);`
@@ -120,6 +138,24 @@ func shedLock(pool *pgxpool.Pool) func(context.Context, string) (unlock, error) 
 			return tag.RowsAffected() > 0, err
 		})
 		return executed(pool, "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) WHERE name = $1 AND locked_by = 'a'", key), err
+	}
+}
+
+// leaderRow elects a leader for each key as River does in its table river_leader, which is unlogged as here: what has expired is
+// deleted, who inserts the row leads, and who resigns deletes it. River sends the steps of an election one by one in a
+// transaction, they are one message here. It looks every five seconds, and wakes candidates by NOTIFY, which is not here.
+func leaderRow(pool *pgxpool.Pool) func(context.Context, string) (unlock, error) {
+	return func(ctx context.Context, key string) (unlock, error) {
+		err := poll(ctx, postgresPoll, func() (bool, error) {
+			election := new(pgx.Batch)
+			election.Queue("DELETE FROM leader WHERE name = $1 AND expires_at < now()", key)
+			election.Queue("INSERT INTO leader VALUES ($1, 'a', now(), now() + interval '30 seconds') ON CONFLICT DO NOTHING", key)
+			sent := pool.SendBatch(ctx, election)
+			_, err := sent.Exec()
+			tag, insertErr := sent.Exec()
+			return tag.RowsAffected() > 0, errors.Join(err, insertErr, sent.Close())
+		})
+		return executed(pool, "DELETE FROM leader WHERE name = $1 AND leader_id = 'a'", key), err
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // storeNames are the stores that everything is measured on.
-var storeNames = []string{"redis", "etcd", "zookeeper", "memcached", "postgres", "memory"}
+var storeNames = []string{"redis", "etcd", "zookeeper", "memcached", "postgres", slowPostgres, "memory"}
 
 // store is a server that is measured on.
 type store struct {
@@ -43,7 +43,7 @@ func (s *store) url() string {
 	switch s.name {
 	case "memory":
 		return "memory://"
-	case "postgres":
+	case "postgres", slowPostgres:
 		return s.postgresURL()
 	}
 	return s.name + "://" + s.addr
@@ -68,6 +68,8 @@ func openStore(tb testing.TB, name string) (*store, error) {
 		s.count = func() (counts, error) { return memcachedCounts(srv), nil }
 	case "postgres":
 		srv = testserver.Postgres(tb)
+	case slowPostgres:
+		srv = testserver.Postgres(tb, slowCommits)
 	case "memory":
 	default:
 		return nil, fmt.Errorf("no store %q: want some of %v", name, storeNames)
@@ -75,7 +77,7 @@ func openStore(tb testing.TB, name string) (*store, error) {
 	if srv != nil {
 		s.addr = srv.Addr
 	}
-	if name == "postgres" {
+	if name == "postgres" || name == slowPostgres {
 		s.addr = testserver.PostgresURL(testserver.PostgresUser, srv.Addr)
 		if err := makePeerTables(tb.Context(), s); err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ type use int
 const (
 	alone        use = 1 << iota // nobody waits
 	contended                    // it waits for others, of its client and of other clients
+	crowded                      // it waits for many clients alone
 	shared                       // as alone, beside holds that several can have
 	saturated                    // holds of one of several permits
 	amongReaders                 // a writer beside readers

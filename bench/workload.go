@@ -82,6 +82,11 @@ func workloads() []*workload {
 			takes: onServers(at(contended)), measure: lockLoad{clients: 4, workers: 16, keys: 1}.measure, columns: rateColumns,
 		},
 		{
+			name: "lock-crowd", title: "64 clients want one key",
+			about: "Each is a process of an application, with connections of its own. Holds of no time.",
+			takes: onServers(at(contended | crowded)), measure: lockLoad{clients: 64, workers: 64, keys: 1}.measure, base: "coord", columns: rateColumns,
+		},
+		{
 			name: "wake", title: "From Unlock of one client to the waiter of another",
 			about: "Two clients hand one key to and fro. The waiter has waited for 5 to 15 ms when the holder calls Unlock.",
 			takes: onServers(at(contended)), measure: wake, lower: true, share: 2, columns: wakeColumns,
