@@ -3,15 +3,12 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/testserver"
 )
 
 // mustQueue takes a place in a queue.
@@ -276,86 +273,4 @@ func TestClockSetBack(t *testing.T) {
 	}
 	ahead("waiters")
 	mustTry(t, b, "k", request("next", time.Minute))
-}
-
-// crowd has so many clients wait for a key whose holder renews, and then hand it on. Nothing is lost, and they are granted in
-// the order in which they came.
-func crowd(t *testing.T, clients []*backend) {
-	t.Helper()
-	holder := request("holder", 30*time.Second)
-	before := mustTry(t, clients[0], "k", holder)
-	renewed := func() {
-		t.Helper()
-		if g, err := clients[0].Renew(t.Context(), "k", holder); err != nil || g.Token != before.Token {
-			t.Errorf("the holder's renewal: %+v, %v", g, err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hung)
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	var mu sync.Mutex
-	var order []int
-	for i, b := range clients {
-		wg.Go(func() {
-			r := request("waiter", 30*time.Second)
-			if _, err := b.Lock(ctx, "k", r, func() {}); err != nil {
-				t.Errorf("waiter %d: %v", i, err)
-				return
-			}
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			if err := b.Unlock(ctx, "k", r.ID); err != nil {
-				t.Errorf("waiter %d: Unlock: %v", i, err)
-			}
-		})
-		awaitWaiters(t, clients[0], i+1)
-		renewed()
-	}
-	for range 20 {
-		renewed()
-	}
-	if err := clients[0].Unlock(ctx, "k", holder.ID); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
-	start := time.Now()
-	wg.Wait()
-	if !slices.IsSorted(order) || len(order) != len(clients) {
-		t.Errorf("granted in the order %v", order)
-	}
-	t.Logf("%d hand-overs, %.0f a second", len(order), float64(len(order))/time.Since(start).Seconds())
-}
-
-// openCrowd opens so many clients, with a connection each.
-func openCrowd(t *testing.T, url string, n int) []*backend {
-	t.Helper()
-	clients := make([]*backend, n)
-	for i := range clients {
-		clients[i] = open(t, url+"&pool_size=1")
-	}
-	return clients
-}
-
-func TestCrowd(t *testing.T) {
-	t.Parallel()
-	crowd(t, openCrowd(t, patientURL(t, server(t).Addr), 16))
-}
-
-// slowDisk starts a server whose commits take at least 5 ms.
-func slowDisk(t *testing.T) *testserver.Server {
-	t.Helper()
-	srv := testserver.Postgres(t, testserver.WithFlags("-c", "commit_delay=5000", "-c", "commit_siblings=0", "-c", "max_connections=1000"))
-	admin(t, testserver.PostgresURL(testserver.PostgresUser, srv.Addr), schema(t))
-	return srv
-}
-
-func TestNightlyCrowdOnASlowDisk(t *testing.T) {
-	srv := slowDisk(t)
-	crowd(t, openCrowd(t, testserver.PostgresURL(testserver.PostgresUser, srv.Addr)+"&timeout=5s", 250))
-}
-
-func TestNightlyCrowdBehindPgBouncer(t *testing.T) {
-	pooler := testserver.PgBouncer(t, slowDisk(t))
-	crowd(t, openCrowd(t, testserver.PostgresURL(testserver.PostgresUser, pooler.Addr)+"&timeout=5s", 500))
 }

@@ -83,7 +83,7 @@ func TestImports(t *testing.T) {
 }
 
 // forTests are the packages that serve tests alone.
-var forTests = []string{"conformance", "coordtest", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver", "internal/testwait"}
+var forTests = []string{"conformance", "coordtest", "internal/crowd", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver", "internal/testwait"}
 
 // anotherModule reports whether a package is in a module that is released beside the root's.
 func anotherModule(path string) bool {

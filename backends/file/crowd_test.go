@@ -1,0 +1,21 @@
+package file
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/crowd"
+)
+
+func TestCrowd(t *testing.T) {
+	t.Parallel() // it mostly waits
+	crowd.Small.Run(t, crowded)
+}
+
+func TestNightlyCrowd(t *testing.T) { crowd.Large.Run(t, crowded) }
+
+func crowded(t *testing.T, _ time.Duration) crowd.Open {
+	dir := t.TempDir()
+	return func() driver.Backend { return newBackend(t, dir) }
+}
