@@ -18,8 +18,8 @@ import (
 // out of it.
 func TestSharedHoldsKeepToTheRecord(t *testing.T) {
 	t.Parallel()
-	srv := shared(t)
-	walkShared(t, 800, func(int) string { return urlWith(t, srv.Addr, calmSession) })
+	srv := testserver.ZooKeeper(t, testserver.WithConfig("maxSessionTimeout=3600000"))
+	walkShared(t, 800, func(int) string { return urlWith(t, srv.Addr, time.Hour) }) // no lease ends meanwhile
 }
 
 // The same where each client is at another server, which may be behind.
