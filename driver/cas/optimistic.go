@@ -42,7 +42,6 @@ type optimisticCells[V any] struct {
 
 func (o *optimisticCells[V]) Update(ctx context.Context, name Name, fn Func) error {
 	for defeats := 0; ; defeats++ {
-		sent := time.Now()
 		cell, err := o.v.Load(ctx, name)
 		if err != nil {
 			return driver.NotSent(err)
@@ -51,6 +50,7 @@ func (o *optimisticCells[V]) Update(ctx context.Context, name Name, fn Func) err
 		if err != nil || !change.Write {
 			return err
 		}
+		sent := time.Now()
 		swapped, err := o.v.CompareAndSwap(ctx, name, cell.Version, change)
 		if err != nil || swapped {
 			return err

@@ -251,11 +251,22 @@ func (t *Table[V]) decide(ctx context.Context, s Store[V], cells []*Cell[V], d d
 		if !known {
 			continue // nobody was faster: the state was not known
 		}
-		if err := t.backoff.Pause(ctx, defeats); err != nil {
+		if err := t.pause(ctx, defeats); err != nil {
 			return err
 		}
 		defeats++
 	}
+}
+
+// briefAfter is after how many defeats the pauses of a caller are brief. During a long one the winner may write several times
+// in a row, and what the caller has read is old: it would lose against such a row for ever.
+const briefAfter = 12
+
+func (t *Table[V]) pause(ctx context.Context, defeats int) error {
+	if defeats >= briefAfter {
+		return t.backoff.brief(ctx)
+	}
+	return t.backoff.Pause(ctx, defeats)
 }
 
 // stale reports whether a cell has to be read before the next decision.

@@ -561,28 +561,43 @@ func TestResetOfSharedAccount(t *testing.T) {
 	})
 }
 
-// A pause grows with the defeats, is bounded, and is none for who was defeated most often.
+// A pause grows with the defeats, and is bounded, by round trips where the store is slow. It is never none.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Backoff
-		for range 100 {
-			b.Observe(2 * time.Millisecond)
+		from := func(trip time.Duration) {
+			b.rtt.Store(0)
+			b.Observe(trip)
 		}
-		for before, want := range map[int]time.Duration{
-			0: 2 * time.Millisecond, 1: 4 * time.Millisecond, 3: 16 * time.Millisecond, 4: maxPause, 11: maxPause, 12: 0, 100: 0,
-		} {
-			longest := time.Duration(0)
+		check := func(what string, pause func() error, want time.Duration) {
+			t.Helper()
+			shortest, longest := time.Hour, time.Duration(0)
 			for range 1000 {
 				start := time.Now()
-				if err := b.Pause(t.Context(), before); err != nil {
+				if err := pause(); err != nil {
 					t.Fatal(err)
 				}
-				longest = max(longest, time.Since(start))
+				took := time.Since(start)
+				shortest, longest = min(shortest, took), max(longest, took)
 			}
-			if longest > want || longest < want*9/10 {
-				t.Errorf("after %d defeats: %v at most of 1000, want nearly %v", before+1, longest, want)
+			if shortest < want/10 || longest > want || longest < want*9/10 {
+				t.Errorf("%s: %v to %v in 1000 pauses, want %v to %v", what, shortest, longest, want/10, want)
 			}
 		}
+		after := func(before int, want time.Duration) {
+			t.Helper()
+			check(fmt.Sprintf("after %d defeats", before+1), func() error { return b.Pause(t.Context(), before) }, want)
+		}
+		from(2 * time.Millisecond)
+		for before, want := range map[int]time.Duration{
+			0: 2 * time.Millisecond, 1: 4 * time.Millisecond, 3: 16 * time.Millisecond, 4: maxPause, 12: maxPause, 100: maxPause,
+		} {
+			after(before, want)
+		}
+		check("a brief one", func() error { return b.brief(t.Context()) }, time.Millisecond/2)
+		from(50 * time.Millisecond)
+		after(0, 50*time.Millisecond)
+		after(100, 400*time.Millisecond)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(0, cancel)
 		synctest.Wait()
