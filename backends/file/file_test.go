@@ -460,3 +460,35 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// crowdOfPermits has so many clients take a permit each of one key and renew it again and again, all at the same time. None loses
+// its hold.
+func crowdOfPermits(t *testing.T, clients, renewals int) {
+	t.Helper()
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for i := range clients {
+		l, r := newBackend(t, dir).Shared(), request(fmt.Sprintf("a@host/1/1/%032x", i), time.Minute)
+		r.Share = driver.Share{Mode: driver.Permits, Weight: 1, Of: int64(clients)}
+		wg.Go(func() {
+			g, err := l.TryLock(t.Context(), "k", r)
+			for n := 0; err == nil && n < renewals; n++ {
+				var again driver.Grant
+				if again, err = l.Renew(t.Context(), "k", r); err == nil && again.Token != g.Token {
+					t.Errorf("renewed as %+v, granted as %+v", again, g)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if live, err := newBackend(t, dir).Shared().Holders(t.Context(), "k"); err != nil || len(live) != clients {
+		t.Errorf("%d holders, %v, want %d", len(live), err, clients)
+	}
+}
+
+func TestCrowdOfPermits(t *testing.T) { crowdOfPermits(t, 16, 20) }
+
+func TestNightlyCrowdOfPermits(t *testing.T) { crowdOfPermits(t, cas.MaxHolders, 100) }

@@ -26,6 +26,7 @@ type sharedLocker struct {
 
 type shares interface {
 	driver.SharedLocker
+	driver.BatchRenewer
 	driver.Breaker
 }
 
@@ -39,8 +40,13 @@ func newShared(b *backend) *sharedLocker {
 // Shared implements driver.Sharer.
 func (b *backend) Shared() driver.SharedLocker { return b.shared }
 
-// TryLock makes one attempt, without waiting.
+// TryLock makes one attempt, without waiting. Two of one client on one key would only defeat each other.
 func (s *sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	unlock, err := s.b.turns.Lock(ctx, nameOf(key).key(sharedKind))
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	defer unlock()
 	g, err := s.granting.TryLock(ctx, key, r)
 	if err == nil {
 		s.compareClocks(ctx, time.UnixMicro(g.Token))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,3 +395,84 @@ func TestSharedContention(t *testing.T) {
 		t.Errorf("one more: %v, want ErrUnsupported", err)
 	}
 }
+
+// The holds of a client on one key are renewed together, and its takes do not defeat each other: two commands each time.
+func TestSharedHoldsOfOneClient(t *testing.T) {
+	t.Parallel()
+	srv, b := open(t, "-M")
+	l, ctx := b.Shared(), t.Context()
+	batch := make([]driver.Hold, cas.MaxHolders)
+	for i := range batch {
+		batch[i] = driver.Hold{Key: "k", Request: shared("one", reader)}
+	}
+	took := roundTrips(t, srv, func() error {
+		var wg sync.WaitGroup
+		for _, h := range batch {
+			wg.Go(func() {
+				if _, err := l.TryLock(ctx, h.Key, h.Request); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		return nil
+	})
+	if want := int64(2 * len(batch)); took != want {
+		t.Errorf("%d takes at the same time: %d commands, want %d", len(batch), took, want)
+	}
+	renewed := roundTrips(t, srv, func() error {
+		for i, r := range l.(driver.BatchRenewer).RenewAll(ctx, batch) {
+			if r.Err != nil {
+				t.Errorf("hold %d: %v", i, r.Err)
+			}
+		}
+		return nil
+	})
+	if renewed != 2 {
+		t.Errorf("%d renewals: %d commands, want 2", len(batch), renewed)
+	}
+}
+
+// crowdOfPermits has so many clients take a permit each of one key and renew it again and again, all at the same time. None loses
+// its hold.
+func crowdOfPermits(t *testing.T, clients, renewals int) {
+	t.Helper()
+	srv := testserver.Memcached(t, testserver.WithFlags("-M"))
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
+	defer cancel()
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	locker := func() driver.SharedLocker { return must[*backend](t)(openURL(t, "memcached://"+srv.Addr)).Shared() }
+	for range clients {
+		l, r := locker(), shared("client", driver.Share{Mode: driver.Permits, Weight: 1, Of: int64(clients)})
+		wg.Go(func() {
+			<-start
+			g, err := l.TryLock(ctx, "k", r)
+			for n := 0; err == nil && n < renewals; n++ {
+				var again driver.Grant
+				if again, err = l.Renew(ctx, "k", r); err == nil && again.Token != g.Token {
+					t.Errorf("renewed as %+v, granted as %+v", again, g)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	commands := roundTrips(t, srv, func() error {
+		close(start)
+		wg.Wait()
+		return nil
+	})
+	if live, err := locker().Holders(ctx, "k"); err != nil || len(live) != clients {
+		t.Errorf("%d holders, %v, want %d", len(live), err, clients)
+	}
+	t.Logf("%d clients: %.1f commands for each take and renewal", clients, float64(commands)/float64(clients*(renewals+1)))
+}
+
+func TestCrowdOfPermits(t *testing.T) {
+	t.Parallel()
+	crowdOfPermits(t, 16, 5)
+}
+
+func TestNightlyCrowdOfPermits(t *testing.T) { crowdOfPermits(t, cas.MaxHolders, 50) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -21,6 +22,7 @@ type sharedLocker struct{ b *Backend }
 
 var _ interface {
 	driver.SharedLocker
+	driver.BatchRenewer
 	driver.Breaker
 } = sharedLocker{}
 
@@ -41,15 +43,71 @@ func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 }
 
 // Renew extends the lease of r.ID, and makes the hold smaller if r asks for less.
-func (s sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (grant driver.Grant, err error) {
-	if err := s.check(ctx, key, r); err != nil {
-		return driver.Grant{}, err
+func (s sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	renewed := s.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})[0]
+	return renewed.Grant, renewed.Err
+}
+
+// renewWidth is how many cells one batch of renewals changes at a time.
+const renewWidth = 16
+
+// RenewAll implements driver.BatchRenewer: what this client holds of one key is renewed by one change, so that its holds do
+// not compete for their cell with each other.
+func (s sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	answers := make([]driver.Renewal, len(holds))
+	byKey := make(map[string][]int)
+	for i, h := range holds {
+		if err := s.check(ctx, h.Key, h.Request); err != nil {
+			answers[i].Err = err
+			continue
+		}
+		byKey[h.Key] = append(byKey[h.Key], i)
 	}
-	err = s.update(ctx, key, func(rec *holders.Record, now time.Time) (err error) {
-		grant, err = rec.Renew(r, now, s.rules())
-		return err
+	if len(byKey) == 1 {
+		for key, which := range byKey {
+			s.renewKey(ctx, key, holds, which, answers)
+		}
+		return answers
+	}
+	var wg sync.WaitGroup
+	var once sync.Once
+	var panicked any
+	turns := make(chan struct{}, renewWidth)
+	for key, which := range byKey {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					once.Do(func() { panicked = p })
+				}
+				<-turns
+			}()
+			s.renewKey(ctx, key, holds, which, answers)
+		})
+	}
+	wg.Wait()
+	if panicked != nil {
+		panic(panicked) // in the goroutine of the caller, who may recover from it
+	}
+	return answers
+}
+
+// renewKey renews the holds of one key, which are those of these numbers.
+func (s sharedLocker) renewKey(ctx context.Context, key string, holds []driver.Hold, which []int, answers []driver.Renewal) {
+	renewed := make([]driver.Renewal, len(which))
+	err := s.update(ctx, key, func(rec *holders.Record, now time.Time) error {
+		for n, i := range which {
+			renewed[n].Grant, renewed[n].Err = rec.Renew(holds[i].Request, now, s.rules())
+		}
+		return nil
 	})
-	return result(grant, err)
+	for n, i := range which {
+		if err != nil {
+			answers[i] = driver.Renewal{Err: err}
+		} else {
+			answers[i] = renewed[n]
+		}
+	}
 }
 
 // Unlock ends the hold of id, or its headship.
