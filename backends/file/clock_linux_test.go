@@ -234,6 +234,65 @@ func TestClockMark(t *testing.T) {
 	}
 }
 
+// A store whose clock was an hour ahead, and whose CLOCK somebody removed: what died then is in nobody's way for the hour.
+func TestStoreOfAClockThatWasAhead(t *testing.T) {
+	dir := t.TempDir()
+	old, now := clockAt(t, dir)
+	if err := old.close(); err != nil {
+		t.Fatal(err)
+	}
+	setClock(t, dir, clockFile{"another", 0, now.Add(time.Hour).UnixMicro()}.String())
+	l, err := driver.Limit{Rate: 10, Per: time.Second}.Normal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := driver.Ask{Min: 10, N: 10}
+	dead, next := request("dead", 50*time.Millisecond), request("next", 50*time.Millisecond)
+	dead.Share, next.Share = driver.Share{Mode: driver.Write}, driver.Share{Mode: driver.Write}
+	ahead, err := New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	takes := func(b driver.Backend, r driver.Request) map[string]func() (driver.Grant, error) {
+		return map[string]func() (driver.Grant, error){
+			"a lock":        func() (driver.Grant, error) { return b.(driver.Locker).TryLock(t.Context(), "k", r) },
+			"a shared hold": func() (driver.Grant, error) { return b.(driver.Sharer).Shared().TryLock(t.Context(), "k", r) },
+			"a limit": func() (driver.Grant, error) {
+				one, err := b.(driver.OneTaker).TakeOne(t.Context(), "k", l, all)
+				if err == nil && one.N == 0 {
+					err = driver.ErrLocked
+				}
+				return driver.Grant{}, err
+			},
+		}
+	}
+	before := make(map[string]driver.Grant)
+	for what, take := range takes(ahead, dead) {
+		if before[what], err = take(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	if err := ahead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "CLOCK")); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for what, take := range takes(newBackend(t, dir), next) {
+		g, err := take()
+		for ; errors.Is(err, driver.ErrLocked); g, err = take() {
+			if time.Since(start) > time.Minute {
+				t.Fatalf("%s: %v after a minute", what, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil || g.Token < before[what].Token || g.Token == before[what].Token && what != "a limit" {
+			t.Errorf("%s: %+v after %+v, %v", what, g, before[what], err)
+		}
+	}
+}
+
 // sandboxRole is a client that cannot find out which boot this is, or that is told
 // another one, as in a container. The clock of the store is three days behind the
 // wall clock, and k is held.

@@ -15,13 +15,19 @@ import (
 type clock struct {
 	mu     sync.Mutex
 	start  time.Time // with its monotonic reading
+	seen   time.Time // when it last learned
 	offset int64     // µs
 	apart  int64     // of the local wall clock and the monotonic one when last looked at, µs
 }
 
-// clockJump is by how much the local clocks may move apart before we ask anew: the
-// monotonic one stops while the machine sleeps.
-const clockJump = 100_000
+const (
+	// clockJump is by how much the local clocks may move apart before we ask anew: the
+	// monotonic one stops while the machine sleeps.
+	clockJump = 100_000
+	// clockMemory is for how long we go without an answer before we ask anew: the leader's clock may have been set, and
+	// one who is denied writes nothing.
+	clockMemory = time.Minute
+)
 
 func (c *clock) init() { c.start = time.Now() }
 
@@ -45,7 +51,7 @@ func (c *clock) learn(sent, came time.Time, mtime int64) {
 	earliest := mtime*1000 - c.local(came)
 	latest := mtime*1000 + 999 - c.local(sent)
 	c.offset = min(max(c.offset, earliest), latest)
-	c.apart = c.drift()
+	c.apart, c.seen = c.drift(), came
 }
 
 // drift is how far the local wall clock is ahead of the monotonic one. clock.mu is held.
@@ -54,10 +60,11 @@ func (c *clock) drift() int64 {
 	return now.UnixMicro() - c.local(now)
 }
 
-// jumped reports whether the local clocks have moved apart since the leader's was last seen.
-func (c *clock) jumped() bool {
+// stale reports whether the leader's clock is to be asked for: it was not seen of late, or the local clocks have moved apart
+// since.
+func (c *clock) stale() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.drift() - c.apart
-	return d > clockJump || d < -clockJump
+	return d > clockJump || d < -clockJump || time.Since(c.seen) > clockMemory
 }

@@ -68,5 +68,6 @@
 // above all earlier ones once the servers lost all their data.
 //
 // Limits run on the leader's clock, as answers to writes show it, to a round trip and a
-// millisecond: clients differ by no more than that, whatever their own clocks say.
+// millisecond: clients differ by no more than that, whatever their own clocks say. A client that has written
+// nothing for a minute asks for it before its next decision. Leases run on a clock of the servers that nobody sets.
 package zookeeper

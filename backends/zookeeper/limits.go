@@ -45,7 +45,7 @@ func (b *backend) beginLimit(ctx context.Context) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	if b.clock.jumped() {
+	if b.clock.stale() {
 		if err := b.askTime(ctx); err != nil {
 			return err
 		}
@@ -57,7 +57,17 @@ func (b *backend) beginLimit(ctx context.Context) error {
 // askTime writes nothing to a node of our own, and learns when.
 func (b *backend) askTime(ctx context.Context) error {
 	sent := time.Now()
-	stat, err := call(ctx, b, func() (*zk.Stat, error) { return b.conn.Set(b.root+"/limits", []byte{}, -1) }, nil)
+	stat, err := call(ctx, b, func() (*zk.Stat, error) {
+		dir := b.root + "/limits"
+		stat, err := b.conn.Set(dir, []byte{}, -1)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return stat, err
+		}
+		if err := b.makeDir(dir); err != nil { // somebody has removed it
+			return nil, driver.NotSent(err)
+		}
+		return b.conn.Set(dir, []byte{}, -1)
+	}, nil)
 	if err == nil {
 		b.clock.learn(sent, time.Now(), stat.Mtime)
 	}
@@ -99,8 +109,14 @@ type nodeStore struct{ b *backend }
 // Now is the leader's time.
 func (s nodeStore) Now() int64 { return s.b.clock.now() }
 
-// Look has nothing to do: all clients count by the leader's clock.
-func (s nodeStore) Look(*cell, driver.Limit, int64) {}
+// Look ends a state that stands still when it may, as after the leader's clock was ahead.
+func (s nodeStore) Look(c *cell, l driver.Limit, now int64) {
+	v := &c.Version
+	ahead, _ := s.b.ahead.Look(&c.State, v.path, uint64(v.version), l, now)
+	if ahead > 0 && c.State.Expiry(l, now) == 0 {
+		v.until = 0 // by that clock, too
+	}
+}
 
 // Trust reads a limit first that others decide on too, and one that was not there. A limit that this client meets for
 // the first time is read first or made first, as those before it suggest.

@@ -42,11 +42,17 @@ func TestClock(t *testing.T) {
 	if c.offset != before {
 		t.Errorf("offset moved from %d to %d by an answer that agrees", before, c.offset)
 	}
-	if c.jumped() {
+	if c.stale() {
 		t.Error("the clocks have moved apart though nobody set them")
 	}
+	seen := c.seen
+	c.seen = time.Now().Add(-clockMemory - time.Second)
+	if !c.stale() {
+		t.Error("the leader's clock is known without an answer of late")
+	}
+	c.seen = seen
 	c.apart -= time.Hour.Microseconds() // as if the machine had slept for an hour
-	if !c.jumped() {
+	if !c.stale() {
 		t.Error("a sleep of an hour goes unnoticed")
 	}
 }
@@ -417,5 +423,55 @@ func TestRoundRemovesWhatIsForgotten(t *testing.T) {
 	}
 	if most := 2 * 256 * collectSoon; sum > 0 || took > most+2*collectEvery {
 		t.Errorf("%d are left after %v: want none after %v", sum, took, most)
+	}
+}
+
+// A state that the leader's clock made when it was an hour ahead is in nobody's way for an hour, and its node is collected
+// as any other.
+func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	b := connect(t, urlWith(t, shared(t).Addr, calmSession))
+	l := limitOf(t, "10/1s sliding-window")
+	ahead := b.clock.now() + time.Hour.Microseconds()
+	var s limits.State
+	if out, _ := s.Take(l, ahead, driver.Ask{Min: 10, N: 10}); out.N != 10 {
+		t.Fatalf("of a fresh limit: %+v", out)
+	}
+	// One decision makes the directories, and another state takes its place.
+	dirs := make(map[string]string)
+	for _, key := range []string{"one", "two", "three"} {
+		must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, l, driver.Ask{Min: 1, N: 1}))
+		dir := b.limitPath(key, l)
+		node := must[string](t)(b.incarnation(dir))
+		data := must[[]byte](t)(s.AppendBinary(recordUntil(ahead + time.Hour.Microseconds())))
+		must[*zk.Stat](t)(b.conn.Set(node, data, -1))
+		dirs[key] = node
+	}
+	b.states.Forget(func(*cell) bool { return true })
+	start := time.Now()
+	take := func(what string, take func() int) {
+		t.Helper()
+		for take() < 10 {
+			if time.Since(start) > hung {
+				t.Fatalf("%s: denied", what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	take("a limit", func() int {
+		return must[driver.TakenOne](t)(b.TakeOne(t.Context(), "one", l, driver.Ask{Min: 10, N: 10})).N
+	})
+	take("several limits", func() int {
+		return must[[]driver.Taken](t)(b.TakeAll(t.Context(), []driver.Demand{{Key: "two", Limit: l, N: 10}, {Key: "three", Limit: l, N: 10}}))[0].Asks[0].N
+	})
+	for key, node := range dirs {
+		data, _, err := b.conn.Get(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := parseRecord(data)
+		if most := b.clock.now() + time.Minute.Microseconds(); err != nil || r.until > most {
+			t.Errorf("%s is kept for %v, %v", key, time.Duration(r.until-b.clock.now())*time.Microsecond, err)
+		}
 	}
 }

@@ -119,6 +119,11 @@ func TestRequests(t *testing.T) {
 	b.clock.mu.Unlock()
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, driver.Ask{}))
 	expect("a look after the machine has slept", opSet, opGet)
+	b.clock.mu.Lock()
+	b.clock.seen = b.clock.seen.Add(-clockMemory)
+	b.clock.mu.Unlock()
+	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, driver.Ask{}))
+	expect("a look a minute after the last answer that told the time", opSet, opGet)
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one))
 	p.take()
 	if one := must[driver.TakenOne](t)(b.TakeOne(ctx, "l", l, one)); one.N != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
@@ -104,6 +105,7 @@ type backend struct {
 	parentRests time.Duration // before it is removed
 	clock       clock
 	states      *optimistic.Table[incarnation]
+	ahead       limits.Ahead
 	turns       *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 	guess       existence
 

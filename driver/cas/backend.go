@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
@@ -18,6 +19,7 @@ type Backend struct {
 	info   driver.Info
 	cells  Cells
 	skew   time.Duration
+	ahead  limits.Ahead
 	closed atomic.Bool
 	close  func() error
 }

@@ -14,7 +14,7 @@
 //
 // A lock has one cell. It is a line of text that an operator can read:
 //
-//	coord-lock 1 held token=1763711409000000 until=1763711439000000 id=app@host/4711/1763711409000/0a…
+//	coord-lock 2 held token=1763711409000000 ttl=30000000 until=1763711439000000 id=app@host/4711/1763711409000/0a…
 //
 // until is when the lease ends, in Unix microseconds on the store's clock. The
 // state kept instead of held says that nobody holds any more and the key is kept

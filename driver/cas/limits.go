@@ -2,6 +2,7 @@ package cas
 
 import (
 	"context"
+	"hash/maphash"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -14,7 +15,8 @@ func (b *Backend) updateState(ctx context.Context, key string, c optimistic.Chan
 	if err := b.checkKey(ctx, key); err != nil {
 		return err
 	}
-	return b.cells.Update(ctx, limitName(key, c.Limit), func(old []byte, t time.Time) (Change, error) {
+	name := limitName(key, c.Limit)
+	return b.cells.Update(ctx, name, func(old []byte, t time.Time) (Change, error) {
 		var s limits.State
 		if old != nil {
 			if err := s.UnmarshalBinary(old); err != nil {
@@ -22,6 +24,8 @@ func (b *Backend) updateState(ctx context.Context, key string, c optimistic.Chan
 			}
 		}
 		now := t.UnixMicro()
+		// A clock that was wrong may have made the state. It is the same as before if nothing was granted since.
+		b.ahead.Look(&s, name.State+" "+key, maphash.Bytes(versions, old), c.Limit, now)
 		if !c.Apply(&s, now) {
 			return Change{}, nil
 		}
@@ -36,6 +40,9 @@ func (b *Backend) updateState(ctx context.Context, key string, c optimistic.Chan
 		return Change{Write: true, Value: value, Keep: keep}, nil
 	})
 }
+
+// versions makes a version of a state.
+var versions = maphash.MakeSeed()
 
 func limitName(key string, l driver.Limit) Name {
 	return Name{Kind: Limit, Key: key, State: limits.Name(l)}

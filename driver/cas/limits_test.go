@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -198,4 +199,36 @@ func TestContendedLimitIsExact(t *testing.T) {
 			t.Errorf("granted %d of 200 asks, want 100", granted)
 		}
 	})
+}
+
+// A state that a clock made when it was an hour ahead stands still, and begins anew when the whole limit would be back.
+func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
+	for _, l := range []driver.Limit{perMinute, fixed, bucket} {
+		t.Run(l.Algorithm.String(), func(t *testing.T) {
+			eachForm(t, func(t *testing.T, s *shelf, b *cas.Backend) {
+				synctest.Test(t, func(t *testing.T) {
+					if one := take(t, b, l, n(l.Max())); one.N != l.Max() {
+						t.Fatalf("of a fresh limit: %+v", one)
+					}
+					s.pass(-time.Hour)
+					writes, waited := s.writes, time.Duration(0)
+					for take(t, b, l, n(l.Max())).N == 0 {
+						if s.writes != writes || waited > 2*time.Minute {
+							t.Fatalf("denied for %v, %d writes", waited, s.writes-writes)
+						}
+						time.Sleep(sec)
+						s.pass(sec)
+						waited += sec
+					}
+					whole := time.Minute
+					if l.Algorithm == driver.TokenBucket {
+						whole = 5 * sec
+					}
+					if waited < whole || waited > whole+2*sec {
+						t.Errorf("granted again after %v, want %v", waited, whole)
+					}
+				})
+			})
+		})
+	}
 }

@@ -31,7 +31,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (gr
 			return rec, fmt.Errorf("%w: token %d: want at most %d", driver.ErrUnsupported, token, int64(driver.MaxToken))
 		}
 		grant = driver.Grant{Token: token, TTL: r.TTL}
-		return record{state: held, token: token, until: b.end(r.TTL, now), id: r.ID}, nil
+		return record{state: held, token: token, ttl: ceilMicros(r.TTL), until: b.end(r.TTL, now), id: r.ID}, nil
 	})
 	return result(grant, err)
 }
@@ -74,7 +74,7 @@ func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 		if d <= 0 {
 			return record{state: free, token: rec.token}, nil
 		}
-		rec.state, rec.until = kept, holders.Until(now, d)
+		rec.state, rec.ttl, rec.until = kept, ceilMicros(d), holders.Until(now, d)
 		return rec, nil
 	})
 }
@@ -125,20 +125,29 @@ func (b *Backend) Inspect(ctx context.Context, key string) (holder driver.Holder
 	return holder, nil
 }
 
-// update replaces the record of key by what fn makes of it. A record that fn
-// returns as it was is not written.
+// update replaces the record of key by what fn makes of it, or leaves it as it is where fn fails. It is written if it has
+// changed: also where fn fails, if a clock that was set back has left a lease that ends too late.
 func (b *Backend) update(ctx context.Context, key string, fn func(record, time.Time) (record, error)) error {
-	return b.cells.Update(ctx, Name{Kind: Lock, Key: key}, func(old []byte, now time.Time) (Change, error) {
-		before, err := parseRecord(old)
+	var answer error
+	err := b.cells.Update(ctx, Name{Kind: Lock, Key: key}, func(old []byte, now time.Time) (Change, error) {
+		stored, err := parseRecord(old)
 		if err != nil {
 			return Change{}, err
 		}
+		before := stored.shortened(now, b.skew)
 		after, err := fn(before, now)
-		if err != nil || after == before {
-			return Change{}, err
+		if answer = err; err != nil {
+			after = before
+		}
+		if after == stored {
+			return Change{}, nil
 		}
 		return Change{Write: true, Value: after.append(nil), Keep: after.keep(now)}, nil
 	})
+	if err != nil {
+		return err
+	}
+	return answer
 }
 
 // holder is the id that holds, "" if the key is only kept taken.
@@ -160,7 +169,9 @@ func (r record) keep(now time.Time) time.Duration {
 
 // extend prolongs the lease, and never shortens it.
 func (b *Backend) extend(r record, ttl time.Duration, now time.Time) (record, driver.Grant) {
-	r.until = max(r.until, b.end(ttl, now))
+	if until := b.end(ttl, now); until > r.until {
+		r.until, r.ttl = until, ceilMicros(ttl)
+	}
 	return r, driver.Grant{Token: r.token, TTL: max(ttl, remaining(r, now)-b.skew)}
 }
 
@@ -168,6 +179,8 @@ func (b *Backend) extend(r record, ttl time.Duration, now time.Time) (record, dr
 func (b *Backend) end(ttl time.Duration, now time.Time) int64 {
 	return holders.Until(now, ttl+b.skew)
 }
+
+func ceilMicros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 
 // remaining is what is left of the lease.
 func remaining(r record, now time.Time) time.Duration { return time.UnixMicro(r.until).Sub(now) }

@@ -99,6 +99,57 @@ func TestTokensRiseWhenTheClockGoesBack(t *testing.T) {
 	})
 }
 
+// A clock that was an hour ahead, and is set back: nobody is in the way for longer than its own TTL.
+func TestClockSetBack(t *testing.T) {
+	eachForm(t, func(t *testing.T, s *shelf, b *cas.Backend) {
+		ctx := t.Context()
+		renew := func(id string) driver.Grant {
+			t.Helper()
+			g, err := b.Renew(ctx, "k", driver.Request{ID: id, TTL: sec})
+			wantErr(t, "Renew", err, nil)
+			return g
+		}
+		// back sets the clock back. Who asks is refused, for the TTL from then on, and not before.
+		back := func(what string, last int64) (token int64) {
+			t.Helper()
+			s.pass(-time.Hour)
+			_, err := try(t, b, "next", sec)
+			var locked *driver.LockedError
+			if !errors.As(err, &locked) || locked.Remaining > sec+time.Microsecond {
+				t.Fatalf("%s: %v: want at most the TTL to be left", what, err)
+			}
+			writes := s.writes
+			s.pass(sec)
+			wantErr(t, what+", before the end", second(try(t, b, "next", sec)), driver.ErrLocked)
+			if s.writes != writes {
+				t.Errorf("%s: a refusal wrote", what)
+			}
+			s.pass(time.Microsecond)
+			if token = mustTry(t, b, "next", sec); token <= last {
+				t.Errorf("%s: token %d after %d", what, token, last)
+			}
+			wantErr(t, "Unlock", b.Unlock(ctx, "k", "next"), nil)
+			return token
+		}
+		last := back("a dead holder", mustTry(t, b, "a", sec))
+
+		last = max(last, mustTry(t, b, "a", sec))
+		wantErr(t, "UnlockAfter", b.UnlockAfter(ctx, "k", "a", sec), nil)
+		last = back("what is kept taken", last)
+
+		last = max(last, mustTry(t, b, "a", sec))
+		s.pass(-time.Hour)
+		if g := renew("a"); g.TTL > sec+time.Microsecond || g.Token != last {
+			t.Errorf("a renewal: %+v", g)
+		}
+		s.pass(-time.Hour)
+		if h, err := b.Inspect(ctx, "k"); err != nil || h.TTL > sec+time.Microsecond {
+			t.Errorf("Inspect: %+v, %v", h, err)
+		}
+		wantErr(t, "Unlock", b.Unlock(ctx, "k", "a"), nil)
+	})
+}
+
 func TestKeptTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(context.Context, *cas.Backend) error

@@ -28,6 +28,7 @@ const (
 type record struct {
 	state state
 	token int64
+	ttl   int64 // of the lease, in microseconds; 0 if free
 	until int64 // Unix microseconds
 	id    string
 }
@@ -42,7 +43,16 @@ func (r record) heldBy(id string, now int64) bool {
 	return r.live(now) && r.state == held && r.id == id
 }
 
-const header = "coord-lock 1 "
+// shortened is r with a lease that ends no later than it could if the clock had not been set back: so a dead holder is in the
+// way for its TTL from then on. Clocks of clients may lie apart by skew.
+func (r record) shortened(now time.Time, skew time.Duration) record {
+	if r.state != free {
+		r.until = min(r.until, now.UnixMicro()+r.ttl+2*skew.Microseconds()+1)
+	}
+	return r
+}
+
+const header = "coord-lock 2 "
 
 // append writes the record as its line of text.
 func (r record) append(b []byte) []byte {
@@ -51,6 +61,8 @@ func (r record) append(b []byte) []byte {
 	b = append(b, " token="...)
 	b = strconv.AppendInt(b, r.token, 10)
 	if r.state != free {
+		b = append(b, " ttl="...)
+		b = strconv.AppendInt(b, r.ttl, 10)
 		b = append(b, " until="...)
 		b = strconv.AppendInt(b, r.until, 10)
 		b = append(b, " id="...)
@@ -81,7 +93,7 @@ func scanRecord(text string) (r record, ok bool) {
 	fields := strings.Fields(text)
 	want := 2
 	if len(fields) > 0 && fields[0] != string(free) {
-		want = 4
+		want = 5
 	}
 	if len(fields) != want {
 		return r, false
@@ -95,9 +107,13 @@ func scanRecord(text string) (r record, ok bool) {
 	if r.state == free {
 		return r, true
 	}
-	if r.until, ok = holders.ScanInt(fields[2], "until=", 1, math.MaxInt64); !ok {
+	// Of a TTL that is greater than any, the sum with a clock would overflow.
+	if r.ttl, ok = holders.ScanInt(fields[2], "ttl=", 1, driver.MaxToken); !ok {
 		return r, false
 	}
-	r.id, ok = strings.CutPrefix(fields[3], "id=")
+	if r.until, ok = holders.ScanInt(fields[3], "until=", 1, math.MaxInt64); !ok {
+		return r, false
+	}
+	r.id, ok = strings.CutPrefix(fields[4], "id=")
 	return r, ok && driver.CheckID(r.id) == nil
 }
