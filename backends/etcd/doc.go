@@ -73,9 +73,9 @@
 //
 // So a take is two requests, a refusal is one, and a release is one. A client makes one take of a key at a time.
 //
-// A slot is the lowest one that was free when the key was read. The head ends with its grant, with Unlock, or with the time
-// that its last attempt asked for: etcd has no clock. A key can have 256 holders, because each take reads all of them. One
-// more is ErrUnsupported.
+// A slot is the lowest one that was free when the key was read. The head ends with its grant, with Unlock, or with a lease of
+// its own, of a second or the shortest that the server grants, which each attempt keeps alive. A key can have 256 holders,
+// because each take reads all of them. One more is ErrUnsupported.
 //
 // # Members
 //

@@ -283,7 +283,8 @@ func TestNightlySharedBoundIsKeptByACluster(t *testing.T) {
 	manyHolders(t, testserver.EtcdCluster(t).Addrs(), 60, func(i int) driver.Share { return permits(1+int64(i%3), 5) }, 5)
 }
 
-// A head whose client dies is gone with its lease, and one that does not ask again is removed at the end of its time.
+// A head whose client dies is gone with its lease, the shortest one, however long its hold would be. One that does not ask again
+// is removed at the end of its time.
 func TestHeadThatDies(t *testing.T) {
 	t.Parallel() // it mostly waits
 	srv := shared(t)
@@ -294,7 +295,14 @@ func TestHeadThatDies(t *testing.T) {
 	if _, err := tryShared(dead, "k", head); !errors.Is(err, driver.ErrLocked) {
 		t.Fatal(err)
 	}
+	if _, err := tryShared(dead, "k", head); !errors.Is(err, driver.ErrLocked) { // it stays the head
+		t.Fatal(err)
+	}
 	kv := entriesOf(t, b.client, b.names.shared("k")+headName).Kvs[0]
+	lease := must[*clientv3.LeaseTimeToLiveResponse](t)(b.client.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease)))
+	if want := b.seconds(driver.HeadFor); lease.GrantedTTL != want || head.TTL <= driver.HeadFor {
+		t.Errorf("the head of a request for %v has a lease of %d s, want %d s", head.TTL, lease.GrantedTTL, want)
+	}
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(kv.Lease)))
 	must[driver.Grant](t)(tryShared(b, "k", share1("next", permits(1, 2))))
 

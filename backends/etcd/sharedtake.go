@@ -96,18 +96,27 @@ func (t *take) send(ctx context.Context, e *entry, txn *pb.TxnRequest) (create i
 }
 
 // refused answers a request for which there is no room. One from the head of the queue becomes the key's head, if it has none,
-// or stays it.
+// or stays it, on a lease of driver.HeadFor: a head that dies is gone with that, however long its hold would be.
 func (t *take) refused(ctx context.Context, head *record) error {
 	if !t.share.Head || head != nil && head.id != t.id {
 		return driver.ErrLocked
 	}
+	short := driver.Request{ID: t.id, TTL: driver.HeadFor}
 	if head != nil { // its lease may be another client's, or tainted
-		l, there, err := t.b.rebound(ctx, t.place, t.again, head)
+		l, there, err := t.b.rebound(ctx, t.place, short, head)
 		if err == nil && there {
 			t.b.lead(t.place, *head, l)
 		}
 		return cmp.Or(err, driver.ErrLocked)
 	}
+	_, err := t.b.onLease(ctx, t.place, short, func(l *lease) (driver.Grant, error) {
+		return driver.Grant{}, (&take{b: t.b, place: t.place, l: l}).head(ctx)
+	})
+	return err
+}
+
+// head makes the head's entry, unless there is one.
+func (t *take) head(ctx context.Context) error {
 	rec := record{name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
 	e := &entry{place: t.place, name: rec.name, shared: &rec.sharedPart}
 	create, err := t.send(ctx, e, &pb.TxnRequest{
