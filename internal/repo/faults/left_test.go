@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -236,7 +237,11 @@ func memoryLife(t *testing.T) {
 func fileLife(t *testing.T) (string, func() counts) {
 	dir := t.TempDir()
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
-	return u.String(), func() counts {
+	return u.String(), fileLeft(t, dir)
+}
+
+func fileLeft(t *testing.T, dir string) func() counts {
+	return func() counts {
 		n := counts{}
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			kind, _, cell := strings.Cut(filepath.Base(path), ",")
@@ -257,9 +262,13 @@ func fileLife(t *testing.T) (string, func() counts) {
 
 func redisLife(t *testing.T) (string, func() counts) {
 	s := testserver.Redis(t, ownServer)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	return "redis://" + s.Addr, redisLeft(t, s.Addr)
+}
+
+func redisLeft(t *testing.T, addr string) func() counts {
+	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
-	return "redis://" + s.Addr, func() counts {
+	return func() counts {
 		n := counts{}
 		for keys := c.Scan(t.Context(), 0, "*", 1000).Iterator(); ; {
 			if !keys.Next(t.Context()) {
@@ -269,8 +278,11 @@ func redisLife(t *testing.T) (string, func() counts) {
 				return n
 			}
 			kind := "others"
-			if strings.HasSuffix(keys.Val(), ":fence") {
+			switch {
+			case strings.HasSuffix(keys.Val(), ":fence"):
 				kind = "fences"
+			case strings.HasSuffix(keys.Val(), ":shared"):
+				kind = "shared keys"
 			}
 			n[kind]++
 		}
@@ -279,7 +291,11 @@ func redisLife(t *testing.T) (string, func() counts) {
 
 func memcachedLife(t *testing.T) (string, func() counts) {
 	s := testserver.Memcached(t, testserver.WithFlags("-M"))
-	return "memcached://" + s.Addr, func() counts {
+	return "memcached://" + s.Addr, memcachedLeft(t, s)
+}
+
+func memcachedLeft(t *testing.T, s *testserver.Server) func() counts {
+	return func() counts {
 		n, now := counts{}, time.Now().Unix()
 		for _, line := range s.Lines("lru_crawler metadump all") {
 			key, rest, _ := strings.Cut(strings.TrimPrefix(line, "key="), " exp=")
@@ -296,6 +312,8 @@ func memcachedLife(t *testing.T) (string, func() counts) {
 			switch {
 			case strings.HasPrefix(key, "coord/fence/"):
 				n["fences"]++
+			case strings.HasPrefix(key, "coord/shared/"):
+				n["shared keys"]++
 			case key == "coord/servers":
 				n["lists of servers"]++
 			default:
@@ -308,12 +326,16 @@ func memcachedLife(t *testing.T) (string, func() counts) {
 
 func etcdLife(t *testing.T) (string, func() counts) {
 	s := testserver.Etcd(t, ownServer)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}})
+	return "etcd://" + s.Addr, etcdLeft(t, s.Addr)
+}
+
+func etcdLeft(t *testing.T, addr string) func() counts {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return "etcd://" + s.Addr, func() counts {
+	return func() counts {
 		n := counts{}
 		for kind, prefix := range map[string]string{"locks": "coord/lock/", "limits": "coord/limit/", "keys": "coord/"} {
 			r, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -335,7 +357,11 @@ func etcdLife(t *testing.T) (string, func() counts) {
 
 func zookeeperLife(t *testing.T) (string, func() counts) {
 	s := testserver.ZooKeeper(t, ownServer)
-	c, _, err := zk.Connect([]string{s.Addr}, time.Minute, zk.WithLogInfo(false))
+	return "zookeeper://" + s.Addr + "/left", zookeeperLeft(t, s.Addr, "/left")
+}
+
+func zookeeperLeft(t *testing.T, addr, root string) func() counts {
+	c, _, err := zk.Connect([]string{addr}, time.Minute, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,11 +373,34 @@ func zookeeperLife(t *testing.T) (string, func() counts) {
 		}
 		return names
 	}
-	return "zookeeper://" + s.Addr + "/left", func() counts {
-		n := counts{"locks": len(under("/left/locks"))}
-		for _, bucket := range under("/left/limits") {
-			n["limits"] += len(under("/left/limits/" + bucket))
+	return func() counts {
+		n := counts{"locks": len(under(root + "/locks"))}
+		for _, bucket := range under(root + "/limits") {
+			n["limits"] += len(under(root + "/limits/" + bucket))
 		}
 		return n
 	}
+}
+
+// postgresLeft counts the leases that are not over, and the sessions of others. Rows of those that are over stay until grants
+// of any key remove them.
+func postgresLeft(t *testing.T, addr string) counts {
+	c, err := pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	n := counts{}
+	for kind, rows := range map[string]string{
+		"locks": "coord.locks WHERE state <> 'free' AND until > now()", "waiters": "coord.waiters WHERE until > now()",
+		"holders":  "coord.holders WHERE until > now()",
+		"sessions": "pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+	} {
+		var count int
+		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM "+rows).Scan(&count); err != nil {
+			t.Fatal(err)
+		}
+		n[kind] = count
+	}
+	return n
 }

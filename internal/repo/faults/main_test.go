@@ -11,10 +11,14 @@ import (
 	"github.com/coordgo/coord/conformance"
 )
 
+// attackerMain makes an attacker of this process if it was started as one.
+var attackerMain = func() {}
+
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // of clients that lose their servers
-	conformance.WorkerMain()
 	redis.SetLogger(silent{})
+	attackerMain()
+	conformance.WorkerMain()
 	goleak.VerifyTestMain(m)
 }
 
