@@ -29,15 +29,15 @@ var cellMutants = []mutant{
 		name: "write that is not made", bug: "releases are written to a cache that is never flushed", sound: "cells",
 		new: shelved(cellBug{lazy: true}), killers: []string{"LOCK-02", "LOCK-05"},
 	}, {
-		name: "state kept for a month", bug: "states last longer than they say anything: one that a wrong clock made waits for its time", sound: "clocks",
-		new: clocked(cellBug{month: true}), killers: []string{"LIMIT-244"},
+		name: "state ahead for ever", bug: "a client forgets between requests what it has seen: a state that a wrong clock made waits for its time", sound: "clocks",
+		new: clocked(cellBug{forgets: true}), killers: []string{"LIMIT-244"},
 	}, {
 		name: "state of the future is none", bug: "a state that is ahead of the clock is taken for fresh at once: two clocks mint by turns", sound: "clocks",
 		new: clocked(cellBug{future: true}), killers: []string{"LIMIT-13"},
 	},
 }
 
-type cellBug struct{ twoSteps, short, fold, lazy, month, future, unpaid bool }
+type cellBug struct{ twoSteps, short, fold, lazy, forgets, future, unpaid bool }
 
 func shelved(bug cellBug) func() harness {
 	return func() harness {
@@ -56,7 +56,11 @@ func clocked(bug cellBug) func() harness {
 		info.Claims = slices.DeleteFunc(slices.Clone(info.Claims), func(c driver.Claim) bool { return c == driver.ServerClock })
 		s := &shelf{cells: make(map[cas.Name]value)}
 		skew := func(_ conformance.TB, ahead time.Duration) driver.Backend {
-			return cas.New(info, badClient{client{s}, bug, ahead})
+			c := badClient{client{s}, bug, ahead}
+			if bug.forgets {
+				return unmindful{cas.New(info, c), c}
+			}
+			return cas.New(info, c)
 		}
 		return harness{
 			Open:   func(tb conformance.TB) driver.Backend { return skew(tb, 0) },
@@ -64,6 +68,16 @@ func clocked(bug cellBug) func() harness {
 			Faults: &conformance.Faults{Skew: skew},
 		}
 	}
+}
+
+// unmindful makes each request as if it were its first.
+type unmindful struct {
+	*cas.Backend
+	cells cas.Cells
+}
+
+func (f unmindful) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	return cas.New(f.Info(), f.cells).Take(ctx, key, l, asks)
 }
 
 type badClient struct {
@@ -88,7 +102,7 @@ func (c badClient) Update(ctx context.Context, n cas.Name, fn cas.Func) error {
 		case n.Kind != cas.Limit:
 		case c.bug.short:
 			ch.Keep /= 2
-		case c.bug.month:
+		case c.bug.forgets:
 			ch.Keep = 30 * 24 * time.Hour
 		}
 		if c.bug.unpaid && n.Kind == cas.Limit {
