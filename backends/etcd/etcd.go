@@ -104,6 +104,8 @@ type backend struct {
 	log    *slog.Logger
 	// recheck is how often a waiter looks at its predecessor though nothing was pushed.
 	recheck time.Duration
+	// headFor is how long the head of a shared key's queue lasts that does not ask again.
+	headFor time.Duration
 
 	life  context.Context // ends with Close
 	end   func()
@@ -161,7 +163,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		return nil, err
 	}
 	b := &backend{
-		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery, making: makeWithin,
+		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery, headFor: driver.HeadFor, making: makeWithin,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
 		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),

@@ -63,8 +63,8 @@ func connectWith(t testing.TB, cfg clientv3.Config, opts ...Option) *backend {
 		}
 	})
 	// What is pushed is to be found out by that, and not by a look: no bound has to tell the two apart. And a machine that takes
-	// seconds for a request is not to make a test see an outcome that nobody knows.
-	b.(*backend).recheck, b.(*backend).making = time.Hour, hung
+	// seconds for a request is not to make a test see an outcome that nobody knows, nor to end a head.
+	b.(*backend).recheck, b.(*backend).making, b.(*backend).headFor = time.Hour, hung, time.Hour
 	return b.(*backend)
 }
 

@@ -101,7 +101,7 @@ func (t *take) refused(ctx context.Context, head *record) error {
 	if !t.share.Head || head != nil && head.id != t.id {
 		return driver.ErrLocked
 	}
-	short := driver.Request{ID: t.id, TTL: driver.HeadFor}
+	short := driver.Request{ID: t.id, TTL: t.b.headFor}
 	if head != nil { // its lease may be another client's, or tainted
 		l, there, err := t.b.rebound(ctx, t.place, short, head)
 		if err == nil && there {
