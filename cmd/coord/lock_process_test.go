@@ -134,7 +134,7 @@ func TestLockKeepsIgnored(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	cmd := u.command()
-	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap '' HUP; exec "$0" lock a -- sh -c 'kill -HUP $PPID; kill -HUP $$; echo survived'`, u.coord()}
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap '' HUP; exec "$0" lock a --local -- sh -c 'kill -HUP $PPID; kill -HUP $$; echo survived'`, u.coord()}
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "survived\n" {
 		t.Errorf("%q, %v", out, err)

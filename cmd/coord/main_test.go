@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,6 +92,26 @@ func (u *user) write(name, text string) (path string) {
 	return u.path(name)
 }
 
+// somewhere gives the arguments of a user who means the store of this machine, unless another one is named.
+func (u *user) somewhere(args []string) []string {
+	named := func(s string) bool { return strings.HasPrefix(s, "COORD_URL") }
+	if len(args) == 0 || slices.ContainsFunc(u.env, named) || !slices.Contains(local, args[0]) {
+		return args
+	}
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if flag, _, _ := strings.Cut(arg, "="); flag == "--url" || flag == "--config" || flag == "--local" {
+			return args
+		}
+	}
+	return append([]string{"--local"}, args...)
+}
+
+// local are the commands that somewhere gives a store.
+var local = []string{"lock", "semaphore", "members", "lead", "acquire", "release", "limit", "status", "watch", "break"}
+
 // result is how a run ended.
 type result struct {
 	code           int
@@ -115,7 +136,7 @@ func (u *user) runWith(do func(held) int, args ...string) result {
 func (u *user) runInto(stdout, stderr io.Writer, do func(held) int, args ...string) int {
 	u.t.Helper()
 	return cli.Run(u.t.Context(), cli.Program{
-		Args: args, Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
+		Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
 		Runner: &runner{u.t, stdout, do},
 	})
 }
@@ -200,7 +221,7 @@ func (u *user) begin(args ...string) *session {
 	}
 	out, stdout := io.Pipe()
 	go readLines(out, s.lines)
-	p := cli.Program{Args: args, Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}}
+	p := cli.Program{Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}}
 	go func() {
 		code := cli.Run(ctx, p)
 		_ = stdout.Close() // a pipe's never fails

@@ -140,25 +140,48 @@ func TestHelp(t *testing.T) {
 	u.run("__complete", "limit", "a", "--algorithm", "").want(t, 0, "token-bucket", "")
 }
 
-// The store of a user who names none.
-func TestDefaultStore(t *testing.T) {
+// The store of a user on one machine.
+func TestLocalStore(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	state := filepath.Join(u.dir, "state")
-	u.env = append(u.env, "XDG_STATE_HOME="+state)
-	u.run("lock", "a", "--", "true").want(t, 0, "", "")
+	u.env = append(u.env, "XDG_STATE_HOME="+state, "COORD_URL=redis://127.0.0.1:1") // which --local overrides
+	u.run("--local", "lock", "a", "--", "true").want(t, 0, "", "")
 	info, err := os.Stat(filepath.Join(state, "coord"))
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v: want a directory for its owner alone", info, err)
 	}
 	u.env = append(u.env, "XDG_STATE_HOME=relative")
-	u.run("lock", "a", "--", "true").want(t, 0, "", "")
+	u.run("lock", "a", "--local", "--", "true").want(t, 0, "", "")
 	if _, err := os.Stat(filepath.Join(u.dir, "relative")); err == nil {
 		t.Error("a relative XDG_STATE_HOME was used")
 	}
+	u.run("--local", "--url", "file:///tmp", "lock", "a", "--", "true").want(t, 64, "", "--local beside a URL")
 	u.env = append(u.env, "HOME=", "XDG_STATE_HOME=")
-	u.run("lock", "a", "--", "true").want(t, 69, "", "set --url or COORD_URL")
+	u.run("--local", "lock", "a", "--", "true").want(t, 69, "", "set --url or COORD_URL")
 	u.run("--url", "file:///dev/null", "lock", "a", "--", "true").want(t, 64, "", "/dev/null")
+}
+
+// Without a store nothing is locked, and nothing is said to be free.
+func TestNoStore(t *testing.T) {
+	t.Parallel()
+	const want = "coord: no store: give --url, COORD_URL, or --config with a file that has a url; or --local, which keeps out processes of this machine alone"
+	u := newUser(t, "")
+	u.env = append(u.env, "COORD_PREFIX=a", "COLOR=1") // no slips
+	file := u.write("coord.yaml", "prefix: a\n")
+	for _, args := range [][]string{
+		{"--config", file, "lock", "a", "--", "true"},
+		{"--config", file, "limit", "a", "--rate", "1/1s"},
+		{"--config", file, "status", "a"},
+		{"--config", file, "break", "a"},
+	} {
+		u.run(args...).want(t, 64, "", want+"\n")
+	}
+	for _, slip := range []string{"COORD_ULR", "COORD_UR", "coord_url", "COORDURL", "CORD_URL"} {
+		u := newUser(t, "")
+		u.env = append(u.env, slip+"=redis://127.0.0.1:1")
+		u.run("--config", file, "lock", "a", "--", "true").want(t, 64, "", want+"; "+slip+" is set: did you mean COORD_URL?\n")
+	}
 }
 
 func TestDemo(t *testing.T) {

@@ -45,7 +45,7 @@ func (u *user) command(args ...string) *exec.Cmd {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.t.Context(), patience)
 	u.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, u.coord(), args...)
+	cmd := exec.CommandContext(ctx, u.coord(), u.somewhere(args)...)
 	cmd.Env = u.env
 	cmd.Dir = u.dir
 	cmd.WaitDelay = 10 * time.Second

@@ -132,7 +132,7 @@ func TestWatchMistakes(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	config := filepath.Join(u.dir, "coord.yaml")
-	if err := os.WriteFile(config, []byte("limits: { mail: 10/1m }\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("url: file://"+u.dir+"/coord\nlimits: { mail: 10/1m }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	u.run("watch").want(t, 64, "", "no NAME and no --limit")

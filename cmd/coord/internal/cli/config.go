@@ -121,7 +121,7 @@ not opened.`,
 			if err != nil {
 				return err
 			}
-			cfg, err := flags.load(cmd.Context())
+			cfg, err := flags.loadAny(cmd.Context())
 			if err != nil {
 				return err
 			}

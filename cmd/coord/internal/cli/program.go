@@ -62,13 +62,22 @@ func Run(ctx context.Context, p Program) int {
 
 func run(ctx context.Context, p Program, signals *child.Signals, stderr *messages) int {
 	a := &app{Program: p, signals: signals, stdout: &output{w: p.Stdout}, stderr: stderr}
-	a.store.env = a.lookup
+	a.store.env, a.store.names = a.lookup, a.names
 	defer a.stderr.end()
 	ctx, stop := a.signals.Context(ctx)
 	defer stop()
 	root := a.root(stop)
 	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
 	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
+}
+
+// names are those of the variables of the environment.
+func (p *Program) names() (names []string) {
+	for _, pair := range p.Env {
+		name, _, _ := strings.Cut(pair, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // lookup is os.LookupEnv.

@@ -31,9 +31,10 @@ func Commands() *cobra.Command {
 const rootLong = `coord holds distributed locks and limits rates for shell commands, on the store
 of your choice.
 
-The store is, in this order: --url, COORD_URL, the url in the file that --config
-names, or a directory of this user on this machine. A password is better kept
-in COORD_URL than in --url, where others can read it in the list of processes.
+The store is, in this order: --url or --local, COORD_URL, or the url in the file that
+--config names. --local is a directory of this user: it keeps out the processes of this
+machine alone. A password is better kept in COORD_URL than in --url, where others can
+read it in the list of processes.
 
 Errors are one line on standard error. coord help exit-codes lists the exit status.`
 
@@ -71,7 +72,8 @@ func (a *app) root(stop func()) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&a.store.url, "url", "", "store, such as redis://host:6379/0 (default COORD_URL, or a directory of this user)")
+	root.PersistentFlags().StringVar(&a.store.url, "url", "", "store, such as redis://host:6379/0 (default COORD_URL, or the url of --config)")
+	root.PersistentFlags().BoolVar(&a.store.local, "local", false, "use a directory of this user, for processes of this machine alone")
 	root.PersistentFlags().StringVar(&a.store.file, "config", "", "coord.yaml with store, lock defaults and limits")
 	noFiles(root, "url")
 	root.AddCommand(

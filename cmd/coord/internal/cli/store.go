@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/config"
@@ -21,27 +23,41 @@ import (
 // storeFlags say which store to use.
 type storeFlags struct {
 	url, file string
+	local     bool // the store is that of this user on this machine
 	env       func(name string) (value string, set bool)
+	names     func() []string // of all variables of the environment
 }
 
 // openTime bounds how long a command waits for its store to answer the first time.
 const openTime = 10 * time.Second
 
-// load gives the configuration that the flags, the environment and the defaults come to.
+// load gives the configuration that the flags, the environment and the file come to, which has a store.
 func (f storeFlags) load(ctx context.Context) (*config.Config, error) {
+	cfg, err := f.loadAny(ctx)
+	if err == nil && len(cfg.Stores()) == 0 {
+		return nil, f.noStore()
+	}
+	return cfg, err
+}
+
+// loadAny is load of a configuration that may have no store.
+func (f storeFlags) loadAny(ctx context.Context) (*config.Config, error) {
+	if f.local && f.url != "" {
+		return nil, usage("--local beside a URL: give one of them")
+	}
 	cfg, err := f.loadFile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch {
+	case f.local:
+		var home string
+		if home, err = f.stateURL(); err == nil {
+			err = cfg.SetURL("--local", home)
+		}
 	case f.url != "":
 		if err = cfg.SetURL("--url", f.url); err != nil {
 			err = exit(exitUsage, "%w", err)
-		}
-	case len(cfg.Stores()) == 0:
-		var home string
-		if home, err = f.stateURL(); err == nil {
-			err = cfg.SetURL("default store", home)
 		}
 	}
 	if err != nil {
@@ -53,6 +69,28 @@ func (f storeFlags) load(ctx context.Context) (*config.Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// noStore says how to name a store, and which variable may have been meant for it.
+func (f storeFlags) noStore() error {
+	hint := ""
+	for _, name := range f.names() {
+		if value, _ := f.env(name); value != "" && nearURL(name) {
+			hint = fmt.Sprintf("; %s is set: did you mean %s?", name, config.EnvURL)
+		}
+	}
+	return usage("no store: give --url, %s, or --config with a file that has a url; or --local, which keeps out processes of this machine alone%s", config.EnvURL, hint)
+}
+
+// nearURL reports whether a variable of the environment is COORD_URL but for a slip.
+func nearURL(name string) bool {
+	known, _ := config.EnvVariables()
+	if slices.Contains(known, name) {
+		return false
+	}
+	names := cobra.Command{SuggestionsMinimumDistance: 2}
+	names.AddCommand(&cobra.Command{Use: config.EnvURL, Run: func(*cobra.Command, []string) {}})
+	return strings.HasPrefix(strings.ToUpper(name), "CO") && len(names.SuggestionsFor(name)) > 0
 }
 
 // knownScheme refuses a store that is not in this program.
@@ -119,10 +157,10 @@ func (f storeFlags) withFile(args []string) (storeFlags, error) {
 
 // chosen reports whether the user has named a store.
 func (f storeFlags) chosen() bool {
-	return f.url != "" || f.file != "" || slices.ContainsFunc(urlVariables(), func(v string) bool { value, _ := f.env(v); return value != "" })
+	return f.local || f.url != "" || f.file != "" || slices.ContainsFunc(urlVariables(), func(v string) bool { value, _ := f.env(v); return value != "" })
 }
 
-// urlVariables are those variables of the environment that --url overrides.
+// urlVariables are those variables of the environment that --url and --local override.
 func urlVariables() []string {
 	variables, _ := config.EnvVariables()
 	return slices.DeleteFunc(variables, func(v string) bool { return !strings.HasPrefix(v, config.EnvURL) })
@@ -131,7 +169,7 @@ func urlVariables() []string {
 // loadFile gives what the file and the environment say; without a file, the environment alone.
 func (f storeFlags) loadFile(ctx context.Context) (*config.Config, error) {
 	cfg, err := config.LoadEnv(ctx, f.file, func(name string) (string, bool) {
-		if f.url != "" && slices.Contains(urlVariables(), name) {
+		if (f.local || f.url != "") && slices.Contains(urlVariables(), name) {
 			return "", false
 		}
 		return f.env(name)
@@ -165,7 +203,7 @@ func (f storeFlags) stateURL() (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", exit(exitUnavailable, "default store: %w: set --url or COORD_URL", err)
+		return "", exit(exitUnavailable, "--local: %w: set --url or COORD_URL", err)
 	}
 	path := filepath.ToSlash(dir)
 	if path[0] != '/' {
@@ -182,7 +220,7 @@ func (f storeFlags) stateDir() (string, error) {
 	}
 	home, err := f.home()
 	if err != nil {
-		return "", exit(exitUnavailable, "default store: %w: set --url or COORD_URL", err)
+		return "", exit(exitUnavailable, "--local: %w: set --url or COORD_URL", err)
 	}
 	return filepath.Join(home, ".local", "state", "coord"), nil
 }
