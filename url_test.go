@@ -2,6 +2,7 @@ package coord
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -96,15 +97,22 @@ func TestRedactURL(t *testing.T) {
 	}
 }
 
+// urlMistakes are how the errors of a URL begin.
+var urlMistakes = []string{"it is empty", "its query is malformed", "its port is not a number", "an @ behind the hosts"}
+
 // What is accepted means the same when it is printed and read again, and no error shows what was read.
 func FuzzParseURL(f *testing.F) {
-	for _, raw := range []string{"redis://[::1]:6379,[::2]:6379/", "redis://u:p%40@h1:1,h2,[fe80::1%25e]/0?a=b#c", "file:///x", "a://,,", "a://[::1],é%C3%A9:1"} {
+	for _, raw := range []string{"", "a://h:b", "redis://[::1]:6379,[::2]:6379/", "redis://u:p%40@h1:1,h2,[fe80::1%25e]/0?a=b#c", "file:///x", "a://,,", "a://[::1],é%C3%A9:1"} {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := ParseURL(raw)
 		if err != nil {
-			if err.Error() != "invalid argument: store URL: its query is malformed" && !strings.Contains(err.Error(), "an @ behind the hosts") && !strings.HasPrefix(err.Error(), "invalid argument: store URL: want a form like redis://") {
+			text, ok := strings.CutPrefix(err.Error(), "invalid argument: store URL: ")
+			if i := strings.IndexAny(text, ":,"); i >= 0 {
+				text = text[:i]
+			}
+			if !ok || !slices.Contains(urlMistakes, text) && !strings.HasPrefix(text, "want a form like redis") {
 				t.Errorf("%q: %v", raw, err)
 			}
 			return
