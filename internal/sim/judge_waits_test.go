@@ -98,7 +98,7 @@ func (w *world) judgeWaits() {
 		writes, any := false, false
 		for _, h := range holders {
 			any = any || h.Mode != driver.Exclusive || key == base(key)
-			writes = writes || h.Mode == driver.Write
+			writes = writes || h.Mode == driver.Write || w.writerWaits(key) && w.isOfTheDead(h.ID)
 		}
 		note(w.freeSince, key, any, now)
 		note(w.shareable, key, writes, now)
@@ -124,6 +124,23 @@ func (w *world) judgeWaits() {
 			w.violate("forgotten", "%s waits for %q, which is free, for %v", p.k.name, p.key, waited)
 		}
 	}
+}
+
+// writerWaits reports whether somebody waits to write. Readers then wait behind it for the lease of a reader that has died.
+// w.mu is held.
+func (w *world) writerWaits(key string) bool {
+	for p := range w.pending {
+		if p.key == key && p.share.Mode == driver.Write {
+			return true
+		}
+	}
+	return false
+}
+
+// isOfTheDead reports whether a hold is of a client that has died. w.mu is held.
+func (w *world) isOfTheDead(id string) bool {
+	q := w.byID[id]
+	return q != nil && !q.l.diedAt().IsZero()
 }
 
 // judgeFirst looks for those who wait for a shared key behind one who has died: he is passed within a second (clause SH4), and
