@@ -161,6 +161,20 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 }
 
 // No two clients, and nothing that another program wrote, are taken for one another.
+// A number without a unit is taken for seconds, if it may have been meant so.
+func TestErrorOfADurationBelowAMillisecond(t *testing.T) {
+	c := newTestClient(t, newFake())
+	for d, want := range map[time.Duration]string{
+		30:     "TTL of 30ns: want at least 1ms; did you mean 30*time.Second?",
+		3600:   "TTL of 3.6µs: want at least 1ms; did you mean 3600*time.Second?",
+		656115: "TTL of 656.115µs: want at least 1ms",
+	} {
+		if _, err := c.TryLock(t.Context(), "k", TTL(d)); !errors.Is(err, ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestIDsTellClientsApart(t *testing.T) {
 	a, b := newIDs(), newIDs()
 	foreign := driver.FormatID("h", 1, time.Now(), [16]byte{1})

@@ -294,7 +294,11 @@ func (cfg *lockConfig) set(o LockOption) error {
 		return fmt.Errorf("%w: %s %v: want above 0, at most %v", ErrInvalid, lockFieldNames[o.field], o.value, maxOption)
 	}
 	if o.field&(fieldTTL|fieldMaxHold|fieldMinHold) != 0 && o.value < time.Millisecond {
-		return fmt.Errorf("%w: %s of %v: want at least 1ms; did you mean %d*time.Second?", ErrInvalid, lockFieldNames[o.field], o.value, o.value.Nanoseconds())
+		hint := ""
+		if day := 24 * time.Hour; o.value.Nanoseconds() <= int64(day/time.Second) {
+			hint = fmt.Sprintf("; did you mean %d*time.Second?", o.value.Nanoseconds())
+		}
+		return fmt.Errorf("%w: %s of %v: want at least 1ms%s", ErrInvalid, lockFieldNames[o.field], o.value, hint)
 	}
 	switch o.field {
 	case fieldTTL:

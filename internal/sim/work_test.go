@@ -225,7 +225,7 @@ func (k *worker) byHand(ctx context.Context) {
 		{coord.TTL(ttl)},
 		{coord.TTL(ttl)},
 		{coord.TTL(ttl), coord.NoRenew()},
-		{coord.TTL(ttl), coord.MaxHold(k.upTo(ttl))},
+		{coord.TTL(ttl), coord.MaxHold(max(k.upTo(ttl), time.Millisecond))},
 		{coord.TTL(ttl)},
 	}[k.rand.IntN(5)]
 	k.unlock(k.lockBy(ctx, "lock", k.c, driver.Share{}, key, key, d, k.rand.IntN(4) == 0, opts...))
@@ -234,7 +234,7 @@ func (k *worker) byHand(ctx context.Context) {
 // keep is Lock and Unlock of a key that stays taken.
 func (k *worker) keep(ctx context.Context) {
 	key, ttl := k.key(), k.ttl()
-	least := k.upTo(min(ttl, 500*time.Millisecond))
+	least := max(k.upTo(min(ttl, 500*time.Millisecond)), time.Millisecond)
 	l := k.lockBy(ctx, "keep", k.c, driver.Share{}, key, key, k.upTo(100*time.Millisecond), false, coord.TTL(ttl), coord.MinHold(least))
 	if l != nil && l.Err() == nil {
 		k.w.keeps(key, int64(l.Token())>>10, least)
