@@ -46,20 +46,20 @@ type Batcher[R any] struct {
 	shared int       // batches among them
 	next   *batch[R] // waits; nil: there is none
 	timer  *time.Timer
-	unused sync.Pool // of *request[R]
+	unused sync.Pool // of *request
 }
 
 // batch is requests that share a round trip. Batcher.mu guards it.
 type batch[R any] struct {
-	requests []*request[R]
+	requests []*request
 	values   []R
 	callers  int // those that have not left
 	cancel   context.CancelFunc
 }
 
-type request[R any] struct {
+// request is the wait for one of batch.values.
+type request struct {
 	ctx    context.Context
-	value  R
 	result chan error // has room for the one that it gets
 }
 
@@ -67,7 +67,7 @@ type request[R any] struct {
 func New[R any](s Sender[R], o Options) *Batcher[R] { return &Batcher[R]{sender: s, Options: o} }
 
 // Do sends r and returns its error, or at the end of ctx an error that matches [driver.ErrNotSent] if r was not sent, and else
-// plain ctx.Err. The sender may then still work on r.
+// plain ctx.Err. When the adapter closes, that is [driver.ErrClosed], or Options.ErrClosing. The sender may then still work on r.
 func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	b.mu.Lock()
 	if b.next == nil && b.free() {
@@ -83,7 +83,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	}
 	select {
 	case err := <-q.result:
-		*q = request[R]{result: q.result}
+		q.ctx = nil
 		b.unused.Put(q)
 		return err
 	case <-ctx.Done():
@@ -122,7 +122,7 @@ func (b *Batcher[R]) closed() bool {
 }
 
 // join adds r to the next batch, unless it does not fit. mu is held.
-func (b *Batcher[R]) join(ctx context.Context, r R) (*batch[R], *request[R]) {
+func (b *Batcher[R]) join(ctx context.Context, r R) (*batch[R], *request) {
 	bt := b.next
 	if bt == nil {
 		bt = &batch[R]{}
@@ -131,11 +131,11 @@ func (b *Batcher[R]) join(ctx context.Context, r R) (*batch[R], *request[R]) {
 	if !fits {
 		return nil, nil
 	}
-	q, ok := b.unused.Get().(*request[R])
+	q, ok := b.unused.Get().(*request)
 	if !ok {
-		q = &request[R]{result: make(chan error, 1)}
+		q = &request{result: make(chan error, 1)}
 	}
-	q.ctx, q.value = ctx, r
+	q.ctx = ctx
 	bt.requests, bt.values = append(bt.requests, q), append(bt.values, r)
 	if b.next == nil {
 		b.next = bt
@@ -148,7 +148,7 @@ func (b *Batcher[R]) join(ctx context.Context, r R) (*batch[R], *request[R]) {
 }
 
 // leave ends the wait for a request whose caller has gone.
-func (b *Batcher[R]) leave(bt *batch[R], q *request[R]) error {
+func (b *Batcher[R]) leave(bt *batch[R], q *request) error {
 	closed, err := b.closed(), q.ctx.Err()
 	if closed {
 		err = b.ErrClosing
@@ -194,7 +194,7 @@ func (b *Batcher[R]) take() (bt *batch[R], ctx context.Context) {
 }
 
 // together is the context of a batch.
-func together[R any](requests []*request[R]) (context.Context, context.CancelFunc) {
+func together(requests []*request) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, q := range requests {
 		deadline, ok := q.ctx.Deadline()

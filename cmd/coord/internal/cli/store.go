@@ -85,12 +85,12 @@ func (f storeFlags) noStore() error {
 // nearURL reports whether a variable of the environment is COORD_URL but for a slip.
 func nearURL(name string) bool {
 	known, _ := config.EnvVariables()
-	if slices.Contains(known, name) {
+	if !strings.HasPrefix(strings.ToUpper(name), "CO") || slices.Contains(known, name) {
 		return false
 	}
 	names := cobra.Command{SuggestionsMinimumDistance: 2}
 	names.AddCommand(&cobra.Command{Use: config.EnvURL, Run: func(*cobra.Command, []string) {}})
-	return strings.HasPrefix(strings.ToUpper(name), "CO") && len(names.SuggestionsFor(name)) > 0
+	return len(names.SuggestionsFor(name)) > 0
 }
 
 // knownScheme refuses a store that is not in this program.
