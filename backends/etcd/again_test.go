@@ -3,11 +3,14 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -113,4 +116,51 @@ func TestBrokenConnectionFailsNoRead(t *testing.T) {
 			t.Errorf("%s: %v, a connection broke: %v", name, err, broke)
 		}
 	}
+}
+
+// An attempt by the same id, which finds the entry of one before whose reply was lost, begins again if that entry ends under it:
+// the key is free, and to say that somebody has it were a lie.
+func TestAgainWhenTheEntryOfAnEarlierAttemptEnds(t *testing.T) {
+	t.Parallel()
+	srv := shared(t)
+	other := connect(t, srv.Addr)
+	for name, try := range map[string]func(b *backend, r driver.Request) error{
+		"a lock": func(b *backend, r driver.Request) error {
+			_, err := b.TryLock(context.Background(), "ends", r)
+			return err
+		},
+		"a shared hold": func(b *backend, r driver.Request) error {
+			r.Share = reads
+			_, err := tryShared(b, "ends", r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, m := meddled(t, srv.Addr)
+			r := request("a", time.Minute)
+			m.loseTxn(true)
+			if err := try(b, r); err == nil || driver.Definite(err) {
+				t.Fatalf("a lost reply: %v, want an unknown outcome", err)
+			}
+			moved := false
+			m.on(func(_ string, req any, send func() error) error {
+				if txn, ok := req.(*pb.TxnRequest); ok && rebinds(txn) && !moved { // the entry is read, and not yet on another lease
+					moved = true
+					for _, kv := range append(entriesOf(t, other.client, other.names.queue("ends")).Kvs, entriesOf(t, other.client, other.names.shared("ends")).Kvs...) {
+						must[*clientv3.LeaseRevokeResponse](t)(other.client.Revoke(context.Background(), clientv3.LeaseID(kv.Lease)))
+					}
+				}
+				return send()
+			})
+			if err := try(b, r); err != nil || !moved {
+				t.Errorf("the second attempt: %v, the entry ended under it: %v", err, moved)
+			}
+		})
+	}
+}
+
+// rebinds reports whether a transaction compares the lease of an entry.
+func rebinds(txn *pb.TxnRequest) bool {
+	return slices.ContainsFunc(txn.Compare, func(c *pb.Compare) bool { return c.Target == pb.Compare_LEASE }) ||
+		slices.ContainsFunc(txn.Success, func(op *pb.RequestOp) bool { return op.GetRequestTxn() != nil && rebinds(op.GetRequestTxn()) })
 }

@@ -95,9 +95,17 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 	return true
 }
 
-// tryOn sends the transaction: it makes an entry if the queue is empty. Otherwise it reads the first
+// tryOn makes the attempt on l, and again if what an earlier one left changes under it: the key may be free then.
+func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (g driver.Grant, err error) {
+	for err = errChanged; errors.Is(err, errChanged); {
+		g, err = b.tryOnce(ctx, key, r, l)
+	}
+	return g, err
+}
+
+// tryOnce sends the transaction: it makes an entry if the queue is empty. Otherwise it reads the first
 // entry, which may be that of an earlier attempt.
-func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
+func (b *backend) tryOnce(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	queue := b.names.queue(key)
 	name := b.names.entry(key, 0)
 	e := &entry{place: place{key: key, id: r.ID}, name: name}
@@ -163,20 +171,23 @@ func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 	return b.hold(e), nil
 }
 
+// errChanged tells that an entry that was read is there no more as it was: its lease has ended, or another call was faster.
+var errChanged = fmt.Errorf("%w: it has changed meanwhile", driver.ErrLocked)
+
 // adopt takes over a hold of r.ID that this client does not know: a repeated attempt
-// after a lost reply, or through another client.
+// after a lost reply, or through another client. After errChanged one reads it again.
 func (b *backend) adopt(ctx context.Context, p place, r driver.Request, rec record, was *entry) (driver.Grant, error) {
 	l, there, err := b.rebound(ctx, p, r, &rec)
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
 	case !there:
-		return driver.Grant{}, driver.ErrLocked // it has changed meanwhile
+		return driver.Grant{}, errChanged
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if was != nil && (was.state == removing || was.state == dropped) && was.create == rec.create && was.lease == l {
-		return driver.Grant{}, driver.ErrLocked // its deadline came meanwhile: it is removed, or about to be
+		return driver.Grant{}, errChanged // its deadline came meanwhile: it is removed, or about to be
 	}
 	return b.hold(b.known(p, rec, l)), nil
 }

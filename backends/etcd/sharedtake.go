@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,7 +21,8 @@ type take struct {
 	l     *lease
 }
 
-// try reads who shares the key, and makes an entry on the condition that nobody has come since. If somebody has, it begins anew.
+// try reads who shares the key, and makes an entry on the condition that nobody has come since. If somebody has, or what an earlier
+// attempt left has changed, it begins anew.
 func (t *take) try(ctx context.Context) (driver.Grant, error) {
 	for defeats := 0; ; defeats++ {
 		asked := time.Now()
@@ -32,7 +34,10 @@ func (t *take) try(ctx context.Context) (driver.Grant, error) {
 		v := all.judge(t.id, t.share)
 		switch {
 		case v.own != nil: // the reply to an earlier attempt was lost, or another client has made it
-			return t.b.adopt(ctx, t.place, t.again, *v.own, nil)
+			if g, err := t.b.adopt(ctx, t.place, t.again, *v.own, nil); !errors.Is(err, errChanged) {
+				return g, err
+			}
+			continue
 		case !v.fits:
 			return driver.Grant{}, t.refused(ctx, v.head)
 		case v.slot >= maxHolders:
