@@ -2,6 +2,8 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
+	"path"
 	"slices"
 	"time"
 
@@ -45,10 +47,8 @@ func (b *backend) sweepParents() {
 	ctx := context.Background()
 	for b.pause(ctx, b.parentRests/10) {
 		ctx, cancel := context.WithTimeout(ctx, sweepWithin)
-		for batch := range slices.Chunk(b.restedParents(), parentBatch) {
-			// What fails is left to the server.
-			_ = b.run(ctx, func() error { return b.removeParents(batch) }, nil)
-		}
+		// What fails is left to the server.
+		_ = b.run(ctx, func() error { return b.removeParents(b.restedParents()) }, nil)
 		cancel()
 		if !b.sweepsOn() {
 			return
@@ -79,20 +79,40 @@ func (b *backend) restedParents() (dirs []string) {
 	return dirs
 }
 
-// removeParents removes those that are empty in one transaction. It fails as a whole at one that is not, or has gone:
-// that one is left out then.
+// removeParents removes those that are empty, many in one transaction. That fails as a whole at one that is in use, which is left
+// out then, or has gone. Where the server's own look has been, many have gone: what is left, one request tells.
 func (b *backend) removeParents(dirs []string) error {
 	for len(dirs) > 0 {
-		ops := make([]any, len(dirs))
-		for i, dir := range dirs {
+		batch := dirs[:min(len(dirs), parentBatch)]
+		ops := make([]any, len(batch))
+		for i, dir := range batch {
 			ops[i] = &zk.DeleteRequest{Path: dir, Version: -1}
 		}
 		answers, err := b.conn.Multi(ops...)
+		if err == nil {
+			dirs = dirs[len(batch):]
+			continue
+		}
 		failed := firstFailure(answers, err)
 		if failed < 0 {
 			return err
 		}
 		dirs = slices.Delete(dirs, failed, failed+1)
+		if errors.Is(err, zk.ErrNoNode) {
+			if dirs, err = b.thereStill(dirs); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// thereStill leaves the parents that the server has.
+func (b *backend) thereStill(dirs []string) ([]string, error) {
+	names, err := b.list(b.root+"/locks", false)
+	has := make(map[string]bool, len(names))
+	for _, name := range names {
+		has[name] = true
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !has[path.Base(dir)] }), err
 }
