@@ -82,7 +82,7 @@ func TestPatched(t *testing.T) {
 	if name == "" {
 		t.Skip("unsupported: it runs in the binaries of TestEngines")
 	}
-	for seed := range uint64(4 * everyRun) {
+	for seed := range uint64(40 * everyRun) { // as many as a nightly run has
 		if p := planOf(seed); p.theme.String() == name {
 			o := simulate(t, p, nil, true, false)
 			if len(o.violations) > 0 {
