@@ -25,6 +25,12 @@ type panicking struct {
 	hits   atomic.Int32
 }
 
+func (p *panicking) Info() driver.Info {
+	info := p.fullStore.Info()
+	info.Claims = append(info.Claims, driver.MinHoldAfterExit)
+	return info
+}
+
 // in makes one call of a method.
 func (p *panicking) in(method string, apply func()) {
 	strike := p.method == method && p.armed.Load()
@@ -83,6 +89,10 @@ func (p *panicking) BreakNow(ctx context.Context, key, id string) (err error) {
 func (p *panicking) Ping(ctx context.Context) (err error) {
 	p.in("Ping", func() { err = p.fullStore.Ping(ctx) })
 	return err
+}
+
+func (f *panicking) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (p *panicking) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {
@@ -179,7 +189,7 @@ func TestDriverPanicsInACall(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // it waits for leases
 				store := memory.NewStore()
-				b := &panicking{fullStore: farStore{store.Open().(fullStore)}, method: method, after: after}
+				b := &panicking{fullStore: farStore{store.Open()}, method: method, after: after}
 				c := newQuietClient(t, b)
 				other := newQuietClient(t, store.Open())
 				b.armed.Store(true)

@@ -526,27 +526,12 @@ func (f farStore) Info() driver.Info {
 	return info
 }
 
-// fullStore is a store with every part that takes a call of the core.
-type fullStore interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Sharer
-	driver.Pinger
-	driver.Limiter
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-}
+type fullStore = driver.Backend
 
 // stores are the ways of the core to a store.
 var stores = map[string]func(*memory.Store) driver.Backend{
 	"here": func(s *memory.Store) driver.Backend { return s.Open() },
-	"far":  func(s *memory.Store) driver.Backend { return farStore{s.Open().(fullStore)} },
+	"far":  func(s *memory.Store) driver.Backend { return farStore{s.Open()} },
 }
 
 // A bad call gives a typed error and changes nothing: after it, everything works.

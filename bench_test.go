@@ -8,7 +8,10 @@ import (
 )
 
 // nullStore grants everything and costs nothing: what is left is the core's own cost.
-type nullStore struct{ token int64 }
+type nullStore struct {
+	driver.Unimplemented
+	token int64
+}
 
 func (*nullStore) Info() driver.Info { return driver.Info{Name: "null"} }
 func (*nullStore) Close() error      { return nil }

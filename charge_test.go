@@ -230,11 +230,9 @@ func TestChargeWithoutAnAnswer(t *testing.T) {
 
 // A store that does not claim charges, or has no method for them, is never asked for one.
 func TestChargeIsUnsupported(t *testing.T) {
-	claimed := newFakeLimits() // an adapter from before there were charges, in a wrapper that claims all
-	claimed.info.Claims = append(claimed.info.Claims, driver.Charge)
 	silent := newFakeCharges()
 	silent.info.Claims = silent.info.Claims.Without(driver.Charge)
-	for name, b := range map[string]driver.Backend{"no method": claimed, "no claim": silent, "locks alone": newFake()} {
+	for name, b := range map[string]driver.Backend{"no claim": silent, "locks alone": newFake()} {
 		t.Run(name, func(t *testing.T) {
 			c := newTestClient(t, b)
 			_, err := c.Charge(t.Context(), "k", ten, 1)

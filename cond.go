@@ -246,7 +246,7 @@ func (d *Cond) waits(ctx context.Context, full, id string) (bool, error) {
 
 // waiters gives those that wait, in the order in which they came.
 func (d *Cond) waiters(ctx context.Context, full string) ([]Holder, error) {
-	all, err := d.c.store.shared.holders.Holders(ctx, full)
+	all, err := d.c.store.shared.Holders(ctx, full)
 	if err != nil {
 		return nil, errs.OfStore(ctx, err, false)
 	}

@@ -93,13 +93,13 @@ func TestCondBrokenPlace(t *testing.T) {
 		defer c.Close()
 		operator := store.Open()
 		defer operator.Close()
-		places := operator.(driver.Sharer).Shared()
+		places := operator.Shared()
 		first, second := waitOnce(t.Context(), c), waitOnce(t.Context(), c)
 		all, err := places.Holders(t.Context(), "k\x00c")
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%d places, %v: want 2", len(all), err)
 		}
-		if err := places.(driver.Breaker).Break(t.Context(), "k\x00c", all[0].ID); err != nil {
+		if err := places.Break(t.Context(), "k\x00c", all[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
@@ -122,10 +122,15 @@ type leaving struct {
 	once *sync.Once
 }
 
-type sharingStore interface {
-	driver.Backend
-	driver.Locker
-	driver.Sharer
+type sharingStore = driver.Backend
+
+// polled is a store without a queue.
+type polled struct{ driver.Backend }
+
+func (p polled) Info() driver.Info {
+	info := p.Backend.Info()
+	info.Claims = info.Claims.Without(driver.Fair).Without(driver.Wake)
+	return info
 }
 
 func (l leaving) Shared() driver.SharedLocker { return leavingLocker{l.sharingStore.Shared(), l.once} }
@@ -146,7 +151,7 @@ func TestCondSignalPassesOverWhoHasLeft(t *testing.T) {
 		store := memory.NewStore()
 		waiters := clientOf(t, store.Open())
 		var once sync.Once
-		signaller := clientOf(t, leaving{store.Open().(sharingStore), &once})
+		signaller := clientOf(t, leaving{polled{store.Open()}, &once})
 		_, second := waitOnce(t.Context(), waiters), waitOnce(t.Context(), waiters)
 		begin := time.Now()
 		underLock(t, signaller, signaller.Cond("k").Signal)

@@ -17,10 +17,7 @@ func BenchmarkContended(b *testing.B) {
 	for name, section := range map[string]time.Duration{"section=0": 0, "section=1ms": time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
 			store := memory.NewStore()
-			bare := store.Open().(interface {
-				driver.Backend
-				driver.Locker
-			})
+			bare := store.Open()
 			defer bare.Close()
 			client, err := coord.New(store.Open())
 			if err != nil {

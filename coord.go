@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/internal/storetrace"
 )
 
 // Locker takes locks by key. [*Client] is one.
@@ -87,13 +89,13 @@ const (
 	stateClosed
 )
 
-// lockStore is the lock half of a backend.
+// lockStore is the part of a backend that locks. Its parts are nil where the backend does not claim them.
 type lockStore struct {
 	hold.Store
-	inspect driver.Inspector
+	inspect driver.Operator
+	lister  driver.Operator
 	breaker driver.Breaker
-	lister  driver.Lister
-	shared  sharedStore
+	shared  driver.SharedLocker
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -115,14 +117,15 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		return nil, c.fail("new", "", err)
 	}
 	locks, limits := halves(b)
+	if o := c.observing; o != nil && o.store {
+		t := &storetrace.Trace{Clock: c.clock, Called: o.called}
+		locks, limits = t.Backend(locks), t.Backend(limits)
+	}
 	c.connectLocks(locks)
-	store := c.connectLimits(limits)
-	pool := permit.Config{Info: limits.Info(), Clock: c.clock, Panics: &c.panics, NewID: c.newID}
+	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, Panics: &c.panics, NewID: c.newID}
 	if o := c.observing; o != nil {
-		o.attach(&c.store, &store)
 		pool.Ended = o.leaseEnded
 	}
-	pool.Store = store
 	c.permits = permit.New(pool, policy)
 	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: c.ids.next, Jitter: c.jitter, Floor: c.floor, Beside: c.ids.beside}
 	c.locks = hold.New(engine)
@@ -130,34 +133,39 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// connectLocks finds what the half of the store that locks can do.
+// connectLocks finds, by its claims, what the part of the store that locks can do.
 func (c *Client) connectLocks(locks driver.Backend) {
-	s := &c.store
-	s.Locker, _ = locks.(driver.Locker)
-	s.Queuer, _ = locks.(driver.Queuer)
-	s.Batch, _ = locks.(driver.BatchRenewer)
-	s.Delayed, _ = locks.(driver.DelayedUnlocker)
-	s.Losses, _ = locks.(driver.LossNotifier)
-	s.Parts = partition.New(locks, &c.panics)
-	s.inspect, _ = locks.(driver.Inspector)
-	s.breaker, _ = locks.(driver.Breaker)
-	s.lister, _ = locks.(driver.Lister)
-	if sharer, ok := locks.(driver.Sharer); ok && locks.Info().Claims.Has(driver.Shared) {
-		s.shared.connect(sharer.Shared(), s.Parts)
+	s, claims := &c.store, locks.Info().Claims
+	s.Locker, s.Parts = locks, partition.New(locks, &c.panics)
+	s.Delayed, s.Pushes = claims.Has(driver.MinHoldAfterExit), claims.Has(driver.LossPush)
+	if claims.Has(driver.Fair) || claims.Has(driver.Wake) {
+		s.Queuer = locks
+	}
+	if claims.Has(driver.Inspect) {
+		s.inspect = locks
+	}
+	if claims.Has(driver.List) {
+		s.lister = locks
+	}
+	if claims.Has(driver.Break) {
+		s.breaker = locks
+	}
+	if claims.Has(driver.Shared) {
+		s.shared = locks.Shared()
 	}
 }
 
-// connectLimits finds what the half of the store that limits can do.
+// connectLimits finds, by its claims, what the part of the store that limits can do.
 func (c *Client) connectLimits(limits driver.Backend) permit.Store {
-	s := permit.Store{Parts: partition.New(limits, &c.panics)}
-	s.Limiter, _ = limits.(driver.Limiter)
-	s.One, _ = limits.(driver.OneTaker)
-	s.Refund, _ = limits.(driver.Refunder)
-	if limits.Info().Claims.Has(driver.AtomicMulti) {
-		s.Multi, _ = limits.(driver.MultiLimiter)
+	s, claims := permit.Store{Limiter: limits, Parts: partition.New(limits, &c.panics)}, limits.Info().Claims
+	if claims.Has(driver.Reserve) {
+		s.Refund = limits
 	}
-	if limits.Info().Claims.Has(driver.Charge) {
-		s.Charge, _ = limits.(driver.Charger)
+	if claims.Has(driver.AtomicMulti) {
+		s.Multi = limits
+	}
+	if claims.Has(driver.Charge) {
+		s.Charge = limits
 	}
 	return s
 }
@@ -217,12 +225,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	if c.state.Load() == stateClosed {
 		return c.fail("ping", "", ErrClosed)
 	}
-	for _, b := range backends(c.backend) {
-		if p, ok := b.(driver.Pinger); ok {
-			if err := p.Ping(ctx); err != nil {
-				return c.fail("ping", "", errs.OfStore(ctx, err, false))
-			}
-		}
+	if err := c.backend.Ping(ctx); err != nil && !errors.Is(err, ErrUnsupported) {
+		return c.fail("ping", "", errs.OfStore(ctx, err, false))
 	}
 	return nil
 }
@@ -233,52 +237,25 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 	if c.state.Load() == stateClosed {
 		return nil, c.fail("describe", "", ErrClosed)
 	}
-	stores, all := backends(c.backend), map[string]string{}
-	for _, b := range stores {
-		d, ok := b.(driver.Describer)
-		if !ok {
-			continue
-		}
-		settings, err := d.Describe(ctx)
-		if err != nil {
-			return nil, c.fail("describe", "", errs.OfStore(ctx, err, false))
-		}
-		for name, value := range settings {
-			if len(stores) > 1 {
-				name = b.Info().Name + " " + name
-			}
-			all[name] = value
-		}
+	settings, err := c.backend.Describe(ctx)
+	if err != nil {
+		return nil, c.fail("describe", "", errs.OfStore(ctx, err, false))
 	}
-	return all, nil
+	return settings, nil
 }
 
 // Check compares how the store is set up with what its locks and limits need, as coord doctor
-// shows it. A store whose adapter is no driver.Checker has no findings. After Split the names
+// shows it. A store whose adapter does not look has no findings. After Split the names
 // begin with that of the store. ErrUnavailable if no server of a store answers.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 	if c.state.Load() == stateClosed {
 		return nil, c.fail("check", "", ErrClosed)
 	}
-	var all []driver.Finding
-	stores := backends(c.backend)
-	for _, b := range stores {
-		checker, ok := b.(driver.Checker)
-		if !ok {
-			continue
-		}
-		findings, err := checker.Check(ctx)
-		if err != nil {
-			return nil, c.fail("check", "", errs.OfStore(ctx, err, false))
-		}
-		for _, f := range findings {
-			if len(stores) > 1 {
-				f.Name = b.Info().Name + " " + f.Name
-			}
-			all = append(all, f)
-		}
+	findings, err := c.backend.Check(ctx)
+	if err != nil {
+		return nil, c.fail("check", "", errs.OfStore(ctx, err, false))
 	}
-	return all, nil
+	return findings, nil
 }
 
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a
@@ -332,13 +309,10 @@ func (c *Client) Break(ctx context.Context, key, holderID string) error {
 // holderID has nothing of key.
 func (c *Client) BreakNow(ctx context.Context, key, holderID string) error {
 	return c.revoke(ctx, "break", key, func(full string) error {
-		switch {
-		case c.store.breaker != nil:
+		if c.store.breaker != nil {
 			return c.store.breaker.BreakNow(ctx, full, holderID)
-		case c.store.Locker != nil:
-			return c.store.Unlock(ctx, full, holderID)
 		}
-		return ErrUnsupported
+		return c.store.Unlock(ctx, full, holderID)
 	})
 }
 

@@ -141,6 +141,8 @@ func TestErrorOfAQueueTellsItsAge(t *testing.T) {
 // blindQueue is a store with a queue, in which nobody is granted anything.
 type blindQueue struct{ *fakeStore }
 
+func (f *blindQueue) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
+
 func (q *blindQueue) Lock(ctx context.Context, _ string, _ driver.Request, waits func()) (driver.Grant, error) {
 	waits()
 	<-ctx.Done()

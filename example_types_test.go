@@ -17,6 +17,10 @@ import (
 // away is a store whose limits cannot be reached.
 type away struct{ driver.Backend }
 
+func (f away) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (away) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
 	return driver.Taken{}, driver.ErrNotSent
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 
 // fakeStore is a store whose every call a test can fail, delay or lose.
 type fakeStore struct {
+	driver.Unimplemented
+
 	mu     sync.Mutex
 	leases map[string]*fakeLease
 	token  int64
@@ -64,6 +67,13 @@ func newFake() *fakeStore {
 }
 
 func (f *fakeStore) Info() driver.Info { return f.info }
+
+// claiming is Info of b with more claims.
+func claiming(b driver.Backend, more ...driver.Claim) driver.Info {
+	info := b.Info()
+	info.Claims = append(slices.Clip(info.Claims), more...)
+	return info
+}
 
 func (f *fakeStore) Close() error {
 	f.mu.Lock()

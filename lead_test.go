@@ -187,6 +187,8 @@ func TestLeadPauses(t *testing.T) {
 // breakable is a fake store whose holds an operator can break: the key is kept taken until the lease ends.
 type breakable struct{ *fakeStore }
 
+func (f breakable) Info() driver.Info { return claiming(f.fakeStore, driver.Inspect, driver.Break) }
+
 const broken = "broken"
 
 func (b breakable) Inspect(context.Context, string) (driver.Holder, error) {

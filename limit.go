@@ -146,7 +146,7 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 	switch {
 	case c.observesLimits():
 		return c.observedTake(ctx, r, op, key, limit, least, n)
-	case c.permits.Local() && c.permits.Store.One != nil:
+	case c.permits.Local():
 		return c.takeHere(ctx, r, op, key, limit, least, n)
 	}
 	_, err := c.takeThere(ctx, r, op, key, limit, least, n)
@@ -180,7 +180,7 @@ func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit 
 	if err != nil {
 		return c.fail(op, key, err)
 	}
-	one, err := c.permits.Store.One.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
+	one, err := c.permits.Store.TakeOne(ctx, full, l, driver.Ask{Min: least, N: n})
 	if err != nil {
 		*r, err = c.degrade(ctx, op, key, driver.Ask{Min: least, N: n}, errs.OfStore(ctx, err, n > 0))
 		return err

@@ -33,6 +33,10 @@ func (f *fakeLimits) state(key string, l driver.Limit) *limits.State {
 	return f.states[name]
 }
 
+func (f *fakeLimits) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (f *fakeLimits) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (out driver.Taken, err error) {
 	err = f.do(ctx, "take", key, func() error {
 		for _, a := range asks {

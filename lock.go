@@ -248,7 +248,7 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 	switch {
 	case c.state.Load() == stateClosed:
 		return nil, ErrClosed
-	case c.store.Locker == nil || engine == nil:
+	case engine == nil:
 		return nil, ErrUnsupported
 	}
 	spec := cfg.spec(key, full, o)

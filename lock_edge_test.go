@@ -63,6 +63,8 @@ type pushingFake struct {
 	revokes bool // each grant, before TryLock returns
 }
 
+func (f *pushingFake) Info() driver.Info { return claiming(f.fakeStore, driver.LossPush) }
+
 func (f *pushingFake) NotifyLost(fn func(key, id string, cause error)) { f.lost = fn }
 
 func (f *pushingFake) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -133,6 +135,8 @@ func TestLossPushedBeforeTheCall(t *testing.T) {
 
 // patientFake waits at the store by asking again.
 type patientFake struct{ *fakeStore }
+
+func (f patientFake) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
 
 func (f patientFake) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	var once sync.Once
@@ -595,6 +599,8 @@ type breakingQueuer struct {
 	*fakeStore
 	n int
 }
+
+func (f *breakingQueuer) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
 
 func (f *breakingQueuer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	f.mu.Lock()

@@ -215,6 +215,8 @@ func TestMinHoldWithoutDelayedUnlocker(t *testing.T) {
 // delayedFake is a fakeStore that can unlock later.
 type delayedFake struct{ *fakeStore }
 
+func (f delayedFake) Info() driver.Info { return claiming(f.fakeStore, driver.MinHoldAfterExit) }
+
 func (f delayedFake) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	return f.do(ctx, "unlockafter", key, func() error {
 		l := f.live(key)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/coordgo/coord/internal/permit"
 	"github.com/coordgo/coord/internal/shadow"
-	"github.com/coordgo/coord/internal/storetrace"
 )
 
 // observing is the observers of a Client. It is nil without one, and then nothing
@@ -38,22 +37,6 @@ func newObserving(c *Client, list []Observer) *observing {
 		o.store = o.store || one.StoreCalled != nil
 	}
 	return o
-}
-
-// attach changes the client's store to what can be observed, as far as somebody is told. Without observers
-// nothing of it is in the way of a call.
-func (o *observing) attach(locks *lockStore, limits *permit.Store) {
-	if !o.store {
-		return
-	}
-	t := &storetrace.Trace{Clock: o.c.clock, Called: o.called}
-	locks.Locker, locks.Queuer = t.Locker(locks.Locker), t.Queuer(locks.Queuer)
-	locks.Batch, locks.Delayed = t.BatchRenewer(locks.Batch), t.DelayedUnlocker(locks.Delayed)
-	locks.inspect, locks.breaker, locks.lister = t.Inspector(locks.inspect), t.Breaker(locks.breaker), t.Lister(locks.lister)
-	locks.shared.trace(t)
-	limits.Limiter, limits.One = t.Limiter(limits.Limiter), t.OneTaker(limits.One)
-	limits.Multi, limits.Refund = t.MultiLimiter(limits.Multi), t.Refunder(limits.Refund)
-	limits.Charge = t.Charger(limits.Charge)
 }
 
 // called tells of a call on the store. The key has its prefix.

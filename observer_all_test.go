@@ -20,14 +20,11 @@ import (
 // faulty is a store of locks and limits that can be switched off.
 type faulty struct {
 	driver.Backend
-	locks  driver.Locker
-	limits driver.Limiter
-	off    atomic.Bool
+	off atomic.Bool
 }
 
 func newFaulty() *faulty {
-	b := memory.New()
-	return &faulty{Backend: b, locks: b.(driver.Locker), limits: b.(driver.Limiter)}
+	return &faulty{Backend: memory.New()}
 }
 
 // Info claims less than the store can do: in this process nothing would be leased.
@@ -40,33 +37,37 @@ func (f *faulty) Info() driver.Info {
 var errOff = errors.New("no route to host")
 
 func (f *faulty) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return f.locks.TryLock(ctx, key, r)
+	return f.Backend.TryLock(ctx, key, r)
 }
 
 func (f *faulty) Unlock(ctx context.Context, key, id string) error {
-	return f.locks.Unlock(ctx, key, id)
+	return f.Backend.Unlock(ctx, key, id)
 }
 
 func (f *faulty) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if f.off.Load() {
 		return driver.Grant{}, errOff
 	}
-	return f.locks.Renew(ctx, key, r)
+	return f.Backend.Renew(ctx, key, r)
+}
+
+func (f *faulty) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (f *faulty) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	if f.off.Load() {
 		return driver.Taken{}, errOff
 	}
-	return f.limits.Take(ctx, key, l, asks)
+	return f.Backend.Take(ctx, key, l, asks)
 }
 
 func (f *faulty) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
-	return f.limits.(driver.Charger).Charge(ctx, key, l, n)
+	return f.Backend.Charge(ctx, key, l, n)
 }
 
 func (f *faulty) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return f.limits.Reset(ctx, key, l)
+	return f.Backend.Reset(ctx, key, l)
 }
 
 // counted is an observer of everything, or of some fields alone, and how often each of its functions was called.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/hold"
 )
@@ -435,6 +436,8 @@ type listedFake struct {
 	*fakeStore
 	err error
 }
+
+func (f *listedFake) Info() driver.Info { return claiming(f.fakeStore, driver.List) }
 
 func (f *listedFake) List(_ context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

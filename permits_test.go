@@ -20,6 +20,10 @@ type batchedLimits struct {
 	batches [][]int // N of each request
 }
 
+func (f *batchedLimits) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (f *batchedLimits) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	ns := make([]int, 0, len(asks))
 	for _, a := range asks {
@@ -262,6 +266,10 @@ func TestCloseEndsTheLine(t *testing.T) {
 type deafLimits struct {
 	*fakeLimits
 	closing chan struct{}
+}
+
+func (f *deafLimits) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (f *deafLimits) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {

@@ -14,6 +14,8 @@ import (
 // directStore is a fakeStore with a line.
 type directStore struct{ *fakeStore }
 
+func (f directStore) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
+
 func (d directStore) Lock(ctx context.Context, key string, r driver.Request, waits func()) (g driver.Grant, err error) {
 	for waited := false; ; {
 		var taken bool
@@ -177,6 +179,8 @@ type lateStore struct {
 	directStore
 	wait, late time.Duration
 }
+
+func (f lateStore) Info() driver.Info { return claiming(f.directStore, driver.Fair) }
 
 func (s lateStore) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	waits()

@@ -16,6 +16,8 @@ type laterStore struct {
 	serves time.Time
 }
 
+func (f *laterStore) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
+
 func (l *laterStore) Lock(ctx context.Context, key string, r driver.Request, _ func()) (driver.Grant, error) {
 	if left := time.Until(l.serves); left > 0 {
 		return driver.Grant{}, &driver.NotYetError{After: left, Err: driver.NotSent(errors.New("it has just started"))}

@@ -17,6 +17,8 @@ type refusingStore struct {
 	says   error
 }
 
+func (f *refusingStore) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
+
 var errWrongUser = errors.New("wrong user or password")
 
 func (r *refusingStore) Lock(ctx context.Context, key string, _ driver.Request, _ func()) (driver.Grant, error) {

@@ -243,6 +243,8 @@ type queuedFake struct {
 	waiting chan struct{}
 }
 
+func (f queuedFake) Info() driver.Info { return claiming(f.fakeStore, driver.Fair) }
+
 func (f queuedFake) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	f.waiting <- struct{}{}
 	var once sync.Once

@@ -10,8 +10,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
-	"github.com/coordgo/coord/internal/partition"
-	"github.com/coordgo/coord/internal/storetrace"
 )
 
 // space is one of the sets of keys of a Client. Keys of different spaces have nothing to do with each other.
@@ -148,7 +146,7 @@ func (s *Shared) holders(ctx context.Context, key string) ([]Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	holders, err := s.c.store.shared.holders.Holders(ctx, full)
+	holders, err := s.c.store.shared.Holders(ctx, full)
 	if err != nil {
 		return nil, errs.OfStore(ctx, err, false)
 	}
@@ -189,10 +187,7 @@ func (s *Shared) BreakNow(ctx context.Context, key, holderID string) error {
 func (s *Shared) revoke(ctx context.Context, key string, do func(full string, breaker driver.Breaker) error) error {
 	full, err := s.fullKey(key)
 	if err == nil {
-		breaker := s.c.store.shared.breaker
-		if breaker == nil {
-			err = ErrUnsupported
-		} else if err = do(full, breaker); err != nil {
+		if err = do(full, s.c.store.shared); err != nil {
 			err = errs.OfStore(ctx, err, true)
 		}
 	}
@@ -244,35 +239,14 @@ func (s *Shared) itself() (*Client, space) { return s.c, spaceOf(s.share) }
 
 func (s *Shared) observers() *observing { return s.c.observers() }
 
-// sharedStore is the part of a backend that keeps keys which several hold. Its Locker is nil if there is none.
-type sharedStore struct {
-	hold.Store
-	holders driver.SharedLocker
-	breaker driver.Breaker
-	changes driver.ChangeNotifier
-}
-
-// connect finds what it can do.
-func (s *sharedStore) connect(d driver.SharedLocker, parts partition.Parts) {
-	s.Locker, s.holders, s.Parts = d, d, parts
-	s.Batch, _ = d.(driver.BatchRenewer)
-	s.Losses, _ = d.(driver.LossNotifier)
-	s.breaker, _ = d.(driver.Breaker)
-	s.changes, _ = d.(driver.ChangeNotifier)
-}
-
-// trace has t told of its calls.
-func (s *sharedStore) trace(t *storetrace.Trace) {
-	s.Locker, s.Batch = t.Locker(s.Locker), t.BatchRenewer(s.Batch)
-	s.holders, s.breaker = t.SharedLocker(s.holders), t.Breaker(s.breaker)
-}
-
 // connectShared makes the engine of keys that several hold, if the store keeps them.
 func (c *Client) connectShared(engine hold.Config) {
-	if c.store.shared.Locker == nil {
+	shared := c.store.shared
+	if shared == nil {
 		return
 	}
-	engine.Store, engine.Changes, engine.Queues = c.store.shared.Store, c.store.shared.changes, c.locks
+	engine.Store = hold.Store{Locker: shared, Pushes: c.store.Pushes, Parts: c.store.Parts}
+	engine.Changes, engine.Queues = shared, c.locks
 	engine.PlaceLease = roundTTL(driver.HeadFor, c.info) // that of the head's mark, which keeps newcomers away
 	c.shared = hold.New(engine)
 }

@@ -9,14 +9,11 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
-	"github.com/coordgo/coord/driver"
 )
 
 // slowUnlock is a store whose exclusive locks, thus places in queues, are given back late.
 type slowUnlock struct {
-	driver.Backend
-	driver.Locker
-	driver.Sharer
+	polled
 	after    time.Duration
 	unlocked atomic.Int64
 }
@@ -24,15 +21,14 @@ type slowUnlock struct {
 func (s *slowUnlock) Unlock(ctx context.Context, key, id string) error {
 	time.Sleep(s.after)
 	defer s.unlocked.Add(1)
-	return s.Locker.Unlock(ctx, key, id)
+	return s.polled.Unlock(ctx, key, id)
 }
 
 // A process may end when Unlock returns: nothing of its hold is at the store then, nor its place in the queue.
 func TestUnlockLeavesNoPlaceInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
-		b := store.Open()
-		slow := &slowUnlock{Backend: b, Locker: b.(driver.Locker), Sharer: b.(driver.Sharer), after: 100 * time.Millisecond}
+		slow := &slowUnlock{polled: polled{store.Open()}, after: 100 * time.Millisecond}
 		c, err := coord.New(slow)
 		if err != nil {
 			t.Fatal(err)

@@ -58,6 +58,16 @@ type queued struct {
 	driver.Queuer
 }
 
+func (q queued) Info() driver.Info {
+	info := q.bent.Info()
+	info.Claims = append(info.Claims, driver.Fair, driver.Wake)
+	return info
+}
+
+func (q queued) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return q.Queuer.Lock(ctx, key, r, waits)
+}
+
 // heads is a store that keeps a refused head until it is granted or given back, for all clients.
 type heads struct {
 	driver.SharedLocker
@@ -144,7 +154,7 @@ func TestDriverPanicsBehindASharedLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, hits := memory.NewStore(), new(atomic.Int64)
 		c := clientOf(t, bent{
-			sharingStore: store.Open().(sharingStore),
+			sharingStore: polled{store.Open()},
 			unlock: func(ctx context.Context, in driver.Locker, key, id string) error {
 				if isQueue(key) && hits.Add(1) == 1 {
 					panic("driver")
@@ -169,7 +179,7 @@ func TestDriverPanicsInAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hits := new(atomic.Int64)
 		c := clientOf(t, bent{
-			sharingStore: memory.NewStore().Open().(sharingStore),
+			sharingStore: polled{memory.NewStore().Open()},
 			shared: func(in driver.SharedLocker) driver.SharedLocker {
 				return asks{in, func(ctx context.Context, in driver.SharedLocker, key string) ([]driver.Holder, error) {
 					if hits.Add(1) == 1 {
@@ -200,11 +210,11 @@ func TestHeadLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, head, lost := memory.NewStore(), &oneHead{}, new(atomic.Bool)
 		open := func(renew func(context.Context, driver.Locker, string, driver.Request) (driver.Grant, error)) *coord.Client {
-			b := store.Open().(sharingStore)
+			b := polled{store.Open()}
 			return clientOf(t, queued{bent{
 				sharingStore: b, renew: renew,
 				shared: func(in driver.SharedLocker) driver.SharedLocker { return heads{in, head} },
-			}, b.(driver.Queuer)})
+			}, b})
 		}
 		loser := open(func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 			if isQueue(key) && lost.CompareAndSwap(false, true) {
@@ -238,7 +248,7 @@ func TestHeadThatLosesItsPlaceAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, lost := memory.NewStore(), new(atomic.Int64)
 		starved := clientOf(t, queued{bent{
-			sharingStore: store.Open().(sharingStore),
+			sharingStore: polled{store.Open()},
 			renew: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 				if !isQueue(key) {
 					return in.Renew(ctx, key, r)
@@ -247,7 +257,7 @@ func TestHeadThatLosesItsPlaceAlways(t *testing.T) {
 				<-ctx.Done()
 				return driver.Grant{}, ctx.Err()
 			},
-		}, store.Open().(driver.Queuer)})
+		}, store.Open()})
 		holder, newcomer := clientOf(t, store.Open()).ReadWrite(), clientOf(t, store.Open()).ReadWrite()
 		reader := mustShare(t, holder.Read())
 		first := lockAndUnlock(t.Context(), starved.ReadWrite().Write())
@@ -296,7 +306,7 @@ func TestPlaceThatComesTooLate(t *testing.T) {
 				store, late := memory.NewStore(), new(atomic.Int64)
 				begin := time.Now()
 				slow := clientOf(t, bent{
-					sharingStore: store.Open().(sharingStore),
+					sharingStore: polled{store.Open()},
 					tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 						if isQueue(key) && time.Since(begin) < lateFor {
 							late.Add(1)
@@ -331,7 +341,7 @@ func TestWaitForASharedKeyOutlastsAnOutage(t *testing.T) {
 		store, down := memory.NewStore(), new(atomic.Bool)
 		open := func() *coord.Client {
 			return clientOf(t, bent{
-				sharingStore: store.Open().(sharingStore),
+				sharingStore: polled{store.Open()},
 				tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 					if down.Load() {
 						return driver.Grant{}, driver.ErrNotSent
@@ -376,7 +386,7 @@ func TestCondPassesSignalOnAfterAnOutage(t *testing.T) {
 			return nil
 		}
 		a := clientOf(t, bent{
-			sharingStore: store.Open().(sharingStore),
+			sharingStore: polled{store.Open()},
 			tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 				if asked.Add(1) == 2 {
 					end := time.Now().Add(100 * time.Millisecond)
@@ -417,7 +427,7 @@ func TestUnlockOfALostWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := new(atomic.Bool)
 		c := clientOf(t, bent{
-			sharingStore: memory.NewStore().Open().(sharingStore),
+			sharingStore: polled{memory.NewStore().Open()},
 			shared:       func(in driver.SharedLocker) driver.SharedLocker { return cutOff{in, down} },
 		})
 		ctx := coord.WithOwner(t.Context())
@@ -437,7 +447,7 @@ func TestUnlockOfALostWriter(t *testing.T) {
 func silent(t *testing.T) *coord.Client {
 	t.Helper()
 	return clientOf(t, bent{
-		sharingStore: memory.NewStore().Open().(sharingStore),
+		sharingStore: polled{memory.NewStore().Open()},
 		shared: func(in driver.SharedLocker) driver.SharedLocker {
 			return asks{in, func(ctx context.Context, _ driver.SharedLocker, _ string) ([]driver.Holder, error) {
 				<-ctx.Done()
@@ -518,7 +528,7 @@ func TestUnlockOfAWriterWhileItsReaderIsUnlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		letGo := make(chan struct{})
 		c := clientOf(t, bent{
-			sharingStore: memory.NewStore().Open().(sharingStore),
+			sharingStore: polled{memory.NewStore().Open()},
 			shared:       func(in driver.SharedLocker) driver.SharedLocker { return renewsLate{in, letGo} },
 		})
 		ctx := coord.WithOwner(t.Context())

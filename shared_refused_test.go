@@ -49,7 +49,7 @@ func TestRefusedHeadIsToldWhy(t *testing.T) {
 		const ttl = 20 * time.Second
 		store, o := memory.NewStore(), &offline{}
 		waiter := clientOf(t, bent{
-			sharingStore: store.Open().(sharingStore),
+			sharingStore: polled{store.Open()},
 			tryLock: func(ctx context.Context, in driver.Locker, key string, r driver.Request) (driver.Grant, error) {
 				return o.answer(ctx, func() (driver.Grant, error) { return in.TryLock(ctx, key, r) })
 			},

@@ -14,22 +14,60 @@ import (
 // It claims for locks what the first claims, for limits what the second does,
 // and of state that lasts what both do; its scope is the narrower. Close closes both.
 func Split(locks, limits driver.Backend) driver.Backend {
-	s := &split{locks: locks, limits: limits}
-	s.Locker, _ = locks.(driver.Locker)
-	s.Limiter, _ = limits.(driver.Limiter)
-	if s.Locker == nil {
-		s.Locker = noLocks{}
-	}
-	if s.Limiter == nil {
-		s.Limiter = noLimits{}
-	}
-	return s
+	return &split{locks, locks, limits, locks, locks, limits}
 }
 
 type split struct {
 	driver.Locker
+	driver.Queuer
 	driver.Limiter
+	driver.Operator
 	locks, limits driver.Backend
+}
+
+func (s *split) Shared() driver.SharedLocker { return s.locks.Shared() }
+
+// Partition is of a key that is locked. The core asks each backend itself.
+func (s *split) Partition(key string) string { return s.locks.Partition(key) }
+
+// Ping makes a round trip to both.
+func (s *split) Ping(ctx context.Context) error {
+	for _, b := range backends(s) {
+		if err := b.Ping(ctx); err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Describe gives the settings of both. The names begin with that of the store.
+func (s *split) Describe(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	for _, b := range backends(s) {
+		settings, err := b.Describe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range settings {
+			all[b.Info().Name+" "+name] = value
+		}
+	}
+	return all, nil
+}
+
+// Check gives the findings of both. The names begin with that of the store.
+func (s *split) Check(ctx context.Context) (all []driver.Finding, err error) {
+	for _, b := range backends(s) {
+		findings, err := b.Check(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range findings {
+			f.Name = b.Info().Name + " " + f.Name
+			all = append(all, f)
+		}
+	}
+	return all, nil
 }
 
 // halves gives the backend that locks and the one that limits.
@@ -105,23 +143,3 @@ func minBound(a, b int) int {
 }
 
 func (s *split) Close() error { return errors.Join(s.locks.Close(), s.limits.Close()) }
-
-// noLocks and noLimits stand for a half that a store does not have.
-type (
-	noLocks  struct{}
-	noLimits struct{}
-)
-
-func (noLocks) TryLock(context.Context, string, driver.Request) (driver.Grant, error) {
-	return driver.Grant{}, ErrUnsupported
-}
-
-func (noLocks) Renew(context.Context, string, driver.Request) (driver.Grant, error) {
-	return driver.Grant{}, ErrUnsupported
-}
-func (noLocks) Unlock(context.Context, string, string) error { return ErrUnsupported }
-
-func (noLimits) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
-	return driver.Taken{}, ErrUnsupported
-}
-func (noLimits) Reset(context.Context, string, driver.Limit) error { return ErrUnsupported }

@@ -16,6 +16,10 @@ type farStore struct {
 	trip time.Duration
 }
 
+func (f *farStore) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (f *farStore) Take(_ context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	time.Sleep(f.trip)
 	f.mu.Lock()

@@ -192,6 +192,10 @@ func (f *pausedStore) called(ctx context.Context, call func(context.Context) err
 	}
 }
 
+func (f *pausedStore) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (f *pausedStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	answer := make(chan driver.Taken, 1)
 	err := f.called(ctx, func(ctx context.Context) error {

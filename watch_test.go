@@ -22,6 +22,8 @@ type shown struct {
 	looks  []time.Time
 }
 
+func (f *shown) Info() driver.Info { return claiming(f.fakeStore, driver.Inspect) }
+
 func newShown() *shown { return &shown{fakeStore: newFake(), err: driver.ErrNotHeld} }
 
 func (s *shown) Inspect(ctx context.Context, _ string) (driver.Holder, error) {
@@ -233,6 +235,8 @@ func TestWatchHangs(t *testing.T) {
 }
 
 type hanging struct{ *shown }
+
+func (f *hanging) Info() driver.Info { return claiming(f.shown, driver.Inspect) }
 
 func (h *hanging) Inspect(ctx context.Context, _ string) (driver.Holder, error) {
 	<-ctx.Done()

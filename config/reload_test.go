@@ -500,11 +500,15 @@ func (s *countingStore) Info() driver.Info {
 
 func (s *countingStore) Close() error { return nil }
 
+func (f *countingStore) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (s *countingStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	s.calls.Add(int64(len(asks)))
-	return s.Backend.(driver.Limiter).Take(ctx, key, l, asks)
+	return s.Backend.Take(ctx, key, l, asks)
 }
 
 func (s *countingStore) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return s.Backend.(driver.Limiter).Reset(ctx, key, l)
+	return s.Backend.Reset(ctx, key, l)
 }

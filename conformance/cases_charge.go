@@ -42,20 +42,6 @@ func chargeCases() []Case {
 	}
 }
 
-// charger is a client of the store that can be charged.
-type charger interface {
-	driver.Limiter
-	driver.Charger
-}
-
-func (e *env) charger() charger {
-	c, ok := e.open().(charger)
-	if !ok {
-		e.Fatalf("the store is no driver.Charger")
-	}
-	return c
-}
-
 // indebted is still for limits that go into debt: a bucket's is bounded by what it refills in a year.
 func indebted(n int) map[string]driver.Limit {
 	all := still(n)
@@ -69,7 +55,7 @@ type charged struct {
 	sent, came time.Time
 }
 
-func (e *env) charge(l driver.Charger, key string, limit driver.Limit, n int) charged {
+func (e *env) charge(l driver.Limiter, key string, limit driver.Limit, n int) charged {
 	sent := time.Now()
 	c, err := l.Charge(e.within(soon), key, limit, n)
 	came := time.Now()
@@ -88,7 +74,7 @@ func (e *env) remains(n, want int, what string) {
 }
 
 func chargeIsADebt(e *env) {
-	l, other := e.charger(), e.limiter()
+	l, other := e.limiter(), e.limiter()
 	for name, limit := range indebted(50) {
 		key := e.key(name)
 		e.grantedN(e.ask(l, key, limit, 20, 20), 20, "20 of a fresh key under "+name)
@@ -126,7 +112,7 @@ func chargesAddUp(e *env) {
 		key := e.key(name)
 		var wg sync.WaitGroup
 		for range clients {
-			l := e.charger()
+			l := e.limiter()
 			for range goroutines {
 				wg.Go(func() {
 					for range each {
@@ -144,7 +130,7 @@ func chargesAddUp(e *env) {
 }
 
 func chargeGivenBack(e *env) {
-	l, other := e.charger(), e.limiter()
+	l, other := e.limiter(), e.limiter()
 	for name, limit := range indebted(50) {
 		key := e.key(name)
 		e.remains(e.charge(l, key, limit, -7).Remaining, 50, "a return to a fresh key under "+name)
@@ -160,11 +146,8 @@ func chargeGivenBack(e *env) {
 
 // debtOfEveryBurst is about buckets of one rate, which share an account.
 func debtOfEveryBurst(e *env) {
-	l := e.charger()
-	refunder, ok := l.(driver.Refunder)
-	if !ok {
-		e.Fatalf("the store is no driver.Refunder")
-	}
+	l := e.limiter()
+	refunder := l
 	burst := func(n int) driver.Limit { return normal(driver.Limit{Rate: 1, Per: time.Minute, Burst: n}) }
 	small, middle, large := burst(1), burst(10), burst(50)
 	key, id := e.key("k"), e.newID()
@@ -231,7 +214,7 @@ func chargeOnceOf(e *env, path pathTo, key string, limit driver.Limit) {
 }
 
 func largeCharges(e *env) {
-	l := e.charger()
+	l := e.limiter()
 	limits := algorithms(10, time.Hour)
 	limits["large token bucket"] = normal(driver.Limit{Rate: driver.MaxRate, Per: year})
 	limits["slow token bucket"] = normal(driver.Limit{Rate: 1, Per: year, Burst: 10})

@@ -69,33 +69,33 @@ func infoAgrees(e *env) {
 func (e *env) anyCalls(b driver.Backend) map[string]func(context.Context) error {
 	calls := make(map[string]func(context.Context) error)
 	key := func() string { return e.key("any/" + e.newID()) }
-	if l, ok := b.(driver.Locker); ok && e.r.locks {
+	if e.r.locks {
 		calls["TryLock"] = func(ctx context.Context) error {
-			_, err := l.TryLock(ctx, key(), e.req(e.keep))
+			_, err := b.TryLock(ctx, key(), e.req(e.keep))
 			return err
 		}
 		calls["Renew"] = func(ctx context.Context) error {
-			_, err := l.Renew(ctx, key(), e.req(e.keep))
+			_, err := b.Renew(ctx, key(), e.req(e.keep))
 			return err
 		}
-		calls["Unlock"] = func(ctx context.Context) error { return l.Unlock(ctx, key(), e.newID()) }
+		calls["Unlock"] = func(ctx context.Context) error { return b.Unlock(ctx, key(), e.newID()) }
 	}
-	if q, ok := b.(driver.Queuer); ok {
+	if e.queues() {
 		calls["Lock"] = func(ctx context.Context) error {
-			_, err := q.Lock(ctx, key(), e.req(e.keep), func() {})
+			_, err := b.Lock(ctx, key(), e.req(e.keep), func() {})
 			return err
 		}
 	}
-	if l, ok := b.(driver.Limiter); ok && e.r.limits {
+	if e.r.limits {
 		limit := normal(driver.Limit{Rate: 10, Per: time.Minute})
 		calls["Take"] = func(ctx context.Context) error {
-			_, err := l.Take(ctx, key(), limit, []driver.Ask{{Min: 1, N: 1}})
+			_, err := b.Take(ctx, key(), limit, []driver.Ask{{Min: 1, N: 1}})
 			return err
 		}
-		calls["Reset"] = func(ctx context.Context) error { return l.Reset(ctx, key(), limit) }
+		calls["Reset"] = func(ctx context.Context) error { return b.Reset(ctx, key(), limit) }
 	}
-	if p, ok := b.(driver.Pinger); ok {
-		calls["Ping"] = p.Ping
+	if !errors.Is(b.Ping(e.within(soon)), driver.ErrUnsupported) {
+		calls["Ping"] = b.Ping
 	}
 	return calls
 }
@@ -169,9 +169,8 @@ func closedBackend(e *env) {
 
 func halvesApart(e *env) {
 	b := e.open()
-	l, hasLocks := b.(driver.Locker)
-	lim, hasLimits := b.(driver.Limiter)
-	if !hasLocks || !hasLimits {
+	l, lim := b, b
+	if !e.r.locks || !e.r.limits {
 		e.Unsupported("the store has only one half, locks or limits")
 	}
 	key, limit := e.key("shared"), normal(driver.Limit{Rate: 2, Per: time.Hour})

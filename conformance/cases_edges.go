@@ -74,7 +74,7 @@ func longLeases(e *env) {
 	if most := e.info.MaxTTL; most > 0 && most < shortest {
 		e.Unsupported("the longest lease of the store is " + most.String())
 	}
-	l, rival := e.locker(), e.locker()
+	l, rival := e.locker(), e.open()
 	for _, ttl := range []time.Duration{shortest, 30 * day, 30*day + time.Second, 31 * day, 50 * day, 366 * day} {
 		if most := e.info.MaxTTL; most > 0 && ttl > most {
 			continue
@@ -85,8 +85,8 @@ func longLeases(e *env) {
 			e.Errorf("granted TTL: saw %v, want at least the %v asked for", g.TTL, r.TTL)
 		}
 		e.refused(rival, key, "during a lease of "+ttl.String())
-		if i, ok := rival.(driver.Inspector); ok && e.info.Claims.Has(driver.Inspect) {
-			h, err := i.Inspect(e.within(soon), key)
+		if e.info.Claims.Has(driver.Inspect) {
+			h, err := rival.Inspect(e.within(soon), key)
 			e.noError(err, "Inspect during a lease of "+ttl.String())
 			if h.TTL <= 0 || h.TTL > g.TTL+2*e.info.TTLStep+time.Second {
 				e.Errorf("what is left of a lease of %v: saw %v, want it to end", g.TTL, h.TTL)
@@ -177,10 +177,7 @@ func bucketExpiry(e *env) {
 }
 
 func twiceAtOnce(e *env) {
-	m, ok := e.open().(driver.MultiLimiter)
-	if !ok {
-		e.Fatalf("the store is no driver.MultiLimiter")
-	}
+	m := e.open()
 	l := e.limiter()
 	for name, limit := range still(10) {
 		key := e.key(name)

@@ -168,7 +168,7 @@ func neverLed(e *env) {
 	p.let()
 	behind := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
 	behind.let()
-	_, queues := b.(driver.Queuer)
+	queues := e.queues()
 	e.until(soon, "a candidate to ask the store", func() bool {
 		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0)
 	})

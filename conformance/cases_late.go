@@ -71,7 +71,7 @@ func (e *env) stalled(link Link, n int, call func(context.Context) error, meanwh
 
 func lateLockWrites(e *env) {
 	kinds := []string{"Unlock", "Renew"}
-	if _, ok := e.open().(driver.DelayedUnlocker); ok {
+	if e.info.Claims.Has(driver.MinHoldAfterExit) {
 		kinds = append(kinds, "UnlockAfter")
 	}
 	e.eachLate(kinds, lateLockWrite)
@@ -79,7 +79,7 @@ func lateLockWrites(e *env) {
 
 func lateLockWrite(e *env, kind string, n int) {
 	b, link := byNetwork(e)
-	l, rival := b.(driver.Locker), e.locker()
+	l, rival := b, e.locker()
 	key, old, next := e.key(fmt.Sprint(kind, n)), e.req(e.long), e.req(e.long)
 	e.take(l, key, old)
 	var g driver.Grant
@@ -88,7 +88,7 @@ func lateLockWrite(e *env, kind string, n int) {
 		case "Unlock":
 			return l.Unlock(ctx, key, old.ID)
 		case "UnlockAfter":
-			return b.(driver.DelayedUnlocker).UnlockAfter(ctx, key, old.ID, time.Millisecond)
+			return b.UnlockAfter(ctx, key, old.ID, time.Millisecond)
 		}
 		_, err := l.Renew(ctx, key, old)
 		return err
@@ -137,7 +137,7 @@ type accountEnd func(e *env, rival driver.Limiter, key string, l driver.Limit)
 func lateLimitWrite(e *env, kind string, n int, what string, end accountEnd) {
 	const rate, fresh = 20, 15
 	b, link := byNetwork(e)
-	l, meter, limit := b.(driver.Limiter), e.limiter(), still(rate)[kind]
+	l, meter, limit := b, e.limiter(), still(rate)[kind]
 	key := e.key(fmt.Sprint(what, kind, n))
 	e.grantedN(e.ask(l, key, limit, 1, 1), 1, "the first permit")
 	spent := 0

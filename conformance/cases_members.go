@@ -17,7 +17,7 @@ func memberCases() []Case {
 		{
 			ID: "LOCK-251", Name: locks + "hangs", Clause: "L4", Slow: true, run: locksAmid(HookHang), Hooks: []Hook{HookHang},
 			Why:    "a server that stops answers nothing and refuses nothing; renewals of all locks in one batch, or on one connection, wait for it until all are lost (571 of 600)",
-			Remedy: "renew on each member apart (driver.Partitioner); where any majority serves, bound each request well below the lease, and repeat it at another member",
+			Remedy: "renew on each member apart (Partition of driver.Backend); where any majority serves, bound each request well below the lease, and repeat it at another member",
 		}, {
 			ID: "LOCK-252", Name: locks + "is-cut-off", Clause: "L4", Slow: true, run: locksAmid(HookCutOff), Hooks: []Hook{HookCutOff},
 			Why:    "a server behind a broken network makes every attempt to connect wait, or fail",

@@ -87,17 +87,16 @@ func oneAccountTwice(e *env) {
 // has no other way, and so needs a store that gives back.
 func allowAllInTurn(e *env) {
 	b := e.open()
-	refunder, ok := b.(driver.Refunder)
-	if !ok {
+	if !e.info.Claims.Has(driver.Reserve) {
 		if e.info.Claims.Has(driver.AtomicMulti) {
-			e.Unsupported("the store is no driver.Refunder, and takes several limits in one step")
+			e.Unsupported("the store gives nothing back, and takes several limits in one step")
 		}
 		e.Logf("the store cannot give back, and so AllowAll is refused")
 		_, err := e.clientOn(b, coord.WithBestEffort()).AllowAll(e.ctx, coord.Demand{Key: e.key("k"), Limit: driver.Limit{Rate: 1, Per: year}, N: 1})
 		e.wantError(err, "AllowAll, best effort", coord.ErrUnsupported)
 		return
 	}
-	c := e.clientOn(inTurn{b.(driver.Limiter), refunder, b}, coord.WithBestEffort())
+	c := e.clientOn(inTurn{b}, coord.WithBestEffort())
 	for name, limit := range still(10) {
 		if limit.Algorithm == driver.TokenBucket {
 			continue // what is due at once cannot be given back
@@ -118,17 +117,11 @@ func allowAllInTurn(e *env) {
 	}
 }
 
-// inTurn is a store without the optional interfaces of limits but Refund.
-type inTurn struct {
-	driver.Limiter
-	driver.Refunder
-	inner driver.Backend
-}
+// inTurn is a store that takes several limits one by one.
+type inTurn struct{ driver.Backend }
 
 func (s inTurn) Info() driver.Info {
-	info := s.inner.Info()
+	info := s.Backend.Info()
 	info.Claims = info.Claims.Without(driver.AtomicMulti)
 	return info
 }
-
-func (s inTurn) Close() error { return s.inner.Close() }

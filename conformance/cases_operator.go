@@ -44,10 +44,7 @@ func operatorCases() []Case {
 func inspect(e *env) {
 	b, in := e.injected()
 	c, key := e.clientOn(b), e.key("k")
-	i, ok := e.open().(driver.Inspector)
-	if !ok {
-		e.Fatalf("the store is no driver.Inspector")
-	}
+	i := e.open()
 	_, err := i.Inspect(e.within(soon), key)
 	e.wantError(err, "Inspect of a free key", driver.ErrNotHeld)
 	l := e.lock(c, key, coord.TTL(e.long))
@@ -70,9 +67,6 @@ func inspect(e *env) {
 }
 
 func breaks(e *env) {
-	if _, ok := e.open().(driver.Breaker); !ok {
-		e.Fatalf("the store is no driver.Breaker")
-	}
 	e.growing(2*e.ttl, breaksHold)
 }
 
@@ -114,10 +108,7 @@ func breaksNow(e *env) {
 
 // breaksKept frees keys that are kept, for who waits and for who does not.
 func breaksKept(e *env) {
-	breaker, ok := e.open().(driver.Breaker)
-	if !ok {
-		e.Fatalf("the store is no driver.Breaker")
-	}
+	breaker := e.open()
 	operator := e.client()
 	frees := func(key, id, what string) {
 		other, rival := e.req(e.long), e.locker()
@@ -150,7 +141,7 @@ func breaksKept(e *env) {
 
 // refusalNames fails the case if a refusal names another than the holder.
 func refusalNames(e *env) {
-	a, b, key := e.locker(), e.locker(), e.key("k")
+	a, b, key := e.locker(), e.open(), e.key("k")
 	r := e.req(e.long)
 	names := func(what, want string) {
 		_, err := b.TryLock(e.within(soon), key, e.req(e.long))
@@ -171,17 +162,14 @@ func refusalNames(e *env) {
 			e.end(a, key, r.ID, "Unlock by the holder")
 		}
 	}
-	if breaker, ok := b.(driver.Breaker); ok && e.info.Claims.Has(driver.Break) {
-		e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of the holder's id")
+	if e.info.Claims.Has(driver.Break) {
+		e.noError(b.Break(e.within(soon), key, r.ID), "Break of the holder's id")
 		names("that is kept after a Break", "")
 	}
 }
 
 func lists(e *env) {
-	lister, ok := e.open().(driver.Lister)
-	if !ok {
-		e.Fatalf("the store is no driver.Lister")
-	}
+	lister := e.open()
 	locks, prefix := e.locker(), e.key("list/")
 	ids := map[string]string{}
 	take := func(key string) {
@@ -225,7 +213,7 @@ func lists(e *env) {
 }
 
 // listed is what List yields, each key once.
-func (e *env) listed(lister driver.Lister, prefix string) (keys []string) {
+func (e *env) listed(lister driver.Operator, prefix string) (keys []string) {
 	for key, err := range lister.List(e.within(soon), prefix) {
 		e.noError(err, "List")
 		keys = append(keys, key)

@@ -74,8 +74,8 @@ func staleCalls(e *env) {
 	e.wantError(err, "Renew by the holder before", driver.ErrNotHeld)
 	_, err = a.TryLock(e.within(soon), key, old)
 	e.wantError(err, "TryLock by the holder before", driver.ErrLocked)
-	if d, ok := a.(driver.DelayedUnlocker); ok {
-		e.wantError(d.UnlockAfter(e.within(soon), key, old.ID, e.ttl), "UnlockAfter by the holder before", driver.ErrNotHeld)
+	if e.info.Claims.Has(driver.MinHoldAfterExit) {
+		e.wantError(a.UnlockAfter(e.within(soon), key, old.ID, e.ttl), "UnlockAfter by the holder before", driver.ErrNotHeld)
 	}
 	after, err := b.Renew(e.within(soon), key, r)
 	e.noError(err, "Renew by the successor, after stale calls")

@@ -26,10 +26,7 @@ func permitLeaseCases() []Case {
 
 // elsewhere is a store that does not say that it is in this process, where clients lease
 // nothing.
-type elsewhere struct {
-	driver.Backend
-	driver.Limiter
-}
+type elsewhere struct{ driver.Backend }
 
 func (s elsewhere) Info() driver.Info {
 	info := s.Backend.Info()
@@ -37,19 +34,8 @@ func (s elsewhere) Info() driver.Info {
 	return info
 }
 
-// refundingElsewhere is the same of a store that takes permits back.
-type refundingElsewhere struct {
-	elsewhere
-	driver.Refunder
-}
-
 func (e *env) lessee(opts ...coord.Option) *coord.Client {
-	b := e.open()
-	far := elsewhere{b, b.(driver.Limiter)}
-	if r, ok := b.(driver.Refunder); ok {
-		return e.clientOn(refundingElsewhere{far, r}, opts...)
-	}
-	return e.clientOn(far, opts...)
+	return e.clientOn(elsewhere{e.open()}, opts...)
 }
 
 // leaseBound: a lessee has a lease, waits for longer than a sub-window, and then spends what it

@@ -166,8 +166,8 @@ func renewNeverRevives(e *env) {
 	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
 	e.free(e.locker(), key, 0, "after the Renew of what was unlocked")
 	e.lapsedIsOver(l, e.key("lapsed"), ttl)
-	if d, ok := l.(driver.DelayedUnlocker); ok {
-		e.keptIsOver(l, d, e.key("kept"))
+	if e.info.Claims.Has(driver.MinHoldAfterExit) {
+		e.keptIsOver(l, e.key("kept"))
 	}
 }
 
@@ -183,10 +183,10 @@ func (e *env) lapsedIsOver(l driver.Locker, key string, ttl time.Duration) {
 }
 
 // keptIsOver renews a hold that was given up, while the store keeps its key taken.
-func (e *env) keptIsOver(l driver.Locker, d driver.DelayedUnlocker, key string) {
+func (e *env) keptIsOver(l driver.Locker, key string) {
 	r := e.req(e.long)
 	e.take(l, key, r)
-	e.noError(d.UnlockAfter(e.within(soon), key, r.ID, e.keep), "UnlockAfter")
+	e.noError(l.UnlockAfter(e.within(soon), key, r.ID, e.keep), "UnlockAfter")
 	_, err := l.Renew(e.within(soon), key, r)
 	e.wantError(err, "Renew after UnlockAfter, the key being kept taken", driver.ErrNotHeld)
 	e.wantError(l.Unlock(e.within(soon), key, r.ID), "Unlock after UnlockAfter, the key being kept taken", driver.ErrNotHeld)

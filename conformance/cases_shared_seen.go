@@ -68,20 +68,12 @@ func (e *env) shows(seen map[string]driver.Holder, r driver.Request, g driver.Gr
 // breaksShare revokes one of two holds.
 func breaksShare(e *env) {
 	a, b := e.shared(), e.shared()
-	breaker, ok := b.(driver.Breaker)
-	if !ok {
-		e.Unsupported("the store is no driver.Breaker of shared holds")
-	}
-	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool { return e.breaksOne(a, b, breaker, ttl) })
+	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool { return e.breaksOne(a, b, ttl) })
 }
 
 // breaksShareNow frees a share of each kind, as it is and after it was broken.
 func breaksShareNow(e *env) {
 	a, b := e.shared(), e.shared()
-	breaker, ok := b.(driver.Breaker)
-	if !ok {
-		e.Unsupported("the store is no driver.Breaker of shared holds")
-	}
 	for _, broken := range []bool{false, true} {
 		for _, s := range []driver.Share{permits(1, 2), writer, reader} {
 			what := history.ShareText(s)
@@ -98,12 +90,12 @@ func breaksShareNow(e *env) {
 				beside, _ = e.enter(a, key, s, "beside "+what)
 			}
 			if broken {
-				e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of "+what)
+				e.noError(b.Break(e.within(soon), key, r.ID), "Break of "+what)
 			}
-			e.wantError(breaker.BreakNow(e.within(soon), key, e.newID()), "BreakNow of an id that has nothing, beside "+what, driver.ErrNotHeld)
+			e.wantError(b.BreakNow(e.within(soon), key, e.newID()), "BreakNow of an id that has nothing, beside "+what, driver.ErrNotHeld)
 			e.keptOut(b, key, full, "all of the key beside "+what)
-			e.noError(breaker.BreakNow(e.within(soon), key, r.ID), "BreakNow of "+what)
-			e.wantError(breaker.BreakNow(e.within(soon), key, r.ID), "second BreakNow of "+what, driver.ErrNotHeld)
+			e.noError(b.BreakNow(e.within(soon), key, r.ID), "BreakNow of "+what)
+			e.wantError(b.BreakNow(e.within(soon), key, r.ID), "second BreakNow of "+what, driver.ErrNotHeld)
 			_, err := a.Renew(e.within(soon), key, r)
 			e.wantError(err, "Renew after BreakNow of "+what, driver.ErrNotHeld)
 			if beside.ID != "" {
@@ -117,13 +109,13 @@ func breaksShareNow(e *env) {
 	}
 }
 
-func (e *env) breaksOne(a, b driver.SharedLocker, breaker driver.Breaker, ttl time.Duration) (early bool) {
+func (e *env) breaksOne(a, b driver.SharedLocker, ttl time.Duration) (early bool) {
 	key, r := e.key("k"+ttl.String()), e.share(permits(1, 2), ttl)
 	start := time.Now()
 	g := e.entered(a, key, r, "1 of 2")
 	other, _ := e.enter(a, key, permits(1, 2), "1 of 2 beside 1")
-	e.wantError(breaker.Break(e.within(soon), key, e.newID()), "Break of an id that does not hold", driver.ErrNotHeld)
-	err := breaker.Break(e.within(soon), key, r.ID)
+	e.wantError(b.Break(e.within(soon), key, e.newID()), "Break of an id that does not hold", driver.ErrNotHeld)
+	err := b.Break(e.within(soon), key, r.ID)
 	broken := time.Since(start)
 	if broken > g.TTL/2 {
 		return true
@@ -167,20 +159,20 @@ func sharedKeysApart(e *env) {
 			e.Errorf("Holders of %q: saw %d, want its own alone", k, n)
 		}
 	}
-	if locks, ok := b.(driver.Locker); ok && e.r.locks {
+	if e.r.locks {
 		r := e.req(e.long)
-		e.take(locks, key, r)
-		e.wantError(locks.Unlock(e.within(soon), key, held[key].ID), "Unlock as an exclusive lock of a shared hold", driver.ErrNotHeld)
+		e.take(b, key, r)
+		e.wantError(b.Unlock(e.within(soon), key, held[key].ID), "Unlock as an exclusive lock of a shared hold", driver.ErrNotHeld)
 		e.wantError(l.Unlock(e.within(soon), key, r.ID), "Unlock as a shared hold of an exclusive lock", driver.ErrNotHeld)
 		e.keptOut(l, key, reader, "a reader beside a writer, and an exclusive lock of that name")
-		e.refused(locks, key, "while it is held, and a shared lock of that name, too")
-		e.end(locks, key, r.ID, "Unlock of an exclusive lock of the name of a shared one")
+		e.refused(b, key, "while it is held, and a shared lock of that name, too")
+		e.end(b, key, r.ID, "Unlock of an exclusive lock of the name of a shared one")
 		e.keptOut(l, key, reader, "a reader beside a writer, after the exclusive lock of that name")
 	}
-	if lim, ok := b.(driver.Limiter); ok && e.r.limits {
+	if e.r.limits {
 		limit := normal(driver.Limit{Rate: 2, Per: time.Hour})
-		e.grantedN(e.ask(lim, key, limit, 1, 1), 1, "Take beside a shared hold of the same key")
-		e.noError(lim.Reset(e.within(soon), key, limit), "Reset beside a shared hold of the same key")
+		e.grantedN(e.ask(b, key, limit, 1, 1), 1, "Take beside a shared hold of the same key")
+		e.noError(b.Reset(e.within(soon), key, limit), "Reset beside a shared hold of the same key")
 		e.keptOut(l, key, reader, "a reader beside a writer, after the Reset of a limit of that name")
 	}
 	for k, r := range held {

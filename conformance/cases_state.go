@@ -256,16 +256,15 @@ func survivesRestart(e *env) {
 func (e *env) stateSurvives(what string, event func()) {
 	l, key, r := e.locker(), e.key("lock"), e.req(e.round(30*time.Second))
 	e.take(l, key, r)
-	limiter, ok := e.open().(driver.Limiter)
-	ok = ok && e.r.limits
-	if ok {
+	limiter, limits := driver.Limiter(e.open()), e.r.limits
+	if limits {
 		for name, limit := range still(10) {
 			e.grantedN(e.ask(limiter, e.key(name), limit, 10, 10), 10, "all under "+name)
 		}
 	}
 	event()
 	e.refused(e.locker(), key, "after "+what)
-	if ok {
+	if limits {
 		limiter = e.limiter()
 		for name, limit := range still(10) {
 			e.grantedN(e.ask(limiter, e.key(name), limit, 1, 1), 0, "one more after "+what+" under "+name)
@@ -275,10 +274,7 @@ func (e *env) stateSurvives(what string, event func()) {
 }
 
 func takeAll(e *env) {
-	m, ok := e.open().(driver.MultiLimiter)
-	if !ok {
-		e.Fatalf("the store is no driver.MultiLimiter")
-	}
+	m := e.open()
 	l := e.limiter()
 	for name, limit := range still(10) {
 		a, b := e.key(name+" a"), e.key(name+" b")

@@ -63,7 +63,7 @@ func waitCases() []Case {
 func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption) (*coord.Client, *Injector, <-chan error) {
 	b, in := e.injected()
 	c := e.clientOn(b)
-	_, queues := b.(driver.Queuer)
+	queues := e.queues()
 	result := async(func() error {
 		l, err := c.Lock(ctx, key, opts...)
 		if err != nil {
@@ -262,8 +262,8 @@ func ridesOut(e *env) {
 }
 
 func woken(e *env) {
-	if _, ok := e.open().(driver.Queuer); !ok {
-		e.Fatalf("the store is no driver.Queuer: a waiter has to poll")
+	if !e.queues() {
+		e.Fatalf("the store has no queue: a waiter has to poll")
 	}
 	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
@@ -301,6 +301,9 @@ func (e *env) handOver() {
 }
 
 func fairOrder(e *env) {
+	if !e.queues() {
+		e.Fatalf("the store has no queue: it has no order of waiters")
+	}
 	const waiters = 5
 	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
@@ -309,14 +312,10 @@ func fairOrder(e *env) {
 	lockers := make([]driver.Locker, waiters)
 	for i := range waiters {
 		b := e.open()
-		q, ok := b.(driver.Queuer)
-		if !ok {
-			e.Fatalf("the store is no driver.Queuer: it has no order of waiters")
-		}
 		w := driver.Request{ID: e.newID(), TTL: e.long, Fair: true}
-		ids[i], lockers[i] = w.ID, b.(driver.Locker)
+		ids[i], lockers[i] = w.ID, b
 		go func() {
-			if _, err := q.Lock(e.ctx, key, w, func() {}); err != nil {
+			if _, err := b.Lock(e.ctx, key, w, func() {}); err != nil {
 				e.Errorf("Lock of waiter %d: saw %v, want a grant", i, err)
 			}
 			granted <- i
@@ -339,9 +338,8 @@ func fairOrder(e *env) {
 // tellsWhoWaits has two wait behind a holder.
 func tellsWhoWaits(e *env) {
 	key, b := e.key("k"), e.open()
-	q, ok := b.(driver.Queuer)
-	if !ok {
-		e.Unsupported("the store is no driver.Queuer: the core polls")
+	if !e.queues() {
+		e.Unsupported("the store has no queue: the core polls")
 	}
 	type answer struct {
 		id   string
@@ -352,7 +350,7 @@ func tellsWhoWaits(e *env) {
 	lock := func(id string) (told <-chan struct{}) {
 		first, n := make(chan struct{}, 1), atomic.Int32{}
 		go func() {
-			_, err := q.Lock(e.ctx, key, driver.Request{ID: id, TTL: e.long}, func() {
+			_, err := b.Lock(e.ctx, key, driver.Request{ID: id, TTL: e.long}, func() {
 				if n.Add(1) == 1 {
 					first <- struct{}{}
 				}
@@ -378,15 +376,15 @@ func tellsWhoWaits(e *env) {
 		recv(e, lock(e.newID()), soon, what+" to be told that it waits, while another holds")
 	}
 	for _, what := range []string{"a waiter", "a second waiter"} {
-		e.end(b.(driver.Locker), key, holder, "Unlock by the holder")
+		e.end(b, key, holder, "Unlock by the holder")
 		holder = granted(what, 1)
 	}
-	e.end(b.(driver.Locker), key, holder, "Unlock by the last waiter")
+	e.end(b, key, holder, "Unlock by the last waiter")
 }
 
 // queued returns when n waiters are in the store's queue for key.
 func (e *env) queued(key string, n int) {
-	if i, ok := e.open().(driver.Inspector); ok {
+	if i := e.open(); e.info.Claims.Has(driver.Inspect) {
 		if h, err := i.Inspect(e.within(soon), key); err == nil && h.Waiters >= 0 {
 			e.until(soon, fmt.Sprintf("%d waiters to be in the queue", n), func() bool {
 				h, err := i.Inspect(e.within(soon), key)

@@ -24,7 +24,7 @@ func waitingCases() []Case {
 		}, {
 			ID: "LIMIT-58", Name: "cancelled-wait-gives-back", Clause: "R8", run: waitCancelled, Needs: driver.Claims{driver.Reserve},
 			Why:    "permits reserved for callers who left make everyone else wait",
-			Remedy: "implement driver.Refunder, or do not claim reserve: what is cancelled goes back",
+			Remedy: "implement Refund of driver.Limiter, or do not claim reserve: what is cancelled goes back",
 		}, {
 			ID: "LIMIT-59", Name: "reserve-and-refund-are-exact", Clause: "R8", run: reserve, Proves: driver.Reserve,
 			Why:    "a refund that is given twice, or for what was used, mints permits",
@@ -40,7 +40,7 @@ func waitingCases() []Case {
 		}, {
 			ID: "LIMIT-262", Name: "wait-cancelled-while-it-asks-gives-back", Clause: "R8", run: waitCancelledInFlight, Needs: driver.Claims{driver.Reserve},
 			Why:    "a reservation whose caller has left before the answer came makes everyone else wait for nobody",
-			Remedy: "implement driver.Refunder: what was granted to an id goes back, whether its answer came or not",
+			Remedy: "implement Refund of driver.Limiter: what was granted to an id goes back, whether its answer came or not",
 		}, {
 			ID: "LIMIT-263", Name: "denial-is-of-one-limit", Clause: "R6", run: denialOfOne,
 			Why:    "a denial that is remembered for another limit, or of one demand where only a sum was too much, denies what is there",
@@ -213,10 +213,7 @@ func waitCancelled(e *env) {
 
 func reserve(e *env) {
 	l := e.limiter()
-	refunder, ok := l.(driver.Refunder)
-	if !ok {
-		e.Fatalf("the store is no driver.Refunder")
-	}
+	refunder := l
 	limit, key := normal(driver.Limit{Rate: 10, Per: 10 * time.Second, Burst: 10}), e.key("k")
 	full := e.ask(l, key, limit, 10, 10)
 	e.grantedN(full, 10, "all of a full bucket")
@@ -261,10 +258,7 @@ func reserve(e *env) {
 
 func lateRefund(e *env) {
 	l := e.limiter()
-	refunder, ok := l.(driver.Refunder)
-	if !ok {
-		e.Fatalf("the store is no driver.Refunder")
-	}
+	refunder := l
 	limit, key, id := normal(driver.Limit{Rate: 10, Per: 2 * time.Second, Burst: 10}), e.key("k"), e.newID()
 	full := e.ask(l, key, limit, 10, 10)
 	e.grantedN(full, 10, "all of a full bucket")

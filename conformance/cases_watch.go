@@ -110,7 +110,7 @@ type shown struct {
 	holder driver.Holder
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (s *shown) Inspect(context.Context, string) (driver.Holder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

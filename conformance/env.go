@@ -156,21 +156,12 @@ func (e *env) close(b interface{ Close() error }) {
 }
 
 // locker and limiter open one half of the store.
-func (e *env) locker() driver.Locker {
-	l, ok := e.open().(driver.Locker)
-	if !ok {
-		e.Fatalf("Open gave a backend without locks, which it had before")
-	}
-	return l
-}
+func (e *env) locker() driver.Locker { return e.open() }
 
-func (e *env) limiter() driver.Limiter {
-	l, ok := e.open().(driver.Limiter)
-	if !ok {
-		e.Fatalf("Open gave a backend without limits, which it had before")
-	}
-	return l
-}
+func (e *env) limiter() driver.Limiter { return e.open() }
+
+// queues reports whether waiters queue at the store.
+func (e *env) queues() bool { return e.info.Claims.Has(driver.Fair) || e.info.Claims.Has(driver.Wake) }
 
 // client opens a whole Client.
 func (e *env) client(opts ...coord.Option) *coord.Client { return e.clientOn(e.open(), opts...) }

@@ -98,10 +98,7 @@ func useReset(f *faultRun, limit driver.Limit) {
 
 // useTakeAll is about the driver alone: the client does not use it.
 func useTakeAll(f *faultRun, limit driver.Limit) {
-	m, ok := f.b.(driver.MultiLimiter)
-	if !ok {
-		f.Fatalf("the store is no driver.MultiLimiter")
-	}
+	m := f.b
 	const n = 3
 	keys := []string{f.k + " a", f.k + " b"}
 	var demands []driver.Demand

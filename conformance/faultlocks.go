@@ -87,7 +87,7 @@ func (f *faultRun) taken(ttl time.Duration) driver.Request {
 // waiter starts a Lock, which takes and gives back what it is granted, and returns once it has asked the store, or has failed.
 func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan error {
 	opts = append([]coord.LockOption{coord.TTL(f.long)}, opts...)
-	_, queues := f.b.(driver.Queuer)
+	queues := f.queues()
 	returned := make(chan struct{})
 	result := async(func() error {
 		defer close(returned)

@@ -11,13 +11,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// queueing is what the memory store can do that a broken one here passes on.
-type queueing interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.Sharer
-}
+type queueing = driver.Backend
 
 // keepsPlaces leaves whoever has come into the queue there, after its caller has gone.
 type keepsPlaces struct {
@@ -91,7 +85,7 @@ func TestFaultLoopFinds(t *testing.T) {
 			var res Result
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.NewStore()
-				h := Harness{Open: func(TB) driver.Backend { return test.broken(s.Open().(queueing)) }, Claims: memory.Claims, FakeTime: true}
+				h := Harness{Open: func(TB) driver.Backend { return test.broken(s.Open()) }, Claims: memory.Claims, FakeTime: true}
 				res = outcome(t, h, Case{run: faultLoop(byDriver, some, hangingKinds()[:1])})
 			})
 			if res.Outcome != Fail || res.explainedBy(test.says) == "" {

@@ -14,13 +14,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// whole is what the memory store can do and these broken drivers keep.
-type whole interface {
-	driver.Backend
-	driver.Locker
-	driver.Limiter
-	driver.Refunder
-	driver.Inspector
+type whole = driver.Backend
+
+// byTake makes TakeOne of Take, which broken drivers have of their own.
+type byTake struct{ whole }
+
+func (b byTake) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(b.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 // Broken drivers, each with a bug that shows when several clients meet, or when replies are lost, and the cases
@@ -85,7 +85,7 @@ func runHistories(t *testing.T, wrap func(whole, *brokenStore) driver.Backend, i
 		shared, extra := memory.NewStore(), &brokenStore{}
 		s := &Suite{
 			Harness: Harness{
-				Open:     func(TB) driver.Backend { return wrap(shared.Open().(whole), extra) },
+				Open:     func(TB) driver.Backend { return byTake{wrap(shared.Open(), extra)} },
 				Claims:   memory.Claims,
 				FakeTime: true,
 			},

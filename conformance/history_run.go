@@ -80,7 +80,7 @@ func (e *env) leases(h *history.Log, parties []*party, name string) (play func(m
 	leasers := make([]*leaser, len(parties))
 	for i, p := range parties {
 		leasers[i] = &leaser{
-			party: p, e: e, h: h, client: i, locker: p.backend.(driver.Locker), left: 2 * (i % 2),
+			party: p, e: e, h: h, client: i, locker: p.backend, left: 2 * (i % 2),
 			holds: make(map[string]string), unsure: make(map[string]string), ending: make(map[string][]string), past: make(map[string]string),
 		}
 	}

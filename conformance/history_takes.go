@@ -67,7 +67,7 @@ type taker struct {
 func (e *env) takers(parties []*party) []*taker {
 	all := make([]*taker, len(parties))
 	for i, p := range parties {
-		all[i] = &taker{party: p, e: e, client: i, limiter: p.backend.(driver.Limiter), asked: make(map[*account][]string)}
+		all[i] = &taker{party: p, e: e, client: i, limiter: p.backend, asked: make(map[*account][]string)}
 	}
 	return all
 }
@@ -128,14 +128,10 @@ func (t *taker) take(a *account, n int) {
 }
 
 func (t *taker) refund(a *account, id string) {
-	r, ok := t.limiter.(driver.Refunder)
-	if !ok {
-		return
-	}
 	n := 1 + t.dice.IntN(4)
 	// A store may be unable to, and says so then before it does anything.
 	t.note(t.e, a.Log, history.Operation{Client: t.client, Op: history.OpRefund, Key: a.key, Who: id, N: n}, func(ctx context.Context, _ *history.Operation) error {
-		err := r.Refund(ctx, a.key, a.limit, id, n)
+		err := t.limiter.Refund(ctx, a.key, a.limit, id, n)
 		if errors.Is(err, driver.ErrUnsupported) {
 			err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 		}

@@ -39,8 +39,8 @@ func distant(bug callersBug) func() harness {
 		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
 		return harness{
 			Open: func(conformance.TB) driver.Backend {
-				b := &distantStore{store: shared.Open().(store), bug: bug, pool: make(chan struct{}, connections), closed: make(chan struct{})}
-				return claimer{b, claims}
+				b := &distantStore{store: shared.Open(), bug: bug, pool: make(chan struct{}, connections), closed: make(chan struct{})}
+				return &claimer{b, claims}
 			},
 			Claims: claims,
 		}

@@ -158,7 +158,7 @@ func networked(again bool) func() harness {
 	return func() harness {
 		shared := memory.NewStore()
 		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
-		open := func() store { return claimer{shared.Open().(store), claims} }
+		open := func() store { return &claimer{shared.Open(), claims} }
 		return harness{
 			Open:   func(conformance.TB) driver.Backend { return open() },
 			Claims: claims,

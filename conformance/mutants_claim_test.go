@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,19 +20,19 @@ var claimMutants = []mutant{
 		new: on(func(s store) driver.Backend { return &fickle{store: s} }), killers: []string{"CORE-01"},
 	}, {
 		name: "queue claimed and not there", bug: "fair and wake are claimed, and waiters poll",
-		new: on(func(s store) driver.Backend { return withoutQueue{s, s, s, s, s} }), killers: []string{"LOCK-50", "LOCK-51"},
+		new: on(func(s store) driver.Backend { return withoutQueue{s} }), killers: []string{"LOCK-50", "LOCK-51"},
 	}, {
 		name: "inspect, break and list claimed and not there", bug: "inspect, break and list are claimed, and the methods are missing",
-		new: on(func(s store) driver.Backend { return withoutOperator{s, s, s, s} }), killers: []string{"LOCK-95", "LOCK-96", "LOCK-286"},
+		new: on(func(s store) driver.Backend { return withoutOperator{s} }), killers: []string{"LOCK-95", "LOCK-96", "LOCK-286"},
 	}, {
 		name: "reserve claimed and not there", bug: "reserve is claimed, and nothing can be given back",
-		new: on(func(s store) driver.Backend { return withoutRefund{s, s, s, s} }), killers: []string{"LIMIT-59"},
+		new: on(func(s store) driver.Backend { return withoutRefund{s} }), killers: []string{"LIMIT-59"},
 	}, {
 		name: "charge claimed and not there", bug: "charge is claimed, and the method is missing",
-		new: on(func(s store) driver.Backend { return withoutCharge{s, s, s, s, s} }), killers: []string{"LIMIT-271"},
+		new: on(func(s store) driver.Backend { return withoutCharge{s} }), killers: []string{"LIMIT-271"},
 	}, {
 		name: "one step claimed and not there", bug: "atomic-multi is claimed, and the method is missing",
-		new: on(func(s store) driver.Backend { return withoutMulti{s, s, s} }), killers: []string{"LIMIT-40"},
+		new: on(func(s store) driver.Backend { return withoutMulti{s} }), killers: []string{"LIMIT-40"},
 	}, {
 		name: "one lease for all holds", bug: "per-hold-ttl is claimed, and each hold lasts as long as the longest of its client",
 		new: on(func(s store) driver.Backend { return &session{store: s} }), killers: []string{"LOCK-73"},
@@ -68,40 +69,42 @@ func (b *fickle) Info() driver.Info {
 	return info
 }
 
-type withoutQueue struct {
-	driver.Backend
-	driver.Locker
-	driver.Inspector
-	driver.Limiter
-	driver.Refunder
+type withoutQueue struct{ store }
+
+func (withoutQueue) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return driver.Grant{}, driver.ErrUnsupported
 }
 
-type withoutOperator struct {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.Limiter
+type withoutOperator struct{ store }
+
+func (withoutOperator) Inspect(context.Context, string) (driver.Holder, error) {
+	return driver.Holder{}, driver.ErrUnsupported
 }
 
-type withoutRefund struct {
-	driver.Backend
-	driver.Locker
-	driver.Limiter
-	driver.MultiLimiter
+func (withoutOperator) Break(context.Context, string, string) error { return driver.ErrUnsupported }
+
+func (withoutOperator) BreakNow(context.Context, string, string) error { return driver.ErrUnsupported }
+
+func (withoutOperator) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return driver.Unimplemented{}.List(ctx, prefix)
 }
 
-type withoutCharge struct {
-	driver.Backend
-	driver.Locker
-	driver.Limiter
-	driver.MultiLimiter
-	driver.Refunder
+type withoutRefund struct{ store }
+
+func (withoutRefund) Refund(context.Context, string, driver.Limit, string, int) error {
+	return driver.ErrUnsupported
 }
 
-type withoutMulti struct {
-	driver.Backend
-	driver.Locker
-	driver.Limiter
+type withoutCharge struct{ store }
+
+func (withoutCharge) Charge(context.Context, string, driver.Limit, int) (driver.Charged, error) {
+	return driver.Charged{}, driver.ErrUnsupported
+}
+
+type withoutMulti struct{ store }
+
+func (withoutMulti) TakeAll(context.Context, []driver.Demand) ([]driver.Taken, error) {
+	return nil, driver.ErrUnsupported
 }
 
 // session has one lease for all holds of a client.

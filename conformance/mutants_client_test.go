@@ -289,11 +289,7 @@ func bugged(spoil func(*layer)) func() harness { return served(nil, spoil) }
 
 // layered puts a layer on b.
 func layered(b driver.Backend, spoil func(*layer)) driver.Backend {
-	all, ok := b.(whole)
-	if !ok {
-		return b // of a case that hides a part of it
-	}
-	l := &layer{whole: all, ctx: func(ctx context.Context) context.Context { return ctx }}
+	l := &layer{whole: b, ctx: func(ctx context.Context) context.Context { return ctx }}
 	spoil(l)
 	return l
 }
@@ -313,6 +309,13 @@ type layer struct {
 
 	grants sync.Map // the last of each id
 }
+
+func (l *layer) TakeOne(ctx context.Context, key string, limit driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(l.Take(ctx, key, limit, []driver.Ask{a}))
+}
+
+// RenewAll leaves it to Renew.
+func (l *layer) RenewAll(context.Context, []driver.Hold) []driver.Renewal { return nil }
 
 // last is the last grant of id.
 func (l *layer) last(id string) driver.Grant {

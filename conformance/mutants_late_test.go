@@ -33,19 +33,19 @@ func late(bug lateBug) func() harness {
 	return func() harness {
 		shared, v := memory.NewStore(), &versions{of: make(map[string]int)}
 		open := func() *twoStep {
-			return &twoStep{store: shared.Open().(store), bug: bug, link: newGate(), versions: v}
+			return &twoStep{store: shared.Open(), bug: bug, link: newGate(), versions: v}
 		}
 		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
 		return harness{
-			Open:   func(conformance.TB) driver.Backend { return claimer{open(), claims} },
+			Open:   func(conformance.TB) driver.Backend { return &claimer{open(), claims} },
 			Claims: claims,
 			Faults: &conformance.Faults{
 				Link: func(conformance.TB) (driver.Backend, conformance.Link) {
 					b := open()
-					return claimer{b, claims}, b.link
+					return &claimer{b, claims}, b.link
 				},
 				Collect: func(tb conformance.TB, key string, l driver.Limit) {
-					if err := v.end(tb.Context(), shared.Open().(store), key, l, bug.collect); err != nil {
+					if err := v.end(tb.Context(), shared.Open(), key, l, bug.collect); err != nil {
 						tb.Fatalf("Reset: %v", err)
 					}
 				},

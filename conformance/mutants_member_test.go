@@ -104,9 +104,9 @@ func membered(bug memberBug) func() harness {
 		for i := range s {
 			s[i] = &member{data: memory.NewStore(), cut: make(chan struct{})}
 		}
-		claims := without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts)
+		claims := append(without(memory.Claims, driver.ScopeProcess, driver.ScopeHosts), driver.LossPush)
 		open := func(conformance.TB) driver.Backend {
-			b := &membersBackend{store: s[0].data.Open().(store), servers: s, bug: bug, lane: make(chan struct{}, 1), claims: claims}
+			b := &membersBackend{store: s[0].data.Open(), servers: s, bug: bug, lane: make(chan struct{}, 1), claims: claims}
 			for i := range s {
 				b.open[i] = map[*memory.Store]store{}
 			}
@@ -199,7 +199,7 @@ func (b *membersBackend) server(ctx context.Context, key string) (store, error) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open[i][data] == nil {
-		b.open[i][data] = data.Open().(store)
+		b.open[i][data] = data.Open()
 	}
 	return b.open[i][data], nil
 }
@@ -302,6 +302,10 @@ func (b *membersBackend) Unlock(ctx context.Context, key, id string) error {
 		return err
 	}
 	return s.Unlock(ctx, key, id)
+}
+
+func (f *membersBackend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (b *membersBackend) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {

@@ -45,7 +45,7 @@ type harness = conformance.Harness
 // apart gives each client a store of its own, for the locks or for the limits.
 func apart(locks bool) func() harness {
 	return on(func(s store) driver.Backend {
-		own := memory.New().(store)
+		own := memory.New()
 		if locks {
 			return ownLocks{s, own}
 		}

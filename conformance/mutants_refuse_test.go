@@ -73,7 +73,7 @@ func refusing(bug refuseBug) func() harness {
 		shared, f := memory.NewStore(), &full{}
 		return harness{
 			Open: func(conformance.TB) driver.Backend {
-				return &refuser{store: shared.Open().(store), full: f, bug: bug}
+				return byTake{&refuser{store: shared.Open(), full: f, bug: bug}}
 			},
 			Claims: memory.Claims,
 			Faults: &conformance.Faults{Refuse: f.set(true), Accept: f.set(false)},
@@ -145,9 +145,9 @@ func (b *refuser) Unlock(ctx context.Context, key, id string) error {
 	return b.store.Unlock(ctx, key, id)
 }
 
-// Shared implements driver.Sharer.
+// Shared implements driver.Backend.
 func (b *refuser) Shared() driver.SharedLocker {
-	return refusedShares{b.store.(driver.Sharer).Shared(), b}
+	return refusedShares{b.store.Shared(), b}
 }
 
 type refusedShares struct {

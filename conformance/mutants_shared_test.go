@@ -22,7 +22,7 @@ var sharedMutants = slices.Concat(sharedBoundMutants, sharedLeaseMutants, shared
 var sharedBoundMutants = []mutant{
 	{
 		name: "share claimed and not there", bug: "shared is claimed, and the method is missing", sound: "sharing",
-		new: on(func(s store) driver.Backend { return struct{ store }{s} }), killers: []string{"LOCK-301"},
+		new: on(func(s store) driver.Backend { return unshared{s} }), killers: []string{"LOCK-301"},
 	}, {
 		name: "holders of one client", bug: "the record is kept in the client, and not in the store", sound: "sharing",
 		new: sharing(sharedBug{own: true}), killers: []string{"LOCK-301", "LOCK-351", "LOCK-355"},
@@ -442,3 +442,7 @@ var sharedSeenMutants = []mutant{
 		}}), killers: []string{"LOCK-348"},
 	},
 }
+
+type unshared struct{ store }
+
+func (unshared) Shared() driver.SharedLocker { return driver.Unimplemented{} }

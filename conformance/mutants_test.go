@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -12,21 +13,14 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// store is what the memory store can do, of which a mutant overrides a part. It has no
-// TakeOne, so that every request goes through Take.
-type store interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Pinger
-	driver.Limiter
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
+// store is the memory store, of which a mutant overrides a part.
+type store = driver.Backend
+
+// byTake makes TakeOne of Take, which mutants override.
+type byTake struct{ store }
+
+func (b byTake) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(b.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 // A mutant is a driver with one plausible bug. Each must be killed by the cases that are
@@ -75,21 +69,20 @@ func on(wrap func(store) driver.Backend) func() conformance.Harness {
 
 // claiming is on for a driver that claims more than the memory store does.
 func claiming(more driver.Claims, wrap func(store) driver.Backend) func() conformance.Harness {
-	claims := slices.Concat(memory.Claims, more)
+	claims := slices.Concat(mutantClaims, more)
 	return func() conformance.Harness {
 		shared := memory.NewStore()
 		return conformance.Harness{
 			Open: func(conformance.TB) driver.Backend {
-				var s store = shared.Open().(store)
-				if more != nil {
-					s = claimer{s, claims}
-				}
-				return wrap(s)
+				return byTake{wrap(&claimer{shared.Open(), claims})}
 			},
 			Claims: claims,
 		}
 	}
 }
+
+// mutantClaims are those of the memory store, and what it can do besides.
+var mutantClaims = append(slices.Clone(memory.Claims), driver.MinHoldAfterExit)
 
 // claimer has the claims that it is given.
 type claimer struct {
@@ -97,7 +90,11 @@ type claimer struct {
 	claims driver.Claims
 }
 
-func (c claimer) Info() driver.Info {
+func (c *claimer) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(c.Take(ctx, key, l, []driver.Ask{a}))
+}
+
+func (c *claimer) Info() driver.Info {
 	info := c.store.Info()
 	info.Claims = c.claims
 	return info

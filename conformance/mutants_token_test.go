@@ -151,7 +151,7 @@ func restarting(keeps bool, claims ...driver.Claim) func() harness {
 		all := append(driver.Claims(nil), memory.Claims...)
 		all = append(all, claims...)
 		return harness{
-			Open:   func(conformance.TB) driver.Backend { return claimer{current.Load().Open().(store), all} },
+			Open:   func(conformance.TB) driver.Backend { return &claimer{current.Load().Open(), all} },
 			Claims: all,
 			Faults: &conformance.Faults{
 				Kill: func(conformance.TB) {},
@@ -187,7 +187,7 @@ func seeded(clock bool) func() harness {
 			}
 		}
 		return harness{
-			Open:   func(conformance.TB) driver.Backend { return wrap(claimer{current.Load().Open().(store), claims}) },
+			Open:   func(conformance.TB) driver.Backend { return byTake{wrap(&claimer{current.Load().Open(), claims})} },
 			Claims: claims,
 			Faults: &conformance.Faults{Wipe: func(conformance.TB) {
 				current.Store(memory.NewStore())

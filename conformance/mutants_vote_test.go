@@ -60,7 +60,7 @@ func voting(bug voteBug) func() harness {
 		return harness{
 			Open: func(conformance.TB) driver.Backend {
 				s := current.Load()
-				return voter{s.Open().(store), fmt.Sprintf("%p", s), time.Now(), bug}
+				return voter{s.Open(), fmt.Sprintf("%p", s), time.Now(), bug}
 			},
 			Claims: memory.Claims,
 			Faults: &conformance.Faults{

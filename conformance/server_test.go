@@ -19,21 +19,7 @@ func TestServer(t *testing.T) {
 	conformance.RunInFakeTime(t, func(conformance.TB) conformance.Harness { return served(nil, nil)() })
 }
 
-// whole is what the memory store can do, also behind an Injector.
-type whole interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Sharer
-	driver.Pinger
-	driver.Limiter
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-}
+type whole = driver.Backend
 
 // server is a store whose clients are each at the end of a link. It keeps what it has over a restart.
 type server struct {
@@ -72,7 +58,7 @@ func served(bug func(l *layer, ahead time.Duration), client func(*layer)) func()
 
 // link opens a client whose clock is ahead, and gives its link. Only a driver with a bug looks at that clock.
 func (s *server) link(ahead time.Duration) (driver.Backend, *conformance.Injector) {
-	b, in := conformance.NewInjector(wholeClaimer{s.store.Open().(whole), s.claims})
+	b, in := conformance.NewInjector(wholeClaimer{s.store.Open(), s.claims})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.links = append(s.links, in)

@@ -28,11 +28,7 @@ func atHead(s driver.Share) driver.Share {
 func (e *env) shared() driver.SharedLocker { return e.sharedOf(e.open()) }
 
 func (e *env) sharedOf(b driver.Backend) driver.SharedLocker {
-	s, ok := b.(driver.Sharer)
-	if !ok {
-		e.Fatalf("the store is no driver.Sharer")
-	}
-	return s.Shared()
+	return b.Shared()
 }
 
 // share asks for a hold of s under a new id.

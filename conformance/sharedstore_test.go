@@ -52,7 +52,7 @@ func sharing(bug sharedBug) func() harness {
 			if bug.places != nil {
 				s = timedLease{s, bug.places}
 			}
-			return &sharer{store: s, locker: sharedLocker{in, bug, s}}
+			return &sharer{store: s, locker: sharedLocker{in: in, bug: bug, s: s}}
 		})()
 	}
 }
@@ -65,6 +65,7 @@ type sharer struct {
 func (b *sharer) Shared() driver.SharedLocker { return b.locker }
 
 type sharedLocker struct {
+	driver.Unimplemented
 	in  *shelves
 	bug sharedBug
 	s   store
@@ -215,9 +216,4 @@ func (l sharedLocker) tell(key string, err error) {
 	}
 }
 
-var _ interface {
-	driver.SharedLocker
-	driver.Breaker
-	driver.BatchRenewer
-	driver.ChangeNotifier
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}

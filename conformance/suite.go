@@ -190,8 +190,12 @@ func (r *suiteRun) opens(ctx context.Context, look func(driver.Backend)) string 
 // describe notes what the store says of itself.
 func (r *suiteRun) describe(b driver.Backend) {
 	r.info = b.Info()
-	_, r.locks = b.(driver.Locker)
-	_, r.limits = b.(driver.Limiter)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := b.Renew(ctx, "of-no-hold", driver.Request{ID: "of-nobody", TTL: max(r.info.MinTTL, time.Second)})
+	r.locks = !errors.Is(err, driver.ErrUnsupported)
+	_, err = b.Take(ctx, "a peek", normal(driver.Limit{Rate: 1, Per: time.Hour}), []driver.Ask{{}})
+	r.limits = !errors.Is(err, driver.ErrUnsupported)
 	r.report.Store = Store{
 		Name: r.info.Name, Server: r.info.Server, Claims: r.info.Claims, Locks: r.locks, Limits: r.limits,
 		MinTTL: r.info.MinTTL, TTLStep: r.info.TTLStep, MaxTTL: r.info.MaxTTL, MaxKey: r.info.MaxKey,

@@ -46,7 +46,7 @@ func New(t testing.TB, opts ...coord.Option) *Client {
 // share a real one.
 func NewOn(t testing.TB, store *memory.Store, opts ...coord.Option) *Client {
 	t.Helper()
-	real := store.Open().(full)
+	real := store.Open()
 	b := &lossy{faults: newFaults(real), real: real, held: make(map[hold]bool)}
 	closed := new(closing)
 	client, err := coord.New(b, append(slices.Clip(opts), coord.WithObserver(closed.observer()))...)
@@ -158,28 +158,10 @@ func (r *registry) of(s *memory.Store) []*lossy {
 // errDropped is the cause that a loss made by Lose gives.
 var errDropped = errors.New("coordtest: the test took the lock away")
 
-// full is all that the store in memory can do.
-type full interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Sharer
-	driver.Pinger
-	driver.Limiter
-	driver.OneTaker
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-}
-
 // lossy is a store that keeps account of holds, and can tell of a loss.
 type lossy struct {
 	*faults
-	real full // the store itself, which the test reaches during a Cut too
+	real driver.Backend // the store itself, which the test reaches during a Cut too
 	mu   sync.Mutex
 	held map[hold]bool
 
@@ -194,7 +176,13 @@ func (h hold) name() string {
 	return name
 }
 
-// NotifyLost makes lossy a driver.LossNotifier.
+// Info adds to the store's claims that it tells of losses: of those that the test makes.
+func (l *lossy) Info() driver.Info {
+	info := l.faults.Info()
+	info.Claims = append(info.Claims, driver.LossPush)
+	return info
+}
+
 func (l *lossy) NotifyLost(fn func(key, id string, cause error)) { l.lost = fn }
 
 func (l *lossy) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -220,11 +208,6 @@ func (l *lossy) note(key, id string, err error) {
 func (l *lossy) Unlock(ctx context.Context, key, id string) error {
 	l.forget(key, id)
 	return l.faults.Unlock(ctx, key, id)
-}
-
-func (l *lossy) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	l.forget(key, id)
-	return l.faults.UnlockAfter(ctx, key, id, d)
 }
 
 func (l *lossy) forget(key, id string) {

@@ -34,15 +34,15 @@ var (
 
 // faults stands between a client and its store.
 type faults struct {
-	full
+	driver.Backend
 	mu     sync.Mutex
 	reach  context.Context // ends with Cut
 	sever  context.CancelFunc
 	delays time.Duration
 }
 
-func newFaults(store full) *faults {
-	f := &faults{full: store}
+func newFaults(store driver.Backend) *faults {
+	f := &faults{Backend: store}
 	f.heal()
 	return f
 }
@@ -106,7 +106,7 @@ func (f *faults) try(ctx context.Context, call func() error) error {
 }
 
 func (f *faults) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return through(ctx, f, func() (driver.Grant, error) { return f.full.TryLock(ctx, key, r) })
+	return through(ctx, f, func() (driver.Grant, error) { return f.Backend.TryLock(ctx, key, r) })
 }
 
 // Lock waits at the store, and no longer than the store can be reached.
@@ -118,7 +118,7 @@ func (f *faults) Lock(ctx context.Context, key string, r driver.Request, waits f
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reach, cancel)()
-	g, err := f.full.Lock(ctx, key, r, waits)
+	g, err := f.Backend.Lock(ctx, key, r, waits)
 	if err != nil && reach.Err() != nil {
 		err = errCutWaiting
 	}
@@ -126,27 +126,23 @@ func (f *faults) Lock(ctx context.Context, key string, r driver.Request, waits f
 }
 
 func (f *faults) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return through(ctx, f, func() (driver.Grant, error) { return f.full.Renew(ctx, key, r) })
+	return through(ctx, f, func() (driver.Grant, error) { return f.Backend.Renew(ctx, key, r) })
 }
 
 func (f *faults) Unlock(ctx context.Context, key, id string) error {
-	return f.try(ctx, func() error { return f.full.Unlock(ctx, key, id) })
-}
-
-func (f *faults) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	return f.try(ctx, func() error { return f.full.UnlockAfter(ctx, key, id, d) })
+	return f.try(ctx, func() error { return f.Backend.Unlock(ctx, key, id) })
 }
 
 func (f *faults) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	return through(ctx, f, func() (driver.Holder, error) { return f.full.Inspect(ctx, key) })
+	return through(ctx, f, func() (driver.Holder, error) { return f.Backend.Inspect(ctx, key) })
 }
 
 func (f *faults) Break(ctx context.Context, key, id string) error {
-	return f.try(ctx, func() error { return f.full.Break(ctx, key, id) })
+	return f.try(ctx, func() error { return f.Backend.Break(ctx, key, id) })
 }
 
 func (f *faults) BreakNow(ctx context.Context, key, id string) error {
-	return f.try(ctx, func() error { return f.full.BreakNow(ctx, key, id) })
+	return f.try(ctx, func() error { return f.Backend.BreakNow(ctx, key, id) })
 }
 
 func (f *faults) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
@@ -155,34 +151,34 @@ func (f *faults) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 			yield("", err)
 			return
 		}
-		f.full.List(ctx, prefix)(yield)
+		f.Backend.List(ctx, prefix)(yield)
 	}
 }
 
 func (f *faults) Ping(ctx context.Context) error {
-	return f.try(ctx, func() error { return f.full.Ping(ctx) })
+	return f.try(ctx, func() error { return f.Backend.Ping(ctx) })
 }
 
 func (f *faults) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
-	return through(ctx, f, func() (driver.Taken, error) { return f.full.Take(ctx, key, l, asks) })
+	return through(ctx, f, func() (driver.Taken, error) { return f.Backend.Take(ctx, key, l, asks) })
 }
 
 func (f *faults) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
-	return through(ctx, f, func() (driver.TakenOne, error) { return f.full.TakeOne(ctx, key, l, a) })
+	return through(ctx, f, func() (driver.TakenOne, error) { return f.Backend.TakeOne(ctx, key, l, a) })
 }
 
 func (f *faults) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
-	return through(ctx, f, func() ([]driver.Taken, error) { return f.full.TakeAll(ctx, demands) })
+	return through(ctx, f, func() ([]driver.Taken, error) { return f.Backend.TakeAll(ctx, demands) })
 }
 
 func (f *faults) Reset(ctx context.Context, key string, l driver.Limit) error {
-	return f.try(ctx, func() error { return f.full.Reset(ctx, key, l) })
+	return f.try(ctx, func() error { return f.Backend.Reset(ctx, key, l) })
 }
 
 func (f *faults) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	return f.try(ctx, func() error { return f.full.Refund(ctx, key, l, id, n) })
+	return f.try(ctx, func() error { return f.Backend.Refund(ctx, key, l, id, n) })
 }
 
 func (f *faults) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
-	return through(ctx, f, func() (driver.Charged, error) { return f.full.Charge(ctx, key, l, n) })
+	return through(ctx, f, func() (driver.Charged, error) { return f.Backend.Charge(ctx, key, l, n) })
 }

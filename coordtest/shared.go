@@ -6,21 +6,17 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Shared makes lossy a driver.Sharer: read/write locks and semaphores meet the same faults, and are looked for at the end
+// Shared gives the part that shares keys: read/write locks and semaphores meet the same faults, and are looked for at the end
 // of the test.
-func (l *lossy) Shared() driver.SharedLocker { return sharedLossy{l, l.real.Shared()} }
+func (l *lossy) Shared() driver.SharedLocker { return sharedLossy{l: l, real: l.real.Shared()} }
 
 type sharedLossy struct {
+	driver.Unimplemented
 	l    *lossy
 	real driver.SharedLocker
 }
 
-var _ interface {
-	driver.SharedLocker
-	driver.Breaker
-	driver.ChangeNotifier
-	driver.LossNotifier
-} = sharedLossy{}
+var _ driver.SharedLocker = sharedLossy{}
 
 func (s sharedLossy) NotifyLost(fn func(key, id string, cause error)) { s.l.lostShare = fn }
 
@@ -40,11 +36,11 @@ func (s sharedLossy) Unlock(ctx context.Context, key, id string) error {
 }
 
 func (s sharedLossy) Break(ctx context.Context, key, id string) error {
-	return s.l.faults.try(ctx, func() error { return s.real.(driver.Breaker).Break(ctx, key, id) })
+	return s.l.faults.try(ctx, func() error { return s.real.Break(ctx, key, id) })
 }
 
 func (s sharedLossy) BreakNow(ctx context.Context, key, id string) error {
-	return s.l.faults.try(ctx, func() error { return s.real.(driver.Breaker).BreakNow(ctx, key, id) })
+	return s.l.faults.try(ctx, func() error { return s.real.BreakNow(ctx, key, id) })
 }
 
 func (s sharedLossy) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
@@ -60,7 +56,7 @@ func (s sharedLossy) NotifyChanges(ctx context.Context, key string, changed func
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(reach, cancel)()
-	return s.real.(driver.ChangeNotifier).NotifyChanges(ctx, key, changed)
+	return s.real.NotifyChanges(ctx, key, changed)
 }
 
 // shares reports whether the store still has h as one of those who share its key.

@@ -1,17 +1,6 @@
 package driver
 
-import "context"
-
-// Checker compares how the store is set up with what its locks and limits need, for
-// coord doctor. Without it the doctor shows only what it measures itself.
-type Checker interface {
-	// Check looks at the servers within ctx and changes nothing that lasts. What the
-	// store does not tell, or the user may not ask, is a Finding of [LevelSkip]. An error
-	// means that no server answered.
-	Check(ctx context.Context) ([]Finding, error)
-}
-
-// Finding is what [Checker] says of one subject.
+// Finding is what Check of an [Operator] says of one subject.
 type Finding struct {
 	Level Level `json:"level"`
 	// Name is the subject, in a word or two: "eviction".

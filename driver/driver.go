@@ -32,8 +32,9 @@ import (
 	"time"
 )
 
-// Backend is an open store. It implements [Locker], [Limiter] or both; for the
-// half that is missing, package coord answers [ErrUnsupported].
+// Backend is an open store. An adapter embeds [Unimplemented], which answers for what its store
+// cannot do, and writes the rest. What a store can do, its claims say, and they alone: package coord
+// never calls what needs a claim that is not made.
 type Backend interface {
 	// Info describes the store. It is cheap, does no I/O and always gives
 	// the same answer.
@@ -42,6 +43,21 @@ type Backend interface {
 	// application passed in stays open. Calls under way end with an error;
 	// later calls answer ErrClosed. Close twice is fine.
 	Close() error
+
+	Locker
+	Queuer
+	Limiter
+	Operator
+
+	// Shared gives the part of the store that keeps shared holds, always the same. It is asked for under the claim
+	// [Shared].
+	Shared() SharedLocker
+
+	// Partition names the part of the store that a key lives on now, where parts can fail alone: one of several
+	// memcached servers, one master of a Redis Cluster. The core never lets a call on one part wait for another part.
+	// It does not block and makes no call; the name may change when the store is resharded. A store of one part
+	// gives "".
+	Partition(key string) string
 }
 
 // OpenFunc opens the store that u names. It connects and probes within ctx,
@@ -93,6 +109,23 @@ type Locker interface {
 	// where there is one. ErrNotHeld if id neither holds nor waits; a hold
 	// of any other id is left alone.
 	Unlock(ctx context.Context, key, id string) error
+
+	// UnlockAfter ends id's ownership now, as Unlock does, but keeps the key
+	// taken for d from now: until then TryLock answers ErrLocked, and
+	// afterwards the key is free with no further call. d is at most
+	// Info.MaxTTL. It is for MinHold, under the claim [MinHoldAfterExit]. Without
+	// that the core keeps the hold, and unlocks when it is due.
+	UnlockAfter(ctx context.Context, key, id string, d time.Duration) error
+
+	// RenewAll renews many holds in few requests. It answers for each hold, in order, what Renew would have. A store
+	// that has no such request gives nil: then the core renews one by one, a bounded number at a time.
+	RenewAll(ctx context.Context, holds []Hold) []Renewal
+
+	// NotifyLost registers fn, once, before the first lock, under the claim [LossPush]: the store tells it of
+	// losses. fn does not block. It may be called before the call that is granted the hold has returned: then that
+	// hold is lost as soon as it is there. Without the claim the core learns of a loss at the next renewal or at the
+	// deadline.
+	NotifyLost(fn func(key, id string, cause error))
 }
 
 // Request asks for a lease. It grows by fields whose zero value means an
@@ -105,7 +138,7 @@ type Request struct {
 	// Info.TTLStep and between Info.MinTTL and Info.MaxTTL.
 	TTL time.Duration
 	// Fair asks that nobody who came later be granted before this request.
-	// Only a [Queuer] that claims [Fair] is asked for it.
+	// Only a store that claims [Fair] is asked for it.
 	Fair bool
 	// Whole asks for a lease that begins with this grant: Grant.Since is not
 	// before the call. A store whose holds share a lease restarts it; on any
@@ -171,11 +204,8 @@ type Renewal struct {
 	Err   error
 }
 
-// The optional interfaces of the lock half. Package coord finds each by type
-// assertion and has a fallback, which its comment names.
-
-// Queuer waits at the store, first in first out, woken by the store. Without
-// it the core polls with jitter, one waiter per client and key.
+// Queuer waits at the store, first in first out, woken by the store, under the claims [Fair] or
+// [Wake]. Without them the core polls with jitter, one waiter per client and key.
 //
 // The core makes fair requests with Lock, and those that are likely to wait, without
 // a TryLock before: Lock of a free key is to cost no more round trips.
@@ -196,59 +226,39 @@ type Queuer interface {
 	Lock(ctx context.Context, key string, r Request, waits func()) (Grant, error)
 }
 
-// LossNotifier pushes losses that the store knows of. Without it the core
-// learns of a loss at the next renewal or at the deadline.
-type LossNotifier interface {
-	// NotifyLost registers fn, once, before the first lock. fn does not block. It may be called before the
-	// call that is granted the hold has returned: then that hold is lost as soon as it is there.
-	NotifyLost(fn func(key, id string, cause error))
-}
+// Operator is what an operator sees and does, and what a program asks of its store as a whole.
+type Operator interface {
+	// Ping makes one round trip to the store. Where it is ErrUnsupported, that of a client does nothing.
+	Ping(ctx context.Context) error
 
-// BatchRenewer renews many holds in few requests. Without it the core renews
-// one by one, a bounded number at a time.
-type BatchRenewer interface {
-	// RenewAll answers for each hold, in order, what Renew would have.
-	RenewAll(ctx context.Context, holds []Hold) []Renewal
-}
+	// Describe tells how the store is set up, for reports and operators: settings by name. "topology"
+	// says how many servers there are, in which roles; the others are those on which the store's
+	// claims lean, named as the store names them. Names and values are short, and never secret.
+	// What the store does not tell is left out. Describe may ask the store, within ctx.
+	Describe(ctx context.Context) (map[string]string, error)
 
-// Partitioner names the part of the store that a key lives on, where parts can fail alone:
-// one of several memcached servers, one master of a Redis Cluster. The core then never lets
-// a call on one part wait for another part. Without it all keys are of one part.
-type Partitioner interface {
-	// Partition returns the name of the part that key lives on now. It does not block and
-	// makes no call; the name may change when the store is resharded.
-	Partition(key string) string
-}
+	// Check compares how the store is set up with what its locks and limits need, for coord doctor. It
+	// looks at the servers within ctx and changes nothing that lasts. What the
+	// store does not tell, or the user may not ask, is a Finding of [LevelSkip]. An error
+	// means that no server answered.
+	Check(ctx context.Context) ([]Finding, error)
 
-// DelayedUnlocker ends a hold later, at the store, so that MinHold outlives the
-// process. Without it the core keeps the hold and unlocks when it is due.
-type DelayedUnlocker interface {
-	// UnlockAfter ends id's ownership now, as Unlock does, but keeps the key
-	// taken for d from now: until then TryLock answers ErrLocked, and
-	// afterwards the key is free with no further call. d is at most
-	// Info.MaxTTL.
-	UnlockAfter(ctx context.Context, key, id string, d time.Duration) error
-}
-
-// Inspector shows who holds a key. Without it Inspect answers ErrUnsupported.
-type Inspector interface {
-	// Inspect reads the holder. ErrNotHeld if the key is free.
+	// Inspect reads the holder of key, under the claim [Inspect]. ErrNotHeld if the key is free.
 	Inspect(ctx context.Context, key string) (Holder, error)
-}
 
-// Lister lists the keys that are held, under the claim [List]. Without it List answers ErrUnsupported.
-type Lister interface {
 	// List yields the keys that begin with prefix and are held or kept taken, as they are given to TryLock, in any
-	// order. A key that is so from the beginning to the end is yielded, perhaps more than once; one that changes
-	// meanwhile may be left out. An error ends the sequence, with the key "". The end of ctx, which is an error,
-	// ends it at once. A prefix of "" is every key's.
+	// order, under the claim [List]. A key that is so from the beginning to the end is yielded, perhaps more than
+	// once; one that changes meanwhile may be left out. An error ends the sequence, with the key "". The end of ctx,
+	// which is an error, ends it at once. A prefix of "" is every key's.
 	//
 	// It reads in pages, so that no request of it holds up others for long, and each call begins anew.
 	List(ctx context.Context, prefix string) iter.Seq2[string, error]
+
+	Breaker
 }
 
-// Breaker revokes a hold, under the claim [Break]. Without it Break answers ErrUnsupported, and BreakNow frees what is
-// held alone, by Unlock.
+// Breaker revokes holds, under the claim [Break]. Without the claim BreakNow of the core frees what is held alone, by
+// Unlock.
 type Breaker interface {
 	// Break makes every later Renew and Unlock of id answer ErrNotHeld while
 	// the key stays taken until id's lease lapses, so that the holder learns
@@ -258,21 +268,4 @@ type Breaker interface {
 	// BreakNow is Unlock that also frees what is only kept taken because id held it: after Break, or UnlockAfter. A
 	// key that another id has, or that is kept for another, is left alone. ErrNotHeld if there is nothing of id's.
 	BreakNow(ctx context.Context, key, id string) error
-}
-
-// Describer tells how the store is set up, for reports and operators: what the
-// conformance suite was run on, and what coord doctor shows.
-type Describer interface {
-	// Describe gives settings by name. "topology" says how many servers there are,
-	// in which roles; the others are those on which the store's claims lean, named as
-	// the store names them. Names and values are short, and never secret.
-	// What the store does not tell is left out. Describe may ask the store, within ctx.
-	Describe(ctx context.Context) (map[string]string, error)
-}
-
-// Pinger checks the connection. Without it Ping does nothing beyond the
-// closed check.
-type Pinger interface {
-	// Ping makes one round trip to the store.
-	Ping(ctx context.Context) error
 }

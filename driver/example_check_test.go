@@ -8,9 +8,12 @@ import (
 )
 
 // diskStore is a store that knows how full its disk is.
-type diskStore struct{ used int }
+type diskStore struct {
+	driver.Unimplemented
+	used int
+}
 
-// Check implements driver.Checker.
+// Check implements driver.Operator.
 func (s diskStore) Check(context.Context) ([]driver.Finding, error) {
 	f := driver.Finding{Level: driver.LevelOK, Name: "disk", Text: fmt.Sprintf("%d%% used", s.used)}
 	if s.used > 90 {
@@ -20,8 +23,8 @@ func (s diskStore) Check(context.Context) ([]driver.Finding, error) {
 }
 
 // An adapter tells coord doctor what it finds.
-func ExampleChecker() {
-	var checker driver.Checker = diskStore{used: 95}
+func ExampleOperator_Check() {
+	var checker driver.Operator = diskStore{used: 95}
 	findings, err := checker.Check(context.Background())
 	if err != nil {
 		fmt.Println(err)

@@ -28,7 +28,7 @@ func ExampleLimit() {
 
 // Asks are evaluated in order, in one step.
 func ExampleLimiter() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -73,7 +73,7 @@ func ExampleAsk() {
 }
 
 func ExampleGranted() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -97,7 +97,7 @@ func ExampleGranted() {
 }
 
 func ExampleTaken() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -112,8 +112,8 @@ func ExampleTaken() {
 	// Output: 1 7 true <nil>
 }
 
-func ExampleOneTaker() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleLimiter_TakeOne() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -129,7 +129,7 @@ func ExampleOneTaker() {
 }
 
 func ExampleTakenOne() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -145,8 +145,8 @@ func ExampleTakenOne() {
 }
 
 // All or none, in one step.
-func ExampleMultiLimiter() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleLimiter_TakeAll() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h")
 	if err == nil {
@@ -185,8 +185,8 @@ func ExampleDemand() {
 }
 
 // What is not due yet is given back once, by the id of its ask.
-func ExampleRefunder() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleLimiter_Refund() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("60/1h burst=1")
 	if err == nil {
@@ -213,8 +213,8 @@ func ExampleRefunder() {
 }
 
 // A charge is debited whatever is left, and what was not used is given back.
-func ExampleCharger() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleLimiter_Charge() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.ParseLimit("10/1h burst=10")
 	if err == nil {
@@ -235,7 +235,7 @@ func ExampleCharger() {
 
 // A Charged is what a peek right after the charge would see.
 func ExampleCharged() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	limit, err := driver.Limit{Rate: 100, Per: time.Hour, Algorithm: driver.FixedWindow}.Normal()
 	if err != nil {

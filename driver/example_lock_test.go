@@ -12,25 +12,9 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// everything is what the store in memory can do.
-type everything interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Pinger
-	driver.Limiter
-	driver.OneTaker
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-}
-
-// pushing is what of an adapter the examples of its optional interfaces need.
+// pushing is an adapter of which the examples need a part. It answers for the rest as Unimplemented does.
 type pushing struct {
+	driver.Unimplemented
 	lost func(key, id string, cause error)
 }
 
@@ -54,16 +38,21 @@ func (p *pushing) Describe(context.Context) (map[string]string, error) {
 	return map[string]string{"topology": "one server", "maxmemory-policy": "noeviction"}, nil
 }
 
-// A backend says what it is and what it can do; its halves are found by type.
+// A backend says what it is and what it can do.
 func ExampleBackend() {
-	store := memory.NewStore().Open().(everything)
-	defer store.Close()
+	var b driver.Backend = memory.NewStore().Open()
+	defer b.Close()
+	info := b.Info()
+	fmt.Println(info.Name, info.Claims.Has(driver.Fair), info.Claims.Has(driver.LossPush))
+	// Output: memory true false
+}
 
-	var b driver.Backend = store
-	_, locks := b.(driver.Locker)
-	_, limits := b.(driver.Limiter)
-	fmt.Println(b.Info().Name, locks, limits)
-	// Output: memory true true
+// What an adapter does not write, Unimplemented answers.
+func ExampleUnimplemented() {
+	s := &pushing{}
+	_, err := s.Lock(context.Background(), "invoices", driver.Request{ID: "a", TTL: time.Minute}, func() {})
+	fmt.Println(err)
+	// Output: not supported by this store
 }
 
 // A TTL is brought to the store's range and step by the core, by what Info says.
@@ -90,7 +79,7 @@ func ExampleClaim() {
 
 // One attempt, a renewal, and the end. The core does everything else.
 func ExampleLocker() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	request := driver.Request{ID: driver.FormatID("worker-1", 4711, time.Unix(0, 0), [16]byte{}), TTL: time.Minute}
 	grant, err := store.TryLock(ctx, "invoices", request)
@@ -110,7 +99,7 @@ func ExampleLocker() {
 
 // A request that is repeated after a lost reply finds what it was granted.
 func ExampleRequest() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	r := driver.Request{ID: "a", TTL: time.Minute}
 	first, err := store.TryLock(ctx, "invoices", r)
@@ -129,7 +118,7 @@ func ExampleRequest() {
 
 // The lease is certain until Since plus TTL; the token orders holders.
 func ExampleGrant() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	g, err := store.TryLock(ctx, "invoices", driver.Request{ID: "a", TTL: time.Minute})
 	fmt.Println(g.Token > 0, g.TTL, err)
@@ -145,7 +134,7 @@ func ExampleLockedError() {
 
 // A store with a queue of its own is waited at. It tells who waits, and nobody who is granted the key at once.
 func ExampleQueuer() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	waiting := make(chan string, 1)
 	lock := func(id string) error {
@@ -164,8 +153,8 @@ func ExampleQueuer() {
 }
 
 // MinHold at the store: unlocked, and yet not free.
-func ExampleDelayedUnlocker() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleLocker_UnlockAfter() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	if _, err := store.TryLock(ctx, "cron", driver.Request{ID: "a", TTL: time.Minute}); err != nil {
 		fmt.Println(err)
@@ -179,8 +168,8 @@ func ExampleDelayedUnlocker() {
 	// true
 }
 
-func ExampleInspector() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleOperator_Inspect() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	id := driver.FormatID("worker-1", 4711, time.Unix(0, 0), [16]byte{})
 	if _, err := store.TryLock(ctx, "invoices", driver.Request{ID: id, TTL: time.Minute}); err != nil {
@@ -192,8 +181,8 @@ func ExampleInspector() {
 	// Output: worker-1 4711 <nil>
 }
 
-func ExampleLister() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleOperator_List() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	if _, err := store.TryLock(ctx, "jobs/nightly", driver.Request{ID: "a", TTL: time.Minute}); err != nil {
 		fmt.Println(err)
@@ -207,7 +196,7 @@ func ExampleLister() {
 
 // A hold that is broken is not renewed any more, and the key stays taken.
 func ExampleBreaker() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
 	id := driver.FormatID("worker-1", 4711, time.Unix(0, 0), [16]byte{})
 	if _, err := store.TryLock(ctx, "invoices", driver.Request{ID: id, TTL: time.Minute}); err != nil {
@@ -233,11 +222,10 @@ func ExampleHolder() {
 	// Output: worker-1 4711 2026-11-21 08:15:02 20s
 }
 
-func ExamplePinger() {
-	ctx, store := context.Background(), memory.NewStore().Open().(everything)
+func ExampleOperator_Ping() {
+	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
-	var p driver.Pinger = store
-	fmt.Println(p.Ping(ctx))
+	fmt.Println(store.Ping(ctx))
 	// Output: <nil>
 }
 
@@ -276,7 +264,7 @@ func ExampleOpenFunc() {
 }
 
 // A store that pushes tells of losses, as this one can be made to.
-func ExampleLossNotifier() {
+func ExampleLocker_NotifyLost() {
 	s := &pushing{}
 	s.NotifyLost(func(key, id string, cause error) { fmt.Println("lost", key, id, cause) })
 	s.sessionEnded(errors.New("session expired"))
@@ -284,7 +272,7 @@ func ExampleLossNotifier() {
 }
 
 // Many holds are renewed in one request; each has an answer of its own.
-func ExampleBatchRenewer() {
+func ExampleLocker_RenewAll() {
 	renewals := (&pushing{}).RenewAll(context.Background(), []driver.Hold{
 		{Key: "invoices", Request: driver.Request{ID: "a", TTL: time.Minute}},
 		{Key: "prices", Request: driver.Request{ID: "b", TTL: time.Minute}},
@@ -313,8 +301,8 @@ func ExampleHold() {
 }
 
 // A store of two servers: a call on one never waits for the other.
-func ExamplePartitioner() {
-	var p driver.Partitioner = servers{"10.0.0.1:11211", "10.0.0.2:11211"}
+func ExampleBackend_Partition() {
+	p := servers{"10.0.0.1:11211", "10.0.0.2:11211"}
 	fmt.Println(p.Partition("invoices"), p.Partition("price"))
 	// Output: 10.0.0.1:11211 10.0.0.2:11211
 }
@@ -323,8 +311,8 @@ type servers []string
 
 func (s servers) Partition(key string) string { return s[len(key)%len(s)] }
 
-func ExampleDescriber() {
-	var d driver.Describer = &pushing{}
+func ExampleOperator_Describe() {
+	var d driver.Operator = &pushing{}
 	fmt.Println(d.Describe(context.Background()))
 	// Output: map[maxmemory-policy:noeviction topology:one server] <nil>
 }

@@ -14,7 +14,7 @@ import (
 func ExampleSharedLocker() {
 	ctx, store := context.Background(), memory.NewStore().Open()
 	defer store.Close()
-	shared := store.(driver.Sharer).Shared()
+	shared := store.Shared()
 	read := driver.Share{Mode: driver.Read}
 	for _, id := range []string{"a", "b"} {
 		g, err := shared.TryLock(ctx, "index", driver.Request{ID: id, TTL: time.Minute, Share: read})
@@ -32,12 +32,12 @@ func ExampleSharedLocker() {
 }
 
 // A store that shares keys says so by a claim, and gives the part that does.
-func ExampleSharer() {
+func ExampleBackend_Shared() {
 	store := memory.NewStore().Open()
 	defer store.Close()
-	_, ok := store.(driver.Sharer)
-	fmt.Println(ok, store.Info().Claims.Has(driver.Shared))
-	// Output: true true
+	holders, err := store.Shared().Holders(context.Background(), "index")
+	fmt.Println(store.Info().Claims.Has(driver.Shared), len(holders), err)
+	// Output: true 0 <nil>
 }
 
 // A share that no store is asked for is refused, and a hold can only shrink.
@@ -58,17 +58,17 @@ func ExampleMode() {
 }
 
 // The head of a queue is told when a hold has ended.
-func ExampleChangeNotifier() {
+func ExampleSharedLocker_NotifyChanges() {
 	ctx, cancel := context.WithCancel(context.Background())
 	store := memory.NewStore().Open()
 	defer store.Close()
-	shared := store.(driver.Sharer).Shared()
+	shared := store.Shared()
 	if _, err := shared.TryLock(ctx, "index", driver.Request{ID: "a", TTL: time.Minute, Share: driver.Share{Mode: driver.Write}}); err != nil {
 		fmt.Println(err)
 	}
 	changes, ended := make(chan struct{}, 8), make(chan error)
 	go func() {
-		ended <- shared.(driver.ChangeNotifier).NotifyChanges(ctx, "index", func() { changes <- struct{}{} })
+		ended <- shared.NotifyChanges(ctx, "index", func() { changes <- struct{}{} })
 	}()
 	<-changes // it listens
 	fmt.Println(shared.Unlock(ctx, "index", "a"))

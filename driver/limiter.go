@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -14,8 +15,26 @@ type Limiter interface {
 	// Take evaluates asks in order in one atomic step. A denied ask changes
 	// nothing. Asks have been validated: 0 <= Min <= N <= l.Max().
 	Take(ctx context.Context, key string, l Limit, asks []Ask) (Taken, error)
+	// TakeOne is Take for a single ask without the slices, for stores so fast that the allocation shows. Others
+	// make it of Take with [One].
+	TakeOne(ctx context.Context, key string, l Limit, a Ask) (TakenOne, error)
+	// TakeAll takes several demands in one atomic step, all or none, under the
+	// claim [AtomicMulti]. Without it AllowAll is ErrUnsupported or best effort.
+	TakeAll(ctx context.Context, demands []Demand) ([]Taken, error)
 	// Reset forgets the state of key under l: full capacity again.
 	Reset(ctx context.Context, key string, l Limit) error
+	// Refund gives back n of what the request id was granted: at most once per id, at
+	// most what it was granted, and never after the moment when the permits fell
+	// due (token bucket) or left the window. What cannot be given back any more is
+	// not an error. It is called under the claim [Reserve].
+	Refund(ctx context.Context, key string, l Limit, id string, n int) error
+	// Charge debits what a call turned out to cost, under the claim [Charge]: n permits in one atomic step,
+	// whatever is left. Requests are denied until the debt is repaid. With n below 0 it gives -n permits
+	// back, as far as so many are missing. n is from -MaxCharge to MaxCharge; with 0 nothing is written.
+	//
+	// An error that is not [Definite] says that the charge may have been made. An adapter never
+	// repeats one that may have been.
+	Charge(ctx context.Context, key string, l Limit, n int) (Charged, error)
 }
 
 // Ask is one request for permits.
@@ -66,6 +85,17 @@ type TakenOne struct {
 	ResetAfter time.Duration
 }
 
+// One makes the answer of TakeOne of that of Take.
+func One(t Taken, err error) (TakenOne, error) {
+	switch {
+	case err != nil:
+		return TakenOne{}, err
+	case len(t.Asks) != 1:
+		return TakenOne{}, fmt.Errorf("%d answers to one ask", len(t.Asks))
+	}
+	return TakenOne{t.Asks[0], t.Remaining, t.ResetAfter}, nil
+}
+
 // Demand is one part of an AllowAll: n permits of a limit on a key.
 type Demand struct {
 	Key   string
@@ -73,45 +103,8 @@ type Demand struct {
 	N     int
 }
 
-// The optional interfaces of the limit half.
-
-// OneTaker is Take for a single ask without the slices, for stores so fast that
-// the allocation shows. Without it the core calls Take.
-type OneTaker interface {
-	TakeOne(ctx context.Context, key string, l Limit, a Ask) (TakenOne, error)
-}
-
-// MultiLimiter takes several demands in one atomic step, all or none, under the
-// claim [AtomicMulti]. Without it AllowAll is ErrUnsupported or best effort.
-type MultiLimiter interface {
-	TakeAll(ctx context.Context, demands []Demand) ([]Taken, error)
-}
-
-// Refunder gives permits back. Without it Cancel of a reservation answers
-// ErrUnsupported.
-type Refunder interface {
-	// Refund gives back n of what the request id was granted: at most once per id, at
-	// most what it was granted, and never after the moment when the permits fell
-	// due (token bucket) or left the window. What cannot be given back any more is
-	// not an error.
-	Refund(ctx context.Context, key string, l Limit, id string, n int) error
-}
-
 // MaxCharge is the most permits that one Charge debits, or gives back.
 const MaxCharge = MaxRate
-
-// Charger debits what a call turned out to cost, under the claim [Charge]. Without both, Charge and
-// Settle of a client are ErrUnsupported. It is an interface of its own, and no field of [Ask], so that an
-// adapter that does not know it cannot answer as if it had debited.
-type Charger interface {
-	// Charge debits n permits in one atomic step, whatever is left: requests are denied until the
-	// debt is repaid. With n below 0 it gives -n permits back, as far as so many are missing. n is
-	// from -MaxCharge to MaxCharge; with 0 nothing is written.
-	//
-	// An error that is not [Definite] says that the charge may have been made. An adapter never
-	// repeats one that may have been.
-	Charge(ctx context.Context, key string, l Limit, n int) (Charged, error)
-}
 
 // Charged answers Charge: what a peek right after it would see.
 type Charged struct {

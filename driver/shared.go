@@ -81,21 +81,13 @@ func (s Share) Shrunk(want Share) Share {
 	return s
 }
 
-// Sharer is a [Backend] whose keys several holders can share, under the claim [Shared]. Without it
-// read/write locks and semaphores are ErrUnsupported.
-type Sharer interface {
-	// Shared gives the part of the store that keeps shared holds, always the same.
-	Shared() SharedLocker
-}
-
 // SharedLocker keeps keys that several hold at once. Its keys are a space of their own: it never shares state
-// with locks or limits of the same key. It may have the optional interfaces [BatchRenewer],
-// [LossNotifier], [Breaker] and [ChangeNotifier].
+// with locks or limits of the same key. An adapter embeds [Unimplemented] here too.
 //
 // It waits for nobody, and has no queue. Package coord queues in the exclusive lock of the same key, so
 // that only the first in the queue asks again, with Share.Head.
 //
-// TryLock, Renew and Unlock are those of [Locker], but for what follows.
+// Its methods are those of [Locker] and [Breaker], but for what follows. UnlockAfter is never called.
 //
 // TryLock grants r.Share if all of this holds, and the live holds of the key are those whose lease has not ended:
 //
@@ -113,18 +105,16 @@ type Sharer interface {
 // Unlock of an id that is the head ends its headship, and is no error.
 type SharedLocker interface {
 	Locker
+	Breaker
 	// Holders gives the live holds of a key, those that were broken too, with Released. It is empty if
 	// there is none.
 	Holders(ctx context.Context, key string) ([]Holder, error)
+	// NotifyChanges pushes changes of a key to the head of its queue. It calls changed once it listens, and then whenever
+	// the store has granted less of key than before, until ctx ends. The end of a lease may go without. It returns when
+	// ctx ends, or when it cannot listen, or not any more: then the head polls. changed does not block. It may be called
+	// too often.
+	NotifyChanges(ctx context.Context, key string, changed func()) error
 }
 
 // MaxHolders is the most live holds of one key.
 const MaxHolders = 1024
-
-// ChangeNotifier pushes changes of a key to the head of its queue. Without it the head polls.
-type ChangeNotifier interface {
-	// NotifyChanges calls changed once it listens, and then whenever the store has granted less of key than before, until
-	// ctx ends. The end of a lease may go without. It returns when ctx ends, or when it cannot listen any more. changed
-	// does not block. It may be called too often.
-	NotifyChanges(ctx context.Context, key string, changed func()) error
-}

@@ -121,6 +121,10 @@ type broken struct{ driver.Backend }
 func (broken) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
 	return driver.Taken{}, errBroken
 }
+
+func (broken) TakeOne(context.Context, string, driver.Limit, driver.Ask) (driver.TakenOne, error) {
+	return driver.TakenOne{}, errBroken
+}
 func (broken) Reset(context.Context, string, driver.Limit) error { return errBroken }
 func (broken) Info() driver.Info                                 { return driver.Info{Name: "broken", MaxTTL: time.Hour} }
 func (broken) Close() error                                      { return nil }

@@ -149,6 +149,10 @@ func (b broken) Take(context.Context, string, driver.Limit, []driver.Ask) (drive
 	return driver.Taken{}, errBroken
 }
 
+func (b broken) TakeOne(context.Context, string, driver.Limit, driver.Ask) (driver.TakenOne, error) {
+	return driver.TakenOne{}, errBroken
+}
+
 func (b broken) Reset(context.Context, string, driver.Limit) error { return errBroken }
 
 func (b broken) Info() driver.Info {
@@ -273,7 +277,6 @@ func TestLimitsTimeout(t *testing.T) {
 // oneAtATime is a store that cannot take several limits at once.
 type oneAtATime struct {
 	driver.Backend
-	driver.Limiter
 }
 
 func (p oneAtATime) Info() driver.Info {
@@ -285,7 +288,7 @@ func (p oneAtATime) Info() driver.Info {
 // A request that meets two limits where the store can only do one is the program's mistake, and the log names the remedy.
 func TestLimitsNeedSeveralAtOnce(t *testing.T) {
 	backend := memory.New()
-	store := oneAtATime{backend, backend.(driver.Limiter)}
+	store := oneAtATime{backend}
 	chain := middlewaretest.Chain(t, one("a", rules.IP(), coord.PerHour(5)), one("b", rules.Everyone(), coord.PerHour(5)))
 	var out testlog.Buffer
 	wantProblem(t, serve(Limits{Limiter: middlewaretest.Over(t, store), Rules: chain, Log: out.Logger()}.Wrap(ok), "GET", "/"), 500)

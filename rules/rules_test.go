@@ -413,6 +413,10 @@ func TestDegraded(t *testing.T) {
 
 type silent struct{ limiter }
 
+func (f silent) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (silent) Take(context.Context, string, driver.Limit, []driver.Ask) (driver.Taken, error) {
 	return driver.Taken{}, errors.New("no route to host")
 }

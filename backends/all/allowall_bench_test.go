@@ -15,15 +15,10 @@ import (
 )
 
 // distant is a store in memory that is a millisecond away.
-type distant struct {
-	driver.Backend
-	driver.Limiter
-	multi driver.MultiLimiter
-}
+type distant struct{ driver.Backend }
 
 func newDistant() *distant {
-	b := memory.New()
-	return &distant{b, b.(driver.Limiter), b.(driver.MultiLimiter)}
+	return &distant{memory.New()}
 }
 
 func (d *distant) Info() driver.Info {
@@ -35,7 +30,7 @@ func (d *distant) Info() driver.Info {
 
 func (d *distant) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	time.Sleep(time.Millisecond)
-	return d.multi.TakeAll(ctx, demands)
+	return d.Backend.TakeAll(ctx, demands)
 }
 
 // Many goroutines make four calls of AllowAll each: every call takes from one of twenty

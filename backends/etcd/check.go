@@ -16,8 +16,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Checker = (*backend)(nil)
-
 const (
 	// statusWithin bounds the question to one member, which may hang while others answer.
 	statusWithin = 2 * time.Second
@@ -32,7 +30,7 @@ type memberStatus struct {
 	err      error
 }
 
-// Check implements driver.Checker.
+// Check implements driver.Operator.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	call, done, err := b.begin(ctx)
 	if err != nil {

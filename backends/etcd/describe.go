@@ -3,13 +3,9 @@ package etcd
 import (
 	"context"
 	"strconv"
-
-	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Describer = (*backend)(nil)
-
-// Describe implements driver.Describer. What the user may not ask is left out.
+// Describe implements driver.Operator. What the user may not ask is left out.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	call, done, err := b.begin(ctx)
 	if err != nil {

@@ -140,18 +140,7 @@ type backend struct {
 	unused  sync.Pool // of *batchedStep
 }
 
-var (
-	_ driver.Locker          = (*backend)(nil)
-	_ driver.Queuer          = (*backend)(nil)
-	_ driver.LossNotifier    = (*backend)(nil)
-	_ driver.BatchRenewer    = (*backend)(nil)
-	_ driver.DelayedUnlocker = (*backend)(nil)
-	_ driver.Inspector       = (*backend)(nil)
-	_ driver.Breaker         = (*backend)(nil)
-	_ driver.Lister          = (*backend)(nil)
-	_ driver.Pinger          = (*backend)(nil)
-	_ driver.Sharer          = (*backend)(nil)
-)
+var _ driver.Backend = (*backend)(nil)
 
 func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []Option) (*backend, error) {
 	o := options{log: slog.Default()}
@@ -204,14 +193,14 @@ func (b *backend) Info() driver.Info {
 	return info
 }
 
-// NotifyLost implements driver.LossNotifier.
+// NotifyLost implements driver.Locker.
 func (b *backend) NotifyLost(fn func(key, id string, cause error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lostFn = fn
 }
 
-// Ping implements driver.Pinger by a read that takes a quorum.
+// Ping implements driver.Operator by a read that takes a quorum.
 func (b *backend) Ping(ctx context.Context) error {
 	call, done, err := b.begin(ctx)
 	if err != nil {

@@ -16,14 +16,6 @@ import (
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
-var (
-	_ driver.Limiter      = (*backend)(nil)
-	_ driver.OneTaker     = (*backend)(nil)
-	_ driver.MultiLimiter = (*backend)(nil)
-	_ driver.Refunder     = (*backend)(nil)
-	_ driver.Charger      = (*backend)(nil)
-)
-
 // limitTable is what this client remembers of limits.
 type limitTable struct {
 	stateLeases
@@ -64,7 +56,7 @@ func asClosed(err error) error {
 	return err
 }
 
-// TakeAll implements driver.MultiLimiter, in one request as a rule. Up to 100 states take part.
+// TakeAll implements driver.Limiter, in one request as a rule. Up to 100 states take part.
 func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	names := make([]string, len(demands))
 	for i, d := range demands {

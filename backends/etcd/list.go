@@ -15,7 +15,7 @@ import (
 // listPage is how many entries a request of List reads.
 const listPage = 500
 
-// List implements driver.Lister. It reads the names of entries, in their order, and goes on behind the last key that
+// List implements driver.Operator. It reads the names of entries, in their order, and goes on behind the last key that
 // it has seen: so a long queue for one key costs no more than a page.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

@@ -443,7 +443,7 @@ func (b *backend) left(e *entry, removed bool) {
 	}
 }
 
-// UnlockAfter implements driver.DelayedUnlocker: the entry stays, as nobody's, on a lease
+// UnlockAfter implements driver.Locker: the entry stays, as nobody's, on a lease
 // of its own, which ends by itself. While this client lives it removes the entry to the
 // moment.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {

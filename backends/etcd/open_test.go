@@ -307,7 +307,7 @@ func TestCloseLeavesTheClientOpen(t *testing.T) {
 	srv := shared(t)
 	client := raw(t, srv.Addr)
 	b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t))))
-	l := b.(driver.Locker)
+	l := b
 	must[driver.Grant](t)(l.TryLock(t.Context(), "k", request("a", time.Minute)))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

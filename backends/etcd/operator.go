@@ -10,7 +10,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Inspect implements driver.Inspector: two requests.
+// Inspect implements driver.Operator: two requests.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	if err := checkKey(key); err != nil {
 		return driver.Holder{}, err

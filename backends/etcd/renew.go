@@ -32,7 +32,7 @@ func (b *backend) renewOne(ctx context.Context, p place, r driver.Request) (driv
 	return out[0].Grant, out[0].Err
 }
 
-// RenewAll implements driver.BatchRenewer: one keepalive for each TTL among the holds,
+// RenewAll implements driver.Locker: one keepalive for each TTL among the holds,
 // and one request for each hundred of them.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return b.renewAll(ctx, false, holds)

@@ -12,21 +12,18 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Shared implements driver.Sharer.
-func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b} }
+// Shared implements driver.Backend.
+func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
 
 // sharedLocker keeps the holds that share a key, on the leases that locks have too.
-type sharedLocker struct{ b *backend }
+type sharedLocker struct {
+	driver.Unimplemented
+	b *backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.LossNotifier
-	driver.Breaker
-	driver.ChangeNotifier
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}
 
-// NotifyLost implements driver.LossNotifier.
+// NotifyLost implements driver.Locker.
 func (s sharedLocker) NotifyLost(fn func(key, id string, cause error)) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
@@ -67,7 +64,7 @@ func (s sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (
 	return out[0].Grant, out[0].Err
 }
 
-// RenewAll implements driver.BatchRenewer, as for locks.
+// RenewAll implements driver.Locker, as for locks.
 func (s sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return s.b.renewAll(ctx, true, holds)
 }

@@ -147,7 +147,7 @@ func TestSharedLostReplies(t *testing.T) {
 			}
 		}},
 		"a break": {share: writes, want: []string{"broken"}, op: func(c run) error {
-			return c.b.Shared().(driver.Breaker).Break(context.Background(), c.key, c.r.ID)
+			return c.b.Shared().Break(context.Background(), c.key, c.r.ID)
 		}, before: func(t *testing.T, c run) { take(t, c.b, c.key, c.r) }},
 	} {
 		for _, applied := range []bool{true, false} {
@@ -239,7 +239,7 @@ func TestSharedFullStore(t *testing.T) {
 	runsDown(t, b, lease, ttl, func() {}) // nobody renews them
 	until(t, hung, "the lease to be kept alive", func() bool {
 		b.age(0.5)
-		for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), holds) {
+		for i, r := range b.Shared().RenewAll(t.Context(), holds) {
 			if r.Err != nil || r.Grant.Token != tokens[i] {
 				t.Fatalf("renewal of %s: %+v, want token %d", holds[i].Key, r, tokens[i])
 			}
@@ -370,7 +370,7 @@ func TestSharedLeaseRevoked(t *testing.T) {
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	lost := make(chan string, 10)
 	b.NotifyLost(func(key, _ string, _ error) { t.Errorf("told as of an exclusive lock: %s", key) })
-	b.Shared().(driver.LossNotifier).NotifyLost(func(key, id string, _ error) { lost <- key + " " + id })
+	b.Shared().NotifyLost(func(key, id string, _ error) { lost <- key + " " + id })
 	r, theirs := share1("a", permits(1, 2)), share1("b", permits(1, 2))
 	must[driver.Grant](t)(tryShared(b, "k", r))
 	must[driver.Grant](t)(tryShared(other, "k", theirs))
@@ -401,14 +401,14 @@ func TestSharedLossIsBreak(t *testing.T) {
 	srv := shared(t)
 	b, other := connect(t, srv.Addr), connect(t, srv.Addr)
 	lost := make(chan error, 10)
-	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
+	b.Shared().NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r := share1("a", permits(3, 3))
 	must[driver.Grant](t)(tryShared(b, "k", r))
 	until(t, hung, "the hold to be watched", b.guardsAll)
 	r.Share = permits(1, 3)
 	must[driver.Grant](t)(b.Shared().Renew(t.Context(), "k", r))
 	must[driver.Grant](t)(tryShared(other, "k", share1("b", permits(2, 3))))
-	if err := other.Shared().(driver.Breaker).Break(t.Context(), "k", r.ID); err != nil {
+	if err := other.Shared().Break(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -495,7 +495,7 @@ func TestSharedFewOperations(t *testing.T) {
 		}
 		holds = append(holds, driver.Hold{Key: "permits", Request: r})
 	}
-	for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), holds) {
+	for i, r := range b.Shared().RenewAll(t.Context(), holds) {
 		if r.Err != nil || r.Grant.Token == 0 {
 			t.Fatalf("renewal of %s: %+v", holds[i].Key, r)
 		}
@@ -542,7 +542,7 @@ func TestSharedForeignEntries(t *testing.T) {
 				"TryLock by id":    func() error { r := share1("c", reads); r.ID = id; _, err := s.TryLock(ctx, name, r); return err },
 				"Renew of its id":  func() error { r := share1("c", reads); r.ID = id; _, err := s.Renew(ctx, name, r); return err },
 				"Unlock of its id": func() error { return s.Unlock(ctx, name, id) },
-				"Break of its id":  func() error { return s.(driver.Breaker).Break(ctx, name, id) },
+				"Break of its id":  func() error { return s.Break(ctx, name, id) },
 				"Holders":          func() error { _, err := s.Holders(ctx, name); return err },
 			} {
 				if err := call(); !errors.Is(err, driver.ErrCorrupt) {

@@ -105,12 +105,12 @@ func (w *walk) step(now time.Time) {
 	case w.rng.IntN(6) == 0:
 		other := w.clients[w.rng.IntN(len(w.clients))]
 		wantErr := w.model.BreakNow(r.ID, now, walkRules)
-		err := other.Shared().(driver.Breaker).BreakNow(ctx, w.key, r.ID)
+		err := other.Shared().BreakNow(ctx, w.key, r.ID)
 		w.agree("BreakNow", driver.Grant{}, wantErr, driver.Grant{}, err)
 	case w.rng.IntN(4) == 0:
 		other := w.clients[w.rng.IntN(len(w.clients))]
 		wantErr := w.model.Break(r.ID, now, walkRules)
-		err := other.Shared().(driver.Breaker).Break(ctx, w.key, r.ID)
+		err := other.Shared().Break(ctx, w.key, r.ID)
 		w.agree("Break", driver.Grant{}, wantErr, driver.Grant{}, err)
 	default:
 		w.holders(w.clients[w.rng.IntN(len(w.clients))], now)

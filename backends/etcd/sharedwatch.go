@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// NotifyChanges implements driver.ChangeNotifier by a watch on the stream of waiters. It ends with the watch.
+// NotifyChanges implements driver.SharedLocker by a watch on the stream of waiters. It ends with the watch.
 func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
 	if err := checkKey(key); err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestNotifyChanges(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- other.Shared().(driver.ChangeNotifier).NotifyChanges(ctx, "k", func() { told <- struct{}{} })
+		ended <- other.Shared().NotifyChanges(ctx, "k", func() { told <- struct{}{} })
 	}()
 	await := func(what string) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestNotifyChangesEnds(t *testing.T) {
 	b := must[driver.Backend](t)(New(client, WithNamespace(testserver.NameOf(t)))).(*backend)
 	ended, began := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
-		ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(t.Context(), "k", func() { began <- struct{}{} })
+		ended <- b.Shared().NotifyChanges(t.Context(), "k", func() { began <- struct{}{} })
 	}()
 	<-began
 	if err := b.Close(); err != nil {

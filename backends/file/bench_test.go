@@ -12,7 +12,7 @@ func BenchmarkTryLockUnlock(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := c.(driver.Locker)
+	l := c
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -45,7 +45,7 @@ func BenchmarkTakeOne(b *testing.B) {
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.(driver.OneTaker).TakeOne(ctx, "supplier", l, driver.Ask{Min: 1, N: 1}); err != nil {
+				if _, err := c.TakeOne(ctx, "supplier", l, driver.Ask{Min: 1, N: 1}); err != nil {
 					b.Fatal(err)
 				}
 			}

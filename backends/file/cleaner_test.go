@@ -44,7 +44,7 @@ func TestCleanerOfOldFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := b.(driver.Locker)
+	l := b
 	for _, key := range []string{"new", "renewed"} {
 		wantErr(t, key, second(l.TryLock(t.Context(), key, request("a", 3*age))), nil)
 	}

@@ -255,10 +255,10 @@ func TestStoreOfAClockThatWasAhead(t *testing.T) {
 	}
 	takes := func(b driver.Backend, r driver.Request) map[string]func() (driver.Grant, error) {
 		return map[string]func() (driver.Grant, error){
-			"a lock":        func() (driver.Grant, error) { return b.(driver.Locker).TryLock(t.Context(), "k", r) },
-			"a shared hold": func() (driver.Grant, error) { return b.(driver.Sharer).Shared().TryLock(t.Context(), "k", r) },
+			"a lock":        func() (driver.Grant, error) { return b.TryLock(t.Context(), "k", r) },
+			"a shared hold": func() (driver.Grant, error) { return b.Shared().TryLock(t.Context(), "k", r) },
 			"a limit": func() (driver.Grant, error) {
-				one, err := b.(driver.OneTaker).TakeOne(t.Context(), "k", l, all)
+				one, err := b.TakeOne(t.Context(), "k", l, all)
 				if err == nil && one.N == 0 {
 					err = driver.ErrLocked
 				}
@@ -312,7 +312,7 @@ func sandboxRole(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.(driver.Locker).TryLock(context.Background(), "k", request("sandbox", time.Hour))
+	_, err = b.TryLock(context.Background(), "k", request("sandbox", time.Hour))
 	return join(expect(err, driver.ErrLocked), b.Close())
 }
 

@@ -99,7 +99,7 @@ func TestFrozenFileSystem(t *testing.T) {
 	for _, key := range []string{"renewed", "released"} {
 		wantErr(t, key, second(l.TryLock(t.Context(), key, request("a", time.Hour))), nil)
 	}
-	wantErr(t, "other client", second(leaving.(driver.Locker).TryLock(t.Context(), "left", request("b", time.Hour))), nil)
+	wantErr(t, "other client", second(leaving.TryLock(t.Context(), "left", request("b", time.Hour))), nil)
 	wantErr(t, "TakeOne", second(l.TakeOne(t.Context(), "k", limit, ask)), nil)
 
 	thaw := freeze(t, disk)
@@ -111,7 +111,7 @@ func TestFrozenFileSystem(t *testing.T) {
 		"Renew":                          {func(ctx context.Context) error { return second(l.Renew(ctx, "renewed", request("a", 2*time.Hour))) }, true},
 		"Unlock":                         {func(ctx context.Context) error { return l.Unlock(ctx, "released", "a") }, true},
 		"TakeOne":                        {func(ctx context.Context) error { return second(l.TakeOne(ctx, "k", limit, ask)) }, true},
-		"Unlock of a client that leaves": {func(ctx context.Context) error { return leaving.(driver.Locker).Unlock(ctx, "left", "b") }, true},
+		"Unlock of a client that leaves": {func(ctx context.Context) error { return leaving.Unlock(ctx, "left", "b") }, true},
 		"open":                           {func(ctx context.Context) error { return second(openStore(ctx, dir, sharedFS)) }, false},
 	}
 	answers := make(chan func(), len(calls))

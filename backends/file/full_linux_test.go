@@ -152,7 +152,7 @@ func starveRole(dir string) error {
 	if err != nil {
 		return err
 	}
-	l, ctx := b.(driver.Locker), context.Background()
+	l, ctx := b, context.Background()
 	const holds = 20
 	each := func(what string, call func(key string) error) error {
 		errs := make([]error, holds)

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/coordgo/coord/driver"
 )
 
 const nobody = 65534
@@ -26,7 +24,7 @@ func ownerRole(dir string) error {
 	if err != nil {
 		return err
 	}
-	l := b.(driver.Locker)
+	l := b
 	var errs []error
 	for i := range 2 * shards {
 		key := strconv.Itoa(i)

@@ -89,7 +89,7 @@ func countRole(dir string) error {
 	if err != nil {
 		return err
 	}
-	l := b.(driver.Locker)
+	l := b
 	ctx := context.Background()
 	for i := range 50 {
 		r := driver.Request{ID: fmt.Sprintf("%d/%d", os.Getpid(), i), TTL: time.Minute}

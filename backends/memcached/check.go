@@ -13,14 +13,12 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Checker = (*backend)(nil)
-
 // told is what a server tells of itself now.
 type told struct {
 	settings, stats, items map[string]string
 }
 
-// Check implements driver.Checker. Behind an application's client the servers cannot be seen.
+// Check implements driver.Operator. Behind an application's client the servers cannot be seen.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err

@@ -3,16 +3,12 @@ package memcached
 import (
 	"context"
 	"fmt"
-
-	"github.com/coordgo/coord/driver"
 )
-
-var _ driver.Describer = (*backend)(nil)
 
 // described are the settings of "stats settings" that Describe gives.
 var described = map[string]bool{"maxbytes": true, "evictions": true, "cas_enabled": true}
 
-// Describe implements driver.Describer: what the servers told when they were probed,
+// Describe implements driver.Operator: what the servers told when they were probed,
 // settings as one server has them. Behind an application's client the servers cannot be seen.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	if err := b.ready(ctx); err != nil || b.pools == nil {

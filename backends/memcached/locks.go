@@ -179,7 +179,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	})
 }
 
-// UnlockAfter implements driver.DelayedUnlocker.
+// UnlockAfter implements driver.Locker.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	if d <= 0 {
 		return b.Unlock(ctx, key, id)
@@ -282,7 +282,7 @@ func absent(err error) error {
 	return err
 }
 
-// Inspect implements driver.Inspector. What is left of the lease is by the clocks of the holder
+// Inspect implements driver.Operator. What is left of the lease is by the clocks of the holder
 // and this client. A taker that has no token yet holds nothing: it is shown as Released, with the
 // last token that was counted.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {

@@ -126,19 +126,7 @@ type backend struct {
 	background sync.WaitGroup
 }
 
-var (
-	_ driver.Locker          = (*backend)(nil)
-	_ driver.Limiter         = (*backend)(nil)
-	_ driver.OneTaker        = (*backend)(nil)
-	_ driver.Refunder        = (*backend)(nil)
-	_ driver.Charger         = (*backend)(nil)
-	_ driver.DelayedUnlocker = (*backend)(nil)
-	_ driver.Inspector       = (*backend)(nil)
-	_ driver.Breaker         = (*backend)(nil)
-	_ driver.Sharer          = (*backend)(nil)
-	_ driver.Pinger          = (*backend)(nil)
-	_ driver.Partitioner     = (*backend)(nil)
-)
+var _ driver.Backend = (*backend)(nil)
 
 func newBackend(opts []Option) (*backend, error) {
 	o := options{log: slog.Default()}
@@ -166,7 +154,7 @@ func (b *backend) Info() driver.Info {
 	return info
 }
 
-// Partition implements driver.Partitioner: the address of the server of key. Behind an
+// Partition implements driver.Backend: the address of the server of key. Behind an
 // application's client whose selector is not known all keys are of one part.
 func (b *backend) Partition(key string) string {
 	n := nameOf(key)
@@ -183,7 +171,7 @@ func (b *backend) Partition(key string) string {
 	return addr.String()
 }
 
-// Ping implements driver.Pinger. It asks all servers at once: one that does not answer does not
+// Ping implements driver.Operator. It asks all servers at once: one that does not answer does not
 // keep the others from being asked.
 func (b *backend) Ping(ctx context.Context) error {
 	ping := func(c *call) (struct{}, error) {

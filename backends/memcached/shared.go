@@ -19,25 +19,19 @@ const clockSkew = time.Second
 
 // sharedLocker keeps shared holds as package cas does, in one item for each key.
 type sharedLocker struct {
-	shares
-	granting shares // whose calls need to be admitted
+	driver.SharedLocker
+	granting driver.SharedLocker // whose calls need to be admitted
 	b        *backend
 }
 
-type shares interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.Breaker
-}
-
 func newShared(b *backend) *sharedLocker {
-	over := func(c sharedCells) shares {
-		return cas.New(b.info, c, cas.WithSkew(clockSkew)).Shared().(shares)
+	over := func(c sharedCells) driver.SharedLocker {
+		return cas.New(b.info, c, cas.WithSkew(clockSkew)).Shared()
 	}
-	return &sharedLocker{shares: over(sharedCells{b, false}), granting: over(sharedCells{b, true}), b: b}
+	return &sharedLocker{SharedLocker: over(sharedCells{b, false}), granting: over(sharedCells{b, true}), b: b}
 }
 
-// Shared implements driver.Sharer.
+// Shared implements driver.Backend.
 func (b *backend) Shared() driver.SharedLocker { return b.shared }
 
 // TryLock makes one attempt, without waiting. Two of one client on one key would only defeat each other.

@@ -37,7 +37,7 @@ func sharedCalls(ctx context.Context, l driver.SharedLocker, key string, r drive
 	_, renewed := l.Renew(ctx, key, r)
 	return map[string]error{
 		"Renew":  renewed,
-		"Break":  l.(driver.Breaker).Break(ctx, key, r.ID),
+		"Break":  l.Break(ctx, key, r.ID),
 		"Unlock": l.Unlock(ctx, key, r.ID),
 	}
 }
@@ -69,7 +69,7 @@ func TestSharedRoundTrips(t *testing.T) {
 		{"TryLock beside it", 2, try(two, nil)},
 		{"TryLock that is refused", 1, try(three, driver.ErrLocked)},
 		{"Renew", 2, func() error { _, err := l.Renew(ctx, "k", one); return err }},
-		{"Break", 2, func() error { return l.(driver.Breaker).Break(ctx, "k", two.ID) }},
+		{"Break", 2, func() error { return l.Break(ctx, "k", two.ID) }},
 		{"Holders", 1, func() error { _, err := l.Holders(ctx, "k"); return err }},
 		{"Unlock", 2, unlock(one)},
 		{"TryLock of the head that is refused", 2, try(head, driver.ErrLocked)},
@@ -421,7 +421,7 @@ func TestSharedHoldsOfOneClient(t *testing.T) {
 		t.Errorf("%d takes at the same time: %d commands, want %d", len(batch), took, want)
 	}
 	renewed := roundTrips(t, srv, func() error {
-		for i, r := range l.(driver.BatchRenewer).RenewAll(ctx, batch) {
+		for i, r := range l.RenewAll(ctx, batch) {
 			if r.Err != nil {
 				t.Errorf("hold %d: %v", i, r.Err)
 			}

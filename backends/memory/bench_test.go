@@ -10,7 +10,7 @@ import (
 )
 
 func BenchmarkTryLockUnlock(b *testing.B) {
-	c := New().(driver.Locker)
+	c := New()
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -34,11 +34,11 @@ func BenchmarkHandOver(b *testing.B) {
 		go func() {
 			c := s.Open()
 			for range b.N/2 + 1 {
-				if _, err := c.(driver.Queuer).Lock(ctx, "orders/42", driver.Request{ID: id, TTL: time.Minute}, func() {}); err != nil {
+				if _, err := c.Lock(ctx, "orders/42", driver.Request{ID: id, TTL: time.Minute}, func() {}); err != nil {
 					done <- err
 					return
 				}
-				if err := c.(driver.Locker).Unlock(ctx, "orders/42", id); err != nil {
+				if err := c.Unlock(ctx, "orders/42", id); err != nil {
 					done <- err
 					return
 				}
@@ -68,7 +68,7 @@ func benchLimits(b *testing.B, run func(b *testing.B, l driver.Limit)) {
 
 func BenchmarkTakeOne(b *testing.B) {
 	benchLimits(b, func(b *testing.B, l driver.Limit) {
-		c := New().(driver.OneTaker)
+		c := New()
 		ctx := b.Context()
 		b.ReportAllocs()
 		for b.Loop() {
@@ -85,7 +85,7 @@ func BenchmarkTakeOneOfManyKeys(b *testing.B) {
 		keys[i] = "client/" + strconv.Itoa(i)
 	}
 	benchLimits(b, func(b *testing.B, l driver.Limit) {
-		c := New().(driver.OneTaker)
+		c := New()
 		ctx := b.Context()
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {

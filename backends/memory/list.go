@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// List implements driver.Lister. It looks at one shard at a time, and yields while it has none locked.
+// List implements driver.Operator. It looks at one shard at a time, and yields while it has none locked.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		s := b.store

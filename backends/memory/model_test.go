@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/limitmodel"
 )
 
@@ -19,7 +18,7 @@ func TestLimitsKeepToTheModel(t *testing.T) {
 		}
 		defer b.Close()
 		limitmodel.Test(t, limitmodel.Walk{
-			Store: b.(driver.Limiter), Now: time.Now, Pass: time.Sleep, Still: true, Per: time.Second,
+			Store: b, Now: time.Now, Pass: time.Sleep, Still: true, Per: time.Second,
 		}, 100_000)
 	})
 }

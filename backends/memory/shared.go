@@ -25,16 +25,15 @@ func (s *Store) sharedIdle(k *sharedKey, now instant) bool {
 	return len(k.watchers) == 0 && !s.clock.at(now).Before(k.record.End())
 }
 
-// Shared implements driver.Sharer.
-func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b} }
+// Shared implements driver.Backend.
+func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
 
-type sharedLocker struct{ b *backend }
+type sharedLocker struct {
+	driver.Unimplemented
+	b *backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.Breaker
-	driver.ChangeNotifier
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}
 
 // TryLock makes one attempt, without waiting.
 func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (g driver.Grant, err error) {
@@ -103,7 +102,7 @@ func (l sharedLocker) Holders(ctx context.Context, key string) (live []driver.Ho
 	return live, nil
 }
 
-// NotifyChanges implements driver.ChangeNotifier.
+// NotifyChanges implements driver.SharedLocker.
 func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
 	w := &watcher{changed}
 	l.change(key, func(k *sharedKey, _ time.Time) {

@@ -54,27 +54,15 @@ func New() driver.Backend { return NewStore().Open() }
 
 // backend is one client of a store.
 type backend struct {
+	driver.Unimplemented
+
 	store  *Store
 	closed atomic.Bool
 	once   sync.Once
 	done   chan struct{} // closed by Close, after closed was set
 }
 
-var _ interface {
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Sharer
-	driver.Pinger
-	driver.Limiter
-	driver.OneTaker
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-} = (*backend)(nil)
+var _ driver.Backend = (*backend)(nil)
 
 // Info describes the store.
 func (b *backend) Info() driver.Info {

@@ -7,11 +7,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var (
-	_ driver.Checker   = (*backend)(nil)
-	_ driver.Describer = (*backend)(nil)
-)
-
 // told is what the server tells of itself.
 type told struct {
 	version                     int
@@ -29,7 +24,7 @@ func (b *backend) tell(ctx context.Context) (told, error) {
 	})
 }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Operator.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	s, err := b.tell(ctx)
 	if err != nil {
@@ -43,7 +38,7 @@ func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	return settings, nil
 }
 
-// Check implements driver.Checker.
+// Check implements driver.Operator.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	s, err := b.tell(ctx)
 	if err != nil {

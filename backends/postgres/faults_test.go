@@ -428,7 +428,7 @@ func TestSlowConnectionIsMade(t *testing.T) {
 	link.Reset()
 	link.Delay(300 * time.Millisecond) // of each answer: sslmode=prefer needs two for a connection
 	for deadline := time.Now().Add(hung); ; {
-		_, err := b.(driver.Locker).TryLock(t.Context(), "k", r)
+		_, err := b.TryLock(t.Context(), "k", r)
 		if err == nil {
 			return
 		}

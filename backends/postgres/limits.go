@@ -24,7 +24,7 @@ func (b *backend) update(ctx context.Context, key string, c optimistic.Change) e
 	return b.states.Do(ctx, &decision{b: b}, stateName(key, c.Limit), c)
 }
 
-// TakeAll implements driver.MultiLimiter.
+// TakeAll implements driver.Limiter.
 func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	names := make([]string, len(demands))
 	for i, d := range demands {

@@ -117,7 +117,7 @@ func TestLimitsOnALongWay(t *testing.T) {
 	link.Delay(tooLate)
 	for range 3 { // the first knows nothing of the server's clock
 		ctx, cancel := context.WithTimeout(t.Context(), hung)
-		taken, err := b.(driver.OneTaker).TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1})
+		taken, err := b.TakeOne(ctx, "k", l, driver.Ask{Min: 1, N: 1})
 		cancel()
 		if err != nil || taken.N != 1 {
 			t.Fatalf("%+v, %v", taken, err)

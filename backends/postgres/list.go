@@ -15,7 +15,7 @@ type page struct {
 	next []byte // the first key of the next page; nil: there is none
 }
 
-// List implements driver.Lister. It reads the primary key in order, 1,000 rows a statement.
+// List implements driver.Operator. It reads the primary key in order, 1,000 rows a statement.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for from := []byte(prefix); from != nil; {

@@ -58,7 +58,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	return b.unlock(ctx, key, id, 0)
 }
 
-// UnlockAfter implements driver.DelayedUnlocker.
+// UnlockAfter implements driver.Locker.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	if d > maxTTL {
 		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
@@ -107,7 +107,7 @@ func (b *backend) breaks(ctx context.Context, sql, key, id string) error {
 	return err
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	return run(ctx, b, func(ctx context.Context, c conn) (h driver.Holder, err error) {
 		var id string

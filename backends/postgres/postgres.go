@@ -107,21 +107,7 @@ type backend struct {
 	calls sync.WaitGroup // those under way, and the sweeper's; added to under mu, before shut
 }
 
-var (
-	_ driver.Locker          = (*backend)(nil)
-	_ driver.BatchRenewer    = (*backend)(nil)
-	_ driver.DelayedUnlocker = (*backend)(nil)
-	_ driver.Inspector       = (*backend)(nil)
-	_ driver.Breaker         = (*backend)(nil)
-	_ driver.Lister          = (*backend)(nil)
-	_ driver.Sharer          = (*backend)(nil)
-	_ driver.Pinger          = (*backend)(nil)
-	_ driver.Limiter         = (*backend)(nil)
-	_ driver.OneTaker        = (*backend)(nil)
-	_ driver.MultiLimiter    = (*backend)(nil)
-	_ driver.Refunder        = (*backend)(nil)
-	_ driver.Charger         = (*backend)(nil)
-)
+var _ driver.Backend = (*backend)(nil)
 
 func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	o := options{schema: DefaultSchema, timeout: defaultTimeout}
@@ -159,7 +145,7 @@ func (b *backend) Info() driver.Info {
 	return info
 }
 
-// Ping implements driver.Pinger. It wants a server that takes writes.
+// Ping implements driver.Operator. It wants a server that takes writes.
 func (b *backend) Ping(ctx context.Context) error {
 	_, err := run(ctx, b, func(ctx context.Context, c conn) (struct{}, error) {
 		var readOnly bool

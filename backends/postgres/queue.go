@@ -23,8 +23,6 @@ const (
 // placeLasts is how long a place lasts that is asked for with a TTL: a dead waiter delays others no longer than a dead holder.
 func placeLasts(ttl time.Duration) time.Duration { return ceil(min(ttl, maxPlace)) }
 
-var _ driver.Queuer = (*backend)(nil)
-
 // Lock implements driver.Queuer. The server keeps the queue. Nobody is told that a key is free: waiters look, the first most
 // often, and such a look reads. It writes, in the waiter's own row, when a third of the life of its place is over.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {

@@ -26,7 +26,7 @@ func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driv
 	return renewed.Grant, renewed.Err
 }
 
-// RenewAll implements driver.BatchRenewer.
+// RenewAll implements driver.Locker.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return b.renewHolds(ctx, locks, holds)
 }

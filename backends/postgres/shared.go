@@ -8,18 +8,17 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Shared implements driver.Sharer.
-func (b *backend) Shared() driver.SharedLocker { return sharers{b} }
+// Shared implements driver.Backend.
+func (b *backend) Shared() driver.SharedLocker { return sharers{b: b} }
 
 // sharers are those who share a key, each in a row of its own. A key has a row as well, which is locked while somebody is granted
 // it, and not by renewals.
-type sharers struct{ b *backend }
+type sharers struct {
+	driver.Unimplemented
+	b *backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.Breaker
-} = sharers{}
+var _ driver.SharedLocker = sharers{}
 
 // TryLock implements driver.SharedLocker.
 func (s sharers) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -56,7 +55,7 @@ func (s sharers) Renew(ctx context.Context, key string, r driver.Request) (drive
 	return renewed.Grant, renewed.Err
 }
 
-// RenewAll implements driver.BatchRenewer.
+// RenewAll implements driver.Locker.
 func (s sharers) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return s.b.renewHolds(ctx, shares, holds)
 }

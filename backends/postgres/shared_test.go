@@ -35,7 +35,7 @@ func TestRenewalsOfSharersWaitForNobody(t *testing.T) {
 	}
 	tx := must[pgx.Tx](t)(b.pool.Begin(t.Context()))
 	must[pgconn.CommandTag](t)(tx.Exec(t.Context(), "SELECT FROM coord.shares FOR UPDATE"))
-	for i, r := range b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), held) {
+	for i, r := range b.Shared().RenewAll(t.Context(), held) {
 		if r.Err != nil || r.Grant.Slot != i || r.Grant.Of != 64 {
 			t.Errorf("Renew of permit %d: %+v", i, r)
 		}
@@ -135,7 +135,7 @@ func TestSharersAsInPackageHolders(t *testing.T) {
 				if random.IntN(3) > 0 {
 					continue
 				}
-				what, err, wantErr = "Break", b.Shared().(driver.Breaker).Break(t.Context(), key, r.ID), record.Break(r.ID, now, rules)
+				what, err, wantErr = "Break", b.Shared().Break(t.Context(), key, r.ID), record.Break(r.ID, now, rules)
 				*r = sharing(string(rune('a'+i)), r.Share) // the id is used up
 			default:
 				r.Share = shares[random.IntN(len(shares))]

@@ -15,8 +15,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Checker = (*backend)(nil)
-
 // checked are the settings that Check reads of each server, beside INFO.
 var checked = []string{"appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag"}
 
@@ -29,7 +27,7 @@ type state struct {
 	refused []string          // commands that the user may not run
 }
 
-// Check implements driver.Checker. On a cluster, each finding is that of the worst master.
+// Check implements driver.Operator. On a cluster, each finding is that of the worst master.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	var mu sync.Mutex
 	var states []state

@@ -22,7 +22,7 @@ func TestCloseEndsALongCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := b.(driver.Locker)
+	l := b
 	r := request("a", 30*time.Second)
 	if _, err := l.TryLock(t.Context(), "k", r); err != nil {
 		t.Fatal(err)

@@ -7,11 +7,7 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coordgo/coord/driver"
 )
-
-var _ driver.Describer = (*backend)(nil)
 
 // told are the fields of INFO, and the names of the settings that they show.
 var told = map[string]string{
@@ -20,7 +16,7 @@ var told = map[string]string{
 	"aof_enabled":      "appendonly",
 }
 
-// Describe implements driver.Describer. What the user may not ask is left out. On a
+// Describe implements driver.Operator. What the user may not ask is left out. On a
 // cluster, masters that do not answer are left out, and settings are those of the one that
 // answered last.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {

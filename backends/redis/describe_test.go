@@ -29,7 +29,7 @@ func TestDescribe(t *testing.T) {
 func TestNightlyDescribeCluster(t *testing.T) {
 	t.Parallel()
 	c := testserver.RedisCluster(t, 0, silently)
-	got, err := backendOver(t, clusterClient(c, nil)).(driver.Describer).Describe(t.Context())
+	got, err := backendOver(t, clusterClient(c, nil)).Describe(t.Context())
 	if err != nil || got["topology"] != "3 masters, 0 replicas" {
 		t.Errorf("described as %v, %v, want three masters", got, err)
 	}

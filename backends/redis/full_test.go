@@ -50,11 +50,11 @@ func TestFullServer(t *testing.T) {
 		"UnlockAfter":       b.UnlockAfter(ctx, "kept", locks["kept"].ID, time.Minute),
 		"Break":             b.Break(ctx, "broken", locks["broken"].ID),
 		"shared Renew":      second(s.Renew(ctx, "renewed", longer(shared["renewed"]))),
-		"shared RenewAll":   s.(driver.BatchRenewer).RenewAll(ctx, []driver.Hold{{Key: "renewed", Request: longer(shared["renewed"])}})[0].Err,
+		"shared RenewAll":   s.RenewAll(ctx, []driver.Hold{{Key: "renewed", Request: longer(shared["renewed"])}})[0].Err,
 		"a smaller share":   second(s.Renew(ctx, "smaller", smaller)),
 		"a repeated share":  second(s.TryLock(ctx, "renewed", longer(shared["renewed"]))),
 		"shared Unlock":     s.Unlock(ctx, "released", shared["released"].ID),
-		"shared Break":      s.(driver.Breaker).Break(ctx, "broken", shared["broken"].ID),
+		"shared Break":      s.Break(ctx, "broken", shared["broken"].ID),
 		"a bucket's refund": second(b.Charge(ctx, "limit", bucket, -4)),
 		"a window's refund": b.Refund(ctx, "limit", window, "x", 4),
 	} {

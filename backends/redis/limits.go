@@ -100,7 +100,7 @@ func (b *backend) Take(ctx context.Context, key string, l driver.Limit, asks []d
 	return takenOf(reply, l, asks), nil
 }
 
-// TakeOne implements driver.OneTaker.
+// TakeOne implements driver.Limiter.
 func (b *backend) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
 	if err := limits.Check(l, a); err != nil {
 		return driver.TakenOne{}, err
@@ -176,7 +176,7 @@ func micros(us int64) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// Refund implements driver.Refunder.
+// Refund implements driver.Limiter.
 func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
 	if id == "" || n <= 0 {
 		return nil
@@ -184,7 +184,7 @@ func (b *backend) Refund(ctx context.Context, key string, l driver.Limit, id str
 	return b.run(ctx, b.newRefund(ctx, key, l, id, n)).err
 }
 
-// Charge implements driver.Charger.
+// Charge implements driver.Limiter.
 func (b *backend) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
 	if err := limits.CheckCharge(n); err != nil {
 		return driver.Charged{}, err

@@ -9,11 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coordgo/coord/driver"
 )
-
-var _ driver.Lister = (*backend)(nil)
 
 const (
 	// listPage is how many keys the server looks at for a reply of SCAN.
@@ -22,7 +18,7 @@ const (
 	pageWithin = 2 * time.Second
 )
 
-// List implements driver.Lister by SCAN, which looks at each key of the database, on a cluster of each master. The
+// List implements driver.Operator by SCAN, which looks at each key of the database, on a cluster of each master. The
 // error of a master comes after the keys of the others.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

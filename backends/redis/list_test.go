@@ -12,7 +12,7 @@ import (
 // listAll is what List yields, and how often, and the error at its end.
 func listAll(ctx context.Context, b driver.Backend, prefix string) (keys map[string]int, err error) {
 	keys = map[string]int{}
-	for key, failed := range b.(driver.Lister).List(ctx, prefix) {
+	for key, failed := range b.List(ctx, prefix) {
 		if failed != nil {
 			err = failed
 			continue

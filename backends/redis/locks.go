@@ -203,7 +203,7 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	return b.runOwned(ctx, unlockScript, lockKey(key), id)
 }
 
-// UnlockAfter implements driver.DelayedUnlocker.
+// UnlockAfter implements driver.Locker.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	if d <= 0 {
 		return b.Unlock(ctx, key, id)
@@ -242,7 +242,7 @@ func (b *backend) runOwned(ctx context.Context, s *script, keysAndArgs ...any) e
 	return err
 }
 
-// Inspect implements driver.Inspector.
+// Inspect implements driver.Operator.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	lock, fence := lockKeys(key)
 	r := b.run(ctx, inspectScript.command(ctx, lock, fence))

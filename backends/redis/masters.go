@@ -12,9 +12,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Partitioner = (*backend)(nil)
-
-// Partition implements driver.Partitioner: the address of the master that key lives on. A store
+// Partition implements driver.Backend: the address of the master that key lives on. A store
 // of one server, or behind sentinels, has one part.
 func (b *backend) Partition(key string) string { return b.part(lockKey(key)) }
 

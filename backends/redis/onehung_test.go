@@ -44,10 +44,7 @@ func TestNightlyRenewalsOfHealthyMasters(t *testing.T) {
 	t.Parallel()
 	c, hung := partlyHung(t)
 	b := connectTo(t, slowCluster(c))
-	for what, l := range map[string]interface {
-		driver.Locker
-		driver.BatchRenewer
-	}{"lock": b, "shared": sharedLocker{b}} {
+	for what, l := range map[string]driver.Locker{"lock": b, "shared": sharedLocker{b: b}} {
 		t.Run(what, func(t *testing.T) {
 			ctx := t.Context()
 			var holds []driver.Hold

@@ -188,7 +188,7 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := b.(driver.Locker).TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if _, err := openURL(t, "redis://:wrong@"+srv.Addr); err == nil || strings.Contains(err.Error(), ":wrong@") {

@@ -9,8 +9,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Queuer = (*backend)(nil)
-
 // Lock implements driver.Queuer. The server keeps the queue, in the order in which waiters came; see
 // lua/offer.lua. The script that ends a hold also offers the lock to the first in the queue, for a short time, and
 // sends its client a message. That waiter takes the lock by asking again. A waiter asks also when the lease in its

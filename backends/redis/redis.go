@@ -136,6 +136,8 @@ func checkTimeouts(ctxBounds bool, read, write time.Duration) error {
 
 // backend is the store.
 type backend struct {
+	driver.Unimplemented
+
 	client     redis.UniversalClient
 	cluster    *redis.ClusterClient // client, if it is one
 	own        bool                 // Close closes client
@@ -151,20 +153,7 @@ type backend struct {
 	once       sync.Once
 }
 
-var (
-	_ driver.Locker          = (*backend)(nil)
-	_ driver.Limiter         = (*backend)(nil)
-	_ driver.OneTaker        = (*backend)(nil)
-	_ driver.Refunder        = (*backend)(nil)
-	_ driver.Charger         = (*backend)(nil)
-	_ driver.MultiLimiter    = (*backend)(nil)
-	_ driver.BatchRenewer    = (*backend)(nil)
-	_ driver.DelayedUnlocker = (*backend)(nil)
-	_ driver.Inspector       = (*backend)(nil)
-	_ driver.Breaker         = (*backend)(nil)
-	_ driver.Pinger          = (*backend)(nil)
-	_ driver.Sharer          = (*backend)(nil)
-)
+var _ driver.Backend = (*backend)(nil)
 
 func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o options) (*backend, error) {
 	if o.log == nil {
@@ -214,7 +203,7 @@ func topologyOf(client redis.UniversalClient) topology {
 // Info implements driver.Backend.
 func (b *backend) Info() driver.Info { return b.info }
 
-// Ping implements driver.Pinger. On a cluster it asks for some key, because a node
+// Ping implements driver.Operator. On a cluster it asks for some key, because a node
 // answers PING also when the cluster is down.
 func (b *backend) Ping(ctx context.Context) error {
 	if b.cluster != nil {

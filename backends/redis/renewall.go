@@ -10,7 +10,7 @@ import (
 // maxBatch is how many renewals share a round trip.
 const maxBatch = 500
 
-// RenewAll implements driver.BatchRenewer by pipelines. On a cluster each master has its own,
+// RenewAll implements driver.Locker by pipelines. On a cluster each master has its own,
 // all at once: so one that does not answer costs no other its renewals.
 func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return b.renewAll(ctx, holds, func(h driver.Hold) (*command, error) {

@@ -36,7 +36,7 @@ func TestDescribeSentinels(t *testing.T) {
 	b := must[driver.Backend](t)(openURL(t, sentinelURL(c)))
 	defer b.Close()
 	describe := func() map[string]string {
-		return must[map[string]string](t)(b.(driver.Describer).Describe(t.Context()))
+		return must[map[string]string](t)(b.Describe(t.Context()))
 	}
 	got := describe()
 	if !strings.HasPrefix(got["sentinels"], "3 of 3 answer, "+c.Leader().Addr+" with epoch 0, ") || got["topology"] != "1 master, 2 replicas" ||
@@ -54,7 +54,7 @@ func TestDescribeSentinels(t *testing.T) {
 	}
 	one := must[driver.Backend](t)(openURL(t, "redis+sentinel://"+c.Sentinels()[0]+"/"+testserver.RedisSentinelMaster))
 	defer one.Close()
-	if got := must[map[string]string](t)(one.(driver.Describer).Describe(t.Context())); !strings.HasSuffix(got["sentinels"], "there are 3: give the URL the addresses of all") {
+	if got := must[map[string]string](t)(one.Describe(t.Context())); !strings.HasSuffix(got["sentinels"], "there are 3: give the URL the addresses of all") {
 		t.Errorf("described as %v", got)
 	}
 }

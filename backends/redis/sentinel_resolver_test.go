@@ -218,7 +218,7 @@ func TestNightlySentinelsClose(t *testing.T) {
 		b := must[driver.Backend](t)(openURL(t, sentinelURL(c)))
 		meanwhile()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_ = b.(driver.Pinger).Ping(ctx)
+		_ = b.Ping(ctx)
 		cancel()
 		if err := errors.Join(b.Close(), goleak.Find(before)); err != nil {
 			t.Error(err)

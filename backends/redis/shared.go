@@ -11,18 +11,16 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Shared implements driver.Sharer.
-func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b} }
+// Shared implements driver.Backend.
+func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
 
 // sharedLocker keeps shared holds: a hash for each key, see lua/shared.lua, and a script for each step.
-type sharedLocker struct{ b *backend }
+type sharedLocker struct {
+	driver.Unimplemented
+	b *backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.Breaker
-	driver.ChangeNotifier
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}
 
 // TryLock makes one attempt, without waiting.
 func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -75,7 +73,7 @@ func (l sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (
 	return sharedRenewed(l.b.runGrant(ctx, l.b.shared.renew, sharedKey(key), r.ID, renewNumbers(r)))
 }
 
-// RenewAll implements driver.BatchRenewer as for locks.
+// RenewAll implements driver.Locker as for locks.
 func (l sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return l.b.renewAll(ctx, holds, func(h driver.Hold) (*command, error) {
 		return l.b.shared.renew.command(ctx, sharedKey(h.Key), h.ID, renewNumbers(h.Request)), checkShared(h.Request)

@@ -71,7 +71,7 @@ func TestSharedOfAnotherVersion(t *testing.T) {
 			for op, err := range map[string]error{
 				"Renew":  second(l.Renew(ctx, "k", r)),
 				"Unlock": l.Unlock(ctx, "k", r.ID),
-				"Break":  l.(driver.Breaker).Break(ctx, "k", r.ID),
+				"Break":  l.Break(ctx, "k", r.ID),
 			} {
 				if !errors.Is(err, driver.ErrCorrupt) {
 					t.Errorf("%s of %s: %v, want ErrCorrupt", op, what, err)
@@ -86,7 +86,7 @@ func TestSharedOfAnotherVersion(t *testing.T) {
 	b.client.Set(ctx, sharedKey("k"), "x", 0)
 	for op, err := range map[string]error{
 		"TryLock": second(l.TryLock(ctx, "k", r)), "Renew": second(l.Renew(ctx, "k", r)), "Unlock": l.Unlock(ctx, "k", r.ID),
-		"Break": l.(driver.Breaker).Break(ctx, "k", r.ID), "Holders": second(l.Holders(ctx, "k")),
+		"Break": l.Break(ctx, "k", r.ID), "Holders": second(l.Holders(ctx, "k")),
 	} {
 		if !errors.Is(err, driver.ErrCorrupt) {
 			t.Errorf("%s of a string: %v, want ErrCorrupt", op, err)
@@ -165,7 +165,7 @@ func TestSharedRefused(t *testing.T) {
 	for r, want := range map[driver.Request]error{shares("a", permits(4, 3)): driver.ErrInvalid, fair: driver.ErrUnsupported} {
 		_, err := b.Shared().TryLock(t.Context(), "k", r)
 		_, renewal := b.Shared().Renew(t.Context(), "k", r)
-		all := b.Shared().(driver.BatchRenewer).RenewAll(t.Context(), []driver.Hold{{Key: "k", Request: r}})[0].Err
+		all := b.Shared().RenewAll(t.Context(), []driver.Hold{{Key: "k", Request: r}})[0].Err
 		if !errors.Is(err, want) || !errors.Is(renewal, want) || !errors.Is(all, want) {
 			t.Errorf("%+v: %v, %v and %v, want %v", r, err, renewal, all, want)
 		}
@@ -206,7 +206,7 @@ func TestNightlySharedWhileTheSlotMoves(t *testing.T) {
 		if g, err := l.Renew(ctx, "k", old); err != nil || g.Token != first.Token {
 			t.Errorf("%s: renew: %+v, %v, want token %d", stage, g, err, first.Token)
 		}
-		if r := l.(driver.BatchRenewer).RenewAll(ctx, []driver.Hold{{Key: "k", Request: old}})[0]; r.Err != nil || r.Grant.Token != first.Token {
+		if r := l.RenewAll(ctx, []driver.Hold{{Key: "k", Request: old}})[0]; r.Err != nil || r.Grant.Token != first.Token {
 			t.Errorf("%s: renew all: %+v", stage, r)
 		}
 		if held, err := l.Holders(ctx, "k"); err != nil || len(held) != 1 || held[0].ID != old.ID {
@@ -268,7 +268,7 @@ func TestSharedWait(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"Renew":    second(l.Renew(ctx, "k", r)),
-		"RenewAll": l.(driver.BatchRenewer).RenewAll(ctx, []driver.Hold{{Key: "k", Request: r}})[0].Err,
+		"RenewAll": l.RenewAll(ctx, []driver.Hold{{Key: "k", Request: r}})[0].Err,
 	} {
 		if err == nil || driver.Definite(err) {
 			t.Errorf("%s without a replica: %v, want an unknown outcome", what, err)
@@ -296,7 +296,7 @@ func TestSharedRenewAll(t *testing.T) {
 	}
 	trips := new(pipelineCounter)
 	b.client.AddHook(trips)
-	for i, r := range l.(driver.BatchRenewer).RenewAll(ctx, holds) {
+	for i, r := range l.RenewAll(ctx, holds) {
 		if i%100 == 99 {
 			if !errors.Is(r.Err, driver.ErrNotHeld) {
 				t.Errorf("hold %d: %+v, want ErrNotHeld", i, r)

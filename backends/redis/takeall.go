@@ -69,7 +69,7 @@ func (b *backend) newTakeAll(ctx context.Context, parts []demandPart) *command {
 	return s.command(ctx, args...)
 }
 
-// TakeAll implements driver.MultiLimiter by one script. Demands on the same limit
+// TakeAll implements driver.Limiter by one script. Demands on the same limit
 // add up. After a denial each answer says what there is and, where the demand was in
 // the way, when to come again. On a cluster the keys have to be in one slot, which
 // for different keys they are not: ErrUnsupported.

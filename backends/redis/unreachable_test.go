@@ -65,11 +65,11 @@ func TestNightlyOpenTopologies(t *testing.T) {
 				t.Errorf("%+v", info)
 			}
 			r := request("a", time.Minute)
-			must[driver.Grant](t)(b.(driver.Locker).TryLock(t.Context(), "k", r))
-			if err := errors.Join(b.(driver.Locker).Unlock(t.Context(), "k", r.ID), b.Close()); err != nil {
+			must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+			if err := errors.Join(b.Unlock(t.Context(), "k", r.ID), b.Close()); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.(driver.Locker).TryLock(t.Context(), "k", r); !errors.Is(err, driver.ErrClosed) {
+			if _, err := b.TryLock(t.Context(), "k", r); !errors.Is(err, driver.ErrClosed) {
 				t.Errorf("after Close: %v", err)
 			}
 		})

@@ -120,11 +120,7 @@ func BenchmarkRedisHerd(b *testing.B) {
 	const clients, each = 4, 50
 	srv := testserver.Redis(b)
 	ctx := context.Background()
-	var stores [clients]interface {
-		driver.Locker
-		driver.Queuer
-		driver.Inspector
-	}
+	var stores [clients]driver.Backend
 	for i := range stores {
 		raw := goredis.NewClient(&goredis.Options{Addr: srv.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 		b.Cleanup(func() { raw.Close() })
@@ -133,11 +129,7 @@ func BenchmarkRedisHerd(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { store.Close() })
-		stores[i] = store.(interface {
-			driver.Locker
-			driver.Queuer
-			driver.Inspector
-		})
+		stores[i] = store
 	}
 	var drained time.Duration
 	rounds := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// NotifyChanges implements driver.ChangeNotifier by a waiter that is in no queue: the scripts send it a message for each
+// NotifyChanges implements driver.SharedLocker by a waiter that is in no queue: the scripts send it a message for each
 // change. It registers in the hash, and again as often as heartbeats are sent, because the entry of a client that has
 // died goes soon. It calls changed then too: messages may have been lost. While its connection is made again, it calls
 // changed often: the caller then polls.

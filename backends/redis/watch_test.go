@@ -22,7 +22,7 @@ func watchOf(t *testing.T, b *backend, key string) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watching{changes: make(chan struct{}, 1), ended: make(chan error, 1), stop: cancel}
 	go func() {
-		w.ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(ctx, key, func() { signal(w.changes) })
+		w.ended <- b.Shared().NotifyChanges(ctx, key, func() { signal(w.changes) })
 	}()
 	return w
 }
@@ -85,7 +85,7 @@ func TestNotifyChanges(t *testing.T) {
 	w.told(t, "that it listens")
 	before := published()
 	must[driver.Grant](t)(l.Renew(ctx, "k", first))
-	if err := l.(driver.Breaker).Break(ctx, "k", broken.ID); err != nil {
+	if err := l.Break(ctx, "k", broken.ID); err != nil {
 		t.Fatal(err)
 	}
 	if n := published() - before; n != 0 {

@@ -10,9 +10,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Checker = (*backend)(nil)
-
-// Check implements driver.Checker. It asks the server that the client is connected to. A server may refuse the four letter
+// Check implements driver.Operator. It asks the server that the client is connected to. A server may refuse the four letter
 // words that tell its settings.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if _, err := b.await(ctx); err != nil {

@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-
-	"github.com/coordgo/coord/driver"
 )
 
-var _ driver.Describer = (*backend)(nil)
-
-// Describe implements driver.Describer. The server may not want to tell its mode.
+// Describe implements driver.Operator. The server may not want to tell its mode.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 	if _, err := b.await(ctx); err != nil {
 		return nil, err

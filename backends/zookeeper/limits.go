@@ -15,14 +15,6 @@ import (
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
-var (
-	_ driver.Limiter      = (*backend)(nil)
-	_ driver.OneTaker     = (*backend)(nil)
-	_ driver.Refunder     = (*backend)(nil)
-	_ driver.Charger      = (*backend)(nil)
-	_ driver.MultiLimiter = (*backend)(nil)
-)
-
 // maxStates is how many states a client remembers beside those in use. Beyond it a decision may cost a read more.
 const maxStates = 16_384
 
@@ -74,7 +66,7 @@ func (b *backend) askTime(ctx context.Context) error {
 	return err
 }
 
-// TakeAll implements driver.MultiLimiter, by one transaction as a rule.
+// TakeAll implements driver.Limiter, by one transaction as a rule.
 func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	names := make([]string, len(demands))
 	for i, d := range demands {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// List implements driver.Lister. ZooKeeper has no pages: the names of all locks, among them some that were held
+// List implements driver.Operator. ZooKeeper has no pages: the names of all locks, among them some that were held
 // lately, come in one reply, and each is then asked for whether it has a holder.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

@@ -14,7 +14,7 @@ import (
 // revokedMark is put before the id of a hold that was revoked.
 const revokedMark = "revoked "
 
-// Inspect implements driver.Inspector. What is left of the lease, only the server that
+// Inspect implements driver.Operator. What is left of the lease, only the server that
 // the holder is connected to knows: TTL is the most that it can be, if its session's
 // timeout is as ours.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {

@@ -24,7 +24,7 @@ func (b *backend) renew(ctx context.Context, name holdName, r driver.Request) (d
 	return out[0].Grant, out[0].Err
 }
 
-// RenewAll implements driver.BatchRenewer.
+// RenewAll implements driver.Locker.
 //
 // A session is alive if it can write, and a hold if its node is there and was never written
 // to: one transaction that checks all nodes proves all holds, and is their sign of

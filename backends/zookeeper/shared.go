@@ -12,19 +12,16 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Shared implements driver.Sharer: a hold is a node of the client's session, as that of a lock is. It is made in one
+// Shared implements driver.Backend: a hold is a node of the client's session, as that of a lock is. It is made in one
 // transaction with a write to the guard of its key, at the version that was seen before the other holds were listed.
-func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b} }
+func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
 
-type sharedLocker struct{ b *backend }
+type sharedLocker struct {
+	driver.Unimplemented
+	b *backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.Breaker
-	driver.LossNotifier
-	driver.ChangeNotifier
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}
 
 // TryLock makes one attempt, without waiting. Two of one client on one key would only defeat each other.
 func (l sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -48,7 +45,7 @@ func (l sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (
 	return l.b.renew(ctx, holdName{key, r.ID, true}, r)
 }
 
-// RenewAll implements driver.BatchRenewer: one transaction proves all holds, and one each makes some smaller.
+// RenewAll implements driver.Locker: one transaction proves all holds, and one each makes some smaller.
 func (l sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	return l.b.renewAll(ctx, holds, true)
 }
@@ -61,7 +58,7 @@ func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
 	return l.b.unlock(ctx, holdName{key, id, true})
 }
 
-// NotifyLost implements driver.LossNotifier.
+// NotifyLost implements driver.Locker.
 func (l sharedLocker) NotifyLost(fn func(key, id string, cause error)) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -124,7 +121,7 @@ func (b *backend) holders(dir string) (live []driver.Holder, err error) {
 	return live, nil
 }
 
-// NotifyChanges implements driver.ChangeNotifier, by a watch of the guard's children.
+// NotifyChanges implements driver.SharedLocker, by a watch of the guard's children.
 func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
 	if err := checkHold(key, "changes"); err != nil {
 		return err

@@ -139,7 +139,7 @@ func lostBreak(t *testing.T, b, beside *backend, key string) {
 	t.Helper()
 	r := sharedRequest("a", reading)
 	take(t, beside, key, r)
-	if err := known(t, func() error { return b.Shared().(driver.Breaker).Break(t.Context(), key, r.ID) }); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+	if err := known(t, func() error { return b.Shared().Break(t.Context(), key, r.ID) }); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Break: %v", err)
 	}
 	if _, err := beside.Shared().Renew(t.Context(), key, r); !errors.Is(err, driver.ErrNotHeld) {
@@ -264,7 +264,7 @@ func TestShrinkOfAHoldThatHasGone(t *testing.T) {
 		"removed": func(string) error {
 			return operator.conn.Delete(b.guardPath("removed")+"/"+sharers(t, operator, "removed")[0], -1)
 		},
-		"broken": func(id string) error { return operator.Shared().(driver.Breaker).Break(t.Context(), "broken", id) },
+		"broken": func(id string) error { return operator.Shared().Break(t.Context(), "broken", id) },
 	} {
 		r := sharedRequest("a", permits(3, 3))
 		take(t, b, what, r)
@@ -293,7 +293,7 @@ func TestSharedHoldOfAnEndedSession(t *testing.T) {
 	p := newTap(t, srv.Addr)
 	b, rival := connect(t, urlWith(t, p.addr(), endingSession)), connect(t, urlWith(t, srv.Addr, calmSession))
 	lost := make(chan error, 4)
-	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
+	b.Shared().NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r, head := sharedRequest("a", writing), sharedRequest("head", heading(writing))
 	take(t, b, "k", r)
 	isRefusedAs(t, b, "k", head)
@@ -356,7 +356,7 @@ func TestNightlySharedHoldsOutliveServers(t *testing.T) {
 	c := testserver.ZooKeeperCluster(t, testserver.WithConfig("syncLimit=10"))
 	b, rival := connect(t, urlWithHosts(t, c.Addrs(), patient)), connect(t, urlWithHosts(t, c.Addrs(), patient))
 	lost := make(chan error, 4)
-	b.Shared().(driver.LossNotifier).NotifyLost(func(_, _ string, cause error) { lost <- cause })
+	b.Shared().NotifyLost(func(_, _ string, cause error) { lost <- cause })
 	r, head := sharedRequest("a", permits(2, 3)), sharedRequest("head", heading(permits(3, 3)))
 	g := take(t, b, "k", r)
 	isRefusedAs(t, b, "k", head)

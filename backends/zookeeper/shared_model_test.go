@@ -276,7 +276,7 @@ func (w *sharedWalk) breakHold(key string) {
 	w.broken[id.ID] = true
 	client := w.clients[w.rand.IntN(len(w.clients))]
 	wantErr := w.records[key].Break(id.ID, w.now, w.rules())
-	err := client.Shared().(driver.Breaker).Break(w.t.Context(), key, id.ID)
+	err := client.Shared().Break(w.t.Context(), key, id.ID)
 	if w.isUnknown(key, id, err) {
 		return
 	}
@@ -294,7 +294,7 @@ func (w *sharedWalk) breakNow(key string) {
 	}
 	client := w.clients[w.rand.IntN(len(w.clients))]
 	wantErr := w.records[key].BreakNow(id.ID, w.now, w.rules())
-	err := client.Shared().(driver.Breaker).BreakNow(w.t.Context(), key, id.ID)
+	err := client.Shared().BreakNow(w.t.Context(), key, id.ID)
 	if w.isUnknown(key, id, err) {
 		return
 	}
@@ -331,7 +331,7 @@ func (w *sharedWalk) isUnknown(key string, id walkID, err error) bool {
 	w.t.Logf("%s: %v", id.ID, err)
 	w.counts["unknown"]++
 	if h := w.hold(key, id.ID); h != nil && h.Broken { // perhaps it is not
-		_ = id.client.Shared().(driver.Breaker).Break(w.t.Context(), key, id.ID)
+		_ = id.client.Shared().Break(w.t.Context(), key, id.ID)
 		return true
 	}
 	eventually(w.t, "an outcome of Unlock", func() bool {

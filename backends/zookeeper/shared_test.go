@@ -118,7 +118,7 @@ func TestSharedRequestsOfAHead(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var listener sync.WaitGroup
 	listener.Go(func() {
-		_ = b.Shared().(driver.ChangeNotifier).NotifyChanges(ctx, "k", func() {
+		_ = b.Shared().NotifyChanges(ctx, "k", func() {
 			for _, c := range []chan struct{}{told, goOn} {
 				select {
 				case c <- struct{}{}:
@@ -226,7 +226,7 @@ func TestForeignSharers(t *testing.T) {
 			"TryLock": func() error { return second(s.TryLock(t.Context(), what, r)) },
 			"Head":    func() error { r := r; r.Share.Head = true; return second(s.TryLock(t.Context(), what, r)) },
 			"Holders": func() error { return second(s.Holders(t.Context(), what)) },
-			"Break":   func() error { return s.(driver.Breaker).Break(t.Context(), what, r.ID) },
+			"Break":   func() error { return s.Break(t.Context(), what, r.ID) },
 		} {
 			if err := call(); !errors.Is(err, driver.ErrCorrupt) {
 				t.Errorf("%s of %s: %v, want ErrCorrupt", step, what, err)
@@ -316,7 +316,7 @@ func TestNotifyChanges(t *testing.T) {
 	told := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(ctx, "k", func() {
+		ended <- b.Shared().NotifyChanges(ctx, "k", func() {
 			select {
 			case told <- struct{}{}:
 			default:
@@ -390,7 +390,7 @@ func TestNotifyChangesUntilClose(t *testing.T) {
 	b := connect(t, urlWith(t, srv.Addr, calmSession))
 	ended, listening := make(chan error, 1), make(chan struct{}, 10)
 	go func() {
-		ended <- b.Shared().(driver.ChangeNotifier).NotifyChanges(t.Context(), "k", func() { listening <- struct{}{} })
+		ended <- b.Shared().NotifyChanges(t.Context(), "k", func() { listening <- struct{}{} })
 	}()
 	<-listening
 	if err := b.Close(); err != nil {

@@ -129,17 +129,7 @@ type backend struct {
 	work        sync.WaitGroup // goroutines that Close waits for
 }
 
-var (
-	_ driver.Locker       = (*backend)(nil)
-	_ driver.Queuer       = (*backend)(nil)
-	_ driver.BatchRenewer = (*backend)(nil)
-	_ driver.LossNotifier = (*backend)(nil)
-	_ driver.Inspector    = (*backend)(nil)
-	_ driver.Breaker      = (*backend)(nil)
-	_ driver.Lister       = (*backend)(nil)
-	_ driver.Pinger       = (*backend)(nil)
-	_ driver.Sharer       = (*backend)(nil)
-)
+var _ driver.Backend = (*backend)(nil)
 
 func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
@@ -157,7 +147,7 @@ func newBackend(conn *zk.Conn, o options) *backend {
 // Info implements driver.Backend.
 func (b *backend) Info() driver.Info { return b.info }
 
-// Ping implements driver.Pinger.
+// Ping implements driver.Operator.
 func (b *backend) Ping(ctx context.Context) error {
 	return b.run(ctx, func() error {
 		_, err := b.conn.Sync(b.root)
@@ -165,7 +155,7 @@ func (b *backend) Ping(ctx context.Context) error {
 	}, nil)
 }
 
-// NotifyLost implements driver.LossNotifier.
+// NotifyLost implements driver.Locker.
 func (b *backend) NotifyLost(fn func(key, id string, cause error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

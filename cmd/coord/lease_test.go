@@ -42,17 +42,11 @@ func init() {
 			return nil, fmt.Errorf("%w: no store %s", driver.ErrInvalid, u.Host)
 		}
 		store := s.(*embeddedStore)
-		return &embeddedClient{store.memory.Open().(lockStore), store}, nil
+		return &embeddedClient{store.memory.Open(), store}, nil
 	})
 }
 
-// lockStore is what coord lock needs of a store.
-type lockStore interface {
-	driver.Backend
-	driver.Locker
-	driver.Inspector
-	driver.Breaker
-}
+type lockStore = driver.Backend
 
 type embeddedClient struct {
 	lockStore

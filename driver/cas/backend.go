@@ -24,20 +24,7 @@ type Backend struct {
 	close  func() error
 }
 
-var _ interface {
-	driver.Backend
-	driver.Locker
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Sharer
-	driver.Pinger
-	driver.Describer
-	driver.Limiter
-	driver.OneTaker
-	driver.Refunder
-	driver.Charger
-} = (*Backend)(nil)
+var _ driver.Backend = (*Backend)(nil)
 
 // New makes a backend of cells. info is what Info answers; its claims are the
 // store's to make. Close of the backend closes the cells.
@@ -73,7 +60,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 }
 
 func ping(ctx context.Context, store any) error {
-	if p, ok := store.(driver.Pinger); ok {
+	if p, ok := store.(interface{ Ping(context.Context) error }); ok {
 		return p.Ping(ctx)
 	}
 	return nil
@@ -89,7 +76,9 @@ func (b *Backend) Describe(ctx context.Context) (map[string]string, error) {
 }
 
 func describe(ctx context.Context, store any) (map[string]string, error) {
-	if d, ok := store.(driver.Describer); ok {
+	if d, ok := store.(interface {
+		Describe(context.Context) (map[string]string, error)
+	}); ok {
 		return d.Describe(ctx)
 	}
 	return nil, nil

@@ -14,17 +14,16 @@ import (
 // MaxHolders is the most live holds of one key: each change writes all of them.
 const MaxHolders = 64
 
-// Shared implements driver.Sharer: a key has one cell with all its holders. info has to claim driver.Shared.
-func (b *Backend) Shared() driver.SharedLocker { return sharedLocker{b} }
+// Shared implements driver.Backend: a key has one cell with all its holders. info has to claim driver.Shared.
+func (b *Backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
 
 // sharedLocker keeps shared holds in cells. Without a notifier of changes the head of a queue polls.
-type sharedLocker struct{ b *Backend }
+type sharedLocker struct {
+	driver.Unimplemented
+	b *Backend
+}
 
-var _ interface {
-	driver.SharedLocker
-	driver.BatchRenewer
-	driver.Breaker
-} = sharedLocker{}
+var _ driver.SharedLocker = sharedLocker{}
 
 func (s sharedLocker) rules() holders.Rules {
 	return holders.Rules{Skew: s.b.skew, MaxHolders: MaxHolders, ClockTokens: true}
@@ -51,7 +50,7 @@ func (s sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (
 // renewWidth is how many cells one batch of renewals changes at a time.
 const renewWidth = 16
 
-// RenewAll implements driver.BatchRenewer: what this client holds of one key is renewed by one change, so that its holds do
+// RenewAll implements driver.Locker: what this client holds of one key is renewed by one change, so that its holds do
 // not compete for their cell with each other.
 func (s sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
 	answers := make([]driver.Renewal, len(holds))

@@ -46,7 +46,7 @@ func TestRenewAll(t *testing.T) {
 		bad := driver.Hold{Key: "b", Request: permit(99, 0)}
 		batch = append(batch, lost, bad)
 		s.pass(300 * time.Millisecond)
-		renew := func() []driver.Renewal { return l.(driver.BatchRenewer).RenewAll(t.Context(), batch) }
+		renew := func() []driver.Renewal { return l.RenewAll(t.Context(), batch) }
 		before := s.writes
 		answers := renew()
 		if made := s.writes - before; made != 2 {

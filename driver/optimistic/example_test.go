@@ -151,12 +151,15 @@ func ExampleUpdate() {
 // A Limiter has the methods that the core calls.
 func ExampleLimiter() {
 	a := newAdapter(&server{revision: make(map[string]int64), values: make(map[string][]byte)})
-	_, limiter := any(a).(driver.Limiter)
-	_, one := any(a).(driver.OneTaker)
-	_, refunder := any(a).(driver.Refunder)
-	_, several := any(a).(driver.MultiLimiter)
-	fmt.Println(limiter, one, refunder, several)
-	// Output: true true true true
+	var limiter driver.Limiter = a
+	limit, err := driver.Limit{Rate: 3, Per: time.Minute}.Normal()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	one, err := limiter.TakeOne(context.Background(), "k", limit, driver.Ask{Min: 1, N: 1})
+	fmt.Println(one.N, one.Remaining, err)
+	// Output: 1 2 <nil>
 }
 
 // A Change that is no request for permits: it looks at how long a state is to be kept.

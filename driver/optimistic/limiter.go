@@ -22,12 +22,15 @@ type Change struct {
 // driver: after one for which [driver.Definite] is false, the change may have been made, or may yet be made.
 type Update func(ctx context.Context, key string, c Change) error
 
-// Limiter makes the methods of [driver.Limiter], [driver.OneTaker], [driver.Refunder] and [driver.Charger] out of an
-// [Update]. An adapter embeds it, and claims [driver.Charge].
-type Limiter struct{ update Update }
+// Limiter makes the methods of [driver.Limiter], but TakeAll, out of an [Update]. An adapter embeds it instead of
+// [driver.Unimplemented], and claims [driver.Reserve] and [driver.Charge].
+type Limiter struct {
+	driver.Unimplemented
+	update Update
+}
 
 // NewLimiter makes a Limiter.
-func NewLimiter(u Update) Limiter { return Limiter{u} }
+func NewLimiter(u Update) Limiter { return Limiter{update: u} }
 
 // Take implements [driver.Limiter].
 func (m Limiter) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
@@ -50,7 +53,7 @@ func (m Limiter) Take(ctx context.Context, key string, l driver.Limit, asks []dr
 	return taken, nil
 }
 
-// TakeOne implements [driver.OneTaker].
+// TakeOne implements [driver.Limiter].
 func (m Limiter) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
 	if err := limits.Check(l, a); err != nil {
 		return driver.TakenOne{}, err
@@ -83,7 +86,7 @@ func (t *taking) take(s *limits.State, now int64) (changed bool) {
 	return s.TakeInto(&t.one, &t.l, now, &t.a)
 }
 
-// Refund implements [driver.Refunder].
+// Refund implements [driver.Limiter].
 func (m Limiter) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
 	if id == "" || n <= 0 {
 		return nil
@@ -93,7 +96,7 @@ func (m Limiter) Refund(ctx context.Context, key string, l driver.Limit, id stri
 	}})
 }
 
-// Charge implements [driver.Charger].
+// Charge implements [driver.Limiter].
 func (m Limiter) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
 	if err := limits.CheckCharge(n); err != nil {
 		return driver.Charged{}, err

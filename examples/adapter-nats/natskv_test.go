@@ -28,7 +28,7 @@ func TestNewOverAConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks := b.(driver.Locker)
+	locks := b
 	lock := func(key string) error {
 		_, err := locks.TryLock(t.Context(), key, driver.Request{ID: "one", TTL: time.Minute})
 		return err

@@ -104,7 +104,7 @@ func Waiters(t *testing.T, open Open, n int) {
 		opts = append(opts, coord.Fair())
 	}
 	holder := driver.Request{ID: driver.FormatID("holder", os.Getpid(), time.Now(), [16]byte{1}), TTL: max(Lasting, store.Info().MinTTL)}
-	granted, err := store.(driver.Locker).TryLock(ctx, "k", holder)
+	granted, err := store.TryLock(ctx, "k", holder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,12 +123,12 @@ func Waiters(t *testing.T, open Open, n int) {
 		if err := placed(ctx, store, i+1); err != nil {
 			t.Fatalf("waiter %d of %d has no place: %v", i, n, err)
 		}
-		if g, err := store.(driver.Locker).Renew(ctx, "k", holder); err != nil || g.Token != granted.Token {
+		if g, err := store.Renew(ctx, "k", holder); err != nil || g.Token != granted.Token {
 			t.Fatalf("the holder's renewal beside %d waiters: %+v, %v", i+1, g, err)
 		}
 	}
 	start := time.Now()
-	if err := store.(driver.Locker).Unlock(ctx, "k", holder.ID); err != nil {
+	if err := store.Unlock(ctx, "k", holder.ID); err != nil {
 		t.Fatalf("the holder: %v", err)
 	}
 	q.Wait()
@@ -153,7 +153,7 @@ func Waiters(t *testing.T, open Open, n int) {
 // placed waits until a store that keeps a queue has so many waiters in it.
 func placed(ctx context.Context, store driver.Backend, n int) error {
 	for store.Info().Claims.Has(driver.Fair) && ctx.Err() == nil {
-		h, err := store.(driver.Inspector).Inspect(ctx, "k")
+		h, err := store.Inspect(ctx, "k")
 		if err != nil || h.Waiters >= n {
 			return err
 		}

@@ -26,6 +26,8 @@ var errWire = errors.New("connection reset")
 
 // fakeStore has locks that do not lapse.
 type fakeStore struct {
+	driver.Unimplemented
+
 	mu       sync.Mutex
 	holders  map[string]string // id by key
 	token    int64

@@ -14,18 +14,16 @@ import (
 	"github.com/coordgo/coord/internal/partition"
 )
 
-// Store is the part of a store that locks, and what it can do beyond the minimum.
+// Store is the part of a store that locks, and what its claims say beyond the minimum.
 type Store struct {
 	driver.Locker
-	Queuer  driver.Queuer
-	Batch   driver.BatchRenewer
-	Delayed driver.DelayedUnlocker
-	Losses  driver.LossNotifier
+	Queuer  driver.Queuer // nil: it has no queue
+	Delayed bool          // it has UnlockAfter
+	Pushes  bool          // it tells of losses
 	Parts   partition.Parts
 }
 
-// Config is what a Manager works with. Optional are the parts of Store, even its Locker if nothing is locked, and what
-// follows Jitter.
+// Config is what a Manager works with. Optional is what follows Jitter.
 type Config struct {
 	Store  Store
 	Clock  *clock.Clock
@@ -39,7 +37,12 @@ type Config struct {
 	// this Manager, with a lease of PlaceLease. Changes may push what the head of a queue waits for.
 	Queues     *Manager
 	PlaceLease time.Duration
-	Changes    driver.ChangeNotifier
+	Changes    Notifier
+}
+
+// Notifier pushes the changes of a key that several hold. A driver.SharedLocker is one.
+type Notifier interface {
+	NotifyChanges(ctx context.Context, key string, changed func()) error
 }
 
 // Manager has the locks of one client. It is safe for concurrent use.
@@ -55,7 +58,7 @@ type Manager struct {
 
 	queues     *Manager // nil: its keys are exclusive
 	placeLease time.Duration
-	changes    driver.ChangeNotifier
+	changes    Notifier
 	bounds     sync.Once // warned of clients with other bounds
 
 	mu       sync.Mutex         // guards what follows, and the fields of every slot
@@ -87,9 +90,9 @@ func New(cfg Config) *Manager {
 	m.sched.init(cfg.Clock, &m.bg, m.serve)
 	m.janitor.store, m.janitor.partOf, m.janitor.clock = cfg.Store.Locker, &m.store.Parts, cfg.Clock
 	m.janitor.panics, m.janitor.bg = cfg.Panics, &m.bg
-	if n := cfg.Store.Losses; n != nil {
+	if cfg.Store.Pushes {
 		m.asking = make(map[string]*waiter)
-		n.NotifyLost(m.LossPushed)
+		cfg.Store.NotifyLost(m.LossPushed)
 	}
 	return m
 }
@@ -162,7 +165,7 @@ func (m *Manager) CleanUp(ctx context.Context) {
 // Wait returns when no goroutine of the Manager is left. The store has been closed.
 func (m *Manager) Wait() { m.bg.Wait() }
 
-// LossPushed is what a LossNotifier calls, and who has ended a place at the store. What is told before the grant has
+// LossPushed is what a store calls that tells of losses, and who has ended a place at the store. What is told before the grant has
 // arrived is kept for settle.
 func (m *Manager) LossPushed(key, id string, cause error) {
 	cause = errs.Chain(errs.ErrLost, cause)

@@ -98,7 +98,7 @@ func (m *Manager) unlockOnce(parent context.Context, h *hold, bound time.Duratio
 
 func (m *Manager) sendUnlock(ctx context.Context, h *hold) error {
 	if d := h.minHoldLeft(); d > 0 {
-		return m.store.Delayed.UnlockAfter(ctx, h.by.spec.Key, h.by.id, d)
+		return m.store.UnlockAfter(ctx, h.by.spec.Key, h.by.id, d)
 	}
 	return m.store.Unlock(ctx, h.by.spec.Key, h.by.id)
 }
@@ -121,7 +121,7 @@ func (h *hold) minHoldLeft() time.Duration {
 
 // lingers reports whether the key must not be freed now, and the store cannot
 // do it later by itself. The lease covers MinHold.
-func (m *Manager) lingers(h *hold) bool { return m.store.Delayed == nil && h.minHoldLeft() > 0 }
+func (m *Manager) lingers(h *hold) bool { return !m.store.Delayed && h.minHoldLeft() > 0 }
 
 // cleanUp has the janitor remove the hold from the store: now, or when MinHold
 // is over.

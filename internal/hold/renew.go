@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,14 +102,10 @@ func (m *Manager) renewAll(holds []*hold) {
 	if len(holds) == 0 {
 		return
 	}
-	if m.store.Batch == nil {
-		partition.ForEach(&m.store.Parts, holds, holdKey, m.renewOne)
-		return
-	}
 	partition.ByPart(&m.store.Parts, holds, holdKey, m.renewPart)
 }
 
-// renewPart renews holds on one part of the store, in one request.
+// renewPart renews holds on one part of the store, in one request if the store has such.
 func (m *Manager) renewPart(holds []*hold) {
 	if len(holds) == 1 {
 		m.renewOne(holds[0])
@@ -124,8 +121,12 @@ func (m *Manager) renewPart(holds []*hold) {
 	defer ctx.Stop()
 	sent := m.clock.Now()
 	answers, err := m.renewBatch(ctx, batch)
+	if answers == nil && err == nil {
+		partition.ForEach(&m.store.Parts, holds, holdKey, m.renewOne)
+		return
+	}
 	for i, h := range holds {
-		r := driver.Renewal{Err: err}
+		r := driver.Renewal{Err: cmp.Or(err, errNoAnswer)}
 		if i < len(answers) {
 			r = answers[i]
 		}
@@ -134,9 +135,8 @@ func (m *Manager) renewPart(holds []*hold) {
 }
 
 func (m *Manager) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
-	err = errNoAnswer
 	defer m.panics.Catch("holds were renewed", &err)
-	return m.store.Batch.RenewAll(ctx, batch), err
+	return m.store.RenewAll(ctx, batch), nil
 }
 
 // errNoAnswer is a hold that a batch left out; it is renewed again.

@@ -58,21 +58,25 @@ func (f far) Info() driver.Info {
 // travel takes half of a round trip.
 func travel() { time.Sleep(rand.N(trip / 2)) }
 
+func (f far) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (f far) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	travel()
 	defer travel()
-	return lost(f.Backend.(driver.Limiter).Take(ctx, key, l, asks))
+	return lost(f.Backend.Take(ctx, key, l, asks))
 }
 
 func (f far) Reset(ctx context.Context, key string, l driver.Limit) error {
-	_, err := lost(0, f.Backend.(driver.Limiter).Reset(ctx, key, l))
+	_, err := lost(0, f.Backend.Reset(ctx, key, l))
 	return err
 }
 
 func (f far) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
 	travel()
 	defer travel()
-	_, err := lost(0, f.Backend.(driver.Refunder).Refund(ctx, key, l, id, n))
+	_, err := lost(0, f.Backend.Refund(ctx, key, l, id, n))
 	return err
 }
 
@@ -83,7 +87,7 @@ func (f far) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Tak
 	for i := range asked {
 		asked[i].N = asked[i].N * f.debits / 100
 	}
-	taken, err := f.Backend.(driver.MultiLimiter).TakeAll(ctx, asked)
+	taken, err := f.Backend.TakeAll(ctx, asked)
 	for i := range taken {
 		if taken[i].Asks[0].N == asked[i].N {
 			taken[i].Asks[0].N = demands[i].N

@@ -248,10 +248,7 @@ func (r *walker) use(acc *account, l driver.Limit, n int, before int64, clock ti
 
 // charge charges permits whatever is left, or gives some back: R10.
 func (r *walker) charge() error {
-	s, ok := r.Store.(driver.Charger)
-	if !ok {
-		return nil
-	}
+	s := r.Store
 	key, l := r.key(), r.limit()
 	n := r.rnd.IntN(2*l.Max()) + 1
 	if r.rnd.IntN(2) == 0 {
@@ -259,6 +256,9 @@ func (r *walker) charge() error {
 	}
 	before, clock := r.passed(), r.Now()
 	got, err := s.Charge(r.ctx, key, l, n)
+	if errors.Is(err, driver.ErrUnsupported) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("charge: %w", err)
 	}
@@ -304,10 +304,7 @@ func (r *walker) take() error {
 
 // takeAll takes several limits at once, of which no two are of one account.
 func (r *walker) takeAll() error {
-	m, ok := r.Store.(driver.MultiLimiter)
-	if !ok {
-		return nil
-	}
+	m := r.Store
 	var demands []driver.Demand
 	for range 2 + r.rnd.IntN(3) {
 		d := driver.Demand{Key: r.key(), Limit: r.limit()}
@@ -318,6 +315,9 @@ func (r *walker) takeAll() error {
 	}
 	before, clock := r.passed(), r.Now()
 	taken, err := m.TakeAll(r.ctx, demands)
+	if errors.Is(err, driver.ErrUnsupported) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("take all: %w", err)
 	}
@@ -344,8 +344,8 @@ func (r *walker) takeAll() error {
 
 // refund gives back something that was granted, and is not used, or was given back before.
 func (r *walker) refund() error {
-	s, ok := r.Store.(driver.Refunder)
-	if !ok || len(r.grants) == 0 {
+	s := r.Store
+	if len(r.grants) == 0 {
 		return nil
 	}
 	g := r.grants[r.rnd.IntN(len(r.grants))]
@@ -354,7 +354,11 @@ func (r *walker) refund() error {
 	}
 	n := 1 + r.rnd.IntN(3)
 	before := r.passed()
-	if err := s.Refund(r.ctx, g.acc.key, g.limit, g.id, n); err != nil {
+	err := s.Refund(r.ctx, g.acc.key, g.limit, g.id, n)
+	if errors.Is(err, driver.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("refund: %w", err)
 	}
 	g.acc.touched = max(g.acc.touched, r.Now().UnixMicro())

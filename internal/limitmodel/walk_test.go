@@ -11,6 +11,8 @@ import (
 
 // naive is a store that counts plainly, and wrongly if it is told to.
 type naive struct {
+	driver.Unimplemented
+
 	now     func() time.Time
 	capped  bool // store what is owed as the burst of the request sees it
 	oneRate bool // buckets of all rates are one account
@@ -48,6 +50,10 @@ func (s *naive) name(key string, l driver.Limit) string {
 		return key
 	}
 	return fmt.Sprintf("%s %.9f", key, float64(l.Rate)/float64(l.Per.Microseconds()))
+}
+
+func (f *naive) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (s *naive) Take(_ context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {

@@ -20,7 +20,6 @@ import (
 // stoppable is a store that may stop to answer, for some keys.
 type stoppable struct {
 	driver.Backend
-	driver.Limiter
 	until func(key string) <-chan struct{} // nil: it answers
 	asked atomic.Int64
 }
@@ -34,7 +33,11 @@ func (s *stoppable) Take(ctx context.Context, key string, l driver.Limit, asks [
 			return driver.Taken{}, ctx.Err()
 		}
 	}
-	return s.Limiter.Take(ctx, key, l, asks)
+	return s.Backend.Take(ctx, key, l, asks)
+}
+
+func (s *stoppable) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(s.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (s *stoppable) Info() driver.Info {
@@ -45,8 +48,7 @@ func (s *stoppable) Info() driver.Info {
 
 // breaker is one before a store that answers unless until says otherwise, with a limit of 1000 an hour for each user.
 func breaker(t *testing.T, until func(string) <-chan struct{}, opts ...coord.Option) (*Breaker, *stoppable) {
-	backend := memory.New()
-	store := &stoppable{Backend: backend, Limiter: backend.(driver.Limiter), until: until}
+	store := &stoppable{Backend: memory.New(), until: until}
 	rule := rules.Rule{Name: "r", Subject: rules.User(), Limits: []rules.Limit{{Limit: coord.PerHour(1000)}}}
 	return &Breaker{Rules: middlewaretest.Chain(t, rule), Limiter: middlewaretest.Over(t, store, opts...)}, store
 }

@@ -17,15 +17,11 @@ const width = 16
 // when it closes. So a part that hangs delays no other.
 type Parts struct {
 	panics *errs.Panics
-	store  driver.Partitioner // nil: all keys are of one part
+	store  driver.Backend // nil: all keys are of one part
 }
 
-// New is for a store, which may be a driver.Partitioner.
-func New(store driver.Backend, panics *errs.Panics) Parts {
-	p := Parts{panics: panics}
-	p.store, _ = store.(driver.Partitioner)
-	return p
-}
+// New is for a store.
+func New(store driver.Backend, panics *errs.Panics) Parts { return Parts{panics, store} }
 
 // Of names the part that key lives on.
 func (p *Parts) Of(key string) (part string) {

@@ -20,6 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeStore is a store elsewhere, by the arithmetic that all stores share.
 type fakeStore struct {
+	driver.Unimplemented
+
 	mu     sync.Mutex
 	states map[string]*limits.State
 	before func() // if set, is called before each Take
@@ -41,6 +43,10 @@ func (f *fakeStore) Take(_ context.Context, key string, l driver.Limit, asks []d
 	defer f.mu.Unlock()
 	taken, _ := f.state(key, l).TakeEach(l, time.Now().UnixMicro(), asks)
 	return taken, nil
+}
+
+func (f *fakeStore) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(f.Take(ctx, key, l, []driver.Ask{a}))
 }
 
 func (f *fakeStore) Reset(_ context.Context, key string, l driver.Limit) error {

@@ -14,13 +14,12 @@ import (
 // MaxAhead is how far ahead permits of a token bucket are taken.
 const MaxAhead = 24 * time.Hour
 
-// Store is the half of a backend that limits, and what it can do beyond the minimum.
+// Store is the part of a store that limits, and what its claims say beyond the minimum: nil is what it cannot do.
 type Store struct {
 	driver.Limiter
-	One    driver.OneTaker
-	Multi  driver.MultiLimiter
-	Refund driver.Refunder
-	Charge driver.Charger
+	Multi  driver.Limiter // has TakeAll
+	Refund driver.Limiter
+	Charge driver.Limiter
 	Parts  partition.Parts
 }
 

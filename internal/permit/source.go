@@ -2,7 +2,6 @@ package permit
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/coordgo/coord/driver"
@@ -62,17 +61,6 @@ func (s *source) askEach(ctx context.Context, k limitKey, asks []driver.Ask) (dr
 
 // takeOne makes one call for one request.
 func (c *Config) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
-	if c.Store.One != nil {
-		*t, err = c.Store.One.TakeOne(ctx, d.Key, d.Limit, ask)
-		return err
-	}
-	taken, err := c.Store.Take(ctx, d.Key, d.Limit, []driver.Ask{ask})
-	if err != nil {
-		return err
-	}
-	if len(taken.Asks) != 1 {
-		return fmt.Errorf("%s answered %d asks of 1", c.Info.Name, len(taken.Asks))
-	}
-	*t = driver.TakenOne{Granted: taken.Asks[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
-	return nil
+	*t, err = c.Store.TakeOne(ctx, d.Key, d.Limit, ask)
+	return err
 }

@@ -12,11 +12,13 @@ import (
 
 // absent is a member that was not there when the quorum was opened. Calls open it, one a second.
 type absent struct {
+	driver.Unimplemented // it is opened before it is called
+
 	info driver.Info
 	open func(context.Context) (driver.Backend, error)
 
 	mu     sync.Mutex
-	store  store // nil: it is absent
+	store  driver.Backend // nil: it is absent
 	why    error
 	next   time.Time // when a call tries again
 	closed bool
@@ -33,7 +35,7 @@ func Absent(info driver.Info, why error, open func(context.Context) (driver.Back
 }
 
 // get opens the member, unless it is open.
-func (a *absent) get(ctx context.Context) (store, error) {
+func (a *absent) get(ctx context.Context) (driver.Backend, error) {
 	a.mu.Lock()
 	switch {
 	case a.closed:
@@ -49,9 +51,8 @@ func (a *absent) get(ctx context.Context) (store, error) {
 	a.next = time.Now().Add(callBound)
 	a.mu.Unlock()
 	b, err := a.open(ctx)
-	var s store
 	if err == nil {
-		if s, err = usable(b); err == nil && len(b.Info().Claims.Missing(a.info.Claims...)) > 0 {
+		if err = usable(b); err == nil && len(b.Info().Claims.Missing(a.info.Claims...)) > 0 {
 			err = fmt.Errorf("it claims less than the others: %v", b.Info().Claims.Missing(a.info.Claims...))
 		}
 	}
@@ -72,8 +73,8 @@ func (a *absent) get(ctx context.Context) (store, error) {
 		}
 		return nil, fmt.Errorf("%w: %v", driver.ErrNotSent, err)
 	}
-	a.store = s
-	return s, nil
+	a.store = b
+	return b, nil
 }
 
 func (a *absent) Info() driver.Info { return a.info }

@@ -25,7 +25,7 @@ func inBubble(t *testing.T, do func(x *trial)) {
 
 // holder is who has key at a server; "" if nobody has.
 func (s *server) holder(key string) string {
-	b := s.store.Open().(members)
+	b := s.store.Open()
 	defer b.Close()
 	h, err := b.Inspect(context.Background(), key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *server) holder(key string) string {
 // A hold that the vote of a contender has left with a bare majority has that vote, too, once the contender has given it back.
 func TestBareMajorityIsCompleted(t *testing.T) {
 	inBubble(t, func(x *trial) {
-		last := x.servers[2].store.Open().(members)
+		last := x.servers[2].store.Open()
 		defer last.Close()
 		ctx := context.Background()
 		if _, err := last.TryLock(ctx, "k", driver.Request{ID: "contender", TTL: time.Minute}); err != nil {
@@ -62,7 +62,7 @@ func TestBareMajorityIsCompleted(t *testing.T) {
 func TestBareMajorityDelaysNobody(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	inBubble(t, func(x *trial) {
-		last := x.servers[2].store.Open().(members)
+		last := x.servers[2].store.Open()
 		defer last.Close()
 		ctx := context.Background()
 		if _, err := last.TryLock(ctx, "k", driver.Request{ID: "contender", TTL: time.Minute}); err != nil {
@@ -131,7 +131,7 @@ func TestContendersLeaveAWholeHold(t *testing.T) {
 func TestBareMajorityIsLocked(t *testing.T) {
 	inBubble(t, func(x *trial) {
 		for _, s := range x.servers[:2] {
-			b := s.store.Open().(members)
+			b := s.store.Open()
 			defer b.Close()
 			if _, err := b.TryLock(context.Background(), "k", driver.Request{ID: "holder", TTL: time.Minute}); err != nil {
 				t.Fatal(err)

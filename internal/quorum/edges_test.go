@@ -24,7 +24,7 @@ type member struct {
 	unlock func(ctx context.Context, key, id string) error // nil: the store's
 }
 
-func newMember() *member { return &member{members: memory.New().(members)} }
+func newMember() *member { return &member{members: memory.New()} }
 
 func (m *member) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	switch {

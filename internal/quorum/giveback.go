@@ -30,7 +30,7 @@ func (b *Backend) giveBack(ctx context.Context, key, id string, members []*membe
 	if _, _, now := b.holds.get(holdKey{key, id}); now {
 		return nil
 	}
-	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (struct{}, error) {
+	r := end(ctx, b, members, holdKey{key, id}, func(ctx context.Context, _ *member, s driver.Backend) (struct{}, error) {
 		return struct{}{}, s.Unlock(ctx, key, id)
 	})
 	r.wait(context.WithoutCancel(ctx), moment, all)

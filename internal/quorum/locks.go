@@ -11,7 +11,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// TryLock implements driver.Locker.
+// TryLock implements driver.Backend.
 func (b *Backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := b.check(ctx, key, r); err != nil {
 		return driver.Grant{}, err
@@ -80,7 +80,7 @@ func (b *Backend) refusing(grants *round[vote]) (list []*member) {
 
 // holders asks the members that refuse the key whose it is.
 func (b *Backend) holders(ctx context.Context, key string, grants *round[vote]) map[*member]lease {
-	r := ask(ctx, b, b.refusing(grants), holdKey{}, func(ctx context.Context, _ *member, s store) (lease, error) {
+	r := ask(ctx, b, b.refusing(grants), holdKey{}, func(ctx context.Context, _ *member, s driver.Backend) (lease, error) {
 		h, err := s.Inspect(ctx, key)
 		return lease{h.ID, h.Token}, err
 	})
@@ -125,7 +125,7 @@ func (b *Backend) complete(key string, r driver.Request, grants *round[vote]) {
 func (b *Backend) attempt(ctx context.Context, key string, r driver.Request, again *backoff) (*round[vote], error) {
 	r.Floor = b.tokens.next()
 	sent := time.Now()
-	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
+	grants := ask(ctx, b, b.members, holdKey{key, r.ID}, func(ctx context.Context, m *member, s driver.Backend) (vote, error) {
 		if again.over.Load() { // it waited for the calls before it
 			if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {
 				return vote{}, driver.NotSent(errUnwanted)
@@ -210,7 +210,7 @@ func (b *Backend) writeBack(ctx context.Context, key string, r driver.Request, g
 	if have >= b.need {
 		return nil
 	}
-	written := ask(ctx, b, lower, holdKey{key, r.ID}, func(ctx context.Context, _ *member, s store) (vote, error) {
+	written := ask(ctx, b, lower, holdKey{key, r.ID}, func(ctx context.Context, _ *member, s driver.Backend) (vote, error) {
 		g, err := s.Renew(ctx, key, r)
 		return vote{grant: g, counts: g.Token >= token}, err
 	})
@@ -264,15 +264,15 @@ func (b *Backend) refused(ctx context.Context, made []try, t tally) error {
 
 func isLocked(err error) bool { return errors.Is(err, driver.ErrLocked) }
 
-// Unlock implements driver.Locker.
+// Unlock implements driver.Backend.
 func (b *Backend) Unlock(ctx context.Context, key, id string) error {
 	return b.UnlockAfter(ctx, key, id, 0)
 }
 
-// UnlockAfter implements driver.DelayedUnlocker.
+// UnlockAfter implements driver.Backend.
 func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
 	b.holds.drop(holdKey{key, id})
-	return b.change(ctx, key, id, "released", func(ctx context.Context, s store) error {
+	return b.change(ctx, key, id, "released", func(ctx context.Context, s driver.Backend) error {
 		if d <= 0 {
 			return s.Unlock(ctx, key, id)
 		}
@@ -281,11 +281,11 @@ func (b *Backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 }
 
 // change ends the hold of id at a majority, in one way or another. ErrNotHeld is the answer of a majority, too.
-func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, store) error) error {
+func (b *Backend) change(ctx context.Context, key, id, what string, do func(context.Context, driver.Backend) error) error {
 	if err := b.ready(ctx, key); err != nil {
 		return err
 	}
-	r := end(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, _ *member, s store) (vote, error) {
+	r := end(ctx, b, b.members, holdKey{key, id}, func(ctx context.Context, _ *member, s driver.Backend) (vote, error) {
 		return vote{counts: true}, do(ctx, s)
 	})
 	count := func() tally { return b.count(r, driver.ErrNotHeld) }

@@ -9,23 +9,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// store is what a member can do.
-type store interface {
-	driver.Backend
-	driver.Locker
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Pinger
-}
-
 // holdKey names what calls are about: an id on a key.
 type holdKey struct{ key, id string }
 
 // member is one of the stores.
 type member struct {
 	driver.Backend
-	open   func(context.Context) (store, error) // gives the store, which is opened now if it was absent
+	open   func(context.Context) (driver.Backend, error) // gives the store, which is opened now if it was absent
 	name   string
 	runs   runs
 	doubts doubts

@@ -11,13 +11,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Inspect implements driver.Inspector: the holder is the one that a majority names.
+// Inspect implements driver.Backend: the holder is the one that a majority names.
 func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
 	if err := b.ready(ctx, key); err != nil {
 		return driver.Holder{}, err
 	}
 	sent := time.Now()
-	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s store) (driver.Holder, error) {
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s driver.Backend) (driver.Holder, error) {
 		return s.Inspect(ctx, key)
 	})
 	isFree := func(err error) bool { return errors.Is(err, driver.ErrNotHeld) }
@@ -59,22 +59,22 @@ func (b *Backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	return driver.Holder{}, b.unanswered("answered", failed)
 }
 
-// Break implements driver.Breaker.
+// Break implements driver.Backend.
 func (b *Backend) Break(ctx context.Context, key, id string) error {
-	return b.change(ctx, key, id, "broken", func(ctx context.Context, s store) error { return s.Break(ctx, key, id) })
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, s driver.Backend) error { return s.Break(ctx, key, id) })
 }
 
-// BreakNow implements driver.Breaker.
+// BreakNow implements driver.Backend.
 func (b *Backend) BreakNow(ctx context.Context, key, id string) error {
 	b.holds.drop(holdKey{key, id})
-	return b.change(ctx, key, id, "broken", func(ctx context.Context, s store) error { return s.BreakNow(ctx, key, id) })
+	return b.change(ctx, key, id, "broken", func(ctx context.Context, s driver.Backend) error { return s.BreakNow(ctx, key, id) })
 }
 
 // listMoment is how long List waits at least for the members that a majority does not need: what one alone has may be of
 // a release on its way.
 const listMoment = 100 * time.Millisecond
 
-// List implements driver.Lister. It reads the lists of all members to their ends, and gives what a majority may hold.
+// List implements driver.Backend. It reads the lists of all members to their ends, and gives what a majority may hold.
 func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if !b.info.Claims.Has(driver.List) {
@@ -114,13 +114,9 @@ func (b *Backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 func (b *Backend) lists(ctx context.Context, prefix string) (*round[map[string]bool], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := ask(ctx, b, b.members, holdKey{}, func(_ context.Context, _ *member, s store) (map[string]bool, error) { // not within callBound: it can be long
-		l, ok := s.(driver.Lister)
-		if !ok {
-			return nil, driver.ErrUnsupported
-		}
+	r := ask(ctx, b, b.members, holdKey{}, func(_ context.Context, _ *member, s driver.Backend) (map[string]bool, error) { // not within callBound: it can be long
 		keys := map[string]bool{}
-		for key, err := range l.List(ctx, prefix) {
+		for key, err := range s.List(ctx, prefix) {
 			if err != nil && ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w", errUnwanted, err)
 			}
@@ -138,12 +134,14 @@ func (b *Backend) lists(ctx context.Context, prefix string) (*round[map[string]b
 	return r, nil
 }
 
-// Ping implements driver.Pinger: it wants a majority.
+// Ping implements driver.Backend: it wants a majority.
 func (b *Backend) Ping(ctx context.Context) error {
 	if err := b.ready(ctx, "ping"); err != nil {
 		return err
 	}
-	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s store) (struct{}, error) { return struct{}{}, s.Ping(ctx) })
+	r := ask(ctx, b, b.members, holdKey{}, func(ctx context.Context, _ *member, s driver.Backend) (struct{}, error) {
+		return struct{}{}, s.Ping(ctx)
+	})
 	err := r.gather(ctx, func() bool { return r.succeeded() >= b.need })
 	if err == nil && r.succeeded() < b.need {
 		err = b.unanswered("answered", r.errs(isNothing))
@@ -151,7 +149,7 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return err
 }
 
-// Describe implements driver.Describer.
+// Describe implements driver.Backend.
 func (b *Backend) Describe(context.Context) (map[string]string, error) {
 	names := make([]string, len(b.members))
 	for i, m := range b.members {
@@ -160,7 +158,7 @@ func (b *Backend) Describe(context.Context) (map[string]string, error) {
 	return map[string]string{"topology": fmt.Sprintf("quorum of %d: %s", len(names), strings.Join(names, ", "))}, nil
 }
 
-// Check implements driver.Checker: what each member that has something to say finds, under its name.
+// Check implements driver.Backend: what each member that has something to say finds, under its name.
 func (b *Backend) Check(ctx context.Context) (all []driver.Finding, err error) {
 	var failed []error
 	for _, m := range b.members {
@@ -187,9 +185,5 @@ func (m *member) check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, ok := s.(driver.Checker)
-	if !ok {
-		return nil, nil
-	}
-	return c.Check(ctx)
+	return s.Check(ctx)
 }

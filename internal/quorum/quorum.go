@@ -22,6 +22,8 @@ const MaxTTL = 4 * driver.FloorRange
 
 // Backend is the store that the members make. Use New.
 type Backend struct {
+	driver.Unimplemented
+
 	members []*member
 	need    int // more than half
 	info    driver.Info
@@ -34,18 +36,7 @@ type Backend struct {
 	calls  sync.WaitGroup
 }
 
-var _ interface {
-	driver.Backend
-	driver.Locker
-	driver.BatchRenewer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Lister
-	driver.Pinger
-	driver.Describer
-	driver.Checker
-} = (*Backend)(nil)
+var _ driver.Backend = (*Backend)(nil)
 
 // New makes a store of three or more members, which it closes with itself. Every client has to name the same ones, in
 // any order. A store that cannot be a member is ErrInvalid, and no member is closed then. longest is MaxTTL, and
@@ -75,29 +66,27 @@ func New(longest time.Duration, members ...driver.Backend) (*Backend, error) {
 }
 
 // opener gives what opens m, or says why it cannot be a member.
-func opener(m driver.Backend) (func(context.Context) (store, error), error) {
+func opener(m driver.Backend) (func(context.Context) (driver.Backend, error), error) {
 	if a, ok := m.(*absent); ok {
 		return a.get, nil
 	}
-	s, err := usable(m)
-	return func(context.Context) (store, error) { return s, nil }, err
+	return func(context.Context) (driver.Backend, error) { return m, nil }, usable(m)
 }
 
 // usable says why m cannot be a member.
-func usable(m driver.Backend) (store, error) {
+func usable(m driver.Backend) error {
 	info := m.Info()
-	s, ok := m.(store)
 	switch {
 	case info.Name == "etcd" || info.Name == "zookeeper":
-		return nil, errors.New("it is a quorum by itself: use it alone")
+		return errors.New("it is a quorum by itself: use it alone")
 	case info.Name == "memcached":
-		return nil, errors.New("it has no clock by which locks could be counted after it has forgotten them")
-	case !ok || !info.Claims.Has(driver.Vote):
-		return nil, fmt.Errorf("it does not claim %s: want a single server of Redis whose user may run INFO, or a store of files or memory", driver.Vote)
+		return errors.New("it has no clock by which locks could be counted after it has forgotten them")
+	case !info.Claims.Has(driver.Vote):
+		return fmt.Errorf("it does not claim %s: want a single server of Redis whose user may run INFO, or a store of files or memory", driver.Vote)
 	case info.MaxTTL != 0 && info.MaxTTL < MaxTTL:
-		return nil, fmt.Errorf("leases of at most %v: want %v", info.MaxTTL, MaxTTL)
+		return fmt.Errorf("leases of at most %v: want %v", info.MaxTTL, MaxTTL)
 	}
-	return s, nil
+	return nil
 }
 
 // Info describes the store.

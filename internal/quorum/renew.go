@@ -10,13 +10,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Renew implements driver.Locker.
+// Renew implements driver.Backend.
 func (b *Backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	one := b.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})[0]
 	return one.Grant, one.Err
 }
 
-// RenewAll implements driver.BatchRenewer. It asks each member once for all holds.
+// RenewAll implements driver.Backend. It asks each member once for all holds.
 //
 // A member that does not have a hold is asked to grant it again while the hold is certain: nobody else has a majority
 // then, so that it is as good as a renewal, and the member need not have remembered anything. So a hold outlives the
@@ -74,7 +74,7 @@ type renewal struct {
 }
 
 func (n *renewal) ask(ctx context.Context) {
-	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member, s store) ([]driver.Renewal, error) {
+	n.round = ask(ctx, n.b, n.b.members, holdKey{}, func(ctx context.Context, m *member, s driver.Backend) ([]driver.Renewal, error) {
 		return m.renewAll(ctx, s, &n.b.holds, n.holds), nil
 	})
 	n.ended = n.round.gather(ctx, func() bool {
@@ -94,7 +94,7 @@ func (n *renewal) ask(ctx context.Context) {
 var errReleased = errors.New("a release of this hold may be on its way")
 
 // renewAll renews holds at one member. A renewal that was sent after a release, and overtook it, does not count.
-func (m *member) renewAll(ctx context.Context, s store, mine *holds, list []driver.Hold) []driver.Renewal {
+func (m *member) renewAll(ctx context.Context, s driver.Backend, mine *holds, list []driver.Hold) []driver.Renewal {
 	doubted := m.doubts.among(list, mine)
 	out := renewAll(ctx, s, list)
 	for _, i := range doubted {
@@ -107,9 +107,11 @@ func (m *member) renewAll(ctx context.Context, s store, mine *holds, list []driv
 }
 
 // renewAll renews in one batch where the store can.
-func renewAll(ctx context.Context, s store, list []driver.Hold) []driver.Renewal {
-	if batch, ok := s.(driver.BatchRenewer); ok && len(list) > 1 {
-		return batch.RenewAll(ctx, list)
+func renewAll(ctx context.Context, s driver.Backend, list []driver.Hold) []driver.Renewal {
+	if len(list) > 1 {
+		if out := s.RenewAll(ctx, list); out != nil {
+			return out
+		}
 	}
 	out := make([]driver.Renewal, len(list))
 	for i, h := range list {
@@ -174,7 +176,7 @@ func (b *Backend) regain(ctx context.Context, members []*member, h driver.Hold, 
 	r := h.Request
 	r.Floor = c.token
 	sent := time.Now()
-	return ask(ctx, b, members, holdKey{h.Key, h.ID}, func(ctx context.Context, m *member, s store) (vote, error) {
+	return ask(ctx, b, members, holdKey{h.Key, h.ID}, func(ctx context.Context, m *member, s driver.Backend) (vote, error) {
 		g, err := b.again(ctx, s, h.Key, r)
 		if err != nil {
 			return vote{}, err
@@ -189,7 +191,7 @@ func (b *Backend) regain(ctx context.Context, members []*member, h driver.Hold, 
 }
 
 // again grants r at a member again, while the hold is certain. Contenders that have the vote give it back.
-func (b *Backend) again(ctx context.Context, s store, key string, r driver.Request) (g driver.Grant, err error) {
+func (b *Backend) again(ctx context.Context, s driver.Backend, key string, r driver.Request) (g driver.Grant, err error) {
 	var contend backoff
 	for {
 		if _, _, now := b.holds.get(holdKey{key, r.ID}); !now {

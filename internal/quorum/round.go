@@ -40,16 +40,16 @@ type round[T any] struct {
 
 // ask asks members, all at once. A call about hold h begins at a member once the ones before it about h have returned
 // there, so that a release never overtakes the attempt.
-func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member, store) (T, error)) *round[T] {
+func ask[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member, driver.Backend) (T, error)) *round[T] {
 	return send(ctx, b, members, h, false, do)
 }
 
 // end is ask for calls that end hold h.
-func end[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member, store) (T, error)) *round[T] {
+func end[T any](ctx context.Context, b *Backend, members []*member, h holdKey, do func(context.Context, *member, driver.Backend) (T, error)) *round[T] {
 	return send(ctx, b, members, h, true, do)
 }
 
-func send[T any](ctx context.Context, b *Backend, members []*member, h holdKey, ends bool, do func(context.Context, *member, store) (T, error)) *round[T] {
+func send[T any](ctx context.Context, b *Backend, members []*member, h holdKey, ends bool, do func(context.Context, *member, driver.Backend) (T, error)) *round[T] {
 	n := len(members)
 	r := &round[T]{began: time.Now(), members: members, results: make(chan result[T], n), answers: make([]*result[T], n), missing: n}
 	for _, i := range inOrder(members) {
@@ -72,7 +72,7 @@ func send[T any](ctx context.Context, b *Backend, members []*member, h holdKey, 
 }
 
 // call makes one call on m, once before is closed.
-func call[T any](ctx context.Context, m *member, before <-chan struct{}, do func(context.Context, *member, store) (T, error)) (v T, err error) {
+func call[T any](ctx context.Context, m *member, before <-chan struct{}, do func(context.Context, *member, driver.Backend) (T, error)) (v T, err error) {
 	if before != nil {
 		<-before // which is bounded, as this is
 		if err := m.turn(); err != nil {

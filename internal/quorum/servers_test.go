@@ -72,6 +72,8 @@ var errRefused = fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 
 // link is the way of one client to a server. It is a member.
 type link struct {
+	driver.Unimplemented
+
 	s     *server
 	cut   atomic.Bool
 	gone  atomic.Bool
@@ -101,7 +103,7 @@ func (l *link) call(ctx context.Context, do func(b members) (any, error)) (any, 
 	}
 	done := make(chan reply, 1)
 	l.s.take(func(store *memory.Store) {
-		b := store.Open().(members)
+		b := store.Open()
 		value, err := do(b)
 		done <- reply{value, errors.Join(err, b.Close())}
 	}, func() { done <- reply{nil, errRefused} })
@@ -131,16 +133,7 @@ func (s *server) take(do func(*memory.Store), refuse func()) {
 	}
 }
 
-// members is what the memory store can do, of which a link hands on a part.
-type members interface {
-	driver.Backend
-	driver.Locker
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Pinger
-	driver.Lister
-}
+type members = driver.Backend
 
 func (l *link) Info() driver.Info {
 	b := memory.New()

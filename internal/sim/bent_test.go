@@ -80,6 +80,10 @@ func (b *bent) Take(_ context.Context, key string, l driver.Limit, asks []driver
 	return b.take(key, l, asks)
 }
 
+func (b *bent) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(b.Take(ctx, key, l, []driver.Ask{a}))
+}
+
 func (b *bent) TakeAll(_ context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	if b.takeAll == nil {
 		return b.store.TakeAll(bg, demands)
@@ -139,7 +143,7 @@ func (s bentShared) Holders(_ context.Context, key string) ([]driver.Holder, err
 }
 
 func (s bentShared) NotifyChanges(ctx context.Context, key string, changed func()) error {
-	return s.SharedLocker.(driver.ChangeNotifier).NotifyChanges(ctx, key, changed)
+	return s.SharedLocker.NotifyChanges(ctx, key, changed)
 }
 
 // notes is what a mutant remembers, over all clients.

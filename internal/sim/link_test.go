@@ -14,23 +14,12 @@ import (
 	"github.com/coordgo/coord/internal/host"
 )
 
-// store is the whole of what a backend can do.
-type store interface {
-	driver.Backend
-	driver.Locker
-	driver.Queuer
-	driver.DelayedUnlocker
-	driver.Inspector
-	driver.Breaker
-	driver.Sharer
-	driver.Limiter
-	driver.MultiLimiter
-	driver.Refunder
-	driver.Charger
-}
+type store = driver.Backend
 
 // link is the network between one life of a client and the store.
 type link struct {
+	driver.Unimplemented
+
 	w     *world
 	n     int // the client
 	name  string
@@ -77,8 +66,11 @@ func (l *link) Info() driver.Info {
 	info := l.store.Info()
 	info.Name = "sim"
 	info.Claims = append(info.Claims.Without(driver.ScopeProcess).Without(driver.Vote), driver.ScopeHosts)
-	if s := l.w.plan.shape; !s.queue {
+	if !l.w.plan.shape.queue {
 		info.Claims = info.Claims.Without(driver.Fair).Without(driver.Wake)
+	}
+	if l.w.plan.shape.delayed {
+		info.Claims = append(info.Claims, driver.MinHoldAfterExit)
 	}
 	return info
 }
@@ -287,6 +279,10 @@ func (l *link) Take(ctx context.Context, key string, limit driver.Limit, asks []
 	})
 }
 
+func (l *link) TakeOne(ctx context.Context, key string, limit driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return driver.One(l.Take(ctx, key, limit, []driver.Ask{a}))
+}
+
 func (l *link) Reset(ctx context.Context, key string, limit driver.Limit) error {
 	return l.do(ctx, "reset", key, "", func(context.Context) error { return l.store.Reset(context.Background(), key, limit) })
 }
@@ -310,32 +306,14 @@ func (l *link) Charge(ctx context.Context, key string, limit driver.Limit, n int
 	})
 }
 
-// Shared implements driver.Sharer.
-func (l *link) Shared() driver.SharedLocker {
-	s := &sharedLink{l}
-	switch shape := l.w.plan.shape; {
-	case shape.pushes && shape.batch:
-		return struct {
-			*sharedLink
-			changes
-			batches
-		}{s, changes{l}, batches{l, s.Renew}}
-	case shape.pushes:
-		return struct {
-			*sharedLink
-			changes
-		}{s, changes{l}}
-	case shape.batch:
-		return struct {
-			*sharedLink
-			batches
-		}{s, batches{l, s.Renew}}
-	}
-	return s
-}
+// Shared gives the part for keys that several hold.
+func (l *link) Shared() driver.SharedLocker { return &sharedLink{l: l} }
 
 // sharedLink is the part for keys that several hold. Names of its calls are apart, for the keys are.
-type sharedLink struct{ l *link }
+type sharedLink struct {
+	driver.Unimplemented
+	l *link
+}
 
 func (s *sharedLink) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	l := s.l
@@ -373,15 +351,16 @@ func (s *sharedLink) Holders(ctx context.Context, key string) ([]driver.Holder, 
 	})
 }
 
-// changes pushes what is told of a key, some time later.
-type changes struct{ l *link }
-
-func (c changes) NotifyChanges(ctx context.Context, key string, changed func()) error {
-	l := c.l
+// NotifyChanges pushes what is told of a key, some time later.
+func (s *sharedLink) NotifyChanges(ctx context.Context, key string, changed func()) error {
+	l := s.l
+	if !l.w.plan.shape.pushes {
+		return driver.ErrUnsupported
+	}
 	told, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(l.life, stop)()
-	err := l.store.Shared().(driver.ChangeNotifier).NotifyChanges(told, key, func() {
+	err := l.store.Shared().NotifyChanges(told, key, func() {
 		back := l.fateOf(ctx, "changed", key).back
 		l.w.calls.Go(func() {
 			if l.travel(back); told.Err() == nil {
@@ -392,30 +371,32 @@ func (c changes) NotifyChanges(ctx context.Context, key string, changed func()) 
 	return err
 }
 
-// batches renews holds in one request, each with a fate of its own.
-type batches struct {
-	l     *link
-	renew func(context.Context, string, driver.Request) (driver.Grant, error)
+func (s *sharedLink) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	return s.l.renewAll(ctx, holds, s.Renew)
 }
 
-func (b batches) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+func (l *link) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	return l.renewAll(ctx, holds, l.Renew)
+}
+
+// renewAll renews holds in one request, each with a fate of its own, if the plan's shape has that.
+func (l *link) renewAll(ctx context.Context, holds []driver.Hold, renew func(context.Context, string, driver.Request) (driver.Grant, error)) []driver.Renewal {
+	if !l.w.plan.shape.batch {
+		return nil
+	}
 	answers := make([]driver.Renewal, len(holds))
 	var all sync.WaitGroup
 	for i, h := range holds {
 		all.Go(func() {
-			answers[i].Grant, answers[i].Err = b.renew(ctx, h.Key, h.Request)
+			answers[i].Grant, answers[i].Err = renew(ctx, h.Key, h.Request)
 		})
 	}
 	all.Wait()
 	return answers
 }
 
-// queues waits at the store.
-type queues struct{ l *link }
-
-// Lock waits. The place in the queue is left when the caller has left, or a while later, or never, if that is lost: the core withdraws it.
-func (q queues) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	l := q.l
+// Lock waits at the store. The place in the queue is left when the caller has left, or a while later, or never, if that is lost: the core withdraws it.
+func (l *link) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	left := make(chan struct{})
 	var telling sync.Mutex // nobody is told who has left
 	defer func() {
@@ -455,12 +436,10 @@ func (q queues) Lock(ctx context.Context, key string, r driver.Request, waits fu
 	})
 }
 
-// delays ends a hold later.
-type delays struct{ l *link }
-
-func (d delays) UnlockAfter(ctx context.Context, key, id string, after time.Duration) error {
-	d.l.w.releases(d.l, id)
-	return d.l.do(ctx, "unlockafter", key, id, func(context.Context) error {
-		return d.l.store.UnlockAfter(context.Background(), key, id, after)
+// UnlockAfter ends a hold later.
+func (l *link) UnlockAfter(ctx context.Context, key, id string, after time.Duration) error {
+	l.w.releases(l, id)
+	return l.do(ctx, "unlockafter", key, id, func(context.Context) error {
+		return l.store.UnlockAfter(context.Background(), key, id, after)
 	})
 }

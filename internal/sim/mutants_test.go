@@ -21,8 +21,8 @@ func refused(err error) bool { return errors.Is(err, driver.ErrLocked) }
 
 // isLock reports whether next is the part of a store for exclusive locks.
 func isLock(next driver.Locker) bool {
-	_, shared := next.(driver.SharedLocker)
-	return !shared
+	_, exclusive := next.(driver.Backend)
+	return exclusive
 }
 
 // bothLocks bends what is granted by TryLock, and by Lock.
@@ -83,8 +83,8 @@ func leaseOf(b *bent, change func(time.Duration) time.Duration) {
 
 // holder is who has key.
 func holder(b *bent, next driver.Locker, key string) (id string, token int64) {
-	if s, ok := next.(driver.SharedLocker); ok {
-		if all, _ := s.Holders(bg, key); len(all) > 0 {
+	if !isLock(next) {
+		if all, _ := next.(driver.SharedLocker).Holders(bg, key); len(all) > 0 {
 			return all[0].ID, int64(all[0].Token)
 		}
 		return "", 0

@@ -108,7 +108,7 @@ func run(p *plan, bend func(store) store, first, keep bool) (*world, *outcome) {
 	defer cancel()
 	s := memory.NewStore()
 	w := &world{
-		plan: p, began: time.Now(), raw: s.Open().(store), drawn: map[string]uint64{}, live: map[*link]bool{}, keep: keep,
+		plan: p, began: time.Now(), raw: s.Open(), drawn: map[string]uint64{}, live: map[*link]bool{}, keep: keep,
 		holdings: newHoldings(), waits: newWaits(), requests: newRequests(), spends: spends{map[string][]spend{}, map[string][]spend{}, map[string][]spend{}},
 	}
 	if first {
@@ -116,9 +116,9 @@ func run(p *plan, bend func(store) store, first, keep bool) (*world, *outcome) {
 	}
 	open := func() store {
 		if bend == nil {
-			return s.Open().(store)
+			return s.Open()
 		}
-		return bend(s.Open().(store))
+		return bend(s.Open())
 	}
 	var all sync.WaitGroup
 	for n := range p.clients {
@@ -146,7 +146,7 @@ func (w *world) live1(ctx context.Context, n int, name string, s store) (died bo
 	if w.plan.ahead {
 		opts = append(opts, coord.WithPermitLease(coord.PermitLease{For: permitsFor}))
 	}
-	c, err := coord.New(l.backend(), opts...)
+	c, err := coord.New(l, opts...)
 	if err != nil {
 		panic(err)
 	}

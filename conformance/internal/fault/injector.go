@@ -16,9 +16,8 @@ import (
 // Injector is between package coord and a backend. It records the calls and makes them fail: before they reach the
 // store, or after the store has applied them. It needs nothing of the store, and so works for every one.
 type Injector struct {
-	inner driver.Backend
-	quit  chan struct{} // closed by Close
-	once  sync.Once
+	quit chan struct{} // closed by Close
+	once sync.Once
 
 	mu     sync.Mutex
 	calls  []Call
@@ -62,35 +61,10 @@ var ErrInjected = errors.New("injected fault: connection lost")
 // ErrRefused is the error of a call that the Injector refused.
 var ErrRefused = fmt.Errorf("%w: injected fault: out of memory", driver.ErrNotSent)
 
-// NewInjector puts an Injector before b. The backend that it gives implements Queuer and DelayedUnlocker if b does:
-// the core works without them. It always implements the other optional interfaces, with the core's own fallback where
-// b lacks them. Close closes b.
+// NewInjector puts an Injector before b. Close closes b.
 func NewInjector(b driver.Backend) (driver.Backend, *Injector) {
-	in := &Injector{inner: b, quit: make(chan struct{}), breaks: make(chan struct{}), ended: make(map[string]int)}
-	base := &faulty{in: in, inner: b}
-	base.locker, _ = b.(driver.Locker)
-	base.limiter, _ = b.(driver.Limiter)
-	q, queues := b.(driver.Queuer)
-	d, delays := b.(driver.DelayedUnlocker)
-	switch {
-	case queues && delays:
-		return &struct {
-			*faulty
-			faultyQueuer
-			faultyDelayer
-		}{base, faultyQueuer{in, q}, faultyDelayer{in, d}}, in
-	case queues:
-		return &struct {
-			*faulty
-			faultyQueuer
-		}{base, faultyQueuer{in, q}}, in
-	case delays:
-		return &struct {
-			*faulty
-			faultyDelayer
-		}{base, faultyDelayer{in, d}}, in
-	}
-	return base, in
+	in := &Injector{quit: make(chan struct{}), breaks: make(chan struct{}), ended: make(map[string]int)}
+	return &faulty{locker{in, b, ""}, inner{b}}, in
 }
 
 // Script sets what becomes of each call: fn decides on one call at a time, before the faults of the link apply. nil
@@ -234,204 +208,133 @@ func (in *Injector) wait(ctx context.Context, d time.Duration, breaks chan struc
 	}
 }
 
-// faulty is the backend behind an Injector.
+// faulty is the backend behind an Injector: what its locker has not, it has of the backend.
 type faulty struct {
-	in      *Injector
-	inner   driver.Backend
-	locker  driver.Locker
-	limiter driver.Limiter
+	locker
+	inner
 }
 
-func (f *faulty) Info() driver.Info { return f.inner.Info() }
+type inner struct{ driver.Backend }
 
 func (f *faulty) Close() error {
 	f.in.once.Do(func() { close(f.in.quit) })
 	return f.inner.Close()
 }
 
-func (f *faulty) Ping(ctx context.Context) error {
-	return f.in.do(ctx, "Ping", "", "", func(ctx context.Context) error {
-		if p, ok := f.inner.(driver.Pinger); ok {
-			return p.Ping(ctx)
-		}
-		return nil
+func (f *faulty) Ping(ctx context.Context) error { return f.in.do(ctx, "Ping", "", "", f.inner.Ping) }
+
+func (f *faulty) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
+	return answer(ctx, f.in, "Lock", key, r.ID, func(ctx context.Context) (driver.Grant, error) {
+		return f.inner.Lock(ctx, key, r, waits)
 	})
 }
 
-func (f *faulty) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return f.in.grant(ctx, "TryLock", key, r, func(ctx context.Context) (driver.Grant, error) {
-		return f.locker.TryLock(ctx, key, r)
-	})
+func (f *faulty) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	return answer(ctx, f.in, "Inspect", key, "", func(ctx context.Context) (driver.Holder, error) { return f.inner.Inspect(ctx, key) })
 }
 
-func (f *faulty) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	return f.in.grant(ctx, "Renew", key, r, func(ctx context.Context) (driver.Grant, error) {
-		return f.locker.Renew(ctx, key, r)
-	})
-}
-
-func (f *faulty) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	if b, ok := f.inner.(driver.BatchRenewer); ok {
-		out := make([]driver.Renewal, len(holds))
-		err := f.in.do(ctx, "RenewAll", "", "", func(ctx context.Context) error {
-			copy(out, b.RenewAll(ctx, holds))
-			return nil
-		})
-		if err != nil {
-			for i := range out {
-				out[i] = driver.Renewal{Err: err}
-			}
-		}
-		return out
-	}
-	out := make([]driver.Renewal, len(holds))
-	var wg sync.WaitGroup
-	for i, h := range holds {
-		wg.Go(func() { out[i].Grant, out[i].Err = f.Renew(ctx, h.Key, h.Request) })
-	}
-	wg.Wait()
-	return out
-}
-
-func (f *faulty) Unlock(ctx context.Context, key, id string) error {
-	if f.locker == nil {
-		return driver.ErrUnsupported
-	}
-	return f.in.do(ctx, "Unlock", key, id, func(ctx context.Context) error { return f.locker.Unlock(ctx, key, id) })
-}
-
-func (in *Injector) grant(ctx context.Context, op, key string, r driver.Request, apply func(context.Context) (driver.Grant, error)) (driver.Grant, error) {
-	if _, ok := in.inner.(driver.Locker); !ok {
-		return driver.Grant{}, driver.ErrUnsupported
-	}
-	return in.granted(ctx, op, key, r.ID, apply)
-}
-
-// granted is a call that answers with a grant, unless it fails.
-func (in *Injector) granted(ctx context.Context, op, key, id string, apply func(context.Context) (driver.Grant, error)) (g driver.Grant, err error) {
-	err = in.do(ctx, op, key, id, func(ctx context.Context) (err error) {
-		g, err = apply(ctx)
-		return err
-	})
-	if err != nil {
-		g = driver.Grant{}
-	}
-	return g, err
-}
-
-func (f *faulty) NotifyLost(fn func(key, id string, cause error)) {
-	if n, ok := f.inner.(driver.LossNotifier); ok {
-		n.NotifyLost(fn)
-	}
-}
-
-func (f *faulty) Partition(key string) string {
-	if p, ok := f.inner.(driver.Partitioner); ok {
-		return p.Partition(key)
-	}
-	return ""
-}
-
-func (f *faulty) Inspect(ctx context.Context, key string) (h driver.Holder, err error) {
-	i, ok := f.inner.(driver.Inspector)
-	if !ok {
-		return h, driver.ErrUnsupported
-	}
-	err = f.in.do(ctx, "Inspect", key, "", func(ctx context.Context) (err error) {
-		h, err = i.Inspect(ctx, key)
-		return err
-	})
-	return h, err
-}
-
-func (f *faulty) Break(ctx context.Context, key, id string) error {
-	b, ok := f.inner.(driver.Breaker)
-	if !ok {
-		return driver.ErrUnsupported
-	}
-	return f.in.do(ctx, "Break", key, id, func(ctx context.Context) error { return b.Break(ctx, key, id) })
-}
-
-// BreakNow is Unlock of a backend that breaks nothing.
-func (f *faulty) BreakNow(ctx context.Context, key, id string) error {
-	free := f.inner.(driver.Locker).Unlock
-	if b, ok := f.inner.(driver.Breaker); ok {
-		free = b.BreakNow
-	}
-	return f.in.do(ctx, "BreakNow", key, id, func(ctx context.Context) error { return free(ctx, key, id) })
-}
-
-func (f *faulty) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (t driver.Taken, err error) {
-	if f.limiter == nil {
-		return t, driver.ErrUnsupported
-	}
+func (f *faulty) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
 	id := ""
 	if len(asks) > 0 {
 		id = asks[0].ID
 	}
-	err = f.in.do(ctx, "Take", key, id, func(ctx context.Context) (err error) {
-		t, err = f.limiter.Take(ctx, key, l, asks)
-		return err
-	})
-	return t, err
+	return answer(ctx, f.in, "Take", key, id, func(ctx context.Context) (driver.Taken, error) { return f.inner.Take(ctx, key, l, asks) })
+}
+
+// TakeOne is recorded as Take.
+func (f *faulty) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	return answer(ctx, f.in, "Take", key, a.ID, func(ctx context.Context) (driver.TakenOne, error) { return f.inner.TakeOne(ctx, key, l, a) })
+}
+
+func (f *faulty) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
+	return answer(ctx, f.in, "TakeAll", "", "", func(ctx context.Context) ([]driver.Taken, error) { return f.inner.TakeAll(ctx, demands) })
 }
 
 func (f *faulty) Reset(ctx context.Context, key string, l driver.Limit) error {
-	if f.limiter == nil {
-		return driver.ErrUnsupported
-	}
-	return f.in.do(ctx, "Reset", key, "", func(ctx context.Context) error { return f.limiter.Reset(ctx, key, l) })
+	return f.in.do(ctx, "Reset", key, "", func(ctx context.Context) error { return f.inner.Reset(ctx, key, l) })
 }
 
 func (f *faulty) Refund(ctx context.Context, key string, l driver.Limit, id string, n int) error {
-	r, ok := f.inner.(driver.Refunder)
-	if !ok {
-		return driver.ErrUnsupported
-	}
-	return f.in.do(ctx, "Refund", key, id, func(ctx context.Context) error { return r.Refund(ctx, key, l, id, n) })
+	return f.in.do(ctx, "Refund", key, id, func(ctx context.Context) error { return f.inner.Refund(ctx, key, l, id, n) })
 }
 
-func (f *faulty) Charge(ctx context.Context, key string, l driver.Limit, n int) (c driver.Charged, err error) {
-	r, ok := f.inner.(driver.Charger)
-	if !ok {
-		return c, driver.ErrUnsupported
+func (f *faulty) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	return answer(ctx, f.in, "Charge", key, "", func(ctx context.Context) (driver.Charged, error) { return f.inner.Charge(ctx, key, l, n) })
+}
+
+// Shared gives the part that shares keys. Its calls are recorded as "Shared.TryLock" and so on.
+func (f *faulty) Shared() driver.SharedLocker {
+	shared := f.inner.Shared()
+	return faultyShared{locker{f.in, shared, "Shared."}, innerShared{shared}}
+}
+
+// faultyShared is the part of the backend that shares keys, behind an Injector.
+type faultyShared struct {
+	locker
+	innerShared
+}
+
+type innerShared struct{ driver.SharedLocker }
+
+func (f faultyShared) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
+	return answer(ctx, f.in, "Shared.Holders", key, "", func(ctx context.Context) ([]driver.Holder, error) { return f.innerShared.Holders(ctx, key) })
+}
+
+func (f faultyShared) NotifyChanges(ctx context.Context, key string, changed func()) error {
+	return f.in.do(ctx, "Shared.NotifyChanges", key, "", func(ctx context.Context) error { return f.innerShared.NotifyChanges(ctx, key, changed) })
+}
+
+// locker is what exclusive and shared holds have in common.
+type locker struct {
+	in   *Injector
+	real interface {
+		driver.Locker
+		driver.Breaker
 	}
-	err = f.in.do(ctx, "Charge", key, "", func(ctx context.Context) (err error) {
-		c, err = r.Charge(ctx, key, l, n)
+	of string // before the names of calls
+}
+
+func (l locker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return answer(ctx, l.in, l.of+"TryLock", key, r.ID, func(ctx context.Context) (driver.Grant, error) { return l.real.TryLock(ctx, key, r) })
+}
+
+func (l locker) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	return answer(ctx, l.in, l.of+"Renew", key, r.ID, func(ctx context.Context) (driver.Grant, error) { return l.real.Renew(ctx, key, r) })
+}
+
+func (l locker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
+	out, err := answer(ctx, l.in, l.of+"RenewAll", "", "", func(ctx context.Context) ([]driver.Renewal, error) { return l.real.RenewAll(ctx, holds), nil })
+	if err != nil {
+		out = slices.Repeat([]driver.Renewal{{Err: err}}, len(holds))
+	}
+	return out
+}
+
+func (l locker) Unlock(ctx context.Context, key, id string) error {
+	return l.in.do(ctx, l.of+"Unlock", key, id, func(ctx context.Context) error { return l.real.Unlock(ctx, key, id) })
+}
+
+func (l locker) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
+	return l.in.do(ctx, l.of+"UnlockAfter", key, id, func(ctx context.Context) error { return l.real.UnlockAfter(ctx, key, id, d) })
+}
+
+func (l locker) Break(ctx context.Context, key, id string) error {
+	return l.in.do(ctx, l.of+"Break", key, id, func(ctx context.Context) error { return l.real.Break(ctx, key, id) })
+}
+
+func (l locker) BreakNow(ctx context.Context, key, id string) error {
+	return l.in.do(ctx, l.of+"BreakNow", key, id, func(ctx context.Context) error { return l.real.BreakNow(ctx, key, id) })
+}
+
+// answer is a call that answers with something, unless it fails.
+func answer[T any](ctx context.Context, in *Injector, op, key, id string, apply func(context.Context) (T, error)) (T, error) {
+	var v, none T
+	err := in.do(ctx, op, key, id, func(ctx context.Context) (err error) {
+		v, err = apply(ctx)
 		return err
 	})
-	return c, err
-}
-
-func (f *faulty) TakeAll(ctx context.Context, demands []driver.Demand) (out []driver.Taken, err error) {
-	m, ok := f.inner.(driver.MultiLimiter)
-	if !ok {
-		return nil, driver.ErrUnsupported
+	if err != nil {
+		return none, err
 	}
-	err = f.in.do(ctx, "TakeAll", "", "", func(ctx context.Context) (err error) {
-		out, err = m.TakeAll(ctx, demands)
-		return err
-	})
-	return out, err
-}
-
-// faultyQueuer and faultyDelayer are there only if the backend has them.
-type faultyQueuer struct {
-	in *Injector
-	q  driver.Queuer
-}
-
-func (f faultyQueuer) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	return f.in.grant(ctx, "Lock", key, r, func(ctx context.Context) (driver.Grant, error) {
-		return f.q.Lock(ctx, key, r, waits)
-	})
-}
-
-type faultyDelayer struct {
-	in *Injector
-	d  driver.DelayedUnlocker
-}
-
-func (f faultyDelayer) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	return f.in.do(ctx, "UnlockAfter", key, id, func(ctx context.Context) error { return f.d.UnlockAfter(ctx, key, id, d) })
+	return v, nil
 }

@@ -11,58 +11,19 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// bare is a store without optional parts; the others add some.
-type bare struct{ driver.Locker }
-
-func (bare) Info() driver.Info { return driver.Info{Name: "bare"} }
-func (bare) Close() error      { return nil }
-
-type queuing struct {
-	bare
-	driver.Queuer
-}
-
 // divided is a store of two parts.
-type divided struct{ bare }
+type divided struct{ driver.Backend }
 
 func (divided) Partition(key string) string { return key[:1] }
 
-type delaying struct {
-	bare
-	driver.DelayedUnlocker
-}
-
-func TestInjectorKeepsOptionalParts(t *testing.T) {
-	for name, test := range map[string]struct {
-		store          driver.Backend
-		queues, delays bool
-	}{
-		"bare": {store: bare{}}, "divided": {store: divided{}}, "queuer": {store: queuing{}, queues: true},
-		"delayed unlocker": {store: delaying{}, delays: true}, "memory": {store: memory.New(), queues: true, delays: true},
-	} {
-		b, _ := NewInjector(test.store)
-		if _, ok := b.(driver.Queuer); ok != test.queues {
-			t.Errorf("%s behind an Injector: Queuer %v, want %v", name, ok, test.queues)
-		}
-		if _, ok := b.(driver.DelayedUnlocker); ok != test.delays {
-			t.Errorf("%s behind an Injector: DelayedUnlocker %v, want %v", name, ok, test.delays)
-		}
-		part := ""
-		if p, ok := test.store.(driver.Partitioner); ok {
-			part = p.Partition("k1")
-		}
-		if got := b.(driver.Partitioner).Partition("k1"); got != part {
-			t.Errorf("%s behind an Injector: part %q, want %q", name, got, part)
-		}
-		if _, ok := test.store.(driver.Limiter); !ok {
-			_, err := b.(driver.Limiter).Take(t.Context(), "k", driver.Limit{}, nil)
-			if !errors.Is(err, driver.ErrUnsupported) {
-				t.Errorf("%s behind an Injector: Take %v, want ErrUnsupported", name, err)
-			}
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+// What no fault is for, the store answers.
+func TestInjectorPassesOn(t *testing.T) {
+	b, _ := NewInjector(divided{memory.New()})
+	if part, name := b.Partition("k1"), b.Info().Name; part != "k" || name != "memory" {
+		t.Errorf("behind an Injector: part %q of %q, want those of the store", part, name)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -93,14 +54,14 @@ func TestInjectorFaults(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
-				g, err := b.(driver.Locker).TryLock(ctx, "k", driver.Request{ID: "id", TTL: time.Minute})
+				g, err := b.TryLock(ctx, "k", driver.Request{ID: "id", TTL: time.Minute})
 				if failed := err != nil; failed != test.fails || failed && (driver.Definite(err) || g != (driver.Grant{})) {
 					t.Errorf("grant %+v, error %v: want an error %v, which is not definite", g, err, test.fails)
 				}
 				if hung := time.Since(start) == time.Second; hung != test.hangs || hung && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v after %v: want it at the deadline %v", err, time.Since(start), test.hangs)
 				}
-				_, err = store.Open().(driver.Locker).TryLock(t.Context(), "k", driver.Request{ID: "other", TTL: time.Minute})
+				_, err = store.Open().TryLock(t.Context(), "k", driver.Request{ID: "other", TTL: time.Minute})
 				if applied := errors.Is(err, driver.ErrLocked); applied != test.applied {
 					t.Errorf("another id gets %v: want the key taken %v", err, test.applied)
 				}
@@ -113,7 +74,7 @@ func TestInjectorLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
 		b, in := NewInjector(store.Open())
-		l := b.(driver.Locker)
+		l := b
 		in.DropReply()
 		if err := l.Unlock(t.Context(), "k", "id"); !errors.Is(err, ErrInjected) {
 			t.Errorf("call whose reply was dropped: %v, want ErrInjected", err)

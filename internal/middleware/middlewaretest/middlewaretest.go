@@ -44,12 +44,18 @@ func Chain(t testing.TB, list ...rules.Rule) *rules.Chain {
 }
 
 // Silent is a store of limits that never answers.
-type Silent struct{}
+type Silent struct{ driver.Unimplemented }
 
 // Take waits for the end of ctx.
 func (Silent) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {
 	<-ctx.Done()
 	return driver.Taken{}, ctx.Err()
+}
+
+// TakeOne waits for the end of ctx.
+func (Silent) TakeOne(ctx context.Context, _ string, _ driver.Limit, _ driver.Ask) (driver.TakenOne, error) {
+	<-ctx.Done()
+	return driver.TakenOne{}, ctx.Err()
 }
 
 // Reset waits for the end of ctx.

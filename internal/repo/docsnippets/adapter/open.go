@@ -28,7 +28,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 		return nil, fmt.Errorf("%w: parameter %q: this store takes none but prefix", driver.ErrInvalid, name)
 	}
 	b := New(u.Host)
-	if err := b.(driver.Pinger).Ping(ctx); err != nil {
+	if err := b.Ping(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil

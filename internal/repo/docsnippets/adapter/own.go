@@ -24,6 +24,7 @@ var OwnClaims = driver.Claims{
 // time is over. Its limits are those of package cas.
 type own struct {
 	limits
+	others
 	v    versions
 	info driver.Info
 }
@@ -32,12 +33,13 @@ type own struct {
 // would bring its UnlockAfter and Break as well, which know nothing of these locks.
 type limits interface {
 	driver.Limiter
-	driver.OneTaker
-	driver.Refunder
-	driver.Charger
-	driver.Pinger
+	Ping(context.Context) error
 	Close() error
 }
+
+// others answers for what this backend has neither by itself nor from limits. It is a struct of its
+// own, so that the methods of limits come before those of Unimplemented.
+type others struct{ driver.Unimplemented }
 
 // NewOwn opens the store at addr.
 func NewOwn(addr string) driver.Backend {
