@@ -315,7 +315,7 @@ func (r *refusal) useLocks(ctx context.Context) {
 			_, err := r.c.Inspect(ctx, key)
 			r.told("Inspect", err, "Inspect")
 		}
-		err = l.Unlock(ctx)
+		err = r.unlock(ctx, l, "Unlock")
 		r.told("Unlock", err, "Unlock")
 		if err != nil {
 			r.stillTaken(ctx, key, sent.Add(l.TTL()))
@@ -324,7 +324,7 @@ func (r *refusal) useLocks(ctx context.Context) {
 	kept, err := r.c.TryLock(ctx, r.key("kept "+r.op+r.newID()), ttl, coord.MinHold(time.Millisecond))
 	r.told("TryLock with MinHold", err, "TryLock")
 	if err == nil {
-		r.told("Unlock with MinHold", kept.Unlock(ctx), "Unlock", "UnlockAfter")
+		r.told("Unlock with MinHold", r.unlock(ctx, kept, "Unlock", "UnlockAfter"), "Unlock", "UnlockAfter")
 	}
 	if r.c.Info().Claims.Has(driver.Break) {
 		err := r.c.Break(ctx, key, r.newID())
@@ -333,6 +333,15 @@ func (r *refusal) useLocks(ctx context.Context) {
 		}
 		r.told("Break", err, "Break")
 	}
+}
+
+// unlock gives l back, which is served unless the refused call is one of needs.
+func (r *refusal) unlock(ctx context.Context, l *coord.Lock, needs ...string) error {
+	err := l.Unlock(ctx)
+	if !r.over && slices.Contains(needs, r.op) {
+		return err
+	}
+	return r.given(err)
 }
 
 // stillTaken fails the case if a hold that could not be given back is granted anew before the end of its lease.

@@ -113,7 +113,8 @@ func TestLockCosts(t *testing.T) {
 	srv := shared(t)
 	cfg, count := counting(clientConfig(srv.Addr))
 	b := connectWith(t, cfg)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", request("lease", time.Minute))) // it is there
+	must[driver.Grant](t)(b.TryLock(t.Context(), "lease", request("lease", time.Minute))) // it is there, and so is the watch
+	until(t, hung, "the watch of holds to begin", func() bool { return count.take()[methodWatch] > 0 })
 	var calls map[string]int
 	for _, key := range []string{"a", "b", "c"} {
 		if calls = lockCosts(t, b, count, key); calls[methodTxn] <= 2 {
