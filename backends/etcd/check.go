@@ -2,18 +2,18 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 const (
@@ -23,140 +23,75 @@ const (
 	usualQuota = 2 << 30
 )
 
-// memberStatus is what one member answered.
-type memberStatus struct {
-	endpoint string
-	status   *clientv3.StatusResponse
-	err      error
-}
-
-// Check implements driver.Operator.
+// Check implements driver.Operator. What each member tells of itself is that of the worst one.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	members := b.statuses(call)
-	silent := slices.DeleteFunc(slices.Clone(members), func(m memberStatus) bool { return m.err == nil })
-	answered := slices.DeleteFunc(slices.Clone(members), func(m memberStatus) bool { return m.err != nil })
-	if len(answered) == 0 {
-		if notPermitted(silent[0].err) {
-			return []driver.Finding{{Level: driver.LevelSkip, Name: "members", Text: "not checked: the user may not ask for their status"}}, nil
-		}
-		return nil, readOnly(call, silent[0].err)
-	}
-	return []driver.Finding{
-		b.checkMembers(call, silent), checkLeader(answered), checkAlarms(answered), checkSpace(answered), checkVersions(answered),
-		{Level: driver.LevelSkip, Name: "compaction", Text: "not checked: etcd does not tell; use --auto-compaction-mode periodic --auto-compaction-retention 1h"},
-	}, nil
-}
-
-// statuses asks all endpoints at once.
-func (b *backend) statuses(ctx context.Context) []memberStatus {
-	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	asking, cancel := context.WithTimeout(call, statusWithin)
 	defer cancel()
-	members := make([]memberStatus, len(b.client.Endpoints()))
-	var wg sync.WaitGroup
-	for i, endpoint := range b.client.Endpoints() {
-		wg.Go(func() {
-			status, err := b.client.Status(ctx, endpoint)
-			members[i] = memberStatus{endpoint, status, err}
-		})
+	members := slices.SortedFunc(b.statuses(asking), func(x, y memberStatus) int { return strings.Compare(x.endpoint, y.endpoint) })
+	var silent []string
+	var answered []memberStatus
+	for _, m := range members {
+		if m.err != nil {
+			silent, err = append(silent, m.endpoint), errors.Join(err, m.err)
+		} else {
+			answered = append(answered, m)
+		}
 	}
-	wg.Wait()
-	return members
+	var r doctor.Report
+	switch {
+	case len(answered) > 0:
+		b.checkMembers(call, &r, silent)
+		for _, m := range answered {
+			m.judge(&r)
+		}
+		checkVersions(&r, answered)
+		r.Check("compaction", doctor.Skip(true, "etcd does not tell; use --auto-compaction-mode periodic --auto-compaction-retention 1h"))
+	case notPermitted(err):
+		r.Check("members", doctor.Skip(true, "the user may not ask for their status"))
+	default:
+		return nil, readOnly(call, err)
+	}
+	return r.Findings, nil
 }
 
 // checkMembers compares the addresses of the client with the members of the cluster.
-func (b *backend) checkMembers(ctx context.Context, silent []memberStatus) driver.Finding {
-	given := len(b.client.Endpoints())
-	f := driver.Finding{Level: driver.LevelOK, Name: "members", Text: plural(given) + ", all answer"}
-	if len(silent) > 0 {
-		var addrs []string
-		for _, m := range silent {
-			addrs = append(addrs, m.endpoint)
-		}
-		f.Level, f.Text = driver.LevelWarn, "no answer from "+strings.Join(addrs, ", ")
-		f.Remedy = "start them: a majority of the members must run"
-		return f
-	}
+func (b *backend) checkMembers(ctx context.Context, r *doctor.Report, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, statusWithin)
 	defer cancel()
-	if list, err := b.client.MemberList(ctx); err != nil {
-		f.Text += "; the user may not list the cluster's members"
-	} else if n := voters(list.Members); n > given {
-		f.Level, f.Text = driver.LevelWarn, fmt.Sprintf("the URL has %d of the addresses of %s", given, plural(n))
-		f.Remedy = "give the URL the address of every member"
-	}
-	return f
+	voters, _, err := b.members(ctx)
+	given := len(b.client.Endpoints())
+	r.Check("members",
+		doctor.Warn(len(silent) > 0, "no answer from "+strings.Join(silent, ", "), "start them: a majority of the members must run"),
+		doctor.OK(err != nil, plural(given)+", all answer; the user may not list the cluster's members"),
+		doctor.Warn(voters > given, fmt.Sprintf("the URL has %d of the addresses of %s", given, plural(voters)), "give the URL the address of every member"),
+		doctor.OK(true, plural(given)+", all answer"))
 }
 
-func voters(members []*pb.Member) (n int) {
-	for _, m := range members {
-		if !m.IsLearner {
-			n++
-		}
+// judge compares what a member tells with what docs/operations-etcd-zookeeper.md asks for.
+func (m memberStatus) judge(r *doctor.Report) {
+	r.Server = m.endpoint
+	defer func() { r.Server = "" }()
+	r.Check("leader",
+		doctor.Fail(m.status.Leader == 0, "no leader: it grants nothing", "start a majority of the members, and check the network between them"),
+		doctor.OK(true, "every member has one"))
+	alarms := strings.Join(m.status.Errors, "; ")
+	r.Check("alarms",
+		doctor.Fail(strings.Contains(alarms, "NOSPACE"), "NOSPACE: the quota is used up, and nothing new is granted", "etcdctl compact, etcdctl defrag, etcdctl alarm disarm"),
+		doctor.Fail(strings.Contains(alarms, "CORRUPT"), "CORRUPT: "+alarms, "replace the member from a healthy one"),
+		doctor.OK(true, "none"))
+	quota, whose := quotaOf(m.status), "quota"
+	if quota == 0 {
+		quota, whose = usualQuota, "default quota (this version does not tell its own)"
 	}
-	return n
-}
-
-func plural(members int) string {
-	if members == 1 {
-		return "1 member"
-	}
-	return strconv.Itoa(members) + " members"
-}
-
-func checkLeader(members []memberStatus) driver.Finding {
-	for _, m := range members {
-		if m.status.Leader == 0 {
-			return driver.Finding{
-				Level: driver.LevelFail, Name: "leader", Text: m.endpoint + " has no leader: it grants nothing",
-				Remedy: "start a majority of the members, and check the network between them",
-			}
-		}
-	}
-	return driver.Finding{Level: driver.LevelOK, Name: "leader", Text: "every member has one"}
-}
-
-// checkAlarms looks for NOSPACE and CORRUPT, which every member tells with its status.
-func checkAlarms(members []memberStatus) driver.Finding {
-	for _, m := range members {
-		for _, alarm := range m.status.Errors {
-			switch {
-			case strings.Contains(alarm, "NOSPACE"):
-				return driver.Finding{
-					Level: driver.LevelFail, Name: "alarms", Text: "NOSPACE: the quota is used up, and nothing new is granted",
-					Remedy: "etcdctl compact, etcdctl defrag, etcdctl alarm disarm",
-				}
-			case strings.Contains(alarm, "CORRUPT"):
-				return driver.Finding{Level: driver.LevelFail, Name: "alarms", Text: "CORRUPT: " + alarm, Remedy: "replace the member from a healthy one"}
-			}
-		}
-	}
-	return driver.Finding{Level: driver.LevelOK, Name: "alarms", Text: "none"}
-}
-
-// checkSpace compares the database with the quota.
-func checkSpace(members []memberStatus) driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "space"}
-	var most float64
-	for _, m := range members {
-		quota, whose := quotaOf(m.status), "quota"
-		if quota == 0 {
-			quota, whose = usualQuota, "default quota (this version does not tell its own)"
-		}
-		share := float64(m.status.DbSize) / float64(quota)
-		if share >= most {
-			most = share
-			f.Text = fmt.Sprintf("%.1f MB of the %s of %.1f MB", float64(m.status.DbSize)/1e6, whose, float64(quota)/1e6)
-		}
-	}
-	if most > 0.8 {
-		f.Level, f.Remedy = driver.LevelWarn, "compact and defragment, or raise --quota-backend-bytes"
-	}
-	return f
+	space := fmt.Sprintf("%.1f MB of the %s of %.1f MB", float64(m.status.DbSize)/1e6, whose, float64(quota)/1e6)
+	r.Check("space",
+		doctor.Warn(m.status.DbSize > quota/10*8, space, "compact and defragment, or raise --quota-backend-bytes"),
+		doctor.OK(true, space))
 }
 
 // quotaOf is 0 where the server, or the client library, is older than 3.6: neither tells it.
@@ -168,16 +103,15 @@ func quotaOf(status *clientv3.StatusResponse) int64 {
 }
 
 // checkVersions compares the members. Two minor versions are those of an upgrade that has not ended.
-func checkVersions(members []memberStatus) driver.Finding {
+func checkVersions(r *doctor.Report, members []memberStatus) {
 	minors, all := map[string]bool{}, map[string]bool{}
 	for _, m := range members {
 		all[m.status.Version] = true
 		parts := strings.SplitN(m.status.Version, ".", 3)
 		minors[strings.Join(parts[:min(2, len(parts))], ".")] = true
 	}
-	f := driver.Finding{Level: driver.LevelOK, Name: "versions", Text: strings.Join(slices.Sorted(maps.Keys(all)), ", ")}
-	if len(minors) > 1 {
-		f.Level, f.Text, f.Remedy = driver.LevelWarn, "members differ: "+f.Text, "finish the upgrade"
-	}
-	return f
+	versions := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
+	r.Check("versions",
+		doctor.Warn(len(minors) > 1, "members differ: "+versions, "finish the upgrade"),
+		doctor.OK(true, versions))
 }

@@ -12,28 +12,37 @@ func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	defer done()
-	list, err := b.client.MemberList(call)
+	voters, learners, err := b.members(call)
 	if notPermitted(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, readOnly(call, err)
 	}
-	members, learners := 0, 0
-	for _, m := range list.Members {
-		if m.IsLearner {
-			learners++
-		} else {
-			members++
-		}
-	}
-	topology := "1 member"
-	if members != 1 {
-		topology = strconv.Itoa(members) + " members"
-	}
-	settings := map[string]string{"topology": topology, "shortest lease": strconv.FormatInt(b.minTTL, 10) + "s"}
+	settings := map[string]string{"topology": plural(voters), "shortest lease": strconv.FormatInt(b.minTTL, 10) + "s"}
 	if learners > 0 {
 		settings["learners"] = strconv.Itoa(learners)
 	}
 	return settings, nil
+}
+
+// members are those of the cluster, whether the client has their addresses or not.
+func (b *backend) members(ctx context.Context) (voters, learners int, err error) {
+	list, err := b.client.MemberList(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, m := range list.Members {
+		if m.IsLearner {
+			learners++
+		}
+	}
+	return len(list.Members) - learners, learners, nil
+}
+
+func plural(members int) string {
+	if members == 1 {
+		return "1 member"
+	}
+	return strconv.Itoa(members) + " members"
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -47,41 +49,49 @@ func (b *backend) shortestLease(ctx context.Context) (seconds int64, err error) 
 	return resp.TTL, nil
 }
 
-// version asks all servers at once, and takes the first answer: one that is down is not
-// refused, but waited for.
+// version takes the first answer: a server that is down is not refused, but waited for.
 func (b *backend) version(ctx context.Context) (string, error) {
-	type answer struct {
-		version string
-		err     error
-	}
-	endpoints := b.client.Endpoints()
-	answers := make(chan answer, len(endpoints))
-	asking, enough := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer enough()
-	for _, endpoint := range endpoints {
-		wg.Go(func() {
-			status, err := b.client.Status(asking, endpoint)
-			if err != nil {
-				answers <- answer{err: err}
-				return
-			}
-			answers <- answer{version: status.Version}
-		})
-	}
 	var errs []error
-	for range endpoints {
-		switch a := <-answers; {
-		case a.err == nil:
-			return serverVersion(a.version)
-		case notPermitted(a.err):
+	for m := range b.statuses(ctx) {
+		switch {
+		case m.err == nil:
+			return serverVersion(m.status.Version)
+		case notPermitted(m.err):
 			return "", nil // it may lock, but not ask for the version
-		default:
-			errs = append(errs, a.err)
 		}
+		errs = append(errs, m.err)
 	}
 	return "", readOnly(ctx, errors.Join(errs...))
+}
+
+// memberStatus is what one member answered.
+type memberStatus struct {
+	endpoint string
+	status   *clientv3.StatusResponse
+	err      error
+}
+
+// statuses asks all endpoints at once, and gives each answer as it comes.
+func (b *backend) statuses(ctx context.Context) iter.Seq[memberStatus] {
+	return func(yield func(memberStatus) bool) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, enough := context.WithCancel(ctx)
+		defer enough()
+		endpoints := b.client.Endpoints()
+		answers := make(chan memberStatus, len(endpoints))
+		for _, endpoint := range endpoints {
+			wg.Go(func() {
+				status, err := b.client.Status(ctx, endpoint)
+				answers <- memberStatus{endpoint, status, err}
+			})
+		}
+		for range endpoints {
+			if !yield(<-answers) {
+				return
+			}
+		}
+	}
 }
 
 // serverVersion gives "etcd 3.4.23".

@@ -6,67 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // told is what a server tells of itself now.
-type told struct {
-	settings, stats, items map[string]string
-}
+type told struct{ settings, stats, items doctor.Settings }
 
 // Check implements driver.Operator. Behind an application's client the servers cannot be seen.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
+	var r doctor.Report
 	if b.pools == nil {
-		return []driver.Finding{{Level: driver.LevelSkip, Name: "settings", Text: "not checked: behind the application's client the servers cannot be seen"}}, nil
+		r.Check("settings", doctor.Skip(true, "behind the application's client the servers cannot be seen"))
+		return r.Findings, nil
 	}
-	states := make(map[string]*told, len(b.pools.addrs))
-	for _, addr := range b.pools.addrs {
-		states[addr] = new(told)
-	}
-	errs := b.pools.each(func(p *pool) error {
-		_, err := runOn(ctx, b, p, func(c *call) (struct{}, error) {
-			return struct{}{}, states[p.addr].read(c)
-		})
+	servers := make([]told, len(b.pools.addrs))
+	errs := b.pools.each(func(p *pool) (err error) {
+		servers[slices.Index(b.pools.addrs, p.addr)], err = runOn(ctx, b, p, (*call).tell)
 		return err
 	})
-	var found []driver.Finding
-	for i, addr := range b.pools.addrs {
-		several := len(b.pools.addrs) > 1
-		if errs[i] != nil {
-			found = append(found, driver.Finding{Level: driver.LevelFail, Name: "server", Text: errs[i].Error(), Remedy: "start it: locks and limits of its keys fail"})
-		} else {
-			found = append(found, states[addr].judge(addr, several)...)
-		}
-	}
-	if !anyNil(errs) {
+	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(failed) == len(servers) {
 		return nil, driver.NotSent(errors.Join(errs...))
 	}
-	return found, nil
-}
-
-func anyNil(errs []error) bool {
-	for _, err := range errs {
-		if err == nil {
-			return true
+	r.Check("server", doctor.Fail(len(failed) > 0, fmt.Sprint(errors.Join(failed...)), "start it: locks and limits of its keys fail"))
+	for i, s := range servers {
+		switch {
+		case errs[i] != nil:
+		case len(servers) > 1:
+			s.judge(&r, " of "+b.pools.addrs[i])
+		default:
+			s.judge(&r, "")
 		}
 	}
-	return false
+	return r.Findings, nil
 }
 
-// read asks one server.
-func (s *told) read(c *call) error {
+// tell asks one server.
+func (c *call) tell() (s told, err error) {
 	if err := c.client.Ping(); err != nil { // which makes the connection
-		return notSent(err)
+		return s, notSent(err)
 	}
-	err := c.conn.raw(func(conn net.Conn, r *bufio.Reader) (err error) {
-		for kind, values := range map[string]*map[string]string{"settings": &s.settings, "": &s.stats, "items": &s.items} {
+	err = c.conn.raw(func(conn net.Conn, r *bufio.Reader) (err error) {
+		for kind, values := range map[string]*doctor.Settings{"settings": &s.settings, "": &s.stats, "items": &s.items} {
 			if *values, err = stats(conn, r, kind); err != nil {
 				return err
 			}
@@ -74,78 +63,44 @@ func (s *told) read(c *call) error {
 		return nil
 	})
 	if err != nil {
-		return notSent(err)
+		return s, notSent(err)
 	}
-	return nil
+	return s, nil
 }
 
-// judge compares what a server tells with what docs/operations-memcached-file.md asks for.
-func (s *told) judge(addr string, several bool) []driver.Finding {
-	found := []driver.Finding{s.checkEviction(), s.checkMemory(), s.checkConnections()}
-	if several {
-		for i := range found {
-			found[i].Name += " of " + addr
-		}
-	}
-	return found
-}
-
-func (s *told) checkEviction() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "eviction", Text: "off (-M), and no item was evicted"}
-	evicted := number(s.stats["evictions"])
-	switch {
-	case s.settings["evictions"] == "":
-		f.Level, f.Text = driver.LevelSkip, "not checked: the server does not tell its settings"
-	case s.settings["evictions"] == "on" && evicted > 0:
-		f.Level, f.Text = driver.LevelFail, fmt.Sprintf("%d items were evicted, after %s without use at the soonest: locks and limits are lost", evicted, s.soonest())
-		f.Remedy = "start a server with -M for coord alone"
-	case s.settings["evictions"] == "on":
-		f.Level, f.Text = driver.LevelFail, "a full server evicts locks and limits"
-		f.Remedy = "start a server with -M for coord alone"
-	case evicted > 0:
-		f.Level, f.Text, f.Remedy = driver.LevelWarn, fmt.Sprintf("%d items were evicted", evicted), "give coord a server of its own"
-	}
-	return f
+// judge compares what a server tells with what docs/operations-memcached-file.md asks for. of is whose it is, if there are
+// several.
+func (s told) judge(r *doctor.Report, of string) {
+	evicts, evicted := s.settings["evictions"], s.stats.Number("evictions")
+	r.Check("eviction"+of,
+		doctor.Skip(evicts == "", "the server does not tell its settings"),
+		doctor.Fail(evicts == "on" && evicted > 0, fmt.Sprintf("%d items were evicted, after %s without use at the soonest: locks and limits are lost", evicted, s.soonest()),
+			"start a server with -M for coord alone"),
+		doctor.Fail(evicts == "on", "a full server evicts locks and limits", "start a server with -M for coord alone"),
+		doctor.Warn(evicted > 0, fmt.Sprintf("%d items were evicted", evicted), "give coord a server of its own"),
+		doctor.OK(true, "off (-M), and no item was evicted"))
+	used, most := s.stats.Number("bytes"), s.stats.Number("limit_maxbytes")
+	memory := fmt.Sprintf("%.1f of %.1f MB used", float64(used)/1e6, float64(most)/1e6)
+	r.Check("memory"+of,
+		doctor.Skip(most == 0, "the server does not tell"),
+		doctor.Warn(used*10 > most*9, memory+": a full server grants nothing new", "raise -m"),
+		doctor.OK(true, memory))
+	used, most = s.stats.Number("curr_connections"), s.settings.Number("maxconns")
+	connections := fmt.Sprintf("%d of %d", used, most)
+	r.Check("connections"+of,
+		doctor.Skip(most == 0, "the server does not tell"),
+		doctor.Warn(used*10 > most*8, connections, "raise -c above clients × pool_size"),
+		doctor.OK(true, connections))
 }
 
 // soonest is the shortest time for which an item that was evicted last in its class had not been used.
-func (s *told) soonest() time.Duration {
+func (s told) soonest() time.Duration {
 	least := int64(-1)
-	for name, value := range s.items {
+	for name := range s.items {
 		slab, ok := strings.CutSuffix(name, ":evicted_time")
-		if seconds := number(value); ok && number(s.items[slab+":evicted"]) > 0 && (least < 0 || seconds < least) {
+		if seconds := s.items.Number(name); ok && s.items.Number(slab+":evicted") > 0 && (least < 0 || seconds < least) {
 			least = seconds
 		}
 	}
 	return time.Duration(max(least, 0)) * time.Second
-}
-
-func (s *told) checkMemory() driver.Finding {
-	used, most := number(s.stats["bytes"]), number(s.stats["limit_maxbytes"])
-	f := driver.Finding{Level: driver.LevelOK, Name: "memory", Text: fmt.Sprintf("%.1f of %.1f MB used", float64(used)/1e6, float64(most)/1e6)}
-	switch {
-	case most == 0:
-		f.Level, f.Text = driver.LevelSkip, "not checked: the server does not tell"
-	case used*10 > most*9:
-		f.Level, f.Text, f.Remedy = driver.LevelWarn, f.Text+": a full server grants nothing new", "raise -m"
-	}
-	return f
-}
-
-func (s *told) checkConnections() driver.Finding {
-	used, most := number(s.stats["curr_connections"]), number(s.settings["maxconns"])
-	f := driver.Finding{Level: driver.LevelOK, Name: "connections", Text: fmt.Sprintf("%d of %d", used, most)}
-	switch {
-	case most == 0:
-		f.Level, f.Text = driver.LevelSkip, "not checked: the server does not tell"
-	case used*10 > most*8:
-		f.Level, f.Remedy = driver.LevelWarn, "raise -c above clients × pool_size"
-	}
-	return f
-}
-
-// number is 0 of what is no number.
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
 }

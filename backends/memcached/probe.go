@@ -13,6 +13,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // minVersion is the oldest memcached whose cas and expiry are as the package comment says.
@@ -59,7 +60,7 @@ func (c *call) probe() error {
 // about is what a server says of itself; what it does not say is "", or not there.
 type about struct {
 	version  string
-	settings map[string]string
+	settings doctor.Settings
 }
 
 // inquire asks for what gomemcache has no commands for.
@@ -78,8 +79,8 @@ func (c *call) inquire() (a about, err error) {
 
 // stats asks for statistics of one kind; "" is the general ones. A server that does not tell answers with one line of an
 // error.
-func stats(conn net.Conn, r *bufio.Reader, kind string) (values map[string]string, err error) {
-	values = make(map[string]string)
+func stats(conn net.Conn, r *bufio.Reader, kind string) (values doctor.Settings, err error) {
+	values = doctor.Settings{}
 	line, err := command(conn, r, strings.TrimSpace("stats "+kind)+"\r\n")
 	for err == nil {
 		rest, ok := strings.CutPrefix(line, "STAT ")

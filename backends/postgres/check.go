@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // told is what the server tells of itself.
@@ -44,52 +45,32 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Finding{s.checkVersion(), s.checkDurability(), s.checkReplication(), s.checkConnections(), s.checkVacuum()}, nil
+	var r doctor.Report
+	s.judge(&r)
+	return r.Findings, nil
 }
 
-// checkVersion tells it: Open has refused what is not supported.
-func (s told) checkVersion() driver.Finding {
-	return driver.Finding{Level: driver.LevelOK, Name: "version", Text: fmt.Sprintf("PostgreSQL %d.%d", s.version/10_000, s.version%10_000)}
-}
-
-func (s told) checkDurability() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "durability", Text: fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s", s.fsync, s.pages, s.commit)}
-	switch {
-	case s.fsync != "on" || s.pages != "on" || s.commit == "off":
-		f.Level, f.Remedy = driver.LevelFail, "set all to on: a crash of the server loses locks, or the database"
-	case s.commit == "local":
-		f.Level, f.Remedy = driver.LevelWarn, "set synchronous_commit to on: with local no commit waits for a replica"
-	}
-	return f
-}
-
-func (s told) checkReplication() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "replication", Text: fmt.Sprintf("%d replicas", s.replicas)}
-	switch {
-	case s.replicas > 0 && s.standbys == "":
-		f.Level, f.Text = driver.LevelWarn, f.Text+", none of them synchronous: a failover can lose the last locks"
-		f.Remedy = "set synchronous_standby_names"
-	case s.replicas > 0:
-		f.Text += ", synchronous_standby_names is set"
-	}
-	return f
-}
-
-func (s told) checkConnections() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "connections", Text: fmt.Sprintf("%d of %d", s.used, s.connections)}
-	if s.used*10 > s.connections*8 {
-		f.Level, f.Remedy = driver.LevelWarn, "raise max_connections above clients × (pool_size + 2), or use a pooler"
-	}
-	return f
-}
-
-func (s told) checkVacuum() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "vacuum", Text: fmt.Sprintf("%d dead rows beside %d", s.dead, s.live)}
-	switch {
-	case s.autovacuum != "on":
-		f.Level, f.Text, f.Remedy = driver.LevelWarn, f.Text+"; autovacuum is off", "set autovacuum to on: the tables grow for ever"
-	case s.dead > 100_000 && s.dead > 10*s.live:
-		f.Level, f.Remedy = driver.LevelWarn, "end transactions that have been open for long: they keep autovacuum from removing dead rows"
-	}
-	return f
+// judge compares what the server tells with what the package comment asks for. Open has refused a version that is not
+// supported.
+func (s told) judge(r *doctor.Report) {
+	r.Check("version", doctor.OK(true, fmt.Sprintf("PostgreSQL %d.%d", s.version/10_000, s.version%10_000)))
+	durability := fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s", s.fsync, s.pages, s.commit)
+	r.Check("durability",
+		doctor.Fail(s.fsync != "on" || s.pages != "on" || s.commit == "off", durability, "set all to on: a crash of the server loses locks, or the database"),
+		doctor.Warn(s.commit == "local", durability, "set synchronous_commit to on: with local no commit waits for a replica"),
+		doctor.OK(true, durability))
+	replicas := fmt.Sprintf("%d replicas", s.replicas)
+	r.Check("replication",
+		doctor.OK(s.replicas == 0, replicas),
+		doctor.Warn(s.standbys == "", replicas+", none of them synchronous: a failover can lose the last locks", "set synchronous_standby_names"),
+		doctor.OK(true, replicas+", synchronous_standby_names is set"))
+	connections := fmt.Sprintf("%d of %d", s.used, s.connections)
+	r.Check("connections",
+		doctor.Warn(s.used*10 > s.connections*8, connections, "raise max_connections above clients × (pool_size + 2), or use a pooler"),
+		doctor.OK(true, connections))
+	rows := fmt.Sprintf("%d dead rows beside %d", s.dead, s.live)
+	r.Check("vacuum",
+		doctor.Warn(s.autovacuum != "on", rows+"; autovacuum is off", "set autovacuum to on: the tables grow for ever"),
+		doctor.Warn(s.dead > 100_000 && s.dead > 10*s.live, rows, "end transactions that have been open for long: they keep autovacuum from removing dead rows"),
+		doctor.OK(true, rows))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -41,10 +43,20 @@ func TestCheck(t *testing.T) {
 	if err != nil || settings["topology"] != "1 server" || settings["fsync"] != "on" {
 		t.Errorf("Describe: %v, %v", settings, err)
 	}
-	bad := told{fsync: "off", pages: "on", autovacuum: "off", connections: 100, used: 90, replicas: 1}
-	for _, f := range []driver.Finding{bad.checkDurability(), bad.checkReplication(), bad.checkConnections(), bad.checkVacuum()} {
-		if f.Level == driver.LevelOK || f.Remedy == "" {
-			t.Errorf("%+v of a bad server: want a warning and its remedy", f)
+	for name, tt := range map[string]struct {
+		told  told
+		level driver.Level
+	}{
+		"durability":  {told{fsync: "off", pages: "on", commit: "on"}, driver.LevelFail},
+		"replication": {told{replicas: 1}, driver.LevelWarn},
+		"connections": {told{connections: 100, used: 90}, driver.LevelWarn},
+		"vacuum":      {told{autovacuum: "off"}, driver.LevelWarn},
+	} {
+		var r doctor.Report
+		tt.told.judge(&r)
+		i := slices.IndexFunc(r.Findings, func(f driver.Finding) bool { return f.Name == name })
+		if i < 0 || r.Findings[i].Level != tt.level || r.Findings[i].Remedy == "" {
+			t.Errorf("%s of a bad server: %+v, want %s and its remedy", name, r.Findings, tt.level)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *subscription) listen(ctx context.Context) {
 // at once: the application may close its own first.
 func pauseAfter(err error) time.Duration {
 	switch {
-	case refusesPush(err):
+	case refused(err):
 		return listenRefused
 	case errors.Is(err, redis.ErrClosed):
 		return listenMost
@@ -83,7 +83,7 @@ func (s *subscription) receive(ctx context.Context, pubsub *redis.PubSub) error 
 		case timedOut(err) && !silent && s.isUp():
 			silent = true
 			_ = pubsub.Ping(ctx) // if no answer comes, the next time-out ends the connection
-		case timedOut(err), refusesPush(err), errors.Is(err, redis.ErrClosed):
+		case timedOut(err), refused(err), errors.Is(err, redis.ErrClosed):
 			return err
 		default:
 			s.failed(ctx, err)
@@ -123,7 +123,7 @@ func (s *subscription) failed(ctx context.Context, err error) {
 	defer s.waiters.mu.Unlock()
 	s.up = false
 	signal(s.waiters.refreshNow)
-	if refusesPush(err) && !s.waiters.warned {
+	if refused(err) && !s.waiters.warned {
 		s.waiters.warned = true
 		s.waiters.b.options.log.WarnContext(ctx, "redis: the user may not subscribe to coord:wake:*: waiters poll", "err", err)
 	}

@@ -130,15 +130,16 @@ func (b *backend) masters(ctx context.Context) ([]server, error) {
 
 // census is what servers have answered to ask. It is a processor, so that a call can leave
 // it behind when its ctx ends.
-type census struct {
-	b      *backend
-	ask    func(ctx context.Context, s server) error
-	silent []error // of each server that has not answered
+type census[T any] struct {
+	b       *backend
+	ask     func(ctx context.Context, s server) (T, error)
+	answers []T
+	silent  []error // of each server that has not answered
 }
 
 // Process asks all servers at once. When one has answered, the others have partWithin more. The
 // command it is given is ignored.
-func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
+func (c *census[T]) Process(ctx context.Context, _ redis.Cmder) error {
 	servers, err := c.b.servers(ctx)
 	if err != nil {
 		return err
@@ -146,14 +147,18 @@ func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
-		s   server
-		err error
+		s     server
+		value T
+		err   error
 	}
 	answers := make(chan answer, len(servers))
 	silent := map[server]error{}
 	for _, s := range servers {
 		silent[s] = errUnanswered
-		go func() { answers <- answer{s, c.ask(ctx, s)} }()
+		go func() {
+			value, err := c.ask(ctx, s)
+			answers <- answer{s, value, err}
+		}()
 	}
 	var late <-chan time.Time
 	for n := 0; n < len(servers); n++ {
@@ -162,6 +167,7 @@ func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
 			silent[a.s] = a.err
 			if a.err == nil {
 				delete(silent, a.s)
+				c.answers = append(c.answers, a.value)
 				late = time.After(partWithin)
 			}
 		case <-late:
@@ -179,12 +185,12 @@ func (c *census) Process(ctx context.Context, _ redis.Cmder) error {
 
 var errUnanswered = errors.New("no answer")
 
-// census asks each server. It fails if none answers, and gives the error of each that does
+// askAll asks each server. It fails if none answers, and gives the error of each that does
 // not.
-func (b *backend) census(ctx context.Context, ask func(ctx context.Context, s server) error) (silent []error, err error) {
-	c := &census{b: b, ask: ask}
+func askAll[T any](ctx context.Context, b *backend, ask func(ctx context.Context, s server) (T, error)) (answers []T, silent []error, err error) {
+	c := &census[T]{b: b, ask: ask}
 	if _, err := b.do(ctx, c, nil); err != nil {
-		return nil, classify(b.clusterError(err))
+		return nil, nil, classify(b.clusterError(err))
 	}
-	return c.silent, nil
+	return c.answers, c.silent, nil
 }

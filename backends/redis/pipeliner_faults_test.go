@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -47,7 +48,7 @@ func amidFaults(srv *testserver.Server, p *conformance.Proxy, rounds int, more .
 func reads(t *testing.T, b *backend) int {
 	t.Helper()
 	text := must[string](t)(b.client.Info(t.Context(), "stats").Result())
-	return must[int](t)(strconv.Atoi(parseInfo(text)["total_reads_processed"]))
+	return must[int](t)(strconv.Atoi(doctor.Parse(text, ":")["total_reads_processed"]))
 }
 
 // TestManyGoroutinesShareRoundTrips: while a few calls are under way, those of others gather, and

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,16 +41,24 @@ func TestDescribeSentinels(t *testing.T) {
 	}
 	got := describe()
 	if !strings.HasPrefix(got["sentinels"], "3 of 3 answer, "+c.Leader().Addr+" with epoch 0, ") || got["topology"] != "1 master, 2 replicas" ||
-		!strings.HasPrefix(got["min-replicas-to-write"], "0: ") || got["min-replicas-max-lag"] != "" {
+		got[minReplicas] != "0" || got[maxLag] == "" {
 		t.Errorf("described as %v", got)
 	}
 	master := direct(t, c.Leader())
-	for _, tt := range []struct{ least, lag, want string }{{"1", "7", "7"}, {"1", "0", "0: min-replicas-to-write has no effect; set 10 or less"}} {
-		if err := errors.Join(master.ConfigSet(t.Context(), "min-replicas-to-write", tt.least).Err(), master.ConfigSet(t.Context(), "min-replicas-max-lag", tt.lag).Err()); err != nil {
+	for _, tt := range []struct {
+		least, lag string
+		level      driver.Level
+	}{{"0", "10", driver.LevelWarn}, {"1", "7", driver.LevelOK}, {"1", "0", driver.LevelWarn}} {
+		if err := errors.Join(master.ConfigSet(t.Context(), minReplicas, tt.least).Err(), master.ConfigSet(t.Context(), maxLag, tt.lag).Err()); err != nil {
 			t.Fatal(err)
 		}
-		if got := describe(); got["min-replicas-to-write"] != tt.least || got["min-replicas-max-lag"] != tt.want {
+		if got := describe(); got[minReplicas] != tt.least || got[maxLag] != tt.lag {
 			t.Errorf("described as %v", got)
+		}
+		found := must[[]driver.Finding](t)(b.Check(t.Context()))
+		i := slices.IndexFunc(found, func(f driver.Finding) bool { return f.Name == minReplicas })
+		if i < 0 || found[i].Level != tt.level || (found[i].Remedy == "") != (tt.level == driver.LevelOK) {
+			t.Errorf("%s %s, %s %s: %+v, want %s", minReplicas, tt.least, maxLag, tt.lag, found, tt.level)
 		}
 	}
 	one := must[driver.Backend](t)(openURL(t, "redis+sentinel://"+c.Sentinels()[0]+"/"+testserver.RedisSentinelMaster))

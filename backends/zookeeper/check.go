@@ -3,11 +3,11 @@ package zookeeper
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // Check implements driver.Operator. It asks the server that the client is connected to. A server may refuse the four letter
@@ -16,83 +16,43 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if _, err := b.await(ctx); err != nil {
 		return nil, err
 	}
-	found := []driver.Finding{b.checkSession()}
-	conf, told := b.settings(ctx)
-	if !told {
-		return append(found, driver.Finding{
-			Level: driver.LevelSkip, Name: "settings",
-			Text: "tick time and connections are not checked: the server does not answer conf; add it to 4lw.commands.whitelist",
-		}, checkBuffer()), nil
-	}
-	cons, err := b.ask(ctx, "cons")
-	if err != nil {
-		cons = ""
-	}
-	return append(found, b.checkSync(conf), checkConnections(conf, cons), checkBuffer()), nil
-}
-
-// settings are what the word conf tells.
-func (b *backend) settings(ctx context.Context) (conf map[string]string, told bool) {
-	text, err := b.ask(ctx, "conf")
-	if err != nil {
-		return nil, false
-	}
-	conf = map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			conf[name] = value
-		}
-	}
-	return conf, conf["tickTime"] != ""
-}
-
-// checkSession compares the session time-out that was asked for with the one that was granted.
-func (b *backend) checkSession() driver.Finding {
 	granted := b.timeout()
-	f := driver.Finding{Level: driver.LevelOK, Name: "session", Text: "time-out " + granted.String()}
-	if b.wire == nil || b.wire.want == granted {
-		return f
+	want := granted
+	if b.wire != nil {
+		want = b.wire.want
 	}
-	f.Level, f.Text = driver.LevelWarn, fmt.Sprintf("the server grants %v where %v was asked for: this is the TTL of all locks", granted, b.wire.want)
-	f.Remedy = "set session_timeout in the URL between the server's minSessionTimeout and maxSessionTimeout"
-	return f
+	var r doctor.Report
+	r.Check("session",
+		doctor.Warn(want != granted, fmt.Sprintf("the server grants %v where %v was asked for: this is the TTL of all locks", granted, want),
+			"set session_timeout in the URL between the server's minSessionTimeout and maxSessionTimeout"),
+		doctor.OK(true, "time-out "+granted.String()))
+	if conf := doctor.Parse(b.ask(ctx, "conf"), "="); conf["tickTime"] != "" {
+		b.judge(ctx, &r, conf)
+	} else {
+		r.Check("settings", doctor.Skip(true, "the server does not answer conf, which tells tick time and connections; add it to 4lw.commands.whitelist"))
+	}
+	r.Check("jute.maxbuffer", doctor.Skip(true, "ZooKeeper does not tell; the default of 1 MB is enough"))
+	return r.Findings, nil
 }
 
-// checkSync compares how long a leader may hang with how long locks are certain.
-func (b *backend) checkSync(conf map[string]string) driver.Finding {
-	tick, _ := strconv.Atoi(conf["tickTime"])
-	limit, _ := strconv.Atoi(conf["syncLimit"]) // told by a server of an ensemble only
-	sync, third := time.Duration(tick*limit)*time.Millisecond, b.timeout()/3
-	f := driver.Finding{Level: driver.LevelOK, Name: "ticks", Text: fmt.Sprintf("tickTime %v", time.Duration(tick)*time.Millisecond)}
-	switch {
-	case b.alone.Load() || limit == 0:
-	case sync > third:
-		f.Level, f.Text = driver.LevelWarn, fmt.Sprintf("a leader that hangs is replaced after %v, tickTime × syncLimit: longer than a third of the session, %v", sync, third)
-		f.Remedy = "lower tickTime or syncLimit, or raise session_timeout in the URL"
-	default:
-		f.Text += fmt.Sprintf(", syncLimit %d", limit)
-	}
-	return f
-}
-
-// checkConnections compares the connections of the busiest address with the bound.
-func checkConnections(conf map[string]string, cons string) driver.Finding {
-	most, _ := strconv.Atoi(conf["maxClientCnxns"])
-	f := driver.Finding{Level: driver.LevelOK, Name: "connections", Text: "maxClientCnxns " + conf["maxClientCnxns"]}
-	switch {
-	case most == 0:
-		f.Text = "maxClientCnxns 0: no bound"
-		return f
-	case !strings.Contains(cons, "]("):
-		f.Text += "; those in use are not checked: the server does not answer cons"
-		return f
-	}
-	address, n := busiest(cons)
-	f.Text = fmt.Sprintf("%d of %d from %s", n, most, address)
-	if n*10 > most*8 {
-		f.Level, f.Remedy = driver.LevelWarn, "raise maxClientCnxns: each client of coord has one connection"
-	}
-	return f
+// judge compares how long a leader may hang with how long locks are certain, and the connections of the busiest address
+// with the bound.
+func (b *backend) judge(ctx context.Context, r *doctor.Report, conf doctor.Settings) {
+	tick := time.Duration(conf.Number("tickTime")) * time.Millisecond
+	limit := conf.Number("syncLimit") // told by a server of an ensemble only
+	hangs, third := tick*time.Duration(limit), b.timeout()/3
+	r.Check("ticks",
+		doctor.OK(b.alone.Load() || limit == 0, fmt.Sprintf("tickTime %v", tick)),
+		doctor.Warn(hangs > third, fmt.Sprintf("a leader that hangs is replaced after %v, tickTime × syncLimit: longer than a third of the session, %v", hangs, third),
+			"lower tickTime or syncLimit, or raise session_timeout in the URL"),
+		doctor.OK(true, fmt.Sprintf("tickTime %v, syncLimit %d", tick, limit)))
+	address, used := busiest(b.ask(ctx, "cons"))
+	most := int(conf.Number("maxClientCnxns"))
+	r.Check("connections",
+		doctor.OK(most == 0, "maxClientCnxns 0: no bound"),
+		doctor.OK(used == 0, fmt.Sprintf("maxClientCnxns %d; those in use are not checked: the server does not answer cons", most)),
+		doctor.Warn(used*10 > most*8, fmt.Sprintf("%d of %d from %s", used, most, address), "raise maxClientCnxns: each client of coord has one connection"),
+		doctor.OK(true, fmt.Sprintf("%d of %d from %s", used, most, address)))
 }
 
 // busiest is the address with most connections in the answer to cons: lines like " /10.0.0.1:40000[1](queued=0,…)".
@@ -108,9 +68,4 @@ func busiest(cons string) (address string, n int) {
 		}
 	}
 	return address, n
-}
-
-// checkBuffer: no word tells it.
-func checkBuffer() driver.Finding {
-	return driver.Finding{Level: driver.LevelSkip, Name: "jute.maxbuffer", Text: "not checked: ZooKeeper does not tell; the default of 1 MB is enough"}
 }

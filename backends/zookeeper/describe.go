@@ -2,8 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"fmt"
-	"strings"
 )
 
 // Describe implements driver.Operator. The server may not want to tell its mode.
@@ -12,15 +10,9 @@ func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	settings := map[string]string{"session timeout": b.timeout().String()}
-	text, err := b.ask(ctx, "srvr")
-	if err != nil {
-		return settings, nil
-	}
-	if _, rest, ok := strings.Cut(text, "Mode: "); ok {
-		mode, _, _ := strings.Cut(rest, "\n")
-		if mode = strings.TrimSpace(mode); mode != "standalone" {
-			mode = fmt.Sprintf("ensemble, by a %s", mode)
-		}
+	if _, mode := b.about(ctx); mode != "" && mode != standalone {
+		settings["topology"] = "ensemble, by a " + mode
+	} else if mode != "" {
 		settings["topology"] = mode
 	}
 	return settings, nil

@@ -206,14 +206,14 @@ func TestCloseKeepsLeases(t *testing.T) {
 
 	b = connect(t, urlWith(t, srv.Addr, calmSession))
 	session := fmt.Sprintf("sid=0x%x,", b.conn.SessionID())
-	if text := must[string](t)(beside.ask(t.Context(), "cons")); !strings.Contains(text, session) {
+	if text := beside.ask(t.Context(), "cons"); !strings.Contains(text, session) {
 		t.Errorf("no %s in %s", session, text)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "its session to be over", func() bool {
-		text, err := beside.ask(t.Context(), "cons")
-		return err == nil && !strings.Contains(text, session)
+		text := beside.ask(t.Context(), "cons")
+		return text != "" && !strings.Contains(text, session)
 	})
 }

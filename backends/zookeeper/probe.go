@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // clockSamples is how often the leader's time is asked for at the start. The best
@@ -24,8 +25,8 @@ func (b *backend) probe(ctx context.Context) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	server, alone := b.about(ctx)
-	b.alone.Store(alone)
+	server, mode := b.about(ctx)
+	b.alone.Store(mode == standalone)
 	if err := b.insist(ctx, func() error { return b.prepare(ctx) }); err != nil {
 		return err
 	}
@@ -68,27 +69,25 @@ func (b *backend) prepare(ctx context.Context) error {
 	return err
 }
 
+// standalone is the mode of a server that is not one of several.
+const standalone = "standalone"
+
 // about asks the server that we are connected to what it is. It may not want to tell, or there may be
 // a proxy before it: then it is taken to be one of several.
-func (b *backend) about(ctx context.Context) (server string, alone bool) {
-	text, err := b.ask(ctx, "srvr")
-	if err != nil {
-		return "", false
-	}
-	if _, rest, ok := strings.Cut(text, "Zookeeper version: "); ok {
-		version, _, _ := strings.Cut(rest, "\n")
-		version, _, _ = strings.Cut(version, ",")
+func (b *backend) about(ctx context.Context) (server, mode string) {
+	about := doctor.Parse(b.ask(ctx, "srvr"), ": ")
+	if version, _, _ := strings.Cut(about["Zookeeper version"], ","); version != "" {
 		version, _, _ = strings.Cut(version, "-")
-		server = "ZooKeeper " + strings.TrimSpace(version)
+		server = "ZooKeeper " + version
 	}
-	return server, strings.Contains(text, "Mode: standalone")
+	return server, about["Mode"]
 }
 
 // askWithin bounds a question that is answered at once, if at all.
 const askWithin = time.Second
 
-// ask sends one of the server's four letter words, on a connection of its own.
-func (b *backend) ask(ctx context.Context, word string) (string, error) {
+// ask sends one of the server's four letter words, on a connection of its own. It gives "" if the server does not answer.
+func (b *backend) ask(ctx context.Context, word string) string {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	address := b.conn.Server()
@@ -100,16 +99,19 @@ func (b *backend) ask(ctx context.Context, word string) (string, error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
 	if err != nil {
-		return "", err
+		return ""
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return "", err
+		return ""
 	}
 	if _, err := io.WriteString(conn, word); err != nil {
-		return "", err
+		return ""
 	}
 	text, err := io.ReadAll(io.LimitReader(conn, 64<<10))
-	return string(text), err
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }

@@ -585,7 +585,7 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := must[string](t)(b.ask(t.Context(), "wchp")) // a path, and then each session that watches it
+	text := b.ask(t.Context(), "wchp") // a path, and then each session that watches it
 	if _, after, there := strings.Cut(text, b.lockDir("k")+"/"); !there || strings.Contains(after, b.root) {
 		t.Errorf("watches at the server: %q, want one", text)
 	}

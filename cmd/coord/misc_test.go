@@ -36,10 +36,10 @@ func TestDoctor(t *testing.T) {
 		if within, _ := c["clock_error_us"].(float64); ok && math.Abs(us) > within+1000 {
 			t.Errorf("the store's clock is %v µs apart, give or take %v", us, within)
 		}
-		u.run("doctor").want(t, 0, "\nclock        ", "")
+		u.run("doctor").want(t, 0, "  clock  ", "")
 	})
 	u := newUser(t, "")
-	u.run("doctor", "memory://").want(t, 0, "not measurable on this store", "")
+	u.run("doctor", "memory://").want(t, 0, "\nok    clock  that of this machine\n", "")
 	u.run("doctor", "redis://u:secret@127.0.0.1:1").want(t, 69, "", "open redis://xxxxx@127.0.0.1:1: store unavailable")
 	u.run("doctor", "memory://?x=secret").want(t, 64, "", "invalid argument")
 	u.run("doctor", "memory://", "b").want(t, 64, "", `unexpected argument "b"`)

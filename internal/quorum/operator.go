@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 // Inspect implements driver.Backend: the holder is the one that a majority names.
@@ -159,24 +160,24 @@ func (b *Backend) Describe(context.Context) (map[string]string, error) {
 }
 
 // Check implements driver.Backend: what each member that has something to say finds, under its name.
-func (b *Backend) Check(ctx context.Context) (all []driver.Finding, err error) {
+func (b *Backend) Check(ctx context.Context) ([]driver.Finding, error) {
+	var r doctor.Report
 	var failed []error
 	for _, m := range b.members {
 		found, err := m.check(ctx)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", m, err))
-			all = append(all, driver.Finding{Level: driver.LevelFail, Name: m.name, Text: "it does not answer", Remedy: "start it: as long as a majority serves, locks do"})
-			continue
 		}
+		r.Check(m.name, doctor.Fail(err != nil, "it does not answer", "start it: as long as a majority serves, locks do"))
 		for _, f := range found {
 			f.Name = m.name + ": " + f.Name
-			all = append(all, f)
+			r.Findings = append(r.Findings, f)
 		}
 	}
 	if len(failed) > len(b.members)-b.need {
-		return all, errors.Join(failed...)
+		return r.Findings, errors.Join(failed...)
 	}
-	return all, nil
+	return r.Findings, nil
 }
 
 // check is what m finds by itself; nothing if it does not look.

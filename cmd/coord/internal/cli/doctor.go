@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/doctor"
 )
 
 const doctorLong = `Connects to a store, tries a lock and a limit, and checks the settings that
@@ -128,12 +130,14 @@ func examine(ctx context.Context, cfg *config.Config) (c checkup, err error) {
 	if c.Checks, err = client.Check(ctx); err != nil {
 		return c, err
 	}
-	c.tryOut(ctx, client.Client)
+	var r doctor.Report
+	c.tryOut(ctx, client.Client, &r)
+	c.Checks = append(c.Checks, r.Findings...)
 	return c, cause(ctx, ctx.Err())
 }
 
 // tryOut measures a round trip, a lock, a limit and the clock. What fails is a finding.
-func (c *checkup) tryOut(ctx context.Context, client *coord.Client) {
+func (c *checkup) tryOut(ctx context.Context, client *coord.Client, r *doctor.Report) {
 	key := "coord-doctor/" + rand.Text()
 	for _, p := range []struct {
 		name string
@@ -145,55 +149,55 @@ func (c *checkup) tryOut(ctx context.Context, client *coord.Client) {
 		{"limit", &c.LimitUS, func() error { return tryLimit(ctx, client, key) }},
 	} {
 		var err error
-		if *p.to, err = median(p.run); err != nil || *p.to != nil {
-			c.add(tried(p.name, err))
-		}
+		*p.to, err = median(p.run)
+		checkTried(r, p.name, err)
+		r.Check(p.name, doctor.OK(*p.to != nil, "works"))
 	}
 	if c.LimitUS != nil {
-		if err := client.Reset(ctx, key, probeLimit); err != nil && !errors.Is(err, coord.ErrUnsupported) {
-			c.add(tried("reset", err))
+		if err := client.Reset(ctx, key, probeLimit); !errors.Is(err, coord.ErrUnsupported) {
+			checkTried(r, "reset", err)
 		}
 	}
 	info := client.Info()
 	if c.LockUS != nil && info.Claims.Has(driver.TokenClockSeeded) && info.Claims.Has(driver.ServerClock) {
-		if err := c.readClock(ctx, client); err != nil {
-			c.add(tried("clock", err))
-			return
-		}
+		checkTried(r, "clock", c.readClock(ctx, client))
 	}
-	c.add(c.checkClock())
+	c.checkClock(r)
 }
 
-func (c *checkup) add(f driver.Finding) { c.Checks = append(c.Checks, f) }
-
-// tried is the finding of something that was tried out.
-func tried(name string, err error) driver.Finding {
+// checkTried is about something that was tried out, and has failed if there is an error.
+func checkTried(r *doctor.Report, name string, err error) {
 	if err != nil {
-		return driver.Finding{Level: driver.LevelFail, Name: name, Text: oneLine(err), Remedy: "see what the error says, and the permissions and the roles of servers in docs/operations.md"}
+		r.Check(name, doctor.Fail(true, oneLine(err), "see what the error says, and the permissions and the roles of servers in docs/operations.md"))
 	}
-	return driver.Finding{Level: driver.LevelOK, Name: name, Text: "works"}
 }
 
 // maxApart is how far clocks that are kept by NTP may be from each other.
 const maxApart = time.Second
 
 // checkClock judges what readClock has found.
-func (c *checkup) checkClock() driver.Finding {
-	f := driver.Finding{Level: driver.LevelOK, Name: "clock"}
-	switch {
-	case c.ClockUS == nil && c.Claims.Has(driver.ScopeHosts):
-		f.Level, f.Text = driver.LevelSkip, "not checked: the store does not tell its clock; keep all machines on NTP"
-	case c.ClockUS == nil:
-		f.Text = "that of this machine"
-	default:
-		apart := time.Duration(*c.ClockUS) * time.Microsecond
-		f.Text = round(apart.Abs()).String() + " from this machine's"
-		if apart.Abs()-time.Duration(*c.ErrorUS)*time.Microsecond > maxApart {
-			f.Level, f.Remedy = driver.LevelWarn, "keep both machines on NTP: tokens go back if the server's clock does, over a restart"
-		}
+func (c *checkup) checkClock(r *doctor.Report) {
+	if c.ClockUS == nil {
+		r.Check("clock",
+			doctor.Skip(c.Claims.Has(driver.ScopeHosts), "the store does not tell its clock; keep all machines on NTP"),
+			doctor.OK(true, "that of this machine"))
+		return
 	}
-	return f
+	apart, within := micros(*c.ClockUS), micros(*c.ErrorUS)
+	text := fmt.Sprintf("%s ahead of this machine's", round(apart))
+	switch {
+	case apart.Abs() <= within:
+		text = "as on this machine"
+	case apart < 0:
+		text = fmt.Sprintf("%s behind this machine's", round(-apart))
+	}
+	text += fmt.Sprintf(", give or take %s", round(within))
+	r.Check("clock",
+		doctor.Warn(apart.Abs()-within > maxApart, text, "keep both machines on NTP: tokens go back if the server's clock does, over a restart"),
+		doctor.OK(true, text))
 }
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // findingLines shows each finding on a line.
 func findingLines(findings []driver.Finding) string {
@@ -291,41 +295,25 @@ func (c *checkup) readClock(ctx context.Context, client *coord.Client) error {
 }
 
 func (c *checkup) lines() [][2]string {
-	micros := func(us *int64, none string) string {
+	measured := func(us *int64) string {
 		if us == nil {
-			return none
+			return "not measured"
 		}
-		return round(time.Duration(*us) * time.Microsecond).String()
-	}
-	server := c.Server
-	if server == "" {
-		server = "not known"
-	}
-	clock := "not measurable on this store"
-	if c.ClockUS != nil {
-		clock = fmt.Sprintf("%s ahead of this machine, give or take %s", micros(c.ClockUS, ""), micros(c.ErrorUS, ""))
-		if *c.ClockUS < 0 {
-			behind := -*c.ClockUS
-			clock = fmt.Sprintf("%s behind this machine, give or take %s", micros(&behind, ""), micros(c.ErrorUS, ""))
-		}
-		if apart := time.Duration(*c.ClockUS) * time.Microsecond; apart.Abs() <= time.Duration(*c.ErrorUS)*time.Microsecond {
-			clock = fmt.Sprintf("as on this machine, give or take %s", micros(c.ErrorUS, ""))
-		}
+		return round(micros(*us)).String()
 	}
 	lines := [][2]string{
 		{"url", c.URL},
 		{"store", c.Store},
-		{"server", server},
+		{"server", cmp.Or(c.Server, "not known")},
 		{"claims", list(c.Claims)},
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
 		lines = append(lines, [2]string{name, c.Settings[name]})
 	}
 	return append(lines, [][2]string{
-		{"connect", micros(&c.OpenUS, "")},
-		{"round trip", micros(c.PingUS, "not measured")},
-		{"lock+unlock", micros(c.LockUS, "not measured")},
-		{"limit", micros(c.LimitUS, "not measured")},
-		{"clock", clock},
+		{"connect", measured(&c.OpenUS)},
+		{"round trip", measured(c.PingUS)},
+		{"lock+unlock", measured(c.LockUS)},
+		{"limit", measured(c.LimitUS)},
 	}...)
 }
