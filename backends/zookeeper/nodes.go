@@ -30,7 +30,6 @@ func (b *backend) parent(dir string) error {
 	b.mu.Lock()
 	b.used(dir)
 	_, known := b.parents[dir]
-	plain := b.plain
 	b.mu.Unlock()
 	if known {
 		return nil
@@ -51,14 +50,7 @@ func (b *backend) parent(dir string) error {
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		err = b.makeParent(dir, plain)
-		if isUnimplemented(err) && !plain {
-			plain = true
-			b.mu.Lock()
-			b.plain = true
-			b.mu.Unlock()
-			continue
-		}
+		_, err = b.conn.CreateContainer(dir, []byte{}, zk.FlagContainer, b.acl)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = b.makePath(path.Dir(dir))
 		}
@@ -71,21 +63,6 @@ func (b *backend) parent(dir string) error {
 
 // maxParents bounds what is remembered of parents.
 const maxParents = 10_000
-
-func (b *backend) makeParent(dir string, plain bool) error {
-	if plain {
-		_, err := b.conn.Create(dir, []byte{}, zk.FlagPersistent, b.acl)
-		return err
-	}
-	_, err := b.conn.CreateContainer(dir, []byte{}, zk.FlagContainer, b.acl)
-	return err
-}
-
-// isUnimplemented reports the answer of a server that is too old for a request. The
-// library has no name for it.
-func isUnimplemented(err error) bool {
-	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -6")
-}
 
 // makePath makes persistent nodes down to dir.
 func (b *backend) makePath(dir string) error {

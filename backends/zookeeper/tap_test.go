@@ -12,19 +12,18 @@ import (
 
 // Operations of the protocol.
 const (
-	opCreate          = 1
-	opDelete          = 2
-	opExists          = 3
-	opGet             = 4
-	opSet             = 5
-	opSync            = 9
-	opPing            = 11
-	opChildren        = 12
-	opMulti           = 14
-	opCreateContainer = 19
-	opAuth            = 100
-	opSetWatches      = 101
-	opConnect         = -1000 // ours, for the first message of a connection
+	opCreate     = 1
+	opDelete     = 2
+	opExists     = 3
+	opGet        = 4
+	opSet        = 5
+	opSync       = 9
+	opPing       = 11
+	opChildren   = 12
+	opMulti      = 14
+	opAuth       = 100
+	opSetWatches = 101
+	opConnect    = -1000 // ours, for the first message of a connection
 )
 
 // deed is what becomes of a request.

@@ -538,34 +538,6 @@ func TestTrap13ParentsAreContainers(t *testing.T) {
 	}
 }
 
-// A server that knows no containers gets plain parents, which the client removes too.
-func TestTrap13WithoutContainers(t *testing.T) {
-	p, b := openTapped(t)
-	b.parentRests = 100 * time.Millisecond
-	p.disturb(func(op int32) deed {
-		if op == opCreateContainer {
-			return refuse
-		}
-		return pass
-	})
-	for range 3 {
-		isFree(t, b, "k")
-		eventually(t, "the empty parent to be removed", func() bool {
-			ok, _, err := b.conn.Exists(b.lockDir("k"))
-			return err == nil && !ok
-		})
-	}
-	// Not while somebody else is there.
-	r := request("a", testSession)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if _, err := b.TryLock(t.Context(), "k", request("b", testSession)); !errors.Is(err, driver.ErrLocked) {
-		t.Error(err)
-	}
-	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
-		t.Error(err)
-	}
-}
-
 // Waits that were cancelled leave no watch behind for each: one per node is enough.
 func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 	_, b := open(t)

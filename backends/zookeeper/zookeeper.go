@@ -121,7 +121,6 @@ type backend struct {
 	parents     map[string]struct{}  // known to be ours
 	idleParents map[string]time.Time // since when this client has no node there
 	sweeping    bool                 // a goroutine removes them
-	plain       bool                 // the server knows no containers
 	watches     map[string]*watch
 	lost        func(key, id string, cause error)
 	lostShared  func(key, id string, cause error)
