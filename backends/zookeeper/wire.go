@@ -327,12 +327,12 @@ type wireConn struct {
 	reply []byte // of the handshake, as far as it was read; Read's
 
 	mu     sync.Mutex
-	wanted time.Time // read deadline of the library
-	silent time.Time // until when an answer has to come; zero: nothing was sent since the last
-	sent   time.Time // the connect request; zero: it was not
-	shaken bool      // the handshake is over
-	asked  bool      // a request that has an answer
-	again  bool      // the library has watches, and has not asked for them
+	wanted time.Time     // read deadline of the library
+	silent time.Time     // until when an answer has to come; zero: nothing was sent since the last
+	sent   time.Time     // the connect request; zero: it was not
+	shaken bool          // the handshake is over
+	asked  bool          // a request that has an answer
+	again  chan struct{} // closed once the library asks for its watches; nil: it is not about to
 	once   sync.Once
 }
 
@@ -382,7 +382,10 @@ func (c *wireConn) sends(op int32) {
 	switch op {
 	case opPings, opAddAuth:
 	case opAddWatches:
-		c.again = false
+		if c.again != nil {
+			close(c.again)
+			c.again = nil
+		}
 	default:
 		c.asked = true
 	}
@@ -390,27 +393,26 @@ func (c *wireConn) sends(op int32) {
 
 // holdBack waits until the library has asked for its watches, if it is about to.
 func (c *wireConn) holdBack() {
-	for end := time.Now().Add(maxHoldBack); ; time.Sleep(holdBackPoll) {
-		c.mu.Lock()
-		wait := c.asked && c.again
-		c.mu.Unlock()
-		if !wait {
-			return
-		}
-		if !c.w.watching() || c.w.ctx.Err() != nil || time.Now().After(end) {
-			c.mu.Lock()
-			c.again = false
-			c.mu.Unlock()
-			return
+	c.mu.Lock()
+	asked, again := c.asked, c.again
+	c.mu.Unlock()
+	if !asked || again == nil {
+		return
+	}
+	if c.w.watching() {
+		select {
+		case <-again:
+		case <-time.After(maxHoldBack):
+		case <-c.w.ctx.Done():
 		}
 	}
+	c.mu.Lock()
+	c.again = nil
+	c.mu.Unlock()
 }
 
-// How long answers are held back at most, and how often we look.
-const (
-	maxHoldBack  = 50 * time.Millisecond
-	holdBackPoll = 100 * time.Microsecond
-)
+// maxHoldBack is how long answers are held back at most.
+const maxHoldBack = 50 * time.Millisecond
 
 // Read receives.
 func (c *wireConn) Read(b []byte) (int, error) {
@@ -438,7 +440,10 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	}
 	if ok {
 		c.mu.Lock()
-		c.shaken, c.reply, c.again = true, nil, c.w.watching()
+		c.shaken, c.reply = true, nil
+		if c.w.watching() {
+			c.again = make(chan struct{})
+		}
 		c.mu.Unlock()
 	}
 	return n, err
