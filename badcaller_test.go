@@ -443,20 +443,6 @@ var oddCalls = []badCall{
 		_, _, err := coord.OpenBackend(ctx, "memory:?what=1")
 		return err
 	}, coord.ErrInvalid},
-	{"Quorum", "two members", func(context.Context, *coord.Client) error { return ignore(coord.Quorum(memory.New(), memory.New())) }, coord.ErrInvalid},
-	{"Quorum", "nil members", func(context.Context, *coord.Client) error { return ignore(coord.Quorum(nil, nil, nil)) }, coord.ErrInvalid},
-	{"OpenQuorum", "no URL", func(ctx context.Context, _ *coord.Client) error {
-		_, _, err := coord.OpenQuorum(ctx)
-		return err
-	}, coord.ErrInvalid},
-	{"OpenQuorum", "a store that is none", func(ctx context.Context, _ *coord.Client) error {
-		_, _, err := coord.OpenQuorum(ctx, "memory://", "memory://", "what://")
-		return err
-	}, coord.ErrInvalid},
-	{"OpenQuorum", "a member again", func(ctx context.Context, _ *coord.Client) error {
-		_, _, err := coord.OpenQuorum(ctx, "memory://a", "memory://b", "memory://a?prefix=b/")
-		return err
-	}, coord.ErrInvalid},
 	{"ParseLimit", "no limit", func(context.Context, *coord.Client) error { return ignore(coord.ParseLimit("9e99/1m")) }, coord.ErrInvalid},
 	{"Register", "nil function", func(context.Context, *coord.Client) error { coord.Register("nil", nil); return nil }, nil},
 	{"Register", "repeated", func(context.Context, *coord.Client) error { coord.Register("memory", memory.Open); return nil }, nil},

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/quorum"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -32,11 +33,11 @@ func BenchmarkQuorum(b *testing.B) {
 		b.Cleanup(func() { _ = client.Close() }) // of a peer's: it has no part in the figures
 		pools[i] = goredis.NewPool(client)
 	}
-	quorum, _, err := coord.OpenQuorum(ctx, urls...)
+	locks, _, err := quorum.Open(ctx, urls...)
 	if err != nil {
 		b.Fatal(err)
 	}
-	client, err := coord.New(quorum)
+	client, err := coord.New(locks)
 	if err != nil {
 		b.Fatal(err)
 	}

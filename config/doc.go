@@ -28,7 +28,7 @@
 // file, line and what is allowed; see [Error].
 //
 //   - url: the store, or a mapping of locks and limits with one store each.
-//   - quorum: three or more stores that make one for locks, see [coord.Quorum]; url is then the store of limits.
+//   - quorum: three or more stores that make one for locks, see package backends/quorum; url is then the store of limits.
 //   - prefix: put before every key, verbatim; at most 256 bytes.
 //   - require: claims that the store must make, by their names in package
 //     driver; Open fails on a store that does not.

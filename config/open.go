@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/quorum"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/rules"
 )
@@ -99,7 +100,7 @@ func (c *Config) openQuorum(ctx context.Context, opts []coord.Option) (*coord.Cl
 			return nil, err
 		}
 	}
-	locks, prefix, err := coord.OpenQuorum(ctx, raw...)
+	locks, prefix, err := quorum.Open(ctx, raw...)
 	if err != nil {
 		return nil, err
 	}

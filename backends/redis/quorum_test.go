@@ -52,7 +52,8 @@ func init() {
 			}
 			all = append(all, grown{backend: b.(*backend)})
 		}
-		return coord.Quorum(all...)
+		b, err := quorum.New(quorum.MaxTTL, all...)
+		return b, err
 	})
 }
 
@@ -91,7 +92,7 @@ func quorumOf(tb conformance.TB, addrs []string, w *wire, ahead time.Duration) d
 		}
 		all = append(all, b)
 	}
-	b, err := coord.Quorum(all...)
+	b, err := quorum.New(quorum.MaxTTL, all...)
 	if err != nil {
 		tb.Fatalf("Quorum: %v", err)
 	}
@@ -275,7 +276,7 @@ func TestQuorumRefuses(t *testing.T) {
 	one := connect(t, testserver.Redis(t).Addr)
 	c := testserver.RedisCluster(t, 0, silently)
 	b := backendOver(t, clusterClient(c, nil))
-	_, err := coord.Quorum(one, b, connect(t, testserver.Redis(t).Addr))
+	_, err := quorum.New(quorum.MaxTTL, one, b, connect(t, testserver.Redis(t).Addr))
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "does not claim vote") {
 		t.Errorf("a cluster as a member: %v", err)
 	}

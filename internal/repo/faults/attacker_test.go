@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/quorum"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -114,7 +115,7 @@ func openOnce(ctx context.Context, urls []string, opts []coord.Option) (*coord.C
 	if len(urls) == 1 {
 		return coord.Open(ctx, urls[0], opts...)
 	}
-	b, _, err := coord.OpenQuorum(ctx, urls...)
+	b, _, err := quorum.Open(ctx, urls...)
 	if err != nil {
 		return nil, err
 	}

@@ -111,8 +111,8 @@ func forbidden(from, dep string) string {
 		return "conformance imports the root, driver, its own parts, the checker of histories and the standard library"
 	case under(from, "driver") && !under(dep, "driver"):
 		return "driver imports the standard library only"
-	case from == module && !under(dep, "driver") && !under(dep, "internal"):
-		return "the root imports driver, internal and the standard library only"
+	case from == module && (!under(dep, "driver") && !under(dep, "internal") || under(dep, "internal/quorum")):
+		return "the root imports driver, internal but the engine of quorums, and the standard library only"
 	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:
 		return "an engine does not know the root"
 	case under(from, "rules") && dep != module && !under(dep, "internal/shadow"):
@@ -126,8 +126,8 @@ func forbidden(from, dep string) string {
 	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
 		return "no backend imports another"
 	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep, module+"/") &&
-		!under(dep, "driver") && !under(dep, "backends"):
-		return "a backend imports driver and the root"
+		!under(dep, "driver") && !under(dep, "backends") && !(under(from, "backends/quorum") && under(dep, "internal/quorum")):
+		return "a backend imports driver and the root, and that of quorums its engine"
 	case under(dep, "internal") && anotherModule(from) && !under(dep, "internal/middleware") && !under(from, "cmd"):
 		return "the root may have another version than a module that is not it"
 	}
@@ -163,6 +163,9 @@ func TestForbidden(t *testing.T) {
 		{module + "/backends/redis", module + "/backends/file", false},
 		{module + "/backends/redis", module + "/conformance", false},
 		{module + "/backends/all", module + "/backends/file", true},
+		{module + "/backends/quorum", module + "/internal/quorum", true},
+		{module + "/backends/redis", module + "/internal/quorum", false},
+		{module, module + "/internal/quorum", false},
 		{module + "/conformance", "testing", true},
 		{module + "/httpcoord", module + "/rules", true},
 		{module + "/rules", module + "/internal/shadow", true},

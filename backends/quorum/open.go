@@ -1,4 +1,6 @@
-package coord
+// Package quorum makes one store for locks of several independent ones: what more than half of them grant is held.
+// See [New].
+package quorum
 
 import (
 	"context"
@@ -7,44 +9,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/quorum"
 )
 
-// Quorum makes one store for locks of three or more independent ones: what more than half of them grant is held, so
+// New makes one store for locks of three or more independent ones: what more than half of them grant is held, so
 // that a minority may be down, cut off, or have forgotten everything. Close closes all.
 //
-//	locks, err := coord.Quorum(redisA, redisB, redisC)
+//	locks, err := quorum.New(redisA, redisB, redisC)
 //
 // Members are single servers of Redis, which are no replicas of one another. Stores of files and memory work, for tests.
 // Every client names the same members, in any order. Leases are a minute at most. A member that has restarted
 // grants nothing for a minute, because it may have forgotten leases. Limits, fair locks and shared locks are
-// ErrUnsupported; [Split] adds limits of another store. What cannot be a member is ErrInvalid: etcd and ZooKeeper are
+// ErrUnsupported; [coord.Split] adds limits of another store. What cannot be a member is ErrInvalid: etcd and ZooKeeper are
 // quorums themselves.
-func Quorum(members ...driver.Backend) (driver.Backend, error) {
+func New(members ...driver.Backend) (driver.Backend, error) {
 	b, err := quorum.New(quorum.MaxTTL, members...)
 	if err != nil {
-		return nil, &Error{Op: "quorum", Err: errs.OfStore(context.Background(), err, false)}
+		return nil, err
 	}
 	return b, nil
 }
 
-// OpenQuorum is [Quorum] of the stores that URLs name, and the prefix that these agree on. A minority that does not
+// Open is [New] of the stores that URLs name, and the prefix that these agree on. A minority that does not
 // answer now is opened later, by calls.
-func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix string, err error) {
+func Open(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix string, err error) {
 	if len(rawURLs) < 3 {
-		return nil, "", &Error{Op: "open", Err: fmt.Errorf("%w: a quorum of %d URLs: want 3 or more", ErrInvalid, len(rawURLs))}
+		return nil, "", fmt.Errorf("%w: a quorum of %d URLs: want 3 or more", driver.ErrInvalid, len(rawURLs))
 	}
 	if again := namedTwice(rawURLs); again != "" {
-		return nil, "", &Error{Op: "open " + RedactURL(again), Err: fmt.Errorf("%w: a member of the quorum again", ErrInvalid)}
+		return nil, "", fmt.Errorf("%s: %w: a member of the quorum again", coord.RedactURL(again), driver.ErrInvalid)
 	}
 	all := openMembers(ctx, rawURLs)
 	members := make([]driver.Backend, 0, len(all))
 	defer func() {
 		for _, m := range members {
 			if err != nil {
-				err = closeAfter(m, err)
+				err = errors.Join(err, m.Close())
 			}
 		}
 	}()
@@ -52,7 +54,7 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 	var failed []error
 	for _, o := range all {
 		switch {
-		case o.err != nil && !errors.Is(o.err, ErrUnavailable):
+		case o.err != nil && !errors.Is(o.err, coord.ErrUnavailable):
 			err = errors.Join(err, o.err)
 		case o.err != nil:
 			failed = append(failed, o.err)
@@ -62,7 +64,7 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 			}
 			members = append(members, o.b)
 			if o.prefix != first.prefix {
-				err = errors.Join(err, &Error{Op: "open " + RedactURL(o.url), Err: fmt.Errorf("%w: prefix %q: want the %q of the other members", ErrInvalid, o.prefix, first.prefix)})
+				err = errors.Join(err, fmt.Errorf("%s: %w: prefix %q: want the %q of the other members", coord.RedactURL(o.url), driver.ErrInvalid, o.prefix, first.prefix))
 			}
 		}
 	}
@@ -77,7 +79,7 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 			members = slices.Insert(members, i, o.later(first.b.Info()))
 		}
 	}
-	b, err = Quorum(members...)
+	b, err = New(members...)
 	return b, first.prefix, err
 }
 
@@ -85,7 +87,7 @@ func OpenQuorum(ctx context.Context, rawURLs ...string) (b driver.Backend, prefi
 func namedTwice(rawURLs []string) string {
 	seen := make(map[string]bool)
 	for _, raw := range rawURLs {
-		u, err := ParseURL(raw)
+		u, err := coord.ParseURL(raw)
 		if err != nil || u.Host+u.Path == "" {
 			continue // opening tells a mistake
 		}
@@ -108,7 +110,7 @@ type opened struct {
 // later is the member, which calls open.
 func (o *opened) later(like driver.Info) driver.Backend {
 	return quorum.Absent(like, o.err, func(ctx context.Context) (driver.Backend, error) {
-		b, _, err := OpenBackend(ctx, o.url)
+		b, _, err := coord.OpenBackend(ctx, o.url)
 		return b, err
 	})
 }
@@ -121,7 +123,7 @@ func openMembers(ctx context.Context, rawURLs []string) []*opened {
 	for i, raw := range rawURLs {
 		all[i] = &opened{url: raw}
 		go func() {
-			all[i].b, all[i].prefix, all[i].err = OpenBackend(ctx, raw)
+			all[i].b, all[i].prefix, all[i].err = coord.OpenBackend(ctx, raw)
 			results <- all[i]
 		}()
 	}
@@ -139,4 +141,4 @@ func openMembers(ctx context.Context, rawURLs []string) []*opened {
 }
 
 // errLate is why a member was not waited for.
-var errLate = fmt.Errorf("%w: no answer yet, and a majority is there", ErrUnavailable)
+var errLate = fmt.Errorf("%w: no answer yet, and a majority is there", coord.ErrUnavailable)

@@ -1,4 +1,4 @@
-package coord_test
+package quorum_test
 
 import (
 	"context"
@@ -6,14 +6,15 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/backends/quorum"
 )
 
 // Three independent stores are one for locks. In a program they are servers of Redis:
 //
-//	locks, prefix, err := coord.OpenQuorum(ctx, "redis://a", "redis://b", "redis://c")
+//	locks, prefix, err := quorum.Open(ctx, "redis://a", "redis://b", "redis://c")
 //	client, err := coord.New(locks, coord.WithPrefix(prefix))
-func ExampleQuorum() {
-	locks, err := coord.Quorum(memory.New(), memory.New(), memory.New())
+func ExampleNew() {
+	locks, err := quorum.New(memory.New(), memory.New(), memory.New())
 	if err != nil {
 		fmt.Println(err)
 		return
