@@ -25,7 +25,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 	defer b.waiters.leave(w)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	a := &acquisition{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, nil}}
+	a := &acquisition{b: b, lock: lock, id: r.ID, args: []any{lock, fence, r.ID, b.ttl(r.TTL).lease, nil, ""}}
 	for offered := false; ; {
 		sent := a.subscribe(ctx, w)
 		g, left, err := a.ask(ctx, offered)
@@ -70,11 +70,14 @@ func (a *acquisition) ask(ctx context.Context, offered bool) (g driver.Grant, le
 	switch {
 	case err != nil:
 		return driver.Grant{}, 0, a.failure(ctx, err)
+	case reply.at(0) == 0 && reply.at(1) == placeGone:
+		a.placed, a.args[5] = false, ""
+		return a.ask(ctx, false)
 	case reply.at(0) == 0:
 		if left, err = lockedFor(a.lock, reply); left == 0 {
 			return driver.Grant{}, 0, err
 		}
-		a.placed = true
+		a.placed, a.args[5] = true, "again"
 		return driver.Grant{}, left, nil
 	case short != nil:
 		return driver.Grant{}, 0, a.b.giveBack(ctx, unlockScript, a.lock, a.id, short)
@@ -83,6 +86,10 @@ func (a *acquisition) ask(ctx context.Context, offered bool) (g driver.Grant, le
 	g.Since = sent
 	return g, 0, err
 }
+
+// placeGone is the answer of wait.lua to who asks again and has no place any more: the queue was lost, or it was silent
+// for too long. It asks anew then.
+const placeGone = -3
 
 // failure turns the error of one request into that of the whole wait. That this request was not sent does not mean that
 // earlier ones left nothing at the store.

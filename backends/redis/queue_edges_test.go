@@ -344,3 +344,43 @@ func TestLateConfirmation(t *testing.T) {
 		t.Errorf("%+v: want that nobody waits", h)
 	}
 }
+
+// TestLateQuestion: a waiter that is in the queue asks again when the lease in its way is over. A question that was given up
+// may reach the server when the waiter has left. It takes nothing then, neither the lock nor a place, of which nobody would
+// know until the lease is over.
+func TestLateQuestion(t *testing.T) {
+	t.Parallel()
+	srv, b := open(t)
+	ctx := t.Context()
+	waiting := connect(t, srv.Addr)
+	l := &late{kept: make(chan []any, 1)}
+	waiting.client.AddHook(l)
+	holder, r := request("h", 500*time.Millisecond), request("w", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", holder))
+	w := waitFor(t, waiting, "k", r, 1)
+	l.armed.Store(true)
+	if got := <-w; got.err == nil || driver.Definite(got.err) {
+		t.Fatalf("a question without an answer: %v, want an unknown outcome", got.err)
+	}
+	question := <-l.kept
+	if err := b.client.ScriptLoad(ctx, waitScript.source).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiting.Unlock(ctx, "k", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Do(ctx, question...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := b.Inspect(ctx, "k"); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("%+v, %v: want that nobody holds", h, err)
+	}
+	other := request("o", time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "k", other))
+	if err := b.client.Do(ctx, question...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if h := must[driver.Holder](t)(b.Inspect(ctx, "k")); h.ID != other.ID || h.Waiters != 0 {
+		t.Errorf("%+v: want that nobody waits", h)
+	}
+}

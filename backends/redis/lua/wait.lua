@@ -1,8 +1,9 @@
 -- Take the lock KEYS[1], with its fence KEYS[2], for ARGV[1] (id) for ARGV[2] (ms) if it is free and
 -- nobody comes first, or if it is offered to ARGV[1], and confirm it if it was granted to ARGV[1]
 -- meanwhile. Else ARGV[3] is the place to wait at (patience, number, channel), unless it is left out or
--- empty: ARGV[1] then is in the queue, where it keeps the place that it has.
--- Reply: {1, ms of the lease, token}, or {0, ms left of the holder's lease}.
+-- empty: ARGV[1] then is in the queue, where it keeps the place that it has. If ARGV[4] is 'again', it had one when
+-- it asked. Without one it has left, and this question is late: nobody would know of what it takes.
+-- Reply: {1, ms of the lease, token}, or {0, ms left of the holder's lease}, or {0, -3} to a question that is late.
 -- include grant.lua
 local id, where = ARGV[1], ARGV[3] or ''
 local reply, holder = confirm(id, ARGV[2])
@@ -13,6 +14,7 @@ if holder and string.sub(holder, 1, 2) ~= '1 ' then
 end
 -- include queue.lua
 if holder == '1 ' .. id then return grant(id, call('PTTL', lock)) end -- its fence was deleted: it is seeded again
+if ARGV[4] == 'again' and not call('ZSCORE', queue, id) then return {0, -3} end
 if not holder then
   local place = call('ZSCORE', queue, id)
   if place and place - silent >= 0 then call('ZINCRBY', queue, -silent, id) end
