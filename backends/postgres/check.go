@@ -50,8 +50,8 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	return r.Findings, nil
 }
 
-// judge compares what the server tells with what the package comment asks for. Open has refused a version that is not
-// supported.
+// judge compares what the server tells with what the package comment asks for. Open has refused a
+// version that is not supported.
 func (s told) judge(r *doctor.Report) {
 	r.Check("version", doctor.OK(true, fmt.Sprintf("PostgreSQL %d.%d", s.version/10_000, s.version%10_000)))
 	durability := fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s", s.fsync, s.pages, s.commit)

@@ -46,7 +46,8 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	return r.Findings, nil
 }
 
-// examine reads a server, and tries what a user may have been denied. An error means that it does not answer.
+// examine reads a server, and tries what a user may have been denied. An error means that it does
+// not answer.
 func (b *backend) examine(ctx context.Context, s server) (st state, err error) {
 	if st.reading, err = b.read(ctx, s); err != nil {
 		return st, err
@@ -73,7 +74,8 @@ func (b *backend) examine(ctx context.Context, s server) (st state, err error) {
 	return st, nil
 }
 
-// trySubscribe subscribes as a waiter does, on a connection of its own. On a cluster that would be to any of its nodes.
+// trySubscribe subscribes as a waiter does, on a connection of its own. On a cluster it does nothing:
+// that would be at any of the nodes.
 func (b *backend) trySubscribe(ctx context.Context) error {
 	if b.cluster != nil {
 		return nil

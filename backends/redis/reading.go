@@ -8,7 +8,8 @@ import (
 	"github.com/coordgo/coord/driver/doctor"
 )
 
-// reading is what a server tells of itself. What it does not tell, or the user may not ask, is not there.
+// reading is what a server tells of itself. What it does not tell, or the user may not ask, is not
+// there.
 type reading struct {
 	addr    string          // of a master of a cluster
 	info    doctor.Settings // INFO; nil if the user may not ask

@@ -35,8 +35,8 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	return r.Findings, nil
 }
 
-// judge compares how long a leader may hang with how long locks are certain, and the connections of the busiest address
-// with the bound.
+// judge compares how long a leader may hang with how long locks are certain, and the connections of
+// the busiest address with the bound.
 func (b *backend) judge(ctx context.Context, r *doctor.Report, conf doctor.Settings) {
 	tick := time.Duration(conf.Number("tickTime")) * time.Millisecond
 	limit := conf.Number("syncLimit") // told by a server of an ensemble only

@@ -104,7 +104,8 @@ func serverVersion(version string) (string, error) {
 // askWithin bounds a question that is answered at once, if at all.
 const askWithin = time.Second
 
-// ask sends one of the server's four letter words, on a connection of its own. It gives "" if the server does not answer.
+// ask sends one of the server's four letter words, on a connection of its own. It gives "" if the
+// server does not answer.
 func (b *backend) ask(ctx context.Context, word string) string {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

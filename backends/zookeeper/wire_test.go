@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// On a new connection the first answer waits until the library has asked for its watches: for as long as that takes.
+// On a new connection the first answer waits until the library has asked for its watches, and no
+// longer.
 func TestAnswersWaitForWatches(t *testing.T) {
 	t.Parallel()
 	const asks = 10 * time.Millisecond

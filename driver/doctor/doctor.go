@@ -1,5 +1,5 @@
-// Package doctor has the checks of coord doctor as tables, for adapters: each row is a condition over what the servers
-// have told, what it means, and what to do about it.
+// Package doctor has the checks of coord doctor as tables, for adapters: each row is a condition
+// over what the servers have told, what it means, and what to do about it.
 package doctor
 
 import (
@@ -38,12 +38,13 @@ func Fail(when bool, text, remedy string) Rule {
 
 // Report is what Check of a [driver.Operator] returns: of each subject the worst finding.
 type Report struct {
-	// Server is the one whose findings are added, if there are several: it begins the text of all that is not ok.
+	// Server is the one whose findings are added, if there are several: it begins the text of all
+	// that is not ok.
 	Server   string
 	Findings []driver.Finding
 }
 
-// Check adds what is found of a subject: the first rule that holds. If none does, there is nothing to say.
+// Check adds what is found of a subject: the first rule that holds. If none does, it adds nothing.
 func (r *Report) Check(name string, rules ...Rule) {
 	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.when })
 	if i < 0 {
