@@ -11,8 +11,8 @@ import (
 // What a queue of waits makes of the store's answers. waitQueues.mu is held in all of it.
 
 // spend serves w of what was taken in advance.
-func (q *waitQueue) spend(p *prefetched, w *waiter) bool {
-	if p == nil || !p.spend(w.n, new(Result)) {
+func (q *waitQueue) spend(w *waiter) bool {
+	if _, ok := q.advance.spend(q.key, w.n, w.n); !ok {
 		return false
 	}
 	q.remove(w)
@@ -36,7 +36,7 @@ func (q *waitQueue) failed(front []*waiter, err error) {
 }
 
 // answered takes in what front was granted, and what not.
-func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, answers []driver.Granted) {
+func (q *waitQueue) answered(front []*waiter, asks []driver.Ask, answers []driver.Granted) {
 	now, head := time.Now(), true
 	q.from, q.retryAt = time.Time{}, time.Time{}
 	for i, w := range front {
@@ -48,7 +48,7 @@ func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, 
 		case left:
 		case g.N > 0:
 			q.grant(w, now, g.Delay)
-		case head && q.spend(p, w): // it was taken meanwhile, out of what is missing now
+		case head && q.spend(w): // it was taken meanwhile, out of what is missing now
 		default:
 			w.denied = true
 			late := g.RetryAfter + asks[i].MaxDelay
@@ -133,7 +133,7 @@ func (q *waitQueue) sendAway() {
 }
 
 // learnAll tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learnAll(p *prefetched, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
+func (q *waitQueue) learnAll(asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
 	granted := 0
 	for i, g := range taken.Asks {
 		granted += g.N
@@ -149,9 +149,8 @@ func (q *waitQueue) learnAll(p *prefetched, asks []driver.Ask, taken *driver.Tak
 	if granted > 0 {
 		q.denied.drop(q.key.key)
 	}
-	if p != nil {
-		p.answered(granted, taken, sent)
-	}
+	last := driver.TakenOne{Granted: taken.Asks[len(taken.Asks)-1], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	q.advance.note(q.key, granted, &last)
 }
 
 // refund gives back what w reserved, or may have. over is closed when that is done.
@@ -161,7 +160,7 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 	}
 	q.from = time.Time{}
 	q.returning++
-	return q.refunds.start(q.key, w.id, w.n, func() {
+	return q.refunds.start(q.key, w.id, w.n, refundBound, func(bool) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.returning--

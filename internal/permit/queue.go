@@ -12,12 +12,12 @@ import (
 
 // waitQueues are the queues in which goroutines wait for permits, one for each key and limit.
 type waitQueues struct {
-	source   *source
-	prefetch *advance
-	mu       sync.Mutex // guards what follows, and the queues
-	queues   map[limitKey]*waitQueue
-	closed   bool
-	serving  sync.WaitGroup // the goroutines that serve queues
+	source  *source
+	advance *advance
+	mu      sync.Mutex // guards what follows, and the queues
+	queues  map[limitKey]*waitQueue
+	closed  bool
+	serving sync.WaitGroup // the goroutines that serve queues
 }
 
 // waitQueue serves its waiters in the order in which they came. One goroutine makes its requests,
@@ -28,7 +28,7 @@ type waitQueues struct {
 // to those behind it, and never to one that comes later.
 type waitQueue struct {
 	*source
-	prefetch *advance
+	advance  *advance
 	mu       *sync.Mutex // of waitQueues
 	key      limitKey
 	reserves bool          // the store grants ahead of time
@@ -74,8 +74,8 @@ type waiter struct {
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
 
-func (qs *waitQueues) init(source *source, prefetch *advance) {
-	qs.source, qs.prefetch, qs.queues = source, prefetch, make(map[limitKey]*waitQueue)
+func (qs *waitQueues) init(source *source, advance *advance) {
+	qs.source, qs.advance, qs.queues = source, advance, make(map[limitKey]*waitQueue)
 }
 
 // join puts w at the end of the queue of d. It is nil if the client is closed. Who finds no queue
@@ -92,7 +92,7 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 		q.add(w)
 		return q
 	}
-	q = &waitQueue{source: qs.source, prefetch: qs.prefetch, mu: &qs.mu, key: k, changed: make(chan struct{}, 1)}
+	q = &waitQueue{source: qs.source, advance: qs.advance, mu: &qs.mu, key: k, changed: make(chan struct{}, 1)}
 	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.source.Info.Claims.Has(driver.Reserve)
 	qs.queues[k] = q
 	q.add(w)
@@ -300,8 +300,7 @@ func (q *waitQueue) requestTogether(front []*waiter) {
 // request asks the store for front, as far as it is not served of what was taken in advance. abandon, if
 // any, is for when all of them have left. waitQueues.mu is held, and is not while the store is asked.
 func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter) {
-	p := q.prefetch.of(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
-	for q.spend(p, front[0]) {
+	for q.spend(front[0]) {
 		if front = front[1:]; len(front) == 0 {
 			return
 		}
@@ -318,12 +317,12 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 		return
 	}
 	q.answers, q.owed = q.answers+1, false
-	q.answered(p, front, asks, taken.Asks)
+	q.answered(front, asks, taken.Asks)
 	if q.renewals != renewals {
 		q.retryAt, q.from = time.Time{}, time.Time{}
 	}
 	q.sendAway()
-	q.learnAll(p, asks, &taken, sent, epoch)
+	q.learnAll(asks, &taken, sent, epoch)
 }
 
 // asks is what front asks of the store. waitQueues.mu is held.
