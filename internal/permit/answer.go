@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -70,11 +69,6 @@ func (q *waitQueue) answered(front []*waiter, asks []driver.Ask, answers []drive
 // grant serves w, now or when its permits are due.
 func (q *waitQueue) grant(w *waiter, now time.Time, delay time.Duration) {
 	q.remove(w)
-	if q.closed && delay > 0 { // close has given back already what the others reserved
-		q.refund(w)
-		w.answer(FromStore, driver.ErrClosed)
-		return
-	}
 	if delay > 0 {
 		w.due = now.Add(delay)
 		if last := q.ahead.Back(); last != nil && w.due.Before(last.Value.(*waiter).due) {
@@ -132,19 +126,11 @@ func (q *waitQueue) sendAway() {
 	q.earliest = earliest
 }
 
-// learnAll tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learnAll(asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
+// learn tells the memory of denials, and what takes permits in advance, of an answer.
+func (q *waitQueue) learn(taken *driver.Taken) {
 	granted := 0
-	for i, g := range taken.Asks {
+	for _, g := range taken.Asks {
 		granted += g.N
-		if g.N > 0 || q.local {
-			continue
-		}
-		if asks[i].MaxDelay == 0 {
-			d := &driver.Demand{Key: q.key.key, Limit: q.key.limit}
-			q.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
-		}
-		break
 	}
 	if granted > 0 {
 		q.denied.drop(q.key.key)
@@ -172,9 +158,6 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 func (q *waitQueue) passed(w *waiter, cancelled bool) (over <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place == nil { // Close gives it back
-		return nil
-	}
 	q.ahead.Remove(w.place)
 	if cancelled {
 		over = q.refund(w)

@@ -56,18 +56,16 @@ type callQueue struct {
 	late    *time.Timer // sends those that wait beside a call that does not return
 }
 
-// request is one request, or several that are sent together.
+// request is one request.
 type request struct {
 	ctx   context.Context
 	ask   driver.Ask
-	more  []driver.Ask // after ask
-	of    spender      // may serve it while it waits; nil: only the store does
-	batch *batch       // guarded by coalescer.mu; nil while it waits
-	gone  bool         // its caller has left; guarded by coalescer.mu
+	of    spender // may serve it while it waits; nil: only the store does
+	batch *batch  // guarded by coalescer.mu; nil while it waits
+	gone  bool    // its caller has left; guarded by coalescer.mu
 
 	done chan struct{} // closed when the answer is there
 	t    driver.TakenOne
-	all  []driver.Granted // the answers to ask and more
 	err  error
 	from Origin
 }
@@ -86,7 +84,7 @@ func (c *coalescer) init(cfg *Config, refunds *refunds, running *sync.WaitGroup)
 // store does. then, if it is set, is called before those who wait for this call are sent.
 func (c *coalescer) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, of spender, then func(error)) (from Origin, err error) {
 	k := limitKey{d.Key, d.Limit}
-	q, r, err := c.join(ctx, k, ask, nil, of)
+	q, r, err := c.join(ctx, k, ask, of)
 	switch {
 	case err != nil:
 	case r == nil:
@@ -103,25 +101,9 @@ func (c *coalescer) take(ctx context.Context, d *driver.Demand, ask driver.Ask, 
 	return from, err
 }
 
-// takeEach asks the store for several, in one step and in their order, together with others.
-func (c *coalescer) takeEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
-	q, r, err := c.join(ctx, k, asks[0], asks[1:], nil)
-	switch {
-	case err != nil:
-		return driver.Taken{}, err
-	case r == nil:
-		defer c.ended(q)
-		return c.call(ctx, k, asks)
-	}
-	if err := c.await(r); err != nil {
-		return driver.Taken{}, err
-	}
-	return driver.Taken{Asks: r.all, Remaining: r.t.Remaining, ResetAfter: r.t.ResetAfter}, nil
-}
-
 // join puts a request into the queue of its limit. It makes none if no call is under way: then the
 // caller makes one for itself alone, and calls ended after it.
-func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, more []driver.Ask, of spender) (q *callQueue, r *request, err error) {
+func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, of spender) (q *callQueue, r *request, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -132,7 +114,7 @@ func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, more [
 		c.queues[k] = q
 		return q, nil, nil
 	}
-	r = &request{ctx: ctx, ask: ask, more: more, of: of, done: make(chan struct{})}
+	r = &request{ctx: ctx, ask: ask, of: of, done: make(chan struct{})}
 	q.waiting = append(q.waiting, r)
 	if len(q.waiting) == 1 {
 		c.boundWait(q)
@@ -254,10 +236,8 @@ func (q *callQueue) pop() {
 func (c *coalescer) sendNext(q *callQueue) {
 	c.servePrefetched(q)
 	var requests []*request
-	asks := 0
-	for r := q.head(); r != nil && (asks == 0 || asks+1+len(r.more) <= maxBatch); r = q.head() {
+	for r := q.head(); r != nil && len(requests) < maxBatch; r = q.head() {
 		requests = append(requests, r)
-		asks += 1 + len(r.more)
 		q.pop()
 	}
 	if len(requests) == 0 {
@@ -307,7 +287,7 @@ func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *call
 	defer cancel()
 	asks := make([]driver.Ask, 0, len(requests))
 	for _, r := range requests {
-		asks = append(append(asks, r.ask), r.more...)
+		asks = append(asks, r.ask)
 	}
 	taken, err := c.call(ctx, q.key, asks)
 	c.mu.Lock()
@@ -316,10 +296,8 @@ func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *call
 		c.fail(q.key, requests, err)
 		return
 	}
-	rest := taken.Asks
-	for _, r := range requests {
-		r.all, rest = rest[:1+len(r.more)], rest[1+len(r.more):]
-		r.t = driver.TakenOne{Granted: r.all[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	for i, r := range requests {
+		r.t = driver.TakenOne{Granted: taken.Asks[i], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
 		if r.gone && r.t.N > 0 {
 			c.giveBack(q.key, &r.ask)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
-	"github.com/coordgo/coord/internal/partition"
 )
 
 // MaxAhead is how far ahead permits of a token bucket are taken.
@@ -20,7 +19,6 @@ type Store struct {
 	Multi  driver.Limiter // has TakeAll
 	Refund driver.Limiter
 	Charge driver.Limiter
-	Parts  partition.Parts
 }
 
 // Result is the answer to a request, with the fields of coord.Result.

@@ -51,14 +51,6 @@ func (s *source) learn(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sen
 	}
 }
 
-// askEach asks the store for several, in one step and in their order.
-func (s *source) askEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
-	if s.local { // a store in this process is quicker than a queue of requests
-		return s.calls.call(ctx, k, asks)
-	}
-	return s.calls.takeEach(ctx, k, asks)
-}
-
 // takeOne makes one call for one request.
 func (c *Config) takeOne(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (err error) {
 	*t, err = c.Store.TakeOne(ctx, d.Key, d.Limit, ask)
