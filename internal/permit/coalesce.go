@@ -252,32 +252,15 @@ func (c *coalescer) sendNext(q *callQueue) {
 	go c.send(ctx, cancel, q, requests)
 }
 
-// begin makes requests a batch, and gives the context of its call. coalescer.mu is held.
+// begin makes requests a batch, and gives the context of its call, which ends when the last of them has left.
+// coalescer.mu is held.
 func begin(requests []*request) (ctx context.Context, cancel context.CancelFunc) {
-	b := &batch{callers: len(requests)}
-	contexts := make([]context.Context, len(requests))
-	for i, r := range requests {
-		r.batch, contexts[i] = b, r.ctx
+	ctx, cancel = context.WithCancel(context.WithoutCancel(requests[0].ctx))
+	b := &batch{callers: len(requests), cancel: cancel}
+	for _, r := range requests {
+		r.batch = b
 	}
-	ctx, b.cancel = untilLast(contexts)
-	return ctx, b.cancel
-}
-
-// untilLast is a context for a call that is made for several callers: it ends with the last
-// of their deadlines, or when it is cancelled.
-func untilLast(callers []context.Context) (context.Context, context.CancelFunc) {
-	var last time.Time
-	ctx := context.WithoutCancel(callers[0])
-	for _, c := range callers {
-		d, ok := c.Deadline()
-		if !ok {
-			return context.WithCancel(ctx)
-		}
-		if d.After(last) {
-			last = d
-		}
-	}
-	return context.WithDeadline(ctx, last)
+	return ctx, cancel
 }
 
 // send makes the call and hands the answers out.
