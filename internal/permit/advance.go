@@ -74,8 +74,8 @@ func (a *advance) of(k limitKey) *prefetched {
 	return p
 }
 
-// spend takes up to n permits of k out of what was prefetched. It is false, and takes none, if no block has least. A
-// block that is used up, or over, soon is followed by another one in time.
+// spend takes up to n permits of k out of what was prefetched. It is false, and takes none, if no block has least. The
+// next block is fetched when three quarters are spent.
 func (a *advance) spend(k limitKey, least, n int) (r Result, ok bool) {
 	if a.policy.Load() == nil || n == 0 {
 		return r, false
@@ -94,7 +94,7 @@ func (a *advance) spend(k limitKey, least, n int) (r Result, ok bool) {
 	n = min(n, b.left)
 	b.left -= n
 	p.used(n, now.Mono)
-	if b.left <= b.n/4 || now.Mono >= b.renew {
+	if b.left <= b.n/4 {
 		a.fetch(p, now)
 	}
 	reset := max(b.reset-(now.Mono-b.told), 0)

@@ -16,7 +16,7 @@ func add(t *testing.T, p *Pool, l driver.Limit, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := a.of(limitKey{"k", demand(t, "k", l, 1).Limit})
-	f.blocks = append(f.blocks, &block{n: n, left: n, ends: p.Clock.Now().Add(time.Minute), renew: never})
+	f.blocks = append(f.blocks, &block{n: n, left: n, ends: p.Clock.Now().Add(time.Minute)})
 }
 
 // exhausted is a limit under "k" of which the store has nothing left, and a pool that may prefetch it.

@@ -1,7 +1,6 @@
 package permit
 
 import (
-	"math"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -34,7 +33,6 @@ type prefetched struct {
 type block struct {
 	n, left   int
 	ends      clock.Instant
-	renew     time.Duration // from then on the next block is fetched
 	told      time.Duration // when the store had answered
 	remaining int           // at the store, when it was taken
 	reset     time.Duration // ResetAfter, then
@@ -47,9 +45,6 @@ const (
 	leastOfWindow = 16
 	leastOfBucket = 2
 )
-
-// never is a time that does not come.
-const never = time.Duration(math.MaxInt64)
 
 func newPrefetched(k limitKey, rule Rule) *prefetched {
 	p := &prefetched{key: k, rule: rule, span: rule.For}
@@ -69,16 +64,13 @@ func newPrefetched(k limitKey, rule Rule) *prefetched {
 // sub-window. All end one percent earlier, by which the clocks may differ in speed; with that a window's bound is kept
 // as if all were spent at once. A bucket's bound grows by what is refilled in the meantime.
 func newBlock(p *prefetched, t *driver.TakenOne, id string, sent, now clock.Instant) *block {
-	life, renew := p.rule.For, never
+	life := p.rule.For
 	if p.window > 0 {
 		life = min(life, t.ValidFor)
 	}
 	life -= life / 100
-	if p.window == 0 {
-		renew = sent.Mono + life - p.rule.For/4
-	}
 	return &block{
-		n: t.N, left: t.N, ends: sent.Add(life), renew: renew, told: now.Mono,
+		n: t.N, left: t.N, ends: sent.Add(life), told: now.Mono,
 		remaining: t.Remaining, reset: t.ResetAfter, id: id,
 	}
 }

@@ -3,6 +3,7 @@ package permit
 import (
 	"container/list"
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -66,6 +67,9 @@ type waiter struct {
 	from  Origin
 	err   error
 }
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
 
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
