@@ -157,7 +157,7 @@ func (c *Client) connectLocks(locks driver.Backend) {
 
 // connectLimits finds, by its claims, what the part of the store that limits can do.
 func (c *Client) connectLimits(limits driver.Backend) permit.Store {
-	s, claims := permit.Store{Limiter: limits}, limits.Info().Claims
+	s, claims := permit.Store{Limiter: limits, Parts: partition.New(limits, &c.panics)}, limits.Info().Claims
 	if claims.Has(driver.Reserve) {
 		s.Refund = limits
 	}

@@ -25,37 +25,32 @@ type refunds struct {
 	running sync.WaitGroup
 }
 
-// start gives back what the request id was granted, if it was, as far as that can be done within bound, and calls then:
-// with true if it was done. over is closed after that. The ask itself must have come to its end, or may yet be granted.
-func (r *refunds) start(k limitKey, id string, n int, bound time.Duration, then func(done bool)) (over <-chan struct{}) {
+// start gives back what the request id was granted, if it was, and calls then. over is closed when that is done.
+// The ask itself must have come to its end, or may yet be granted.
+func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan struct{}) {
 	done := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.cfg.Store.Refund == nil {
-		go then(false)
+		go then()
 		return nil
 	}
 	r.running.Add(1)
 	go func() {
 		defer r.running.Done()
 		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		defer then()
+		ctx, cancel := context.WithTimeout(context.Background(), refundBound)
 		defer cancel()
-		then(r.persist(ctx, k, id, n))
+		for pause := minPause; r.try(ctx, k, id, n) != nil; pause *= 2 {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done(): // what cannot be given back counts as spent
+				return
+			}
+		}
 	}()
 	return done
-}
-
-// persist gives back, and tries again until ctx ends. What it does not give back counts as spent.
-func (r *refunds) persist(ctx context.Context, k limitKey, id string, n int) (done bool) {
-	for pause := minPause; r.try(ctx, k, id, n) != nil; pause *= 2 {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // try gives back once.
