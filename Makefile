@@ -40,7 +40,7 @@ RACED     = . ./driver/... ./conformance/... ./backends/memory ./internal/hold .
             ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
-READERS   = ./internal/repo/house ./internal/repo/docsnippets ./cmd/coord/internal/cli
+READERS   = ./internal/repo/house ./internal/repo/docsnippets ./cmd/internal/cli
 # The packages that take longest come first, so that none is alone at the end.
 SLOW      = ./backends/zookeeper ./backends/etcd ./backends/postgres ./backends/redis ./backends/memcached ./cmd/coord
 # Packages and tests that run at once. Most of the time they wait for a server or for a lease to end.
@@ -159,7 +159,7 @@ fuzz:
 	@scripts/fuzz $(FUZZTIME)
 
 demo:
-	$(GO) run ./cmd/coord demo
+	$(GO) run ./demo
 
 build:
 	$(GO) build -trimpath -o bin/coord ./cmd/coord

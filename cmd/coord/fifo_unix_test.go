@@ -23,7 +23,7 @@ func TestSignalWhileReading(t *testing.T) {
 	signals := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
 	for i, args := range []string{
 		"--config fifo lock a -- true", "--config fifo limit a", "--config fifo status a", "--config fifo break a",
-		"--config fifo watch a", "--config fifo doctor", "--config fifo demo", "--config fifo bench", "--config fifo conform",
+		"--config fifo watch a", "--config fifo doctor", "--config fifo demo",
 		"--config fifo config check", "--config fifo config show",
 		"--config coord.yaml lock a -- true", "--config coord.yaml limit a --rate 1/1s", "--config coord.yaml status a", "--config coord.yaml watch a",
 	} {

@@ -8,12 +8,10 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	_ "github.com/coordgo/coord/backends/all"
-	"github.com/coordgo/coord/cmd/coord/internal/cli"
-	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/cmd/internal/cli"
 )
 
 func main() {
-	conformance.WorkerMain() // coord conform starts this program again
-	logging.Disable()        // what it would say comes back as errors, in one line
-	os.Exit(cli.Main(os.Args[1:]))
+	logging.Disable() // what it would say comes back as errors, in one line
+	os.Exit(cli.Main(cli.Coord(), os.Args[1:]))
 }

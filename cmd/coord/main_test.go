@@ -19,10 +19,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	command "github.com/coordgo/coord/cmd/coord"
-	"github.com/coordgo/coord/cmd/coord/internal/child"
-	"github.com/coordgo/coord/cmd/coord/internal/cli"
-	"github.com/coordgo/coord/cmd/coord/internal/demo"
-	"github.com/coordgo/coord/conformance"
+	"github.com/coordgo/coord/cmd/internal/child"
+	"github.com/coordgo/coord/cmd/internal/cli"
+	"github.com/coordgo/coord/internal/demo"
 )
 
 // Most tests run the command in their own process: see user.run. What only a process shows, such as signals
@@ -38,7 +37,6 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == demo.WorkerCommand:
 		command.Main()
 	}
-	conformance.WorkerMain() // a worker of coord conform
 	logging.Disable()
 	log.SetOutput(logged)
 	heedSignals()
@@ -135,7 +133,7 @@ func (u *user) runWith(do func(held) int, args ...string) result {
 // runInto is runWith with other output.
 func (u *user) runInto(stdout, stderr io.Writer, do func(held) int, args ...string) int {
 	u.t.Helper()
-	return cli.Run(u.t.Context(), cli.Program{
+	return cli.Run(u.t.Context(), cli.Coord(), cli.Program{
 		Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
 		Runner: &runner{u.t, stdout, do},
 	})
@@ -223,7 +221,7 @@ func (u *user) begin(args ...string) *session {
 	go readLines(out, s.lines)
 	p := cli.Program{Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}}
 	go func() {
-		code := cli.Run(ctx, p)
+		code := cli.Run(ctx, cli.Coord(), p)
 		_ = stdout.Close() // a pipe's never fails
 		s.ended <- code
 	}()

@@ -6,11 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/coordgo/coord/conformance"
 )
 
 func TestDoctor(t *testing.T) {
@@ -44,36 +41,6 @@ func TestDoctor(t *testing.T) {
 	u.run("doctor", "memory://?x=secret").want(t, 64, "", "invalid argument")
 	u.run("doctor", "memory://", "b").want(t, 64, "", `unexpected argument "b"`)
 	u.run("doctor", "memory://", "--url", "memory://").want(t, 64, "", "give one of them")
-}
-
-func TestConform(t *testing.T) {
-	t.Parallel()
-	u := newUser(t, "")
-	report := filepath.Join(u.dir, "report.json")
-	u.run("conform", "memory://", "--run", "^LIMIT-01", "--verbose", "--report", report).want(t, 0, "pass        LIMIT-01", "")
-	text, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := conformance.ParseReport(text)
-	if err != nil || r.Count(conformance.Pass) == 0 || r.Store.Name != "memory" {
-		t.Errorf("%v in the report:\n%s", err, text)
-	}
-	// A case with a worker process, which is this program again.
-	for _, c := range conformance.Cases() {
-		if slices.Contains(c.Hooks, conformance.HookWorker) && len(c.Hooks) == 1 {
-			u.run("conform", "file://"+u.dir+"/store", "--verbose", "--run", "^"+c.FullName()+"$").want(t, 0, "pass        "+c.FullName(), "")
-			break
-		}
-	}
-	u.run("conform").want(t, 64, "", "coord: no URL: see coord conform --help\n")
-	u.run("conform", "memory://", "b").want(t, 64, "", `unexpected argument "b"`)
-	u.run("conform", "memory://", "--url", "memory://").want(t, 64, "", "give one of them")
-	u.run("conform", "memory://", "--run", "(").want(t, 64, "", "--run: ")
-	u.run("conform", "memory://", "--run", "nosuch").want(t, 64, "", `--run "nosuch": no case matches`)
-	u.run("conform", "memory://", "--parallel", "0").want(t, 64, "", "--parallel 0: want 1 or more")
-	u.run("conform", "memory://", "--report", "x.pdf").want(t, 64, "", "ends in .json or .md")
-	u.run("conform", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
 }
 
 func TestStores(t *testing.T) {
@@ -115,7 +82,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	u.run().want(t, 0, "Available Commands:", "")
-	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "schema", "doctor", "conform", "bench", "config", "config check", "config show", "config schema", "version", "completion"} {
+	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "schema", "doctor", "config", "config check", "config show", "config schema", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {
@@ -186,27 +153,9 @@ func TestNoStore(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	u := newUser(t, "")
-	r := u.run("demo")
-	r.want(t, 0, "checks passed in ", "")
-	for _, want := range []string{
-		"sold 20, sold twice 0", "rises with every sale", "its token is greater", "it knows that it has lost the lock",
-		"its old token is refused", `in the first second \d+`, `never more than \d+ in any second`, // 200, where the store is fast enough
-	} {
-		if !regexp.MustCompile(want + `.* ok\n`).MatchString(r.stdout) {
-			t.Errorf("not shown as kept: %q", want)
-		}
-	}
-	if strings.Contains(r.stdout, "\x1b") {
-		t.Error("colours, although it is no terminal")
-	}
-	if !strings.HasSuffix(r.stdout, "\nThe same on Redis:  go run ./cmd/coord demo --url redis://127.0.0.1:6379\n") {
-		t.Error("it does not end with the command for Redis")
-	}
-	if t.Failed() {
-		t.Log(r.stdout)
-	}
+	u := newRedisUser(t)
+	u.run("demo").want(t, 0, "checks passed in ", "")
 	u.run("demo", "--url", "memory://").want(t, 64, "", "a memory store is one process's own")
 	u.run("demo", "--url", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
-	u.run("demo-worker").want(t, 64, "", "demo-worker is for coord demo alone")
+	u.run("demo-worker").want(t, 64, "", "demo-worker is for the demonstration alone")
 }

@@ -25,7 +25,6 @@ func TestFullOutput(t *testing.T) {
 		"", "--help", "help lock", "lock --help", "config", "completion bash", "__complete lo", "version", "version --json", "stores", "stores --json",
 		"status a", "status a --json", "status held", "break held", "watch a", "watch a --json", "limit a --rate 1/1s --json",
 		"limit a --rate 1/1s -n 0 --json", "doctor --local", "doctor --local --json", "demo", "config show", "config show --json", "config check " + config, "config schema",
-		"bench --url memory:// --for 10ms --run ^lock$", "conform memory:// --run LIMIT-05",
 	} {
 		stderr := new(safeBuffer)
 		code := u.runInto(full{}, stderr, nil, strings.Fields(args)...)

@@ -154,8 +154,6 @@ var everyCommand = []string{
 	"semaphore b -n 2 -- true", "members b", "lock a --no-wait -- true", "lock a -v --wait 1s -- true", "lead a -v -- true", "lead a --as m:1 -- true", "acquire c --ttl 1s --no-wait", "acquire d --ttl 1s --json",
 	"release c --id m/1/1/00000000000000000000000000000000", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
 	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json", "doctor --strict",
-	"conform --run LIMIT-05|LOCK-02 --fast --verbose --report DIR/r.json --report DIR/r.md",
-	"bench --for 10ms --run ^(lock|limit)$ --json DIR/b.json",
 	"config show", "config show --json", "config check DIR/coord.yaml", "config schema",
 	"stores", "stores --json", "schema postgres", "version", "completion bash", "__complete status a", "help lock",
 }

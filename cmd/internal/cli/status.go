@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordgo/coord"
+)
+
+const statusLong = `Shows who holds the lock NAME. It exits with 0 if the lock is taken and with 3 if it
+is free, so that scripts can ask.
+
+Without NAME it shows every lock that is held, a line for each, or those whose names
+begin with --prefix, and exits with 3 if there is none. With --json each is a line of
+JSON. That is for people: it asks the store for each lock, and Redis looks at all keys of
+its database. Locks that come or go meanwhile may be missing.
+
+"asked" is when the holder began to ask for the lock; it may have waited for it.
+A lock that nobody holds any more may be kept taken for a while, by --min-hold or
+by coord break.`
+
+func (a *App) status() *cobra.Command {
+	var asJSON bool
+	var prefix string
+	cmd := &cobra.Command{
+		Use:        "status [NAME | --prefix PREFIX]",
+		SuggestFor: []string{"list", "ls", "show"},
+		Short:      "Show who holds a lock, or all locks that are held",
+		Long:       statusLong,
+		Example: `  coord status backup
+  coord status backup --json | jq -r .holder.name
+  coord status --prefix orders/`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("prefix") {
+				return Usage("want one NAME, or --prefix, or neither: see %s --help", cmd.CommandPath())
+			}
+			ctx := cmd.Context()
+			client, err := a.open(ctx)
+			if err != nil {
+				return Cause(ctx, err)
+			}
+			defer closeInto(client, &err)
+			if len(args) == 0 {
+				return Cause(ctx, a.statusOfAll(ctx, client.Client, prefix, asJSON))
+			}
+			s, err := inspect(ctx, client.Client, args[0])
+			if err != nil {
+				return Cause(ctx, err)
+			}
+			return a.printStatus(s, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "show the locks whose names begin so")
+	NoFiles(cmd, "prefix")
+	return cmd
+}
+
+// statusOfAll shows each lock that is held when it is asked for.
+func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix string, asJSON bool) error {
+	seen := map[string]bool{}
+	taken := false
+	for name, err := range client.List(ctx, prefix) {
+		if err != nil {
+			return err
+		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		s, err := inspect(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		if s.State == stateFree { // since it was listed
+			continue
+		}
+		taken = true
+		if err := a.printStatusLine(s, asJSON); err != nil {
+			return err
+		}
+	}
+	if !taken {
+		return Exit(ExitFree, "")
+	}
+	return nil
+}
+
+// The states of a lock.
+const (
+	stateHeld = "held"
+	stateKept = "kept" // nobody holds it, and nobody can have it yet
+	stateFree = "free"
+)
+
+// lockStatus is what --json prints.
+type lockStatus struct {
+	Name    string        `json:"name"`
+	State   string        `json:"state"`
+	Holder  *holderStatus `json:"holder,omitempty"`
+	LeftMS  int64         `json:"left_ms,omitempty"`
+	Waiters *int          `json:"waiters,omitempty"` // where the store knows
+
+	holder coord.Holder
+}
+
+type holderStatus struct {
+	ID    string      `json:"id"`
+	Name  string      `json:"name,omitempty"`
+	PID   int         `json:"pid,omitempty"`
+	Asked *time.Time  `json:"asked,omitempty"`
+	Token coord.Token `json:"token"`
+}
+
+// inspect asks the store. A free lock is an answer, no error.
+func inspect(ctx context.Context, client *coord.Client, name string) (lockStatus, error) {
+	s := lockStatus{Name: name, State: stateFree}
+	h, err := client.Inspect(ctx, name)
+	switch {
+	case errors.Is(err, coord.ErrNotHeld):
+		return s, nil
+	case err != nil:
+		return s, err
+	}
+	s.holder, s.State, s.LeftMS = h, stateHeld, ceilMS(h.TTL)
+	if h.Released {
+		s.State = stateKept
+	}
+	if h.Waiters >= 0 {
+		s.Waiters = &h.Waiters
+	}
+	s.Holder = statusOfHolder(h)
+	return s, nil
+}
+
+func statusOfHolder(h coord.Holder) *holderStatus {
+	s := &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token}
+	if !h.Since.IsZero() {
+		s.Asked = &h.Since
+	}
+	return s
+}
+
+func (a *App) printStatus(s lockStatus, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(a.stdout, s); err != nil {
+			return err
+		}
+	} else {
+		a.printStatusText(s)
+	}
+	if s.State == stateFree {
+		return Exit(ExitFree, "")
+	}
+	return nil
+}
+
+// printStatusLine prints one of several locks.
+func (a *App) printStatusLine(s lockStatus, asJSON bool) error {
+	if !asJSON {
+		a.Printf("%s\n", lockSight(s).line())
+		return nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(append(printableJSON(text), '\n'))
+	return err
+}
+
+func (a *App) printStatusText(s lockStatus) {
+	h := s.holder
+	lines := [][2]string{{"lock", s.Name}, {"state", s.State}}
+	add := func(name, value string) { lines = append(lines, [2]string{name, value}) }
+	switch s.State {
+	case stateHeld:
+		add("holder", who(h))
+	case stateKept:
+		lines[1][1] = "kept taken: nobody holds it any more"
+		add("last holder", who(h))
+	}
+	if s.State != stateFree {
+		if !h.Since.IsZero() {
+			add("asked", fmt.Sprintf("%s, %v ago", h.Since.Local().Format(time.DateTime), time.Since(h.Since).Round(time.Second)))
+		}
+		add("token", strconv.FormatInt(int64(h.Token), 10))
+		add("lease left", round(h.TTL).String())
+		if s.Waiters != nil {
+			add("waiters", strconv.Itoa(*s.Waiters))
+		}
+		add("id", h.ID)
+	}
+	a.printPairs(lines)
+}
+
+// printPairs prints names and values in two columns.
+func (a *App) printPairs(lines [][2]string) { a.Printf("%s", pairs(lines)) }
+
+func pairs(lines [][2]string) string {
+	width := 0
+	for _, l := range lines {
+		width = max(width, len(l[0]))
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%-*s  %s\n", width, l[0], printable(l[1]))
+	}
+	return b.String()
+}
+
+// printable is a text from the store or from an error, in which a hostile user of the store could have put control characters
+// for the terminal of whoever looks.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, c := range text {
+		if hidden(c) || c == utf8.RuneError {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(c), "'"))
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+func hidden(c rune) bool { return !unicode.IsPrint(c) }
+
+// round drops the digits of d that nobody reads.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(100 * time.Nanosecond)
+}
