@@ -67,6 +67,7 @@ type Client struct {
 
 	bestEffort bool
 	disorder   sync.Once  // warned of keys out of order
+	raised     sync.Once  // warned of a TTL below the least of the store
 	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
 	observing  *observing // nil without observers
 
@@ -324,6 +325,9 @@ func (c *Client) revoke(ctx context.Context, op, key string, do func(full string
 	if err == nil {
 		if err = do(full); err != nil {
 			err = errs.OfStore(ctx, err, true)
+		}
+		if errors.Is(err, ErrNotHeld) {
+			err = fmt.Errorf("%w by this holder", err)
 		}
 	}
 	if err != nil {

@@ -1,8 +1,10 @@
 package coord
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -659,11 +661,21 @@ func TestInvalidLockCalls(t *testing.T) {
 	}
 }
 
+// A TTL below the least of the store is raised to it, which is said once.
 func TestShortTTLIsRaised(t *testing.T) {
 	f := newFake()
-	c := newTestClient(t, f)
+	log := new(bytes.Buffer)
+	c := newTestClient(t, f, WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	must[*Lock](t)(c.Lock(t.Context(), "enough", TTL(10*time.Millisecond)))
+	if log.Len() > 0 {
+		t.Errorf("a TTL that the store can keep is warned of: %s", log)
+	}
 	l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Millisecond)))
 	if l.TTL() < 5*time.Millisecond || f.asked.TTL != 10*time.Millisecond {
 		t.Errorf("TTL %v asked %v: want the store's least, 10ms", l.TTL(), f.asked.TTL)
+	}
+	must[*Lock](t)(c.Lock(t.Context(), "other", TTL(time.Millisecond)))
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "ttl=1ms least=10ms") {
+		t.Errorf("the log has %q", said)
 	}
 }

@@ -199,8 +199,8 @@ var lockFieldNames = map[lockField]string{
 
 // TTL is the lease: how long the key stays taken when its holder dies. It is
 // renewed every third of it while the lock is held. It is at least a millisecond and at most
-// the store's Info.MaxTTL; the store's step rounds it up, and [Lock.TTL] says to
-// what.
+// the store's Info.MaxTTL. The store's Info.MinTTL counts in place of a shorter one,
+// which is logged once, and its step rounds it up: [Lock.TTL] says to what.
 func TTL(d time.Duration) LockOption { return LockOption{field: fieldTTL, value: d} }
 
 // WaitAtMost bounds the wait of Lock, besides ctx. With TryLock it is ErrInvalid.
@@ -379,6 +379,11 @@ func (c *Client) checkLockConfig(cfg *lockConfig) error {
 	}
 	if cfg.ofWait {
 		cfg.wait, cfg.waiting = 0, 0 // who gave the lock up gets it back, however long that takes
+	}
+	if cfg.ttl < c.info.MinTTL {
+		c.raised.Do(func() {
+			c.log.Warn("coord: a TTL is below the least of the store, which counts instead; more of them are not logged", "ttl", cfg.ttl, "least", c.info.MinTTL, "store", c.info.Name)
+		})
 	}
 	// The lease covers MinHold, so that the key stays taken even if the holder dies.
 	cfg.lease = roundTTL(max(cfg.ttl, cfg.minHold), c.info)

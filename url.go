@@ -21,6 +21,7 @@ func ParseURL(rawURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: store URL: an @ behind the hosts: write / ? # of a password as %%2F %%3F %%23, and an @ elsewhere as %%40", ErrInvalid)
 	}
 	u, err := url.Parse(rawURL)
+	var escape url.EscapeError
 	if err != nil {
 		if list, notList := parseList(rawURL); notList == nil {
 			u, err = list, nil
@@ -31,6 +32,8 @@ func ParseURL(rawURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: store URL: it is empty: want a form like redis://host:6379/0", ErrInvalid)
 	case err != nil && strings.Contains(err.Error(), "invalid port"):
 		return nil, fmt.Errorf("%w: store URL: its port is not a number", ErrInvalid)
+	case errors.As(err, &escape):
+		return nil, fmt.Errorf("%w: store URL: a %% without two hexadecimal digits behind it: write a %% of a password as %%25", ErrInvalid)
 	case err != nil || u.Scheme == "":
 		return nil, fmt.Errorf("%w: store URL: want a form like redis://host:6379/0 or file:///var/lib/app/coord", ErrInvalid)
 	}

@@ -58,6 +58,10 @@ func TestParseURLSaysWhatIsWrong(t *testing.T) {
 		"":                        "it is empty: want a form like redis://host:6379/0",
 		"redis://h:port":          "its port is not a number",
 		"etcd://[::1]:2379,h:bad": "its port is not a number",
+		"redis://u:50%@h":         "a % without two hexadecimal digits behind it: write a % of a password as %25",
+		"redis://u:50%zz@h":       "a % without two hexadecimal digits behind it: write a % of a password as %25",
+		"etcd://u:50%zz@h,i":      "a % without two hexadecimal digits behind it: write a % of a password as %25",
+		"redis://h/a%":            "a % without two hexadecimal digits behind it: write a % of a password as %25",
 	} {
 		if _, err := ParseURL(raw); err == nil || err.Error() != "invalid argument: store URL: "+want {
 			t.Errorf("%q: %v, want %s", raw, err, want)
@@ -98,7 +102,7 @@ func TestRedactURL(t *testing.T) {
 }
 
 // urlMistakes are how the errors of a URL begin.
-var urlMistakes = []string{"it is empty", "its query is malformed", "its port is not a number", "an @ behind the hosts"}
+var urlMistakes = []string{"it is empty", "its query is malformed", "its port is not a number", "an @ behind the hosts", "a % without two hexadecimal digits behind it"}
 
 // What is accepted means the same when it is printed and read again, and no error shows what was read.
 func FuzzParseURL(f *testing.F) {

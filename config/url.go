@@ -46,7 +46,7 @@ func (u URL) problem() string {
 	if err != nil {
 		return err.Error()
 	}
-	if _, err := coord.ParseURL(m.text); err != nil && strings.Contains(err.Error(), "%40") {
+	if _, err := coord.ParseURL(m.text); err != nil && strings.Contains(err.Error(), "%") {
 		return reason(err)
 	}
 	beforeQuery, _, _ := strings.Cut(m.text, "?")

@@ -47,6 +47,7 @@ var remedies = []struct{ text, remedy string }{
 	{"DB index is out of range", "the server has no database of this number: use a smaller one"},
 	{"SELECT is not allowed in cluster mode", "a cluster has only database 0: use redis+cluster:// without a number"},
 	{"cluster support disabled", "the server is not in a cluster: use redis:// in place of redis+cluster://"},
+	{"unknown command 'cluster'", "the server is a sentinel: use redis+sentinel://host:26379/MASTER, or the nodes of the cluster"},
 	{"unknown command 'sentinel'", "the server is not a sentinel: use its port, 26379 as a rule, or redis:// in place of redis+sentinel://"},
 	{"No such master with that name", "the sentinels do not know a master of this name: correct the path of the URL"},
 	{"unknown command 'info'", noInfo},

@@ -120,6 +120,40 @@ func (h held) awaitLoss(t *testing.T) {
 	}
 }
 
+// A person at a terminal is told after two seconds whom the wait is for, once; nobody else is told without --verbose.
+func TestWaitAtATerminal(t *testing.T) {
+	for _, args := range []string{"lock a", "lock a --write", "semaphore a -n 1"} {
+		t.Run(args, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, u *user, _ *embeddedStore) {
+				holder, _ := u.hold(strings.Fields(args)...)
+				wait := append(strings.Fields(args), "--", "true")
+				silent := u.begin(wait...)
+				u.terminal = true
+				began := time.Now()
+				told := u.begin(wait...)
+				told.says("coord: waiting: ")
+				if took := time.Since(began); took < 2*time.Second || took > 2*time.Second+100*time.Millisecond {
+					t.Errorf("told after %v", took)
+				}
+				time.Sleep(time.Minute)
+				if said := told.stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, host(t)) || silent.stderr.String() != "" {
+					t.Errorf("at a terminal: %q, elsewhere %q", said, silent.stderr)
+				}
+				holder.release()
+				for range 2 {
+					select {
+					case <-silent.up:
+						silent.release()
+					case <-told.up:
+						told.finish <- 0
+						told.end()
+					}
+				}
+			})
+		})
+	}
+}
+
 // A store that says when it will serve is waited for, unless the wait is over before.
 func TestLockWaitsForTheStore(t *testing.T) {
 	for flags, served := range map[string]bool{

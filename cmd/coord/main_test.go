@@ -64,8 +64,9 @@ type user struct {
 	dir   string
 	store sharedStore
 
-	program string               // of coord as a process; "" is this one
-	attr    *syscall.SysProcAttr // of that process; nil: as the test runs
+	terminal bool                 // a person reads standard error
+	program  string               // of coord as a process; "" is this one
+	attr     *syscall.SysProcAttr // of that process; nil: as the test runs
 }
 
 func newUser(t *testing.T, url string) *user {
@@ -219,7 +220,7 @@ func (u *user) begin(args ...string) *session {
 	}
 	out, stdout := io.Pipe()
 	go readLines(out, s.lines)
-	p := cli.Program{Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}}
+	p := cli.Program{Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: s.stderr, Runner: &runner{u.t, stdout, s.act}, Terminal: u.terminal}
 	go func() {
 		code := cli.Run(ctx, cli.Coord(), p)
 		_ = stdout.Close() // a pipe's never fails

@@ -133,3 +133,17 @@ func TestLockTerminalMaxHold(t *testing.T) {
 		t.Errorf("exit status %d, want 74", code)
 	}
 }
+
+// Standard error that is a terminal is one that a person reads.
+func TestWaitOfAProcessAtATerminal(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "")
+	s, _ := u.hold("lock", "a")
+	r, _ := u.onTerminal("lock", "a", "--", "echo", "ran")
+	r.awaitContaining(fmt.Sprintf("coord: waiting: the lock \"a\" is taken by %s (pid %d)", host(t), os.Getpid()))
+	s.release()
+	r.await("ran")
+	if code := exitCode(t, r.cmd.Wait()); code != 0 {
+		t.Errorf("exit status %d, want 0", code)
+	}
+}

@@ -45,5 +45,5 @@ func ExampleURL_Explain() {
 	u, _ := url.Parse("kv://kv1")
 	at, _ := storeurl.Parse(u, storeurl.Spec{Scheme: "kv", TLSScheme: "kvs", DefaultPort: "7070"})
 	fmt.Println(at.Explain(io.EOF))
-	// Output: the server closed the connection: if the port speaks TLS, use kvs://: EOF
+	// Output: the server closed the connection: check the port; if it speaks TLS, use kvs://: EOF
 }

@@ -62,7 +62,7 @@ func (u URL) remedy(err error) string {
 	case closed && u.TLS != nil:
 		return "the server closed the connection: check the port, and whether it wants tls_cert and tls_key"
 	case closed && u.other != "":
-		return fmt.Sprintf("the server closed the connection: if the port speaks TLS, use %s://", u.other)
+		return fmt.Sprintf("the server closed the connection: check the port; if it speaks TLS, use %s://", u.other)
 	case has("can't parse", "http2: frame too large", `line from "add": "-ERR`):
 		return fmt.Sprintf("the server does not speak the protocol of %s: check the port", u.scheme)
 	case late && u.TLS != nil:

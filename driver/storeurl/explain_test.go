@@ -27,11 +27,11 @@ func TestExplain(t *testing.T) {
 	}{
 		{refused, "nothing listens there", "nothing listens there"},
 		{&net.DNSError{Err: "no such host", Name: "h"}, "the name of the host is not known", "the name of the host is not known"},
-		{io.EOF, "if the port speaks TLS, use stores://", "check the port, and whether it wants tls_cert"},
+		{io.EOF, "check the port; if it speaks TLS, use stores://", "check the port, and whether it wants tls_cert"},
 		{fmt.Errorf("TLS handshake: %w", io.EOF), "", "the port does not speak TLS: use store://, or"},
 		{grpc(`"transport: authentication handshake failed: EOF"`), "", "the port does not speak TLS: use store://, or"},
 		{record, "", "the port does not speak TLS: use store://, or"},
-		{syscall.ECONNRESET, "if the port speaks TLS, use stores://", "check the port"},
+		{syscall.ECONNRESET, "check the port; if it speaks TLS, use stores://", "check the port"},
 		{context.DeadlineExceeded, "no answer in time: check host, port and firewall", "if the port does not speak TLS, use store://"},
 		{os.ErrDeadlineExceeded, "no answer in time", "no answer in time"},
 		{errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority"), "", "give tls_ca"},

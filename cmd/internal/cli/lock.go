@@ -89,7 +89,7 @@ func (f *lockFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.fair, "fair", false, "be granted in the order of those who wait so, over all machines")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "let CMD run at most this long; the lock is freed when it has ended (default: no bound)")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error at once whom the wait is for; on a terminal it does so after 2s")
 	flags.IntVar(&f.conflictExit, "conflict-exit", ExitRefused, "exit status when the lock is taken, 0 to 255; 0 is silent")
 	for _, name := range []string{"ttl", "wait", "max-hold", "grace", "conflict-exit"} {
 		NoFiles(cmd, name)
@@ -241,7 +241,36 @@ func (a *App) acquire(ctx context.Context, client *config.Client, name string, f
 			return lock, err
 		}
 	}
+	if a.Terminal && !f.verbose {
+		defer a.tellOfWait(ctx, client, name, f)()
+	}
 	return locker.Lock(ctx, name, append(f.options(true), opts...)...)
+}
+
+// quietWait is how long a person at a terminal waits without a word.
+const quietWait = 2 * time.Second
+
+// tellOfWait says after a while whom the wait is for, unless the wait has ended.
+func (a *App) tellOfWait(ctx context.Context, client *config.Client, name string, f lockFlags) (ended func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		quiet := time.NewTimer(quietWait)
+		defer quiet.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-quiet.C:
+		}
+		if text := f.taken(ctx, client, name, nil); ctx.Err() == nil {
+			fmt.Fprintf(a.stderr, "coord: waiting: %s\n", text)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // runUnder runs the command under lock.
@@ -311,7 +340,7 @@ func (a *App) notHad(ctx context.Context, client *config.Client, name string, f 
 	if f.noWait {
 		remedy = "try --wait"
 	}
-	return Exit(f.conflictExit, "%s: %s", f.taken(ctx, client, name, err), remedy)
+	return Exit(f.conflictExit, "%s: %s", f.taken(context.WithoutCancel(ctx), client, name, err), remedy)
 }
 
 // taken says that the lock is taken, and by whom where the store knows.
@@ -324,7 +353,7 @@ func (f *lockFlags) taken(ctx context.Context, client *config.Client, name strin
 	if errors.As(err, &locked) && locked.Holder != "" {
 		return text + " by " + who(driver.NewHolder(locked.Holder, 0, 0))
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	asking, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if h, err := client.Inspect(asking, name); err == nil && !h.Released {
 		text += " by " + who(h)

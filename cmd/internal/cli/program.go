@@ -18,6 +18,7 @@ type Program struct {
 	Env            []string // as os.Environ gives it
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	Terminal       bool // a person reads standard error
 	Runner         Runner
 	// Silence drops the warnings of the library, which are the process's; nil: nothing has to be done.
 	Silence func()
@@ -48,7 +49,7 @@ func (processes) Become(cmd child.Command, sigs *child.Signals) (int, error) {
 // Main runs the command line of t in this process and gives the exit status. Errors are
 // told on standard error, each in one line.
 func Main(t Tool, args []string) int {
-	p := Program{Args: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Runner: processes{}, Silence: dropLogs}
+	p := Program{Args: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Terminal: term.IsTerminal(int(os.Stderr.Fd())), Runner: processes{}, Silence: dropLogs}
 	stderr := newMessages(ownStderr())
 	log.SetOutput(stderr) // the warnings of the library too
 	return run(context.Background(), t, p, child.Listen(), stderr)

@@ -60,7 +60,7 @@ func (s *sharing) takenBySeveral(ctx context.Context, client *config.Client, nam
 	if s.permits > 0 {
 		text = fmt.Sprintf("no permit of %q is free", name)
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	asking, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	holders, err := s.view(client.Client).Holders(asking, name)
 	switch {

@@ -1,34 +1,28 @@
 package mistakes
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/internal/testserver"
+	"github.com/jackc/pgx/v5"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/errors.md")
 
-const (
-	envURL    = "COORD_TEST_MISTAKE_URL"
-	envWithin = "COORD_TEST_MISTAKE_WITHIN"
-	// secret is in each URL that has a password which no text may show.
-	secret = "zz-s3cr3t-zz"
-)
+// secret is in each URL that has a password which no text may show.
+const secret = "zz-s3cr3t-zz"
 
 // mistake is one of a user.
 type mistake struct {
@@ -37,40 +31,8 @@ type mistake struct {
 	want string // what is said, up to what the client library or the server says
 }
 
-// A process of its own makes the mistake, so that what client libraries write by themselves is seen.
-func TestMain(m *testing.M) {
-	if url := os.Getenv(envURL); url != "" {
-		slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // the warnings of coord
-		fmt.Println(say(url))
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// say opens the store and uses it, and gives the class and the text of the first error.
-func say(url string) string {
-	within, err := time.ParseDuration(os.Getenv(envWithin))
-	if err != nil {
-		return err.Error()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	c, err := coord.Open(ctx, url)
-	if err == nil {
-		defer c.Close()
-		_, err = c.TryLock(ctx, "job")
-	}
-	class := ""
-	for _, is := range []error{coord.ErrInvalid, coord.ErrUnavailable, coord.ErrUnsupported, coord.ErrUnknownOutcome} {
-		if errors.Is(err, is) {
-			class += is.Error() + "; "
-		}
-	}
-	return fmt.Sprintf("%s%v", class, err)
-}
-
-// The text of each mistake is that of the table, on the store itself, and nothing else is written: no line of a client
-// library, and no secret.
+// The text of each mistake is that of the table, said by the command to the store itself, and nothing else is written but
+// warnings of coord: no line of a client library, and no secret.
 func TestMistakes(t *testing.T) {
 	var list []mistake
 	list = append(list, ofRedis(t)...)
@@ -78,23 +40,22 @@ func TestMistakes(t *testing.T) {
 	list = append(list, ofEtcd(t)...)
 	list = append(list, ofZooKeeper(t)...)
 	list = append(list, ofMemcached(t)...)
+	list = append(list, ofPostgres(t)...)
 	list = append(list, ofNetwork(t)...)
+	command := build(t)
 	t.Run("each", func(t *testing.T) {
 		for _, m := range list {
 			t.Run(m.name+" "+m.want, func(t *testing.T) {
 				t.Parallel()
-				cmd := exec.CommandContext(t.Context(), os.Args[0])
-				within := "1m" // for a busy machine
-				if strings.HasPrefix(m.want, "no answer in time") {
-					within = "5s"
-				}
-				cmd.Env = append(os.Environ(), envURL+"="+m.url, envWithin+"="+within)
+				cmd := exec.CommandContext(t.Context(), command, "lock", "job", "--no-wait", "--", "true")
+				cmd.Env = append(os.Environ(), config.EnvURL+"="+m.url)
 				out, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Fatalf("%v\n%s", err, out)
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != unavailable {
+					t.Errorf("%s: %v, want exit status %d", m.url, err, unavailable)
 				}
 				got := string(out)
-				if !regexp.MustCompile(`^store unavailable; coord: [^\n]*: `+regexp.QuoteMeta(m.want)+`[^\n]*\n$`).MatchString(got) || strings.Contains(got, secret) {
+				if !regexp.MustCompile(`^([0-9/: ]+ WARN [^\n]*\n)*coord: [^\n]*: `+regexp.QuoteMeta(m.want)+`[^\n]*\n$`).MatchString(got) || strings.Contains(got, secret) {
 					t.Errorf("%s\n got: %swant: %s", m.url, got, m.want)
 				}
 			})
@@ -103,6 +64,20 @@ func TestMistakes(t *testing.T) {
 	if !t.Failed() {
 		checkTable(t, append(atOnce(t), list...))
 	}
+}
+
+// unavailable is the exit status of all these mistakes.
+const unavailable = 69
+
+// build compiles the command.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "coord")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/coordgo/coord/cmd/coord")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
 }
 
 // atOnce are the mistakes that need no server.
@@ -115,6 +90,9 @@ func atOnce(t *testing.T) []mistake {
 	_, scheme := coord.Open(t.Context(), "reddis://host")
 	_, parameter := coord.Open(t.Context(), "redis://host?timeout=5s")
 	_, slash := coord.Open(t.Context(), "redis://:"+secret+"/x@host")
+	_, percent := coord.Open(t.Context(), "redis://:50%"+secret+"@host")
+	_, hosts := coord.Open(t.Context(), "redis://a,b")
+	_, database := coord.Open(t.Context(), "postgres://host")
 	_, rate := coord.ParseLimit("2,000/min")
 	_, yaml := config.Parse("coord.yaml", []byte("lock: {ttl: 30}\n"))
 	list := []mistake{
@@ -122,6 +100,9 @@ func atOnce(t *testing.T) []mistake {
 		{"`reddis://`", scheme.Error(), `scheme "reddis" is not registered: did you mean redis?`},
 		{"a parameter that the store does not have", parameter.Error(), `parameter "timeout": want prefix, client_name, dial_timeout`},
 		{"a `/` or `@` in a password", slash.Error(), "store URL: an @ behind the hosts: write / ? # of a password as %2F %3F %23, and an @ elsewhere as %40"},
+		{"a `%` in a password", percent.Error(), "store URL: a % without two hexadecimal digits behind it: write a % of a password as %25"},
+		{"`redis://` with two hosts", hosts.Error(), "store URL: 2 hosts: want one, or redis+cluster:// for the nodes of a cluster, or redis+sentinel://…/MASTER for sentinels"},
+		{"`postgres://` without a database", database.Error(), "store URL: want a database: postgres://host/database"},
 		{"a rate of `2,000/min`", rate.Error(), `limit "2,000/min": rate "2,000" is not a whole number: want "2000/min"`},
 		{"a duration without a unit", yaml.Error(), `coord.yaml:1: lock.ttl: "30": want a duration such as 30s`},
 	}
@@ -155,6 +136,7 @@ func ofRedis(t *testing.T) []mistake {
 		{"`rediss://` with a plain port", "rediss://:" + secret + "@" + open, "no answer in time: check host and port; if the port does not speak TLS, use redis://: "},
 		{"", "memcached://" + open, "the server does not speak the protocol of memcached: check the port: "},
 		{"", "etcd://" + open, "the server does not speak the protocol of etcd: check the port: "},
+		{"", "redis://" + testserver.Etcd(t).Addr, "etcd answers there: check the port: "},
 	}
 }
 
@@ -166,11 +148,14 @@ func ofRedisTopologies(t *testing.T) []mistake {
 	if other == slot {
 		other = node.Nodes[1]
 	}
+	sentinel := testserver.RedisSentinel(t).Sentinels()[0]
 	name := "?tls_server_name=elsewhere.example&tls_cert=" + secure.TLS.CertFile + "&tls_key=" + secure.TLS.KeyFile
 	return []mistake{
 		{"`redis://` with a node of a cluster", "redis://" + other.Addr, "the server is in a cluster: use redis+cluster:// in place of redis://: "},
 		{"", "redis://" + slot.Addr + "/3", "a cluster has only database 0: use redis+cluster:// without a number: "},
-		{"`redis://` with a port for TLS", "redis://" + secure.Addr, "the server closed the connection: if the port speaks TLS, use rediss://: "},
+		{"`redis+cluster://` with a sentinel", "redis+cluster://" + sentinel, "the server is a sentinel: use redis+sentinel://host:26379/MASTER, or the nodes of the cluster: "},
+		{"a name of a master that the sentinels do not know", "redis+sentinel://" + sentinel + "/other", "the sentinels do not know a master of this name: correct the path of the URL: "},
+		{"`redis://` with a port for TLS", "redis://" + secure.Addr, "the server closed the connection: check the port; if it speaks TLS, use rediss://: "},
 		{"a certificate of an unknown authority", "rediss://" + secure.Addr, "the server's certificate is of an unknown authority: give tls_ca: "},
 		{"a certificate for another name", "rediss://" + secure.Addr + name + "&tls_ca=" + secure.TLS.CAFile, "the server's certificate is for another name: give tls_server_name: "},
 	}
@@ -185,7 +170,7 @@ func ofEtcd(t *testing.T) []mistake {
 		{"", "etcd://" + guarded.Addr, "the server asks for a user and a password: give them, as in etcd://user:password@host: "},
 		{"an etcd user without the prefix", "etcd://app:" + secret + "@" + guarded.Addr, `the user may not read and write under "coord/": grant it with etcdctl role grant-permission ROLE --prefix readwrite coord/: `},
 		{"`etcds://` with a plain port", "etcds://" + plain, "the port does not speak TLS: use etcd://, or the port for TLS: "},
-		{"", "etcd://" + secure, "the server closed the connection: if the port speaks TLS, use etcds://: "},
+		{"", "etcd://" + secure, "the server closed the connection: check the port; if it speaks TLS, use etcds://: "},
 		{"", "etcds://" + secure, "the server's certificate is of an unknown authority: give tls_ca: "},
 	}
 }
@@ -204,7 +189,7 @@ func ofZooKeeper(t *testing.T) []mistake {
 		{"a wrong password or user of ZooKeeper", "zookeeper://owner:" + secret + "@" + plain, foreign},
 		{"", "zookeeper://" + plain, foreign},
 		{"", "zookeepers://" + plain, "the port does not speak TLS: use zookeeper://, or the port for TLS: "},
-		{"", "zookeeper://" + secure, "the server closed the connection: if the port speaks TLS, use zookeepers://: "},
+		{"", "zookeeper://" + secure, "the server closed the connection: check the port; if it speaks TLS, use zookeepers://: "},
 		{"", "zookeepers://" + secure, "the server's certificate is of an unknown authority: give tls_ca: "},
 	}
 }
@@ -216,9 +201,34 @@ func ofMemcached(t *testing.T) []mistake {
 		{"", "memcached://u:" + secret + "@" + guarded, "wrong user or password: "},
 		{"", "memcached://" + guarded, "the server asks for a user and a password: give them, as in memcached://user:password@host: "},
 		{"", "memcacheds://" + plain, "the port does not speak TLS: use memcached://, or the port for TLS: "},
-		{"", "memcached://" + secure, "the server closed the connection: if the port speaks TLS, use memcacheds://: "},
+		{"", "memcached://" + secure, "the server closed the connection: check the port; if it speaks TLS, use memcacheds://: "},
 		{"", "memcacheds://" + secure, "the server's certificate is of an unknown authority: give tls_ca: "},
 		{"the port of another product", "redis://" + plain, "the server does not speak the protocol of redis: check the port: "},
+	}
+}
+
+func ofPostgres(t *testing.T) []mistake {
+	guarded := testserver.Postgres(t, testserver.WithPassword("right")).Addr
+	plain, secure := testserver.Postgres(t).Addr, testserver.Postgres(t, testserver.WithTLS()).Addr
+	postgres := func(user, addr, rest string) string { return "postgres://" + user + "@" + addr + rest }
+	admin, err := pgx.Connect(t.Context(), testserver.PostgresURL(testserver.PostgresUser, plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.Exec(t.Context(), "CREATE ROLE app LOGIN")
+	if err := errors.Join(err, admin.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	const root = testserver.PostgresUser
+	return []mistake{
+		{"", postgres(root+":"+secret, guarded, "/postgres?sslmode=disable"), "wrong user or password: "},
+		{"a PostgreSQL user that does not exist", postgres("nobody", plain, "/postgres?sslmode=disable"), "the server has no such user, or its pg_hba.conf refuses user or host: "},
+		{"a database that does not exist", postgres(root, plain, "/nosuch?sslmode=disable"), "the server has no such database: make it, or correct the path of the URL: "},
+		{"a PostgreSQL user who may not make the tables", postgres("app", plain, "/postgres?sslmode=disable"), "schema coord lacks tables or functions: run what coord schema postgres prints, as a user who may make them"},
+		{"`sslmode=require` with a server without TLS", postgres(root, plain, "/postgres?sslmode=require"), "the server has no TLS: set ssl = on there, or sslmode=disable: "},
+		{"", postgres(root, secure, "/postgres?sslmode=verify-full"), "the server's certificate is of an unknown authority: give sslrootcert: "},
+		{"", "redis://" + plain, "PostgreSQL answers there: check the port: "},
+		{"", "memcached://" + plain, "the server closed the connection: check the port; if it speaks TLS, use memcacheds://: "},
 	}
 }
 
@@ -230,11 +240,8 @@ func ofNetwork(t *testing.T) []mistake {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	var list []mistake
-	for i, scheme := range []string{"redis", "redis+cluster", "redis+sentinel", "etcd", "zookeeper", "memcached"} {
-		path := ""
-		if scheme == "redis+sentinel" {
-			path = "/mymaster"
-		}
+	for i, scheme := range []string{"redis", "redis+cluster", "redis+sentinel", "etcd", "zookeeper", "memcached", "postgres"} {
+		path := map[string]string{"redis+sentinel": "/mymaster", "postgres": "/app?sslmode=disable"}[scheme]
 		names := []string{"", "", ""}
 		if i == 0 {
 			names = []string{"a host or port where nothing listens", "a host that does not exist", "a firewall, or a server that hangs"}
@@ -281,7 +288,7 @@ func checkTable(t *testing.T, list []mistake) {
 	} else if string(text) != want {
 		t.Errorf("the table of %s is not this one:\n%s", page, strings.Join(rows, "\n"))
 	}
-	if len(rows) < 3+20 {
-		t.Errorf("%d mistakes: want twenty", len(rows)-3)
+	if len(rows) < 3+30 {
+		t.Errorf("%d mistakes: want thirty", len(rows)-3)
 	}
 }
