@@ -77,9 +77,9 @@ func (m *multi) check(ctx context.Context) (key string, err error) {
 		return "", ErrUnsupported
 	case ctx.Err() != nil:
 		return "", errs.ContextError(ctx)
-	case c.permits.Store.Multi == nil && !c.bestEffort:
+	case !c.permits.Store.TakesAll && !c.bestEffort:
 		return "", fmt.Errorf("%w: several limits at once on %s, which does not claim %q: make the client WithBestEffort, or let one limit apply", ErrUnsupported, c.info.Name, driver.AtomicMulti)
-	case c.permits.Store.Multi == nil && c.permits.Store.Refund == nil:
+	case !c.permits.Store.TakesAll && !c.permits.Store.Refunds:
 		return "", fmt.Errorf("%w: several limits on %s, which cannot give permits back", ErrUnsupported, c.info.Name)
 	}
 	return "", nil

@@ -66,7 +66,7 @@ func (c *Client) charge(ctx context.Context, op, key string, limit Limit, n int)
 	began := c.clock.Mono()
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, 0, &d)
-	if err == nil && c.permits.Store.Charge == nil {
+	if err == nil && !c.permits.Store.Charges {
 		err = fmt.Errorf("%w: %s does not claim %q", ErrUnsupported, c.info.Name, driver.Charge)
 	}
 	if err != nil {

@@ -90,13 +90,12 @@ const (
 	stateClosed
 )
 
-// lockStore is the part of a backend that locks. Its parts are nil where the backend does not claim them.
+// lockStore is the part of a backend that locks.
 type lockStore struct {
 	hold.Store
-	inspect driver.Operator
-	lister  driver.Operator
-	breaker driver.Breaker
-	shared  driver.SharedLocker
+	backend driver.Backend
+	claims  driver.Claims
+	shared  driver.SharedLocker // nil if it claims none
 }
 
 // New makes a Client of an open backend. Close of the Client closes the
@@ -137,19 +136,11 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 // connectLocks finds, by its claims, what the part of the store that locks can do.
 func (c *Client) connectLocks(locks driver.Backend) {
 	s, claims := &c.store, locks.Info().Claims
+	s.backend, s.claims = locks, claims
 	s.Locker, s.Parts = locks, partition.New(locks, &c.panics)
 	s.Delayed, s.Pushes = claims.Has(driver.MinHoldAfterExit), claims.Has(driver.LossPush)
 	if claims.Has(driver.Fair) || claims.Has(driver.Wake) {
 		s.Queuer = locks
-	}
-	if claims.Has(driver.Inspect) {
-		s.inspect = locks
-	}
-	if claims.Has(driver.List) {
-		s.lister = locks
-	}
-	if claims.Has(driver.Break) {
-		s.breaker = locks
 	}
 	if claims.Has(driver.Shared) {
 		s.shared = locks.Shared()
@@ -158,17 +149,11 @@ func (c *Client) connectLocks(locks driver.Backend) {
 
 // connectLimits finds, by its claims, what the part of the store that limits can do.
 func (c *Client) connectLimits(limits driver.Backend) permit.Store {
-	s, claims := permit.Store{Limiter: limits, Parts: partition.New(limits, &c.panics)}, limits.Info().Claims
-	if claims.Has(driver.Reserve) {
-		s.Refund = limits
+	claims := limits.Info().Claims
+	return permit.Store{
+		Limiter: limits, Parts: partition.New(limits, &c.panics),
+		Refunds: claims.Has(driver.Reserve), Charges: claims.Has(driver.Charge), TakesAll: claims.Has(driver.AtomicMulti),
 	}
-	if claims.Has(driver.AtomicMulti) {
-		s.Multi = limits
-	}
-	if claims.Has(driver.Charge) {
-		s.Charge = limits
-	}
-	return s
 }
 
 // configure applies the options, save for the leases, which it returns.
@@ -274,16 +259,14 @@ func (c *Client) Inspect(ctx context.Context, key string) (Holder, error) {
 type Holder = driver.Holder
 
 func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
-	full, err := c.fullKey(key)
+	full, err := c.openKey(key)
 	switch {
 	case err != nil:
 		return Holder{}, err
-	case c.state.Load() == stateClosed:
-		return Holder{}, ErrClosed
-	case c.store.inspect == nil:
+	case !c.store.claims.Has(driver.Inspect):
 		return Holder{}, ErrUnsupported
 	}
-	h, err := c.store.inspect.Inspect(ctx, full)
+	h, err := c.store.backend.Inspect(ctx, full)
 	if err != nil {
 		return Holder{}, errs.OfStore(ctx, err, false)
 	}
@@ -296,11 +279,11 @@ func (c *Client) inspect(ctx context.Context, key string) (Holder, error) {
 // knows before anyone else is granted. holderID is Holder.ID from Inspect, so
 // that a later holder is never hit; ErrNotHeld if it holds no longer.
 func (c *Client) Break(ctx context.Context, key, holderID string) error {
-	return c.revoke(ctx, "break", key, func(full string) error {
-		if c.store.breaker == nil {
+	return c.revoke(ctx, key, c.openKey, func(full string) error {
+		if !c.store.claims.Has(driver.Break) {
 			return ErrUnsupported
 		}
-		return c.store.breaker.Break(ctx, full, holderID)
+		return c.store.backend.Break(ctx, full, holderID)
 	})
 }
 
@@ -309,29 +292,34 @@ func (c *Client) Break(ctx context.Context, key, holderID string) error {
 // it only when the holder is known to be dead. A key that somebody else has taken since is left alone. ErrNotHeld if
 // holderID has nothing of key.
 func (c *Client) BreakNow(ctx context.Context, key, holderID string) error {
-	return c.revoke(ctx, "break", key, func(full string) error {
-		if c.store.breaker != nil {
-			return c.store.breaker.BreakNow(ctx, full, holderID)
+	return c.revoke(ctx, key, c.openKey, func(full string) error {
+		if c.store.claims.Has(driver.Break) {
+			return c.store.backend.BreakNow(ctx, full, holderID)
 		}
 		return c.store.Unlock(ctx, full, holderID)
 	})
 }
 
-func (c *Client) revoke(ctx context.Context, op, key string, do func(full string) error) error {
+// openKey is the key as the store has it, if the client is not closed.
+func (c *Client) openKey(key string) (string, error) {
 	full, err := c.fullKey(key)
 	if err == nil && c.state.Load() == stateClosed {
 		err = ErrClosed
 	}
+	return full, err
+}
+
+// revoke does it to the key, as the store has that.
+func (c *Client) revoke(ctx context.Context, key string, atStore func(key string) (string, error), do func(full string) error) error {
+	full, err := atStore(key)
 	if err == nil {
-		if err = do(full); err != nil {
-			err = errs.OfStore(ctx, err, true)
+		if err = do(full); err == nil {
+			return nil
 		}
-		if errors.Is(err, ErrNotHeld) {
-			err = fmt.Errorf("%w by this holder", err)
-		}
+		err = errs.OfStore(ctx, err, true)
 	}
-	if err != nil {
-		return c.fail(op, key, err)
+	if errors.Is(err, ErrNotHeld) {
+		err = fmt.Errorf("%w by this holder", err)
 	}
-	return nil
+	return c.fail("break", key, err)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -28,7 +29,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[string, erro
 			yield("", c.fail("list", prefix, err))
 			return
 		}
-		for key, err := range c.store.lister.List(ctx, c.prefix+prefix) {
+		for key, err := range c.store.backend.List(ctx, c.prefix+prefix) {
 			if err != nil {
 				yield("", c.fail("list", prefix, errs.OfStore(ctx, err, false)))
 				return
@@ -50,7 +51,7 @@ func (c *Client) listable(prefix string) error {
 		return fmt.Errorf("%w: prefix %.80q: want at most %d bytes of UTF-8 without NUL", ErrInvalid, prefix, MaxKey)
 	case c.state.Load() == stateClosed:
 		return ErrClosed
-	case c.store.lister == nil:
+	case !c.store.claims.Has(driver.List):
 		return ErrUnsupported
 	}
 	return nil

@@ -161,12 +161,10 @@ func (s *Shared) holders(ctx context.Context, key string) ([]Holder, error) {
 
 // fullKey is the key as the store has it, if there is one that can be asked.
 func (s *Shared) fullKey(key string) (string, error) {
-	full, err := s.c.fullKey(key)
+	full, err := s.c.openKey(key)
 	switch {
 	case err != nil:
 		return "", err
-	case s.c.state.Load() == stateClosed:
-		return "", ErrClosed
 	case s.c.shared == nil:
 		return "", ErrUnsupported
 	}
@@ -176,25 +174,21 @@ func (s *Shared) fullKey(key string) (string, error) {
 // Break revokes one hold, as [Client.Break] does. What it holds of the key stays taken until its lease ends. holderID is
 // Holder.ID from Holders.
 func (s *Shared) Break(ctx context.Context, key, holderID string) error {
-	return s.revoke(ctx, key, func(full string, breaker driver.Breaker) error { return breaker.Break(ctx, full, holderID) })
+	return s.c.revoke(ctx, key, s.breakable, func(full string) error { return s.c.store.shared.Break(ctx, full, holderID) })
 }
 
 // BreakNow ends one hold at once, as [Client.BreakNow] does, also one that was broken.
 func (s *Shared) BreakNow(ctx context.Context, key, holderID string) error {
-	return s.revoke(ctx, key, func(full string, breaker driver.Breaker) error { return breaker.BreakNow(ctx, full, holderID) })
+	return s.c.revoke(ctx, key, s.breakable, func(full string) error { return s.c.store.shared.BreakNow(ctx, full, holderID) })
 }
 
-func (s *Shared) revoke(ctx context.Context, key string, do func(full string, breaker driver.Breaker) error) error {
+// breakable is fullKey, where holds can be broken.
+func (s *Shared) breakable(key string) (string, error) {
 	full, err := s.fullKey(key)
-	if err == nil {
-		if err = do(full, s.c.store.shared); err != nil {
-			err = errs.OfStore(ctx, err, true)
-		}
+	if err == nil && !s.c.store.claims.Has(driver.Break) {
+		err = ErrUnsupported
 	}
-	if err != nil {
-		return s.c.fail("break", key, err)
-	}
-	return nil
+	return full, err
 }
 
 // Watch gives the holders of key, as [Shared.Holders] shows them without those that were broken: the present ones, and

@@ -78,3 +78,41 @@ func TestRefusedHeadIsToldWhy(t *testing.T) {
 		mustUnlock(t, held)
 	})
 }
+
+// unbroken is a store that shares keys, and does not claim that holds can be broken.
+type unbroken struct{ driver.Backend }
+
+func (u unbroken) Info() driver.Info {
+	info := u.Backend.Info()
+	info.Claims = info.Claims.Without(driver.Break)
+	return info
+}
+
+// What a store does not claim is not asked of it, for shared keys as for locks.
+func TestBreakOfAnUnclaimedKind(t *testing.T) {
+	c := clientOf(t, unbroken{memory.NewStore().Open()})
+	shared := c.Semaphore(1)
+	lock, err := shared.Lock(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"Break": shared.Break(t.Context(), "k", "id"), "BreakNow": shared.BreakNow(t.Context(), "k", "id"), "Client.Break": c.Break(t.Context(), "k", "id"),
+	} {
+		if !errors.Is(err, coord.ErrUnsupported) {
+			t.Errorf("%s = %v", name, err)
+		}
+	}
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A hold that is another's, or has ended, is told as such.
+func TestBreakOfAnotherHolder(t *testing.T) {
+	c := clientOf(t, memory.NewStore().Open())
+	err := c.Break(t.Context(), "k", "id")
+	if !errors.Is(err, coord.ErrNotHeld) || err.Error() != `coord: break "k" on memory: not held by this holder` {
+		t.Errorf("Break = %v", err)
+	}
+}

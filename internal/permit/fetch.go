@@ -40,7 +40,7 @@ func (p *prefetched) widen(ask *driver.Ask) *fetch {
 	f.landed = func(t driver.TakenOne) driver.TakenOne { return p.landed(f, t) }
 	ask.N += more
 	ask.Min = max(ask.Min, 1)
-	if p.by.Store.Refund != nil && p.sizer.window >= 2*p.by.every {
+	if p.by.Store.Refunds && p.sizer.window >= 2*p.by.every {
 		f.id = p.by.id()
 		ask.ID = f.id
 	}

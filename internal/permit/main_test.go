@@ -75,7 +75,7 @@ func newPool(t testing.TB, rule *Rule) (*Pool, *fakeStore) {
 		}
 	}
 	p := New(Config{
-		Store:  Store{Limiter: f, Refund: f},
+		Store:  Store{Limiter: f, Refunds: true},
 		Info:   driver.Info{Name: "fake", Claims: driver.Claims{driver.ScopeHosts, driver.Reserve}},
 		Clock:  clock.New(),
 		Panics: &errs.Panics{Store: "fake", Log: slog.New(slog.NewTextHandler(io.Discard, nil))},

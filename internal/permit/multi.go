@@ -37,7 +37,7 @@ func (p *Pool) TakeAll(ctx context.Context, demands []driver.Demand, result func
 	switch {
 	case m.knownDenied():
 		return FromMemory, nil
-	case p.Store.Multi != nil:
+	case p.Store.TakesAll:
 		return FromStore, m.takeAtOnce(ctx)
 	}
 	return FromStore, m.takeInTurn(ctx)
@@ -113,7 +113,7 @@ func (m *all) unseen() {
 // takeAtOnce is one atomic step at the store.
 func (m *all) takeAtOnce(ctx context.Context) error {
 	sent, epoch := m.Clock.Now(), m.denied.epoch.Load()
-	taken, err := m.Store.Multi.TakeAll(ctx, m.demands)
+	taken, err := m.Store.TakeAll(ctx, m.demands)
 	if err != nil {
 		return err
 	}

@@ -14,13 +14,13 @@ import (
 // MaxAhead is how far ahead permits of a token bucket are taken.
 const MaxAhead = 24 * time.Hour
 
-// Store is the part of a store that limits, and what its claims say beyond the minimum: nil is what it cannot do.
+// Store is the part of a store that limits, and what its claims say beyond the minimum.
 type Store struct {
 	driver.Limiter
-	Multi  driver.Limiter // has TakeAll
-	Refund driver.Limiter
-	Charge driver.Limiter
-	Parts  partition.Parts
+	TakesAll bool // it has TakeAll
+	Refunds  bool
+	Charges  bool
+	Parts    partition.Parts
 }
 
 // Result is the answer to a request, with the fields of coord.Result.
@@ -174,17 +174,17 @@ func (p *Pool) returned(d *driver.Demand) {
 
 // Refund gives back what the request id was granted of d.
 func (p *Pool) Refund(ctx context.Context, d *driver.Demand, id string) error {
-	if p.Store.Refund == nil {
+	if !p.Store.Refunds {
 		return driver.ErrUnsupported
 	}
 	defer p.returned(d)
-	return p.Store.Refund.Refund(ctx, d.Key, d.Limit, id, d.N)
+	return p.Store.Refund(ctx, d.Key, d.Limit, id, d.N)
 }
 
 // Charge debits n permits of d whatever is left, or gives -n back. It is sent once: after an error that is not
 // definite it may have been made. What was taken in advance was debited before, and stays.
 func (p *Pool) Charge(ctx context.Context, d *driver.Demand, n int) (driver.Charged, error) {
-	if p.Store.Charge == nil {
+	if !p.Store.Charges {
 		return driver.Charged{}, driver.ErrUnsupported
 	}
 	if n < 0 {
@@ -192,7 +192,7 @@ func (p *Pool) Charge(ctx context.Context, d *driver.Demand, n int) (driver.Char
 	} else {
 		defer p.denied.drop(d.Key)
 	}
-	return p.Store.Charge.Charge(ctx, d.Key, d.Limit, n)
+	return p.Store.Charge(ctx, d.Key, d.Limit, n)
 }
 
 // Stop refuses further requests, and ends the waits of those that are not sent.

@@ -80,7 +80,7 @@ func (p *prefetcher) giveBack(ctx context.Context, back []leftover) {
 
 func (p *prefetcher) refund(ctx context.Context, lo leftover) (err error) {
 	defer p.Panics.Catch("prefetched permits were given back", &err)
-	return p.Store.Refund.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
+	return p.Store.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
 }
 
 // ended tells of a block that is over, with left permits unspent, of which returned were given back.

@@ -364,7 +364,7 @@ func (qs *waitQueues) close(ctx context.Context) {
 	}
 	qs.mu.Unlock()
 	partition.ForEach(&qs.source.Store.Parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
-		if ctx.Err() == nil && qs.source.Store.Refund != nil {
+		if ctx.Err() == nil && qs.source.Store.Refunds {
 			_ = qs.source.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
 		}
 	})

@@ -31,7 +31,7 @@ func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan 
 	done := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.cfg.Store.Refund == nil {
+	if r.closed || !r.cfg.Store.Refunds {
 		go then()
 		return nil
 	}
@@ -59,7 +59,7 @@ func (r *refunds) try(ctx context.Context, k limitKey, id string, n int) (err er
 	defer r.denied.forget(k.key)
 	ctx, cancel := context.WithTimeout(ctx, refundTry)
 	defer cancel()
-	return r.cfg.Store.Refund.Refund(ctx, k.key, k.limit, id, n)
+	return r.cfg.Store.Refund(ctx, k.key, k.limit, id, n)
 }
 
 // close waits until what is under way is given back, as far as ctx allows.
