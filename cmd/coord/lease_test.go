@@ -122,7 +122,7 @@ func (h held) awaitLoss(t *testing.T) {
 
 // A person at a terminal is told after two seconds whom the wait is for, once; nobody else is told without --verbose.
 func TestWaitAtATerminal(t *testing.T) {
-	for _, args := range []string{"lock a", "lock a --write", "semaphore a -n 1"} {
+	for _, args := range []string{"lock a", "lock a --write", "lock a -n 1"} {
 		t.Run(args, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, u *user, _ *embeddedStore) {
 				holder, _ := u.hold(strings.Fields(args)...)
@@ -210,7 +210,7 @@ func TestLockBroken(t *testing.T) {
 				s.end().want(t, 74, "", `coord: the lock "a" was lost while the command ran`)
 				time.Sleep(30 * time.Second) // a broken lock is taken until its lease ends
 				u.run("status", "a").want(t, 3, "free", "")
-				u.run("break", "a").want(t, 3, "", `coord: nobody holds the lock "a"`)
+				u.run("break", "a").want(t, 3, "", `coord: nobody holds "a"`)
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,15 +161,24 @@ func TestStatusOfAll(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		if !u.store.lists {
-			u.run("status").want(t, 64, "", "not supported by this store")
+			u.run("status").want(t, 64, "", "the store "+u.store.name+" cannot list what is held: give a NAME")
 			return
 		}
 		u.run("status").want(t, 3, "", "")
 		one, _ := u.hold("lock", "jobs/a")
 		other, _ := u.hold("lock", "other")
-		u.run("status").want(t, 0, fmt.Sprintf("jobs/a  held  %s (pid %d)", host(t), os.Getpid()), "")
-		u.run("status").want(t, 0, "other  held", "")
-		u.run("status", "--prefix", "jobs/").want(t, 0, "jobs/a  held", "")
+		all := u.run("status")
+		all.want(t, 0, "LOCK ", "")
+		for _, line := range []string{
+			`LOCK +STATE +HOLDER +LEASE LEFT +WAITING +TOKEN`, fmt.Sprintf(`jobs/a +held +%s \(pid %d\) .*`, host(t), os.Getpid()), `other +held .*`,
+		} {
+			if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(all.stdout) {
+				t.Errorf("status shows no line %q:\n%s", line, all.stdout)
+			}
+		}
+		if some := u.run("status", "--prefix", "jobs/"); some.code != 0 || !strings.Contains(some.stdout, "\njobs/a ") || strings.Count(some.stdout, "\n") != 2 {
+			t.Errorf("status --prefix: %+v", some)
+		}
 		if out := u.run("status", "--prefix", "jobs/", "--json").stdout; strings.Count(out, "\n") != 1 || !strings.Contains(out, `"name":"jobs/a","state":"held"`) {
 			t.Errorf("status --json: %s", out)
 		}

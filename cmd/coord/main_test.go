@@ -109,7 +109,7 @@ func (u *user) somewhere(args []string) []string {
 }
 
 // local are the commands that somewhere gives a store.
-var local = []string{"lock", "semaphore", "members", "lead", "acquire", "release", "limit", "status", "watch", "break"}
+var local = []string{"lock", "lead", "acquire", "release", "limit", "status", "watch", "break"}
 
 // result is how a run ended.
 type result struct {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
-const breakLong = `Takes the lock NAME from its holder. The holder finds out at its next renewal, within a
+const breakLong = `Takes NAME from its holder, be it a lock, a read/write lock or a permit. Where several
+hold it, --id says which one; coord status NAME shows them. The holder finds out at its next renewal, within a
 third of its TTL, and the lock stays taken until its lease ends, so that there are
 never two holders.
 
@@ -21,9 +24,10 @@ fenced by tokens is safe even then. It also frees a lock that is kept taken, by
 
 func (a *App) breakLock() *cobra.Command {
 	var now bool
+	var id string
 	cmd := &cobra.Command{
-		Use:   "break NAME",
-		Short: "Take a lock from its holder",
+		Use:   "break NAME [--id ID]",
+		Short: "Take a lock or a permit from its holder",
 		Long:  breakLong,
 		Example: `  coord status backup && coord break backup
 
@@ -38,39 +42,86 @@ func (a *App) breakLock() *cobra.Command {
 				return Cause(ctx, err)
 			}
 			defer closeInto(client, &err)
-			return Cause(ctx, a.runBreak(ctx, client.Client, args[0], now))
+			return Cause(ctx, a.runBreak(ctx, client.Client, args[0], id, now))
 		},
 	}
+	cmd.Flags().StringVar(&id, "id", "", "the holder, where several hold NAME")
+	NoFiles(cmd, "id")
 	cmd.Flags().BoolVar(&now, "now", false, "free the lock at once; the holder must be dead")
 	return cmd
 }
 
-// runBreak breaks the hold that it sees, and no other: one that comes between is left alone.
-func (a *App) runBreak(ctx context.Context, client *coord.Client, name string, now bool) error {
+// breakable is a hold that can be broken.
+type breakable struct {
+	coord.Holder
+	what           string // that it holds
+	kept           bool   // nobody holds it any more
+	broken         bool   // it ends with its lease
+	revoke, atOnce func(ctx context.Context, key, id string) error
+}
+
+// breakables are all holds of name, or the one of this id.
+func breakables(ctx context.Context, client *coord.Client, name, id string) (all []breakable, err error) {
 	s, err := inspect(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	if s.State != stateFree {
+		all = append(all, breakable{Holder: s.holder, what: fmt.Sprintf("the lock %q", name), kept: s.State == stateKept, revoke: client.Break, atOnce: client.BreakNow})
+	}
+	for _, view := range views(client) {
+		holders, err := view.Holders(ctx, name)
+		if err != nil && !errors.Is(err, coord.ErrUnsupported) {
+			return nil, err
+		}
+		for _, h := range holders {
+			what := fmt.Sprintf("the %s lock %q", h.Mode, name)
+			if h.Mode == driver.Permits {
+				what = fmt.Sprintf("a permit of %q", name)
+			}
+			all = append(all, breakable{Holder: h, what: what, broken: h.Released, revoke: view.Break, atOnce: view.BreakNow})
+		}
+	}
+	if id != "" {
+		all = slices.DeleteFunc(all, func(b breakable) bool { return b.ID != id })
+	}
+	return all, nil
+}
+
+// runBreak breaks the hold that it sees, and no other: one that comes between is left alone.
+func (a *App) runBreak(ctx context.Context, client *coord.Client, name, id string, now bool) error {
+	all, err := breakables(ctx, client, name, id)
 	switch {
 	case err != nil:
 		return err
-	case s.State == stateFree:
-		return Exit(ExitFree, "nobody holds the lock %q", name)
-	case s.State == stateKept && !now:
-		return Exit(ExitFree, "nobody holds the lock %q; it is kept taken for another %v: --now frees it", name, round(s.holder.TTL))
+	case len(all) == 0 && id != "":
+		return Exit(ExitFree, "%q holds nothing of %q", id, name)
+	case len(all) == 0:
+		return Exit(ExitFree, "nobody holds %q", name)
+	case len(all) > 1:
+		return Usage("%d hold %q: give the --id of one, as coord status %s shows it", len(all), name, name)
 	}
-	revoke, then := client.Break, fmt.Sprintf("it is free in %v", round(s.holder.TTL))
+	b := &all[0]
+	switch {
+	case b.kept && !now:
+		return Exit(ExitFree, "nobody holds %s; it is kept taken for another %v: --now frees it", b.what, round(b.TTL))
+	case b.broken && !now:
+		return Exit(ExitFree, "%s of %s is broken, and free in %v: --now frees it", b.what, who(b.Holder), round(b.TTL))
+	}
+	revoke, then := b.revoke, fmt.Sprintf("it is free in %v", round(b.TTL))
 	if now {
-		revoke, then = client.BreakNow, "it is free now; two may believe that they hold it, until the old holder's next renewal"
+		revoke, then = b.atOnce, "it is free now; two may believe that they hold it, until the old holder's next renewal"
 	}
-	err = revoke(ctx, name, s.holder.ID)
-	if errors.Is(err, coord.ErrNotHeld) {
-		return Exit(ExitFree, "%s has just given up the lock %q", who(s.holder), name)
-	}
-	if err != nil {
+	err = revoke(ctx, name, b.ID)
+	switch {
+	case errors.Is(err, coord.ErrNotHeld):
+		return Exit(ExitFree, "%s has just given up %s", who(b.Holder), b.what)
+	case err != nil:
 		return err
+	case b.kept:
+		a.Printf("freed %s, which was kept taken: %s held it last\n", b.what, who(b.Holder))
+	default:
+		a.Printf("took %s from %s: %s\n", b.what, who(b.Holder), then)
 	}
-	if s.State == stateKept {
-		a.Printf("freed the lock %q, which was kept taken: %s held it last\n", name, who(s.holder))
-		return nil
-	}
-	a.Printf("took the lock %q from %s: %s\n", name, who(s.holder), then)
 	return nil
 }

@@ -29,7 +29,11 @@ ends, and KILL when it ends; if the lock is found lost, TERM at once and KILL af
 coord itself is.
 
 With --read others may hold NAME so at the same time, and with --write nobody: a
-read/write lock. It has nothing to do with the lock NAME without these flags.`
+read/write lock. With --permits N, a semaphore, at most N run at a time on all
+machines together; while commands with different N run, the least counts. CMD then
+has COORD_SLOT in its environment, a number from 0 that no other holder has at the
+time; fence by the slot: its tokens rise. Neither has to do with the lock NAME
+without these flags.`
 
 const lockExample = `  # one at a time; the second exits with 75 at once
   coord lock nightly --no-wait -- ./nightly.sh
@@ -42,7 +46,11 @@ const lockExample = `  # one at a time; the second exits with 75 at once
 
   # many readers, or one writer
   coord lock index --read -- ./search.sh
-  coord lock index --write -- ./rebuild.sh`
+  coord lock index --write -- ./rebuild.sh
+
+  # three builds at a time on all machines; a large one counts as two
+  coord lock build --permits 3 -- make
+  coord lock build --permits 3 --weight 2 -- make world`
 
 // defaultGrace is what CMD has between TERM and KILL.
 const defaultGrace = 5 * time.Second
@@ -74,8 +82,7 @@ func (a *App) lock(stop func()) *cobra.Command {
 	f.define(cmd)
 	flags := cmd.Flags()
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken at least this long, even if CMD ends sooner")
-	flags.BoolVar(&f.read, "read", false, "share the lock with others that read")
-	flags.BoolVar(&f.write, "write", false, "share the lock with nobody, nor with those that read")
+	f.sharing.define(cmd)
 	NoFiles(cmd, "min-hold")
 	return cmd
 }
@@ -130,7 +137,7 @@ func (f *lockFlags) check(cmd *cobra.Command, cfg *config.Config) error {
 	case f.grace < 0:
 		return Usage("--grace %v: want 0 or more", f.grace)
 	}
-	if err := f.sharing.check(f.minHold); err != nil {
+	if err := f.sharing.check(given, f.minHold); err != nil {
 		return err
 	}
 	if f.maxHold == 0 {

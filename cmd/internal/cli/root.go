@@ -28,7 +28,7 @@ func Coord() Tool {
 	return Tool{"coord", "Distributed locks and rate limits for shell commands", rootLong, rootExample, func(a *App, stop func()) []*cobra.Command {
 		return []*cobra.Command{
 			a.demo(), a.demoWorker(),
-			a.lock(stop), a.semaphore(stop), a.members(), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
+			a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
 			a.stores(), a.schema(), a.doctor(), a.config(),
 		}
 	}}

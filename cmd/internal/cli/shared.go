@@ -2,9 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,11 +21,30 @@ type sharing struct {
 
 func (s *sharing) isShared() bool { return s.read || s.write || s.permits > 0 }
 
+// define makes the flags.
+func (s *sharing) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&s.read, "read", false, "share the lock with others that read")
+	flags.BoolVar(&s.write, "write", false, "share the lock with nobody, nor with those that read")
+	flags.IntVarP(&s.permits, "permits", "n", 0, "share the lock with others, of which at most this many run at a time")
+	flags.IntVar(&s.weight, "weight", 0, "how many of the permits CMD takes (default 1)")
+	NoFiles(cmd, "permits")
+	NoFiles(cmd, "weight")
+}
+
 // check refuses what contradicts itself.
-func (s *sharing) check(minHold time.Duration) error {
+func (s *sharing) check(given func(flag string) bool, minHold time.Duration) error {
+	switch permits := given("permits"); {
+	case s.read && s.write, permits && (s.read || s.write):
+		return Usage("--read, --write and --permits contradict each other: give one of them")
+	case !permits && given("weight"):
+		return Usage("--weight %d without --permits: how many are there?", s.weight)
+	case permits && !given("weight"):
+		s.weight = 1
+	}
 	switch {
-	case s.read && s.write:
-		return Usage("--read and --write contradict each other: give one of them")
+	case given("permits") && (s.permits < 1 || s.weight < 1 || s.weight > s.permits):
+		return Usage("--permits %d --weight %d: want at least 1 of each, and a weight of at most the permits", s.permits, s.weight)
 	case s.isShared() && minHold > 0:
 		return Usage("--min-hold with a lock that others share: want one of them")
 	}
@@ -72,134 +90,48 @@ func (s *sharing) takenBySeveral(ctx context.Context, client *config.Client, nam
 	return fmt.Sprintf("%s: held by %s and %d more", text, who(holders[0]), len(holders)-1)
 }
 
-const semaphoreLong = `Runs CMD while holding a permit of the semaphore NAME, of which -n says how many there
-are, and gives CMD's exit status. So at most that many run at a time, on all
-machines together. It waits for a permit as long as it takes, unless --wait or
---no-wait says otherwise.
-
-CMD has COORD_SLOT in its environment: a number from 0, less than -n, that no other
-holder has at the time; and COORD_LOCK and COORD_TOKEN, as with coord lock.
-Fence by the slot: its tokens rise.
-
-The permit is renewed, lost and freed as the lock of coord lock is. -n is not stored:
-while commands with different -n run, the least counts.`
-
-func (a *App) semaphore(stop func()) *cobra.Command {
-	var f lockFlags
-	cmd := &cobra.Command{
-		Use:   "semaphore NAME -n PERMITS [flags] -- CMD [ARG]...",
-		Short: "Run a command while at most n run at a time",
-		Long:  semaphoreLong,
-		Example: `  # three builds at a time on all machines
-  coord semaphore build -n 3 -- make
-
-  # a large one counts as two
-  coord semaphore build -n 3 --weight 2 -- make world`,
-		ValidArgsFunction: a.afterName(noNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("permits") {
-				return Usage("no -n: how many permits are there?")
-			}
-			if f.permits < 1 || f.weight < 1 || f.weight > f.permits {
-				return Usage("-n %d --weight %d: want at least 1 of each, and a weight of at most -n", f.permits, f.weight)
-			}
-			name, command, cfg, err := a.lockCommand(cmd, args, &f)
-			if err != nil {
-				return err
-			}
-			return a.runLock(cmd.Context(), stop, cfg, name, command, f)
-		},
-	}
-	f.define(cmd)
-	flags := cmd.Flags()
-	flags.IntVarP(&f.permits, "permits", "n", 0, "how many permits there are (needed)")
-	flags.IntVar(&f.weight, "weight", 1, "how many of them CMD takes")
-	NoFiles(cmd, "permits")
-	NoFiles(cmd, "weight")
-	return cmd
-}
-
-const membersLong = `Shows who holds the read/write lock NAME, or with --semaphore the permits of NAME, a
-line for each holder, in the order in which they came. It exits with 3 if there is
-nobody.
-
-A group of processes is a read lock that each of them holds: coord lock NAME --read.`
-
-func (a *App) members() *cobra.Command {
-	var asJSON, permits bool
-	cmd := &cobra.Command{
-		Use:   "members NAME",
-		Short: "Show who shares a read/write lock or a semaphore",
-		Long:  membersLong,
-		Example: `  coord members workers
-  coord members build --semaphore --json | jq -r .name`,
-		Args:              name,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ctx := cmd.Context()
-			client, err := a.open(ctx)
-			if err != nil {
-				return Cause(ctx, err)
-			}
-			defer closeInto(client, &err)
-			s := sharing{read: true}
-			if permits {
-				s = sharing{permits: 1} // any number shows all
-			}
-			holders, err := s.view(client.Client).Holders(ctx, args[0])
-			if err != nil {
-				return Cause(ctx, err)
-			}
-			return a.printMembers(holders, asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each holder as a line of JSON")
-	cmd.Flags().BoolVar(&permits, "semaphore", false, "show the holders of permits")
-	return cmd
-}
-
-// memberStatus is a line of --json.
+// memberStatus is what --json prints of one of several holders.
 type memberStatus struct {
 	*holderStatus
-	Mode   string `json:"mode"`
+	Mode   string `json:"mode"` // read, write or permits
 	Slot   int    `json:"slot"`
 	Weight int64  `json:"weight,omitempty"`
 	Of     int64  `json:"of,omitempty"`
 	LeftMS int64  `json:"left_ms"`
 	Broken bool   `json:"broken,omitempty"`
+	holder coord.Holder
 }
 
-func (a *App) printMembers(holders []coord.Holder, asJSON bool) error {
-	for _, h := range holders {
-		if !asJSON {
-			a.Printf("%s\n", memberLine(h))
-			continue
+// membersOf asks who shares name, as a read/write lock and as a semaphore. A store that shares no key has nobody.
+func membersOf(ctx context.Context, client *coord.Client, name string) (members []memberStatus, err error) {
+	for _, view := range views(client) {
+		holders, err := view.Holders(ctx, name)
+		if err != nil && !errors.Is(err, coord.ErrUnsupported) {
+			return nil, err
 		}
-		line, err := json.Marshal(memberStatus{
-			holderStatus: statusOfHolder(h), Mode: h.Mode.String(), Slot: h.Slot, Weight: h.Weight, Of: h.Of,
-			LeftMS: ceilMS(h.TTL), Broken: h.Released,
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := a.stdout.Write(append(printableJSON(line), '\n')); err != nil {
-			return err
+		for _, h := range holders {
+			members = append(members, memberStatus{
+				holderStatus: statusOfHolder(h), Mode: h.Mode.String(), Slot: h.Slot, Weight: h.Weight, Of: h.Of,
+				LeftMS: ceilMS(h.TTL), Broken: h.Released, holder: h,
+			})
 		}
 	}
-	if len(holders) == 0 {
-		return Exit(ExitFree, "")
-	}
-	return nil
+	return members, nil
 }
 
-// memberLine is what people read of one holder.
-func memberLine(h coord.Holder) string {
-	what := h.Mode.String()
-	if h.Mode == driver.Permits {
-		what = strconv.FormatInt(h.Weight, 10) + " of " + strconv.FormatInt(h.Of, 10)
+// views are what a name can be shared as. A semaphore of any number shows all permits.
+func views(client *coord.Client) []*coord.Shared {
+	return []*coord.Shared{client.ReadWrite().Read(), client.Semaphore(1)}
+}
+
+// kind is how a holder shares the name.
+func (m *memberStatus) kind() string {
+	kind := m.Mode
+	if m.holder.Mode == driver.Permits {
+		kind = fmt.Sprintf("%d of %d permits", m.Weight, m.Of)
 	}
-	if h.Released {
-		what += ", broken"
+	if m.Broken {
+		kind += ", broken"
 	}
-	return fmt.Sprintf("%d  %s  %s  token %d  %v left", h.Slot, what, who(h), h.Token, round(h.TTL))
+	return kind
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -16,13 +17,14 @@ import (
 	"github.com/coordgo/coord"
 )
 
-const statusLong = `Shows who holds the lock NAME. It exits with 0 if the lock is taken and with 3 if it
-is free, so that scripts can ask.
+const statusLong = `Shows who holds NAME: as a lock, as a read/write lock, or as a semaphore. It exits with
+0 if somebody does and with 3 if it is free, so that scripts can ask.
 
 Without NAME it shows every lock that is held, a line for each, or those whose names
-begin with --prefix, and exits with 3 if there is none. With --json each is a line of
-JSON. That is for people: it asks the store for each lock, and Redis looks at all keys of
-its database. Locks that come or go meanwhile may be missing.
+begin with --prefix, and exits with 3 if there is none. Read/write locks and semaphores
+are shown by NAME alone. With --json each is a line of JSON. That is for people: it
+asks the store for each lock, and Redis looks at all keys of its database. Locks that
+come or go meanwhile may be missing. Stores of files and memcached cannot list.
 
 "asked" is when the holder began to ask for the lock; it may have waited for it.
 A lock that nobody holds any more may be kept taken for a while, by --min-hold or
@@ -53,7 +55,7 @@ func (a *App) status() *cobra.Command {
 			if len(args) == 0 {
 				return Cause(ctx, a.statusOfAll(ctx, client.Client, prefix, asJSON))
 			}
-			s, err := inspect(ctx, client.Client, args[0])
+			s, err := statusOf(ctx, client.Client, args[0])
 			if err != nil {
 				return Cause(ctx, err)
 			}
@@ -70,7 +72,12 @@ func (a *App) status() *cobra.Command {
 func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix string, asJSON bool) error {
 	seen := map[string]bool{}
 	taken := false
+	list := tabwriter.NewWriter(a.stdout, 0, 0, columnGap, ' ', 0)
+	defer list.Flush() // what cannot be written a.stdout has noted
 	for name, err := range client.List(ctx, prefix) {
+		if errors.Is(err, coord.ErrUnsupported) {
+			return Usage("the store %s cannot list what is held: give a NAME", client.Info().Name)
+		}
 		if err != nil {
 			return err
 		}
@@ -85,8 +92,13 @@ func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix stri
 		if s.State == stateFree { // since it was listed
 			continue
 		}
+		if !taken && !asJSON {
+			fmt.Fprintln(list, "LOCK\tSTATE\tHOLDER\tLEASE LEFT\tWAITING\tTOKEN")
+		}
 		taken = true
-		if err := a.printStatusLine(s, asJSON); err != nil {
+		if !asJSON {
+			fmt.Fprintln(list, strings.Join(lockSight(s).row(), "\t"))
+		} else if err := a.printStatusLine(s); err != nil {
 			return err
 		}
 	}
@@ -98,18 +110,20 @@ func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix stri
 
 // The states of a lock.
 const (
-	stateHeld = "held"
-	stateKept = "kept" // nobody holds it, and nobody can have it yet
-	stateFree = "free"
+	stateHeld   = "held"
+	stateShared = "shared" // it is no lock, but several may hold the name
+	stateKept   = "kept"   // nobody holds it, and nobody can have it yet
+	stateFree   = "free"
 )
 
 // lockStatus is what --json prints.
 type lockStatus struct {
-	Name    string        `json:"name"`
-	State   string        `json:"state"`
-	Holder  *holderStatus `json:"holder,omitempty"`
-	LeftMS  int64         `json:"left_ms,omitempty"`
-	Waiters *int          `json:"waiters,omitempty"` // where the store knows
+	Name    string         `json:"name"`
+	State   string         `json:"state"`
+	Holder  *holderStatus  `json:"holder,omitempty"`
+	LeftMS  int64          `json:"left_ms,omitempty"`
+	Waiters *int           `json:"waiters,omitempty"` // where the store knows
+	Members []memberStatus `json:"members,omitempty"` // who shares the name
 
 	holder coord.Holder
 }
@@ -120,6 +134,18 @@ type holderStatus struct {
 	PID   int         `json:"pid,omitempty"`
 	Asked *time.Time  `json:"asked,omitempty"`
 	Token coord.Token `json:"token"`
+}
+
+// statusOf asks for all kinds of the name.
+func statusOf(ctx context.Context, client *coord.Client, name string) (lockStatus, error) {
+	s, err := inspect(ctx, client, name)
+	if err != nil {
+		return s, err
+	}
+	if s.Members, err = membersOf(ctx, client, name); err == nil && s.State == stateFree && len(s.Members) > 0 {
+		s.State = stateShared
+	}
+	return s, err
 }
 
 // inspect asks the store. A free lock is an answer, no error.
@@ -165,12 +191,8 @@ func (a *App) printStatus(s lockStatus, asJSON bool) error {
 	return nil
 }
 
-// printStatusLine prints one of several locks.
-func (a *App) printStatusLine(s lockStatus, asJSON bool) error {
-	if !asJSON {
-		a.Printf("%s\n", lockSight(s).line())
-		return nil
-	}
+// printStatusLine prints one of several locks as a line of JSON.
+func (a *App) printStatusLine(s lockStatus) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -190,7 +212,7 @@ func (a *App) printStatusText(s lockStatus) {
 		lines[1][1] = "kept taken: nobody holds it any more"
 		add("last holder", who(h))
 	}
-	if s.State != stateFree {
+	if s.State == stateHeld || s.State == stateKept {
 		if !h.Since.IsZero() {
 			add("asked", fmt.Sprintf("%s, %v ago", h.Since.Local().Format(time.DateTime), time.Since(h.Since).Round(time.Second)))
 		}
@@ -202,6 +224,26 @@ func (a *App) printStatusText(s lockStatus) {
 		add("id", h.ID)
 	}
 	a.printPairs(lines)
+	if len(s.Members) > 0 {
+		a.Printf("\n%s", membersTable(s.Members))
+	}
+}
+
+// membersTable has a line for each who shares a name.
+func membersTable(members []memberStatus) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, columnGap, ' ', 0)
+	fmt.Fprintln(w, "KIND\tSLOT\tHOLDER\tASKED\tLEASE LEFT\tTOKEN\tID")
+	for i := range members {
+		m := &members[i]
+		asked := ""
+		if m.Asked != nil {
+			asked = m.Asked.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%v\t%d\t%s\n", m.kind(), m.Slot, who(m.holder), asked, round(m.holder.TTL), m.Token, printable(m.ID))
+	}
+	_ = w.Flush() // a Builder's never fails
+	return b.String()
 }
 
 // printPairs prints names and values in two columns.

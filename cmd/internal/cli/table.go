@@ -175,7 +175,11 @@ func (s sight) row() []string {
 	}
 	l := s.lockStatus
 	row := []string{printable(l.Name), l.State, "", "", "", ""}
-	if l.State == stateFree {
+	switch l.State {
+	case stateFree:
+		return row
+	case stateShared:
+		row[2] = l.sharedBy()
 		return row
 	}
 	row[2], row[3] = who(l.holder), round(l.holder.TTL).String()

@@ -201,7 +201,7 @@ func (w *watcher) look(ctx context.Context, first bool) ([]sight, error) {
 		return nil
 	}
 	for _, name := range w.locks {
-		s, err := inspect(ctx, w.client, name)
+		s, err := statusOf(ctx, w.client, name)
 		if err := add("lock", name, lockSight(s), err); err != nil {
 			return nil, err
 		}
@@ -225,6 +225,9 @@ func lockSight(s lockStatus) sight {
 	}
 	if s.Waiters != nil {
 		mark += " " + strconv.Itoa(*s.Waiters)
+	}
+	for i := range s.Members {
+		mark += " " + s.Members[i].ID + s.Members[i].kind()
 	}
 	return sight{lockStatus: &s, mark: mark}
 }
@@ -283,7 +286,11 @@ func (s sight) cells() [5]string {
 	}
 	l := s.lockStatus
 	c := [5]string{printable(l.Name), l.State}
-	if l.State == stateFree {
+	switch l.State {
+	case stateFree:
+		return c
+	case stateShared:
+		c[2] = l.sharedBy()
 		return c
 	}
 	c[2], c[3] = who(l.holder), strconv.FormatInt(int64(l.holder.Token), 10)
@@ -292,6 +299,15 @@ func (s sight) cells() [5]string {
 		c[4] += ", " + strconv.Itoa(*l.Waiters) + " waiting"
 	}
 	return c
+}
+
+// sharedBy names the first who shares the name, and counts the others.
+func (s *lockStatus) sharedBy() string {
+	text := who(s.Members[0].holder)
+	if more := len(s.Members) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // showNews prints a line for each sight that differs from the last.
