@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) {
 	conformance.WorkerMain()
-	goleak.VerifyTestMain(everybody.Main(m))
+	// Where a server is down, a pool of go-redis tries to connect once a second, and looks between two tries whether it is closed.
+	goleak.VerifyTestMain(everybody.Main(m), goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 // everybody is the server of all tests that disturb nobody.
