@@ -47,6 +47,54 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// Names that are held are completed, where the store lists them.
+func TestCompletionOfHeldNames(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, u *user) {
+		var held []*session
+		for _, name := range []string{"nightly/a", "nightly/b", "other"} {
+			s, _ := u.hold("lock", name)
+			held = append(held, s)
+		}
+		for args, want := range map[string]string{
+			"status|night": "nightly/a nightly/b :4", "break|o": "other :4", "watch|other|nightly/a": "nightly/a :4", "release|oth": "other :4",
+			"lock|oth": "other :4", "lead|oth": "other :4", "status|other|": ":4", "break|none": ":4",
+		} {
+			if !u.store.lists {
+				want = ":4"
+			}
+			r := u.run(append([]string{"__complete"}, strings.Split(args, "|")...)...)
+			if got := strings.Join(strings.Fields(r.stdout), " "); got != want {
+				t.Errorf("%s: %q, want %q", args, got, want)
+			}
+		}
+		for _, s := range held {
+			s.release()
+		}
+	})
+	u := newUser(t, "redis://127.0.0.1:1")
+	if got := u.run("__complete", "status", "a").stdout; got != ":4\n" {
+		t.Errorf("without a server: %q", got)
+	}
+}
+
+// Help shows the commands by what they are for, and the one that nobody calls not at all.
+func TestHelpIsInGroups(t *testing.T) {
+	t.Parallel()
+	help := newUser(t, "").run("--help").stdout
+	at := -1
+	for _, title := range []string{"Run under a lock:\n  acquire", "Limit a rate:\n  limit", "See and break:\n  break", "Choose and check a store:\n  config", "This program:\n  completion"} {
+		next := strings.Index(help, title)
+		if next <= at {
+			t.Errorf("%q is not in its place:\n%s", title, help)
+		}
+		at = next
+	}
+	if strings.Contains(help, "Available Commands") || strings.Contains(help, "Additional Commands") || strings.Contains(help, "\n:\n") {
+		t.Errorf("a group without a title:\n%s", help)
+	}
+}
+
 // Shells that are here can read what they are given.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func TestLockMatrix(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	golden.Section(t, "../../docs/command-under-lock.md", "<!-- matrix: written by go test ./cmd/coord -run Matrix -update -->\n", "<!-- end of matrix -->\n", matrixTable(cells))
+	golden.Section(t, "../../docs/command.md", "<!-- matrix: written by go test ./cmd/coord -run Matrix -update -->\n", "<!-- end of matrix -->\n", matrixTable(cells))
 }
 
 func matrixTable(cells [][]string) string {

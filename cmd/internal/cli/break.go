@@ -34,7 +34,7 @@ func (a *App) breakLock() *cobra.Command {
   # its machine has burnt down
   coord break backup --now`,
 		Args:              name,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completesHeld(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx := cmd.Context()
 			client, err := a.open(ctx)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +17,11 @@ import (
 
 // afterName completes NAME -- CMD ARGS: the name by names, the command by programs of the path,
 // and what follows it by files, as a shell does without us.
-func (a *App) afterName(names func(context.Context) []string) cobra.CompletionFunc {
+func (a *App) afterName(names func(ctx context.Context, begun string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return beginning(begun, names(cmd.Context())), cobra.ShellCompDirectiveNoFileComp
+			return beginning(begun, names(cmd.Context(), begun)), cobra.ShellCompDirectiveNoFileComp
 		case len(args) == 1 && !strings.ContainsRune(begun, filepath.Separator):
 			return beginning(begun, a.programs()), cobra.ShellCompDirectiveDefault
 		}
@@ -33,11 +34,45 @@ func beginning(begun string, words []string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, begun) })
 }
 
-// noNames are the names of locks: nobody lists them.
-func noNames(context.Context) []string { return nil }
+// completesHeld completes names by those that are held: most of them, or any number.
+func (a *App) completesHeld(most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.heldNames(cmd.Context(), begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// A completion shows at most so many names, and asks the store for at most this long.
+const (
+	mostHeldNames = 100
+	completeTime  = time.Second
+)
+
+// heldNames are those of locks that are held and begin so, as far as the store can list and does so in time.
+func (a *App) heldNames(ctx context.Context, begun string) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, completeTime)
+	defer cancel()
+	client, err := a.open(ctx)
+	if err != nil {
+		return nil // whoever runs the command is told
+	}
+	defer client.Close()
+	for name, err := range client.List(ctx, begun) {
+		if err != nil || len(names) == mostHeldNames {
+			break
+		}
+		if printable(name) == name {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // limitNames are the limits of the file that --config names.
-func (a *App) limitNames(ctx context.Context) []string {
+func (a *App) limitNames(ctx context.Context, _ string) []string {
 	if a.store.file == "" {
 		return nil
 	}

@@ -46,7 +46,7 @@ func (a *App) lead(stop func()) *cobra.Command {
 		Short:             "Run a command on one machine of many, and on another if that fails",
 		Long:              leadLong,
 		Example:           leadExample,
-		ValidArgsFunction: a.afterName(noNames),
+		ValidArgsFunction: a.afterName(a.heldNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, cfg, err := a.lockCommand(cmd, args, &f.lockFlags)
 			if err != nil {

@@ -70,7 +70,7 @@ func (a *App) lock(stop func()) *cobra.Command {
 		Short:             "Run a command while holding a lock",
 		Long:              lockLong,
 		Example:           lockExample,
-		ValidArgsFunction: a.afterName(noNames),
+		ValidArgsFunction: a.afterName(a.heldNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, command, cfg, err := a.lockCommand(cmd, args, &f)
 			if err != nil {

@@ -28,7 +28,7 @@ func (a *App) releaseLease() *cobra.Command {
 		Example: `  coord release deploy
   coord release deploy --id "$id"`,
 		Args:              name,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completesHeld(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !cmd.Flags().Changed("id") {
 				id = a.getenv(envID)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,16 +21,23 @@ type Tool struct {
 	Name, Short, Long, Example string
 	// Commands gives those that run in the process of a. A command that runs others calls stop before it hands the
 	// signals over.
-	Commands func(a *App, stop func()) []*cobra.Command
+	Commands func(a *App, stop func()) []Group
+}
+
+// Group is commands that help shows under one title.
+type Group struct {
+	Title    string
+	Commands []*cobra.Command
 }
 
 // Coord is the command coord.
 func Coord() Tool {
-	return Tool{"coord", "Distributed locks and rate limits for shell commands", rootLong, rootExample, func(a *App, stop func()) []*cobra.Command {
-		return []*cobra.Command{
-			a.demo(), a.demoWorker(),
-			a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease(), a.limit(stop), a.status(), a.watch(), a.breakLock(),
-			a.stores(), a.schema(), a.doctor(), a.config(),
+	return Tool{"coord", "Distributed locks and rate limits for shell commands", rootLong, rootExample, func(a *App, stop func()) []Group {
+		return []Group{
+			{"Run under a lock", []*cobra.Command{a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease()}},
+			{"Limit a rate", []*cobra.Command{a.limit(stop)}},
+			{"See and break", []*cobra.Command{a.status(), a.watch(), a.breakLock()}},
+			{"Choose and check a store", []*cobra.Command{a.demo(), a.demoWorker(), a.stores(), a.schema(), a.doctor(), a.config()}},
 		}
 	}}
 }
@@ -97,8 +105,16 @@ func (a *App) root(stop func()) *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.store.local, "local", false, "use a directory of this user, for processes of this machine alone")
 	root.PersistentFlags().StringVar(&a.store.file, "config", "", "coord.yaml with store, lock defaults and limits")
 	NoFiles(root, "url")
-	root.AddCommand(a.tool.Commands(a, stop)...)
-	root.AddCommand(a.version(), exitCodes())
+	for i, g := range append(a.tool.Commands(a, stop), Group{"This program", []*cobra.Command{a.version(), exitCodes()}}) {
+		id := strconv.Itoa(i)
+		root.AddGroup(&cobra.Group{ID: id, Title: g.Title + ":"})
+		root.SetHelpCommandGroupID(id) // the last one counts
+		root.SetCompletionCommandGroupID(id)
+		for _, cmd := range g.Commands {
+			cmd.GroupID = id
+			root.AddCommand(cmd)
+		}
+	}
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

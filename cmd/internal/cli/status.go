@@ -41,7 +41,7 @@ func (a *App) status() *cobra.Command {
 		Example: `  coord status backup
   coord status backup --json | jq -r .holder.name
   coord status --prefix orders/`,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completesHeld(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("prefix") {
 				return Usage("want one NAME, or --prefix, or neither: see %s --help", cmd.CommandPath())

@@ -54,7 +54,7 @@ func (a *App) watch() *cobra.Command {
 		Short:             "Show locks and limits as they change",
 		Long:              watchLong,
 		Example:           watchExample,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completesHeld(0),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			cfg, err := a.store.loadShared(cmd.Context())
 			if err != nil {

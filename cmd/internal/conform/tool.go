@@ -24,7 +24,7 @@ const example = `  # every case of the suite, with a report
 
 // Tool is the command coord-conform.
 func Tool() cli.Tool {
-	return cli.Tool{Name: "coord-conform", Short: "Prove that a store keeps coord's contract, and measure it", Long: long, Example: example, Commands: func(a *cli.App, _ func()) []*cobra.Command {
-		return []*cobra.Command{runCommand(a), benchCommand(a)}
+	return cli.Tool{Name: "coord-conform", Short: "Prove that a store keeps coord's contract, and measure it", Long: long, Example: example, Commands: func(a *cli.App, _ func()) []cli.Group {
+		return []cli.Group{{Title: "Prove and measure a store", Commands: []*cobra.Command{runCommand(a), benchCommand(a)}}}
 	}}
 }
