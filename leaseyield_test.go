@@ -57,7 +57,7 @@ func yieldOf(t *testing.T, limit Limit, demand float64, periods int, opts ...Opt
 }
 
 // Taking permits in advance costs no yield: what the limit would have granted is granted. Its figures are
-// in docs/limits-in-depth.md.
+// in docs/limits.md.
 func TestPrefetchedYield(t *testing.T) {
 	t.Parallel()
 	const periods = 3

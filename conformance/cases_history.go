@@ -8,7 +8,7 @@ import (
 )
 
 // historyCases run several clients at the same time and let a checker look for an order of what
-// they did that a sequential model allows. docs/histories.md has the models.
+// they did that a sequential model allows. docs/contributing/histories.md has the models.
 func historyCases() []Case {
 	const (
 		leaseRemedy = "read the drawing of the history: make each of TryLock, Renew and Unlock one atomic step at the store that compares the id and the lease itself"

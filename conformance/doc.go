@@ -42,7 +42,7 @@
 // Cases whose numbers begin with 2 let several clients work at the same time, and look for
 // an order of what they did that a sequential model allows. A history without one
 // is saved and drawn in the directory that [HistoriesEnv] names; [CheckHistory] checks it again.
-// docs/histories.md has the models.
+// docs/contributing/histories.md has the models.
 //
 // # Faults
 //

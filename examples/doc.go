@@ -3,7 +3,7 @@
 //	go run ./ticketing --url redis://localhost:6379
 //
 // ticketing, supplier, httpapi, longjob, cron, leaderish and fencedwrites each show one
-// promise, exit with 1 if it was not kept, and have a flag with which it is not. docs/examples.md tells of them.
+// promise, exit with 1 if it was not kept, and have a flag with which it is not. docs/integrations.md#examples tells of them.
 //
 // quickstart and chiservice are services under the router chi, for docs/quick-start.md and docs/http.md.
 //

@@ -72,7 +72,7 @@ func (b *backend) checkMembers(ctx context.Context, r *doctor.Report, silent []s
 		doctor.OK(true, plural(given)+", all answer"))
 }
 
-// judge compares what a member tells with what docs/operations-etcd-zookeeper.md asks for.
+// judge compares what a member tells with what docs/operations/etcd.md asks for.
 func (m memberStatus) judge(r *doctor.Report) {
 	r.Server = m.endpoint
 	defer func() { r.Server = "" }()

@@ -68,7 +68,7 @@ func (c *call) tell() (s told, err error) {
 	return s, nil
 }
 
-// judge compares what a server tells with what docs/operations-memcached-file.md asks for. of is
+// judge compares what a server tells with what docs/operations/memcached.md asks for. of is
 // whose it is, if there are several.
 func (s told) judge(r *doctor.Report, of string) {
 	evicts, evicted := s.settings["evictions"], s.stats.Number("evictions")

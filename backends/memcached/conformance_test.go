@@ -122,7 +122,7 @@ func conform(t *testing.T, open func(conformance.TB, string) driver.Backend, sev
 				tb.Fatalf("flush_all: %q", got)
 			}
 		}
-		if several != nil { // over an application's client, a full server loses locks: docs/operations-memcached-file.md
+		if several != nil { // over an application's client, a full server loses locks: docs/operations/memcached.md
 			faults.Refuse, faults.Accept = fullServer(srv)
 		}
 	}

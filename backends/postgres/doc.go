@@ -19,7 +19,7 @@
 //
 // The functions run with the rights of the caller. The name of each ends in its version: run the SQL of a new version of
 // coord before its clients start, as the owner of the tables. Older clients go on beside them, unless the tables are of another
-// version: docs/operations.md says how to go over.
+// version: docs/operations/postgresql.md says how to go over.
 //
 // A lock, and those who share a key, stay for an hour after the last lease, for the token; a limit stays until it is
 // full again. One grant in a hundred, by chance, removes what is over in a mebibyte of each table.

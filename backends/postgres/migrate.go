@@ -77,7 +77,7 @@ func (b *backend) checkVersion(version int) error {
 	case version == schemaVersion:
 		return nil
 	case version < schemaVersion:
-		remedy = "run what coord schema postgres prints when older clients may stop, see docs/operations.md"
+		remedy = "run what coord schema postgres prints when older clients may stop, see docs/operations/postgresql.md"
 	}
 	return fmt.Errorf("%w: the tables in schema %s are of version %d, want %d: %s", driver.ErrUnsupported, b.options.schema, version, schemaVersion, remedy)
 }

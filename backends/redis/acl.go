@@ -1,6 +1,6 @@
 package redis
 
-// aclRules are all that a user of coord needs on one server, for ACL SETUSER; docs/operations.md has them too. Redis asks
+// aclRules are all that a user of coord needs on one server, for ACL SETUSER; docs/operations/redis.md has them too. Redis asks
 // for the commands of a script one by one.
 const aclRules = "~coord:* &" + channelPrefix + "* " +
 	"+ping +info +eval +evalsha +publish +subscribe +scan +time " +

@@ -16,13 +16,13 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// TestLeastRights: coord works, as a whole, for a user with the rules of docs/operations.md and no others. Each command in
+// TestLeastRights: coord works, as a whole, for a user with the rules of docs/operations/redis.md and no others. Each command in
 // them is one that a script or the backend runs.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
-	page := must[[]byte](t)(os.ReadFile("../../docs/operations.md"))
+	page := must[[]byte](t)(os.ReadFile("../../docs/operations/redis.md"))
 	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), aclRules) {
-		t.Errorf("docs/operations.md does not have %s", aclRules)
+		t.Errorf("docs/operations/redis.md does not have %s", aclRules)
 	}
 	want := map[string]bool{}
 	for _, direct := range []string{"ping", "info", "eval", "evalsha", "publish", "subscribe", "scan"} {

@@ -85,7 +85,7 @@ func (b *backend) trySubscribe(ctx context.Context) error {
 	return errors.Join(err, sub.Close())
 }
 
-// judge compares what a server tells with what docs/operations.md asks for.
+// judge compares what a server tells with what docs/operations/redis.md asks for.
 func (b *backend) judge(r *doctor.Report, s state) {
 	r.Check("permissions",
 		doctor.Warn(len(s.missing) > 0,

@@ -3,7 +3,7 @@
 //
 // A history is linearizable if every operation can be given one instant between its call and its return at which it
 // took effect, such that the operations, in that order, are what a simple sequential model would have answered
-// (Herlihy and Wing, 1990). docs/histories.md has the models, and how unknown outcomes and time are treated.
+// (Herlihy and Wing, 1990). docs/contributing/histories.md has the models, and how unknown outcomes and time are treated.
 package history
 
 import (

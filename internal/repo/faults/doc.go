@@ -1,4 +1,4 @@
-// Package faults makes long runs of the conformance suite's histories, see docs/histories.md: clients, and processes that
+// Package faults makes long runs of the conformance suite's histories, see docs/contributing/histories.md: clients, and processes that
 // die, on clusters and single servers that are killed, paused and cut off meanwhile, and judges of what they were told.
 //
 // It attacks each store with processes that use the public API at random, and are frozen, killed and replaced while the store

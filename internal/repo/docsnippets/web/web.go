@@ -1,4 +1,4 @@
-// Package web is the code of docs/http.md and docs/http-limits.md.
+// Package web is the code of docs/http.md.
 package web
 
 import (
