@@ -86,7 +86,7 @@ func (c *Client) charge(ctx context.Context, op, key string, limit Limit, n int)
 	return r, nil
 }
 
-// charged tells of permits that were debited, or given back.
+// charged reports permits that were debited, or given back.
 func (o *observing) charged(ctx context.Context, e Decision, r *Result) {
 	e.Backend = o.c.info.Name
 	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter

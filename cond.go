@@ -64,7 +64,7 @@ func (d *Cond) Wait(ctx context.Context) error {
 // Signal wakes the one that has waited longest, if any waits. ctx is one under which the lock of the key is held: that of
 // the function of a [Do], say. Without the lock it is ErrNotHeld, for what a waiter tests could change before it waits.
 //
-// A waiter whose process has died is signalled in vain until its lease has ended: within one TTL the others wake by themselves. If the
+// A Signal to a waiter whose process has died wakes nobody until the lease of the waiter has ended: within one TTL the others wake by themselves. If the
 // error is ErrUnknownOutcome or ErrUnavailable, call it again: one signal too many does no harm. It costs a read of all waiters of the
 // key, and one request.
 func (d *Cond) Signal(ctx context.Context) error { return d.signal(ctx, "signal", false) }

@@ -201,7 +201,7 @@ func TestCondWaitOfBrokenLock(t *testing.T) {
 	})
 }
 
-// MaxHold counts anew for the new hold, whose loss ends the context as any does.
+// MaxHold counts again for the new hold, whose loss ends the context as any does.
 func TestCondLossAfterWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := sharers(t, 1)

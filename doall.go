@@ -163,7 +163,7 @@ func (m *multiLock) warnOfOrder(ctx context.Context) {
 	}
 	if held := m.holdsAfter(ctx, m.keys[at]); held != "" {
 		m.client.disorder.Do(func() {
-			m.client.log.Warn("coord: several keys are taken under one that comes after them: two callers that do so may wait for each other for ever",
+			m.client.log.Warn("coord: several keys are taken under one that comes after them: two callers that do so may wait for each other without end",
 				"key", m.keys[at], "held", held)
 		})
 	}

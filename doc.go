@@ -18,7 +18,7 @@
 // A lock is exclusive: at most one live hold on a key over all clients of the
 // store, as long as the store keeps its promises. It is a lease, not a mutex:
 // it is given back when its holder dies, within one TTL, and so a holder that
-// is paused longer than that outlives its hold. The holder is told before
+// is paused longer than that outlives its hold. The holder learns of it before
 // anyone else can be granted, by [Lock.Done], [Lock.Err] and [Lock.Context],
 // provided that its process is scheduled and clocks drift less than 1% of the
 // TTL. Where that proviso is not enough, fence your writes: [Lock.Token] is

@@ -46,7 +46,7 @@ func (g *Guard) Check(key string, token Token) error {
 
 // Do runs write if token passes Check, before any other Check or Do of the
 // key. Those of other keys do not wait for it, so write keeps what several keys share under a mutex of its own.
-// A Check or Do of the same key in write waits for ever.
+// A Check or Do of the same key in write never returns.
 func (g *Guard) Do(key string, token Token, write func() error) error {
 	return g.do(key, token, true, write)
 }

@@ -154,7 +154,7 @@ func TestLeadOutage(t *testing.T) {
 	})
 }
 
-// A term that lasted begins the pauses anew; one that is lost at once does not. After a term the pause is longer than
+// A term that lasted begins the pauses again; one that is lost at once does not. After a term the pause is longer than
 // those between the polls of a candidate that waits.
 func TestLeadPauses(t *testing.T) {
 	l := newCandidate(nil, "k", []LockOption{TTL(10 * time.Second)})

@@ -338,7 +338,7 @@ func TestContextErrWhileTheTenureEnds(t *testing.T) {
 	pushing.Wait()
 }
 
-// A nested Do binds its ctx anew when it would not end with the hold.
+// A nested Do binds its ctx again when it would not end with the hold.
 func TestNestedDoUnderWithoutCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestClient(t, newFake())

@@ -39,7 +39,7 @@ func newObserving(c *Client, list []Observer) *observing {
 	return o
 }
 
-// called tells of a call on the store. The key has its prefix.
+// called reports a call on the store. The key has its prefix.
 func (o *observing) called(ctx context.Context, op, key string, took time.Duration, err error) {
 	tell(o, ctx, "StoreCalled", func(o *Observer) func(context.Context, StoreCall) { return o.StoreCalled },
 		StoreCall{Backend: o.c.info.Name, Op: op, Key: strings.TrimPrefix(key, o.c.prefix), Took: took, Err: err})
@@ -75,7 +75,7 @@ func (o *observing) survive(field string) {
 	}
 }
 
-// begin tells of a call; its context is for the rest of the call.
+// begin reports a call; its context is for the rest of the call.
 func (o *observing) begin(ctx context.Context, c *Call) context.Context {
 	for i := range o.list {
 		if f := o.list[i].CallBegan; f != nil {
@@ -157,7 +157,7 @@ func (o *observing) tryDo(ctx context.Context, l Locker, key string, fn func(con
 	return ran, err
 }
 
-// decided tells of a limit's answer. An error that is no denial is not told here.
+// decided reports a limit's answer. An error that is no denial is not told here.
 func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
 	e.Backend, e.Shadow = o.c.info.Name, shadow.In(ctx)
 	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
@@ -202,7 +202,7 @@ func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n in
 	return err
 }
 
-// reserved tells of a Reserve.
+// reserved reports a Reserve.
 func (o *observing) reserved(ctx context.Context, key string, limit Limit, n int, began time.Duration, r *Reservation, retry time.Duration, err error) {
 	e := Decision{Op: "reserve", Key: key, Limit: limit, Asked: n, Took: o.c.clock.Mono() - began}
 	result := Result{Remaining: -1, RetryAfter: retry}
@@ -218,7 +218,7 @@ func (o *observing) reserved(ctx context.Context, key string, limit Limit, n int
 	o.decided(ctx, e, &result)
 }
 
-// observed tells of an AllowAll.
+// observed reports an AllowAll.
 func (m *multi) observed(ctx context.Context, began time.Duration) {
 	took := m.c.clock.Mono() - began
 	for i := range m.results {
@@ -229,7 +229,7 @@ func (m *multi) observed(ctx context.Context, began time.Duration) {
 	}
 }
 
-// leaseEnded tells of permits taken in advance that are over.
+// leaseEnded reports permits taken in advance that are over.
 func (o *observing) leaseEnded(e permit.PrefetchEnded) {
 	tell(o, context.Background(), "LeaseEnded", func(o *Observer) func(context.Context, LeaseEnded) { return o.LeaseEnded },
 		LeaseEnded{

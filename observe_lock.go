@@ -82,7 +82,7 @@ func (w *lockWatch) refused(err error) {
 		Refused{LockEvent: w.event(hold.Identity{}), Waited: now - w.began, Outcome: outcomeOf(err), Err: err})
 }
 
-// Acquired tells of the grant.
+// Acquired reports the grant.
 func (w *lockWatch) Acquired(of hold.Identity, way hold.Way, ttl time.Duration) {
 	now := w.o.c.clock.Mono()
 	w.got = true
@@ -91,7 +91,7 @@ func (w *lockWatch) Acquired(of hold.Identity, way hold.Way, ttl time.Duration) 
 		Acquired{LockEvent: w.event(of), Waited: now - w.began, Way: ways[way], TTL: ttl})
 }
 
-// entered tells of another handle, in the order of the events of its hold.
+// entered reports another handle, in the order of the events of its hold.
 func (w *lockWatch) entered(l *Lock) {
 	now := w.o.c.clock.Mono()
 	of := l.h.t.Identity()
@@ -103,25 +103,25 @@ func (w *lockWatch) entered(l *Lock) {
 	})
 }
 
-// Renewed tells of a lease that was made longer.
+// Renewed reports a lease that was made longer.
 func (w *lockWatch) Renewed(of hold.Identity, ttl, took time.Duration) {
 	tell(w.o, w.caller, "Renewed", func(o *Observer) func(context.Context, Renewed) { return o.Renewed },
 		Renewed{LockEvent: w.event(of), TTL: ttl, Took: took})
 }
 
-// RenewFailed tells of a renewal that will be tried again.
+// RenewFailed reports a renewal that will be tried again.
 func (w *lockWatch) RenewFailed(of hold.Identity, took, left time.Duration, err error) {
 	tell(w.o, w.caller, "RenewFailed", func(o *Observer) func(context.Context, RenewFailed) { return o.RenewFailed },
 		RenewFailed{LockEvent: w.event(of), Took: took, Left: left, Err: err})
 }
 
-// Lost tells of a loss.
+// Lost reports a loss.
 func (w *lockWatch) Lost(of hold.Identity, held time.Duration, why hold.Loss, err error) {
 	tell(w.o, w.caller, "Lost", func(o *Observer) func(context.Context, Lost) { return o.Lost },
 		Lost{LockEvent: w.event(of), Held: held, Reason: lossReasons[why], Err: err})
 }
 
-// Released tells of an Unlock.
+// Released reports an Unlock.
 func (w *lockWatch) Released(ctx context.Context, of hold.Identity, r hold.Release) {
 	tell(w.o, ctx, "Released", func(o *Observer) func(context.Context, Released) { return o.Released },
 		Released{LockEvent: w.event(of), Held: r.Held, Took: r.Took, HandedOver: r.HandedOff, Err: r.Err})

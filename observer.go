@@ -8,15 +8,14 @@ import (
 	"github.com/coordgo/coord/internal/errs"
 )
 
-// Observer is told what a Client does, for metrics, traces and logs; package
+// Observer receives what a Client does, for metrics, traces and logs; package
 // otelcoord has one for OpenTelemetry. Every field is optional, and more may be
 // added: name the fields that you set. A Client without an observer pays nothing.
 //
 // The functions are called where things happen, so they must be quick, safe for
 // concurrent use, and must not call the Client or its locks: a slow one delays
-// the call, or the release, that it is told of, though never the moment at which a
-// loss is seen. One that panics is recovered from, and told to the Client's
-// logger, once for each field; the Client goes on.
+// the call, or the release, that it is called for, though never the moment at which a
+// loss is seen. If one panics, the Client logs it, once for each field, and goes on.
 //
 // The events of one hold, and of one token of a hold that is handed on inside the
 // client, come one after the other: Acquired first, then Renewed,
@@ -28,9 +27,9 @@ import (
 // Keys are as the application gave them, and can be as many as it has users and
 // orders: do not make them labels of a metric.
 type Observer struct {
-	// CallBegan is told that a call has begun, and gives the context for the rest of
-	// it: ctx, or ctx with a value more, such as a span. Calls that it is told of are
-	// those that take their time: "lock", "trylock", "do", "trydo" and "wait"; a
+	// CallBegan is called when a call begins, and gives the context for the rest of
+	// it: ctx, or ctx with a value more, such as a span. It is called for those
+	// that take their time: "lock", "trylock", "do", "trydo" and "wait"; a
 	// "do" contains a "lock". CallEnded gets that context.
 	CallBegan func(ctx context.Context, c Call) context.Context
 	CallEnded func(ctx context.Context, c CallEnded)
@@ -74,8 +73,8 @@ type Observer struct {
 	StoreCalled func(ctx context.Context, e StoreCall)
 }
 
-// WithObserver has o told what the Client does. Given several times, each
-// observer is told, in that order.
+// WithObserver calls the functions of o for what the Client does. Given several
+// times, each observer is called, in that order.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers = append(s.observers, o)

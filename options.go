@@ -239,7 +239,7 @@ func HolderName(name string) LockOption {
 func Weight(n int) LockOption { return LockOption{field: fieldWeight, value: 1, count: int64(n)} }
 
 // MaxWaiting refuses the lock at once, with ErrLocked, where n goroutines of this Client wait for the key already,
-// so that a queue does not grow for ever. n is at least 1. With TryLock, which never waits, it changes nothing.
+// so that a queue does not grow without end. n is at least 1. With TryLock, which never waits, it changes nothing.
 func MaxWaiting(n int) LockOption {
 	return LockOption{field: fieldMaxWaiting, value: 1, count: int64(n)}
 }

@@ -22,7 +22,7 @@ const (
 	condition // of those who wait in a Cond
 )
 
-// suffixes keep shared keys and their queues apart from locks, whose keys have no NUL, and from each other.
+// suffixes distinguish shared keys and their queues from locks, whose keys have no NUL, and from each other.
 var suffixes = [...]string{readWrite: "\x00r", semaphore: "\x00s", condition: "\x00c"}
 
 func spaceOf(share driver.Share) space {
@@ -54,8 +54,8 @@ type ReadWrite struct{ c *Client }
 //
 //   - Tokens rise over all holds of a key. At the resource [Guard.CheckRead] and [Guard.CheckWrite] keep two
 //     marks, so that a reader refuses no other reader.
-//   - Who is refused queues, readers and writers alike, and while the first in the queue waits nobody else is granted: no
-//     stream of readers keeps a writer waiting. Between one grant and the next a newcomer may slip in. With [Fair]
+//   - A refused request, of a reader or of a writer, joins a queue. While the first in the queue waits nobody else is
+//     granted: no stream of readers keeps a writer waiting. Between one grant and the next a newcomer may slip in. With [Fair]
 //     everybody queues.
 //   - A writer may enter again as a reader. When its last Unlock as a writer comes first, the hold becomes a reader's in
 //     one step, and no writer gets between. A reader that asks to write is refused at once, with ErrInvalid.

@@ -12,7 +12,7 @@ import (
 // Reload reads the file again and takes its limits, with their leases, and rules from then on. What has been
 // counted stays counted, as clause R3 of the contract says: a window whose rate changes, or a
 // token bucket whose burst does, keeps its account under each key; one whose algorithm
-// changes, a window's period or a bucket's rate starts anew, and so does a rule with a new name.
+// changes, a window's period or a bucket's rate starts again, and so does a rule with a new name.
 //
 // The other values do not change while a Client is open: a file that has others is
 // refused, as is one with a mistake. Then nothing changes, and the error says why.

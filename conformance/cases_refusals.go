@@ -344,7 +344,7 @@ func (r *refusal) unlock(ctx context.Context, l *coord.Lock, needs ...string) er
 	return r.given(err)
 }
 
-// stillTaken fails the case if a hold that could not be given back is granted anew before the end of its lease.
+// stillTaken fails the case if a hold that could not be given back is granted again before the end of its lease.
 func (r *refusal) stillTaken(ctx context.Context, key string, end time.Time) {
 	_, err := r.c.TryLock(ctx, key, coord.TTL(r.keep))
 	if err == nil && time.Now().Before(end) {

@@ -10,7 +10,7 @@ var clauseTitles = []struct{ id, title string }{
 	{"L4", "Holds are renewed, and only holds"},
 	{"L5", "A hold answers to its owner alone"},
 	{"L6", "Waiting leaves nothing behind"},
-	{"L7", "Who is under a lock enters it again"},
+	{"L7", "A holder enters its lock again"},
 	{"L8", "Waiters are served"},
 	{"L9", "A lease lasts what was granted, and ends"},
 	{"L10", "Different keys are different"},

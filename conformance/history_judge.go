@@ -14,7 +14,7 @@ import (
 // saved. Without it they are saved in the directory for temporary files.
 const HistoriesEnv = "COORD_CONFORMANCE_HISTORIES"
 
-// ErrNotLinearizable tells of a history that no order of its operations explains.
+// ErrNotLinearizable reports a history that no order of its operations explains.
 var ErrNotLinearizable = history.ErrNotLinearizable
 
 // CheckHistory reads a history that a failing case has saved and checks it again, for at most

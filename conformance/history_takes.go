@@ -72,7 +72,7 @@ func (e *env) takers(parties []*party) []*taker {
 	return all
 }
 
-// counts gives what lets the parties take, look, give back and begin anew.
+// counts gives what lets the parties take, look, give back and begin again.
 func (e *env) counts(accounts []*account, parties []*party) (play func(moves int)) {
 	all := e.takers(parties)
 	move := func(i int, p *party) {

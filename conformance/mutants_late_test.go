@@ -114,7 +114,7 @@ type versions struct {
 	of map[string]int
 }
 
-// end removes an account. The next one begins at the next version, or anew.
+// end removes an account. The next one begins at the next version, or at the first.
 func (v *versions) end(ctx context.Context, s store, key string, l driver.Limit, anew bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

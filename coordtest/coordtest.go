@@ -176,7 +176,7 @@ func (h hold) name() string {
 	return name
 }
 
-// Info adds to the store's claims that it tells of losses: of those that the test makes.
+// Info adds to the store's claims that it reports losses: those that the test makes.
 func (l *lossy) Info() driver.Info {
 	info := l.faults.Info()
 	info.Claims = append(info.Claims, driver.LossPush)

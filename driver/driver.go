@@ -251,7 +251,7 @@ type Operator interface {
 	// once; one that changes meanwhile may be left out. An error ends the sequence, with the key "". The end of ctx,
 	// which is an error, ends it at once. A prefix of "" is every key's.
 	//
-	// It reads in pages, so that no request of it holds up others for long, and each call begins anew.
+	// It reads in pages, so that no request of it holds up others for long, and each call begins again.
 	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 
 	Breaker

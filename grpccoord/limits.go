@@ -48,11 +48,11 @@ type Limits struct {
 	Funcs map[string]func(ctx context.Context) string
 	// Permits is how many a call of a method takes; 0 is 1. The default is 1.
 	Permits func(ctx context.Context, method string) int
-	// Shadow is told, before the call is served, of each rule in shadow mode that would have denied it. The default is a
+	// Shadow is called, before the call is served, of each rule in shadow mode that would have denied it. The default is a
 	// line in the log, of each rule once in a while. A rule that cannot be checked is logged.
 	Shadow func(ctx context.Context, s *rules.Shadow)
 	// Timeout is the longest that a call waits for the store. Then the failure policy decides: a limit must not
-	// cost more than it protects. If one has waited in vain while nobody was answered, one call at a time asks the
+	// cost more than it protects. If one has waited that long while nobody was answered, one call at a time asks the
 	// store until it answers, and the policy decides the others at once.
 	// 0 is httpcoord.DefaultTimeout; with a negative one, each call waits as long as its context allows.
 	Timeout time.Duration

@@ -57,7 +57,7 @@ func ExampleIdempotencyStore() {
 	// 201
 }
 
-// asked tells of marks.
+// asked reports marks.
 type asked struct{ *coord.Client }
 
 func (a asked) Allow(ctx context.Context, key string, limit coord.Limit) (coord.Result, error) {

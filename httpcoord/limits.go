@@ -34,7 +34,7 @@ func (l Live) Allow(ctx context.Context, limiter rules.Limiter, r *rules.Request
 //
 // A request that is denied is answered with 429, Retry-After and the problem type
 // "quota-exceeded". Clients see the names of the rules, or of their limits, and nothing of
-// whom they count. Under coord.FailOpen, a store that is unavailable lets requests through, and
+// what they count. Under coord.FailOpen, a store that is unavailable lets requests through, and
 // that is logged once in a while; under FailClosed, the default, they are answered with 503.
 type Limits struct {
 	// Limiter is usually a *coord.Client.
@@ -59,12 +59,12 @@ type Limits struct {
 	// Deny answers a request that is denied; the fields and Retry-After are set by
 	// then. The default is 429 with problem details.
 	Deny func(http.ResponseWriter, *http.Request, *rules.Decision)
-	// Shadow is told, before the request is served, of each rule in shadow mode that would have denied it. The default
+	// Shadow is called, before the request is served, of each rule in shadow mode that would have denied it. The default
 	// is a line in the log, of each rule once in a while. Either way the response has the names of these rules in the field
 	// Coord-Shadow, unless there are NoFields. A rule that cannot be checked is logged.
 	Shadow func(http.ResponseWriter, *http.Request, *rules.Shadow)
 	// Timeout is the longest that a request waits for the store. Then the failure policy decides: a limit must not
-	// cost more than it protects. If one has waited in vain while nobody was answered, one request at a time asks the
+	// cost more than it protects. If one has waited that long while nobody was answered, one request at a time asks the
 	// store until it answers, and the policy decides the others at once.
 	// 0 is DefaultTimeout; with a negative one, each request waits as long as its context allows.
 	Timeout time.Duration

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Proxies says whom to believe about a client's address. The zero Proxies believes nobody:
+// Proxies says which peers to believe about a client's address. The zero Proxies believes nobody:
 // the address is the one that the connection comes from.
 //
 // Behind a proxy that is trusted, the address is read from one header, from the right: each

@@ -41,7 +41,7 @@ const (
 
 // The metrics. Their order is that of the documents.
 var (
-	lockAttempts  = Metric{"coord.lock.attempts", counter, "{attempt}", "Calls of Lock and TryLock that ended, by their outcome; re-entries apart.", []string{attrOutcome}}
+	lockAttempts  = Metric{"coord.lock.attempts", counter, "{attempt}", "Calls of Lock and TryLock that ended, by their outcome, without re-entries.", []string{attrOutcome}}
 	lockWait      = Metric{"coord.lock.wait.duration", histogram, "s", "From the call of Lock or TryLock to its answer, by outcome and, where it was granted, by way.", []string{attrOutcome, attrWay}}
 	lockWaiting   = Metric{"coord.lock.waiting", upDownCounter, "{waiter}", "Calls of Lock that wait now.", nil}
 	lockHold      = Metric{"coord.lock.hold.duration", histogram, "s", "From the grant to the end of a hold, by how it ended.", []string{attrEnd}}

@@ -57,7 +57,7 @@ func (c *Chain) numbered() error {
 	for name, n := range count {
 		for i := 2; i <= n; i++ {
 			if taken := name + "-" + strconv.Itoa(i); count[taken] > 0 {
-				return fmt.Errorf("rule %q: %w: clients are told of %d limits %q by this name too: choose another", taken, coord.ErrInvalid, n, name)
+				return fmt.Errorf("rule %q: %w: clients see %d limits %q by this name too: choose another", taken, coord.ErrInvalid, n, name)
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func (a *membership) Build(info base.PickerBuildInfo) balancer.Picker {
 	defer a.mu.Unlock()
 	p := &picker{membership: a}
 	before := a.known
-	a.known = make(map[string]*member) // one that connects anew begins anew
+	a.known = make(map[string]*member) // one that connects again begins again
 	for conn, of := range info.ReadySCs {
 		m := before[of.Address.Addr]
 		if m == nil {

@@ -202,7 +202,7 @@ func TestPolicyRefusalIsAnAnswer(t *testing.T) {
 	})
 }
 
-// A member that has connected anew gets requests, whatever became of those before.
+// A member that has connected again gets requests, whatever became of those before.
 func TestPolicyOfAMemberThatIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &membership{known: make(map[string]*member)}

@@ -63,7 +63,7 @@
 // slot and its token. A hold that was broken counts until its lease ends.
 //
 // A take reads all entries of the key, at a revision R, decides, and makes its entry in a transaction, on the condition that
-// nobody has come since. Some may have gone since: that gives only more room. It begins anew, after a random pause of up to
+// nobody has come since. Some may have gone since: that gives only more room. It begins again, after a random pause of up to
 // 20 ms, if somebody has come:
 //
 //	read      if nothing under w/ is newer than R, and the slot is free: put own, delete the own head
@@ -126,7 +126,7 @@
 // etcd has no clock that a client can read. Each state runs on the greatest time that any client gave it. If the fastest
 // client's clock is ahead of the true time by ε, then over any time W a limit admits at most what its bound allows for W+ε.
 // A client whose clock is behind is told to wait until its clock has caught up, but for a minute and the period of the
-// limit at most. A state further ahead begins anew when a client has seen it unchanged for the period of the limit. A client
+// limit at most. A state further ahead begins again when a client has seen it unchanged for the period of the limit. A client
 // warns if a state is more than a minute ahead, see [WithLogger]. Keep the clocks of the machines synchronised, as etcd
 // itself needs it.
 //
@@ -139,9 +139,9 @@
 // Tokens are revisions. They rise over restarts and failovers. A snapshot that is
 // restored takes the revision back: restore with etcdutl snapshot restore
 // --bump-revision 1000000000 --mark-compacted, or give new clients a token floor. A
-// cluster that was set up anew begins at 1.
+// cluster that was set up again begins at 1.
 //
 // The shortest lease is the server's: 2 s with the default heartbeat and election time-out.
-// After a change of leader the new one starts every lease anew, so that the locks of a
+// After a change of leader the new one starts every lease again, so that the locks of a
 // client that has died in that moment may take one TTL more to become free.
 package etcd

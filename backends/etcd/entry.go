@@ -181,7 +181,7 @@ func (b *backend) janitor() {
 }
 
 // lookAtDue does what is due. A deadline that was moved on meanwhile is planned
-// anew, so that a renewal does not touch the schedule. backend.mu is held.
+// again, so that a renewal does not touch the schedule. backend.mu is held.
 func (b *backend) lookAtDue(now time.Time) {
 	for len(b.due) > 0 && !b.due[0].look.After(now) {
 		e := b.due[0]
@@ -235,7 +235,7 @@ func (s *schedule) Pop() any {
 }
 
 // lapsed has a hold of id that is past its deadline, or about to be removed, removed
-// now, so that id can begin anew. It gives the entry of id that is live, if there is one.
+// now, so that id can begin again. It gives the entry of id that is live, if there is one.
 func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 	b.mu.Lock()
 	e := b.entries[p]
@@ -254,7 +254,7 @@ func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
 	return nil, b.reap(ctx, []*entry{e})
 }
 
-// removal removes e unless it is another's by now: made anew, or bound to a lease
+// removal removes e unless it is another's by now: made again, or bound to a lease
 // that is not the one we know. backend.mu is held.
 func removal(e *entry) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{

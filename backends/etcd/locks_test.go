@@ -13,7 +13,7 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// An id whose hold was lost takes a place in the queue anew, and what it has then is known to the
+// An id whose hold was lost takes a place in the queue again, and what it has then is known to the
 // client: it is renewed, and ends.
 func TestLockAgainAfterLoss(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 )
 
 // A request that makes an entry goes on when its caller is cancelled. One that was cancelled on its way may have been
-// applied or not, so its lease would have to end, and all holds that share the lease to be written anew.
+// applied or not, so its lease would have to end, and all holds that share the lease to be written again.
 
 const (
 	// makeWithin is how long such a request may take. One that meets a member which hangs is then made again by its caller, at

@@ -17,7 +17,7 @@ type opsLimit struct{ fewer atomic.Int64 }
 
 func (o *opsLimit) most() int { return maxOps - int(o.fewer.Load()) }
 
-// tooMany reports whether a request of n operations was refused because they are too many, and is to be made anew with
+// tooMany reports whether a request of n operations was refused because they are too many, and is to be made again with
 // fewer. From then on there are half as many.
 func (o *opsLimit) tooMany(err error, n int) bool {
 	if !errors.Is(err, rpctypes.ErrTooManyOps) || n <= 1 {

@@ -234,7 +234,7 @@ func TestSharedFullStore(t *testing.T) {
 		tokens[i] = g.Token
 	}
 	lease := int64(b.onlyLease(t))
-	b.taintAll() // they are to be written anew, which a full store refuses
+	b.taintAll() // they are to be written again, which a full store refuses
 	setAlarm(t, srv.Addr, pb.AlarmRequest_ACTIVATE)
 	runsDown(t, b, lease, ttl, func() {}) // nobody renews them
 	until(t, hung, "the lease to be kept alive", func() bool {

@@ -22,7 +22,7 @@ type take struct {
 }
 
 // try reads who shares the key, and makes an entry on the condition that nobody has come since. If somebody has, or what an earlier
-// attempt left has changed, it begins anew.
+// attempt left has changed, it begins again.
 func (t *take) try(ctx context.Context) (driver.Grant, error) {
 	for defeats := 0; ; defeats++ {
 		asked := time.Now()

@@ -45,7 +45,7 @@ type changes struct {
 	lost    chan struct{} // closed when the watch ends
 }
 
-// saw tells of what has gone or become smaller, and not of what has come.
+// saw reports what has gone or become smaller, and not of what has come.
 func (c *changes) saw(ev *mvccpb.Event) {
 	if ev.Type == mvccpb.DELETE || ev.Kv.CreateRevision != ev.Kv.ModRevision {
 		c.changed()

@@ -17,7 +17,7 @@ import (
 // etcd prevents that (docs/decisions/0016-etcd-old-leader.md).
 //
 // Therefore a hold relies on a keepalive only if it was answered in the raft term in which its lease was granted. Whoever leads
-// in that term has seen it, an earlier leader does not know the lease, and a later one begins the lease anew. Once another term
+// in that term has seen it, an earlier leader does not know the lease, and a later one begins the lease again. Once another term
 // is seen, holds move to leases of that term with their next renewal.
 //
 // The header of a keepalive's answer has the term before the keepalive. The term after it is that of a later answer which takes

@@ -36,7 +36,7 @@ type guard struct {
 	// guarded by backend.mu
 	watch *watch
 	began time.Time
-	pause time.Duration // before it begins anew
+	pause time.Duration // before it begins again
 	off   bool
 }
 
@@ -82,7 +82,7 @@ func (g *guard) lose(cause error) {
 	}
 }
 
-// blind begins anew, from what the store has now.
+// blind begins again, from what the store has now.
 func (g *guard) blind() {
 	g.b.start(g.again)
 }

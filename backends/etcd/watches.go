@@ -136,7 +136,7 @@ func (s *watches) await() bool {
 	}
 }
 
-// restart has everything begun anew, after the end of a stream.
+// restart has everything begun again, after the end of a stream.
 func (s *watches) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -194,7 +194,7 @@ func (s *store) lockGuard(ctx context.Context, sh *shard) error {
 		return err
 	}
 	// It is another file than the last time: if somebody deleted the store and
-	// it was made anew, its clock is new, too.
+	// it was made again, its clock is new, too.
 	if err := s.settle(ctx); err != nil {
 		return join(err, sh.guard.unlock())
 	}

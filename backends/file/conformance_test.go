@@ -14,7 +14,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	faults := &conformance.Faults{
-		// There is no server to kill: the cases open the store anew after it, as
+		// There is no server to kill: the cases open the store again after it, as
 		// processes do after theirs have ended.
 		Kill:    func(conformance.TB) {},
 		Restart: func(conformance.TB) {},

@@ -34,7 +34,7 @@
 // joins them adopts their clock. It is refused if CLOCK is missing then: close the
 // others, or let one of them lock something, which restores it within a minute.
 //
-// Where the boot id cannot be read, as in a sandbox, the clock is set anew by the
+// Where the boot id cannot be read, as in a sandbox, the clock is set again by the
 // first client that opens the store while no other is open. On other systems
 // than Linux all follow the wall clock.
 //

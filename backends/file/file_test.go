@@ -261,7 +261,7 @@ func TestCellOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// A store that is deleted under its clients is made anew, and they exclude each
+// A store that is deleted under its clients is made again, and they exclude each
 // other again at once.
 func TestDeletedStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")

@@ -139,7 +139,7 @@ func (c *conn) raw(fn func(net.Conn, *bufio.Reader) error) error {
 func (c *conn) discard() { _ = c.client.Close() }
 
 // refresh closes a socket that broke while it was idle, as after a restart of the server, so
-// that the next call dials anew. A command sent on it would have an unknown outcome.
+// that the next call dials again. A command sent on it would have an unknown outcome.
 func (c *conn) refresh() (closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -78,7 +78,7 @@
 //
 // A token is counted with incr after the lock was taken, and stored with the id by a cas,
 // which proves that the lock was not lost in between. A counter that is not there begins
-// with the client's clock in microseconds. It expires an hour after that and begins anew,
+// with the client's clock in microseconds. It expires an hour after that and begins again,
 // so tokens rise as long as the clients' clocks agree to within an hour; and, when the
 // counter was lost before its time, to within its age. The token of a shared hold is the client's clock, or the
 // last one plus one, which is greater. When the record was lost, it rises if the clocks agree to within the time since the
@@ -94,7 +94,7 @@
 // count to the window before or after can be admitted in the first or last e of a window too, up
 // to 2·Rate in all. e counts once, not once per client. Keep clocks synchronised. A client that meets a state which
 // is more than a minute ahead of its clock warns, see [WithLogger]. A state that is further ahead than that and the time
-// of the limit begins anew when nothing was granted for that time, however long states are kept.
+// of the limit begins again when nothing was granted for that time, however long states are kept.
 //
 // Callers of one client decide on the same limit one after the other, so that they do not swap against each other.
 //
@@ -105,6 +105,6 @@
 // each call runs in a goroutine that is left behind when its ctx ends; it ends within a few of the
 // client's Timeouts, and takes back a lock that came too late. That goroutine costs a lock and its
 // unlock half as much again; and the first call on a connection that the server has closed, as when it
-// restarts, fails with an unknown outcome, where a client of Open's looks first and dials anew. Only
+// restarts, fails with an unknown outcome, where a client of Open's looks first and dials again. Only
 // reads are ever sent again, and only over a connection that broke.
 package memcached

@@ -83,7 +83,7 @@ func WithSelector(s memcache.ServerSelector) Option { return func(o *options) { 
 // must not move keys when a server is away: gomemcache's ServerList depends on the order of the
 // list. New does not check that, as Open does. New cannot see the servers behind it: that they do not evict, which Open checks, is the
 // application's to see to. Its MaxIdleConns should be as many calls as are under way at a time: the
-// default of two dials anew for all others.
+// default of two dials again for all others.
 //
 // Refused with ErrInvalid and the remedy: a client whose Timeout is above five seconds, because
 // calls that were given up end by it.

@@ -15,7 +15,7 @@ const (
 	// defaultTimeout bounds dialling, and each command.
 	defaultTimeout = time.Second
 	// defaultPool is how many connections there are to each server at most, and so how many calls
-	// to it are under way. gomemcache keeps two, and dials anew for whatever goes on beside them.
+	// to it are under way. gomemcache keeps two, and dials again for whatever goes on beside them.
 	defaultPool = 64
 	maxPool     = 10_000
 )

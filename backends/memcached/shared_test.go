@@ -323,7 +323,7 @@ func TestSharedOfAnotherList(t *testing.T) {
 	}
 }
 
-// A server that restarts counts cas ids anew. A record that was read from the one before is not swapped for one that now
+// A server that restarts counts cas ids again. A record that was read from the one before is not swapped for one that now
 // has its id.
 func TestSharedOnARestartedServer(t *testing.T) {
 	t.Parallel()

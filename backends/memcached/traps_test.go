@@ -405,7 +405,7 @@ func eventually[T any](call func() (T, error)) (v T, err error) {
 	}
 }
 
-// TestTrap13ServerForgetsCasIDs: a server that restarts counts its ids anew. A swap that was read
+// TestTrap13ServerForgetsCasIDs: a server that restarts counts its ids again. A swap that was read
 // from the one before cannot hit the item that now has its id.
 func TestTrap13ServerForgetsCasIDs(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,7 @@ func saw(states []*optimistic.Cell[int64], read []cell) error {
 
 // tooLate is by how much the server's clock may be ahead of a decision by the estimate when it is written. It bounds by how
 // much a permit can count too early where this machine has slept and its clocks do not show it. A slower request is decided
-// anew, by the clock that was read, and is then never too late: that was read in this call.
+// again, by the clock that was read, and is then never too late: that was read in this call.
 const tooLate = time.Second / 4
 
 // Swap writes the states if the server's clock has reached the time of the decision, and is not far ahead of it. So a permit counts from between the request and its answer, and the time of a state never goes

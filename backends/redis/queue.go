@@ -88,7 +88,7 @@ func (a *acquisition) ask(ctx context.Context, offered bool) (g driver.Grant, le
 }
 
 // placeGone is the answer of wait.lua to who asks again and has no place any more: the queue was lost, or it was silent
-// for too long. It asks anew then.
+// for too long. It asks again then.
 const placeGone = -3
 
 // failure turns the error of one request into that of the whole wait. That this request was not sent does not mean that

@@ -21,7 +21,7 @@ const (
 	// changes as often, so that to look more often shows little more.
 	lookEvery = 2 * time.Second
 	// rememberEpoch is for how long an epoch counts that no sentinel names any more: five
-	// times what they need to tell each other. After that, they have been set up anew.
+	// times what they need to tell each other. After that, they have been set up again.
 	rememberEpoch = 5 * lookEvery
 )
 

@@ -21,10 +21,10 @@ type clock struct {
 }
 
 const (
-	// clockJump is by how much the local clocks may move apart before we ask anew: the
+	// clockJump is by how much the local clocks may move apart before we ask again: the
 	// monotonic one stops while the machine sleeps.
 	clockJump = 100_000
-	// clockMemory is for how long we go without an answer before we ask anew: the leader's clock may have been set, and
+	// clockMemory is for how long we go without an answer before we ask again: the leader's clock may have been set, and
 	// one who is denied writes nothing.
 	clockMemory = time.Minute
 )

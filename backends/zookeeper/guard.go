@@ -17,7 +17,7 @@ import (
 //
 // Whoever adds a node there writes to the guard in the same transaction, at the version that came with the listing by
 // which it was granted. To remove a node needs no such write: it is safe to count a hold that has gone. Each
-// transaction also checks the incarnation, a child of the guard with a random name, because versions start anew when a
+// transaction also checks the incarnation, a child of the guard with a random name, because versions start again when a
 // guard was removed and made again.
 func (b *backend) guardPath(key string) string {
 	name := escape(key)

@@ -215,7 +215,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// A write, or a removal, that stalled on its way arrives when the limit was collected and made anew, and
+// A write, or a removal, that stalled on its way arrives when the limit was collected and made again, and
 // has as many writes behind it as before: it changes nothing.
 func TestLateRequestsOfAnEarlierLimit(t *testing.T) {
 	t.Parallel()

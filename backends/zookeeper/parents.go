@@ -14,7 +14,7 @@ import (
 // 10,000 a minute at most: a client that locks a thousand keys a second would fill its memory. So
 // each client removes those that it uses no more. What a client leaves that ends, the server removes.
 const (
-	// parentRests is for how long the parent of a lock that was released stays: to make it anew costs
+	// parentRests is for how long the parent of a lock that was released stays: to make it again costs
 	// three requests.
 	parentRests = 10 * time.Second
 	// maxIdleParents bounds what a client remembers. Those beyond are left to the server.

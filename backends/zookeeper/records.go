@@ -16,7 +16,7 @@ import (
 // which it says no more than its absence, and the state.
 //
 // The record is the data of a child of the limit's node, the incarnation, whose random name is not used
-// again. Versions start anew with each node, and a request can stall on its way: one that names an
+// again. Versions start again with each node, and a request can stall on its way: one that names an
 // incarnation that was removed meanwhile finds no node, whatever version its successor has.
 type record struct {
 	until int64 // Unix µs

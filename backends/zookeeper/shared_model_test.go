@@ -203,7 +203,7 @@ func (w *sharedWalk) try(key string, id walkID) {
 	}
 }
 
-// relist has a client watch a key anew: its next head may rely on the listing that comes with that.
+// relist has a client watch a key again: its next head may rely on the listing that comes with that.
 func (w *sharedWalk) relist(key string, b *backend) {
 	dir := b.guardPath(key)
 	b.mu.Lock()

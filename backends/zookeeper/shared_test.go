@@ -142,7 +142,7 @@ func TestSharedRequestsOfAHead(t *testing.T) {
 	expect("a grant", opMulti)
 }
 
-// A listing that is old grants nothing: neither where somebody has come since, nor of a guard that was made anew with
+// A listing that is old grants nothing: neither where somebody has come since, nor of a guard that was made again with
 // the version that the old one had.
 func TestOldListingsGrantNothing(t *testing.T) {
 	srv, b := open(t)

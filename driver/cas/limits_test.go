@@ -201,7 +201,7 @@ func TestContendedLimitIsExact(t *testing.T) {
 	})
 }
 
-// A state that a clock made when it was an hour ahead stands still, and begins anew when the whole limit would be back.
+// A state that a clock made when it was an hour ahead stands still, and begins again when the whole limit would be back.
 func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
 	for _, l := range []driver.Limit{perMinute, fixed, bucket} {
 		t.Run(l.Algorithm.String(), func(t *testing.T) {

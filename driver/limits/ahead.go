@@ -21,7 +21,7 @@ type sighting struct {
 	since   time.Time
 }
 
-// maxSightings bounds what an Ahead remembers. Beyond it, it begins anew, and the states wait longer.
+// maxSightings bounds what an Ahead remembers. Beyond it, it begins again, and the states wait longer.
 const maxSightings = 1000
 
 // Look is called before a decision on s, the state of l that the store has under name in this version. It says by

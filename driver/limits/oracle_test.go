@@ -447,7 +447,7 @@ func TestRefundAmongBursts(t *testing.T) {
 }
 
 // TestChangedLimit: a changed burst keeps the debt, and sees of it what it can. Another
-// rate starts anew, as another period does.
+// rate starts again, as another period does.
 func TestChangedLimit(t *testing.T) {
 	peek := func(s *State, limit string, at time.Duration) driver.TakenOne {
 		out, _ := s.Take(parse(t, limit), t0+us(at), driver.Ask{})

@@ -14,7 +14,7 @@ import (
 const (
 	// timeout bounds a request whose ctx does not end earlier.
 	timeout = 5 * time.Second
-	// patience is how long a request waits for a connection that is being made anew.
+	// patience is how long a request waits for a connection that is being made again.
 	patience = 250 * time.Millisecond
 )
 

@@ -32,7 +32,7 @@ type LimitSample struct {
 	Allowed, Denied int
 }
 
-// Limits measures l. Each decision is on a key that is drawn anew.
+// Limits measures l. Each decision is on a key that is drawn at random.
 func Limits(ctx context.Context, l Limiter, load LimitLoad) (*LimitSample, error) {
 	keys := make([]string, load.Keys)
 	for i := range keys {

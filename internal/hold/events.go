@@ -143,7 +143,7 @@ func (h *hold) tellRenewed(t *tenure, g granted, err error, now clock.Instant) {
 	})
 }
 
-// tellLoss tells of a loss, if there was one that was not told.
+// tellLoss reports a loss, if there was one that was not told.
 func (h *hold) tellLoss(t *tenure) {
 	if t.events == nil {
 		return
@@ -156,13 +156,13 @@ func (h *hold) tellLoss(t *tenure) {
 	}
 }
 
-// tellLost tells of a loss. The tenure has ended.
+// tellLost reports a loss. The tenure has ended.
 func (h *hold) tellLost(t *tenure, why Loss, err error) {
 	held := h.clock.Mono() - t.granted.Mono
 	t.last(func() { t.events.trace.Lost(h.identity(t), held, why, err) })
 }
 
-// tellReleased tells of an Unlock, at ended, and what the store made of it. That the store does not know
+// tellReleased reports an Unlock, at ended, and what the store made of it. That the store does not know
 // the hold any more is a loss.
 func (h *hold) tellReleased(ctx context.Context, t *tenure, ended time.Duration, err error) {
 	if errors.Is(err, errs.ErrLost) {
@@ -173,7 +173,7 @@ func (h *hold) tellReleased(ctx context.Context, t *tenure, ended time.Duration,
 	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })
 }
 
-// tellHandedOff tells of an Unlock, at ended, after which the hold is another's.
+// tellHandedOff reports an Unlock, at ended, after which the hold is another's.
 func (h *hold) tellHandedOff(ctx context.Context, t *tenure, ended time.Duration) {
 	r := Release{Held: ended - t.granted.Mono, HandedOff: true}
 	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })

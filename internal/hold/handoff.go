@@ -131,7 +131,7 @@ func (m *Manager) handOff(h *hold, t *tenure, a *waiter, now clock.Instant) (wat
 }
 
 // takeOver makes the tenure that a was handed its own. It reports false if the
-// hold was lost on the way: then a has to begin anew, at the front of the queue.
+// hold was lost on the way: then a has to begin again, at the front of the queue.
 func (a *Attempt) takeOver() bool {
 	t, h := a.passed, a.from
 	a.waited = true

@@ -62,7 +62,7 @@ func handOffHalf(t *testing.T, m *Manager, first *Tenure) *waiter {
 	return a
 }
 
-// A hold that is lost between two tenures is nobody's: its successor begins anew.
+// A hold that is lost between two tenures is nobody's: its successor begins again.
 func TestLossOnTheWay(t *testing.T) {
 	for name, trace := range map[string]Trace{"": nil, "traced": noTrace{}} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 
 // endAll ends what is lost: all of it is told before anything is cleaned up, so that the
 // last of a hundred thousand learns of it as soon as the first. A hold that was handed
-// off in the same moment goes on, and is looked at again at once: the clocks are judged anew for
+// off in the same moment goes on, and is looked at again at once: the clocks are judged again for
 // the tenure that has it now.
 func (m *Manager) endAll(lost []overdue) {
 	for i, l := range lost {

@@ -28,7 +28,7 @@ type Walk struct {
 	Blur time.Duration
 	// Per is the shortest period of a limit. Periods are up to five times as long.
 	Per time.Duration
-	// Fresh lets the walk begin anew on other keys after so many steps; 0: 2000.
+	// Fresh lets the walk begin again on other keys after so many steps; 0: 2000.
 	Fresh int
 }
 

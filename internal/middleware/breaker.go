@@ -21,7 +21,7 @@ type Rules interface {
 }
 
 // Breaker is a circuit breaker between Rules and the store of a Limiter. It bounds what a store that does not answer
-// costs: a request waits for Timeout at most, and if one has waited in vain while nobody was answered, the circuit
+// costs: a request waits for Timeout at most, and if one has waited that long while nobody was answered, the circuit
 // is open. Then one request at a time asks the store, and the others are decided at once, as the client's failure
 // policy decided the one before. The first answer closes the circuit. A Breaker is safe for concurrent use.
 type Breaker struct {

@@ -23,7 +23,7 @@ type Logger struct {
 	shadows  sync.Map // of rules in shadow mode: a *Throttle by name
 }
 
-// Warn tells of the first of many. It leaves the key out, which may hold what a client sent.
+// Warn reports the first of many. It leaves the key out, which may hold what a client sent.
 func (l *Logger) Warn(ctx context.Context, text string, err error) {
 	skipped, ok := l.throttle.Pass(LogEvery)
 	if !ok {

@@ -83,7 +83,7 @@ func (p *prefetcher) refund(ctx context.Context, lo leftover) (err error) {
 	return p.Store.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
 }
 
-// ended tells of a block that is over, with left permits unspent, of which returned were given back.
+// ended reports a block that is over, with left permits unspent, of which returned were given back.
 func (p *prefetcher) ended(key limitKey, l *block, left, returned int) {
 	if tell := p.Ended; tell != nil {
 		tell(PrefetchEnded{Key: key.key, Limit: key.limit, Spent: l.n - left, Returned: returned, Wasted: left - returned})

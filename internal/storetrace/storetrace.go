@@ -19,7 +19,7 @@ type Trace struct {
 
 func (t *Trace) now() time.Duration { return t.Clock.Mono() }
 
-// called tells of a call that was made at sent.
+// called reports a call that was made at sent.
 func (t *Trace) called(ctx context.Context, op, key string, sent time.Duration, err error) {
 	t.Called(ctx, op, key, t.now()-sent, err)
 }
@@ -40,7 +40,7 @@ func (t *Trace) run(ctx context.Context, op, key string, do func() error) error 
 	return err
 }
 
-// Backend tells of the calls of b that ask the store for locks and limits, and of those that an operator makes of keys.
+// Backend reports the calls of b that ask the store for locks and limits, and of those that an operator makes of keys.
 func (t *Trace) Backend(b driver.Backend) driver.Backend { return &backend{locker{b, t}, store{b}} }
 
 // backend has the methods of its locker, and of its store those that the locker has not.
@@ -106,7 +106,7 @@ func (b *backend) Charge(ctx context.Context, key string, l driver.Limit, n int)
 	return call(ctx, b.t, "charge", key, func() (driver.Charged, error) { return b.store.Charge(ctx, key, l, n) })
 }
 
-// locker tells of the calls that exclusive and shared holds have in common.
+// locker reports the calls that exclusive and shared holds have in common.
 type locker struct {
 	real interface {
 		driver.Locker

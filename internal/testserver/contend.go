@@ -123,7 +123,7 @@ func WaitAmid(b *testing.B, n int, busy func(context.Context), take func(context
 		if err := unlock(ctx); err != nil {
 			b.Error(err)
 		}
-		time.Sleep(rand.N(20 * time.Millisecond)) // they begin anew
+		time.Sleep(rand.N(20 * time.Millisecond)) // they begin again
 	}
 	stop()
 	wg.Wait()

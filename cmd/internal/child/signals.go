@@ -44,7 +44,7 @@ func (s *Signals) passStops(on bool) (done func()) {
 // Asked is the last INT, QUIT or TERM that came while a command ran, or nil.
 func (s *Signals) Asked() os.Signal { return s.asked }
 
-// note remembers a signal that asks to end. HUP may be told to a command that reads its configuration anew.
+// note remembers a signal that asks to end. HUP may be told to a command that reads its configuration again.
 func (s *Signals) note(sig os.Signal) {
 	if sig == os.Interrupt || sig == syscall.SIGQUIT || sig == syscall.SIGTERM {
 		s.asked = sig

@@ -59,7 +59,7 @@ func (a *App) acquireLease() *cobra.Command {
 	flags.DurationVar(&f.ttl, "ttl", 0, "how long the lock stays taken at most")
 	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most this long (default: as long as it takes)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "do not wait for the lock")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error whom the wait is for")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error who holds the lock")
 	flags.BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	NoFiles(cmd, "ttl")
 	NoFiles(cmd, "wait")

@@ -31,8 +31,8 @@ func (a *App) configCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration file without opening its store",
 		Long: `Checks FILE, or the one that --config names, with the environment, and prints what they
-say. The store is not opened, and secrets that a URL refers to are not looked up. All
-mistakes are told, each with file and line, and the exit status is 78. When there is none,
+say. The store is not opened, and secrets that a URL refers to are not looked up. It shows
+all mistakes, each with file and line, and the exit status is 78. When there is none,
 the URLs are checked: schemes, hosts, parameters.`,
 		Example: `  coord config check coord.yaml
   coord config check deploy/coord.yaml && git commit`,

@@ -100,7 +100,7 @@ func (a *App) runLead(ctx context.Context, stop func(), cfg *config.Config, name
 
 // lead campaigns until the command has ended by itself, or ctx ends.
 func (l *leader) lead(ctx context.Context, client *config.Client, opts []coord.LockOption) error {
-	// What refuses a question will refuse a campaign, and Lead would try again for ever.
+	// What refuses a question will refuse a campaign, and Lead would try again without end.
 	_, err := client.Inspect(ctx, l.name)
 	if err != nil && !errors.Is(err, coord.ErrNotHeld) && !errors.Is(err, coord.ErrUnsupported) {
 		return err

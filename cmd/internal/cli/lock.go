@@ -96,7 +96,7 @@ func (f *lockFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.fair, "fair", false, "be granted in the order of those who wait so, over all machines")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "let CMD run at most this long; the lock is freed when it has ended (default: no bound)")
 	flags.DurationVar(&f.grace, "grace", defaultGrace, "time between TERM and KILL on loss; at most a third of the TTL and a quarter of --max-hold")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error at once whom the wait is for; on a terminal it does so after 2s")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say on standard error at once who holds the lock; on a terminal coord does so after 2s")
 	flags.IntVar(&f.conflictExit, "conflict-exit", ExitRefused, "exit status when the lock is taken, 0 to 255; 0 is silent")
 	for _, name := range []string{"ttl", "wait", "max-hold", "grace", "conflict-exit"} {
 		NoFiles(cmd, name)
@@ -257,7 +257,7 @@ func (a *App) acquire(ctx context.Context, client *config.Client, name string, f
 // quietWait is how long a person at a terminal waits without a word.
 const quietWait = 2 * time.Second
 
-// tellOfWait says after a while whom the wait is for, unless the wait has ended.
+// tellOfWait says after a while who holds the lock, unless the wait has ended.
 func (a *App) tellOfWait(ctx context.Context, client *config.Client, name string, f lockFlags) (ended func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -343,7 +343,7 @@ func (a *App) notHad(ctx context.Context, client *config.Client, name string, f 
 	if f.conflictExit == 0 {
 		return nil // it is no failure, and cron would send mail about a message
 	}
-	remedy := "waited in vain"
+	remedy := "the wait is over"
 	if f.noWait {
 		remedy = "try --wait"
 	}

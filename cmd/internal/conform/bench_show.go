@@ -12,7 +12,7 @@ import (
 	"github.com/coordgo/coord/internal/bench"
 )
 
-// benchScreen tells of a run while it goes on.
+// benchScreen reports a run while it goes on.
 type benchScreen struct {
 	a     *cli.App
 	each  time.Duration

@@ -17,7 +17,7 @@ import (
 
 const conformLong = `Runs the conformance suite on a store and exits with 1 if a case fails. The cases are
 those of docs/contract.md. They use keys of their own, which expire, and never stop the server; cases that need
-that are told as unproven. Use a store on which a few minutes of load do no harm.
+that are reported as unproven. Use a store on which a few minutes of load do no harm.
 
 Network faults are made by a proxy between coord and a store of one host and port
 without TLS.`
@@ -54,7 +54,7 @@ func runCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	flags, s := cmd.Flags(), &f.command.Suite
-	flags.BoolVar(&s.Fast, "fast", false, "leave slow cases out: they are told as unproven")
+	flags.BoolVar(&s.Fast, "fast", false, "leave slow cases out: they are reported as unproven")
 	flags.StringVar(&f.only, "run", "", "only the cases whose id, or id/name, matches this regular expression")
 	flags.StringArrayVar(&f.command.Reports, "report", nil, "write the report to this file, as its ending says: .json or .md; may be repeated")
 	flags.IntVar(&s.Parallel, "parallel", conformance.DefaultParallel, "how many cases run at a time")

@@ -9,10 +9,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ErrNotLinearizable tells of a history that no order of its operations explains.
+// ErrNotLinearizable reports a history that no order of its operations explains.
 var ErrNotLinearizable = errors.New("history is not linearizable")
 
-// ErrUndecided tells of a history that was not decided in time.
+// ErrUndecided reports a history that was not decided in time.
 var ErrUndecided = errors.New("not decided in time")
 
 // maxWindows is how many periods a history of a moving limit may last.

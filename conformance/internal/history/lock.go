@@ -111,7 +111,7 @@ func (m leaseModel) unknown(s leaseState, o *Operation) leaseState {
 	return s
 }
 
-// granted is a TryLock that got the key: anew, or again under the id that holds it.
+// granted is a TryLock that got the key: newly, or again under the id that holds it.
 func (m leaseModel) granted(s leaseState, o *Operation) (leaseState, bool) {
 	if again, ok := m.extended(s, o); ok {
 		return again, true
@@ -193,7 +193,7 @@ func (m ownersModel) step(s ownersState, o *Operation) (ownersState, bool) {
 			s.depth++
 			return s, true
 		case s.owner == o.Who:
-			return s, false // it enters again, or learns of its loss, but does not begin anew
+			return s, false // it enters again, or learns of its loss, but does not begin again
 		}
 		// A new hold: the one before it was given back, or lost and not yet seen to be.
 		return ownersState{owner: o.Who, token: o.Token, depth: 1, top: o.Token}, o.Token > s.top

@@ -157,7 +157,7 @@ func (h *shareHold) ended(o *Operation) {
 	h.sure = min(h.sure, o.Call)
 }
 
-// granted is a TryLock that was granted: anew, or again.
+// granted is a TryLock that was granted: newly, or again.
 func (c *shareCheck) granted(cur *shareHold, o *Operation) *shareHold {
 	switch {
 	case cur != nil && cur.token == o.Token:

@@ -193,7 +193,7 @@ func (a *attacked) deadFirst(kind string) {
 		opts = append(opts, coord.Fair())
 	}
 	held, err := lockers[0].Lock(ctx, "dead first", opts...)
-	for errors.Is(err, coord.ErrUnavailable) && ctx.Err() == nil { // its client connects anew
+	for errors.Is(err, coord.ErrUnavailable) && ctx.Err() == nil { // its client connects again
 		nap(ctx, 100*time.Millisecond)
 		held, err = lockers[0].Lock(ctx, "dead first", opts...)
 	}
