@@ -104,7 +104,7 @@ func (c *Chain) bounds(r *Request) (list []Bound, shadow []Shadow, err error) {
 		if !l.Match.limits(r, &l.path, paths) {
 			continue
 		}
-		v := view{r, l, paths}
+		v := view{Request: r, rule: l, paths: paths}
 		if l.Shadow {
 			s := Shadow{Rule: l.Name}
 			s.Bounds, s.Err = v.bounds(nil)
@@ -127,6 +127,8 @@ type view struct {
 	*Request
 	rule  *link
 	paths []reading // of its path
+	// variable gives the variables of the path, where no path is known.
+	variable func(name string) string
 }
 
 // bounds adds those of the rule.
@@ -145,6 +147,9 @@ func (v *view) bounds(list []Bound) ([]Bound, error) {
 // pathValue is what a variable of the rule's pattern stands for. It is "" if servers may read different values, so that
 // nobody has more accounts by another spelling.
 func (v *view) pathValue(name string) (value string) {
+	if v.variable != nil {
+		return v.variable(name)
+	}
 	found := false
 	for _, r := range v.paths {
 		got, ok := v.rule.path.match(r, v.rule.Match.ExactSlash, name)

@@ -270,7 +270,7 @@ func TestNewRefuses(t *testing.T) {
 	for want, list := range map[string][]Rule{
 		`rule "": invalid argument: a rule without a name`:   {{Limits: hour(1)}},
 		`rule "ok": invalid argument: the name stands twice`: {ok, ok},
-		`rule "a-2": invalid argument: clients are told of 2 limits "a" by this name too: choose another`: {
+		`rule "a-2": invalid argument: clients see 2 limits "a" by this name too: choose another`: {
 			{Name: "a", Limits: []Limit{{Limit: coord.PerHour(1)}, {Limit: coord.PerSecond(1)}}}, {Name: "a-2", Limits: hour(1)},
 		},
 		`rule "r": invalid argument: it has neither limits nor Final, and so does nothing`:                                         {{Name: "r"}},

@@ -141,6 +141,23 @@ func notToken(c rune) bool {
 	return c <= ' ' || c >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", c)
 }
 
+// String is the subject as people write it: user, header X-Tenant, user + path id.
+func (s Subject) String() string {
+	switch {
+	case s.Kind == KindEveryone:
+		return "everyone"
+	case s.Kind == KindCombined:
+		parts := make([]string, len(s.Parts))
+		for i, p := range s.Parts {
+			parts[i] = p.String()
+		}
+		return strings.Join(parts, " + ")
+	case s.Name == "":
+		return string(s.Kind)
+	}
+	return string(s.Kind) + " " + s.Name
+}
+
 // source is what values of the subject are told apart by from others', as a part of a key.
 func (s Subject) source() string {
 	switch s.Kind {

@@ -82,7 +82,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, "")
 	u.run().want(t, 0, "See and break:", "")
-	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "demo", "status", "watch", "break", "stores", "schema", "doctor", "config", "config check", "config show", "config schema", "version", "completion"} {
+	for _, args := range []string{"", "lock", "lead", "acquire", "release", "limit", "limit list", "limit peek", "limit reset", "limit charge", "demo", "status", "watch", "break", "stores", "schema", "doctor", "config", "config check", "config show", "config schema", "version", "completion"} {
 		r := u.run(append(strings.Fields(args), "--help")...)
 		r.want(t, 0, "Examples:\n", "")
 		if !strings.Contains(r.stdout, "coord "+args) {

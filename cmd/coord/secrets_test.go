@@ -153,6 +153,7 @@ func TestSecretsAreHiddenFromAnySource(t *testing.T) {
 var everyCommand = []string{
 	"lock b -n 2 -- true", "lock a --no-wait -- true", "lock a -v --wait 1s -- true", "lead a -v -- true", "lead a --as m:1 -- true", "acquire c --ttl 1s --no-wait", "acquire d --ttl 1s --json",
 	"release c --id m/1/1/00000000000000000000000000000000", "limit a --rate 1/1s", "limit a --rate 1/1s --json",
+	"limit list", "limit peek a --rate 1/1s", "limit reset a --rate 1/1s --json", "limit charge a --rate 1/1s",
 	"status a", "status a --json", "status", "status --json", "break a", "break a --now", "doctor", "doctor --json", "doctor --strict",
 	"config show", "config show --json", "config check DIR/coord.yaml", "config schema",
 	"stores", "stores --json", "schema postgres", "version", "completion bash", "__complete status a", "help lock",

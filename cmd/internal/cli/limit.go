@@ -27,7 +27,10 @@ they are granted.
 The limit is --rate, such as 2000/1m, or that of this name in the file that --config
 names. It counts by sliding window: at most so many in any period of that length.
 With --burst it is a token bucket; --algorithm chooses by name. All who use one name
-on one store share its permits, and give the same limit.`
+on one store share its permits, and give the same limit.
+
+To see, reset or charge a limit, or those of a rule for one subject, use the commands
+below. A limit cannot have the name of one of them.`
 
 const limitExample = `  # at most 2000 calls in any minute, over all machines that share the store
   coord limit supplier --rate 2000/1m -- curl -fsS https://api.example.com/
@@ -73,22 +76,30 @@ func (a *App) limit(stop func()) *cobra.Command {
 			return a.runLimit(cmd.Context(), stop, cfg, name, limit, command, f)
 		},
 	}
+	f.defineRate(cmd)
+	flags := cmd.Flags()
+	flags.IntVarP(&f.n, "permits", "n", 1, "how many permits, all or none; 0 only asks whether there is one")
+	flags.DurationVar(&f.wait, "wait", 0, "wait for the permits at most this long")
+	flags.BoolVar(&f.json, "json", false, "print the answer as JSON")
+	NoFiles(cmd, "permits")
+	NoFiles(cmd, "wait")
+	cmd.AddCommand(a.limitList(), a.limitPeek(), a.limitReset(), a.limitCharge())
+	return cmd
+}
+
+// defineRate makes the flags that say what the limit is.
+func (f *limitFlags) defineRate(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rate, "rate", "", "permits per period, such as 2000/1m (default: the limit of this name in --config)")
 	flags.IntVar(&f.burst, "burst", 0, "capacity of a token bucket")
 	flags.StringVar(&f.algorithm, "algorithm", "", "sliding-window (default), token-bucket or fixed-window")
-	flags.IntVarP(&f.n, "permits", "n", 1, "how many permits, all or none; 0 only asks whether there is one")
-	flags.DurationVar(&f.wait, "wait", 0, "wait for the permits at most this long")
-	flags.BoolVar(&f.json, "json", false, "print the answer as JSON")
-	for _, name := range []string{"rate", "burst", "permits", "wait"} {
-		NoFiles(cmd, name)
-	}
+	NoFiles(cmd, "rate")
+	NoFiles(cmd, "burst")
 	err := cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(
 		[]string{"sliding-window", "token-bucket", "fixed-window"}, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
 		panic(err) // the flag does not exist: a mistake in this package
 	}
-	return cmd
 }
 
 // limit is the limit that the flags or the file give.
