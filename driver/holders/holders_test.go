@@ -75,6 +75,25 @@ func TestBrokenHold(t *testing.T) {
 	grant(t, &r, ask("b", permits(1, 1)), start.Add(time.Second))
 }
 
+// BreakNow of an id that was broken ends also what the id took after that, over or not: a clock that is set back does not
+// bring it to life.
+func TestBreakNowLeavesNothingOver(t *testing.T) {
+	var r Record
+	long := ask("a", permits(1, 3))
+	long.TTL = time.Minute
+	grant(t, &r, long, start)
+	if err := r.Break("a", start, rules); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, &r, ask("a", permits(1, 3)), start)
+	if err := r.BreakNow("a", start.Add(2*time.Second), rules); err != nil {
+		t.Fatal(err)
+	}
+	if live := r.Live(start); len(live) > 0 {
+		t.Errorf("after the clock was set back: %+v", live)
+	}
+}
+
 // BreakNow ends all that an id has, and nothing else.
 func TestBreakNow(t *testing.T) {
 	var r Record

@@ -90,7 +90,8 @@ func (r *Record) Break(id string, now time.Time, rules Rules) error {
 	return nil
 }
 
-// BreakNow is Unlock that also ends what was broken of id.
+// BreakNow is Unlock that also ends what was broken of id. Then nothing of id is left that a clock that is set back could
+// bring to life.
 func (r *Record) BreakNow(id string, now time.Time, rules Rules) error {
 	before := len(r.Holds)
 	r.shorten(now.UnixMicro(), rules)
@@ -99,6 +100,7 @@ func (r *Record) BreakNow(id string, now time.Time, rules Rules) error {
 	if err := r.Unlock(id, now, rules); !freed {
 		return err
 	}
+	r.Holds = slices.DeleteFunc(r.Holds, func(h Hold) bool { return h.ID == id && !h.Broken })
 	return nil
 }
 
