@@ -51,6 +51,8 @@ func (l *link) ask(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, ended(ctx, driver.NotSent(err))
 	}
+	lost := l.nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer l.nc.RemoveStatusListener(lost)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
@@ -62,6 +64,8 @@ func (l *link) ask(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	select {
 	case a := <-came:
 		return a.msg, ended(ctx, judged(a.err))
+	case <-lost: // the answer cannot come any more, and the library would wait for it
+		return nil, ended(ctx, nats.ErrDisconnected)
 	case <-bounded.Done():
 		return nil, ended(ctx, bounded.Err())
 	}
