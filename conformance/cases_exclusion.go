@@ -50,9 +50,7 @@ func contention(e *env) {
 							return
 						}
 						s.visit(who, l, nil)
-						if err := l.Unlock(e.ctx); err != nil {
-							e.Errorf("%s: Unlock: saw %v, want nil", who, err)
-						}
+						e.gaveBack(l.Unlock(e.ctx), who+": Unlock")
 					}
 				}
 			})

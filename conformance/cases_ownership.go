@@ -123,10 +123,17 @@ func unlockReplyLost(e *env, path pathTo) {
 	b, link := path(e)
 	c, key := e.clientOn(b), e.key("k")
 	rival := e.locker()
-	for range 3 {
+	const rounds = 3
+	late := 0 // a busy machine may need longer to ask again than Unlock has, but not each time
+	for range rounds {
 		l := e.lock(c, key, coord.TTL(e.long))
 		link.DropReply()
-		if err := l.Unlock(e.ctx); err != nil {
+		err := l.Unlock(e.ctx)
+		outOfTime := errors.Is(err, context.DeadlineExceeded) && !e.timely()
+		if outOfTime {
+			late++
+		}
+		if err != nil && (!outOfTime || late == rounds) {
 			e.Errorf("Unlock whose reply was lost: saw %v, want nil: the store has applied it", err)
 		}
 		link.Heal()
