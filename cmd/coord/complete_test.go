@@ -26,6 +26,8 @@ func TestCompletion(t *testing.T) {
 	}
 	u.env = append(u.env, "PATH="+bin)
 	const files, noFiles = ":0", ":4"
+	const commands = "charge Debit permits of a limit, whatever is left list List the limits and the rules of --config " +
+		"peek Show what is left of a limit, and take nothing reset Forget what was taken from a limit "
 	for _, tt := range []struct {
 		args, want string
 	}{
@@ -34,8 +36,8 @@ func TestCompletion(t *testing.T) {
 		{"lock|a|--|./", files},
 		{"lock|a|--|backup-db|", files},
 		{"lock|a|--wait|", noFiles},
-		{"limit|", noFiles},
-		{"--config|" + file + "|limit|", "mail sms supplier " + noFiles},
+		{"limit|", commands + noFiles},
+		{"--config|" + file + "|limit|", commands + "mail sms supplier " + noFiles},
 		{"--config|" + file + "|limit|s", "sms supplier " + noFiles},
 		{"--config|" + u.dir + "|limit|s", noFiles},
 		{"limit|supplier|--|oth", "other " + files},
