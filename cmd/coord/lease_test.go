@@ -120,7 +120,7 @@ func (h held) awaitLoss(t *testing.T) {
 	}
 }
 
-// A person at a terminal is told after two seconds whom the wait is for, once; nobody else is told without --verbose.
+// A person at a terminal sees after two seconds who holds the lock, once; nobody else does without --verbose.
 func TestWaitAtATerminal(t *testing.T) {
 	for _, args := range []string{"lock a", "lock a --write", "lock a -n 1"} {
 		t.Run(args, func(t *testing.T) {

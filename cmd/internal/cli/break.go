@@ -13,9 +13,9 @@ import (
 )
 
 const breakLong = `Takes NAME from its holder, be it a lock, a read/write lock or a permit. Where several
-hold it, --id says which one; coord status NAME shows them. The holder finds out at its next renewal, within a
-third of its TTL, and the lock stays taken until its lease ends, so that there are
-never two holders.
+hold it, --id says which one; coord status NAME shows them. The holder finds out at its
+next renewal, within a third of its TTL, and the lock stays taken until its lease ends,
+so that there are never two holders.
 
 With --now the lock is free at once. Until its next renewal the holder may go on
 beside the next one: use it only if you know that the holder is dead. What is
@@ -62,25 +62,19 @@ type breakable struct {
 
 // breakables are all holds of name, or the one of this id.
 func breakables(ctx context.Context, client *coord.Client, name, id string) (all []breakable, err error) {
-	s, err := inspect(ctx, client, name)
+	s, err := statusOf(ctx, client, name)
 	if err != nil {
 		return nil, err
 	}
-	if s.State != stateFree {
+	if s.Holder != nil {
 		all = append(all, breakable{Holder: s.holder, what: fmt.Sprintf("the lock %q", name), kept: s.State == stateKept, revoke: client.Break, atOnce: client.BreakNow})
 	}
-	for _, view := range views(client) {
-		holders, err := view.Holders(ctx, name)
-		if err != nil && !errors.Is(err, coord.ErrUnsupported) {
-			return nil, err
+	for _, m := range s.Members {
+		what := fmt.Sprintf("the %s lock %q", m.Mode, name)
+		if m.holder.Mode == driver.Permits {
+			what = fmt.Sprintf("a permit of %q", name)
 		}
-		for _, h := range holders {
-			what := fmt.Sprintf("the %s lock %q", h.Mode, name)
-			if h.Mode == driver.Permits {
-				what = fmt.Sprintf("a permit of %q", name)
-			}
-			all = append(all, breakable{Holder: h, what: what, broken: h.Released, revoke: view.Break, atOnce: view.BreakNow})
-		}
+		all = append(all, breakable{Holder: m.holder, what: what, broken: m.Broken, revoke: m.view.Break, atOnce: m.view.BreakNow})
 	}
 	if id != "" {
 		all = slices.DeleteFunc(all, func(b breakable) bool { return b.ID != id })

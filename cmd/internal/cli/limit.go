@@ -246,6 +246,16 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
+// writeJSONLine prints v for programs that read line by line.
+func writeJSONLine(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(printableJSON(text), '\n'))
+	return err
+}
+
 // printableJSON escapes what is not ASCII and not printable: encoding/json leaves it as it is, and a
 // terminal may obey it.
 func printableJSON(text []byte) []byte {

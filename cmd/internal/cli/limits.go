@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +34,7 @@ func (f *accountFlags) define(cmd *cobra.Command) {
 	f.defineRate(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.rule, "rule", "", "the limits of this rule of --config, in place of NAME")
-	flags.StringArrayVar(&f.subjects, "subject", nil, "whom the rule counts: an address, a user, a header's value; once for each part of a combination")
+	flags.StringArrayVar(&f.subjects, "subject", nil, "what the rule counts by: an address, a user, a header's value; once for each part of a combination")
 	flags.BoolVar(&f.json, "json", false, "print each as a line of JSON")
 	NoFiles(cmd, "rule")
 	NoFiles(cmd, "subject")
@@ -88,7 +87,7 @@ func (a *App) overAccounts(cmd *cobra.Command, f *accountFlags, do func(ctx cont
 			if err != nil {
 				return Cause(ctx, err)
 			}
-			seen = append(seen, statusOfAccount(acc, r))
+			seen = append(seen, accountStatus{newLimitStatus(acc.name, acc.limit, r), acc.key})
 		}
 		return a.printAccounts(seen, f.json)
 	}
@@ -102,22 +101,12 @@ type accountStatus struct {
 	Key string `json:"key"`
 }
 
-func statusOfAccount(acc account, r coord.Result) accountStatus {
-	s := limitStatus{Name: acc.name, Limit: acc.limit.String(), Remaining: r.Remaining, ResetAfterMS: ceilMS(r.ResetAfter)}
-	if r.Remaining == 0 {
-		s.RetryAfterMS = ceilMS(r.RetryAfter)
-	}
-	return accountStatus{s, acc.key}
-}
-
 func (a *App) printAccounts(list []accountStatus, asJSON bool) error {
 	if asJSON {
 		for _, s := range list {
-			text, err := json.Marshal(s)
-			if err != nil {
+			if err := writeJSONLine(a.stdout, s); err != nil {
 				return err
 			}
-			a.Printf("%s\n", printableJSON(text))
 		}
 		return nil
 	}

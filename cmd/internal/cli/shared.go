@@ -72,7 +72,7 @@ func (s *sharing) view(client *coord.Client) *coord.Shared {
 	return client.ReadWrite().Read()
 }
 
-// takenBySeveral says that a shared lock is taken, and by whom.
+// takenBySeveral says that a shared lock is taken, and who holds it.
 func (s *sharing) takenBySeveral(ctx context.Context, client *config.Client, name string) string {
 	text := fmt.Sprintf("the lock %q is taken", name)
 	if s.permits > 0 {
@@ -100,11 +100,13 @@ type memberStatus struct {
 	LeftMS int64  `json:"left_ms"`
 	Broken bool   `json:"broken,omitempty"`
 	holder coord.Holder
+	view   *coord.Shared // which shows and ends it
 }
 
 // membersOf asks who shares name, as a read/write lock and as a semaphore. A store that shares no key has nobody.
 func membersOf(ctx context.Context, client *coord.Client, name string) (members []memberStatus, err error) {
-	for _, view := range views(client) {
+	// A semaphore of any number shows all permits.
+	for _, view := range []*coord.Shared{client.ReadWrite().Read(), client.Semaphore(1)} {
 		holders, err := view.Holders(ctx, name)
 		if err != nil && !errors.Is(err, coord.ErrUnsupported) {
 			return nil, err
@@ -112,16 +114,11 @@ func membersOf(ctx context.Context, client *coord.Client, name string) (members 
 		for _, h := range holders {
 			members = append(members, memberStatus{
 				holderStatus: statusOfHolder(h), Mode: h.Mode.String(), Slot: h.Slot, Weight: h.Weight, Of: h.Of,
-				LeftMS: ceilMS(h.TTL), Broken: h.Released, holder: h,
+				LeftMS: ceilMS(h.TTL), Broken: h.Released, holder: h, view: view,
 			})
 		}
 	}
 	return members, nil
-}
-
-// views are what a name can be shared as. A semaphore of any number shows all permits.
-func views(client *coord.Client) []*coord.Shared {
-	return []*coord.Shared{client.ReadWrite().Read(), client.Semaphore(1)}
 }
 
 // kind is how a holder shares the name.

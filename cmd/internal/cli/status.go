@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -98,7 +97,7 @@ func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix stri
 		taken = true
 		if !asJSON {
 			fmt.Fprintln(list, strings.Join(lockSight(s).row(), "\t"))
-		} else if err := a.printStatusLine(s); err != nil {
+		} else if err := writeJSONLine(a.stdout, s); err != nil {
 			return err
 		}
 	}
@@ -189,16 +188,6 @@ func (a *App) printStatus(s lockStatus, asJSON bool) error {
 		return Exit(ExitFree, "")
 	}
 	return nil
-}
-
-// printStatusLine prints one of several locks as a line of JSON.
-func (a *App) printStatusLine(s lockStatus) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	_, err = a.stdout.Write(append(printableJSON(text), '\n'))
-	return err
 }
 
 func (a *App) printStatusText(s lockStatus) {

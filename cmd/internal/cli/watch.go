@@ -232,11 +232,16 @@ func lockSight(s lockStatus) sight {
 	return sight{lockStatus: &s, mark: mark}
 }
 
-func limitSight(l watchedLimit, r coord.Result) sight {
-	s := limitStatus{Name: l.key, Limit: l.limit.String(), Remaining: r.Remaining, ResetAfterMS: ceilMS(r.ResetAfter)}
+func newLimitStatus(name string, limit coord.Limit, r coord.Result) limitStatus {
+	s := limitStatus{Name: name, Limit: limit.String(), Remaining: r.Remaining, ResetAfterMS: ceilMS(r.ResetAfter)}
 	if r.Remaining == 0 {
 		s.RetryAfterMS = ceilMS(r.RetryAfter)
 	}
+	return s
+}
+
+func limitSight(l watchedLimit, r coord.Result) sight {
+	s := newLimitStatus(l.key, l.limit, r)
 	return sight{limitStatus: &s, mark: strconv.Itoa(r.Remaining)}
 }
 
@@ -332,12 +337,7 @@ func (w *watcher) showNews() func([]sight) error {
 
 func (w *watcher) showLine(s sight) error {
 	if w.asJSON {
-		line, err := json.Marshal(s)
-		if err != nil {
-			return err
-		}
-		_, err = w.stdout.Write(append(printableJSON(line), '\n'))
-		return err
+		return writeJSONLine(w.stdout, s)
 	}
 	_, err := io.WriteString(w.stdout, strings.Join([]string{s.time.Format(time.TimeOnly), s.kind, s.line()}, "  ")+"\n")
 	return err
