@@ -391,7 +391,7 @@ func TestLockedRowsLeaveConnections(t *testing.T) {
 func TestLateStatementCostsOneConnection(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, appURL(t, srv.Addr)+"?pool_size=10")
+	b := unswept(open(t, appURL(t, srv.Addr)+"?pool_size=10"))
 	stuck, free := request("a", time.Hour), request("b", time.Hour)
 	mustTry(t, b, "stuck", stuck)
 	mustTry(t, b, "free", free)
@@ -499,7 +499,7 @@ func TestReadOnlyHostIsLeft(t *testing.T) {
 func TestLockedRowHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
-	b := open(t, patientURL(t, srv.Addr))
+	b := unswept(open(t, patientURL(t, srv.Addr)))
 	var holds []driver.Hold
 	for i := range 1000 {
 		holds = append(holds, driver.Hold{Key: fmt.Sprint(i), Request: request("a", time.Hour)})
