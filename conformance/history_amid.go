@@ -162,7 +162,8 @@ func (e *env) goesOn(g *game, over context.Context) {
 		idle := ""
 		for i, h := range g.logs {
 			if !h.Since(since[i]) {
-				idle += " " + h.Model
+				last := h.Last()
+				idle += fmt.Sprintf("\n%s: the last was %s of %s: %s %s", h.Model, last.Op, last.Key, last.Result, last.Error)
 			}
 		}
 		switch {
@@ -186,6 +187,7 @@ func (g *game) recorded() int {
 // holdsAmid is of leases, shares and owners, and of processes that die while they hold.
 func holdsAmid(broken interrupt) func(*env) {
 	return func(e *env) {
+		e.abandons() // a server that stood still may apply a request long after it was given up
 		inherit := func() {}
 		if broken.part && e.r.suite.Harness.lacks(HookWorker) == "" {
 			var die func()

@@ -167,6 +167,13 @@ func (l *Log) Since(t int64) bool {
 	return slices.ContainsFunc(l.ops, func(o Operation) bool { return o.Call > t && o.Result == OK })
 }
 
+// Last is the operation that was added last. There is one.
+func (l *Log) Last() Operation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ops[len(l.ops)-1]
+}
+
 // ByKey gives the operations of each key, in the order of their calls. Keys share no state, so a history is
 // linearizable if each of its keys is (locality; Herlihy and Wing, theorem 1).
 func (l *Log) ByKey() map[string][]Operation {
