@@ -539,7 +539,7 @@ func TestSlowObserverOfHandOver(t *testing.T) {
 				}
 				synctest.Wait()
 				if waits {
-					log.want(t, "waited k 0s cancelled", "refused k 0s cancelled", "waited k 0s ok", "acquired k token 1026 0s handed ttl 30s")
+					log.want(t, "waited k 0s cancelled", "refused k 0s cancelled", "waited k 0s ok", "acquired k token 1025 0s handed ttl 30s")
 					unlock(t, (<-next).lock(t))
 				} else {
 					log.want(t, "waited k 0s cancelled", "refused k 0s cancelled")

@@ -254,13 +254,8 @@ func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts 
 	spec := cfg.spec(key, full, o)
 	spec.Share = share
 	a := &acquisition{}
-	a.attempt.Begin(engine, spec)
-	returned := false
-	defer errs.IfPanics(&returned, a.attempt.Abandon)
-	t, err := a.attempt.Run(ctx, try, w.trace())
-	returned = true
+	t, err := a.attempt.Run(ctx, engine, spec, try, w.trace())
 	if err != nil {
-		a.attempt.Abandon()
 		return nil, err
 	}
 	l = a.handle(c, t, cfg, share)

@@ -255,7 +255,7 @@ func TestCloseChaos(t *testing.T) {
 			}
 			f.mu.Unlock()
 			wg.Wait()
-			if left := c.leftovers(); left.Slots+left.Attempts+left.Holds+left.Tasks != 0 {
+			if left := c.leftovers(); left.Keys+left.Attempts+left.Holds+left.Tasks != 0 {
 				t.Errorf("seed %d: left %+v", seed, left)
 			}
 		})
@@ -379,7 +379,7 @@ func TestFairHoldInDetachedSlot(t *testing.T) {
 		second := <-got
 		ctx, cancel := second.Context(context.Background())
 		defer cancel()
-		if n := c.leftovers().Slots; n != 1 {
+		if n := c.leftovers().Keys; n != 1 {
 			t.Errorf("%d slots while a hold is live: want 1", n)
 		}
 		if err := c.Close(); err != nil {

@@ -110,8 +110,8 @@ func TestCancelledWaiterLeavesNothing(t *testing.T) {
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if left := c.leftovers(); f.count("trylock") != 1 || left.Slots != 0 {
-			t.Errorf("%d attempts, %d slots: want 1, 0", f.count("trylock"), left.Slots)
+		if left := c.leftovers(); f.count("trylock") != 1 || left.Keys != 0 {
+			t.Errorf("%d attempts, %d slots: want 1, 0", f.count("trylock"), left.Keys)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
 
@@ -20,7 +21,7 @@ type Spec struct {
 	Fair    bool
 	// MaxWaiting: the attempt is refused where so many others of this client wait for the key. 0: however many.
 	MaxWaiting int
-	ofHeads    bool // who has the key waits too: it is the head of those who want to share it
+	ofHeads    bool // the holder of the key waits too: it is the head of those that want to share it
 	// outlasts is how long a store may fail before a wait does. 0: Lease.
 	outlasts time.Duration
 	Share    driver.Share // zero: an exclusive hold
@@ -31,257 +32,261 @@ type Spec struct {
 	PassOn func(context.Context) error
 }
 
-// Attempt is one acquisition on its way. It is run once, and one that failed keeps its place in the queue until Abandon.
+// Attempt is one acquisition on its way. It is zero before Run, and run once.
 type Attempt struct {
-	waiter
+	acquisition
 	m           *Manager
-	refused     bool            // the store has refused it at least once
-	waited      bool            // it has waited in the local queue
-	isHead      bool            // it asks as the head of the queue for a shared key
-	placeLeft   <-chan struct{} // closed once it has given back the place of the head
-	outage      outage          // in which it waits
-	storeQueued bool            // granted by the store's own queue
-	granted     Tenure          // what Run gives
+	trace       Trace               // nil: nobody listens
+	waits       func(heldBy string) // told that the key cannot be had now, and which hold of this client is in the way; may be nil
+	try         bool                // it fails rather than wait
+	alone       bool                // it asks by itself, and does not queue
+	refused     bool                // the store has refused it at least once
+	waited      bool                // it has waited in the queue
+	isHead      bool                // it asks as the head of the queue for a shared key
+	placeLeft   <-chan struct{}     // closed once it has given back the place of the head
+	outage      outage              // in which it waits
+	storeQueued bool                // granted by the store's own queue
+	own         Tenure              // what it is granted: most often that is one
+
+	// Guarded by Manager.mu.
+	phase         phase
+	counted       bool          // as one that waits
+	yields        bool          // it lets other clients go first
+	ahead, behind *Attempt      // in the queue
+	wake          chan struct{} // signalled when it is not queued any more; nil if it never was
+	tenure        *Tenure       // given: what it was handed
+	refusal       error         // why it was turned away
+	lost          error         // why the store ended what the call under way is granted
 }
 
-// Begin makes a, which is zero, an attempt of m for what s asks.
-func (a *Attempt) Begin(m *Manager, s Spec) {
+// Run brings a to a tenure of what s asks of m, or fails, and then has the janitor remove what its calls may have left at the
+// store. A try fails with ErrLocked rather than wait. trace may be nil.
+func (a *Attempt) Run(ctx context.Context, m *Manager, s Spec, try bool, trace Trace) (*Tenure, error) {
+	a.begin(m, s)
+	if a.try = try; trace != nil {
+		a.trace, a.waits = trace, trace.Waits
+	}
+	return a.run(ctx)
+}
+
+func (a *Attempt) begin(m *Manager, s Spec) {
 	a.m, a.spec = m, s
 	if s.outlasts == 0 {
 		a.spec.outlasts = s.Lease
 	}
-	a.ticket.of, a.ticket.apart = &a.waiter, s.Fair || m.queues != nil
+	a.alone = s.Fair || m.queues != nil
 }
 
-// Run brings a to a tenure, or fails. A try fails with ErrLocked rather than wait. trace may be nil. Abandon
-// follows a failure.
-func (a *Attempt) Run(ctx context.Context, try bool, trace Trace) (*Tenure, error) {
-	var e *events
-	if trace != nil {
-		e = &events{trace: trace}
-	}
-	a.events = e
-	if t, err := a.enter(ctx, try); t != nil || err != nil {
-		return t, err
-	}
+func (a *Attempt) run(ctx context.Context) (*Tenure, error) {
 	returned := false
-	defer errs.IfPanics(&returned, func() { a.mayHave(a.m.clock.Now()) })
-	g, err := a.contend(ctx, try)
+	defer errs.IfPanics(&returned, func() {
+		if a.id != "" {
+			a.mayHave(a.m.clock.Now())
+		}
+		a.abandon()
+	})
+	t, err := a.acquire(ctx)
 	returned = true
+	if err != nil {
+		a.abandon()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (a *Attempt) acquire(ctx context.Context) (*Tenure, error) {
+	queued, err := a.join()
+	if err != nil {
+		return nil, err
+	}
+	if queued {
+		if t, err := a.await(ctx); t != nil || err != nil {
+			return t, err
+		}
+	}
+	g, err := a.contend(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return a.settle(g)
 }
 
-// enter takes a place in the queue and waits until it is the first, or is handed what
-// this client holds.
-func (a *Attempt) enter(ctx context.Context, try bool) (*Tenure, error) {
-	for {
-		waits, err := a.place(try)
-		if !waits || err != nil {
-			return nil, err
-		}
-		handed, err := a.awaitTurn(ctx)
-		if !handed {
-			return nil, err
-		}
-		if a.takeOver() {
-			return a.give(a.from, a.passed), nil
-		}
-	}
-}
-
-// place takes a place in the queue, unless it has one, and reports whether others are before it.
-func (a *Attempt) place(try bool) (waits bool, err error) {
+// join gives a its place: it asks at once, or queues.
+func (a *Attempt) join() (isQueued bool, err error) {
 	m := a.m
 	m.mu.Lock()
 	if m.stopped {
 		m.mu.Unlock()
 		return false, driver.ErrClosed
 	}
-	k, s := &a.ticket, m.slotFor(a.spec.Key)
-	k.out, k.told = false, false
-	if !a.placed {
-		m.attempts++
-		a.placed, k.try = true, try
-		s.queue.join(k, s.hold != nil)
-	} else {
-		s.queue.recheck = true
+	k := m.keyOf(a.spec.Key)
+	leads := !a.alone && k.hold == nil && k.leader == nil
+	if !leads && (k.refuses(a) || k.full(a)) {
+		defer m.mu.Unlock()
+		return false, m.locked(k)
 	}
-	if s.queue.full(k, s.hold != nil) || a.tooManyWait(s) {
-		err = m.locked(s)
-		m.mu.Unlock()
-		return false, err
+	m.attempts++
+	switch {
+	case leads:
+		k.lead(a)
+	case a.alone:
+		k.alone++
+		a.phase = asking
+	default:
+		isQueued, a.wake = true, make(chan struct{}, 1)
+		k.push(a, false)
 	}
-	if k.leading || k.apart {
-		m.mu.Unlock()
-		return false, nil
-	}
-	a.waiting = true
-	s.queue.wait(k)
-	if k.wake == nil {
-		k.wake = make(chan struct{}, 1)
-	}
-	held := s.heldBy()
+	held := k.heldBy()
 	m.mu.Unlock()
-	if !try {
-		a.events.waits(held)
+	if isQueued {
+		a.tellWaits(held)
 	}
-	return true, nil
+	return isQueued, nil
 }
 
-// tooManyWait reports whether as many wait for the key as a, which would be one more, allows. Manager.mu is held.
-func (a *Attempt) tooManyWait(s *slot) bool {
-	if a.spec.MaxWaiting == 0 || a.ticket.leading || a.ticket.try || a.ticket.waits || a.m.queues != nil {
-		return false
+func (a *Attempt) signal() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it has a signal that it has not read yet, or never queued
 	}
-	waiting := s.queue.waiting
-	if a.spec.ofHeads && s.hold != nil {
-		waiting++
-	}
-	return waiting >= a.spec.MaxWaiting
 }
 
-// awaitTurn waits for the leader's place, or to be handed a hold.
-func (a *Attempt) awaitTurn(ctx context.Context) (handed bool, err error) {
+// await waits until a is to ask the store, or is handed a hold. A hold does not get lost if the wait ends in the same moment.
+func (a *Attempt) await(ctx context.Context) (*Tenure, error) {
+	m := a.m
 	tooLong := time.NewTimer(LongWait)
 	defer tooLong.Stop()
 	for {
+		ended := false
 		select {
-		case <-a.ticket.wake:
-			if a.handed.Load() {
-				return true, nil
-			}
-			a.m.mu.Lock()
-			leading, out := a.ticket.leading, a.ticket.out
-			a.m.mu.Unlock()
-			switch {
-			case leading:
-				a.waited = true
-				return false, nil
-			case out:
-				return a.giveUp(a.locked())
-			}
+		case <-a.wake:
 		case <-tooLong.C:
 			a.warnLongWait()
 		case <-ctx.Done():
-			return a.giveUp(a.waitFailure(ctx))
-		case <-a.m.life.Done():
-			return a.giveUp(driver.ErrClosed)
+			ended = true
+		case <-m.life.Done():
+			ended = true
+		}
+		m.mu.Lock()
+		t, lapsed := a.take()
+		if ended && a.phase != outside { // in one step: what it could be handed would be nobody's
+			a.refusal = a.failure(ctx)
+			m.leave(a)
+		}
+		is, refusal := a.phase, a.refusal
+		m.mu.Unlock()
+		m.afterLoss(lapsed)
+		switch {
+		case t != nil:
+			t.tellAcquired(Handed)
+			return t, nil
+		case is == outside:
+			return nil, refusal
+		case is == asking:
+			a.waited = true
+			return nil, nil
 		}
 	}
 }
 
-// giveUp ends a's wait with err, unless it was handed a hold in the same moment: then that is its own, and does not get
-// lost. One that a is only about to be handed goes on to the next: who gives it is telling observers, however long they
-// take.
-func (a *Attempt) giveUp(err error) (handed bool, _ error) {
-	a.m.mu.Lock()
-	defer a.m.mu.Unlock()
-	a.waiting = false
-	if a.handed.Load() {
-		return true, nil
+// take makes the tenure that a was handed, if there is one, a's own. One that has lapsed before, because the process was frozen,
+// ends, and a is in the queue again. Manager.mu is held.
+func (a *Attempt) take() (t *Tenure, lapsed ended) {
+	if a.phase != given {
+		return nil, ended{}
 	}
-	a.passed, a.from = nil, nil
-	return false, err
+	t, a.waited = a.tenure, true
+	if cause := t.h.overdue(t, a.m.clock.Now()); cause != nil {
+		return nil, t.h.end(t, cause, lossOf(cause))
+	}
+	t.taker, a.tenure = nil, nil
+	a.m.leave(a)
+	return t, ended{}
 }
 
 // LongWait is how long a goroutine waits for a key that its own client holds before that is logged: it may wait for
 // itself.
 const LongWait = time.Second
 
-// warnLongWait logs, once for each hold, that a goroutine waits long for a key that its own client holds. Most often it
+// warnLongWait logs, once for each holder, that a goroutine waits long for a key that its own client holds. Most often it
 // has not passed on the ctx under which the key is held.
 func (a *Attempt) warnLongWait() {
 	m := a.m
 	m.mu.Lock()
-	var t *tenure
-	s := m.slots[a.spec.Key]
-	if a.placed && s.hold != nil {
-		t = s.hold.current()
-	}
-	isNew := t != nil && s.warned != t
-	if isNew {
-		s.warned = t
+	var t *Tenure
+	if k := m.keys[a.spec.Key]; k != nil && k.hold != nil && !k.hold.tenure.warned {
+		t = k.hold.tenure
+		t.warned = true
 	}
 	m.mu.Unlock()
-	if isNew {
+	if t != nil {
 		m.log.Warn("coord: waiting for a lock that this client holds; if the waiter works under that lock, it waits for itself: pass on the ctx of Do or of Lock.Context",
 			"key", a.spec.Name, "id", t.by.id, "waiter", a.spec.Owner.String(), "holder", t.by.spec.Owner.String(), "waited", LongWait)
 	}
 }
 
-// Abandon gives up a's place, and has the janitor remove what its calls may have
-// left at the store. It follows a Run that failed.
-func (a *Attempt) Abandon() {
-	// In this order: CleanUp waits for attempts, and then for the janitor.
+// abandon gives up a's place, and has the janitor remove what its calls may have left at the store. In this order: CleanUp
+// waits for attempts, and then for the janitor.
+func (a *Attempt) abandon() {
 	if t := a.leftBehind(); t != nil {
 		a.m.janitor.put(t)
 	}
-	if a.placed {
-		a.m.mu.Lock()
-		a.m.vacate(a.m.slots[a.spec.Key], &a.waiter)
-		a.m.mu.Unlock()
-	}
+	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
+	a.m.leave(a)
 }
 
-// settle makes a granted attempt the hold of its slot.
+// settle makes a grant the hold of a's key.
 func (a *Attempt) settle(g granted) (*Tenure, error) {
 	m := a.m
-	h, err := a.newHold(g)
+	now := m.clock.Now()
+	h, token, err := a.newHold(g, now)
 	if err != nil {
+		a.mayHave(now)
 		return nil, err
 	}
-	t := h.tenure
-	t.expect()
 	m.mu.Lock()
 	if m.stopped {
 		m.mu.Unlock()
-		h.taken(t, a.way(), false)
 		a.mayHave(m.clock.Now())
 		return nil, driver.ErrClosed
 	}
-	s := m.slots[a.spec.Key]
-	if h.inSlot = true; m.queues == nil { // a shared hold is in nobody's way here
-		s.hold, s.refusal = h, refusal{}
+	t, k := h.begin(a, token, now), m.keys[a.spec.Key]
+	if m.queues == nil { // a shared hold is in nobody's way here
+		k.hold, k.refusal = h, refusal{}
 	}
-	m.holds[h.by.id] = h
-	m.vacate(s, &a.waiter)
-	s.queue.turnAway()
+	m.holds[a.id] = h
+	m.leave(a)
+	m.turnAway(k)
 	lost := a.lost
 	m.mu.Unlock()
 	m.sched.add(h)
 	a.warnOfBound(g)
-	h.taken(t, a.way(), true)
+	t.tellAcquired(a.way())
 	if lost != nil { // the call may have been granted the key twice: what it has now is given back
 		m.lose(h, nil, lost)
 	}
-	return a.give(h, t), nil
+	return t, nil
 }
 
-// newHold makes a hold of a grant, with its first tenure. A grant whose lease has run out on the way is
-// refused, and left to the janitor.
-func (a *Attempt) newHold(g granted) (*hold, error) {
+// newHold makes a hold of a grant, and its token. A grant whose lease has run out on the way is refused.
+func (a *Attempt) newHold(g granted, now clock.Instant) (*hold, driver.Token, error) {
 	m := a.m
-	now := m.clock.Now()
 	deadline := g.deadline(m.clock)
 	token, err := MakeToken(g.Token, m.floor, 0)
 	if err == nil && deadline.Reached(now) {
 		err = errs.Chain(errs.ErrUnavailable, &lateGrant{took: now.Mono - g.since(m.clock).Mono, lease: g.TTL})
 	}
 	if err != nil {
-		a.mayHave(now)
-		return nil, err
+		return nil, 0, err
 	}
 	h := &hold{
-		by: &a.acquisition, clock: m.clock,
+		m: m, by: &a.acquisition,
 		stored: g.Token, slot: g.Slot, placeLeft: a.placeLeft, share: a.spec.Share, ttl: g.TTL, grantedAt: now.Mono,
 		renewAt: g.since(m.clock).Add(g.TTL / 3), alarm: alarm{heapIndex: -1},
 	}
 	h.deadline.Store(deadline)
-	h.tenure = a.begin(token, now)
-	return h, nil
+	return h, token, nil
 }
 
 // lateGrant is a grant whose lease had run out when it came.
@@ -289,12 +294,6 @@ type lateGrant struct{ took, lease time.Duration }
 
 func (g *lateGrant) Error() string {
 	return fmt.Sprintf("the grant took %v, too long for a lease of %v", g.took, g.lease)
-}
-
-// give is t as Run gives it.
-func (a *Attempt) give(h *hold, t *tenure) *Tenure {
-	a.granted = Tenure{t, h, a.m}
-	return &a.granted
 }
 
 // way is how an attempt that was granted came to it.
@@ -312,8 +311,15 @@ func (a *Attempt) way() Way {
 
 // waitFailure is the error of a wait that ended with its ctx or its client.
 func (a *Attempt) waitFailure(ctx context.Context) error {
+	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
+	return a.failure(ctx)
+}
+
+// failure is waitFailure where Manager.mu is held.
+func (a *Attempt) failure(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return driver.ErrClosed
 	}
-	return errs.Chain(a.locked(), errs.ContextError(ctx))
+	return errs.Chain(a.m.locked(a.m.keys[a.spec.Key]), errs.ContextError(ctx))
 }

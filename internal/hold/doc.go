@@ -3,33 +3,34 @@
 //
 // The way of one lock, from file to file:
 //
-//	attempt.go   Begin, Run: a place in the local queue, and the grant
-//	acquire.go   the calls on the store until it grants the key, or something ends the wait
-//	shared.go    the same for a key that several hold
-//	place.go     a shared hold that a signal ends
-//	tenure.go    what its holder has: one tenure of a hold
-//	release.go   Release to the store
-//	handoff.go   Release to the next goroutine of this client, without the store
-//	loss.go      the end of a hold that is lost
-//	renew.go     what is due for a hold: renewals and deadlines
+//	attempt.go  Run: a place behind others of this client, and the grant
+//	ask.go      the calls on the store until it grants the key, or something ends the wait
+//	shared.go   the same for a key that several hold
+//	place.go    a shared hold that a signal ends
+//	release.go  Release, to the next goroutine of this client or to the store
+//	renew.go    what is due for a hold: renewals and deadlines
 //
 // What these work with:
 //
 //	manager.go      Manager, and how it stops
-//	slot.go         a key: its queue, and the hold of it
-//	waiter.go       an attempt as others of its key know it
-//	lease.go        a hold at the store: its deadlines, its tenures and their end
+//	key.go          a key: who asks for it, who queues, and the hold of it
+//	lease.go        a hold at the store: its states, its deadlines and its end
+//	tenure.go       what one holder has of a hold, as the holder sees it
 //	events.go       what a Trace is told, in order
 //	acquisition.go  what the store knows of an attempt, and then of its hold
-//	queue.go        the queue of a key, first in, first out; it knows no hold
+//	refusal.go      who is in the way of a key
+//	outage.go       how long a store may fail
 //	schedule.go     when something is due, by one timer and a heap; it does not know what
 //	cleanup.go      what lost replies may have left at the store
 //	token.go        fencing tokens
 //	stats.go        what a Manager has, for tests
 //
-// Types depend on each other in one direction only: Place, Attempt, Tenure, Manager, slot, waiter, hold, tenure, and then
-// those that know none of them.
+// An attempt and a hold are in one of a few phases each, and Manager.mu guards both:
 //
-// Mutexes are taken in this order: that of events, Manager, scheduler, hold; that of the janitor comes last. There
-// is one exception: handOff takes that of its successor's events under Manager.mu. Nobody else can have it then.
+//	attempt   outside → queued → asking → outside             and, where a hold is handed to it:
+//	                    queued → given  → outside             or back to queued, if that hold is lost before it is seen
+//	hold      held → released → held …  by the next goroutine of this client
+//	          held → over               to the store, or by a loss
+//
+// Mutexes are taken in this order: that of events, scheduler, Manager; that of the janitor is taken alone.
 package hold

@@ -72,109 +72,113 @@ func lossOf(cause error) Loss {
 	return Revoked
 }
 
-// events is where the events of one attempt's tenure are told, one at a time. It is nil where nobody listens.
+// events tells a Trace what becomes of one tenure: one event at a time, Acquired first, Lost or Released last.
 type events struct {
-	trace Trace
-	// mu is held while the events of the tenure are told. Whoever gives the tenure to the attempt locks it, before
-	// anyone else could know the tenure. The attempt's own goroutine unlocks it after Acquired; if the attempt does
-	// not have the tenure after all, whoever finds that out.
-	mu sync.Mutex
+	trace Trace // nil: nobody listens
+
+	mu    sync.Mutex
+	begun bool     // Acquired was told
+	ended bool     // the last event was told
+	early []func() // what came before Acquired was told
 }
 
-func (e *events) waits(heldBy string) {
-	if e != nil {
-		e.trace.Waits(heldBy)
+// begin tells the first event, and then what has come since.
+func (e *events) begin(first func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begun = true
+	first()
+	for _, tell := range e.early {
+		tell()
 	}
+	e.early = nil
 }
 
-// expect announces t, whose goroutine has yet to wake up. Until taken, no event of t is told.
-func (t *tenure) expect() {
-	if t.events != nil {
-		t.events.mu.Lock()
-		t.telling = true
+// tell tells an event in its turn, unless the last one was told.
+func (e *events) tell(last bool, event func()) {
+	inTurn := func() {
+		if !e.ended {
+			e.ended = last
+			event()
+		}
 	}
-}
-
-// inOrder runs fn as an event of t, unless the last event of t was told.
-func (t *tenure) inOrder(fn func()) {
-	if t.events == nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.begun {
+		e.early = append(e.early, inTurn)
 		return
 	}
-	t.events.mu.Lock()
-	defer t.events.mu.Unlock()
-	if t.telling {
-		fn()
+	inTurn()
+}
+
+// tellWaits tells that an attempt that is no try cannot have the key now.
+func (a *Attempt) tellWaits(heldBy string) {
+	if a.waits != nil && !a.try {
+		a.waits(heldBy)
 	}
 }
 
-// last runs fn, which tells the last event of t.
-func (t *tenure) last(fn func()) {
-	t.inOrder(func() {
-		t.telling = false
-		fn()
-	})
+// InOrder runs fn as an event of t, unless the last event of t was told. Without a Trace fn does not run.
+func (t *Tenure) InOrder(fn func()) {
+	if t.trace != nil {
+		t.tell(false, fn)
+	}
 }
 
-// identity says that an event is of t, which has the hold or had it.
-func (h *hold) identity(t *tenure) Identity { return Identity{h.by.id, t.token} }
-
-// taken tells, after expect, that the attempt has t, or with false that it has not.
-func (h *hold) taken(t *tenure, way Way, has bool) {
-	if t.events == nil {
-		return
-	}
-	defer t.events.mu.Unlock()
-	if has {
-		t.events.trace.Acquired(h.identity(t), way, h.ttlOf(t))
-	} else {
-		t.telling = false
+func (t *Tenure) tellAcquired(way Way) {
+	if t.trace != nil {
+		t.begin(func() { t.trace.Acquired(t.Identity(), way, t.TTL()) })
 	}
 }
 
 // tellRenewed tells what became of a renewal, which g.sent began and which was answered at now.
-func (h *hold) tellRenewed(t *tenure, g granted, err error, now clock.Instant) {
-	t.inOrder(func() {
+func (t *Tenure) tellRenewed(g granted, err error, now clock.Instant) {
+	if t.trace == nil {
+		return
+	}
+	t.tell(false, func() {
 		took := now.Mono - g.sent.Mono
 		if err == nil {
-			t.events.trace.Renewed(h.identity(t), g.TTL, took)
+			t.trace.Renewed(t.Identity(), g.TTL, took)
 		} else {
-			t.events.trace.RenewFailed(h.identity(t), took, max(h.deadlineOf(t).Until(now), 0), err)
+			t.trace.RenewFailed(t.Identity(), took, max(t.deadline().Until(now), 0), err)
 		}
 	})
 }
 
-// tellLoss reports a loss, if there was one that was not told.
-func (h *hold) tellLoss(t *tenure) {
-	if t.events == nil {
+// TellLoss tells the Trace of a loss, if there was one that was not told. Whoever comes first tells: who found
+// the loss, or an Unlock of what was lost, so that a call that fails for a loss does not return before.
+func (t *Tenure) TellLoss() {
+	if t.over.Load() && t.loss != NotLost {
+		t.tellLost(t.loss, t.err)
+	}
+}
+
+// tellLost tells a loss. The tenure has ended.
+func (t *Tenure) tellLost(why Loss, err error) {
+	if t.trace == nil {
 		return
 	}
-	h.mu.Lock()
-	loss, err := t.loss, t.err
-	h.mu.Unlock()
-	if loss != NotLost {
-		h.tellLost(t, loss, err)
-	}
+	held := t.h.m.clock.Mono() - t.granted.Mono
+	t.tell(true, func() { t.trace.Lost(t.Identity(), held, why, err) })
 }
 
-// tellLost reports a loss. The tenure has ended.
-func (h *hold) tellLost(t *tenure, why Loss, err error) {
-	held := h.clock.Mono() - t.granted.Mono
-	t.last(func() { t.events.trace.Lost(h.identity(t), held, why, err) })
-}
-
-// tellReleased reports an Unlock, at ended, and what the store made of it. That the store does not know
+// tellReleased tells an Unlock, at ended, and what the store made of it. That the store does not know
 // the hold any more is a loss.
-func (h *hold) tellReleased(ctx context.Context, t *tenure, ended time.Duration, err error) {
+func (t *Tenure) tellReleased(ctx context.Context, ended time.Duration, err error) {
 	if errors.Is(err, errs.ErrLost) {
-		h.tellLost(t, Revoked, err)
+		t.tellLost(Revoked, err)
 		return
 	}
-	r := Release{Held: ended - t.granted.Mono, Took: h.clock.Mono() - ended, Err: err}
-	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })
+	r := Release{Held: ended - t.granted.Mono, Took: t.h.m.clock.Mono() - ended, Err: err}
+	t.tell(true, func() { t.trace.Released(ctx, t.Identity(), r) })
 }
 
-// tellHandedOff reports an Unlock, at ended, after which the hold is another's.
-func (h *hold) tellHandedOff(ctx context.Context, t *tenure, ended time.Duration) {
+// tellHandedOff tells an Unlock, at ended, after which the hold is another's.
+func (t *Tenure) tellHandedOff(ctx context.Context, ended time.Duration) {
+	if t.trace == nil {
+		return
+	}
 	r := Release{Held: ended - t.granted.Mono, HandedOff: true}
-	t.last(func() { t.events.trace.Released(ctx, h.identity(t), r) })
+	t.tell(true, func() { t.trace.Released(ctx, t.Identity(), r) })
 }

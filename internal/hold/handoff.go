@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
 )
 
 // A hold that is released while other goroutines of its client wait for the key need
@@ -22,53 +21,6 @@ import (
 // back, and other processes have a chance.
 const handOffWindow = 50 * time.Millisecond
 
-// handTo hands the hold from t, which is being released, to the next local waiter. It
-// reports false if there is none that may have it; then nothing has changed. now is
-// when t was found to hold.
-func (m *Manager) handTo(ctx context.Context, h *hold, t *tenure, now clock.Instant) bool {
-	if !h.by.spec.handsOff() {
-		return false
-	}
-	m.mu.Lock()
-	a := m.successor(h, now)
-	if a == nil {
-		m.mu.Unlock()
-		return false
-	}
-	watchers, ok := m.handOff(h, t, a, now)
-	next := a.passed
-	if ok {
-		m.vacate(m.slots[a.spec.Key], a)
-	}
-	m.mu.Unlock()
-	if !ok {
-		return false
-	}
-	cancelAll(watchers, ErrReleased)
-	if t.endBy != next.endBy {
-		m.sched.update(h)
-	}
-	h.tellHandedOff(ctx, t, now.Mono)
-	if !m.receives(a, next) {
-		h.taken(next, Handed, false)
-		// What comes of it is not t's, which ended well: what the store does not confirm is left to the janitor.
-		_ = (&Tenure{next, h, m}).Release(ctx)
-	}
-	return true
-}
-
-// receives lets a have the tenure next, unless it has given up meanwhile.
-func (m *Manager) receives(a *waiter, next *tenure) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if a.passed != next {
-		return false
-	}
-	a.handed.Store(true)
-	a.ticket.signal()
-	return true
-}
-
 // handsOff reports whether a hold that was asked for like this is handed off at all. A fair
 // one is not: who comes next is for the store to say. A lease that nobody renews, or that
 // is to outlive its holder, is wanted whole.
@@ -76,72 +28,69 @@ func (s *Spec) handsOff() bool {
 	return !s.Fair && !s.NoRenew && s.MinHold == 0
 }
 
-// successor is the waiter that has the hold next, nil if it goes back to the store.
-// Manager.mu is held.
-func (m *Manager) successor(h *hold, now clock.Instant) *waiter {
-	if m.attempts == 0 || m.stopped || !h.inSlot {
+// successor is the attempt that has the hold next, nil if it goes back to the store: the first in the queue that waits. now is
+// when its tenure was released. Manager.mu is held.
+func (m *Manager) successor(h *hold, now clock.Instant) *Attempt {
+	if m.attempts == 0 || m.stopped || h.lost || !h.by.spec.handsOff() {
 		return nil
 	}
-	s := m.slots[h.by.spec.Key]
-	if s == nil || s.hold != h || s.queue.first == nil || s.queue.apart > 0 {
+	k := m.keys[h.by.spec.Key]
+	if k == nil || k.hold != h || k.patient == 0 || k.alone > 0 {
 		return nil
 	}
-	k := s.queue.first
-	for k != nil && !k.of.takes() {
-		k = k.behind
+	a := k.first
+	for a.try {
+		a = a.behind
 	}
-	if k == nil {
-		return nil
-	}
-	a := k.of
 	switch {
 	case !a.spec.handsOff() || a.spec.Lease != h.by.spec.Lease || a.spec.Holder != h.by.spec.Holder:
 		return nil
 	case now.Mono >= h.grantedAt+handOffWindow || h.handOffs >= maxHandOffs:
-		s.queue.yields = true
+		k.yields = true
+		return nil
+	case h.deadline.Load().Until(now) < h.span()*2/3:
 		return nil
 	}
 	return a
 }
 
-// handOff ends t and makes a's tenure the next, in one step, unless the hold is lost or
-// its lease is too old. It gives the contexts that end with t. Manager.mu is held.
-func (m *Manager) handOff(h *hold, t *tenure, a *waiter, now clock.Instant) (watchers []*Watcher, ok bool) {
-	token, err := MakeToken(h.stored, m.floor, h.handOffs+1)
-	if err != nil {
-		return nil, false
-	}
-	next := a.begin(token, now)
-	next.expect()
-	h.mu.Lock()
-	ok = h.tenure == t && t.err == nil && h.deadline.Load().Until(now) >= h.span()*2/3
-	if ok {
-		watchers = h.finish(t, ErrReleased)
-		h.tenure = next
-	}
-	h.mu.Unlock()
-	if ok {
-		h.handOffs++
-		a.passed, a.from = next, h
-	} else {
-		h.taken(next, Handed, false)
-		a.discard(next)
-	}
-	return watchers, ok
+// handOff goes on with the hold of a tenure that was released at now. Its watchers and its Trace learn of the end before the
+// next tenure begins, however long that takes.
+func (m *Manager) handOff(ctx context.Context, e ended, now clock.Instant) {
+	defer m.passOn(ctx, e.t, now)
+	e.cancel()
+	e.t.tellHandedOff(ctx, now.Mono)
 }
 
-// takeOver makes the tenure that a was handed its own. It reports false if the
-// hold was lost on the way: then a has to begin again, at the front of the queue.
-func (a *Attempt) takeOver() bool {
-	t, h := a.passed, a.from
-	a.waited = true
-	if !t.over.Load() && !h.lapsed(t, a.m.clock.Mono()) {
-		h.taken(t, Handed, true)
-		return true
+// passOn gives the hold of t to its successor, which may be another one than when t was released: the first in the queue can
+// leave at any time. If there is none any more, the hold goes back to the store.
+func (m *Manager) passOn(ctx context.Context, t *Tenure, now clock.Instant) {
+	h := t.h
+	m.mu.Lock()
+	a := m.successor(h, now)
+	if a == nil {
+		h.state = over
+		m.mu.Unlock()
+		// What comes of it is not t's, which ended well: what the store does not confirm is left to the janitor.
+		_ = m.giveBack(ctx, h, nil)
+		return
 	}
-	h.taken(t, Handed, false)
-	a.m.lose(h, t, errs.ErrLost)
-	a.handed.Store(false)
-	a.passed, a.from, a.ticket.toFront = nil, nil, true
-	return false
+	m.give(h, a)
+	isOther := h.tenure.endBy != t.endBy
+	m.mu.Unlock()
+	if isOther {
+		m.sched.update(h)
+	}
+}
+
+// give makes a the next to have the hold. Manager.mu is held.
+func (m *Manager) give(h *hold, a *Attempt) {
+	k := m.keys[a.spec.Key]
+	k.take(a)
+	k.waitsNot(a)
+	h.handOffs++
+	token, _ := MakeToken(h.stored, m.floor, h.handOffs) // in range, as the first one and maxHandOffs are
+	a.phase, a.tenure = given, h.begin(a, token, m.clock.Now())
+	a.tenure.taker = a
+	a.signal()
 }

@@ -21,7 +21,7 @@ func TestLossOfAnEarlierTenure(t *testing.T) {
 		waiting := another(t, m, nil)
 		release(t, first)
 		next := <-waiting
-		m.lose(first.h, first.tenure, errs.ErrMaxHold)
+		m.lose(first.h, first, errs.ErrMaxHold)
 		if err := next.Check(); err != nil || isClosed(next.Done()) {
 			t.Errorf("the next tenure has ended: %v", err)
 		}
@@ -29,40 +29,72 @@ func TestLossOfAnEarlierTenure(t *testing.T) {
 	})
 }
 
-// A loss that comes while a release is under way is found by the hand-off.
-func TestNothingIsHandedOffAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, &fakeStore{})
-		first := lock(t, m, 0, nil)
-		waiting := another(t, m, nil)
-		h, now := first.h, m.clock.Now()
-		h.end(nil, errs.ErrLost, Expired) // the first half of a loss: the slot is still the hold's
-		if m.handTo(t.Context(), h, first.tenure, now) {
-			t.Error("a hold that was lost was handed off")
-		}
-		if h.current() != first.tenure {
-			t.Error("a hold that was lost has another tenure")
-		}
-		m.sched.remove(h)
-		m.cleanUp(h)
-		m.leaveSlot(h)
-		release(t, <-waiting)
-	})
+// holdUp keeps whoever ends the tenure, once it has ended, until goOn is called.
+func holdUp(t *testing.T, tenure *Tenure) (ended <-chan struct{}, goOn func()) {
+	is, wait := make(chan struct{}), make(chan struct{})
+	tenure.Watch(&Watcher{Cancel: func(error) {
+		close(is)
+		<-wait
+	}})
+	goOn = sync.OnceFunc(func() { close(wait) })
+	t.Cleanup(goOn)
+	return is, goOn
 }
 
-// handOffHalf is the first half of handTo: the successor has not been told.
-func handOffHalf(t *testing.T, m *Manager, first *Tenure) *waiter {
+// A loss that comes while a release is under way is found by the hand-off.
+func TestNothingIsHandedOffAfterALoss(t *testing.T) {
+	for name, lose := range map[string]func(m *Manager, h *hold){
+		"told by the store": func(m *Manager, h *hold) { m.LossPushed("k", h.by.id, errWire) },
+		"by the clock":      func(_ *Manager, h *hold) { time.Sleep(testTTL) },
+		"in a renewal":      func(m *Manager, h *hold) { m.renewed(h, granted{}, driver.ErrNotHeld) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeStore{}
+				m := newManager(t, f)
+				first := lock(t, m, 0, nil)
+				waiting := another(t, m, nil)
+				ended, goOn := holdUp(t, first)
+				f.setBroken(name == "by the clock")
+				unlocked := make(chan error, 1)
+				go func() { unlocked <- first.Release(t.Context()) }()
+				<-ended
+				lose(m, first.h)
+				f.setBroken(false)
+				goOn()
+				if err := <-unlocked; err != nil {
+					t.Errorf("Release of what was not lost before: %v", err)
+				}
+				next := <-waiting
+				if next.h == first.h {
+					t.Error("a hold that was lost was handed off")
+				}
+				release(t, next)
+				time.Sleep(2 * taskGrace)
+				wantNothing(t, m)
+			})
+		})
+	}
+}
+
+// halfway hands first off to an attempt whose goroutine has not seen that yet.
+func halfway(t *testing.T, first *Tenure) (next *Tenure, wake func()) {
+	m := first.h.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.successor(first.h, m.clock.Now())
-	if _, ok := m.handOff(first.h, first.tenure, a, m.clock.Now()); !ok {
-		t.Fatal("not handed off")
+	if a == nil {
+		t.Fatal("no successor")
 	}
-	m.vacate(m.slots["k"], a)
-	return a
+	seen := a.wake
+	a.wake = make(chan struct{}, 1) // not the one that it waits for
+	first.h.finish(ErrReleased, NotLost)
+	m.give(first.h, a)
+	a.wake = seen
+	return a.tenure, a.signal
 }
 
-// A hold that is lost between two tenures is nobody's: its successor begins again.
+// A hold that is lost between two tenures is nobody's: its successor begins again, as the first.
 func TestLossOnTheWay(t *testing.T) {
 	for name, trace := range map[string]Trace{"": nil, "traced": noTrace{}} {
 		t.Run(name, func(t *testing.T) {
@@ -70,27 +102,15 @@ func TestLossOnTheWay(t *testing.T) {
 				m := newManager(t, &fakeStore{})
 				first := lock(t, m, 0, trace)
 				successor, other := another(t, m, trace), another(t, m, trace)
-				a := handOffHalf(t, m, first)
-				var wg sync.WaitGroup
-				wg.Go(func() { m.lose(first.h, first.h.current(), errs.ErrLost) })
-				for !a.passed.over.Load() {
-					runtime.Gosched()
+				lost, wake := halfway(t, first)
+				m.lose(first.h, lost, errs.ErrLost)
+				wake()
+				next := <-successor
+				if next.h == first.h || next.Check() != nil {
+					t.Errorf("was given the lost hold, token %d: %v", next.Token(), next.Check())
 				}
-				a.handed.Store(true)
-				a.ticket.signal()
-				wg.Wait()
-				for range 2 {
-					var next *Tenure
-					select { // whichever of them the store has granted meanwhile
-					case next = <-successor:
-					case next = <-other:
-					}
-					if next.h == first.h || next.Check() != nil {
-						t.Errorf("was given the lost hold, token %d: %v", next.Token(), next.Check())
-					} else {
-						release(t, next)
-					}
-				}
+				release(t, next)
+				release(t, <-other)
 				time.Sleep(2 * taskGrace)
 				wantNothing(t, m)
 			})
@@ -129,10 +149,9 @@ func TestFrozenOnTheWay(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)
 		successor := another(t, m, nil)
-		a := handOffHalf(t, m, first)
+		_, wake := halfway(t, first)
 		first.h.deadline.Store(m.clock.Now()) // as if so much time had passed
-		a.handed.Store(true)
-		a.ticket.signal()
+		wake()
 		next := <-successor
 		if next.h == first.h || next.Check() != nil {
 			t.Errorf("was given the lapsed hold: %v", next.Check())
@@ -141,8 +160,8 @@ func TestFrozenOnTheWay(t *testing.T) {
 	})
 }
 
-// A hold that the scheduler found overdue in the moment in which it was handed off is
-// looked after all the same: it is renewed, and its loss is seen.
+// A hold whose MaxHold is over in the moment in which it is handed off is looked after all the same: it is renewed, and its
+// loss is seen.
 func TestHandOffCrossesMaxHold(t *testing.T) {
 	for name, after := range map[string]func(t *testing.T, f *fakeStore, next *Tenure){
 		"renewed": func(t *testing.T, f *fakeStore, next *Tenure) {
@@ -169,15 +188,20 @@ func TestHandOffCrossesMaxHold(t *testing.T) {
 				m := newManager(t, f)
 				first := lock(t, m, 20*time.Millisecond, nil)
 				waiting := another(t, m, nil)
-				now := m.clock.Now() // when Release looks
-				m.sched.mu.Lock()    // the first half of look
-				rest := m.sched.collect(now.Add(20 * time.Millisecond))
-				m.sched.mu.Unlock()
-				if n := m.sched.size(); n != 0 || !m.handTo(t.Context(), first.h, first.tenure, now) {
-					t.Fatalf("%d not overdue, or not handed off", n)
+				ended, goOn := holdUp(t, first)
+				unlocked := make(chan error, 1)
+				go func() { unlocked <- first.Release(t.Context()) }()
+				<-ended
+				time.Sleep(25 * time.Millisecond) // the scheduler looks, for MaxHold
+				goOn()
+				if err := <-unlocked; err != nil {
+					t.Error(err)
 				}
-				rest()
-				after(t, f, <-waiting)
+				next := <-waiting
+				if next.h != first.h {
+					t.Fatal("not handed off")
+				}
+				after(t, f, next)
 				time.Sleep(2 * taskGrace)
 				wantNothing(t, m)
 			})
@@ -191,7 +215,9 @@ func TestNoLookAfterTheEnd(t *testing.T) {
 	tenure := lock(t, m, 0, nil)
 	release(t, tenure)
 	m.sched.add(tenure.h)
-	m.endAll([]overdue{{h: tenure.h, t: tenure.tenure, cause: errs.ErrLost}})
+	if further, _ := m.serve(m.clock.Now(), []*hold{tenure.h}); len(further) > 0 {
+		t.Error("served further")
+	}
 	wantNothing(t, m)
 }
 

@@ -2,8 +2,6 @@ package hold
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -11,54 +9,38 @@ import (
 	"github.com/coordgo/coord/internal/errs"
 )
 
-// hold is what this client has at the store: a lease on a key under an id. Its
-// tenure is who has it inside the client.
+// hold is what this client has at the store: a lease on a key under an id. Its tenure is who has it inside the client.
+// Manager.mu guards what follows deadline.
 type hold struct {
-	by    *acquisition // the one that was granted it
-	clock *clock.Clock
+	m  *Manager
+	by *acquisition // the one that was granted it
 
 	stored    int64           // the store's fencing value
 	slot      int             // its number among those who share the key
 	placeLeft <-chan struct{} // closed once the place at the head of the queue was given back; nil if there was none
 	grantedAt time.Duration   // when the grant had arrived, on the monotonic clock: not before the store made it
 
-	// guarded by Manager.mu
-	inSlot   bool // the slot of its key has not been left
+	deadline clock.Atomic // until when the lease is certain; only moves on
+	state    state
+	lost     bool // released: there is nothing to hand off any more
 	handOffs int
-
-	deadline clock.Atomic // until when the lease is certain; written under mu, only moves on
-	over     atomic.Bool  // its last tenure has ended; written under mu
-
-	mu       sync.Mutex // guards what follows, and every tenure
 	ttl      time.Duration
 	share    driver.Share // it only shrinks
 	renewAt  clock.Instant
 	renewing bool
-	tenure   *tenure // the one that has it, or the last that had
+	tenure   *Tenure // the one that has it, or the last that had
 
 	alarm // when the scheduler looks again
 }
 
-// tenure is one local holder's time with a hold. A hold that is handed off
-// inside the client has one tenure after the other, each with the next token;
-// an earlier one never speaks for a later. Its fields are guarded by
-// hold.mu unless they never change.
-type tenure struct {
-	by      *acquisition // whose it is
-	events  *events      // of its attempt, when it was granted; nil unless somebody listens
-	token   driver.Token
-	granted clock.Instant // when the grant, or the hand-off, had arrived
-	endBy   clock.Instant // MaxHold; zero: none
+// state is what a hold is in.
+type state uint8
 
-	over     atomic.Bool   // err is set, and what follows it
-	loss     Loss          // why it was lost, if it was
-	telling  bool          // its events may be told, from the grant until the last of them; guarded by events.mu
-	err      error         // why it is over; nil while it is held
-	lastEnd  clock.Instant // the deadline that it had when it ended
-	lastTTL  time.Duration
-	done     chan struct{}
-	watchers []*Watcher
-}
+const (
+	held     state = iota // its tenure has it
+	released              // its tenure was released, which is being told; the next attempt may have the hold then
+	over                  // it is on its way back to the store, or lost
+)
 
 // ErrReleased ends a tenure that was unlocked.
 var ErrReleased = errs.Kind("unlocked", driver.ErrNotHeld)
@@ -71,30 +53,22 @@ func margin(ttl time.Duration) time.Duration {
 	return max(ttl/100, 5*time.Millisecond)
 }
 
-func (h *hold) ttlNow() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ttl
-}
-
-// current is the tenure that has the hold, or the last that had.
-func (h *hold) current() *tenure {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tenure
-}
-
-// deadlineOf is until when t, which has the hold or had it, is certain, or was when it ended.
-func (h *hold) deadlineOf(t *tenure) clock.Instant {
-	d := h.deadline.Load().Earlier(t.endBy)
-	if t.over.Load() { // then d may be of a later tenure
-		return t.lastEnd
+// begin begins a tenure of a's. Manager.mu is held.
+func (h *hold) begin(a *Attempt, token driver.Token, now clock.Instant) *Tenure {
+	t := &a.own
+	if t.h != nil { // it was handed one that was lost before it was seen
+		t = &Tenure{}
 	}
-	return d
+	t.h, t.by, t.trace, t.token, t.granted = h, &a.acquisition, a.trace, token, now
+	if d := a.spec.MaxHold; d > 0 {
+		t.endBy = now.Add(d)
+	}
+	h.tenure, h.state = t, held
+	return t
 }
 
 // overdue says why t cannot be held at now.
-func (h *hold) overdue(t *tenure, now clock.Instant) error {
+func (h *hold) overdue(t *Tenure, now clock.Instant) error {
 	switch {
 	case t.endBy != clock.Instant{} && t.endBy.Reached(now):
 		return errs.ErrMaxHold
@@ -104,64 +78,86 @@ func (h *hold) overdue(t *tenure, now clock.Instant) error {
 	return nil
 }
 
-// lapsed is overdue by the monotonic clock alone.
-func (h *hold) lapsed(t *tenure, mono time.Duration) bool {
-	return mono >= h.deadline.Mono() || t.endBy.Mono != 0 && mono >= t.endBy.Mono
+// ended is a tenure that has just ended. The contexts that end with it are cancelled without Manager.mu. It is zero if there
+// was none to end.
+type ended struct {
+	t        *Tenure
+	watchers []*Watcher
 }
 
-// ttlOf is the lease as t knew it last: later renewals are another's.
-func (h *hold) ttlOf(t *tenure) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t.err != nil {
-		return t.lastTTL
+func (e ended) cancel() {
+	for _, w := range e.watchers {
+		w.Cancel(e.t.err)
 	}
-	return h.ttl
 }
 
-// errOf is why t is over.
-func (h *hold) errOf(t *tenure) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return t.err
-}
-
-// end ends the hold, and the tenure that has it, with err, and a reason if that is a loss:
-// Done closes and contexts are cancelled before it returns. If t is given and does not have the
-// hold any more, its end is no end of the hold. It gives the tenure that it ended,
-// nil if there was none to end.
-func (h *hold) end(t *tenure, err error, loss Loss) *tenure {
-	h.mu.Lock()
+// end ends the hold, and the tenure that has it, with err, and a reason if that is a loss. If t is given and does not have the
+// hold any more, its end is no end of the hold. An attempt that was handed the tenure, and has not seen it, queues again, at the
+// front. Manager.mu is held.
+func (h *hold) end(t *Tenure, err error, loss Loss) ended {
 	last := h.tenure
-	if last.err != nil || t != nil && t != last {
-		h.mu.Unlock()
-		return nil
+	switch {
+	case h.state == released && t == nil: // whoever released it finds out
+		h.lost = true
+		return ended{}
+	case h.state != held || t != nil && t != last:
+		return ended{}
 	}
-	h.over.Store(true)
-	watchers := h.finish(last, err)
-	last.loss = loss
-	h.mu.Unlock()
-	cancelAll(watchers, err)
-	return last
+	h.state = over
+	if a := last.taker; a != nil {
+		last.taker, a.tenure = nil, nil
+		h.m.keyOf(a.spec.Key).push(a, true)
+	}
+	return h.finish(err, loss)
 }
 
-// finish ends t and closes Done. It gives the contexts that the caller
-// is to cancel after the mutex is free. hold.mu is held.
-func (h *hold) finish(t *tenure, err error) []*Watcher {
-	t.lastEnd, t.lastTTL = h.deadlineOf(t), h.ttl
-	t.err = err
+// finish ends the tenure that has the hold, and closes Done. Manager.mu is held.
+func (h *hold) finish(err error, loss Loss) ended {
+	t := h.tenure
+	t.err, t.loss, t.lastEnd, t.lastTTL = err, loss, h.deadline.Load().Earlier(t.endBy), h.ttl
 	t.over.Store(true)
 	if t.done != nil {
 		close(t.done)
 	}
-	watchers := t.watchers
+	e := ended{t, t.watchers}
 	t.watchers = nil
-	return watchers
+	return e
 }
 
-func cancelAll(watchers []*Watcher, err error) {
-	for _, w := range watchers {
-		w.Cancel(err)
+// lose ends a hold that t has lost. If t has handed the hold off meanwhile, the clocks were looked at then, and nothing is lost.
+// A nil t is whichever has it.
+func (m *Manager) lose(h *hold, t *Tenure, cause error) {
+	m.mu.Lock()
+	e := h.end(t, cause, lossOf(cause))
+	m.mu.Unlock()
+	m.afterLoss(e)
+}
+
+// afterLoss is what follows once Done of a lost tenure has closed. What may still be at the store is withdrawn, so that the key
+// is free as soon as it can be.
+func (m *Manager) afterLoss(e ended) {
+	if e.t == nil {
+		return
+	}
+	e.cancel()
+	m.tidyUp(e.t, m.cleanUp)
+}
+
+func (m *Manager) tidyUp(t *Tenure, cleanUp func(*hold)) {
+	t.TellLoss()
+	m.sched.remove(t.h)
+	cleanUp(t.h)
+	m.leaveKey(t.h)
+}
+
+// gone ends a hold that the store has said it does not have, whoever has it here.
+func (m *Manager) gone(h *hold, cause error) {
+	m.mu.Lock()
+	e := h.end(nil, cause, Revoked)
+	m.mu.Unlock()
+	if e.t != nil {
+		e.cancel()
+		m.tidyUp(e.t, m.cleanUpUnknown)
 	}
 }
 

@@ -129,11 +129,8 @@ func lock(t testing.TB, m *Manager, maxHold time.Duration, trace Trace) *Tenure 
 }
 
 func lockAs(t testing.TB, m *Manager, s Spec, trace Trace) *Tenure {
-	var a Attempt
-	a.Begin(m, s)
-	tenure, err := a.Run(t.Context(), false, trace)
+	tenure, err := new(Attempt).Run(t.Context(), m, s, false, trace)
 	if err != nil {
-		a.Abandon()
 		t.Error(err)
 	}
 	return tenure

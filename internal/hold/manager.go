@@ -3,8 +3,6 @@ package hold
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,14 +59,14 @@ type Manager struct {
 	changes    Notifier
 	bounds     sync.Once // warned of clients with other bounds
 
-	mu       sync.Mutex         // guards what follows, and the fields of every slot
-	slots    map[string]*slot   // by key
-	holds    map[string]*hold   // by id, those not given back
-	asking   map[string]*waiter // by id, those whose loss the store may tell; nil if it tells none
-	attempts int                // those that have a place
-	stopped  bool               // no attempt begins any more
-	idle     chan struct{}      // closed when the Manager is stopped and has neither holds nor attempts
-	isIdle   bool               // idle is closed
+	mu       sync.Mutex          // guards what follows, and the states of all keys, attempts, holds and tenures
+	keys     map[string]*key     // by name
+	holds    map[string]*hold    // by id, those not given back
+	asking   map[string]*Attempt // by id, those whose loss the store may tell; nil if it tells none
+	attempts int                 // those that have a place
+	stopped  bool                // no attempt begins any more
+	idle     chan struct{}       // closed when the Manager is stopped and has neither holds nor attempts
+	isIdle   bool                // idle is closed
 
 	sched   scheduler
 	janitor janitor
@@ -82,16 +80,14 @@ func New(cfg Config) *Manager {
 	m := &Manager{
 		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor, beside: cfg.Beside,
 		queues: cfg.Queues, placeLease: cfg.PlaceLease, changes: cfg.Changes,
-		slots: make(map[string]*slot),
-		holds: make(map[string]*hold),
-		idle:  make(chan struct{}),
+		keys: make(map[string]*key), holds: make(map[string]*hold), idle: make(chan struct{}),
 	}
 	m.life, m.endLife = context.WithCancel(context.Background())
 	m.sched.init(cfg.Clock, &m.bg, m.serve)
 	m.janitor.store, m.janitor.partOf, m.janitor.clock = cfg.Store.Locker, &m.store.Parts, cfg.Clock
 	m.janitor.panics, m.janitor.bg = cfg.Panics, &m.bg
 	if cfg.Store.Pushes {
-		m.asking = make(map[string]*waiter)
+		m.asking = make(map[string]*Attempt)
 		cfg.Store.NotifyLost(m.LossPushed)
 	}
 	return m
@@ -133,18 +129,22 @@ func (m *Manager) AwaitIdle(ctx context.Context) error {
 // of each part of the store.
 func (m *Manager) GiveBack(ctx context.Context) {
 	m.sched.stop()
+	var all []ended
 	m.mu.Lock()
-	holds := slices.Collect(maps.Values(m.holds))
-	m.mu.Unlock()
-	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.end(nil, errClosed, Closed) == nil })
-	partition.ForEach(&m.store.Parts, holds, holdKey, func(h *hold) {
-		defer m.leaveSlot(h)
-		h.tellLoss(h.current())
-		if m.lingers(h) {
-			return
+	for _, h := range m.holds {
+		if e := h.end(nil, errClosed, Closed); e.t != nil {
+			all = append(all, e)
 		}
-		if ctx.Err() == nil {
-			m.tryUnlock(ctx, h)
+	}
+	m.mu.Unlock()
+	for _, e := range all {
+		e.cancel()
+	}
+	partition.ForEach(&m.store.Parts, all, func(e ended) string { return holdKey(e.t.h) }, func(e ended) {
+		defer m.leaveKey(e.t.h)
+		e.t.TellLoss()
+		if ctx.Err() == nil && !m.lingers(e.t.h) {
+			m.tryUnlock(ctx, e.t.h)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (a *Attempt) goesOn(ctx context.Context, err error) bool {
 // tellsWhen logs that a waits for the store.
 func (a *Attempt) tellsWhen(later *driver.NotYetError) {
 	a.m.log.Warn("coord: the store does not serve yet; the lock waits until it does", "key", a.spec.Name, "wait", later.After.Round(time.Millisecond), "error", errs.Chain(later.Err))
-	a.events.waits("")
+	a.tellWaits("")
 }
 
 // endsWithin reports whether ctx ends in less than d.

@@ -23,18 +23,12 @@ func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
 		return driver.ErrClosed
 	}
 	s.NoRenew = true
-	a := &Attempt{}
-	a.Begin(m, s)
-	failed := func() {
-		a.Abandon()
-		m.endPlace()
-	}
 	returned := false
-	defer errs.IfPanics(&returned, failed)
-	t, err := a.Run(ctx, true, nil)
+	defer errs.IfPanics(&returned, m.endPlace)
+	t, err := new(Attempt).Run(ctx, m, s, true, nil)
 	returned = true
 	if err != nil {
-		failed()
+		m.endPlace()
 		return err
 	}
 	p.m, p.t = m, t

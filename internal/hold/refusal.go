@@ -21,24 +21,24 @@ func (a *Attempt) refusedByStore(err error) error {
 	m, isNews, held := a.m, !a.refused, ""
 	a.refused = true
 	m.mu.Lock()
-	if a.placed {
-		s := m.slots[a.spec.Key]
-		if !a.spec.ofHeads { // who has a place in a queue holds nothing
-			s.refusal.note(err, m.clock.Mono())
+	if a.phase == asking {
+		k := m.keys[a.spec.Key]
+		if !a.spec.ofHeads { // one that has a place in a queue holds nothing
+			k.refusal.note(err, m.clock.Mono())
 		}
 		if isNews {
-			held = s.heldBy()
-			s.queue.wait(&a.ticket)
+			held = k.heldBy()
+			k.waits(a)
 		}
-		if isNews && a.ticket.leading {
-			s.queue.refused, s.queue.refusedAt = true, m.clock.Mono()
-			s.queue.turnAway()
+		if isNews && k.leader == a {
+			k.refused, k.refusedAt = true, m.clock.Mono()
+			m.turnAway(k)
 		}
 	}
 	err = m.named(err)
 	m.mu.Unlock()
-	if isNews && !a.ticket.try {
-		a.events.waits(held)
+	if isNews {
+		a.tellWaits(held)
 	}
 	return err
 }
@@ -60,30 +60,21 @@ const (
 // the entry.
 var errHeldHere = errs.Kind(heldHere, driver.ErrLocked)
 
-// locked says who is in the way of s. Manager.mu is held.
-func (m *Manager) locked(s *slot) error {
-	r := s.refusal
+// locked says who is in the way of k, which may be nil. Manager.mu is held.
+func (m *Manager) locked(k *key) error {
 	switch {
-	case s.hold != nil:
+	case k == nil:
+		return driver.ErrLocked
+	case k.hold != nil:
 		return errHeldHere
-	case r.holder == "":
+	case k.refusal.holder == "":
 		return driver.ErrLocked
 	}
-	err := m.named(&driver.LockedError{Holder: r.holder})
-	if ago := (m.clock.Mono() - r.at).Truncate(time.Second); ago > 0 { // a store with a queue is not asked again
+	err := m.named(&driver.LockedError{Holder: k.refusal.holder})
+	if ago := (m.clock.Mono() - k.refusal.at).Truncate(time.Second); ago > 0 { // a store with a queue is not asked again
 		err = errs.Kind(fmt.Sprintf("%v, as of %v ago", err, ago), err)
 	}
 	return err
-}
-
-// locked says who is in the way of a.
-func (a *Attempt) locked() error {
-	a.m.mu.Lock()
-	defer a.m.mu.Unlock()
-	if !a.placed {
-		return driver.ErrLocked
-	}
-	return a.m.locked(a.m.slots[a.spec.Key])
 }
 
 // named is a refusal of the store that says so if the holder is in this process. Manager.mu is held.

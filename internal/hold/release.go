@@ -6,35 +6,46 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
 
-// Release gives the tenure up: it hands the hold to the next local waiter, or gives it back to the store,
-// whereupon that waiter asks there. Done closes first. It is called once. ErrLost, ErrMaxHold: the tenure had
+// Release gives the tenure up: it hands the hold to the next attempt of this client, or gives it back to the store,
+// whereupon that attempt asks there. Done closes first. It is called once. ErrLost, ErrMaxHold: the tenure had
 // ended before. ErrUnavailable: the store did not confirm in time, and the janitor goes on.
 func (t *Tenure) Release(ctx context.Context) error {
-	now := t.h.clock.Now()
-	if err := t.checkAt(now); err != nil {
-		return err
-	}
-	return t.release(ctx, now)
-}
-
-// release is Release of a tenure that was found to hold at now.
-func (t *Tenure) release(ctx context.Context, now clock.Instant) (err error) {
-	m, h := t.m, t.h
-	if m.handTo(ctx, h, t.tenure, now) {
+	h, m := t.h, t.h.m
+	now := m.clock.Now()
+	m.mu.Lock()
+	cause := h.overdue(t, now)
+	switch {
+	case t.over.Load():
+		m.mu.Unlock()
+		return t.err
+	case cause != nil:
+		e := h.end(t, cause, lossOf(cause))
+		m.mu.Unlock()
+		m.afterLoss(e)
+		return t.err
+	case m.successor(h, now) != nil:
+		e := h.finish(ErrReleased, NotLost)
+		h.state = released
+		m.mu.Unlock()
+		m.handOff(ctx, e, now)
 		return nil
 	}
-	if h.end(t.tenure, ErrReleased, NotLost) == nil {
-		return h.errOf(t.tenure)
-	}
+	e := h.end(t, ErrReleased, NotLost)
+	m.mu.Unlock()
+	e.cancel()
+	return m.giveBack(ctx, h, t)
+}
+
+// giveBack gives a hold that is over back to the store. t, which had it, is told what came of that; nil: nobody is.
+func (m *Manager) giveBack(ctx context.Context, h *hold, t *Tenure) (err error) {
 	m.sched.remove(h)
-	defer m.leaveSlot(h)
-	if t.events != nil {
-		ended := h.clock.Mono()
-		defer func() { h.tellReleased(ctx, t.tenure, ended, err) }()
+	defer m.leaveKey(h)
+	if t != nil && t.trace != nil {
+		ended := m.clock.Mono()
+		defer func() { t.tellReleased(ctx, ended, err) }()
 	}
 	if m.lingers(h) {
 		m.cleanUp(h)
@@ -57,10 +68,10 @@ func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 	if d, ok := ctx.Deadline(); ok && ctx.Err() == nil {
 		bound = min(bound, max(time.Until(d), 100*time.Millisecond))
 	}
-	end := h.clock.Now().Add(bound)
+	end := m.clock.Now().Add(bound)
 	unknown := false
 	for pause := minPause; ; pause *= 2 {
-		try := min(unlockTry, end.Until(h.clock.Now()))
+		try := min(unlockTry, end.Until(m.clock.Now()))
 		err := m.unlockOnce(ctx, h, max(try, time.Millisecond))
 		switch {
 		case err == nil:
@@ -68,7 +79,7 @@ func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			m.cleanUpUnknown(h)
-			if unknown && h.by.spec.PassOn == nil && !h.deadline.Load().Reached(h.clock.Now()) {
+			if unknown && h.by.spec.PassOn == nil && !h.deadline.Load().Reached(m.clock.Now()) {
 				return nil
 			}
 			return errs.ErrLost
@@ -77,7 +88,7 @@ func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 			return errs.OfStore(ctx, err, true)
 		}
 		unknown = unknown || !driver.Definite(err)
-		if end.Until(h.clock.Now()) <= pause {
+		if end.Until(m.clock.Now()) <= pause {
 			m.cleanUp(h)
 			return errs.OfStore(context.WithoutCancel(ctx), err, true)
 		}
@@ -116,7 +127,7 @@ func (h *hold) minHoldLeft() time.Duration {
 	if h.by.spec.MinHold == 0 {
 		return 0
 	}
-	return max(h.grantedAt+h.by.spec.MinHold-h.clock.Now().Mono, 0)
+	return max(h.grantedAt+h.by.spec.MinHold-h.m.clock.Mono(), 0)
 }
 
 // lingers reports whether the key must not be freed now, and the store cannot
@@ -126,9 +137,11 @@ func (m *Manager) lingers(h *hold) bool { return !m.store.Delayed && h.minHoldLe
 // cleanUp has the janitor remove the hold from the store: now, or when MinHold
 // is over.
 func (m *Manager) cleanUp(h *hold) {
-	end := h.deadline.Load().Add(margin(h.ttlNow())).Mono // of the lease
+	m.mu.Lock()
+	end := h.deadline.Load().Add(margin(h.ttl)).Mono // of the lease
+	m.mu.Unlock()
 	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown, passOn: h.by.spec.PassOn}
-	t.next = h.clock.Now().Mono
+	t.next = m.clock.Now().Mono
 	if d := h.minHoldLeft(); d > 0 {
 		t.next, t.held = t.next+d, true
 	}
@@ -137,7 +150,7 @@ func (m *Manager) cleanUp(h *hold) {
 
 // cleanUpUnknown removes leases that calls of this id may have created whose outcome was never known.
 func (m *Manager) cleanUpUnknown(h *hold) {
-	if t := h.by.leftBehind(); t != nil && t.until > h.clock.Now().Mono {
+	if t := h.by.leftBehind(); t != nil && t.until > m.clock.Now().Mono {
 		m.janitor.put(t)
 	}
 }

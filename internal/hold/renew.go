@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -14,28 +13,31 @@ import (
 )
 
 // nextLook is when something is due for h: a renewal, which has some slack, so that it may
-// come earlier, to join a batch, or the deadline.
+// come earlier, to join a batch, or the deadline. Manager.mu is held.
 func (h *hold) nextLook() (next, slack time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	end := h.deadlineOf(h.tenure).Mono
+	end := h.deadline.Load().Mono
+	if by := h.tenure.endBy; h.state == held && by != (clock.Instant{}) {
+		end = min(end, by.Mono)
+	}
 	if h.renews() && h.renewAt.Mono < end {
 		return h.renewAt.Mono, h.span() / 32
 	}
 	return end, 0
 }
 
-// span is what renewals are timed by: the lease that was asked for, or the
-// shorter one that a store with sessions granted. hold.mu is held.
-func (h *hold) span() time.Duration { return min(h.by.spec.Lease, h.ttl) }
-
-func (h *hold) spanNow() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.span()
+// lookAt is nextLook, and false for a hold that is over.
+func (h *hold) lookAt() (next, slack time.Duration, ok bool) {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	next, slack = h.nextLook()
+	return next, slack, h.state != over
 }
 
-// renews reports whether a renewal is to come. hold.mu is held.
+// span is what renewals are timed by: the lease that was asked for, or the
+// shorter one that a store with sessions granted. Manager.mu is held.
+func (h *hold) span() time.Duration { return min(h.by.spec.Lease, h.ttl) }
+
+// renews reports whether a renewal is to come. Manager.mu is held.
 func (h *hold) renews() bool {
 	if h.by.spec.NoRenew || h.renewing {
 		return false
@@ -44,65 +46,42 @@ func (h *hold) renews() bool {
 	return end == clock.Instant{} || h.deadline.Load().Mono < end.Mono
 }
 
-// overdue is a tenure that is over, and why.
-type overdue struct {
-	h     *hold
-	t     *tenure
-	cause error
-	ended bool // by the scheduler: otherwise it has ended, or goes on as another
-}
-
-// serve sorts the holds for which something is due into those that are overdue and those to renew, and looks after
-// all others, and the latter, further. rest does the work. scheduler.mu is held.
+// serve ends the holds that are overdue and finds those to renew, and looks after these and all others further. rest does the
+// work: all losses are told before anything is cleaned up, so that the last of a hundred thousand holders learns of its own
+// as soon as the first. scheduler.mu is held.
 func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest func()) {
-	var lost []overdue
+	var lost []ended
 	var renew []*hold
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, h := range due {
-		h.mu.Lock()
-		if cause := h.overdue(h.tenure, now); cause != nil {
-			lost = append(lost, overdue{h: h, t: h.tenure, cause: cause})
-		} else if h.tenure.err == nil {
-			if h.renews() && h.renewAt.Mono-h.slack <= now.Mono {
-				h.renewing = true
-				renew = append(renew, h)
-			}
-			further = append(further, h)
+		cause := h.overdue(h.tenure, now)
+		switch {
+		case h.state == over:
+			continue
+		case h.state == held && cause != nil:
+			lost = append(lost, h.end(nil, cause, lossOf(cause)))
+			continue
+		case h.deadline.Load().Reached(now): // released, and whoever released it finds out
+			continue
+		case h.renews() && h.renewAt.Mono-h.slack <= now.Mono:
+			h.renewing = true
+			renew = append(renew, h)
 		}
-		h.mu.Unlock()
+		h.next, h.slack = h.nextLook()
+		further = append(further, h)
 	}
 	return further, func() {
 		if len(renew) > 0 {
-			m.bg.Go(func() { m.renewAll(renew) })
+			m.bg.Go(func() { partition.ByPart(&m.store.Parts, renew, holdKey, m.renewPart) })
 		}
-		m.endAll(lost)
-	}
-}
-
-// endAll ends what is lost: all of it is told before anything is cleaned up, so that the
-// last of a hundred thousand learns of it as soon as the first. A hold that was handed
-// off in the same moment goes on, and is looked at again at once: the clocks are judged again for
-// the tenure that has it now.
-func (m *Manager) endAll(lost []overdue) {
-	for i, l := range lost {
-		lost[i].ended = l.h.end(l.t, l.cause, lossOf(l.cause)) != nil
-	}
-	for _, l := range lost {
-		if l.ended {
-			m.afterLoss(l.h, l.t)
+		for _, e := range lost {
+			e.cancel()
 		}
-		m.sched.putBack(l.h)
+		for _, e := range lost {
+			m.tidyUp(e.t, m.cleanUp)
+		}
 	}
-}
-
-// renewAll renews a batch, in few requests where the store can, and each part of the
-// store by itself.
-func (m *Manager) renewAll(holds []*hold) {
-	// What was unlocked meanwhile is not renewed after that.
-	holds = slices.DeleteFunc(holds, func(h *hold) bool { return h.over.Load() })
-	if len(holds) == 0 {
-		return
-	}
-	partition.ByPart(&m.store.Parts, holds, holdKey, m.renewPart)
 }
 
 // renewPart renews holds on one part of the store, in one request if the store has such.
@@ -111,11 +90,9 @@ func (m *Manager) renewPart(holds []*hold) {
 		m.renewOne(holds[0])
 		return
 	}
-	batch := make([]driver.Hold, len(holds))
-	shortest := holds[0].spanNow()
-	for i, h := range holds {
-		batch[i] = driver.Hold{Key: h.by.spec.Key, Request: h.request()}
-		shortest = min(shortest, h.spanNow())
+	holds, batch, shortest := m.requests(holds)
+	if len(holds) == 0 {
+		return
 	}
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
@@ -134,6 +111,21 @@ func (m *Manager) renewPart(holds []*hold) {
 	}
 }
 
+// requests gives those of holds that are not over, what their renewals ask for, and the shortest of their leases.
+func (m *Manager) requests(holds []*hold) (live []*hold, batch []driver.Hold, shortest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	shortest = never
+	for _, h := range holds {
+		if h.state != over {
+			live = append(live, h)
+			batch = append(batch, driver.Hold{Key: h.by.spec.Key, Request: h.request()})
+			shortest = min(shortest, h.span())
+		}
+	}
+	return live, batch, shortest
+}
+
 func (m *Manager) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
 	defer m.panics.Catch("holds were renewed", &err)
 	return m.store.RenewAll(ctx, batch), nil
@@ -143,10 +135,11 @@ func (m *Manager) renewBatch(ctx context.Context, batch []driver.Hold) (answers 
 var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
 func (m *Manager) renewOne(h *hold) {
-	if h.over.Load() {
+	live, _, span := m.requests([]*hold{h})
+	if len(live) == 0 {
 		return
 	}
-	ctx := driver.NewBound(context.Background(), h.spanNow()/3)
+	ctx := driver.NewBound(context.Background(), span/3)
 	defer ctx.Stop()
 	sent := m.clock.Now()
 	g, err := m.renew(ctx, h)
@@ -155,12 +148,14 @@ func (m *Manager) renewOne(h *hold) {
 
 func (m *Manager) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
 	defer m.panics.Catch("a hold was renewed", &err)
-	return m.store.Renew(ctx, h.by.spec.Key, h.request())
+	m.mu.Lock()
+	r := h.request()
+	m.mu.Unlock()
+	return m.store.Renew(ctx, h.by.spec.Key, r)
 }
 
+// request is what a renewal asks for. Manager.mu is held.
 func (h *hold) request() driver.Request {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	return driver.Request{ID: h.by.id, TTL: h.by.spec.Lease, Fair: h.by.spec.Fair && h.share.Mode == driver.Exclusive, Share: h.share}
 }
 
@@ -175,7 +170,7 @@ func (m *Manager) renewed(h *hold, g granted, err error) {
 		return
 	}
 	now := m.clock.Now()
-	h.mu.Lock()
+	m.mu.Lock()
 	t := h.tenure
 	h.renewing = false
 	if d := g.deadline(m.clock); err == nil && !h.by.spec.NoRenew && d.Mono > h.deadline.Load().Mono {
@@ -192,7 +187,7 @@ func (m *Manager) renewed(h *hold, g granted, err error) {
 			h.renewAt = retry
 		}
 	}
-	h.mu.Unlock()
+	m.mu.Unlock()
 	m.sched.update(h)
-	h.tellRenewed(t, g, err, now)
+	t.tellRenewed(g, err, now)
 }

@@ -13,8 +13,8 @@ import (
 type scheduler struct {
 	clock *clock.Clock
 	bg    *sync.WaitGroup // counts its goroutines
-	// serve is given what was due at now, and says what of it is looked after further. It is called under the
-	// mutex, and the rest of the work is a function, which is called after that; nil: there is none.
+	// serve is given what was due at now, and says what of it is looked after further, and sets their alarms. It is called under
+	// the mutex, and the rest of the work is a function, which is called after that.
 	serve func(now clock.Instant, due []*hold) (further []*hold, rest func())
 
 	mu      sync.Mutex
@@ -51,23 +51,15 @@ func (s *scheduler) init(c *clock.Clock, bg *sync.WaitGroup, serve func(clock.In
 	s.apart = time.Duration(now.Wall) - now.Mono
 }
 
-// add starts to look after h.
+// add starts to look after h, unless it is over.
 func (s *scheduler) add(h *hold) {
-	next, slack := h.nextLook()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || h.over.Load() { // over before remove is called
-		return
+	if next, slack, ok := h.lookAt(); ok && !s.stopped {
+		h.next, h.slack = next, slack
+		heap.Push(&s.heap, h)
+		s.arm()
 	}
-	s.push(h, next, slack)
-	s.arm()
-}
-
-// push puts h into the heap. scheduler.mu is held.
-func (s *scheduler) push(h *hold, next, slack time.Duration) {
-	a := h.at()
-	a.next, a.slack = next, slack
-	heap.Push(&s.heap, h)
 }
 
 // remove stops looking after h. The timer stays as it is: an early look costs
@@ -82,12 +74,11 @@ func (s *scheduler) remove(h *hold) {
 
 // update looks at h again when it is next due.
 func (s *scheduler) update(h *hold) {
-	next, slack := h.nextLook()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := h.at(); a.heapIndex >= 0 && !s.stopped {
-		a.next, a.slack = next, slack
-		heap.Fix(&s.heap, a.heapIndex)
+	if next, slack, ok := h.lookAt(); ok && h.heapIndex >= 0 && !s.stopped {
+		h.next, h.slack = next, slack
+		heap.Fix(&s.heap, h.heapIndex)
 		s.arm()
 	}
 }
@@ -156,21 +147,9 @@ func (s *scheduler) collect(now clock.Instant) (rest func()) {
 	}
 	further, rest := s.serve(now, due)
 	for _, h := range further {
-		next, slack := h.nextLook()
-		s.push(h, next, slack)
+		heap.Push(&s.heap, h)
 	}
 	return rest
-}
-
-// putBack looks after h again, which collect has taken out, unless it is over.
-func (s *scheduler) putBack(h *hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped || h.over.Load() || h.at().heapIndex >= 0 {
-		return
-	}
-	s.push(h, s.clock.Now().Mono, 0)
-	s.arm()
 }
 
 // watchClocks makes everything due when the clocks have moved apart.

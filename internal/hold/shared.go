@@ -15,8 +15,8 @@ import (
 // the store again, and while it does the store grants the key to nobody else.
 
 // contendShared asks the store until it says yes, or something ends the wait.
-func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) {
-	if try || !a.spec.Fair && !a.m.queues.isBusy(a.spec.Key) {
+func (a *Attempt) contendShared(ctx context.Context) (granted, error) {
+	if a.try || !a.spec.Fair && !a.m.queues.isBusy(a.spec.Key) {
 		g, err := a.tryOnce(ctx)
 		switch {
 		case err == nil:
@@ -25,7 +25,7 @@ func (a *Attempt) contendShared(ctx context.Context, try bool) (granted, error) 
 			return g, errs.OfStore(ctx, err, true)
 		}
 		named := a.refusedByStore(err)
-		if try {
+		if a.try {
 			return g, named
 		}
 	}
@@ -64,33 +64,29 @@ func (a *Attempt) startAnew() {
 func (m *Manager) isBusy(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.slots[key] != nil
+	return m.keys[key] != nil
 }
 
 // Holds reports whether this client holds key.
 func (m *Manager) Holds(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.slots[key]
-	return s != nil && s.hold != nil
+	k := m.keys[key]
+	return k != nil && k.hold != nil
 }
 
 // queueUp waits for the place at the head of the queue. The place has a short lease of its own: for so long a first that
 // has died blocks those behind it. One that loses its place queues again, and has lost its turn alone.
 func (a *Attempt) queueUp(ctx context.Context) (*Tenure, error) {
-	q := &Attempt{}
-	q.Begin(a.m.queues, Spec{
+	q := &Attempt{waits: func(string) { _ = a.refusedByStore(nil) }}
+	q.begin(a.m.queues, Spec{
 		Name: a.spec.Name, Key: a.spec.Key, Lease: a.m.placeLease, outlasts: a.spec.Lease, Fair: a.spec.Fair, MaxWaiting: a.spec.MaxWaiting, ofHeads: true,
 		Holder: a.spec.Holder, Owner: a.spec.Owner,
 	})
 	q.waited = a.refused || a.placeLeft != nil // a store that fails now does not end its wait
-	returned := false
-	defer errs.IfPanics(&returned, q.Abandon)
-	q.outage = a.outage // which may be why it lost the place that it had
-	place, err := q.Run(ctx, false, queueing(func() { _ = a.refusedByStore(nil) }))
-	returned = true
+	q.outage = a.outage                        // which may be why it lost the place that it had
+	place, err := q.run(ctx)
 	if err != nil {
-		q.Abandon()
 		return nil, err
 	}
 	a.outage.ends(a.m.clock.Now())
@@ -251,8 +247,8 @@ func (t *Tenure) Slot() int { return t.h.slot }
 
 // Share is how the hold shares its key now.
 func (t *Tenure) Share() driver.Share {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
+	t.h.m.mu.Lock()
+	defer t.h.m.mu.Unlock()
 	return t.h.share
 }
 
@@ -262,15 +258,15 @@ func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
 	if t.Ended() == ErrReleased {
 		return nil
 	}
-	h := t.h
-	h.mu.Lock()
+	h, m := t.h, t.h.m
+	m.mu.Lock()
 	h.share = h.share.Shrunk(share)
-	h.mu.Unlock()
+	m.mu.Unlock()
 	bound, cancel := context.WithTimeout(ctx, unlockTry)
 	defer cancel()
-	sent := h.clock.Now()
-	g, err := t.m.renew(bound, h)
-	t.m.renewed(h, granted{g, sent}, err)
+	sent := m.clock.Now()
+	g, err := m.renew(bound, h)
+	m.renewed(h, granted{g, sent}, err)
 	switch {
 	case err == nil, t.Ended() == ErrReleased:
 		return nil
@@ -279,15 +275,3 @@ func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
 	}
 	return errs.OfStore(ctx, err, true)
 }
-
-// queueing tells the events of an attempt that waits in a queue: nothing but that it waits.
-type queueing func()
-
-// Waits implements Trace.
-func (waits queueing) Waits(string) { waits() }
-
-func (queueing) Acquired(Identity, Way, time.Duration)                     {}
-func (queueing) Renewed(Identity, time.Duration, time.Duration)            {}
-func (queueing) RenewFailed(Identity, time.Duration, time.Duration, error) {}
-func (queueing) Lost(Identity, time.Duration, Loss, error)                 {}
-func (queueing) Released(context.Context, Identity, Release)               {}

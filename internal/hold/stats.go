@@ -2,7 +2,7 @@ package hold
 
 // Stats is how much a Manager has.
 type Stats struct {
-	Slots     int // keys with a hold or an attempt
+	Keys      int // those with a hold or an attempt
 	Attempts  int // those that have a place
 	Asking    int // attempts whose loss the store may tell
 	Holds     int // those not given back
@@ -13,7 +13,7 @@ type Stats struct {
 // Stats counts what the Manager has.
 func (m *Manager) Stats() (s Stats) {
 	m.mu.Lock()
-	s.Slots, s.Attempts, s.Asking, s.Holds = len(m.slots), m.attempts, len(m.asking), len(m.holds)
+	s.Keys, s.Attempts, s.Asking, s.Holds = len(m.keys), m.attempts, len(m.asking), len(m.holds)
 	m.mu.Unlock()
 	s.Tasks = m.janitor.size()
 	s.Scheduled = m.sched.size()
@@ -22,7 +22,7 @@ func (m *Manager) Stats() (s Stats) {
 
 // Watchers counts the contexts that end with t.
 func (t *Tenure) Watchers() int {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
+	t.h.m.mu.Lock()
+	defer t.h.m.mu.Unlock()
 	return len(t.watchers)
 }

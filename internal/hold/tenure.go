@@ -2,17 +2,35 @@ package hold
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 )
 
-// Tenure is one local holder's time with a hold, as its holder has it. Its methods are safe for concurrent use.
+// Tenure is one holder's time with a hold. A hold that is handed off inside the client has one tenure after the other, each
+// with the next token; an earlier one never speaks for a later. Its methods are safe for concurrent use.
 type Tenure struct {
-	*tenure
-	h *hold
-	m *Manager
+	h       *hold
+	by      *acquisition // of its holder
+	token   driver.Token
+	granted clock.Instant // when the grant, or the hand-off, had arrived
+	endBy   clock.Instant // MaxHold; zero: none
+	events
+
+	over atomic.Bool // what follows is set, and does not change any more
+	err  error       // why it is over
+	loss Loss        // why it was lost, if it was
+
+	lastEnd clock.Instant // the deadline that it had when it ended
+	lastTTL time.Duration
+
+	// Guarded by Manager.mu.
+	taker    *Attempt // it was handed to this attempt, which has not seen it yet
+	warned   bool     // that others wait long for it
+	done     chan struct{}
+	watchers []*Watcher
 }
 
 // Name is the key as the application gave it.
@@ -22,16 +40,31 @@ func (t *Tenure) Name() string { return t.h.by.spec.Name }
 func (t *Tenure) ID() string { return t.h.by.id }
 
 // Identity says which tenure it is.
-func (t *Tenure) Identity() Identity { return t.h.identity(t.tenure) }
+func (t *Tenure) Identity() Identity { return Identity{t.h.by.id, t.token} }
 
 // Token is the fencing token.
 func (t *Tenure) Token() driver.Token { return t.token }
 
 // TTL is the lease as the tenure knew it last: later renewals are another's.
-func (t *Tenure) TTL() time.Duration { return t.h.ttlOf(t.tenure) }
+func (t *Tenure) TTL() time.Duration {
+	t.h.m.mu.Lock()
+	defer t.h.m.mu.Unlock()
+	if t.over.Load() {
+		return t.lastTTL
+	}
+	return t.h.ttl
+}
 
 // Deadline is until when the tenure is certain, or was when it ended.
-func (t *Tenure) Deadline() time.Time { return t.h.clock.Time(t.h.deadlineOf(t.tenure)) }
+func (t *Tenure) Deadline() time.Time { return t.h.m.clock.Time(t.deadline()) }
+
+func (t *Tenure) deadline() clock.Instant {
+	d := t.h.deadline.Load().Earlier(t.endBy)
+	if t.over.Load() { // then d may be of a later tenure
+		return t.lastEnd
+	}
+	return d
+}
 
 // closedChan is the Done of what ended before anyone asked.
 var closedChan = func() chan struct{} {
@@ -42,10 +75,10 @@ var closedChan = func() chan struct{} {
 
 // Done is closed when the tenure ends.
 func (t *Tenure) Done() <-chan struct{} {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
+	t.h.m.mu.Lock()
+	defer t.h.m.mu.Unlock()
 	if t.done == nil {
-		if t.err != nil {
+		if t.over.Load() {
 			t.done = closedChan
 		} else {
 			t.done = make(chan struct{})
@@ -57,68 +90,53 @@ func (t *Tenure) Done() <-chan struct{} {
 // Check is nil while the tenure holds. It looks at the clocks: what is past
 // its deadline is lost now, whether or not the scheduler has run.
 func (t *Tenure) Check() error {
-	if t.over.Load() {
-		return t.h.errOf(t.tenure)
+	if !t.over.Load() {
+		if cause := t.h.overdue(t, t.h.m.clock.Now()); cause != nil {
+			t.h.m.lose(t.h, t, cause)
+		}
 	}
-	return t.checkAt(t.h.clock.Now())
-}
-
-func (t *Tenure) checkAt(now clock.Instant) error {
-	if t.over.Load() {
-		return t.h.errOf(t.tenure)
-	}
-	if cause := t.h.overdue(t.tenure, now); cause != nil {
-		t.m.lose(t.h, t.tenure, cause)
-		return t.h.errOf(t.tenure)
-	}
-	return nil
+	return t.Ended()
 }
 
 // Holds reports whether the tenure is held by the monotonic clock alone, which costs half: the scheduler watches the
 // other one. If it is not held, Check says why, and tells the Trace.
 func (t *Tenure) Holds() bool {
-	return !t.over.Load() && !t.h.lapsed(t.tenure, t.h.clock.Mono())
+	mono := t.h.m.clock.Mono()
+	return !t.over.Load() && mono < t.h.deadline.Mono() && (t.endBy.Mono == 0 || mono < t.endBy.Mono)
 }
 
 // Ended is why the tenure is over, nil while nobody has noticed that it is.
 func (t *Tenure) Ended() error {
 	if t.over.Load() {
-		return t.h.errOf(t.tenure)
+		return t.err
 	}
 	return nil
 }
 
-// TellLoss tells the Trace of a loss, if there was one that was not told. Whoever comes first tells: who found
-// the loss, or an Unlock of what was lost, so that a call that fails for a loss does not return before.
-func (t *Tenure) TellLoss() { t.h.tellLoss(t.tenure) }
-
-// InOrder runs fn as an event of t, unless the last event of t was told. Without a Trace fn does not run.
-func (t *Tenure) InOrder(fn func()) { t.inOrder(fn) }
-
 // Watcher is a context that ends with a tenure.
 type Watcher struct {
 	Cancel context.CancelCauseFunc
-	at     int // where it is in Tenure.watchers; guarded by hold.mu
+	at     int // where it is in Tenure.watchers; guarded by Manager.mu
 }
 
 // Watch cancels w's context when the tenure ends, or at once if it has.
 func (t *Tenure) Watch(w *Watcher) {
-	t.h.mu.Lock()
-	err := t.err
-	if err == nil {
+	t.h.m.mu.Lock()
+	ended := t.over.Load()
+	if !ended {
 		w.at = len(t.watchers)
 		t.watchers = append(t.watchers, w)
 	}
-	t.h.mu.Unlock()
-	if err != nil {
-		w.Cancel(err)
+	t.h.m.mu.Unlock()
+	if ended {
+		w.Cancel(t.err)
 	}
 }
 
 // Unwatch takes w out, in constant time however many there are.
 func (t *Tenure) Unwatch(w *Watcher) {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
+	t.h.m.mu.Lock()
+	defer t.h.m.mu.Unlock()
 	if w.at >= len(t.watchers) || t.watchers[w.at] != w {
 		return // it was taken out before, or the tenure has ended
 	}

@@ -32,19 +32,19 @@ func (g granted) deadline(c *clock.Clock) clock.Instant {
 
 // contend asks the store until it says yes, or something ends the wait.
 // It asks again with jittered pauses, unless the store has a queue of its own.
-func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
+func (a *Attempt) contend(ctx context.Context) (granted, error) {
 	m := a.m
 	if a.id == "" {
 		a.id = m.newID(a.spec.Holder)
 	}
 	if m.queues != nil {
-		return a.contendShared(ctx, try)
+		return a.contendShared(ctx)
 	}
 	if err := a.yield(ctx); err != nil {
 		return granted{}, err
 	}
 	a.outage.waits(m.clock.Now())
-	if !try && a.goesDirect() {
+	if !a.try && a.goesDirect() {
 		return a.contendQueued(ctx)
 	}
 	for pause := minPause; ; {
@@ -56,14 +56,14 @@ func (a *Attempt) contend(ctx context.Context, try bool) (granted, error) {
 			a.outage.ends(m.clock.Now())
 			named := a.refusedByStore(err)
 			switch {
-			case try:
+			case a.try:
 				return g, named
 			case m.store.Queuer != nil && ctx.Err() == nil:
 				return a.contendQueued(ctx)
 			}
 		case ctx.Err() != nil && a.hasWaited():
 			return g, a.waitFailure(ctx)
-		case try || !a.goesOn(ctx, err):
+		case a.try || !a.goesOn(ctx, err):
 			return g, a.outage.tell(ctx, err)
 		}
 		if ended := a.rest(ctx, err, m.untilFree(a.spec.Key, err, pause)); ended != nil {
@@ -83,7 +83,7 @@ func (a *Attempt) goesDirect() bool {
 // of another.
 func (a *Attempt) hasRivals() bool {
 	a.m.mu.Lock()
-	refusedAt := a.m.slots[a.spec.Key].queue.refusedAt
+	refusedAt := a.m.keys[a.spec.Key].refusedAt
 	a.m.mu.Unlock()
 	return refusedAt != 0 && a.m.clock.Mono()-refusedAt < rivalsLast
 }
@@ -109,10 +109,9 @@ func (a *Attempt) nextPause(d time.Duration, err error) time.Duration {
 // yield pauses a leader whose client has used up its hand-off window, so that another client
 // which polls finds the key free. A store with a queue of its own sees to that itself.
 func (a *Attempt) yield(ctx context.Context) error {
-	if !a.ticket.yields || a.m.store.Queuer != nil {
+	if !a.yields || a.m.store.Queuer != nil {
 		return nil
 	}
-	a.ticket.yields = false
 	d := yieldAlone
 	if a.hasRivals() {
 		d = yieldAmong
@@ -189,7 +188,7 @@ func (a *Attempt) expectLoss() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asking[a.id], a.lost = &a.waiter, nil
+	m.asking[a.id], a.lost = a, nil
 }
 
 // contendQueued waits in the store's own queue. An attempt that gets there directly, and is
