@@ -70,7 +70,7 @@ func (c *Client) Close() error {
 	within(stepBound, cleaning.Wait)
 	closed := make(chan error, 1)
 	if !within(backendBound, func() {
-		err := c.closeBackend() // which ends the calls that are stuck in it
+		err := c.calls.Quietly("close", c.backend.Close) // which ends the calls that are stuck in it
 		giving.Wait()
 		cleaning.Wait()
 		for _, m := range c.engines() {
@@ -100,11 +100,6 @@ func (c *Client) engines() []*hold.Manager {
 		return []*hold.Manager{c.locks}
 	}
 	return []*hold.Manager{c.shared, c.locks}
-}
-
-func (c *Client) closeBackend() (err error) {
-	defer c.panics.Catch("it was closed", &err)
-	return c.backend.Close()
 }
 
 // within runs fn, and reports whether it has returned in time. One that has not runs on: a driver's call

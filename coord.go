@@ -18,7 +18,7 @@ import (
 	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
 	"github.com/coordgo/coord/internal/permit"
-	"github.com/coordgo/coord/internal/storetrace"
+	"github.com/coordgo/coord/internal/storecall"
 )
 
 // Locker takes locks by key. [*Client] is one.
@@ -71,7 +71,7 @@ type Client struct {
 	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
 	observing  *observing // nil without observers
 
-	panics  errs.Panics
+	calls   storecall.Calls
 	clock   *clock.Clock
 	jitter  func(key string, d time.Duration) time.Duration
 	locks   *hold.Manager
@@ -116,18 +116,18 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, c.fail("new", "", err)
 	}
-	locks, limits := halves(b)
 	if o := c.observing; o != nil && o.store {
-		t := &storetrace.Trace{Clock: c.clock, Called: o.called}
-		locks, limits = t.Backend(locks), t.Backend(limits)
+		c.calls.Called = o.called
 	}
+	locks, limits := halves(b)
+	locks, limits = c.calls.Backend(locks), c.calls.Backend(limits)
 	c.connectLocks(locks)
-	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, Panics: &c.panics, NewID: c.newID}
+	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, NewID: c.newID}
 	if o := c.observing; o != nil {
 		pool.Ended = o.leaseEnded
 	}
 	c.permits = permit.New(pool, policy)
-	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Panics: &c.panics, Log: c.log, NewID: c.ids.next, Jitter: c.jitter, Floor: c.floor, Beside: c.ids.beside}
+	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Log: c.log, NewID: c.ids.next, Jitter: c.jitter, Floor: c.floor, Beside: c.ids.beside}
 	c.locks = hold.New(engine)
 	c.connectShared(engine)
 	return c, nil
@@ -137,7 +137,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 func (c *Client) connectLocks(locks driver.Backend) {
 	s, claims := &c.store, locks.Info().Claims
 	s.backend, s.claims = locks, claims
-	s.Locker, s.Parts = locks, partition.New(locks, &c.panics)
+	s.Locker, s.Parts = locks, partition.New(locks)
 	s.Delayed, s.Pushes = claims.Has(driver.MinHoldAfterExit), claims.Has(driver.LossPush)
 	if claims.Has(driver.Fair) || claims.Has(driver.Wake) {
 		s.Queuer = locks
@@ -151,7 +151,7 @@ func (c *Client) connectLocks(locks driver.Backend) {
 func (c *Client) connectLimits(limits driver.Backend) permit.Store {
 	claims := limits.Info().Claims
 	return permit.Store{
-		Limiter: limits, Parts: partition.New(limits, &c.panics),
+		Limiter: limits, Parts: partition.New(limits),
 		Refunds: claims.Has(driver.Reserve), Charges: claims.Has(driver.Charge), TakesAll: claims.Has(driver.AtomicMulti),
 	}
 }
@@ -172,7 +172,7 @@ func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 		return nil, fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
 	}
 	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
-	c.panics = errs.Panics{Store: c.info.Name, Log: o.logger}
+	c.calls = storecall.Calls{Store: c.info.Name, Log: o.logger, Clock: c.clock}
 	if len(o.observers) > 0 {
 		c.observing = newObserving(c, o.observers)
 	}
@@ -211,7 +211,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	if c.state.Load() == stateClosed {
 		return c.fail("ping", "", ErrClosed)
 	}
-	if err := c.backend.Ping(ctx); err != nil && !errors.Is(err, ErrUnsupported) {
+	if err := c.calls.Quietly("ping", func() error { return c.backend.Ping(ctx) }); err != nil && !errors.Is(err, ErrUnsupported) {
 		return c.fail("ping", "", errs.OfStore(ctx, err, false))
 	}
 	return nil
@@ -223,7 +223,11 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 	if c.state.Load() == stateClosed {
 		return nil, c.fail("describe", "", ErrClosed)
 	}
-	settings, err := c.backend.Describe(ctx)
+	var settings map[string]string
+	err := c.calls.Quietly("describe", func() (err error) {
+		settings, err = c.backend.Describe(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, c.fail("describe", "", errs.OfStore(ctx, err, false))
 	}
@@ -237,7 +241,11 @@ func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 	if c.state.Load() == stateClosed {
 		return nil, c.fail("check", "", ErrClosed)
 	}
-	findings, err := c.backend.Check(ctx)
+	var findings []driver.Finding
+	err := c.calls.Quietly("check", func() (err error) {
+		findings, err = c.backend.Check(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, c.fail("check", "", errs.OfStore(ctx, err, false))
 	}

@@ -122,15 +122,8 @@ func (n *Lock) admitOrQueue(cfg *lockConfig, share driver.Share, try bool) (*Loc
 
 // await waits for a turn as n's child.
 func (n *Lock) await(ctx context.Context, s *turn, w *lockWatch) (*Lock, error) {
-	returned := false
-	defer errs.IfPanics(&returned, func() { // an observer did
-		if !n.withdraw(s) && s.lock != nil {
-			_ = s.lock.Unlock(ctx)
-		}
-	})
 	w.Waits("")
 	err := n.awaitTurn(ctx, s)
-	returned = true
 	if err != nil && n.withdraw(s) {
 		return nil, err
 	}

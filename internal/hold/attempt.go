@@ -77,21 +77,13 @@ func (a *Attempt) begin(m *Manager, s Spec) {
 	a.alone = s.Fair || m.queues != nil
 }
 
-func (a *Attempt) run(ctx context.Context) (*Tenure, error) {
-	returned := false
-	defer errs.IfPanics(&returned, func() {
-		if a.id != "" {
-			a.mayHave(a.m.clock.Now())
+func (a *Attempt) run(ctx context.Context) (t *Tenure, err error) {
+	defer func() {
+		if t == nil { // also if an observer has ended the goroutine
+			a.abandon()
 		}
-		a.abandon()
-	})
-	t, err := a.acquire(ctx)
-	returned = true
-	if err != nil {
-		a.abandon()
-		return nil, err
-	}
-	return t, nil
+	}()
+	return a.acquire(ctx)
 }
 
 func (a *Attempt) acquire(ctx context.Context) (*Tenure, error) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/partition"
 )
 
@@ -24,7 +23,6 @@ type janitor struct {
 	store  unlocker
 	partOf *partition.Parts
 	clock  *clock.Clock
-	panics *errs.Panics
 	bg     *sync.WaitGroup // counts its goroutines
 
 	mu      sync.Mutex
@@ -167,7 +165,6 @@ func (j *janitor) work(part *partTasks, t *task) {
 }
 
 func (j *janitor) unlock(ctx context.Context, t *task) (err error) {
-	defer j.panics.Catch("what an attempt left behind was removed", &err)
 	if err = j.store.Unlock(ctx, t.key, t.id); t.passOn != nil && errors.Is(err, driver.ErrNotHeld) {
 		bound := driver.NewBound(context.Background(), janitorTry)
 		defer bound.Stop()

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -102,12 +102,10 @@ func (f *fakeStore) renewed() int {
 func newManager(t testing.TB, f *fakeStore) *Manager {
 	f.holders = make(map[string]string)
 	log := slog.New(slog.DiscardHandler)
-	panics := &errs.Panics{Store: "fake", Log: log}
 	ids := 0
 	m := New(Config{
-		Store:  Store{Locker: f, Parts: partition.New(f, panics)},
+		Store:  Store{Locker: f, Parts: partition.New(f)},
 		Clock:  clock.New(),
-		Panics: panics,
 		Log:    log,
 		NewID:  func(string) string { ids++; return fmt.Sprint("id", ids) },
 		Jitter: host.Random,

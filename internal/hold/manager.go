@@ -25,7 +25,6 @@ type Store struct {
 type Config struct {
 	Store  Store
 	Clock  *clock.Clock
-	Panics *errs.Panics
 	Log    *slog.Logger
 	NewID  func(holder string) string                      // names one acquisition; no two are equal
 	Jitter func(key string, d time.Duration) time.Duration // up to d, for a pause
@@ -47,7 +46,6 @@ type Notifier interface {
 type Manager struct {
 	store  Store
 	clock  *clock.Clock
-	panics *errs.Panics
 	log    *slog.Logger
 	newID  func(holder string) string
 	jitter func(key string, d time.Duration) time.Duration
@@ -78,14 +76,14 @@ type Manager struct {
 // New makes a Manager.
 func New(cfg Config) *Manager {
 	m := &Manager{
-		store: cfg.Store, clock: cfg.Clock, panics: cfg.Panics, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor, beside: cfg.Beside,
+		store: cfg.Store, clock: cfg.Clock, log: cfg.Log, newID: cfg.NewID, jitter: cfg.Jitter, floor: cfg.Floor, beside: cfg.Beside,
 		queues: cfg.Queues, placeLease: cfg.PlaceLease, changes: cfg.Changes,
 		keys: make(map[string]*key), holds: make(map[string]*hold), idle: make(chan struct{}),
 	}
 	m.life, m.endLife = context.WithCancel(context.Background())
 	m.sched.init(cfg.Clock, &m.bg, m.serve)
 	m.janitor.store, m.janitor.partOf, m.janitor.clock = cfg.Store.Locker, &m.store.Parts, cfg.Clock
-	m.janitor.panics, m.janitor.bg = cfg.Panics, &m.bg
+	m.janitor.bg = &m.bg
 	if cfg.Store.Pushes {
 		m.asking = make(map[string]*Attempt)
 		cfg.Store.NotifyLost(m.LossPushed)
@@ -144,7 +142,7 @@ func (m *Manager) GiveBack(ctx context.Context) {
 		defer m.leaveKey(e.t.h)
 		e.t.TellLoss()
 		if ctx.Err() == nil && !m.lingers(e.t.h) {
-			m.tryUnlock(ctx, e.t.h)
+			_ = m.unlockOnce(ctx, e.t.h, unlockTry) // what is not confirmed is left to its lease
 		}
 	})
 }

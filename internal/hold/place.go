@@ -23,10 +23,7 @@ func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
 		return driver.ErrClosed
 	}
 	s.NoRenew = true
-	returned := false
-	defer errs.IfPanics(&returned, m.endPlace)
 	t, err := new(Attempt).Run(ctx, m, s, true, nil)
-	returned = true
 	if err != nil {
 		m.endPlace()
 		return err
@@ -107,10 +104,8 @@ func (p *Place) Leave() { p.m.endPlace() }
 func (p *Place) Withdraw() {
 	p.m.bg.Go(func() {
 		defer p.m.endPlace()
-		var err error
-		defer p.m.panics.Catch("the place of a waiter was given back", &err)
 		if p.t.Release(context.Background()) != nil {
-			err = persist(p.t.h.by.spec.PassOn)
+			_ = persist(p.t.h.by.spec.PassOn)
 		}
 	})
 }

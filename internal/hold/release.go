@@ -100,25 +100,10 @@ func (m *Manager) unlockStore(ctx context.Context, h *hold) error {
 func (m *Manager) unlockOnce(parent context.Context, h *hold, bound time.Duration) error {
 	ctx := driver.NewBound(parent, bound)
 	defer ctx.Stop()
-	returned := false
-	defer errs.IfPanics(&returned, func() { m.cleanUp(h) })
-	err := m.sendUnlock(ctx, h)
-	returned = true
-	return err
-}
-
-func (m *Manager) sendUnlock(ctx context.Context, h *hold) error {
 	if d := h.minHoldLeft(); d > 0 {
 		return m.store.UnlockAfter(ctx, h.by.spec.Key, h.by.id, d)
 	}
 	return m.store.Unlock(ctx, h.by.spec.Key, h.by.id)
-}
-
-// tryUnlock gives the hold back once. What is not confirmed is left to its lease.
-func (m *Manager) tryUnlock(ctx context.Context, h *hold) {
-	var err error
-	defer m.panics.Catch("a lock was given back", &err)
-	err = m.unlockOnce(ctx, h, unlockTry)
 }
 
 // minHoldLeft is how long the key must stay taken from now. It goes by the

@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -97,13 +96,13 @@ func (m *Manager) renewPart(holds []*hold) {
 	ctx := driver.NewBound(context.Background(), shortest/3)
 	defer ctx.Stop()
 	sent := m.clock.Now()
-	answers, err := m.renewBatch(ctx, batch)
-	if answers == nil && err == nil {
+	answers := m.store.RenewAll(ctx, batch)
+	if answers == nil {
 		partition.ForEach(&m.store.Parts, holds, holdKey, m.renewOne)
 		return
 	}
 	for i, h := range holds {
-		r := driver.Renewal{Err: cmp.Or(err, errNoAnswer)}
+		r := driver.Renewal{Err: errNoAnswer}
 		if i < len(answers) {
 			r = answers[i]
 		}
@@ -126,11 +125,6 @@ func (m *Manager) requests(holds []*hold) (live []*hold, batch []driver.Hold, sh
 	return live, batch, shortest
 }
 
-func (m *Manager) renewBatch(ctx context.Context, batch []driver.Hold) (answers []driver.Renewal, err error) {
-	defer m.panics.Catch("holds were renewed", &err)
-	return m.store.RenewAll(ctx, batch), nil
-}
-
 // errNoAnswer is a hold that a batch left out; it is renewed again.
 var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
@@ -146,8 +140,7 @@ func (m *Manager) renewOne(h *hold) {
 	m.renewed(h, granted{g, sent}, err)
 }
 
-func (m *Manager) renew(ctx context.Context, h *hold) (g driver.Grant, err error) {
-	defer m.panics.Catch("a hold was renewed", &err)
+func (m *Manager) renew(ctx context.Context, h *hold) (driver.Grant, error) {
 	m.mu.Lock()
 	r := h.request()
 	m.mu.Unlock()

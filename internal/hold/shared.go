@@ -100,28 +100,22 @@ var errPlaceLost = errors.New("the place at the head of the queue was lost")
 const headPause = driver.HeadFor / 3
 
 // askAsHead asks the store, from the head of the queue, until it says yes, and gives the place back.
-func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (g granted, err error) {
+func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (granted, error) {
 	m := a.m
 	following, stop := context.WithCancel(ctx)
-	returned := false
-	defer func() {
-		stop()
-		a.isHead = false
-		if err != nil || !returned {
-			a.mayHave(m.clock.Now()) // its headship, which a refusal has left
-		}
-		left := make(chan struct{})
-		a.placeLeft = left
-		m.bg.Go(func() {
-			defer close(left)
-			var err error // what is not confirmed is cleaned up after
-			defer m.panics.Catch("a place in the queue was given back", &err)
-			err = place.Release(context.Background())
-		})
-	}()
 	a.isHead = true
-	g, err = a.ask(following, place)
-	returned = true
+	g, err := a.ask(following, place)
+	a.isHead = false
+	stop()
+	if err != nil {
+		a.mayHave(m.clock.Now()) // its headship, which a refusal has left
+	}
+	left := make(chan struct{})
+	a.placeLeft = left
+	m.bg.Go(func() {
+		defer close(left)
+		_ = place.Release(context.Background()) // what is not confirmed is cleaned up after
+	})
 	return g, err
 }
 
@@ -203,10 +197,8 @@ func (m *Manager) follow(ctx context.Context, key string) *changes {
 	}
 	c := &changes{changed: make(chan struct{}, 1)}
 	m.bg.Go(func() {
-		var err error // then the head polls
-		defer c.listening.Store(false)
-		defer m.panics.Catch("changes of a key were listened for", &err)
-		err = m.changes.NotifyChanges(ctx, key, c.tell)
+		defer c.listening.Store(false) // then the head polls
+		_ = m.changes.NotifyChanges(ctx, key, c.tell)
 	})
 	return c
 }

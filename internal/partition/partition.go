@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/errs"
 )
 
 // width is how many calls are made on one part at a time, by one batch of renewals or
@@ -16,20 +15,17 @@ const width = 16
 // itself for many keys, it does for each part apart: renewals, cleaning up, and giving back
 // when it closes. So a part that hangs delays no other.
 type Parts struct {
-	panics *errs.Panics
-	store  driver.Backend // nil: all keys are of one part
+	store driver.Backend // nil: all keys are of one part
 }
 
 // New is for a store.
-func New(store driver.Backend, panics *errs.Panics) Parts { return Parts{panics, store} }
+func New(store driver.Backend) Parts { return Parts{store} }
 
 // Of names the part that key lives on.
-func (p *Parts) Of(key string) (part string) {
+func (p *Parts) Of(key string) string {
 	if p.store == nil {
 		return ""
 	}
-	var err error
-	defer p.panics.Catch("the part of a key was looked up", &err)
 	return p.store.Partition(key)
 }
 

@@ -3,7 +3,6 @@ package permit
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -351,14 +350,9 @@ func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *call
 	}
 }
 
-// call is Take. A panic of the driver is an error: nobody waits for ever.
-func (c *coalescer) call(ctx context.Context, k limitKey, asks []driver.Ask) (taken driver.Taken, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s panicked: %v\n%s", c.cfg.Info.Name, p, debug.Stack())
-		}
-	}()
-	taken, err = c.cfg.Store.Take(ctx, k.key, k.limit, asks)
+// call is Take.
+func (c *coalescer) call(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
+	taken, err := c.cfg.Store.Take(ctx, k.key, k.limit, asks)
 	if err == nil && len(taken.Asks) != len(asks) {
 		err = fmt.Errorf("%s answered %d asks of %d", c.cfg.Info.Name, len(taken.Asks), len(asks))
 	}

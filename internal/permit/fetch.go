@@ -152,14 +152,12 @@ func (p *prefetched) prefetch() {
 // current block is spent, and the next request goes to the store.
 func (p *prefetched) call(f *fetch, ask driver.Ask) {
 	defer p.failed(f)
-	var err error
-	defer p.by.Panics.Catch("permits were taken in advance", &err)
 	ctx, cancel := context.WithTimeout(context.Background(), refundTry)
 	defer cancel()
 	d := driver.Demand{Key: p.key.key, Limit: p.key.limit, N: ask.N}
 	sent, epoch := p.by.Clock.Now(), p.by.denied.epoch.Load()
 	var t driver.TakenOne
-	if _, err = p.by.calls.take(ctx, &d, ask, &t, f); err == nil && f.denied {
+	if _, err := p.by.calls.take(ctx, &d, ask, &t, f); err == nil && f.denied {
 		p.by.denied.remember(&d, ask, &t, sent, epoch)
 	}
 }

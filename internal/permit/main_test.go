@@ -2,8 +2,6 @@ package permit
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,11 +72,10 @@ func newPool(t testing.TB, rule *Rule) (*Pool, *fakeStore) {
 		}
 	}
 	p := New(Config{
-		Store:  Store{Limiter: f, Refunds: true},
-		Info:   driver.Info{Name: "fake", Claims: driver.Claims{driver.ScopeHosts, driver.Reserve}},
-		Clock:  clock.New(),
-		Panics: &errs.Panics{Store: "fake", Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		NewID:  func() string { return time.Now().String() },
+		Store: Store{Limiter: f, Refunds: true},
+		Info:  driver.Info{Name: "fake", Claims: driver.Claims{driver.ScopeHosts, driver.Reserve}},
+		Clock: clock.New(),
+		NewID: func() string { return time.Now().String() },
 	}, policy)
 	t.Cleanup(func() {
 		p.Stop()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/partition"
 )
 
@@ -45,11 +44,10 @@ const (
 
 // Config is what a Pool needs.
 type Config struct {
-	Store  Store
-	Info   driver.Info // of the store
-	Clock  *clock.Clock
-	Panics *errs.Panics
-	NewID  func() string // names a request whose permits may be given back
+	Store Store
+	Info  driver.Info // of the store
+	Clock *clock.Clock
+	NewID func() string // names a request whose permits may be given back
 	// Ended is told of prefetched permits that are over; nil if nobody wants to know.
 	Ended func(PrefetchEnded)
 }

@@ -70,17 +70,12 @@ func (p *prefetcher) giveBack(ctx context.Context, back []leftover) {
 			return
 		}
 		returned := 0
-		if err := p.refund(ctx, lo); err == nil {
+		if err := p.Store.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n); err == nil {
 			returned = lo.n
 		}
 		p.denied.forget(lo.key.key)
 		p.ended(lo.key, lo.l, lo.n, returned)
 	})
-}
-
-func (p *prefetcher) refund(ctx context.Context, lo leftover) (err error) {
-	defer p.Panics.Catch("prefetched permits were given back", &err)
-	return p.Store.Refund(ctx, lo.key.key, lo.key.limit, lo.l.id, lo.n)
 }
 
 // ended reports a block that is over, with left permits unspent, of which returned were given back.

@@ -54,8 +54,7 @@ func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan 
 }
 
 // try gives back once.
-func (r *refunds) try(ctx context.Context, k limitKey, id string, n int) (err error) {
-	defer r.cfg.Panics.Catch("permits were given back", &err)
+func (r *refunds) try(ctx context.Context, k limitKey, id string, n int) error {
 	defer r.denied.forget(k.key)
 	ctx, cancel := context.WithTimeout(ctx, refundTry)
 	defer cancel()

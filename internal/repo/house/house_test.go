@@ -91,7 +91,7 @@ func anotherModule(path string) bool {
 }
 
 // engines are what the root package is made of.
-var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storetrace", "internal/clock", "internal/errs", "internal/quorum"}
+var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storecall", "internal/clock", "internal/errs", "internal/quorum"}
 
 func forbidden(from, dep string) string {
 	switch {
