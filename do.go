@@ -21,39 +21,34 @@ var (
 // errors.Join(fn's error, ErrLost), so that the caller rolls back. If the store
 // did not confirm the release, that is logged and is no error: fn had the lock
 // to its end. A panic of fn unlocks and goes on.
-func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
-	if o := observerOf(l); o != nil {
-		return o.do(ctx, l, key, fn, opts)
-	}
-	return doLocked(ctx, l, key, fn, opts)
-}
-
-func doLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) error {
+func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (err error) {
+	returned, w := false, observerOf(l).watch(ctx, Call{Op: "do", Key: key})
+	defer func() { w.ended(err, !returned) }()
+	ctx = w.under(ctx)
 	lock, err := l.Lock(ofNobody(ctx), key, opts...)
-	if err != nil {
-		return err
+	if err == nil {
+		err = lock.do(ctx, fn)
 	}
-	return lock.do(ctx, fn)
+	returned = true
+	return err
 }
 
 // TryDo is Do with one attempt. ran is false, with a nil error, when someone
 // else holds key; it is true when fn ran, whatever came of it.
 func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (ran bool, err error) {
-	if o := observerOf(l); o != nil {
-		return o.tryDo(ctx, l, key, fn, opts)
-	}
-	return tryDoLocked(ctx, l, key, fn, opts)
-}
-
-func tryDoLocked(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
+	returned, w := false, observerOf(l).watch(ctx, Call{Op: "trydo", Key: key})
+	told := error(nil)
+	defer func() { w.ended(told, !returned) }()
+	ctx = w.under(ctx)
 	lock, err := l.TryLock(ofNobody(ctx), key, opts...)
-	switch {
-	case errors.Is(err, ErrLocked) && ctx.Err() == nil:
-		return false, nil
-	case err != nil:
-		return false, err
+	if ran = err == nil; ran {
+		err = lock.do(ctx, fn)
 	}
-	return true, lock.do(ctx, fn)
+	returned, told = true, err
+	if !ran && errors.Is(err, ErrLocked) && ctx.Err() == nil {
+		told, err = ErrLocked, nil
+	}
+	return ran, err
 }
 
 // do runs fn under l and unlocks.

@@ -143,13 +143,18 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // goes straight into r, which is zero: on a store in memory, handing it from call
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	switch {
-	case c.observesLimits():
-		return c.observedTake(ctx, r, op, key, limit, least, n)
-	case c.permits.Local():
-		return c.takeHere(ctx, r, op, key, limit, least, n)
+	if !c.observesLimits() {
+		if c.permits.Local() {
+			return c.takeHere(ctx, r, op, key, limit, least, n)
+		}
+		_, err := c.takeThere(ctx, r, op, key, limit, least, n)
+		return err
 	}
-	_, err := c.takeThere(ctx, r, op, key, limit, least, n)
+	began := c.clock.Mono()
+	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
+	if err == nil && n > 0 {
+		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == permit.FromMemory, Leased: from == permit.FromPrefetch}, r)
+	}
 	return err
 }
 

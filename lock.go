@@ -189,30 +189,27 @@ func boundIn(ctx context.Context, space space, key string) *holdCtx {
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
 func (c *Client) Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	if c.observesLocks() {
-		return c.observedLock(ctx, "lock", driver.Share{}, key, opts, false)
-	}
-	l, err := c.lock(ctx, driver.Share{}, key, opts, false, nil)
-	if err != nil {
-		return nil, c.failLock("lock", key, err)
-	}
-	return l, nil
+	return c.lock(ctx, "lock", driver.Share{}, key, opts, false)
 }
 
 // TryLock makes one attempt to hold key. See [Locker].
 func (c *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	if c.observesLocks() {
-		return c.observedLock(ctx, "trylock", driver.Share{}, key, opts, true)
-	}
-	l, err := c.lock(ctx, driver.Share{}, key, opts, true, nil)
-	if err != nil {
-		return nil, c.failLock("trylock", key, err)
-	}
-	return l, nil
+	return c.lock(ctx, "trylock", driver.Share{}, key, opts, true)
 }
 
-// lock is Lock and TryLock, of a Client or of a view of it. w is nil unless they are observed.
-func (c *Client) lock(ctx context.Context, share driver.Share, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
+// lock is Lock and TryLock, of a Client or of a view of it.
+func (c *Client) lock(ctx context.Context, op string, share driver.Share, key string, opts []LockOption, try bool) (*Lock, error) {
+	ctx, w := c.watchLock(ctx, op, share, key)
+	l, err := c.acquire(ctx, share, key, opts, try, w)
+	if err != nil {
+		err = c.failLock(op, key, err)
+	}
+	w.ended(l, err)
+	return l, err
+}
+
+// acquire is lock without its events and the text of its error.
+func (c *Client) acquire(ctx context.Context, share driver.Share, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
 	cfg, err := c.lockConfig(opts)
 	if err != nil {
 		return nil, err

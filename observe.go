@@ -75,27 +75,52 @@ func (o *observing) survive(field string) {
 	}
 }
 
-// begin reports a call; its context is for the rest of the call.
-func (o *observing) begin(ctx context.Context, c *Call) context.Context {
+// watched is a call that observers are told of. It is nil without any.
+type watched struct {
+	o     *observing
+	call  Call
+	ctx   context.Context // for the rest of the call, as the observers made it
+	began time.Duration
+}
+
+// watch tells that a call begins. o may be nil.
+func (o *observing) watch(ctx context.Context, call Call) *watched {
+	if o == nil {
+		return nil
+	}
+	call.Backend = o.c.info.Name
+	w := &watched{o: o, call: call, ctx: ctx, began: o.c.clock.Mono()}
 	for i := range o.list {
 		if f := o.list[i].CallBegan; f != nil {
 			func() {
 				defer o.survive("CallBegan")
-				if derived := f(ctx, *c); derived != nil {
-					ctx = derived
+				if derived := f(w.ctx, call); derived != nil {
+					w.ctx = derived
 				}
 			}()
 		}
 	}
-	return ctx
+	return w
 }
 
-func (o *observing) end(ctx context.Context, c Call, began time.Duration, err error, panicked bool) {
-	e := CallEnded{Call: c, Took: o.c.clock.Mono() - began, Outcome: outcomeOf(err), Err: err, Panicked: panicked}
+// under is the context for the rest of a call that was made under ctx.
+func (w *watched) under(ctx context.Context) context.Context {
+	if w == nil {
+		return ctx
+	}
+	return w.ctx
+}
+
+// ended tells that the call has ended, or panicked.
+func (w *watched) ended(err error, panicked bool) {
+	if w == nil {
+		return
+	}
+	e := CallEnded{Call: w.call, Took: w.o.c.clock.Mono() - w.began, Outcome: outcomeOf(err), Err: err, Panicked: panicked}
 	if panicked {
 		e.Outcome = OutcomeError
 	}
-	tell(o, ctx, "CallEnded", func(o *Observer) func(context.Context, CallEnded) { return o.CallEnded }, e)
+	tell(w.o, w.ctx, "CallEnded", func(o *Observer) func(context.Context, CallEnded) { return o.CallEnded }, e)
 }
 
 func outcomeOf(err error) Outcome {
@@ -129,34 +154,6 @@ func (c *Client) observers() *observing {
 	return nil
 }
 
-// do is Do under observation.
-func (o *observing) do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (err error) {
-	call := Call{Op: "do", Backend: o.c.info.Name, Key: key}
-	began, returned := o.c.clock.Mono(), false
-	ctx = o.begin(ctx, &call)
-	defer func() { o.end(ctx, call, began, err, !returned) }()
-	err = doLocked(ctx, l, key, fn, opts)
-	returned = true
-	return err
-}
-
-// tryDo is TryDo under observation.
-func (o *observing) tryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts []LockOption) (ran bool, err error) {
-	call := Call{Op: "trydo", Backend: o.c.info.Name, Key: key}
-	began, returned := o.c.clock.Mono(), false
-	ctx = o.begin(ctx, &call)
-	defer func() {
-		told := err
-		if returned && err == nil && !ran {
-			told = ErrLocked
-		}
-		o.end(ctx, call, began, told, !returned)
-	}()
-	ran, err = tryDoLocked(ctx, l, key, fn, opts)
-	returned = true
-	return ran, err
-}
-
 // decided reports a limit's answer. An error that is no denial is not told here.
 func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
 	e.Backend, e.Shadow = o.c.info.Name, shadow.In(ctx)
@@ -172,34 +169,18 @@ func (o *observing) decided(ctx context.Context, e Decision, r *Result) {
 	}
 }
 
-// observedTake is take under observation.
-func (c *Client) observedTake(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	began := c.clock.Mono()
-	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
-	if err == nil && n > 0 {
-		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == permit.FromMemory, Leased: from == permit.FromPrefetch}, r)
+// waited reports a WaitN that was granted or denied.
+func (o *observing) waited(w *watched, r *Result, from permit.Origin, err error) {
+	if err != nil && !errors.Is(err, ErrLimited) {
+		return
 	}
-	return err
-}
-
-// observedWait is WaitN under observation.
-func (c *Client) observedWait(ctx context.Context, key string, limit Limit, n int) error {
-	o := c.observing
-	call := Call{Op: "wait", Backend: c.info.Name, Key: key, Limit: limit, N: n}
-	began := c.clock.Mono()
-	ctx = o.begin(ctx, &call)
-	r, from, err := c.waitN(ctx, key, limit, n)
-	if err == nil || errors.Is(err, ErrLimited) {
-		e := Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began, Leased: from == permit.FromPrefetch, Err: err}
-		var told *Error
-		if errors.As(err, &told) {
-			r.RetryAfter = told.RetryAfter
-		}
-		r.Remaining = -1
-		o.decided(ctx, e, &r)
+	var told *Error
+	if errors.As(err, &told) {
+		r.RetryAfter = told.RetryAfter
 	}
-	o.end(ctx, call, began, err, false)
-	return err
+	r.Remaining = -1
+	c := &w.call
+	o.decided(w.ctx, Decision{Op: c.Op, Key: c.Key, Limit: c.Limit, Asked: c.N, Took: o.c.clock.Mono() - w.began, Leased: from == permit.FromPrefetch, Err: err}, r)
 }
 
 // reserved reports a Reserve.

@@ -8,22 +8,34 @@ import (
 	"github.com/coordgo/coord/internal/hold"
 )
 
-// lockWatch follows one Lock or TryLock, and then the hold that it took: the engine's Trace, as observers are told.
+// lockWatch follows one Lock or TryLock, and then the hold that it took: the engine's Trace, as observers are told. It is nil
+// without any.
 type lockWatch struct {
-	o      *observing
+	*watched
 	key    string
 	mode   driver.Mode
 	owner  string
 	caller context.Context // as the application gave it
-	ctx    context.Context // as the observers made it
-	began  time.Duration
 
 	waits     bool          // WaitBegan was told
 	waitBegan time.Duration // when
 	got       bool          // Acquired was told
 }
 
-// trace is w for the engine: nil without observers.
+// watchLock tells that a Lock or TryLock begins, and gives the context for the rest of it.
+func (c *Client) watchLock(ctx context.Context, op string, share driver.Share, key string) (context.Context, *lockWatch) {
+	call := c.observers().watch(ctx, Call{Op: op, Key: key})
+	if call == nil {
+		return ctx, nil
+	}
+	w := &lockWatch{watched: call, key: key, mode: share.Mode, caller: ctx}
+	if owner := ownerOf(ctx); owner != nil {
+		w.owner = owner.String()
+	}
+	return w.ctx, w
+}
+
+// trace is w for the engine.
 func (w *lockWatch) trace() hold.Trace {
 	if w == nil {
 		return nil
@@ -31,25 +43,17 @@ func (w *lockWatch) trace() hold.Trace {
 	return w
 }
 
-// observedLock is Lock and TryLock under observation.
-func (c *Client) observedLock(ctx context.Context, op string, share driver.Share, key string, opts []LockOption, try bool) (*Lock, error) {
-	o := c.observing
-	call := Call{Op: op, Backend: c.info.Name, Key: key}
-	w := &lockWatch{o: o, key: key, mode: share.Mode, caller: ctx, began: c.clock.Mono()}
-	if owner := ownerOf(ctx); owner != nil {
-		w.owner = owner.String()
-	}
-	w.ctx = o.begin(ctx, &call)
-	l, err := c.lock(w.ctx, share, key, opts, try, w)
+// ended tells what came of the call.
+func (w *lockWatch) ended(l *Lock, err error) {
 	switch {
+	case w == nil:
+		return
 	case err != nil:
-		err = c.failLock(op, key, err)
 		w.refused(err)
 	case !w.got:
 		w.entered(l)
 	}
-	o.end(w.ctx, call, w.began, err, false)
-	return l, err
+	w.watched.ended(err, false)
 }
 
 // event says which lock it is; of is zero before there is one.

@@ -91,24 +91,14 @@ type Shared struct {
 
 // Lock waits until it holds key, or ctx ends. See [Locker].
 func (s *Shared) Lock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	return s.lock(ctx, "lock", key, opts, false)
+	s.warnOfMixture(key)
+	return s.c.lock(ctx, "lock", s.share, key, opts, false)
 }
 
 // TryLock makes one attempt to hold key. See [Locker].
 func (s *Shared) TryLock(ctx context.Context, key string, opts ...LockOption) (*Lock, error) {
-	return s.lock(ctx, "trylock", key, opts, true)
-}
-
-func (s *Shared) lock(ctx context.Context, op, key string, opts []LockOption, try bool) (*Lock, error) {
 	s.warnOfMixture(key)
-	if s.c.observesLocks() {
-		return s.c.observedLock(ctx, op, s.share, key, opts, try)
-	}
-	l, err := s.c.lock(ctx, s.share, key, opts, try, nil)
-	if err != nil {
-		return nil, s.c.failLock(op, key, err)
-	}
-	return l, nil
+	return s.c.lock(ctx, "trylock", s.share, key, opts, true)
 }
 
 // warnOfMixture logs, once for a client, that a key is used by Lock too, which excludes nobody here.

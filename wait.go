@@ -18,10 +18,15 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
+	var w *watched
 	if (c.observesLocks() || c.observesLimits()) && n > 0 {
-		return c.observedWait(ctx, key, limit, n)
+		w = c.observing.watch(ctx, Call{Op: "wait", Key: key, Limit: limit, N: n})
 	}
-	_, _, err := c.waitN(ctx, key, limit, n)
+	r, from, err := c.waitN(w.under(ctx), key, limit, n)
+	if w != nil {
+		c.observing.waited(w, &r, from, err)
+		w.ended(err, false)
+	}
 	return err
 }
 
