@@ -58,14 +58,13 @@ var patches = []patch{
 	{"an attempt that leads is not told", locks, holdDir + "key.go", "\t\ta.yields, k.yields = k.yields, false\n\t\ta.signal()\n", "\t\ta.yields, k.yields = k.yields, false\n"},
 	{"a key is left to nobody", locks, holdDir + "key.go", "\t\tk.hold = nil\n\t}\n\tm.next(k)\n", "\t\tk.hold = nil\n\t}\n"},
 	{"a leader that gives up leaves nobody behind", locks, holdDir + "key.go", "\tm.attempts--\n\tm.next(k)\n", "\tm.attempts--\n"},
-	{"a try waits behind a key that is held", locks, holdDir + "key.go", "\t\t\tm.leave(a)\n\t\t\ta.signal()\n", "\t\t\tk.tries--\n"},
 	{"who polls pauses for long", locks, holdDir + "ask.go", "minPause = 2 * time.Millisecond", "minPause = 20 * time.Second"},
 	{"the end of a context ends no wait", locks, holdDir + "attempt.go", "\t\tcase <-ctx.Done():\n\t\t\tended = true\n", ""},
 	{"a place at the head of a queue has the lease of the hold", shares, holdDir + "shared.go", "Lease: a.m.placeLease", "Lease: a.spec.Lease"},
-	{"a place at the head of a queue stays", shares, holdDir + "shared.go", "err = place.Release(context.Background())", "_ = place"},
+	{"a place at the head of a queue stays", shares, holdDir + "shared.go", "_ = place.Release(context.Background())", "_ = place"},
 	{"an inner entry gives the lock back", nested, "reentrant.go", "\tif h.handles == 0 {\n", "\tif h.handles <= 1 {\n"},
 	{"a signal that finds nobody is the last", signals, "cond.go", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\tcontinue\n", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\treturn nil\n"},
-	{"a wait that fails keeps its signal", signals, holdDir + "place.go", "err = persist(p.t.h.by.spec.PassOn)", "_ = persist"},
+	{"a wait that fails keeps its signal", signals, holdDir + "place.go", "_ = persist(p.t.h.by.spec.PassOn)", "_ = persist"},
 	{"a place that was perhaps given back keeps its signal", signals, holdDir + "release.go", "unknown && h.by.spec.PassOn == nil &&", "unknown &&"},
 	// Permits.
 	{"a reservation is due at once", limits, "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
@@ -150,8 +149,8 @@ func (p *patch) run(t *testing.T) (out string, seen bool) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Five seconds of processor time are enough for all seeds: a mistake may have the engines go round and round.
-	child := exec.Command("sh", "-c", `ulimit -t 5 && exec "$0" -test.run '^TestPatched$' -test.timeout 0`, binary)
+	// All seeds without a mistake take a quarter of a minute of processor time: a mistake may have the engines go round and round.
+	child := exec.Command("sh", "-c", `ulimit -t 30 && exec "$0" -test.run '^TestPatched$' -test.timeout 0`, binary)
 	child.Env = append(os.Environ(), fmt.Sprintf("%s=%v", wanted, p.theme))
 	var said bytes.Buffer
 	child.Stdout, child.Stderr = &said, &said
