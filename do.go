@@ -21,15 +21,16 @@ var (
 // errors.Join(fn's error, ErrLost), so that the caller rolls back. If the store
 // did not confirm the release, that is logged and is no error: fn had the lock
 // to its end. A panic of fn unlocks and goes on.
-func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (err error) {
+func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
 	returned, w := false, observerOf(l).watch(ctx, Call{Op: "do", Key: key})
-	defer func() { w.ended(err, !returned) }()
+	told := error(nil)
+	defer func() { w.ended(told, !returned) }()
 	ctx = w.under(ctx)
 	lock, err := l.Lock(ofNobody(ctx), key, opts...)
 	if err == nil {
 		err = lock.do(ctx, fn)
 	}
-	returned = true
+	returned, told = true, err
 	return err
 }
 
