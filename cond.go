@@ -158,12 +158,20 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 		place.Withdraw()
 		return errEnteredTwice(2)
 	}
+	ended := false
+	defer func() {
+		if !ended { // an observer has ended the goroutine
+			bound.fail(l, ErrUnknownOutcome)
+			place.Withdraw()
+		}
+	}()
 	if err = bound.giveUp(ctx, l); err == nil {
 		err = place.Await(ctx, func(ctx context.Context) (bool, error) { return d.waits(ctx, full, place.ID()) })
 	}
 	if err == nil {
 		err = bound.takeAgain(ctx, d.c, d.key, cfg.again())
 	}
+	ended = true
 	if err != nil {
 		bound.fail(l, err)
 		place.Withdraw()

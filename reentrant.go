@@ -122,8 +122,15 @@ func (n *Lock) admitOrQueue(cfg *lockConfig, share driver.Share, try bool) (*Loc
 
 // await waits for a turn as n's child.
 func (n *Lock) await(ctx context.Context, s *turn, w *lockWatch) (*Lock, error) {
+	decided := false
+	defer func() { // an observer may end the goroutine
+		if !decided && !n.withdraw(s) && s.lock != nil {
+			_ = s.lock.Unlock(ctx)
+		}
+	}()
 	w.Waits("")
 	err := n.awaitTurn(ctx, s)
+	decided = true
 	if err != nil && n.withdraw(s) {
 		return nil, err
 	}

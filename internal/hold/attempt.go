@@ -54,7 +54,7 @@ type Attempt struct {
 	yields        bool          // it lets other clients go first
 	ahead, behind *Attempt      // in the queue
 	wake          chan struct{} // signalled when it is not queued any more; nil if it never was
-	tenure        *Tenure       // given: what it was handed
+	tenure        *Tenure       // what it was handed or granted
 	refusal       error         // why it was turned away
 	lost          error         // why the store ended what the call under way is granted
 }
@@ -79,8 +79,8 @@ func (a *Attempt) begin(m *Manager, s Spec) {
 
 func (a *Attempt) run(ctx context.Context) (t *Tenure, err error) {
 	defer func() {
-		if t == nil { // also if an observer has ended the goroutine
-			a.abandon()
+		if t == nil {
+			a.abandon(err == nil)
 		}
 	}()
 	return a.acquire(ctx)
@@ -191,8 +191,9 @@ func (a *Attempt) take() (t *Tenure, lapsed ended) {
 	if cause := t.h.overdue(t, a.m.clock.Now()); cause != nil {
 		return nil, t.h.end(t, cause, lossOf(cause))
 	}
-	t.taker, a.tenure = nil, nil
+	t.taker = nil
 	a.m.leave(a)
+	t.expect()
 	return t, ended{}
 }
 
@@ -217,15 +218,25 @@ func (a *Attempt) warnLongWait() {
 	}
 }
 
-// abandon gives up a's place, and has the janitor remove what its calls may have left at the store. In this order: CleanUp
-// waits for attempts, and then for the janitor.
-func (a *Attempt) abandon() {
+// abandon gives up a's place, and what it has, and has the janitor remove what its calls may have left at the store. In this order:
+// CleanUp waits for attempts, and then for the janitor. unwinds says that an observer has ended the goroutine, perhaps in a call.
+func (a *Attempt) abandon(unwinds bool) {
+	if unwinds && a.id != "" {
+		a.mayHave(a.m.clock.Now())
+	}
 	if t := a.leftBehind(); t != nil {
 		a.m.janitor.put(t)
 	}
 	a.m.mu.Lock()
-	defer a.m.mu.Unlock()
+	t := a.tenure
+	if t != nil {
+		t.taker = nil
+	}
 	a.m.leave(a)
+	a.m.mu.Unlock()
+	if t != nil {
+		_ = t.Release(context.Background()) // what the store does not confirm is left to the janitor
+	}
 }
 
 // settle makes a grant the hold of a's key.
@@ -247,7 +258,8 @@ func (a *Attempt) settle(g granted) (*Tenure, error) {
 	if m.queues == nil { // a shared hold is in nobody's way here
 		k.hold, k.refusal = h, refusal{}
 	}
-	m.holds[a.id] = h
+	a.tenure, m.holds[a.id] = t, h
+	t.expect()
 	m.leave(a)
 	m.turnAway(k)
 	lost := a.lost

@@ -82,9 +82,16 @@ type events struct {
 	early []func() // what came before Acquired was told
 }
 
-// begin tells the first event, and then what has come since.
+// expect keeps all other events waiting until the first was told, which begin does. Manager.mu is held: before the first event
+// nobody waits for that under events.mu.
+func (e *events) expect() {
+	if e.trace != nil {
+		e.mu.Lock()
+	}
+}
+
+// begin tells the first event, after expect, and then what came before.
 func (e *events) begin(first func()) {
-	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begun = true
 	first()

@@ -67,6 +67,10 @@ func (m *Manager) handOff(ctx context.Context, e ended, now clock.Instant) {
 func (m *Manager) passOn(ctx context.Context, t *Tenure, now clock.Instant) {
 	h := t.h
 	m.mu.Lock()
+	if h.state != released { // GiveBack has it
+		m.mu.Unlock()
+		return
+	}
 	a := m.successor(h, now)
 	if a == nil {
 		h.state = over

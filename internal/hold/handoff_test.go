@@ -3,6 +3,7 @@ package hold
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,7 +47,11 @@ func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 	for name, lose := range map[string]func(m *Manager, h *hold){
 		"told by the store": func(m *Manager, h *hold) { m.LossPushed("k", h.by.id, errWire) },
 		"by the clock":      func(_ *Manager, h *hold) { time.Sleep(testTTL) },
-		"in a renewal":      func(m *Manager, h *hold) { m.renewed(h, granted{}, driver.ErrNotHeld) },
+		"by the clock, and renewed late": func(m *Manager, h *hold) {
+			time.Sleep(testTTL)
+			m.renewed(h, granted{driver.Grant{Token: h.stored, TTL: testTTL}, m.clock.Now()}, nil)
+		},
+		"in a renewal": func(m *Manager, h *hold) { m.renewed(h, granted{}, driver.ErrNotHeld) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,7 +60,7 @@ func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 				first := lock(t, m, 0, nil)
 				waiting := another(t, m, nil)
 				ended, goOn := holdUp(t, first)
-				f.setBroken(name == "by the clock")
+				f.setBroken(strings.HasPrefix(name, "by the clock"))
 				unlocked := make(chan error, 1)
 				go func() { unlocked <- first.Release(t.Context()) }()
 				<-ended
@@ -70,6 +75,78 @@ func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 					t.Error("a hold that was lost was handed off")
 				}
 				release(t, next)
+				time.Sleep(2 * taskGrace)
+				wantNothing(t, m)
+			})
+		})
+	}
+}
+
+// A hold whose release is being told when the Manager closes is given back like all others.
+func TestCloseWhileAReleaseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStore{}
+		m := newManager(t, f)
+		first := lock(t, m, 0, nil)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := new(Attempt).Run(t.Context(), m, Spec{Name: "k", Key: "k", Lease: testTTL, Owner: nobody{}}, false, nil)
+			waits <- err
+		}()
+		synctest.Wait()
+		ended, goOn := holdUp(t, first)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- first.Release(t.Context()) }()
+		<-ended
+		m.Stop()
+		m.GiveBack(t.Context())
+		if f.holders["k"] != "" {
+			t.Error("the key is still taken")
+		}
+		wantErr(t, <-waits, driver.ErrClosed)
+		goOn()
+		if err := <-unlocked; err != nil {
+			t.Error(err)
+		}
+		wantNothing(t, m)
+	})
+}
+
+// exits is a Trace that ends the goroutine in one kind of event.
+type exits struct {
+	noTrace
+	in string
+}
+
+func (e exits) Waits(string) {
+	if e.in == "Waits" {
+		runtime.Goexit()
+	}
+}
+
+func (e exits) Acquired(Identity, Way, time.Duration) {
+	if e.in == "Acquired" {
+		runtime.Goexit()
+	}
+}
+
+// An observer that ends the goroutine, as a test's FailNow does, leaves nothing behind: no hold, and no place in the queue.
+func TestObserverEndsTheGoroutine(t *testing.T) {
+	for _, in := range []string{"Waits", "Acquired"} {
+		t.Run(in, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newManager(t, &fakeStore{})
+				first := lock(t, m, 0, nil)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					lock(t, m, 0, exits{in: in})
+				}()
+				synctest.Wait()
+				other := another(t, m, nil)
+				release(t, first)
+				<-done
+				release(t, <-other)
 				time.Sleep(2 * taskGrace)
 				wantNothing(t, m)
 			})

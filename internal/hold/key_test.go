@@ -18,7 +18,7 @@ func joins(t *testing.T, m *Manager, try bool) *Attempt {
 	if _, err := a.join(); err != nil {
 		t.Error(err)
 	}
-	t.Cleanup(a.abandon)
+	t.Cleanup(func() { a.abandon(false) })
 	return a
 }
 

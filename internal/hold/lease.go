@@ -144,10 +144,10 @@ func (m *Manager) afterLoss(e ended) {
 }
 
 func (m *Manager) tidyUp(t *Tenure, cleanUp func(*hold)) {
+	defer m.leaveKey(t.h) // also if an observer ends the goroutine
+	defer cleanUp(t.h)
+	defer m.sched.remove(t.h)
 	t.TellLoss()
-	m.sched.remove(t.h)
-	cleanUp(t.h)
-	m.leaveKey(t.h)
 }
 
 // gone ends a hold that the store has said it does not have, whoever has it here.

@@ -130,7 +130,10 @@ func (m *Manager) GiveBack(ctx context.Context) {
 	var all []ended
 	m.mu.Lock()
 	for _, h := range m.holds {
-		if e := h.end(nil, errClosed, Closed); e.t != nil {
+		if h.state == released { // whoever released it may tell observers for long
+			h.state = over
+			all = append(all, ended{t: h.tenure})
+		} else if e := h.end(nil, errClosed, Closed); e.t != nil {
 			all = append(all, e)
 		}
 	}
@@ -140,6 +143,7 @@ func (m *Manager) GiveBack(ctx context.Context) {
 	}
 	partition.ForEach(&m.store.Parts, all, func(e ended) string { return holdKey(e.t.h) }, func(e ended) {
 		defer m.leaveKey(e.t.h)
+		m.sched.remove(e.t.h)
 		e.t.TellLoss()
 		if ctx.Err() == nil && !m.lingers(e.t.h) {
 			_ = m.unlockOnce(ctx, e.t.h, unlockTry) // what is not confirmed is left to its lease

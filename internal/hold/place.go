@@ -23,9 +23,13 @@ func (p *Place) Take(ctx context.Context, m *Manager, s Spec) error {
 		return driver.ErrClosed
 	}
 	s.NoRenew = true
+	defer func() {
+		if p.t == nil { // also if an observer has ended the goroutine
+			m.endPlace()
+		}
+	}()
 	t, err := new(Attempt).Run(ctx, m, s, true, nil)
 	if err != nil {
-		m.endPlace()
 		return err
 	}
 	p.m, p.t = m, t

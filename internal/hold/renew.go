@@ -61,7 +61,8 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 		case h.state == held && cause != nil:
 			lost = append(lost, h.end(nil, cause, lossOf(cause)))
 			continue
-		case h.deadline.Load().Reached(now): // released, and whoever released it finds out
+		case h.deadline.Load().Reached(now): // released, and nothing to hand off, whatever a late renewal says
+			h.lost = true
 			continue
 		case h.renews() && h.renewAt.Mono-h.slack <= now.Mono:
 			h.renewing = true

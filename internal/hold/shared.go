@@ -100,22 +100,25 @@ var errPlaceLost = errors.New("the place at the head of the queue was lost")
 const headPause = driver.HeadFor / 3
 
 // askAsHead asks the store, from the head of the queue, until it says yes, and gives the place back.
-func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (granted, error) {
-	m := a.m
+func (a *Attempt) askAsHead(ctx context.Context, place *Tenure) (g granted, err error) {
+	m, answered := a.m, false
 	following, stop := context.WithCancel(ctx)
 	a.isHead = true
-	g, err := a.ask(following, place)
-	a.isHead = false
-	stop()
-	if err != nil {
-		a.mayHave(m.clock.Now()) // its headship, which a refusal has left
-	}
-	left := make(chan struct{})
-	a.placeLeft = left
-	m.bg.Go(func() {
-		defer close(left)
-		_ = place.Release(context.Background()) // what is not confirmed is cleaned up after
-	})
+	defer func() {
+		a.isHead = false
+		stop()
+		if err != nil || !answered { // an observer may have ended the goroutine
+			a.mayHave(m.clock.Now()) // its headship, which a refusal has left
+		}
+		left := make(chan struct{})
+		a.placeLeft = left
+		m.bg.Go(func() {
+			defer close(left)
+			_ = place.Release(context.Background()) // what is not confirmed is cleaned up after
+		})
+	}()
+	g, err = a.ask(following, place)
+	answered = true
 	return g, err
 }
 
