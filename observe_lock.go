@@ -12,7 +12,6 @@ import (
 // without any.
 type lockWatch struct {
 	*watched
-	key    string
 	mode   driver.Mode
 	owner  string
 	caller context.Context // as the application gave it
@@ -28,7 +27,7 @@ func (c *Client) watchLock(ctx context.Context, op string, share driver.Share, k
 	if call == nil {
 		return ctx, nil
 	}
-	w := &lockWatch{watched: call, key: key, mode: share.Mode, caller: ctx}
+	w := &lockWatch{watched: call, mode: share.Mode, caller: ctx}
 	if owner := ownerOf(ctx); owner != nil {
 		w.owner = owner.String()
 	}
@@ -58,7 +57,7 @@ func (w *lockWatch) ended(l *Lock, err error) {
 
 // event says which lock it is; of is zero before there is one.
 func (w *lockWatch) event(of hold.Identity) LockEvent {
-	return LockEvent{Backend: w.o.c.info.Name, Key: w.key, Mode: w.mode, Owner: w.owner, ID: of.ID, Token: of.Token}
+	return LockEvent{Backend: w.o.c.info.Name, Key: w.call.Key, Mode: w.mode, Owner: w.owner, ID: of.ID, Token: of.Token}
 }
 
 // Waits tells, once, that the call waits. heldBy is what its client has of the key.

@@ -167,7 +167,7 @@ func (a *Attempt) await(ctx context.Context) (*Tenure, error) {
 		}
 		is, refusal := a.phase, a.refusal
 		m.mu.Unlock()
-		m.afterLoss(lapsed)
+		m.afterLoss(lapsed, m.cleanUp)
 		switch {
 		case t != nil:
 			t.tellAcquired(Handed)

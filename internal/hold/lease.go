@@ -125,29 +125,13 @@ func (h *hold) finish(err error, loss Loss) ended {
 }
 
 // lose ends a hold that t has lost. If t has handed the hold off meanwhile, the clocks were looked at then, and nothing is lost.
-// A nil t is whichever has it.
+// A nil t is whichever has it. What may still be at the store is withdrawn after Done has closed, so that the key is free as soon
+// as it can be.
 func (m *Manager) lose(h *hold, t *Tenure, cause error) {
 	m.mu.Lock()
 	e := h.end(t, cause, lossOf(cause))
 	m.mu.Unlock()
-	m.afterLoss(e)
-}
-
-// afterLoss is what follows once Done of a lost tenure has closed. What may still be at the store is withdrawn, so that the key
-// is free as soon as it can be.
-func (m *Manager) afterLoss(e ended) {
-	if e.t == nil {
-		return
-	}
-	e.cancel()
-	m.tidyUp(e.t, m.cleanUp)
-}
-
-func (m *Manager) tidyUp(t *Tenure, cleanUp func(*hold)) {
-	defer m.leaveKey(t.h) // also if an observer ends the goroutine
-	defer cleanUp(t.h)
-	defer m.sched.remove(t.h)
-	t.TellLoss()
+	m.afterLoss(e, m.cleanUp)
 }
 
 // gone ends a hold that the store has said it does not have, whoever has it here.
@@ -155,10 +139,23 @@ func (m *Manager) gone(h *hold, cause error) {
 	m.mu.Lock()
 	e := h.end(nil, cause, Revoked)
 	m.mu.Unlock()
-	if e.t != nil {
-		e.cancel()
-		m.tidyUp(e.t, m.cleanUpUnknown)
+	m.afterLoss(e, m.cleanUpUnknown)
+}
+
+// afterLoss is what follows once Done of a lost tenure has closed, if one was.
+func (m *Manager) afterLoss(e ended, cleanUp func(*hold)) {
+	if e.t == nil {
+		return
 	}
+	e.cancel()
+	m.tidyUp(e.t, cleanUp)
+}
+
+func (m *Manager) tidyUp(t *Tenure, cleanUp func(*hold)) {
+	defer m.leaveKey(t.h) // also if an observer ends the goroutine
+	defer cleanUp(t.h)
+	defer m.sched.remove(t.h)
+	t.TellLoss()
 }
 
 func holdKey(h *hold) string { return h.by.spec.Key }

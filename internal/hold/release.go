@@ -24,7 +24,7 @@ func (t *Tenure) Release(ctx context.Context) error {
 	case cause != nil:
 		e := h.end(t, cause, lossOf(cause))
 		m.mu.Unlock()
-		m.afterLoss(e)
+		m.afterLoss(e, m.cleanUp)
 		return t.err
 	case m.successor(h, now) != nil:
 		e := h.finish(ErrReleased, NotLost)

@@ -130,22 +130,23 @@ func (m *Manager) requests(holds []*hold) (live []*hold, batch []driver.Hold, sh
 var errNoAnswer = errors.New("the store answered for fewer holds than it was asked")
 
 func (m *Manager) renewOne(h *hold) {
-	live, _, span := m.requests([]*hold{h})
-	if len(live) == 0 {
+	m.mu.Lock()
+	isOver, r, span := h.state == over, h.request(), h.span()
+	m.mu.Unlock()
+	if isOver {
 		return
 	}
 	ctx := driver.NewBound(context.Background(), span/3)
 	defer ctx.Stop()
-	sent := m.clock.Now()
-	g, err := m.renew(ctx, h)
-	m.renewed(h, granted{g, sent}, err)
+	_ = m.renew(ctx, h, r) // renewed has seen to it
 }
 
-func (m *Manager) renew(ctx context.Context, h *hold) (driver.Grant, error) {
-	m.mu.Lock()
-	r := h.request()
-	m.mu.Unlock()
-	return m.store.Renew(ctx, h.by.spec.Key, r)
+// renew makes the request r for h, and takes in the answer.
+func (m *Manager) renew(ctx context.Context, h *hold, r driver.Request) error {
+	sent := m.clock.Now()
+	g, err := m.store.Renew(ctx, h.by.spec.Key, r)
+	m.renewed(h, granted{g, sent}, err)
+	return err
 }
 
 // request is what a renewal asks for. Manager.mu is held.

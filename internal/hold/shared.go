@@ -256,12 +256,11 @@ func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
 	h, m := t.h, t.h.m
 	m.mu.Lock()
 	h.share = h.share.Shrunk(share)
+	r := h.request()
 	m.mu.Unlock()
 	bound, cancel := context.WithTimeout(ctx, unlockTry)
 	defer cancel()
-	sent := m.clock.Now()
-	g, err := m.renew(bound, h)
-	m.renewed(h, granted{g, sent}, err)
+	err := m.renew(bound, h, r)
 	switch {
 	case err == nil, t.Ended() == ErrReleased:
 		return nil

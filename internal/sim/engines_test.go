@@ -30,7 +30,7 @@ var patches = []patch{
 	{"a lease counts from the answer", locks, holdDir + "ask.go", "\treturn granted{g, sent}, err\n", "\tsent = a.m.clock.Now()\n\treturn granted{g, sent}, err\n"},
 	{
 		"a renewed lease counts from the answer", nested, holdDir + "renew.go",
-		"\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, sent}, err)\n", "\t_ = sent\n\tg, err := m.renew(ctx, h)\n\tm.renewed(h, granted{g, m.clock.Now()}, err)\n",
+		"\tm.renewed(h, granted{g, sent}, err)\n\treturn err\n", "\t_ = sent\n\tm.renewed(h, granted{g, m.clock.Now()}, err)\n\treturn err\n",
 	},
 	{"a deadline passes unseen", locks, holdDir + "lease.go", "case h.deadline.Load().Reached(now):", "case false:"},
 	{"MaxHold passes unseen", locks, holdDir + "lease.go", "case t.endBy != clock.Instant{} && t.endBy.Reached(now):", "case false:"},
