@@ -63,7 +63,7 @@ func (e *env) leaseKeepsBound(name string) {
 			spends = append(spends, spend{sent, time.Now(), r.Granted})
 		}
 	}
-	// A client measures its rate over a hundredth of For, and leases no fewer than 16.
+	// A client counts what is used in as long a time as a lease lasts, 10 ms here, and leases no fewer than 16.
 	for end := time.Now().Add(per / 5); time.Now().Before(end); {
 		ask(each)
 		e.pass(time.Millisecond)

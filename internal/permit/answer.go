@@ -4,15 +4,14 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 )
 
 // What a queue of waits makes of the store's answers. waitQueues.mu is held in all of it.
 
 // spend serves w of what was taken in advance.
-func (q *waitQueue) spend(p *prefetched, w *waiter) bool {
-	if p == nil || !p.spend(w.n, new(Result)) {
+func (q *waitQueue) spend(w *waiter) bool {
+	if _, ok := q.advance.spend(q.key, w.n, w.n); !ok {
 		return false
 	}
 	q.remove(w)
@@ -36,7 +35,7 @@ func (q *waitQueue) failed(front []*waiter, err error) {
 }
 
 // answered takes in what front was granted, and what not.
-func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, answers []driver.Granted) {
+func (q *waitQueue) answered(front []*waiter, asks []driver.Ask, answers []driver.Granted) {
 	now, head := time.Now(), true
 	q.from, q.retryAt = time.Time{}, time.Time{}
 	for i, w := range front {
@@ -48,7 +47,7 @@ func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, 
 		case left:
 		case g.N > 0:
 			q.grant(w, now, g.Delay)
-		case head && q.spend(p, w): // it was taken meanwhile, out of what is missing now
+		case head && q.spend(w): // it was taken meanwhile, out of what is missing now
 		default:
 			w.denied = true
 			late := g.RetryAfter + asks[i].MaxDelay
@@ -70,11 +69,6 @@ func (q *waitQueue) answered(p *prefetched, front []*waiter, asks []driver.Ask, 
 // grant serves w, now or when its permits are due.
 func (q *waitQueue) grant(w *waiter, now time.Time, delay time.Duration) {
 	q.remove(w)
-	if q.closed && delay > 0 { // close has given back already what the others reserved
-		q.refund(w)
-		w.answer(FromStore, driver.ErrClosed)
-		return
-	}
 	if delay > 0 {
 		w.due = now.Add(delay)
 		if last := q.ahead.Back(); last != nil && w.due.Before(last.Value.(*waiter).due) {
@@ -132,26 +126,17 @@ func (q *waitQueue) sendAway() {
 	q.earliest = earliest
 }
 
-// learnAll tells the cache of denials, and what takes permits in advance, of the answers.
-func (q *waitQueue) learnAll(p *prefetched, asks []driver.Ask, taken *driver.Taken, sent clock.Instant, epoch uint64) {
+// learn tells the memory of denials, and what takes permits in advance, of an answer.
+func (q *waitQueue) learn(taken *driver.Taken) {
 	granted := 0
-	for i, g := range taken.Asks {
+	for _, g := range taken.Asks {
 		granted += g.N
-		if g.N > 0 || q.local {
-			continue
-		}
-		if asks[i].MaxDelay == 0 {
-			d := &driver.Demand{Key: q.key.key, Limit: q.key.limit}
-			q.denied.remember(d, asks[i], &driver.TakenOne{Granted: g, Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}, sent, epoch)
-		}
-		break
 	}
 	if granted > 0 {
 		q.denied.drop(q.key.key)
 	}
-	if p != nil {
-		p.answered(granted, taken, sent)
-	}
+	last := driver.TakenOne{Granted: taken.Asks[len(taken.Asks)-1], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+	q.advance.note(q.key, granted, &last)
 }
 
 // refund gives back what w reserved, or may have. over is closed when that is done.
@@ -173,9 +158,6 @@ func (q *waitQueue) refund(w *waiter) (over <-chan struct{}) {
 func (q *waitQueue) passed(w *waiter, cancelled bool) (over <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place == nil { // Close gives it back
-		return nil
-	}
 	q.ahead.Remove(w.place)
 	if cancelled {
 		over = q.refund(w)

@@ -25,20 +25,19 @@ const (
 
 // coalescer has the calls for permits that are under way, and the requests that wait for them.
 type coalescer struct {
-	cfg       *Config
-	refunds   *refunds
-	running   *sync.WaitGroup         // the goroutines that make calls
-	inAdvance func(*limitKey) spender // nil: nothing of the limit was taken in advance
+	cfg     *Config
+	refunds *refunds
+	running *sync.WaitGroup // the goroutines that make calls
 
 	mu     sync.Mutex
 	queues map[limitKey]*callQueue
 	closed bool
 }
 
-// spender has permits of one limit that were taken in advance.
+// spender has permits that were taken in advance.
 type spender interface {
-	// spend takes n permits, and answers in r, which is zero. It is false if there are less than n.
-	spend(n int, r *Result) bool
+	// spend takes up to n permits of k. It is false, and takes none, if there are less than least.
+	spend(k limitKey, least, n int) (r Result, ok bool)
 }
 
 // limitKey names what permits are taken of.
@@ -56,18 +55,16 @@ type callQueue struct {
 	late    *time.Timer // sends those that wait beside a call that does not return
 }
 
-// request is one request, or several that are sent together.
+// request is one request.
 type request struct {
 	ctx   context.Context
 	ask   driver.Ask
-	more  []driver.Ask // after ask
-	fetch *fetch       // of a request for more than the caller wants
-	batch *batch       // guarded by coalescer.mu; nil while it waits
-	gone  bool         // its caller has left; guarded by coalescer.mu
+	of    spender // may serve it while it waits; nil: only the store does
+	batch *batch  // guarded by coalescer.mu; nil while it waits
+	gone  bool    // its caller has left; guarded by coalescer.mu
 
 	done chan struct{} // closed when the answer is there
 	t    driver.TakenOne
-	all  []driver.Granted // the answers to ask and more
 	err  error
 	from Origin
 }
@@ -82,44 +79,30 @@ func (c *coalescer) init(cfg *Config, refunds *refunds, running *sync.WaitGroup)
 	c.cfg, c.refunds, c.running, c.queues = cfg, refunds, running, make(map[limitKey]*callQueue)
 }
 
-// take asks the store for permits, together with others who do. Those who wait are given what
-// another request has prefetched meanwhile, in the order in which they came.
-func (c *coalescer) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, f *fetch) (Origin, error) {
+// take asks the store for permits, together with others who do. While the request waits, of may serve it; nil: only the
+// store does. then, if it is set, is called before those who wait for this call are sent.
+func (c *coalescer) take(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, of spender, then func(error)) (from Origin, err error) {
 	k := limitKey{d.Key, d.Limit}
-	q, r, err := c.join(ctx, k, ask, nil, f)
+	q, r, err := c.join(ctx, k, ask, of)
 	switch {
 	case err != nil:
-		return FromStore, err
 	case r == nil:
 		defer c.ended(q)
-		return FromStore, c.takeAlone(ctx, d, ask, t, f)
+		err = c.takeAlone(ctx, d, ask, t)
+	default:
+		if err = c.await(r); err == nil {
+			*t, from = r.t, r.from
+		}
 	}
-	if err := c.await(r); err != nil {
-		return FromStore, err
+	if then != nil {
+		then(err)
 	}
-	*t = r.t
-	return r.from, nil
-}
-
-// takeEach asks the store for several, in one step and in their order, together with others.
-func (c *coalescer) takeEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
-	q, r, err := c.join(ctx, k, asks[0], asks[1:], nil)
-	switch {
-	case err != nil:
-		return driver.Taken{}, err
-	case r == nil:
-		defer c.ended(q)
-		return c.call(ctx, k, asks)
-	}
-	if err := c.await(r); err != nil {
-		return driver.Taken{}, err
-	}
-	return driver.Taken{Asks: r.all, Remaining: r.t.Remaining, ResetAfter: r.t.ResetAfter}, nil
+	return from, err
 }
 
 // join puts a request into the queue of its limit. It makes none if no call is under way: then the
 // caller makes one for itself alone, and calls ended after it.
-func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, more []driver.Ask, f *fetch) (q *callQueue, r *request, err error) {
+func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, of spender) (q *callQueue, r *request, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -130,7 +113,7 @@ func (c *coalescer) join(ctx context.Context, k limitKey, ask driver.Ask, more [
 		c.queues[k] = q
 		return q, nil, nil
 	}
-	r = &request{ctx: ctx, ask: ask, more: more, fetch: f, done: make(chan struct{})}
+	r = &request{ctx: ctx, ask: ask, of: of, done: make(chan struct{})}
 	q.waiting = append(q.waiting, r)
 	if len(q.waiting) == 1 {
 		c.boundWait(q)
@@ -151,16 +134,10 @@ func (c *coalescer) await(r *request) error {
 }
 
 // takeAlone makes the call for one request.
-func (c *coalescer) takeAlone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, f *fetch) error {
-	if f != nil {
-		f.sent = c.cfg.Clock.Now()
-	}
+func (c *coalescer) takeAlone(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) error {
 	err := c.cfg.takeOne(ctx, d, ask, t)
-	switch {
-	case f == nil && err != nil && errs.HasEnded(ctx):
+	if err != nil && errs.HasEnded(ctx) {
 		c.giveBack(limitKey{d.Key, d.Limit}, &ask)
-	case f != nil && err == nil:
-		*t = f.landed(*t)
 	}
 	return err
 }
@@ -223,25 +200,12 @@ func (c *coalescer) ended(q *callQueue) {
 // servePrefetched gives those at the head of the queue what they ask for out of prefetched
 // permits. coalescer.mu is held.
 func (c *coalescer) servePrefetched(q *callQueue) {
-	if len(q.waiting) == 0 || c.closed {
-		return
-	}
-	p := c.inAdvance(&q.key)
-	if p == nil {
-		return
-	}
-	var got Result
-	for r := q.head(); r != nil; r = q.head() {
-		n := r.ask.N
-		if r.fetch != nil {
-			n = r.fetch.own
-		}
-		got = Result{}
-		if n == 0 || len(r.more) > 0 || r.fetch == nil && r.ask.ID != "" || !p.spend(n, &got) {
+	for r := q.head(); r != nil && r.of != nil && !c.closed; r = q.head() {
+		got, ok := r.of.spend(q.key, r.ask.N, r.ask.N)
+		if !ok {
 			return
 		}
-		r.t = driver.TakenOne{Granted: driver.Granted{N: n}, Remaining: got.Remaining, ResetAfter: got.ResetAfter}
-		r.all = []driver.Granted{r.t.Granted}
+		r.t = driver.TakenOne{Granted: driver.Granted{N: got.Granted}, Remaining: got.Remaining, ResetAfter: got.ResetAfter}
 		r.from = FromPrefetch
 		close(r.done)
 		q.pop()
@@ -271,10 +235,8 @@ func (q *callQueue) pop() {
 func (c *coalescer) sendNext(q *callQueue) {
 	c.servePrefetched(q)
 	var requests []*request
-	asks := 0
-	for r := q.head(); r != nil && (asks == 0 || asks+1+len(r.more) <= maxBatch); r = q.head() {
+	for r := q.head(); r != nil && len(requests) < maxBatch; r = q.head() {
 		requests = append(requests, r)
-		asks += 1 + len(r.more)
 		q.pop()
 	}
 	if len(requests) == 0 {
@@ -289,32 +251,15 @@ func (c *coalescer) sendNext(q *callQueue) {
 	go c.send(ctx, cancel, q, requests)
 }
 
-// begin makes requests a batch, and gives the context of its call. coalescer.mu is held.
+// begin makes requests a batch, and gives the context of its call, which ends when the last of them has left.
+// coalescer.mu is held.
 func begin(requests []*request) (ctx context.Context, cancel context.CancelFunc) {
-	b := &batch{callers: len(requests)}
-	contexts := make([]context.Context, len(requests))
-	for i, r := range requests {
-		r.batch, contexts[i] = b, r.ctx
+	ctx, cancel = context.WithCancel(context.WithoutCancel(requests[0].ctx))
+	b := &batch{callers: len(requests), cancel: cancel}
+	for _, r := range requests {
+		r.batch = b
 	}
-	ctx, b.cancel = untilLast(contexts)
-	return ctx, b.cancel
-}
-
-// untilLast is a context for a call that is made for several callers: it ends with the last
-// of their deadlines, or when it is cancelled.
-func untilLast(callers []context.Context) (context.Context, context.CancelFunc) {
-	var last time.Time
-	ctx := context.WithoutCancel(callers[0])
-	for _, c := range callers {
-		d, ok := c.Deadline()
-		if !ok {
-			return context.WithCancel(ctx)
-		}
-		if d.After(last) {
-			last = d
-		}
-	}
-	return context.WithDeadline(ctx, last)
+	return ctx, cancel
 }
 
 // send makes the call and hands the answers out.
@@ -323,12 +268,8 @@ func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *call
 	defer c.ended(q)
 	defer cancel()
 	asks := make([]driver.Ask, 0, len(requests))
-	sent := c.cfg.Clock.Now()
 	for _, r := range requests {
-		asks = append(append(asks, r.ask), r.more...)
-		if r.fetch != nil {
-			r.fetch.sent = sent
-		}
+		asks = append(asks, r.ask)
 	}
 	taken, err := c.call(ctx, q.key, asks)
 	c.mu.Lock()
@@ -337,13 +278,9 @@ func (c *coalescer) send(ctx context.Context, cancel context.CancelFunc, q *call
 		c.fail(q.key, requests, err)
 		return
 	}
-	rest := taken.Asks
-	for _, r := range requests {
-		r.all, rest = rest[:1+len(r.more)], rest[1+len(r.more):]
-		r.t = driver.TakenOne{Granted: r.all[0], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
-		if r.fetch != nil {
-			r.t = r.fetch.landed(r.t)
-		} else if r.gone && r.t.N > 0 {
+	for i, r := range requests {
+		r.t = driver.TakenOne{Granted: taken.Asks[i], Remaining: taken.Remaining, ResetAfter: taken.ResetAfter}
+		if r.gone && r.t.N > 0 {
 			c.giveBack(q.key, &r.ask)
 		}
 		close(r.done)
@@ -362,7 +299,7 @@ func (c *coalescer) call(ctx context.Context, k limitKey, asks []driver.Ask) (dr
 // fail tells the callers that the store did not answer. coalescer.mu is held.
 func (c *coalescer) fail(k limitKey, requests []*request, err error) {
 	for _, r := range requests {
-		if r.fetch == nil && errs.HasEnded(r.ctx) {
+		if errs.HasEnded(r.ctx) {
 			c.giveBack(k, &r.ask)
 		}
 		r.err = err

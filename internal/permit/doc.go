@@ -7,9 +7,8 @@
 //	source.go      the store, with what it denied and the requests that wait for it
 //	denials.go     what the store denied, remembered for a second
 //	coalesce.go    requests for one limit that arrive during a call share the next one
-//	advance.go     permits that were taken in advance: table.go has them by limit, policy.go the rules
-//	prefetched.go  those of one limit: size.go decides how many, fetch.go asks for them
-//	prefetcher.go  the calls of that in the background
+//	advance.go     permits that were taken in advance, by limit; policy.go has the rules
+//	prefetched.go  those of one limit, and how many to fetch; fetch.go fetches them, and gives back what is left
 //	wait.go        a wait for permits
 //	queue.go       the callers that wait for one limit, in order; answer.go is what answers mean to them
 //	multi.go       several limits in one step

@@ -21,32 +21,37 @@ func (p *Pool) Stats() (s Stats) {
 	p.calls.mu.Lock()
 	s.Queues = len(p.calls.queues)
 	p.calls.mu.Unlock()
-	if b := p.prefetch.Load(); b != nil {
-		b.mu.Lock()
-		s.Prefetched, s.Rules = len(b.all), len(b.policy.of)
-		b.mu.Unlock()
+	p.advance.mu.Lock()
+	s.Prefetched = len(p.advance.by)
+	p.advance.mu.Unlock()
+	if policy := p.advance.policy.Load(); policy != nil {
+		s.Rules = len(policy.of)
 	}
 	return s
 }
 
 // RuleOf is how permits of limit, in normal form, are taken in advance; the zero Rule: not at all.
 func (p *Pool) RuleOf(limit driver.Limit) Rule {
-	b := p.prefetch.Load()
-	if b == nil {
+	policy := p.advance.policy.Load()
+	if policy == nil {
 		return Rule{}
 	}
-	return b.policy.rule(&limit)
+	return policy.rule(&limit)
 }
 
 // Block shows permits that one call has taken in advance.
-type Block struct{ b *block }
+type Block struct {
+	a *advance
+	b *block
+}
 
 // Current is the block that is being spent of a limit, in normal form; zero if there is none.
 func (p *Pool) Current(key string, limit driver.Limit) Block {
-	if b := p.prefetch.Load(); b != nil {
-		if f := b.find(key, &limit); f != nil {
-			return Block{f.cur.Load()}
-		}
+	a := &p.advance
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f := a.by[limitKey{key, limit}]; f != nil && len(f.blocks) > 0 {
+		return Block{a, f.blocks[0]}
 	}
 	return Block{}
 }
@@ -55,7 +60,11 @@ func (p *Pool) Current(key string, limit driver.Limit) Block {
 func (b Block) Size() int { return b.b.n }
 
 // Left is how many permits are left of it.
-func (b Block) Left() int { return int(max(b.b.left.Load(), 0)) }
+func (b Block) Left() int {
+	b.a.mu.Lock()
+	defer b.a.mu.Unlock()
+	return b.b.left
+}
 
 // Ends is when it ends.
 func (b Block) Ends() clock.Instant { return b.b.ends }

@@ -178,7 +178,7 @@ func (m *all) takeInTurn(ctx context.Context) error {
 		sum := &sums[i]
 		sum.id = m.NewID()
 		var t driver.TakenOne
-		_, err := m.ask(ctx, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t)
+		_, err := m.ask(ctx, &sum.Demand, driver.Ask{ID: sum.id, Min: sum.N, N: sum.N}, &t, nil)
 		if err == nil && t.N == sum.N {
 			m.grant(sum, &t)
 			continue
@@ -206,7 +206,7 @@ func (m *all) shortFirst(ctx context.Context, sums []summed) error {
 	}
 	for i := first; i < len(sums); i++ {
 		var t driver.TakenOne
-		if _, err := m.ask(ctx, &sums[i].Demand, driver.Ask{}, &t); err != nil {
+		if _, err := m.ask(ctx, &sums[i].Demand, driver.Ask{}, &t, nil); err != nil {
 			return err
 		}
 		if short := sums[i]; t.Remaining < short.N {

@@ -77,6 +77,17 @@ func (p *Policy) With(rule Rule, of []driver.Limit) (*Policy, error) {
 	return next, nil
 }
 
+// shortest is the least For of all limits.
+func (p *Policy) shortest() time.Duration {
+	least := p.rest.For
+	for _, r := range p.of {
+		if least == 0 || r.For < least {
+			least = r.For
+		}
+	}
+	return least
+}
+
 // forget drops what is said of limits that are not prefetched, where none is unless it is
 // named: a client that changes its limits again and again does not remember them all. The
 // policy is not in use yet.

@@ -62,22 +62,16 @@ type PrefetchEnded struct {
 // Pool takes permits for the goroutines of one client. It is safe for concurrent use.
 type Pool struct {
 	*source
-	prefetch advance
-	waits    waitQueues
-
-	mu     sync.Mutex // guards closed, and changes of prefetch
-	closed bool
-	ended  chan struct{} // closed by Stop
+	advance advance
+	waits   waitQueues
+	ended   chan struct{} // closed by Stop
 }
 
 // New makes a pool. policy says what is taken in advance; nil: nothing.
 func New(cfg Config, policy *Policy) *Pool {
 	p := &Pool{source: newSource(cfg), ended: make(chan struct{})}
-	p.calls.inAdvance = p.prefetch.spender
-	p.waits.init(p.source, &p.prefetch)
-	if policy != nil && !p.local {
-		p.prefetch.Store(newTable(p.source, policy))
-	}
+	p.advance.init(p.source, policy, p.ended)
+	p.waits.init(p.source, &p.advance)
 	return p
 }
 
@@ -86,23 +80,26 @@ func (p *Pool) Local() bool { return p.local }
 
 // Take takes permits of d as ask says. The answer goes into r, which is zero.
 func (p *Pool) Take(ctx context.Context, r *Result, d *driver.Demand, ask driver.Ask) (Origin, error) {
-	f := p.prefetch.of(d)
-	if f != nil && f.spend(ask.N, r) {
+	k := limitKey{d.Key, d.Limit}
+	if got, ok := p.advance.spend(k, ask.N, ask.N); ok {
+		*r = got
 		return FromPrefetch, nil
 	}
-	from, err := p.takeOrDeny(ctx, r, f, d, ask)
+	from, err := p.takeOrDeny(ctx, r, d, ask)
 	switch {
 	case err != nil:
 	case ask.N == 0:
-		p.prefetch.addTo(d, r)
-	case f != nil && !r.Allowed && f.spendRest(ask.Min, ask.N, r):
-		from, r.RetryAfter = FromPrefetch, 0
+		p.advance.addTo(k, r)
+	case !r.Allowed: // which leaves what is there
+		if rest, ok := p.advance.spend(k, ask.Min, ask.N); ok {
+			*r, from = rest, FromPrefetch
+		}
 	}
 	return from, err
 }
 
 // takeOrDeny answers from the denials in memory, or asks the store.
-func (p *Pool) takeOrDeny(ctx context.Context, r *Result, f *prefetched, d *driver.Demand, ask driver.Ask) (Origin, error) {
+func (p *Pool) takeOrDeny(ctx context.Context, r *Result, d *driver.Demand, ask driver.Ask) (Origin, error) {
 	if p.denied.any.Load() > 0 {
 		if known, ok := p.denied.lookup(d, ask); ok {
 			*r = known
@@ -110,24 +107,15 @@ func (p *Pool) takeOrDeny(ctx context.Context, r *Result, f *prefetched, d *driv
 		}
 	}
 	var t driver.TakenOne
-	from, err := p.ask(ctx, f, d, ask, &t)
-	if err == nil {
-		r.set(&t, ask.N)
+	from, err := p.ask(ctx, d, ask, &t, &p.advance)
+	if err != nil {
+		return from, err
 	}
-	return from, err
-}
-
-// ask asks the store, for more than is wanted if f, which may be nil, wants to prefetch.
-func (p *Pool) ask(ctx context.Context, f *prefetched, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from Origin, err error) {
-	if f == nil {
-		return p.source.ask(ctx, d, ask, t)
+	r.set(&t, ask.N)
+	if from == FromStore && ask.N > 0 {
+		p.advance.note(limitKey{d.Key, d.Limit}, t.N, &t)
 	}
-	sent, epoch := p.Clock.Now(), p.denied.epoch.Load()
-	from, err = f.ask(ctx, d, ask, t)
-	if err == nil && from != FromPrefetch {
-		p.learn(d, ask, t, sent, epoch)
-	}
-	return from, err
+	return from, nil
 }
 
 // Reserve takes permits of a token bucket that are due within ask.MaxDelay.
@@ -135,7 +123,7 @@ func (p *Pool) Reserve(ctx context.Context, d *driver.Demand, ask driver.Ask) (t
 	if p.local {
 		err = p.takeOne(ctx, d, ask, &t)
 	} else {
-		_, err = p.calls.take(ctx, d, ask, &t, nil)
+		_, err = p.calls.take(ctx, d, ask, &t, nil, nil)
 	}
 	if err == nil && t.N > 0 {
 		p.denied.drop(d.Key)
@@ -154,11 +142,8 @@ func (r *Result) set(t *driver.TakenOne, n int) {
 
 // Reset forgets what was taken of d, at the store and in advance.
 func (p *Pool) Reset(ctx context.Context, d *driver.Demand) error {
-	if b := p.prefetch.Load(); b != nil {
-		b.reset(d.Key, &d.Limit)
-		// What is taken while the store resets may be forgotten too.
-		defer b.reset(d.Key, &d.Limit)
-	}
+	p.advance.reset(d.Key, &d.Limit)
+	defer p.advance.reset(d.Key, &d.Limit) // what is taken while the store resets may be forgotten too
 	defer p.waits.again(d.Key, &d.Limit)
 	defer p.denied.forget(d.Key)
 	return p.Store.Reset(ctx, d.Key, d.Limit)
@@ -195,9 +180,6 @@ func (p *Pool) Charge(ctx context.Context, d *driver.Demand, n int) (driver.Char
 
 // Stop refuses further requests, and ends the waits of those that are not sent.
 func (p *Pool) Stop() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	close(p.ended)
 	p.calls.close()
 }
@@ -206,16 +188,16 @@ func (p *Pool) Stop() {
 // far as ctx allows. It comes after Stop.
 func (p *Pool) GiveBack(ctx context.Context) {
 	var giving sync.WaitGroup
-	giving.Go(func() {
-		p.waits.close(ctx)
-		p.refunds.close(ctx)
-	})
-	if b := p.prefetch.Load(); b != nil {
-		giving.Go(func() { b.close(ctx) })
-	}
+	giving.Go(func() { p.waits.close(ctx) })
+	giving.Go(func() { p.advance.close(ctx) })
 	giving.Wait()
+	p.refunds.close(ctx)
 }
 
 // Wait returns when the pool runs no goroutine any more. A call that is stuck in the store is
 // ended by closing the store.
-func (p *Pool) Wait() { p.running.Wait() }
+func (p *Pool) Wait() {
+	p.running.Wait()
+	p.advance.background.Wait()
+	p.refunds.running.Wait()
+}

@@ -12,12 +12,11 @@ import (
 // add puts a block of n permits beside what is there.
 func add(t *testing.T, p *Pool, l driver.Limit, n int) {
 	t.Helper()
-	f := p.prefetch.of(demand(t, "k", l, 1))
-	b := &block{n: n, ends: p.Clock.Now().Add(time.Minute), renew: never}
-	b.left.Store(int64(n))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.put(b)
+	a := &p.advance
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.of(limitKey{"k", demand(t, "k", l, 1).Limit})
+	f.blocks = append(f.blocks, &block{n: n, left: n, ends: p.Clock.Now().Add(time.Minute)})
 }
 
 // exhausted is a limit under "k" of which the store has nothing left, and a pool that may prefetch it.
@@ -27,22 +26,6 @@ func exhausted(t *testing.T) (*Pool, *fakeStore, driver.Limit) {
 	l := driver.Limit{Rate: 100, Per: time.Hour, Algorithm: driver.FixedWindow}
 	take(t, p, "k", l, 100)
 	return p, f, l
-}
-
-// A request for too much that has not yet put back what it took is not the end of a block.
-func TestBlockOutlivesARequestForTooMuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, _, l := exhausted(t)
-		add(t, p, l, 5)
-		b := p.Current("k", l).b
-		b.left.Add(-7)
-		take(t, p, "k", l, 1)
-		add(t, p, l, 3)
-		b.left.Add(7)
-		if r := take(t, p, "k", l, 5); !r.Allowed {
-			t.Errorf("%+v: want what is prefetched", r)
-		}
-	})
 }
 
 // What is there is in two blocks.
@@ -87,29 +70,17 @@ func TestTableIsBounded(t *testing.T) {
 		for i := range maxPrefetched + 100 {
 			take(t, p, fmt.Sprint(i), ten, 1)
 		}
-		b := p.prefetch.Load()
-		count := func() (all, chained int) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			for i := range b.chains {
-				for e := b.chains[i].Load(); e != nil; e = e.after.Load() {
-					chained++
-				}
-			}
-			return len(b.all), chained
-		}
-		if all, chained := count(); all != maxPrefetched || chained != maxPrefetched {
-			t.Errorf("%d entries, %d in chains: want %d", all, chained, maxPrefetched)
+		if n := p.Stats().Prefetched; n != maxPrefetched {
+			t.Errorf("%d entries: want %d", n, maxPrefetched)
 		}
 		time.Sleep(maxIdle + time.Second)
-		synctest.Wait()
-		if all, chained := count(); all != 0 || chained != 0 {
-			t.Errorf("%d entries, %d in chains, of keys that nobody asks for", all, chained)
+		if n := p.Stats().Prefetched; n != 0 {
+			t.Errorf("%d entries of keys that nobody asks for", n)
 		}
 		take(t, p, "again", ten, 1)
 		time.Sleep(maxIdle + time.Second)
-		if all, _ := count(); all != 0 {
-			t.Errorf("%d entries after the sweep had stopped once", all)
+		if n := p.Stats().Prefetched; n != 0 {
+			t.Errorf("%d entries after the sweep had stopped once", n)
 		}
 	})
 }
@@ -118,8 +89,7 @@ func TestTableIsBounded(t *testing.T) {
 func BenchmarkSweep(b *testing.B) {
 	p, _ := newPool(b, &Rule{})
 	take(b, p, "k", driver.Limit{Rate: 1000, Per: time.Hour}, 1)
-	table := p.prefetch.Load()
 	for b.Loop() {
-		table.sweep()
+		p.advance.sweep()
 	}
 }

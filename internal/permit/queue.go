@@ -3,21 +3,21 @@ package permit
 import (
 	"container/list"
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
-	"github.com/coordgo/coord/internal/partition"
 )
 
 // waitQueues are the queues in which goroutines wait for permits, one for each key and limit.
 type waitQueues struct {
-	source   *source
-	prefetch *advance
-	mu       sync.Mutex // guards what follows, and the queues
-	queues   map[limitKey]*waitQueue
-	closed   bool
-	serving  sync.WaitGroup // the goroutines that serve queues
+	*source
+	advance *advance
+	mu      sync.Mutex // guards what follows, and the queues
+	queues  map[limitKey]*waitQueue
+	closed  bool
+	inside  sync.WaitGroup // calls of Await
 }
 
 // waitQueue serves its waiters in the order in which they came. One goroutine makes its requests,
@@ -27,14 +27,11 @@ type waitQueues struct {
 // those behind it if that is within waitAhead. So what a waiter that is cancelled gives back goes
 // to those behind it, and never to one that comes later.
 type waitQueue struct {
-	*source
-	prefetch *advance
-	mu       *sync.Mutex // of waitQueues
+	*waitQueues
 	key      limitKey
 	reserves bool          // the store grants ahead of time
 	changed  chan struct{} // wakes the goroutine; of capacity 1
 
-	closed    bool
 	waiting   list.List // of *waiter: not granted yet
 	ahead     list.List // of *waiter: granted, and due later; in the order of their due times
 	returning int       // refunds of waiters that were cancelled, under way
@@ -58,7 +55,7 @@ type waiter struct {
 	n        int
 	id       string        // of the reservation; "" on a window
 	deadline time.Time     // zero: none
-	place    *list.Element // in waiting or ahead; nil: in neither
+	place    *list.Element // in waiting, or, once it is granted, in ahead; nil: in neither
 	asked    bool          // a request for it is under way
 	answered bool
 	denied   bool // the store has denied it once
@@ -71,15 +68,18 @@ type waiter struct {
 	err   error
 }
 
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
 
-func (qs *waitQueues) init(source *source, prefetch *advance) {
-	qs.source, qs.prefetch, qs.queues = source, prefetch, make(map[limitKey]*waitQueue)
+func (qs *waitQueues) init(source *source, advance *advance) {
+	qs.source, qs.advance, qs.queues = source, advance, make(map[limitKey]*waitQueue)
 }
 
-// join puts w at the end of the queue of d. It is nil if the client is closed. Who finds no queue
-// makes the first request itself, under its own context.
+// join puts w at the end of the queue of d, and counts it in inside. It is nil if the client is closed. Who finds no
+// queue makes the first request itself, under its own context.
 func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 	k := limitKey{d.Key, d.Limit}
 	qs.mu.Lock()
@@ -87,24 +87,23 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 	if qs.closed {
 		return nil
 	}
+	qs.inside.Add(1)
 	q := qs.queues[k]
 	if q != nil {
 		q.add(w)
 		return q
 	}
-	q = &waitQueue{source: qs.source, prefetch: qs.prefetch, mu: &qs.mu, key: k, changed: make(chan struct{}, 1)}
-	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.source.Info.Claims.Has(driver.Reserve)
+	q = &waitQueue{waitQueues: qs, key: k, changed: make(chan struct{}, 1)}
+	q.reserves = k.limit.Algorithm == driver.TokenBucket && qs.Info.Claims.Has(driver.Reserve)
 	qs.queues[k] = q
 	q.add(w)
-	qs.serving.Add(1)
 	q.request(w.ctx, nil, []*waiter{w})
 	if q.empty() {
 		delete(qs.queues, k)
-		qs.serving.Done()
 		return q
 	}
-	qs.source.running.Add(1)
-	go qs.serve(q)
+	qs.running.Add(1)
+	go q.serve()
 	return q
 }
 
@@ -130,7 +129,7 @@ func (q *waitQueue) add(w *waiter) {
 
 // empty reports whether the queue is at its end. waitQueues.mu is held.
 func (q *waitQueue) empty() bool {
-	return q.closed || q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.returning == 0
+	return q.waiting.Len() == 0 && q.ahead.Len() == 0 && q.returning == 0
 }
 
 // leave takes w out, unless it has been answered. silence is nil unless the store is to blame.
@@ -206,11 +205,10 @@ func (q *waitQueue) wake() {
 }
 
 // serve makes the requests of q until nobody is left.
-func (qs *waitQueues) serve(q *waitQueue) {
-	defer qs.source.running.Done()
-	defer qs.serving.Done()
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
+func (q *waitQueue) serve() {
+	defer q.running.Done()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for {
 		front, pause := q.next(time.Now())
 		switch {
@@ -219,7 +217,7 @@ func (qs *waitQueues) serve(q *waitQueue) {
 		case pause > 0:
 			q.pause(pause)
 		default:
-			delete(qs.queues, q.key)
+			delete(q.queues, q.key)
 			return
 		}
 	}
@@ -300,8 +298,7 @@ func (q *waitQueue) requestTogether(front []*waiter) {
 // request asks the store for front, as far as it is not served of what was taken in advance. abandon, if
 // any, is for when all of them have left. waitQueues.mu is held, and is not while the store is asked.
 func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter) {
-	p := q.prefetch.of(&driver.Demand{Key: q.key.key, Limit: q.key.limit, N: front[0].n})
-	for q.spend(p, front[0]) {
+	for q.spend(front[0]) {
 		if front = front[1:]; len(front) == 0 {
 			return
 		}
@@ -309,21 +306,21 @@ func (q *waitQueue) request(ctx context.Context, abandon func(), front []*waiter
 	q.asked, q.abandon, q.owed = len(front), abandon, true
 	asks, renewals := q.asks(front), q.renewals
 	q.mu.Unlock()
-	sent, epoch := q.Clock.Now(), q.denied.epoch.Load()
-	taken, err := q.askEach(ctx, q.key, asks)
+	sent := q.Clock.Mono()
+	taken, err := q.calls.call(ctx, q.key, asks)
 	q.mu.Lock()
-	q.trip = q.Clock.Mono() - sent.Mono
+	q.trip = q.Clock.Mono() - sent
 	if err != nil {
 		q.failed(front, err)
 		return
 	}
 	q.answers, q.owed = q.answers+1, false
-	q.answered(p, front, asks, taken.Asks)
+	q.answered(front, asks, taken.Asks)
 	if q.renewals != renewals {
 		q.retryAt, q.from = time.Time{}, time.Time{}
 	}
 	q.sendAway()
-	q.learnAll(p, asks, &taken, sent, epoch)
+	q.learn(&taken)
 }
 
 // asks is what front asks of the store. waitQueues.mu is held.
@@ -347,26 +344,10 @@ func (q *waitQueue) asks(front []*waiter) []driver.Ask {
 	return asks
 }
 
-// close ends the queues, and gives back what is reserved in them, as far as ctx allows.
+// close waits until all callers have left, who give back what they have reserved, as far as ctx allows.
 func (qs *waitQueues) close(ctx context.Context) {
-	var back []*waiter
-	keys := make(map[*waiter]limitKey)
 	qs.mu.Lock()
 	qs.closed = true
-	for k, q := range qs.queues {
-		for e := q.ahead.Front(); e != nil; e = e.Next() {
-			w := e.Value.(*waiter)
-			back, keys[w], w.place = append(back, w), k, nil
-		}
-		q.ahead.Init()
-		q.closed = true
-		q.wake()
-	}
 	qs.mu.Unlock()
-	partition.ForEach(&qs.source.Store.Parts, back, func(w *waiter) string { return keys[w].key }, func(w *waiter) {
-		if ctx.Err() == nil && qs.source.Store.Refunds {
-			_ = qs.source.refunds.try(ctx, keys[w], w.id, w.n) // what cannot be given back counts as spent
-		}
-	})
-	awaitAll(ctx, &qs.serving)
+	awaitAll(ctx, &qs.inside)
 }

@@ -9,7 +9,7 @@ import (
 // To leave a long queue costs no more than to join it: nobody looks at all others.
 func TestLeavingAQueueIsCheap(t *testing.T) {
 	p, _ := newPool(t, nil)
-	q := &waitQueue{source: p.source, mu: &p.waits.mu, key: limitKey{"k", demand(t, "k", ten, 1).Limit}, changed: make(chan struct{}, 1)}
+	q := &waitQueue{waitQueues: &p.waits, key: limitKey{"k", demand(t, "k", ten, 1).Limit}, changed: make(chan struct{}, 1)}
 	all := make([]*waiter, 100_000)
 	start := time.Now()
 	for i := range all {

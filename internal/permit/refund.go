@@ -25,32 +25,50 @@ type refunds struct {
 	running sync.WaitGroup
 }
 
-// start gives back what the request id was granted, if it was, and calls then. over is closed when that is done.
-// The ask itself must have come to its end, or may yet be granted.
+// start gives back what the request id was granted, if it was, and calls then. over is closed after that. The ask itself
+// must have come to its end, or may yet be granted.
 func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan struct{}) {
+	return r.run(func(ctx context.Context) {
+		defer then()
+		if r.cfg.Store.Refunds {
+			r.persist(ctx, k, id, n)
+		}
+	})
+}
+
+// run runs fn in the background, for refundBound. over is closed when it returns. After close its time is over at once.
+func (r *refunds) run(fn func(context.Context)) (over <-chan struct{}) {
 	done := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || !r.cfg.Store.Refunds {
-		go then()
-		return nil
+	ctx, cancel := context.WithTimeout(context.Background(), refundBound)
+	left := cancel
+	if r.closed {
+		cancel()
+	} else {
+		r.running.Add(1)
+		left = func() { cancel(); r.running.Done() }
 	}
-	r.running.Add(1)
 	go func() {
-		defer r.running.Done()
+		defer left()
 		defer close(done)
-		defer then()
-		ctx, cancel := context.WithTimeout(context.Background(), refundBound)
-		defer cancel()
-		for pause := minPause; r.try(ctx, k, id, n) != nil; pause *= 2 {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done(): // what cannot be given back counts as spent
-				return
-			}
-		}
+		fn(ctx)
 	}()
 	return done
+}
+
+// persist gives back, and tries again until ctx ends. What it does not give back counts as spent.
+func (r *refunds) persist(ctx context.Context, k limitKey, id string, n int) (done bool) {
+	for pause := minPause; ctx.Err() == nil; pause *= 2 {
+		if r.try(ctx, k, id, n) == nil {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return false
 }
 
 // try gives back once.

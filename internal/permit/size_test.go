@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/clock"
 )
 
 var million = driver.Limit{Rate: 1_000_000, Per: time.Hour}
@@ -39,20 +40,18 @@ func TestSize(t *testing.T) {
 		{"not beyond the sub-window", Rule{}, driver.Limit{Rate: 1_000_000, Per: time.Second}, time.Millisecond, 1 << 30, 0, 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rule := normalRule(t, tt.rule)
-			limit := demand(t, "k", tt.limit, 1).Limit
-			var s sizer
-			s.init(&limit, rule, 0)
-			if n := s.size(tt.every, 0, 0); n != 0 {
+			p := newPrefetched(limitKey{"k", demand(t, "k", tt.limit, 1).Limit}, normalRule(t, tt.rule))
+			if n := p.size(clock.Instant{}); n != 0 {
 				t.Errorf("%d before anything is known", n)
 			}
 			got := 0
-			now := time.Duration(0)
-			for i := range 2000 {
-				now += tt.every
-				width := max(s.window, 1)
-				s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1, ValidFor: width - now%width}, Remaining: tt.remaining}, now, now)
-				got = s.size(now, int64(i+1), 0)
+			now := clock.Instant{}
+			for range 2000 {
+				now.Mono += tt.every
+				p.used(1, now.Mono)
+				width := max(p.window, 1)
+				p.learn(&driver.TakenOne{Granted: driver.Granted{N: 1, ValidFor: width - now.Mono%width}, Remaining: tt.remaining}, now.Mono)
+				got = p.size(now)
 			}
 			if got < tt.min || got > tt.max {
 				t.Errorf("%d permits: want %d to %d", got, tt.min, tt.max)
@@ -63,13 +62,12 @@ func TestSize(t *testing.T) {
 
 // A driver that does not say for how long a window's permits are valid is not prefetched from.
 func TestPrefetchNeedsValidFor(t *testing.T) {
-	var s sizer
-	limit := demand(t, "k", million, 1).Limit
-	s.init(&limit, normalRule(t, Rule{}), 0)
+	p := newPrefetched(limitKey{"k", demand(t, "k", million, 1).Limit}, normalRule(t, Rule{}))
 	for i := range 1000 {
-		now := time.Duration(i) * time.Millisecond
-		s.learn(&driver.TakenOne{Granted: driver.Granted{N: 1}, Remaining: 1 << 30}, now, now)
-		if n := s.size(now, int64(i), 0); n != 0 {
+		now := clock.Instant{Mono: time.Duration(i) * time.Millisecond}
+		p.used(1, now.Mono)
+		p.learn(&driver.TakenOne{Granted: driver.Granted{N: 1}, Remaining: 1 << 30}, now.Mono)
+		if n := p.size(now); n != 0 {
 			t.Fatalf("%d permits", n)
 		}
 	}

@@ -27,14 +27,14 @@ func newSource(cfg Config) *source {
 	return s
 }
 
-// ask asks the store, and remembers a denial.
-func (s *source) ask(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne) (from Origin, err error) {
+// ask asks the store, and remembers a denial. While the request waits, of may serve it; nil: only the store does.
+func (s *source) ask(ctx context.Context, d *driver.Demand, ask driver.Ask, t *driver.TakenOne, of spender) (from Origin, err error) {
 	if s.local {
 		return FromStore, s.takeOne(ctx, d, ask, t)
 	}
 	sent, epoch := s.Clock.Now(), s.denied.epoch.Load()
-	from, err = s.calls.take(ctx, d, ask, t, nil)
-	if err == nil {
+	from, err = s.calls.take(ctx, d, ask, t, of, nil)
+	if err == nil && from == FromStore {
 		s.learn(d, ask, t, sent, epoch)
 	}
 	return from, err
@@ -49,14 +49,6 @@ func (s *source) learn(d *driver.Demand, ask driver.Ask, t *driver.TakenOne, sen
 	default:
 		s.denied.drop(d.Key)
 	}
-}
-
-// askEach asks the store for several, in one step and in their order.
-func (s *source) askEach(ctx context.Context, k limitKey, asks []driver.Ask) (driver.Taken, error) {
-	if s.local { // a store in this process is quicker than a queue of requests
-		return s.calls.call(ctx, k, asks)
-	}
-	return s.calls.takeEach(ctx, k, asks)
 }
 
 // takeOne makes one call for one request.

@@ -20,6 +20,7 @@ func (p *Pool) Await(ctx context.Context, d *driver.Demand) (retry time.Duration
 	if q == nil {
 		return 0, FromStore, driver.ErrClosed
 	}
+	defer p.waits.inside.Done()
 	select {
 	case <-w.done:
 	case <-ctx.Done():

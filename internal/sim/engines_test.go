@@ -70,6 +70,7 @@ var patches = []patch{
 	{"a reservation is due at once", limits, "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
 	{"who waits goes on before its permits are due", limits, permitDir + "wait.go", "err = p.sleep(ctx, time.Until(w.due))", "err = nil"},
 	{"a charge is of a quarter", limits, "charge.go", "c.permits.Charge(ctx, &d, n)", "c.permits.Charge(ctx, &d, n/4)"},
+	{"what was taken in advance does not end", limits, permitDir + "prefetched.go", "return b.left == 0 || b.ends.Reached(now)", "return b.left == 0"},
 	{"a denial is remembered for a minute", limits, permitDir + "denials.go", "until := sent.Mono + min(t.RetryAfter, maxDenial)", "until := sent.Mono + time.Minute"},
 }
 

@@ -81,7 +81,7 @@ func (w *world) judgeSpends() {
 		limit := limited[key]
 		slices.SortFunc(list, func(a, b spend) int { return int(a.from - b.from) })
 		for i := range list {
-			if n, most, ok := exceeds(limit, list[i:], w.began); ok {
+			if n, most, ok := exceeds(limit, list[i:], w.began, w.plan.ahead); ok {
 				w.violate("limit", "%d permits of %q from %v, at most %d", n, key, list[i].from, most)
 				break
 			}
@@ -90,8 +90,9 @@ func (w *world) judgeSpends() {
 }
 
 // exceeds reports whether more was granted, from the first on, than the limit has in some time. What is charged is not
-// asked for: it only has to be missed by those who ask after it.
-func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok bool) {
+// asked for: it only has to be missed by those who ask after it, or, where permits are taken in advance, later by as
+// much as those may wait.
+func exceeds(limit coord.Limit, list []spend, began time.Time, ahead bool) (n, most int, ok bool) {
 	first := list[0].from
 	var inside []spend
 	end := first + limit.Per
@@ -116,7 +117,10 @@ func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok 
 		return n, limit.Rate, n > limit.Rate
 	}
 	slices.SortFunc(inside, func(a, b spend) int { return int(a.to - b.to) })
-	granted := 0
+	granted, old := 0, time.Duration(0)
+	if ahead {
+		old = permitsFor
+	}
 	for _, s := range inside {
 		if s.charged {
 			continue
@@ -124,7 +128,7 @@ func exceeds(limit coord.Limit, list []spend, began time.Time) (n, most int, ok 
 		granted += s.n
 		n = granted
 		for _, c := range inside {
-			if c.charged && c.to < s.from {
+			if c.charged && c.to < s.from-old {
 				n += c.n
 			}
 		}

@@ -144,7 +144,7 @@ func (w *world) live1(ctx context.Context, n int, name string, s store) (died bo
 	l := newLink(w, n, name, s)
 	opts := []coord.Option{coord.WithHolderName(name), coord.WithLogger(slog.New(slog.DiscardHandler))}
 	if w.plan.ahead {
-		opts = append(opts, coord.WithPermitLease(coord.PermitLease{For: permitsFor}))
+		opts = append(opts, coord.WithPermitLease(coord.PermitLease{For: permitsFor, Lessees: 1}))
 	}
 	c, err := coord.New(l, opts...)
 	if err != nil {
