@@ -1,6 +1,6 @@
-// Package coord gives Go programs distributed locks and rate limits on
-// whichever store a team already runs. The store is chosen by URL, and swapped
-// without touching code:
+// Package coord gives Go programs distributed locks and rate limits on the
+// store that you already run. A URL chooses the store, so you can change it
+// without changing code:
 //
 //	client, err := coord.Open(ctx, "redis://localhost:6379/0")
 //
@@ -17,20 +17,22 @@
 //
 // A lock is exclusive: at most one live hold on a key over all clients of the
 // store, as long as the store keeps its promises. It is a lease, not a mutex:
-// it is given back when its holder dies, within one TTL, and so a holder that
-// is paused longer than that outlives its hold. The holder learns of it before
-// anyone else can be granted, by [Lock.Done], [Lock.Err] and [Lock.Context],
-// provided that its process is scheduled and clocks drift less than 1% of the
-// TTL. Where that proviso is not enough, fence your writes: [Lock.Token] is
-// strictly greater for each later holder, and [Guard] or one comparison in a
-// transaction refuses a stale one. Unlock never frees another's hold.
+// when its holder dies, the store frees it within one TTL. So a holder that is
+// paused for longer outlives its hold. [Lock.Done], [Lock.Err] and
+// [Lock.Context] report the loss to the holder before anyone else can be
+// granted, provided that its process is scheduled and clocks drift less than 1%
+// of the TTL. Where this condition is not enough, fence your writes:
+// [Lock.Token] is strictly greater for each later holder, and [Guard] or one
+// comparison in a transaction refuses a stale one. Unlock never frees another's
+// hold.
 //
 // A limit is never exceeded beyond the bound written at its [Algorithm], over
-// all clients of the store; a denied ask costs nothing; RetryAfter is honest.
+// all clients of the store; a denied request takes no permits; RetryAfter is
+// honest.
 //
-// No call outlasts its ctx by more than a moment. After a lost reply nothing is
-// left behind that lives longer than its TTL. What a store cannot do is said by
-// its Claims, and [WithRequired] refuses a store that lacks what you need.
+// No call outlasts its ctx by more than a moment. A lost reply leaves nothing
+// behind that lives longer than its TTL. The Claims of a store say what it can
+// do, and [WithRequired] refuses a store that lacks what you need.
 //
 // docs/contract.md numbers every clause; the conformance suite has a case for each.
 //
@@ -38,8 +40,9 @@
 //
 // A lock travels in the context that [Do] and [Lock.Context] give: a Do of the
 // same key under it re-enters, without a round trip and with the same token.
-// Goroutines that share a context exclude each other, for of two entries inside
-// one descends from the other. [Detach] leaves all that behind.
+// Goroutines that share a context exclude each other: if two entries of a hold
+// are inside at the same time, one descends from the other. [Detach] makes a
+// context that hides all entries.
 //
 // # Errors
 //

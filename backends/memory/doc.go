@@ -14,10 +14,11 @@
 // Waiters are granted strictly in the order in which they came, by direct
 // hand-over: TryLock and newcomers never overtake. Leases and limits run on the
 // monotonic clock, so that a step of the wall clock neither ends a lease nor
-// mints a permit. Tokens are counted for the whole store, from 1, and so
-// increase for each key even after the key was forgotten. All state goes with the
-// process.
+// creates a permit. Tokens are counted for the whole store, from 1, and so
+// increase for each key even after the key was forgotten. All state ends with
+// the process.
 //
-// Keys that are neither held, waited for nor in debt are forgotten in passing,
-// a constant amount of work per call; the store runs no goroutine of its own.
+// During calls, the store forgets keys that are not held, not waited for and
+// not in debt: a constant amount of work per call. It runs no goroutine of its
+// own.
 package memory
