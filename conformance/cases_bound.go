@@ -62,7 +62,7 @@ func exactTotal(e *env) {
 		var mu sync.Mutex
 		total := 0
 		for range clients {
-			l := e.limiter()
+			l := e.open()
 			for range goroutines {
 				wg.Go(func() {
 					for {
@@ -127,7 +127,7 @@ func (e *env) drainedInAdvance(name string, limit driver.Limit) {
 	const lessees = 4
 	key := e.key(name + " in advance")
 	sum := e.drained(order{Do: "drain", Key: key, Limit: limit, Lessees: lessees})
-	a := e.ask(e.limiter(), key, limit, 0, 0)
+	a := e.ask(e.open(), key, limit, 0, 0)
 	// A request that comes just as a lease ends may count as spent, and have got nothing of it. Nobody has what a take got
 	// whose answer was lost: at most the largest lease, and the permit of its caller.
 	least := sum.Granted + sum.Wasted
@@ -148,7 +148,7 @@ func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent fu
 	var all []spend
 	start := time.Now()
 	for i := range 3 {
-		l := e.limiter()
+		l := e.open()
 		for j := range 2 {
 			wg.Go(func() {
 				for time.Since(start) < d && e.ctx.Err() == nil {
@@ -198,7 +198,7 @@ func slidingBound(e *env) {
 	limit := algorithms(boundRate, boundPer)["sliding window"]
 	e.bounded("sliding window", e.saturate(e.key("k"), limit, boundTime, atGrant), boundPer, boundRate, 2*boundRate)
 	// The burst late in one window, and another early in the next.
-	l, key := e.limiter(), e.key("late")
+	l, key := e.open(), e.key("late")
 	var spends []spend
 	for end := time.Now().Add(3 * boundPer); time.Now().Before(end); {
 		if a := e.ask(l, key, limit, 1, boundRate); a.N > 0 {
@@ -226,7 +226,7 @@ func fixedBound(e *env) {
 }
 
 func denialIsFree(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		key := e.key(name)
 		e.grantedN(e.ask(l, key, limit, 9, 9), 9, "9 of 10 under "+name)
@@ -243,7 +243,7 @@ func denialIsFree(e *env) {
 }
 
 func atMost(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		key := e.key(name)
 		e.grantedN(e.ask(l, key, limit, 1, 3), 3, "up to 3 of 10 under "+name)
@@ -258,7 +258,7 @@ func atMost(e *env) {
 
 func noDrift(e *env) {
 	limit := normal(driver.Limit{Rate: 700, Per: time.Second, Burst: 700})
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	first := e.ask(l, key, limit, 1, limit.Burst)
 	e.grantedN(first, limit.Burst, "all of a full bucket")
 	total, last, longest := 0, first, time.Duration(0)
@@ -284,7 +284,7 @@ func noDrift(e *env) {
 }
 
 func inOrder(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		t, err := l.Take(e.within(soon), e.key(name), limit, []driver.Ask{{Min: 6, N: 6}, {Min: 6, N: 6}, {Min: 1, N: 3}, {Min: 1, N: 5}, {}})
 		e.noError(err, "Take of several asks")
@@ -299,7 +299,7 @@ func inOrder(e *env) {
 }
 
 func largeLimits(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for _, limit := range []driver.Limit{
 		{Rate: 3_000_000, Per: time.Hour},
 		{Rate: 1_000_000_000, Per: 24 * time.Hour},

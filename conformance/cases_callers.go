@@ -110,7 +110,7 @@ func (e *env) ended(op string, err error) {
 
 func manyInLock(e *env) {
 	e.abandons()
-	c, rival := e.client(), e.locker()
+	c, rival := e.client(), e.open()
 	key := func(i int) string { return e.key(fmt.Sprint(i % callerKeys)) }
 	callers := e.startMany(e.callersAtOnce(), func(i int) {
 		l, err := c.Lock(context.Background(), key(i), coord.TTL(e.long))

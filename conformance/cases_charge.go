@@ -74,7 +74,7 @@ func (e *env) remains(n, want int, what string) {
 }
 
 func chargeIsADebt(e *env) {
-	l, other := e.limiter(), e.limiter()
+	l, other := e.open(), e.open()
 	for name, limit := range indebted(50) {
 		key := e.key(name)
 		e.grantedN(e.ask(l, key, limit, 20, 20), 20, "20 of a fresh key under "+name)
@@ -112,7 +112,7 @@ func chargesAddUp(e *env) {
 		key := e.key(name)
 		var wg sync.WaitGroup
 		for range clients {
-			l := e.limiter()
+			l := e.open()
 			for range goroutines {
 				wg.Go(func() {
 					for range each {
@@ -125,12 +125,12 @@ func chargesAddUp(e *env) {
 		}
 		wg.Wait()
 		const sum = clients * goroutines * each
-		e.remains(e.ask(e.limiter(), key, limit, 0, 0).Remaining, 100-sum, "60 charges of one permit, by many at once, of 100 under "+name)
+		e.remains(e.ask(e.open(), key, limit, 0, 0).Remaining, 100-sum, "60 charges of one permit, by many at once, of 100 under "+name)
 	}
 }
 
 func chargeGivenBack(e *env) {
-	l, other := e.limiter(), e.limiter()
+	l, other := e.open(), e.open()
 	for name, limit := range indebted(50) {
 		key := e.key(name)
 		e.remains(e.charge(l, key, limit, -7).Remaining, 50, "a return to a fresh key under "+name)
@@ -146,8 +146,7 @@ func chargeGivenBack(e *env) {
 
 // debtOfEveryBurst is about buckets of one rate, which share an account.
 func debtOfEveryBurst(e *env) {
-	l := e.limiter()
-	refunder := l
+	l := e.open()
 	burst := func(n int) driver.Limit { return normal(driver.Limit{Rate: 1, Per: time.Minute, Burst: n}) }
 	small, middle, large := burst(1), burst(10), burst(50)
 	key, id := e.key("k"), e.newID()
@@ -166,7 +165,7 @@ func debtOfEveryBurst(e *env) {
 	e.remains(e.ask(l, key, large, 0, 0).Remaining, 10, "a charge of 40 as a burst of 50 sees it")
 	held := e.askFor(l, key, middle, driver.Ask{ID: id, Min: 5, N: 5, MaxDelay: time.Hour})
 	e.grantedN(held, 5, "5 that are due behind the debt")
-	e.noError(refunder.Refund(e.within(soon), key, middle, id, 5), "Refund")
+	e.noError(l.Refund(e.within(soon), key, middle, id, 5), "Refund")
 	near(middle, 31, "after a charge of 40, and 5 reserved and given back")
 	near(small, 31, "after the same")
 }
@@ -184,7 +183,7 @@ func chargeOnce(e *env, path pathTo) {
 
 func chargeOnceOf(e *env, path pathTo, key string, limit driver.Limit) {
 	b, link := path(e)
-	c, limiter := e.clientOn(b), e.limiter()
+	c, limiter := e.clientOn(b), e.open()
 	e.grantedN(e.ask(limiter, key, limit, 20, 20), 20, "20 of a fresh key")
 	left := 30
 	for _, n := range []int{5, -5} {
@@ -214,7 +213,7 @@ func chargeOnceOf(e *env, path pathTo, key string, limit driver.Limit) {
 }
 
 func largeCharges(e *env) {
-	l := e.limiter()
+	l := e.open()
 	limits := algorithms(10, time.Hour)
 	limits["large token bucket"] = normal(driver.Limit{Rate: driver.MaxRate, Per: year})
 	limits["slow token bucket"] = normal(driver.Limit{Rate: 1, Per: year, Burst: 10})
@@ -339,7 +338,7 @@ func sumWithin(grants, charges []spend, begin time.Time, last spend) (sum int) {
 
 // useCharge charges and gives back: each is made once, or not at all.
 func useCharge(f *faultRun, limit driver.Limit) {
-	f.grantedN(f.ask(f.meter, f.k, limit, 5, 5), 5, "5 of a fresh key")
+	f.grantedN(f.ask(f.rival, f.k, limit, 5, 5), 5, "5 of a fresh key")
 	possible := []int{limit.Max() - 5}
 	after := func(n int, err error) {
 		var next []int
@@ -358,7 +357,7 @@ func useCharge(f *faultRun, limit driver.Limit) {
 		return err
 	}))
 	after(-3, f.call("Settle", func(ctx context.Context) error { return f.c.Settle(ctx, f.k, limit, 5, 2) }))
-	if left := f.ask(f.meter, f.k, limit, 0, 0).Remaining; !slices.Contains(possible, left) {
+	if left := f.ask(f.rival, f.k, limit, 0, 0).Remaining; !slices.Contains(possible, left) {
 		f.Errorf("left of %v after 5 granted, 7 charged and 3 given back, each at most once: saw %d, want one of %v", limit, left, possible)
 	}
 }

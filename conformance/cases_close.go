@@ -28,7 +28,7 @@ func closeCases() []Case {
 func closeClient(e *env) {
 	b, in := e.injected()
 	c, held, wanted := e.clientOn(b), e.key("held"), e.key("wanted")
-	rival, r := e.locker(), e.req(e.long)
+	rival, r := e.open(), e.req(e.long)
 	e.take(rival, wanted, r)
 	l := e.lock(c, held, coord.TTL(e.keep)) // which frees the key in time where the store does not confirm the release
 	done := l.Done()
@@ -72,7 +72,7 @@ func closeLeavesNothing(e *env) {
 // useAndClose holds a lock, waits for one, and closes. Each use has a key of its own: a store that is late may not have
 // freed the one before.
 func useAndClose(e *env) {
-	holder, r := e.locker(), e.req(e.long)
+	holder, r := e.open(), e.req(e.long)
 	e.take(holder, e.key("wanted"), r)
 	b, in := e.injected()
 	c := e.clientOn(b)
@@ -105,7 +105,7 @@ func shutdown(e *env) {
 	_, err := c.TryLock(e.ctx, e.key("other"))
 	e.wantError(err, "TryLock during Shutdown", coord.ErrClosed)
 	e.noError(l.Err(), "Err of a lock during Shutdown")
-	e.refused(e.locker(), key, "during Shutdown")
+	e.refused(e.open(), key, "during Shutdown")
 	e.gaveBack(l.Unlock(e.ctx), "Unlock during Shutdown")
 	e.noError(recv(e, result, soon, "Shutdown to end after the last Unlock"), "Shutdown")
 
@@ -114,14 +114,14 @@ func shutdown(e *env) {
 	err = c.Shutdown(e.within(50 * time.Millisecond))
 	e.wantError(err, "Shutdown that ran out of time", context.DeadlineExceeded)
 	e.wantError(l.Err(), "Err after a Shutdown that ran out of time", coord.ErrNotHeld)
-	e.free(e.locker(), key, time.Second, "after a Shutdown that ran out of time")
+	e.free(e.open(), key, time.Second, "after a Shutdown that ran out of time")
 }
 
 func closeSilent(e *env, path pathTo) {
 	b, link := path(e)
 	c, key := e.clientOn(b), e.key("k")
 	l := e.lock(c, key, coord.TTL(e.long))
-	holder, r := e.locker(), e.req(e.long)
+	holder, r := e.open(), e.req(e.long)
 	e.take(holder, e.key("wanted"), r)
 	waiter := async(func() error { _, err := c.Lock(e.ctx, e.key("wanted")); return err })
 	blackHole(link)

@@ -221,7 +221,7 @@ func waitTakesAgain(e *env) {
 				return nil
 			}
 			after = now.Token()
-			e.refused(e.locker(), key, "after a Wait")
+			e.refused(e.open(), key, "after a Wait")
 			return coord.Do(ctx, a, key, func(inner context.Context) error {
 				if again, held := coord.Held(inner, key); !held || again.Token() != after {
 					e.Errorf("Do within the function that waited: saw held %v, want it to enter the new hold", held)
@@ -239,7 +239,7 @@ func waitTakesAgain(e *env) {
 	if before >= between.Token() || between.Token() >= after {
 		e.Errorf("tokens before, during and after a Wait: saw %d, %d, %d, want them to rise", before, between.Token(), after)
 	}
-	e.free(e.locker(), key, soon, "after Do whose function waited")
+	e.free(e.open(), key, soon, "after Do whose function waited")
 }
 
 func conditionNeedsLock(e *env) {
@@ -367,12 +367,12 @@ func failedWaits(e *env) {
 			}, coord.TTL(e.long))
 		})
 		e.until(soon, "a waiter to have its place", func() bool { return len(e.sharersOf(l, conditionKey(key))) == 1 })
-		e.free(e.locker(), key, soon, "once the waiter has given it up")
+		e.free(e.open(), key, soon, "once the waiter has given it up")
 		start := time.Now()
 		cancel()
 		e.wantError(recv(e, done, soon, "Do whose function's Wait was cancelled"), "Do whose function's Wait was cancelled", coord.ErrNotHeld)
 		e.inTime(start, prompt, "Wait that was cancelled")
-		e.free(e.locker(), key, soon, "after a Wait that failed")
+		e.free(e.open(), key, soon, "after a Wait that failed")
 		empty(e, key)
 	})
 	e.scopeOf("cancelled after a signal", func(e *env) {

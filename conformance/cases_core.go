@@ -147,9 +147,9 @@ func endedContext(e *env) {
 	if !e.r.locks {
 		return
 	}
-	l, r, key := e.locker(), e.req(e.long), e.key("untouched")
+	l, r, key := e.open(), e.req(e.long), e.key("untouched")
 	if _, err := l.TryLock(ctx, key, r); err == nil || driver.Definite(err) {
-		e.free(e.locker(), key, 0, "after a TryLock that says it changed nothing")
+		e.free(e.open(), key, 0, "after a TryLock that says it changed nothing")
 	}
 }
 
@@ -169,22 +169,21 @@ func closedBackend(e *env) {
 
 func halvesApart(e *env) {
 	b := e.open()
-	l, lim := b, b
 	if !e.r.locks || !e.r.limits {
 		e.Unsupported("the store has only one half, locks or limits")
 	}
 	key, limit := e.key("shared"), normal(driver.Limit{Rate: 2, Per: time.Hour})
 	r := e.req(e.long)
-	e.take(l, key, r)
-	e.grantedN(e.ask(lim, key, limit, 1, 1), 1, "Take beside a lock of the same key")
-	e.end(l, key, r.ID, "Unlock beside a limit of the same key")
-	t := e.ask(lim, key, limit, 0, 0)
+	e.take(b, key, r)
+	e.grantedN(e.ask(b, key, limit, 1, 1), 1, "Take beside a lock of the same key")
+	e.end(b, key, r.ID, "Unlock beside a limit of the same key")
+	t := e.ask(b, key, limit, 0, 0)
 	if t.Remaining != 1 {
 		e.Errorf("Remaining after the Unlock of a lock of the same key: saw %d, want 1", t.Remaining)
 	}
 	r = e.req(e.long)
-	e.take(l, key, r)
-	e.noError(lim.Reset(e.within(soon), key, limit), "Reset beside a lock of the same key")
-	e.refused(l, key, "after the Reset of a limit of the same key")
-	e.end(l, key, r.ID, "Unlock after a Reset")
+	e.take(b, key, r)
+	e.noError(b.Reset(e.within(soon), key, limit), "Reset beside a lock of the same key")
+	e.refused(b, key, "after the Reset of a limit of the same key")
+	e.end(b, key, r.ID, "Unlock after a Reset")
 }

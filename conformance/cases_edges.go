@@ -74,7 +74,7 @@ func longLeases(e *env) {
 	if most := e.info.MaxTTL; most > 0 && most < shortest {
 		e.Unsupported("the longest lease of the store is " + most.String())
 	}
-	l, rival := e.locker(), e.open()
+	l, rival := e.open(), e.open()
 	for _, ttl := range []time.Duration{shortest, 30 * day, 30*day + time.Second, 31 * day, 50 * day, 366 * day} {
 		if most := e.info.MaxTTL; most > 0 && ttl > most {
 			continue
@@ -92,8 +92,7 @@ func longLeases(e *env) {
 				e.Errorf("what is left of a lease of %v: saw %v, want it to end", g.TTL, h.TTL)
 			}
 		}
-		again, err := l.Renew(e.within(soon), key, r)
-		e.noError(err, "Renew to a lease of "+ttl.String())
+		again := e.renew(l, key, r, "Renew to a lease of "+ttl.String())
 		if again.Token != g.Token {
 			e.Errorf("token after Renew to a lease of %v: saw %d, want %d", ttl, again.Token, g.Token)
 		}
@@ -135,7 +134,7 @@ func cutOff(e *env) {
 }
 
 func wipedLimit(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		e.spendAll(l, e.key(name), limit, name)
 	}
@@ -159,7 +158,7 @@ func wipedLimit(e *env) {
 // longer for a request than the refill of a permit is never seen empty, and is judged by what it granted.
 func bucketExpiry(e *env) {
 	limit := normal(driver.Limit{Rate: 20, Per: time.Second, Burst: 20}) // full after a second
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	var spends []spend
 	for _, pause := range []time.Duration{0, 500, 900, 980, 1020, 990, 1010} {
 		e.pass(pause * time.Millisecond)
@@ -177,14 +176,13 @@ func bucketExpiry(e *env) {
 }
 
 func twiceAtOnce(e *env) {
-	m := e.open()
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		key := e.key(name)
 		e.grantedN(e.ask(l, key, limit, 3, 3), 3, "3 of a fresh "+name)
 		both := func(n int) {
 			d := driver.Demand{Key: key, Limit: limit, N: n}
-			t, err := m.TakeAll(e.within(soon), []driver.Demand{d, d})
+			t, err := l.TakeAll(e.within(soon), []driver.Demand{d, d})
 			e.noError(err, "TakeAll of two demands on one limit")
 			if len(t) != 2 {
 				e.Fatalf("TakeAll of two demands: saw %d answers, want two", len(t))

@@ -95,7 +95,7 @@ func oneLeads(e *env) {
 // oneTermAtATime removes the leader's entry while its function does not heed its context.
 func oneTermAtATime(e *env) {
 	b, in := e.injected()
-	key, ttl, operator := e.key("k"), e.round(2*e.ttl), e.locker()
+	key, ttl, operator := e.key("k"), e.round(2*e.ttl), e.open()
 	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(ttl))
 	first := recv(e, p.terms, soon, "the first term")
 	e.operatorUnlock(operator, key, lastAsk(in, key))
@@ -106,9 +106,7 @@ func oneTermAtATime(e *env) {
 	}
 	p.let()
 	second := recv(e, p.terms, e.lapse(ttl)+soon, "the next term, after the function returned")
-	if second.Token() <= first.Token() {
-		e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
-	}
+	rises(e, "the next term", second.Token(), first.Token())
 	select {
 	case err := <-p.result:
 		e.Errorf("Lead after a loss: saw it return %v, want it to campaign again", err)
@@ -129,7 +127,7 @@ func lastAsk(in *Injector, key string) (id string) {
 // givenBackLast stops a leader whose function takes its time. Only a release can explain that the next one leads: the
 // lease is long.
 func givenBackLast(e *env) {
-	key, rival := e.key("k"), e.locker()
+	key, rival := e.key("k"), e.open()
 	p := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
 	recv(e, p.terms, soon, "the first leader")
 	next := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
@@ -161,7 +159,7 @@ func givenBackLast(e *env) {
 // neverLed cancels a candidate that waits.
 func neverLed(e *env) {
 	e.abandons()
-	key, holder, r := e.key("k"), e.locker(), e.req(e.long)
+	key, holder, r := e.key("k"), e.open(), e.req(e.long)
 	e.take(holder, key, r)
 	b, in := e.injected()
 	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
@@ -204,12 +202,10 @@ func leaderOutage(e *env, path pathTo) {
 		link.Heal()
 		link.Reset()
 		second := recv(e, p.terms, 3*soon, "the next term, after its link was "+how)
-		if second.Token() <= first.Token() {
-			e.Errorf("token of the next term: saw %d after %d, want a greater one", second.Token(), first.Token())
-		}
+		rises(e, "the next term", second.Token(), first.Token())
 		p.stop()
 		recv(e, p.result, soon, "Lead, after the end of its context")
-		e.free(e.locker(), key, 3*time.Second, "after a leader was stopped")
+		e.free(e.open(), key, 3*time.Second, "after a leader was stopped")
 	}
 }
 
@@ -276,7 +272,7 @@ func (e *env) leadsOn(p *campaign, lock *coord.Lock) *coord.Lock {
 
 // candidateOutage cuts a candidate off for longer than its place in the queue lasts, and another one before it asks.
 func candidateOutage(e *env, path pathTo) {
-	key, holder, r, ttl := e.key("k"), e.locker(), e.req(e.long), e.ttl
+	key, holder, r, ttl := e.key("k"), e.open(), e.req(e.long), e.ttl
 	e.take(holder, key, r)
 	b1, link1 := path(e)
 	b2, link2 := path(e)
@@ -341,7 +337,7 @@ func campaignReplyLost(e *env) {
 	})
 	p.stop()
 	recv(e, p.result, soon, "Lead, after the end of its context")
-	e.free(e.locker(), key, 5*time.Second, "after a leader whose requests to give it back were lost has gone")
+	e.free(e.open(), key, 5*time.Second, "after a leader whose requests to give it back were lost has gone")
 }
 
 // leadEnds has Lead return for each of the reasons that there are.
@@ -362,7 +358,7 @@ func leadEnds(e *env) {
 
 	// An error of a term that was lost is no end.
 	b, in := e.injected()
-	operator, terms, ttl := e.locker(), 0, e.round(2*e.ttl)
+	operator, terms, ttl := e.open(), 0, e.round(2*e.ttl)
 	err := e.lead(e.within(soon+2*e.lapse(ttl)), e.clientOn(b), key, func(ctx context.Context) error {
 		if terms++; terms > 1 {
 			return nil
@@ -392,7 +388,7 @@ func leadEnds(e *env) {
 func overrunLogged(e *env) {
 	b, in := e.injected()
 	log := new(logged)
-	key, ttl, operator := e.key("k"), e.ttl, e.locker()
+	key, ttl, operator := e.key("k"), e.ttl, e.open()
 	p := e.campaign(e.ctx, e.clientOn(b, coord.WithLogger(slog.New(log))), key, coord.TTL(ttl))
 	lose := func() (at time.Time) {
 		recv(e, p.terms, e.lapse(ttl)+soon, "a term")

@@ -63,12 +63,11 @@ func contention(e *env) {
 }
 
 func heldRefused(e *env) {
-	a, b, key, r := e.locker(), e.locker(), e.key("k"), e.req(e.long)
+	a, b, key, r := e.open(), e.open(), e.key("k"), e.req(e.long)
 	e.take(a, key, r)
 	e.refused(a, key, "of the same client while the key is held")
 	e.refused(b, key, "of another client while the key is held")
-	_, err := b.Renew(e.within(soon), key, e.req(e.long))
-	e.wantError(err, "Renew by another id while the key is held", driver.ErrNotHeld)
+	e.notRenewed(b, key, e.req(e.long), "Renew by another id while the key is held")
 	e.wantError(b.Unlock(e.within(soon), key, e.newID()), "Unlock by another id while the key is held", driver.ErrNotHeld)
 	e.refused(b, key, "after Renew and Unlock by another id")
 	e.end(a, key, r.ID, "Unlock by the holder")
@@ -79,7 +78,7 @@ func heldRefused(e *env) {
 
 func oneWins(e *env) {
 	const contenders, rounds = 12, 15
-	lockers := []driver.Locker{e.locker(), e.locker(), e.locker()}
+	lockers := []driver.Locker{e.open(), e.open(), e.open()}
 	for round := range rounds {
 		key := e.key(fmt.Sprint("k", round%3))
 		gate := make(chan struct{})
@@ -117,9 +116,7 @@ func deadHolder(e *env) {
 		if err != nil {
 			return err
 		}
-		if l.Token() <= a.Token {
-			e.Errorf("token of the next holder: saw %d after the dead holder's %d, want a greater one", l.Token(), a.Token)
-		}
+		rises(e, "the next holder", l.Token(), a.Token)
 		return e.given(l.Unlock(e.ctx))
 	})
 	w.kill()

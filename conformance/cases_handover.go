@@ -66,7 +66,7 @@ func (e *env) admit(got <-chan lockResult, within time.Duration, what string) *c
 func passedBy(e *env) {
 	e.abandons()
 	c, waits := e.waitingClient(e.open())
-	rival := e.locker()
+	rival := e.open()
 	for i := range 10 {
 		key := e.key(fmt.Sprint("k", i%2))
 		l := e.lock(c, key, coord.TTL(e.long))

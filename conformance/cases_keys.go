@@ -39,7 +39,7 @@ func nasty() []string {
 }
 
 func keysApart(e *env) {
-	a, b := e.locker(), e.locker()
+	a, b := e.open(), e.open()
 	type hold struct {
 		key string
 		driver.Request
@@ -102,5 +102,5 @@ func prefixes(e *env) {
 	e.gaveBack(a.Unlock(e.ctx), "Unlock under one prefix")
 	e.noError(b.Err(), "Err under the other prefix")
 	e.gaveBack(b.Unlock(e.ctx), "Unlock under the other prefix")
-	e.free(e.locker(), "x/"+key, time.Second, "unlocked")
+	e.free(e.open(), "x/"+key, time.Second, "unlocked")
 }

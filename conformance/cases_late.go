@@ -79,7 +79,7 @@ func lateLockWrites(e *env) {
 
 func lateLockWrite(e *env, kind string, n int) {
 	b, link := byNetwork(e)
-	l, rival := b, e.locker()
+	l, rival := b, e.open()
 	key, old, next := e.key(fmt.Sprint(kind, n)), e.req(e.long), e.req(e.long)
 	e.take(l, key, old)
 	var g driver.Grant
@@ -137,7 +137,7 @@ type accountEnd func(e *env, rival driver.Limiter, key string, l driver.Limit)
 func lateLimitWrite(e *env, kind string, n int, what string, end accountEnd) {
 	const rate, fresh = 20, 15
 	b, link := byNetwork(e)
-	l, meter, limit := b, e.limiter(), still(rate)[kind]
+	l, meter, limit := b, e.open(), still(rate)[kind]
 	key := e.key(fmt.Sprint(what, kind, n))
 	e.grantedN(e.ask(l, key, limit, 1, 1), 1, "the first permit")
 	spent := 0

@@ -44,7 +44,7 @@ func leaseCases() []Case {
 }
 
 func badTTL(e *env) {
-	c, l, key := e.client(), e.locker(), e.key("k")
+	c, l, key := e.client(), e.open(), e.key("k")
 	for _, ttl := range []time.Duration{0, -1, -time.Hour} {
 		_, err := c.TryLock(e.ctx, key, coord.TTL(ttl))
 		e.wantError(err, "TryLock with TTL "+ttl.String(), coord.ErrInvalid)
@@ -70,21 +70,21 @@ func tinyTTL(e *env) {
 	if err != nil {
 		// A lease so short may end before its reply is here. It must end all the same.
 		e.wantError(err, "Lock with a tiny TTL", coord.ErrUnavailable)
-		e.free(e.locker(), key, e.lapse(e.round(time.Nanosecond)), "after a Lock with a tiny TTL")
+		e.free(e.open(), key, e.lapse(e.round(time.Nanosecond)), "after a Lock with a tiny TTL")
 		return
 	}
 	ttl := l.TTL()
 	if step := e.info.TTLStep; ttl < e.info.MinTTL || step > 0 && e.info.Claims.Has(driver.PerHoldTTL) && ttl%step != 0 {
 		e.Errorf("TTL of a lock that asked for hardly any: saw %v, want at least %v in steps of %v", ttl, e.info.MinTTL, step)
 	}
-	_, at := e.free(e.locker(), key, e.lapse(ttl), "after a tiny TTL: want it to end, never to last for ever")
+	_, at := e.free(e.open(), key, e.lapse(ttl), "after a tiny TTL: want it to end, never to last for ever")
 	if took := at.Sub(start); took < ttl-margin(ttl) {
 		e.Errorf("a lease reported as %v: saw the key free after %v", ttl, took)
 	}
 }
 
 func leaseLasts(e *env) {
-	a, b := e.locker(), e.locker()
+	a, b := e.open(), e.open()
 	key, r := e.key("k"), e.req(e.ttl)
 	sent := time.Now()
 	g := e.take(a, key, r)
@@ -102,15 +102,15 @@ func leaseLasts(e *env) {
 }
 
 func ownTTL(e *env) {
-	l, short, long := e.locker(), e.req(e.ttl), e.req(e.long)
+	l, short, long := e.open(), e.req(e.ttl), e.req(e.long)
 	a, b := e.key("short"), e.key("long")
 	for _, hold := range []driver.Hold{{Key: b, Request: long}, {Key: a, Request: short}} {
 		if g := e.take(l, hold.Key, hold.Request); g.TTL < hold.TTL {
 			e.Errorf("TryLock for %v: saw a lease of %v, want what was asked for", hold.TTL, g.TTL)
 		}
 	}
-	e.free(e.locker(), a, e.lapse(short.TTL), "of the short lease")
-	e.refused(e.locker(), b, "of the long lease, after the short one has lapsed")
+	e.free(e.open(), a, e.lapse(short.TTL), "of the short lease")
+	e.refused(e.open(), b, "of the long lease, after the short one has lapsed")
 	e.end(l, b, long.ID, "Unlock of the long lease")
 }
 
@@ -122,7 +122,7 @@ func minHold(e *env) {
 	e.gaveBack(l.Unlock(e.ctx), "Unlock before MinHold")
 	e.inTime(granted, prompt, "Unlock before MinHold of "+least.String())
 	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
-	_, at := e.free(e.locker(), key, e.lapse(least), "after MinHold")
+	_, at := e.free(e.open(), key, e.lapse(least), "after MinHold")
 	if took := at.Sub(asked); took < least-margin(least) {
 		e.Errorf("MinHold of %v: saw the key free %v after Lock was called", least, took)
 	}
@@ -130,7 +130,7 @@ func minHold(e *env) {
 	l = e.lock(c, key, coord.TTL(e.long), coord.MinHold(10*time.Millisecond))
 	e.pass(20 * time.Millisecond)
 	e.gaveBack(l.Unlock(e.ctx), "Unlock after MinHold")
-	e.free(e.locker(), key, 0, "unlocked after its MinHold")
+	e.free(e.open(), key, 0, "unlocked after its MinHold")
 }
 
 // wholeLease takes locks that nobody renews some time after another of the same TTL, at once and
@@ -200,7 +200,7 @@ func minHoldAfterExit(e *env) {
 	w.do(order{Do: "lock", Key: key, TTL: e.ttl, MinHold: least})
 	w.do(order{Do: "unlock"})
 	w.leave()
-	_, at := e.free(e.locker(), key, e.lapse(least+e.ttl), "after MinHold, its process being gone")
+	_, at := e.free(e.open(), key, e.lapse(least+e.ttl), "after MinHold, its process being gone")
 	if took := at.Sub(asked); took < least-margin(least) {
 		e.Errorf("MinHold of %v, its process being gone: saw the key free %v after Lock was called", least, took)
 	}

@@ -46,7 +46,7 @@ func lossCases() []Case {
 }
 
 // lossFirst lets a rival take key and checks that its holder knew before.
-func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.locker(), key, e.req(e.long)) }
+func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.open(), key, e.req(e.long)) }
 
 // lossFirstTo is lossFirst for what a rival asks for.
 func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driver.Request) {
@@ -75,12 +75,9 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 		<-ctx.Done() // it ends with the hold
 		e.wantError(context.Cause(ctx), "cause of the holder's context", coord.ErrLost)
 	}
-	if own := int64(l.Token() >> 10); g.Token <= own {
-		e.Errorf("the rival's token: saw %d after the holder's %d, want a greater one", g.Token, own)
-	}
+	rises(e, "the rival", g.Token, int64(l.Token()>>10))
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
-	_, err = rival.Renew(e.within(soon), key, r)
-	e.noError(err, "the rival's Renew after the loser's Unlock")
+	e.renew(rival, key, r, "the rival's Renew after the loser's Unlock")
 }
 
 // margin is what a holder takes off its lease for clocks that drift.
@@ -144,7 +141,7 @@ func frozen(e *env) {
 func removed(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
-	rival, r := e.locker(), e.req(e.long)
+	rival, r := e.open(), e.req(e.long)
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.keep)) // it is removed, and does not lapse
 	lost := watchLoss(l)
 	e.end(rival, key, in.lastID("TryLock", key), "removal of the entry by its id")
@@ -174,7 +171,7 @@ func pausedStore(e *env) {
 	e.inTime(began, 2*time.Second+prompt, "Unlock while the store is stopped")
 	f.Resume(e)
 	resume = func() {}
-	e.free(e.locker(), key, e.lapse(l.TTL()), "after the store went on")
+	e.free(e.open(), key, e.lapse(l.TTL()), "after the store went on")
 }
 
 // operatorUnlock removes a hold of a short lease, which may have lapsed before.
@@ -191,7 +188,7 @@ func wiped(e *env) {
 	e.r.suite.Harness.Faults.Wipe(e)
 	recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
 	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
-	e.free(e.locker(), key, time.Second, "after the store lost everything")
+	e.free(e.open(), key, time.Second, "after the store lost everything")
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
 }
 
@@ -200,7 +197,7 @@ func lossPushed(e *env) {
 	key := e.key("k")
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.long))
 	lost := watchLoss(l)
-	e.end(e.locker(), key, in.lastID("TryLock", key), "removal of the entry by its id")
+	e.end(e.open(), key, in.lastID("TryLock", key), "removal of the entry by its id")
 	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
 	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
 	if n := in.count("Renew") + in.count("RenewAll"); n > 0 {
@@ -211,7 +208,7 @@ func lossPushed(e *env) {
 func lossEndsWork(e *env) {
 	b, in := e.injected()
 	c, key := e.clientOn(b), e.key("k")
-	rival := e.locker()
+	rival := e.open()
 	failed := errors.New("the work's own error")
 	began := make(chan struct{})
 	var cause error

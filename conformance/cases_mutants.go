@@ -37,7 +37,7 @@ func mutantCases() []Case {
 
 // renewAll renews several holds, one of which is gone, in one batch.
 func renewAll(e *env) {
-	l := e.locker()
+	l := e.open()
 	if l.RenewAll(e.within(soon), []driver.Hold{{Key: e.key("free"), Request: e.req(e.long)}}) == nil {
 		e.Unsupported("the store has no request that renews several holds")
 	}
@@ -88,7 +88,7 @@ func (e *env) renewAll(l driver.Locker, ttl time.Duration) (early bool) {
 // the core of its client, which cleans up when a hold has ended.
 func deadHolderWaiters(e *env) {
 	key, r := e.key("k"), e.req(e.ttl)
-	g := e.take(e.locker(), key, r)
+	g := e.take(e.open(), key, r)
 	_, _, first := e.waiting(e.ctx, key, coord.TTL(e.long))
 	_, _, second := e.waiting(e.ctx, key, coord.TTL(e.long))
 	e.noError(recv(e, first, e.lapse(g.TTL), "a waiter, after the lease of a dead holder"), "Lock behind a dead holder")
@@ -101,7 +101,7 @@ func minHoldOverClose(e *env) {
 	l := e.lock(c, key, coord.TTL(least), coord.MinHold(least))
 	e.gaveBack(l.Unlock(e.ctx), "Unlock before MinHold")
 	e.gaveBack(c.Close(), "Close before MinHold")
-	_, at := e.free(e.locker(), key, e.lapse(least), "after MinHold, its client being closed")
+	_, at := e.free(e.open(), key, e.lapse(least), "after MinHold, its client being closed")
 	if took := at.Sub(asked); took < least-margin(least) {
 		e.Errorf("MinHold of %v, its client being closed: saw the key free %v after Lock was called", least, took)
 	}
@@ -110,7 +110,7 @@ func minHoldOverClose(e *env) {
 // aligned compares the ends of the windows of keys that were first used at different moments: whatever
 // the store's clock says, they are whole periods apart.
 func aligned(e *env) {
-	l := e.limiter()
+	l := e.open()
 	limit := normal(driver.Limit{Rate: 10, Per: time.Second, Algorithm: driver.FixedWindow})
 	var first asked
 	for i := range 5 {
@@ -130,7 +130,7 @@ func aligned(e *env) {
 
 func idleBucket(e *env) {
 	limit := normal(driver.Limit{Rate: 10, Per: 100 * time.Millisecond, Burst: 10})
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	e.grantedN(e.ask(l, key, limit, 10, 10), 10, "all of a full bucket")
 	e.pass(4 * limit.Per)
 	var spends []spend

@@ -72,7 +72,7 @@ func breaks(e *env) {
 
 func breaksHold(e *env, ttl time.Duration) (early bool) {
 	b, in := e.injected()
-	key, operator, rival := e.key("k"+ttl.String()), e.client(), e.locker()
+	key, operator, rival := e.key("k"+ttl.String()), e.client(), e.open()
 	l := e.lock(e.clientOn(b), key, coord.TTL(ttl))
 	id := in.lastID("TryLock", key)
 	e.wantError(operator.Break(e.ctx, key, e.newID()), "Break of an id that does not hold", coord.ErrNotHeld)
@@ -111,7 +111,7 @@ func breaksKept(e *env) {
 	breaker := e.open()
 	operator := e.client()
 	frees := func(key, id, what string) {
-		other, rival := e.req(e.long), e.locker()
+		other, rival := e.req(e.long), e.open()
 		e.wantError(breaker.BreakNow(e.within(soon), key, other.ID), "BreakNow of another id, of a key that is kept "+what, driver.ErrNotHeld)
 		_, err := rival.TryLock(e.within(soon), key, e.req(e.long))
 		e.wantError(err, "TryLock of a key that is kept "+what, driver.ErrLocked)
@@ -120,16 +120,14 @@ func breaksKept(e *env) {
 		e.noError(recv(e, waiter, soon, "who waits for a key that BreakNow has freed"), "Lock of a key that BreakNow has freed")
 		e.take(rival, key, other)
 		e.wantError(operator.BreakNow(e.ctx, key, id), "BreakNow of who held the key before", coord.ErrNotHeld)
-		_, err = rival.Renew(e.within(soon), key, other)
-		e.noError(err, "Renew by the next holder")
+		e.renew(rival, key, other, "Renew by the next holder")
 		e.end(rival, key, other.ID, "Unlock by the next holder")
 	}
-	key, holder, r := e.key("broken"), e.locker(), e.req(e.long)
+	key, holder, r := e.key("broken"), e.open(), e.req(e.long)
 	e.take(holder, key, r)
 	e.noError(breaker.Break(e.within(soon), key, r.ID), "Break of the holder's id")
 	frees(key, r.ID, "after Break")
-	_, err := holder.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew of a hold that was broken", driver.ErrNotHeld)
+	e.notRenewed(holder, key, r, "Renew of a hold that was broken")
 
 	key = e.key("min-hold")
 	b, in := e.injected()
@@ -141,7 +139,7 @@ func breaksKept(e *env) {
 
 // refusalNames fails the case if a refusal names another than the holder.
 func refusalNames(e *env) {
-	a, b, key := e.locker(), e.open(), e.key("k")
+	a, b, key := e.open(), e.open(), e.key("k")
 	r := e.req(e.long)
 	names := func(what, want string) {
 		_, err := b.TryLock(e.within(soon), key, e.req(e.long))
@@ -170,7 +168,7 @@ func refusalNames(e *env) {
 
 func lists(e *env) {
 	lister := e.open()
-	locks, prefix := e.locker(), e.key("list/")
+	locks, prefix := e.open(), e.key("list/")
 	ids := map[string]string{}
 	take := func(key string) {
 		r := e.req(e.long)

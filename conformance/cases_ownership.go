@@ -40,7 +40,7 @@ func ownershipCases() []Case {
 }
 
 func repeatedTry(e *env) {
-	a, b, key, r := e.locker(), e.locker(), e.key("k"), e.req(e.long)
+	a, b, key, r := e.open(), e.open(), e.key("k"), e.req(e.long)
 	first := e.take(a, key, r)
 	for range 3 {
 		for name, l := range map[string]driver.Locker{"the same client": a, "another connection": b} {
@@ -54,9 +54,9 @@ func repeatedTry(e *env) {
 }
 
 func tryAfterExpiry(e *env) {
-	l, key, r := e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
+	l, key, r := e.open(), e.key("k"), e.req(e.round(50*time.Millisecond))
 	first := e.take(l, key, r)
-	between, _ := e.free(e.locker(), key, e.lapse(r.TTL), "whose holder has let its lease lapse")
+	between, _ := e.free(e.open(), key, e.lapse(r.TTL), "whose holder has let its lease lapse")
 	again, err := l.TryLock(e.within(soon), key, r)
 	e.noError(err, "TryLock by an id whose hold has lapsed, on a free key")
 	if first.Token >= between.Token || between.Token >= again.Token {
@@ -65,20 +65,18 @@ func tryAfterExpiry(e *env) {
 }
 
 func staleCalls(e *env) {
-	a, b, key, old := e.locker(), e.locker(), e.key("k"), e.req(e.round(50*time.Millisecond))
+	a, b, key, old := e.open(), e.open(), e.key("k"), e.req(e.round(50*time.Millisecond))
 	e.take(a, key, old)
 	r := e.req(e.long)
 	g, _ := e.seize(b, key, r, e.lapse(old.TTL), "whose holder has let its lease lapse")
 	e.wantError(a.Unlock(e.within(soon), key, old.ID), "Unlock by the holder before", driver.ErrNotHeld)
-	_, err := a.Renew(e.within(soon), key, old)
-	e.wantError(err, "Renew by the holder before", driver.ErrNotHeld)
-	_, err = a.TryLock(e.within(soon), key, old)
+	e.notRenewed(a, key, old, "Renew by the holder before")
+	_, err := a.TryLock(e.within(soon), key, old)
 	e.wantError(err, "TryLock by the holder before", driver.ErrLocked)
 	if e.info.Claims.Has(driver.MinHoldAfterExit) {
 		e.wantError(a.UnlockAfter(e.within(soon), key, old.ID, e.ttl), "UnlockAfter by the holder before", driver.ErrNotHeld)
 	}
-	after, err := b.Renew(e.within(soon), key, r)
-	e.noError(err, "Renew by the successor, after stale calls")
+	after := e.renew(b, key, r, "Renew by the successor, after stale calls")
 	if after.Token != g.Token {
 		e.Errorf("the successor's token after stale calls: saw %d, want %d", after.Token, g.Token)
 	}
@@ -99,7 +97,7 @@ func secondUnlock(e *env) {
 	recv(e, l.Done(), l.TTL()+time.Second, "Done at the end of a lease without renewal")
 	e.wantError(l.Unlock(e.ctx), "Unlock after a loss", coord.ErrLost)
 
-	d, r, key := e.locker(), e.req(e.long), e.key("driver")
+	d, r, key := e.open(), e.req(e.long), e.key("driver")
 	e.take(d, key, r)
 	e.end(d, key, r.ID, "Unlock on the driver")
 	e.wantError(d.Unlock(e.within(soon), key, r.ID), "second Unlock on the driver", driver.ErrNotHeld)
@@ -111,7 +109,7 @@ func unlockCancelled(e *env) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	cancel()
 	e.gaveBack(l.Unlock(ctx), "Unlock under a cancelled context")
-	e.free(e.locker(), key, 0, "after an Unlock under a cancelled context")
+	e.free(e.open(), key, 0, "after an Unlock under a cancelled context")
 }
 
 // warm opens the connections of a client.
@@ -122,7 +120,7 @@ func (e *env) warm(c *coord.Client) {
 func unlockReplyLost(e *env, path pathTo) {
 	b, link := path(e)
 	c, key := e.clientOn(b), e.key("k")
-	rival := e.locker()
+	rival := e.open()
 	const rounds = 3
 	late := 0 // a busy machine may need longer to ask again than Unlock has, but not each time
 	for range rounds {
@@ -159,5 +157,5 @@ func unlockUnreachable(e *env) {
 	e.wantError(err, "Unlock without an answer", coord.ErrUnavailable)
 	e.wantError(l.Err(), "Err after an Unlock without an answer", coord.ErrNotHeld)
 	link.Heal()
-	e.free(e.locker(), key, 5*time.Second, "after the link has healed: want it freed long before its lease")
+	e.free(e.open(), key, 5*time.Second, "after the link has healed: want it freed long before its lease")
 }

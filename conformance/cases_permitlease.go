@@ -53,7 +53,7 @@ func (e *env) leaseKeepsBound(name string) {
 	const rate, per, each = 4000, time.Second, 5
 	limit, key := algorithms(rate, per)["sliding window"], e.key(name)
 	lessee := e.lessee(coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: 1}))
-	greedy := e.limiter()
+	greedy := e.open()
 	var spends []spend
 	ask := func(n int) {
 		sent := time.Now()
@@ -132,7 +132,7 @@ func leaseAccounts(e *env) {
 		for _, c := range clients {
 			e.gaveBack(c.Close(), "Close of a lessee")
 		}
-		a := e.ask(e.limiter(), key, limit, 0, 0)
+		a := e.ask(e.open(), key, limit, 0, 0)
 		// The requests that come just as a lease ends, at most one of each goroutine, may count as
 		// spent, and have got nothing of it.
 		least, most := granted+lost, granted+lost+ended*(1+2+3)

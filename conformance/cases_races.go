@@ -56,7 +56,7 @@ func processesAdd(e *env) {
 // renewMeetsUnlock sends a renewal and the release at the same time. Whichever is first, nothing is
 // held afterwards.
 func renewMeetsUnlock(e *env) {
-	holder, other, key := e.locker(), e.locker(), e.key("k")
+	holder, other, key := e.open(), e.open(), e.key("k")
 	for range 20 {
 		r := e.req(e.long)
 		e.take(holder, key, r)
@@ -102,7 +102,7 @@ func (e *env) takeTogether(clients []driver.Limiter, key string, limit driver.Li
 
 func (e *env) limiters(n int) (list []driver.Limiter) {
 	for range n {
-		list = append(list, e.limiter())
+		list = append(list, e.open())
 	}
 	return list
 }

@@ -47,7 +47,7 @@ func reentryCases() []Case {
 
 func reentry(e *env) {
 	b, in := e.injected()
-	c, key, rival := e.clientOn(b), e.key("k"), e.locker()
+	c, key, rival := e.clientOn(b), e.key("k"), e.open()
 	ctx := coord.WithOwner(e.ctx)
 	outer, err := c.Lock(ctx, key, coord.TTL(e.long))
 	e.noError(err, "Lock")
@@ -88,14 +88,14 @@ func reentryOptions(e *env) {
 	}
 	e.noError(l.Err(), "Err after refused re-entries")
 	e.gaveBack(l.Unlock(ctx), "the one Unlock that is due after refused re-entries")
-	e.free(e.locker(), key, time.Second, "after the Unlock")
+	e.free(e.open(), key, time.Second, "after the Unlock")
 }
 
 func reentryAfterLoss(e *env) {
 	c, key, ctx := e.client(), e.key("k"), coord.WithOwner(e.ctx)
 	l := e.lockIn(ctx, c, key, coord.TTL(e.ttl), coord.NoRenew())
 	recv(e, l.Done(), l.TTL()+time.Second, "Done at the end of the lease")
-	rival, r := e.locker(), e.req(e.long)
+	rival, r := e.open(), e.req(e.long)
 	e.seize(rival, key, r, e.lapse(l.TTL()), "after the loss")
 	_, err := c.TryLock(ctx, key)
 	e.wantError(err, "TryLock by an owner whose hold is lost", coord.ErrLost)
@@ -109,9 +109,7 @@ func reentryAfterLoss(e *env) {
 	e.end(rival, key, r.ID, "the rival's Unlock")
 	fresh, err := c.Lock(ctx, key)
 	e.noError(err, "Lock after the lost hold was unlocked, of a free key")
-	if fresh.Token() <= l.Token() {
-		e.Errorf("token of the fresh hold: saw %d after %d, want a greater one", fresh.Token(), l.Token())
-	}
+	rises(e, "the fresh hold", fresh.Token(), l.Token())
 	e.gaveBack(fresh.Unlock(ctx), "Unlock of the fresh hold")
 }
 
@@ -135,9 +133,9 @@ func reentryDepth(e *env) {
 	for _, l := range handles[:len(handles)-1] {
 		e.gaveBack(l.Unlock(ctx), "Unlock of one entry")
 	}
-	e.refused(e.locker(), key, "while one entry is left")
+	e.refused(e.open(), key, "while one entry is left")
 	e.gaveBack(handles[len(handles)-1].Unlock(ctx), "Unlock of the last entry")
-	e.free(e.locker(), key, time.Second, "after the last Unlock")
+	e.free(e.open(), key, time.Second, "after the last Unlock")
 }
 
 func othersExcluded(e *env) {
@@ -230,7 +228,7 @@ func takeTurns(e *env) {
 }
 
 func doNests(e *env) {
-	c, key, rival := e.client(), e.key("k"), e.locker()
+	c, key, rival := e.client(), e.key("k"), e.open()
 	failed := errors.New("the work's own error")
 	err := coord.Do(e.ctx, c, key, func(ctx context.Context) error {
 		outer, ok := coord.Held(ctx, key)

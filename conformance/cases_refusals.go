@@ -248,7 +248,7 @@ func callRefused(e *env, op string) {
 	var rival driver.Locker
 	other := e.req(e.long)
 	if e.r.locks {
-		h, rival = e.holdersOf(r.c, "held "+op, 2), e.locker()
+		h, rival = e.holdersOf(r.c, "held "+op, 2), e.open()
 		e.take(rival, taken, other)
 	}
 	var refused atomic.Int64
@@ -283,7 +283,7 @@ func callRefused(e *env, op string) {
 		for len(h.locks) > 0 {
 			h.unlock("after the refusal")
 		}
-		e.free(e.locker(), e.key("fresh "+op), e.lapse(e.keep), "after the refusal")
+		e.free(e.open(), e.key("fresh "+op), e.lapse(e.keep), "after the refusal")
 		e.end(rival, taken, other.ID, "the other holder's Unlock after the refusal")
 	}
 	r.useAll()

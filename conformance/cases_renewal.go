@@ -47,7 +47,7 @@ func renewalCases() []Case {
 func renewed(e *env) {
 	key := e.key("k")
 	l := e.lock(e.client(), key, coord.TTL(e.keep))
-	rival, first, granted := e.locker(), l.Deadline(), time.Now()
+	rival, first, granted := e.open(), l.Deadline(), time.Now()
 	tried := func() bool {
 		_, err := rival.TryLock(e.within(soon), key, e.req(e.ttl))
 		e.noError(l.Err(), "Err of a lock that is renewed")
@@ -67,7 +67,7 @@ func renewed(e *env) {
 
 // prolonged renews a short lease by a long one, and sees it outlive the short one's end.
 func (e *env) prolonged(rival driver.Locker, ttl time.Duration) (early bool) {
-	l, key, r := e.locker(), e.key("prolonged "+ttl.String()), e.req(ttl)
+	l, key, r := e.open(), e.key("prolonged "+ttl.String()), e.req(ttl)
 	start := time.Now()
 	g := e.take(l, key, r)
 	r.TTL = e.long
@@ -78,8 +78,7 @@ func (e *env) prolonged(rival driver.Locker, ttl time.Duration) (early bool) {
 	e.noError(err, "Renew of a live hold")
 	e.passUntil(start.Add(e.lapse(g.TTL)))
 	e.refused(rival, key, "after the end of a lease that was renewed")
-	_, err = l.Renew(e.within(soon), key, r)
-	e.noError(err, "Renew after the end of a lease that was renewed")
+	e.renew(l, key, r, "Renew after the end of a lease that was renewed")
 	e.end(l, key, r.ID, "Unlock of a hold that was renewed")
 	return false
 }
@@ -112,7 +111,7 @@ func connectionReset(e *env) {
 	b, link := byNetwork(e)
 	c := e.clientOn(b)
 	l := e.lock(c, key, coord.TTL(e.long))
-	rival := e.locker()
+	rival := e.open()
 	for i := range resets {
 		link.Reset()
 		// It is connected again when it serves another call. One that meets the break may fail.
@@ -143,28 +142,25 @@ func maxHold(e *env) {
 		e.Errorf("MaxHold of %v: saw the hold end after %v", most, took)
 	}
 	e.wantError(l.Err(), "Err after MaxHold", coord.ErrMaxHold, coord.ErrLost)
-	e.free(e.locker(), key, 2*time.Second, "after MaxHold")
+	e.free(e.open(), key, 2*time.Second, "after MaxHold")
 	e.wantError(l.Unlock(e.ctx), "Unlock after MaxHold", coord.ErrMaxHold)
 }
 
 func renewNeverRevives(e *env) {
-	l, key, ttl := e.locker(), e.key("k"), e.round(50*time.Millisecond)
+	l, key, ttl := e.open(), e.key("k"), e.round(50*time.Millisecond)
 	never := e.req(e.long)
-	_, err := l.Renew(e.within(soon), key, never)
-	e.wantError(err, "Renew of a key that nobody holds", driver.ErrNotHeld)
+	e.notRenewed(l, key, never, "Renew of a key that nobody holds")
 	r := e.req(ttl)
 	e.take(l, key, r) // at once: Renew has taken nothing
 	e.free(l, key, e.lapse(ttl), "whose holder has let its lease lapse")
 	r.TTL = e.long
-	_, err = l.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew of a lease that has lapsed", driver.ErrNotHeld)
-	e.free(e.locker(), key, 0, "after the Renew of a lease that has lapsed")
+	e.notRenewed(l, key, r, "Renew of a lease that has lapsed")
+	e.free(e.open(), key, 0, "after the Renew of a lease that has lapsed")
 	r = e.req(e.long)
 	e.take(l, key, r)
 	e.end(l, key, r.ID, "Unlock")
-	_, err = l.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
-	e.free(e.locker(), key, 0, "after the Renew of what was unlocked")
+	e.notRenewed(l, key, r, "Renew after Unlock")
+	e.free(e.open(), key, 0, "after the Renew of what was unlocked")
 	e.lapsedIsOver(l, e.key("lapsed"), ttl)
 	if e.info.Claims.Has(driver.MinHoldAfterExit) {
 		e.keptIsOver(l, e.key("kept"))
@@ -177,9 +173,8 @@ func (e *env) lapsedIsOver(l driver.Locker, key string, ttl time.Duration) {
 	g := e.take(l, key, r)
 	e.pass(e.lapse(g.TTL))
 	r.TTL = e.long
-	_, err := l.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew of a lease that has lapsed, nobody having asked for the key since", driver.ErrNotHeld)
-	e.free(e.locker(), key, 0, "after the Renew of a lease that has lapsed, nobody having asked for the key since")
+	e.notRenewed(l, key, r, "Renew of a lease that has lapsed, nobody having asked for the key since")
+	e.free(e.open(), key, 0, "after the Renew of a lease that has lapsed, nobody having asked for the key since")
 }
 
 // keptIsOver renews a hold that was given up, while the store keeps its key taken.
@@ -187,10 +182,9 @@ func (e *env) keptIsOver(l driver.Locker, key string) {
 	r := e.req(e.long)
 	e.take(l, key, r)
 	e.noError(l.UnlockAfter(e.within(soon), key, r.ID, e.keep), "UnlockAfter")
-	_, err := l.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew after UnlockAfter, the key being kept taken", driver.ErrNotHeld)
+	e.notRenewed(l, key, r, "Renew after UnlockAfter, the key being kept taken")
 	e.wantError(l.Unlock(e.within(soon), key, r.ID), "Unlock after UnlockAfter, the key being kept taken", driver.ErrNotHeld)
-	e.refused(e.locker(), key, "which is kept taken after UnlockAfter")
+	e.refused(e.open(), key, "which is kept taken after UnlockAfter")
 }
 
 func renewNeverShortens(e *env) {
@@ -198,7 +192,7 @@ func renewNeverShortens(e *env) {
 }
 
 func renewedShorter(e *env, ttl time.Duration) (early bool) {
-	l, key, short := e.locker(), e.key("k"+ttl.String()), e.round(ttl/3)
+	l, key, short := e.open(), e.key("k"+ttl.String()), e.round(ttl/3)
 	r := e.req(ttl)
 	start := time.Now()
 	g := e.take(l, key, r)
@@ -213,7 +207,7 @@ func renewedShorter(e *env, ttl time.Duration) (early bool) {
 	if err := tried; err != nil || again.Token != g.Token || renewal.Token != g.Token {
 		e.Errorf("TryLock by the holder with a shorter TTL: saw token %d, error %v, want the hold's %d", again.Token, err, g.Token)
 	}
-	rival := e.locker()
+	rival := e.open()
 	// A store whose lease is a session grants the session's time, and frees a hold that
 	// is not renewed when what was asked for is over.
 	_, at := e.seize(rival, key, e.req(short), e.lapse(max(g.TTL, 3*short)), "after a renewal with a shorter TTL")

@@ -64,7 +64,7 @@ func (e *env) attempts(what string, judge func(key string, guard time.Duration) 
 }
 
 func retryAfter(e *env) {
-	l := e.limiter()
+	l := e.open()
 	limits := algorithms(10, 250*time.Millisecond)
 	limits["token bucket"] = normal(driver.Limit{Rate: 10, Per: time.Second, Burst: 10})
 	for name, limit := range limits {
@@ -93,7 +93,7 @@ func retryAfter(e *env) {
 }
 
 func resetAfter(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range algorithms(10, 250*time.Millisecond) {
 		e.attempts(name, func(key string, guard time.Duration) bool {
 			taken := e.ask(l, key, limit, 5, 5)

@@ -101,7 +101,7 @@ func anyOrder(e *env) {
 // allOrNone has the last of the keys held by another.
 func allOrNone(e *env) {
 	b0, in := e.injected()
-	c, rival := e.clientOn(b0), e.locker()
+	c, rival := e.clientOn(b0), e.open()
 	a, b, z := e.key("a"), e.key("b"), e.key("z")
 	r := e.req(e.long)
 	e.take(rival, z, r)
@@ -187,7 +187,7 @@ var positions = [...]string{"first", "second", "third"}
 // lostInside removes one of the holds while the function runs.
 func (e *env) lostInside(which int) {
 	b, in := e.injected()
-	c, operator := e.clientOn(b), e.locker()
+	c, operator := e.clientOn(b), e.open()
 	at := positions[which]
 	keys := []string{e.key(at + " a"), e.key(at + " b"), e.key(at + " c")}
 	ttl := e.keep
@@ -217,7 +217,7 @@ func (e *env) lostInside(which int) {
 // lostInTheWait removes the first hold while the second key is waited for.
 func (e *env) lostInTheWait() {
 	b, in := e.injected()
-	c, rival := e.clientOn(b), e.locker()
+	c, rival := e.clientOn(b), e.open()
 	first, second, r := e.key("wait a"), e.key("wait b"), e.req(e.long)
 	e.take(rival, second, r)
 	waits := async(func() error {
@@ -235,7 +235,7 @@ func (e *env) lostInTheWait() {
 
 func severalReenter(e *env) {
 	b, in := e.injected()
-	c, rival := e.clientOn(b), e.locker()
+	c, rival := e.clientOn(b), e.open()
 	first, second := e.key("a"), e.key("b")
 	err := coord.Do(e.within(soon), c, first, func(ctx context.Context) error {
 		outer, _ := coord.Held(ctx, first)
@@ -267,7 +267,7 @@ func severalReenter(e *env) {
 func oneBound(e *env) {
 	e.abandons()
 	const wait = 2 * time.Second // for each of two keys it would be 3 s
-	c, rival := e.client(), e.locker()
+	c, rival := e.client(), e.open()
 	a, z := e.key("a"), e.key("z")
 	ra, rz := e.req(e.long), e.req(e.long)
 	e.take(rival, a, ra)
@@ -299,7 +299,7 @@ func (e *env) outOfTime(err error) {
 
 // severalLostReplies loses the reply to the attempt on each of the keys.
 func severalLostReplies(e *env) {
-	rival := e.locker()
+	rival := e.open()
 	for i, which := range positions {
 		b, in := e.injected()
 		c := e.clientOn(b)

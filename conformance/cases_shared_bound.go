@@ -52,9 +52,7 @@ func (p *permitted) enter(weight int64, g driver.Grant) {
 	if p.at[g.Slot] {
 		p.e.Errorf("slot %d: saw it given to two at once, want one", g.Slot)
 	}
-	if g.Token <= p.last[g.Slot] {
-		p.e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, p.last[g.Slot])
-	}
+	rises(p.e, fmt.Sprint("slot ", g.Slot), g.Token, p.last[g.Slot])
 	p.at[g.Slot], p.last[g.Slot] = true, g.Token
 }
 

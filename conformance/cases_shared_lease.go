@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -17,8 +18,7 @@ func deadShare(e *env) {
 	e.entered(a, rw, gone, "a reader beside a reader")
 	// To renew one renews no other.
 	for k, r := range map[string]driver.Request{key: live, rw: stays} {
-		_, err := b.Renew(e.within(soon), k, r)
-		e.noError(err, "Renew of a live hold")
+		e.renew(b, k, r, "Renew of a live hold")
 	}
 	if free := e.share(permits(1, 2), e.ttl); time.Since(start) < g.TTL/2 {
 		if _, err := b.TryLock(e.within(soon), key, free); err == nil && time.Since(start) < g.TTL {
@@ -31,18 +31,15 @@ func deadShare(e *env) {
 	if kept := at.Sub(start); kept < g.TTL-5*time.Millisecond {
 		e.Errorf("a lease of %v: saw its permit granted to another after %v", g.TTL, kept)
 	}
-	if h.Token <= g.Token {
-		e.Errorf("token of the next holder: saw %d after %d, want a greater one", h.Token, g.Token)
-	}
+	rises(e, "the next holder", h.Token, g.Token)
 	if h.Slot != g.Slot {
 		e.Errorf("slot of the next holder: saw %d, want %d, which the dead one had", h.Slot, g.Slot)
 	}
 	// Who is over touches nobody.
-	_, err := a.Renew(e.within(soon), key, dead)
-	e.wantError(err, "Renew of a hold that has lapsed", driver.ErrNotHeld)
+	e.notRenewed(a, key, dead, "Renew of a hold that has lapsed")
 	e.wantError(a.Unlock(e.within(soon), key, dead.ID), "Unlock of a hold that has lapsed", driver.ErrNotHeld)
 	e.keptOut(a, key, permits(1, 2), "1 of 2 beside the live one and the successor")
-	_, err = a.TryLock(e.within(soon), key, e.share(permits(1, 2), e.round(time.Millisecond))) // which all are older than
+	_, err := a.TryLock(e.within(soon), key, e.share(permits(1, 2), e.round(time.Millisecond))) // which all are older than
 	e.wantError(err, "1 of 2 for a moment, beside the live one and the successor", driver.ErrLocked)
 	if seen := e.sharersOf(a, key); len(seen) != 2 || seen[live.ID].ID == "" || seen[next.ID].ID == "" {
 		e.Errorf("Holders after a lease has ended: saw %d, want the other one and the successor", len(seen))
@@ -65,9 +62,7 @@ func sharedTokensRise(e *env) {
 	} {
 		key, last := e.key(name), int64(0)
 		rising := func(g driver.Grant, what string) {
-			if g.Token <= last {
-				e.Errorf("token of %s: saw %d after %d, want a greater one", what, g.Token, last)
-			}
+			rises(e, what, g.Token, last)
 			last = g.Token
 		}
 		for i := range 3 {
@@ -76,8 +71,7 @@ func sharedTokensRise(e *env) {
 			rising(g, "the first of "+name)
 			second, g := e.enter(other, key, shares[1], "the second beside the first")
 			rising(g, "the second of "+name)
-			again, err := l.Renew(e.within(soon), key, first)
-			e.noError(err, "Renew")
+			again := e.renew(l, key, first, "Renew")
 			if again.Token >= g.Token {
 				e.Errorf("token of a renewal: saw %d, want the hold's own, below %d", again.Token, g.Token)
 			}
@@ -100,9 +94,7 @@ func lowestSlots(e *env) {
 			if g.Slot != want {
 				e.Errorf("slot of one of %s: saw %d, want %d, the lowest that is free", name, g.Slot, want)
 			}
-			if g.Token <= last[g.Slot] {
-				e.Errorf("token of slot %d: saw %d after %d, want a greater one", g.Slot, g.Token, last[g.Slot])
-			}
+			rises(e, fmt.Sprint("slot ", g.Slot), g.Token, last[g.Slot])
 			last[g.Slot] = g.Token
 			return r
 		}
@@ -112,8 +104,7 @@ func lowestSlots(e *env) {
 		e.leave(a, key, zero)
 		e.leave(a, key, one)
 		zero, one = take(b, 0), take(a, 1)
-		g, err := a.Renew(e.within(soon), key, two)
-		e.noError(err, "Renew")
+		g := e.renew(a, key, two, "Renew")
 		if g.Slot != 2 {
 			e.Errorf("slot of a renewal: saw %d, want the hold's own, 2", g.Slot)
 		}
@@ -170,9 +161,7 @@ func countsOnce(e *env) {
 	e.leave(a, key, r)
 	e.wantError(a.Unlock(e.within(soon), key, r.ID), "Unlock for the second time", driver.ErrNotHeld)
 	once, h := e.enter(b, key, permits(1, 3), "1 of 3, after who asked more than once has left")
-	if h.Token <= g.Token {
-		e.Errorf("token after %d: saw %d, want a greater one", g.Token, h.Token)
-	}
+	rises(e, "the next holder", h.Token, g.Token)
 	fresh := e.share(r.Share, e.long)
 	fresh.ID = r.ID // over: this is a new attempt, and there is no room
 	_, err := a.TryLock(e.within(soon), key, fresh)
@@ -187,15 +176,12 @@ func renewalOfShares(e *env) {
 	// A hold is renewed by the client that has it: on a store with sessions nobody else can.
 	renew := func(l driver.SharedLocker, key string, r driver.Request, s driver.Share, what string) {
 		r.Share = s
-		_, err := l.Renew(e.within(soon), key, r)
-		e.noError(err, what)
+		e.renew(l, key, r, what)
 	}
-	_, err := a.Renew(e.within(soon), key, e.share(permits(1, 3), e.long))
-	e.wantError(err, "Renew of an id that does not hold", driver.ErrNotHeld)
+	e.notRenewed(a, key, e.share(permits(1, 3), e.long), "Renew of an id that does not hold")
 	over, _ := e.enter(b, key, permits(3, 3), "3 of 3 after a Renew of nobody")
 	e.leave(b, key, over)
-	_, err = a.Renew(e.within(soon), key, over)
-	e.wantError(err, "Renew after Unlock", driver.ErrNotHeld)
+	e.notRenewed(a, key, over, "Renew after Unlock")
 
 	one, _ := e.enter(a, key, permits(1, 3), "1 of 3 after the Renew of a hold that is over")
 	renew(a, key, one, permits(3, 3), "Renew with a greater weight")
@@ -236,11 +222,9 @@ func downgrades(e *env) {
 	e.marked(b, key, head, func() (driver.Request, error) {
 		less := r
 		less.Share = reader
-		var err error
-		down, err = a.Renew(e.within(soon), key, less)
-		e.noError(err, "Renew of a writer as a reader")
+		down = e.renew(a, key, less, "Renew of a writer as a reader")
 		late := e.share(reader, e.long)
-		_, err = b.TryLock(e.within(soon), key, late)
+		_, err := b.TryLock(e.within(soon), key, late)
 		return late, err
 	})
 	if down.Token != g.Token || down.Slot != g.Slot {
@@ -250,8 +234,7 @@ func downgrades(e *env) {
 	e.wantError(err, "the writer at the head beside a writer that became a reader", driver.ErrLocked)
 	e.end(b, key, head.ID, "Unlock of the head, which gives up")
 	beside, _ := e.enter(b, key, reader, "a reader beside a writer that became one")
-	_, err = a.Renew(e.within(soon), key, r) // sent before, and late
-	e.noError(err, "Renew as a writer of a hold that became a reader's")
+	e.renew(a, key, r, "Renew as a writer of a hold that became a reader's") // sent before, and late
 	second, _ := e.enter(b, key, reader, "a reader, after a late Renew of a former writer")
 	e.keptOut(b, key, writer, "a writer beside readers")
 	for _, left := range []driver.Request{r, beside, second} {

@@ -24,8 +24,7 @@ func headKeepsOut(e *env) {
 		}
 	}
 	e.marked(b, key, head, func() (driver.Request, error) { // holders are in nobody's way
-		_, err := a.Renew(e.within(soon), key, held)
-		e.noError(err, "Renew by a holder while a head waits")
+		e.renew(a, key, held, "Renew by a holder while a head waits")
 		e.entered(a, key, held, "a repeated attempt of a holder while a head waits")
 		return driver.Request{}, driver.ErrLocked
 	})
@@ -53,7 +52,7 @@ func headKeepsOut(e *env) {
 func deadHead(e *env) {
 	b, gone, key := e.shared(), e.open(), e.key("k")
 	held, _ := e.enter(b, key, permits(1, 2), "1 of 2")
-	_, err := e.sharedOf(gone).TryLock(e.within(soon), key, e.share(atHead(permits(2, 2)), e.ttl))
+	_, err := gone.Shared().TryLock(e.within(soon), key, e.share(atHead(permits(2, 2)), e.ttl))
 	e.wantError(err, "TryLock of a head for which there is no room", driver.ErrLocked)
 	e.gaveBack(gone.Close(), "Close of the client of the head")
 	r, _, _ := e.lapsed(b, key, permits(1, 2), max(e.ttl, driver.HeadFor), "whose head of the queue is dead")
@@ -81,8 +80,7 @@ func pushesChanges(e *env) {
 	}
 	next("a hold that became smaller", func() {
 		held.Share.Weight = 1
-		_, err := b.Renew(e.within(soon), key, held)
-		e.noError(err, "Renew with a smaller weight")
+		e.renew(b, key, held, "Renew with a smaller weight")
 	})
 	next("an Unlock", func() { e.leave(b, key, held) })
 	all, _ := e.enter(b, key, permits(1, 2), "1 of 2")

@@ -24,8 +24,7 @@ func showsHolders(e *env) {
 	e.shows(seen, two, h)
 	less := one
 	less.Share.Weight = 1
-	_, err := a.Renew(e.within(soon), key, less)
-	e.noError(err, "Renew with a smaller weight")
+	e.renew(a, key, less, "Renew with a smaller weight")
 	e.shows(e.sharersOf(b, key), less, g)
 	e.leave(a, key, one)
 	if seen := e.sharersOf(b, key); len(seen) != 1 || seen[two.ID].ID == "" {
@@ -37,8 +36,7 @@ func showsHolders(e *env) {
 	e.shows(e.sharersOf(b, rw), write, g)
 	less = write
 	less.Share = reader
-	_, err = a.Renew(e.within(soon), rw, less)
-	e.noError(err, "Renew of a writer as a reader")
+	e.renew(a, rw, less, "Renew of a writer as a reader")
 	e.shows(e.sharersOf(b, rw), less, g)
 	e.leave(a, rw, write)
 	if seen := e.sharersOf(b, rw); len(seen) != 0 {
@@ -96,12 +94,10 @@ func breaksShareNow(e *env) {
 			e.keptOut(b, key, full, "all of the key beside "+what)
 			e.noError(b.BreakNow(e.within(soon), key, r.ID), "BreakNow of "+what)
 			e.wantError(b.BreakNow(e.within(soon), key, r.ID), "second BreakNow of "+what, driver.ErrNotHeld)
-			_, err := a.Renew(e.within(soon), key, r)
-			e.wantError(err, "Renew after BreakNow of "+what, driver.ErrNotHeld)
+			e.notRenewed(a, key, r, "Renew after BreakNow of "+what)
 			if beside.ID != "" {
 				e.keptOut(b, key, full, "all of the key beside the other hold, after BreakNow of "+what)
-				_, err = a.Renew(e.within(soon), key, beside)
-				e.noError(err, "Renew of the hold beside "+what)
+				e.renew(a, key, beside, "Renew of the hold beside "+what)
 				e.leave(a, key, beside)
 			}
 			e.takesAll(b, key, full, "all of the key after BreakNow of "+what)
@@ -121,11 +117,9 @@ func (e *env) breaksOne(a, b driver.SharedLocker, ttl time.Duration) (early bool
 		return true
 	}
 	e.noError(err, "Break of one of two")
-	_, err = a.Renew(e.within(soon), key, r)
-	e.wantError(err, "Renew of a broken hold", driver.ErrNotHeld)
+	e.notRenewed(a, key, r, "Renew of a broken hold")
 	e.wantError(a.Unlock(e.within(soon), key, r.ID), "Unlock of a broken hold", driver.ErrNotHeld)
-	_, err = a.Renew(e.within(soon), key, other)
-	e.noError(err, "Renew of the hold beside a broken one")
+	e.renew(a, key, other, "Renew of the hold beside a broken one")
 	switch h, ok := e.sharersOf(b, key)[r.ID]; {
 	case ok && !h.Released:
 		e.Errorf("Holders: saw a broken hold shown as held, want it shown as released")
@@ -145,7 +139,7 @@ func (e *env) breaksOne(a, b driver.SharedLocker, ttl time.Duration) (early bool
 // sharedKeysApart uses keys that look alike, and the other halves of the store under one of them.
 func sharedKeysApart(e *env) {
 	b := e.open()
-	l, key := e.sharedOf(b), e.key("one name")
+	l, key := b.Shared(), e.key("one name")
 	keys := []string{key, key + "\x00", key + "\x00r", key + "\x00s", key + "/", key + "/a", key + " ", strings.ToUpper(key), "\x00" + key, key + "%00"}
 	held := make(map[string]driver.Request)
 	for _, k := range keys {

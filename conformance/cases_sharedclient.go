@@ -100,9 +100,7 @@ func semaphoreOfMany(e *env) {
 		}
 	}
 	wg.Wait()
-	l, r := e.shared(), e.share(permits(n, n), e.long)
-	e.seize(l, semaphoreKey(key), r, soon, "after everyone has left")
-	e.leave(l, semaphoreKey(key), r)
+	e.freeFor(e.shared(), semaphoreKey(key), permits(n, n), soon, "after everyone has left")
 }
 
 // useSemaphore takes permits, is seen at the resource, and gives them back.
@@ -130,9 +128,7 @@ func guardsReaders(e *env) {
 	}
 	first := take(a.Read())
 	second := take(b.Read())
-	if second.Token() <= first.Token() {
-		e.Errorf("token of a second reader: saw %d after %d, want a greater one", second.Token(), first.Token())
-	}
+	rises(e, "a second reader", second.Token(), first.Token())
 	e.noError(g.CheckRead(key, second.Token()), "CheckRead of the second reader")
 	e.noError(g.CheckRead(key, first.Token()), "CheckRead of the first reader, which is live, after the second")
 	e.gaveBack(first.Unlock(e.ctx), "Unlock of a reader")
@@ -292,10 +288,8 @@ func crossedShares(e *env) {
 		}
 	}
 	wg.Wait()
-	l, r := e.shared(), e.share(permits(2, 2), e.long)
-	e.seize(l, semaphoreKey(key), r, soon, "after all waits have ended")
-	e.leave(l, semaphoreKey(key), r)
-	e.free(e.locker(), semaphoreKey(key), soon, "which is the queue, after all waits have ended")
+	e.freeFor(e.shared(), semaphoreKey(key), permits(2, 2), soon, "after all waits have ended")
+	e.free(e.open(), semaphoreKey(key), soon, "which is the queue, after all waits have ended")
 }
 
 func shareLost(e *env, path pathTo) {
@@ -490,13 +484,11 @@ func closesShares(e *env) {
 	}
 	e.wantError(recv(e, waits, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	for key, s := range map[string]driver.Share{readWriteKey(reads): writer, semaphoreKey(takes): permits(2, 2), readWriteKey(wants): reader} {
-		free := e.share(s, e.long)
-		e.seize(rival, key, free, time.Second, "after Close")
-		e.leave(rival, key, free)
+		e.freeFor(rival, key, s, time.Second, "after Close")
 	}
 	e.leave(rival, readWriteKey(wants), r)
 	e.takesAll(rival, readWriteKey(wants), writer, "a writer after Close of a client with a waiter")
-	e.free(e.locker(), readWriteKey(wants), soon, "which is the queue, after Close of a waiter's client")
+	e.free(e.open(), readWriteKey(wants), soon, "which is the queue, after Close of a waiter's client")
 	_, err := c.Semaphore(2).TryLock(e.ctx, takes)
 	e.wantError(err, "TryLock after Close", coord.ErrClosed)
 	_, err = c.Semaphore(2).Holders(e.ctx, takes)
@@ -555,9 +547,7 @@ func renewsOwnShares(e *env) {
 	for lock := range first {
 		e.gaveBack(lock.Unlock(e.ctx), "Unlock of a shared lock that was renewed")
 	}
-	free := e.share(writer, e.long)
-	e.seize(rival, readWriteKey(key), free, e.lapse(ttl), "after its readers have left")
-	e.leave(rival, readWriteKey(key), free)
+	e.freeFor(rival, readWriteKey(key), writer, e.lapse(ttl), "after its readers have left")
 }
 
 // killedShare kills a process that has one of two permits, while somebody waits for it.
@@ -571,14 +561,11 @@ func killedShare(e *env) {
 		if err != nil {
 			return err
 		}
-		if l.Token() <= a.Token {
-			e.Errorf("token of the next holder: saw %d after the dead one's %d, want a greater one", l.Token(), a.Token)
-		}
+		rises(e, "the next holder", l.Token(), a.Token)
 		return e.given(l.Unlock(e.ctx))
 	})
 	w.kill()
 	e.noError(recv(e, waits, e.lapse(e.ttl), "a permit after its holder was killed"), "Lock and Unlock after a holder was killed")
-	_, err := other.Renew(e.within(soon), semaphoreKey(key), held)
-	e.noError(err, "Renew of the permit beside the dead one's")
+	e.renew(other, semaphoreKey(key), held, "Renew of the permit beside the dead one's")
 	e.leave(other, semaphoreKey(key), held)
 }

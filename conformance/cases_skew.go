@@ -44,24 +44,17 @@ func (e *env) skewed(ahead time.Duration) driver.Backend {
 	return b
 }
 
-func (e *env) skewedLimiter(ahead time.Duration) driver.Limiter {
-	l := e.skewed(ahead)
-	return l
-}
-
 // skewedLeases takes turns with clients whose clocks are far apart: tokens rise, leases
 // last as long as was granted and no longer, for holder and rival.
 func skewedLeases(e *env) {
-	key, right := e.key("k"), e.locker()
+	key, right := e.key("k"), e.open()
 	var last int64
 	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, 30 * time.Minute, -30 * time.Minute} {
 		l := e.skewed(ahead)
 		whose := fmt.Sprintf("of a client %v ahead", ahead)
 		r, sent := e.req(e.ttl), time.Now()
 		g := e.take(l, key, r)
-		if g.Token <= last {
-			e.Errorf("token %s: saw %d after %d, want a greater one", whose, g.Token, last)
-		}
+		rises(e, "the lease "+whose, g.Token, last)
 		since := sent
 		if !g.Since.IsZero() {
 			since = g.Since
@@ -71,9 +64,7 @@ func skewedLeases(e *env) {
 		if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
 			e.Errorf("a lease of %v %s: saw a rival granted %v before its end", g.TTL, whose, early)
 		}
-		if h.Token <= g.Token {
-			e.Errorf("token after the one %s: saw %d after %d, want a greater one", whose, h.Token, g.Token)
-		}
+		rises(e, "who came after the lease "+whose, h.Token, g.Token)
 		last = h.Token
 		e.refused(l, key, "by a client whose clock is off, while the key is held")
 		e.end(right, key, next.ID, "Unlock")
@@ -99,7 +90,7 @@ func (e *env) spendAll(l driver.Limiter, key string, limit driver.Limit, name st
 func clockBack(e *env) {
 	const back, per = 5 * time.Second, time.Hour
 	e.clearOf(per, back+2*time.Second)
-	right, behind := e.limiter(), e.skewedLimiter(-back)
+	right, behind := e.open(), e.skewed(-back)
 	for name, limit := range algorithms(10, per) {
 		if limit.Algorithm == driver.TokenBucket {
 			limit = normal(driver.Limit{Rate: 1, Per: per, Burst: 10})
@@ -124,7 +115,7 @@ func clockBack(e *env) {
 
 func clocksAlternate(e *env) {
 	const apart = 5 * time.Second
-	clients := []driver.Limiter{e.skewedLimiter(-apart), e.skewedLimiter(apart), e.limiter()}
+	clients := []driver.Limiter{e.skewed(-apart), e.skewed(apart), e.open()}
 	for name, limit := range algorithms(10, 2*time.Second) {
 		key := e.key(name)
 		total, start := 0, time.Now()
@@ -147,12 +138,12 @@ func clocksAlternate(e *env) {
 
 func hourAhead(e *env) {
 	const ahead = time.Hour
-	right := e.limiter()
+	right := e.open()
 	for name, limit := range algorithms(10, 10*time.Minute) {
 		key := e.key(name)
 		e.clearOf(limit.Per, 2*time.Second)
 		e.spendAll(right, key, limit, name)
-		early := e.skewedLimiter(ahead)
+		early := e.skewed(ahead)
 		extra := 0
 		for range 3 {
 			extra += e.ask(early, key, limit, 1, limit.Max()).N
@@ -174,14 +165,14 @@ func hourAhead(e *env) {
 }
 
 func oneClock(e *env) {
-	right := e.limiter()
+	right := e.open()
 	for name, limit := range algorithms(10, 10*time.Minute) {
 		key := e.key(name)
 		e.clearOf(limit.Per, 2*time.Second)
 		e.spendAll(right, key, limit, name)
 		before := e.ask(right, key, limit, 1, 1)
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second} {
-			a := e.ask(e.skewedLimiter(ahead), key, limit, 1, 1)
+			a := e.ask(e.skewed(ahead), key, limit, 1, 1)
 			e.grantedN(a, 0, fmt.Sprintf("one more of a %s by a client %v ahead", name, ahead))
 			// Who learns the store's clock from one answer is off by the time of that round trip at most.
 			slack := 10*time.Millisecond + a.came.Sub(a.sent)
@@ -197,12 +188,12 @@ func oneClock(e *env) {
 func dayAhead(e *env) {
 	all := algorithms(10, time.Second)
 	e.scope(func(e *env) {
-		wrong := e.skewedLimiter(24 * time.Hour)
+		wrong := e.skewed(24 * time.Hour)
 		for name, limit := range all {
 			e.spendAll(wrong, e.key(name), limit, name)
 		}
 	})
-	right, granted := e.limiter(), make(map[string]int)
+	right, granted := e.open(), make(map[string]int)
 	for start := time.Now(); len(all) > 0; e.pass(5 * time.Millisecond) {
 		for name, limit := range all {
 			a := e.ask(right, e.key(name), limit, 1, limit.Max())

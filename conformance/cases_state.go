@@ -64,7 +64,7 @@ func stateCases() []Case {
 }
 
 func changedRate(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, a := range map[string]driver.Algorithm{"sliding window": driver.SlidingWindow, "fixed window": driver.FixedWindow} {
 		key := e.key(name)
 		of := func(rate int) driver.Limit {
@@ -91,7 +91,7 @@ func changedRate(e *env) {
 // mixedBursts takes all that two bursts of one rate give for some turns.
 func mixedBursts(e *env) {
 	const each, turns = 200 * time.Millisecond, 4
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	wide := normal(driver.Limit{Rate: 1, Per: each, Burst: 50})
 	narrow := normal(driver.Limit{Rate: 1, Per: each, Burst: 2})
 	start := time.Now()
@@ -112,7 +112,7 @@ func mixedBursts(e *env) {
 }
 
 func mixedRates(e *env) {
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	slow := normal(driver.Limit{Rate: 1, Per: year, Burst: 10})
 	fast := normal(driver.Limit{Rate: 100, Per: time.Second, Burst: 5})
 	e.grantedN(e.ask(l, key, slow, 10, 10), 10, "all of a slow bucket")
@@ -125,7 +125,7 @@ func mixedRates(e *env) {
 }
 
 func changedAlgorithm(e *env) {
-	l, key := e.limiter(), e.key("k")
+	l, key := e.open(), e.key("k")
 	limits := still(10)
 	limits["sliding window of another period"] = normal(driver.Limit{Rate: 10, Per: year / 2, Algorithm: driver.SlidingWindow})
 	limits["fixed window of another period"] = normal(driver.Limit{Rate: 10, Per: year / 2, Algorithm: driver.FixedWindow})
@@ -138,7 +138,7 @@ func changedAlgorithm(e *env) {
 }
 
 func reset(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		key, other := e.key(name), e.key(name+" other")
 		e.noError(l.Reset(e.within(soon), key, limit), "Reset of a fresh key")
@@ -169,7 +169,7 @@ func reset(e *env) {
 }
 
 func limitKeysApart(e *env) {
-	l, tag := e.limiter(), e.r.report.Run
+	l, tag := e.open(), e.r.report.Run
 	limit := normal(driver.Limit{Rate: 1, Per: year})
 	for _, n := range nasty() {
 		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
@@ -184,7 +184,7 @@ func limitKeysApart(e *env) {
 }
 
 func peek(e *env) {
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		key := e.key(name)
 		fresh := e.ask(l, key, limit, 0, 0)
@@ -208,7 +208,7 @@ func peek(e *env) {
 
 func takeReplyLost(e *env, path pathTo) {
 	b, link := path(e)
-	c, limiter := e.clientOn(b), e.limiter()
+	c, limiter := e.clientOn(b), e.open()
 	for name, limit := range still(10) {
 		key := e.key(name)
 		r, err := c.AllowN(e.within(soon), key, limit, 1)
@@ -254,7 +254,7 @@ func survivesRestart(e *env) {
 
 // stateSurvives has a lock held and limits spent before an event, and still so after it.
 func (e *env) stateSurvives(what string, event func()) {
-	l, key, r := e.locker(), e.key("lock"), e.req(e.round(30*time.Second))
+	l, key, r := e.open(), e.key("lock"), e.req(e.round(30*time.Second))
 	e.take(l, key, r)
 	limiter, limits := driver.Limiter(e.open()), e.r.limits
 	if limits {
@@ -263,24 +263,23 @@ func (e *env) stateSurvives(what string, event func()) {
 		}
 	}
 	event()
-	e.refused(e.locker(), key, "after "+what)
+	e.refused(e.open(), key, "after "+what)
 	if limits {
-		limiter = e.limiter()
+		limiter = e.open()
 		for name, limit := range still(10) {
 			e.grantedN(e.ask(limiter, e.key(name), limit, 1, 1), 0, "one more after "+what+" under "+name)
 		}
 	}
-	e.end(e.locker(), key, r.ID, "Unlock after "+what)
+	e.end(e.open(), key, r.ID, "Unlock after "+what)
 }
 
 func takeAll(e *env) {
-	m := e.open()
-	l := e.limiter()
+	l := e.open()
 	for name, limit := range still(10) {
 		a, b := e.key(name+" a"), e.key(name+" b")
 		e.grantedN(e.ask(l, b, limit, 7, 7), 7, "7 of 10 under "+name)
 		take := func(n int) []driver.Taken {
-			t, err := m.TakeAll(e.within(soon), []driver.Demand{{Key: a, Limit: limit, N: n}, {Key: b, Limit: limit, N: n}})
+			t, err := l.TakeAll(e.within(soon), []driver.Demand{{Key: a, Limit: limit, N: n}, {Key: b, Limit: limit, N: n}})
 			e.noError(err, "TakeAll")
 			if len(t) != 2 || len(t[0].Asks) != 1 || len(t[1].Asks) != 1 {
 				e.Fatalf("TakeAll of two demands: saw %+v, want one answer for each", t)

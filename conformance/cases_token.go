@@ -37,17 +37,14 @@ func tokenCases() []Case {
 }
 
 func tokensRise(e *env) {
-	lockers, key := []driver.Locker{e.locker(), e.locker()}, e.key("k")
+	lockers, key := []driver.Locker{e.open(), e.open()}, e.key("k")
 	var last int64
 	for i := range 50 {
 		l, r := lockers[i%2], e.req(e.long)
 		g := e.take(l, key, r)
-		if g.Token <= last {
-			e.Fatalf("token of holder %d: saw %d after %d, want a greater one", i, g.Token, last)
-		}
+		rises(e, fmt.Sprint("holder ", i), g.Token, last)
 		last = g.Token
-		again, err := l.Renew(e.within(soon), key, r)
-		e.noError(err, "Renew by the holder")
+		again := e.renew(l, key, r, "Renew by the holder")
 		if again.Token != g.Token {
 			e.Errorf("token after Renew: saw %d, want the hold's %d", again.Token, g.Token)
 		}
@@ -56,7 +53,7 @@ func tokensRise(e *env) {
 }
 
 func tokensRiseOverExpiry(e *env) {
-	l, key, ttl := e.locker(), e.key("k"), e.round(50*time.Millisecond)
+	l, key, ttl := e.open(), e.key("k"), e.round(50*time.Millisecond)
 	var last int64
 	holders := 20
 	if ttl > 100*time.Millisecond {
@@ -64,9 +61,7 @@ func tokensRiseOverExpiry(e *env) {
 	}
 	for i := range holders {
 		g, _ := e.seize(l, key, e.req(ttl), e.lapse(ttl), "whose holder has let its lease lapse")
-		if g.Token <= last {
-			e.Fatalf("token of holder %d, the one before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
-		}
+		rises(e, fmt.Sprintf("holder %d, the one before having lapsed", i), g.Token, last)
 		last = g.Token
 	}
 }
@@ -77,9 +72,7 @@ func tokenFloor(e *env) {
 	floor := plain.Token() + 1_000_000
 	e.gaveBack(plain.Unlock(e.ctx), "Unlock")
 	raised := e.lock(e.client(coord.WithTokenFloor(floor)), key)
-	if raised.Token() <= floor {
-		e.Errorf("token of a client with floor %d: saw %d, want a greater one", floor, raised.Token())
-	}
+	rises(e, "a client with a floor", raised.Token(), floor)
 	e.gaveBack(raised.Unlock(e.ctx), "Unlock")
 }
 
@@ -97,19 +90,17 @@ func tokensRiseOverWipe(e *env) {
 
 func (e *env) tokensRiseOver(what string, event func()) {
 	tokens := make(map[string]int64)
-	l := e.locker()
+	l := e.open()
 	for i := range 3 {
 		key, r := e.key(fmt.Sprint("k", i)), e.req(e.long)
 		tokens[key] = e.take(l, key, r).Token
 		e.end(l, key, r.ID, "Unlock")
 	}
 	event()
-	l = e.locker()
+	l = e.open()
 	for key, before := range tokens {
 		r := e.req(e.long)
-		if g := e.take(l, key, r); g.Token <= before {
-			e.Errorf("token after %s: saw %d after %d, want a greater one", what, g.Token, before)
-		}
+		rises(e, "the next holder after "+what, e.take(l, key, r).Token, before)
 		e.end(l, key, r.ID, "Unlock after "+what)
 	}
 }

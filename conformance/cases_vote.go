@@ -25,7 +25,7 @@ func voteCases() []Case {
 // floors asks for tokens by a floor: near the store's clock, far from it, and by renewals.
 func floors(e *env) {
 	const second = int64(time.Second / time.Microsecond)
-	l, key := e.locker(), e.key("k")
+	l, key := e.open(), e.key("k")
 	hold := func(floor int64) (driver.Request, int64) {
 		r := e.req(e.long)
 		r.Floor = floor
@@ -33,8 +33,7 @@ func floors(e *env) {
 	}
 	renew := func(r driver.Request, floor int64) int64 {
 		r.Floor = floor
-		g, err := l.Renew(e.within(soon), key, r)
-		e.noError(err, "Renew")
+		g := e.renew(l, key, r, "Renew")
 		return g.Token
 	}
 	start := time.Now()
@@ -68,9 +67,7 @@ func floors(e *env) {
 	}
 	e.end(l, key, r.ID, "Unlock")
 	r, next := hold(1)
-	if next <= raised {
-		e.Errorf("token after one that was raised to %d: saw %d, want a greater one", raised, next)
-	}
+	rises(e, "who came after one that was raised", next, raised)
 	e.end(l, key, r.ID, "Unlock")
 }
 
@@ -82,7 +79,7 @@ func tellsRestarts(e *env) {
 		r.Floor = 1
 		return r, e.take(l, key, r)
 	}
-	l, key := e.locker(), e.key("k")
+	l, key := e.open(), e.key("k")
 	r, before := ask(l, key)
 	if _, other := ask(l, e.key("other")); other.Run != before.Run {
 		e.Errorf("run of two grants: saw %q and %q, want the same without a restart", before.Run, other.Run)
@@ -90,11 +87,10 @@ func tellsRestarts(e *env) {
 	killed := time.Now()
 	f.Kill(e)
 	f.Restart(e)
-	l = e.locker()
+	l = e.open()
 	_, after := ask(l, e.key("later"))
 	if before.Run == "" && after.Run == "" {
-		_, err := l.Renew(e.within(soon), key, r)
-		e.noError(err, "Renew after a restart of a store that says that it forgets nothing")
+		e.renew(l, key, r, "Renew after a restart of a store that says that it forgets nothing")
 		return
 	}
 	if after.Run == before.Run || after.Run == "" {

@@ -79,7 +79,7 @@ func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption)
 
 func cancelledWait(e *env) {
 	e.abandons()
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	holder, key, r := e.open(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
 	enough := errors.New("waited enough")
 	ctx, cancel := context.WithCancelCause(e.ctx)
@@ -96,7 +96,7 @@ func cancelledWait(e *env) {
 }
 
 func timedOutWait(e *env) {
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	holder, key, r := e.open(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
 	c := e.client()
 	const wait = 200 * time.Millisecond
@@ -147,7 +147,7 @@ func (e *env) unsettled(err error, what string) {
 
 func acquireReplyLost(e *env, path pathTo) {
 	b, link := path(e)
-	c, rival := e.clientOn(b), e.locker()
+	c, rival := e.clientOn(b), e.open()
 	e.warm(c)
 	for name, lock := range map[string]func(context.Context, string, ...coord.LockOption) (*coord.Lock, error){
 		"TryLock": c.TryLock, "Lock": c.Lock,
@@ -170,7 +170,7 @@ func acquireReplyLost(e *env, path pathTo) {
 func acquireSilent(e *env, path pathTo) {
 	e.abandons()
 	b, link := path(e)
-	c, rival, key := e.clientOn(b), e.locker(), e.key("k")
+	c, rival, key := e.clientOn(b), e.open(), e.key("k")
 	e.warm(c)
 	link.StallReplies()
 	const allowed = 300 * time.Millisecond
@@ -186,7 +186,7 @@ func acquireSilent(e *env, path pathTo) {
 
 func cancelAtGrant(e *env) {
 	e.abandons()
-	holder, key := e.locker(), e.key("k")
+	holder, key := e.open(), e.key("k")
 	for range 15 {
 		r := e.req(e.long)
 		// A position in the queue that a cancelled call was still asking for goes, but not at once.
@@ -213,7 +213,7 @@ func cancelAtGrant(e *env) {
 // failEachCall takes and gives back a lock again and again, and fails one call more each time, before or
 // after the store has applied it, until there is none left to fail.
 func failEachCall(e *env) {
-	rival := e.locker()
+	rival := e.open()
 	for what, fault := range map[string]Fault{"lost": FailBefore, "applied, its reply lost": FailAfter} {
 		positions := 0
 		for n := 1; ; n++ {
@@ -245,7 +245,7 @@ func failEachCall(e *env) {
 }
 
 func ridesOut(e *env) {
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	holder, key, r := e.open(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
 	_, in, result := e.waiting(e.ctx, key, coord.TTL(e.long))
 	in.Script(func(Call) Fault { return FailBefore })
@@ -265,7 +265,7 @@ func woken(e *env) {
 	if !e.queues() {
 		e.Fatalf("the store has no queue: a waiter has to poll")
 	}
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	holder, key, r := e.open(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
 	_, in, result := e.waiting(e.ctx, key, coord.TTL(e.long))
 	before := in.count("")
@@ -305,7 +305,7 @@ func fairOrder(e *env) {
 		e.Fatalf("the store has no queue: it has no order of waiters")
 	}
 	const waiters = 5
-	holder, key, r := e.locker(), e.key("k"), e.req(e.long)
+	holder, key, r := e.open(), e.key("k"), e.req(e.long)
 	e.take(holder, key, r)
 	granted := make(chan int, waiters)
 	ids := make([]string, waiters)
@@ -322,7 +322,7 @@ func fairOrder(e *env) {
 		}()
 		e.queued(key, i+1)
 	}
-	free, id := holder, r.ID
+	free, id := driver.Locker(holder), r.ID
 	for want := range waiters {
 		e.end(free, key, id, "Unlock by the holder")
 		e.refused(holder, key, "by a newcomer that would overtake fair waiters")
@@ -404,7 +404,7 @@ func deadWaiter(e *env) {
 
 // passesDead fails the case unless who waits behind one that has died so long ago is granted within.
 func (e *env) passesDead(key string, ago, within time.Duration) {
-	holder, r := e.locker(), e.req(e.long)
+	holder, r := e.open(), e.req(e.long)
 	e.take(holder, key, r)
 	ctx, die := context.WithCancel(e.ctx)
 	_, in, dead := e.waiting(ctx, key, coord.TTL(e.ttl))

@@ -212,8 +212,7 @@ func waitCancelled(e *env) {
 }
 
 func reserve(e *env) {
-	l := e.limiter()
-	refunder := l
+	l := e.open()
 	limit, key := normal(driver.Limit{Rate: 10, Per: 10 * time.Second, Burst: 10}), e.key("k")
 	full := e.ask(l, key, limit, 10, 10)
 	e.grantedN(full, 10, "all of a full bucket")
@@ -240,14 +239,14 @@ func reserve(e *env) {
 	e.grantedN(b, 2, "2 behind 3")
 	near(b.Delay, 5*time.Second, "Delay of 2 permits behind 3")
 
-	e.noError(refunder.Refund(e.within(soon), key, limit, first, 3), "Refund")
+	e.noError(l.Refund(e.within(soon), key, limit, first, 3), "Refund")
 	_, c := hold(1, time.Minute)
 	near(c.Delay, 3*time.Second, "Delay of 1 permit behind 2, 3 having been given back")
-	e.noError(refunder.Refund(e.within(soon), key, limit, first, 3), "second Refund, which does nothing")
-	e.noError(refunder.Refund(e.within(soon), key, limit, e.newID(), 3), "Refund of an ask that never was, which does nothing")
+	e.noError(l.Refund(e.within(soon), key, limit, first, 3), "second Refund, which does nothing")
+	e.noError(l.Refund(e.within(soon), key, limit, e.newID(), 3), "Refund of an ask that never was, which does nothing")
 	last, d := hold(2, time.Minute)
 	near(d.Delay, 5*time.Second, "Delay of 2 permits behind 3, after refunds that do nothing")
-	e.noError(refunder.Refund(e.within(soon), key, limit, last, 1), "Refund of a part")
+	e.noError(l.Refund(e.within(soon), key, limit, last, 1), "Refund of a part")
 	_, f := hold(1, time.Minute)
 	near(f.Delay, 5*time.Second, "Delay of 1 permit behind 4, 1 of 2 having been given back")
 
@@ -257,15 +256,14 @@ func reserve(e *env) {
 }
 
 func lateRefund(e *env) {
-	l := e.limiter()
-	refunder := l
+	l := e.open()
 	limit, key, id := normal(driver.Limit{Rate: 10, Per: 2 * time.Second, Burst: 10}), e.key("k"), e.newID()
 	full := e.ask(l, key, limit, 10, 10)
 	e.grantedN(full, 10, "all of a full bucket")
 	held := e.askFor(l, key, limit, driver.Ask{ID: id, Min: 1, N: 1, MaxDelay: time.Second})
 	e.grantedN(held, 1, "1 that is due soon")
 	e.passUntil(held.came.Add(held.Delay + 20*time.Millisecond))
-	e.noError(refunder.Refund(e.within(soon), key, limit, id, 1), "Refund of what has fallen due, which does nothing")
+	e.noError(l.Refund(e.within(soon), key, limit, id, 1), "Refund of what has fallen due, which does nothing")
 	after := e.ask(l, key, limit, 0, 0)
 	refilled := int(int64(limit.Rate) * int64(after.came.Sub(full.sent)) / int64(limit.Per))
 	if after.Remaining > refilled-1 {

@@ -155,11 +155,6 @@ func (e *env) close(b interface{ Close() error }) {
 	}
 }
 
-// locker and limiter open one half of the store.
-func (e *env) locker() driver.Locker { return e.open() }
-
-func (e *env) limiter() driver.Limiter { return e.open() }
-
 // queues reports whether waiters queue at the store.
 func (e *env) queues() bool { return e.info.Claims.Has(driver.Fair) || e.info.Claims.Has(driver.Wake) }
 
@@ -221,10 +216,6 @@ func (e *env) newID() string {
 	}
 	e.randMu.Unlock()
 	return driver.FormatID("conformance", os.Getpid(), time.Now(), random)
-}
-
-func (e *env) req(ttl time.Duration) driver.Request {
-	return driver.Request{ID: e.newID(), TTL: ttl}
 }
 
 // within is a context of the case that ends after d, or with the watchdog if d is for what only takes round trips.
@@ -292,104 +283,6 @@ func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...co
 		if e.timely() || ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) || !late {
 			e.Fatalf("Lock of a free key, attempt %d: saw %v, want a lock", n, err)
 		}
-	}
-}
-
-// served makes a call on the bare driver, and makes it again for as long as again says that its error tells how busy the
-// machine is.
-func served[T any](e *env, again func(error) bool, call func(context.Context) (T, error)) (T, error) {
-	ctx := e.within(soon)
-	for {
-		v, err := call(ctx)
-		if !again(err) || ctx.Err() != nil {
-			return v, err
-		}
-		rest(ctx, 50*time.Millisecond)
-	}
-}
-
-// unsent reports whether err says that the machine was too slow to connect to its store in time: nothing was sent.
-func (e *env) unsent(err error) bool { return !e.timely() && errors.Is(err, driver.ErrNotSent) }
-
-// unanswered reports whether err says no more of the store than that it did not answer in the time that the driver or its
-// client library allows it. On a machine that tells how busy it is.
-func (e *env) unanswered(err error) bool {
-	return e.unsent(err) || err != nil && !e.timely() && !driver.Definite(err)
-}
-
-// tryLock is TryLock on the bare driver. An attempt that was not answered is followed by the next, as ever with the same id.
-func (e *env) tryLock(l driver.Locker, key string, r driver.Request) (driver.Grant, error) {
-	return served(e, e.unanswered, func(ctx context.Context) (driver.Grant, error) { return l.TryLock(ctx, key, r) })
-}
-
-// take is TryLock of a free key on the bare driver.
-func (e *env) take(l driver.Locker, key string, r driver.Request) driver.Grant {
-	g, err := e.tryLock(l, key, r)
-	if err != nil {
-		e.Fatalf("TryLock of a free key: saw %v, want a grant", err)
-	}
-	if g.Token < 1 || g.Token > driver.MaxToken {
-		e.Errorf("TryLock: saw token %d, want 1 to 2^53-1", g.Token)
-	}
-	if g.TTL <= 0 {
-		e.Errorf("TryLock: saw a granted TTL of %v, want what the store really granted, above 0", g.TTL)
-	}
-	return g
-}
-
-// end is Unlock of a hold on the bare driver. One that was not answered may have been made.
-func (e *env) end(l driver.Locker, key, id, what string) {
-	made := false
-	_, err := served(e, e.unanswered, func(ctx context.Context) (_ struct{}, err error) {
-		err = l.Unlock(ctx, key, id)
-		if made && errors.Is(err, driver.ErrNotHeld) {
-			err = nil
-		}
-		made = made || !driver.Definite(err)
-		return struct{}{}, err
-	})
-	e.noError(err, what)
-}
-
-// refused fails the case unless another id is refused key now.
-func (e *env) refused(l driver.Locker, key, when string) bool {
-	r := e.req(e.ttl)
-	_, err := e.tryLock(l, key, r)
-	if err == nil {
-		e.Errorf("TryLock by another id %s: saw a grant, want ErrLocked", when)
-		if err := l.Unlock(e.within(soon), key, r.ID); err != nil {
-			e.Logf("its Unlock: %v", err)
-		}
-		return false
-	}
-	return e.wantError(err, "TryLock by another id "+when, driver.ErrLocked)
-}
-
-// free waits until key can be taken, gives it back and says when the attempt that
-// got it was answered. It fails the case when that takes longer than within.
-func (e *env) free(l driver.Locker, key string, within time.Duration, when string) (driver.Grant, time.Time) {
-	r := e.req(e.long) // which a store that is slow for a moment does not let lapse
-	g, at := e.seize(l, key, r, within, when)
-	e.end(l, key, r.ID, "Unlock of a fresh hold")
-	return g, at
-}
-
-// seize tries until r has key.
-func (e *env) seize(l driver.Locker, key string, r driver.Request, within time.Duration, when string) (driver.Grant, time.Time) {
-	start := time.Now()
-	within = e.bound(within)
-	for {
-		g, err := e.tryLock(l, key, r)
-		now := time.Now()
-		switch {
-		case err == nil:
-			return g, now
-		case !errors.Is(err, driver.ErrLocked):
-			e.Fatalf("TryLock of a locked key %s: saw %v, want ErrLocked or a grant", when, err)
-		case now.Sub(start) > within:
-			e.Fatalf("key %s: saw it still locked after %v, want it free within %v", when, now.Sub(start).Round(time.Millisecond), within)
-		}
-		e.pass(time.Millisecond)
 	}
 }
 

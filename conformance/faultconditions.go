@@ -22,7 +22,7 @@ func conditionUsages(*env) []usage {
 // conditionFree waits until the run's key can be taken, and nobody waits.
 func conditionFree(f *faultRun) {
 	f.leftFree()
-	f.until(f.freeBy, "nobody to be left of those who waited", func() bool { return len(f.sharersOf(f.shares, conditionKey(f.k))) == 0 })
+	f.until(f.freeBy, "nobody to be left of those who waited", func() bool { return len(f.sharersOf(f.rival.Shared(), conditionKey(f.k))) == 0 })
 }
 
 // useConditionWait waits, and is signalled as soon as it has a place.
@@ -48,8 +48,8 @@ func useConditionWait(f *faultRun) {
 			return true
 		default:
 		}
-		for id := range f.sharersOf(f.shares, conditionKey(f.k)) {
-			_ = f.shares.Unlock(f.within(soon), conditionKey(f.k), id) // it may have left meanwhile
+		for id := range f.sharersOf(f.rival.Shared(), conditionKey(f.k)) {
+			_ = f.rival.Shared().Unlock(f.within(soon), conditionKey(f.k), id) // it may have left meanwhile
 			return true
 		}
 		return false
@@ -67,7 +67,7 @@ func useBroadcast(f *faultRun) { f.tellWaiters(2, condition.Broadcast) }
 func (f *faultRun) tellWaiters(n int, tell func(condition, context.Context) error) {
 	var ids []string
 	for range n {
-		r, _ := f.enter(f.shares, conditionKey(f.k), reader, "the place of a waiter")
+		r, _ := f.enter(f.rival.Shared(), conditionKey(f.k), reader, "the place of a waiter")
 		ids = append(ids, r.ID)
 	}
 	told := false
@@ -78,10 +78,10 @@ func (f *faultRun) tellWaiters(n int, tell func(condition, context.Context) erro
 			return err
 		}, coord.TTL(f.long))
 	})
-	if left := len(f.sharersOf(f.shares, conditionKey(f.k))); told && left > 0 {
+	if left := len(f.sharersOf(f.rival.Shared(), conditionKey(f.k))); told && left > 0 {
 		f.Errorf("those who wait, after a signal for each: saw %d, want none", left)
 	}
 	for _, id := range ids {
-		_ = f.shares.Unlock(f.within(soon), conditionKey(f.k), id) // it may have been signalled
+		_ = f.rival.Shared().Unlock(f.within(soon), conditionKey(f.k), id) // it may have been signalled
 	}
 }

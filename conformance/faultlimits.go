@@ -35,7 +35,7 @@ type tally struct{ granted, doubtful int }
 // spent fails the run unless the store has counted what was granted, and at most what was asked for
 // without an answer beside it.
 func (f *faultRun) spent(key string, limit driver.Limit, t tally) {
-	left := f.ask(f.meter, key, limit, 0, 0).Remaining
+	left := f.ask(f.rival, key, limit, 0, 0).Remaining
 	if left > limit.Max()-t.granted {
 		f.Errorf("left of %v after %d were granted: saw %d, want at most %d: more can be granted than the limit", limit, t.granted, left, limit.Max()-t.granted)
 	}
@@ -73,7 +73,7 @@ func useAllow(f *faultRun, limit driver.Limit) {
 }
 
 func usePeek(f *faultRun, limit driver.Limit) {
-	f.grantedN(f.ask(f.meter, f.k, limit, 5, 5), 5, "5 of a fresh key")
+	f.grantedN(f.ask(f.rival, f.k, limit, 5, 5), 5, "5 of a fresh key")
 	var r coord.Result
 	err := f.call("Peek", func(ctx context.Context) (err error) {
 		r, err = f.c.Peek(ctx, f.k, limit)
@@ -88,9 +88,9 @@ func usePeek(f *faultRun, limit driver.Limit) {
 // useReset resets a limit that is spent, and spends some of it then.
 func useReset(f *faultRun, limit driver.Limit) {
 	all := limit.Max()
-	f.grantedN(f.ask(f.meter, f.k, limit, all, all), all, "all of a fresh key")
+	f.grantedN(f.ask(f.rival, f.k, limit, all, all), all, "all of a fresh key")
 	err := f.call("Reset", func(ctx context.Context) error { return f.c.Reset(ctx, f.k, limit) })
-	left := f.ask(f.meter, f.k, limit, 0, 0).Remaining
+	left := f.ask(f.rival, f.k, limit, 0, 0).Remaining
 	if err == nil && left != all || left != 0 && left != all {
 		f.Errorf("left after Reset, which gave %v: saw %d, want %d, or 0 if it may not have been applied", err, left, all)
 	}
@@ -98,7 +98,6 @@ func useReset(f *faultRun, limit driver.Limit) {
 
 // useTakeAll is about the driver alone: the client does not use it.
 func useTakeAll(f *faultRun, limit driver.Limit) {
-	m := f.b
 	const n = 3
 	keys := []string{f.k + " a", f.k + " b"}
 	var demands []driver.Demand
@@ -109,12 +108,12 @@ func useTakeAll(f *faultRun, limit driver.Limit) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.allowed())
 	defer cancel()
 	start := time.Now()
-	_, err := m.TakeAll(ctx, demands)
+	_, err := f.b.TakeAll(ctx, demands)
 	f.env.inTime(start, f.allowed()+prompt, "TakeAll")
 	if err == nil {
 		t = tally{granted: n}
 	}
-	left := func(key string) int { return f.ask(f.meter, key, limit, 0, 0).Remaining }
+	left := func(key string) int { return f.ask(f.rival, key, limit, 0, 0).Remaining }
 	for _, key := range keys {
 		f.spent(key, limit, t)
 	}
@@ -143,7 +142,7 @@ func useWait(f *faultRun) {
 func useReserve(f *faultRun) {
 	limit := normal(driver.Limit{Rate: 10, Per: 10 * time.Minute, Burst: 1})
 	each := limit.Per / time.Duration(limit.Rate)
-	first := f.ask(f.meter, f.k, limit, 1, 1)
+	first := f.ask(f.rival, f.k, limit, 1, 1)
 	f.grantedN(first, 1, "the first permit")
 	var res *coord.Reservation
 	err := f.call("Reserve", func(ctx context.Context) (err error) {
@@ -164,7 +163,7 @@ func useReserve(f *faultRun) {
 		}
 		_ = f.call("second Cancel, which does nothing", res.Cancel)
 	}
-	next := f.askFor(f.meter, f.k, limit, driver.Ask{Min: 1, N: 1, MaxDelay: 5 * each})
+	next := f.askFor(f.rival, f.k, limit, driver.Ask{Min: 1, N: 1, MaxDelay: 5 * each})
 	f.grantedN(next, 1, "a reservation after the faults")
 	passed := time.Since(first.sent) + time.Millisecond
 	least, most := each-passed, 2*each

@@ -89,10 +89,8 @@ type faultRun struct {
 	at   int    // which of its calls fails
 	hang bool   // calls may hang
 	fair bool   // the usage is about fair waiters
-	// rival and meter are clients of the same store without faults.
-	rival  driver.Locker
-	meter  driver.Limiter
-	shares driver.SharedLocker
+	// rival is a client of the same store without faults.
+	rival driver.Backend
 	// freeBy is how soon k is free after the run, the faults being healed.
 	freeBy  time.Duration
 	closing atomic.Bool
@@ -118,8 +116,7 @@ func faultLoop(path pathTo, usages func(*env) []usage, kinds []faultKind) func(*
 		e.leavesNoGoroutine(func(e *env) {
 			e.noError(e.client().Ping(e.within(soon)), "Ping")
 		}, func(e *env) {
-			l := &loops{env: e, path: path, places: make(chan struct{}, loopsAtATime)}
-			l.open()
+			l := &loops{env: e, path: path, places: make(chan struct{}, loopsAtATime), rival: e.open()}
 			var wg sync.WaitGroup
 			for _, u := range usages(e) {
 				for _, k := range kinds {
@@ -136,21 +133,7 @@ type loops struct {
 	*env
 	path   pathTo
 	places chan struct{}
-	rival  driver.Locker
-	meter  driver.Limiter
-	shares driver.SharedLocker
-}
-
-func (l *loops) open() {
-	if l.r.locks {
-		l.rival = l.locker()
-	}
-	if l.r.limits {
-		l.meter = l.limiter()
-	}
-	if l.info.Claims.Has(driver.Shared) {
-		l.shares = l.shared()
-	}
+	rival  driver.Backend
 }
 
 // loop moves one kind of fault through the calls of a usage.
@@ -196,7 +179,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 			inner, in := NewInjector(b)
 			f := &faultRun{
 				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
-				rival: l.rival, meter: l.meter, shares: l.shares, k: e.key(what),
+				rival: l.rival, k: e.key(what),
 			}
 			c, err := coord.New(e.under(inner), coord.WithLogger(slog.New(slog.DiscardHandler)))
 			e.noError(err, "coord.New")
@@ -223,7 +206,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 
 // leftFree waits until the run's key can be taken.
 func (f *faultRun) leftFree() {
-	if f.rival != nil {
+	if f.r.locks {
 		f.free(f.rival, f.k, f.freeBy, "after the faults")
 	}
 }

@@ -33,9 +33,7 @@ func semaphoreKey(key string) string { return key + "\x00s" }
 // queues.
 func sharesFree(f *faultRun) {
 	for key, s := range map[string]driver.Share{readWriteKey(f.k): writer, semaphoreKey(f.k): permits(3, 3)} {
-		r := f.share(s, f.long)
-		f.seize(f.shares, key, r, f.freeBy, "after the faults")
-		f.leave(f.shares, key, r)
+		f.freeFor(f.rival.Shared(), key, s, f.freeBy, "after the faults")
 		f.free(f.rival, key, f.freeBy, "which is the queue of a shared key, after the faults")
 	}
 }
@@ -63,7 +61,7 @@ func (f *faultRun) excludes(l *coord.Lock, key string, s driver.Share) {
 		return
 	}
 	r := f.share(s, f.long)
-	_, err := f.shares.TryLock(f.within(soon), key, r)
+	_, err := f.rival.Shared().TryLock(f.within(soon), key, r)
 	if err != nil {
 		f.wantError(err, "TryLock by a rival beside a shared hold", driver.ErrLocked)
 		return
@@ -71,7 +69,7 @@ func (f *faultRun) excludes(l *coord.Lock, key string, s driver.Share) {
 	if l.Err() == nil {
 		f.Errorf("TryLock by a rival, of %s: saw a grant while the holder's Err is nil, want ErrLocked", history.ShareText(s))
 	}
-	f.leave(f.shares, key, r)
+	f.leave(f.rival.Shared(), key, r)
 }
 
 func useRead(f *faultRun) {
@@ -91,7 +89,7 @@ func usePermits(f *faultRun) {
 }
 
 func useWriteBehind(f *faultRun) {
-	r, _ := f.enter(f.shares, readWriteKey(f.k), reader, "a reader of a free key")
+	r, _ := f.enter(f.rival.Shared(), readWriteKey(f.k), reader, "a reader of a free key")
 	ctx, cancel := context.WithTimeout(f.ctx, 2*hangFor)
 	defer cancel()
 	returned := make(chan struct{})
@@ -113,7 +111,7 @@ func useWriteBehind(f *faultRun) {
 			return f.in.returned("Shared.TryLock") > 0
 		}
 	})
-	f.leave(f.shares, readWriteKey(f.k), r)
+	f.leave(f.rival.Shared(), readWriteKey(f.k), r)
 	_ = recv(f.env, result, 2*hangFor+soon, "a writer to be granted, or to fail")
 }
 
@@ -148,7 +146,7 @@ func useShareRenewal(f *faultRun) {
 }
 
 func useHolders(f *faultRun) {
-	r, _ := f.enter(f.shares, semaphoreKey(f.k), permits(2, 3), "2 of 3 of a free key")
+	r, _ := f.enter(f.rival.Shared(), semaphoreKey(f.k), permits(2, 3), "2 of 3 of a free key")
 	var all []coord.Holder
 	err := f.call("Holders", func(ctx context.Context) (err error) {
 		all, err = f.c.Semaphore(3).Holders(ctx, f.k)
@@ -160,5 +158,5 @@ func useHolders(f *faultRun) {
 	if errors.Is(err, coord.ErrNotHeld) {
 		f.Errorf("Holders: saw %v, want a list, or that the store failed", err)
 	}
-	f.leave(f.shares, semaphoreKey(f.k), r)
+	f.leave(f.rival.Shared(), semaphoreKey(f.k), r)
 }

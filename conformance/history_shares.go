@@ -67,7 +67,7 @@ func (e *env) shares(h *history.Log, parties []*party, name string) (play func(m
 	all := make([]*sharer, len(parties))
 	for i, p := range parties {
 		all[i] = &sharer{
-			party: p, e: e, h: h, client: i, locker: e.sharedOf(p.backend), left: 1,
+			party: p, e: e, h: h, client: i, locker: p.backend.Shared(), left: 1,
 			keys: [...]string{e.key(name + "readers"), e.key(name + "permits")},
 		}
 	}

@@ -22,9 +22,7 @@ func (s *section) visit(who string, lock *coord.Lock, fn func()) {
 	}
 	defer s.inside.Add(-1)
 	visits := s.visits.Load()
-	if last := s.last.Load(); int64(lock.Token()) <= last {
-		s.e.Errorf("%s: saw token %d after %d, want a greater one", who, lock.Token(), last)
-	}
+	rises(s.e, who, int64(lock.Token()), s.last.Load())
 	s.last.Store(int64(lock.Token()))
 	if fn != nil {
 		fn()
