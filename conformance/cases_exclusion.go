@@ -25,7 +25,7 @@ func exclusionCases() []Case {
 			Why:    "check-then-set in two steps lets several win at once",
 			Remedy: "use the store's own compare-and-set; a check followed by a write lets two through",
 		}, {
-			ID: "LOCK-04", Name: "dead-holder-frees-the-key", Clause: "L1", run: deadHolder, Hooks: []Hook{HookWorker},
+			ID: "LOCK-04", Name: "dead-holder-frees-the-key", Clause: "L1", run: killed(lockKind), Hooks: []Hook{HookWorker},
 			Why:    "kill -9 runs no deferred Unlock: the lease alone gives the key back",
 			Remedy: "give every entry a lease that the store itself ends",
 		},
@@ -107,19 +107,29 @@ func oneWins(e *env) {
 	}
 }
 
-func deadHolder(e *env) {
-	w, key := e.startWorker(), e.key("k")
-	a := w.do(order{Do: "lock", Key: key, TTL: e.ttl})
-	c := e.client()
-	rival := async(func() error {
-		l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
-		if err != nil {
-			return err
+// killed kills a process that holds, a permit beside another one's, and takes what it had.
+func killed(k *kind) func(*env) {
+	return func(e *env) {
+		w, key := e.startWorker(), e.key("k")
+		a := w.do(order{Do: "lock", Kind: k.name, Key: key, TTL: e.ttl})
+		other, beside := k.at(e.open()), driver.Request{}
+		if k == permitKind {
+			beside, _ = e.enter(other, k.key(key), k.share, "1 of 2 beside another process'")
 		}
+		w.kill()
+		l := e.inherits(k, key, "that was killed")
 		rises(e, "the next holder", l.Token(), a.Token)
-		return e.given(l.Unlock(e.ctx))
-	})
-	w.kill()
-	err := recv(e, rival, e.lapse(e.ttl), fmt.Sprintf("the lock after its holder was killed: want it soon after its TTL of %v", e.ttl))
-	e.noError(err, "Lock and Unlock after the holder was killed")
+		e.gaveBack(l.Unlock(e.ctx), "Unlock after its holder was killed")
+		if k == permitKind {
+			e.renew(other, k.key(key), beside, "Renew of the permit beside the dead one's")
+			e.leave(other, k.key(key), beside)
+		}
+	}
+}
+
+// inherits takes what a process had that is gone, or frozen, when its lease is over.
+func (e *env) inherits(k *kind, key, whose string) *coord.Lock {
+	l, err := k.locker(e.client()).Lock(e.within(e.bound(e.lapse(e.ttl))), key, coord.TTL(e.long))
+	e.noError(err, "Lock of what a process had "+whose)
+	return l
 }

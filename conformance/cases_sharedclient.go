@@ -70,7 +70,7 @@ func sharedClientCases() []Case {
 			Why:    "a permit that lapses under its holder lets one more in",
 			Remedy: "let Renew prolong the lease of its own id, whoever else holds the key",
 		}, {
-			ID: "LOCK-345", Name: "a-killed-process-gives-its-permits-back", Clause: "SH2", run: killedShare, Needs: sharing, Hooks: []Hook{HookWorker},
+			ID: "LOCK-345", Name: "a-killed-process-gives-its-permits-back", Clause: "SH2", run: killed(permitKind), Needs: sharing, Hooks: []Hook{HookWorker},
 			Why:    "permits of a process that was killed leak, one crash after the other, until none is left (Redisson 2045)",
 			Remedy: "let each hold end with its own lease",
 		},
@@ -217,13 +217,7 @@ func passesWhoGivesUp(e *env) {
 		return err
 	})
 	e.until(soon, "the first in the queue to be refused", func() bool { return in.returned("Shared.TryLock") >= 2 })
-	light := async(func() error {
-		l, err := second.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
-		if err != nil {
-			return err
-		}
-		return e.given(l.Unlock(e.ctx))
-	})
+	light := e.visit(e.ctx, second.Semaphore(2), key, coord.TTL(e.long))
 	id := in.lastID("Shared.TryLock", semaphoreKey(key))
 	cancel()
 	e.wantError(recv(e, heavy, soon, "a cancelled Lock"), "Lock that was cancelled", context.Canceled)
@@ -245,13 +239,7 @@ func passesWhoDied(e *env) {
 		return err
 	})
 	e.until(soon, "the first in the queue to be refused", func() bool { return in1.returned("Shared.TryLock") >= 2 })
-	light := async(func() error {
-		l, err := next.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
-		if err != nil {
-			return err
-		}
-		return e.given(l.Unlock(e.ctx))
-	})
+	light := e.visit(e.ctx, next.Semaphore(2), key, coord.TTL(e.long))
 	e.until(soon, "the next one to be refused, which queues then", func() bool { return in2.returned("Shared.TryLock") >= 1 })
 	e.gaveBack(dies.Close(), "Close of the client of the first")
 	if err := recv(e, dead, soon, "Lock on a client that was closed"); err == nil {
@@ -548,24 +536,4 @@ func renewsOwnShares(e *env) {
 		e.gaveBack(lock.Unlock(e.ctx), "Unlock of a shared lock that was renewed")
 	}
 	e.freeFor(rival, readWriteKey(key), writer, e.lapse(ttl), "after its readers have left")
-}
-
-// killedShare kills a process that has one of two permits, while somebody waits for it.
-func killedShare(e *env) {
-	w, key := e.startWorker(), e.key("k")
-	a := w.do(order{Do: "semaphore", Key: key, TTL: e.ttl, Times: 2})
-	c, other := e.client(), e.shared()
-	held, _ := e.enter(other, semaphoreKey(key), permits(1, 2), "1 of 2 beside another process'")
-	waits := async(func() error {
-		l, err := c.Semaphore(2).Lock(e.ctx, key, coord.TTL(e.long))
-		if err != nil {
-			return err
-		}
-		rises(e, "the next holder", l.Token(), a.Token)
-		return e.given(l.Unlock(e.ctx))
-	})
-	w.kill()
-	e.noError(recv(e, waits, e.lapse(e.ttl), "a permit after its holder was killed"), "Lock and Unlock after a holder was killed")
-	e.renew(other, semaphoreKey(key), held, "Renew of the permit beside the dead one's")
-	e.leave(other, semaphoreKey(key), held)
 }

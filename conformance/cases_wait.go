@@ -64,13 +64,7 @@ func (e *env) waiting(ctx context.Context, key string, opts ...coord.LockOption)
 	b, in := e.injected()
 	c := e.clientOn(b)
 	queues := e.queues()
-	result := async(func() error {
-		l, err := c.Lock(ctx, key, opts...)
-		if err != nil {
-			return err
-		}
-		return e.given(l.Unlock(e.ctx))
-	})
+	result := e.visit(ctx, c, key, opts...)
 	e.until(soon, "a waiter to ask the store", func() bool {
 		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0) || len(result) > 0
 	})
@@ -287,13 +281,7 @@ func (e *env) handOver() {
 	for range turns {
 		l := e.lock(holder, key, coord.TTL(e.long))
 		asked := in.count("Lock")
-		result := async(func() error {
-			l, err := waiter.Lock(e.ctx, key, coord.TTL(e.long))
-			if err != nil {
-				return err
-			}
-			return e.given(l.Unlock(e.ctx))
-		})
+		result := e.visit(e.ctx, waiter, key, coord.TTL(e.long))
 		e.until(soon, "a waiter to be in the queue", func() bool { return in.count("Lock") > asked })
 		e.gaveBack(l.Unlock(e.ctx), "Unlock by the holder")
 		e.noError(recv(e, result, 2*time.Second, "a waiter to be woken, again"), "Lock and Unlock of a waiter")
@@ -421,13 +409,7 @@ func waitersGoOn(e *env) {
 	key, c := e.key("k"), e.client()
 	l := e.lock(c, key, coord.TTL(e.ttl), coord.NoRenew())
 	pass := func(c *coord.Client) <-chan error {
-		return async(func() error {
-			l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
-			if err != nil {
-				return err
-			}
-			return e.given(l.Unlock(e.ctx))
-		})
+		return e.visit(e.ctx, c, key, coord.TTL(e.long))
 	}
 	local, remote := pass(c), pass(e.client())
 	bound := l.TTL() + 3*time.Second

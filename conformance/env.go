@@ -358,6 +358,17 @@ func async(fn func() error) <-chan error {
 	return ch
 }
 
+// visit takes a lock and gives it back, in a goroutine.
+func (e *env) visit(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
+	return async(func() error {
+		l, err := c.Lock(ctx, key, opts...)
+		if err != nil {
+			return err
+		}
+		return e.given(l.Unlock(e.ctx))
+	})
+}
+
 // watchLoss tells when Done closed. The goroutine ends with the hold.
 func watchLoss(l *coord.Lock) <-chan time.Time {
 	ch := make(chan time.Time, 1)

@@ -44,10 +44,18 @@ func (e *env) possible(all []usage) []usage {
 }
 
 // lockAs is Lock, with what the run allows.
-func (f *faultRun) lockAs(opts ...coord.LockOption) (l *coord.Lock, err error) {
+func (f *faultRun) lockAs(opts ...coord.LockOption) (*coord.Lock, error) {
+	return f.lockBy(f.ctx, f.of.locker(f.c).Lock, opts...)
+}
+
+// lockBy is lockAs by Lock or TryLock of a Locker, in a context such as an owner's.
+func (f *faultRun) lockBy(ctx context.Context, lock func(context.Context, string, ...coord.LockOption) (*coord.Lock, error), opts ...coord.LockOption) (l *coord.Lock, err error) {
 	opts = append([]coord.LockOption{coord.TTL(f.long)}, opts...)
-	err = f.call("Lock", func(ctx context.Context) (err error) {
-		l, err = f.c.Lock(ctx, f.k, opts...)
+	err = f.call("Lock", func(bound context.Context) (err error) {
+		at, _ := bound.Deadline()
+		ctx, cancel := context.WithDeadline(ctx, at)
+		defer cancel()
+		l, err = lock(ctx, f.k, opts...)
 		return err
 	})
 	return l, err
@@ -63,14 +71,7 @@ func (f *faultRun) useLocked(l *coord.Lock, err error) {
 
 func useLock(f *faultRun) { f.useLocked(f.lockAs()) }
 
-func useTryLock(f *faultRun) {
-	var l *coord.Lock
-	err := f.call("TryLock", func(ctx context.Context) (err error) {
-		l, err = f.c.TryLock(ctx, f.k, coord.TTL(f.long))
-		return err
-	})
-	f.useLocked(l, err)
-}
+func useTryLock(f *faultRun) { f.useLocked(f.lockBy(f.ctx, f.of.locker(f.c).TryLock)) }
 
 func useMinHold(f *faultRun) {
 	f.useLocked(f.lockAs(coord.TTL(f.ttl), coord.MinHold(20*time.Millisecond)))
@@ -78,10 +79,14 @@ func useMinHold(f *faultRun) {
 }
 
 // taken has the rival hold the run's key.
-func (f *faultRun) taken(ttl time.Duration) driver.Request {
-	r := f.req(ttl)
-	f.take(f.rival, f.k, r)
+func (f *faultRun) taken() driver.Request {
+	r, _ := f.enter(f.of.at(f.rival), f.of.key(f.k), f.of.barred, "a free key")
 	return r
+}
+
+// freed ends what taken has begun.
+func (f *faultRun) freed(r driver.Request) {
+	f.end(f.of.at(f.rival), f.of.key(f.k), r.ID, "Unlock by the holder")
 }
 
 // waiter starts a Lock, which takes and gives back what it is granted, and returns once it has asked the store, or has failed.
@@ -91,21 +96,15 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 	returned := make(chan struct{})
 	result := async(func() error {
 		defer close(returned)
-		l, err := f.c.Lock(ctx, f.k, opts...)
-		if err != nil {
-			f.meaningful("Lock", err)
-			return err
-		}
-		f.holds(l)
-		return f.unlock(l)
+		return f.pass(ctx, opts...)
 	})
 	f.until(soon, "a waiter to ask the store", func() bool {
 		select {
 		case <-returned:
 			return true
 		default:
-			asked := f.in.returned("TryLock") > 0
-			if queues { // a fair one does not try the key first
+			asked := f.in.returned(f.of.op("TryLock")) > 0
+			if queues && f.of == lockKind { // a fair one does not try the key first
 				asked = f.in.count("Lock") > 0
 			}
 			return asked || f.at == 1 && f.in.count("TryLock") > 0 // which may hang
@@ -114,8 +113,19 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 	return result
 }
 
+// pass takes a lock and gives it back.
+func (f *faultRun) pass(ctx context.Context, opts ...coord.LockOption) error {
+	l, err := f.of.locker(f.c).Lock(ctx, f.k, opts...)
+	if err != nil {
+		f.meaningful("Lock", err)
+		return err
+	}
+	f.holds(l)
+	return f.unlock(l)
+}
+
 func useContended(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	// A waiter in the queue rides out an outage: its context ends it.
 	const allowed = 2 * hangFor
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -126,7 +136,7 @@ func useContended(f *faultRun) {
 	}
 	result := f.waiter(ctx, opts...)
 	defer time.AfterFunc(allowed, cancel).Stop()
-	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
+	f.freed(r)
 	_ = recv(f.env, result, allowed+soon, "a waiter to be granted, or to fail")
 }
 
@@ -134,21 +144,13 @@ func useLocalQueue(f *faultRun) {
 	l, err := f.lockAs()
 	ctx, cancel := context.WithTimeout(f.ctx, 2*hangFor)
 	defer cancel()
-	second := async(func() error {
-		l, err := f.c.Lock(ctx, f.k, coord.TTL(f.long))
-		if err != nil {
-			f.meaningful("Lock of the second goroutine", err)
-			return err
-		}
-		f.holds(l)
-		return f.unlock(l)
-	})
+	second := async(func() error { return f.pass(ctx, coord.TTL(f.long)) })
 	f.useLocked(l, err)
 	_ = recv(f.env, second, 2*hangFor+unlockFor+prompt, "the second goroutine to be granted, or to fail")
 }
 
 func useCancelledWait(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	result := f.waiter(ctx)
@@ -159,16 +161,16 @@ func useCancelledWait(f *faultRun) {
 	if err == nil {
 		f.Errorf("Lock of a held key: saw a lock")
 	}
-	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
+	f.freed(r)
 }
 
 func useTimedOut(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	if l, err := f.lockAs(coord.WaitAtMost(50 * time.Millisecond)); err == nil {
 		f.Errorf("Lock of a held key: saw a lock")
 		_ = f.unlock(l)
 	}
-	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
+	f.freed(r)
 }
 
 func useRenewal(f *faultRun) {
@@ -205,22 +207,12 @@ func useDo(f *faultRun) {
 
 func useReentry(f *faultRun) {
 	ctx := coord.WithOwner(f.ctx)
-	enter := func() (l *coord.Lock, err error) {
-		err = f.call("Lock by an owner", func(bound context.Context) (err error) {
-			at, _ := bound.Deadline()
-			ctx, cancel := context.WithDeadline(ctx, at)
-			defer cancel()
-			l, err = f.c.Lock(ctx, f.k, coord.TTL(f.long))
-			return err
-		})
-		return l, err
-	}
-	outer, err := enter()
+	outer, err := f.lockBy(ctx, f.c.Lock)
 	if err != nil {
 		return
 	}
 	calls := f.in.count("")
-	inner, err := enter()
+	inner, err := f.lockBy(ctx, f.c.Lock)
 	if err != nil {
 		f.Errorf("re-entry of a lock that is held: saw %v, want no call on the store that could fail", err)
 	} else {
@@ -234,7 +226,7 @@ func useReentry(f *faultRun) {
 }
 
 func useInspect(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	var h coord.Holder
 	err := f.call("Inspect", func(ctx context.Context) (err error) {
 		h, err = f.c.Inspect(ctx, f.k)
@@ -246,7 +238,7 @@ func useInspect(f *faultRun) {
 	if errors.Is(err, coord.ErrNotHeld) {
 		f.Errorf("Inspect of a held key: saw %v, want its holder, or that the store failed", err)
 	}
-	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
+	f.freed(r)
 }
 
 // revoked fails the run unless the rival's hold is gone after a revocation that was
@@ -264,7 +256,7 @@ func (f *faultRun) revoked(r driver.Request, err error) {
 }
 
 func useBreak(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	f.take(f.rival, f.k+" short", driver.Request{ID: r.ID, TTL: f.ttl})
 	err := f.call("Break", func(ctx context.Context) error { return f.c.Break(ctx, f.k+" short", r.ID) })
 	if err == nil {
@@ -277,7 +269,7 @@ func useBreak(f *faultRun) {
 }
 
 func useBreakNow(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	f.revoked(r, f.call("BreakNow", func(ctx context.Context) error { return f.c.BreakNow(ctx, f.k, r.ID) }))
 }
 
@@ -292,13 +284,13 @@ func useCloseHolding(f *faultRun) {
 }
 
 func useCloseWaiting(f *faultRun) {
-	r := f.taken(f.long)
+	r := f.taken()
 	result := f.waiter(f.ctx, coord.TTL(f.ttl))
 	f.close()
 	if err := recv(f.env, result, time.Second, "a waiter, after Close"); err == nil {
 		f.Errorf("Lock during Close: saw a lock of a held key")
 	}
-	f.end(f.rival, f.k, r.ID, "Unlock by the holder")
+	f.freed(r)
 	f.freeBy = f.lapse(f.ttl)
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -76,6 +78,7 @@ type usage struct {
 	name  string
 	needs driver.Claim // without which the store cannot do it
 	run   func(*faultRun)
+	of    *kind           // of hold; nil: an exclusive one
 	free  func(*faultRun) // waits until what it has used can be taken; nil: the run's key
 }
 
@@ -89,6 +92,7 @@ type faultRun struct {
 	at   int    // which of its calls fails
 	hang bool   // calls may hang
 	fair bool   // the usage is about fair waiters
+	of   *kind
 	// rival is a client of the same store without faults.
 	rival driver.Backend
 	// freeBy is how soon k is free after the run, the faults being healed.
@@ -179,7 +183,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 			inner, in := NewInjector(b)
 			f := &faultRun{
 				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
-				rival: l.rival, k: e.key(what),
+				of: cmp.Or(u.of, lockKind), rival: l.rival, k: e.key(what),
 			}
 			c, err := coord.New(e.under(inner), coord.WithLogger(slog.New(slog.DiscardHandler)))
 			e.noError(err, "coord.New")
@@ -204,10 +208,15 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 	return met
 }
 
-// leftFree waits until the run's key can be taken.
+// leftFree waits until the run's key can be taken whole, and nobody is in its queue.
 func (f *faultRun) leftFree() {
-	if f.r.locks {
-		f.free(f.rival, f.k, f.freeBy, "after the faults")
+	if !f.r.locks {
+		return
+	}
+	key := f.of.key(f.k)
+	f.freeFor(f.of.at(f.rival), key, f.of.whole, f.freeBy, "after the faults")
+	if f.of != lockKind {
+		f.free(f.rival, key, f.freeBy, "which is the queue of a shared key, after the faults")
 	}
 }
 
@@ -260,21 +269,23 @@ func (f *faultRun) meaningful(op string, err error) {
 	f.Errorf("%s: saw error %v, want one that says that the store failed, or what it said before", op, err)
 }
 
-// holds fails the run if a rival is granted the key of a lock that says it is held.
-func (f *faultRun) holds(l *coord.Lock) {
+// holds fails the run if a rival is granted what nobody may be beside a lock that says it is held.
+func (f *faultRun) holds(l *coord.Lock) { f.bars(l, f.of.barred) }
+
+func (f *faultRun) bars(l *coord.Lock, s driver.Share) {
 	if l.Err() != nil {
 		return
 	}
-	r := f.req(f.long)
-	_, err := f.tryLock(f.rival, f.k, r)
+	rival, key, r := f.of.at(f.rival), f.of.key(f.k), f.share(s, f.long)
+	_, err := f.tryLock(rival, key, r)
 	if err != nil {
 		f.wantError(err, "TryLock by a rival while the key is held", driver.ErrLocked)
 		return
 	}
 	if l.Err() == nil {
-		f.Errorf("TryLock by a rival: saw a grant while the holder's Err is nil, want one holder at a time")
+		f.Errorf("TryLock by a rival, of %s: saw a grant while the holder's Err is nil, want ErrLocked", history.ShareText(s))
 	}
-	f.end(f.rival, f.k, r.ID, "Unlock by the rival")
+	f.end(rival, key, r.ID, "Unlock by the rival")
 }
 
 // unlock gives a lock back.

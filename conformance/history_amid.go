@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
@@ -233,19 +232,16 @@ func countsAmid(broken interrupt) func(*env) {
 	}
 }
 
-// mortals are processes that hold, a lock the one, and a permit of two the other if the store has such. die kills them, and
+// mortals are processes that hold, a lock the one, and a key to write the other if the store has such. die kills them, and
 // inherit waits for what they had.
 func (e *env) mortals() (die, inherit func()) {
-	key, c := e.key("dead"), e.client()
-	orders := []order{{Do: "lock", Key: key, TTL: e.ttl}}
-	heirs := []coord.Locker{c}
+	key, kinds := e.key("dead"), []*kind{lockKind}
 	if e.info.Claims.Has(driver.Shared) {
-		orders = append(orders, order{Do: "semaphore", Key: key, TTL: e.ttl, Times: 1})
-		heirs = append(heirs, c.Semaphore(1))
+		kinds = append(kinds, writeKind)
 	}
 	var workers []*worker
-	for _, o := range orders {
-		w := e.startWorker()
+	for _, k := range kinds {
+		w, o := e.startWorker(), order{Do: "lock", Kind: k.name, Key: key, TTL: e.ttl}
 		a := w.try(o)
 		for start := time.Now(); a.Err != "" && time.Since(start) < watchdog; a = w.try(o) { // a lease is too short for a store that is slow now
 			e.Logf("a process that is to die: %s", a.Err)
@@ -261,10 +257,8 @@ func (e *env) mortals() (die, inherit func()) {
 		}
 	}
 	return die, func() {
-		for i, heir := range heirs {
-			l, err := heir.Lock(e.within(e.bound(e.lapse(e.ttl))), key, coord.TTL(e.long))
-			e.noError(err, fmt.Sprintf("Lock of what a process had (%s) that died", orders[i].Do))
-			e.gaveBack(l.Unlock(e.ctx), "Unlock of what a process had that died")
+		for _, k := range kinds {
+			e.gaveBack(e.inherits(k, key, "that died").Unlock(e.ctx), "Unlock of what a process had that died")
 		}
 	}
 }

@@ -50,13 +50,14 @@ func WorkerMain() {
 
 // order is what a worker is told to do, answer what came of it.
 type order struct {
-	Do      string        `json:"do"` // lock, try, semaphore, unlock, state, drain, add
+	Do      string        `json:"do"`             // lock, try, unlock, state, drain, add
+	Kind    string        `json:"kind,omitempty"` // of a lock; "" is an exclusive one
 	Key     string        `json:"key,omitempty"`
 	TTL     time.Duration `json:"ttl,omitempty"`
 	MinHold time.Duration `json:"min_hold,omitempty"`
 	Limit   driver.Limit  `json:"limit,omitzero"`
 	File    string        `json:"file,omitempty"`    // with a number, to be added to
-	Times   int           `json:"times,omitempty"`   // of a semaphore: its permits
+	Times   int           `json:"times,omitempty"`   // so often
 	Lessees int           `json:"lessees,omitempty"` // who drain a limit, and take permits in advance
 }
 
@@ -113,26 +114,8 @@ func obey(c *coord.Client, lock **coord.Lock, url string, o order) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), o.patience())
 	defer cancel()
 	switch {
-	case o.Do == "lock":
-		opts := []coord.LockOption{coord.TTL(o.TTL)}
-		if o.MinHold > 0 {
-			opts = append(opts, coord.MinHold(o.MinHold))
-		}
-		l, err := c.Lock(ctx, o.Key, opts...)
-		if err != nil {
-			return answer{Err: err.Error()}
-		}
-		*lock = l
-		return answer{Token: l.Token()}
-	case o.Do == "try":
-		l, err := c.TryLock(ctx, o.Key, coord.TTL(o.TTL))
-		if err != nil {
-			return answer{Err: err.Error()}
-		}
-		*lock = l
-		return answer{Token: l.Token()}
-	case o.Do == "semaphore":
-		l, err := c.Semaphore(o.Times).Lock(ctx, o.Key, coord.TTL(o.TTL))
+	case o.Do == "lock" || o.Do == "try":
+		l, err := o.take(ctx, c)
 		if err != nil {
 			return answer{Err: err.Error()}
 		}
@@ -166,6 +149,24 @@ func obey(c *coord.Client, lock **coord.Lock, url string, o order) answer {
 		return a
 	}
 	return answer{Err: fmt.Sprintf("unknown order %q", o.Do)}
+}
+
+// take takes a lock of the kind that the order names.
+func (o order) take(ctx context.Context, c *coord.Client) (*coord.Lock, error) {
+	locker := coord.Locker(c)
+	for _, k := range []*kind{readKind, writeKind, permitKind} {
+		if k.name == o.Kind {
+			locker = k.locker(c)
+		}
+	}
+	opts := []coord.LockOption{coord.TTL(o.TTL)}
+	if o.MinHold > 0 {
+		opts = append(opts, coord.MinHold(o.MinHold))
+	}
+	if o.Do == "try" {
+		return locker.TryLock(ctx, o.Key, opts...)
+	}
+	return locker.Lock(ctx, o.Key, opts...)
 }
 
 // drain asks a limit until it denies.
