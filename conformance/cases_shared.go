@@ -91,13 +91,13 @@ func sharedCases() []Case {
 			Why:    "a semaphore, a lock and a limit of one name are an everyday coincidence; so are keys that look alike",
 			Remedy: "give shared holds names of their own in the store, and encode keys as for locks",
 		}, {
-			ID: "LOCK-321", Name: "history-of-shares-keeps-the-bound", Clause: "SH1", run: shareHistory(withoutFaults), Needs: sharing, Remedy: shareRemedy,
+			ID: "LOCK-321", Name: "history-of-shares-keeps-the-bound", Clause: "SH1", run: playedUnder(withoutFaults, shareHistory), Needs: sharing, Remedy: shareRemedy,
 			Why: "tests of one interleaving miss the next one: readers, writers and permits come and go at random, and every pair of intervals is checked",
 		}, {
-			ID: "LOCK-322", Name: "history-of-shares-with-lost-calls-keeps-the-bound", Clause: "SH2", run: shareHistory(lossyCalls), Needs: sharing, Remedy: shareRemedy,
+			ID: "LOCK-322", Name: "history-of-shares-with-lost-calls-keeps-the-bound", Clause: "SH2", run: playedUnder(lossyCalls, shareHistory), Needs: sharing, Remedy: shareRemedy,
 			Why: "a lost reply leaves a hold that counts, that its id finds again, and that ends with its lease",
 		}, {
-			ID: "LOCK-323", Name: "history-of-shares-over-a-broken-network-keeps-the-bound", Clause: "SH2", Slow: true, run: shareHistory(brokenNetwork), Needs: sharing, Hooks: []Hook{HookLink}, Remedy: shareRemedy,
+			ID: "LOCK-323", Name: "history-of-shares-over-a-broken-network-keeps-the-bound", Clause: "SH2", Slow: true, run: playedUnder(brokenNetwork, shareHistory), Needs: sharing, Hooks: []Hook{HookLink}, Remedy: shareRemedy,
 			Why: "the same under the store's own client library, which reconnects and may send again",
 		},
 	}
