@@ -9,7 +9,7 @@ import (
 // they did that a sequential model allows. docs/contributing/histories.md has the models.
 func historyCases() []Case {
 	const (
-		leaseRemedy = "read the drawing of the history: make each of TryLock, Renew and Unlock one atomic step at the store that compares the id and the lease itself"
+		leaseRemedy = "read the operations that the message names: make each of TryLock, Renew and Unlock one atomic step at the store that compares the id and the lease itself"
 		ownerRemedy = "read the drawing of the history: count Grant.Since from before the request, and never answer ErrNotHeld or ErrLocked where the outcome is unknown"
 		countRemedy = "read the drawing of the history: make Take and Refund one atomic step at the store, and remember what was given back"
 		flowRemedy  = "read the drawing of the history: let package driver/limits compute on one clock, inside the atomic step"
@@ -80,7 +80,7 @@ func historyCases() []Case {
 
 const (
 	historyParties = 4
-	leaseMoves     = 45
+	leaseMoves     = 60
 	shareMoves     = 100
 	ownerRounds    = 7
 	countMoves     = 60
@@ -101,13 +101,13 @@ func playedUnder(w conditions, play func(*env, []*party) []*history.Log) func(*e
 }
 
 func leaseHistory(e *env, parties []*party) []*history.Log {
-	h := e.record(history.Heading{Model: history.ModelLease})
+	h := e.record(history.Heading{Model: history.ModelHolds})
 	e.leases(h, parties, "")(leaseMoves)
 	return []*history.Log{h}
 }
 
 func shareHistory(e *env, parties []*party) []*history.Log {
-	h := e.record(history.Heading{Model: history.ModelShares})
+	h := e.record(history.Heading{Model: history.ModelHolds})
 	e.shares(h, parties, "")(shareMoves)
 	return []*history.Log{h}
 }

@@ -197,7 +197,7 @@ func holdsAmid(broken interrupt) func(*env) {
 		g := e.amid(broken, func(name string) *game {
 			var g game
 			leasers, _ := withoutFaults(e, 3)
-			h := e.record(history.Heading{Model: history.ModelLease}) // a restart may prolong leases
+			h := e.record(history.Heading{Model: history.ModelHolds}) // a restart may prolong leases
 			leases := e.leases(h, leasers, name)
 			g.add(h, leasers, func(context.Context) { leases(leaseMoves / 2) })
 			clients, _ := withoutFaults(e, 3)
@@ -208,7 +208,7 @@ func holdsAmid(broken interrupt) func(*env) {
 			g.add(h, nil, e.keepers(h, clients, name))
 			if e.info.Claims.Has(driver.Shared) {
 				sharers, _ := withoutFaults(e, 3)
-				h = e.record(history.Heading{Model: history.ModelShares})
+				h = e.record(history.Heading{Model: history.ModelHolds})
 				shares := e.shares(h, sharers, name)
 				g.add(h, sharers, func(context.Context) { shares(shareMoves / 4) })
 			}

@@ -21,7 +21,7 @@ var ErrNotLinearizable = history.ErrNotLinearizable
 // patience, and without a bound if that is 0. It gives nil if the history is
 // linearizable, an error that matches [ErrNotLinearizable] if not, and another one if it is
 // unreadable or was not decided in time. If drawing is not nil, it is given the drawing: a page of HTML. A history of
-// shared holds has none.
+// the holds at a driver has none.
 func CheckHistory(saved io.Reader, patience time.Duration, drawing io.Writer) error {
 	return history.CheckSaved(saved, patience, drawing)
 }

@@ -49,7 +49,7 @@ func TestFailingHistoryIsSaved(t *testing.T) {
 // A history without an answer proves nothing, and so is no pass.
 func TestHistoryWithoutAnswersFails(t *testing.T) {
 	res := outcome(t, memoryHarness(), Case{run: func(e *env) {
-		h := e.record(history.Heading{Model: history.ModelLease})
+		h := e.record(history.Heading{Model: history.ModelHolds})
 		h.Add(history.Operation{Op: history.OpTry, Who: "a", Return: 1, Result: history.Unknown})
 		e.linearizable(h)
 	}})

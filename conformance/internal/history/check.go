@@ -34,8 +34,8 @@ func (h Heading) Check(ops []Operation, patience time.Duration) (Verdict, error)
 	if h.Schema != Schema {
 		return Verdict{}, fmt.Errorf("history of schema %d: want %d", h.Schema, Schema)
 	}
-	if h.Model == ModelShares {
-		return Verdict{Err: checkShares(h, ops)}, nil
+	if h.Model == ModelHolds {
+		return Verdict{Err: checkHolds(h, ops)}, nil
 	}
 	model, err := h.model()
 	if err != nil {
@@ -59,7 +59,7 @@ func (h Heading) Check(ops []Operation, patience time.Duration) (Verdict, error)
 	return v, nil
 }
 
-// Draw writes the drawing of a history, a page of HTML. A history of shared holds has none.
+// Draw writes the drawing of a history, a page of HTML. A history of holds has none.
 func (v *Verdict) Draw(w io.Writer) error {
 	if !v.drawable {
 		return nil

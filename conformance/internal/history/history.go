@@ -55,8 +55,8 @@ type Operation struct {
 	RetryAfter int64 `json:"retry_after_ns,omitempty"`
 	ResetAfter int64 `json:"reset_after_ns,omitempty"`
 
-	// What the other operations of the history say about this one; see prepare.
-	excused, refunded bool
+	// refunded tells that anyone tries to give back what it took; see prepare.
+	refunded bool
 	// blur is how far the clocks of the clients may be apart, and end is the end of the history.
 	blur, end int64
 }
@@ -227,8 +227,7 @@ func forChecker(ops []Operation) []porcupine.Operation {
 	return out
 }
 
-// prepare marks what an operation cannot tell by itself: whether another one excuses its answer, and whether anyone
-// tries to give back what it took.
+// prepare marks what an operation cannot tell by itself.
 func prepare(ops []Operation) {
 	refunds := make(map[string]bool)
 	for i := range ops {
@@ -237,9 +236,7 @@ func prepare(ops []Operation) {
 		}
 	}
 	for i := range ops {
-		o := &ops[i]
-		o.excused = slices.ContainsFunc(ops, o.excusedBy)
-		o.refunded = refunds[o.Who]
+		ops[i].refunded = refunds[ops[i].Who]
 	}
 }
 

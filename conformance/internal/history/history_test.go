@@ -64,15 +64,15 @@ func checkWritten(t *testing.T, h Heading, histories []written) {
 			case !w.ok && !errors.Is(err, ErrNotLinearizable):
 				t.Errorf("%v, want it refused", err)
 			}
-			if drawing.Len() == 0 {
-				t.Error("it was not drawn")
+			if drawn := drawing.Len() > 0; drawn != (h.Model != ModelHolds) {
+				t.Errorf("drawn: %v", drawn)
 			}
 		})
 	}
 }
 
-func TestLeaseModel(t *testing.T) {
-	checkWritten(t, Heading{Model: ModelLease, Lapse: 50 * time.Millisecond}, []written{
+func TestHoldsModelOfLeases(t *testing.T) {
+	checkWritten(t, Heading{Model: ModelHolds, Lapse: 50 * time.Millisecond}, []written{
 		{"nothing", true, nil},
 		{"one after the other", true, []Operation{try(0, 1, "a", 1, 100), told(OpUnlock, 2, 3, "a", OK), try(4, 5, "b", 2, 100)}},
 		{"refused while held", true, []Operation{try(0, 1, "a", 1, 100), told(OpTry, 2, 3, "b", Locked)}},
@@ -153,8 +153,8 @@ func TestLeaseModel(t *testing.T) {
 }
 
 // Lapsed leases bar nobody for ever, unless that is not known.
-func TestLeaseModelWithoutBound(t *testing.T) {
-	checkWritten(t, Heading{Model: ModelLease}, []written{
+func TestHoldsModelOfLeasesWithoutBound(t *testing.T) {
+	checkWritten(t, Heading{Model: ModelHolds}, []written{
 		{"refused long after the end of a lease", true, []Operation{try(0, 1, "a", 1, 100), told(OpTry, 9000, 9001, "b", Locked)}},
 		{"two holders", false, []Operation{try(0, 1, "a", 1, 100), try(2, 3, "b", 2, 100)}},
 	})
@@ -340,13 +340,13 @@ func TestMovingModels(t *testing.T) {
 }
 
 func TestUndecidedHistoryIsTold(t *testing.T) {
-	h := Heading{Schema: Schema, Model: ModelLease}
+	h := Heading{Schema: Schema, Model: ModelCounter, Limit: driver.Limit{Rate: 10, Per: Year}}
 	var ops []Operation
 	for i := range int64(2000) {
-		ops = append(ops, told(OpTry, i, i+1, fmt.Sprint(i), Unknown))
+		ops = append(ops, lost(taken(i, i+1, fmt.Sprint(i), 1, 1, 0, 0)))
 	}
 	var saved bytes.Buffer
-	if err := Write(&saved, h, append(ops, try(3000, 3001, "a", 1, 100), try(3002, 3003, "b", 1, 100))); err != nil {
+	if err := Write(&saved, h, append(ops, taken(3000, 3001, "a", 10, 10, 10, 0), taken(3002, 3003, "b", 10, 10, 10, 0))); err != nil {
 		t.Fatal(err)
 	}
 	if err := CheckSaved(&saved, time.Millisecond, nil); err == nil || errors.Is(err, ErrNotLinearizable) || !strings.Contains(err.Error(), "not decided") {
@@ -355,11 +355,11 @@ func TestUndecidedHistoryIsTold(t *testing.T) {
 }
 
 func TestUnreadableHistories(t *testing.T) {
-	const head = `{"schema":1,"model":"lease"}` + "\n"
+	const head = `{"schema":1,"model":"owners"}` + "\n"
 	for name, text := range map[string]string{
 		"empty":             "",
 		"no JSON":           "history",
-		"another schema":    `{"schema":2,"model":"lease"}`,
+		"another schema":    `{"schema":2,"model":"owners"}`,
 		"unknown model":     `{"schema":1,"model":"mutex"}`,
 		"unknown field":     head + `{"op":"try","colour":1}`,
 		"negative duration": head + `{"op":"try","call_ns":5,"return_ns":4}`,
@@ -370,7 +370,7 @@ func TestUnreadableHistories(t *testing.T) {
 		"negative permits":  head + `{"op":"take","n":-1}`,
 		"bad limit":         `{"schema":1,"model":"moving","limit":{"Rate":-1}}`,
 		"counter that ends": `{"schema":1,"model":"counter","limit":{"Rate":1,"Per":1000000000}}`,
-		"negative lapse":    `{"schema":1,"model":"lease","lapse_ns":-1}`,
+		"negative lapse":    `{"schema":1,"model":"owners","lapse_ns":-1}`,
 	} {
 		if err := CheckSaved(strings.NewReader(text), time.Second, nil); err == nil || errors.Is(err, ErrNotLinearizable) {
 			t.Errorf("%s: %v, want an error that says what is wrong", name, err)
@@ -398,7 +398,7 @@ func FuzzCheckHistory(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
-	add(Heading{Model: ModelLease, Lapse: time.Second}, try(0, 1, "a", 1, 100), told(OpUnlock, 2, 3, "a", Unknown), try(4, 5, "b", 2, 100))
+	add(Heading{Model: ModelHolds, Lapse: time.Second}, try(0, 1, "a", 1, 100), told(OpUnlock, 2, 3, "a", Unknown), try(4, 5, "b", 2, 100))
 	add(Heading{Model: ModelOwners}, owned(OpLock, 0, 1, "a", OK, 1), owned(OpCheck, 2, 3, "a", Lost, 1))
 	add(Heading{Model: ModelFence}, owned(OpWrite, 0, 1, "", OK, 2), owned(OpWrite, 2, 3, "", Refused, 1))
 	add(Heading{Model: ModelCounter, Limit: driver.Limit{Rate: 10, Per: Year, Algorithm: driver.SlidingWindow}}, taken(0, 1, "a", 6, 6, 6, 4), refund(2, 3, "a", 1), shaken(lost(taken(4, 5, "b", 1, 1, 0, 0))))
@@ -409,7 +409,7 @@ func FuzzCheckHistory(f *testing.F) {
 	} {
 		add(Heading{Model: ModelMoving, Limit: l}, after(taken(0, 1, "a", 1, 3, 3, 2), 0, 90), lost(taken(2, 300, "b", 1, 1, 0, 0)), after(taken(900, 901, "c", 1, 3, 0, 0), 5, 90))
 	}
-	f.Add([]byte(`{"schema":1,"model":"lease"}`))
+	f.Add([]byte(`{"schema":1,"model":"owners"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		head, ops, err := Read(bytes.NewReader(data))
 		if err != nil {

@@ -66,8 +66,6 @@ func several[S any](m branching[S]) porcupine.Model {
 // model is the one that the heading names.
 func (h Heading) model() (porcupine.Model, error) {
 	switch h.Model {
-	case ModelLease:
-		return sequential[leaseState](leaseModel{h.Lapse}), nil
 	case ModelOwners:
 		return sequential[ownersState](ownersModel{}), nil
 	case ModelFence:

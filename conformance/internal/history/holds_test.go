@@ -27,7 +27,7 @@ func TestSharesModel(t *testing.T) {
 	head := write
 	head.Head = true
 	shrunk := shared(renew(2, 3, "a", 1, 100), one)
-	h := Heading{Schema: Schema, Model: ModelShares, Lapse: 50 * time.Millisecond}
+	h := Heading{Schema: Schema, Model: ModelHolds, Lapse: 50 * time.Millisecond}
 	for name, tc := range map[string]struct {
 		ok  bool
 		ops []Operation

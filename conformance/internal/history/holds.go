@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/coordgo/coord/driver"
 )
 
-// ModelShares is of a key that several hold, as drivers see it. It is no sequential model: what each hold certainly
-// had, and may have had, are intervals, which are compared in pairs. So the check of a history of any length is fast,
-// and says what is wrong.
-const ModelShares = "shares"
+// ModelHolds is of the holds of a key, as drivers see them: exclusive ones, or those of several who share it. It is no
+// sequential model: what each hold certainly had, and may have had, are intervals, which are compared in pairs. So the
+// check of a history of any length is fast, and says what is wrong.
+const ModelHolds = "holds"
 
-// shareHold is a hold, as far as the answers tell.
-type shareHold struct {
+// hold is one, as far as the answers tell.
+type hold struct {
 	who         string
 	share       driver.Share
 	token       int64 // 0 while no answer has given it
@@ -36,7 +37,7 @@ type shrink struct {
 }
 
 // certain is what the hold had at least at t.
-func (h *shareHold) certain(t int64) driver.Share {
+func (h *hold) certain(t int64) driver.Share {
 	s := h.share
 	for _, less := range h.shrinks {
 		if less.call <= t {
@@ -47,7 +48,7 @@ func (h *shareHold) certain(t int64) driver.Share {
 }
 
 // possible is what the hold had at most at t.
-func (h *shareHold) possible(t int64) driver.Share {
+func (h *hold) possible(t int64) driver.Share {
 	s := h.share
 	for _, less := range h.shrinks {
 		if less.done < t {
@@ -58,21 +59,21 @@ func (h *shareHold) possible(t int64) driver.Share {
 }
 
 // surely reports whether the hold certainly was live from one time to the other.
-func (h *shareHold) surely(from, to int64) bool { return h != nil && h.from <= from && to < h.sure }
+func (h *hold) surely(from, to int64) bool { return h != nil && h.from <= from && to < h.sure }
 
-// shareCheck is the check of one key.
-type shareCheck struct {
+// holdsCheck is the check of one key.
+type holdsCheck struct {
 	Heading
 	ops   []Operation
-	holds []*shareHold
+	holds []*hold
 	errs  []error
 }
 
-// checkShares gives what is wrong with the operations of one key, in an error that matches ErrNotLinearizable.
-func checkShares(head Heading, ops []Operation) error {
+// checkHolds gives what is wrong with the operations of one key, in an error that matches ErrNotLinearizable.
+func checkHolds(head Heading, ops []Operation) error {
 	ops = slices.Clone(ops)
 	slices.SortStableFunc(ops, func(a, b Operation) int { return cmp.Compare(a.Call, b.Call) })
-	c := &shareCheck{Heading: head, ops: ops}
+	c := &holdsCheck{Heading: head, ops: ops}
 	byWho := make(map[string][]*Operation)
 	for i := range ops {
 		byWho[ops[i].Who] = append(byWho[ops[i].Who], &ops[i])
@@ -80,20 +81,21 @@ func checkShares(head Heading, ops []Operation) error {
 	for _, of := range byWho {
 		c.follow(of)
 	}
-	slices.SortFunc(c.holds, func(a, b *shareHold) int { return cmp.Compare(a.asked, b.asked) })
+	slices.SortFunc(c.holds, func(a, b *hold) int { return cmp.Compare(a.asked, b.asked) })
+	c.succeeded()
 	c.bounds()
 	c.pairs()
 	c.refusals()
 	return errors.Join(c.errs...)
 }
 
-func (c *shareCheck) wrong(o *Operation, format string, args ...any) {
+func (c *holdsCheck) wrong(o *Operation, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%w: at %s, %v: %s", ErrNotLinearizable, timeText(o.Call), o, fmt.Sprintf(format, args...)))
 }
 
 // follow goes through the operations of one id.
-func (c *shareCheck) follow(ops []*Operation) {
-	var cur *shareHold
+func (c *holdsCheck) follow(ops []*Operation) {
+	var cur *hold
 	lost := false // an attempt has no answer, and may yet be granted
 	for _, o := range ops {
 		switch {
@@ -101,6 +103,8 @@ func (c *shareCheck) follow(ops []*Operation) {
 		case o.Result == Unknown:
 			lost = lost || o.Op == OpTry
 			cur = c.unanswered(cur, o)
+		case o.Result == Locked && o.Op != OpTry, o.Result == NotHeld && o.Op == OpTry:
+			c.wrong(o, "which is no answer to such a call")
 		case o.Op == OpTry && o.Result == OK:
 			cur = c.granted(cur, o)
 		case o.Op == OpTry && cur.surely(o.Call, o.Return):
@@ -116,12 +120,14 @@ func (c *shareCheck) follow(ops []*Operation) {
 				cur.late = min(cur.late, o.Return)
 				cur = nil
 			}
+		case o.Op == OpUnlock && o.Result == OK && !slices.ContainsFunc(c.ops, o.excusedBy):
+			c.wrong(o, "there was no hold of that id, and it was in no queue")
 		}
 	}
 }
 
 // unanswered is what an operation may have done.
-func (c *shareCheck) unanswered(cur *shareHold, o *Operation) *shareHold {
+func (c *holdsCheck) unanswered(cur *hold, o *Operation) *hold {
 	switch {
 	case o.Op == OpTry && cur == nil:
 		cur = c.hold(o)
@@ -141,24 +147,28 @@ func (c *shareCheck) unanswered(cur *shareHold, o *Operation) *shareHold {
 }
 
 // hold begins a hold that o may have been granted.
-func (c *shareCheck) hold(o *Operation) *shareHold {
-	h := &shareHold{who: o.Who, share: o.shareOf(), first: o, asked: o.Call, from: o.Return, sure: math.MinInt64}
+func (c *holdsCheck) hold(o *Operation) *hold {
+	h := &hold{who: o.Who, share: o.shareOf(), first: o, asked: o.Call, from: o.Return, sure: math.MinInt64}
 	c.holds = append(c.holds, h)
 	return h
 }
 
+// shareOf is what o is about. Who holds a key exclusively is like a writer.
 func (o *Operation) shareOf() driver.Share {
+	if o.Mode == driver.Exclusive {
+		return driver.Share{Mode: driver.Write}
+	}
 	return driver.Share{Mode: o.Mode, Weight: o.Weight, Of: o.Of}
 }
 
 // ended notes that an Unlock was sent.
-func (h *shareHold) ended(o *Operation) {
+func (h *hold) ended(o *Operation) {
 	h.ending = true
 	h.sure = min(h.sure, o.Call)
 }
 
 // granted is a TryLock that was granted: newly, or again.
-func (c *shareCheck) granted(cur *shareHold, o *Operation) *shareHold {
+func (c *holdsCheck) granted(cur *hold, o *Operation) *hold {
 	switch {
 	case cur != nil && cur.token == o.Token:
 		c.extend(cur, o)
@@ -180,24 +190,39 @@ func (c *shareCheck) granted(cur *shareHold, o *Operation) *shareHold {
 }
 
 // answered notes the first answer about a hold.
-func (c *shareCheck) answered(h *shareHold, o *Operation) {
+func (c *holdsCheck) answered(h *hold, o *Operation) {
 	h.token, h.slot, h.from = o.Token, o.Slot, o.Return
 	c.extend(h, o)
 }
 
 // extend notes a lease that was granted or prolonged.
-func (c *shareCheck) extend(h *shareHold, o *Operation) {
+func (c *holdsCheck) extend(h *hold, o *Operation) {
 	if o.Slot != h.slot {
 		c.wrong(o, "a slot other than its own, %d", h.slot)
 	}
-	if promised := (leaseModel{}).promised(o); !h.ending {
-		h.sure = max(h.sure, promised)
+	if !h.ending {
+		h.sure = max(h.sure, o.Start+o.TTL-int64(Margin(time.Duration(o.TTL))))
 	}
-	h.late = max(h.late, leaseModel{c.Lapse}.latest(o))
+	if c.Lapse == 0 {
+		h.late = math.MaxInt64
+	} else {
+		h.late = max(h.late, o.Return+o.TTL+int64(c.Lapse))
+	}
+}
+
+// succeeded ends holds by the grants of others that do not fit beside them.
+func (c *holdsCheck) succeeded() {
+	for _, h := range c.holds {
+		for _, next := range c.holds {
+			if h.token != 0 && h.token < next.token && !h.possible(next.asked).Fits(next.share) {
+				h.late = min(h.late, next.from)
+			}
+		}
+	}
 }
 
 // renewed is a Renew that was confirmed.
-func (c *shareCheck) renewed(cur *shareHold, o *Operation) *shareHold {
+func (c *holdsCheck) renewed(cur *hold, o *Operation) *hold {
 	switch {
 	case cur == nil:
 		c.wrong(o, "there was no hold of that id")
@@ -216,7 +241,7 @@ func (c *shareCheck) renewed(cur *shareHold, o *Operation) *shareHold {
 }
 
 // bounds adds up what was certainly held: at each time at which a hold became certain, as the sum only falls between.
-func (c *shareCheck) bounds() {
+func (c *holdsCheck) bounds() {
 	for _, h := range c.holds {
 		if h.from >= h.sure {
 			continue
@@ -246,7 +271,7 @@ func (c *shareCheck) bounds() {
 }
 
 // pairs compares the slots and tokens of each two holds.
-func (c *shareCheck) pairs() {
+func (c *holdsCheck) pairs() {
 	for i, a := range c.holds {
 		for _, b := range c.holds[i+1:] {
 			switch {
@@ -263,7 +288,7 @@ func (c *shareCheck) pairs() {
 }
 
 // refusals looks for a reason of each: a head, or holds beside which there may have been no room.
-func (c *shareCheck) refusals() {
+func (c *holdsCheck) refusals() {
 	for i := range c.ops {
 		if o := &c.ops[i]; o.Op == OpTry && o.Result == Locked && !c.headed(o) && c.fits(o) {
 			c.wrong(o, "refused, although it certainly would fit")
@@ -271,16 +296,28 @@ func (c *shareCheck) refusals() {
 	}
 }
 
-// headed reports whether another id may have been the head when o was refused.
-func (c *shareCheck) headed(o *Operation) bool {
+// excusedBy reports whether p, which left no hold, may be the reason of o's answer: of a refusal if p was queued at
+// that time, of an Unlock that found something if it took p out of the queue.
+func (o *Operation) excusedBy(p Operation) bool {
+	if p.Op != OpTry || p.Result != Locked && p.Result != Unknown || p.Call > o.Return {
+		return false
+	}
+	if o.Op == OpUnlock {
+		return p.Who == o.Who
+	}
+	return o.Mode == driver.Exclusive && p.Who != o.Who && p.last() >= o.Call
+}
+
+// headed reports whether another id may have been the head, or in the queue, when o was refused.
+func (c *holdsCheck) headed(o *Operation) bool {
 	return slices.ContainsFunc(c.ops, func(p Operation) bool {
 		mark := p.Op == OpTry && p.Head && p.Who != o.Who && (p.Result == Locked || p.Result == Unknown)
-		return mark && p.Call <= o.Return && (c.Lapse == 0 || p.Result == Unknown || o.Call <= p.Return+int64(driver.HeadFor+c.Lapse))
+		return o.excusedBy(p) || mark && p.Call <= o.Return && (c.Lapse == 0 || p.Result == Unknown || o.Call <= p.Return+int64(driver.HeadFor+c.Lapse))
 	})
 }
 
 // fits reports whether o fits beside all holds that may have been live when it was refused.
-func (c *shareCheck) fits(o *Operation) bool {
+func (c *holdsCheck) fits(o *Operation) bool {
 	s := o.shareOf()
 	sum, least := s.Weight, s.Of
 	for _, h := range c.holds {
