@@ -110,20 +110,13 @@ func chargesAddUp(e *env) {
 	const clients, goroutines, each = 3, 4, 5
 	for name, limit := range indebted(100) {
 		key := e.key(name)
-		var wg sync.WaitGroup
-		for range clients {
-			l := e.open()
-			for range goroutines {
-				wg.Go(func() {
-					for range each {
-						if _, err := l.Charge(e.within(soon), key, limit, 1); err != nil {
-							e.Errorf("Charge among many: saw %v, want nil", err)
-						}
-					}
-				})
+		crowd(clients, goroutines, e.open, func(l driver.Backend, _, _ int) {
+			for range each {
+				if _, err := l.Charge(e.within(soon), key, limit, 1); err != nil {
+					e.Errorf("Charge among many: saw %v, want nil", err)
+				}
 			}
-		}
-		wg.Wait()
+		})
 		const sum = clients * goroutines * each
 		e.remains(e.ask(e.open(), key, limit, 0, 0).Remaining, 100-sum, "60 charges of one permit, by many at once, of 100 under "+name)
 	}
@@ -264,11 +257,11 @@ func wrongEstimates(e *env) {
 							e.Errorf("AllowN: saw %v, want an answer", err)
 							return
 						case !r.Allowed:
-							e.rest(min(r.RetryAfter, 50*time.Millisecond))
+							rest(e.ctx, min(r.RetryAfter, 50*time.Millisecond))
 							continue
 						}
 						note(&grants, spend{sent, time.Now(), estimated})
-						e.rest(time.Duration(rnd.IntN(5)) * time.Millisecond)
+						rest(e.ctx, time.Duration(rnd.IntN(5))*time.Millisecond)
 						used := rnd.IntN(2 * most)
 						sent = time.Now()
 						if err := c.Settle(e.within(soon), key, limit, estimated, used); err != nil {
@@ -285,16 +278,6 @@ func wrongEstimates(e *env) {
 				e.Errorf("%v, of which %d were granted and then charged %d: saw a grant %d above the bound, counted with what was charged before", limit, total(grants), total(charges), over)
 			}
 		})
-	}
-}
-
-// rest lets time go by, also in a goroutine that is not the case's.
-func (e *env) rest(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.ctx.Done():
 	}
 }
 

@@ -99,12 +99,7 @@ func (e *env) afterLapse(l driver.Locker, key string, ttl time.Duration) (driver
 		if errors.As(err, &locked) {
 			pause = min(max(pause, locked.Remaining), ttl)
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-e.ctx.Done():
-			t.Stop()
-		}
+		rest(e.ctx, pause)
 	}
 }
 

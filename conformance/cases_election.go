@@ -70,26 +70,19 @@ func oneLeads(e *env) {
 	const clients, each, rounds = 3, 2, 5
 	key := e.key("k")
 	ctx := coord.WithOwner(e.ctx) // which they must not share
-	var wg sync.WaitGroup
 	s := &section{e: e}
-	for range clients {
-		c := e.client()
-		for range each {
-			wg.Go(func() {
-				e.scopeOf("a candidate", func(e *env) {
-					for range rounds {
-						err := e.lead(ctx, c, key, func(ctx context.Context) error {
-							lock, _ := coord.Held(ctx, key)
-							s.visit("a leader", lock, func() { e.pass(2 * time.Millisecond) })
-							return nil
-						}, coord.TTL(e.long))
-						e.noError(err, "Lead, whose function returned nil")
-					}
-				})
-			})
-		}
-	}
-	wg.Wait()
+	crowd(clients, each, e.plain, func(c *coord.Client, _, _ int) {
+		e.scopeOf("a candidate", func(e *env) {
+			for range rounds {
+				err := e.lead(ctx, c, key, func(ctx context.Context) error {
+					lock, _ := coord.Held(ctx, key)
+					s.visit("a leader", lock, func() { e.pass(2 * time.Millisecond) })
+					return nil
+				}, coord.TTL(e.long))
+				e.noError(err, "Lead, whose function returned nil")
+			}
+		})
+	})
 }
 
 // oneTermAtATime removes the leader's entry while its function does not heed its context.
@@ -145,14 +138,9 @@ func givenBackLast(e *env) {
 	next.let()
 	recv(e, next.result, soon, "Lead of the next leader")
 
-	func() {
-		defer func() {
-			if p := recover(); p != "a bug of the caller's" {
-				e.Errorf("panic of the function of Lead: saw %v, want it to go on", p)
-			}
-		}()
-		_ = e.lead(e.within(soon), e.client(), key, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
-	}()
+	e.panics("Lead", func(fn func(context.Context) error) error {
+		return e.lead(e.within(soon), e.client(), key, fn, coord.TTL(e.long))
+	})
 	e.free(rival, key, 3*time.Second, "after a panic of a leader")
 }
 

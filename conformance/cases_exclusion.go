@@ -36,27 +36,20 @@ func exclusionCases() []Case {
 func contention(e *env) {
 	const clients, goroutines, rounds = 4, 3, 5
 	sections := map[string]*section{e.key("a"): {e: e}, e.key("b"): {e: e}}
-	var wg sync.WaitGroup
-	for i := range clients {
-		c := e.client()
-		for j := range goroutines {
-			who := fmt.Sprintf("client %d, goroutine %d", i, j)
-			wg.Go(func() {
-				for range rounds {
-					for key, s := range sections {
-						l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
-						if err != nil {
-							e.Errorf("%s: Lock: saw %v, want a lock", who, err)
-							return
-						}
-						s.visit(who, l, nil)
-						e.gaveBack(l.Unlock(e.ctx), who+": Unlock")
-					}
+	crowd(clients, goroutines, e.plain, func(c *coord.Client, i, j int) {
+		who := fmt.Sprintf("client %d, goroutine %d", i, j)
+		for range rounds {
+			for key, s := range sections {
+				l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+				if err != nil {
+					e.Errorf("%s: Lock: saw %v, want a lock", who, err)
+					return
 				}
-			})
+				s.visit(who, l, nil)
+				e.gaveBack(l.Unlock(e.ctx), who+": Unlock")
+			}
 		}
-	}
-	wg.Wait()
+	})
 	for _, s := range sections {
 		s.visited(clients * goroutines * rounds)
 	}

@@ -100,36 +100,29 @@ func turns(e *env) {
 	s := &section{e: e}
 	var mu sync.Mutex
 	grants := [clients]map[int64]bool{{}, {}}
-	var wg sync.WaitGroup
 	var over atomic.Bool
 	start := time.Now()
-	for i := range clients {
-		c := e.client()
-		for range goroutines {
-			wg.Go(func() {
-				for !over.Load() {
-					l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
-					if err != nil {
-						e.Errorf("Lock: saw %v, want a lock", err)
-						return
-					}
-					s.visit(fmt.Sprintf("client %d", i), l, func() {
-						mu.Lock()
-						grants[i][int64(l.Token())>>10] = true
-						if len(grants[0]) >= want && len(grants[1]) >= want || time.Since(start) > enough {
-							over.Store(true)
-						}
-						mu.Unlock()
-						time.Sleep(2 * time.Millisecond)
-					})
-					if err := l.Unlock(e.ctx); err != nil {
-						e.Errorf("Unlock: saw %v, want nil", err)
-					}
+	crowd(clients, goroutines, e.plain, func(c *coord.Client, i, _ int) {
+		for !over.Load() {
+			l, err := c.Lock(e.ctx, key, coord.TTL(e.long))
+			if err != nil {
+				e.Errorf("Lock: saw %v, want a lock", err)
+				return
+			}
+			s.visit(fmt.Sprintf("client %d", i), l, func() {
+				mu.Lock()
+				grants[i][int64(l.Token())>>10] = true
+				if len(grants[0]) >= want && len(grants[1]) >= want || time.Since(start) > enough {
+					over.Store(true)
 				}
+				mu.Unlock()
+				time.Sleep(2 * time.Millisecond)
 			})
+			if err := l.Unlock(e.ctx); err != nil {
+				e.Errorf("Unlock: saw %v, want nil", err)
+			}
 		}
-	}
-	wg.Wait()
+	})
 	for i, g := range grants {
 		if len(g) < want {
 			e.Errorf("client %d beside one whose goroutines hand the lock on: saw it granted %d times in %v, want at least %d", i, len(g), time.Since(start), want)

@@ -268,7 +268,7 @@ func (s *calls) make(op string, call func(ctx context.Context) error) {
 			s.Fatalf("%s, made again and again for %v: saw %v, want it served by a healthy member", op, soon, err)
 		case !s.alone:
 			s.wantError(err, op+", which may have gone to the victim", coord.ErrUnavailable)
-			s.rest(time.Millisecond)
+			rest(s.ctx, time.Millisecond)
 			continue
 		}
 		return
@@ -301,10 +301,7 @@ func (c *memberRun) bother(e *env, at func(string) int, name string, call func(c
 				bound, cancel := context.WithTimeout(ctx, 2*c.m.Bound) // whoever waits for it is late beyond doubt
 				call(bound, key)                                       // how it ends says nothing of the other members
 				cancel()
-				select {
-				case <-ctx.Done():
-				case <-time.After(c.m.Bound / 20):
-				}
+				rest(ctx, c.m.Bound/20)
 			}
 		})
 	}

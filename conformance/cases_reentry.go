@@ -3,8 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -197,32 +195,21 @@ func takeTurns(e *env) {
 	}
 	for name, under := range outer {
 		for _, way := range ways {
-			var inside, visits atomic.Int64
+			s := &section{e: e}
 			err := under(func(ctx context.Context) error {
-				var wg sync.WaitGroup
-				for range goroutines {
-					wg.Go(func() {
-						err := way(ctx, func(context.Context) error {
-							if n := inside.Add(1); n != 1 {
-								e.Errorf("goroutines under %s: saw %d inside, want one", name, n)
-							}
-							was := visits.Load()
-							e.pass(time.Millisecond)
-							visits.Store(was + 1)
-							inside.Add(-1)
-							return nil
-						})
-						if err != nil {
-							e.Errorf("a goroutine under %s: saw %v, want its turn", name, err)
-						}
+				crowd(1, goroutines, e.plain, func(*coord.Client, int, int) {
+					err := way(ctx, func(context.Context) error {
+						s.guarded("goroutines under "+name, 1, func() { e.pass(time.Millisecond) })
+						return nil
 					})
-				}
-				wg.Wait()
+					if err != nil {
+						e.Errorf("a goroutine under %s: saw %v, want its turn", name, err)
+					}
+				})
 				return nil
 			})
-			if e.noError(err, "a fan-out under "+name); visits.Load() != goroutines && !e.Failed() {
-				e.Errorf("visits under %s: counted %d, want %d: updates were lost", name, visits.Load(), goroutines)
-			}
+			e.noError(err, "a fan-out under "+name)
+			s.visited(goroutines)
 		}
 	}
 }
@@ -249,15 +236,9 @@ func doNests(e *env) {
 	}, coord.TTL(e.long))
 	e.wantError(err, "Do", failed)
 	e.free(rival, key, time.Second, "after Do")
-	func() {
-		defer func() {
-			if p := recover(); p != failed {
-				e.Errorf("a panic in Do: saw %v recovered, want it to go on", p)
-			}
-		}()
-		err := coord.Do(e.ctx, c, key, func(context.Context) error { panic(failed) }, coord.TTL(e.long))
-		e.Errorf("Do whose work panics: saw it return %v", err)
-	}()
+	e.panics("Do", func(fn func(context.Context) error) error {
+		return coord.Do(e.ctx, c, key, fn, coord.TTL(e.long))
+	})
 	e.free(rival, key, time.Second, "after a panic in Do")
 	r := e.req(e.long)
 	e.take(rival, key, r)

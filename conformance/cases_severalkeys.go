@@ -71,31 +71,21 @@ func anyOrder(e *env) {
 	const clients, rounds = 3, 6
 	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	keys := []string{e.key("a"), e.key("b"), e.key("c")}
-	var wg sync.WaitGroup
-	inside := make(chan struct{}, 1)
-	for i := range clients {
-		c := e.client()
-		wg.Go(func() {
-			e.scopeOf("a client", func(e *env) {
-				for n := range rounds {
-					order := orders[(i+n*clients)%len(orders)]
-					list := []string{keys[order[0]], keys[order[1]], keys[order[2]]}
-					err := e.doAll(e.within(2*soon), c, list, func(ctx context.Context) error {
-						select {
-						case inside <- struct{}{}:
-							e.pass(time.Millisecond)
-							<-inside
-						default:
-							e.Errorf("DoAll: saw two callers inside, want one")
-						}
-						return ctx.Err()
-					}, coord.TTL(e.long))
-					e.noError(err, "DoAll of three keys that others take in another order")
-				}
-			})
+	s := &section{e: e}
+	crowd(clients, 1, e.plain, func(c *coord.Client, i, _ int) {
+		e.scopeOf("a client", func(e *env) {
+			for n := range rounds {
+				order := orders[(i+n*clients)%len(orders)]
+				list := []string{keys[order[0]], keys[order[1]], keys[order[2]]}
+				err := e.doAll(e.within(2*soon), c, list, func(ctx context.Context) error {
+					lock, _ := coord.Held(ctx, keys[0])
+					s.visit("DoAll", lock, func() { e.pass(time.Millisecond) })
+					return ctx.Err()
+				}, coord.TTL(e.long))
+				e.noError(err, "DoAll of three keys that others take in another order")
+			}
 		})
-	}
-	wg.Wait()
+	})
 }
 
 // allOrNone has the last of the keys held by another.
@@ -135,14 +125,9 @@ func allOrNone(e *env) {
 	e.wantError(recv(e, waits, soon, "DoAll, which was cancelled"), "DoAll, which was cancelled", context.Canceled)
 	left("a wait that was cancelled")
 
-	func() {
-		defer func() {
-			if p := recover(); p != "a bug of the caller's" {
-				e.Errorf("panic of the function of DoAll: saw %v, want it to go on", p)
-			}
-		}()
-		_ = e.doAll(e.within(soon), c, []string{b, a}, func(context.Context) error { panic("a bug of the caller's") }, coord.TTL(e.long))
-	}()
+	e.panics("DoAll", func(fn func(context.Context) error) error {
+		return e.doAll(e.within(soon), c, []string{b, a}, fn, coord.TTL(e.long))
+	})
 	left("a panic")
 	e.end(rival, z, r.ID, "Unlock by the rival")
 	e.keptWhileRunning(c, rival, []string{a, b})

@@ -31,38 +31,6 @@ func readersTogether(e *env) {
 	e.leave(a, key, again)
 }
 
-// permitted is a resource that counts who is inside.
-type permitted struct {
-	e      *env
-	n      int64
-	inside atomic.Int64
-
-	mu   sync.Mutex
-	at   map[int]bool  // slots that are taken
-	last map[int]int64 // token of each slot
-}
-
-func (p *permitted) enter(weight int64, g driver.Grant) {
-	n := p.inside.Add(weight)
-	if n > p.n {
-		p.e.Errorf("permits in use: saw %d at once, want at most %d", n, p.n)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.at[g.Slot] {
-		p.e.Errorf("slot %d: saw it given to two at once, want one", g.Slot)
-	}
-	rises(p.e, fmt.Sprint("slot ", g.Slot), g.Token, p.last[g.Slot])
-	p.at[g.Slot], p.last[g.Slot] = true, g.Token
-}
-
-func (p *permitted) leave(weight int64, g driver.Grant) {
-	p.mu.Lock()
-	p.at[g.Slot] = false
-	p.mu.Unlock()
-	p.inside.Add(-weight)
-}
-
 func weightsAddUp(e *env) {
 	a, b, key := e.shared(), e.shared(), e.key("k")
 	two, _ := e.enter(a, key, permits(2, 5), "2 of 5")

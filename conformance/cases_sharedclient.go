@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -79,43 +78,24 @@ func sharedClientCases() []Case {
 
 func semaphoreOfMany(e *env) {
 	const clients, each, rounds, n = 3, 4, 2, 4
-	res := &permitted{e: e, n: n, last: make(map[int]int64), at: make(map[int]bool)}
-	key := e.key("k")
-	var wg sync.WaitGroup
-	for i := range clients {
-		c := e.client()
-		for j := range each {
-			dice := e.dice()
-			wg.Go(func() {
-				for range rounds {
-					weight := 1 + dice.IntN(2)
-					if i == 0 && j == 0 {
-						weight = n
-					}
-					if !e.useSemaphore(c, key, weight, n, res, dice) {
-						return
-					}
-				}
-			})
+	s, key := &section{e: e, bound: n}, e.key("k")
+	crowd(clients, each, e.plain, func(c *coord.Client, i, j int) {
+		dice := e.dice()
+		for range rounds {
+			weight := 1 + dice.IntN(2)
+			if i == 0 && j == 0 {
+				weight = n
+			}
+			l, err := c.Semaphore(n).Lock(e.ctx, key, coord.TTL(e.long), coord.Weight(weight))
+			if err != nil {
+				e.Errorf("Lock of a semaphore: saw %v, want a lock", err)
+				return
+			}
+			s.visitBy("a holder of permits", l, int64(weight), func() { rest(e.ctx, time.Duration(dice.Int64N(int64(time.Millisecond)))) })
+			e.gaveBack(l.Unlock(e.ctx), "Unlock of a semaphore")
 		}
-	}
-	wg.Wait()
+	})
 	e.freeFor(e.shared(), semaphoreKey(key), permits(n, n), soon, "after everyone has left")
-}
-
-// useSemaphore takes permits, is seen at the resource, and gives them back.
-func (e *env) useSemaphore(c *coord.Client, key string, weight, n int, res *permitted, dice *rand.Rand) bool {
-	l, err := c.Semaphore(n).Lock(e.ctx, key, coord.TTL(e.long), coord.Weight(weight))
-	if err != nil {
-		e.Errorf("Lock of a semaphore: saw %v, want a lock", err)
-		return false
-	}
-	g := driver.Grant{Slot: l.Slot(), Token: int64(l.Token())}
-	res.enter(int64(weight), g)
-	rest(e.ctx, time.Duration(dice.Int64N(int64(time.Millisecond))))
-	res.leave(int64(weight), g)
-	e.gaveBack(l.Unlock(e.ctx), "Unlock of a semaphore")
-	return true
 }
 
 func guardsReaders(e *env) {
@@ -253,29 +233,21 @@ func passesWhoDied(e *env) {
 // crossedShares cancels waits at random moments.
 func crossedShares(e *env) {
 	e.abandons()
-	const clients, each, rounds = 2, 4, 8
 	key := e.key("k")
-	var wg sync.WaitGroup
-	for range clients {
-		c := e.client()
-		for range each {
-			dice := e.dice()
-			wg.Go(func() {
-				for range rounds {
-					ctx, cancel := context.WithTimeout(e.ctx, time.Duration(dice.Int64N(int64(8*time.Millisecond))))
-					l, err := c.Semaphore(2).Lock(ctx, key, coord.TTL(e.long))
-					cancel()
-					if err == nil {
-						rest(e.ctx, time.Duration(dice.Int64N(int64(2*time.Millisecond))))
-						e.gaveBack(l.Unlock(e.ctx), "Unlock")
-					} else if !errors.Is(err, context.DeadlineExceeded) {
-						e.Errorf("Lock that ran out of time: saw %v, want the context's error", err)
-					}
-				}
-			})
+	crowd(2, 4, e.plain, func(c *coord.Client, _, _ int) {
+		dice := e.dice()
+		for range 8 {
+			ctx, cancel := context.WithTimeout(e.ctx, time.Duration(dice.Int64N(int64(8*time.Millisecond))))
+			l, err := c.Semaphore(2).Lock(ctx, key, coord.TTL(e.long))
+			cancel()
+			if err == nil {
+				rest(e.ctx, time.Duration(dice.Int64N(int64(2*time.Millisecond))))
+				e.gaveBack(l.Unlock(e.ctx), "Unlock")
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				e.Errorf("Lock that ran out of time: saw %v, want the context's error", err)
+			}
 		}
-	}
-	wg.Wait()
+	})
 	e.freeFor(e.shared(), semaphoreKey(key), permits(2, 2), soon, "after all waits have ended")
 	e.free(e.open(), semaphoreKey(key), soon, "which is the queue, after all waits have ended")
 }

@@ -161,6 +161,8 @@ func (e *env) queues() bool { return e.info.Claims.Has(driver.Fair) || e.info.Cl
 // client opens a whole Client.
 func (e *env) client(opts ...coord.Option) *coord.Client { return e.clientOn(e.open(), opts...) }
 
+func (e *env) plain() *coord.Client { return e.client() }
+
 func (e *env) clientOn(b driver.Backend, opts ...coord.Option) *coord.Client {
 	opts = append([]coord.Option{coord.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
 	c, err := coord.New(e.under(b), opts...)
