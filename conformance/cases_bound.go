@@ -11,7 +11,7 @@ import (
 func boundCases() []Case {
 	return []Case{
 		{
-			ID: "LIMIT-01", Name: "many-clients-get-exactly-the-limit", Clause: "R1", run: exactTotal,
+			ID: "LIMIT-01", Name: "many-clients-get-exactly-the-limit", Clause: "R1", run: takenTogether(50, 60, 1),
 			Why:    "a limit that is read and then written admits once per concurrent reader",
 			Remedy: "decide and debit in one atomic step of the store, never read and then write",
 		}, {
@@ -51,40 +51,6 @@ func boundCases() []Case {
 			Why:    "what the limit is for: one quota, a dozen processes (two thousand a minute, shared)",
 			Remedy: "keep all state of a limit in the store: nothing that decides may live in a process",
 		},
-	}
-}
-
-func exactTotal(e *env) {
-	const n, clients, goroutines = 50, 3, 4
-	for name, limit := range still(n) {
-		key := e.key(name)
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		total := 0
-		for range clients {
-			l := e.open()
-			for range goroutines {
-				wg.Go(func() {
-					for {
-						t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1}})
-						if err != nil || len(t.Asks) != 1 {
-							e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
-							return
-						}
-						if t.Asks[0].N == 0 {
-							return
-						}
-						mu.Lock()
-						total += t.Asks[0].N
-						mu.Unlock()
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if total != n && !e.Failed() {
-			e.Errorf("%s of %d: saw %d permits granted to %d clients, want exactly the limit", name, n, total, clients)
-		}
 	}
 }
 
@@ -143,34 +109,27 @@ func (e *env) drainedInAdvance(name string, limit driver.Limit) {
 // saturate asks from several clients for d, and gives what was granted. spent says when a
 // grant counts.
 func (e *env) saturate(key string, limit driver.Limit, d time.Duration, spent func(driver.Granted, time.Time, time.Time) spend) []spend {
-	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var all []spend
 	start := time.Now()
-	for i := range 3 {
-		l := e.open()
-		for j := range 2 {
-			wg.Go(func() {
-				for time.Since(start) < d && e.ctx.Err() == nil {
-					sent := time.Now()
-					t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1 + i + j}})
-					came := time.Now()
-					if err != nil || len(t.Asks) != 1 {
-						e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
-						return
-					}
-					if g := t.Asks[0]; g.N > 0 {
-						mu.Lock()
-						all = append(all, spent(g, sent, came))
-						mu.Unlock()
-					} else {
-						time.Sleep(time.Millisecond)
-					}
-				}
-			})
+	crowd(3, 2, e.open, func(l driver.Backend, i, j int) {
+		for time.Since(start) < d && e.ctx.Err() == nil {
+			sent := time.Now()
+			t, err := l.Take(e.ctx, key, limit, []driver.Ask{{Min: 1, N: 1 + i + j}})
+			came := time.Now()
+			if err != nil || len(t.Asks) != 1 {
+				e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
+				return
+			}
+			if g := t.Asks[0]; g.N > 0 {
+				mu.Lock()
+				all = append(all, spent(g, sent, came))
+				mu.Unlock()
+			} else {
+				time.Sleep(time.Millisecond)
+			}
 		}
-	}
-	wg.Wait()
+	})
 	return all
 }
 

@@ -14,16 +14,16 @@ import (
 func claimCases() []Case {
 	return []Case{
 		{
-			ID: "LOCK-57", Name: "a-thousand-lapses-raise-the-token", Clause: "L2", run: manyLapses, Proves: driver.TokenProcess,
+			ID: "LOCK-57", Name: "a-thousand-lapses-raise-the-token", Clause: "L2", run: lapses(16, 64, 10*time.Millisecond), Proves: driver.TokenProcess,
 			Why:    "a counter that is collected with the lease, or kept by a client that is gone, starts again now and then, and not at the first lapse",
 			Remedy: "keep the token's counter longer than the lease, at the store, and count it in the step that grants",
 		}, {
-			ID: "LOCK-29", Name: "tokens-rise-over-a-failover", Clause: "L2", run: tokensRiseOverFailover,
+			ID: "LOCK-29", Name: "tokens-rise-over-a-failover", Clause: "L2", run: tokensRiseOver("a failover of the store", failover.breaks),
 			Proves: driver.TokenFailover, Hooks: []Hook{HookFailover},
 			Why:    "a replica that takes over with an older counter gives the tokens of the last holders again",
 			Remedy: "derive the token from something that a majority has acknowledged, or do not claim token-failover",
 		}, {
-			ID: "LIMIT-15", Name: "state-survives-a-failover", Clause: "R4", run: survivesFailover,
+			ID: "LIMIT-15", Name: "state-survives-a-failover", Clause: "R4", run: stateSurvives("a failover of the store", failover.breaks),
 			Proves: driver.DurableFailover, Hooks: []Hook{HookFailover},
 			Why:    "writes that were acknowledged and not yet replicated are lost with their server: held locks are granted twice (Redis' own documentation of replication)",
 			Remedy: "acknowledge a grant only after a majority has it, or do not claim durable-failover",
@@ -46,35 +46,33 @@ func claimCases() []Case {
 	}
 }
 
-// manyLapses lets lease after lease lapse on several keys at a time, each taken by another client.
-// It makes a thousand where leases are short, and as many as fit where they are not.
-func manyLapses(e *env) {
-	const keys, most, longest = 16, 64, 6 * time.Second
-	ttl := e.round(10 * time.Millisecond)
-	lockers := []driver.Locker{e.open(), e.open(), e.open()}
-	var wg sync.WaitGroup
-	each := most
-	if lease := max(ttl, e.info.TTLStep); lease > 10*time.Millisecond { // some are long
-		each = max(3, int(longest/(lease+e.info.TTLStep)))
-	}
-	for k := range keys {
-		key := e.key(fmt.Sprint(k))
-		wg.Go(func() {
-			var last int64
-			for i := range min(each, most) {
-				g, ok := e.afterLapse(lockers[i%len(lockers)], key, ttl)
-				if !ok {
-					return
+// lapses lets lease after lease lapse, so many of each of so many keys at a time, each taken by another client; or as
+// many as fit where leases cannot be that short.
+func lapses(keys, most int, lease time.Duration) func(*env) {
+	return func(e *env) {
+		const longest = 6 * time.Second
+		ttl, each := e.round(lease), most
+		lockers := []driver.Locker{e.open(), e.open(), e.open()}
+		if long := max(ttl, e.info.TTLStep); long > lease {
+			each = max(3, min(most, int(longest/(long+e.info.TTLStep))))
+		}
+		var wg sync.WaitGroup
+		for k := range keys {
+			key := e.key(fmt.Sprint(k))
+			wg.Go(func() {
+				var last int64
+				for i := range each {
+					g, ok := e.afterLapse(lockers[i%len(lockers)], key, ttl)
+					if !ok || g.Token <= last {
+						rises(e, fmt.Sprintf("holder %d of a key, all before having lapsed", i), g.Token, last)
+						return
+					}
+					last = g.Token
 				}
-				if g.Token <= last {
-					e.Errorf("token of holder %d of a key, all before having lapsed: saw %d after %d, want a greater one", i, g.Token, last)
-					return
-				}
-				last = g.Token
-			}
-		})
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 }
 
 // afterLapse takes key once the lease of a holder who is gone has lapsed.
@@ -101,14 +99,6 @@ func (e *env) afterLapse(l driver.Locker, key string, ttl time.Duration) (driver
 		}
 		rest(e.ctx, pause)
 	}
-}
-
-func tokensRiseOverFailover(e *env) {
-	e.tokensRiseOver("a failover of the store", func() { e.r.suite.Harness.Faults.Failover(e) })
-}
-
-func survivesFailover(e *env) {
-	e.stateSurvives("a failover of the store", func() { e.r.suite.Harness.Faults.Failover(e) })
 }
 
 func processesApart(e *env) {

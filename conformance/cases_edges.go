@@ -138,7 +138,7 @@ func wipedLimit(e *env) {
 	for name, limit := range still(10) {
 		e.spendAll(l, e.key(name), limit, name)
 	}
-	e.r.suite.Harness.Faults.Wipe(e)
+	wipe(e)
 	e.until(soon, "the client to work on a store that lost everything", func() bool {
 		_, err := l.Take(e.within(soon), e.key("first"), normal(driver.Limit{Rate: 1, Per: year}), []driver.Ask{{}})
 		return err == nil // a wipe may be a restart, which breaks the connection

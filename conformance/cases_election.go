@@ -223,8 +223,7 @@ func leaderRestart(e *env) {
 	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))
 	p.let()
 	lock := recv(e, p.terms, soon, "the first term")
-	faults.Kill(e)
-	faults.Restart(e)
+	killAndRestart(e)
 	lock = e.leadsOn(p, lock)
 	faults.Kill(e)
 	until := lock.Deadline() // a replica that takes over in time renews it

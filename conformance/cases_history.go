@@ -47,7 +47,7 @@ func historyCases() []Case {
 			ID: "LOCK-221", Name: "guarded-resource-never-takes-a-stale-write", Clause: "L2", run: staleWriters, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
 			Why: "a holder that does not look writes after its lease: the resource that checks tokens refuses it, its unguarded twin shows that there was something to refuse",
 		}, {
-			ID: "LOCK-222", Name: "guarded-resource-outlives-frozen-processes", Clause: "L2", run: frozenWriters, Hooks: []Hook{HookWorker}, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
+			ID: "LOCK-222", Name: "guarded-resource-outlives-frozen-processes", Clause: "L2", run: frozenWriters(2), Hooks: []Hook{HookWorker}, Remedy: "make tokens rise with each grant of a key, in the step that grants it",
 			Why: "a garbage collection, a stopped container, a machine that slept: the process wakes up in the middle of its write (HBase's lost region server)",
 		}, {
 			ID: "LIMIT-201", Name: "history-of-permits-is-linearizable", Clause: "R1", run: playedUnder(withoutFaults, countHistory), Remedy: countRemedy,

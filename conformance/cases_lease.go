@@ -83,22 +83,25 @@ func tinyTTL(e *env) {
 	}
 }
 
-func leaseLasts(e *env) {
-	a, b := e.open(), e.open()
-	key, r := e.key("k"), e.req(e.ttl)
+func leaseLasts(e *env) { e.lasts(e.open(), e.open(), e.key("k"), "") }
+
+// lasts lets the lease of a holder lapse, and has a rival take its key: no earlier than was granted, nor much later.
+func (e *env) lasts(holder, rival driver.Locker, key, whose string) (r driver.Request, first, next driver.Grant) {
 	sent := time.Now()
-	g := e.take(a, key, r)
-	if g.TTL < r.TTL && e.info.Claims.Has(driver.PerHoldTTL) {
-		e.Errorf("granted TTL: saw %v, want at least the %v asked for", g.TTL, r.TTL)
+	first = e.take(holder, key, e.req(e.ttl))
+	if first.TTL < e.ttl && e.info.Claims.Has(driver.PerHoldTTL) {
+		e.Errorf("granted TTL%s: saw %v, want at least the %v asked for", whose, first.TTL, e.ttl)
 	}
 	since := sent
-	if !g.Since.IsZero() {
-		since = g.Since
+	if !first.Since.IsZero() {
+		since = first.Since
 	}
-	_, at := e.seize(b, key, e.req(e.ttl), e.lapse(g.TTL), "whose holder does not renew")
-	if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
-		e.Errorf("a lease of %v since %v: saw a rival granted %v before its end", g.TTL, since.Format(time.StampMicro), early)
+	r = e.req(e.long)
+	next, at := e.seize(rival, key, r, e.lapse(first.TTL), "with a lease that is not renewed"+whose)
+	if early := since.Add(first.TTL).Sub(at); early > margin(first.TTL) {
+		e.Errorf("a lease of %v%s: saw a rival granted %v before its end", first.TTL, whose, early)
 	}
+	return r, first, next
 }
 
 func ownTTL(e *env) {
@@ -122,10 +125,7 @@ func minHold(e *env) {
 	e.gaveBack(l.Unlock(e.ctx), "Unlock before MinHold")
 	e.inTime(granted, prompt, "Unlock before MinHold of "+least.String())
 	e.wantError(l.Err(), "Err after Unlock", coord.ErrNotHeld)
-	_, at := e.free(e.open(), key, e.lapse(least), "after MinHold")
-	if took := at.Sub(asked); took < least-margin(least) {
-		e.Errorf("MinHold of %v: saw the key free %v after Lock was called", least, took)
-	}
+	e.keptFor(key, least, asked, least, "")
 	// Work that takes longer than MinHold is not held up.
 	l = e.lock(c, key, coord.TTL(e.long), coord.MinHold(10*time.Millisecond))
 	e.pass(20 * time.Millisecond)
@@ -200,8 +200,13 @@ func minHoldAfterExit(e *env) {
 	w.do(order{Do: "lock", Key: key, TTL: e.ttl, MinHold: least})
 	w.do(order{Do: "unlock"})
 	w.leave()
-	_, at := e.free(e.open(), key, e.lapse(least+e.ttl), "after MinHold, its process being gone")
+	e.keptFor(key, least, asked, least+e.ttl, ", its process being gone")
+}
+
+// keptFor fails the case if key, whose Lock was called then, is free before its MinHold is over, or long after most.
+func (e *env) keptFor(key string, least time.Duration, asked time.Time, most time.Duration, when string) {
+	_, at := e.free(e.open(), key, e.lapse(most), "after MinHold"+when)
 	if took := at.Sub(asked); took < least-margin(least) {
-		e.Errorf("MinHold of %v, its process being gone: saw the key free %v after Lock was called", least, took)
+		e.Errorf("MinHold of %v%s: saw the key free %v after Lock was called", least, when, took)
 	}
 }

@@ -18,7 +18,7 @@ func lossCases() []Case {
 			Why:    "a lease counted from the reply, and not from the send, ends after the store's",
 			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
 		}, {
-			ID: "LOCK-13", Name: "frozen-holder-knows-and-is-fenced", Clause: "L3", run: frozen, Hooks: []Hook{HookWorker},
+			ID: "LOCK-13", Name: "frozen-holder-knows-and-is-fenced", Clause: "L3", run: frozenWriters(1), Hooks: []Hook{HookWorker},
 			Why:    "a paused process wakes up after its lease and writes; only its token can stop it (the classic pause)",
 			Remedy: "let leases run out in the store by themselves, and raise the token at the next grant",
 		}, {
@@ -103,41 +103,6 @@ func blackHoled(e *env, path pathTo) {
 	}
 }
 
-func frozen(e *env) {
-	w, key := e.startWorker(), e.key("k")
-	old := w.do(order{Do: "lock", Key: key, TTL: e.ttl}).Token
-	w.freeze()
-	c := e.client()
-	ctx, cancel := context.WithTimeout(e.ctx, e.bound(e.lapse(e.ttl)))
-	defer cancel()
-	l, err := c.Lock(ctx, key, coord.TTL(e.long))
-	if err != nil {
-		e.Fatalf("Lock of a key whose holder is frozen: saw %v, want it after its TTL", err)
-	}
-	// Two resources: one checks tokens, its twin does not.
-	var guard coord.Guard
-	guarded, twin := "", ""
-	write := func(who string, t coord.Token) error {
-		twin = who
-		return guard.Do(key, t, func() error { guarded = who; return nil })
-	}
-	e.noError(write("next holder", l.Token()), "write with the newest token")
-	w.thaw()
-	a := w.do(order{Do: "state"})
-	if !a.Lost || !a.Done {
-		e.Errorf("the frozen holder after it woke up: saw Err lost %v, Done closed %v, want both", a.Lost, a.Done)
-	}
-	e.wantError(write("stale holder", old), "write with the token of the frozen holder", coord.ErrLost)
-	if guarded != "next holder" {
-		e.Errorf("guarded resource: saw the write of the %s, want the next holder's", guarded)
-	}
-	if twin != "stale holder" {
-		e.Errorf("unguarded twin: saw the write of the %s, want the stale holder's: the scenario shows nothing", twin)
-	}
-	e.noError(l.Err(), "the next holder's lock")
-	e.gaveBack(l.Unlock(e.ctx), "the next holder's Unlock")
-}
-
 func removed(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
@@ -185,7 +150,7 @@ func wiped(e *env) {
 	key := e.key("k")
 	l := e.lock(e.client(), key, coord.TTL(e.ttl))
 	lost := watchLoss(l)
-	e.r.suite.Harness.Faults.Wipe(e)
+	wipe(e)
 	recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
 	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
 	e.free(e.open(), key, time.Second, "after the store lost everything")

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -21,11 +22,11 @@ func raceCases() []Case {
 			Why:    "a renewal that was under way when the lock was given back brought it back for a whole lease (redisson#7272)",
 			Remedy: "make Renew compare the owner and extend in one atomic step",
 		}, {
-			ID: "LIMIT-17", Name: "first-uses-at-once-share-one-limit", Clause: "R1", run: firstUses,
+			ID: "LIMIT-17", Name: "first-uses-at-once-share-one-limit", Clause: "R1", run: takenTogether(3, 8, 8),
 			Why:    "clients that all find no state make one each, and the last one to write it forgets the others (redisson#3804)",
 			Remedy: "create a limit's state on the condition that there is none yet, in the step that debits",
 		}, {
-			ID: "LIMIT-39", Name: "many-writers-are-no-denial", Clause: "R1", run: manyWritersAdmitted,
+			ID: "LIMIT-39", Name: "many-writers-are-no-denial", Clause: "R1", run: takenTogether(64, 64, 1),
 			Why:    "a compare-and-swap that gives up after some defeats tells callers that they are over a limit which is far from spent",
 			Remedy: "repeat a defeated swap, with jitter, until the context ends; never answer a conflict with a denial",
 		},
@@ -77,11 +78,27 @@ func renewMeetsUnlock(e *env) {
 	}
 }
 
-// takeTogether makes n asks for one permit each at the same time, and counts the grants.
+// takenTogether has asks for one permit each come at the same time, of limits of so many under fresh keys. It wants
+// exactly what there is to be granted.
+func takenTogether(permits, asks, keys int) func(*env) {
+	return func(e *env) {
+		clients := []driver.Limiter{e.open(), e.open(), e.open(), e.open()}
+		for name, limit := range still(permits) {
+			for i := range keys {
+				want := min(asks, permits)
+				if total := e.takeTogether(clients, e.key(name+strconv.Itoa(i)), limit, asks); total != want && !e.Failed() {
+					e.Errorf("%d asks at once of a %s of %d: saw %d granted, want exactly %d", asks, name, permits, total, want)
+				}
+			}
+		}
+	}
+}
+
+// takeTogether counts the grants of n asks.
 func (e *env) takeTogether(clients []driver.Limiter, key string, limit driver.Limit, n int) int {
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	gate, total := make(chan struct{}), 0
+	var total atomic.Int64
+	gate := make(chan struct{})
 	for i := range n {
 		wg.Go(func() {
 			<-gate
@@ -90,41 +107,10 @@ func (e *env) takeTogether(clients []driver.Limiter, key string, limit driver.Li
 				e.Errorf("Take among many: saw %d answers, error %v, want one answer", len(t.Asks), err)
 				return
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			total += t.Asks[0].N
+			total.Add(int64(t.Asks[0].N))
 		})
 	}
 	close(gate)
 	wg.Wait()
-	return total
-}
-
-func (e *env) limiters(n int) (list []driver.Limiter) {
-	for range n {
-		list = append(list, e.open())
-	}
-	return list
-}
-
-func firstUses(e *env) {
-	clients := e.limiters(4)
-	for name, limit := range still(3) {
-		for i := range 8 {
-			key := e.key(name + strconv.Itoa(i))
-			if total := e.takeTogether(clients, key, limit, 8); total != 3 && !e.Failed() {
-				e.Errorf("8 asks at once, the first of a %s of 3: saw %d granted, want exactly 3", name, total)
-			}
-		}
-	}
-}
-
-func manyWritersAdmitted(e *env) {
-	const writers = 64
-	clients := e.limiters(4)
-	for name, limit := range still(writers) {
-		if total := e.takeTogether(clients, e.key(name), limit, writers); total != writers && !e.Failed() {
-			e.Errorf("%d asks at once of a %s of as many: saw %d granted, want all", writers, name, total)
-		}
-	}
+	return int(total.Load())
 }

@@ -52,18 +52,8 @@ func skewedLeases(e *env) {
 	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, 30 * time.Minute, -30 * time.Minute} {
 		l := e.skewed(ahead)
 		whose := fmt.Sprintf("of a client %v ahead", ahead)
-		r, sent := e.req(e.ttl), time.Now()
-		g := e.take(l, key, r)
+		next, g, h := e.lasts(l, right, key, " "+whose)
 		rises(e, "the lease "+whose, g.Token, last)
-		since := sent
-		if !g.Since.IsZero() {
-			since = g.Since
-		}
-		next := e.req(e.long)
-		h, at := e.seize(right, key, next, e.lapse(g.TTL), "with the lease "+whose)
-		if early := since.Add(g.TTL).Sub(at); early > margin(g.TTL) {
-			e.Errorf("a lease of %v %s: saw a rival granted %v before its end", g.TTL, whose, early)
-		}
 		rises(e, "who came after the lease "+whose, h.Token, g.Token)
 		last = h.Token
 		e.refused(l, key, "by a client whose clock is off, while the key is held")

@@ -39,7 +39,7 @@ func stateCases() []Case {
 			Why:    "a dashboard that looks must neither take permits nor keep state alive",
 			Remedy: "answer an ask for none from a read alone",
 		}, {
-			ID: "LIMIT-38", Name: "state-survives-a-restart", Clause: "R4", run: survivesRestart,
+			ID: "LIMIT-38", Name: "state-survives-a-restart", Clause: "R4", run: stateSurvives("a restart of the store", killAndRestart),
 			Proves: driver.DurableRestart, Hooks: []Hook{HookRestart},
 			Why:    "a store that forgets every debt when it restarts admits a burst, and every held lock twice",
 			Remedy: "write what is counted durably before answering, or do not claim durable-restart",
@@ -244,33 +244,26 @@ func takeReplyLost(e *env, path pathTo) {
 	}
 }
 
-func survivesRestart(e *env) {
-	f := e.r.suite.Harness.Faults
-	e.stateSurvives("a restart of the store", func() {
-		f.Kill(e)
-		f.Restart(e)
-	})
-}
-
 // stateSurvives has a lock held and limits spent before an event, and still so after it.
-func (e *env) stateSurvives(what string, event func()) {
-	l, key, r := e.open(), e.key("lock"), e.req(e.round(30*time.Second))
-	e.take(l, key, r)
-	limiter, limits := driver.Limiter(e.open()), e.r.limits
-	if limits {
-		for name, limit := range still(10) {
-			e.grantedN(e.ask(limiter, e.key(name), limit, 10, 10), 10, "all under "+name)
+func stateSurvives(what string, event func(*env)) func(*env) {
+	return func(e *env) {
+		l, key, r := e.open(), e.key("lock"), e.req(e.keep)
+		e.take(l, key, r)
+		if e.r.limits {
+			for name, limit := range still(10) {
+				e.spendAll(l, e.key(name), limit, name)
+			}
 		}
-	}
-	event()
-	e.refused(e.open(), key, "after "+what)
-	if limits {
-		limiter = e.open()
-		for name, limit := range still(10) {
-			e.grantedN(e.ask(limiter, e.key(name), limit, 1, 1), 0, "one more after "+what+" under "+name)
+		event(e)
+		l = e.open()
+		e.refused(l, key, "after "+what)
+		if e.r.limits {
+			for name, limit := range still(10) {
+				e.grantedN(e.ask(l, e.key(name), limit, 1, 1), 0, "one more after "+what+" under "+name)
+			}
 		}
+		e.end(l, key, r.ID, "Unlock after "+what)
 	}
-	e.end(e.open(), key, r.ID, "Unlock after "+what)
 }
 
 func takeAll(e *env) {

@@ -15,7 +15,7 @@ func tokenCases() []Case {
 			Why:    "a fencing token that repeats or falls lets a stale writer through",
 			Remedy: "count tokens where the lock is granted, in the same atomic step",
 		}, {
-			ID: "LOCK-06", Name: "tokens-rise-over-expiry", Clause: "L2", run: tokensRiseOverExpiry,
+			ID: "LOCK-06", Name: "tokens-rise-over-expiry", Clause: "L2", run: lapses(1, 20, 50*time.Millisecond),
 			Why:    "a counter that is kept beside the lease, and dies with it, starts again",
 			Remedy: "keep the token's counter longer than the lease, or seed it from a clock",
 		}, {
@@ -23,12 +23,12 @@ func tokenCases() []Case {
 			Why:    "locks that move to another store start below the tokens that a resource remembers",
 			Remedy: "return tokens below 2^53, so that a floor can be put under them",
 		}, {
-			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOverRestart,
+			ID: "LOCK-08", Name: "tokens-rise-over-restart", Clause: "L2", run: tokensRiseOver("a restart of the store", killAndRestart),
 			Proves: driver.TokenRestart, Hooks: []Hook{HookRestart},
 			Why:    "a store that counts in memory forgets its tokens when it restarts",
 			Remedy: "store the counter durably, or do not claim token-restart",
 		}, {
-			ID: "LOCK-09", Name: "tokens-rise-though-all-is-lost", Clause: "L2", run: tokensRiseOverWipe,
+			ID: "LOCK-09", Name: "tokens-rise-though-all-is-lost", Clause: "L2", run: tokensRiseOver("the loss of all data", wipe),
 			Proves: driver.TokenClockSeeded, Hooks: []Hook{HookWipe},
 			Why:    "a cache that is flushed forgets its counters, the resources behind it do not forget the tokens",
 			Remedy: "seed the counter from a clock when it is missing, or do not claim token-clock-seeded",
@@ -52,20 +52,6 @@ func tokensRise(e *env) {
 	}
 }
 
-func tokensRiseOverExpiry(e *env) {
-	l, key, ttl := e.open(), e.key("k"), e.round(50*time.Millisecond)
-	var last int64
-	holders := 20
-	if ttl > 100*time.Millisecond {
-		holders = 4
-	}
-	for i := range holders {
-		g, _ := e.seize(l, key, e.req(ttl), e.lapse(ttl), "whose holder has let its lease lapse")
-		rises(e, fmt.Sprintf("holder %d, the one before having lapsed", i), g.Token, last)
-		last = g.Token
-	}
-}
-
 func tokenFloor(e *env) {
 	key := e.key("k")
 	plain := e.lock(e.client(), key)
@@ -76,31 +62,24 @@ func tokenFloor(e *env) {
 	e.gaveBack(raised.Unlock(e.ctx), "Unlock")
 }
 
-func tokensRiseOverRestart(e *env) {
-	f := e.r.suite.Harness.Faults
-	e.tokensRiseOver("a restart of the store", func() {
-		f.Kill(e)
-		f.Restart(e)
-	})
-}
-
-func tokensRiseOverWipe(e *env) {
-	e.tokensRiseOver("the loss of all data", func() { e.r.suite.Harness.Faults.Wipe(e) })
-}
-
-func (e *env) tokensRiseOver(what string, event func()) {
-	tokens := make(map[string]int64)
-	l := e.open()
-	for i := range 3 {
-		key, r := e.key(fmt.Sprint("k", i)), e.req(e.long)
-		tokens[key] = e.take(l, key, r).Token
-		e.end(l, key, r.ID, "Unlock")
-	}
-	event()
-	l = e.open()
-	for key, before := range tokens {
-		r := e.req(e.long)
-		rises(e, "the next holder after "+what, e.take(l, key, r).Token, before)
-		e.end(l, key, r.ID, "Unlock after "+what)
+// tokensRiseOver takes locks before and after an event.
+func tokensRiseOver(what string, event func(*env)) func(*env) {
+	return func(e *env) {
+		tokens := make(map[string]int64)
+		l := e.open()
+		for i := range 3 {
+			key, r := e.key(fmt.Sprint("k", i)), e.req(e.long)
+			tokens[key] = e.take(l, key, r).Token
+			e.end(l, key, r.ID, "Unlock")
+		}
+		event(e)
+		l = e.open()
+		for key, before := range tokens {
+			r := e.req(e.long)
+			rises(e, "the next holder after "+what, e.take(l, key, r).Token, before)
+			e.end(l, key, r.ID, "Unlock after "+what)
+		}
 	}
 }
+
+func wipe(e *env) { e.r.suite.Harness.Faults.Wipe(e) }

@@ -73,7 +73,6 @@ func floors(e *env) {
 
 // tellsRestarts restarts the store, which has either kept a hold or tells of another run.
 func tellsRestarts(e *env) {
-	f := e.r.suite.Harness.Faults
 	ask := func(l driver.Locker, key string) (driver.Request, driver.Grant) {
 		r := e.req(e.long)
 		r.Floor = 1
@@ -85,8 +84,7 @@ func tellsRestarts(e *env) {
 		e.Errorf("run of two grants: saw %q and %q, want the same without a restart", before.Run, other.Run)
 	}
 	killed := time.Now()
-	f.Kill(e)
-	f.Restart(e)
+	killAndRestart(e)
 	l = e.open()
 	_, after := ask(l, e.key("later"))
 	if before.Run == "" && after.Run == "" {

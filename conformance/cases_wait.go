@@ -27,7 +27,7 @@ func waitCases() []Case {
 			Why:    "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
 			Remedy: "give a grant that crosses with the cancellation back, or pass it on",
 		}, {
-			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: failEachCall,
+			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, lockAlone, failingKinds()[:2]),
 			Why:    "every call of an acquisition is the last before a crash of the network some day (SQLite fails the Nth call, for every N)",
 			Remedy: "make TryLock, Lock and Unlock repeatable by id after any error",
 		}, {
@@ -201,40 +201,6 @@ func cancelAtGrant(e *env) {
 		}
 		e.noError(recv(e, behind, 3*time.Second, "the waiter behind one that was cancelled at its grant"), "Lock behind one that was cancelled at its grant")
 		e.free(holder, key, 3*time.Second, "after a Lock was cancelled at its grant")
-	}
-}
-
-// failEachCall takes and gives back a lock again and again, and fails one call more each time, before or
-// after the store has applied it, until there is none left to fail.
-func failEachCall(e *env) {
-	rival := e.open()
-	for what, fault := range map[string]Fault{"lost": FailBefore, "applied, its reply lost": FailAfter} {
-		positions := 0
-		for n := 1; ; n++ {
-			b, in := e.injected()
-			c, key := e.clientOn(b), e.key(fmt.Sprint(what, n))
-			in.Script(func(call Call) Fault {
-				if call.N == n {
-					return fault
-				}
-				return NoFault
-			})
-			l, err := c.Lock(e.within(soon), key, coord.TTL(e.long))
-			if err == nil {
-				e.gaveBack(l.Unlock(e.ctx), fmt.Sprintf("Unlock when call %d is %s", n, what))
-			} else {
-				e.wantError(err, fmt.Sprintf("Lock when call %d is %s", n, what), coord.ErrUnavailable, coord.ErrUnknownOutcome)
-			}
-			e.free(rival, key, 5*time.Second, fmt.Sprintf("when call %d of an acquisition is %s", n, what))
-			e.gaveBack(c.Close(), "Close")
-			if in.count("") < n {
-				break
-			}
-			positions = n
-		}
-		if positions < 2 {
-			e.Errorf("calls that could fail: saw %d, want at least one to lock and one to unlock", positions)
-		}
 	}
 }
 

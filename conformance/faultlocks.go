@@ -32,6 +32,9 @@ func lockUsages(e *env) []usage {
 	})
 }
 
+// lockAlone is the first of them.
+func lockAlone(e *env) []usage { return lockUsages(e)[:1] }
+
 // possible leaves out what the store does not claim to do.
 func (e *env) possible(all []usage) []usage {
 	var list []usage

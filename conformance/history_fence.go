@@ -146,34 +146,34 @@ func (r *resource) writer(c *coord.Client, client int, done <-chan struct{}) {
 
 // frozenWriters: processes that are stopped before a write, one after the other, and go on when
 // others have long written.
-func frozenWriters(e *env) {
-	const processes = 2
-	r := e.resource(e.key("k"))
-	var frozen []*worker
-	for i := range processes {
-		w := e.startWorker()
-		token := w.do(order{Do: "lock", Key: r.key, TTL: e.ttl}).Token
-		if !r.put(i, token) {
-			e.Errorf("write with the token of a lock that was just granted: saw it refused, want it taken")
+func frozenWriters(processes int) func(*env) {
+	return func(e *env) {
+		r := e.resource(e.key("k"))
+		var frozen []*worker
+		for i := range processes {
+			w := e.startWorker()
+			token := w.do(order{Do: "lock", Key: r.key, TTL: e.ttl}).Token
+			if !r.put(i, token) {
+				e.Errorf("write with the token of a lock that was just granted: saw it refused, want it taken")
+			}
+			w.freeze()
+			frozen = append(frozen, w)
 		}
-		w.freeze()
-		frozen = append(frozen, w)
+		l := e.inherits(lockKind, r.key, "that is frozen")
+		r.write(processes, l)
+		for i, w := range frozen {
+			w.send(order{Do: "state"}) // finds it stopped, and is the first that it does
+			w.thaw()
+			a := w.answer("write after the thaw")
+			if !a.Lost || !a.Done {
+				e.Errorf("a holder that was frozen past its lease: saw Err lost %v, Done closed %v as it woke up, want both", a.Lost, a.Done)
+			}
+			if r.put(i, a.Token) {
+				e.Errorf("guarded resource: saw it take token %d of a frozen holder after %d, want a refusal", a.Token, l.Token())
+			}
+		}
+		e.noError(l.Err(), "the newest holder's lock")
+		e.gaveBack(l.Unlock(e.ctx), "the newest holder's Unlock")
+		r.verdict()
 	}
-	l, err := e.client().Lock(e.within(soon+e.lapse(e.ttl)), r.key, coord.TTL(e.long))
-	e.noError(err, "Lock of a key whose holders are frozen")
-	r.write(processes, l)
-	for i, w := range frozen {
-		w.send(order{Do: "state"}) // finds it stopped, and is the first that it does
-		w.thaw()
-		a := w.answer("write after the thaw")
-		if !a.Lost {
-			e.Errorf("a holder that was frozen past its lease: saw its Err nil as it woke up, want ErrLost")
-		}
-		if r.put(i, a.Token) {
-			e.Errorf("guarded resource: saw it take token %d of a frozen holder after %d, want a refusal", a.Token, l.Token())
-		}
-	}
-	e.noError(l.Err(), "the newest holder's lock")
-	e.gaveBack(l.Unlock(e.ctx), "the newest holder's Unlock")
-	r.verdict()
 }
