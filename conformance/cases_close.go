@@ -25,15 +25,18 @@ func closeCases() []Case {
 	}
 }
 
-func closeClient(e *env) {
+func closeClient(e *env) { e.closes(lockKind) }
+
+// closes closes a client that holds a key, and has one wait for another key and one behind the first.
+func (e *env) closes(k *kind) {
 	b, in := e.injected()
-	c, held, wanted := e.clientOn(b), e.key("held"), e.key("wanted")
-	rival, r := e.open(), e.req(e.long)
-	e.take(rival, wanted, r)
-	l := e.lock(c, held, coord.TTL(e.keep)) // which frees the key in time where the store does not confirm the release
+	c, held, wanted := e.clientOn(b), e.key(k.name+" held"), e.key(k.name+" wanted")
+	locker, rival := k.locker(c), k.at(e.open())
+	r, _ := e.enter(rival, k.key(wanted), k.barred, "a rival")
+	l := e.lock(locker, held, coord.TTL(e.keep)) // which frees the key in time where the store does not confirm the release
 	done := l.Done()
 	in.Script(func(call Call) Fault {
-		if call.Op == "Unlock" && call.Key == held {
+		if call.Op == k.op("Unlock") && call.Key == k.key(held) {
 			select {
 			case <-done:
 			default:
@@ -42,21 +45,31 @@ func closeClient(e *env) {
 		}
 		return NoFault
 	})
-	remote := async(func() error { _, err := c.Lock(e.ctx, wanted); return err })
-	local := async(func() error { _, err := c.Lock(e.ctx, held); return err })
-	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("TryLock", wanted) != "" })
+	remote := async(func() error { _, err := locker.Lock(e.ctx, wanted); return err })
+	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID(k.op("TryLock"), k.key(wanted)) != "" })
+	local := remote
+	if k == lockKind {
+		local = async(func() error { _, err := c.Lock(e.ctx, held); return err })
+	}
 	e.gaveBack(c.Close(), "Close")
 	recv(e, done, 0, "Done once Close has returned")
-	e.wantError(l.Err(), "Err after Close", coord.ErrNotHeld)
+	e.wantError(l.Err(), "Err after Close", coord.ErrNotHeld, coord.ErrClosed)
 	e.wantError(recv(e, remote, time.Second, "a waiter at the store, after Close"), "Lock during Close", coord.ErrClosed)
-	e.wantError(recv(e, local, time.Second, "a local waiter, after Close"), "Lock during Close", coord.ErrClosed)
-	e.free(rival, held, time.Second, "after Close of its holder's client")
-	e.end(rival, wanted, r.ID, "Unlock")
-	e.free(rival, wanted, time.Second, "after Close of its waiter's client")
-	_, err := c.Lock(e.ctx, held)
+	if local != remote {
+		e.wantError(recv(e, local, time.Second, "a local waiter, after Close"), "Lock during Close", coord.ErrClosed)
+	}
+	e.freeFor(rival, k.key(held), k.whole, time.Second, "after Close of its holder's client")
+	e.end(rival, k.key(wanted), r.ID, "Unlock")
+	e.freeFor(rival, k.key(wanted), k.whole, time.Second, "after Close of its waiter's client")
+	e.free(e.open(), k.key(wanted), soon, "which is the queue of a shared key, after Close of its waiter's client")
+	_, err := locker.Lock(e.ctx, held)
 	e.wantError(err, "Lock after Close", coord.ErrClosed)
-	_, err = c.TryLock(e.ctx, held)
+	_, err = locker.TryLock(e.ctx, held)
 	e.wantError(err, "TryLock after Close", coord.ErrClosed)
+	if shared, ok := locker.(*coord.Shared); ok {
+		_, err = shared.Holders(e.ctx, held)
+		e.wantError(err, "Holders after Close", coord.ErrClosed)
+	}
 	e.wantError(c.Ping(e.ctx), "Ping after Close", coord.ErrClosed)
 	e.gaveBack(c.Close(), "Close for the second time")
 }

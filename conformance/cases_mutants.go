@@ -38,46 +38,66 @@ func mutantCases() []Case {
 // renewAll renews several holds, one of which is gone, in one batch.
 func renewAll(e *env) {
 	l := e.open()
+	e.batches(l)
+	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool {
+		keys := make([]string, 4)
+		for i := range keys {
+			keys[i] = e.key(fmt.Sprint("k", i, " ", ttl))
+		}
+		return e.renewsBatch(l, keys, exclusive, ttl)
+	})
+}
+
+// batches ends the case if the store renews holds one by one.
+func (e *env) batches(l driver.Locker) {
 	if l.RenewAll(e.within(soon), []driver.Hold{{Key: e.key("free"), Request: e.req(e.long)}}) == nil {
 		e.Unsupported("the store has no request that renews several holds")
 	}
-	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool { return e.renewAll(l, ttl) })
 }
 
-func (e *env) renewAll(l driver.Locker, ttl time.Duration) (early bool) {
-	const n, gone = 4, 1
+// renewsBatch renews holds of keys for long, of which one is gone, and sees the others outlive their first leases.
+func (e *env) renewsBatch(l driver.Locker, keys []string, s driver.Share, ttl time.Duration) (early bool) {
+	const gone = 1
 	start := time.Now()
 	var holds []driver.Hold
 	var grants []driver.Grant
-	for i := range n {
-		h := driver.Hold{Key: e.key(fmt.Sprint("k", i, " ", ttl)), Request: e.req(ttl)}
-		grants = append(grants, e.take(l, h.Key, h.Request))
+	for _, key := range keys {
+		h := driver.Hold{Key: key, Request: e.share(s, ttl)}
+		grants = append(grants, e.entered(l, key, h.Request, "a hold of several"))
 		h.TTL = e.long
 		holds = append(holds, h)
+	}
+	whole := s
+	if s.Mode == driver.Permits {
+		whole.Weight, holds[0].Share.Weight = s.Of, 1
 	}
 	e.end(l, holds[gone].Key, holds[gone].ID, "Unlock of one hold of several")
 	answers := l.RenewAll(e.within(soon), holds)
 	if time.Since(start) > grants[0].TTL/2 {
 		return true
 	}
-	if len(answers) != n {
-		e.Fatalf("RenewAll of %d holds: saw %d answers, want one for each", n, len(answers))
+	if len(answers) != len(keys) {
+		e.Fatalf("RenewAll of %d holds: saw %d answers, want one for each", len(keys), len(answers))
 	}
 	for i, a := range answers {
-		what := fmt.Sprintf("RenewAll of %d holds, answer %d", n, i)
+		what := fmt.Sprintf("RenewAll of %d holds, answer %d", len(keys), i)
 		switch {
 		case i == gone:
 			e.wantError(a.Err, what+", whose hold was unlocked", driver.ErrNotHeld)
 		case a.Err != nil:
 			e.Errorf("%s: saw %v, want its lease prolonged", what, a.Err)
-		case a.Grant.Token != grants[i].Token:
-			e.Errorf("%s: saw token %d, want its own, %d", what, a.Grant.Token, grants[i].Token)
+		case a.Grant.Token != grants[i].Token || a.Grant.Slot != grants[i].Slot:
+			e.Errorf("%s: saw token %d and slot %d, want its own, %d and %d", what, a.Grant.Token, a.Grant.Slot, grants[i].Token, grants[i].Slot)
 		}
 	}
 	e.passUntil(start.Add(grants[0].TTL + grants[0].TTL/4))
+	if s.Mode == driver.Permits {
+		e.takesAll(l, keys[0], permits(7, 10), "7 of 10 beside 3 that were renewed in a batch")
+		e.keptOut(l, keys[0], permits(8, 10), "8 of 10 beside 3 that were renewed in a batch")
+	}
 	for i, h := range holds {
 		if i != gone {
-			e.refused(l, h.Key, fmt.Sprintf("when the first lease of hold %d is over, which was renewed in a batch", i))
+			e.keptOut(l, h.Key, whole, fmt.Sprintf("all of a key when the first lease of hold %d is over, which was renewed in a batch", i))
 			e.end(l, h.Key, h.ID, "Unlock of a hold that was renewed in a batch")
 		}
 	}

@@ -68,10 +68,15 @@ type holders struct {
 func (e *env) holdersOf(c *coord.Client, name string, n int) *holders {
 	h := &holders{env: e, c: c}
 	for i := range n {
-		l := e.lock(c, e.key(fmt.Sprint(name, " ", i)), coord.TTL(e.keep))
-		h.locks, h.first = append(h.locks, l), append(h.first, l.Deadline())
+		h.hold(c, e.key(fmt.Sprint(name, " ", i)))
 	}
 	return h
+}
+
+// hold takes another lock.
+func (h *holders) hold(c coord.Locker, key string) {
+	l := h.lock(c, key, coord.TTL(h.keep))
+	h.locks, h.first = append(h.locks, l), append(h.first, l.Deadline())
 }
 
 // renewed reports whether all were renewed, or lost.
@@ -100,74 +105,74 @@ func (h *holders) unlock(when string) {
 	h.gaveBack(l.Unlock(h.ctx), "Unlock "+when)
 }
 
+// refuse has the store refuse what needs more space, until the function that it gives is called or the case is over.
+func (e *env) refuse() (accept func()) {
+	faults := e.r.suite.Harness.Faults
+	faults.Refuse(e)
+	accept = sync.OnceFunc(func() { faults.Accept(e) })
+	e.Cleanup(accept)
+	return accept
+}
+
+// outlive has the holders live through a time in which the store refuses, until all were renewed. They call meanwhile
+// now and then.
+func (h *holders) outlive(meanwhile, after func()) {
+	accept := h.refuse()
+	for ; !h.renewed(); h.pass(50 * time.Millisecond) {
+		meanwhile()
+	}
+	h.live("while the store refuses new ones")
+	h.unlock("while the store refuses new ones")
+	accept()
+	h.live("after the store refused new ones")
+	after()
+	for len(h.locks) > 0 {
+		h.unlock("after the store refused new ones")
+	}
+}
+
 // storeRefuses takes locks, has the store refuse new ones until they have been renewed, and looks after them.
 func storeRefuses(e *env) {
-	faults := e.r.suite.Harness.Faults
 	h := e.holdersOf(e.client(), "held", 10)
-	rival := e.client()
-	faults.Refuse(e)
-	accept := sync.OnceFunc(func() { faults.Accept(e) })
-	e.Cleanup(accept)
-	refused := 0
-	for ; !h.renewed(); e.pass(50 * time.Millisecond) {
+	rival, refused := e.client(), 0
+	h.outlive(func() {
 		l, err := h.c.TryLock(e.within(soon), e.key("fresh"), coord.TTL(e.ttl))
 		if err == nil {
 			e.gaveBack(l.Unlock(e.ctx), "Unlock of a lock that was granted all the same")
-			continue
+			return
 		}
 		refused++
 		e.fairlyRefused("TryLock of a free key", err)
-	}
-	if refused == 0 {
-		e.Errorf("TryLock while Faults.Refuse is in force: saw only grants, want refusals: the hook does nothing")
-	}
-	h.live("while the store refuses new ones")
-	if _, err := rival.TryLock(e.within(soon), h.locks[0].Key()); err == nil {
-		e.Errorf("TryLock of a held key while the store refuses new locks: saw a grant")
-	}
-	h.unlock("while the store refuses new locks")
-	accept()
-	h.live("after the store refused new ones")
-	for _, key := range []string{e.key("fresh"), e.key("held 0")} {
-		e.gaveBack(e.lock(rival, key, coord.TTL(e.long)).Unlock(e.ctx), "Unlock after the store refused new locks")
-	}
-	for len(h.locks) > 0 {
-		h.unlock("after the store refused new locks")
-	}
+		if _, err := rival.TryLock(e.within(soon), h.locks[0].Key()); err == nil {
+			e.Errorf("TryLock of a held key while the store refuses new locks: saw a grant")
+		}
+	}, func() {
+		if refused == 0 {
+			e.Errorf("TryLock while Faults.Refuse is in force: saw only grants, want refusals: the hook does nothing")
+		}
+		for _, key := range []string{e.key("fresh"), e.key("held 0")} {
+			e.gaveBack(e.lock(rival, key, coord.TTL(e.long)).Unlock(e.ctx), "Unlock after the store refused new locks")
+		}
+	})
 }
 
 // storeRefusesShares is storeRefuses for those who share a key.
 func storeRefusesShares(e *env) {
-	faults := e.r.suite.Harness.Faults
 	h := &holders{env: e, c: e.client()}
 	rival, key := e.shared(), e.key("k")
-	for _, s := range []*coord.Shared{h.c.Semaphore(4), h.c.ReadWrite().Read()} {
-		for range 2 {
-			l := e.lock(s, key, coord.TTL(e.keep))
-			h.locks, h.first = append(h.locks, l), append(h.first, l.Deadline())
+	for _, k := range []*kind{permitKind, permitKind, readKind, readKind} {
+		h.hold(k.locker(h.c), key)
+	}
+	h.outlive(func() {}, func() {
+		for _, k := range []*kind{permitKind, readKind} {
+			e.keptOut(rival, k.key(key), k.barred, "all of a key beside a "+k.name+" that was held while the store refused new ones")
 		}
-	}
-	faults.Refuse(e)
-	accept := sync.OnceFunc(func() { faults.Accept(e) })
-	e.Cleanup(accept)
-	for !h.renewed() {
-		e.pass(50 * time.Millisecond)
-	}
-	h.live("while the store refuses new ones")
-	h.unlock("while the store refuses new shares")
-	accept()
-	h.live("after the store refused new ones")
-	e.keptOut(rival, readWriteKey(key), writer, "a writer beside readers that were held while the store refused new ones")
-	e.keptOut(rival, semaphoreKey(key), permits(4, 4), "all 4 permits beside one that was held while the store refused new ones")
-	for len(h.locks) > 0 {
-		h.unlock("after the store refused new shares")
-	}
+	})
 }
 
 // storeRefusesPermits asks for permits while the store refuses what would use more space.
 func storeRefusesPermits(e *env) {
 	const rate = 5
-	faults := e.r.suite.Harness.Faults
 	c, limit, granted := e.client(), coord.Per(rate, year), 0
 	ask := func(key string) error {
 		r, err := c.Allow(e.within(soon), key, limit)
@@ -177,9 +182,7 @@ func storeRefusesPermits(e *env) {
 		return err
 	}
 	e.noError(ask(e.key("old")), "Allow before the refusal")
-	faults.Refuse(e)
-	accept := sync.OnceFunc(func() { faults.Accept(e) })
-	e.Cleanup(accept)
+	accept := e.refuse()
 	for i := range 10 {
 		if err := ask(e.key("old")); err != nil {
 			e.fairlyRefused("Allow of a known limit", err)

@@ -45,24 +45,33 @@ func renewalCases() []Case {
 }
 
 func renewed(e *env) {
-	key := e.key("k")
-	l := e.lock(e.client(), key, coord.TTL(e.keep))
-	rival, first, granted := e.open(), l.Deadline(), time.Now()
+	e.outlives(lockKind)
+	e.growing(e.ttl, func(e *env, ttl time.Duration) bool { return e.prolonged(e.open(), ttl) })
+}
+
+// outlives has a client hold a key, twice if it can, until the leases were renewed.
+func (e *env) outlives(k *kind) {
+	h, rival, key := &holders{env: e, c: e.client()}, k.at(e.open()), e.key(k.name)
+	h.hold(k.locker(h.c), key)
+	if k == readKind || k == permitKind {
+		h.hold(k.locker(h.c), key)
+	}
+	granted := time.Now()
 	tried := func() bool {
-		_, err := rival.TryLock(e.within(soon), key, e.req(e.ttl))
-		e.noError(l.Err(), "Err of a lock that is renewed")
-		return e.wantError(err, "TryLock by another id while the lock is renewed", driver.ErrLocked)
+		h.live("while it is renewed")
+		return e.keptOut(rival, k.key(key), k.barred, "TryLock by another id while the lock is renewed")
 	}
-	e.until(l.TTL(), "a renewal", func() bool { return l.Deadline().After(first) || !tried() })
-	if most := l.TTL() * 2 / 5; e.timely() && time.Since(granted) > most {
-		e.Errorf("the first renewal of a lease of %v: saw it after %v, want it after a third", l.TTL(), time.Since(granted))
+	e.until(e.keep, "a renewal", func() bool { return h.renewed() || !tried() })
+	if most := e.keep * 2 / 5; e.timely() && time.Since(granted) > most {
+		e.Errorf("the first renewal of a lease of %v: saw it after %v, want it after a third", e.keep, time.Since(granted))
 	}
-	for end := first.Add(l.TTL() * 3 / 2); e.timely() && time.Now().Before(end); e.pass(l.TTL() / 20) {
+	for end := granted.Add(e.keep * 5 / 2); e.timely() && time.Now().Before(end); e.pass(e.keep / 20) {
 		tried()
 	}
-	e.gaveBack(l.Unlock(e.ctx), "Unlock")
-	e.free(rival, key, time.Second, "after the Unlock")
-	e.growing(e.ttl, func(e *env, ttl time.Duration) bool { return e.prolonged(rival, ttl) })
+	for len(h.locks) > 0 {
+		h.unlock("of what was renewed")
+	}
+	e.freeFor(rival, k.key(key), k.whole, time.Second, "after the Unlock")
 }
 
 // prolonged renews a short lease by a long one, and sees it outlive the short one's end.

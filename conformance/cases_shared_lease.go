@@ -243,46 +243,12 @@ func downgrades(e *env) {
 	e.takesAll(b, key, writer, "a writer after the readers have left")
 }
 
-// renewsShares renews several holds of one key, one of which is over, in one batch.
+// renewsShares renews several holds of one key, and one of another, in one batch.
 func renewsShares(e *env) {
 	l := e.shared()
-	const n, gone = 4, 1
-	key, other := e.key("k"), e.key("other")
-	var holds []driver.Hold
-	var grants []driver.Grant
-	for i := range n {
-		h := driver.Hold{Key: key, Request: e.share(permits(2, 10), e.long)}
-		if i == n-1 {
-			h.Key = other
-		}
-		grants = append(grants, e.entered(l, h.Key, h.Request, "2 of 10"))
-		holds = append(holds, h)
-	}
-	e.leave(l, key, holds[gone].Request)
-	holds[0].Share.Weight = 1
-	answers := l.RenewAll(e.within(soon), holds)
-	if answers == nil {
-		e.Unsupported("the store has no request that renews several shared holds")
-	}
-	if len(answers) != n {
-		e.Fatalf("RenewAll of %d holds: saw %d answers, want one for each", n, len(answers))
-	}
-	for i, a := range answers {
-		switch {
-		case i == gone:
-			e.wantError(a.Err, "RenewAll, of a hold that was unlocked", driver.ErrNotHeld)
-		case a.Err != nil:
-			e.Errorf("RenewAll, answer %d: saw %v, want its lease prolonged", i, a.Err)
-		case a.Grant.Token != grants[i].Token || a.Grant.Slot != grants[i].Slot:
-			e.Errorf("RenewAll, answer %d: saw token %d and slot %d, want its own, %d and %d", i, a.Grant.Token, a.Grant.Slot, grants[i].Token, grants[i].Slot)
-		}
-	}
-	rest, _ := e.enter(l, key, permits(7, 10), "7 of 10 beside 3")
-	e.keptOut(l, key, permits(1, 10), "1 of 10 beside 10")
-	e.leave(l, key, rest)
-	for i, h := range holds {
-		if i != gone {
-			e.leave(l, h.Key, h.Request)
-		}
-	}
+	e.batches(l)
+	e.growing(2*e.ttl, func(e *env, ttl time.Duration) bool {
+		key, other := e.key("k"+ttl.String()), e.key("other"+ttl.String())
+		return e.renewsBatch(l, []string{key, key, key, other}, permits(2, 10), ttl)
+	})
 }

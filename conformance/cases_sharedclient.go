@@ -421,39 +421,7 @@ func watchesMembers(e *env) {
 	ended = true
 }
 
-func closesShares(e *env) {
-	b, in := e.injected()
-	c, rival := e.clientOn(b), e.shared()
-	reads, takes, wants := e.key("reads"), e.key("takes"), e.key("wants")
-	r, _ := e.enter(rival, readWriteKey(wants), reader, "a reader")
-	var held []*coord.Lock
-	for key, l := range map[string]*coord.Shared{reads: c.ReadWrite().Read(), takes: c.Semaphore(2)} {
-		lock, err := l.Lock(e.within(soon), key, coord.TTL(e.long))
-		e.noError(err, "Lock of a free key")
-		held = append(held, lock)
-	}
-	waits := async(func() error {
-		_, err := c.ReadWrite().Write().Lock(e.ctx, wants)
-		return err
-	})
-	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("Shared.TryLock", readWriteKey(wants)) != "" })
-	e.gaveBack(c.Close(), "Close")
-	for _, lock := range held {
-		recv(e, lock.Done(), 0, "Done once Close has returned")
-		e.wantError(lock.Err(), "Err once Close has returned", coord.ErrClosed)
-	}
-	e.wantError(recv(e, waits, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
-	for key, s := range map[string]driver.Share{readWriteKey(reads): writer, semaphoreKey(takes): permits(2, 2), readWriteKey(wants): reader} {
-		e.freeFor(rival, key, s, time.Second, "after Close")
-	}
-	e.leave(rival, readWriteKey(wants), r)
-	e.takesAll(rival, readWriteKey(wants), writer, "a writer after Close of a client with a waiter")
-	e.free(e.open(), readWriteKey(wants), soon, "which is the queue, after Close of a waiter's client")
-	_, err := c.Semaphore(2).TryLock(e.ctx, takes)
-	e.wantError(err, "TryLock after Close", coord.ErrClosed)
-	_, err = c.Semaphore(2).Holders(e.ctx, takes)
-	e.wantError(err, "Holders after Close", coord.ErrClosed)
-}
+func closesShares(e *env) { e.ofEach([]*kind{readKind, writeKind, permitKind}, (*env).closes) }
 
 func oneName(e *env) {
 	c, other, key := e.client(), e.client(), e.key("one name")
@@ -488,24 +456,4 @@ func oneName(e *env) {
 	}
 }
 
-// renewsOwnShares holds until each lease was renewed.
-func renewsOwnShares(e *env) {
-	c, rival, key, ttl := e.client(), e.shared(), e.key("k"), e.keep
-	first := make(map[*coord.Lock]time.Time)
-	for _, l := range []*coord.Shared{c.ReadWrite().Read(), c.Semaphore(3)} {
-		for range 2 {
-			lock := e.lock(l, key, coord.TTL(ttl))
-			first[lock] = lock.Deadline()
-		}
-	}
-	for lock, deadline := range first {
-		e.until(e.lapse(ttl), "a renewal, or the loss", func() bool { return lock.Deadline().After(deadline) || lock.Err() != nil })
-		e.noError(lock.Err(), "Err of a shared lock that is to be renewed")
-	}
-	e.keptOut(rival, readWriteKey(key), writer, "a writer beside readers that were renewed")
-	e.keptOut(rival, semaphoreKey(key), permits(2, 3), "2 of 3 beside 2 that were renewed")
-	for lock := range first {
-		e.gaveBack(lock.Unlock(e.ctx), "Unlock of a shared lock that was renewed")
-	}
-	e.freeFor(rival, readWriteKey(key), writer, e.lapse(ttl), "after its readers have left")
-}
+func renewsOwnShares(e *env) { e.ofEach([]*kind{readKind, writeKind, permitKind}, (*env).outlives) }

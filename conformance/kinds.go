@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"sync"
+
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
@@ -44,10 +46,11 @@ func (k *kind) op(name string) string {
 	return "Shared." + name
 }
 
-// kinds are those that the store has.
-func (e *env) kinds() []*kind {
-	if e.info.Claims.Has(driver.Shared) {
-		return []*kind{lockKind, readKind, writeKind, permitKind}
+// ofEach runs a part of the case for each kind of hold, at the same time.
+func (e *env) ofEach(kinds []*kind, part func(*env, *kind)) {
+	var wg sync.WaitGroup
+	for _, k := range kinds {
+		wg.Go(func() { e.scopeOf("a "+k.name, func(e *env) { part(e, k) }) })
 	}
-	return []*kind{lockKind}
+	wg.Wait()
 }
