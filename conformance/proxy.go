@@ -11,7 +11,7 @@ import (
 // client of the store at another address, that of a proxy made for that
 // client. The other hooks are for the caller to set.
 func TCPFaults(addr string, open func(tb TB, addr string) driver.Backend) *Faults {
-	return linkFaults(addr, NewProxy, open)
+	return linkFaults(addr, fault.NewProxy, open)
 }
 
 // HTTP2Faults is [TCPFaults] for a store that speaks HTTP/2, as gRPC does. What such a
@@ -24,11 +24,7 @@ func HTTP2Faults(addr string, open func(tb TB, addr string) driver.Backend) *Fau
 }
 
 // linkFaults has the Link hook for a kind of proxy.
-func linkFaults[P interface {
-	LateLink
-	Addr() string
-	Close() error
-}](addr string, start func(addr string) (P, error), open func(tb TB, addr string) driver.Backend) *Faults {
+func linkFaults(addr string, start func(addr string) (*fault.Proxy, error), open func(tb TB, addr string) driver.Backend) *Faults {
 	return &Faults{Link: func(tb TB) (driver.Backend, Link) {
 		p, err := start(addr)
 		if err != nil {

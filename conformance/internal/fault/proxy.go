@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 type Proxy struct {
 	target   string
 	listener net.Listener
+	read     readReply
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -22,6 +24,14 @@ type Proxy struct {
 	refuse  bool
 	delay   time.Duration
 	pairs   map[*pair]struct{}
+}
+
+// readReply reads what comes next from the store, into buf if it fits, and tells whether it may be part of a reply.
+type readReply func(server io.Reader, buf []byte) (data []byte, reply bool, err error)
+
+func readBytes(from io.Reader, buf []byte) (data []byte, reply bool, err error) {
+	n, err := from.Read(buf)
+	return buf[:n], true, err
 }
 
 // direction of bytes through the proxy.
@@ -49,12 +59,14 @@ func (p *pair) kill() {
 }
 
 // NewProxy listens on a free port of the loopback interface and relays to target.
-func NewProxy(target string) (*Proxy, error) {
+func NewProxy(target string) (*Proxy, error) { return newProxy(target, readBytes) }
+
+func newProxy(target string, read readReply) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: l, passing: -1, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	p := &Proxy{target: target, listener: l, read: read, passing: -1, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	p.wg.Go(p.accept)
 	return p, nil
 }
@@ -85,7 +97,7 @@ func (p *Proxy) StallAfter(n int) { p.set(func() { p.passing = n }) }
 func (p *Proxy) StallReplies() { p.set(func() { p.stalled[reply] = true }) }
 
 // DropReply throws away the next bytes from the store, and breaks their connection. Where a store says something
-// before it has applied a request, as over HTTP/2, that may come too early; see HTTP2Proxy.
+// before it has applied a request, as over HTTP/2, that may come too early; see NewHTTP2Proxy.
 func (p *Proxy) DropReply() { p.set(func() { p.drop = true }) }
 
 // Cut breaks every connection. New ones are accepted and closed at once.
@@ -169,13 +181,16 @@ func (p *Proxy) refuses() bool {
 // pump relays one way. It continues to read while the way is stalled. What it has read reaches a store even if the
 // client has gone by then, as with a network that is slow.
 func (p *Proxy) pump(pr *pair, dir direction, from, to net.Conn) {
-	buf := make([]byte, 64<<10)
+	buf, read := make([]byte, 64<<10), readBytes
+	if dir == reply {
+		read = p.read
+	}
 	for {
-		n, err := from.Read(buf)
-		if n > 0 && dir == request {
+		data, ofReply, err := read(from, buf)
+		if len(data) > 0 && dir == request {
 			p.countRequest()
 		}
-		if n > 0 && (!p.pass(pr, dir) || !write(to, buf[:n])) {
+		if len(data) > 0 && (!p.pass(pr, dir, ofReply) || !write(to, data)) {
 			pr.kill()
 			return
 		}
@@ -209,7 +224,7 @@ func write(to net.Conn, data []byte) bool {
 
 // halfClose tells the store that the client has gone, once the way is open.
 func (p *Proxy) halfClose(pr *pair, server net.Conn) {
-	if p.pass(pr, request) {
+	if p.pass(pr, request, false) {
 		if c, ok := server.(*net.TCPConn); ok && c.CloseWrite() == nil {
 			return
 		}
@@ -217,12 +232,12 @@ func (p *Proxy) halfClose(pr *pair, server net.Conn) {
 	pr.kill()
 }
 
-// pass waits until bytes may go on in that direction; false if they never do.
-func (p *Proxy) pass(pr *pair, dir direction) bool {
+// pass waits until bytes may go on in that direction; false if they never do. Those of a reply may be dropped.
+func (p *Proxy) pass(pr *pair, dir direction, ofReply bool) bool {
 	var due time.Time
 	for {
 		p.mu.Lock()
-		if dir == reply && p.drop && !p.stalled[reply] {
+		if dir == reply && ofReply && p.drop && !p.stalled[reply] {
 			p.drop = false
 			p.mu.Unlock()
 			return false
