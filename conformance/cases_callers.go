@@ -98,6 +98,13 @@ func (c *callers) awaitAll() {
 	<-c.done
 }
 
+// closeAmid closes the client of the callers when some have returned.
+func (c *callers) closeAmid(client *coord.Client) {
+	c.awaitReturns(int64(c.n / 20))
+	c.gaveBack(client.Close(), "Close among many callers")
+	c.awaitAll()
+}
+
 // ended fails the case unless err is what a call gives that its client's Close ended.
 func (e *env) ended(op string, err error) {
 	for _, kind := range []error{coord.ErrClosed, coord.ErrLost, coord.ErrUnavailable, coord.ErrUnknownOutcome, coord.ErrLimited} {
@@ -122,11 +129,7 @@ func manyInLock(e *env) {
 			e.ended("Unlock", err)
 		}
 	})
-	callers.awaitReturns(int64(callers.n / 20))
-	if err := e.given(c.Close()); err != nil {
-		e.Errorf("Close among many callers: saw %v, want nil", err)
-	}
-	callers.awaitAll()
+	callers.closeAmid(c)
 	for i := range callerKeys {
 		e.free(rival, key(i), soon, "after its callers have gone")
 	}
@@ -242,11 +245,7 @@ func manyAtHotKey(e *env) {
 			granted.Add(1)
 		}
 	})
-	callers.awaitReturns(int64(n / 10))
-	if err := e.given(c.Close()); err != nil {
-		e.Errorf("Close among many callers: saw %v, want nil", err)
-	}
-	callers.awaitAll()
+	callers.closeAmid(c)
 	e.counted(rival, "the hot key", []coord.Demand{hot}, int(granted.Load()), int(failed.Load()))
 	var others []coord.Demand
 	for i := range callerKeys {
@@ -297,9 +296,5 @@ func manyAtClose(e *env) {
 			e.ended("a call on a limit", err)
 		}
 	})
-	callers.awaitReturns(int64(callers.n / 20))
-	if err := e.given(c.Close()); err != nil {
-		e.Errorf("Close among many callers: saw %v, want nil", err)
-	}
-	callers.awaitAll()
+	callers.closeAmid(c)
 }

@@ -108,12 +108,9 @@ func cutOff(e *env) {
 	c := e.clientOn(b)
 	e.warm(c)
 	link.Cut()
-	for name, lock := range map[string]func(context.Context) error{
-		"TryLock": func(ctx context.Context) error { _, err := c.TryLock(ctx, e.key("TryLock")); return err },
-		"Lock":    func(ctx context.Context) error { _, err := c.Lock(ctx, e.key("Lock")); return err },
-	} {
+	for name, lock := range bothWays(c) {
 		start := time.Now()
-		err := lock(e.within(2 * soon))
+		_, err := lock(e.within(2*soon), e.key(name))
 		e.wantError(err, name+" while the store cannot be reached", coord.ErrUnavailable)
 		if errors.Is(err, context.DeadlineExceeded) {
 			e.Errorf("%s while the store cannot be reached: saw it fail when its context ended, %v later, want it to fail at once", name, time.Since(start))

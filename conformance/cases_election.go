@@ -89,7 +89,7 @@ func oneLeads(e *env) {
 func oneTermAtATime(e *env) {
 	b, in := e.injected()
 	key, ttl, operator := e.key("k"), e.round(2*e.ttl), e.open()
-	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(ttl))
+	p := e.lingering(e.clientOn(b), key, coord.TTL(ttl))
 	first := recv(e, p.terms, soon, "the first term")
 	e.operatorUnlock(operator, key, lastAsk(in, key))
 	e.wantError(recv(e, p.causes, e.lapse(ttl)+soon, "the function's context to end with the loss"), "cause of its context", coord.ErrLost)
@@ -121,9 +121,9 @@ func lastAsk(in *Injector, key string) (id string) {
 // lease is long.
 func givenBackLast(e *env) {
 	key, rival := e.key("k"), e.open()
-	p := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
+	p := e.lingering(e.client(), key, coord.TTL(e.long))
 	recv(e, p.terms, soon, "the first leader")
-	next := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
+	next := e.lingering(e.client(), key, coord.TTL(e.long))
 	p.stop()
 	e.wantError(recv(e, p.causes, soon, "the function's context to end with the caller's"), "cause of its context", context.Canceled)
 	e.pass(500 * time.Millisecond)
@@ -134,9 +134,7 @@ func givenBackLast(e *env) {
 	p.let()
 	e.wantError(recv(e, p.result, soon, "Lead, after its function returned"), "Lead whose context was cancelled", context.Canceled)
 	recv(e, next.terms, soon, "the next leader, after the first has returned")
-	next.stop()
-	next.let()
-	recv(e, next.result, soon, "Lead of the next leader")
+	_ = next.end(e)
 
 	e.panics("Lead", func(fn func(context.Context) error) error {
 		return e.lead(e.within(soon), e.client(), key, fn, coord.TTL(e.long))
@@ -150,10 +148,8 @@ func neverLed(e *env) {
 	key, holder, r := e.key("k"), e.open(), e.req(e.long)
 	e.take(holder, key, r)
 	b, in := e.injected()
-	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
-	p.let()
-	behind := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long))
-	behind.let()
+	p := e.campaign(e.clientOn(b), key, coord.TTL(e.long))
+	behind := e.campaign(e.client(), key, coord.TTL(e.long))
 	queues := e.queues()
 	e.until(soon, "a candidate to ask the store", func() bool {
 		return in.returned("TryLock") > 0 && (!queues || in.count("Lock") > 0)
@@ -163,8 +159,7 @@ func neverLed(e *env) {
 	e.pass(10 * time.Millisecond) // in which what it has left behind asks for the key, too
 	e.end(holder, key, r.ID, "Unlock by the holder")
 	recv(e, behind.terms, soon, "the candidate behind one that was cancelled")
-	behind.stop()
-	recv(e, behind.result, soon, "Lead of the candidate behind")
+	_ = behind.end(e)
 	e.free(holder, key, 3*time.Second, "after the candidates have gone")
 	if len(p.terms) > 0 {
 		e.Errorf("the function of a candidate that never led: saw it run, want it not to")
@@ -176,8 +171,7 @@ func leaderOutage(e *env, path pathTo) {
 	for how, begin := range map[string]func(Link){"cut": Link.Cut, "stalled": blackHole} {
 		b, link := path(e)
 		key, ttl := e.key(how), e.round(2*e.ttl)
-		p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(ttl))
-		p.let()
+		p := e.campaign(e.clientOn(b), key, coord.TTL(ttl))
 		first := recv(e, p.terms, soon, "the first term")
 		begin(link)
 		e.wantError(recv(e, p.causes, e.lapse(ttl), "the term to end, its link "+how), "cause of its context", coord.ErrLost)
@@ -191,8 +185,7 @@ func leaderOutage(e *env, path pathTo) {
 		link.Reset()
 		second := recv(e, p.terms, 3*soon, "the next term, after its link was "+how)
 		rises(e, "the next term", second.Token(), first.Token())
-		p.stop()
-		recv(e, p.result, soon, "Lead, after the end of its context")
+		_ = p.end(e)
 		e.free(e.open(), key, 3*time.Second, "after a leader was stopped")
 	}
 }
@@ -220,8 +213,7 @@ func leaderRestart(e *env) {
 		e.Unsupported("the store is embedded: there is no server to restart")
 	}
 	faults, key, ttl := e.r.suite.Harness.Faults, e.key("k"), e.round(2*e.ttl)
-	p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl))
-	p.let()
+	p := e.campaign(e.client(), key, coord.TTL(ttl))
 	lock := recv(e, p.terms, soon, "the first term")
 	killAndRestart(e)
 	lock = e.leadsOn(p, lock)
@@ -263,14 +255,13 @@ func candidateOutage(e *env, path pathTo) {
 	e.take(holder, key, r)
 	b1, link1 := path(e)
 	b2, link2 := path(e)
-	first := e.campaign(e.ctx, e.clientOn(b1), key, coord.TTL(ttl))
+	first := e.campaign(e.clientOn(b1), key, coord.TTL(ttl))
 	e.pass(500 * time.Millisecond) // it stands in the queue by then, or asks again and again
 	link1.Cut()
 	link2.Cut()
-	second := e.campaign(e.ctx, e.clientOn(b2), key, coord.TTL(ttl))
+	second := e.campaign(e.clientOn(b2), key, coord.TTL(ttl))
 	e.pass(e.lapse(ttl))
 	for _, p := range []*campaign{first, second} {
-		p.let()
 		if len(p.result) > 0 {
 			e.Fatalf("Lead of a candidate that was cut off: saw it return %v, want it to campaign again", <-p.result)
 		}
@@ -294,8 +285,7 @@ func candidateOutage(e *env, path pathTo) {
 	} else if e.timely() {
 		e.Errorf("the candidate's term: saw it lost, want it to lead")
 	}
-	first.stop()
-	recv(e, first.result, soon, "Lead, after the end of its context")
+	_ = first.end(e)
 	recv(e, second.terms, 3*soon, "the other candidate, after the first has gone")
 }
 
@@ -311,8 +301,7 @@ func campaignReplyLost(e *env) {
 		}
 		return NoFault
 	})
-	p := e.campaign(e.ctx, e.clientOn(b), key, coord.TTL(e.long))
-	p.let()
+	p := e.campaign(e.clientOn(b), key, coord.TTL(e.long))
 	recv(e, p.terms, 3*soon, "a term, after replies were lost: long before the lease of what they left has ended")
 	unlocks := 0
 	in.Script(func(call Call) Fault {
@@ -322,8 +311,7 @@ func campaignReplyLost(e *env) {
 		}
 		return NoFault
 	})
-	p.stop()
-	recv(e, p.result, soon, "Lead, after the end of its context")
+	_ = p.end(e)
 	e.free(e.open(), key, 5*time.Second, "after a leader whose requests to give it back were lost has gone")
 }
 
@@ -357,11 +345,9 @@ func leadEnds(e *env) {
 	e.noError(err, "Lead, whose function failed in a term that was lost, and then returned nil")
 
 	leads, waits := e.client(), e.client()
-	p := e.campaign(e.ctx, leads, key, coord.TTL(e.long))
-	p.let()
+	p := e.campaign(leads, key, coord.TTL(e.long))
 	recv(e, p.terms, soon, "a term")
-	q := e.campaign(e.ctx, waits, key, coord.TTL(e.long))
-	q.let()
+	q := e.campaign(waits, key, coord.TTL(e.long))
 	for _, end := range []struct {
 		c *coord.Client
 		p *campaign
@@ -376,7 +362,7 @@ func overrunLogged(e *env) {
 	b, in := e.injected()
 	log := new(logged)
 	key, ttl, operator := e.key("k"), e.ttl, e.open()
-	p := e.campaign(e.ctx, e.clientOn(b, coord.WithLogger(slog.New(log))), key, coord.TTL(ttl))
+	p := e.lingering(e.clientOn(b, coord.WithLogger(slog.New(log))), key, coord.TTL(ttl))
 	lose := func() (at time.Time) {
 		recv(e, p.terms, e.lapse(ttl)+soon, "a term")
 		e.operatorUnlock(operator, key, lastAsk(in, key))
@@ -393,9 +379,7 @@ func overrunLogged(e *env) {
 			e.Errorf("warning %d of a function that outlives its term: saw it %v after the loss, want it after %v", i, at.Sub(lost), want.Sub(lost))
 		}
 	}
-	p.stop()
-	p.let()
-	recv(e, p.result, soon, "Lead, after its function returned")
+	_ = p.end(e)
 	n := len(log.warnings())
 	if e.timely() {
 		e.pass(2 * ttl)

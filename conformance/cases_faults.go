@@ -49,7 +49,7 @@ func faultCases() []Case {
 			Why:    "a reader that is cut off reads on while a writer writes",
 			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
 		}, "bound the client library's retries and time-outs by the context"),
-		paths(takeReplyLost, "LIMIT-37", Case{
+		paths(repliesLost(still, takenOnce), "LIMIT-37", Case{
 			ID: "LIMIT-36", Name: "lost-reply-counts-as-spent", Clause: "R4",
 			Why:    "a permit whose reply was lost may have been taken: giving it again breaks the bound",
 			Remedy: "never give permits back after an error: the ask may have been applied",
@@ -59,7 +59,7 @@ func faultCases() []Case {
 			Why:    "whether an outage of the limiter stops the service is a decision, and is to be visible when it is made",
 			Remedy: "return the store's error when it cannot be reached, never a grant or a denial",
 		}, "bound every network operation by the context"),
-		paths(chargeOnce, "LIMIT-276", Case{
+		paths(repliesLost(indebted, chargedOnce), "LIMIT-276", Case{
 			ID: "LIMIT-275", Name: "charge-is-made-once", Clause: "R10", Needs: driver.Claims{driver.Charge},
 			Why:    "a charge that is sent again after a lost reply is debited twice",
 			Remedy: "send it once, and answer an error that is not definite when the reply does not come",

@@ -55,32 +55,36 @@ func deadShare(e *env) {
 
 // sharedTokensRise has holds come and go, over clients, with pauses in which nobody holds.
 func sharedTokensRise(e *env) {
-	lockers := []driver.SharedLocker{e.shared(), e.shared()}
-	for name, shares := range map[string][]driver.Share{
-		"readers and writers": {reader, reader, writer},
-		"permits":             {permits(1, 3), permits(2, 3), permits(3, 3)},
-	} {
-		key, last := e.key(name), int64(0)
-		rising := func(g driver.Grant, what string) {
-			rises(e, what, g.Token, last)
-			last = g.Token
+	lockers := []driver.Locker{e.shared(), e.shared()}
+	e.tokensRise(lockers, e.key("readers and writers"), 3, writer, reader, reader)
+	e.tokensRise(lockers, e.key("permits"), 3, permits(3, 3), permits(1, 3), permits(2, 3))
+}
+
+// tokensRise has those who are together take a key, and then one who takes all of it, over clients by turns.
+func (e *env) tokensRise(lockers []driver.Locker, key string, rounds int, all driver.Share, together ...driver.Share) {
+	last := int64(0)
+	rising := func(g driver.Grant, what string) {
+		rises(e, what, g.Token, last)
+		last = g.Token
+	}
+	for i := range rounds {
+		l, other := lockers[i%2], lockers[(i+1)%2]
+		var held []driver.Request
+		var tokens []int64
+		for n, s := range together {
+			r, g := e.enter(lockers[(i+n)%2], key, s, "who shares a key")
+			rising(g, "who shares a key")
+			held, tokens = append(held, r), append(tokens, g.Token)
 		}
-		for i := range 3 {
-			l, other := lockers[i%2], lockers[(i+1)%2]
-			first, g := e.enter(l, key, shares[0], "the first")
-			rising(g, "the first of "+name)
-			second, g := e.enter(other, key, shares[1], "the second beside the first")
-			rising(g, "the second of "+name)
-			again := e.renew(l, key, first, "Renew")
-			if again.Token >= g.Token {
-				e.Errorf("token of a renewal: saw %d, want the hold's own, below %d", again.Token, g.Token)
-			}
-			e.leave(l, key, first)
-			e.leave(l, key, second)
-			all, g := e.enter(other, key, shares[2], "who takes all")
-			rising(g, "who takes all, of "+name)
-			e.leave(other, key, all)
+		if again := e.renew(l, key, held[0], "Renew by the holder"); again.Token != tokens[0] {
+			e.Errorf("token of a renewal: saw %d, want the hold's own, %d", again.Token, tokens[0])
 		}
+		for _, r := range held {
+			e.leave(l, key, r)
+		}
+		r, g := e.enter(other, key, all, "who takes all")
+		rising(g, "who takes all")
+		e.leave(other, key, r)
 	}
 }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"iter"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -327,7 +328,7 @@ func shareReentry(e *env) {
 func exceedsBound(e *env) {
 	c, key := e.client(), e.key("k")
 	refused := func(l coord.Locker, want error, what string, opts ...coord.LockOption) {
-		for name, lock := range map[string]func(context.Context, string, ...coord.LockOption) (*coord.Lock, error){"Lock": l.Lock, "TryLock": l.TryLock} {
+		for name, lock := range bothWays(l) {
 			_, err := lock(e.within(soon), key, opts...)
 			e.wantError(err, name+" of "+what, want)
 			if errors.Is(err, coord.ErrExceedsBurst) {
@@ -358,28 +359,11 @@ func exceedsBound(e *env) {
 func watchesMembers(e *env) {
 	c := e.client(coord.WithLockDefaults(coord.TTL(e.ttl))) // which looks often
 	group, key := c.ReadWrite().Read(), e.key("group")
-	ctx, stop := context.WithCancel(e.ctx)
-	seen, done := make(chan []coord.Holder, 1000), make(chan error, 1)
-	go func() {
-		var last error
-		for members, err := range group.Watch(ctx, key) {
-			if last = err; err == nil {
-				seen <- members
-			}
-		}
-		done <- last
-	}()
-	ended := false
-	defer func() {
-		stop()
-		if !ended {
-			<-done
-		}
-	}()
+	w := watching(e, func(ctx context.Context) iter.Seq2[[]coord.Holder, error] { return group.Watch(ctx, key) })
 	sees := func(what string, names ...string) (members []coord.Holder) {
 		e.until(behind, "a watch to see "+what, func() bool {
-			for len(seen) > 0 {
-				members = <-seen
+			for len(w.seen) > 0 {
+				members = (<-w.seen).what
 			}
 			if len(members) != len(names) {
 				return false
@@ -396,7 +380,7 @@ func watchesMembers(e *env) {
 	join := func(name string, ttl time.Duration) *coord.Lock {
 		return e.lock(e.client().ReadWrite().Read(), key, coord.HolderName(name), coord.TTL(ttl))
 	}
-	recv(e, seen, behind, "a watch of an empty group")
+	recv(e, w.seen, behind, "a watch of an empty group")
 	a := join("a.example:1", e.keep)
 	sees("one member", "a.example:1")
 	b := join("b.example:2", e.long)
@@ -416,9 +400,7 @@ func watchesMembers(e *env) {
 	sees("the other member alone", "b.example:2")
 	e.gaveBack(b.Unlock(e.ctx), "Unlock by a member")
 	sees("nobody")
-	stop()
-	e.wantError(recv(e, done, soon, "the end of a watch"), "the last of a watch whose context was cancelled", context.Canceled)
-	ended = true
+	w.end(e)
 }
 
 func closesShares(e *env) { e.ofEach([]*kind{readKind, writeKind, permitKind}, (*env).closes) }

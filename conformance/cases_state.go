@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -202,44 +201,6 @@ func peek(e *env) {
 		}
 		if first.RetryAfter <= 0 || last.RetryAfter > first.RetryAfter || last.ResetAfter > first.ResetAfter {
 			e.Errorf("Peek when all is spent under %s: saw RetryAfter %v then %v, ResetAfter %v then %v, want them above 0 and falling: looking extends nothing", name, first.RetryAfter, last.RetryAfter, first.ResetAfter, last.ResetAfter)
-		}
-	}
-}
-
-func takeReplyLost(e *env, path pathTo) {
-	b, link := path(e)
-	c, limiter := e.clientOn(b), e.open()
-	for name, limit := range still(10) {
-		key := e.key(name)
-		r, err := c.AllowN(e.within(soon), key, limit, 1)
-		e.noError(err, "AllowN before the fault")
-		if !r.Allowed {
-			e.Errorf("the first of 10 under %s: saw it denied", name)
-		}
-		link.DropReply()
-		r, err = c.AllowN(e.within(soon), key, limit, 2)
-		link.Heal()
-		if err == nil && !r.Allowed {
-			e.Errorf("AllowN whose reply was lost under %s: saw a denial, want a grant or an error", name)
-		}
-		if err != nil {
-			e.wantError(err, "AllowN whose reply was lost under "+name, coord.ErrUnavailable)
-			e.unsettled(err, "AllowN whose reply was lost under "+name)
-		}
-		if errors.Is(err, driver.ErrNotSent) {
-			if a := e.ask(limiter, key, limit, 0, 0); a.Remaining != 9 {
-				e.Errorf("left of 10 under %s after 1 and then 2 that were not applied, as the error says: saw %d, want 9", name, a.Remaining)
-			}
-			continue
-		}
-		a := e.ask(limiter, key, limit, 0, 0)
-		if err != nil && a.Remaining == 9 && !e.timely() {
-			e.Logf("AllowN under %s: %v, and was not applied: the reply that was lost was to something before it", name, err)
-			continue
-		}
-		// A client library that sends it again may debit twice: the safe direction.
-		if a.Remaining > 7 || err != nil && a.Remaining < 5 {
-			e.Errorf("left of 10 under %s after 1 and then 2 whose reply was lost: saw %d, want them to count as spent: 7, or 5 if they were sent twice", name, a.Remaining)
 		}
 	}
 }

@@ -37,19 +37,7 @@ func tokenCases() []Case {
 }
 
 func tokensRise(e *env) {
-	lockers, key := []driver.Locker{e.open(), e.open()}, e.key("k")
-	var last int64
-	for i := range 50 {
-		l, r := lockers[i%2], e.req(e.long)
-		g := e.take(l, key, r)
-		rises(e, fmt.Sprint("holder ", i), g.Token, last)
-		last = g.Token
-		again := e.renew(l, key, r, "Renew by the holder")
-		if again.Token != g.Token {
-			e.Errorf("token after Renew: saw %d, want the hold's %d", again.Token, g.Token)
-		}
-		e.end(l, key, r.ID, "Unlock")
-	}
+	e.tokensRise([]driver.Locker{e.open(), e.open()}, e.key("k"), 25, exclusive, exclusive)
 }
 
 func tokenFloor(e *env) {

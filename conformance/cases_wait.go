@@ -143,9 +143,7 @@ func acquireReplyLost(e *env, path pathTo) {
 	b, link := path(e)
 	c, rival := e.clientOn(b), e.open()
 	e.warm(c)
-	for name, lock := range map[string]func(context.Context, string, ...coord.LockOption) (*coord.Lock, error){
-		"TryLock": c.TryLock, "Lock": c.Lock,
-	} {
+	for name, lock := range bothWays(c) {
 		key := e.key(name)
 		link.DropReply()
 		l, err := lock(e.within(soon), key, coord.TTL(e.long))

@@ -31,25 +31,25 @@ func watchCases() []Case {
 }
 
 // sighting is what a Watch gave.
-type sighting struct {
-	coord.Holder
-	err error
+type sighting[T any] struct {
+	what T
+	err  error
 }
 
-// watched is a Watch under way.
-type watched struct {
-	seen chan sighting
+// watched is a Watch under way, of who holds or of all who do.
+type watched[T any] struct {
+	seen chan sighting[T]
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-func (e *env) watched(c *coord.Client, key string) *watched {
+func watching[T any](e *env, watch func(ctx context.Context) iter.Seq2[T, error]) *watched[T] {
 	ctx, stop := context.WithCancel(e.ctx)
-	w := &watched{seen: make(chan sighting, 1000), stop: stop, done: make(chan struct{})}
+	w := &watched[T]{seen: make(chan sighting[T], 1000), stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		for h, err := range e.watch(ctx, c, key) {
-			w.seen <- sighting{h, err}
+		for what, err := range watch(ctx) {
+			w.seen <- sighting[T]{what, err}
 		}
 	}()
 	e.Cleanup(func() {
@@ -57,6 +57,17 @@ func (e *env) watched(c *coord.Client, key string) *watched {
 		<-w.done
 	})
 	return w
+}
+
+// end ends the context of a Watch, which says so and ends.
+func (w *watched[T]) end(e *env) {
+	w.stop()
+	e.wantError(recv(e, w.seen, soon, "the end of a watch").err, "the last of a watch whose context was cancelled", context.Canceled)
+	recv(e, w.done, soon, "the loop over the watch to end")
+}
+
+func (e *env) watched(c *coord.Client, key string) *watched[coord.Holder] {
+	return watching(e, func(ctx context.Context) iter.Seq2[coord.Holder, error] { return e.watch(ctx, c, key) })
 }
 
 func (e *env) watch(ctx context.Context, c *coord.Client, key string) iter.Seq2[coord.Holder, error] {
@@ -70,17 +81,17 @@ func (e *env) watch(ctx context.Context, c *coord.Client, key string) iter.Seq2[
 const behind = 5 * time.Second
 
 // vacant waits for a vacancy.
-func (e *env) vacant(w *watched, when string) {
-	if s := recv(e, w.seen, behind, "a vacancy, "+when); !errors.Is(s.err, coord.ErrNotHeld) || s.ID != "" {
-		e.Errorf("Watch %s: saw %q, error %v, want ErrNotHeld and no holder", when, s.Name, s.err)
+func (e *env) vacant(w *watched[coord.Holder], when string) {
+	if s := recv(e, w.seen, behind, "a vacancy, "+when); !errors.Is(s.err, coord.ErrNotHeld) || s.what.ID != "" {
+		e.Errorf("Watch %s: saw %q, error %v, want ErrNotHeld and no holder", when, s.what.Name, s.err)
 	}
 }
 
 // leads waits for a holder.
-func (e *env) leads(w *watched, name string, lock *coord.Lock) {
+func (e *env) leads(w *watched[coord.Holder], name string, lock *coord.Lock) {
 	s := recv(e, w.seen, behind, "the holder "+name)
-	if s.err != nil || s.Name != name || s.Token>>10 != lock.Token()>>10 {
-		e.Errorf("Watch while %s leads: saw %q, token %d, error %v, want its token %d", name, s.Name, s.Token, s.err, lock.Token())
+	if h := s.what; s.err != nil || h.Name != name || h.Token>>10 != lock.Token()>>10 {
+		e.Errorf("Watch while %s leads: saw %q, token %d, error %v, want its token %d", name, h.Name, h.Token, s.err, lock.Token())
 	}
 }
 
@@ -89,18 +100,12 @@ func watchLeaders(e *env) {
 	w := e.watched(e.client(), key)
 	e.vacant(w, "before anybody leads")
 	for _, name := range []string{"a.example:1", "b.example:2"} {
-		p := e.campaign(e.ctx, e.client(), key, coord.TTL(ttl), coord.HolderName(name))
-		p.let()
+		p := e.campaign(e.client(), key, coord.TTL(ttl), coord.HolderName(name))
 		e.leads(w, name, recv(e, p.terms, soon, "a term"))
-		p.stop()
-		recv(e, p.result, soon, "Lead, after the end of its context")
+		_ = p.end(e)
 		e.vacant(w, "after "+name+" has gone")
 	}
-	w.stop()
-	if s := recv(e, w.seen, soon, "the end of the watch"); !errors.Is(s.err, context.Canceled) {
-		e.Errorf("Watch, its context cancelled: saw %q, error %v, want the context's", s.Name, s.err)
-	}
-	recv(e, w.done, soon, "the loop over the watch to end")
+	w.end(e)
 }
 
 // shown is a store that shows what a case wants of a key.
@@ -146,7 +151,7 @@ func watchOrder(e *env) {
 		s.mu.Unlock()
 		e.pass(step.last)
 		for len(w.seen) > 0 {
-			tokens = append(tokens, int64((<-w.seen).Token>>10))
+			tokens = append(tokens, int64((<-w.seen).what.Token>>10))
 		}
 		if !slices.Equal(tokens, step.want) {
 			e.Fatalf("tokens of a Watch on a store that lags, 0 for a vacancy: saw %v, want %v", tokens, step.want)
@@ -157,14 +162,13 @@ func watchOrder(e *env) {
 func watchOutage(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
-	p := e.campaign(e.ctx, e.client(), key, coord.TTL(e.long), coord.HolderName("a.example:1"))
-	p.let()
+	p := e.campaign(e.client(), key, coord.TTL(e.long), coord.HolderName("a.example:1"))
 	lock := recv(e, p.terms, soon, "a term")
 	w := e.watched(e.clientOn(b), key)
 	e.leads(w, "a.example:1", lock)
 	in.Cut()
 	if s := recv(e, w.seen, behind, "an error, its link cut"); !errors.Is(s.err, coord.ErrUnavailable) {
-		e.Errorf("Watch, its link cut: saw %q, error %v, want ErrUnavailable", s.Name, s.err)
+		e.Errorf("Watch, its link cut: saw %q, error %v, want ErrUnavailable", s.what.Name, s.err)
 	}
 	before, start := in.count("Inspect"), time.Now()
 	e.pass(2 * time.Second)
@@ -176,7 +180,6 @@ func watchOutage(e *env) {
 	}
 	in.Heal()
 	e.leads(w, "a.example:1", lock)
-	p.stop()
-	recv(e, p.result, soon, "Lead, after the end of its context")
+	_ = p.end(e)
 	e.vacant(w, "after the leader has gone")
 }

@@ -30,9 +30,16 @@ type campaign struct {
 	stop   context.CancelFunc
 }
 
-// campaign starts a Lead, which is over before the case is.
-func (e *env) campaign(ctx context.Context, c *coord.Client, key string, opts ...coord.LockOption) *campaign {
-	ctx, stop := context.WithCancel(ctx)
+// campaign starts a Lead whose function returns when its context ends.
+func (e *env) campaign(c *coord.Client, key string, opts ...coord.LockOption) *campaign {
+	p := e.lingering(c, key, opts...)
+	p.let()
+	return p
+}
+
+// lingering starts a Lead whose function lingers. It is over before the case is.
+func (e *env) lingering(c *coord.Client, key string, opts ...coord.LockOption) *campaign {
+	ctx, stop := context.WithCancel(e.ctx)
 	p := &campaign{terms: make(chan *coord.Lock, 100), causes: make(chan error, 100), linger: make(chan struct{}), stop: stop}
 	over := make(chan struct{})
 	result := make(chan error, 1)
@@ -58,6 +65,13 @@ func (e *env) campaign(ctx context.Context, c *coord.Client, key string, opts ..
 		<-over
 	})
 	return p
+}
+
+// end ends it, and gives what Lead returned.
+func (p *campaign) end(e *env) error {
+	p.stop()
+	p.let()
+	return recv(e, p.result, soon, "Lead, after the end of its context")
 }
 
 // let lets the functions return.

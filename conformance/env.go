@@ -360,6 +360,13 @@ func async(fn func() error) <-chan error {
 	return ch
 }
 
+// lockFunc is Lock or TryLock of a Locker.
+type lockFunc func(context.Context, string, ...coord.LockOption) (*coord.Lock, error)
+
+func bothWays(l coord.Locker) map[string]lockFunc {
+	return map[string]lockFunc{"Lock": l.Lock, "TryLock": l.TryLock}
+}
+
 // visit takes a lock and gives it back, in a goroutine.
 func (e *env) visit(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
 	return async(func() error {

@@ -52,7 +52,7 @@ func (f *faultRun) lockAs(opts ...coord.LockOption) (*coord.Lock, error) {
 }
 
 // lockBy is lockAs by Lock or TryLock of a Locker, in a context such as an owner's.
-func (f *faultRun) lockBy(ctx context.Context, lock func(context.Context, string, ...coord.LockOption) (*coord.Lock, error), opts ...coord.LockOption) (l *coord.Lock, err error) {
+func (f *faultRun) lockBy(ctx context.Context, lock lockFunc, opts ...coord.LockOption) (l *coord.Lock, err error) {
 	opts = append([]coord.LockOption{coord.TTL(f.long)}, opts...)
 	err = f.call("Lock", func(bound context.Context) (err error) {
 		at, _ := bound.Deadline()
