@@ -86,14 +86,15 @@ func closeLeavesNothing(e *env) {
 // freed the one before.
 func useAndClose(e *env) {
 	holder, r := e.open(), e.req(e.long)
-	e.take(holder, e.key("wanted"), r)
+	wanted := e.key("wanted " + r.ID)
+	e.take(holder, wanted, r)
 	b, in := e.injected()
 	c := e.clientOn(b)
 	l := e.lock(c, e.key(r.ID), coord.TTL(e.long))
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
-	waiter := async(func() error { _, err := c.Lock(e.ctx, e.key("wanted")); return err })
-	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("TryLock", e.key("wanted")) != "" })
+	waiter := async(func() error { _, err := c.Lock(e.ctx, wanted); return err })
+	e.until(soon, "a waiter to ask the store", func() bool { return in.lastID("TryLock", wanted) != "" })
 	if e.r.limits {
 		_, err := c.Allow(e.ctx, e.key("limit"), coord.PerMinute(1_000_000))
 		e.noError(err, "Allow")
@@ -101,7 +102,7 @@ func useAndClose(e *env) {
 	e.gaveBack(c.Close(), "Close")
 	e.wantError(recv(e, waiter, time.Second, "a waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	e.wantError(context.Cause(ctx), "cause of the hold's context after Close", coord.ErrClosed)
-	e.end(holder, e.key("wanted"), r.ID, "Unlock")
+	e.end(holder, wanted, r.ID, "Unlock")
 }
 
 func shutdown(e *env) {
