@@ -172,26 +172,7 @@ func bucketExpiry(e *env) {
 	}
 }
 
+// twiceAtOnce takes twice of one limit: together what there is not, and then what there is.
 func twiceAtOnce(e *env) {
-	l := e.open()
-	for name, limit := range still(10) {
-		key := e.key(name)
-		e.grantedN(e.ask(l, key, limit, 3, 3), 3, "3 of a fresh "+name)
-		both := func(n int) {
-			d := driver.Demand{Key: key, Limit: limit, N: n}
-			t, err := l.TakeAll(e.within(soon), []driver.Demand{d, d})
-			e.noError(err, "TakeAll of two demands on one limit")
-			if len(t) != 2 {
-				e.Fatalf("TakeAll of two demands: saw %d answers, want two", len(t))
-			}
-		}
-		both(4)
-		if a := e.ask(l, key, limit, 0, 0); a.Remaining != 7 {
-			e.Errorf("left after 4 and 4 at once with 7 left under %s: saw %d, want all 7: together they are more than there is", name, a.Remaining)
-		}
-		both(3)
-		if a := e.ask(l, key, limit, 0, 0); a.Remaining != 1 {
-			e.Errorf("left after 3 and 3 at once with 7 left under %s: saw %d, want 1", name, a.Remaining)
-		}
-	}
+	e.takesAtOnce(3, func(name string) (a, b string) { return e.key(name), e.key(name) })
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,18 @@ func nasty() []string {
 	return append(list, long+"1", long+"2", long)
 }
 
+// nastyKeys are nasty keys of this run, as long as the store takes.
+func (e *env) nastyKeys() (keys []string) {
+	tag := e.r.report.Run
+	for _, n := range nasty() {
+		keys = append(keys, n+tag, "c/"+tag+"/"+n)
+	}
+	return slices.DeleteFunc(keys, e.tooLong)
+}
+
+// tooLong reports whether the store takes no key of that length.
+func (e *env) tooLong(key string) bool { return e.info.MaxKey > 0 && len(key) > e.info.MaxKey }
+
 func keysApart(e *env) {
 	a, b := e.open(), e.open()
 	type hold struct {
@@ -45,19 +58,13 @@ func keysApart(e *env) {
 		driver.Request
 	}
 	var holds []hold
-	tag := e.r.report.Run
-	for _, n := range nasty() {
-		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
-			if most := e.info.MaxKey; most > 0 && len(key) > most {
-				continue
-			}
-			h := hold{key, e.req(e.long)}
-			if _, err := a.TryLock(e.within(soon), key, h.Request); err != nil {
-				e.Errorf("TryLock of %q beside other keys: saw %v, want a grant: it collides", key, err)
-				continue
-			}
-			holds = append(holds, h)
+	for _, key := range e.nastyKeys() {
+		h := hold{key, e.req(e.long)}
+		if _, err := a.TryLock(e.within(soon), key, h.Request); err != nil {
+			e.Errorf("TryLock of %q beside other keys: saw %v, want a grant: it collides", key, err)
+			continue
 		}
+		holds = append(holds, h)
 	}
 	for i, h := range holds {
 		e.end(a, h.key, h.ID, "Unlock of "+h.key)

@@ -184,7 +184,7 @@ func lists(e *env) {
 	}
 	wants("before anything is held")
 	for _, name := range nasty() {
-		if most := e.info.MaxKey; most == 0 || len(prefix+name) <= most {
+		if !e.tooLong(prefix + name) {
 			take(prefix + name)
 		}
 	}

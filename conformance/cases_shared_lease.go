@@ -227,9 +227,7 @@ func downgrades(e *env) {
 		less := r
 		less.Share = reader
 		down = e.renew(a, key, less, "Renew of a writer as a reader")
-		late := e.share(reader, e.long)
-		_, err := b.TryLock(e.within(soon), key, late)
-		return late, err
+		return e.asking(b, key, reader)()
 	})
 	if down.Token != g.Token || down.Slot != g.Slot {
 		e.Errorf("token and slot of a hold that became a reader's: saw %d and %d, want %d and %d", down.Token, down.Slot, g.Token, g.Slot)

@@ -16,11 +16,7 @@ func headKeepsOut(e *env) {
 	head := e.share(atHead(permits(2, 3)), e.long)
 	for _, l := range []driver.SharedLocker{a, b} {
 		for _, s := range []driver.Share{permits(1, 3), atHead(permits(1, 3))} {
-			e.marked(b, key, head, func() (driver.Request, error) {
-				r := e.share(s, e.long)
-				_, err := l.TryLock(e.within(soon), key, r)
-				return r, err
-			})
+			e.marked(b, key, head, e.asking(l, key, s))
 		}
 	}
 	e.marked(b, key, head, func() (driver.Request, error) { // holders are in nobody's way
@@ -34,11 +30,7 @@ func headKeepsOut(e *env) {
 	e.leave(a, key, one)
 
 	gives := e.share(atHead(permits(3, 3)), e.long)
-	e.marked(a, key, gives, func() (driver.Request, error) {
-		r := e.share(permits(1, 3), e.long)
-		_, err := b.TryLock(e.within(soon), key, r)
-		return r, err
-	})
+	e.marked(a, key, gives, e.asking(b, key, permits(1, 3)))
 	_, err := a.TryLock(e.within(soon), key, gives)
 	e.wantError(err, "TryLock of a head for which there is no room", driver.ErrLocked)
 	e.end(a, key, gives.ID, "Unlock of a head that gives up")

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -142,10 +143,7 @@ func sharedKeysApart(e *env) {
 	l, key := b.Shared(), e.key("one name")
 	keys := []string{key, key + "\x00", key + "\x00r", key + "\x00s", key + "/", key + "/a", key + " ", strings.ToUpper(key), "\x00" + key, key + "%00"}
 	held := make(map[string]driver.Request)
-	for _, k := range keys {
-		if most := e.info.MaxKey; most > 0 && len(k) > most {
-			continue
-		}
+	for _, k := range slices.DeleteFunc(keys, e.tooLong) {
 		held[k], _ = e.enter(l, k, writer, "a writer of a key like another one")
 	}
 	for k := range held {

@@ -168,16 +168,10 @@ func reset(e *env) {
 }
 
 func limitKeysApart(e *env) {
-	l, tag := e.open(), e.r.report.Run
-	limit := normal(driver.Limit{Rate: 1, Per: year})
-	for _, n := range nasty() {
-		for _, key := range []string{n + tag, "c/" + tag + "/" + n} {
-			if most := e.info.MaxKey; most > 0 && len(key) > most {
-				continue
-			}
-			if a := e.ask(l, key, limit, 1, 1); a.N != 1 {
-				e.Errorf("the first permit of %q: saw it denied, want it granted: it shares its state with another key", key)
-			}
+	l, limit := e.open(), normal(driver.Limit{Rate: 1, Per: year})
+	for _, key := range e.nastyKeys() {
+		if a := e.ask(l, key, limit, 1, 1); a.N != 1 {
+			e.Errorf("the first permit of %q: saw it denied, want it granted: it shares its state with another key", key)
 		}
 	}
 }
@@ -227,29 +221,36 @@ func stateSurvives(what string, event func(*env)) func(*env) {
 	}
 }
 
+// takeAll takes of two limits what one of them has not, and then what both have.
 func takeAll(e *env) {
+	e.takesAtOnce(7, func(name string) (a, b string) { return e.key(name + " a"), e.key(name + " b") })
+}
+
+// takesAtOnce takes 4 and 4 of two limits of 10, of which the second has spent so much, and then 3 and 3. They may be one.
+func (e *env) takesAtOnce(spent int, keys func(name string) (a, b string)) {
 	l := e.open()
 	for name, limit := range still(10) {
-		a, b := e.key(name+" a"), e.key(name+" b")
-		e.grantedN(e.ask(l, b, limit, 7, 7), 7, "7 of 10 under "+name)
-		take := func(n int) []driver.Taken {
+		a, b := keys(name)
+		e.grantedN(e.ask(l, b, limit, spent, spent), spent, "some of 10 under "+name)
+		take := func(n, wantA, wantB int) []driver.Taken {
 			t, err := l.TakeAll(e.within(soon), []driver.Demand{{Key: a, Limit: limit, N: n}, {Key: b, Limit: limit, N: n}})
 			e.noError(err, "TakeAll")
 			if len(t) != 2 || len(t[0].Asks) != 1 || len(t[1].Asks) != 1 {
 				e.Fatalf("TakeAll of two demands: saw %+v, want one answer for each", t)
 			}
+			if x, y := e.ask(l, a, limit, 0, 0), e.ask(l, b, limit, 0, 0); x.Remaining != wantA || y.Remaining != wantB {
+				e.Errorf("left after TakeAll of %d and %d under %s: saw %d and %d, want %d and %d", n, n, name, x.Remaining, y.Remaining, wantA, wantB)
+			}
 			return t
 		}
-		take(4)
-		if x, y := e.ask(l, a, limit, 0, 0), e.ask(l, b, limit, 0, 0); x.Remaining != 10 || y.Remaining != 3 {
-			e.Errorf("TakeAll of 4 and 4 with 10 and 3 left under %s: saw %d and %d left, want nothing taken", name, x.Remaining, y.Remaining)
+		if a == b {
+			take(4, 10-spent, 10-spent)
+			take(3, 4-spent, 4-spent)
+			continue
 		}
-		t := take(3)
-		if t[0].Asks[0].N != 3 || t[1].Asks[0].N != 3 {
+		take(4, 10, 10-spent)
+		if t := take(3, 7, 7-spent); t[0].Asks[0].N != 3 || t[1].Asks[0].N != 3 {
 			e.Errorf("TakeAll of 3 and 3 with 10 and 3 left under %s: saw %d and %d granted, want both", name, t[0].Asks[0].N, t[1].Asks[0].N)
-		}
-		if x, y := e.ask(l, a, limit, 0, 0), e.ask(l, b, limit, 0, 0); x.Remaining != 7 || y.Remaining != 0 {
-			e.Errorf("after TakeAll of 3 and 3 under %s: saw %d and %d left, want 7 and 0", name, x.Remaining, y.Remaining)
 		}
 	}
 }

@@ -60,25 +60,31 @@ func (p *party) note(e *env, h *history.Log, o history.Operation, call func(cont
 	return o
 }
 
-// ownerships gives what lets several owners of each client lock a few keys, and enter them again. A
-// holder asks again and again whether it still holds.
-func (e *env) ownerships(h *history.Log, parties []*party, name string) (play func(rounds int)) {
-	const owners = 2
-	keys := []string{e.key(name + "owned 1"), e.key(name + "owned 2")}
-	var all []*party
-	var run []*owner
+// ownersOf are several of each client, who stay for ttl.
+func (e *env) ownersOf(h *history.Log, parties []*party, each int, ttl time.Duration, name string) (all []*owner) {
 	for i, p := range parties {
 		c := e.clientOn(p.backend)
-		for j := range owners {
-			all = append(all, &party{dice: e.dice()})
-			run = append(run, &owner{
-				party: all[len(all)-1], e: e, h: h, client: i, locker: c,
-				ctx: coord.WithOwner(e.ctx), ttl: e.ttl, name: fmt.Sprintf("owner %d.%d", i, j),
+		for j := range each {
+			all = append(all, &owner{
+				party: &party{dice: e.dice()}, e: e, h: h, client: i, locker: c,
+				ctx: coord.WithOwner(e.ctx), ttl: ttl, name: fmt.Sprintf("%s %d.%d", name, i, j),
 			})
 		}
 	}
+	return all
+}
+
+// ownerships gives what lets several owners of each client lock a few keys, and enter them again. A
+// holder asks again and again whether it still holds.
+func (e *env) ownerships(h *history.Log, parties []*party, name string) (play func(rounds int)) {
+	keys := []string{e.key(name + "owned 1"), e.key(name + "owned 2")}
+	owners := e.ownersOf(h, parties, 2, e.ttl, "owner")
+	var all []*party
+	for _, o := range owners {
+		all = append(all, o.party)
+	}
 	return func(rounds int) {
-		e.run(all, rounds, func(i int, p *party) { run[i].round(keys[p.dice.IntN(len(keys))]) })
+		e.run(all, rounds, func(i int, p *party) { owners[i].round(keys[p.dice.IntN(len(keys))]) })
 	}
 }
 
@@ -86,25 +92,15 @@ func (e *env) ownerships(h *history.Log, parties []*party, name string) (play fu
 // leases are so long that they outlast the time in which servers are replaced, and so short that they end, without renewals,
 // while a server stands still.
 func (e *env) keepers(h *history.Log, parties []*party, name string) (play func(over context.Context)) {
-	all := make([]*owner, len(parties))
-	rivals := make([]*owner, len(parties))
-	for i, p := range parties {
-		c := e.clientOn(p.backend)
-		for j, role := range []*[]*owner{&all, &rivals} {
-			(*role)[i] = &owner{
-				party: &party{dice: e.dice()}, e: e, h: h, client: i, locker: c,
-				ctx: coord.WithOwner(e.ctx), ttl: e.round(2 * e.ttl), name: fmt.Sprintf("keeper %d.%d", i, j),
-			}
-		}
-	}
+	owners := e.ownersOf(h, parties, 2, e.round(2*e.ttl), "keeper")
 	return func(over context.Context) {
 		var wg sync.WaitGroup
-		for i, keeper := range all {
-			key, rival := e.key(fmt.Sprint(name, "kept ", i)), rivals[(i+1)%len(rivals)]
+		for i := 0; i < len(owners); i += 2 {
+			key, rival := e.key(fmt.Sprint(name, "kept ", i/2)), owners[(i+3)%len(owners)]
 			kept, end := context.WithCancel(over)
 			wg.Go(func() {
 				defer end()
-				keeper.keep(over, key)
+				owners[i].keep(over, key)
 			})
 			wg.Go(func() {
 				for ; kept.Err() == nil; rest(kept, e.ttl/16) {

@@ -233,3 +233,12 @@ func (e *env) marked(l driver.SharedLocker, key string, head driver.Request, ask
 	}
 	e.Fatalf("waited %v for two calls that take less than %v together", watchdog, driver.HeadFor)
 }
+
+// asking asks for s, for marked.
+func (e *env) asking(l driver.Locker, key string, s driver.Share) func() (driver.Request, error) {
+	return func() (driver.Request, error) {
+		r := e.share(s, e.long)
+		_, err := l.TryLock(e.within(soon), key, r)
+		return r, err
+	}
+}

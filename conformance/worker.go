@@ -87,7 +87,10 @@ func work(url string, in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		a := obey(c, &lock, url, o)
+		a, err := obey(c, &lock, url, o)
+		if err != nil {
+			a.Err = err.Error()
+		}
 		if err := enc.Encode(a); err != nil {
 			return err
 		}
@@ -110,45 +113,38 @@ func openWorker(url string, opts ...coord.Option) (*coord.Client, error) {
 // patience is how long an order may take. A lock may have to wait for a lease to lapse.
 func (o order) patience() time.Duration { return watchdog + 2*o.TTL }
 
-func obey(c *coord.Client, lock **coord.Lock, url string, o order) answer {
+func obey(c *coord.Client, lock **coord.Lock, url string, o order) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.patience())
 	defer cancel()
 	switch {
 	case o.Do == "lock" || o.Do == "try":
 		l, err := o.take(ctx, c)
 		if err != nil {
-			return answer{Err: err.Error()}
+			return a, err
 		}
 		*lock = l
-		return answer{Token: l.Token()}
+		return answer{Token: l.Token()}, nil
 	case o.Do == "add":
-		if err := addUnderLock(c, o); err != nil {
-			return answer{Err: err.Error()}
-		}
-		return answer{}
+		return a, addUnderLock(c, o)
 	case o.Do == "drain" && o.Lessees > 0:
 		return drainInAdvance(ctx, url, o)
 	case o.Do == "drain":
 		return drain(ctx, c, o)
 	case *lock == nil:
-		return answer{Err: "no lock"}
+		return a, errors.New("no lock")
 	case o.Do == "unlock":
-		if err := (*lock).Unlock(ctx); err != nil {
-			return answer{Err: err.Error()}
-		}
-		return answer{}
+		return a, (*lock).Unlock(ctx)
 	case o.Do == "state":
 		// Err first: it is what a holder that was frozen asks before it writes.
-		err := (*lock).Err()
-		a := answer{Token: (*lock).Token(), Lost: errors.Is(err, coord.ErrLost)}
+		a = answer{Token: (*lock).Token(), Lost: errors.Is((*lock).Err(), coord.ErrLost)}
 		select {
 		case <-(*lock).Done():
 			a.Done = true
 		default:
 		}
-		return a
+		return a, nil
 	}
-	return answer{Err: fmt.Sprintf("unknown order %q", o.Do)}
+	return a, fmt.Errorf("unknown order %q", o.Do)
 }
 
 // take takes a lock of the kind that the order names.
@@ -170,7 +166,7 @@ func (o order) take(ctx context.Context, c *coord.Client) (*coord.Lock, error) {
 }
 
 // drain asks a limit until it denies.
-func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
+func drain(ctx context.Context, c *coord.Client, o order) (a answer, err error) {
 	for {
 		r, err := c.Allow(ctx, o.Key, o.Limit)
 		switch {
@@ -178,11 +174,8 @@ func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
 			if errors.Is(err, coord.ErrUnknownOutcome) {
 				a.Mute++
 			}
-		case err != nil:
-			a.Err = err.Error()
-			return a
-		case !r.Allowed:
-			return a
+		case err != nil, !r.Allowed:
+			return a, err
 		default:
 			a.Granted++
 		}
@@ -190,7 +183,7 @@ func drain(ctx context.Context, c *coord.Client, o order) (a answer) {
 }
 
 // drainInAdvance is drain by a client that takes permits in advance. It gives back what it has left.
-func drainInAdvance(ctx context.Context, url string, o order) answer {
+func drainInAdvance(ctx context.Context, url string, o order) (a answer, err error) {
 	var mu sync.Mutex
 	wasted, leases, mute := 0, 0, 0
 	c, err := openWorker(url, coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: o.Lessees}),
@@ -206,16 +199,14 @@ func drainInAdvance(ctx context.Context, url string, o order) answer {
 			}
 		}}))
 	if err != nil {
-		return answer{Err: err.Error()}
+		return a, err
 	}
-	a := drain(ctx, c, o)
-	if err := c.Close(); err != nil && a.Err == "" {
-		a.Err = err.Error()
-	}
+	a, err = drain(ctx, c, o)
+	err = errors.Join(err, c.Close())
 	mu.Lock()
 	defer mu.Unlock()
 	a.Wasted, a.Leases, a.Mute = wasted, leases, mute
-	return a
+	return a, err
 }
 
 // addUnderLock reads the number in a file and writes the next, so many times: what only
