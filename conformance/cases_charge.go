@@ -93,16 +93,12 @@ func chargeIsADebt(e *env) {
 		if c.RetryAfter > repaid || c.RetryAfter < repaid-time.Millisecond {
 			e.Errorf("RetryAfter of a charge of 20 on a fresh bucket of 10 at 10/s: saw %v, want %v", c.RetryAfter, repaid)
 		}
-		early := c.sent.Add(c.RetryAfter - time.Millisecond)
-		e.passUntil(early.Add(-guard))
-		probe := e.ask(other, key, limit, 1, 1)
-		if probe.came.After(early) {
-			return false
+		probe, late, judged := e.probed(asked{sent: c.sent, came: c.came}, c.RetryAfter, guard, func() asked { return e.ask(other, key, limit, 1, 1) })
+		if judged {
+			e.grantedN(probe, 0, "an ask before the debt is repaid")
+			e.grantedN(late, 1, "an ask of a lone caller when the debt is repaid")
 		}
-		e.grantedN(probe, 0, "an ask before the debt is repaid")
-		e.passUntil(c.came.Add(c.RetryAfter))
-		e.grantedN(e.ask(other, key, limit, 1, 1), 1, "an ask of a lone caller when the debt is repaid")
-		return true
+		return judged
 	})
 }
 

@@ -73,14 +73,7 @@ func passedBy(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx)
 		leaver := e.lineUp(ctx, c, waits, key, coord.TTL(e.long))
 		stayer := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
-		var wg sync.WaitGroup
-		wg.Go(cancel)
-		wg.Go(func() {
-			if err := l.Unlock(e.ctx); err != nil {
-				e.Errorf("Unlock: saw %v, want nil", err)
-			}
-		})
-		wg.Wait()
+		meet(cancel, func() { e.gaveBack(l.Unlock(e.ctx), "Unlock") })
 		if t := recv(e, leaver, soon, "a Lock that was cancelled at the hand-over"); t.err == nil {
 			e.gaveBack(t.l.Unlock(e.ctx), "Unlock by a waiter that was cancelled too late")
 		} else {
@@ -118,9 +111,7 @@ func turns(e *env) {
 				mu.Unlock()
 				time.Sleep(2 * time.Millisecond)
 			})
-			if err := l.Unlock(e.ctx); err != nil {
-				e.Errorf("Unlock: saw %v, want nil", err)
-			}
+			e.gaveBack(l.Unlock(e.ctx), "Unlock")
 		}
 	})
 	for i, g := range grants {

@@ -61,19 +61,18 @@ func renewMeetsUnlock(e *env) {
 	for range 20 {
 		r := e.req(e.long)
 		e.take(holder, key, r)
-		renewals := []driver.Locker{holder, other}
-		var wg sync.WaitGroup
-		for _, l := range renewals {
-			wg.Go(func() {
+		renewal := func(l driver.Locker) func() {
+			return func() {
 				if _, err := l.Renew(e.ctx, key, r); err != nil {
 					e.wantError(err, "Renew that meets Unlock", driver.ErrNotHeld)
 				}
-			})
+			}
 		}
-		if err := holder.Unlock(e.ctx, key, r.ID); err != nil {
-			e.Errorf("Unlock that meets Renew: saw %v, want nil", err)
-		}
-		wg.Wait()
+		meet(renewal(holder), renewal(other), func() {
+			if err := holder.Unlock(e.ctx, key, r.ID); err != nil {
+				e.Errorf("Unlock that meets Renew: saw %v, want nil", err)
+			}
+		})
 		e.free(other, key, 0, "after an Unlock that met a Renew")
 	}
 }

@@ -63,29 +63,35 @@ func (e *env) attempts(what string, judge func(key string, guard time.Duration) 
 	}
 }
 
+// probed asks a moment before what was promised of an answer is due, and when it is. It reports whether the first of them was
+// answered in time.
+func (e *env) probed(of asked, due, guard time.Duration, ask func() asked) (before, after asked, judged bool) {
+	early := of.sent.Add(due - time.Millisecond)
+	e.passUntil(early.Add(-guard))
+	before = ask()
+	e.passUntil(of.came.Add(due))
+	return before, ask(), !before.came.After(early)
+}
+
 func retryAfter(e *env) {
 	l := e.open()
 	limits := algorithms(10, 250*time.Millisecond)
 	limits["token bucket"] = normal(driver.Limit{Rate: 10, Per: time.Second, Burst: 10})
 	for name, limit := range limits {
 		e.attempts(name, func(key string, guard time.Duration) bool {
+			ask := func() asked { return e.ask(l, key, limit, 1, 1) }
 			e.grantedN(e.ask(l, key, limit, 1, 10), 10, "a fresh key under "+name)
-			denied := e.ask(l, key, limit, 1, 1)
+			denied := ask()
 			if denied.N > 0 {
 				return false // time has passed, or a window has turned
 			}
-			early := denied.sent.Add(denied.RetryAfter - time.Millisecond)
-			e.passUntil(early.Add(-guard))
-			probe := e.ask(l, key, limit, 1, 1)
-			judged := !probe.came.After(early)
-			if judged && probe.N > 0 {
+			probe, late, judged := e.probed(denied, denied.RetryAfter, guard, ask)
+			if probe.N > 0 && judged {
 				e.Errorf("%s: denied with RetryAfter %v, saw a permit granted %v earlier, want none until a millisecond before", name, denied.RetryAfter, denied.sent.Add(denied.RetryAfter).Sub(probe.came))
 			}
-			if !judged && probe.N > 0 {
+			if probe.N > 0 && !judged {
 				return false
 			}
-			e.passUntil(denied.came.Add(denied.RetryAfter))
-			late := e.ask(l, key, limit, 1, 1)
 			e.grantedN(late, 1, "an ask of a lone caller after RetryAfter, under "+name)
 			return judged
 		})
@@ -98,15 +104,10 @@ func resetAfter(e *env) {
 		e.attempts(name, func(key string, guard time.Duration) bool {
 			taken := e.ask(l, key, limit, 5, 5)
 			e.grantedN(taken, 5, "5 of a fresh key under "+name)
-			early := taken.sent.Add(taken.ResetAfter - time.Millisecond)
-			e.passUntil(early.Add(-guard))
-			probe := e.ask(l, key, limit, 0, 0)
-			judged := !probe.came.After(early)
+			probe, late, judged := e.probed(taken, taken.ResetAfter, guard, func() asked { return e.ask(l, key, limit, 0, 0) })
 			if judged && probe.Remaining == 10 {
 				e.Errorf("%s: ResetAfter %v, saw the whole capacity back %v earlier", name, taken.ResetAfter, taken.sent.Add(taken.ResetAfter).Sub(probe.came))
 			}
-			e.passUntil(taken.came.Add(taken.ResetAfter))
-			late := e.ask(l, key, limit, 0, 0)
 			if late.Remaining != 10 || late.ResetAfter != 0 {
 				e.Errorf("%s after ResetAfter: saw %d left and ResetAfter %v, want exactly 10 and 0", name, late.Remaining, late.ResetAfter)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -186,14 +185,11 @@ func cancelAtGrant(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx)
 		_, _, result := e.waiting(ctx, key, coord.TTL(e.long))
 		_, _, behind := e.waiting(e.ctx, key, coord.TTL(e.long))
-		var wg sync.WaitGroup
-		wg.Go(cancel)
-		wg.Go(func() {
+		meet(cancel, func() {
 			if err := holder.Unlock(e.ctx, key, r.ID); err != nil {
 				e.Errorf("Unlock by the holder: saw %v, want nil", err)
 			}
 		})
-		wg.Wait()
 		if err := recv(e, result, soon, "Lock that was cancelled at its grant"); err != nil {
 			e.wantError(err, "Lock that was cancelled at its grant", context.Canceled)
 		}

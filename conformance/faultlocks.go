@@ -244,36 +244,30 @@ func useInspect(f *faultRun) {
 	f.freed(r)
 }
 
-// revoked fails the run unless the rival's hold is gone after a revocation that was
-// confirmed, and is as it was if the revocation was certainly not applied.
-func (f *faultRun) revoked(r driver.Request, err error) {
-	if err == nil {
-		_, renewal := f.rival.Renew(f.within(soon), f.k, r)
-		f.wantError(renewal, "Renew by a holder that was revoked", driver.ErrNotHeld)
-	} else if errors.Is(err, coord.ErrNotHeld) {
-		f.Errorf("revocation of a live hold: saw %v, want nil, or that the store failed", err)
-	}
-	if err := f.rival.Unlock(f.within(soon), f.k, r.ID); err != nil {
-		f.wantError(err, "Unlock by a holder that may have been revoked", driver.ErrNotHeld)
-	}
-}
-
 func useBreak(f *faultRun) {
 	r := f.taken()
 	f.take(f.rival, f.k+" short", driver.Request{ID: r.ID, TTL: f.ttl})
 	err := f.call("Break", func(ctx context.Context) error { return f.c.Break(ctx, f.k+" short", r.ID) })
 	if err == nil {
-		_, renewal := f.rival.Renew(f.within(soon), f.k+" short", r)
-		f.wantError(renewal, "Renew by a holder that was broken", driver.ErrNotHeld)
+		f.notRenewed(f.rival, f.k+" short", r, "Renew by a holder that was broken")
 	}
 	f.free(f.rival, f.k+" short", f.lapse(f.ttl), "after the lease of a hold that was broken")
 	f.refused(f.rival, f.k, "after another key was broken")
 	f.end(f.rival, f.k, r.ID, "Unlock of another key")
 }
 
+// useBreakNow: the rival's hold is gone after a revocation that was confirmed, and as it was after one that was not made.
 func useBreakNow(f *faultRun) {
 	r := f.taken()
-	f.revoked(r, f.call("BreakNow", func(ctx context.Context) error { return f.c.BreakNow(ctx, f.k, r.ID) }))
+	err := f.call("BreakNow", func(ctx context.Context) error { return f.c.BreakNow(ctx, f.k, r.ID) })
+	if err == nil {
+		f.notRenewed(f.rival, f.k, r, "Renew by a holder that was revoked")
+	} else if errors.Is(err, coord.ErrNotHeld) {
+		f.Errorf("revocation of a live hold: saw %v, want nil, or that the store failed", err)
+	}
+	if err := f.rival.Unlock(f.within(soon), f.k, r.ID); err != nil {
+		f.wantError(err, "Unlock by a holder that may have been revoked", driver.ErrNotHeld)
+	}
 }
 
 // useCloseHolding: nothing cleans up after Close but the lease.

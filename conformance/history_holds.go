@@ -52,7 +52,7 @@ func (e *env) shares(h *history.Log, parties []*party, name string) (play func(m
 	for i, p := range parties {
 		all[i] = &holder{party: p, e: e, h: h, client: i, locker: p.backend.Shared(), keys: keys, pick: pickShare, left: 1}
 	}
-	return e.holding(all, func(all []*holder) { meet(all[0], all[1]) })
+	return e.holding(all, func(all []*holder) { takeBoth(all[0], all[1]) })
 }
 
 // holding gives what lets holders move. It begins with what chance alone brings about in some runs and not in others.
@@ -80,8 +80,8 @@ func (e *env) comeTooEarly(all []*holder) {
 	}
 }
 
-// meet has two parties ask for all permits of a free key, and for a read beside a write.
-func meet(s, other *holder) {
+// takeBoth has two parties ask for all permits of a free key, and for a read beside a write.
+func takeBoth(s, other *holder) {
 	s.giveBack(s.take(1, permits(3, 3)))
 	w := s.take(0, writer)
 	other.giveBack(other.take(0, reader))

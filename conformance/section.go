@@ -69,6 +69,15 @@ func (e *env) panics(op string, call func(fn func(context.Context) error) error)
 	e.Errorf("%s whose function panics: saw it return %v", op, err)
 }
 
+// meet runs functions at the same time, and returns when all have.
+func meet(all ...func()) {
+	var wg sync.WaitGroup
+	for _, fn := range all {
+		wg.Go(fn)
+	}
+	wg.Wait()
+}
+
 // crowd runs fn in so many goroutines for each of so many clients, and returns when all have.
 func crowd[C any](clients, each int, open func() C, fn func(c C, client, goroutine int)) {
 	var wg sync.WaitGroup
