@@ -19,12 +19,12 @@ func faultCases() []Case {
 			Why:    "a release whose reply was lost has happened: a retry finds nothing of its own, and must not touch the successor",
 			Remedy: "answer a repeated Unlock with ErrNotHeld, and nothing worse",
 		}, "turn off the retries of the client library for calls that change something"),
-		paths(acquireReplyLost, "LOCK-43", Case{
+		paths(looped(dropped, "Lock and Unlock", "TryLock and Unlock"), "LOCK-43", Case{
 			ID: "LOCK-42", Name: "lost-reply-to-acquire-is-held-or-removed", Clause: "L6",
 			Why:    "a grant whose reply was lost keeps the key from everyone, for ever if something renews it (redislock, etcd)",
 			Remedy: "name the entry by the id, so that Unlock of that id removes what an unanswered call has left",
 		}, "let the client library not resend what changes something, or make it idempotent by the id"),
-		paths(acquireSilent, "LOCK-45", Case{
+		paths(looped(mute, "TryLock and Unlock"), "LOCK-45", Case{
 			ID: "LOCK-44", Name: "silent-acquire-ends-and-is-removed", Clause: "L6",
 			Why:    "cleaning up on the caller's dead context cleans nothing (redsync left the key for 9.5s of 10s)",
 			Remedy: "clean up under a context of its own, not the caller's dead one",

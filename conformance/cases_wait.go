@@ -26,7 +26,7 @@ func waitCases() []Case {
 			Why:    "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
 			Remedy: "give a grant that crosses with the cancellation back, or pass it on",
 		}, {
-			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, lockAlone, failingKinds()[:2]),
+			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, lockUsesOf("Lock and Unlock"), failingKinds()[:2]),
 			Why:    "every call of an acquisition is the last before a crash of the network some day (SQLite fails the Nth call, for every N)",
 			Remedy: "make TryLock, Lock and Unlock repeatable by id after any error",
 		}, {
@@ -136,43 +136,6 @@ func (e *env) unsettled(err error, what string) {
 	if !errors.Is(err, driver.ErrNotSent) {
 		e.wantError(err, what, coord.ErrUnknownOutcome)
 	}
-}
-
-func acquireReplyLost(e *env, path pathTo) {
-	b, link := path(e)
-	c, rival := e.clientOn(b), e.open()
-	e.warm(c)
-	for name, lock := range bothWays(c) {
-		key := e.key(name)
-		link.DropReply()
-		l, err := lock(e.within(soon), key, coord.TTL(e.long))
-		link.Heal()
-		if err == nil { // it was tried again: then it is a hold like any other
-			e.noError(l.Err(), name+" whose reply was lost, which says that it holds")
-			e.refused(rival, key, "after a "+name+" that says it holds")
-			e.gaveBack(l.Unlock(e.ctx), "Unlock of a hold whose first reply was lost")
-		} else {
-			e.unsettled(err, name+" whose reply was lost")
-		}
-		e.free(rival, key, 5*time.Second, "after a "+name+" whose reply was lost: want it freed long before its lease")
-	}
-}
-
-func acquireSilent(e *env, path pathTo) {
-	e.abandons()
-	b, link := path(e)
-	c, rival, key := e.clientOn(b), e.open(), e.key("k")
-	e.warm(c)
-	link.StallReplies()
-	const allowed = 300 * time.Millisecond
-	start := time.Now()
-	_, err := c.TryLock(e.within(allowed), key, coord.TTL(e.long))
-	e.inTime(start, allowed+prompt, "TryLock without an answer")
-	if e.wantError(err, "TryLock without an answer", context.DeadlineExceeded) {
-		e.unsettled(err, "TryLock without an answer")
-	}
-	link.Heal()
-	e.free(rival, key, 5*time.Second, "after a TryLock without an answer: want it freed long before its lease")
 }
 
 func cancelAtGrant(e *env) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -32,8 +33,12 @@ func lockUsages(e *env) []usage {
 	})
 }
 
-// lockAlone is the first of them.
-func lockAlone(e *env) []usage { return lockUsages(e)[:1] }
+// lockUsesOf are those of some names.
+func lockUsesOf(names ...string) func(*env) []usage {
+	return func(e *env) []usage {
+		return slices.DeleteFunc(lockUsages(e), func(u usage) bool { return !slices.Contains(names, u.name) })
+	}
+}
 
 // possible leaves out what the store does not claim to do.
 func (e *env) possible(all []usage) []usage {

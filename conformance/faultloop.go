@@ -49,12 +49,23 @@ func hangingKinds() []faultKind {
 	}
 }
 
+// The kinds that break the connection.
+var (
+	dropped = faultKind{name: "reply dropped by the network", link: Link.DropReply}
+	mute    = faultKind{name: "replies stalled by the network from then on", link: Link.StallReplies, onward: true, hangs: true}
+)
+
 func networkKinds() []faultKind {
 	return []faultKind{
 		{name: "connection reset", link: Link.Reset},
-		{name: "reply dropped by the network", link: Link.DropReply},
+		dropped,
 		{name: "network silent from then on", link: blackHole, onward: true, hangs: true},
 	}
+}
+
+// looped is the fault loop of one kind of fault over some uses of locks.
+func looped(k faultKind, names ...string) func(*env, pathTo) {
+	return func(e *env, path pathTo) { faultLoop(path, lockUsesOf(names...), []faultKind{k})(e) }
 }
 
 // script says what becomes of each call when the fault is at call n.

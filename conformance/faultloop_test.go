@@ -72,21 +72,11 @@ func TestFaultLoopFinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			some := func(e *env) (list []usage) {
-				for _, u := range lockUsages(e) {
-					for _, name := range test.uses {
-						if u.name == name {
-							list = append(list, u)
-						}
-					}
-				}
-				return list
-			}
 			var res Result
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.NewStore()
 				h := Harness{Open: func(TB) driver.Backend { return test.broken(s.Open()) }, Claims: memory.Claims, FakeTime: true}
-				res = outcome(t, h, Case{run: faultLoop(byDriver, some, hangingKinds()[:1])})
+				res = outcome(t, h, Case{run: faultLoop(byDriver, lockUsesOf(test.uses...), hangingKinds()[:1])})
 			})
 			if res.Outcome != Fail || res.explainedBy(test.says) == "" {
 				t.Errorf("%s, %v: want a failure that says %q", res.Outcome, res.Messages, test.says)
