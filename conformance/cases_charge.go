@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -157,72 +156,6 @@ func debtOfEveryBurst(e *env) {
 	e.noError(l.Refund(e.within(soon), key, middle, id, 5), "Refund")
 	near(middle, 31, "after a charge of 40, and 5 reserved and given back")
 	near(small, 31, "after the same")
-}
-
-// debit is a call that takes n permits, or gives them back.
-type debit struct {
-	what string
-	n    int
-	most int // how often a client library may make it
-	call func(ctx context.Context, c *coord.Client, key string, l driver.Limit) error
-}
-
-// takenOnce: a client library that sends a take again may debit twice: the safe direction.
-var takenOnce = []debit{{"a take whose reply was lost", 2, 2, func(ctx context.Context, c *coord.Client, key string, l driver.Limit) error {
-	r, err := c.AllowN(ctx, key, l, 2)
-	if err == nil && !r.Allowed {
-		return errors.New("denied, with enough left")
-	}
-	return err
-}}}
-
-var chargedOnce = []debit{
-	{"a charge whose reply was lost", 5, 1, func(ctx context.Context, c *coord.Client, key string, l driver.Limit) error {
-		_, err := c.Charge(ctx, key, l, 5)
-		return err
-	}},
-	{"a return whose reply was lost", -5, 1, func(ctx context.Context, c *coord.Client, key string, l driver.Limit) error {
-		return c.Settle(ctx, key, l, 5, 0)
-	}},
-}
-
-// repliesLost loses the replies of calls, and counts.
-func repliesLost(limits func(int) map[string]driver.Limit, debits []debit) func(*env, pathTo) {
-	return func(e *env, path pathTo) {
-		var wg sync.WaitGroup
-		for name, limit := range limits(50) { // side by side: some adapters wait long for a reply that is lost
-			wg.Go(func() {
-				e.scopeOf(name, func(e *env) { e.repliesLost(path, e.key(name), limit, debits) })
-			})
-		}
-		wg.Wait()
-	}
-}
-
-func (e *env) repliesLost(path pathTo, key string, limit driver.Limit, debits []debit) {
-	b, link := path(e)
-	c, limiter := e.clientOn(b), e.open()
-	r, err := c.AllowN(e.within(soon), key, limit, 20)
-	e.noError(err, "AllowN before the fault")
-	left := limit.Max() - r.Granted
-	for _, d := range debits {
-		link.DropReply()
-		err := d.call(e.within(soon), c, key, limit)
-		link.Heal()
-		if err != nil {
-			e.wantError(err, d.what, coord.ErrUnavailable)
-			e.unsettled(err, d.what)
-		}
-		saw := e.ask(limiter, key, limit, 0, 0).Remaining
-		unsent := errors.Is(err, driver.ErrNotSent)
-		switch times := (left - saw) / d.n; {
-		case times*d.n != left-saw, times < 0, times > d.most, times > 0 && unsent:
-			e.Errorf("left after %s (%v), of %d: saw %d, want %d, or %d if it was not made", d.what, err, d.n, saw, left-d.n, left)
-		case times == 0 && !unsent && (err == nil || e.timely()):
-			e.Errorf("left after %s (%v), of %d: saw %d, want it to count: %d", d.what, err, d.n, saw, left-d.n)
-		}
-		left = saw
-	}
 }
 
 func largeCharges(e *env) {

@@ -19,12 +19,12 @@ func faultCases() []Case {
 			Why:    "a release whose reply was lost has happened: a retry finds nothing of its own, and must not touch the successor",
 			Remedy: "answer a repeated Unlock with ErrNotHeld, and nothing worse",
 		}, "turn off the retries of the client library for calls that change something"),
-		paths(looped(dropped, "Lock and Unlock", "TryLock and Unlock"), "LOCK-43", Case{
+		paths(looped(dropped, lockUsages, "Lock and Unlock", "TryLock and Unlock"), "LOCK-43", Case{
 			ID: "LOCK-42", Name: "lost-reply-to-acquire-is-held-or-removed", Clause: "L6",
 			Why:    "a grant whose reply was lost keeps the key from everyone, for ever if something renews it (redislock, etcd)",
 			Remedy: "name the entry by the id, so that Unlock of that id removes what an unanswered call has left",
 		}, "let the client library not resend what changes something, or make it idempotent by the id"),
-		paths(looped(mute, "TryLock and Unlock"), "LOCK-45", Case{
+		paths(looped(mute, lockUsages, "TryLock and Unlock"), "LOCK-45", Case{
 			ID: "LOCK-44", Name: "silent-acquire-ends-and-is-removed", Clause: "L6",
 			Why:    "cleaning up on the caller's dead context cleans nothing (redsync left the key for 9.5s of 10s)",
 			Remedy: "clean up under a context of its own, not the caller's dead one",
@@ -49,7 +49,7 @@ func faultCases() []Case {
 			Why:    "a reader that is cut off reads on while a writer writes",
 			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",
 		}, "bound the client library's retries and time-outs by the context"),
-		paths(repliesLost(still, takenOnce), "LIMIT-37", Case{
+		paths(looped(dropped, limitUsages, "Allow"), "LIMIT-37", Case{
 			ID: "LIMIT-36", Name: "lost-reply-counts-as-spent", Clause: "R4",
 			Why:    "a permit whose reply was lost may have been taken: giving it again breaks the bound",
 			Remedy: "never give permits back after an error: the ask may have been applied",
@@ -59,7 +59,7 @@ func faultCases() []Case {
 			Why:    "whether an outage of the limiter stops the service is a decision, and is to be visible when it is made",
 			Remedy: "return the store's error when it cannot be reached, never a grant or a denial",
 		}, "bound every network operation by the context"),
-		paths(repliesLost(indebted, chargedOnce), "LIMIT-276", Case{
+		paths(looped(dropped, limitUsages, "Charge"), "LIMIT-276", Case{
 			ID: "LIMIT-275", Name: "charge-is-made-once", Clause: "R10", Needs: driver.Claims{driver.Charge},
 			Why:    "a charge that is sent again after a lost reply is debited twice",
 			Remedy: "send it once, and answer an error that is not definite when the reply does not come",

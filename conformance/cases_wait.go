@@ -26,7 +26,7 @@ func waitCases() []Case {
 			Why:    "a grant and a cancellation that cross leave a key that nobody holds and nobody frees",
 			Remedy: "give a grant that crosses with the cancellation back, or pass it on",
 		}, {
-			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, lockUsesOf("Lock and Unlock"), failingKinds()[:2]),
+			ID: "LOCK-47", Name: "one-failed-call-anywhere-leaves-nothing", Clause: "L6", run: faultLoop(byDriver, usesOf(lockUsages, "Lock and Unlock"), failingKinds()[:2]),
 			Why:    "every call of an acquisition is the last before a crash of the network some day (SQLite fails the Nth call, for every N)",
 			Remedy: "make TryLock, Lock and Unlock repeatable by id after any error",
 		}, {

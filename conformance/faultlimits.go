@@ -29,15 +29,15 @@ func limitUsages(e *env) []usage {
 // faultPermits is the limit of the runs, which do not ask for all of it.
 const faultPermits = 20
 
-// tally is what a run was granted, and what it asked for without an answer.
-type tally struct{ granted, doubtful int }
+// tally is what a run was granted, and what it asked for without an answer, of which some was applied for sure.
+type tally struct{ granted, doubtful, sure int }
 
 // spent fails the run unless the store has counted what was granted, and at most what was asked for
 // without an answer beside it.
 func (f *faultRun) spent(key string, limit driver.Limit, t tally) {
 	left := f.ask(f.rival, key, limit, 0, 0).Remaining
-	if left > limit.Max()-t.granted {
-		f.Errorf("left of %v after %d were granted: saw %d, want at most %d: more can be granted than the limit", limit, t.granted, left, limit.Max()-t.granted)
+	if most := limit.Max() - t.granted - t.sure; left > most {
+		f.Errorf("left of %v after %d were granted, and %d applied without an answer: saw %d, want at most %d: more can be granted than the limit", limit, t.granted, t.sure, left, most)
 	}
 	// A client library that sends it again may debit twice: the safe direction.
 	if least := limit.Max() - t.granted - 2*t.doubtful; left < least {
@@ -45,11 +45,15 @@ func (f *faultRun) spent(key string, limit driver.Limit, t tally) {
 	}
 }
 
-func (t *tally) add(r coord.Result, err error, n int) {
+func (f *faultRun) tell(t *tally, r coord.Result, err error, n int) {
 	if err == nil {
 		t.granted += r.Granted
-	} else {
-		t.doubtful += n
+		return
+	}
+	t.doubtful += n
+	if f.sure && !errors.Is(err, driver.ErrNotSent) {
+		t.sure += n
+		f.unsettled(err, "a take that was applied without an answer")
 	}
 }
 
@@ -64,7 +68,7 @@ func useAllow(f *faultRun, limit driver.Limit) {
 		if err == nil && !r.Allowed {
 			f.Errorf("%s with enough left: saw a denial", op)
 		}
-		t.add(r, err, n)
+		f.tell(&t, r, err, n)
 	}
 	ask("Allow", 1, func(ctx context.Context) (coord.Result, error) { return f.c.Allow(ctx, f.k, limit) })
 	ask("AllowN", 3, func(ctx context.Context) (coord.Result, error) { return f.c.AllowN(ctx, f.k, limit, 3) })

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/coordgo/coord"
@@ -31,13 +30,6 @@ func lockUsages(e *env) []usage {
 		{name: "Close while a lock is waited for", run: useCloseWaiting},
 		{name: "Ping", run: usePing},
 	})
-}
-
-// lockUsesOf are those of some names.
-func lockUsesOf(names ...string) func(*env) []usage {
-	return func(e *env) []usage {
-		return slices.DeleteFunc(lockUsages(e), func(u usage) bool { return !slices.Contains(names, u.name) })
-	}
 }
 
 // possible leaves out what the store does not claim to do.
@@ -71,9 +63,12 @@ func (f *faultRun) lockBy(ctx context.Context, lock lockFunc, opts ...coord.Lock
 
 // useLocked goes on with a lock if there is one.
 func (f *faultRun) useLocked(l *coord.Lock, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
 		f.holds(l)
 		_ = f.unlock(l) // that it failed is the fault's; what it left is looked at later
+	case f.sure:
+		f.unsettled(err, "Lock that was applied without an answer")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,8 @@ type faultKind struct {
 	onward bool
 	// hangs: calls end only with their context.
 	hangs bool
+	// applied: the store applies the call, unless the machine is late.
+	applied bool
 }
 
 func failingKinds() []faultKind {
@@ -51,7 +55,7 @@ func hangingKinds() []faultKind {
 
 // The kinds that break the connection.
 var (
-	dropped = faultKind{name: "reply dropped by the network", link: Link.DropReply}
+	dropped = faultKind{name: "reply dropped by the network", link: Link.DropReply, applied: true}
 	mute    = faultKind{name: "replies stalled by the network from then on", link: Link.StallReplies, onward: true, hangs: true}
 )
 
@@ -63,9 +67,9 @@ func networkKinds() []faultKind {
 	}
 }
 
-// looped is the fault loop of one kind of fault over some uses of locks.
-func looped(k faultKind, names ...string) func(*env, pathTo) {
-	return func(e *env, path pathTo) { faultLoop(path, lockUsesOf(names...), []faultKind{k})(e) }
+// looped is the fault loop of one kind of fault over some uses.
+func looped(k faultKind, usages func(*env) []usage, names ...string) func(*env, pathTo) {
+	return func(e *env, path pathTo) { faultLoop(path, usesOf(usages, names...), []faultKind{k})(e) }
 }
 
 // script says what becomes of each call when the fault is at call n.
@@ -93,6 +97,15 @@ type usage struct {
 	free  func(*faultRun) // waits until what it has used can be taken; nil: the run's key
 }
 
+// usesOf are the usages whose names begin so.
+func usesOf(usages func(*env) []usage, names ...string) func(*env) []usage {
+	return func(e *env) []usage {
+		return slices.DeleteFunc(usages(e), func(u usage) bool {
+			return !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(u.name, name) })
+		})
+	}
+}
+
 // faultRun is one run of a usage, with one fault.
 type faultRun struct {
 	*env
@@ -103,6 +116,7 @@ type faultRun struct {
 	at   int    // which of its calls fails
 	hang bool   // calls may hang
 	fair bool   // the usage is about fair waiters
+	sure bool   // what fails is applied all the same
 	of   *kind
 	// rival is a client of the same store without faults.
 	rival driver.Backend
@@ -193,7 +207,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 			b, link := l.path(e)
 			inner, in := NewInjector(b)
 			f := &faultRun{
-				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, freeBy: 5 * time.Second,
+				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, sure: k.fault == FailAfter || k.applied && e.timely(), freeBy: 5 * time.Second,
 				of: cmp.Or(u.of, lockKind), rival: l.rival, k: e.key(what),
 			}
 			c, err := coord.New(e.under(inner), coord.WithLogger(slog.New(slog.DiscardHandler)))

@@ -76,7 +76,7 @@ func TestFaultLoopFinds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.NewStore()
 				h := Harness{Open: func(TB) driver.Backend { return test.broken(s.Open()) }, Claims: memory.Claims, FakeTime: true}
-				res = outcome(t, h, Case{run: faultLoop(byDriver, lockUsesOf(test.uses...), hangingKinds()[:1])})
+				res = outcome(t, h, Case{run: faultLoop(byDriver, usesOf(lockUsages, test.uses...), hangingKinds()[:1])})
 			})
 			if res.Outcome != Fail || res.explainedBy(test.says) == "" {
 				t.Errorf("%s, %v: want a failure that says %q", res.Outcome, res.Messages, test.says)
