@@ -44,13 +44,12 @@ func deadShare(e *env) {
 	if seen := e.sharersOf(a, key); len(seen) != 2 || seen[live.ID].ID == "" || seen[next.ID].ID == "" {
 		e.Errorf("Holders after a lease has ended: saw %d, want the other one and the successor", len(seen))
 	}
-	e.leave(b, key, live)
-	e.leave(b, key, next)
+	e.leave(b, key, live, next)
 
 	e.until(e.lapse(g.TTL), "the dead reader to be shown no more", func() bool { return len(e.sharersOf(b, rw)) == 1 })
 	e.keptOut(b, rw, writer, "a writer beside a live reader, when a dead one's lease has ended")
 	e.leave(b, rw, stays)
-	e.takesAll(a, rw, writer, "a writer after the last live reader has left")
+	e.passes(a, rw, writer, "a writer after the last live reader has left")
 }
 
 // sharedTokensRise has holds come and go, over clients, with pauses in which nobody holds.
@@ -70,18 +69,14 @@ func (e *env) tokensRise(lockers []driver.Locker, key string, rounds int, all dr
 	for i := range rounds {
 		l, other := lockers[i%2], lockers[(i+1)%2]
 		var held []driver.Request
-		var tokens []int64
+		var grants []driver.Grant
 		for n, s := range together {
 			r, g := e.enter(lockers[(i+n)%2], key, s, "who shares a key")
 			rising(g, "who shares a key")
-			held, tokens = append(held, r), append(tokens, g.Token)
+			held, grants = append(held, r), append(grants, g)
 		}
-		if again := e.renew(l, key, held[0], "Renew by the holder"); again.Token != tokens[0] {
-			e.Errorf("token of a renewal: saw %d, want the hold's own, %d", again.Token, tokens[0])
-		}
-		for _, r := range held {
-			e.leave(l, key, r)
-		}
+		e.keeps(l, key, held[0], grants[0], "Renew by the holder")
+		e.leave(l, key, held...)
 		r, g := e.enter(other, key, all, "who takes all")
 		rising(g, "who takes all")
 		e.leave(other, key, r)
@@ -93,7 +88,7 @@ func lowestSlots(e *env) {
 	for name, share := range map[string]driver.Share{"permits": permits(1, 5), "readers": reader} {
 		key := e.key(name)
 		last := make(map[int]int64)
-		take := func(l driver.SharedLocker, want int) driver.Request {
+		take := func(l driver.Locker, want int) driver.Request {
 			r, g := e.enter(l, key, share, "one of "+name)
 			if g.Slot != want {
 				e.Errorf("slot of one of %s: saw %d, want %d, the lowest that is free", name, g.Slot, want)
@@ -105,17 +100,14 @@ func lowestSlots(e *env) {
 		zero, one, two := take(a, 0), take(b, 1), take(a, 2)
 		e.leave(b, key, one)
 		one = take(a, 1)
-		e.leave(a, key, zero)
-		e.leave(a, key, one)
+		e.leave(a, key, zero, one)
 		zero, one = take(b, 0), take(a, 1)
 		g := e.renew(a, key, two, "Renew")
 		if g.Slot != 2 {
 			e.Errorf("slot of a renewal: saw %d, want the hold's own, 2", g.Slot)
 		}
 		three := take(b, 3)
-		for _, r := range []driver.Request{zero, one, two, three} {
-			e.leave(b, key, r)
-		}
+		e.leave(b, key, zero, one, two, three)
 	}
 }
 
@@ -140,12 +132,8 @@ func sharedRestart(e *env) {
 	if n.Slot == g.Slot || m.Slot == h.Slot {
 		e.Errorf("slots over a restart: saw those of live holds, %d and %d, want others", n.Slot, m.Slot)
 	}
-	for _, r := range []driver.Request{held, more} {
-		e.leave(back, key, r)
-	}
-	for _, r := range []driver.Request{reads, beside} {
-		e.leave(back, rw, r)
-	}
+	e.leave(back, key, held, more)
+	e.leave(back, rw, reads, beside)
 }
 
 func countsOnce(e *env) {
@@ -170,9 +158,7 @@ func countsOnce(e *env) {
 	fresh.ID = r.ID // over: this is a new attempt, and there is no room
 	_, err := a.TryLock(e.within(soon), key, fresh)
 	e.wantError(err, "a repeated attempt after Unlock, of a key that is full", driver.ErrLocked)
-	for _, left := range []driver.Request{other, last, once} {
-		e.leave(b, key, left)
-	}
+	e.leave(b, key, other, last, once)
 }
 
 func renewalOfShares(e *env) {
@@ -198,9 +184,7 @@ func renewalOfShares(e *env) {
 	e.keptOut(b, key, permits(1, 3), "1 of 3 beside 3")
 	e.leave(b, key, third)
 	third, _ = e.enter(b, key, permits(1, 3), "1 of 3 beside 2, of which one asked for more")
-	for _, r := range []driver.Request{one, two, third} {
-		e.leave(a, key, r)
-	}
+	e.leave(a, key, one, two, third)
 
 	first, _ := e.enter(a, rw, reader, "a reader")
 	renew(a, rw, first, writer, "Renew of a reader as a writer")
@@ -212,9 +196,8 @@ func renewalOfShares(e *env) {
 	if left := e.sharersOf(b, rw)[first.ID].TTL; e.info.Claims.Has(driver.PerHoldTTL) && left < first.TTL/2 {
 		e.Errorf("lease of %v, after a Renew for %v: saw %v left, want it no shorter than it was", first.TTL, e.ttl, left)
 	}
-	e.leave(a, rw, first)
-	e.leave(a, rw, second)
-	e.takesAll(b, rw, writer, "a writer after the readers have left")
+	e.leave(a, rw, first, second)
+	e.passes(b, rw, writer, "a writer after the readers have left")
 }
 
 // downgrades has a writer become a reader while another writer is at the head of the queue.
@@ -222,16 +205,12 @@ func downgrades(e *env) {
 	a, b, key := e.shared(), e.shared(), e.key("k")
 	r, g := e.enter(a, key, writer, "a writer")
 	head := e.share(atHead(writer), e.long)
-	var down driver.Grant
 	e.marked(b, key, head, func() (driver.Request, error) {
 		less := r
 		less.Share = reader
-		down = e.renew(a, key, less, "Renew of a writer as a reader")
+		e.keeps(a, key, less, g, "Renew of a writer as a reader")
 		return e.asking(b, key, reader)()
 	})
-	if down.Token != g.Token || down.Slot != g.Slot {
-		e.Errorf("token and slot of a hold that became a reader's: saw %d and %d, want %d and %d", down.Token, down.Slot, g.Token, g.Slot)
-	}
 	_, err := b.TryLock(e.within(soon), key, head)
 	e.wantError(err, "the writer at the head beside a writer that became a reader", driver.ErrLocked)
 	e.end(b, key, head.ID, "Unlock of the head, which gives up")
@@ -239,10 +218,8 @@ func downgrades(e *env) {
 	e.renew(a, key, r, "Renew as a writer of a hold that became a reader's") // sent before, and late
 	second, _ := e.enter(b, key, reader, "a reader, after a late Renew of a former writer")
 	e.keptOut(b, key, writer, "a writer beside readers")
-	for _, left := range []driver.Request{r, beside, second} {
-		e.leave(a, key, left)
-	}
-	e.takesAll(b, key, writer, "a writer after the readers have left")
+	e.leave(a, key, r, beside, second)
+	e.passes(b, key, writer, "a writer after the readers have left")
 }
 
 // renewsShares renews several holds of one key, and one of another, in one batch.

@@ -26,18 +26,16 @@ func headKeepsOut(e *env) {
 	})
 	e.leave(a, key, held)
 	e.entered(b, key, head, "the head, when there is room")
-	one, _ := e.enter(a, key, permits(1, 3), "1 of 3 after the grant of the head")
-	e.leave(a, key, one)
+	e.passes(a, key, permits(1, 3), "1 of 3 after the grant of the head")
 
 	gives := e.share(atHead(permits(3, 3)), e.long)
 	e.marked(a, key, gives, e.asking(b, key, permits(1, 3)))
 	_, err := a.TryLock(e.within(soon), key, gives)
 	e.wantError(err, "TryLock of a head for which there is no room", driver.ErrLocked)
 	e.end(a, key, gives.ID, "Unlock of a head that gives up")
-	one, _ = e.enter(b, key, permits(1, 3), "1 of 3 after the head gave up")
-	e.leave(b, key, one)
-	e.leave(b, key, head)
-	e.takesAll(a, key, permits(3, 3), "3 of 3 after all have left")
+	one, _ := e.enter(b, key, permits(1, 3), "1 of 3 after the head gave up")
+	e.leave(b, key, one, head)
+	e.passes(a, key, permits(3, 3), "3 of 3 after all have left")
 }
 
 // deadHead is refused at the head, and then its client is gone.
@@ -48,8 +46,7 @@ func deadHead(e *env) {
 	e.wantError(err, "TryLock of a head for which there is no room", driver.ErrLocked)
 	e.gaveBack(gone.Close(), "Close of the client of the head")
 	r, _, _ := e.lapsed(b, key, permits(1, 2), max(e.ttl, driver.HeadFor), "whose head of the queue is dead")
-	e.leave(b, key, r)
-	e.leave(b, key, held)
+	e.leave(b, key, r, held)
 }
 
 // pushesChanges counts what is told of a key.

@@ -101,7 +101,7 @@ func breaksShareNow(e *env) {
 				e.renew(a, key, beside, "Renew of the hold beside "+what)
 				e.leave(a, key, beside)
 			}
-			e.takesAll(b, key, full, "all of the key after BreakNow of "+what)
+			e.passes(b, key, full, "all of the key after BreakNow of "+what)
 		}
 	}
 }

@@ -99,6 +99,13 @@ func (e *env) renew(l driver.Locker, key string, r driver.Request, what string) 
 	return g
 }
 
+// keeps renews a hold, which is what it was.
+func (e *env) keeps(l driver.Locker, key string, r driver.Request, was driver.Grant, what string) {
+	if g := e.renew(l, key, r, what); g.Token != was.Token || g.Slot != was.Slot {
+		e.Errorf("%s: saw token %d and slot %d, want those of its hold, %d and %d", what, g.Token, g.Slot, was.Token, was.Slot)
+	}
+}
+
 // notRenewed fails the case if a hold that is over, or that never was, is renewed.
 func (e *env) notRenewed(l driver.Locker, key string, r driver.Request, what string) {
 	_, err := l.Renew(e.within(soon), key, r)
@@ -119,13 +126,15 @@ func (e *env) end(l driver.Locker, key, id, what string) {
 	e.noError(err, what)
 }
 
-// leave gives a shared hold back.
-func (e *env) leave(l driver.Locker, key string, r driver.Request) {
-	e.end(l, key, r.ID, "Unlock of a shared hold")
+// leave gives shared holds back.
+func (e *env) leave(l driver.Locker, key string, holds ...driver.Request) {
+	for _, r := range holds {
+		e.end(l, key, r.ID, "Unlock of a shared hold")
+	}
 }
 
-// takesAll has a writer, or who takes all permits there are, enter key, and gives it back.
-func (e *env) takesAll(l driver.Locker, key string, s driver.Share, what string) {
+// passes enters key, and gives it back.
+func (e *env) passes(l driver.Locker, key string, s driver.Share, what string) {
 	r, _ := e.enter(l, key, s, what)
 	e.leave(l, key, r)
 }
