@@ -50,7 +50,6 @@ func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.open(), 
 
 // lossFirstTo is lossFirst for what a rival asks for.
 func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driver.Request) {
-	lost := watchLoss(l)
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
 	// Where a hold has the lease of a session, its client gives it up when its own TTL is over.
@@ -65,7 +64,7 @@ func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driv
 	if !errors.Is(err, coord.ErrLost) {
 		e.Errorf("the holder's Err when a rival was granted: saw %v, want ErrLost", err)
 	}
-	recv(e, lost, time.Second, "Done of the holder, after a rival was granted")
+	recv(e, l.Done(), time.Second, "Done of the holder, after a rival was granted")
 	switch { // they are told by a timer and other goroutines, which a machine may run late
 	case e.timely() && !closed:
 		e.Errorf("the holder's Done: saw it open when a rival was granted, want it closed before")
@@ -108,10 +107,9 @@ func removed(e *env) {
 	key := e.key("k")
 	rival, r := e.open(), e.req(e.long)
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.keep)) // it is removed, and does not lapse
-	lost := watchLoss(l)
 	e.end(rival, key, in.lastID("TryLock", key), "removal of the entry by its id")
 	e.take(rival, key, r)
-	recv(e, lost, l.TTL()/3+500*time.Millisecond, "the holder's Done, one renewal after its entry was removed")
+	recv(e, l.Done(), l.TTL()/3+500*time.Millisecond, "the holder's Done, one renewal after its entry was removed")
 	e.wantError(l.Err(), "the holder's Err after its entry was removed", coord.ErrLost)
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
 	if _, err := rival.Renew(e.within(soon), key, r); err != nil {
@@ -122,11 +120,11 @@ func removed(e *env) {
 func pausedStore(e *env) {
 	f, key := e.r.suite.Harness.Faults, e.key("k")
 	l := e.lock(e.client(), key, coord.TTL(e.ttl))
-	lost := watchLoss(l)
 	f.Pause(e)
 	resume := func() { f.Resume(e) }
 	e.Cleanup(func() { resume() })
-	at := recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done while the store is stopped")
+	recv(e, l.Done(), l.TTL()+500*time.Millisecond, "the holder's Done while the store is stopped")
+	at := time.Now()
 	e.wantError(l.Err(), "the holder's Err while the store is stopped", coord.ErrLost)
 	if late := at.Sub(l.Deadline()); e.timely() && late > 0 {
 		e.Errorf("the holder's Done: saw it close %v after Deadline, want at Deadline at the latest", late)
@@ -149,9 +147,8 @@ func (e *env) operatorUnlock(l driver.Locker, key, id string) {
 func wiped(e *env) {
 	key := e.key("k")
 	l := e.lock(e.client(), key, coord.TTL(e.ttl))
-	lost := watchLoss(l)
 	wipe(e)
-	recv(e, lost, l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
+	recv(e, l.Done(), l.TTL()+500*time.Millisecond, "the holder's Done after the store lost everything")
 	e.wantError(l.Err(), "the holder's Err after the store lost everything", coord.ErrLost)
 	e.free(e.open(), key, time.Second, "after the store lost everything")
 	e.wantError(l.Unlock(e.ctx), "Unlock after the loss", coord.ErrLost)
@@ -161,9 +158,8 @@ func lossPushed(e *env) {
 	b, in := e.injected()
 	key := e.key("k")
 	l := e.lock(e.clientOn(b), key, coord.TTL(e.long))
-	lost := watchLoss(l)
 	e.end(e.open(), key, in.lastID("TryLock", key), "removal of the entry by its id")
-	recv(e, lost, time.Second, "the holder's Done, long before its next renewal")
+	recv(e, l.Done(), time.Second, "the holder's Done, long before its next renewal")
 	e.wantError(l.Err(), "Err after a loss that was pushed", coord.ErrLost)
 	if n := in.count("Renew") + in.count("RenewAll"); n > 0 {
 		e.Errorf("renewals before the holder's Done: saw %d, want the loss to be told without one", n)

@@ -38,8 +38,7 @@ func (e *env) twoLimits(c *coord.Client, name string, limit driver.Limit, n int)
 func allowAll(e *env) {
 	c := e.client()
 	for name, limit := range still(10) {
-		_, err := c.AllowN(e.within(soon), e.key(name+" user"), limit, 7)
-		e.noError(err, "AllowN under "+name)
+		e.allows(c, e.key(name+" user"), limit, 7, "AllowN under "+name)
 		r := e.twoLimits(c, name, limit, 4)
 		if r[0].Allowed || r[0].RetryAfter != 0 || r[1].RetryAfter <= 0 {
 			e.Errorf("4 and 4 with 10 and 3 left under %s: saw %+v, want a denial with the second's RetryAfter", name, r)
@@ -104,8 +103,7 @@ func allowAllInTurn(e *env) {
 		if r := e.twoLimits(c, name, limit, 7); !r[0].Allowed {
 			e.Errorf("7 and 7 of 10 and 10 under %s: saw %+v, want them granted", name, r)
 		}
-		_, err := c.AllowN(e.within(soon), e.key(name+" user"), limit, 3)
-		e.noError(err, "AllowN under "+name)
+		e.allows(c, e.key(name+" user"), limit, 3, "AllowN under "+name)
 		if r := e.twoLimits(c, name, limit, 1); r[0].Allowed {
 			e.Errorf("1 and 1 with 3 and 0 left under %s: saw %+v, want a denial", name, r)
 		}

@@ -202,11 +202,7 @@ func storeRefusesPermits(e *env) {
 	if granted > rate {
 		e.Errorf("permits granted before, during and after the refusal: saw %d, want at most %d", granted, rate)
 	}
-	r, err := c.Allow(e.within(soon), e.key("fresh"), limit)
-	e.noError(err, "Allow of a new limit after the refusal")
-	if !r.Allowed {
-		e.Errorf("Allow of a new limit after the refusal: saw it denied")
-	}
+	e.allows(c, e.key("fresh"), limit, 1, "Allow of a new limit after the refusal")
 }
 
 // callsRefused has one kind of call refused at a time, each for a while.

@@ -146,7 +146,8 @@ func maxHold(e *env) {
 	start := time.Now()
 	l := e.lock(e.client(), key, coord.TTL(e.long), coord.MaxHold(most))
 	granted := time.Now()
-	at := recv(e, watchLoss(l), most+time.Second, "Done at MaxHold")
+	recv(e, l.Done(), most+time.Second, "Done at MaxHold")
+	at := time.Now()
 	if took := at.Sub(start); took < most || e.timely() && at.Sub(granted) > most {
 		e.Errorf("MaxHold of %v: saw the hold end after %v", most, took)
 	}

@@ -417,11 +417,7 @@ func oneName(e *env) {
 		held[name] = lock
 	}
 	if e.r.limits {
-		res, err := c.Allow(e.within(soon), key, coord.PerHour(1))
-		e.noError(err, "Allow beside locks of that name")
-		if !res.Allowed {
-			e.Errorf("Allow beside locks of that name: saw it denied, want it allowed")
-		}
+		e.allows(c, key, coord.PerHour(1), 1, "Allow beside locks of that name")
 	}
 	for name := range lockers(c) {
 		e.gaveBack(held[name].Unlock(e.ctx), "Unlock of a "+name)

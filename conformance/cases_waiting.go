@@ -54,11 +54,7 @@ func waitTogether(e *env) {
 	c, key := e.client(), e.key("k")
 	const permits, waiters = 6, 9
 	limit := normal(driver.Limit{Rate: permits, Per: 600 * time.Millisecond})
-	r, err := c.AllowN(e.within(soon), key, limit, permits)
-	e.noError(err, "AllowN")
-	if !r.Allowed {
-		e.Fatalf("AllowN of a fresh key: saw it denied")
-	}
+	e.allows(c, key, limit, permits, "AllowN of a fresh key")
 	returned := make([]time.Time, waiters)
 	var wg sync.WaitGroup
 	for i := range waiters {
@@ -82,11 +78,7 @@ func waitCancelledInFlight(e *env) {
 	b, in := e.injected()
 	c, key := e.clientOn(b), e.key("k")
 	limit := driver.Limit{Rate: 1, Per: 5 * time.Second, Burst: 1}
-	r, err := c.Allow(e.within(soon), key, limit)
-	e.noError(err, "Allow")
-	if !r.Allowed {
-		e.Errorf("Allow of a fresh key: saw it denied")
-	}
+	e.allows(c, key, limit, 1, "Allow of a fresh key")
 	in.Script(func(c Call) Fault {
 		if c.Op == "Take" {
 			return HangAfter
@@ -118,28 +110,19 @@ func denialOfOne(e *env) {
 		"a fixed window":   normal(driver.Limit{Rate: 5, Per: year, Algorithm: driver.FixedWindow}),
 		"a token bucket":   normal(driver.Limit{Rate: 5, Per: year, Burst: 5}),
 	} {
-		r, err := c.Allow(e.within(soon), key, limit)
-		e.noError(err, "Allow under "+name)
-		if !r.Allowed {
-			e.Errorf("Allow under %s, after a denial under another limit of the key: saw it denied, want it granted", name)
-		}
+		e.allows(c, key, limit, 1, "Allow under "+name+", after a denial under another limit of the key")
 	}
 	if !e.info.Claims.Has(driver.AtomicMulti) {
 		return
 	}
 	demand := coord.Demand{Key: e.key("sum"), Limit: normal(driver.Limit{Rate: 10, Per: year}), N: 3}
-	_, err := c.AllowN(e.within(soon), demand.Key, demand.Limit, 5)
-	e.noError(err, "AllowN")
+	e.allows(c, demand.Key, demand.Limit, 5, "AllowN of 5 of 10")
 	all, err := c.AllowAll(e.within(soon), demand, demand)
 	e.noError(err, "AllowAll of twice 3 with 5 left")
 	if len(all) != 2 || all[0].Allowed {
 		e.Errorf("AllowAll of twice 3 with 5 left: saw %+v, want a denial", all)
 	}
-	r, err := c.AllowN(e.within(soon), demand.Key, demand.Limit, demand.N)
-	e.noError(err, "AllowN of 3 with 5 left")
-	if !r.Allowed {
-		e.Errorf("AllowN of 3 with 5 left, after a denial of twice 3: saw it denied, want it granted")
-	}
+	e.allows(c, demand.Key, demand.Limit, demand.N, "AllowN of 3 with 5 left, after a denial of twice 3")
 }
 
 func waitDue(e *env) {
@@ -193,11 +176,7 @@ func waitCancelled(e *env) {
 	b, in := e.injected()
 	c, key := e.clientOn(b), e.key("k")
 	limit := driver.Limit{Rate: 1, Per: 5 * time.Second, Burst: 1}
-	r, err := c.Allow(e.ctx, key, limit)
-	e.noError(err, "Allow")
-	if !r.Allowed {
-		e.Errorf("Allow of a fresh key: saw it denied")
-	}
+	e.allows(c, key, limit, 1, "Allow of a fresh key")
 	ctx, cancel := context.WithCancel(e.ctx)
 	result := async(func() error { return c.Wait(ctx, key, limit) })
 	e.until(soon, "Wait to reserve", func() bool { return in.returned("Take") > 1 })

@@ -377,14 +377,3 @@ func (e *env) visit(ctx context.Context, c coord.Locker, key string, opts ...coo
 		return e.given(l.Unlock(e.ctx))
 	})
 }
-
-// watchLoss tells when Done closed. The goroutine ends with the hold.
-func watchLoss(l *coord.Lock) <-chan time.Time {
-	ch := make(chan time.Time, 1)
-	done := l.Done()
-	go func() {
-		<-done
-		ch <- time.Now()
-	}()
-	return ch
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance/internal/history"
 	"github.com/coordgo/coord/driver"
 )
@@ -74,6 +75,16 @@ func (e *env) askFor(l driver.Limiter, key string, limit driver.Limit, a driver.
 		e.Errorf("ResetAfter under %v: saw %v, want 0 or more", limit, t.ResetAfter)
 	}
 	return asked{g, t.Remaining, t.ResetAfter, sent, came}
+}
+
+// allows fails the case unless a client is allowed n, which are there.
+func (e *env) allows(c *coord.Client, key string, limit driver.Limit, n int, what string) coord.Result {
+	r, err := c.AllowN(e.within(soon), key, limit, n)
+	e.noError(err, what)
+	if !r.Allowed || r.Degraded != nil {
+		e.Errorf("%s: saw %+v, want it allowed and not degraded", what, r)
+	}
+	return r
 }
 
 // grantedN fails the case unless a was granted n.
