@@ -9,7 +9,7 @@ import (
 // faultCases are scenarios of a fault that run on both paths.
 func faultCases() []Case {
 	return slices.Concat(
-		paths(blackHoled, "LOCK-12", Case{
+		paths(blackHoled(lockKind), "LOCK-12", Case{
 			ID: "LOCK-11", Name: "black-hole-is-seen-before-regrant", Clause: "L3",
 			Why:    "a renewal that hangs must not keep its holder in the dark (rueidislock saw the loss 2.5s after the competitor's grant)",
 			Remedy: "let Renew end with its context",
@@ -44,7 +44,7 @@ func faultCases() []Case {
 			Why:    "a candidate whose place in the queue has gone waits for ever, or thinks that it leads without a key (charts 326)",
 			Remedy: "let Lock fail, or queue again, if its entry in the queue is gone",
 		}, "let Lock fail, or queue again, if its entry in the queue is gone"),
-		paths(shareLost, "LOCK-338", Case{
+		paths(blackHoled(readKind), "LOCK-338", Case{
 			ID: "LOCK-337", Name: "loss-of-a-share-is-seen-before-regrant", Clause: "SH2", Needs: sharing, Client: true,
 			Why:    "a reader that is cut off reads on while a writer writes",
 			Remedy: "set Grant.Since to before the request was sent, and Grant.TTL to what the store really granted",

@@ -37,30 +37,11 @@ func (e *env) waitingClient(b driver.Backend) (c *coord.Client, waits <-chan str
 	})), began
 }
 
-// lockResult is what came of a Lock.
-type lockResult struct {
-	l   *coord.Lock
-	err error
-}
-
-// lineUp starts a Lock that waits behind a hold of its own client.
-func (e *env) lineUp(ctx context.Context, c *coord.Client, waits <-chan struct{}, key string, opts ...coord.LockOption) <-chan lockResult {
-	got := make(chan lockResult, 1)
-	go func() {
-		l, err := c.Lock(ctx, key, opts...)
-		got <- lockResult{l, err}
-	}()
+// lineUp is visitAs of a key that another holds, and returns when it waits.
+func (e *env) lineUp(ctx context.Context, granted func(), c *coord.Client, waits <-chan struct{}, key string, opts ...coord.LockOption) <-chan error {
+	result := e.visitAs(ctx, granted, c, key, opts...)
 	recv(e, waits, soon, "a Lock to wait behind its own client's")
-	return got
-}
-
-// admit gives the lock, and ends the case without.
-func (e *env) admit(got <-chan lockResult, within time.Duration, what string) *coord.Lock {
-	t := recv(e, got, within, what)
-	if t.err != nil {
-		e.Fatalf("%s: saw %v, want a lock", what, t.err)
-	}
-	return t.l
+	return result
 }
 
 func passedBy(e *env) {
@@ -71,16 +52,13 @@ func passedBy(e *env) {
 		key := e.key(fmt.Sprint("k", i%2))
 		l := e.lock(c, key, coord.TTL(e.long))
 		ctx, cancel := context.WithCancel(e.ctx)
-		leaver := e.lineUp(ctx, c, waits, key, coord.TTL(e.long))
-		stayer := e.lineUp(e.ctx, c, waits, key, coord.TTL(e.long))
+		leaver := e.lineUp(ctx, func() {}, c, waits, key, coord.TTL(e.long))
+		stayer := e.lineUp(e.ctx, func() {}, c, waits, key, coord.TTL(e.long))
 		meet(cancel, func() { e.gaveBack(l.Unlock(e.ctx), "Unlock") })
-		if t := recv(e, leaver, soon, "a Lock that was cancelled at the hand-over"); t.err == nil {
-			e.gaveBack(t.l.Unlock(e.ctx), "Unlock by a waiter that was cancelled too late")
-		} else {
-			e.wantError(t.err, "Lock that was cancelled at the hand-over", context.Canceled)
+		if err := recv(e, leaver, soon, "a Lock that was cancelled at the hand-over"); err != nil {
+			e.wantError(err, "Lock that was cancelled at the hand-over", context.Canceled)
 		}
-		next := e.admit(stayer, e.lapse(e.ttl), "the goroutine behind one that has left")
-		e.gaveBack(next.Unlock(e.ctx), "Unlock by the goroutine behind one that has left")
+		e.noError(recv(e, stayer, e.lapse(e.ttl), "the goroutine behind one that has left"), "Lock behind one that has left")
 		e.free(rival, key, 3*time.Second, "after a waiter has left at the hand-over")
 	}
 }
@@ -150,27 +128,20 @@ func fairBeforeLocal(e *env) {
 			other, otherWaits = e.waitingClient(e.open())
 		}
 		l := e.lock(c, key, options(way.holder)...)
-		first := e.lineUp(e.ctx, other, otherWaits, key, options(true)...)
+		granted := make(chan bool, 2)
+		first := e.lineUp(e.ctx, func() { granted <- true }, other, otherWaits, key, options(true)...)
 		e.queued(key, 1)
-		second := e.lineUp(e.ctx, c, waits, key, options(way.local)...)
+		second := e.lineUp(e.ctx, func() { granted <- false }, c, waits, key, options(way.local)...)
 		if way.local { // then it is in the queue at the store
 			e.queued(key, 2)
 		}
 		e.pass(way.held)
 		e.gaveBack(l.Unlock(e.ctx), "Unlock with a fair waiter in the queue")
-		select { // whoever is granted second waits for the Unlock of the first
-		case t := <-first:
-			e.passOn(t, second)
-		case t := <-second:
+		if !recv(e, granted, e.lapse(e.ttl), "the first in the queue") { // whoever is second waits for the Unlock of the first
 			e.Errorf("goroutine that came after a fair waiter, where %s: saw it granted first, want the fair waiter first", way.what)
-			e.passOn(t, first)
+		}
+		for _, result := range []<-chan error{first, second} {
+			e.noError(recv(e, result, e.lapse(e.ttl), "those in the queue"), "Lock and Unlock of those in the queue")
 		}
 	}
-}
-
-// passOn unlocks what t has, and what the next is granted then.
-func (e *env) passOn(t lockResult, next <-chan lockResult) {
-	e.noError(t.err, "Lock of the first in the queue")
-	e.gaveBack(t.l.Unlock(e.ctx), "Unlock by the first in the queue")
-	e.gaveBack(e.admit(next, e.lapse(e.ttl), "the second in the queue").Unlock(e.ctx), "Unlock by the second in the queue")
 }

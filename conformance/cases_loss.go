@@ -46,10 +46,8 @@ func lossCases() []Case {
 }
 
 // lossFirst lets a rival take key and checks that its holder knew before.
-func (e *env) lossFirst(l *coord.Lock, key string) { e.lossFirstTo(l, e.open(), key, e.req(e.long)) }
-
-// lossFirstTo is lossFirst for what a rival asks for.
-func (e *env) lossFirstTo(l *coord.Lock, rival driver.Locker, key string, r driver.Request) {
+func (e *env) lossFirst(l *coord.Lock, k *kind, key string) {
+	rival, key, r := k.at(e.open()), k.key(key), e.share(k.barred, e.long)
 	ctx, stop := l.Context(e.ctx)
 	defer stop()
 	// Where a hold has the lease of a session, its client gives it up when its own TTL is over.
@@ -84,21 +82,23 @@ func margin(ttl time.Duration) time.Duration { return history.Margin(ttl) }
 
 func lapse(e *env) {
 	key := e.key("k")
-	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.round(2*e.ttl)), coord.NoRenew()), key)
+	e.lossFirst(e.lock(e.client(), key, coord.TTL(e.round(2*e.ttl)), coord.NoRenew()), lockKind, key)
 }
 
 // blackHoled has one client lose several locks at once.
-func blackHoled(e *env, path pathTo) {
-	const locks = 5
-	b, link := path(e)
-	c, held := e.clientOn(b), make(map[string]*coord.Lock)
-	for i := range locks {
-		key := e.key(fmt.Sprint("k", i))
-		held[key] = e.lock(c, key, coord.TTL(e.round(2*e.ttl)))
-	}
-	blackHole(link)
-	for key, l := range held {
-		e.lossFirst(l, key)
+func blackHoled(k *kind) func(*env, pathTo) {
+	return func(e *env, path pathTo) {
+		const locks = 5
+		b, link := path(e)
+		c, held := k.locker(e.clientOn(b)), make(map[string]*coord.Lock)
+		for i := range locks {
+			key := e.key(fmt.Sprint("k", i))
+			held[key] = e.lock(c, key, coord.TTL(e.round(2*e.ttl)))
+		}
+		blackHole(link)
+		for key, l := range held {
+			e.lossFirst(l, k, key)
+		}
 	}
 }
 

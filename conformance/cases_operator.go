@@ -86,7 +86,7 @@ func breaksHold(e *env, ttl time.Duration) (early bool) {
 	e.noError(broken, "Break of the holder's id")
 	e.wantError(tried, "TryLock right after Break: want the key kept taken until the lease lapses", driver.ErrLocked)
 	e.wantError(operator.Break(e.ctx, key, id), "second Break", coord.ErrNotHeld)
-	e.lossFirst(l, key)
+	e.lossFirst(l, lockKind, key)
 	return false
 }
 

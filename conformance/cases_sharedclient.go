@@ -193,10 +193,7 @@ func passesWhoGivesUp(e *env) {
 	held, _ := e.enter(e.shared(), semaphoreKey(key), permits(1, 2), "1 of 2")
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	heavy := async(func() error {
-		_, err := first.Semaphore(2).Lock(ctx, key, coord.Weight(2))
-		return err
-	})
+	heavy := e.visit(ctx, first.Semaphore(2), key, coord.Weight(2))
 	e.until(soon, "the first in the queue to be refused", func() bool { return in.returned("Shared.TryLock") >= 2 })
 	light := e.visit(e.ctx, second.Semaphore(2), key, coord.TTL(e.long))
 	id := in.lastID("Shared.TryLock", semaphoreKey(key))
@@ -215,10 +212,7 @@ func passesWhoDied(e *env) {
 	onNext, in2 := e.injected()
 	first, next, key := e.clientOn(onFirst), e.clientOn(onNext), e.key("k")
 	held, _ := e.enter(e.shared(), semaphoreKey(key), permits(2, 2), "2 of 2")
-	dead := async(func() error {
-		_, err := first.Semaphore(2).Lock(e.ctx, key, coord.Weight(2), coord.TTL(e.long))
-		return err
-	})
+	dead := e.visit(e.ctx, first.Semaphore(2), key, coord.Weight(2), coord.TTL(e.long))
 	e.until(soon, "the first in the queue to be refused", func() bool { return in1.returned("Shared.TryLock") >= 2 })
 	light := e.visit(e.ctx, next.Semaphore(2), key, coord.TTL(e.long))
 	e.until(soon, "the next one to be refused, which queues then", func() bool { return in2.returned("Shared.TryLock") >= 1 })
@@ -251,14 +245,6 @@ func crossedShares(e *env) {
 	})
 	e.freeFor(e.shared(), semaphoreKey(key), permits(2, 2), soon, "after all waits have ended")
 	e.free(e.open(), semaphoreKey(key), soon, "which is the queue, after all waits have ended")
-}
-
-func shareLost(e *env, path pathTo) {
-	b, link := path(e)
-	c, key := e.clientOn(b), e.key("k")
-	l := e.lock(c.ReadWrite().Read(), key, coord.TTL(e.round(2*e.ttl)))
-	blackHole(link)
-	e.lossFirstTo(l, e.shared(), readWriteKey(key), e.share(writer, e.long))
 }
 
 func shareReentry(e *env) {

@@ -369,11 +369,17 @@ func bothWays(l coord.Locker) map[string]lockFunc {
 
 // visit takes a lock and gives it back, in a goroutine.
 func (e *env) visit(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
+	return e.visitAs(ctx, func() {}, c, key, opts...)
+}
+
+// visitAs is visit that tells when it was granted.
+func (e *env) visitAs(ctx context.Context, granted func(), c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
 	return async(func() error {
 		l, err := c.Lock(ctx, key, opts...)
 		if err != nil {
 			return err
 		}
+		granted()
 		return e.given(l.Unlock(e.ctx))
 	})
 }
