@@ -16,14 +16,14 @@ func TestFailingHistoryIsSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "histories")
 	t.Setenv(HistoriesEnv, dir)
 	res := outcome(t, memoryHarness(), Case{run: func(e *env) {
-		h := e.record(history.Heading{Model: history.ModelFence})
+		h := e.record(history.Heading{Model: history.ModelOwners})
 		for i, token := range []int64{2, 1} {
-			h.Add(history.Operation{Op: history.OpWrite, Key: "</script>", Call: int64(i) * 10, Return: int64(i)*10 + 1, Result: history.OK, Token: token})
+			h.Add(history.Operation{Op: history.OpLock, Who: string(rune('a' + i)), Key: "</script>", Call: int64(i) * 10, Return: int64(i)*10 + 1, Result: history.OK, Token: token})
 		}
-		h.Add(history.Operation{Op: history.OpWrite, Key: "other", Result: history.OK, Token: 1})
+		h.Add(history.Operation{Op: history.OpLock, Who: "c", Key: "other", Result: history.OK, Token: 1})
 		e.linearizable(h)
 	}})
-	if text := res.explainedBy("no order explains under the fence model"); res.Outcome != Fail || !strings.Contains(text, dir) {
+	if text := res.explainedBy("no order explains under the owners model"); res.Outcome != Fail || !strings.Contains(text, dir) {
 		t.Fatalf("%s: %q, want a failure that names the files", res.Outcome, text)
 	}
 	saved, err := filepath.Glob(filepath.Join(dir, "coord-history-LOCK-00-*.jsonl"))
@@ -41,7 +41,7 @@ func TestFailingHistoryIsSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(page, []byte("write")) || bytes.Contains(page, []byte(`src="http`)) {
+	if !bytes.Contains(page, []byte("lock")) || bytes.Contains(page, []byte(`src="http`)) {
 		t.Error("the drawing does not show the operations, or needs the network")
 	}
 }

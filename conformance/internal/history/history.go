@@ -68,7 +68,6 @@ const (
 	OpRenew  = "renew"  // Renew
 	OpUnlock = "unlock" // Unlock
 	OpCheck  = "check"  // Lock.Err
-	OpWrite  = "write"  // a write to a resource that checks tokens
 	OpTake   = "take"   // Take of one request
 	OpRefund = "refund" // Refund
 	OpReset  = "reset"  // Reset
@@ -83,7 +82,6 @@ const (
 	Locked  Result = "locked"
 	NotHeld Result = "not held"
 	Lost    Result = "lost"
-	Refused Result = "refused" // by the resource
 	// Unconfirmed is an Unlock that the store did not confirm. The hold is over all the same.
 	Unconfirmed Result = "over"
 	Nothing     Result = "nothing" // an error that says that nothing was changed

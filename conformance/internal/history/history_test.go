@@ -212,17 +212,6 @@ func TestOwnersModel(t *testing.T) {
 	})
 }
 
-func TestFenceModel(t *testing.T) {
-	write := func(from, to int64, r Result, token int64) Operation { return owned(OpWrite, from, to, "", r, token) }
-	checkWritten(t, Heading{Model: ModelFence}, []written{
-		{"rising", true, []Operation{write(0, 1, OK, 1), write(2, 3, OK, 1), write(4, 5, OK, 9)}},
-		{"stale write refused", true, []Operation{write(0, 1, OK, 2), write(2, 3, Refused, 1)}},
-		{"stale write taken", false, []Operation{write(0, 1, OK, 2), write(2, 3, OK, 1)}},
-		{"at the same time", true, []Operation{write(0, 3, OK, 2), write(0, 3, OK, 1)}},
-		{"newest refused", false, []Operation{write(0, 1, OK, 2), write(2, 3, Refused, 2)}},
-	})
-}
-
 // taken is a Take: from and to, what was asked, what was granted and left.
 func taken(from, to int64, id string, least, n, granted, left int) Operation {
 	return Operation{Op: OpTake, Who: id, Call: from * ms, Return: to * ms, Result: OK, Min: least, N: n, Granted: granted, Remaining: left}
@@ -400,7 +389,6 @@ func FuzzCheckHistory(f *testing.F) {
 	}
 	add(Heading{Model: ModelHolds, Lapse: time.Second}, try(0, 1, "a", 1, 100), told(OpUnlock, 2, 3, "a", Unknown), try(4, 5, "b", 2, 100))
 	add(Heading{Model: ModelOwners}, owned(OpLock, 0, 1, "a", OK, 1), owned(OpCheck, 2, 3, "a", Lost, 1))
-	add(Heading{Model: ModelFence}, owned(OpWrite, 0, 1, "", OK, 2), owned(OpWrite, 2, 3, "", Refused, 1))
 	add(Heading{Model: ModelCounter, Limit: driver.Limit{Rate: 10, Per: Year, Algorithm: driver.SlidingWindow}}, taken(0, 1, "a", 6, 6, 6, 4), refund(2, 3, "a", 1), shaken(lost(taken(4, 5, "b", 1, 1, 0, 0))))
 	for _, l := range []driver.Limit{
 		{Rate: 20, Per: time.Second, Burst: 5},

@@ -68,8 +68,6 @@ func (h Heading) model() (porcupine.Model, error) {
 	switch h.Model {
 	case ModelOwners:
 		return sequential[ownersState](ownersModel{}), nil
-	case ModelFence:
-		return sequential[int64](fenceModel{}), nil
 	}
 	l, err := h.Limit.Normal()
 	if err != nil {

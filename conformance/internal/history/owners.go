@@ -2,12 +2,8 @@ package history
 
 import "fmt"
 
-// The sequential models of locks. Each is of one key.
-
-const (
-	ModelOwners = "owners" // the calls of a Client, by owners that enter again
-	ModelFence  = "fence"  // the writes to a resource that checks tokens
-)
+// ModelOwners is of the calls of a Client on one key, by owners that enter again.
+const ModelOwners = "owners"
 
 // ownersState is a key as the application sees it.
 type ownersState struct {
@@ -66,21 +62,4 @@ func (ownersModel) show(s ownersState) string {
 		return fmt.Sprintf("nobody holds, last token %d", s.top)
 	}
 	return fmt.Sprintf("%s holds, entered %d times, token %d", s.owner, s.depth, s.token)
-}
-
-// fenceModel is a resource that remembers the greatest token it has seen, and refuses smaller ones.
-type fenceModel struct{}
-
-func (fenceModel) start() int64         { return 0 }
-func (fenceModel) same(a, b int64) bool { return a == b }
-func (fenceModel) show(s int64) string  { return fmt.Sprintf("greatest token %d", s) }
-
-func (fenceModel) step(s int64, o *Operation) (int64, bool) {
-	switch {
-	case o.Op != OpWrite:
-		return s, false
-	case o.Result == OK:
-		return max(s, o.Token), o.Token >= s
-	}
-	return s, o.Result == Refused && o.Token < s
 }
