@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -42,11 +41,7 @@ func (e *env) lessee(opts ...coord.Option) *coord.Client {
 // can, while another client takes all that it is granted, for longer than a period.
 // How much it has when it waits is by chance: three do so at once.
 func leaseBound(e *env) {
-	var wg sync.WaitGroup
-	for i := range 3 {
-		wg.Go(func() { e.scopeOf(fmt.Sprint("lessee ", i), func(e *env) { e.leaseKeepsBound(fmt.Sprint("k", i)) }) })
-	}
-	wg.Wait()
+	parts(e, []string{"lessee 0", "lessee 1", "lessee 2"}, (*env).leaseKeepsBound)
 }
 
 func (e *env) leaseKeepsBound(name string) {

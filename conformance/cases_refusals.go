@@ -207,13 +207,7 @@ func storeRefusesPermits(e *env) {
 
 // callsRefused has one kind of call refused at a time, each for a while.
 func callsRefused(ops []string) func(*env) {
-	return func(e *env) {
-		var wg sync.WaitGroup
-		for _, op := range ops {
-			wg.Go(func() { e.scopeOf(op+" refused", func(e *env) { callRefused(e, op) }) })
-		}
-		wg.Wait()
-	}
+	return func(e *env) { parts(e, ops, callRefused) }
 }
 
 // refusal is a client whose calls of one kind the store refuses, for a while.

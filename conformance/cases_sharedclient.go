@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -127,8 +129,7 @@ func guardsReaders(e *env) {
 
 // starvesNobody has a writer wait behind a stream of readers, and who takes all permits behind those that take one.
 func starvesNobody(e *env) {
-	var wg sync.WaitGroup
-	for name, view := range map[string]func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption){
+	views := map[string]func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption){
 		"readers": func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption) {
 			if all {
 				return c.ReadWrite().Write(), nil
@@ -141,12 +142,8 @@ func starvesNobody(e *env) {
 			}
 			return c.Semaphore(3), nil
 		},
-	} {
-		wg.Go(func() {
-			e.scopeOf(name, func(e *env) { e.amidStream(e.key(name), view) })
-		})
 	}
-	wg.Wait()
+	parts(e, slices.Sorted(maps.Keys(views)), func(e *env, name string) { e.amidStream(e.key(name), views[name]) })
 }
 
 // amidStream keeps a key taken by many who come and go, and has one wait who wants all of it.
@@ -389,7 +386,7 @@ func watchesMembers(e *env) {
 	w.end(e)
 }
 
-func closesShares(e *env) { e.ofEach([]*kind{readKind, writeKind, permitKind}, (*env).closes) }
+func closesShares(e *env) { parts(e, []*kind{readKind, writeKind, permitKind}, (*env).closes) }
 
 func oneName(e *env) {
 	c, other, key := e.client(), e.client(), e.key("one name")
@@ -420,4 +417,4 @@ func oneName(e *env) {
 	}
 }
 
-func renewsOwnShares(e *env) { e.ofEach([]*kind{readKind, writeKind, permitKind}, (*env).outlives) }
+func renewsOwnShares(e *env) { parts(e, []*kind{readKind, writeKind, permitKind}, (*env).outlives) }

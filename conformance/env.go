@@ -3,14 +3,12 @@ package conformance
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance/internal/runner"
 	"github.com/coordgo/coord/driver"
 )
@@ -158,29 +156,6 @@ func (e *env) close(b interface{ Close() error }) {
 // queues reports whether waiters queue at the store.
 func (e *env) queues() bool { return e.info.Claims.Has(driver.Fair) || e.info.Claims.Has(driver.Wake) }
 
-// client opens a whole Client.
-func (e *env) client(opts ...coord.Option) *coord.Client { return e.clientOn(e.open(), opts...) }
-
-func (e *env) plain() *coord.Client { return e.client() }
-
-func (e *env) clientOn(b driver.Backend, opts ...coord.Option) *coord.Client {
-	opts = append([]coord.Option{coord.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
-	c, err := coord.New(e.under(b), opts...)
-	if err != nil {
-		e.Fatalf("coord.New: saw %v, want a client", err)
-	}
-	e.Cleanup(func() { e.close(c) })
-	return c
-}
-
-// under is what a Client is opened on for b: b itself, but where a mutant is to look like a bug of package coord.
-func (e *env) under(b driver.Backend) driver.Backend {
-	if under := e.r.suite.Harness.under; under != nil {
-		return under(b)
-	}
-	return b
-}
-
 // injected opens a client of the store behind an Injector.
 func (e *env) injected() (driver.Backend, *Injector) {
 	b, in := NewInjector(e.open())
@@ -230,23 +205,6 @@ func (e *env) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// given is the error of an Unlock or a Close. On a machine it may be that the store did not answer in time, which is told: what
-// was held is freed in the background then, which the case sees at its end.
-func (e *env) given(err error) error {
-	if errors.Is(err, coord.ErrUnavailable) && !e.timely() {
-		e.unconfirmed.Store(true)
-		return nil
-	}
-	return err
-}
-
-// gaveBack fails the case on an error of an Unlock.
-func (e *env) gaveBack(err error, what string) {
-	if err := e.given(err); err != nil {
-		e.Errorf("%s: saw %v, want nil", what, err)
-	}
-}
-
 // noError ends the case on an error.
 func (e *env) noError(err error, what string) {
 	if err != nil {
@@ -263,29 +221,6 @@ func (e *env) wantError(err error, what string, targets ...error) bool {
 		}
 	}
 	return true
-}
-
-// lock takes a lock that is free, or ends the case. A short lease may be over before its grant is seen, on a machine
-// that runs neither this process nor the store in time: then it is asked for again.
-func (e *env) lock(c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
-	return e.lockIn(e.ctx, c, key, opts...)
-}
-
-// lockIn is lock in a context of the case, such as an owner's.
-func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) *coord.Lock {
-	ctx, cancel := context.WithTimeout(ctx, e.bound(soon))
-	defer cancel()
-	for n := 1; ; n++ {
-		start := time.Now()
-		l, err := c.Lock(ctx, key, opts...)
-		if err == nil {
-			return l
-		}
-		late := time.Since(start) > e.ttl/2 || errors.Is(err, driver.ErrNotSent)
-		if e.timely() || ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) || !late {
-			e.Fatalf("Lock of a free key, attempt %d: saw %v, want a lock", n, err)
-		}
-	}
 }
 
 // pass lets time go by where time is the subject.
@@ -358,28 +293,4 @@ func async(fn func() error) <-chan error {
 	ch := make(chan error, 1)
 	go func() { ch <- fn() }()
 	return ch
-}
-
-// lockFunc is Lock or TryLock of a Locker.
-type lockFunc func(context.Context, string, ...coord.LockOption) (*coord.Lock, error)
-
-func bothWays(l coord.Locker) map[string]lockFunc {
-	return map[string]lockFunc{"Lock": l.Lock, "TryLock": l.TryLock}
-}
-
-// visit takes a lock and gives it back, in a goroutine.
-func (e *env) visit(ctx context.Context, c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
-	return e.visitAs(ctx, func() {}, c, key, opts...)
-}
-
-// visitAs is visit that tells when it was granted.
-func (e *env) visitAs(ctx context.Context, granted func(), c coord.Locker, key string, opts ...coord.LockOption) <-chan error {
-	return async(func() error {
-		l, err := c.Lock(ctx, key, opts...)
-		if err != nil {
-			return err
-		}
-		granted()
-		return e.given(l.Unlock(e.ctx))
-	})
 }

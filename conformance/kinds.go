@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"sync"
-
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
@@ -25,6 +23,9 @@ var (
 	permitKind = &kind{"permit", func(c *coord.Client) coord.Locker { return c.Semaphore(2) }, "\x00s", permits(1, 2), permits(2, 2), permits(2, 2)}
 )
 
+// String names such holds.
+func (k *kind) String() string { return k.name }
+
 // key is the key under which package coord asks the store.
 func (k *kind) key(key string) string { return key + k.suffix }
 
@@ -44,13 +45,4 @@ func (k *kind) op(name string) string {
 		return name
 	}
 	return "Shared." + name
-}
-
-// ofEach runs a part of the case for each kind of hold, at the same time.
-func (e *env) ofEach(kinds []*kind, part func(*env, *kind)) {
-	var wg sync.WaitGroup
-	for _, k := range kinds {
-		wg.Go(func() { e.scopeOf("a "+k.name, func(e *env) { part(e, k) }) })
-	}
-	wg.Wait()
 }

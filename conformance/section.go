@@ -1,9 +1,7 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/coordgo/coord"
@@ -55,37 +53,4 @@ func (s *section) visited(n int) {
 	if saw := s.visits.Load(); saw != int64(n) && !s.e.Failed() {
 		s.e.Errorf("visits under the lock: counted %d, want %d: updates were lost", saw, n)
 	}
-}
-
-// panics fails the case unless a panic of the function of op goes on.
-func (e *env) panics(op string, call func(fn func(context.Context) error) error) {
-	const bug = "a bug of the caller's"
-	defer func() {
-		if p := recover(); p != bug {
-			e.Errorf("panic of the function of %s: saw %v, want it to go on", op, p)
-		}
-	}()
-	err := call(func(context.Context) error { panic(bug) })
-	e.Errorf("%s whose function panics: saw it return %v", op, err)
-}
-
-// meet runs functions at the same time, and returns when all have.
-func meet(all ...func()) {
-	var wg sync.WaitGroup
-	for _, fn := range all {
-		wg.Go(fn)
-	}
-	wg.Wait()
-}
-
-// crowd runs fn in so many goroutines for each of so many clients, and returns when all have.
-func crowd[C any](clients, each int, open func() C, fn func(c C, client, goroutine int)) {
-	var wg sync.WaitGroup
-	for i := range clients {
-		c := open()
-		for j := range each {
-			wg.Go(func() { fn(c, i, j) })
-		}
-	}
-	wg.Wait()
 }
