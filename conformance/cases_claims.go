@@ -109,9 +109,9 @@ func processesApart(e *env) {
 	}
 }
 
-// processesShare has two processes hold one key in turn.
-func processesShare(e *env) {
-	w, key, l := e.startWorker(), e.key("k"), e.open()
+// inTurn has this process and another one hold one key in turn.
+func (e *env) inTurn(l driver.Locker, key string) {
+	w := e.startWorker()
 	there := w.do(order{Do: "lock", Key: key, TTL: e.long}).Token
 	e.refused(l, key, "while another process holds it")
 	w.do(order{Do: "unlock"})
@@ -124,17 +124,14 @@ func processesShare(e *env) {
 	e.end(l, key, r.ID, "Unlock")
 }
 
+func processesShare(e *env) { e.inTurn(e.open(), e.key("k")) }
+
 // hostsShare excludes another process over a connection that is all that the client shares with the
 // store: when it is silent, nothing is granted and nothing refused.
 func hostsShare(e *env) {
-	w, key := e.startWorker(), e.key("k")
+	key := e.key("k")
 	l, link := byNetwork(e)
-	w.do(order{Do: "lock", Key: key, TTL: e.long})
-	e.refused(l, key, "over the network, while another process holds it")
-	w.do(order{Do: "unlock"})
-	r := e.req(e.long)
-	e.seize(l, key, r, time.Second, "unlocked by another process")
-	e.end(l, key, r.ID, "Unlock")
+	e.inTurn(l, key)
 	blackHole(link)
 	for _, key := range []string{key, e.key("other")} {
 		_, err := l.TryLock(e.within(300*time.Millisecond), key, e.req(e.long))

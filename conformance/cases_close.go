@@ -59,6 +59,9 @@ func (e *env) closes(k *kind) {
 		e.wantError(recv(e, local, time.Second, "a local waiter, after Close"), "Lock during Close", coord.ErrClosed)
 	}
 	e.freeFor(rival, k.key(held), k.whole, time.Second, "after Close of its holder's client")
+	if k == writeKind { // who waited kept readers out
+		e.freeFor(rival, k.key(wanted), reader, time.Second, "beside a reader, after Close of its waiter's client")
+	}
 	e.end(rival, k.key(wanted), r.ID, "Unlock")
 	e.freeFor(rival, k.key(wanted), k.whole, time.Second, "after Close of its waiter's client")
 	e.free(e.open(), k.key(wanted), soon, "which is the queue of a shared key, after Close of its waiter's client")

@@ -74,17 +74,14 @@ func breaksShare(e *env) {
 func breaksShareNow(e *env) {
 	a, b := e.shared(), e.shared()
 	for _, broken := range []bool{false, true} {
-		for _, s := range []driver.Share{permits(1, 2), writer, reader} {
-			what := history.ShareText(s)
+		for _, k := range []*kind{permitKind, writeKind, readKind} {
+			what, s, full := k.name, k.share, k.whole
 			if broken {
 				what += " that was broken"
 			}
 			key, r := e.key(what), e.share(s, e.long)
 			e.entered(a, key, r, what)
-			beside, full := driver.Request{}, writer
-			if s.Mode == driver.Permits {
-				full = permits(2, 2)
-			}
+			var beside driver.Request
 			if s.Mode != driver.Write {
 				beside, _ = e.enter(a, key, s, "beside "+what)
 			}

@@ -51,9 +51,11 @@ func (f *faultRun) tell(t *tally, r coord.Result, err error, n int) {
 		return
 	}
 	t.doubtful += n
-	if f.sure && !errors.Is(err, driver.ErrNotSent) {
-		t.sure += n
+	if f.lost && !errors.Is(err, driver.ErrNotSent) {
 		f.unsettled(err, "a take that was applied without an answer")
+		if f.timely() { // a machine may be too late for a call whose reply is to be lost
+			t.sure += n
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (f *faultRun) useLocked(l *coord.Lock, err error) {
 	case err == nil:
 		f.holds(l)
 		_ = f.unlock(l) // that it failed is the fault's; what it left is looked at later
-	case f.sure:
+	case f.lost:
 		f.unsettled(err, "Lock that was applied without an answer")
 	}
 }
@@ -99,7 +99,7 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 	returned := make(chan struct{})
 	result := async(func() error {
 		defer close(returned)
-		return f.pass(ctx, opts...)
+		return f.passThrough(ctx, opts...)
 	})
 	f.until(soon, "a waiter to ask the store", func() bool {
 		select {
@@ -116,8 +116,8 @@ func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan 
 	return result
 }
 
-// pass takes a lock and gives it back.
-func (f *faultRun) pass(ctx context.Context, opts ...coord.LockOption) error {
+// passThrough takes a lock and gives it back.
+func (f *faultRun) passThrough(ctx context.Context, opts ...coord.LockOption) error {
 	l, err := f.of.locker(f.c).Lock(ctx, f.k, opts...)
 	if err != nil {
 		f.meaningful("Lock", err)
@@ -147,7 +147,7 @@ func useLocalQueue(f *faultRun) {
 	l, err := f.lockAs()
 	ctx, cancel := context.WithTimeout(f.ctx, 2*hangFor)
 	defer cancel()
-	second := async(func() error { return f.pass(ctx, coord.TTL(f.long)) })
+	second := async(func() error { return f.passThrough(ctx, coord.TTL(f.long)) })
 	f.useLocked(l, err)
 	_ = recv(f.env, second, 2*hangFor+unlockFor+prompt, "the second goroutine to be granted, or to fail")
 }

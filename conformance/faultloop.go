@@ -31,16 +31,16 @@ type faultKind struct {
 	onward bool
 	// hangs: calls end only with their context.
 	hangs bool
-	// applied: the store applies the call, unless the machine is late.
-	applied bool
+	// lost: it is the reply that is lost. The store has applied the call.
+	lost bool
 }
 
 func failingKinds() []faultKind {
 	return []faultKind{
 		{name: "request lost", fault: FailBefore},
-		{name: "reply lost", fault: FailAfter},
+		{name: "reply lost", fault: FailAfter, lost: true},
 		{name: "requests lost from then on", fault: FailBefore, onward: true},
-		{name: "replies lost from then on", fault: FailAfter, onward: true},
+		{name: "replies lost from then on", fault: FailAfter, onward: true, lost: true},
 	}
 }
 
@@ -55,7 +55,7 @@ func hangingKinds() []faultKind {
 
 // The kinds that break the connection.
 var (
-	dropped = faultKind{name: "reply dropped by the network", link: Link.DropReply, applied: true}
+	dropped = faultKind{name: "reply dropped by the network", link: Link.DropReply, lost: true}
 	mute    = faultKind{name: "replies stalled by the network from then on", link: Link.StallReplies, onward: true, hangs: true}
 )
 
@@ -116,7 +116,7 @@ type faultRun struct {
 	at   int    // which of its calls fails
 	hang bool   // calls may hang
 	fair bool   // the usage is about fair waiters
-	sure bool   // what fails is applied all the same
+	lost bool   // replies are lost, and no requests
 	of   *kind
 	// rival is a client of the same store without faults.
 	rival driver.Backend
@@ -207,7 +207,7 @@ func (l *loops) once(u usage, k faultKind, n int) (met bool) {
 			b, link := l.path(e)
 			inner, in := NewInjector(b)
 			f := &faultRun{
-				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, sure: k.fault == FailAfter || k.applied && e.timely(), freeBy: 5 * time.Second,
+				env: e, b: inner, in: in, at: n, hang: k.hangs, fair: u.needs == driver.Fair, lost: k.lost, freeBy: 5 * time.Second,
 				of: cmp.Or(u.of, lockKind), rival: l.rival, k: e.key(what),
 			}
 			c, err := coord.New(e.under(inner), coord.WithLogger(slog.New(slog.DiscardHandler)))
