@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -129,25 +127,18 @@ func guardsReaders(e *env) {
 
 // starvesNobody has a writer wait behind a stream of readers, and who takes all permits behind those that take one.
 func starvesNobody(e *env) {
-	views := map[string]func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption){
-		"readers": func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption) {
-			if all {
-				return c.ReadWrite().Write(), nil
-			}
-			return c.ReadWrite().Read(), nil
-		},
-		"light requests": func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption) {
-			if all {
-				return c.Semaphore(3), []coord.LockOption{coord.Weight(3)}
-			}
-			return c.Semaphore(3), nil
-		},
-	}
-	parts(e, slices.Sorted(maps.Keys(views)), func(e *env, name string) { e.amidStream(e.key(name), views[name]) })
+	parts(e, []*kind{readKind, permitKind}, func(e *env, light *kind) {
+		key := e.key(light.name)
+		if light == readKind {
+			e.amidStream(key, light, writeKind)
+		} else {
+			e.amidStream(key, light, permitKind, coord.Weight(2))
+		}
+	})
 }
 
 // amidStream keeps a key taken by many who come and go, and has one wait who wants all of it.
-func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord.Locker, []coord.LockOption)) {
+func (e *env) amidStream(key string, light, all *kind, opts ...coord.LockOption) {
 	const clients, each = 2, 3
 	var wg sync.WaitGroup
 	var passed atomic.Int64
@@ -155,13 +146,13 @@ func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord
 	defer wg.Wait()
 	defer stop()
 	for i := range clients {
-		l, opts := view(e.client(), false)
+		l := light.locker(e.client())
 		for j := range each {
 			// Each has a time of its own: those that fall into step leave together, and the key is free for a moment.
 			stay := 4*time.Millisecond + time.Duration(i*each+j)*137*time.Microsecond
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					lock, err := l.Lock(ctx, key, append(opts, coord.TTL(e.long))...)
+					lock, err := l.Lock(ctx, key, coord.TTL(e.long))
 					if ctx.Err() != nil && err != nil {
 						return
 					}
@@ -177,8 +168,7 @@ func (e *env) amidStream(key string, view func(c *coord.Client, all bool) (coord
 		}
 	}
 	e.until(soon, "a stream of grants", func() bool { return passed.Load() >= clients*each })
-	l, opts := view(e.client(), true)
-	lock, err := l.Lock(e.within(soon), key, append(opts, coord.TTL(e.long))...)
+	lock, err := all.locker(e.client()).Lock(e.within(soon), key, append(opts, coord.TTL(e.long))...)
 	e.noError(err, "Lock of all, behind a stream of those who take a part")
 	e.gaveBack(lock.Unlock(e.ctx), "Unlock of all")
 }
