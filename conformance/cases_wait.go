@@ -128,16 +128,6 @@ func timedOutWait(e *env) {
 	e.free(holder, key, time.Second, "after its waiters have gone")
 }
 
-// unsettled wants an error that leaves the outcome open, or else one that says that the store was
-// not asked for any change yet, as when an adapter that reads before it swaps got no answer to its
-// read. The first is cleaned up after and the second is not: that the key is free in the end shows that
-// the adapter knew.
-func (e *env) unsettled(err error, what string) {
-	if !errors.Is(err, driver.ErrNotSent) {
-		e.wantError(err, what, coord.ErrUnknownOutcome)
-	}
-}
-
 func cancelAtGrant(e *env) {
 	e.abandons()
 	holder, key := e.open(), e.key("k")

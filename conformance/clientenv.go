@@ -58,8 +58,8 @@ func (e *env) lockIn(ctx context.Context, c coord.Locker, key string, opts ...co
 	}
 }
 
-// given is the error of an Unlock or a Close. On a machine it may be that the store did not answer in time, which is told: what
-// was held is freed in the background then, which the case sees at its end.
+// given is the error of an Unlock or a Close. On a machine it may be that the store did not answer in time, which is
+// told: what was held is freed in the background then, which the case sees at its end.
 func (e *env) given(err error) error {
 	if errors.Is(err, coord.ErrUnavailable) && !e.timely() {
 		e.unconfirmed.Store(true)

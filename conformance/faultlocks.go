@@ -92,7 +92,8 @@ func (f *faultRun) freed(r driver.Request) {
 	f.end(f.of.at(f.rival), f.of.key(f.k), r.ID, "Unlock by the holder")
 }
 
-// waiter starts a Lock, which takes and gives back what it is granted, and returns once it has asked the store, or has failed.
+// waiter starts a Lock, which takes and gives back what it is granted, and returns once it has asked the store, or has
+// failed.
 func (f *faultRun) waiter(ctx context.Context, opts ...coord.LockOption) <-chan error {
 	opts = append([]coord.LockOption{coord.TTL(f.long)}, opts...)
 	queues := f.queues()

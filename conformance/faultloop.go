@@ -294,6 +294,16 @@ func (f *faultRun) meaningful(op string, err error) {
 	f.Errorf("%s: saw error %v, want one that says that the store failed, or what it said before", op, err)
 }
 
+// unsettled wants an error that leaves the outcome open, or else one that says that the store was
+// not asked for any change yet, as when an adapter that reads before it swaps got no answer to its
+// read. The first is cleaned up after and the second is not: that the key is free in the end shows that
+// the adapter knew.
+func (f *faultRun) unsettled(err error, what string) {
+	if !errors.Is(err, driver.ErrNotSent) {
+		f.wantError(err, what, coord.ErrUnknownOutcome)
+	}
+}
+
 // holds fails the run if a rival is granted what nobody may be beside a lock that says it is held.
 func (f *faultRun) holds(l *coord.Lock) { f.bars(l, f.of.barred) }
 
