@@ -277,3 +277,15 @@ func isRefusal(err error) bool {
 func notPermitted(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied)
 }
+
+// sleep waits for d, or ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+}

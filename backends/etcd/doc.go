@@ -105,9 +105,8 @@
 // bound to it moves to another lease at its next renewal. So an entry that the request has made, or makes later, ends with
 // the tainted lease.
 //
-// A loss is pushed: a client watches the entries of its waiters, and of its holds that are older than 100 ms. These
-// watches share one stream of the client, those of the entries before its waiters another. A hold needs no goroutine, a
-// waiter one beside its own.
+// No entry of a client's own is watched: a holder learns of a loss with its next renewal, after a third of the TTL at
+// most, and a waiter when it reads the queue. The watches of a client share one stream.
 //
 // # Limits
 //

@@ -3,6 +3,7 @@ package etcd
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -45,16 +46,9 @@ type entry struct {
 	gone     chan struct{}
 	cause    error // why gone is closed
 
-	guardAt time.Time // held: when to begin to watch it; zero: it is watched
-	unguard func()    // ends the watch
-
 	look  time.Time // when the janitor looks at it next, at the latest
 	index int       // in the schedule, -1 if it is not in it
 }
-
-// guardAfter is how old a hold is when the client begins to watch its entry, to
-// see a loss that the store pushes. Most holds are shorter.
-const guardAfter = 100 * time.Millisecond
 
 // add puts an entry that is at the store into the table. backend.mu is held.
 func (b *backend) add(e *entry, l *lease) {
@@ -90,37 +84,42 @@ func (b *backend) drop(e *entry) {
 		}
 	}
 	delete(e.lease.bound, e)
-	if e.unguard != nil {
-		e.unguard()
-	}
 	if e.index >= 0 {
 		heap.Remove(&b.due, e.index)
 	}
 }
 
-// gone takes in the news that the store has e no more. What the returned function
-// does is done without backend.mu, which is held now.
-func (b *backend) gone(e *entry, cause error) func() {
-	was := e.state
+// gone takes in the news that the store has e no more. backend.mu is held.
+func (b *backend) gone(e *entry, cause error) {
 	b.drop(e)
-	return b.tell(e, was, cause)
+	e.endWait(cause)
 }
 
-// tell ends the wait of e, or tells the core of the loss of a hold. backend.mu is held.
-func (b *backend) tell(e *entry, was state, cause error) func() {
+// endWait ends the wait of e. backend.mu is held.
+func (e *entry) endWait(cause error) {
 	if e.cause == nil {
 		e.cause = cause
 		close(e.gone)
 	}
-	fn := b.lostFn
-	if e.shared != nil {
-		fn = b.lostShare
-	}
-	if fn != nil && was == held {
-		return func() { fn(e.key, e.id, cause) }
-	}
-	return func() {}
 }
+
+// lose takes in that e is no hold and no waiter any more. What is still at the store, being broken, is removed at the
+// deadline.
+func (b *backend) lose(e *entry, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e.state {
+	case held:
+		e.state = kept
+	case waiting:
+		b.gone(e, cause)
+	}
+}
+
+var (
+	errEntryGone = errors.New("etcd: the entry is gone")
+	errBroken    = errors.New("etcd: the hold was broken")
+)
 
 // remove has e removed in the background. backend.mu is held.
 func (b *backend) remove(e *entry) {
@@ -128,9 +127,6 @@ func (b *backend) remove(e *entry) {
 		return
 	}
 	e.state = removing
-	if e.unguard != nil {
-		e.unguard()
-	}
 	if e.index >= 0 {
 		heap.Remove(&b.due, e.index)
 	}
@@ -141,9 +137,6 @@ func (b *backend) remove(e *entry) {
 // plan makes the janitor look at e when something is due for it. backend.mu is held.
 func (b *backend) plan(e *entry) {
 	e.look = e.deadline
-	if !e.guardAt.IsZero() && e.guardAt.Before(e.look) {
-		e.look = e.guardAt
-	}
 	if e.index < 0 {
 		heap.Push(&b.due, e)
 	} else {
@@ -157,7 +150,7 @@ func (b *backend) plan(e *entry) {
 	}
 }
 
-// janitor ends holds at their deadlines and has the longer ones watched.
+// janitor ends holds at their deadlines.
 func (b *backend) janitor() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -190,9 +183,6 @@ func (b *backend) lookAtDue(now time.Time) {
 			b.outlive(e, now)
 		case !now.Before(e.deadline):
 			b.remove(e)
-		case !e.guardAt.IsZero() && !now.Before(e.guardAt):
-			b.guard(e)
-			b.plan(e)
 		default:
 			b.plan(e)
 		}
@@ -377,9 +367,6 @@ func (b *backend) reapKick() {
 func (b *backend) hold(e *entry) driver.Grant {
 	l := e.lease
 	e.state, e.deadline = held, l.sure.Add(l.ttl)
-	if e.unguard == nil {
-		e.guardAt = time.Now().Add(guardAfter)
-	}
 	b.plan(e)
 	return e.grant(l.ttl, l.sure)
 }
@@ -402,13 +389,4 @@ func (e *entry) value() string {
 		return e.shared.value(e.id)
 	}
 	return heldValue(e.id)
-}
-
-// ours reports whether a value says that the hold is its id's still, and was not broken.
-func (e *entry) ours(value []byte) bool {
-	if e.shared == nil {
-		return string(value) == heldValue(e.id)
-	}
-	rec, ok := parseShared(string(value))
-	return ok && rec.id == e.id && !rec.released
 }

@@ -34,7 +34,7 @@ const (
 
 // Claims are what this store promises; the conformance suite proves them.
 var Claims = driver.Claims{
-	driver.Fair, driver.Wake, driver.LossPush, driver.PerHoldTTL,
+	driver.Fair, driver.Wake, driver.PerHoldTTL,
 	driver.Inspect, driver.Break, driver.List, driver.Shared, driver.MinHoldAfterExit,
 	driver.TokenProcess, driver.TokenRestart, driver.TokenFailover,
 	driver.DurableRestart, driver.DurableFailover, driver.NoEviction,
@@ -113,24 +113,20 @@ type backend struct {
 	close func() error
 
 	mu       sync.Mutex
-	classes  map[int64]*class // by TTL in seconds
-	granted  map[int64]*lease // those that may still live, by id
-	entries  map[place]*entry // ours at the store
-	queued   map[string]int   // how many of them, by key
-	due      schedule         // when to look at entries
-	wake     time.Time        // when the janitor looks next
-	removing []*entry         // to be removed
-	making   time.Duration    // how long a request that makes an entry may take: makeWithin
-	orphans  int              // requests under way for which nobody waits
-	kick     chan struct{}    // wakes the janitor
-	reaping  chan struct{}    // wakes the reaper
-	lostFn   func(key, id string, cause error)
-	// lostShare is lostFn of shared holds.
-	lostShare func(key, id string, cause error)
-	turns     *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
-	backoff   optimistic.Backoff          // of takes that another client's came before
-	waits     *watches                    // of waiters
-	guards    *watches                    // of own entries
+	classes  map[int64]*class            // by TTL in seconds
+	granted  map[int64]*lease            // those that may still live, by id
+	entries  map[place]*entry            // ours at the store
+	queued   map[string]int              // how many of them, by key
+	due      schedule                    // when to look at entries
+	wake     time.Time                   // when the janitor looks next
+	removing []*entry                    // to be removed
+	making   time.Duration               // how long a request that makes an entry may take: makeWithin
+	orphans  int                         // requests under way for which nobody waits
+	kick     chan struct{}               // wakes the janitor
+	reaping  chan struct{}               // wakes the reaper
+	turns    *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
+	backoff  optimistic.Backoff          // of takes that another client's came before
+	waits    *watches                    // of waiters
 
 	beats   *heartbeats
 	terms   terms
@@ -161,8 +157,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
-	// Watches begin one after the other. No waiter should wait behind those of ten thousand holds.
-	b.waits, b.guards = newWatches(life, b.watcher, n.ping()), newWatches(life, b.watcher, n.ping())
+	b.waits = newWatches(life, b.watcher, n.ping())
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
@@ -181,7 +176,6 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	}
 	b.bg.Go(b.janitor)
 	b.bg.Go(b.waits.run)
-	b.bg.Go(b.guards.run)
 	b.bg.Go(b.removeEntries)
 	return b, nil
 }
@@ -191,13 +185,6 @@ func (b *backend) Info() driver.Info {
 	info := b.info
 	info.Claims = slices.Clone(info.Claims)
 	return info
-}
-
-// NotifyLost implements driver.Locker.
-func (b *backend) NotifyLost(fn func(key, id string, cause error)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lostFn = fn
 }
 
 // Ping implements driver.Operator by a read that takes a quorum.

@@ -33,18 +33,11 @@ func TestKeepAlivesShareAStream(t *testing.T) {
 		}
 	}
 	renew()
-	until(t, hung, "the holds to be watched", b.guardsAll)
 	count.take()
 	for range 5 {
 		renew()
 	}
 	calls := count.take()
-	// On a busy machine a watch is begun again after a long silence, and the client library logs in for each stream.
-	const login = "/etcdserverpb.Auth/Authenticate"
-	if calls[login] <= calls[methodWatch] {
-		delete(calls, login)
-	}
-	delete(calls, methodWatch)
 	if calls[methodTxn] != 15 || len(calls) != 1 {
 		t.Errorf("15 renewals: %v, want a read each, and neither a keepalive stream nor an Authenticate", calls)
 	}

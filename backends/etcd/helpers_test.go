@@ -188,15 +188,3 @@ func until(t testing.TB, within time.Duration, what string, cond func() bool) {
 		}
 	}
 }
-
-// guardsAll reports whether every hold is watched.
-func (b *backend) guardsAll() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range b.entries {
-		if e.state == held && !e.guardAt.IsZero() {
-			return false
-		}
-	}
-	return true
-}

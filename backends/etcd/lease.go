@@ -234,19 +234,11 @@ func (b *backend) taint(l *lease) {
 // loseLease tells everyone who is bound to l that it is gone.
 func (b *backend) loseLease(l *lease) {
 	b.mu.Lock()
-	if l.lost {
-		b.mu.Unlock()
-		return
-	}
+	defer b.mu.Unlock()
 	l.lost = true
 	delete(b.granted, l.id)
-	var calls []func()
 	for e := range l.bound {
-		calls = append(calls, b.gone(e, errLeaseLost))
-	}
-	b.mu.Unlock()
-	for _, call := range calls {
-		call()
+		b.gone(e, errLeaseLost)
 	}
 }
 

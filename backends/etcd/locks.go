@@ -362,21 +362,14 @@ func (b *backend) leave(ctx context.Context, p place, op func(name []byte) *pb.R
 	return rec, err
 }
 
-// leaving looks up what this client knows of an entry that is to end, and ceases to
-// watch it: that it goes now is no loss. rec.create is 0 if the entry is not known.
+// leaving looks up what this client knows of an entry that is to end. rec.create is 0 if the entry is not known.
 func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e = b.entries[p]; e == nil {
 		return nil, record{}, false
 	}
-	if e.state == held {
-		e.guardAt = time.Time{}
-		if e.unguard != nil {
-			e.unguard()
-		}
-		lapsed = !time.Now().Before(e.deadline)
-	}
+	lapsed = e.state == held && !time.Now().Before(e.deadline)
 	return e, record{name: e.name, create: e.create, value: e.value()}, lapsed
 }
 
@@ -439,7 +432,7 @@ func (b *backend) left(e *entry, removed bool) {
 		e.state = kept
 	case e.state != kept:
 		b.drop(e)
-		b.tell(e, waiting, errWithdrawn)
+		e.endWait(errWithdrawn)
 	}
 }
 

@@ -145,7 +145,6 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 	w.entry = e
 	e.create, e.state = create, waiting
 	b.add(e, l)
-	b.guard(w.entry)
 	return w, nil
 }
 

@@ -118,47 +118,16 @@ func TestWaiterIsNotGrantedByTheEndOfItsOwnLease(t *testing.T) {
 	}
 }
 
-// lateStream hears the events of the keys of late only when released, as from a member that lags behind.
-type lateStream struct {
-	grpc.ClientStream
-	late    func(key string) bool
-	release <-chan struct{}
-}
-
-func (l lateStream) RecvMsg(m any) error {
-	err := l.ClientStream.RecvMsg(m)
-	if w, ok := m.(*pb.WatchResponse); ok && err == nil {
-		for _, ev := range w.Events {
-			if l.late(string(ev.Kv.Key)) {
-				<-l.release
-			}
-		}
-	}
-	return err
-}
-
-// A waiter's lease is revoked, and the event of its own entry is late. When the holder goes, the waiter is not granted, for
-// the next in the queue is.
+// A waiter's lease is revoked. When the holder goes, the waiter is not granted, for the next in the queue is.
 func TestRevokedWaiterIsNotGranted(t *testing.T) {
 	t.Parallel()
 	srv, holder := open(t)
-	var name atomic.Value
-	release := make(chan struct{})
-	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := streamer(ctx, desc, cc, method, opts...)
-		if err != nil || !strings.HasSuffix(method, "/Watch") {
-			return stream, err
-		}
-		return lateStream{stream, func(key string) bool { return key == name.Load() }, release}, nil
-	}, srv.Addr)
-	defer close(release)
-	r := request("holder", time.Minute)
+	b, r := connect(t, srv.Addr), request("holder", time.Minute)
 	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
 	revoked := startWaiter(t, t.Context(), b, "k", request("revoked", time.Minute), 2)
 	next := startWaiter(t, t.Context(), connect(t, srv.Addr), "k", request("next", time.Minute), 3)
 	entry := entriesOf(t, holder.client, holder.names.queue("k")).Kvs[1]
-	name.Store(string(entry.Key))
-	until(t, hung, "the waiter to watch the holder and itself", func() bool { return b.waits.count() == 1 && b.guards.count() == 1 })
+	until(t, hung, "the waiter to watch the holder", func() bool { return b.waits.count() == 1 })
 	must[*clientv3.LeaseRevokeResponse](t)(b.client.Revoke(t.Context(), clientv3.LeaseID(entry.Lease)))
 	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
@@ -177,32 +146,6 @@ type silentStream struct{ grpc.ClientStream }
 func (s silentStream) RecvMsg(any) error {
 	<-s.Context().Done()
 	return s.Context().Err()
-}
-
-// Nobody waits behind the watches of holds, of which there may be very many, and which begin one
-// after the other.
-func TestWaiterWatchesBesideHolds(t *testing.T) {
-	t.Parallel()
-	srv, holder := open(t)
-	r := request("holder", 60*time.Second)
-	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", r))
-	var streams atomic.Int32
-	b := streamed(t, func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := streamer(ctx, desc, cc, method, opts...)
-		if err == nil && strings.HasSuffix(method, "/Watch") && streams.Add(1) == 1 {
-			return silentStream{stream}, nil
-		}
-		return stream, err
-	}, srv.Addr)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", request("mine", 60*time.Second)))
-	until(t, hung, "the watch of the hold", func() bool { return streams.Load() == 1 })
-	done := startWaiter(t, t.Context(), b, "k", request("waiter", 60*time.Second), 2)
-	if err := holder.Unlock(t.Context(), "k", r.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got := soonResult(t, done, hung, "the waiter to be granted"); got.err != nil {
-		t.Error(got.err)
-	}
 }
 
 // laggard begins a watch that is to begin at present with all that there ever was, as a member does that

@@ -23,13 +23,6 @@ type sharedLocker struct {
 
 var _ driver.SharedLocker = sharedLocker{}
 
-// NotifyLost implements driver.Locker.
-func (s sharedLocker) NotifyLost(fn func(key, id string, cause error)) {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	s.b.lostShare = fn
-}
-
 // TryLock makes one attempt: a read of who shares the key, and a transaction.
 func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
 	if err := checkShare(key, r); err != nil {

@@ -119,37 +119,3 @@ func TestUnlockThatWasNotSent(t *testing.T) {
 	}
 	nothingLeft(t, b)
 }
-
-// A hold that becomes old enough to be watched while its Unlock is under way is not lost: that its entry goes is what was
-// asked for.
-func TestUnlockUnderWayIsNoLoss(t *testing.T) {
-	t.Parallel()
-	srv := shared(t)
-	b, m := meddled(t, srv.Addr)
-	ctx := t.Context()
-	lost := make(chan string, 2)
-	b.NotifyLost(func(key, _ string, _ error) { lost <- key })
-	must[driver.Grant](t)(b.TryLock(ctx, "lease", request("lease", time.Minute)))
-	r, other := request("a", time.Minute), request("b", time.Minute)
-	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
-	must[driver.Grant](t)(b.TryLock(ctx, "other", other))
-	m.on(func(_ string, req any, send func() error) error {
-		err := send()
-		if deletes(req) {
-			until(t, hung, "holds to be watched", b.guardsAll)
-			_, err := b.client.Delete(ctx, b.names.entry("other", 0))
-			if err != nil {
-				t.Error(err)
-			}
-			for key := ""; key != "other"; {
-				if key = <-lost; key != "other" {
-					t.Errorf("%s: lost while it was unlocked", key)
-				}
-			}
-		}
-		return err
-	})
-	if err := b.Unlock(ctx, "k", r.ID); err != nil {
-		t.Error(err)
-	}
-}

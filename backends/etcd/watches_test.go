@@ -3,14 +3,12 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/driver"
@@ -50,8 +48,7 @@ func (n *narrow) SendMsg(m any) error {
 	return n.ClientStream.SendMsg(m)
 }
 
-// Many holds that are given back at once, and as many waiters that are served at once, do not stop the
-// watches of others.
+// Many waiters that are served at once do not stop the watches of others.
 func TestManyWatchesEndAtOnce(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
@@ -63,8 +60,6 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 		}
 		return &narrow{ClientStream: stream, stuck: &stuck, reading: make(chan struct{})}, nil
 	}, srv.Addr)
-	var lost atomic.Int32
-	b.NotifyLost(func(string, string, error) { lost.Add(1) })
 	const keys = 200
 	var holders, waiters [keys]driver.Request
 	each := func(fn func(i int, key string) error) {
@@ -90,43 +85,25 @@ func TestManyWatchesEndAtOnce(t *testing.T) {
 	for i := range keys {
 		served[i] = startWaiter(t, t.Context(), b, fmt.Sprint("k", i), waiters[i], 2)
 	}
-	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, holders[i].ID) })
 	for _, done := range served {
 		if got := soonResult(t, done, hung, "a waiter to be served"); got.err != nil {
 			t.Error(got.err)
 		}
 	}
-	until(t, hung, "the holds to be watched", b.guardsAll)
 	each(func(i int, key string) error { return b.Unlock(t.Context(), key, waiters[i].ID) })
-	if n := lost.Load(); n != 0 {
-		t.Errorf("%d losses", n)
-	}
-	must[driver.Grant](t)(b.TryLock(t.Context(), "late", request("late", time.Minute)))
-	until(t, hung, "the hold to be watched", b.guardsAll)
-	_, err := b.client.Delete(t.Context(), b.names.queue("late"), clientv3.WithPrefix())
-	if err != nil {
+	holder := request("holder", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "late", holder))
+	late := startWaiter(t, t.Context(), b, "late", request("waiter", time.Minute), 2)
+	until(t, hung, "the holder to be watched", func() bool { return b.waits.count() == 1 })
+	if err := b.Unlock(t.Context(), "late", holder.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, hung, "the loss to be told", func() bool { return lost.Load() == 1 })
+	if got := soonResult(t, late, hung, "the late waiter to be served"); got.err != nil {
+		t.Error(got.err)
+	}
 	if stuck.Load() {
 		t.Error("requests and events wait for each other")
-	}
-}
-
-// However many holds and waiters are watched, no goroutine waits for any of the holds.
-func TestWatchesTakeNoGoroutines(t *testing.T) {
-	_, b := open(t)
-	const keys = 300
-	must[driver.Grant](t)(b.TryLock(t.Context(), "first", request("holder", time.Minute)))
-	until(t, hung, "the first hold to be watched", func() bool { return b.guards.count() == 1 })
-	before := runtime.NumGoroutine()
-	for i := range keys {
-		must[driver.Grant](t)(b.TryLock(t.Context(), fmt.Sprint("k", i), request("holder", time.Minute)))
-	}
-	until(t, hung, "the holds to be watched", func() bool { return b.guards.count() == keys+1 })
-	if n := runtime.NumGoroutine() - before; n > keys/10 {
-		t.Errorf("%d goroutines more for %d holds", n, keys)
 	}
 }
 
@@ -157,43 +134,36 @@ func TestWatchesOutliveTheirStream(t *testing.T) {
 		mu.Unlock()
 		return streamer(ctx, desc, cc, method, opts...)
 	}, srv.Addr)
-	lost := make(chan string, 10)
-	b.NotifyLost(func(key, _ string, _ error) { lost <- key })
-	for _, key := range []string{"gone", "kept", "unlocked"} {
-		must[driver.Grant](t)(b.TryLock(t.Context(), key, request(key, time.Minute)))
+	holder := connect(t, srv.Addr)
+	var holds, waits [2]driver.Request
+	var served [2]<-chan result
+	for i, key := range []string{"gone", "kept"} {
+		holds[i], waits[i] = request("holder", time.Hour), request("waiter", time.Hour)
+		must[driver.Grant](t)(holder.TryLock(t.Context(), key, holds[i]))
+		served[i] = startWaiter(t, t.Context(), b, key, waits[i], 2)
 	}
-	until(t, hung, "the holds to be watched", func() bool { return b.guards.count() == 3 })
+	until(t, hung, "the holders to be watched", func() bool { return b.waits.count() == 2 })
 	broken.Store(true)
 	mu.Lock()
 	for _, cancel := range cancels {
 		cancel()
 	}
 	mu.Unlock()
-	until(t, hung, "the streams to end", func() bool { return b.guards.count() == 0 })
-	must[*clientv3.DeleteResponse](t)(b.client.Delete(t.Context(), b.names.queue("gone"), clientv3.WithPrefix()))
-	b.mu.Lock()
-	var id string
-	for p := range b.entries {
-		if p.key == "unlocked" {
-			id = p.id
-		}
-	}
-	b.mu.Unlock()
-	if err := b.Unlock(t.Context(), "unlocked", id); err != nil {
+	until(t, hung, "the stream to end", func() bool { return b.waits.count() == 0 })
+	if err := holder.Unlock(t.Context(), "gone", holds[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	broken.Store(false)
-	select {
-	case key := <-lost:
-		if key != "gone" {
-			t.Errorf("%s was lost", key)
-		}
-	case <-time.After(hung):
-		t.Fatal("the loss was not told")
+	if got := soonResult(t, served[0], hung, "the waiter to be granted"); got.err != nil {
+		t.Error(got.err)
 	}
-	until(t, hung, "the other to be watched", func() bool { return b.guards.count() == 1 })
-	if n := len(lost); n > 0 {
-		t.Errorf("%d more losses", n)
+	until(t, hung, "the other holder to be watched again", func() bool { return b.waits.count() == 1 })
+	stillWaiting(t, served[1], "though the holder is there")
+	if err := holder.Unlock(t.Context(), "kept", holds[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := soonResult(t, served[1], hung, "the other waiter to be granted"); got.err != nil {
+		t.Error(got.err)
 	}
 }
 
