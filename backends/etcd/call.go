@@ -57,9 +57,9 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// ended is the error of a call whose ctx has ended, perhaps because the client was closed.
+// ended is the error of a call whose ctx has ended, perhaps because the client was closed, or the wait is over.
 func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errClosing) {
+	if cause := context.Cause(ctx); errors.Is(cause, errClosing) || errors.Is(cause, errOver) {
 		return cause
 	}
 	return ctx.Err()

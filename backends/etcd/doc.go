@@ -47,9 +47,10 @@
 // have been revoked meanwhile.
 //
 // The watch begins first, at the current revision, and the queue is read after that, so that no change is missed. The
-// server delivers events of such a watch at once, but not those of a watch that begins in the past. A watch is made again
-// if it breaks, has no leader, or if its revision was compacted. A member that lags may report old deletions of an entry
-// with the same name: events older than the entry are ignored. The waiter also reads the queue every five seconds.
+// server delivers events of such a watch at once, but not those of a watch that begins in the past. If the watch ends,
+// because its stream breaks or its member has no leader, the waiter begins another and reads again. A member that lags may
+// report old deletions of an entry with the same name: events older than the entry are ignored. The waiter also reads the
+// queue every five seconds. If that shows an event that was not pushed, the stream is given up for another one.
 //
 // # Shared holds
 //

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -39,12 +40,11 @@ type entry struct {
 	making   *making // unsure: the request that is still under way
 	state    state
 	lease    *lease
-	moving   bool      // a request may bind it to another lease yet, which is not kept alive
-	refusal  error     // the server refuses the user what is asked for it; nil: it does not
-	refused  time.Time // since when
-	deadline time.Time // held, kept: when it lapses
-	gone     chan struct{}
-	cause    error // why gone is closed
+	moving   bool                    // a request may bind it to another lease yet, which is not kept alive
+	refusal  error                   // the server refuses the user what is asked for it; nil: it does not
+	refused  time.Time               // since when
+	deadline time.Time               // held, kept: when it lapses
+	endWait  context.CancelCauseFunc // of the call of Lock; nil: there is none
 
 	look  time.Time // when the janitor looks at it next, at the latest
 	index int       // in the schedule, -1 if it is not in it
@@ -52,7 +52,7 @@ type entry struct {
 
 // add puts an entry that is at the store into the table. backend.mu is held.
 func (b *backend) add(e *entry, l *lease) {
-	e.gone, e.index = make(chan struct{}), -1
+	e.index = -1
 	b.entries[e.place] = e
 	if e.shared == nil {
 		b.queued[e.key]++
@@ -92,14 +92,8 @@ func (b *backend) drop(e *entry) {
 // gone takes in the news that the store has e no more. backend.mu is held.
 func (b *backend) gone(e *entry, cause error) {
 	b.drop(e)
-	e.endWait(cause)
-}
-
-// endWait ends the wait of e. backend.mu is held.
-func (e *entry) endWait(cause error) {
-	if e.cause == nil {
-		e.cause = cause
-		close(e.gone)
+	if e.endWait != nil {
+		e.endWait(fmt.Errorf("%w: %w", errOver, cause))
 	}
 }
 

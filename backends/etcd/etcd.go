@@ -157,7 +157,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
-	b.waits = newWatches(life, b.watcher, n.ping())
+	b.waits = newWatches(life, b.start, b.watcher)
 	b.beats = newHeartbeats(life, b.start, b.services)
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
@@ -175,7 +175,6 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		Claims: Claims,
 	}
 	b.bg.Go(b.janitor)
-	b.bg.Go(b.waits.run)
 	b.bg.Go(b.removeEntries)
 	return b, nil
 }

@@ -431,8 +431,7 @@ func (b *backend) left(e *entry, removed bool) {
 	case !removed && e.state == held:
 		e.state = kept
 	case e.state != kept:
-		b.drop(e)
-		e.endWait(errWithdrawn)
+		b.gone(e, errWithdrawn)
 	}
 }
 

@@ -2,78 +2,57 @@ package etcd
 
 import (
 	"context"
-	"sync"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// predecessor is what a waiter knows of the entry before its own.
+// predecessor is the watch of the entry before that of a waiter.
 type predecessor struct {
-	watch *watch
-	made  int64
-	gone  chan struct{} // closed when it goes
-	lost  chan struct{} // closed when the watch ends
-	once  sync.Once     // for gone
+	*watch
+	gone chan struct{} // has a message when the entry goes
 }
 
-// saw ignores a deletion that is older than the predecessor. Names are used again, and a member that lags begins a watch
-// at its own, older revision: it reports deletions of earlier entries of the same name.
-func (p *predecessor) saw(ev *mvccpb.Event) {
-	if ev.Type == mvccpb.DELETE && ev.Kv.ModRevision > p.made {
-		p.once.Do(func() { close(p.gone) })
-	}
-}
-
-func (p *predecessor) blind() { close(p.lost) }
-
-// watchBefore watches the predecessor until ctx ends. It waits for the beginning of the watch no longer than the lease
-// can go without a keep-alive request, and returns nil if the watch did not begin by then.
-func (b *backend) watchBefore(ctx context.Context, w *waiter) *predecessor {
-	if w.before == "" {
-		return nil
-	}
+// watchBefore watches the predecessor. It waits for the beginning of the watch no longer than the lease can go without a
+// keep-alive request, and gives errNoWatch if it does not begin by then.
+//
+// The watch begins at the current revision. One from a past revision would be slower: the server serves it from its loop for
+// slow watchers, every 100 ms.
+func (b *backend) watchBefore(ctx context.Context, w *waiter) (*predecessor, error) {
+	made, gone := w.made, make(chan struct{}, 1)
+	p := &predecessor{gone: gone}
+	p.watch = b.waits.begin(w.before, "", func(ev *mvccpb.Event) {
+		// Names are used again. A member that lags reports the deletions of earlier entries of the same name, too.
+		if ev.Type == mvccpb.DELETE && ev.Kv.ModRevision > made {
+			select {
+			case gone <- struct{}{}:
+			default:
+			}
+		}
+	})
 	b.mu.Lock()
 	within := min(w.lease.ttl/3, b.recheck)
 	b.mu.Unlock()
-	ready := make(chan struct{})
-	p := &predecessor{made: w.made, gone: make(chan struct{}), lost: make(chan struct{})}
-	p.watch = &watch{key: w.before, of: p, ready: ready}
-	b.waits.begin(p.watch)
-	context.AfterFunc(ctx, func() { b.waits.end(p.watch) })
-	timer := time.NewTimer(within)
+	began, timer := time.Now(), time.NewTimer(within)
 	defer timer.Stop()
 	select {
-	case <-ready:
-		return p
+	case <-p.ready:
+		return p, nil
+	case <-timer.C:
+		b.waits.distrust(began)
 	case <-p.lost:
 	case <-ctx.Done():
-	case <-timer.C:
 	}
-	b.waits.end(p.watch)
-	return nil
+	return p, errNoWatch
 }
 
-// stillBehind checks that the entry and the one before it exist. It reads the queue only if the one before it is gone: a
-// queue may be long.
-func (b *backend) stillBehind(ctx context.Context, w *waiter) error {
-	if w.before == "" {
-		return b.look(ctx, w)
+// pushed gives up the stream of s if the event was not pushed that tells of the end of the predecessor.
+func (p *predecessor) pushed(s *watches) {
+	if len(p.gone) == 0 {
+		s.distrust(time.Now())
 	}
-	resp, err := b.ask(ctx, w, clientv3.OpGet(w.name), clientv3.OpGet(w.before))
-	if err != nil {
-		return err
-	}
-	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
-		return err
-	}
-	before := kvsOf(resp, 1)
-	if len(before) == 0 || before[0].CreateRevision != w.made {
-		return b.look(ctx, w)
-	}
-	_, err = readRecord(w.queue, before[0])
-	return err
 }
 
 // ask sends a request of a waiter, and repeats it while the lease may live.
@@ -91,40 +70,59 @@ func (b *backend) ask(ctx context.Context, w *waiter, ops ...clientv3.Op) (*clie
 	return resp, err
 }
 
+// ends ends the wait of w, whose entry is not what it was.
+func (b *backend) ends(w *waiter, cause error) error {
+	b.lose(w.entry, cause)
+	return fmt.Errorf("%w: %w", errOver, cause)
+}
+
 // standing checks that the entry is in the queue as it was made.
 func (b *backend) standing(w *waiter, own []*mvccpb.KeyValue) error {
 	if len(own) == 0 || own[0].CreateRevision != w.create {
-		b.lose(w.entry, errEntryGone)
-		return errOver
+		return b.ends(w, errEntryGone)
 	}
 	if rec, err := readRecord(w.queue, own[0]); err != nil || rec.released {
-		b.lose(w.entry, errBroken)
-		return errOver
+		return b.ends(w, errBroken)
 	}
 	return nil
 }
 
+// stillBehind reports whether the entry before that of w is there, without a read of the queue, which may be long.
+func (b *backend) stillBehind(ctx context.Context, w *waiter) (bool, error) {
+	resp, err := b.ask(ctx, w, clientv3.OpGet(w.name), clientv3.OpGet(w.before))
+	if err != nil {
+		return false, err
+	}
+	before := kvsOf(resp, 1)
+	if err := b.standing(w, kvsOf(resp, 0)); err != nil || len(before) == 0 || before[0].CreateRevision != w.made {
+		return false, err
+	}
+	_, err = readRecord(w.queue, before[0])
+	return true, err
+}
+
 // look reads the entry and the one before it, in one request. If none comes before it, the entry is granted: the
 // answer shows that it exists, and is the first.
-func (b *backend) look(ctx context.Context, w *waiter) error {
+func (b *backend) look(ctx context.Context, w *waiter) (granted bool, err error) {
 	resp, err := b.ask(ctx, w,
 		clientv3.OpGet(w.name),
 		clientv3.OpGet(w.queue, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)))
 	if err != nil {
-		return err
+		return false, err
 	}
-	own, before := kvsOf(resp, 0), kvsOf(resp, 1)
-	if err := b.standing(w, own); err != nil {
-		return err
+	if err := b.standing(w, kvsOf(resp, 0)); err != nil {
+		return false, err
 	}
-	if len(before) > 0 {
-		if _, err := readRecord(w.queue, before[0]); err != nil {
-			return err
-		}
-		w.follow(before[0])
-		w.waits()
-		return nil
+	before := kvsOf(resp, 1)
+	if len(before) == 0 {
+		err := b.grantTo(ctx, w)
+		return err == nil, err
 	}
-	return b.grantTo(ctx, w)
+	if _, err := readRecord(w.queue, before[0]); err != nil {
+		return false, err
+	}
+	w.follow(before[0])
+	w.waits()
+	return false, nil
 }

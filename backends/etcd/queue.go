@@ -45,12 +45,14 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
 		return g, err
 	}
+	wait, end := context.WithCancelCause(call)
+	defer end(nil)
 	for again := true; ; again = false {
 		l, err := b.leaseFor(call, b.seconds(r.TTL))
 		if err != nil {
 			return driver.Grant{}, err
 		}
-		w, err := b.enqueue(call, key, r, l)
+		w, err := b.enqueue(call, key, r, l, end)
 		if again && b.leaseRefused(l, err) {
 			continue
 		}
@@ -61,7 +63,7 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 		if w.before != "" {
 			w.waits()
 		}
-		return b.wait(call, w)
+		return b.wait(wait, w)
 	}
 }
 
@@ -87,7 +89,7 @@ var errNameTaken = errors.New("etcd: the name is taken")
 
 // enqueue makes an entry at the end of the queue, in one transaction, or finds the entry that an earlier
 // call of the same id made.
-func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease) (*waiter, error) {
+func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease, end context.CancelCauseFunc) (*waiter, error) {
 	p := place{key: key, id: r.ID}
 	name, err := b.earlierName(p)
 	if err != nil {
@@ -97,7 +99,7 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 		if name == "" {
 			name = b.newName(key, tries)
 		}
-		w, err := b.enqueueAs(ctx, p, r, l, name)
+		w, err := b.enqueueAs(ctx, p, r, l, name, end)
 		if !errors.Is(err, errNameTaken) {
 			return w, err
 		}
@@ -106,7 +108,7 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 }
 
 // enqueueAs makes the entry under the given name.
-func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string) (*waiter, error) {
+func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, end context.CancelCauseFunc) (*waiter, error) {
 	w := &waiter{queue: b.names.queue(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
 	e := &entry{place: p, name: name}
 	var there *mvccpb.KeyValue
@@ -143,7 +145,7 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		return nil, err
 	}
 	w.entry = e
-	e.create, e.state = create, waiting
+	e.create, e.state, e.endWait = create, waiting, end
 	b.add(e, l)
 	return w, nil
 }

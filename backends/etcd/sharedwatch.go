@@ -19,17 +19,19 @@ func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 	}
 	defer done()
 	prefix := s.b.names.shared(key)
-	c := &changes{changed: changed, lost: make(chan struct{})}
-	ready := make(chan struct{})
-	w := &watch{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), of: c, ready: ready}
-	s.b.waits.begin(w)
+	w := s.b.waits.begin(prefix, clientv3.GetPrefixRangeEnd(prefix), func(ev *mvccpb.Event) {
+		// What has gone or become smaller makes room, and not what has come.
+		if ev.Type == mvccpb.DELETE || ev.Kv.CreateRevision != ev.Kv.ModRevision {
+			changed()
+		}
+	})
 	defer s.b.waits.end(w)
-	for {
+	for ready := w.ready; ; {
 		select {
 		case <-ready:
 			ready = nil
 			changed()
-		case <-c.lost:
+		case <-w.lost:
 			return errNoWatch
 		case <-call.Done():
 			return ended(call)
@@ -37,19 +39,4 @@ func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 	}
 }
 
-var errNoWatch = errors.New("etcd: the watch of the key has ended")
-
-// changes passes on what makes room on a key.
-type changes struct {
-	changed func()
-	lost    chan struct{} // closed when the watch ends
-}
-
-// saw reports what has gone or become smaller, and not of what has come.
-func (c *changes) saw(ev *mvccpb.Event) {
-	if ev.Type == mvccpb.DELETE || ev.Kv.CreateRevision != ev.Kv.ModRevision {
-		c.changed()
-	}
-}
-
-func (c *changes) blind() { close(c.lost) }
+var errNoWatch = errors.New("etcd: the watch has ended, or could not begin")

@@ -14,7 +14,7 @@ import (
 // wait returns when w is the first in the queue. If the wait ends without a grant, the entry is
 // removed in the background, so that nobody waits for it.
 func (b *backend) wait(ctx context.Context, w *waiter) (driver.Grant, error) {
-	err := b.advance(ctx, w)
+	err := b.advance(clientv3.WithRequireLeader(ctx), w)
 	if err == nil {
 		return w.granted, nil
 	}
@@ -31,38 +31,38 @@ func (b *backend) advance(ctx context.Context, w *waiter) error {
 	const least, most = 5 * time.Millisecond, 500 * time.Millisecond
 	pause := least
 	for {
-		err := b.step(ctx, w)
+		granted, err := b.step(ctx, w)
 		switch {
-		case errors.Is(err, errNext):
+		case granted:
+			return nil
+		case err == nil:
 			pause = least
 			continue
-		case err == nil:
-			return nil
-		case errors.Is(err, driver.ErrCorrupt), errors.Is(err, errOver) && !errors.Is(err, errLeaseLost):
-			return err
-		case ctx.Err() != nil:
-			return ended(ctx)
 		}
-		if over := b.lastsNot(w, err); over != nil {
+		if over := b.over(ctx, w, err); over != nil {
 			return over
 		}
-		if sleep(ctx, pause) != nil {
-			return ended(ctx)
-		}
+		_ = sleep(ctx, pause)
 		pause = min(2*pause, most)
 	}
 }
 
-// lastsNot gives the error of the wait if it is over after err: if the store has not answered, or has refused the user, for as
-// long as the entry stays in the queue. A refusal is definite: to ask on is of no use. After an outage the entry may be there.
-func (b *backend) lastsNot(w *waiter, err error) error {
+// over gives the error of the wait if it is over after err: if ctx has ended, or the store has not answered, or has refused the
+// user, for as long as the entry stays in the queue. A refusal is definite: to ask on is of no use. After an outage the entry
+// may be there.
+func (b *backend) over(ctx context.Context, w *waiter, err error) error {
+	if ctx.Err() != nil {
+		err = ended(ctx)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	lapsed := !now.Before(w.lease.until()) || errors.Is(err, errOver)
+	now, gone := time.Now(), errors.Is(err, errOver)
+	lapsed := gone || !now.Before(w.lease.until())
 	switch {
 	case w.refusal != nil && (lapsed || now.Sub(w.refused) >= w.lease.ttl):
 		return w.refusal
+	case gone, ctx.Err() != nil, errors.Is(err, driver.ErrCorrupt):
+		return err
 	case w.refusal != nil || !lapsed:
 		return nil
 	case errors.Is(err, driver.ErrNotSent):
@@ -71,110 +71,63 @@ func (b *backend) lastsNot(w *waiter, err error) error {
 	return err
 }
 
-var (
-	// errNext: the predecessor changed, and there is another one.
-	errNext = errors.New("etcd: the queue has moved")
-	// errOver: the entry no longer waits at the store.
-	errOver = errors.New("etcd: the wait is over")
-)
+// errOver: the entry no longer waits at the store.
+var errOver = errors.New("etcd: the wait is over")
 
-// step watches the predecessor, checks that it still exists, and waits until it is gone. It returns nil when w is
-// the first and granted.
-//
-// The watch begins at the current revision, and before the check. A watch from a past revision would be slower: the
-// server serves it from its loop for slow watchers, every 100 ms.
-func (b *backend) step(ctx context.Context, w *waiter) error {
-	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
-	defer cancel(nil)
-	ready := make(chan struct{})
-	go func() { // only until await, which looks at w.gone itself
-		select {
-		case <-w.gone:
-			cancel(errOver)
-		case <-ready:
-		}
-	}()
-	before, err := b.prepare(ctx, w)
-	close(ready)
-	if err != nil || w.before == "" {
-		return b.orOver(w, err)
-	}
-	return b.orOver(w, b.await(ctx, w, before))
-}
-
-// prepare keeps the lease alive if that is due, begins the watch, and checks the queue.
-func (b *backend) prepare(ctx context.Context, w *waiter) (*predecessor, error) {
+// step watches the predecessor, checks that it still exists, waits until it is gone, and looks who comes before w then.
+func (b *backend) step(ctx context.Context, w *waiter) (granted bool, err error) {
 	if err := b.stayAlive(ctx, w); err != nil {
-		return nil, err
+		return false, err
 	}
-	before, made := w.before, w.made
-	seen := b.watchBefore(ctx, w)
-	if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
-		return nil, err
+	if w.before == "" {
+		return b.look(ctx, w)
 	}
+	p, noWatch := b.watchBefore(ctx, w)
+	defer b.waits.end(p.watch)
+	there, err := b.stillBehind(ctx, w)
 	switch {
-	case w.before != before || w.made != made: // another entry, perhaps of the same name
-		return nil, errNext
-	case seen == nil:
-		return nil, errors.New("etcd: no watch could be established")
+	case err != nil:
+		return false, err
+	case !there:
+		return b.look(ctx, w)
+	case noWatch != nil:
+		return false, noWatch
 	}
-	return seen, nil
+	return b.await(ctx, w, p)
 }
 
-// orOver returns the reason why the entry is gone, if it is, else err.
-func (b *backend) orOver(w *waiter, err error) error {
-	select {
-	case <-w.gone:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return fmt.Errorf("%w: %w", errOver, w.cause)
-	default:
-		return err
-	}
-}
-
-// await waits until the predecessor is gone, and checks the queue again.
-func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) error {
+// await waits until the predecessor is gone, and looks. Even if no other entry came first: only an answer that contains the
+// own entry proves that it was not removed meanwhile.
+func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) (granted bool, err error) {
 	looked := time.Now()
 	tick := time.NewTimer(b.nextTick(w, looked))
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.gone:
-			return b.moved(ctx, w)
+			return b.look(ctx, w)
 		case <-p.lost:
-			return errors.New("etcd: the watch ended")
-		case <-tick.C:
-			if err := b.stayAlive(ctx, w); err != nil {
-				return err
-			}
-			if time.Since(looked) >= b.recheck {
-				// This finds out whether an event was lost.
-				before := w.before
-				if err := b.stillBehind(ctx, w); err != nil || w.before == "" {
-					return err
-				}
-				if w.before != before || w.made != p.made {
-					return errNext
-				}
-				looked = time.Now()
-			}
-			tick.Reset(b.nextTick(w, looked))
-		case <-w.gone:
-			return errOver
+			return false, errNoWatch
 		case <-ctx.Done():
-			return ended(ctx)
+			return false, ended(ctx)
+		case <-tick.C:
 		}
+		if err := b.stayAlive(ctx, w); err != nil {
+			return false, err
+		}
+		if time.Since(looked) >= b.recheck {
+			there, err := b.stillBehind(ctx, w)
+			if err != nil {
+				return false, err
+			}
+			if !there {
+				defer p.pushed(b.waits)
+				return b.look(ctx, w)
+			}
+			looked = time.Now()
+		}
+		tick.Reset(b.nextTick(w, looked))
 	}
-}
-
-// moved continues when the predecessor is gone. It reads the queue even if no other entry came first: only an answer that
-// contains the own entry proves that it was not removed meanwhile.
-func (b *backend) moved(ctx context.Context, w *waiter) error {
-	if err := b.look(ctx, w); err != nil || w.before == "" {
-		return err
-	}
-	return errNext
 }
 
 const recheckEvery = 5 * time.Second
@@ -224,7 +177,7 @@ func (b *backend) grantNow(w *waiter) error {
 	if w.state != waiting {
 		return errOver
 	}
-	w.before, w.granted = "", b.hold(w.entry)
+	w.endWait, w.granted = nil, b.hold(w.entry)
 	return nil
 }
 
@@ -274,8 +227,7 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 	case err != nil:
 		return err
 	case !there:
-		b.lose(w.entry, errEntryGone)
-		return errOver
+		return b.ends(w, errEntryGone)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -181,7 +181,7 @@ func TestSilentWatchesBeginAnew(t *testing.T) {
 		}
 		return stream, err
 	}, srv.Addr)
-	b.waits.checkEvery = 50 * time.Millisecond
+	b.recheck = time.Second
 	silent.Store(2)
 	done := startWaiter(t, t.Context(), b, "k", request("waiter", time.Hour), 2)
 	until(t, hung, "the third stream", func() bool { return b.waits.count() > 0 })
