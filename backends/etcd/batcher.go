@@ -104,6 +104,11 @@ func (b stepSender) SendAll(ctx context.Context, batched []*batchedStep, answer 
 func (b *backend) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.startHeld(fn)
+}
+
+// startHeld is start while backend.mu is held.
+func (b *backend) startHeld(fn func()) bool {
 	if b.life.Err() != nil {
 		return false
 	}

@@ -117,13 +117,9 @@ type backend struct {
 	granted  map[int64]*lease            // those that may still live, by id
 	entries  map[place]*entry            // ours at the store
 	queued   map[string]int              // how many of them, by key
-	due      schedule                    // when to look at entries
-	wake     time.Time                   // when the janitor looks next
 	removing []*entry                    // to be removed
 	making   time.Duration               // how long a request that makes an entry may take: makeWithin
 	orphans  int                         // requests under way for which nobody waits
-	kick     chan struct{}               // wakes the janitor
-	reaping  chan struct{}               // wakes the reaper
 	turns    *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 	backoff  optimistic.Backoff          // of takes that another client's came before
 	waits    *watches                    // of waiters
@@ -151,7 +147,6 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		own: own, names: n, number: 1 + rand.IntN(ownNumbers), log: o.log, recheck: recheckEvery, headFor: driver.HeadFor, making: makeWithin,
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
-		kick: make(chan struct{}, 1), reaping: make(chan struct{}, 1),
 	}
 	b.services = servicesOf(client, &b.terms, b.seen)
 	life, end := context.WithCancelCause(context.Background())
@@ -174,8 +169,6 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		MinTTL: time.Duration(b.minTTL) * time.Second, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey,
 		Claims: Claims,
 	}
-	b.bg.Go(b.janitor)
-	b.bg.Go(b.removeEntries)
 	return b, nil
 }
 

@@ -1,0 +1,113 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// remove has e removed in the background. backend.mu is held.
+func (b *backend) remove(e *entry) {
+	if e.state == removing || e.state == dropped {
+		return
+	}
+	e.state = removing
+	e.unplan()
+	b.removing = append(b.removing, e)
+	if len(b.removing) == 1 {
+		b.startHeld(b.removeEntries)
+	}
+}
+
+// removeEntries deletes the entries in removing, and tries again until the store has answered.
+func (b *backend) removeEntries() {
+	const least, most = 10 * time.Millisecond, time.Second
+	pause := least
+	for list := b.toRemove(nil); len(list) > 0; {
+		ctx, cancel := context.WithTimeout(b.life, time.Second)
+		err := b.reap(ctx, list)
+		cancel()
+		if err == nil {
+			list, pause = b.toRemove(list), least
+			continue
+		}
+		if !b.ops.tooMany(err, len(list)) {
+			if isRefusal(err) {
+				b.abandon(list)
+			}
+			if sleep(b.life, pause) != nil {
+				return
+			}
+			pause = min(2*pause, most)
+		}
+		list = b.toRemove(nil)
+	}
+}
+
+// toRemove gives the entries that are to be removed next, after those that have been.
+func (b *backend) toRemove(done []*entry) []*entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.removing = b.removing[len(done):]
+	return b.removing[:min(len(b.removing), b.ops.most())]
+}
+
+// removal removes e unless it is another's by now: made again, or bound to a lease
+// that is not the one we know. backend.mu is held.
+func removal(e *entry) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(e.name), "=", e.create),
+		clientv3.Compare(clientv3.LeaseValue(e.name), "=", e.lease.id),
+	}, []clientv3.Op{clientv3.OpDelete(e.name)}, nil)
+}
+
+// reap removes entries in one request. That nobody else's is
+// removed makes it safe to do again.
+func (b *backend) reap(ctx context.Context, list []*entry) error {
+	ops := make([]clientv3.Op, len(list))
+	b.mu.Lock()
+	for i, e := range list {
+		ops[i] = removal(e)
+	}
+	b.mu.Unlock()
+	if _, err := b.txn(ctx, nil, ops, nil); err != nil {
+		return readOnly(ctx, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range list {
+		b.drop(e)
+	}
+	return nil
+}
+
+// abandon leaves entries that the server does not let the user remove to the end of their leases. What else is bound to those
+// moves to others.
+func (b *backend) abandon(list []*entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range list {
+		e.lease.tainted = true
+	}
+}
+
+// lapsed has a hold of id that is past its deadline, or about to be removed, removed
+// now, so that id can begin again. It gives the entry of id that is live, if there is one.
+func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
+	b.mu.Lock()
+	e := b.entries[p]
+	if e == nil {
+		b.mu.Unlock()
+		return nil, nil
+	}
+	if e.state == held && !time.Now().Before(e.deadline) {
+		b.remove(e)
+	}
+	live := e.state != removing
+	b.mu.Unlock()
+	if live {
+		return e, nil
+	}
+	return nil, b.reap(ctx, []*entry{e})
+}
