@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/coordgo/coord/driver"
@@ -26,75 +27,79 @@ const (
 // be made alone, for all but one may be good.
 var errAlone = errors.New("etcd: one of several steps was refused")
 
-// batchedStep is a step and its answer.
-type batchedStep struct {
-	step
-	answer
+// step is one change at the store that looks at nothing beyond its place, which is a queue or the state of a limit. These are
+// what most requests are, so steps of different places share a request where many come at a time.
+type step struct {
+	place string
+	txn   *pb.TxnRequest
+	resp  *pb.TxnResponse
+}
+
+// bytes is how much the step puts.
+func (s *step) bytes() (n int) {
+	for _, op := range s.txn.GetSuccess() {
+		n += len(op.GetRequestPut().GetValue())
+	}
+	return n
 }
 
 // stepSender sends the steps of a backend.
 type stepSender struct{ *backend }
 
-func (b *backend) newBatcher(wait time.Duration) *batch.Batcher[*batchedStep] {
-	return batch.New[*batchedStep](stepSender{b}, batch.Options{
+func (b *backend) newBatcher(wait time.Duration) *batch.Batcher[*step] {
+	return batch.New[*step](stepSender{b}, batch.Options{
 		Out: maxOut, Shared: 1, Wait: wait, Closing: b.life.Done(), ErrClosing: errClosing, Start: b.start,
 	})
 }
 
 // perform makes a step, by a request of its own or together with others.
-func (b *backend) perform(ctx context.Context, s step) (answer, error) {
-	r, ok := b.unused.Get().(*batchedStep)
-	if !ok {
-		r = new(batchedStep)
-	}
-	r.step = s
-	err := b.batcher.Do(ctx, r)
-	switch {
-	case err == nil: // nobody else uses it any more
-		a := r.answer
-		*r = batchedStep{}
-		b.unused.Put(r)
-		return a, nil
+func (b *backend) perform(ctx context.Context, place string, txn *pb.TxnRequest) (*pb.TxnResponse, error) {
+	s := &step{place: place, txn: txn}
+	switch err := b.batcher.Do(ctx, s); {
 	case errors.Is(err, errAlone):
-		return b.send(ctx, s)
+		return b.txn(ctx, txn)
+	case err != nil:
+		return nil, err
 	}
-	return answer{}, err
+	return s.resp, nil
 }
 
 // Send implements batch.Sender.
-func (b stepSender) Send(ctx context.Context, r *batchedStep) (err error) {
-	r.answer, err = b.send(ctx, r.step)
+func (b stepSender) Send(ctx context.Context, s *step) (err error) {
+	s.resp, err = b.txn(ctx, s.txn)
 	return err
 }
 
 // Join implements batch.Sender. Steps of one place do not share a request: they would not see each other.
-func (b stepSender) Join(before []*batchedStep, r *batchedStep) (fits, full bool) {
-	bytes := r.bytes()
+func (b stepSender) Join(before []*step, s *step) (fits, full bool) {
+	bytes := s.bytes()
 	for _, other := range before {
 		bytes += other.bytes()
 	}
-	same := func(other *batchedStep) bool { return other.place == r.place }
+	same := func(other *step) bool { return other.place == s.place }
 	fits = !slices.ContainsFunc(before, same) && (len(before) == 0 || bytes <= 2*maxBytes)
 	return fits, bytes >= maxBytes || len(before)+1 >= b.ops.most()
 }
 
-// SendAll implements batch.Sender.
-func (b stepSender) SendAll(ctx context.Context, batched []*batchedStep, answer func(int, error)) {
-	steps := make([]step, len(batched))
-	for i, r := range batched {
-		steps[i] = r.step
+// SendAll implements batch.Sender, by one request, which is all or nothing: what the store refuses of one step, it refuses of
+// all.
+func (b stepSender) SendAll(ctx context.Context, steps []*step, answer func(int, error)) {
+	all := &pb.TxnRequest{Success: make([]*pb.RequestOp, len(steps))}
+	for i, s := range steps {
+		all.Success[i] = nested(s.txn)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.making)
 	defer cancel()
-	answers, err := b.sendAll(ctx, steps)
+	resp, err := b.txn(ctx, all)
 	var refusal rpctypes.EtcdError
 	if errors.As(err, &refusal) && driver.Definite(err) {
 		b.ops.tooMany(err, len(steps))
 		err = errAlone
 	}
-	for i, r := range batched {
+	for i, s := range steps {
 		if err == nil {
-			r.answer = answers[i]
+			s.resp = resp.Responses[i].GetResponseTxn()
+			s.resp.Header = resp.Header
 		}
 		answer(i, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -290,12 +291,12 @@ func TestBatchesOfLargeSteps(t *testing.T) {
 	b, m := meddled(t, srv.Addr)
 	leased(t, b)
 	free, passed := jam(t, b, m, noMeddling)
-	value := make([]byte, 60<<10)
+	value := strings.Repeat("x", 60<<10)
 	var wg sync.WaitGroup
 	for i := range 60 {
 		wg.Go(func() {
-			name := []byte(fmt.Sprint("large", i))
-			_, err := b.perform(t.Context(), step{place: string(name), txn: &pb.TxnRequest{Success: []*pb.RequestOp{putOf(name, value, 0)}}})
+			name := fmt.Sprint("large", i)
+			_, err := b.perform(t.Context(), name, &pb.TxnRequest{Success: []*pb.RequestOp{putOf(name, value, 0)}})
 			if err != nil {
 				t.Error(err)
 			}

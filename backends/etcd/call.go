@@ -9,7 +9,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -209,11 +208,11 @@ func timeIsUp(err error) bool {
 		s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()
 }
 
-// get reads what op says, again and again if need be.
-func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetResponse, err error) {
+// get makes a read, again and again if need be.
+func (b *backend) get(ctx context.Context, r *pb.RangeRequest) (resp *pb.RangeResponse, err error) {
 	_, err = again(ctx, func(ctx context.Context) error {
-		found, err := b.kv.Do(ctx, op)
-		resp = found.Get()
+		resp, err = invoke[pb.RangeResponse](ctx, &b.remote, "KV/Range", r)
+		b.saw(resp.GetHeader())
 		return err
 	})
 	return resp, readOnly(ctx, b.named(err))
@@ -222,8 +221,8 @@ func (b *backend) get(ctx context.Context, op clientv3.Op) (resp *clientv3.GetRe
 // timeToLive asks for the state of a lease.
 func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *pb.LeaseTimeToLiveResponse, err error) {
 	_, err = again(ctx, func(ctx context.Context) error {
-		resp, err = b.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
-		return clientv3.ContextError(ctx, err)
+		resp, err = invoke[pb.LeaseTimeToLiveResponse](ctx, &b.remote, "Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: lease})
+		return err
 	})
 	return resp, readOnly(ctx, err)
 }
@@ -232,34 +231,39 @@ func (b *backend) timeToLive(ctx context.Context, lease int64) (resp *pb.LeaseTi
 func (b *backend) grantLease(ctx context.Context, seconds int64) (resp *pb.LeaseGrantResponse, sent time.Time, err error) {
 	_, err = again(ctx, func(ctx context.Context) error {
 		sent = time.Now()
-		resp, err = b.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: seconds})
-		return clientv3.ContextError(ctx, err)
+		resp, err = invoke[pb.LeaseGrantResponse](ctx, &b.remote, "Lease/LeaseGrant", &pb.LeaseGrantRequest{TTL: seconds})
+		return err
 	})
 	return resp, sent, readOnly(ctx, err)
 }
 
-// txnAgain makes a transaction that may be made twice. A refusal of the last attempt does not undo those before it.
-func (b *backend) txnAgain(ctx context.Context, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	before, err := again(ctx, func(ctx context.Context) error {
-		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
-		return err
-	})
-	switch {
-	case err == nil:
-		return resp, nil
-	case before:
-		return nil, unknown(ctx, b.named(err))
-	}
-	return nil, classify(ctx, b.named(err))
+// revokeLease gives a lease back.
+func (b *backend) revokeLease(ctx context.Context, lease int64) {
+	_, _ = invoke[pb.LeaseRevokeResponse](ctx, &b.remote, "Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: lease})
+}
+
+func (b *backend) sendTxn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := invoke[pb.TxnResponse](ctx, &b.remote, "KV/Txn", t)
+	b.saw(resp.GetHeader())
+	return resp, err
 }
 
 // txn makes one transaction.
-func (b *backend) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	resp, err := b.kv.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
-	if err != nil {
-		return nil, classify(ctx, b.named(err))
+func (b *backend) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := b.sendTxn(ctx, t)
+	return resp, classify(ctx, b.named(err))
+}
+
+// txnAgain makes a transaction that may be made twice. A refusal of the last attempt does not undo those before it.
+func (b *backend) txnAgain(ctx context.Context, ops ...*pb.RequestOp) (resp *pb.TxnResponse, err error) {
+	before, err := again(ctx, func(ctx context.Context) error {
+		resp, err = b.sendTxn(ctx, &pb.TxnRequest{Success: ops})
+		return err
+	})
+	if before && err != nil {
+		return nil, unknown(ctx, b.named(err))
 	}
-	return resp, nil
+	return resp, classify(ctx, b.named(err))
 }
 
 // isRefusal reports whether the server, which answers, refuses the user: it is not the right one, or may not do it. A token

@@ -179,7 +179,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	other := newID("other")
 	must[*clientv3.PutResponse](t)(holder.client.Put(ctx, name, heldValue(other), clientv3.WithLease(lease)))
 	done := startWaiter(t, ctx, b, "k", second, 3)
-	if resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(ctx, late)); resp.Succeeded {
+	if resp := must[*pb.TxnResponse](t)(b.sendTxn(ctx, late)); resp.Succeeded {
 		t.Error("the late request replaced another's entry")
 	}
 	for _, id := range []string{first.ID, other} {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -95,7 +96,7 @@ func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	services
+	remote
 	own    bool // Close closes client
 	names  names
 	info   driver.Info
@@ -125,11 +126,10 @@ type backend struct {
 	waits    *watches                    // of waiters
 
 	beats   *heartbeats
-	terms   terms
+	term    atomic.Uint64 // the highest raft term that was seen
 	ops     opsLimit
 	limits  limitTable
-	batcher *batch.Batcher[*batchedStep]
-	unused  sync.Pool // of *batchedStep
+	batcher *batch.Batcher[*step]
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -148,12 +148,12 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
 	}
-	b.services = servicesOf(client, &b.terms, b.seen)
+	b.remote.client = client
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
-	b.waits = newWatches(life, b.start, b.watcher)
-	b.beats = newHeartbeats(life, b.start, b.services)
+	b.waits = newWatches(life, b.start, &b.remote)
+	b.beats = newHeartbeats(life, b.start, &b.remote)
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)
@@ -186,7 +186,7 @@ func (b *backend) Ping(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	_, err = b.get(call, clientv3.OpGet(b.names.ping(), clientv3.WithCountOnly()))
+	_, err = b.get(call, &pb.RangeRequest{Key: []byte(b.names.ping()), CountOnly: true})
 	return err
 }
 
@@ -212,7 +212,7 @@ func (b *backend) shut() error {
 	var revoking sync.WaitGroup
 	for _, l := range b.liveLeases() {
 		// One that cannot be given back now ends by itself.
-		revoking.Go(func() { _, _ = b.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l}) })
+		revoking.Go(func() { b.revokeLease(ctx, l) })
 	}
 	revoking.Wait()
 	return b.disconnect()

@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // errSilent: a member of etcd did not answer for so long that the next request should go to another.
@@ -17,10 +18,10 @@ var errSilent = errors.New("etcd: the server did not answer in time")
 // heartbeats send the keepalives of all leases of a client on one stream, which stays open. A stream for each would log in
 // for each, on a server with a password.
 type heartbeats struct {
-	life  context.Context
-	start func(func()) bool // in a goroutine that Close waits for; false after Close
-	lease pb.LeaseClient
-	login time.Duration // how long it may take to open a stream, if that is longer than patience
+	life   context.Context
+	start  func(func()) bool // in a goroutine that Close waits for; false after Close
+	server *remote
+	login  time.Duration // how long it may take to open a stream, if that is longer than patience
 
 	mu     sync.Mutex
 	stream *heartbeatStream // nil: none is open
@@ -47,9 +48,9 @@ type heartbeatStream struct {
 // second each or so.
 const loginWithin = 2 * time.Second
 
-func newHeartbeats(life context.Context, start func(func()) bool, s services) *heartbeats {
-	h := &heartbeats{life: life, start: start, lease: s.lease}
-	if s.client.Username != "" {
+func newHeartbeats(life context.Context, start func(func()) bool, server *remote) *heartbeats {
+	h := &heartbeats{life: life, start: start, server: server}
+	if server.client.Username != "" {
 		h.login = loginWithin
 	}
 	return h
@@ -87,7 +88,7 @@ func (h *heartbeats) current() (s *heartbeatStream, fresh bool) {
 	}
 	s = &heartbeatStream{open: make(chan struct{}), out: make(chan *heartbeat)}
 	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(h.life))
-	if !h.start(func() { s.run(h.lease) }) {
+	if !h.start(func() { s.run(h.server) }) {
 		s.end(errClosing)
 		return nil, false
 	}
@@ -121,8 +122,8 @@ func (s *heartbeatStream) send(ctx context.Context, id int64, opening, patience 
 }
 
 // run opens the stream, and writes and reads it until it breaks.
-func (s *heartbeatStream) run(lease pb.LeaseClient) {
-	stream, err := lease.LeaseKeepAlive(s.ctx)
+func (s *heartbeatStream) run(server *remote) {
+	stream, err := server.open(s.ctx, "Lease/LeaseKeepAlive")
 	if err != nil {
 		s.end(err)
 		return
@@ -135,14 +136,14 @@ func (s *heartbeatStream) run(lease pb.LeaseClient) {
 }
 
 // write writes until the stream ends. Why it cannot be written to is what its reader is told.
-func (s *heartbeatStream) write(stream pb.Lease_LeaseKeepAliveClient) {
+func (s *heartbeatStream) write(stream grpc.ClientStream) {
 	for {
 		select {
 		case b := <-s.out:
 			s.mu.Lock()
 			s.sent = append(s.sent, b)
 			s.mu.Unlock()
-			if stream.Send(&pb.LeaseKeepAliveRequest{ID: b.id}) != nil {
+			if stream.SendMsg(&pb.LeaseKeepAliveRequest{ID: b.id}) != nil {
 				return
 			}
 		case <-s.ctx.Done():
@@ -151,10 +152,10 @@ func (s *heartbeatStream) write(stream pb.Lease_LeaseKeepAliveClient) {
 	}
 }
 
-func (s *heartbeatStream) read(stream pb.Lease_LeaseKeepAliveClient) error {
+func (s *heartbeatStream) read(stream grpc.ClientStream) error {
 	for {
-		resp, err := stream.Recv()
-		if err != nil {
+		resp := new(pb.LeaseKeepAliveResponse)
+		if err := stream.RecvMsg(resp); err != nil {
 			return err
 		}
 		s.mu.Lock()

@@ -34,7 +34,7 @@ type class struct {
 //
 // A lease that is over by our clock is not used again, even if a late answer says that it lives. The leader of etcd may have
 // decided to revoke it. If another leader is elected meanwhile, the lease lives on there, until that request reaches it
-// (etcd issue 15247). For the same reason it is used in one raft term only: see terms.
+// (etcd issue 15247). For the same reason it is used in one raft term only: see term.go.
 type lease struct {
 	id      int64
 	beating ctxMutex // held while a keepalive is under way
@@ -46,7 +46,6 @@ type lease struct {
 	ends    time.Time // when the store lets it expire at the latest, but for doubtGrace
 	term    uint64    // a raft term that had begun when it was asked for
 	sure    time.Time // when the last keepalive was sent that was answered in that term, or it was asked for
-	pending []keepalive
 	tainted bool
 	lost    bool
 	bound   map[*entry]struct{}
@@ -142,7 +141,7 @@ func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
 }
 
 func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
-	term := b.terms.last.Load()
+	term := b.term.Load()
 	resp, sent, err := b.grantLease(ctx, seconds)
 	if err != nil {
 		return nil, err
@@ -199,7 +198,6 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	}
 	b.mu.Lock()
 	l.answered(sent, time.Duration(ttl)*time.Second)
-	b.unproved(l, sent)
 	b.mu.Unlock()
 	_, err = enough()
 	return err

@@ -9,7 +9,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
@@ -107,9 +106,9 @@ func (stateStore) Trust(*cell) bool { return true }
 
 // Load reads cells in one request.
 func (s stateStore) Load(ctx context.Context, cells []*cell, _ bool) error {
-	ops := make([]clientv3.Op, len(cells))
+	ops := make([]*pb.RequestOp, len(cells))
 	for i, c := range cells {
-		ops[i] = clientv3.OpGet(c.Name)
+		ops[i] = getOf(c.Name)
 	}
 	resp, err := s.b.txnAgain(ctx, ops...)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s stateStore) Load(ctx context.Context, cells []*cell, _ bool) error {
 	return sawAll(cells, resp)
 }
 
-func sawAll(cells []*cell, resp *clientv3.TxnResponse) error {
+func sawAll(cells []*cell, resp *pb.TxnResponse) error {
 	var errs []error
 	for i, c := range cells {
 		errs = append(errs, saw(c, kvsOf(resp, i)))
@@ -151,34 +150,32 @@ func (s stateStore) Swap(ctx context.Context, cells []*cell, _ int64) (swapped b
 		if !c.Known {
 			c.Version.revision = 0
 		}
-		name := []byte(c.Name)
-		cmps[i], reads[i] = changedAt(name, c.Version.revision), getOf(name)
+		cmps[i], reads[i] = changedAt(c.Name, c.Version.revision), getOf(c.Name)
 		switch {
 		case !c.Changed:
 			writes[i] = reads[i] // only compared
 		case c.Keep == 0:
-			writes[i] = deletionOf(name)
+			writes[i] = deletionOf(c.Name)
 		default:
-			if writes[i], err = b.putOp(ctx, c, name); err != nil {
+			if writes[i], err = b.putOp(ctx, c); err != nil {
 				return false, err
 			}
 		}
 	}
-	t := step{txn: &pb.TxnRequest{Compare: cmps, Success: writes, Failure: reads}}
-	var a answer
+	t := &pb.TxnRequest{Compare: cmps, Success: writes, Failure: reads}
+	var resp *pb.TxnResponse
 	if len(cells) == 1 {
-		t.place = cells[0].Name
-		a, err = b.perform(ctx, t)
+		resp, err = b.perform(ctx, cells[0].Name, t)
 	} else {
-		a, err = b.send(ctx, t)
+		resp, err = b.txn(ctx, t)
 	}
 	switch {
 	case b.limits.refused(err, cells):
 		return false, nil
 	case err != nil:
 		return false, err
-	case !a.txn.Succeeded:
-		return false, sawAll(cells, (*clientv3.TxnResponse)(a.txn))
+	case !resp.Succeeded:
+		return false, sawAll(cells, resp)
 	}
 	for _, c := range cells {
 		switch {
@@ -186,18 +183,18 @@ func (s stateStore) Swap(ctx context.Context, cells []*cell, _ int64) (swapped b
 		case c.Keep == 0:
 			c.Version.revision, c.State = 0, limits.State{}
 		default:
-			c.Version.revision = a.revision
+			c.Version.revision = resp.Header.Revision
 		}
 	}
 	return true, nil
 }
 
 // putOp is the write of the state of c, on a lease.
-func (b *backend) putOp(ctx context.Context, c *cell, name []byte) (*pb.RequestOp, error) {
+func (b *backend) putOp(ctx context.Context, c *cell) (*pb.RequestOp, error) {
 	value, err := c.State.AppendBinary(nil)
 	if err != nil {
 		return nil, err
 	}
 	id, err := b.limits.lease(ctx, b, c, c.Keep)
-	return putOf(name, value, int64(id)), err
+	return putOf(c.Name, string(value), int64(id)), err
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
@@ -44,7 +45,7 @@ func (b *backend) listFrom(ctx context.Context, from, end string, n int64) (keys
 		return nil, "", err
 	}
 	defer done()
-	found, err := b.get(call, clientv3.OpGet(from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(n)))
+	found, err := b.get(call, &pb.RangeRequest{Key: []byte(from), RangeEnd: []byte(end), KeysOnly: true, Limit: n})
 	if err != nil {
 		return nil, "", err
 	}

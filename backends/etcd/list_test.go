@@ -16,7 +16,7 @@ func TestListOfManyPages(t *testing.T) {
 	_, b := open(t)
 	ctx := t.Context()
 	put := func(name string) {
-		if _, err := b.kv.Put(ctx, name, ""); err != nil {
+		if _, err := b.client.Put(ctx, name, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

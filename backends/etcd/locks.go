@@ -7,9 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -109,15 +107,15 @@ func (b *backend) tryOnce(ctx context.Context, key string, r driver.Request, l *
 	queue := b.names.queue(key)
 	name := b.names.entry(key, 0)
 	e := &entry{place: place{key: key, id: r.ID}, name: name}
-	var a answer
+	var resp *pb.TxnResponse
 	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
-		a, err = b.perform(ctx, step{place: queue, txn: &pb.TxnRequest{
-			Compare: []*pb.Compare{emptyQueue([]byte(queue))},
-			Success: []*pb.RequestOp{putOf([]byte(name), []byte(heldValue(r.ID)), l.id)},
-			Failure: []*pb.RequestOp{firstOfQueue([]byte(queue))},
-		}})
-		if err == nil && a.txn.Succeeded {
-			create = a.revision
+		resp, err = b.perform(ctx, queue, &pb.TxnRequest{
+			Compare: []*pb.Compare{emptyQueue(queue)},
+			Success: []*pb.RequestOp{putOf(name, heldValue(r.ID), l.id)},
+			Failure: []*pb.RequestOp{read(firstOfQueue(queue))},
+		})
+		if err == nil && resp.Succeeded {
+			create = resp.Header.Revision
 		}
 		return create, err
 	})
@@ -134,7 +132,7 @@ func (b *backend) tryOnce(ctx context.Context, key string, r driver.Request, l *
 		}
 		return driver.Grant{}, err
 	}
-	before := kvsOf((*clientv3.TxnResponse)(a.txn), 0)
+	before := kvsOf(resp, 0)
 	if len(before) == 0 {
 		return driver.Grant{}, errors.New("etcd: a queue that is neither empty nor has a first")
 	}
@@ -148,11 +146,6 @@ func (b *backend) tryOnce(ctx context.Context, key string, r driver.Request, l *
 		return driver.Grant{}, &driver.LockedError{Holder: rec.id} // for how long, another request would tell
 	}
 	return b.adopt(ctx, e.place, r, rec, nil)
-}
-
-// kvsOf is what the i-th operation of a transaction, a read, has found.
-func kvsOf(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
-	return resp.Responses[i].GetResponseRange().GetKvs()
 }
 
 // created notes a hold whose entry was created on l just now.
@@ -266,19 +259,18 @@ func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease
 
 // rebinding binds an entry of ours to another lease, and gives it another value, unless it has changed hands, was broken
 // or has been moved since. It keeps its place.
-func rebinding(rec record, wants string, l *lease) clientv3.Op {
-	return clientv3.OpTxn([]clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
-		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
-		clientv3.Compare(clientv3.LeaseValue(rec.name), "=", rec.lease),
-	}, []clientv3.Op{
-		clientv3.OpPut(rec.name, wants, clientv3.WithLease(clientv3.LeaseID(l.id))),
-	}, []clientv3.Op{clientv3.OpGet(rec.name)})
+func rebinding(rec record, wants string, l *lease) *pb.RequestOp {
+	return nested(&pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(rec.name, rec.create), hasValue(rec.name, rec.value), onLease(rec.name, rec.lease)},
+		Success: []*pb.RequestOp{putOf(rec.name, wants, l.id)},
+		Failure: []*pb.RequestOp{getOf(rec.name)},
+	})
 }
 
 // rebind makes the request of rebinding. there is false if the entry has changed hands, was broken or is gone.
 func (b *backend) rebind(ctx context.Context, p place, rec record, wants string, l *lease) (there bool, err error) {
 	for {
+		answered := b.confirming(l)
 		resp, err := b.txnAgain(ctx, rebinding(rec, wants, l))
 		if err != nil {
 			if !driver.Definite(err) {
@@ -286,11 +278,12 @@ func (b *backend) rebind(ctx context.Context, p place, rec record, wants string,
 			}
 			return false, err
 		}
+		answered()
 		made := resp.Responses[0].GetResponseTxn()
 		if made.Succeeded {
 			return true, nil
 		}
-		found := made.Responses[0].GetResponseRange().GetKvs()
+		found := kvsOf(made, 0)
 		switch {
 		case len(found) == 0 || found[0].CreateRevision != rec.create:
 			return false, nil
@@ -338,7 +331,7 @@ func (b *backend) unlock(ctx context.Context, p place) error {
 var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 
 // leave ends the hold or the wait of p by op, and gives its entry.
-func (b *backend) leave(ctx context.Context, p place, op func(name []byte) *pb.RequestOp) (record, error) {
+func (b *backend) leave(ctx context.Context, p place, op func(name string) *pb.RequestOp) (record, error) {
 	e, rec, lapsed := b.leaving(p)
 	var err error
 	if rec.create > 0 {
@@ -376,7 +369,7 @@ func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 // find reads the queue, or all who share the key, for the entry of p.
 func (b *backend) find(ctx context.Context, p place) (record, error) {
 	prefix := b.names.prefix(p)
-	resp, err := b.get(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	resp, err := b.get(ctx, allUnder(prefix))
 	if err != nil {
 		return record{}, err
 	}
@@ -394,18 +387,17 @@ func (b *backend) find(ctx context.Context, p place) (record, error) {
 }
 
 // conclude makes op of an entry that is p's still, and as it was made.
-func (b *backend) conclude(ctx context.Context, p place, rec record, op func(name []byte) *pb.RequestOp) error {
-	prefix, name := b.names.prefix(p), []byte(rec.name)
+func (b *backend) conclude(ctx context.Context, p place, rec record, op func(name string) *pb.RequestOp) error {
 	for {
-		a, err := b.perform(ctx, step{place: prefix, txn: &pb.TxnRequest{
-			Compare: []*pb.Compare{madeAt(name, rec.create), hasValue(name, rec.value)},
-			Success: []*pb.RequestOp{op(name)},
-			Failure: []*pb.RequestOp{getOf(name)},
-		}})
-		if err != nil || a.txn.Succeeded {
+		resp, err := b.perform(ctx, b.names.prefix(p), &pb.TxnRequest{
+			Compare: []*pb.Compare{madeAt(rec.name, rec.create), hasValue(rec.name, rec.value)},
+			Success: []*pb.RequestOp{op(rec.name)},
+			Failure: []*pb.RequestOp{getOf(rec.name)},
+		})
+		if err != nil || resp.Succeeded {
 			return err
 		}
-		found := kvsOf((*clientv3.TxnResponse)(a.txn), 0)
+		found := kvsOf(resp, 0)
 		if len(found) == 0 {
 			return driver.ErrNotHeld
 		}
@@ -458,8 +450,8 @@ func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Durati
 	if err != nil {
 		return err
 	}
-	rec, err := b.leave(call, place{key: key, id: id}, func(name []byte) *pb.RequestOp {
-		return putOf(name, []byte(releasedValue(id)), l.id)
+	rec, err := b.leave(call, place{key: key, id: id}, func(name string) *pb.RequestOp {
+		return putOf(name, releasedValue(id), l.id)
 	})
 	if err != nil {
 		return err

@@ -23,6 +23,16 @@ const (
 	mostLoginPause  = 5 * time.Second
 )
 
+// pass makes a call, unless a login was refused a short while ago.
+func (l *logins) pass(call func() error) error {
+	err := l.refused()
+	if err == nil {
+		err = call()
+		l.note(err)
+	}
+	return err
+}
+
 // refused gives the refusal if a request is not to be sent. Of those that come after the pause one is sent.
 func (l *logins) refused() error {
 	l.mu.Lock()

@@ -1,21 +1,19 @@
 package etcd
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 )
 
 // asks sends a request that the server answers with answer, and reports whether the server got it.
 func (l *logins) asks(answer error) (got bool) {
-	_, _ = pass(context.Background(), l, func(context.Context, ...grpc.CallOption) (any, error) {
+	_ = l.pass(func() error {
 		got = true
-		return nil, answer
-	}, nil)
+		return answer
+	})
 	return got
 }
 

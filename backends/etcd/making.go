@@ -42,10 +42,13 @@ func (m *making) over() bool {
 // makeEntry makes the entry e on l by a request, which gives the revision of its creation, or 0 if it has made none. left says
 // that ctx has ended before that: then the entry is removed as soon as it is known to be there.
 func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
+	confirmed := b.confirming(l)
 	if _, lasts := ctx.(valued); lasts { // its caller does not cancel it
 		ctx, cancel := context.WithTimeout(ctx, b.making)
 		defer cancel()
-		create, err = send(ctx)
+		if create, err = send(ctx); err == nil {
+			confirmed()
+		}
 		return create, false, err
 	}
 	own, cancel := context.WithTimeout(b.life, b.making)
@@ -53,6 +56,9 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(c
 	if !b.start(func() {
 		defer cancel()
 		create, err := send(valued{own, ctx})
+		if err == nil {
+			confirmed()
+		}
 		b.made(m, create, err)
 	}) {
 		cancel()

@@ -149,7 +149,7 @@ func TestLateEntryIsRemovedByTheClient(t *testing.T) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
-	if resp := must[*pb.TxnResponse](t)(b.pbKV.Txn(t.Context(), <-lost)); !resp.Succeeded {
+	if resp := must[*pb.TxnResponse](t)(b.sendTxn(t.Context(), <-lost)); !resp.Succeeded {
 		t.Fatal("the late request made no entry: the test shows nothing")
 	}
 	until(t, hung, "the late entry to be removed", func() bool { return entriesOf(t, b.client, b.names.queue("k")).Count == 0 })

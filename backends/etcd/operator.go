@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -52,7 +52,7 @@ func (b *backend) leftOf(ctx context.Context, lease int64) (time.Duration, error
 // firstOf reads the first in the queue, and how many there are. ErrNotHeld if there is none.
 func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error) {
 	queue := b.names.queue(key)
-	found, err := b.get(ctx, clientv3.OpGet(queue, clientv3.WithFirstCreate()...))
+	found, err := b.get(ctx, firstOfQueue(queue))
 	if err != nil {
 		return record{}, 0, err
 	}
@@ -116,7 +116,7 @@ func (b *backend) breakNow(ctx context.Context, p place) error {
 // freeKept removes the entries that keep taken what p held.
 func (b *backend) freeKept(ctx context.Context, p place) (freed bool, err error) {
 	prefix := b.names.prefix(p)
-	found, err := b.get(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	found, err := b.get(ctx, allUnder(prefix))
 	if err != nil {
 		return false, err
 	}
@@ -136,20 +136,18 @@ func (b *backend) freeKept(ctx context.Context, p place) (freed bool, err error)
 
 // delete removes an entry. there is false if it has changed since it was read.
 func (b *backend) delete(ctx context.Context, rec record) (there bool, err error) {
-	resp, err := b.txn(ctx, asRead(rec), []clientv3.Op{clientv3.OpDelete(rec.name)}, nil)
-	return err == nil && resp.Succeeded, err
-}
-
-// asRead is the condition that an entry is as it was read.
-func asRead(rec record) []clientv3.Cmp {
-	return []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(rec.name), "=", rec.create),
-		clientv3.Compare(clientv3.Value(rec.name), "=", rec.value),
-	}
+	return b.changeAsRead(ctx, rec, deletionOf(rec.name))
 }
 
 // replace gives an entry another value, on the lease that it has. there is false if it has changed since it was read.
 func (b *backend) replace(ctx context.Context, rec record, value string) (there bool, err error) {
-	resp, err := b.txn(ctx, asRead(rec), []clientv3.Op{clientv3.OpPut(rec.name, value, clientv3.WithIgnoreLease())}, nil)
+	return b.changeAsRead(ctx, rec, put(&pb.PutRequest{Key: []byte(rec.name), Value: []byte(value), IgnoreLease: true}))
+}
+
+func (b *backend) changeAsRead(ctx context.Context, rec record, op *pb.RequestOp) (there bool, err error) {
+	resp, err := b.txn(ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(rec.name, rec.create), hasValue(rec.name, rec.value)},
+		Success: []*pb.RequestOp{op},
+	})
 	return err == nil && resp.Succeeded, err
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // predecessor is the watch of the entry before that of a waiter.
@@ -56,7 +56,7 @@ func (p *predecessor) pushed(s *watches) {
 }
 
 // ask sends a request of a waiter, and repeats it while the lease may live.
-func (b *backend) ask(ctx context.Context, w *waiter, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+func (b *backend) ask(ctx context.Context, w *waiter, ops ...*pb.RequestOp) (*pb.TxnResponse, error) {
 	b.mu.Lock()
 	until := w.lease.until()
 	b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *backend) standing(w *waiter, own []*mvccpb.KeyValue) error {
 
 // stillBehind reports whether the entry before that of w is there, without a read of the queue, which may be long.
 func (b *backend) stillBehind(ctx context.Context, w *waiter) (bool, error) {
-	resp, err := b.ask(ctx, w, clientv3.OpGet(w.name), clientv3.OpGet(w.before))
+	resp, err := b.ask(ctx, w, getOf(w.name), getOf(w.before))
 	if err != nil {
 		return false, err
 	}
@@ -104,10 +104,7 @@ func (b *backend) stillBehind(ctx context.Context, w *waiter) (bool, error) {
 // look reads the entry and the one before it, in one request. If none comes before it, the entry is granted: the
 // answer shows that it exists, and is the first.
 func (b *backend) look(ctx context.Context, w *waiter) (granted bool, err error) {
-	resp, err := b.ask(ctx, w,
-		clientv3.OpGet(w.name),
-		clientv3.OpGet(w.queue, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(w.create-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(1)))
+	resp, err := b.ask(ctx, w, getOf(w.name), read(newestOfQueue(w.queue, 1, w.create-1)))
 	if err != nil {
 		return false, err
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -152,11 +152,14 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 
 // putEntry sends the transaction. create is 0 if an entry of that name exists; there is that entry.
 func (b *backend) putEntry(ctx context.Context, w *waiter, name, id string, l *lease) (create int64, there *mvccpb.KeyValue, err error) {
-	resp, err := b.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(name), "=", 0)}, []clientv3.Op{
-		clientv3.OpPut(name, heldValue(id), clientv3.WithLease(clientv3.LeaseID(l.id))),
-		clientv3.OpGet(w.queue, clientv3.WithPrefix(), // the newest two: the new entry, and the one before it
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(2)),
-	}, []clientv3.Op{clientv3.OpGet(name)})
+	resp, err := b.txn(ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(name, 0)},
+		Success: []*pb.RequestOp{
+			putOf(name, heldValue(id), l.id),
+			read(newestOfQueue(w.queue, 2, 0)), // the new entry, and the one before it
+		},
+		Failure: []*pb.RequestOp{getOf(name)},
+	})
 	switch {
 	case err != nil:
 		return 0, nil, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // remove has e removed in the background. backend.mu is held.
@@ -55,23 +55,23 @@ func (b *backend) toRemove(done []*entry) []*entry {
 
 // removal removes e unless it is another's by now: made again, or bound to a lease
 // that is not the one we know. backend.mu is held.
-func removal(e *entry) clientv3.Op {
-	return clientv3.OpTxn([]clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(e.name), "=", e.create),
-		clientv3.Compare(clientv3.LeaseValue(e.name), "=", e.lease.id),
-	}, []clientv3.Op{clientv3.OpDelete(e.name)}, nil)
+func removal(e *entry) *pb.RequestOp {
+	return nested(&pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(e.name, e.create), onLease(e.name, e.lease.id)},
+		Success: []*pb.RequestOp{deletionOf(e.name)},
+	})
 }
 
 // reap removes entries in one request. That nobody else's is
 // removed makes it safe to do again.
 func (b *backend) reap(ctx context.Context, list []*entry) error {
-	ops := make([]clientv3.Op, len(list))
+	ops := make([]*pb.RequestOp, len(list))
 	b.mu.Lock()
 	for i, e := range list {
 		ops[i] = removal(e)
 	}
 	b.mu.Unlock()
-	if _, err := b.txn(ctx, nil, ops, nil); err != nil {
+	if _, err := b.txn(ctx, &pb.TxnRequest{Success: ops}); err != nil {
 		return readOnly(ctx, err)
 	}
 	b.mu.Lock()

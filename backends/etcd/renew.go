@@ -8,7 +8,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -122,7 +121,7 @@ func (b *backend) stays(n *renewal) bool {
 	if n.out.Err == nil || errors.Is(n.out.Err, driver.ErrNotHeld) || b.seconds(n.TTL) > n.from.seconds || b.mayMove(n.e) {
 		return false
 	}
-	outdated := b.isOutdated(n.from)
+	outdated := b.outdated(n.from)
 	if outdated && !errors.Is(n.out.Err, rpctypes.ErrNoSpace) {
 		return false
 	}
@@ -249,10 +248,14 @@ func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lea
 // prove asks the store for each entry, and moves those that are to move, in one request. It
 // gives those that are bound to a lease which is not ours.
 func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal, err error) {
-	ops := make([]clientv3.Op, len(chunk))
+	ops := make([]*pb.RequestOp, len(chunk))
+	confirming := make(map[*lease]func())
 	for i, n := range chunk {
+		if confirming[n.to] == nil {
+			confirming[n.to] = b.confirming(n.to)
+		}
 		if n.to == n.from {
-			ops[i] = clientv3.OpGet(n.e.name)
+			ops[i] = getOf(n.e.name)
 		} else {
 			ops[i] = rebinding(record{name: n.e.name, create: n.e.create, value: n.value, lease: n.from.id}, n.value, n.to)
 		}
@@ -263,6 +266,11 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		n.e.answered(err)
 	}
 	b.mu.Unlock()
+	if err == nil {
+		for _, answered := range confirming {
+			answered()
+		}
+	}
 	for i, n := range chunk {
 		switch {
 		case err != nil && n.to != n.from && !driver.Definite(err):

@@ -60,16 +60,15 @@ func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.G
 	share.Head = false
 	prefix := t.b.names.shared(t.key)
 	e := &entry{place: t.place, name: prefix + shareName(share.Mode, v.slot), shared: &sharedPart{share: share, slot: v.slot}}
-	txn := &pb.TxnRequest{Success: []*pb.RequestOp{putOf([]byte(e.name), []byte(e.value()), t.l.id)}}
+	txn := &pb.TxnRequest{Success: []*pb.RequestOp{putOf(e.name, e.value(), t.l.id)}}
 	if share.Mode == driver.Read { // other readers may come, but to another slot
-		txn.Compare = []*pb.Compare{noneSince([]byte(prefix+writersDir), revision), madeAt([]byte(e.name), 0)}
+		txn.Compare = []*pb.Compare{noneSince(prefix+writersDir, revision), madeAt(e.name, 0)}
 	} else {
-		txn.Compare = []*pb.Compare{noneSince([]byte(prefix), revision)}
+		txn.Compare = []*pb.Compare{noneSince(prefix, revision)}
 	}
 	if v.head != nil {
-		name := []byte(v.head.name)
-		txn.Compare = append(txn.Compare, madeAt(name, v.head.create))
-		txn.Success = append(txn.Success, deletionOf(name))
+		txn.Compare = append(txn.Compare, madeAt(v.head.name, v.head.create))
+		txn.Success = append(txn.Success, deletionOf(v.head.name))
 	}
 	create, err := t.send(ctx, e, txn)
 	if err != nil || create == 0 {
@@ -88,9 +87,9 @@ func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.G
 // is tainted: what may have been made ends with it.
 func (t *take) send(ctx context.Context, e *entry, txn *pb.TxnRequest) (create int64, err error) {
 	create, left, err := t.b.makeEntry(ctx, e, t.l, func(ctx context.Context) (create int64, err error) {
-		a, err := t.b.perform(ctx, step{place: t.b.names.shared(t.key), txn: txn})
-		if err == nil && a.txn.Succeeded {
-			create = a.revision
+		resp, err := t.b.perform(ctx, t.b.names.shared(t.key), txn)
+		if err == nil && resp.Succeeded {
+			create = resp.Header.Revision
 		}
 		return create, err
 	})
@@ -125,8 +124,8 @@ func (t *take) head(ctx context.Context) error {
 	rec := record{name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
 	e := &entry{place: t.place, name: rec.name, shared: &rec.sharedPart}
 	create, err := t.send(ctx, e, &pb.TxnRequest{
-		Compare: []*pb.Compare{madeAt([]byte(e.name), 0)},
-		Success: []*pb.RequestOp{putOf([]byte(e.name), []byte(e.value()), t.l.id)},
+		Compare: []*pb.Compare{madeAt(e.name, 0)},
+		Success: []*pb.RequestOp{putOf(e.name, e.value(), t.l.id)},
 	})
 	if rec.create = create; create > 0 {
 		t.b.lead(t.place, rec, t.l)

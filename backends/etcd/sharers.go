@@ -3,8 +3,6 @@ package etcd
 import (
 	"context"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/coordgo/coord/driver"
 )
 
@@ -20,7 +18,7 @@ type sharers struct {
 // sharersOf reads them.
 func (b *backend) sharersOf(ctx context.Context, key string) (sharers, error) {
 	prefix := b.names.shared(key)
-	found, err := b.get(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	found, err := b.get(ctx, allUnder(prefix))
 	if err != nil {
 		return sharers{}, err
 	}

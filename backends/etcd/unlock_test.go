@@ -48,7 +48,7 @@ func TestLateUnlock(t *testing.T) {
 	if kv := entriesOf(t, b.client, b.names.queue("k")).Kvs[0]; string(kv.Key) != string(late.Compare[0].Key) {
 		t.Fatal("the entries have different names: the test shows nothing")
 	}
-	must[*pb.TxnResponse](t)(b.pbKV.Txn(ctx, late))
+	must[*pb.TxnResponse](t)(b.sendTxn(ctx, late))
 	if again, err := b.Renew(ctx, "k", second); err != nil || again.Token != g.Token {
 		t.Errorf("the hold after: %+v, %v, want token %d", again, err, g.Token)
 	}

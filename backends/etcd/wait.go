@@ -163,7 +163,7 @@ func (b *backend) grantTo(ctx context.Context, w *waiter) error {
 			if err := b.confirm(ctx, l); err != nil {
 				return err
 			}
-			if !b.isOutdated(l) {
+			if !b.outdated(l) {
 				return b.grantNow(w)
 			}
 		}

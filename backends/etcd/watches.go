@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
 // watches are watches of single keys, or of all under a prefix, all on one stream, which is written and read by a
@@ -22,7 +23,7 @@ import (
 type watches struct {
 	life   context.Context
 	start  func(func()) bool // in a goroutine that Close waits for; false after Close
-	server pb.WatchClient
+	server *remote
 	kick   chan struct{} // there is something to write
 
 	mu       sync.Mutex
@@ -48,7 +49,7 @@ type watch struct {
 // streamPause is the time from the end of a stream to the next one.
 const streamPause = 50 * time.Millisecond
 
-func newWatches(life context.Context, start func(func()) bool, server pb.WatchClient) *watches {
+func newWatches(life context.Context, start func(func()) bool, server *remote) *watches {
 	return &watches{life: life, start: start, server: server, kick: make(chan struct{}, 1), begun: make(map[int64]*watch)}
 }
 
@@ -141,7 +142,7 @@ func (s *watches) stream() {
 	s.mu.Lock()
 	s.stop = stop
 	s.mu.Unlock()
-	stream, err := s.server.Watch(ctx)
+	stream, err := s.server.open(ctx, "Watch/Watch")
 	if err != nil {
 		return
 	}
@@ -153,8 +154,8 @@ func (s *watches) stream() {
 		s.writeTo(ctx, stream)
 	})
 	for began := time.Now(); ; {
-		resp, err := stream.Recv()
-		if err != nil {
+		resp := new(pb.WatchResponse)
+		if stream.RecvMsg(resp) != nil {
 			return
 		}
 		// What was allowed once may be refused because the credentials of the stream have expired.
@@ -166,14 +167,14 @@ func (s *watches) stream() {
 }
 
 // writeTo writes requests until the stream ends.
-func (s *watches) writeTo(ctx context.Context, stream pb.Watch_WatchClient) {
+func (s *watches) writeTo(ctx context.Context, stream grpc.ClientStream) {
 	for {
 		s.mu.Lock()
 		requests := s.requests
 		s.requests = nil
 		s.mu.Unlock()
 		for _, r := range requests {
-			if stream.Send(r) != nil {
+			if stream.SendMsg(r) != nil {
 				return
 			}
 		}
