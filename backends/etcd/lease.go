@@ -19,7 +19,6 @@ var errLapsed = fmt.Errorf("%w, by the clock of this client", errLeaseLost)
 // class is the leases of one TTL: one that is in use, and the tainted ones before
 // it.
 type class struct {
-	seconds int64
 	asking  ctxMutex // held while a lease is asked for
 	current *lease   // guarded by backend.mu
 }
@@ -36,8 +35,7 @@ type class struct {
 // decided to revoke it. If another leader is elected meanwhile, the lease lives on there, until that request reaches it
 // (etcd issue 15247). For the same reason it is used in one raft term only: see term.go.
 type lease struct {
-	id      int64
-	beating ctxMutex // held while a keepalive is under way
+	id int64
 
 	// guarded by backend.mu
 	seconds int64
@@ -80,13 +78,17 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	b.mu.Lock()
 	c := b.classes[seconds]
 	if c == nil {
-		c = &class{seconds: seconds}
+		c = &class{}
 		b.classes[seconds] = c
 	}
-	l := b.freshOf(c)
+	l := c.current
+	usable := l.usable(time.Now())
 	b.mu.Unlock()
-	if l != nil {
-		return l, nil
+	if usable {
+		err := b.keepAlive(ctx, l, b.ago(l, 3))
+		if err == nil || !errors.Is(err, errLeaseLost) && !errors.Is(err, errSilent) {
+			return l, err
+		}
 	}
 	unlock, err := c.asking.lock(ctx)
 	if err != nil {
@@ -94,48 +96,30 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	}
 	defer unlock()
 	b.mu.Lock()
-	fresh, l := b.freshOf(c), c.current
-	usable := l.usable(time.Now())
+	other := c.current
+	usable = other != l && other.usable(time.Now())
 	b.mu.Unlock()
-	if fresh != nil {
-		return fresh, nil
-	}
 	if usable {
-		err := b.keepAlive(ctx, l, b.ago(l, 3))
-		if err == nil || !errors.Is(err, errLeaseLost) && !errors.Is(err, errSilent) {
-			return l, err
-		}
+		return other, nil
 	}
-	return b.grant(ctx, c)
-}
-
-// freshOf gives the lease of c if it needs no keepalive now. backend.mu is held.
-func (b *backend) freshOf(c *class) *lease {
-	now := time.Now()
-	if l := c.current; l.usable(now) && now.Sub(l.since) <= l.ttl/3 {
-		return l
-	}
-	return nil
+	return b.grant(ctx, c, seconds)
 }
 
 // grant asks for a new lease. Its caller holds c.asking. A lease whose reply was
 // lost is bound to nothing, and ends by itself.
-func (b *backend) grant(ctx context.Context, c *class) (*lease, error) {
-	l, err := b.newLease(ctx, c.seconds)
+func (b *backend) grant(ctx context.Context, c *class, seconds int64) (*lease, error) {
+	l, err := b.newLease(ctx, seconds)
 	if err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if cur := c.current; !cur.usable(time.Now()) || l.since.After(cur.since) {
-		c.current = l
-	}
 	for id, old := range b.granted {
 		if len(old.bound) == 0 && time.Now().After(old.ends) {
 			delete(b.granted, id)
 		}
 	}
-	l.tainted = b.outdated(l)
+	c.current, l.tainted = l, b.outdated(l)
 	b.granted[l.id] = l
 	return l, nil
 }
@@ -146,7 +130,7 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.beats.prepare()
+	b.start(b.beats.prepare)
 	ttl := time.Duration(resp.TTL) * time.Second
 	return &lease{
 		id: resp.ID, seconds: seconds,
@@ -180,7 +164,7 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	if ok, err := enough(); ok {
 		return err
 	}
-	unlock, err := l.beating.lock(ctx)
+	unlock, err := b.beats.turn.lock(ctx)
 	if err != nil {
 		return err
 	}
