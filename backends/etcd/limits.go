@@ -28,6 +28,7 @@ const maxStatesKnown = 16_384
 
 func (t *limitTable) init() {
 	t.now, t.states = time.Now, optimistic.NewTable[stored](maxStatesKnown)
+	t.generations = make(map[int64]*generation)
 }
 
 // update implements optimistic.Update.
@@ -195,6 +196,6 @@ func (b *backend) putOp(ctx context.Context, c *cell) (*pb.RequestOp, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := b.limits.lease(ctx, b, c, c.Keep)
-	return putOf(c.Name, string(value), int64(id)), err
+	lease, err := b.limits.lease(ctx, b, c, c.Keep)
+	return putOf(c.Name, string(value), lease), err
 }

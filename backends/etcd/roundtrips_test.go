@@ -294,7 +294,7 @@ func TestFewStatesShareALease(t *testing.T) {
 	b := connect(t, srv.Addr)
 	limit := must[driver.Limit](t)(driver.Limit{Rate: 10_000_000, Per: time.Hour}.Normal())
 	keys := 0
-	leases := make(map[clientv3.LeaseID]bool) // that states were put on
+	leases := make(map[int64]bool) // that states were put on
 	take := func(key string) {
 		t.Helper()
 		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), key, limit, driver.Ask{Min: 1, N: 1})); one.N != 1 {

@@ -15,7 +15,6 @@ import (
 // stateLeases are the leases that states of limits are put on.
 type stateLeases struct {
 	mu          sync.Mutex
-	epoch       int                   // leases of an earlier one are not used any more
 	generations map[int64]*generation // by the seconds that a state is to last
 }
 
@@ -28,16 +27,16 @@ type generation struct {
 
 // stateLease is one of them.
 type stateLease struct {
-	epoch  int
-	id     clientv3.LeaseID
+	id     int64
+	lost   bool      // the server does not know it
 	until  time.Time // on the monotonic clock, which stops while the machine sleeps
 	wall   time.Time // the same on the wall clock, which may be set; what comes first counts
 	states int       // that this client has bound to it
 }
 
 // lasts reports whether l keeps a state long enough that needs d. stateLeases.mu is held.
-func (t *stateLeases) lasts(l *stateLease, d time.Duration) bool {
-	return l != nil && l.epoch == t.epoch && min(time.Until(l.until), time.Until(l.wall)) >= d
+func (l *stateLease) lasts(d time.Duration) bool {
+	return l != nil && !l.lost && min(time.Until(l.until), time.Until(l.wall)) >= d
 }
 
 // maxStates is how many states share a lease. A lease that ends takes its keys in one step, for which the server stops: for
@@ -68,20 +67,17 @@ func classOf(d time.Duration) int64 {
 
 // lease gives a lease for the state of c that lasts at least for d from now. A state stays on its lease as long as it can, so
 // that leases are as few as states need, however often they are written. Its errors changed nothing.
-func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Duration) (clientv3.LeaseID, error) {
+func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Duration) (int64, error) {
 	class := classOf(d)
 	t.mu.Lock()
 	g := t.generations[class]
 	if g == nil {
 		g = &generation{}
-		if t.generations == nil {
-			t.generations = make(map[int64]*generation)
-		}
 		t.generations[class] = g
 	}
 	id := t.bind(c, g, class, d)
 	t.mu.Unlock()
-	if id != clientv3.NoLease {
+	if id != 0 {
 		return id, nil
 	}
 	unlock, err := g.asking.lock(ctx)
@@ -92,38 +88,37 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 	t.mu.Lock()
 	id = t.bind(c, g, class, d)
 	t.mu.Unlock()
-	if id != clientv3.NoLease {
+	if id != 0 {
 		return id, nil
 	}
 	resp, sent, err := b.grantLease(ctx, generationLife*class)
 	if err != nil {
 		return 0, err
 	}
-	id = clientv3.LeaseID(resp.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	until := sent.Add(time.Duration(resp.TTL) * time.Second)
-	c.Version.lease = &stateLease{epoch: t.epoch, id: id, until: until, wall: until.Round(0), states: 1}
+	c.Version.lease = &stateLease{id: resp.ID, until: until, wall: until.Round(0), states: 1}
 	g.leases = append(g.leases, c.Version.lease)
-	return id, nil
+	return resp.ID, nil
 }
 
 // bind finds a lease for c: the one that it has, or else the newest, or if there are many the one with the fewest states.
-// NoLease: there is to be another. stateLeases.mu is held.
-func (t *stateLeases) bind(c *cell, g *generation, class int64, d time.Duration) clientv3.LeaseID {
-	if t.lasts(c.Version.lease, d) {
+// 0: there is to be another. stateLeases.mu is held.
+func (t *stateLeases) bind(c *cell, g *generation, class int64, d time.Duration) int64 {
+	if c.Version.lease.lasts(d) {
 		return c.Version.lease.id
 	}
 	whole := time.Duration(class) * time.Second
-	g.leases = slices.DeleteFunc(g.leases, func(l *stateLease) bool { return !t.lasts(l, whole) })
+	g.leases = slices.DeleteFunc(g.leases, func(l *stateLease) bool { return !l.lasts(whole) })
 	n := len(g.leases)
 	if n == 0 {
-		return clientv3.NoLease
+		return 0
 	}
 	l := g.leases[n-1]
 	if l.states >= maxStates {
 		if n < maxLeases {
-			return clientv3.NoLease
+			return 0
 		}
 		l = slices.MinFunc(g.leases, func(x, y *stateLease) int { return cmp.Compare(x.states, y.states) })
 	}
@@ -133,7 +128,7 @@ func (t *stateLeases) bind(c *cell, g *generation, class int64, d time.Duration)
 }
 
 // refused reports whether a write of cells failed because the server does not know a lease any more, which it has lost
-// or someone has revoked. Others are then asked for, for all states.
+// or someone has revoked. Others are then asked for.
 func (t *stateLeases) refused(err error, cells []*cell) bool {
 	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return false
@@ -141,9 +136,8 @@ func (t *stateLeases) refused(err error, cells []*cell) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range cells {
-		if l := c.Version.lease; l != nil && l.epoch == t.epoch {
-			t.epoch++
-			clear(t.generations)
+		if l := c.Version.lease; l != nil {
+			l.lost = true
 		}
 	}
 	return true
