@@ -38,8 +38,6 @@ type entry struct {
 	state    state
 	lease    *lease
 	moving   bool                    // a request may bind it to another lease yet, which is not kept alive
-	refusal  error                   // the server refuses the user what is asked for it; nil: it does not
-	refused  time.Time               // since when
 	deadline time.Time               // held, kept: when it lapses
 	endWait  context.CancelCauseFunc // of the call of Lock; nil: there is none
 
@@ -141,26 +139,6 @@ func (b *backend) atDeadline(e *entry) {
 	default:
 		b.plan(e)
 	}
-}
-
-// answered takes in what became of a request for e that needs a user who may make it. backend.mu is held.
-func (e *entry) answered(err error) {
-	switch {
-	case err == nil:
-		e.refusal = nil
-	case isRefusal(err):
-		if e.refusal == nil {
-			e.refused = time.Now()
-		}
-		e.refusal = err
-	}
-}
-
-// isRefused reports whether the server has refused the last such request.
-func (b *backend) isRefused(e *entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return e.refusal != nil
 }
 
 // hold makes e, which is the first in its queue, a hold of the caller's. backend.mu is

@@ -120,7 +120,6 @@ type backend struct {
 	queued   map[string]int              // how many of them, by key
 	removing []*entry                    // to be removed
 	making   time.Duration               // how long a request that makes an entry may take: makeWithin
-	orphans  int                         // requests under way for which nobody waits
 	turns    *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 	backoff  optimistic.Backoff          // of takes that another client's came before
 	waits    *watches                    // of waiters

@@ -10,14 +10,10 @@ import (
 // A request that makes an entry goes on when its caller is cancelled. One that was cancelled on its way may have been
 // applied or not, so its lease would have to end, and all holds that share the lease to be written again.
 
-const (
-	// makeWithin is how long such a request may take. One that meets a member which hangs is then made again by its caller, at
-	// another member. It is longer than the election of a leader takes by default. The request may be applied later still: its
-	// entry is on a tainted lease, with which it ends at the latest. Package coord removes it before that, by Unlock of its id.
-	makeWithin = 2 * time.Second
-	// maxLeft is how many of them may be under way for which nobody waits: a server may hang while callers come and go.
-	maxLeft = 100
-)
+// makeWithin is how long such a request may take. One that meets a member which hangs is then made again by its caller, at
+// another member. It is longer than the election of a leader takes by default. The request may be applied later still: its
+// entry is on a tainted lease, with which it ends at the latest. Package coord removes it before that, by Unlock of its id.
+const makeWithin = 2 * time.Second
 
 // making is such a request. backend.mu guards it.
 type making struct {
@@ -42,23 +38,24 @@ func (m *making) over() bool {
 // makeEntry makes the entry e on l by a request, which gives the revision of its creation, or 0 if it has made none. left says
 // that ctx has ended before that: then the entry is removed as soon as it is known to be there.
 func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
-	confirmed := b.confirming(l)
+	answered := b.confirming(l)
+	request := func(ctx context.Context) (create int64, err error) {
+		if create, err = send(ctx); err == nil {
+			answered()
+		}
+		return create, err
+	}
 	if _, lasts := ctx.(valued); lasts { // its caller does not cancel it
 		ctx, cancel := context.WithTimeout(ctx, b.making)
 		defer cancel()
-		if create, err = send(ctx); err == nil {
-			confirmed()
-		}
+		create, err = request(ctx)
 		return create, false, err
 	}
 	own, cancel := context.WithTimeout(b.life, b.making)
 	m := &making{e: e, l: l, done: make(chan struct{})}
 	if !b.start(func() {
 		defer cancel()
-		create, err := send(valued{own, ctx})
-		if err == nil {
-			confirmed()
-		}
+		create, err := request(valued{own, ctx})
 		b.made(m, create, err)
 	}) {
 		cancel()
@@ -74,10 +71,6 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(c
 	if m.over() {
 		return m.create, false, m.err
 	}
-	if b.orphans >= maxLeft {
-		cancel()
-	}
-	b.orphans++
 	m.left, e.making = true, m
 	b.supersede(b.entries[e.place])
 	e.state = unsure
@@ -94,7 +87,6 @@ func (b *backend) made(m *making, create int64, err error) {
 	if !m.left {
 		return
 	}
-	b.orphans--
 	e := m.e
 	e.making = nil
 	switch {

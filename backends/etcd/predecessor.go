@@ -64,9 +64,15 @@ func (b *backend) ask(ctx context.Context, w *waiter, ops ...*pb.RequestOp) (*pb
 	defer cancel()
 	resp, err := b.txnAgain(ctx, ops...)
 	err = readOnly(ctx, err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	w.answered(err)
+	switch {
+	case err == nil:
+		w.refusal = nil
+	case isRefusal(err):
+		if w.refusal == nil {
+			w.refused = time.Now()
+		}
+		w.refusal = err
+	}
 	return resp, err
 }
 

@@ -76,7 +76,9 @@ type waiter struct {
 	before  string // the name of the entry before this one, "" if there is none
 	made    int64  // the revision that created that entry
 	granted driver.Grant
-	waits   func() // reports that another entry comes first
+	waits   func()    // reports that another entry comes first
+	refusal error     // the server refuses the user; nil: it does not
+	refused time.Time // since when
 }
 
 // follow sets the entry before w's.

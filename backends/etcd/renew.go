@@ -199,9 +199,6 @@ func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*re
 	}
 	groups := make(map[group][]*renewal)
 	for _, n := range batch {
-		if n.to != nil && b.isRefused(n.e) {
-			continue // it is kept alive once it was proved
-		}
 		g := group{lease: n.to}
 		if n.to == nil {
 			g.seconds = n.seconds
@@ -261,11 +258,6 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
-	b.mu.Lock()
-	for _, n := range chunk {
-		n.e.answered(err)
-	}
-	b.mu.Unlock()
 	if err == nil {
 		for _, answered := range confirming {
 			answered()

@@ -75,7 +75,7 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 		g = &generation{}
 		t.generations[class] = g
 	}
-	id := t.bind(c, g, class, d)
+	id := g.bind(c, class, d)
 	t.mu.Unlock()
 	if id != 0 {
 		return id, nil
@@ -86,7 +86,7 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 	}
 	defer unlock()
 	t.mu.Lock()
-	id = t.bind(c, g, class, d)
+	id = g.bind(c, class, d)
 	t.mu.Unlock()
 	if id != 0 {
 		return id, nil
@@ -105,7 +105,7 @@ func (t *stateLeases) lease(ctx context.Context, b *backend, c *cell, d time.Dur
 
 // bind finds a lease for c: the one that it has, or else the newest, or if there are many the one with the fewest states.
 // 0: there is to be another. stateLeases.mu is held.
-func (t *stateLeases) bind(c *cell, g *generation, class int64, d time.Duration) int64 {
+func (g *generation) bind(c *cell, class int64, d time.Duration) int64 {
 	if c.Version.lease.lasts(d) {
 		return c.Version.lease.id
 	}
