@@ -94,8 +94,8 @@ func TestRefusedWaiterEnds(t *testing.T) {
 					Says: refusal.says,
 				}.Ends(t, take)
 				took := time.Since(began)
-				// A few at once, and then after pauses that grow: without them there would be more than ten a second.
-				if n, most := count.take()[methodLogin], 12+int(took/mostLoginPause); n > most {
+				// A few at once, and then after pauses: without them there would be more than ten a second.
+				if n, most := count.take()[methodLogin], 12+int(took/loginPause); n > most {
 					t.Errorf("%d log-ins in %v, want at most %d", n, took, most)
 				}
 			})

@@ -12,16 +12,12 @@ import (
 // library would log in for each of them, and to check a password takes the server a tenth of a second or so.
 type logins struct {
 	mu      sync.Mutex
-	refusal error // the last one; nil: the last login was good
-	pause   time.Duration
+	refusal error     // the last one; nil: the last login was good
 	until   time.Time // when the next request may log in
-	trying  bool      // one that came after the pause was sent
 }
 
-const (
-	leastLoginPause = 250 * time.Millisecond
-	mostLoginPause  = 5 * time.Second
-)
+// loginPause is the time from a login that was refused to the next.
+const loginPause = 2 * time.Second
 
 // pass makes a call, unless a login was refused a short while ago.
 func (l *logins) pass(call func() error) error {
@@ -37,28 +33,23 @@ func (l *logins) pass(call func() error) error {
 func (l *logins) refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.refusal == nil {
-		return nil
-	}
 	now := time.Now()
-	if now.Before(l.until) {
+	if l.refusal != nil && now.Before(l.until) {
 		return l.refusal
 	}
-	l.until, l.trying = now.Add(l.pause), true
+	l.until = now.Add(loginPause)
 	return nil
 }
 
 // note takes in what became of a request. That the server could not be reached says nothing of a login.
 func (l *logins) note(err error) {
+	refused := errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed)
+	if err != nil && !refused {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil:
-		l.refusal, l.pause, l.trying = nil, 0, false
-	case !errors.Is(rpctypes.Error(err), rpctypes.ErrAuthFailed):
-	case l.refusal == nil || l.trying: // else it is one of several that were sent together
-		l.refusal, l.trying = err, false
-		l.pause = min(max(2*l.pause, leastLoginPause), mostLoginPause)
-		l.until = time.Now().Add(l.pause)
+	if l.refusal = err; refused {
+		l.until = time.Now().Add(loginPause)
 	}
 }
