@@ -32,7 +32,7 @@ type entry struct {
 	name   string
 	create int64 // revision of its creation; 0: unsure
 
-	shared *sharedPart // nil for a lock
+	sharedPart // zero for a lock
 
 	making   *making // unsure: the request that is still under way
 	state    state
@@ -47,7 +47,7 @@ type entry struct {
 // add puts an entry that is at the store into the table. backend.mu is held.
 func (b *backend) add(e *entry, l *lease) {
 	b.entries[e.place] = e
-	if e.shared == nil {
+	if !e.shared {
 		b.queued[e.key]++
 	}
 	b.bind(e, l)
@@ -71,7 +71,7 @@ func (b *backend) drop(e *entry) {
 	if b.entries[e.place] == e {
 		delete(b.entries, e.place)
 	}
-	if e.shared == nil {
+	if !e.shared {
 		if b.queued[e.key]--; b.queued[e.key] == 0 {
 			delete(b.queued, e.key)
 		}
@@ -152,20 +152,5 @@ func (b *backend) hold(e *entry) driver.Grant {
 
 // grant is a lease of e from since. backend.mu is held.
 func (e *entry) grant(ttl time.Duration, since time.Time) driver.Grant {
-	g := driver.Grant{Token: e.create, TTL: ttl, Since: since}
-	if e.shared != nil {
-		g.Slot, g.Of = e.shared.slot, e.shared.share.Of
-	}
-	return g
-}
-
-// isHead reports whether e is the head of the queue for a shared key.
-func (e *entry) isHead() bool { return e.shared != nil && e.shared.head }
-
-// value is what the store has under the name of e, as far as this client knows. backend.mu is held.
-func (e *entry) value() string {
-	if e.shared != nil {
-		return e.shared.value(e.id)
-	}
-	return heldValue(e.id)
+	return driver.Grant{Token: e.create, TTL: ttl, Since: since, Slot: e.slot, Of: e.share.Of}
 }

@@ -26,10 +26,10 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 		return driver.Grant{}, err
 	}
 	defer done()
-	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
+	p := place{key: key, id: r.ID}
+	if g, ok, err := b.heldAlready(call, p, r); ok || err != nil {
 		return g, err
 	}
-	p := place{key: key, id: r.ID}
 	return b.onLease(call, p, r, func(l *lease) (driver.Grant, error) { return b.tryOn(call, key, r, l) })
 }
 
@@ -190,24 +190,18 @@ func (b *backend) known(p place, rec record, l *lease) *entry {
 	e := b.entries[p]
 	if e == nil || e.state != held || e.create != rec.create {
 		b.supersede(e)
-		e = &entry{place: p, name: rec.name, create: rec.create}
-		if p.shared {
-			part := rec.sharedPart
-			e.shared = &part
-		}
+		e = &entry{place: p, name: rec.name, create: rec.create, sharedPart: rec.sharedPart}
 		b.add(e, l)
 	} else {
 		b.bind(e, l)
 	}
-	if p.shared {
-		e.shared.share = rec.share
-	}
+	e.share = rec.share
 	return e
 }
 
 // supersede ends what was unsure, or the head, now that another entry of its id is known. backend.mu is held.
 func (b *backend) supersede(old *entry) {
-	if old != nil && (old.state == unsure || old.isHead()) {
+	if old != nil && (old.state == unsure || old.head) {
 		b.drop(old)
 	}
 }
@@ -363,7 +357,7 @@ func (b *backend) leaving(p place) (e *entry, rec record, lapsed bool) {
 		return nil, record{}, false
 	}
 	lapsed = e.state == held && !time.Now().Before(e.deadline)
-	return e, record{name: e.name, create: e.create, value: e.value()}, lapsed
+	return e, record{name: e.name, create: e.create, value: e.value(e.id)}, lapsed
 }
 
 // find reads the queue, or all who share the key, for the entry of p.

@@ -39,23 +39,14 @@ func (m *making) over() bool {
 // that ctx has ended before that: then the entry is removed as soon as it is known to be there.
 func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
 	answered := b.confirming(l)
-	request := func(ctx context.Context) (create int64, err error) {
-		if create, err = send(ctx); err == nil {
-			answered()
-		}
-		return create, err
-	}
-	if _, lasts := ctx.(valued); lasts { // its caller does not cancel it
-		ctx, cancel := context.WithTimeout(ctx, b.making)
-		defer cancel()
-		create, err = request(ctx)
-		return create, false, err
-	}
 	own, cancel := context.WithTimeout(b.life, b.making)
 	m := &making{e: e, l: l, done: make(chan struct{})}
 	if !b.start(func() {
 		defer cancel()
-		create, err := request(valued{own, ctx})
+		create, err := send(valued{own, ctx})
+		if err == nil {
+			answered()
+		}
 		b.made(m, create, err)
 	}) {
 		cancel()
@@ -65,6 +56,9 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(c
 	case <-m.done:
 		return m.create, false, m.err
 	case <-ctx.Done():
+	}
+	if b.life.Err() != nil {
+		<-m.done // at once, for its context has ended, too: then it is known whether it was sent
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

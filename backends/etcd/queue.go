@@ -42,29 +42,26 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 		return driver.Grant{}, err
 	}
 	defer done()
-	if g, ok, err := b.heldAlready(call, place{key: key, id: r.ID}, r); ok || err != nil {
+	p := place{key: key, id: r.ID}
+	if g, ok, err := b.heldAlready(call, p, r); ok || err != nil {
 		return g, err
 	}
 	wait, end := context.WithCancelCause(call)
 	defer end(nil)
-	for again := true; ; again = false {
-		l, err := b.leaseFor(call, b.seconds(r.TTL))
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		w, err := b.enqueue(call, key, r, l, end)
-		if again && b.leaseRefused(l, err) {
-			continue
-		}
-		if err != nil {
-			return driver.Grant{}, err
-		}
-		w.waits = sync.OnceFunc(waits)
-		if w.before != "" {
-			w.waits()
-		}
-		return b.wait(wait, w)
+	var w *waiter
+	part := r
+	part.Whole = false // the lease begins with the grant, and not now
+	if _, err := b.onLease(call, p, part, func(l *lease) (_ driver.Grant, err error) {
+		w, err = b.enqueue(call, key, r, l, end)
+		return driver.Grant{}, err
+	}); err != nil {
+		return driver.Grant{}, err
 	}
+	w.waits = sync.OnceFunc(waits)
+	if w.before != "" {
+		w.waits()
+	}
+	return b.wait(wait, w)
 }
 
 // waiter is a call of Lock that has an entry in the queue.

@@ -135,7 +135,7 @@ func (b *backend) overtaken(ours []*renewal) (moving []*renewal) {
 	defer b.mu.Unlock()
 	for _, n := range ours {
 		if n.out.Err == nil && !n.stays && n.e.state == held && b.outdated(n.e.lease) {
-			n.from, n.to, n.value = n.e.lease, nil, n.e.value()
+			n.from, n.to, n.value = n.e.lease, nil, n.e.value(n.e.id)
 			n.seconds = max(n.seconds, n.from.seconds)
 			moving = append(moving, n)
 		}
@@ -171,21 +171,21 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	defer b.mu.Unlock()
 	e := b.entries[n.place()]
 	switch {
-	case e == nil, e.state == unsure, e.isHead():
+	case e == nil, e.state == unsure, e.head:
 		return false, nil
 	case e.state != held:
 		return true, driver.ErrNotHeld
 	case !time.Now().Before(e.deadline):
 		b.remove(e)
 		return true, driver.ErrNotHeld
-	case e.shared != nil && e.shared.share != e.shared.share.Shrunk(n.Share): // what is made smaller is read before
+	case e.share != e.share.Shrunk(n.Share): // what is made smaller is read before
 		n.e = e
 		return false, nil
 	}
 	n.e, n.from, n.to = e, e.lease, e.lease
 	if e.lease.tainted || e.lease.seconds < n.seconds {
 		n.seconds = max(n.seconds, e.lease.seconds)
-		n.to, n.value = nil, e.value()
+		n.to, n.value = nil, e.value(e.id)
 	}
 	return true, nil
 }

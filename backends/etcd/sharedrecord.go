@@ -56,10 +56,13 @@ func shareValue(state string, s driver.Share, id string) string {
 	return shareHeader + state + mode + " id=" + id
 }
 
-// value is the value of an entry of id.
+// value is the value of an entry of id, as far as this client knows.
 func (s *sharedPart) value(id string) string {
-	if s.head {
+	switch {
+	case s.head:
 		return shareValue(shareHead, driver.Share{}, id)
+	case s.share.Mode == driver.Exclusive:
+		return heldValue(id)
 	}
 	return shareValue(shareHeld, s.share, id)
 }

@@ -59,8 +59,8 @@ func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.G
 	share := t.share
 	share.Head = false
 	prefix := t.b.names.shared(t.key)
-	e := &entry{place: t.place, name: prefix + shareName(share.Mode, v.slot), shared: &sharedPart{share: share, slot: v.slot}}
-	txn := &pb.TxnRequest{Success: []*pb.RequestOp{putOf(e.name, e.value(), t.l.id)}}
+	e := &entry{place: t.place, name: prefix + shareName(share.Mode, v.slot), sharedPart: sharedPart{share: share, slot: v.slot}}
+	txn := &pb.TxnRequest{Success: []*pb.RequestOp{putOf(e.name, e.value(e.id), t.l.id)}}
 	if share.Mode == driver.Read { // other readers may come, but to another slot
 		txn.Compare = []*pb.Compare{noneSince(prefix+writersDir, revision), madeAt(e.name, 0)}
 	} else {
@@ -122,10 +122,10 @@ func (t *take) refused(ctx context.Context, head *record) error {
 // head makes the head's entry, unless there is one.
 func (t *take) head(ctx context.Context) error {
 	rec := record{name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
-	e := &entry{place: t.place, name: rec.name, shared: &rec.sharedPart}
+	e := &entry{place: t.place, name: rec.name, sharedPart: rec.sharedPart}
 	create, err := t.send(ctx, e, &pb.TxnRequest{
 		Compare: []*pb.Compare{madeAt(e.name, 0)},
-		Success: []*pb.RequestOp{putOf(e.name, e.value(), t.l.id)},
+		Success: []*pb.RequestOp{putOf(e.name, e.value(e.id), t.l.id)},
 	})
 	if rec.create = create; create > 0 {
 		t.b.lead(t.place, rec, t.l)

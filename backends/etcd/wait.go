@@ -221,7 +221,7 @@ func (b *backend) moveWaiter(ctx context.Context, w *waiter) error {
 		return err
 	}
 	b.mu.Lock()
-	rec := record{name: w.name, create: w.create, value: heldValue(w.id), lease: w.lease.id}
+	rec := record{name: w.name, create: w.create, value: w.value(w.id), lease: w.lease.id}
 	b.mu.Unlock()
 	switch there, err := b.rebind(ctx, w.place, rec, rec.value, next); {
 	case err != nil:
