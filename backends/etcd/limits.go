@@ -37,9 +37,6 @@ func (t *limitTable) init() {
 // has another, the same request brings that. A state of which nothing is known is taken for none: the first decision
 // on a key is one request, and the first since its state was forgotten two.
 func (b *backend) update(ctx context.Context, key string, c optimistic.Change) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -60,9 +57,6 @@ func asClosed(err error) error {
 func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]driver.Taken, error) {
 	names := make([]string, len(demands))
 	for i, d := range demands {
-		if err := checkKey(d.Key); err != nil {
-			return nil, err
-		}
 		if err := limits.Check(d.Limit, driver.Ask{Min: d.N, N: d.N}); err != nil {
 			return nil, err
 		}

@@ -30,7 +30,13 @@ func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (dr
 	if g, ok, err := b.heldAlready(call, p, r); ok || err != nil {
 		return g, err
 	}
-	return b.onLease(call, p, r, func(l *lease) (driver.Grant, error) { return b.tryOn(call, key, r, l) })
+	return b.onLease(call, p, r, func(l *lease) (g driver.Grant, err error) {
+		// If what an earlier attempt left changes under this one, the key may be free then.
+		for err = errChanged; errors.Is(err, errChanged); {
+			g, err = b.tryOn(call, key, r, l)
+		}
+		return g, err
+	})
 }
 
 // onLease tries on a lease for r, and once more on another one if the server does not know that any more.
@@ -93,17 +99,9 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 	return true
 }
 
-// tryOn makes the attempt on l, and again if what an earlier one left changes under it: the key may be free then.
-func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (g driver.Grant, err error) {
-	for err = errChanged; errors.Is(err, errChanged); {
-		g, err = b.tryOnce(ctx, key, r, l)
-	}
-	return g, err
-}
-
-// tryOnce sends the transaction: it makes an entry if the queue is empty. Otherwise it reads the first
+// tryOn sends the transaction: it makes an entry if the queue is empty. Otherwise it reads the first
 // entry, which may be that of an earlier attempt.
-func (b *backend) tryOnce(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
+func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	queue := b.names.queue(key)
 	name := b.names.entry(key, 0)
 	e := &entry{place: place{key: key, id: r.ID}, name: name}
@@ -309,9 +307,6 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 }
 
 func (b *backend) unlock(ctx context.Context, p place) error {
-	if err := checkHold(p.key, p.id); err != nil {
-		return err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -425,14 +420,8 @@ func (b *backend) left(e *entry, removed bool) {
 // of its own, which ends by itself. While this client lives it removes the entry to the
 // moment.
 func (b *backend) UnlockAfter(ctx context.Context, key, id string, d time.Duration) error {
-	switch {
-	case d <= 0:
+	if d <= 0 {
 		return b.Unlock(ctx, key, id)
-	case d > maxTTL:
-		return fmt.Errorf("%w: delay %v: want at most %v", driver.ErrInvalid, d, maxTTL)
-	}
-	if err := checkHold(key, id); err != nil {
-		return err
 	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
@@ -464,19 +453,8 @@ func check(key string, r driver.Request) error {
 	if r.TTL <= 0 || r.TTL > maxTTL {
 		return fmt.Errorf("%w: TTL %v: want above 0, at most %v", driver.ErrInvalid, r.TTL, maxTTL)
 	}
-	return checkHold(key, r.ID)
-}
-
-func checkHold(key, id string) error {
-	if err := driver.CheckID(id); err != nil {
-		return err
-	}
-	return checkKey(key)
-}
-
-func checkKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return fmt.Errorf("%w: key of %d bytes: want 1 to %d", driver.ErrInvalid, len(key), maxKey)
 	}
-	return nil
+	return driver.CheckID(r.ID)
 }

@@ -12,9 +12,6 @@ import (
 
 // Inspect implements driver.Operator: two requests.
 func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error) {
-	if err := checkKey(key); err != nil {
-		return driver.Holder{}, err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return driver.Holder{}, err
@@ -67,9 +64,6 @@ func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error
 // lease. Its client removes it at the hold's deadline; if that client is dead, the lease
 // ends. Nobody comes before the first in the queue, so that the two requests are as good as one.
 func (b *backend) Break(ctx context.Context, key, id string) error {
-	if err := checkHold(key, id); err != nil {
-		return err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -95,9 +89,6 @@ func (b *backend) BreakNow(ctx context.Context, key, id string) error {
 }
 
 func (b *backend) breakNow(ctx context.Context, p place) error {
-	if err := checkHold(p.key, p.id); err != nil {
-		return err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,9 +14,6 @@ import (
 // Renew implements driver.Locker: a keepalive, unless one was sent just now, and a
 // proof that the entry is there.
 func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	if err := check(key, r); err != nil {
-		return driver.Grant{}, err
-	}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return driver.Grant{}, err
@@ -60,7 +56,9 @@ type renewal struct {
 	from    *lease // that it is bound to
 	to      *lease // that it is to be bound to
 	value   string // of an entry that is to be bound to another lease
-	stays   bool   // on its lease, in whatever term that was renewed, since the store grants no other
+
+	answered func() // of the request that proves it
+	stays    bool   // on its lease, in whatever term that was renewed, since the store grants no other
 }
 
 func (n *renewal) place() place { return place{n.Key, n.ID, n.shared} }
@@ -70,11 +68,7 @@ func (b *backend) renew(ctx context.Context, shared bool, holds []driver.Hold) [
 	out := make([]driver.Renewal, len(holds))
 	var ours, moving, others []*renewal
 	for i, h := range holds {
-		n := &renewal{Hold: h, shared: shared, out: &out[i]}
-		if n.out.Err = check(h.Key, h.Request); n.out.Err != nil {
-			continue
-		}
-		n.seconds = b.seconds(h.TTL)
+		n := &renewal{Hold: h, shared: shared, out: &out[i], seconds: b.seconds(h.TTL)}
 		switch known, err := b.lookUp(n); {
 		case err != nil:
 			n.out.Err = err
@@ -190,33 +184,31 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	return true, nil
 }
 
-// keepAlives keeps alive the leases of a batch, several at a time, and gives those holds
-// whose lease is alive.
+// keepAlives keeps alive the leases of a batch, one after the other, and gives those holds whose lease is alive.
 func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*renewal) {
-	type group struct {
+	type target struct {
 		lease   *lease
 		seconds int64 // without a lease: of the class that is to have one
 	}
-	groups := make(map[group][]*renewal)
+	type result struct {
+		lease    *lease
+		answered func() // of a request that follows
+		err      error
+	}
+	results := make(map[target]result)
 	for _, n := range batch {
-		g := group{lease: n.to}
-		if n.to == nil {
-			g.seconds = n.seconds
+		to := target{n.to, n.seconds}
+		if n.to != nil {
+			to.seconds = 0
 		}
-		groups[g] = append(groups[g], n)
-	}
-	var wg sync.WaitGroup
-	for g, members := range groups {
-		wg.Go(func() {
-			l, err := b.renewLease(ctx, g.lease, g.seconds)
-			for _, n := range members {
-				n.to, n.out.Err = l, err
+		r, known := results[to]
+		if !known {
+			if r.lease, r.err = b.renewLease(ctx, to.lease, to.seconds); r.err == nil {
+				r.answered = b.confirming(r.lease)
 			}
-		})
-	}
-	wg.Wait()
-	for _, n := range batch {
-		if n.out.Err == nil {
+			results[to] = r
+		}
+		if n.to, n.answered, n.out.Err = r.lease, r.answered, r.err; r.err == nil {
 			alive = append(alive, n)
 		}
 	}
@@ -246,11 +238,7 @@ func (b *backend) renewLease(ctx context.Context, l *lease, seconds int64) (*lea
 // gives those that are bound to a lease which is not ours.
 func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewal, err error) {
 	ops := make([]*pb.RequestOp, len(chunk))
-	confirming := make(map[*lease]func())
 	for i, n := range chunk {
-		if confirming[n.to] == nil {
-			confirming[n.to] = b.confirming(n.to)
-		}
 		if n.to == n.from {
 			ops[i] = getOf(n.e.name)
 		} else {
@@ -258,11 +246,6 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		}
 	}
 	resp, err := b.txnAgain(ctx, ops...)
-	if err == nil {
-		for _, answered := range confirming {
-			answered()
-		}
-	}
 	for i, n := range chunk {
 		switch {
 		case err != nil && n.to != n.from && !driver.Definite(err):
@@ -271,6 +254,7 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 		case err != nil:
 			n.out.Err = err
 		case b.proved(n, resp.Responses[i]):
+			n.answered()
 			n.out.Grant, n.out.Err = b.extended(n)
 		default:
 			others = append(others, n)

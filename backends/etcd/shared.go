@@ -69,9 +69,6 @@ func (s sharedLocker) Unlock(ctx context.Context, key, id string) error {
 
 // Break makes the hold of id nobody's where it is, on the same lease, as that of a lock.
 func (s sharedLocker) Break(ctx context.Context, key, id string) error {
-	if err := checkHold(key, id); err != nil {
-		return err
-	}
 	call, done, err := s.b.begin(ctx)
 	if err != nil {
 		return err
@@ -96,9 +93,6 @@ func (s sharedLocker) BreakNow(ctx context.Context, key, id string) error {
 
 // Holders reads who holds key: one request, and one for each lease.
 func (s sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
 	call, done, err := s.b.begin(ctx)
 	if err != nil {
 		return nil, err

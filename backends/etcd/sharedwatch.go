@@ -10,9 +10,6 @@ import (
 
 // NotifyChanges implements driver.SharedLocker by a watch on the stream of waiters. It ends with the watch.
 func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
 	call, done, err := s.b.begin(ctx)
 	if err != nil {
 		return err
