@@ -206,13 +206,6 @@ func (b *backend) mayLive(l *lease) bool {
 	return !l.lost && time.Now().Before(l.until())
 }
 
-// taint marks a lease that may have a ghost on it.
-func (b *backend) taint(l *lease) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l.tainted = true
-}
-
 // loseLease tells everyone who is bound to l that it is gone.
 func (b *backend) loseLease(l *lease) {
 	b.mu.Lock()

@@ -12,9 +12,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// maxToken is the first token that is out of range.
-const maxToken = 1 << 53
-
 // TryLock implements driver.Locker: one transaction, and a request for the lease once
 // in a third of its time.
 func (b *backend) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
@@ -103,32 +100,17 @@ func (b *backend) leaseRefused(l *lease, err error) bool {
 // entry, which may be that of an earlier attempt.
 func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *lease) (driver.Grant, error) {
 	queue := b.names.queue(key)
-	name := b.names.entry(key, 0)
-	e := &entry{place: place{key: key, id: r.ID}, name: name}
-	var resp *pb.TxnResponse
-	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
-		resp, err = b.perform(ctx, queue, &pb.TxnRequest{
-			Compare: []*pb.Compare{emptyQueue(queue)},
-			Success: []*pb.RequestOp{putOf(name, heldValue(r.ID), l.id)},
-			Failure: []*pb.RequestOp{read(firstOfQueue(queue))},
-		})
-		if err == nil && resp.Succeeded {
-			create = resp.Header.Revision
-		}
-		return create, err
+	e := &entry{place: place{key: key, id: r.ID}, name: b.names.entry(key, 0)}
+	resp, _, err := b.makeEntry(ctx, e, l, &pb.TxnRequest{
+		Compare: []*pb.Compare{emptyQueue(queue)},
+		Success: []*pb.RequestOp{putOf(e.name, heldValue(r.ID), l.id)},
+		Failure: []*pb.RequestOp{read(firstOfQueue(queue))},
 	})
 	switch {
-	case left:
+	case err != nil:
 		return driver.Grant{}, err
-	case create > 0:
-		e.create = create
+	case resp.Succeeded:
 		return b.created(e, l)
-	}
-	if err != nil {
-		if !driver.Definite(err) {
-			b.taint(l)
-		}
-		return driver.Grant{}, err
 	}
 	before := kvsOf(resp, 0)
 	if len(before) == 0 {
@@ -150,9 +132,6 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.create >= maxToken {
-		return driver.Grant{}, fmt.Errorf("etcd: revision %d is above what a token can be, %d", e.create, int64(maxToken)-1)
-	}
 	b.add(e, l)
 	if l.lost {
 		// It was gone before we knew of the entry.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/coordgo/coord/driver"
 )
 
@@ -17,44 +19,34 @@ const makeWithin = 2 * time.Second
 
 // making is such a request. backend.mu guards it.
 type making struct {
-	e      *entry
-	l      *lease
-	create int64
-	err    error
-	done   chan struct{} // closed when the request is over
-	left   bool          // its caller has gone
+	e    *entry
+	resp *pb.TxnResponse
+	err  error
+	done chan struct{} // closed when the request is over
+	left bool          // its caller has gone
 }
 
-// over reports whether the request is.
-func (m *making) over() bool {
-	select {
-	case <-m.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// makeEntry makes the entry e on l by a request, which gives the revision of its creation, or 0 if it has made none. left says
-// that ctx has ended before that: then the entry is removed as soon as it is known to be there.
-func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(context.Context) (int64, error)) (create int64, left bool, err error) {
+// makeEntry makes the entry e on l by a transaction, which may be one of several in a request. e.create is 0 if its condition
+// does not hold. A lease whose part in what has become of it is unknown is tainted: what may have been made ends with it. left
+// says that ctx has ended first: then the entry is removed as soon as it is known to be there.
+func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, txn *pb.TxnRequest) (resp *pb.TxnResponse, left bool, err error) {
 	answered := b.confirming(l)
 	own, cancel := context.WithTimeout(b.life, b.making)
-	m := &making{e: e, l: l, done: make(chan struct{})}
+	m := &making{e: e, done: make(chan struct{})}
 	if !b.start(func() {
 		defer cancel()
-		create, err := send(valued{own, ctx})
+		resp, err := b.perform(valued{own, ctx}, b.names.prefix(e.place), txn)
 		if err == nil {
 			answered()
 		}
-		b.made(m, create, err)
+		b.made(m, l, resp, err)
 	}) {
 		cancel()
-		return 0, false, driver.ErrClosed
+		return nil, false, driver.ErrClosed
 	}
 	select {
 	case <-m.done:
-		return m.create, false, m.err
+		return m.resp, false, m.err
 	case <-ctx.Done():
 	}
 	if b.life.Err() != nil {
@@ -62,35 +54,40 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, send func(c
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.over() {
-		return m.create, false, m.err
+	select {
+	case <-m.done:
+		return m.resp, false, m.err
+	default:
 	}
 	m.left, e.making = true, m
 	b.supersede(b.entries[e.place])
 	e.state = unsure
 	b.add(e, l)
-	return 0, true, ended(ctx)
+	return nil, true, ended(ctx)
 }
 
 // made takes in how a request has ended.
-func (b *backend) made(m *making, create int64, err error) {
+func (b *backend) made(m *making, l *lease, resp *pb.TxnResponse, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m.create, m.err = create, err
+	e, unknown := m.e, err != nil && !driver.Definite(err)
+	if err == nil && resp.Succeeded {
+		e.create = resp.Header.Revision
+	}
+	l.tainted = l.tainted || unknown
+	m.resp, m.err = resp, err
 	close(m.done)
 	if !m.left {
 		return
 	}
-	e := m.e
 	e.making = nil
 	switch {
 	case e.state != unsure: // its lease is gone, or it was unlocked
-	case err != nil && !driver.Definite(err):
-		b.doubt(e, m.l)
-	case err != nil, create == 0:
+	case unknown:
+		b.doubt(e, l)
+	case e.create == 0:
 		b.drop(e)
 	default:
-		e.create = create
 		b.remove(e)
 	}
 }

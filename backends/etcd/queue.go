@@ -110,19 +110,25 @@ func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *
 func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *lease, name string, end context.CancelCauseFunc) (*waiter, error) {
 	w := &waiter{queue: b.names.queue(p.key), seconds: b.seconds(r.TTL), whole: r.Whole}
 	e := &entry{place: p, name: name}
-	var there *mvccpb.KeyValue
-	create, left, err := b.makeEntry(ctx, e, l, func(ctx context.Context) (create int64, err error) {
-		create, there, err = b.putEntry(ctx, w, name, r.ID, l)
-		return create, err
+	resp, left, err := b.makeEntry(ctx, e, l, &pb.TxnRequest{
+		Compare: []*pb.Compare{madeAt(name, 0)},
+		Success: []*pb.RequestOp{
+			putOf(name, heldValue(r.ID), l.id),
+			read(newestOfQueue(w.queue, 2, 0)), // the new entry, and the one before it
+		},
+		Failure: []*pb.RequestOp{getOf(name)},
 	})
-	if left {
+	switch {
+	case left:
 		return nil, err
-	}
-	if err == nil && create == 0 {
+	case err != nil:
+	case !resp.Succeeded:
 		var its *lease
-		if its, create, err = b.adoptEntry(ctx, p, w.queue, there, r); err == nil {
+		if its, e.create, err = b.adoptEntry(ctx, p, w.queue, kvsOf(resp, 0)[0], r); err == nil {
 			l = its
 		}
+	case len(kvsOf(resp, 1)) > 1:
+		w.follow(kvsOf(resp, 1)[1])
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,39 +142,15 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		b.add(e, l)
 		b.doubt(e, l)
 		return nil, err
-	case err == nil && create >= maxToken:
-		err = fmt.Errorf("etcd: revision %d is above what a token can be, %d", create, int64(maxToken)-1)
 	}
 	b.supersede(old)
 	if err != nil {
 		return nil, err
 	}
 	w.entry = e
-	e.create, e.state, e.endWait = create, waiting, end
+	e.state, e.endWait = waiting, end
 	b.add(e, l)
 	return w, nil
-}
-
-// putEntry sends the transaction. create is 0 if an entry of that name exists; there is that entry.
-func (b *backend) putEntry(ctx context.Context, w *waiter, name, id string, l *lease) (create int64, there *mvccpb.KeyValue, err error) {
-	resp, err := b.txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{madeAt(name, 0)},
-		Success: []*pb.RequestOp{
-			putOf(name, heldValue(id), l.id),
-			read(newestOfQueue(w.queue, 2, 0)), // the new entry, and the one before it
-		},
-		Failure: []*pb.RequestOp{getOf(name)},
-	})
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case !resp.Succeeded:
-		return 0, kvsOf(resp, 0)[0], nil
-	}
-	if newest := kvsOf(resp, 1); len(newest) > 1 {
-		w.follow(newest[1])
-	}
-	return resp.Header.Revision, nil, nil
 }
 
 // adoptEntry looks at the entry that has the name. If an earlier call of this id made it, and its reply was lost,
@@ -184,10 +166,13 @@ func (b *backend) adoptEntry(ctx context.Context, p place, queue string, there *
 		return nil, 0, fmt.Errorf("%w: id %s was broken", driver.ErrLocked, r.ID)
 	}
 	l, ours, err := b.rebound(ctx, p, r, &rec)
-	if err == nil && !ours {
-		err = fmt.Errorf("%w: the entry of an earlier call is gone", driver.ErrNotSent)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !ours:
+		return nil, 0, fmt.Errorf("%w: the entry of an earlier call is gone", driver.ErrNotSent)
 	}
-	return l, rec.create, err
+	return l, rec.create, nil
 }
 
 // doubt records that an unsure entry may be in the queue, or may appear there, until its lease is over.

@@ -258,6 +258,13 @@ func TestSharedFullStore(t *testing.T) {
 	must[driver.Grant](t)(tryShared(b, "p", share1("b", permits(3, 3))))
 }
 
+// taint marks a lease that may have a ghost on it.
+func (b *backend) taint(l *lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.tainted = true
+}
+
 // taintAll taints all leases, as lost replies would.
 func (b *backend) taintAll() {
 	b.mu.Lock()

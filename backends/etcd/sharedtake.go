@@ -70,33 +70,16 @@ func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.G
 		txn.Compare = append(txn.Compare, madeAt(v.head.name, v.head.create))
 		txn.Success = append(txn.Success, deletionOf(v.head.name))
 	}
-	create, err := t.send(ctx, e, txn)
-	if err != nil || create == 0 {
+	resp, _, err := t.b.makeEntry(ctx, e, t.l, txn)
+	if err != nil || !resp.Succeeded {
 		return g, false, err
 	}
-	e.create = create
 	t.b.mu.Lock()
 	t.b.supersede(t.b.entries[t.place]) // the head
 	t.b.mu.Unlock()
 	g, err = t.b.created(e, t.l)
 	g.Of = v.bound
 	return g, true, err
-}
-
-// send makes the entry e by a transaction. create is 0 if its condition does not hold. A lease whose part in that is unknown
-// is tainted: what may have been made ends with it.
-func (t *take) send(ctx context.Context, e *entry, txn *pb.TxnRequest) (create int64, err error) {
-	create, left, err := t.b.makeEntry(ctx, e, t.l, func(ctx context.Context) (create int64, err error) {
-		resp, err := t.b.perform(ctx, t.b.names.shared(t.key), txn)
-		if err == nil && resp.Succeeded {
-			create = resp.Header.Revision
-		}
-		return create, err
-	})
-	if !left && err != nil && !driver.Definite(err) {
-		t.b.taint(t.l)
-	}
-	return create, err
 }
 
 // refused answers a request for which there is no room. One from the head of the queue becomes the key's head, if it has none,
@@ -121,14 +104,13 @@ func (t *take) refused(ctx context.Context, head *record) error {
 
 // head makes the head's entry, unless there is one.
 func (t *take) head(ctx context.Context) error {
-	rec := record{name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
-	e := &entry{place: t.place, name: rec.name, sharedPart: rec.sharedPart}
-	create, err := t.send(ctx, e, &pb.TxnRequest{
+	e := &entry{place: t.place, name: t.b.names.shared(t.key) + headName, sharedPart: sharedPart{head: true}}
+	resp, _, err := t.b.makeEntry(ctx, e, t.l, &pb.TxnRequest{
 		Compare: []*pb.Compare{madeAt(e.name, 0)},
 		Success: []*pb.RequestOp{putOf(e.name, e.value(e.id), t.l.id)},
 	})
-	if rec.create = create; create > 0 {
-		t.b.lead(t.place, rec, t.l)
+	if err == nil && resp.Succeeded {
+		t.b.lead(t.place, record{name: e.name, create: e.create, sharedPart: e.sharedPart}, t.l)
 	}
 	return cmp.Or(err, driver.ErrLocked)
 }
