@@ -14,9 +14,9 @@
 //	coord/lock/tickets/0   =  coord-lock 1 held id=app@host/4711/…
 //	coord/lock/tickets/17  =  coord-lock 1 held id=other@host/99/…
 //
-// The prefix is the key, escaped as in URLs. The name of an entry is a number without a meaning: 0 in an empty queue, the
-// number of its client or a random number for a waiter. Numbers are small and used again, because etcd looks at every name
-// that a queue ever had, until its history is compacted.
+// The prefix is the key, escaped as in URLs. The name of an entry is a number without a meaning: 0 of a TryLock, and the number
+// of its client or a random one of a Lock. Numbers are small and used again, because etcd looks at every name that a queue ever
+// had, until its history is compacted.
 //
 // The entry that was created first is the holder's, and its CreateRevision is the fencing token. So a grant is never
 // written: a waiter is granted when all entries before its own are gone. An entry whose value says released instead of
@@ -38,11 +38,11 @@
 //
 // Unlock reads the queue first if this client does not know the id, or if the reply to its wait was lost.
 //
-// While four requests of a client are in progress, further ones are collected: TryLocks and Unlocks of different keys and
-// decisions on different limits then share a transaction of up to a hundred smaller ones. A request waits at most 10 ms for
+// While four requests of a client are in progress, further ones are collected: those that make or end entries of different keys
+// and decisions on different limits then share a transaction of up to a hundred smaller ones. A request waits at most 10 ms for
 // that. If the server refuses one of them, all are sent again one by one.
 //
-// A waiter watches only the entry before its own. When that entry is gone, the waiter reads the queue. It is granted by an
+// Lock is granted at once if the answer shows no other entry. Else it waits. A waiter watches only the entry before its own. When that entry is gone, the waiter reads the queue. It is granted by an
 // answer that contains its own entry, and none before it. The event alone is not enough, because the waiter's own lease may
 // have been revoked meanwhile.
 //

@@ -81,7 +81,7 @@ func TestLostPlaceInQueue(t *testing.T) {
 
 	m.loseReply()
 	second := request("second", time.Minute)
-	if _, err := b.lock(ctx, "k", second, func() {}); err == nil || driver.Definite(err) {
+	if _, err := b.Lock(ctx, "k", second, func() {}); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 	}
 	m.on(nil)
@@ -105,7 +105,7 @@ func TestLostPlaceInQueue(t *testing.T) {
 	for entriesOf(t, b.client, b.names.queue("k")).Count < 2 { // again where its name was the third's
 		m.loseReply()
 		fourth = request("fourth", time.Minute)
-		if _, err := b.lock(ctx, "k", fourth, func() {}); err == nil || driver.Definite(err) {
+		if _, err := b.Lock(ctx, "k", fourth, func() {}); err == nil || driver.Definite(err) {
 			t.Fatalf("a lost reply: %v, want an unknown outcome", err)
 		}
 		m.on(nil)
@@ -169,7 +169,7 @@ func TestNameOfALostWaitIsTaken(t *testing.T) {
 	must[driver.Grant](t)(b.TryLock(ctx, "warm", request("warm", time.Minute))) // takes the lease
 	caught := m.lose(1)
 	second := request("second", time.Minute)
-	if _, err := b.lock(ctx, "k", second, func() {}); err == nil || driver.Definite(err) {
+	if _, err := b.Lock(ctx, "k", second, func() {}); err == nil || driver.Definite(err) {
 		t.Fatalf("a lost request: %v, want an unknown outcome", err)
 	}
 	m.on(nil)

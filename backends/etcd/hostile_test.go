@@ -35,7 +35,7 @@ func TestForeignEntries(t *testing.T) {
 			defer cancel()
 			for op, call := range map[string]func() error{
 				"TryLock": func() error { _, err := b.TryLock(short, name, request("c", time.Hour)); return err },
-				"Lock":    func() error { _, err := b.lock(short, name, request("c", time.Hour), func() {}); return err },
+				"Lock":    func() error { _, err := b.Lock(short, name, request("c", time.Hour), func() {}); return err },
 				"Inspect": func() error { _, err := b.Inspect(short, name); return err },
 				"TryLock by id": func() error {
 					_, err := b.TryLock(short, name, driver.Request{ID: id, TTL: time.Hour})

@@ -53,8 +53,10 @@ func (b *backend) onLease(ctx context.Context, p place, r driver.Request, try fu
 			return driver.Grant{}, err
 		}
 		g, err := try(l)
-		if err == nil {
-			return b.settle(ctx, p, r, g), nil
+		if err == nil && g.Token > 0 && b.outdated(l) { // it may end early; if it cannot be moved, it is as short as it is
+			if moved, err := b.renewOne(ctx, p, r); err == nil {
+				return moved, nil
+			}
 		}
 		if !again || !b.leaseRefused(l, err) {
 			return g, err
@@ -132,6 +134,7 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 func (b *backend) created(e *entry, l *lease) (driver.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.supersede(b.entries[e.place])
 	b.add(e, l)
 	if l.lost {
 		// It was gone before we knew of the entry.

@@ -24,7 +24,7 @@ func TestLockAgainAfterLoss(t *testing.T) {
 	if _, err := b.Renew(t.Context(), "k", r); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("Renew of a lost hold: %v", err)
 	}
-	again := must[driver.Grant](t)(b.lock(t.Context(), "k", r, func() {}))
+	again := must[driver.Grant](t)(b.Lock(t.Context(), "k", r, func() {}))
 	if again.Token <= first.Token {
 		t.Errorf("token %d after %d", again.Token, first.Token)
 	}
@@ -81,7 +81,7 @@ func TestCloseUnderLoad(t *testing.T) {
 			wg.Go(func() {
 				for {
 					r := request("a", 2*time.Second)
-					if _, err := b.lock(t.Context(), "k", r, func() {}); err != nil {
+					if _, err := b.Lock(t.Context(), "k", r, func() {}); err != nil {
 						return
 					}
 					holds.Add(1)

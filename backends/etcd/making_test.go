@@ -23,7 +23,7 @@ func TestCancelledAttemptLeavesNothing(t *testing.T) {
 		"TryLock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) { return b.TryLock },
 		"Lock": func(b *backend) func(context.Context, string, driver.Request) (driver.Grant, error) {
 			return func(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-				return b.lock(ctx, key, r, func() {})
+				return b.Lock(ctx, key, r, func() {})
 			}
 		},
 	} {

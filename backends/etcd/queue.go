@@ -13,27 +13,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Lock implements driver.Queuer. It tries the key first, unless this client has an entry in the queue already.
+// Lock implements driver.Queuer. On a free key it is one request, as TryLock is.
 func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
-	if !b.isQueued(key) {
-		g, err := b.TryLock(ctx, key, r)
-		if !errors.Is(err, driver.ErrLocked) {
-			return g, err
-		}
-		waits()
-		return b.lock(ctx, key, r, func() {})
-	}
-	return b.lock(ctx, key, r, waits)
-}
-
-// isQueued reports whether this client has an entry in the queue of key.
-func (b *backend) isQueued(key string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.queued[key] > 0
-}
-
-func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits func()) (driver.Grant, error) {
 	if err := check(key, r); err != nil {
 		return driver.Grant{}, err
 	}
@@ -49,13 +30,14 @@ func (b *backend) lock(ctx context.Context, key string, r driver.Request, waits 
 	wait, end := context.WithCancelCause(call)
 	defer end(nil)
 	var w *waiter
-	part := r
-	part.Whole = false // the lease begins with the grant, and not now
-	if _, err := b.onLease(call, p, part, func(l *lease) (_ driver.Grant, err error) {
-		w, err = b.enqueue(call, key, r, l, end)
-		return driver.Grant{}, err
-	}); err != nil {
-		return driver.Grant{}, err
+	g, err := b.onLease(call, p, r, func(l *lease) (_ driver.Grant, err error) {
+		if w, err = b.enqueue(call, p, r, l, end); err != nil {
+			return driver.Grant{}, err
+		}
+		return w.granted, nil
+	})
+	if err != nil || g.Token > 0 {
+		return g, err
 	}
 	w.waits = sync.OnceFunc(waits)
 	if w.before != "" {
@@ -88,15 +70,14 @@ var errNameTaken = errors.New("etcd: the name is taken")
 
 // enqueue makes an entry at the end of the queue, in one transaction, or finds the entry that an earlier
 // call of the same id made.
-func (b *backend) enqueue(ctx context.Context, key string, r driver.Request, l *lease, end context.CancelCauseFunc) (*waiter, error) {
-	p := place{key: key, id: r.ID}
+func (b *backend) enqueue(ctx context.Context, p place, r driver.Request, l *lease, end context.CancelCauseFunc) (*waiter, error) {
 	name, err := b.earlierName(p)
 	if err != nil {
 		return nil, err
 	}
 	for tries := 0; ; tries++ {
 		if name == "" {
-			name = b.newName(key, tries)
+			name = b.newName(p.key, tries)
 		}
 		w, err := b.enqueueAs(ctx, p, r, l, name, end)
 		if !errors.Is(err, errNameTaken) {
@@ -127,7 +108,11 @@ func (b *backend) enqueueAs(ctx context.Context, p place, r driver.Request, l *l
 		if its, e.create, err = b.adoptEntry(ctx, p, w.queue, kvsOf(resp, 0)[0], r); err == nil {
 			l = its
 		}
-	case len(kvsOf(resp, 1)) > 1:
+	case len(kvsOf(resp, 1)) == 1: // nobody else is there
+		w.entry = e
+		w.granted, err = b.created(e, l)
+		return w, err
+	default:
 		w.follow(kvsOf(resp, 1)[1])
 	}
 	b.mu.Lock()

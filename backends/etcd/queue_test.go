@@ -188,12 +188,12 @@ func TestWaiterHearsOfTheDead(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if g, err := b.lock(ctx, "k", request("waiter", time.Minute), func() {}); !errors.Is(err, context.DeadlineExceeded) {
+	if g, err := b.Lock(ctx, "k", request("waiter", time.Minute), func() {}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("beside the holder: %+v, %v", g, err)
 	}
 	granted := make(chan error, 1)
 	go func() {
-		_, err := b.lock(t.Context(), "k", request("waiter", time.Minute), func() {})
+		_, err := b.Lock(t.Context(), "k", request("waiter", time.Minute), func() {})
 		granted <- err
 	}()
 	until(t, hung, "the waiter is in the queue", func() bool {

@@ -74,9 +74,6 @@ func (t *take) grant(ctx context.Context, revision int64, v verdict) (g driver.G
 	if err != nil || !resp.Succeeded {
 		return g, false, err
 	}
-	t.b.mu.Lock()
-	t.b.supersede(t.b.entries[t.place]) // the head
-	t.b.mu.Unlock()
 	g, err = t.b.created(e, t.l)
 	g.Of = v.bound
 	return g, true, err

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // A leader of etcd that stood still, and was replaced meanwhile, may revoke leases when it goes on: those that are over as far
@@ -66,20 +64,4 @@ func (b *backend) confirm(ctx context.Context, l *lease) error {
 		answered()
 	}
 	return err
-}
-
-// settle moves what was granted just now to another lease, if the one that it is on is of a term that is over. If that is not
-// possible, the hold is as short as it is.
-func (b *backend) settle(ctx context.Context, p place, r driver.Request, g driver.Grant) driver.Grant {
-	b.mu.Lock()
-	e := b.entries[p]
-	settled := e == nil || e.state != held || !b.outdated(e.lease)
-	b.mu.Unlock()
-	if settled {
-		return g
-	}
-	if moved, err := b.renewOne(ctx, p, r); err == nil {
-		return moved
-	}
-	return g
 }

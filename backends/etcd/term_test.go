@@ -57,7 +57,7 @@ func TestOldLeaderRevokesLeases(t *testing.T) {
 		return b.TryLock(context.Background(), key, r)
 	}
 	queue := func(b *backend, key string, r driver.Request) (driver.Grant, error) {
-		return b.lock(context.Background(), key, r, func() {})
+		return b.Lock(context.Background(), key, r, func() {})
 	}
 	renew := func(b *backend, key string, r driver.Request) (driver.Grant, error) {
 		return b.Renew(context.Background(), key, r)

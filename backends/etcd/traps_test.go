@@ -21,7 +21,7 @@ func startWaiter(t testing.TB, ctx context.Context, b *backend, key string, r dr
 	t.Helper()
 	done := make(chan result, 1)
 	go func() {
-		g, err := b.lock(ctx, key, r, func() {})
+		g, err := b.Lock(ctx, key, r, func() {})
 		done <- result{g, err, time.Now()}
 	}()
 	until(t, hung, "a waiter to be in the queue", func() bool {
@@ -322,7 +322,7 @@ func TestTrap13PredecessorGoesBeforeTheWatch(t *testing.T) {
 		})
 		w := request("waiter", time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), hung)
-		if _, err := b.lock(ctx, "k", w, func() {}); err != nil {
+		if _, err := b.Lock(ctx, "k", w, func() {}); err != nil {
 			t.Fatalf("%v: want a grant by the look after the watch", err)
 		}
 		cancel()
