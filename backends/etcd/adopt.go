@@ -77,7 +77,7 @@ func (b *backend) rebound(ctx context.Context, p place, r driver.Request, rec *r
 func (b *backend) moveTo(ctx context.Context, rec record, seconds int64) (*lease, error) {
 	b.mu.Lock()
 	l := b.granted[rec.lease]
-	ours := l.usable(time.Now()) && l.seconds >= seconds
+	ours := l.usable() && l.seconds >= seconds
 	b.mu.Unlock()
 	if ours {
 		if err := b.keepAlive(ctx, l, b.ago(l, 3)); !errors.Is(err, errLapsed) {

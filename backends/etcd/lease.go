@@ -62,10 +62,19 @@ func (l *lease) answered(sent time.Time, ttl time.Duration) {
 	}
 }
 
-// usable reports whether new entries may be bound to l. backend.mu is held.
-func (l *lease) usable(now time.Time) bool {
-	return l != nil && !l.tainted && !l.lost && now.Before(l.until())
+// over is why l must not be used any more: errLeaseLost or errLapsed; nil: it may be. backend.mu is held.
+func (l *lease) over() error {
+	switch {
+	case l.lost:
+		return errLeaseLost
+	case !time.Now().Before(l.until()):
+		return errLapsed
+	}
+	return nil
 }
+
+// usable reports whether new entries may be bound to l. backend.mu is held.
+func (l *lease) usable() bool { return l != nil && !l.tainted && l.over() == nil }
 
 // seconds is a TTL as the server counts it: rounded up, and not below its minimum.
 func (b *backend) seconds(ttl time.Duration) int64 {
@@ -82,7 +91,7 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 		b.classes[seconds] = c
 	}
 	l := c.current
-	usable := l.usable(time.Now())
+	usable := l.usable()
 	b.mu.Unlock()
 	if usable {
 		err := b.keepAlive(ctx, l, b.ago(l, 3))
@@ -97,7 +106,7 @@ func (b *backend) leaseFor(ctx context.Context, seconds int64) (*lease, error) {
 	defer unlock()
 	b.mu.Lock()
 	other := c.current
-	usable = other != l && other.usable(time.Now())
+	usable = other != l && other.usable()
 	b.mu.Unlock()
 	if usable {
 		return other, nil
@@ -153,13 +162,8 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	enough := func() (bool, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		switch {
-		case l.lost:
-			return true, errLeaseLost
-		case !time.Now().Before(l.until()):
-			return true, errLapsed
-		}
-		return !l.since.Before(notBefore), nil
+		err := l.over()
+		return err != nil || !l.since.Before(notBefore), err
 	}
 	if ok, err := enough(); ok {
 		return err
@@ -203,7 +207,7 @@ func (b *backend) sendKeepAlive(ctx context.Context, l *lease) (sent time.Time, 
 func (b *backend) mayLive(l *lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !l.lost && time.Now().Before(l.until())
+	return l.over() == nil
 }
 
 // loseLease tells everyone who is bound to l that it is gone.

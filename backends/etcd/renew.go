@@ -263,8 +263,8 @@ func (b *backend) prove(ctx context.Context, chunk []*renewal) (others []*renewa
 	return others, err
 }
 
-// proved reports whether the entry was found as we know it. If it is gone, or nobody's,
-// the hold is over.
+// proved reports whether the entry was found as we know it. If it is gone, or nobody's, the hold is over, and there is nothing
+// left to ask.
 func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 	found, moved := resp.GetResponseRange(), resp.GetResponseTxn()
 	if moved != nil {
@@ -274,16 +274,14 @@ func (b *backend) proved(n *renewal, resp *pb.ResponseOp) bool {
 		found = moved.Responses[0].GetResponseRange()
 	}
 	if len(found.GetKvs()) == 0 {
-		return b.notThere(n.e, "its entry is gone")
+		b.lose(n.e, errEntryGone)
+		return true
 	}
 	rec, err := b.names.read(n.e.place, found.Kvs[0])
 	switch {
-	case err != nil:
-		return b.notThere(n.e, err.Error())
-	case rec.create != n.e.create:
-		return b.notThere(n.e, "its entry was made anew")
-	case rec.released:
-		return b.notThere(n.e, "it was broken")
+	case err != nil, rec.create != n.e.create, rec.released:
+		b.lose(n.e, errBroken)
+		return true
 	case moved != nil: // by the same request, which was sent twice; or else it is on another lease, or smaller
 		return rec.lease == n.to.id && rec.value == n.value
 	}
@@ -310,13 +308,6 @@ func (b *backend) extended(n *renewal) (driver.Grant, error) {
 		e.deadline = d
 	}
 	return e.grant(e.deadline.Sub(since), since), nil
-}
-
-// notThere ends a hold whose entry is not what it was. It gives true, for there is nothing
-// left to ask.
-func (b *backend) notThere(e *entry, why string) bool {
-	b.lose(e, errors.New("etcd: "+why))
-	return true
 }
 
 // renewOther renews a hold that this client does not know, or that is bound to another

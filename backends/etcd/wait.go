@@ -191,7 +191,7 @@ func (l *lease) due() time.Time { return l.since.Add(l.ttl / 3) }
 func (b *backend) stayAlive(ctx context.Context, w *waiter) error {
 	now := time.Now()
 	b.mu.Lock()
-	l, usable, due := w.lease, w.lease.usable(now), !now.Before(w.lease.due())
+	l, usable, due := w.lease, w.lease.usable(), !now.Before(w.lease.due())
 	b.mu.Unlock()
 	if w.refusal != nil {
 		return nil
