@@ -96,6 +96,7 @@ func New(client *clientv3.Client, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
+	locker
 	remote
 	own    bool // Close closes client
 	names  names
@@ -147,7 +148,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		classes: make(map[int64]*class), granted: make(map[int64]*lease),
 		entries: make(map[place]*entry), queued: make(map[string]int),
 	}
-	b.remote.client = client
+	b.locker.store, b.remote.client = b, client
 	life, end := context.WithCancelCause(context.Background())
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)

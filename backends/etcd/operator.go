@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -60,74 +59,34 @@ func (b *backend) firstOf(ctx context.Context, key string) (record, int64, error
 	return rec, found.Count, err
 }
 
-// Break implements driver.Breaker: the entry becomes nobody's where it is, on the same
-// lease. Its client removes it at the hold's deadline; if that client is dead, the lease
-// ends. Nobody comes before the first in the queue, so that the two requests are as good as one.
-func (b *backend) Break(ctx context.Context, key, id string) error {
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		return err
+// removeAll removes the entries of p, also those that are nobody's. ErrNotHeld if there is none.
+func (b *backend) removeAll(ctx context.Context, p place) error {
+	freed, absent := false, driver.ErrNotHeld
+	for changed := true; changed; {
+		changed = false
+		found, err := b.get(ctx, allUnder(b.names.prefix(p)))
+		if err != nil {
+			return err
+		}
+		for _, kv := range found.Kvs {
+			rec, err := b.names.read(p, kv)
+			if err != nil {
+				absent = err // who knows whose that is
+			}
+			if err != nil || rec.id != p.id {
+				continue
+			}
+			removed, err := b.changeAsRead(ctx, rec, deletionOf(rec.name))
+			if err != nil {
+				return err
+			}
+			freed, changed = freed || removed, changed || !removed
+		}
 	}
-	defer done()
-	rec, _, err := b.firstOf(call, key)
-	if err != nil {
-		return err
-	}
-	if rec.id != id || rec.released {
-		return driver.ErrNotHeld
-	}
-	there, err := b.replace(call, rec, releasedValue(id))
-	if err == nil && !there {
-		err = driver.ErrNotHeld
-	}
-	return err
-}
-
-// BreakNow implements driver.Breaker: the entry of id goes, also as nobody's.
-func (b *backend) BreakNow(ctx context.Context, key, id string) error {
-	return b.breakNow(ctx, place{key: key, id: id})
-}
-
-func (b *backend) breakNow(ctx context.Context, p place) error {
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	freed, err := b.freeKept(call, p)
-	done()
-	if err != nil || freed && !p.shared {
-		return err
-	}
-	if err = b.unlock(ctx, p); freed && errors.Is(err, driver.ErrNotHeld) {
+	if freed {
 		return nil
 	}
-	return err
-}
-
-// freeKept removes the entries that keep taken what p held.
-func (b *backend) freeKept(ctx context.Context, p place) (freed bool, err error) {
-	prefix := b.names.prefix(p)
-	found, err := b.get(ctx, allUnder(prefix))
-	if err != nil {
-		return false, err
-	}
-	for _, kv := range found.Kvs {
-		rec, err := b.names.read(p, kv)
-		if err != nil || rec.id != p.id || !rec.released {
-			continue // Unlock tells of what is not coord's
-		}
-		there, err := b.delete(ctx, rec)
-		if err != nil {
-			return freed, err
-		}
-		freed = freed || there
-	}
-	return freed, nil
-}
-
-// delete removes an entry. there is false if it has changed since it was read.
-func (b *backend) delete(ctx context.Context, rec record) (there bool, err error) {
-	return b.changeAsRead(ctx, rec, deletionOf(rec.name))
+	return absent
 }
 
 // replace gives an entry another value, on the lease that it has. there is false if it has changed since it was read.
@@ -135,6 +94,7 @@ func (b *backend) replace(ctx context.Context, rec record, value string) (there 
 	return b.changeAsRead(ctx, rec, put(&pb.PutRequest{Key: []byte(rec.name), Value: []byte(value), IgnoreLease: true}))
 }
 
+// changeAsRead makes op of an entry. there is false if it has changed since it was read.
 func (b *backend) changeAsRead(ctx context.Context, rec record, op *pb.RequestOp) (there bool, err error) {
 	resp, err := b.txn(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{madeAt(rec.name, rec.create), hasValue(rec.name, rec.value)},

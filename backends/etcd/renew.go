@@ -11,39 +11,9 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Renew implements driver.Locker: a keepalive, unless one was sent just now, and a
-// proof that the entry is there.
-func (b *backend) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	defer done()
-	return b.renewOne(call, place{key: key, id: r.ID}, r)
-}
-
 func (b *backend) renewOne(ctx context.Context, p place, r driver.Request) (driver.Grant, error) {
 	out := b.renew(ctx, p.shared, []driver.Hold{{Key: p.key, Request: r}})
 	return out[0].Grant, out[0].Err
-}
-
-// RenewAll implements driver.Locker: one keepalive for each TTL among the holds,
-// and one request for each hundred of them.
-func (b *backend) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	return b.renewAll(ctx, false, holds)
-}
-
-func (b *backend) renewAll(ctx context.Context, shared bool, holds []driver.Hold) []driver.Renewal {
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		out := make([]driver.Renewal, len(holds))
-		for i := range out {
-			out[i].Err = err
-		}
-		return out
-	}
-	defer done()
-	return b.renew(call, shared, holds)
 }
 
 // renewal is one hold on its way through a renewal.

@@ -13,13 +13,16 @@ import (
 )
 
 // Shared implements driver.Backend.
-func (b *backend) Shared() driver.SharedLocker { return sharedLocker{b: b} }
+func (b *backend) Shared() driver.SharedLocker { return sharedLocker{locker: locker{b, true}} }
 
 // sharedLocker keeps the holds that share a key, on the leases that locks have too.
 type sharedLocker struct {
-	driver.Unimplemented
-	b *backend
+	locker
+	others
 }
+
+// others are the methods of a Locker that nobody calls of shared holds.
+type others struct{ driver.Unimplemented }
 
 var _ driver.SharedLocker = sharedLocker{}
 
@@ -28,7 +31,7 @@ func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 	if err := checkShare(key, r); err != nil {
 		return driver.Grant{}, err
 	}
-	b, p := s.b, place{key, r.ID, true}
+	b, p := s.store, place{key, r.ID, true}
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return driver.Grant{}, err
@@ -50,59 +53,18 @@ func (s sharedLocker) TryLock(ctx context.Context, key string, r driver.Request)
 	})
 }
 
-// Renew keeps the lease alive and proves that the entry is there. If r asks for less, it reads the entry and makes it smaller
-// in place.
-func (s sharedLocker) Renew(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
-	out := s.RenewAll(ctx, []driver.Hold{{Key: key, Request: r}})
-	return out[0].Grant, out[0].Err
-}
-
-// RenewAll implements driver.Locker, as for locks.
-func (s sharedLocker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Renewal {
-	return s.b.renewAll(ctx, true, holds)
-}
-
-// Unlock ends the hold of id, or its headship: one request for a hold that this client knows, else a read before it.
-func (s sharedLocker) Unlock(ctx context.Context, key, id string) error {
-	return s.b.unlock(ctx, place{key, id, true})
-}
-
-// Break makes the hold of id nobody's where it is, on the same lease, as that of a lock.
-func (s sharedLocker) Break(ctx context.Context, key, id string) error {
-	call, done, err := s.b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	for {
-		rec, err := s.b.heldBy(call, place{key, id, true})
-		if err != nil {
-			return err
-		}
-		broken, err := s.b.replace(call, rec, shareValue(shareBroken, rec.share, id))
-		if broken || err != nil {
-			return err
-		}
-	}
-}
-
-// BreakNow ends the hold of id, or its headship, also a hold that was broken.
-func (s sharedLocker) BreakNow(ctx context.Context, key, id string) error {
-	return s.b.breakNow(ctx, place{key, id, true})
-}
-
 // Holders reads who holds key: one request, and one for each lease.
 func (s sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
-	call, done, err := s.b.begin(ctx)
+	call, done, err := s.store.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	all, err := s.b.sharersOf(call, key)
+	all, err := s.store.sharersOf(call, key)
 	if err != nil {
 		return nil, err
 	}
-	left, err := s.b.leasesOf(call, all.list)
+	left, err := s.store.leasesOf(call, all.list)
 	if err != nil {
 		return nil, err
 	}

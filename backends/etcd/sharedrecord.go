@@ -67,6 +67,14 @@ func (s *sharedPart) value(id string) string {
 	return shareValue(shareHeld, s.share, id)
 }
 
+// releasedValue is its value once it is nobody's.
+func (s *sharedPart) releasedValue(id string) string {
+	if s.share.Mode == driver.Exclusive {
+		return releasedValue(id)
+	}
+	return shareValue(shareBroken, s.share, id)
+}
+
 // readShared reads an entry of the key with that prefix. What is not coord's is driver.ErrCorrupt.
 func readShared(prefix string, kv *mvccpb.KeyValue) (record, error) {
 	rec, ok := parseShared(string(kv.Value))

@@ -10,19 +10,19 @@ import (
 
 // NotifyChanges implements driver.SharedLocker by a watch on the stream of waiters. It ends with the watch.
 func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
-	call, done, err := s.b.begin(ctx)
+	call, done, err := s.store.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	prefix := s.b.names.shared(key)
-	w := s.b.waits.begin(prefix, clientv3.GetPrefixRangeEnd(prefix), func(ev *mvccpb.Event) {
+	prefix := s.store.names.shared(key)
+	w := s.store.waits.begin(prefix, clientv3.GetPrefixRangeEnd(prefix), func(ev *mvccpb.Event) {
 		// What has gone or become smaller makes room, and not what has come.
 		if ev.Type == mvccpb.DELETE || ev.Kv.CreateRevision != ev.Kv.ModRevision {
 			changed()
 		}
 	})
-	defer s.b.waits.end(w)
+	defer s.store.waits.end(w)
 	for ready := w.ready; ; {
 		select {
 		case <-ready:

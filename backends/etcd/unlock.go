@@ -11,22 +11,6 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Unlock implements driver.Locker: one request, and a read of the queue before it if this client does not know the
-// entry.
-func (b *backend) Unlock(ctx context.Context, key, id string) error {
-	return b.unlock(ctx, place{key: key, id: id})
-}
-
-func (b *backend) unlock(ctx context.Context, p place) error {
-	call, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = b.leave(call, p, deletionOf)
-	return err
-}
-
 // errWithdrawn ends a wait whose id was unlocked.
 var errWithdrawn = fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
 
