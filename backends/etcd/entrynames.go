@@ -1,11 +1,6 @@
 package etcd
 
-import (
-	"fmt"
-	"math/rand/v2"
-
-	"github.com/coordgo/coord/driver"
-)
+import "math/rand/v2"
 
 const (
 	// ownNumbers is the count of numbers for clients. Two clients may have the same number: that costs the second waiter
@@ -29,17 +24,11 @@ func (b *backend) newName(key string, tries int) string {
 }
 
 // earlierName returns the name of an entry whose reply an earlier call of the same id lost, "" if there is none.
-func (b *backend) earlierName(p place) (string, error) {
+func (b *backend) earlierName(p place) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entries[p]
-	switch {
-	case e == nil:
-		return "", nil
-	case e.state == waiting, e.state == held:
-		return "", fmt.Errorf("%w: id %s waits for this key already: want one wait per id", driver.ErrInvalid, p.id)
-	case e.state == unsure:
-		return e.name, nil
+	if e := b.entries[p]; e != nil && e.state == unsure {
+		return e.name
 	}
-	return "", nil
+	return ""
 }

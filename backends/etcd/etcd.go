@@ -207,6 +207,11 @@ func (b *backend) shut() error {
 	b.end()
 	b.mu.Unlock()
 	b.bg.Wait()
+	b.mu.Lock()
+	for _, e := range b.entries {
+		e.unplan()
+	}
+	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	var revoking sync.WaitGroup

@@ -70,15 +70,9 @@ func (b *backend) heldAlready(ctx context.Context, p place, r driver.Request) (d
 	if err := b.awaitMade(ctx, p); err != nil {
 		return driver.Grant{}, false, err
 	}
-	e, err := b.lapsed(ctx, p)
-	if err != nil || e == nil {
+	holds, err := b.lapsed(ctx, p)
+	if err != nil || !holds {
 		return driver.Grant{}, false, err
-	}
-	b.mu.Lock()
-	holds := e.state == held
-	b.mu.Unlock()
-	if !holds {
-		return driver.Grant{}, false, nil
 	}
 	g, err := b.renewOne(ctx, p, r)
 	if errors.Is(err, driver.ErrNotHeld) {

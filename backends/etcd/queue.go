@@ -71,10 +71,7 @@ var errNameTaken = errors.New("etcd: the name is taken")
 // enqueue makes an entry at the end of the queue, in one transaction, or finds the entry that an earlier
 // call of the same id made.
 func (b *backend) enqueue(ctx context.Context, p place, r driver.Request, l *lease, end context.CancelCauseFunc) (*waiter, error) {
-	name, err := b.earlierName(p)
-	if err != nil {
-		return nil, err
-	}
+	name := b.earlierName(p)
 	for tries := 0; ; tries++ {
 		if name == "" {
 			name = b.newName(p.key, tries)

@@ -92,22 +92,19 @@ func (b *backend) abandon(list []*entry) {
 	}
 }
 
-// lapsed has a hold of id that is past its deadline, or about to be removed, removed
-// now, so that id can begin again. It gives the entry of id that is live, if there is one.
-func (b *backend) lapsed(ctx context.Context, p place) (*entry, error) {
+// lapsed removes a hold of p that is past its deadline, or about to be removed, so that its id can begin again. holds says that
+// p has a hold that is live.
+func (b *backend) lapsed(ctx context.Context, p place) (holds bool, err error) {
 	b.mu.Lock()
 	e := b.entries[p]
-	if e == nil {
-		b.mu.Unlock()
-		return nil, nil
-	}
-	if e.state == held && !time.Now().Before(e.deadline) {
+	if e != nil && e.state == held && !time.Now().Before(e.deadline) {
 		b.remove(e)
 	}
-	live := e.state != removing
+	holds = e != nil && e.state == held
+	over := e != nil && e.state == removing
 	b.mu.Unlock()
-	if live {
-		return e, nil
+	if over {
+		return false, b.reap(ctx, []*entry{e})
 	}
-	return nil, b.reap(ctx, []*entry{e})
+	return holds, nil
 }
