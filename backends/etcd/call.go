@@ -34,16 +34,12 @@ func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFun
 		call, cancel := context.WithDeadline(b.life, until)
 		return valued{call, ctx}, cancel, nil
 	}
-	if ctx.Done() == nil {
-		return valued{b.life, ctx}, func() {}, nil
-	}
 	call, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(errClosing) })
 	return call, func() { stop(); cancel(nil) }, nil
 }
 
-// valued ends with one context, and has the values of another. Where the caller's context has no
-// cancellation of its own, the call's is one of the backend's, for which no goroutine has to wait.
+// valued ends with one context, and has the values of another.
 type valued struct {
 	context.Context
 	values context.Context

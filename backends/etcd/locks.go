@@ -108,11 +108,7 @@ func (b *backend) tryOn(ctx context.Context, key string, r driver.Request, l *le
 	case resp.Succeeded:
 		return b.created(e, l)
 	}
-	before := kvsOf(resp, 0)
-	if len(before) == 0 {
-		return driver.Grant{}, errors.New("etcd: a queue that is neither empty nor has a first")
-	}
-	rec, err := readRecord(queue, before[0])
+	rec, err := readRecord(queue, kvsOf(resp, 0)[0])
 	switch {
 	case err != nil:
 		return driver.Grant{}, err
