@@ -23,7 +23,7 @@ type attempt struct {
 	asked  time.Time // when it was asked last whether the user may stay in the queue
 	denied time.Time // since when it may not; zero: it may
 	handed bool      // a goroutine has the turn now, and clears up
-	making making
+	lost   bool      // a create may have been made
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -38,7 +38,7 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 	}
 	since, alone, err := a.enqueue(ctx)
 	if err != nil {
-		if a.e.shared && !a.handed && a.making.lost {
+		if a.e.shared && !a.handed && a.lost {
 			a.giveUp()
 		}
 		return driver.Grant{}, err
@@ -75,20 +75,14 @@ func (a *attempt) giveUp() {
 
 // enqueue puts a node into the queue. An answer that is lost, it looks for.
 func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
-	lost := false // a create may have been made
-	defeats := 0  // by other clients
+	defeats := 0 // by other clients
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		session, err := a.b.await(ctx)
 		if err != nil {
-			return since, false, unknownIf(ctx, lost, err)
+			return since, false, unknownIf(ctx, a.lost, err)
 		}
 		since = time.Now()
-		m := &a.making
-		m.of, m.session, m.lost = a, session, lost
-		var t ticket
-		if err = a.b.send(ctx, m); err == nil {
-			t, err, lost = m.t, classify(a.b.named(m.err)), m.lost
-		}
+		t, err := call(ctx, a.b, func() (ticket, error) { return a.make(session) }, a.late)
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
@@ -109,9 +103,9 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err
 			defeats++
 			continue
 		case answered(err) || driver.Definite(err):
-			return since, false, unknownIf(ctx, lost, err)
-		case !lost:
-			lost, m.lost = true, true
+			return since, false, unknownIf(ctx, a.lost, err)
+		case !a.lost:
+			a.lost = true
 			if !a.e.shared {
 				a.b.haunt(a.e, session)
 			}
@@ -127,26 +121,9 @@ func pauseAfter(defeats int, took time.Duration) time.Duration {
 	return max(min(took, 10*time.Millisecond), time.Microsecond) << min(defeats+2, 6)
 }
 
-// making is the task that makes the node of an attempt. Parts of its requests are here, to be one object.
-type making struct {
-	of      *attempt
-	session int64
-	lost    bool
-	t       ticket
-	err     error
-
-	create zk.CreateRequest
-	set    zk.SetDataRequest
-	ops    [2]any
-	id     [driver.MaxID]byte
-}
-
-func (m *making) do() { m.t, m.err = m.of.make(m.session, m.lost) }
-
 // late clears up after a create whose caller has gone, and ends the turn. What was made
 // was made in the session of this moment, or in an earlier one, with which it has gone.
-func (m *making) late() {
-	a := m.of
+func (a *attempt) late(ticket, error) {
 	a.b.purge(a.e, a.b.conn.SessionID())
 	a.e.end()
 }
@@ -154,11 +131,11 @@ func (m *making) late() {
 // make has the node made, unless it is found. The library sends what it has when it has a
 // connection, be it in a later session than the one that the attempt began in:
 // such a node is no hold, and its ticket, with errNewSession, is for its removal.
-func (a *attempt) make(session int64, lost bool) (t ticket, err error) {
+func (a *attempt) make(session int64) (t ticket, err error) {
 	if a.e.shared {
-		return a.makeShared(session, lost)
+		return a.makeShared(session)
 	}
-	if lost {
+	if a.lost {
 		if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
 			return t, err
 		}

@@ -78,29 +78,54 @@ var errLeft = errors.New("zookeeper: no answer yet")
 
 // call makes requests, which do is, and returns when ctx ends at the latest. The
 // library knows no ctx: the requests then stay under way, and late, unless it is nil, is
-// called with their result. Close waits for late.
+// called with their result. Close waits for late, unless the connection is the application's, which may outlive the backend.
+//
+// An error says that nothing was begun, or with errLeft that the requests are under way, or is theirs.
 func call[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
-	t := &funcTask[T]{make: do, missed: late}
-	if err := b.send(ctx, t); err != nil {
-		var none T
+	var none T
+	if _, err := b.await(ctx); err != nil {
 		return none, err
 	}
-	return t.value, classify(b.named(t.err))
-}
-
-// funcTask is a task of functions.
-type funcTask[T any] struct {
-	make   func() (T, error)
-	missed func(T, error)
-	value  T
-	err    error
-}
-
-func (t *funcTask[T]) do() { t.value, t.err = t.make() }
-
-func (t *funcTask[T]) late() {
-	if t.missed != nil {
-		t.missed(t.value, t.err)
+	type result struct {
+		value T
+		err   error
+	}
+	done, left := make(chan result), make(chan struct{})
+	begun := b.background(func() {
+		value, err := do()
+		select {
+		case done <- result{value, err}:
+		case <-left:
+			if late != nil {
+				late(value, err)
+			}
+		}
+	})
+	if !begun {
+		return none, driver.ErrClosed
+	}
+	look := time.NewTicker(downLook)
+	defer look.Stop()
+	for {
+		var err error
+		select {
+		case r := <-done:
+			return r.value, classify(b.named(r.err))
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-b.closing:
+			err = errClosing
+		case <-look.C:
+			// A request that was handed in while the connection broke waits in
+			// the library for the next one, however long there is none. It is sent then.
+			if b.wire != nil && b.conn.State() != zk.StateHasSession {
+				err = b.wire.unreachable()
+			}
+		}
+		if err != nil {
+			close(left)
+			return none, fmt.Errorf("%w: %w", errLeft, err)
+		}
 	}
 }
 

@@ -19,7 +19,6 @@ type holdName struct {
 type entry struct {
 	b *backend
 	holdName
-	name     string // of the nodes of a lock, but for their numbers
 	dir, tag string // where its nodes are, and the part of their names that says whose they are
 
 	// guarded by backend.mu
@@ -35,11 +34,9 @@ type entry struct {
 	since    time.Time     // from when the lease certainly runs
 	until    time.Time     // when the node is given up
 	arm      time.Time     // when node is to be watched; zero: it is
-	alarm    *alarm        // at the earlier of these; nil: there is no hold
+	timer    *time.Timer   // at the earlier of these; nil: it has never held
 	withdraw chan struct{} // while it waits in the queue; closed to end that
 	watching bool          // it has found its place, and watches the node before
-
-	removal removal // whoever has the turn
 
 	sharing *sharing // of a shared hold that is held
 }
@@ -50,20 +47,18 @@ func (b *backend) enter(name holdName) *entry {
 	defer b.mu.Unlock()
 	e := b.entries[name]
 	if e == nil {
-		e = &entry{b: b, holdName: name}
+		e = &entry{b: b, holdName: name, dir: b.lockDir(name.key), tag: tagOf(name.id)}
 		if name.shared {
-			e.dir, e.tag = b.guardPath(name.key), tagOf(name.id)
-		} else {
-			var dir int
-			e.name, dir = b.nodeOf(name.key, name.id)
-			tag := dir + 1 + len(childVersion)
-			e.dir, e.tag = e.name[:dir], e.name[tag:tag+tagLen]
+			e.dir = b.guardPath(name.key)
 		}
 		b.entries[name] = e
 	}
 	e.refs++
 	return e
 }
+
+// prefix begins the names of its nodes.
+func (e *entry) prefix() string { return childVersion + e.tag + "-" }
 
 func (e *entry) leave() {
 	e.b.mu.Lock()
@@ -146,8 +141,7 @@ func (e *entry) held() (node string, broken bool) {
 func (e *entry) drop() {
 	e.dropMarks()
 	e.node, e.broken, e.sharing = "", nil, nil
-	e.alarm.off()
-	e.alarm = nil
+	e.timer.Stop()
 	e.tidy()
 }
 
@@ -262,19 +256,20 @@ func (b *backend) shorten() {
 	}
 }
 
-// plan sets the alarm to what is due next. backend.mu is held.
+// plan sets the timer to what is due next. backend.mu is held.
 func (e *entry) plan() {
 	next := e.until
 	if !e.arm.IsZero() && e.arm.Before(next) {
 		next = e.arm
 	}
-	if e.alarm == nil {
-		e.alarm = alarmOf(e)
+	if e.timer == nil {
+		e.timer = time.AfterFunc(time.Until(next), e.due)
+	} else {
+		e.timer.Reset(time.Until(next))
 	}
-	e.alarm.timer.Reset(time.Until(next))
 }
 
-// due does what is. It may come late, for a hold before this one: then nothing is.
+// due does what is. It may come late, when the hold is over or another has followed: then nothing is.
 func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()

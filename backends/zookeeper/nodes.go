@@ -14,15 +14,15 @@ import (
 // What follows makes requests and waits for their answers: it runs in a task,
 // or in the background.
 
-// background runs fn in a goroutine. Over a connection of our own Close waits for it, and then
+// background runs fn in a goroutine, false after Close. Over a connection of our own Close waits for it, and then
 // there is nothing left to do. The application's connection may be silent, and outlives
 // the backend: there fn goes on by itself.
-func (b *backend) background(fn func()) {
-	if b.wire == nil {
-		go fn()
-	} else {
-		b.start(fn)
+func (b *backend) background(fn func()) bool {
+	if b.wire != nil {
+		return b.start(fn)
 	}
+	go fn()
+	return true
 }
 
 // parent makes sure that dir is there and a queue of ours.
@@ -108,15 +108,15 @@ var errNoParent = errors.New("zookeeper: no answer about the parent node")
 // The parent is written to, so that its Stat comes with the answer: the number of
 // its children, and the id of this very transaction.
 func (a *attempt) create(session int64) (ticket, error) {
-	b, e, m, name := a.b, a.e, &a.making, a.e.name
-	m.create = zk.CreateRequest{Path: name, Data: append(m.id[:0], e.id...), Acl: b.acl, Flags: zk.FlagEphemeralSequential}
-	m.set = zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1}
-	m.ops = [2]any{&m.create, &m.set}
+	b, e := a.b, a.e
+	name := e.dir + "/" + e.prefix()
 	for range 10 {
 		if err := b.parent(e.dir); err != nil {
 			return ticket{}, notMade(err)
 		}
-		r, err := b.conn.Multi(m.ops[:]...)
+		r, err := b.conn.Multi(
+			&zk.CreateRequest{Path: name, Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1})
 		switch {
 		case errors.Is(err, zk.ErrNoNode): // a container that was empty for a while is removed
 			b.forgetParent(e.dir)

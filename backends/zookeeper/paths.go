@@ -21,9 +21,6 @@ const hexDigits = "0123456789ABCDEF"
 // lies between U+D800 and U+F8FF or from U+FFF0 in UTF-16, which is how it counts:
 // there, everything from U+10000 is such a pair. A colon ends the key in names of limits.
 func escape(key string) string {
-	if plain(key) {
-		return key
-	}
 	var b strings.Builder
 	for i := 0; i < len(key); {
 		r, n := utf8.DecodeRuneInString(key[i:])
@@ -39,16 +36,6 @@ func escape(key string) string {
 		i += n
 	}
 	return b.String()
-}
-
-// plain reports whether every byte of a key stands for itself, as in most.
-func plain(key string) bool {
-	for i := range len(key) {
-		if c := key[i]; c < ' ' || c >= 0x7f || c == '/' || c == '%' || c == ':' {
-			return false
-		}
-	}
-	return key == "" || key[0] != '.'
 }
 
 // allowed reports whether the rune of n bytes stands for itself.
@@ -82,33 +69,8 @@ func bucketOf(name string) byte {
 
 // tagOf is the part of a child's name that says whose it is: 128 bits of a hash of the id.
 func tagOf(id string) string {
-	tag := tagBytes(id)
-	return string(tag[:])
-}
-
-func tagBytes(id string) (tag [tagLen]byte) {
-	var buf [driver.MaxID]byte
-	sum := sha256.Sum256(append(buf[:0], id...))
-	hex.Encode(tag[:], sum[:tagLen/2])
-	return tag
-}
-
-// nodeOf is where the nodes of an id are made: the path of one is this and a number. It begins with the
-// lock's own, of dir bytes, and the version and the tag follow after a slash.
-func (b *backend) nodeOf(key, id string) (name string, dir int) {
-	key = escape(key)
-	tag := tagBytes(id)
-	var n strings.Builder
-	n.Grow(len(b.root) + len("/locks/") + len(key) + 1 + len(childVersion) + tagLen + 1)
-	n.WriteString(b.root)
-	n.WriteString("/locks/")
-	n.WriteString(key)
-	dir = n.Len()
-	n.WriteByte('/')
-	n.WriteString(childVersion)
-	n.Write(tag[:])
-	n.WriteByte('-')
-	return n.String(), dir
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:tagLen/2])
 }
 
 const (

@@ -19,8 +19,8 @@ type sharing struct {
 }
 
 // makeShared makes the node of a hold, if that is granted, or finds it, made by a request whose answer was lost.
-func (a *attempt) makeShared(session int64, lost bool) (ticket, error) {
-	b, e, share := a.b, a.e, a.r.Share
+func (a *attempt) makeShared(session int64) (ticket, error) {
+	b, e, share, lost := a.b, a.e, a.r.Share, a.lost
 	if lost {
 		if err := b.settle(e.dir); err != nil {
 			return ticket{}, notMade(err)
@@ -33,7 +33,7 @@ func (a *attempt) makeShared(session int64, lost bool) (ticket, error) {
 	if own := g.find(e.tag); own != nil {
 		return a.found(*own, session, lost)
 	}
-	a.making.lost = false
+	a.lost = false
 	share.Head = false
 	grant, err := g.decide(e.tag, share)
 	if err != nil {

@@ -85,48 +85,31 @@ func (e *entry) leaveLine() bool {
 // unlockOwn removes the node of a hold of this client. It is of version 0 unless it
 // was revoked.
 func (b *backend) unlockOwn(ctx context.Context, e *entry, node string) error {
-	r := &e.removal
-	*r = removal{e: e, node: node}
-	err := b.send(ctx, r)
+	remove := func() error { return b.conn.Delete(node, 0) }
+	err := b.run(ctx, remove, func(err error) {
+		_ = e.removed(node, err)
+		e.end()
+	})
 	if errors.Is(err, errLeft) {
 		return err
 	}
-	if err == nil {
-		err = r.settle()
-	}
-	e.end()
-	return err
+	defer e.end()
+	return e.removed(node, err)
 }
 
-// removal is the task that removes the node of a hold. It has the turn of its entry.
-type removal struct {
-	e    *entry
-	node string
-	err  error
-}
-
-func (r *removal) do() { r.err = r.e.b.conn.Delete(r.node, 0) }
-
-// late ends the turn: the caller has gone.
-func (r *removal) late() {
-	_ = r.settle()
-	r.e.end()
-}
-
-// settle takes in what came of it.
-func (r *removal) settle() error {
-	err := classify(r.e.b.named(r.err))
+// removed takes in what came of the removal of the node of a hold.
+func (e *entry) removed(node string, err error) error {
 	switch {
 	case err == nil:
-		r.e.dropNode(r.node)
-		if !r.e.shared {
-			r.e.b.released(r.e.dir)
+		e.dropNode(node)
+		if !e.shared {
+			e.b.released(e.dir)
 		}
 	case errors.Is(err, zk.ErrNoNode):
-		r.e.dropNode(r.node)
+		e.dropNode(node)
 		return driver.ErrNotHeld
 	case errors.Is(err, zk.ErrBadVersion):
-		r.e.revoked(r.node)
+		e.revoked(node)
 		return driver.ErrNotHeld
 	}
 	return err

@@ -188,7 +188,7 @@ func (b *backend) Close() error {
 			}
 			keep = true
 			if b.wire != nil {
-				e.alarm.timer.Stop()
+				e.timer.Stop()
 			}
 		}
 		b.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// Calls and alarms are used again: whatever callers leave early, nobody gets the answer to another's
-// request, and the alarm of none fires for another.
+// Whatever callers leave early, nobody gets the answer to another's request.
 func TestCallsAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	_, b := open(t)
@@ -61,23 +60,20 @@ func TestCallsAreNotMixedUp(t *testing.T) {
 	})
 }
 
-// A hold that is over when its alarm fires late, or that another hold of the same id has followed, is left alone.
-func TestAlarmThatRingsLate(t *testing.T) {
+// A hold that is over when its timer fires late, or that another hold of the same id has followed, is left alone.
+func TestTimerThatFiresLate(t *testing.T) {
 	_, b := open(t)
 	r := request("a", testSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	b.mu.Lock()
 	e := b.entries[holdName{key: "k", id: r.ID}]
-	a := e.alarm
 	b.mu.Unlock()
 	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
 		t.Fatal(err)
 	}
 	e.due()
-	a.fire()
 	g := must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
 	e.due()
-	a.fire()
 	if again, err := b.Renew(t.Context(), "k", r); err != nil || again.Token != g.Token {
 		t.Errorf("the hold after: %+v, %v, want token %d", again, err, g.Token)
 	}
