@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,8 +23,39 @@ type attempt struct {
 	heard  time.Time // when there was a connection, as far as we noticed
 	asked  time.Time // when it was asked last whether the user may stay in the queue
 	denied time.Time // since when it may not; zero: it may
-	handed bool      // a goroutine has the turn now, and clears up
-	lost   bool      // a create may have been made
+	handed bool      // a goroutine has the turn now, and ends it
+}
+
+// attempt makes one attempt. It waits if there are waits, which is told of it.
+func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, waits func()) (driver.Grant, error) {
+	e, err := b.turn(ctx, name)
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	a := &attempt{b: b, e: e, r: r, waits: waits}
+	g, err := a.run(ctx)
+	if a.handed {
+		return g, err
+	}
+	defer e.end()
+	if err != nil && e.stray {
+		err = unknown(ctx, err)
+	}
+	return g, err
+}
+
+// errStray is an unknown outcome, whatever came after it.
+var errStray = errors.New("zookeeper: an earlier request may have made a node")
+
+// unknown takes from an error that nothing was changed.
+func unknown(ctx context.Context, err error) error {
+	switch {
+	case !driver.Definite(err) || errors.Is(err, driver.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", errStray, ctx.Err())
+	}
+	return fmt.Errorf("%w: %v", errStray, err)
 }
 
 func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
@@ -36,14 +68,11 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 			return g, err
 		}
 	}
-	since, alone, err := a.enqueue(ctx)
+	since, err := a.enqueue(ctx)
 	if err != nil {
-		if a.e.shared && !a.handed && a.lost {
-			a.giveUp()
-		}
 		return driver.Grant{}, err
 	}
-	if alone {
+	if a.t.alone {
 		return a.granted(since)
 	}
 	return a.queued(ctx)
@@ -52,63 +81,38 @@ func (a *attempt) run(ctx context.Context) (driver.Grant, error) {
 // granted ends an attempt whose node is the head.
 func (a *attempt) granted(since time.Time) (driver.Grant, error) {
 	g, err := a.e.hold(a.t, since, a.r.TTL)
-	if err != nil {
-		a.giveUp()
-	} else if a.t.sharing != nil {
+	if err == nil && a.t.sharing != nil {
 		g.Of = a.t.sharing.bound
 	}
 	return g, err
 }
 
-// giveUp has the node removed in the background, with the turn.
-func (a *attempt) giveUp() {
-	a.handed = true
-	a.b.background(func() {
-		defer a.e.end()
-		if a.e.shared {
-			a.b.purge(a.e, a.b.conn.SessionID())
-		} else {
-			a.b.discard(a.t.path, a.t.session)
-		}
-	})
-}
-
-// enqueue puts a node into the queue. An answer that is lost, it looks for.
-func (a *attempt) enqueue(ctx context.Context) (since time.Time, alone bool, err error) {
+// enqueue puts a node into the queue. One whose answer is lost, it looks for.
+func (a *attempt) enqueue(ctx context.Context) (since time.Time, err error) {
 	defeats := 0 // by other clients
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		session, err := a.b.await(ctx)
 		if err != nil {
-			return since, false, unknownIf(ctx, a.lost, err)
+			return since, err
 		}
 		since = time.Now()
 		t, err := call(ctx, a.b, func() (ticket, error) { return a.make(session) }, a.late)
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
-			return since, false, err
+			return since, err
 		case err == nil:
 			a.t, a.heard = t, time.Now()
 			if !t.found {
 				a.b.lives(session, since)
 			}
-			return since, t.alone, nil
-		case errors.Is(err, errNewSession):
-			a.t = t
-			a.giveUp()
-			return since, false, err
-		case errors.Is(err, errNoParent): // its making was interrupted, and is no hold
+			return since, nil
 		case errors.Is(err, errRaced):
 			a.b.pause(ctx, rand.N(pauseAfter(defeats, time.Since(since))))
 			defeats++
 			continue
 		case answered(err) || driver.Definite(err):
-			return since, false, unknownIf(ctx, a.lost, err)
-		case !a.lost:
-			a.lost = true
-			if !a.e.shared {
-				a.b.haunt(a.e, session)
-			}
+			return since, err
 		}
 		a.b.pause(ctx, pause) // await sees why it ended
 	}
@@ -121,65 +125,73 @@ func pauseAfter(defeats int, took time.Duration) time.Duration {
 	return max(min(took, 10*time.Millisecond), time.Microsecond) << min(defeats+2, 6)
 }
 
-// late clears up after a create whose caller has gone, and ends the turn. What was made
-// was made in the session of this moment, or in an earlier one, with which it has gone.
-func (a *attempt) late(ticket, error) {
-	a.b.purge(a.e, a.b.conn.SessionID())
-	a.e.end()
-}
-
 // make has the node made, unless it is found. The library sends what it has when it has a
 // connection, be it in a later session than the one that the attempt began in:
-// such a node is no hold, and its ticket, with errNewSession, is for its removal.
+// such a node is no hold. It is looked for, as one whose answer was lost.
 func (a *attempt) make(session int64) (t ticket, err error) {
 	if a.e.shared {
-		return a.makeShared(session)
+		t, err = a.makeShared(session)
+	} else if t, err = a.find(session); err == nil && t.path == "" {
+		t, err = a.create(session)
 	}
-	if a.lost {
-		if t, err = a.b.find(a.e, session); err != nil || t.path != "" {
-			return t, err
-		}
-	}
-	t, err = a.create(session)
-	return a.b.sameSession(t, session, err)
-}
-
-// sameSession gives the outcome of a create that was begun in session.
-func (b *backend) sameSession(t ticket, session int64, err error) (ticket, error) {
-	if now := b.conn.SessionID(); now != session {
-		t.session = now
-		if err == nil {
-			err = errNewSession
-		}
+	if now := a.b.conn.SessionID(); err == nil && now != session {
+		t.session, err = now, errNewSession
 	}
 	return t, err
 }
 
-// errLostAnswer is an unknown outcome, whatever came after it.
-var errLostAnswer = errors.New("zookeeper: the answer to an earlier request was lost")
-
-// unknownIf takes from an error that it is definite.
-func unknownIf(ctx context.Context, unknown bool, err error) error {
-	switch {
-	case !unknown || !driver.Definite(err):
-		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", errLostAnswer, ctx.Err())
+// find gives the node that an earlier request for the id has made in this session, and removes what else there is. What is not
+// found, no such request makes any more: it is not on a connection of this session, and servers take none of another.
+func (a *attempt) find(session int64) (t ticket, err error) {
+	b, e := a.b, a.e
+	if !e.stray {
+		return ticket{}, nil
 	}
-	return fmt.Errorf("%w: %v", errLostAnswer, err)
+	names, err := b.list(e.dir, true)
+	if err != nil {
+		return ticket{}, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, e.prefix()) {
+			continue
+		}
+		node := e.dir + "/" + name
+		ok, stat, err := b.conn.Exists(node)
+		switch {
+		case err != nil:
+			return ticket{}, err
+		case !ok || stat.EphemeralOwner != session:
+		case stat.Version == 0 && t.path == "":
+			t = ticket{path: node, session: session, token: stat.Czxid, found: true}
+		default:
+			if err := b.remove(node); err != nil {
+				return ticket{}, err
+			}
+		}
+	}
+	e.stray = t.path != ""
+	return t, nil
+}
+
+// late removes a node whose caller has gone, and ends the turn. What was made
+// was made in the session of this moment, or in an earlier one, with which it has gone.
+func (a *attempt) late(t ticket, _ error) {
+	if t.path != "" {
+		a.b.discard(t.path, a.b.conn.SessionID())
+		a.e.stray = false
+	}
+	a.e.end()
 }
 
 // queued goes on with a node that may have others before it.
 func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
-	withdraw := a.line(true)
-	defer a.line(false)
 	for {
 		p, since, err := a.place(ctx)
 		if err == nil && !a.denied.IsZero() {
 			err = a.checkRights(ctx)
 		}
 		if errors.Is(err, driver.ErrCorrupt) {
-			return driver.Grant{}, a.takenBack(ctx, err)
+			return driver.Grant{}, a.takeBack(ctx, err)
 		}
 		if err != nil {
 			if a.ridesOut(ctx, err) {
@@ -189,7 +201,8 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 		}
 		switch {
 		case !p.found:
-			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
+			a.e.stray = false
+			return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrNotHeld, errRemoved)
 		case p.prev.name == "":
 			if since, err = a.proveLife(ctx, since); errors.Is(err, zk.ErrNoNode) {
 				continue // it is looked for again
@@ -197,8 +210,7 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 				return a.granted(since)
 			}
 			if errors.Is(err, zk.ErrBadVersion) {
-				a.giveUp()
-				return driver.Grant{}, fmt.Errorf("%w: %w", driver.ErrNotHeld, errBroken)
+				return driver.Grant{}, a.takeBack(ctx, fmt.Errorf("%w: %w", driver.ErrNotHeld, errBroken))
 			}
 			if !a.ridesOut(ctx, err) {
 				return a.fails(ctx, err)
@@ -206,56 +218,25 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 		case p.head.tag == a.e.tag:
 			return a.elsewhere(ctx, p.head)
 		case a.waits == nil:
-			return driver.Grant{}, a.refused(ctx)
+			return driver.Grant{}, a.takeBack(ctx, driver.ErrLocked)
 		default:
 			a.waits()
 		}
-		err = a.await(ctx, p.prev, withdraw)
-		switch {
-		case errors.Is(err, errWithdrawn):
-			a.giveUp()
-			return driver.Grant{}, fmt.Errorf("%w: the wait was withdrawn", driver.ErrNotHeld)
-		case err != nil && !a.ridesOut(ctx, err):
+		if err = a.await(ctx, p.prev); err != nil && !a.ridesOut(ctx, err) {
 			return a.fails(ctx, err)
 		}
 	}
 }
 
-// fails ends an attempt whose node is in the queue. One that was refused for a whole TTL is not to be made again.
+// fails ends an attempt whose node is in the queue, and has it removed: the session may last. One that was refused for a whole
+// TTL is not to be made again.
 func (a *attempt) fails(ctx context.Context, err error) (driver.Grant, error) {
-	a.giveUp()
+	a.handed = true
+	a.b.background(func() { a.late(a.t, nil) })
 	if !a.isOut() {
-		err = inLine(ctx, err)
+		err = unknown(ctx, err)
 	}
 	return driver.Grant{}, err
-}
-
-// errInLine is an unknown outcome of an attempt whose node is being removed.
-var errInLine = errors.New("zookeeper: its node may still be in the queue")
-
-// inLine takes from an error that nothing was changed: there is a node.
-func inLine(ctx context.Context, err error) error {
-	switch {
-	case !driver.Definite(err) || errors.Is(err, driver.ErrClosed):
-		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", errInLine, ctx.Err())
-	}
-	return fmt.Errorf("%w: %v", errInLine, err)
-}
-
-// errWithdrawn is an Unlock of an id that waits.
-var errWithdrawn = errors.New("zookeeper: the wait was withdrawn")
-
-// line notes that the entry waits, or that it does no more.
-func (a *attempt) line(in bool) chan struct{} {
-	a.b.mu.Lock()
-	defer a.b.mu.Unlock()
-	a.e.withdraw, a.e.watching = nil, false
-	if in {
-		a.e.withdraw = make(chan struct{})
-	}
-	return a.e.withdraw
 }
 
 // place asks where the node stands.
@@ -289,14 +270,17 @@ func (a *attempt) proveLife(ctx context.Context, since time.Time) (time.Time, er
 		return last, nil
 	}
 	since = time.Now()
-	err := b.run(ctx, func() error {
-		_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: a.t.path, Version: 0})
-		return err
-	}, nil)
+	err := b.run(ctx, func() error { return b.proveNode(a.t.path) }, nil)
 	if err == nil {
 		b.lives(a.t.session, since)
 	}
 	return since, err
+}
+
+// proveNode writes nothing if a node is as it was made: a sign of life.
+func (b *backend) proveNode(node string) error {
+	_, err := b.conn.Multi(&zk.CheckVersionRequest{Path: node, Version: 0})
+	return err
 }
 
 // ridesOut reports whether the node is still in the queue, as far as we know, after an
@@ -315,54 +299,35 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 	return a.b.pause(ctx, pause)
 }
 
-// refused takes the node back. ErrLocked only if it is certainly gone.
-func (a *attempt) refused(ctx context.Context) error {
-	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(err error) {
-		if !answered(err) {
-			a.b.discard(a.t.path, a.t.session)
-		}
-		a.e.end()
-	})
+// takeBack removes the node because of why, which is given only if the node is certainly gone.
+func (a *attempt) takeBack(ctx context.Context, why error) error {
+	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(error) { a.e.end() })
 	switch {
 	case err == nil:
-		return driver.ErrLocked
+		a.e.stray = false
+		return why
 	case errors.Is(err, errLeft):
 		a.handed = true
-	default:
-		a.giveUp()
 	}
-	return inLine(ctx, err)
-}
-
-// takenBack takes the node back because of why, which is given only if the node is certainly gone.
-func (a *attempt) takenBack(ctx context.Context, why error) error {
-	if err := a.refused(ctx); !errors.Is(err, driver.ErrLocked) {
-		return err
-	}
-	return why
+	return err
 }
 
 // elsewhere answers an id that holds through another client. How long its session lasts, only
 // that client knows: the token is certain, the lease is not.
 func (a *attempt) elsewhere(ctx context.Context, head child) (driver.Grant, error) {
 	stat, err := call(ctx, a.b, func() (*zk.Stat, error) {
-		_, stat, err := a.b.conn.Get(a.e.dir + "/" + head.name)
+		_, stat, err := a.b.conn.Exists(a.e.dir + "/" + head.name)
 		return stat, err
 	}, nil)
-	if refusal := a.refused(ctx); !errors.Is(refusal, driver.ErrLocked) {
+	refusal := a.takeBack(ctx, driver.ErrLocked)
+	if err != nil || !errors.Is(refusal, driver.ErrLocked) || stat.Czxid == 0 || stat.Version != 0 {
 		return driver.Grant{}, refusal
-	}
-	switch {
-	case errors.Is(err, zk.ErrNoNode) || err == nil && stat.Version != 0:
-		return driver.Grant{}, driver.ErrLocked
-	case err != nil:
-		return driver.Grant{}, err
 	}
 	return driver.Grant{Token: stat.Czxid, Since: time.Now()}, nil
 }
 
 // await waits until the node before ours goes.
-func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{}) error {
+func (a *attempt) await(ctx context.Context, prev child) error {
 	w, err := call(ctx, a.b, func() (*watch, error) {
 		w, _, err := a.b.watchNode(a.e.dir+"/"+prev.name, false)
 		return w, err
@@ -375,17 +340,12 @@ func (a *attempt) await(ctx context.Context, prev child, withdraw <-chan struct{
 	}
 	// Watches outlast a connection, but the library is not told that a session has
 	// ended before it has a connection again.
-	a.b.mu.Lock()
-	a.e.watching = true
-	a.b.mu.Unlock()
 	tick := time.NewTicker(max(a.b.timeout()/4, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
 		case <-w.done:
 			return nil
-		case <-withdraw:
-			return errWithdrawn
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.b.closing:

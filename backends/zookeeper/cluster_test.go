@@ -112,6 +112,61 @@ func TestEnsemble(t *testing.T) {
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "l", limitOf(t, "3/1h"), driver.Ask{Min: 1, N: 1}))
 }
 
+// A create that stalls on its way has no effect once its client has another connection: the server has closed the earlier
+// one, or the leader knows that the session has moved. So a client that looks for the node looks once.
+func TestStalledCreateOfAnEarlierConnection(t *testing.T) {
+	t.Parallel()
+	c := testserver.ZooKeeperCluster(t)
+	leader := c.Leader()
+	follower := c.Followers(leader)[0]
+	beside := connect(t, urlWithHosts(t, c.Addrs(), calmSession))
+	for what, tc := range map[string]struct{ stalls, next *testserver.Server }{
+		"the same server":       {follower, nil},
+		"follower, then leader": {follower, leader},
+		"leader, then follower": {leader, follower},
+	} {
+		p := newTap(t, tc.stalls.Addr)
+		hosts := []string{p.addr()}
+		if tc.next != nil {
+			hosts = append(hosts, tc.next.Addr)
+		}
+		b := connect(t, urlWithHosts(t, hosts, calmSession))
+		for b.conn.Server() != p.addr() {
+			b.wire.cut()
+			eventually(t, "another connection", func() bool { return b.Ping(t.Context()) == nil })
+		}
+		isFree(t, b, "k")
+		session := b.conn.SessionID()
+		stalled, r := p.once(opMulti, hold), request("a", time.Minute)
+		granted := make(chan error, 1)
+		go func() {
+			_, err := b.TryLock(t.Context(), "k", r)
+			granted <- err
+		}()
+		<-stalled
+		b.wire.cut()
+		if err := <-granted; err != nil || b.conn.SessionID() != session {
+			t.Errorf("%s: %v, session %x, then %x", what, err, session, b.conn.SessionID())
+		}
+		p.release()
+		eventually(t, "the server to close the earlier connection", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.conns) <= 2*(2-len(hosts)) // a connection has two ends
+		})
+		if err := beside.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if names := children(t, beside.conn, b, "k"); len(names) != 1 {
+			t.Errorf("%s: nodes %v, want one", what, names)
+		}
+		if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		isFree(t, beside, "k")
+	}
+}
+
 // A hold, a place in the queue and a debt outlive the server that the client is connected to, and the
 // leader; tokens rise over the election.
 func TestNightlyHoldsOutliveServers(t *testing.T) {
@@ -130,14 +185,15 @@ func TestNightlyHoldsOutliveServers(t *testing.T) {
 	rival := connect(t, urlWithHosts(t, c.Addrs(), patient))
 	waiter := request("b", time.Minute)
 	granted := make(chan driver.Grant, 1)
+	waits := make(chan struct{})
 	go func() {
-		g, err := rival.Lock(t.Context(), "k", waiter, func() {})
+		g, err := rival.Lock(t.Context(), "k", waiter, func() { close(waits) })
 		if err != nil {
 			t.Error(err)
 		}
 		granted <- g
 	}()
-	waiting(t, rival, "k", waiter.ID)
+	<-waits
 	for what, victim := range map[string]func() *testserver.Server{
 		"its server": func() *testserver.Server { return nodeOf(t, c, b) },
 		"the leader": c.Leader,

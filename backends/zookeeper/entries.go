@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/coordgo/coord/driver"
@@ -21,24 +20,22 @@ type entry struct {
 	holdName
 	dir, tag string // where its nodes are, and the part of their names that says whose they are
 
-	// guarded by backend.mu
-	refs int
-	// busy is set by whoever has the turn to work on the id at the store, so that a node is never
+	// busy is full while somebody has the turn to work on the id at the store, so that a node is never
 	// looked for while a request that may make it is under way.
-	busy     bool
-	freed    chan struct{} // closed when the turn is free; nil: nobody waits
-	node     string        // path of the node that holds, "" if there is none
-	session  int64         // that made node
-	token    int64
-	broken   error         // why the hold is over while its node keeps the key taken
-	since    time.Time     // from when the lease certainly runs
-	until    time.Time     // when the node is given up
-	arm      time.Time     // when node is to be watched; zero: it is
-	timer    *time.Timer   // at the earlier of these; nil: it has never held
-	withdraw chan struct{} // while it waits in the queue; closed to end that
-	watching bool          // it has found its place, and watches the node before
+	busy  chan struct{}
+	stray bool // there may be a node that does not hold; belongs to whoever has the turn
 
-	sharing *sharing // of a shared hold that is held
+	// guarded by backend.mu
+	refs    int
+	node    string // path of the node that holds, "" if there is none
+	session int64  // that made node
+	token   int64
+	broken  error       // why the hold is over while its node keeps the key taken
+	since   time.Time   // from when the lease certainly runs
+	until   time.Time   // when the node is given up
+	arm     time.Time   // when node is to be watched; zero: it is
+	timer   *time.Timer // at the earlier of these; nil: it has never held
+	sharing *sharing    // of a shared hold that is held
 }
 
 // enter gives the entry of an id; leave it after use.
@@ -47,7 +44,7 @@ func (b *backend) enter(name holdName) *entry {
 	defer b.mu.Unlock()
 	e := b.entries[name]
 	if e == nil {
-		e = &entry{b: b, holdName: name, dir: b.lockDir(name.key), tag: tagOf(name.id)}
+		e = &entry{b: b, holdName: name, busy: make(chan struct{}, 1), dir: b.lockDir(name.key), tag: tagOf(name.id)}
 		if name.shared {
 			e.dir = b.guardPath(name.key)
 		}
@@ -69,56 +66,44 @@ func (e *entry) leave() {
 
 // tidy forgets an entry that says nothing. backend.mu is held.
 func (e *entry) tidy() {
-	if e.refs == 0 && e.node == "" && e.b.entries[e.holdName] == e {
+	if e.refs == 0 && e.node == "" && !e.stray && e.b.entries[e.holdName] == e {
 		delete(e.b.entries, e.holdName)
 	}
 }
 
+// turn waits for a session, and takes the turn of an entry: call end.
+func (b *backend) turn(ctx context.Context, name holdName) (*entry, error) {
+	if _, err := b.await(ctx); err != nil {
+		return nil, err
+	}
+	e := b.enter(name)
+	if err := e.begin(ctx); err != nil {
+		e.leave()
+		return nil, err
+	}
+	return e, nil
+}
+
 // begin takes the turn, end gives it back and leaves.
 func (e *entry) begin(ctx context.Context) error {
-	for {
-		freed, free := e.tryBegin()
-		if free {
-			return nil
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			// An earlier call of this id is still under way, and may have effect yet.
-			return ctx.Err()
-		case <-e.b.closing:
-			return driver.ErrClosed
-		}
+	select {
+	case e.busy <- struct{}{}:
+		return nil
+	default:
 	}
-}
-
-// tryBegin takes the turn if it is free, and otherwise tells when it may be.
-func (e *entry) tryBegin() (freed <-chan struct{}, free bool) {
-	e.b.mu.Lock()
-	defer e.b.mu.Unlock()
-	if !e.busy {
-		e.busy = true
-		return nil, true
-	}
-	if e.freed == nil {
-		e.freed = make(chan struct{})
-	}
-	return e.freed, false
-}
-
-// yield gives the turn back.
-func (e *entry) yield() {
-	e.b.mu.Lock()
-	defer e.b.mu.Unlock()
-	e.busy = false
-	if e.freed != nil {
-		close(e.freed)
-		e.freed = nil
+	select {
+	case e.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		// An earlier call of this id is still under way, and may have effect yet.
+		return ctx.Err()
+	case <-e.b.closing:
+		return driver.ErrClosed
 	}
 }
 
 func (e *entry) end() {
-	e.yield()
+	<-e.busy
 	e.leave()
 }
 
@@ -137,9 +122,24 @@ func (e *entry) held() (node string, broken bool) {
 	return e.node, e.broken != nil
 }
 
+// nodes are those of a hold.
+func (e *entry) nodes() []string {
+	e.b.mu.Lock()
+	defer e.b.mu.Unlock()
+	return e.nodesOf()
+}
+
+// nodesOf is nodes where backend.mu is held.
+func (e *entry) nodesOf() []string {
+	nodes := []string{e.node}
+	if e.sharing != nil {
+		nodes = append(nodes, e.sharing.marks...)
+	}
+	return nodes
+}
+
 // drop forgets the hold. backend.mu is held.
 func (e *entry) drop() {
-	e.dropMarks()
 	e.node, e.broken, e.sharing = "", nil, nil
 	e.timer.Stop()
 	e.tidy()
@@ -149,7 +149,7 @@ func (e *entry) drop() {
 func (e *entry) dropNode(node string) bool {
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	if e.node != node {
+	if node == "" || e.node != node {
 		return false
 	}
 	e.drop()
@@ -175,9 +175,6 @@ const watchAfter = 50 * time.Millisecond
 func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant, error) {
 	b := e.b
 	since := b.certain(t.session, sent)
-	if t.token >= 1<<53 {
-		return driver.Grant{}, fmt.Errorf("%w: transaction id %d: want one below 2^53", driver.ErrUnsupported, t.token)
-	}
 	if b.conn.SessionID() != t.session {
 		return driver.Grant{}, errNewSession
 	}
@@ -187,7 +184,7 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 		return driver.Grant{}, errClosing
 	}
 	lease := b.lease() // under mu: see shorten
-	e.node, e.session, e.token, e.broken, e.sharing = t.path, t.session, t.token, nil, t.sharing
+	e.node, e.session, e.token, e.broken, e.sharing, e.stray = t.path, t.session, t.token, nil, t.sharing, false
 	e.since, e.until = since, sent.Add(max(lease, ttl))
 	e.arm = time.Now().Add(watchAfter)
 	e.plan()
@@ -228,7 +225,7 @@ func (e *entry) revoked(node string) (news bool) {
 	lease := e.b.lease()
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	if e.node != node || e.broken != nil {
+	if node == "" || e.node != node || e.broken != nil {
 		return false
 	}
 	e.broken = errBroken
@@ -273,7 +270,7 @@ func (e *entry) plan() {
 func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()
-	node, session, now := e.node, e.session, time.Now()
+	node, nodes, session, now := e.node, e.nodesOf(), e.session, time.Now()
 	lapsed := node != "" && !now.Before(e.until)
 	armed := node != "" && !lapsed && !e.arm.IsZero() && !now.Before(e.arm)
 	switch {
@@ -292,7 +289,9 @@ func (e *entry) due() {
 		// The session lives on, for the client's other holds, and would keep the node for ever.
 		b.background(func() {
 			defer e.leave()
-			b.discard(node, session)
+			for _, n := range nodes {
+				b.discard(n, session)
+			}
 		})
 	case armed:
 		e.observe(node)

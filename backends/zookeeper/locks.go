@@ -25,24 +25,6 @@ func (b *backend) acquire(ctx context.Context, key string, r driver.Request, wai
 	return b.attempt(ctx, holdName{key: key, id: r.ID}, r, waits)
 }
 
-// attempt makes one attempt. It waits if there are waits, which is told of it.
-func (b *backend) attempt(ctx context.Context, name holdName, r driver.Request, waits func()) (driver.Grant, error) {
-	if _, err := b.await(ctx); err != nil {
-		return driver.Grant{}, err
-	}
-	e := b.enter(name)
-	if err := e.begin(ctx); err != nil {
-		e.leave()
-		return driver.Grant{}, err
-	}
-	a := &attempt{b: b, e: e, r: r, waits: waits}
-	g, err := a.run(ctx)
-	if !a.handed {
-		e.end()
-	}
-	return g, err
-}
-
 func checkHold(key, id string) error {
 	if key == "" || len(key) > maxKey {
 		return fmt.Errorf("%w: key of %d bytes: want 1 to %d", driver.ErrInvalid, len(key), maxKey)

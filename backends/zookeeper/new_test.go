@@ -155,7 +155,7 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
-	for what, op := range map[string]int32{"asking for a watch": opGet, "giving up a node": opDelete, "looking for a lost node": opSync} {
+	for what, op := range map[string]int32{"asking for a watch": opGet, "giving up a node": opDelete} {
 		t.Run(what, func(t *testing.T) {
 			p := newTap(t, srv.Addr)
 			conn := ownConn(t, p.addr(), calmSession)
@@ -172,8 +172,6 @@ func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 					defer e.leave()
 					b.discard(e.dir+"/x", conn.SessionID())
 				})
-			case opSync:
-				b.haunt(b.enter(holdName{key: what, id: r.ID}), conn.SessionID())
 			}
 			<-silent
 			start := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// What follows makes requests and waits for their answers: it runs in a task,
+// What follows makes requests and waits for their answers: it runs in a call,
 // or in the background.
 
 // background runs fn in a goroutine, false after Close. Over a connection of our own Close waits for it, and then
@@ -100,9 +100,6 @@ func (b *backend) forgetParent(dir string) {
 	delete(b.parents, dir)
 }
 
-// errNoParent is a failure to see to the parent, before a node was asked for.
-var errNoParent = errors.New("zookeeper: no answer about the parent node")
-
 // create puts a node at the end of the queue.
 //
 // The parent is written to, so that its Stat comes with the answer: the number of
@@ -112,11 +109,13 @@ func (a *attempt) create(session int64) (ticket, error) {
 	name := e.dir + "/" + e.prefix()
 	for range 10 {
 		if err := b.parent(e.dir); err != nil {
-			return ticket{}, notMade(err)
+			return ticket{}, err
 		}
+		e.stray = true
 		r, err := b.conn.Multi(
 			&zk.CreateRequest{Path: name, Data: []byte(e.id), Acl: b.acl, Flags: zk.FlagEphemeralSequential},
 			&zk.SetDataRequest{Path: e.dir, Data: []byte{}, Version: -1})
+		e.stray = err == nil || !answered(err)
 		switch {
 		case errors.Is(err, zk.ErrNoNode): // a container that was empty for a while is removed
 			b.forgetParent(e.dir)
@@ -132,14 +131,6 @@ func (a *attempt) create(session int64) (ticket, error) {
 		return ticket{path: r[0].String, session: session, token: r[1].Stat.Mzxid, alone: r[1].Stat.NumChildren == 1}, nil
 	}
 	return ticket{}, fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, e.dir)
-}
-
-// notMade marks an error from before the node was asked for.
-func notMade(err error) error {
-	if answered(err) || driver.Definite(err) {
-		return classify(err)
-	}
-	return fmt.Errorf("%w: %w", errNoParent, err)
 }
 
 // list gives a queue, as a server that has caught up shows it.

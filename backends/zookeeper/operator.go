@@ -90,7 +90,7 @@ func (b *backend) BreakNow(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
-	return b.breakNow(ctx, holdName{key: key, id: id})
+	return b.unlock(ctx, holdName{key: key, id: id}, -1)
 }
 
 // revoke writes to the node of a hold, once.

@@ -16,12 +16,7 @@ func TestBreakOfAWaiterBeforeItsGrant(t *testing.T) {
 	b.alone.Store(false)
 	holder, waiter := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", holder))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(t.Context(), "k", waiter, func() {})
-		ended <- err
-	}()
-	waiting(t, b, "k", waiter.ID)
+	ended := queueUp(t.Context(), b, "k", waiter)
 	b.mu.Lock()
 	b.signs.list = nil // the last sign of life was long ago
 	b.mu.Unlock()

@@ -144,14 +144,3 @@ func placeOf(children []string, name string) (place, error) {
 	p.waiters = max(n-1, 0)
 	return p, nil
 }
-
-// tagged gives those of children that have that tag.
-func tagged(children []string, tag string) []child {
-	var out []child
-	for _, c := range children {
-		if c, ok := parseChild(c); ok && c.tag == tag {
-			out = append(out, c)
-		}
-	}
-	return out
-}

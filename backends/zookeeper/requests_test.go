@@ -72,12 +72,7 @@ func TestRequests(t *testing.T) {
 		return len(b.watches) == 1
 	})
 	p.take()
-	granted := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(ctx, "k", other, func() {})
-		granted <- err
-	}()
-	waiting(t, b, "k", other.ID)
+	granted := queueUp(ctx, b, "k", other)
 	expect("taking a place in the queue behind a hold of the same client", opMulti, opChildren)
 	if err := b.Unlock(ctx, "k", r.ID); err != nil {
 		t.Fatal(err)
@@ -187,15 +182,19 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	}
 }
 
-// waiting waits until an id is in the queue and watches the one before it.
-func waiting(t testing.TB, b *backend, key, id string) {
-	t.Helper()
-	eventually(t, "a waiter to be in the queue", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		e := b.entries[holdName{key: key, id: id}]
-		return e != nil && e.watching
-	})
+// queueUp has a request wait in the queue, and gives what comes of it.
+func queueUp(ctx context.Context, b *backend, key string, r driver.Request) (outcome <-chan error) {
+	ended, waits := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := b.Lock(ctx, key, r, func() { close(waits) })
+		ended <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-ended:
+		ended <- err
+	}
+	return ended
 }
 
 // A hold costs one goroutine, which waits for the event of its watch.

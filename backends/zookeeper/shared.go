@@ -55,7 +55,7 @@ func (l sharedLocker) Unlock(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
-	return l.b.unlock(ctx, holdName{key, id, true})
+	return l.b.unlock(ctx, holdName{key, id, true}, 0)
 }
 
 // NotifyLost implements driver.Locker.
@@ -89,7 +89,7 @@ func (l sharedLocker) BreakNow(ctx context.Context, key, id string) error {
 	if err := checkHold(key, id); err != nil {
 		return err
 	}
-	return l.b.breakNow(ctx, holdName{key, id, true})
+	return l.b.unlock(ctx, holdName{key, id, true}, -1)
 }
 
 // Holders shows who holds key, in the order of the grants. TTL is the most that it can be, if all clients have the

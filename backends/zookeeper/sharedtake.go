@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,21 +19,15 @@ type sharing struct {
 
 // makeShared makes the node of a hold, if that is granted, or finds it, made by a request whose answer was lost.
 func (a *attempt) makeShared(session int64) (ticket, error) {
-	b, e, share, lost := a.b, a.e, a.r.Share, a.lost
-	if lost {
-		if err := b.settle(e.dir); err != nil {
-			return ticket{}, notMade(err)
-		}
-	}
-	g, err := a.look(lost)
+	b, e, share := a.b, a.e, a.r.Share
+	g, err := a.look()
 	if err != nil {
-		return ticket{}, notMade(err)
+		return ticket{}, err
 	}
 	if own := g.find(e.tag); own != nil {
-		return a.found(*own, session, lost)
+		return a.found(*own, session)
 	}
-	a.lost = false
-	share.Head = false
+	e.stray, share.Head = false, false
 	grant, err := g.decide(e.tag, share)
 	if err != nil {
 		return ticket{}, a.refusedShared(&g, err)
@@ -45,19 +38,26 @@ func (a *attempt) makeShared(session int64) (ticket, error) {
 	for _, head := range g.heads { // its own
 		ops = append(ops, &zk.DeleteRequest{Path: e.dir + "/" + sharer{kind: kindHead, tag: head}.name(), Version: -1})
 	}
-	stat, err := b.change(e.dir, &g, ops...)
+	stat, err := a.adds(&g, ops...)
 	if err != nil {
 		return ticket{}, err
 	}
-	t := ticket{path: node, session: session, token: stat.Mzxid, alone: true, sharing: &sharing{hold: own, bound: grant.Of}}
-	return b.sameSession(t, session, nil)
+	return ticket{path: node, session: session, token: stat.Mzxid, alone: true, sharing: &sharing{hold: own, bound: grant.Of}}, nil
+}
+
+// adds is change for a request that makes a node of the id.
+func (a *attempt) adds(g *group, ops ...any) (*zk.Stat, error) {
+	a.e.stray = true
+	stat, err := a.b.change(a.e.dir, g, ops...)
+	a.e.stray = err == nil || !answered(err) && !errors.Is(err, errRaced)
+	return stat, err
 }
 
 // look lists who shares the key. A follower may show holds that have gone, so that the slot would not be the lowest: it is
 // made to catch up. A head that a watch has woken needs no other listing than that of the watch, if it is granted.
-func (a *attempt) look(lost bool) (group, error) {
+func (a *attempt) look() (group, error) {
 	b, dir, tag := a.b, a.e.dir, a.e.tag
-	if a.r.Share.Head && !lost {
+	if a.r.Share.Head && !a.e.stray {
 		if g, ok := b.watched(dir); ok && g.find(tag) == nil {
 			if _, err := g.decide(tag, a.r.Share); err == nil {
 				return g, nil
@@ -67,21 +67,24 @@ func (a *attempt) look(lost bool) (group, error) {
 	return b.group(dir, !b.alone.Load())
 }
 
-// found makes a hold of a node that is there. After settle it is proved. One that is there although no answer was lost
+// found makes a hold of a node that is there, and proves it. One that is there although no answer was lost
 // is of another client, or has just been given up.
-func (a *attempt) found(own sharer, session int64, lost bool) (ticket, error) {
+func (a *attempt) found(own sharer, session int64) (ticket, error) {
 	t := ticket{path: a.e.dir + "/" + own.node, session: session, alone: true, sharing: &sharing{hold: own, bound: own.share.Of}}
 	ok, stat, err := a.b.conn.Exists(t.path)
 	switch {
 	case err != nil:
-		return ticket{}, notMade(err)
+		return ticket{}, err
 	case !ok:
 		return ticket{}, errRaced
-	case !lost || stat.EphemeralOwner != session || stat.Version != 0:
+	case !a.e.stray || stat.EphemeralOwner != session || stat.Version != 0:
 		return ticket{}, driver.ErrLocked
 	}
 	t.token = stat.Czxid
-	return a.b.sameSession(t, session, nil)
+	if err = a.b.proveNode(t.path); isConflict(err) {
+		err = errRaced
+	}
+	return t, err
 }
 
 // refusedShared makes the id the head, if it is to be and nobody is, and gives why it is refused.
@@ -91,9 +94,10 @@ func (a *attempt) refusedShared(g *group, why error) error {
 	}
 	e, name := a.e, sharer{kind: kindHead, tag: a.e.tag}.name()
 	head := &zk.CreateRequest{Path: e.dir + "/" + name, Data: []byte(e.id), Acl: a.b.acl, Flags: zk.FlagEphemeral}
-	if _, err := a.b.change(e.dir, g, head); err != nil {
+	if _, err := a.adds(g, head); err != nil {
 		return err
 	}
+	e.stray = false // a head holds nothing
 	return why
 }
 
@@ -132,58 +136,4 @@ func (b *backend) shrink(ctx context.Context, p proof) (driver.Grant, error) {
 	}
 	b.mu.Unlock()
 	return p.proved(sent)
-}
-
-// dropMarks has the marks of a hold removed that is over. backend.mu is held.
-func (e *entry) dropMarks() {
-	if e.sharing == nil {
-		return
-	}
-	b, session := e.b, e.session
-	for _, mark := range e.sharing.marks {
-		go b.background(func() { b.discard(mark, session) })
-	}
-}
-
-// settle writes to a guard, and makes one where there is none. A request that is still on its way then finds another
-// version and is refused, and the server has caught up. A node that is no guard of ours stays as it is.
-func (b *backend) settle(dir string) error {
-	g, err := b.group(dir, !b.alone.Load())
-	if err == nil {
-		g.stat.Version = -1 // whatever it is
-		_, err = b.change(dir, &g)
-	}
-	if errors.Is(err, driver.ErrCorrupt) {
-		return nil
-	}
-	return err
-}
-
-// unlockShared removes the nodes of an id, whoever made them, at that version: 0 leaves a hold that was broken. The
-// marks come last: without them the hold is greater.
-func (b *backend) unlockShared(e *entry, version int32) error {
-	if err := b.settle(e.dir); err != nil {
-		return err
-	}
-	names, err := b.list(e.dir, false)
-	if err != nil {
-		return err
-	}
-	slices.Sort(names)
-	result := driver.ErrNotHeld
-	for _, name := range names {
-		s, _ := parseSharer(name)
-		if s.tag != e.tag {
-			continue
-		}
-		switch err := b.conn.Delete(e.dir+"/"+name, version); {
-		case err == nil && s.kind != kindMark:
-			result = nil
-		case errors.Is(err, zk.ErrBadVersion):
-			return result
-		case !answered(err):
-			return err
-		}
-	}
-	return result
 }

@@ -67,6 +67,12 @@ func parseSharer(name string) (s sharer, ok bool) {
 	return s, isHex(s.tag, tagLen) && s.name() == name
 }
 
+// isMark reports whether a child's name is that of a mark.
+func isMark(name string) bool {
+	s, ok := parseSharer(name)
+	return ok && s.kind == kindMark
+}
+
 func isHex(s string, digits int) bool {
 	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
 }

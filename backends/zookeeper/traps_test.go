@@ -120,8 +120,8 @@ func TestTrap01FoundNodeIsNoSignOfLife(t *testing.T) {
 }
 
 // The connection goes for good while the create is under way, and so its caller: what it made is removed
-// as soon as there is a connection, in the same session.
-func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
+// by Unlock as soon as there is a connection, in the same session.
+func TestTrap02LostCreateIsUnlocked(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
 	beside := connect(t, urlWith(t, p.target, calmSession))
@@ -140,7 +140,8 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	_, err := b.TryLock(ctx, "k", request("a", testSession))
+	r := request("a", testSession)
+	_, err := b.TryLock(ctx, "k", r)
 	if err == nil || driver.Definite(err) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without an answer: %v, want an unknown outcome", err)
 	}
@@ -153,6 +154,9 @@ func TestTrap02RecoveryThatFailsIsRepeated(t *testing.T) {
 	session := b.conn.SessionID()
 	p.disturb(nil)
 	p.release()
+	if err := b.Unlock(t.Context(), "k", r.ID); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
 	isFree(t, beside, "k")
 	if now := b.conn.SessionID(); now != session {
 		t.Errorf("session %x became %x: the node was not removed but lapsed", session, now)
@@ -269,12 +273,7 @@ func TestTrap06NewSessionLosesEverything(t *testing.T) {
 	blocker := request("blocker", time.Minute)
 	must[driver.Grant](t)(beside.TryLock(t.Context(), "w", blocker))
 	waiter := request("waiter", time.Minute)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(t.Context(), "w", waiter, func() {})
-		ended <- err
-	}()
-	waiting(t, b, "w", waiter.ID)
+	ended := queueUp(t.Context(), b, "w", waiter)
 	old := b.conn.SessionID()
 	p.disturb(func(int32) deed { return cut })
 	p.breakAll()
@@ -434,12 +433,7 @@ func TestTrap09RemovedWaiterIsNotGranted(t *testing.T) {
 	beside := raw(t, srv.Addr)
 	holder, waiter := request("a", testSession), request("b", testSession)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "k", holder))
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(t.Context(), "k", waiter, func() {})
-		ended <- err
-	}()
-	waiting(t, b, "k", waiter.ID)
+	ended := queueUp(t.Context(), b, "k", waiter)
 	for _, name := range children(t, beside, b, "k") {
 		if strings.HasPrefix(name, "1-"+tagOf(waiter.ID)) {
 			if err := beside.Delete(b.lockDir("k")+"/"+name, -1); err != nil {
@@ -466,12 +460,7 @@ func TestTrap10ForeignChildrenAreRefused(t *testing.T) {
 	for _, foreign := range []string{"foreign", "_c_00000000000000000000000000000000-lock-0000000000", "1-" + tagOf("x") + "-1", "2-" + tagOf("x") + "-0000000000"} {
 		a, w := request("a", testSession), request("b", testSession)
 		must[driver.Grant](t)(b.TryLock(t.Context(), "k", a))
-		granted := make(chan error, 1)
-		go func() {
-			_, err := b.Lock(t.Context(), "k", w, func() {})
-			granted <- err
-		}()
-		waiting(t, b, "k", w.ID)
+		granted := queueUp(t.Context(), b, "k", w)
 		path := dir + "/" + foreign
 		if _, err := beside.Create(path, []byte("theirs"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -546,12 +535,7 @@ func TestTrap14WatchesDoNotPileUp(t *testing.T) {
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := request("b", time.Minute)
-		ended := make(chan error, 1)
-		go func() {
-			_, err := b.Lock(ctx, "k", w, func() {})
-			ended <- err
-		}()
-		waiting(t, b, "k", w.ID)
+		ended := queueUp(ctx, b, "k", w)
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
