@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -89,7 +88,6 @@ type cell = optimistic.Cell[incarnation]
 
 // incarnation is the node that has the state of a limit, as last seen.
 type incarnation struct {
-	met     bool   // a server has told of the limit, or was asked to make it
 	path    string // as last seen; "" if there was none
 	version int32
 	until   int64 // of the record
@@ -110,14 +108,8 @@ func (s nodeStore) Look(c *cell, l driver.Limit, now int64) {
 	}
 }
 
-// Trust reads a limit first that others decide on too, and one that was not there. A limit that this client meets for
-// the first time is read first or made first, as those before it suggest.
-func (s nodeStore) Trust(c *cell) bool {
-	if !c.Version.met {
-		return s.b.guess.expectsNew()
-	}
-	return c.Known && c.Version.path != "" && !c.Contended
-}
+// Trust reads a limit first that this client does not know, that others decide on too, or that was not there.
+func (s nodeStore) Trust(c *cell) bool { return c.Known && c.Version.path != "" && !c.Contended }
 
 // Load implements optimistic.Store. A follower may show what is old: if that matters, it is made to catch up.
 func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
@@ -133,12 +125,8 @@ func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
 			}
 			return s.b.look(dir, last)
 		}, nil)
-		first := !c.Version.met
 		if err := saw(c, a, err); err != nil {
 			return err
-		}
-		if first {
-			s.b.guess.learn(c.Version.path == "")
 		}
 		c.Fresh = latest || alone
 		catchUp = false // with what others have, too
@@ -149,7 +137,7 @@ func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
 // saw takes in what a server said of a limit.
 func saw(c *cell, a answer, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
-		c.Saw(incarnation{met: true}, limits.State{})
+		c.Saw(incarnation{}, limits.State{})
 		return nil
 	}
 	if err != nil {
@@ -159,60 +147,43 @@ func saw(c *cell, a answer, err error) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", a.node, err)
 	}
-	c.Saw(incarnation{met: true, path: a.node, version: a.stat.Version, until: r.until}, state)
+	c.Saw(incarnation{path: a.node, version: a.stat.Version, until: r.until}, state)
 	return nil
 }
 
 // Swap implements optimistic.Store, by one request unless a directory has to be made.
 func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped bool, err error) {
 	var ops []any
-	var dirs []string // of limits to be made
-	var nextOfOne [1]incarnation
-	var placeOfOne [1]int
-	next, place := nextOfOne[:0], placeOfOne[:0] // what becomes of each cell, and where in ops
-	guess := false
-	for _, c := range cells {
-		v := &c.Version
-		guess = guess || !c.Known
-		n := *v
-		n.met = true
-		place = append(place, len(ops))
+	var dirs []string                       // of limits to be made
+	next := make([]incarnation, len(cells)) // what becomes of each cell
+	places := make([]int, len(cells))       // where in ops
+	for i, c := range cells {
+		n := &next[i]
+		*n, places[i] = c.Version, len(ops)
 		if !c.Changed {
-			if !c.Known { // it was a guess, which no write proves
-				v.met = true
-				return false, nil
-			}
-			next = append(next, n)
-			if v.path != "" {
-				ops = append(ops, &zk.CheckVersionRequest{Path: v.path, Version: v.version})
+			if n.path != "" {
+				ops = append(ops, &zk.CheckVersionRequest{Path: n.path, Version: n.version})
 			}
 			continue
 		}
 		// Never sooner than before: no client that has read it is surprised.
-		n.until = max(v.until, now+c.Keep.Microseconds())
+		n.until = max(n.until, now+c.Keep.Microseconds())
 		data, err := c.State.AppendBinary(recordUntil(n.until))
 		if err != nil {
 			return false, err
 		}
-		if v.path != "" {
-			ops = append(ops, &zk.SetDataRequest{Path: v.path, Data: data, Version: v.version})
+		if n.path != "" {
+			ops = append(ops, &zk.SetDataRequest{Path: n.path, Data: data, Version: n.version})
 		} else {
 			n.path = newIncarnation(c.Name)
 			ops = append(ops, s.b.limitOps(c.Name, n.path, data)...)
 			dirs = append(dirs, path.Dir(c.Name))
 		}
-		next = append(next, n)
 	}
 	sent := time.Now()
 	done, err := call(ctx, s.b, func() ([]zk.MultiResponse, error) { return s.b.write(ops, dirs) }, nil)
-	for _, c := range cells {
-		if first := !c.Version.met; first && (err == nil || isConflict(err)) {
-			s.b.guess.learn(err == nil)
-		}
-		c.Version.met = true
-	}
 	switch {
-	case isConflict(err), guess && errors.Is(err, zk.ErrNoAuth): // who may not make a node may still write to one
+	case isConflict(err):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -223,7 +194,7 @@ func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 		if !c.Changed {
 			continue
 		}
-		if stat := done[place[i]].Stat; stat != nil { // one that was made is version 0
+		if stat := done[places[i]].Stat; stat != nil { // one that was made is version 0
 			c.Version.version = stat.Version
 			s.b.clock.learn(sent, came, stat.Mtime)
 		}
@@ -260,24 +231,4 @@ func (b *backend) limitOps(dir, node string, data []byte) []any {
 		&zk.CreateRequest{Path: dir, Data: []byte{}, Acl: b.acl},
 		&zk.CreateRequest{Path: node, Data: data, Acl: b.acl},
 	}
-}
-
-// existence guesses whether a limit that this client meets for the first time has no node yet. Then making it is the
-// first request, and otherwise reading it: a wrong guess costs one request more. The guess is what was found of late.
-type existence struct{ n atomic.Int32 }
-
-// maxGuess is how many findings of one kind it takes at most to change the guess.
-const maxGuess = 2
-
-func (e *existence) expectsNew() bool { return e.n.Load() >= 0 }
-
-// learn takes in what was found of a limit that was met for the first time.
-func (e *existence) learn(isNew bool) {
-	n := e.n.Load()
-	if isNew {
-		n = min(n+1, maxGuess)
-	} else {
-		n = max(n-1, -maxGuess-1)
-	}
-	e.n.Store(n) // of two that come at once one may be lost
 }

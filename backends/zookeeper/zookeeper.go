@@ -107,7 +107,6 @@ type backend struct {
 	states      *optimistic.Table[incarnation]
 	ahead       limits.Ahead
 	turns       *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
-	guess       existence
 
 	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
