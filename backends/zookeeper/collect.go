@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// collectEvery is how often a client that uses limits or shared holds looks for those that say
-	// no more than their absence.
+	// collectEvery is how often a client looks for limits and guards that say no more than their absence, and for
+	// parents that it uses no more.
 	collectEvery = 20 * time.Second
 	// collectSoon is the pause after a look that removed collectMuch: then there are more, and
 	// they are removed as fast as one request after the other does it.
@@ -27,7 +27,7 @@ const (
 	// at those in one bucket.
 	collectOwn  = 1000
 	collectMost = 200
-	// collectBatch is how many limits one transaction removes: their paths fit in a
+	// collectBatch is how many of them one transaction removes: their paths fit in a
 	// request of a megabyte.
 	collectBatch = 100
 )
@@ -66,7 +66,8 @@ func (r *round) next(removed int) time.Duration {
 	return collectEvery/2 + rand.N(collectEvery)
 }
 
-// litter is a limit that is over, as long as its incarnation has that version, or a guard that is not used.
+// litter is a limit that is over, as long as its incarnation has that version, or a guard that is not used, or a parent, which
+// has no incarnation.
 type litter struct {
 	dir, node string
 	version   int32
@@ -74,13 +75,20 @@ type litter struct {
 
 // ops are the parts of a transaction that remove it.
 func (l litter) ops() []any {
-	return []any{&zk.DeleteRequest{Path: l.node, Version: l.version}, &zk.DeleteRequest{Path: l.dir, Version: -1}}
+	dir := &zk.DeleteRequest{Path: l.dir, Version: -1}
+	if l.node == "" {
+		return []any{dir}
+	}
+	return []any{&zk.DeleteRequest{Path: l.node, Version: l.version}, dir}
 }
 
 // collect removes what is over at now: of the limits that this client used, and of all in one
-// bucket, so that those of clients that have gone are removed too.
+// bucket, so that those of clients that have gone are removed too; these it counts. It also removes parents that rest.
 func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed int, err error) {
 	until := now - collectMargin.Microseconds()
+	if _, err := b.sweep(ctx, b.restedParents()); err != nil {
+		return 0, err
+	}
 	removed, err = b.sweep(ctx, b.over(until, collectOwn))
 	if err != nil {
 		return removed, err
@@ -135,7 +143,7 @@ func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter
 	return litter{dir, a.node, a.stat.Version}, true, nil
 }
 
-// sweep removes limits that nobody has written to meanwhile: many at a time, or one by one
+// sweep removes what nobody has used meanwhile: many at a time, or one by one
 // where one of them cannot be removed.
 func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err error) {
 	for batch := range slices.Chunk(all, collectBatch) {

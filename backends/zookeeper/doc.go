@@ -15,7 +15,7 @@
 // refused. TAG, 32 digits, is a hash of the id, so that
 // whoever knows an id finds its node, also after a reply was lost. The lowest number
 // holds: every waiter is a fair one. A client removes the containers
-// that it has not used for 10 s, and the server those of clients that have ended.
+// that it has not used for 10 to 40 s, and the server those of clients that have ended.
 //
 // The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in
 // microseconds; 5f is a hash of the name. Its only child has a random name, and the limit's

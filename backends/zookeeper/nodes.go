@@ -27,23 +27,14 @@ func (b *backend) background(fn func()) bool {
 
 // parent makes sure that dir is there and a queue of ours.
 func (b *backend) parent(dir string) error {
-	b.mu.Lock()
-	b.used(dir)
-	_, known := b.parents[dir]
-	b.mu.Unlock()
-	if known {
+	if b.used(dir) {
 		return nil
 	}
 	for range 10 { // others may remove it meanwhile
 		data, stat, err := b.conn.Get(dir)
 		switch {
 		case err == nil && len(data) == 0 && stat.EphemeralOwner == 0:
-			b.mu.Lock()
-			if len(b.parents) >= maxParents {
-				clear(b.parents)
-			}
-			b.parents[dir] = struct{}{}
-			b.mu.Unlock()
+			b.foundParent(dir)
 			return nil
 		case err == nil:
 			return fmt.Errorf("%w: node %s has data, or an owner: want an empty one", driver.ErrCorrupt, dir)
@@ -60,9 +51,6 @@ func (b *backend) parent(dir string) error {
 	}
 	return fmt.Errorf("%w: node %s is removed as often as it is made", driver.ErrNotSent, dir)
 }
-
-// maxParents bounds what is remembered of parents.
-const maxParents = 10_000
 
 // makePath makes persistent nodes down to dir.
 func (b *backend) makePath(dir string) error {
@@ -92,12 +80,6 @@ func (b *backend) makeDir(dir string) error {
 		return nil
 	}
 	return err
-}
-
-func (b *backend) forgetParent(dir string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.parents, dir)
 }
 
 // create puts a node at the end of the queue.

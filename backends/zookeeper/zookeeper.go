@@ -95,18 +95,17 @@ func New(conn *zk.Conn, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	conn        *zk.Conn
-	wire        *wire           // nil: the application's connection
-	ended       <-chan struct{} // closed once a connection of our own is gone
-	root        string
-	acl         []zk.ACL
-	session     time.Duration // the timeout, of the application's connection
-	info        driver.Info
-	parentRests time.Duration // before it is removed
-	clock       clock
-	states      *optimistic.Table[incarnation]
-	ahead       limits.Ahead
-	turns       *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
+	conn    *zk.Conn
+	wire    *wire           // nil: the application's connection
+	ended   <-chan struct{} // closed once a connection of our own is gone
+	root    string
+	acl     []zk.ACL
+	session time.Duration // the timeout, of the application's connection
+	info    driver.Info
+	clock   clock
+	states  *optimistic.Table[incarnation]
+	ahead   limits.Ahead
+	turns   *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 
 	alone      atomic.Bool // the server is no part of an ensemble
 	collecting atomic.Bool
@@ -114,17 +113,15 @@ type backend struct {
 	closing chan struct{}
 	once    sync.Once
 
-	mu          sync.Mutex // guards what follows
-	closed      bool
-	entries     map[holdName]*entry
-	parents     map[string]struct{}  // known to be ours
-	idleParents map[string]time.Time // since when this client has no node there
-	sweeping    bool                 // a goroutine removes them
-	watches     map[string]*watch
-	lost        func(key, id string, cause error)
-	lostShared  func(key, id string, cause error)
-	signs       signs
-	work        sync.WaitGroup // goroutines that Close waits for
+	mu         sync.Mutex // guards what follows
+	closed     bool
+	entries    map[holdName]*entry
+	parents    map[string]time.Time // known to be ours, and since when this client has no node there; zero: it may have
+	watches    map[string]*watch
+	lost       func(key, id string, cause error)
+	lostShared func(key, id string, cause error)
+	signs      signs
+	work       sync.WaitGroup // goroutines that Close waits for
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -134,7 +131,7 @@ func newBackend(conn *zk.Conn, o options) *backend {
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
 		closing: make(chan struct{}),
 		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
-		parents: make(map[string]struct{}), idleParents: make(map[string]time.Time), parentRests: parentRests,
+		parents: make(map[string]time.Time),
 	}
 	b.clock.init()
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[incarnation](maxStates)
