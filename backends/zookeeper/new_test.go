@@ -186,23 +186,13 @@ func TestNewClosesWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// Close leaves what is held to its lease, and ends the session if nothing is.
-func TestCloseKeepsLeases(t *testing.T) {
+// Close ends the session, and so what is held.
+func TestCloseEndsTheSession(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
 	beside := connect(t, urlWith(t, srv.Addr, calmSession))
-	b := connect(t, urlWith(t, srv.Addr, endingSession))
-	r := request("a", endingSession)
-	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := beside.TryLock(t.Context(), "k", request("b", time.Minute)); !errors.Is(err, driver.ErrLocked) {
-		t.Errorf("right after Close: %v, want the lease to last", err)
-	}
-	isFree(t, beside, "k")
-
-	b = connect(t, urlWith(t, srv.Addr, calmSession))
+	b := connect(t, urlWith(t, srv.Addr, calmSession))
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", request("a", time.Minute)))
 	session := fmt.Sprintf("sid=0x%x,", b.conn.SessionID())
 	if text := beside.ask(t.Context(), "cons"); !strings.Contains(text, session) {
 		t.Errorf("no %s in %s", session, text)
@@ -214,4 +204,5 @@ func TestCloseKeepsLeases(t *testing.T) {
 		text := beside.ask(t.Context(), "cons")
 		return text != "" && !strings.Contains(text, session)
 	})
+	must[driver.Grant](t)(beside.TryLock(t.Context(), "k", request("b", time.Minute)))
 }

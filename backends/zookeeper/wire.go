@@ -30,9 +30,7 @@ import (
 //     transactions: once the session must have ended, wire no longer tells;
 //   - on a new connection it asks for its watches again, as of the transaction that
 //     it looks up while answers may already come: wire holds these back;
-//   - it does not close the connection on which it learned that its session expired;
-//   - it ends the session when it is closed, and so every lease at once: wire can keep
-//     that from the server.
+//   - it does not close the connection on which it learned that its session expired.
 type wire struct {
 	hosts []string
 	tls   *tls.Config
@@ -59,7 +57,6 @@ type wire struct {
 	err      error     // of the last of these
 	down     time.Time // since when there is no connection; zero: there is one
 	conn     *wireConn
-	keep     bool // do not end the session
 }
 
 // The pauses between attempts to connect, once every host was tried.
@@ -286,14 +283,10 @@ func (w *wire) over() bool {
 	return !w.down.IsZero() && time.Since(w.down) > w.granted
 }
 
-// close ends every attempt to connect. With keep the session is left to its timeout.
-func (w *wire) close(keep bool) {
-	w.mu.Lock()
-	w.keep = keep
-	c := w.conn
-	w.mu.Unlock()
+// close ends every attempt to connect.
+func (w *wire) close() {
 	w.quit()
-	if c != nil && !c.ready() {
+	if c := w.current(); c != nil && !c.ready() {
 		_ = c.Close()
 	}
 }
@@ -309,12 +302,6 @@ func (w *wire) current() *wireConn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.conn
-}
-
-func (w *wire) keeps() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.keep
 }
 
 // wireConn is a connection. The library writes one whole request at a time, and reads
@@ -337,7 +324,6 @@ type wireConn struct {
 }
 
 const (
-	opClose      = -11
 	opPings      = 11
 	opAddAuth    = 100
 	opAddWatches = 101
@@ -365,9 +351,6 @@ func (c *wireConn) Write(b []byte) (int, error) {
 		// The transaction seen last follows length and version.
 		b = slices.Clone(b)
 		clear(b[8:16])
-	case !first && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opClose && c.w.keeps():
-		_ = c.Close()
-		return 0, net.ErrClosed
 	case !first && len(b) >= 12:
 		c.sends(int32(binary.BigEndian.Uint32(b[8:])))
 	}

@@ -171,27 +171,16 @@ func (b *backend) isClosed() bool {
 	return b.closed
 }
 
-// Close implements driver.Backend. Keys that are still held stay taken for the rest
-// of their lease.
+// Close implements driver.Backend. It ends the session of a connection of our own, and with it what is still held.
 func (b *backend) Close() error {
 	b.once.Do(func() {
 		b.mu.Lock()
 		b.closed = true
-		keep := false
-		for _, e := range b.entries {
-			if e.node == "" {
-				continue
-			}
-			keep = true
-			if b.wire != nil {
-				e.timer.Stop()
-			}
-		}
 		b.mu.Unlock()
 		close(b.closing)
 		if b.wire != nil {
 			b.awaitAnswers()
-			b.hangUp(keep)
+			b.hangUp()
 		}
 		b.work.Wait()
 	})
@@ -221,8 +210,8 @@ func (b *backend) awaitAnswers() {
 }
 
 // hangUp ends our own connection and waits for its goroutines.
-func (b *backend) hangUp(keep bool) {
-	b.wire.close(keep)
+func (b *backend) hangUp() {
+	b.wire.close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
