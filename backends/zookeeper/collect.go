@@ -41,12 +41,11 @@ func (b *backend) collects() {
 		r := round{bucket: byte(rand.N(256))}
 		for next := r.next(0); b.pause(context.Background(), next); {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
-			// What fails is tried again another time.
-			removed, err := b.collect(ctx, b.clock.now(), r.bucket)
-			cancel()
-			if err != nil {
-				removed = 0
+			removed := 0 // what fails is tried again another time
+			if now, err := b.leaderTime(ctx); err == nil {
+				removed, _ = b.collect(ctx, now.UnixMicro(), r.bucket)
 			}
+			cancel()
 			next = r.next(removed)
 		}
 	})

@@ -43,14 +43,10 @@ func openFor(tb conformance.TB, addr string) driver.Backend {
 func harness(srv *testserver.Server) conformance.Harness {
 	open := openFor
 	faults := conformance.TCPFaults(srv.Addr, open)
-	// The clock is off as after a step that the backend has not looked at yet.
+	// The clock is off, and has not learned for a while.
 	faults.Skew = func(tb conformance.TB, ahead time.Duration) driver.Backend {
 		b := open(tb, srv.Addr)
-		c := &b.(*backend).clock
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.offset += ahead.Microseconds()
-		c.apart -= ahead.Microseconds()
+		forgetTime(b.(*backend), ahead)
 		return b
 	}
 	faults.Collect = func(tb conformance.TB, key string, l driver.Limit) {

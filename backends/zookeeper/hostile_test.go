@@ -89,7 +89,7 @@ func TestForeignLimits(t *testing.T) {
 		}
 		untouched(t, b, path, data)
 		bucket := bucketOf(dir[strings.LastIndexByte(dir, '/')+1:])
-		if n, err := b.collect(ctx, b.clock.now(), bucket); n != 0 || err != nil {
+		if n, err := b.collect(ctx, leaderNow(t, b), bucket); n != 0 || err != nil {
 			t.Errorf("the collector removed %d, %v", n, err)
 		}
 		untouched(t, b, path, data)
@@ -114,7 +114,7 @@ func TestForeignNodesOfLimits(t *testing.T) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 		bucket := bucketOf(dir[strings.LastIndexByte(dir, '/')+1:])
-		if n, err := b.collect(t.Context(), b.clock.now(), bucket); n != 0 || err != nil {
+		if n, err := b.collect(t.Context(), leaderNow(t, b), bucket); n != 0 || err != nil {
 			t.Errorf("%s: the collector removed %d, %v", name, n, err)
 		}
 		for child, data := range nodes {

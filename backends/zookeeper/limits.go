@@ -25,24 +25,41 @@ func (b *backend) update(ctx context.Context, key string, c optimistic.Change) e
 	if err := checkHold(key, "limit"); err != nil {
 		return err
 	}
-	if err := b.beginLimit(ctx); err != nil {
+	s, err := b.beginLimit(ctx)
+	if err != nil {
 		return err
 	}
-	return b.states.Do(ctx, nodeStore{b}, b.limitPath(key, c.Limit), c)
+	return b.states.Do(ctx, s, b.limitPath(key, c.Limit), c)
 }
 
-// beginLimit waits for a session, and for the leader's time if ours may be wrong.
-func (b *backend) beginLimit(ctx context.Context) error {
+// beginLimit waits for a session, and for the leader's time if it is not known.
+func (b *backend) beginLimit(ctx context.Context) (nodeStore, error) {
 	if _, err := b.await(ctx); err != nil {
-		return err
+		return nodeStore{}, err
 	}
-	if b.clock.stale() {
-		if err := b.askTime(ctx); err != nil {
-			return err
-		}
+	now, err := b.leaderTime(ctx)
+	if err != nil {
+		return nodeStore{}, err
 	}
 	b.collects()
-	return nil
+	return nodeStore{b, now, time.Now()}, nil
+}
+
+// leaderTime gives the leader's time, as its answers to writes show it. It asks for it if it is not known.
+func (b *backend) leaderTime(ctx context.Context) (time.Time, error) {
+	for {
+		if now, known := b.clock.Now(); known {
+			return now, nil
+		}
+		if err := b.askTime(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+}
+
+// learn takes in the answer to a write.
+func (b *backend) learn(sent, came time.Time, stat *zk.Stat) {
+	b.clock.Learn(sent, came, time.UnixMilli(stat.Mtime), time.Millisecond)
 }
 
 // askTime writes nothing to a node of our own, and learns when.
@@ -60,7 +77,7 @@ func (b *backend) askTime(ctx context.Context) error {
 		return b.conn.Set(dir, []byte{}, -1)
 	}, nil)
 	if err == nil {
-		b.clock.learn(sent, time.Now(), stat.Mtime)
+		b.learn(sent, time.Now(), stat)
 	}
 	return err
 }
@@ -77,10 +94,11 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		}
 		names[i] = b.limitPath(d.Key, d.Limit)
 	}
-	if err := b.beginLimit(ctx); err != nil {
+	s, err := b.beginLimit(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return b.states.TakeAll(ctx, nodeStore{b}, names, demands)
+	return b.states.TakeAll(ctx, s, names, demands)
 }
 
 // cell is what this client knows of a limit; its name is the path of the limit's node.
@@ -93,11 +111,15 @@ type incarnation struct {
 	until   int64 // of the record
 }
 
-// nodeStore implements optimistic.Store.
-type nodeStore struct{ b *backend }
+// nodeStore implements optimistic.Store for one call.
+type nodeStore struct {
+	b     *backend
+	began time.Time // the call, by the leader's clock
+	at    time.Time // then, by our own
+}
 
 // Now is the leader's time.
-func (s nodeStore) Now() int64 { return s.b.clock.now() }
+func (s nodeStore) Now() int64 { return s.began.Add(time.Since(s.at)).UnixMicro() }
 
 // Look ends a state that stands still when it may, as after the leader's clock was ahead.
 func (s nodeStore) Look(c *cell, l driver.Limit, now int64) {
@@ -196,7 +218,7 @@ func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 		}
 		if stat := done[places[i]].Stat; stat != nil { // one that was made is version 0
 			c.Version.version = stat.Version
-			s.b.clock.learn(sent, came, stat.Mtime)
+			s.b.learn(sent, came, stat)
 		}
 	}
 	return true, nil

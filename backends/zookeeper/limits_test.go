@@ -13,47 +13,39 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/cas"
 	"github.com/coordgo/coord/driver/limits"
 )
 
-// The offset is moved as little as an answer demands.
-func TestClock(t *testing.T) {
-	var c clock
-	c.init()
-	at := func(ms int64) time.Time { return c.start.Add(time.Duration(ms) * time.Millisecond) }
-	wall := c.start.UnixMicro() / 1000
-	for i, tt := range []struct {
-		sent, came, mtime int64 // ms after the start
-		least, most       int64 // offset, ms
-	}{
-		{0, 10, 5, 0, 0},          // agrees
-		{20, 22, 1021, 999, 1000}, // a second ahead
-		{30, 32, 1030, 998, 1000}, // agrees
-		{40, 1040, 1500, 998, 1000},
-		{50, 51, -949, -1001, -998}, // the next leader is a second behind
-	} {
-		c.learn(at(tt.sent), at(tt.came), wall+tt.mtime)
-		if got := c.offset; got < tt.least*1000-1000 || got > tt.most*1000+1000 {
-			t.Errorf("answer %d: offset %d µs, want %d to %d ms", i, got, tt.least, tt.most)
-		}
-	}
-	before := c.offset
-	c.learn(at(60), at(62), wall+61+before/1000)
-	if c.offset != before {
-		t.Errorf("offset moved from %d to %d by an answer that agrees", before, c.offset)
-	}
-	if c.stale() {
-		t.Error("the clocks have moved apart though nobody set them")
-	}
-	seen := c.seen
-	c.seen = time.Now().Add(-clockMemory - time.Second)
-	if !c.stale() {
-		t.Error("the leader's clock is known without an answer of late")
-	}
-	c.seen = seen
-	c.apart -= time.Hour.Microseconds() // as if the machine had slept for an hour
-	if !c.stale() {
-		t.Error("a sleep of an hour goes unnoticed")
+// leaderNow is the leader's time, in Unix microseconds, as a client knows it.
+func leaderNow(t testing.TB, b *backend) int64 {
+	t.Helper()
+	return must[time.Time](t)(b.leaderTime(t.Context())).UnixMicro()
+}
+
+// forgetTime has a client take the leader's clock to have been off when it last heard of it, too long ago.
+func forgetTime(b *backend, off time.Duration) {
+	past := time.Now().Add(-time.Hour)
+	b.clock = cas.Clock{}
+	b.clock.Learn(past, past, past.Add(off), 0)
+}
+
+// showTime has a client take the leader's clock to be off.
+func showTime(b *backend, off time.Duration) {
+	now := time.Now()
+	b.clock.Learn(now, now, now.Add(off), 0)
+}
+
+// A slow answer moves the clock of a client no further than it must: each move makes permits, or takes them.
+func TestClockMovesNoFurtherThanItMust(t *testing.T) {
+	b := newBackend(nil, options{})
+	came := time.Now()
+	b.learn(came.Add(-time.Second), came, &zk.Stat{Mtime: came.Add(-time.Second / 2).UnixMilli()})
+	least := time.Now()
+	now, known := b.clock.Now()
+	most := time.Now()
+	if !known || now.Before(least.Add(-time.Millisecond)) || now.After(most.Add(time.Millisecond)) {
+		t.Errorf("%v, known %v: want %v to %v", now, known, least, most)
 	}
 }
 
@@ -64,9 +56,7 @@ func TestLimitsIgnoreClientsClocks(t *testing.T) {
 	l := limitOf(t, "10/1h fixed-window")
 	for i, skew := range []time.Duration{-time.Hour, time.Hour, 0} {
 		b := connect(t, urlWith(t, srv.Addr, calmSession))
-		b.clock.mu.Lock()
-		b.clock.offset = skew.Microseconds()
-		b.clock.mu.Unlock()
+		showTime(b, skew)
 		// A write shows the leader's time; a restarted client asks for it first.
 		if err := b.askTime(t.Context()); err != nil {
 			t.Fatal(err)
@@ -78,7 +68,7 @@ func TestLimitsIgnoreClientsClocks(t *testing.T) {
 		if one := must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 10})); one.N != want {
 			t.Errorf("skew %v: %d granted, want %d", skew, one.N, want)
 		}
-		if off := b.clock.now() - time.Now().UnixMicro(); off < -1_000_000 || off > 1_000_000 {
+		if off := leaderNow(t, b) - time.Now().UnixMicro(); off < -1_000_000 || off > 1_000_000 {
 			t.Errorf("skew %v: %d µs off the server's clock", skew, off)
 		}
 	}
@@ -170,7 +160,7 @@ func TestCollect(t *testing.T) {
 	b.collecting.Store(true) // by this test alone: after ten seconds of a busy machine the client would begin
 	ctx, one := t.Context(), driver.Ask{Min: 1, N: 1}
 	short, long := limitOf(t, "1/10ms burst=1"), limitOf(t, "1/1h burst=1")
-	before := b.clock.now()
+	before := leaderNow(t, b)
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "short", short, one))
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "long", long, one))
 	must[driver.TakenOne](t)(b.TakeOne(ctx, "reset", long, one))
@@ -180,7 +170,7 @@ func TestCollect(t *testing.T) {
 	if left := must[driver.TakenOne](t)(b.TakeOne(ctx, "reset", long, driver.Ask{})).Remaining; left != 1 {
 		t.Errorf("%d left after Reset", left)
 	}
-	after := b.clock.now()
+	after := leaderNow(t, b)
 	collectAll := func(now int64, later time.Duration) int {
 		t.Helper()
 		total := 0
@@ -295,9 +285,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 		})
 	}
 	all.Wait()
-	b.clock.mu.Lock()
-	b.clock.offset += (collectMargin + time.Second).Microseconds()
-	b.clock.mu.Unlock()
+	showTime(b, collectMargin+time.Second)
 	// Another client has used some of them since: ours are not the latest versions.
 	other := connect(t, urlWith(t, p.target, calmSession))
 	other.collecting.Store(true)
@@ -307,7 +295,7 @@ func TestCollectorKeepsUp(t *testing.T) {
 	p.take()
 	removed := 0
 	for range 2 {
-		removed += must[int](t)(b.collect(t.Context(), b.clock.now(), bucketOf("none")))
+		removed += must[int](t)(b.collect(t.Context(), leaderNow(t, b), bucketOf("none")))
 	}
 	if removed < n-5 || removed > n {
 		t.Errorf("two looks removed %d of %d", removed, n)
@@ -338,10 +326,10 @@ func TestRecordTimeNeverGoesBack(t *testing.T) {
 		}
 		return r.until
 	}
-	start := b.clock.now()
+	start := leaderNow(t, b)
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "k", l, driver.Ask{Min: 10, N: 10}))
 	first := until()
-	if least, most := start+time.Hour.Microseconds(), b.clock.now()+time.Hour.Microseconds(); first < least || first > most {
+	if least, most := start+time.Hour.Microseconds(), leaderNow(t, b)+time.Hour.Microseconds(); first < least || first > most {
 		t.Fatalf("until %d, want %d to %d", first, least, most)
 	}
 	if err := b.Reset(t.Context(), "k", l); err != nil {
@@ -432,7 +420,7 @@ func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := connect(t, urlWith(t, shared(t).Addr, calmSession))
 	l := limitOf(t, "10/1s sliding-window")
-	ahead := b.clock.now() + time.Hour.Microseconds()
+	ahead := leaderNow(t, b) + time.Hour.Microseconds()
 	var s limits.State
 	if out, _ := s.Take(l, ahead, driver.Ask{Min: 10, N: 10}); out.N != 10 {
 		t.Fatalf("of a fresh limit: %+v", out)
@@ -470,8 +458,8 @@ func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _, err := parseRecord(data)
-		if most := b.clock.now() + time.Minute.Microseconds(); err != nil || r.until > most {
-			t.Errorf("%s is kept for %v, %v", key, time.Duration(r.until-b.clock.now())*time.Microsecond, err)
+		if most := leaderNow(t, b) + time.Minute.Microseconds(); err != nil || r.until > most {
+			t.Errorf("%s is kept for %v, %v", key, time.Duration(r.until-leaderNow(t, b))*time.Microsecond, err)
 		}
 	}
 }

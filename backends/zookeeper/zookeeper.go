@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/cas"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
@@ -102,7 +103,7 @@ type backend struct {
 	acl     []zk.ACL
 	session time.Duration // the timeout, of the application's connection
 	info    driver.Info
-	clock   clock
+	clock   cas.Clock // the leader's
 	states  *optimistic.Table[incarnation]
 	ahead   limits.Ahead
 	turns   *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
@@ -133,7 +134,8 @@ func newBackend(conn *zk.Conn, o options) *backend {
 		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
 		parents: make(map[string]time.Time),
 	}
-	b.clock.init()
+	now := time.Now()
+	b.clock.Learn(now, now, now, 0) // which the leader's answers move as little as they can
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[incarnation](maxStates)
 	b.turns = optimistic.NewTable[struct{}](0)
 	return b
