@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +25,7 @@ func (b *backend) probe(ctx context.Context) error {
 	if _, err := b.await(ctx); err != nil {
 		return err
 	}
-	version, mode := b.about(ctx)
-	server, err := serverVersion(version)
-	if err != nil {
-		return err
-	}
+	server, mode := b.about(ctx)
 	b.alone.Store(mode == standalone)
 	if err := b.insist(ctx, func() error { return b.prepare(ctx) }); err != nil {
 		return err
@@ -77,28 +72,15 @@ func (b *backend) prepare(ctx context.Context) error {
 // standalone is the mode of a server that is not one of several.
 const standalone = "standalone"
 
-// about asks the server that we are connected to what it is. It may not want to tell, or there may be
-// a proxy before it: then it is taken to be one of several.
-func (b *backend) about(ctx context.Context) (version, mode string) {
+// about asks the server that we are connected to what it is, such as "ZooKeeper 3.8.4". It may not want to tell, or there may
+// be a proxy before it: then it is taken to be one of several.
+func (b *backend) about(ctx context.Context) (server, mode string) {
 	about := doctor.Parse(b.ask(ctx, "srvr"), ": ")
-	version, _, _ = strings.Cut(about["Zookeeper version"], ",")
-	version, _, _ = strings.Cut(version, "-")
-	return version, about["Mode"]
-}
-
-// minVersion is the oldest ZooKeeper that has containers.
-var minVersion = [2]int{3, 5}
-
-// serverVersion gives "ZooKeeper 3.8.4", and "" for a server that does not tell.
-func serverVersion(version string) (string, error) {
-	if version == "" {
-		return "", nil
+	version, _, _ := strings.Cut(about["Zookeeper version"], ",")
+	if version, _, _ = strings.Cut(version, "-"); version != "" {
+		server = "ZooKeeper " + version
 	}
-	var v [2]int
-	if n, _ := fmt.Sscanf(version, "%d.%d", &v[0], &v[1]); n == len(v) && slices.Compare(v[:], minVersion[:]) < 0 {
-		return "", fmt.Errorf("%w: ZooKeeper %s: want %d.%d or later", driver.ErrUnsupported, version, minVersion[0], minVersion[1])
-	}
-	return "ZooKeeper " + version, nil
+	return server, about["Mode"]
 }
 
 // askWithin bounds a question that is answered at once, if at all.
