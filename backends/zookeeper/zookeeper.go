@@ -195,39 +195,32 @@ const closeWithin = 300 * time.Millisecond
 // awaitAnswers gives requests that are under way a moment to be answered. The library gives up what is under way when the connection
 // ends, and may still be reading an answer into it.
 func (b *backend) awaitAnswers() {
-	if b.conn.State() != zk.StateHasSession {
-		return // then there are no answers
-	}
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		b.work.Wait()
-	}()
-	t := time.NewTimer(closeWithin)
-	defer t.Stop()
-	select {
-	case <-answered:
-	case <-t.C:
+	if b.conn.State() == zk.StateHasSession { // else there are no answers
+		within(closeWithin, b.work.Wait)
 	}
 }
 
 // hangUp ends our own connection and waits for its goroutines.
 func (b *backend) hangUp() {
 	b.wire.close()
+	closed := within(closeWithin, b.conn.Close)
+	b.wire.cut()
+	<-b.ended
+	<-closed
+}
+
+// within waits for fn, for d at most. What it gives is closed when fn has returned.
+func within(d time.Duration, fn func()) (returned <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.conn.Close()
+		fn()
 	}()
-	t := time.NewTimer(closeWithin)
-	defer t.Stop()
 	select {
 	case <-done:
-	case <-t.C:
+	case <-time.After(d):
 	}
-	b.wire.cut()
-	<-b.ended
-	<-done
+	return done
 }
 
 // start runs fn in a goroutine that Close waits for; false after Close.
