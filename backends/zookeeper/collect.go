@@ -135,8 +135,8 @@ func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter
 	case err != nil:
 		return l, false, err
 	}
-	r, _, err := parseRecord(a.data)
-	if err != nil || r.until > until {
+	end, _, err := parseRecord(a.data)
+	if err != nil || end > until {
 		return l, false, nil
 	}
 	return litter{dir, a.node, a.stat.Version}, true, nil

@@ -165,11 +165,11 @@ func saw(c *cell, a answer, err error) error {
 	if err != nil {
 		return err
 	}
-	r, state, err := parseRecord(a.data)
+	until, state, err := parseRecord(a.data)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", a.node, err)
 	}
-	c.Saw(incarnation{path: a.node, version: a.stat.Version, until: r.until}, state)
+	c.Saw(incarnation{path: a.node, version: a.stat.Version, until: until}, state)
 	return nil
 }
 

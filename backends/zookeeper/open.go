@@ -100,12 +100,10 @@ func checkRoot(root string) error {
 		case i == 0 && part == "zookeeper":
 			return bad("/zookeeper is the server's own")
 		}
-		for j := 0; j < len(part); {
-			r, n := utf8.DecodeRuneInString(part[j:])
-			if !allowed(r, n) && r != '%' && r != ':' {
+		for j, r := range part {
+			if _, n := utf8.DecodeRuneInString(part[j:]); !allowed(r, n) && r != '%' && r != ':' {
 				return bad("want characters that ZooKeeper allows in names")
 			}
-			j += n
 		}
 	}
 	return nil

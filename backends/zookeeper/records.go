@@ -12,16 +12,12 @@ import (
 	"github.com/coordgo/coord/driver/limits"
 )
 
-// record is what the node of a limit holds: the time on the leader's clock from
-// which it says no more than its absence, and the state.
+// A record is what the node of a limit holds: the time on the leader's clock from
+// which it says no more than its absence, in Unix microseconds, and the state.
 //
 // The record is the data of a child of the limit's node, the incarnation, whose random name is not used
 // again. Versions start again with each node, and a request can stall on its way: one that names an
 // incarnation that was removed meanwhile finds no node, whatever version its successor has.
-type record struct {
-	until int64 // Unix µs
-	state []byte
-}
 
 const recordHead = 1 + 8
 
@@ -35,13 +31,12 @@ func recordUntil(until int64) []byte {
 }
 
 // parseRecord reads a record; ErrCorrupt for anything else.
-func parseRecord(b []byte) (record, limits.State, error) {
-	var s limits.State
+func parseRecord(b []byte) (until int64, s limits.State, err error) {
 	if len(b) < recordHead || b[0] != recordVersion || b[1] >= 0x80 {
-		return record{}, s, fmt.Errorf("%w: %d bytes, not the state of a limit", driver.ErrCorrupt, len(b))
+		return 0, s, fmt.Errorf("%w: %d bytes, not the state of a limit", driver.ErrCorrupt, len(b))
 	}
-	r := record{until: int64(binary.BigEndian.Uint64(b[1:])), state: b[recordHead:]}
-	return r, s, s.UnmarshalBinary(r.state)
+	err = s.UnmarshalBinary(b[recordHead:])
+	return int64(binary.BigEndian.Uint64(b[1:])), s, err
 }
 
 // answer is a node as a server showed it.
