@@ -44,7 +44,7 @@
 // transaction makes the node and writes to the guard, at the version that came with the listing; where another client
 // came before, both are repeated. Takes of one client on one key wait for each other. A refusal is the listing alone,
 // Unlock one delete, and to become smaller one transaction. The head of the queue watches the guard's children: being
-// woken, it lists them to watch them again, and that listing is enough for the transaction.
+// woken, it lists them to watch them again, and asks as before.
 //
 // # What is promised
 //

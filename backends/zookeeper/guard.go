@@ -54,20 +54,6 @@ func (b *backend) group(dir string, sync bool) (group, error) {
 	return groupOf(dir, names, *stat)
 }
 
-// watched is the group as the watch of its guard showed it, once, while nobody has told us of a change since. It is good
-// for a grant, which the transaction proves, and not for a refusal.
-func (b *backend) watched(dir string) (g group, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	w := b.watches[dir]
-	if w == nil || w.names == nil {
-		return group{}, false
-	}
-	g, err := groupOf(dir, w.names, *w.stat)
-	w.names = nil
-	return g, err == nil
-}
-
 // groupOf reads a listing. A child that is not ours is driver.ErrCorrupt: it may be a hold that we do not understand.
 func groupOf(dir string, names []string, stat zk.Stat) (group, error) {
 	g := group{stat: stat}

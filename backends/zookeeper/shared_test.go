@@ -97,7 +97,7 @@ func TestPauseAfterDefeats(t *testing.T) {
 	}
 }
 
-// A head that is woken is granted the key by the listing of its watch, and is not refused by it.
+// A head that is woken has its watch again, and asks as before.
 func TestSharedRequestsOfAHead(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)
@@ -139,68 +139,7 @@ func TestSharedRequestsOfAHead(t *testing.T) {
 	<-told
 	expect("to be told", opChildren)
 	take(t, b, "k", head)
-	expect("a grant", opMulti)
-}
-
-// A listing that is old grants nothing: neither where somebody has come since, nor of a guard that was made again with
-// the version that the old one had.
-func TestOldListingsGrantNothing(t *testing.T) {
-	srv, b := open(t)
-	other := connect(t, urlWith(t, srv.Addr, calmSession))
-	for what, change := range map[string]func(dir string) (taken driver.Request){
-		"a hold": func(string) driver.Request {
-			r := sharedRequest("w", writing)
-			take(t, other, "k", r)
-			return r
-		},
-		"another guard": func(dir string) driver.Request {
-			version := must[group](t)(b.group(dir, true)).stat.Version
-			collectGuard(t, other, "k")
-			r := sharedRequest("w", writing)
-			take(t, other, "k", r)
-			for must[group](t)(b.group(dir, true)).stat.Version < version {
-				g := must[group](t)(other.group(dir, true))
-				if _, err := other.change(dir, &g); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return r
-		},
-	} {
-		dir := b.guardPath("k")
-		for range 5 {
-			r := sharedRequest("a", writing)
-			take(t, b, "k", r)
-			release(t, b, "k", r.ID)
-		}
-		seen, _, err := b.watchNode(dir, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		old := &watch{done: make(chan struct{}), names: seen.names, stat: seen.stat}
-		taken := change(dir)
-		eventually(t, "the watch to end", func() bool {
-			select {
-			case <-seen.done:
-				return true
-			default:
-				return false
-			}
-		})
-		b.mu.Lock()
-		b.watches[dir] = old // as if its event had not come yet
-		b.mu.Unlock()
-		r := sharedRequest("head", heading(writing))
-		isRefusedAs(t, b, "k", r)
-		if old.names != nil {
-			t.Errorf("%s: the old listing was not tried", what)
-		}
-		b.mu.Lock()
-		delete(b.watches, dir)
-		b.mu.Unlock()
-		release(t, b, "k", r.ID)
-		release(t, other, "k", taken.ID)
-	}
+	expect("a grant", opChildren, opMulti)
 }
 
 // Names that are not ours may be holds that we do not understand.

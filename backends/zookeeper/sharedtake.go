@@ -20,7 +20,7 @@ type sharing struct {
 // makeShared makes the node of a hold, if that is granted, or finds it, made by a request whose answer was lost.
 func (a *attempt) makeShared(session int64) (ticket, error) {
 	b, e, share := a.b, a.e, a.r.Share
-	g, err := a.look()
+	g, err := b.group(e.dir, !b.alone.Load()) // of a server that has caught up: a hold that has gone has no slot
 	if err != nil {
 		return ticket{}, err
 	}
@@ -51,20 +51,6 @@ func (a *attempt) adds(g *group, ops ...any) (*zk.Stat, error) {
 	stat, err := a.b.change(a.e.dir, g, ops...)
 	a.e.stray = err == nil || !answered(err) && !errors.Is(err, errRaced)
 	return stat, err
-}
-
-// look lists who shares the key. A follower may show holds that have gone, so that the slot would not be the lowest: it is
-// made to catch up. A head that a watch has woken needs no other listing than that of the watch, if it is granted.
-func (a *attempt) look() (group, error) {
-	b, dir, tag := a.b, a.e.dir, a.e.tag
-	if a.r.Share.Head && !a.e.stray {
-		if g, ok := b.watched(dir); ok && g.find(tag) == nil {
-			if _, err := g.decide(tag, a.r.Share); err == nil {
-				return g, nil
-			}
-		}
-	}
-	return b.group(dir, !b.alone.Load())
 }
 
 // found makes a hold of a node that is there, and proves it. One that is there although no answer was lost

@@ -13,9 +13,6 @@ type watch struct {
 	done  chan struct{} // closed after event is set, or when the backend closes
 	event zk.Event
 	then  []func(zk.Event) // guarded by backend.mu
-	// names and stat came with the watch of a guard's children. guarded by backend.mu
-	names []string
-	stat  *zk.Stat
 }
 
 // afterEvent has fn called with the event of w. It is not called when the backend closes.
@@ -40,8 +37,7 @@ func (b *backend) watching() bool {
 	return len(b.watches) > 0
 }
 
-// watchNode gives the watch of a node, and its Stat if it was asked for now. ErrNoNode leaves no watch behind. The watch
-// of children keeps what it saw.
+// watchNode gives the watch of a node, and its Stat if it was asked for now. ErrNoNode leaves no watch behind.
 func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat, err error) {
 	b.mu.Lock()
 	w = b.watches[path]
@@ -53,16 +49,15 @@ func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat
 		return nil, nil, zk.ErrConnectionClosed
 	}
 	var events <-chan zk.Event
-	var names []string
 	if !children {
 		_, stat, events, err = b.conn.GetW(path)
-	} else {
-		names, stat, events, err = b.childrenW(path)
+	} else if _, stat, events, err = b.conn.ChildrenW(path); errors.Is(err, zk.ErrNoNode) { // then it watches for one
+		_, stat, events, err = b.conn.ExistsW(path)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	w = &watch{done: make(chan struct{}), names: names, stat: stat}
+	w = &watch{done: make(chan struct{})}
 	b.mu.Lock()
 	b.watches[path] = w
 	b.mu.Unlock()
@@ -90,20 +85,6 @@ func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat
 		close(w.done)
 	}
 	return w, stat, nil
-}
-
-// childrenW lists and watches the children of a node, as a server that has caught up shows them. Where there is no node,
-// it watches for one.
-func (b *backend) childrenW(path string) (names []string, stat *zk.Stat, events <-chan zk.Event, err error) {
-	if !b.alone.Load() {
-		if _, err = b.conn.Sync(path); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	if names, stat, events, err = b.conn.ChildrenW(path); errors.Is(err, zk.ErrNoNode) {
-		_, stat, events, err = b.conn.ExistsW(path)
-	}
-	return names, stat, events, err
 }
 
 // observe has the node watched, so that its loss is known at once. Between the request for the
