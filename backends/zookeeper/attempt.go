@@ -140,8 +140,8 @@ func (a *attempt) make(session int64) (t ticket, err error) {
 	return t, err
 }
 
-// find gives the node that an earlier request for the id has made in this session, and removes what else there is. What is not
-// found, no such request makes any more: it is not on a connection of this session, and servers take none of another.
+// find gives the node that an earlier request for the id has made in this session, and removes what else there is of it
+// here. What is not found, no such request makes any more: servers take none of a connection that the session has left.
 func (a *attempt) find(session int64) (t ticket, err error) {
 	b, e := a.b, a.e
 	if !e.stray {
@@ -228,8 +228,8 @@ func (a *attempt) queued(ctx context.Context) (driver.Grant, error) {
 	}
 }
 
-// fails ends an attempt whose node is in the queue, and has it removed: the session may last. One that was refused for a whole
-// TTL is not to be made again.
+// fails ends an attempt whose node is in the queue, and has it removed: the session may last. One that was refused for
+// a whole TTL is not to be made again.
 func (a *attempt) fails(ctx context.Context, err error) (driver.Grant, error) {
 	a.handed = true
 	a.b.background(func() { a.late(a.t, nil) })

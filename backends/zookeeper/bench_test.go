@@ -199,7 +199,8 @@ func BenchmarkHandOver(b *testing.B) {
 	wg.Wait()
 }
 
-// BenchmarkManyLimits is 64 goroutines that decide on a limit each, and one that takes its own in turn with 1000 others.
+// BenchmarkManyLimits is 64 goroutines that decide on a limit each, and one that takes its own in turn with 1000
+// others.
 func BenchmarkManyLimits(b *testing.B) {
 	limit := limitOf(b, "1000000000/1h burst=1000000")
 	store := connect(b, urlWith(b, testserver.ZooKeeper(b).Addr, calmSession))
@@ -226,7 +227,8 @@ func BenchmarkManyLimits(b *testing.B) {
 	})
 }
 
-// BenchmarkManyReadersAtOnce has readers of many clients come at once. A busy machine makes them defeat each other more often.
+// BenchmarkManyReadersAtOnce has readers of many clients come at once. A busy machine makes them defeat each other more
+// often.
 func BenchmarkManyReadersAtOnce(b *testing.B) {
 	const clients = 64
 	p, first := openTapped(b)

@@ -78,7 +78,8 @@ var errLeft = errors.New("zookeeper: no answer yet")
 
 // call makes requests, which do is, and returns when ctx ends at the latest. The
 // library knows no ctx: the requests then stay under way, and late, unless it is nil, is
-// called with their result. Close waits for late, unless the connection is the application's, which may outlive the backend.
+// called with their result. Close waits for late, unless the connection is the application's, which may outlive the
+// backend.
 //
 // An error says that nothing was begun, or with errLeft that the requests are under way, or is theirs.
 func call[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
@@ -139,7 +140,8 @@ func (b *backend) run(ctx context.Context, do func() error, late func(error)) er
 	return err
 }
 
-// named says whose nodes they are that the user may not touch. A digest is never wrong by itself: it makes another user.
+// named says whose nodes they are that the user may not touch. A digest is never wrong by itself: it makes another
+// user.
 func (b *backend) named(err error) error {
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/coordgo/coord/driver/doctor"
 )
 
-// Check implements driver.Operator. It asks the server that the client is connected to. A server may refuse the four letter
-// words that tell its settings.
+// Check implements driver.Operator. It asks the server that the client is connected to. A server may refuse the four
+// letter words that tell its settings.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 	if _, err := b.await(ctx); err != nil {
 		return nil, err

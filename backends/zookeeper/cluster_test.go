@@ -112,8 +112,8 @@ func TestEnsemble(t *testing.T) {
 	must[driver.TakenOne](t)(b.TakeOne(t.Context(), "l", limitOf(t, "3/1h"), driver.Ask{Min: 1, N: 1}))
 }
 
-// A create that stalls on its way has no effect once its client has another connection: the server has closed the earlier
-// one, or the leader knows that the session has moved. So a client that looks for the node looks once.
+// A create that stalls on its way has no effect once its client has another connection: the server has closed the
+// earlier one, or the leader knows that the session has moved. So a client that looks for the node looks once.
 func TestStalledCreateOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	c := testserver.ZooKeeperCluster(t)

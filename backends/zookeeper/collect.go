@@ -65,8 +65,8 @@ func (r *round) next(removed int) time.Duration {
 	return collectEvery/2 + rand.N(collectEvery)
 }
 
-// litter is a limit that is over, as long as its incarnation has that version, or a guard that is not used, or a parent, which
-// has no incarnation.
+// litter is a limit that is over, as long as its incarnation has that version, or a guard that is not used, or a
+// parent, which has no incarnation.
 type litter struct {
 	dir, node string
 	version   int32

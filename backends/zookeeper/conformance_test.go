@@ -17,15 +17,15 @@ import (
 	"github.com/coordgo/coord/internal/testserver"
 )
 
-// conformanceURL has sessions of which many cases await the end, and which last while the machine runs all cases at once: the
-// library gives up a connection after two thirds of one.
+// conformanceURL has sessions of which many cases await the end, and which last while the machine runs all cases at
+// once: the library gives up a connection after two thirds of one.
 func conformanceURL(addr string) string {
 	return "zookeeper://" + addr + "/coord-test?session_timeout=3.5s"
 }
 
-// outlived are the cases in which a hold has to outlive a fault, or thousands of callers. A session is the lease of all its
-// holds, and the machine must not end it. Cases of limits need no end of a session either, but
-// where the store loses everything: a client makes a new session when the old one is over.
+// outlived are the cases in which a hold has to outlive a fault, or thousands of callers. A session is the lease of all
+// its holds, and the machine must not end it. Cases of limits need no end of a session either, but where the store
+// loses everything: a client makes a new session when the old one is over.
 var outlived = []string{"LOCK-22", "LOCK-234", "LOCK-309"}
 
 var wiped = []string{"LIMIT-16"}

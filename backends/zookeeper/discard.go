@@ -8,8 +8,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// discard removes a node of a session of ours, which blocks its queue until then: it asks until the server has answered, or
-// the session is another. Where the user may not, it asks on for as long as the backend is open: rights come back.
+// discard removes a node of a session of ours, which blocks its queue until then: it asks until the server has
+// answered, or the session is another. Where the user may not, it asks on for as long as the backend is open: rights
+// come back.
 func (b *backend) discard(node string, session int64) {
 	most := 100 * time.Millisecond
 	for pause := time.Millisecond; ; pause = min(2*pause, most) {

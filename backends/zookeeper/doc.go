@@ -17,10 +17,9 @@
 // holds: every waiter is a fair one. A client removes the containers
 // that it has not used for 10 to 40 s, and the server those of clients that have ended.
 //
-// The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in
-// microseconds; 5f is a hash of the name. Its only child has a random name, and the limit's
-// state as its data, behind the time at which it says no more than its absence. Clients that use limits remove those whose
-// time is over.
+// The node limits/5f/tickets:sw:60000000 is one limit, by algorithm and period in microseconds; 5f is a hash of the
+// name. Its only child has a random name, and the limit's state as its data, behind the time at which it says no more
+// than its absence. Clients remove those whose time is over.
 //
 // The node shared/5f/tickets is the guard of the key tickets that several hold, 256 at most: one more is
 // driver.ErrUnsupported. One of its children has a random name, as that of a limit. The others are ephemeral nodes of
@@ -32,13 +31,12 @@
 //
 // # Requests
 //
-// A lock that is free is taken by one transaction, which creates the node and
-// answers how many there are; Unlock is one delete. One that is not free costs a
-// listing more, and a watch of the node before; being woken, a notification and a
-// listing. Four times in each TTL a waiter asks, in a transaction that changes nothing, whether its user may still see the
-// queue and leave it. One transaction checks all holds of a client at every renewal. A limit is
-// one setData of its child, guarded by the version that was seen last; one that a client has not met before is
-// read before, by one request if it is new and else by two.
+// A lock that is free is taken by one transaction, which creates the node and answers how many there are; Unlock is one
+// delete. One that is not free costs a listing more, and a watch of the node before; being woken, a notification and a
+// listing. Four times in each TTL a waiter asks, in a transaction that changes nothing, whether its user may still see
+// the queue and leave it. One transaction checks all holds of a client at every renewal. A limit is one setData of its
+// child, guarded by the version that was seen last; one that a client has not met before is read before, by one request
+// if it is new and else by two.
 //
 // A shared hold is a listing of the guard's children and a transaction, with a sync before in an ensemble. The
 // transaction makes the node and writes to the guard, at the version that came with the listing; where another client
@@ -57,8 +55,9 @@
 // given up by its own client, whose session lives on, when the TTL that was asked
 // for is over. All this is the same for shared holds. The head of the queue is so until its session ends.
 //
-// A waiter whose user the server refuses, because the access lists were changed, ends after one TTL. If it may not delete
-// its node, that stays until it may, or until the session ends. That would end all other holds, too: close the client.
+// A waiter whose user the server refuses, because the access lists were changed, ends after one TTL. If it may not
+// delete its node, that stays until it may, or until the session ends. That would end all other holds, too: close the
+// client.
 //
 // Signs of life are answers to writes: an answer to a read, or to a ping, may come
 // from a server that has lost its leader, while the leader ends the session.

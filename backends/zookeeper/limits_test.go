@@ -410,8 +410,8 @@ func TestRoundRemovesWhatIsForgotten(t *testing.T) {
 	}
 }
 
-// A state that the leader's clock made when it was an hour ahead is in nobody's way for an hour, and its node is collected
-// as any other.
+// A state that the leader's clock made when it was an hour ahead is in nobody's way for an hour, and its node is
+// collected as any other.
 func TestLimitsOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := connect(t, urlWith(t, shared(t).Addr, calmSession))

@@ -14,8 +14,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// ownConn is a connection of an application, closed with the test. The server has answered it, because New gives a server
-// that has just begun only seconds.
+// ownConn is a connection of an application, closed with the test. The server has answered it, because New gives a
+// server that has just begun only seconds.
 func ownConn(t testing.TB, addr string, session time.Duration) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{addr}, session, zk.WithLogger(silence{}), zk.WithLogInfo(false))

@@ -13,7 +13,8 @@ const (
 	maxParents = 50_000
 )
 
-// used notes that this client is about to make a node under dir, and reports whether it knows that dir is a queue of ours.
+// used notes that this client is about to make a node under dir, and reports whether it knows that dir is a queue of
+// ours.
 func (b *backend) used(dir string) (known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

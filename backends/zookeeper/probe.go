@@ -72,8 +72,8 @@ func (b *backend) prepare(ctx context.Context) error {
 // standalone is the mode of a server that is not one of several.
 const standalone = "standalone"
 
-// about asks the server that we are connected to what it is, such as "ZooKeeper 3.8.4". It may not want to tell, or there may
-// be a proxy before it: then it is taken to be one of several.
+// about asks the server that we are connected to what it is, such as "ZooKeeper 3.8.4". It may not want to tell, or
+// there may be a proxy before it: then it is taken to be one of several.
 func (b *backend) about(ctx context.Context) (server, mode string) {
 	about := doctor.Parse(b.ask(ctx, "srvr"), ": ")
 	version, _, _ := strings.Cut(about["Zookeeper version"], ",")

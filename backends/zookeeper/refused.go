@@ -10,10 +10,11 @@ import (
 )
 
 // A waiter makes no request before the node that it watches goes. Meanwhile the access lists may have become those of
-// another user: then it could not see that it is its turn, or would hold up those behind it with a node that it may not remove.
+// another user: then it could not see that it is its turn, or would hold up those behind it with a node that it may not
+// remove.
 
-// checkRights asks, four times in each TTL, whether the user may still do what a waiter will have to. It does so at once while
-// the answer is that it may not.
+// checkRights asks, four times in each TTL, whether the user may still do what a waiter will have to. It does so at
+// once while the answer is that it may not.
 func (a *attempt) checkRights(ctx context.Context) error {
 	if a.denied.IsZero() && time.Since(a.asked) < a.r.TTL/4 {
 		return nil
@@ -31,7 +32,8 @@ func (a *attempt) checkRights(ctx context.Context) error {
 	return nil // others are seen by the requests that follow
 }
 
-// mayStay asks to see the queue and to leave it, in a transaction whose last request is for another version of the node.
+// mayStay asks to see the queue and to leave it, in a transaction whose last request is for another version of the
+// node.
 func (a *attempt) mayStay() error {
 	_, err := a.b.conn.Multi(
 		&zk.CheckVersionRequest{Path: a.e.dir, Version: -1},

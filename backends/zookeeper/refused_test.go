@@ -12,8 +12,8 @@ import (
 	"github.com/coordgo/coord/internal/testwait"
 )
 
-// Whoever waits when other access lists begin to refuse the client's user learns why. Its node is removed, or goes with its
-// session where it may not remove it.
+// Whoever waits when other access lists begin to refuse the client's user learns why. Its node is removed, or goes with
+// its session where it may not remove it.
 func TestRefusedWaiterEnds(t *testing.T) {
 	t.Parallel()
 	srv := shared(t)

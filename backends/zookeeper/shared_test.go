@@ -75,8 +75,9 @@ func TestSharedRequestsOfManyCallers(t *testing.T) {
 	}
 }
 
-// Readers of many clients that come at once, as at a deployment, defeat each other, and each listing and transaction that
-// was in vain is made again. So the pauses after defeats grow, from a few times what an attempt took, up to a bound.
+// Readers of many clients that come at once, as at a deployment, defeat each other, and each listing and transaction
+// that was in vain is made again. So the pauses after defeats grow, from a few times what an attempt took, up to a
+// bound.
 func TestPauseAfterDefeats(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

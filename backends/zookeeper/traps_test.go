@@ -96,8 +96,8 @@ func TestTrap01FoundNodeMustBeOfThisSession(t *testing.T) {
 	isFree(t, b, "k")
 }
 
-// In an ensemble the answer to a create is lost, and reads find the node. They are no sign of life: the server that answers
-// them may have lost its leader. Without a write there is no grant.
+// In an ensemble the answer to a create is lost, and reads find the node. They are no sign of life: the server that
+// answers them may have lost its leader. Without a write there is no grant.
 func TestTrap01FoundNodeIsNoSignOfLife(t *testing.T) {
 	p, b := openTapped(t)
 	b.alone.Store(false)

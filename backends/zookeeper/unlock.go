@@ -19,8 +19,8 @@ func (b *backend) Unlock(ctx context.Context, key, id string) error {
 	return b.unlock(ctx, holdName{key: key, id: id}, 0)
 }
 
-// unlock removes the nodes of an id at that version: 0 leaves a hold that was broken, -1 none. The node of a hold of this
-// client is of version 0 unless it was revoked.
+// unlock removes the nodes of an id at that version: 0 leaves a hold that was broken, -1 none. The node of a hold of
+// this client is of version 0 unless it was revoked.
 func (b *backend) unlock(ctx context.Context, name holdName, version int32) error {
 	e, err := b.turn(ctx, name)
 	if err != nil {

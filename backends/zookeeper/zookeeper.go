@@ -192,8 +192,8 @@ func (b *backend) Close() error {
 // closeWithin is how long a server may take to answer the end of a session.
 const closeWithin = 300 * time.Millisecond
 
-// awaitAnswers gives requests that are under way a moment to be answered. The library gives up what is under way when the connection
-// ends, and may still be reading an answer into it.
+// awaitAnswers gives requests that are under way a moment to be answered. The library gives up what is under way when
+// the connection ends, and may still be reading an answer into it.
 func (b *backend) awaitAnswers() {
 	if b.conn.State() == zk.StateHasSession { // else there are no answers
 		within(closeWithin, b.work.Wait)
