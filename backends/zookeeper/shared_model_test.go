@@ -168,9 +168,6 @@ func (w *sharedWalk) tryAgain(key string) {
 func (w *sharedWalk) try(key string, id walkID) {
 	h := w.hold(key, id.ID)
 	want, wantErr := w.records[key].TryLock(id.Request, w.now, w.rules())
-	if id.Share.Head && w.rand.IntN(2) == 0 {
-		w.relist(key, id.client)
-	}
 	got, err := id.client.Shared().TryLock(w.t.Context(), key, id.Request)
 	if w.isUnknown(key, id, err) {
 		return
@@ -200,17 +197,6 @@ func (w *sharedWalk) try(key string, id walkID) {
 	}
 	if got.Slot != want.Slot || got.Of != want.Of {
 		w.t.Errorf("slot %d of %d, want %d of %d\nrecord %+v", got.Slot, got.Of, want.Slot, want.Of, w.records[key])
-	}
-}
-
-// relist has a client watch a key again: its next head may rely on the listing that comes with that.
-func (w *sharedWalk) relist(key string, b *backend) {
-	dir := b.guardPath(key)
-	b.mu.Lock()
-	delete(b.watches, dir)
-	b.mu.Unlock()
-	if _, _, err := b.watchNode(dir, true); err != nil {
-		w.t.Logf("to watch: %v", err)
 	}
 }
 
