@@ -7,8 +7,8 @@
 //
 // quickstart and chiservice are services under the router chi, for docs/quick-start.md and docs/http.md.
 //
-// echoservice, ginservice, fiberservice, gocron, certmagic, goose, asynq, kubernetes and slogobserver join coord to other
-// libraries and tools, for docs/integrations.md.
+// goose, kubernetes and slogobserver join coord to other libraries and tools, for docs/integrations.md. What the module
+// integrations has is shown by its Examples.
 //
 // They are a module of their own, which is never tagged, so that what they need beyond
 // coord is nobody else's business.

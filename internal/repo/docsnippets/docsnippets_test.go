@@ -18,7 +18,7 @@ import (
 
 // pages are all that are written by hand. Each block of Go on them comes after a line that
 // says where it is from: a whole file, some declarations of it, its imports, or, in
-// braces, the body of a function. Files are below this directory, or below examples/:
+// braces, the body of a function. Files are below this directory, or below examples/ or integrations/:
 //
 //	<!-- code: adapter/open.go -->
 //	<!-- code: adapter/own.go hold own.TryLock -->
@@ -88,7 +88,7 @@ func rewrite(page []byte) ([]byte, error) {
 // source gives the declarations of that name, with their comments, in the order of
 // names; without names, the whole file.
 func source(file string, names []string) (string, error) {
-	if strings.HasPrefix(file, "examples/") {
+	if strings.HasPrefix(file, "examples/") || strings.HasPrefix(file, "integrations/") {
 		file = "../../../" + file
 	}
 	text, err := os.ReadFile(filepath.FromSlash(file))

@@ -83,11 +83,11 @@ func TestImports(t *testing.T) {
 }
 
 // forTests are the packages that serve tests alone.
-var forTests = []string{"conformance", "coordtest", "internal/crowd", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/testserver", "internal/testwait"}
+var forTests = []string{"conformance", "coordtest", "internal/crowd", "internal/golden", "internal/limitmodel", "internal/middleware/middlewaretest", "internal/routertest", "internal/testserver", "internal/testwait"}
 
 // anotherModule reports whether a package is in a module that is released beside the root's.
 func anotherModule(path string) bool {
-	return slices.ContainsFunc([]string{"grpccoord", "otelcoord", "cmd", "backends/all"}, func(dir string) bool { return under(path, dir) })
+	return slices.ContainsFunc([]string{"grpccoord", "otelcoord", "integrations", "cmd", "backends/all"}, func(dir string) bool { return under(path, dir) })
 }
 
 // engines are what the root package is made of.
@@ -121,6 +121,8 @@ func forbidden(from, dep string) string {
 		return "httpcoord imports the root, rules and the standard library only"
 	case under(from, "grpccoord") && under(dep, "backends"):
 		return "grpccoord imports no store"
+	case under(from, "integrations") && !joins(from, dep):
+		return "a package of integrations imports the root, internal/nethttp of its module, and the one library that it is for"
 	case strings.HasPrefix(dep, otel) && (!under(from, "otelcoord") || strings.HasPrefix(dep, otel+"/sdk") || strings.HasPrefix(dep, otel+"/exporters")):
 		return "OpenTelemetry is for otelcoord, and of it the API alone"
 	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
@@ -132,6 +134,18 @@ func forbidden(from, dep string) string {
 		return "the root may have another version than a module that is not it"
 	}
 	return ""
+}
+
+// libraries are what each package of integrations is for.
+var libraries = map[string]string{
+	"gocroncoord": "github.com/go-co-op/gocron", "certmagiccoord": "github.com/caddyserver/certmagic", "asynqcoord": "github.com/hibiken/asynq",
+	"gincoord": "github.com/gin-gonic/gin", "echocoord": "github.com/labstack/echo", "fibercoord": "github.com/gofiber/fiber",
+}
+
+// joins reports whether a package of integrations may import dep, so that a program that imports one links one library.
+func joins(from, dep string) bool {
+	library, ok := libraries[strings.TrimPrefix(from, module+"/integrations/")]
+	return dep == module || under(dep, "integrations/internal/nethttp") || ok && strings.HasPrefix(dep, library)
 }
 
 func sameBackend(a, b string) bool {
@@ -176,6 +190,11 @@ func TestForbidden(t *testing.T) {
 		{module + "/grpccoord", module + "/backends/etcd", false},
 		{module + "/grpccoord", module + "/internal/middleware", true},
 		{module + "/grpccoord", module + "/internal/clock", false},
+		{module + "/integrations/gincoord", "github.com/gin-gonic/gin", true},
+		{module + "/integrations/gincoord", "github.com/labstack/echo/v4", false},
+		{module + "/integrations/gincoord", module + "/integrations/internal/nethttp", true},
+		{module + "/integrations/gincoord", module + "/httpcoord", false},
+		{module + "/integrations/another", "github.com/labstack/echo/v4", false},
 		{module + "/backends/etcd", module + "/internal/clock", false},
 		{module + "/backends/etcd", module + "/backends/etcd/internal/x", true},
 		{module + "/conformance", checker, true},

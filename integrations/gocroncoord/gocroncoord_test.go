@@ -1,0 +1,191 @@
+package gocroncoord
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/coordtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runs notes which process ran the job.
+type runs struct {
+	mu  sync.Mutex
+	ran []string
+}
+
+func (r *runs) note(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ran = append(r.ran, name)
+}
+
+func (r *runs) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ran := r.ran
+	r.ran = nil
+	return ran
+}
+
+// every starts a scheduler with one job, which runs each minute.
+func every(t *testing.T, job any, opts ...gocron.SchedulerOption) gocron.Scheduler {
+	t.Helper()
+	s, err := gocron.NewScheduler(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.NewJob(gocron.DurationJob(time.Minute), gocron.NewTask(job), gocron.WithName("report")); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	return s
+}
+
+func shutdown(t *testing.T, schedulers ...gocron.Scheduler) {
+	t.Helper()
+	for _, s := range schedulers {
+		if err := s.Shutdown(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two processes, whose clocks differ by ten seconds, have one job. Each tick runs once, by MinHold, and twice without it.
+func TestOneRunOfATick(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts []coord.LockOption
+		want int
+	}{
+		"MinHold":         {[]coord.LockOption{coord.MinHold(30 * time.Second)}, 10},
+		"without MinHold": {nil, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r runs
+				store := memory.NewStore()
+				start := func(name string) gocron.Scheduler {
+					locker := Locker{coordtest.NewOn(t, store).Client, tc.opts}
+					return every(t, func() { r.note(name) }, gocron.WithDistributedLocker(locker))
+				}
+				a := start("a")
+				time.Sleep(10 * time.Second)
+				b := start("b")
+				time.Sleep(10*time.Minute + 5*time.Second)
+				shutdown(t, a, b)
+				if ran := r.take(); len(ran) != tc.want {
+					t.Errorf("%d runs in ten minutes, want %d: %v", len(ran), tc.want, ran)
+				}
+				time.Sleep(time.Minute) // MinHold
+			})
+		})
+	}
+}
+
+// A job that runs for nine leases keeps its lock: the other process skips its runs until the job has ended.
+func TestJobOutlivesItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r runs
+		var once sync.Once
+		store := memory.NewStore()
+		locker := func() gocron.SchedulerOption {
+			return gocron.WithDistributedLocker(Locker{Client: coordtest.NewOn(t, store).Client})
+		}
+		a := every(t, func() {
+			once.Do(func() {
+				r.note("a begins")
+				time.Sleep(9 * coord.DefaultTTL)
+				r.note("a has ended")
+			})
+		}, locker())
+		time.Sleep(10 * time.Second)
+		b := every(t, func() { r.note("b") }, locker())
+		time.Sleep(6 * time.Minute)
+		synctest.Wait() // gocron does not let time pass in Shutdown while a job runs
+		shutdown(t, a, b)
+		if ran := r.take(); !slices.Equal(ran, []string{"a begins", "a has ended", "b"}) {
+			t.Errorf("%v: want b after a has ended, and not before", ran)
+		}
+	})
+}
+
+// A lost lock ends the context of a guarded job.
+func TestLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		ended := make(chan error, 1)
+		job := Guarded(client.Client, "report", func(ctx context.Context) error {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil
+		})
+		s := every(t, job)
+		time.Sleep(90 * time.Second)
+		client.Lose(coord.Key("job", "report"))
+		if err := <-ended; !errors.Is(err, coord.ErrLost) {
+			t.Errorf("the job ended because of %v", err)
+		}
+		synctest.Wait()
+		shutdown(t, s)
+	})
+}
+
+// One process leads, and its scheduler runs the job. When it has gone, the other one does.
+func TestElector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r runs
+		store := memory.NewStore()
+		start := func(name string) (*coordtest.Client, func()) {
+			var e Elector
+			client := coordtest.NewOn(t, store)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Campaign(ctx, client.Client, "scheduler") }()
+			synctest.Wait()
+			s := every(t, func() { r.note(name) }, gocron.WithDistributedElector(&e))
+			return client, func() {
+				shutdown(t, s)
+				cancel()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("the campaign ended with %v", err)
+				}
+			}
+		}
+		want := func(who string, times int) {
+			t.Helper()
+			ran := r.take()
+			for _, name := range ran {
+				if name != who {
+					t.Errorf("%s ran the job: want %s", name, who)
+				}
+			}
+			if len(ran) != times {
+				t.Errorf("%d runs: want %d", len(ran), times)
+			}
+		}
+		a, stopA := start("a")
+		_, stopB := start("b")
+		time.Sleep(5*time.Minute + time.Second)
+		want("a", 5)
+
+		a.Lose("scheduler")
+		time.Sleep(5 * time.Minute)
+		want("b", 5)
+
+		stopB()
+		time.Sleep(5 * time.Minute)
+		want("a", 5)
+		stopA()
+	})
+}
